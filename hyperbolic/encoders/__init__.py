@@ -1,0 +1,1 @@
+"""Encoders, written once against a geometry."""

@@ -1,0 +1,202 @@
+"""A geometry is a manifold plus the family of layers a paper defined on it; models are written once against it.
+
+:class:`Geometry` makes layers. A model names its components and asks ``geometry.part("classifier")`` for the geometry
+of each, so that one component can be switched (``parts={"classifier": euclidean}``); :class:`ChangeGeometry` stands
+wherever two geometries meet.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from torch import Tensor, nn
+
+from hyperbolic.layers import euclidean, mobius, tangent
+from hyperbolic.manifolds import Euclidean, Klein, Lorentz, Manifold, PoincareBall
+from hyperbolic.manifolds.charts import convert
+
+MANIFOLDS: dict[str, type[Manifold]] = {
+    "Euclidean": Euclidean,
+    "PoincareBall": PoincareBall,
+    "Lorentz": Lorentz,
+    "Klein": Klein,
+}
+FAMILIES: dict[str, ModuleType] = {"euclidean": euclidean, "mobius": mobius, "tangent": tangent}
+# the manifolds a family is defined on
+FAMILY_MANIFOLDS: dict[str, tuple[str, ...]] = {
+    "euclidean": ("Euclidean",),
+    "mobius": ("PoincareBall",),
+    "tangent": ("PoincareBall", "Lorentz", "Klein"),
+}
+# name: (manifold, family). configs/geometry holds one file for each.
+GEOMETRIES: dict[str, tuple[str, str]] = {
+    "euclidean": ("Euclidean", "euclidean"),
+    "poincare": ("PoincareBall", "mobius"),
+    "poincare_tangent": ("PoincareBall", "tangent"),
+    "lorentz_tangent": ("Lorentz", "tangent"),
+    "klein_tangent": ("Klein", "tangent"),
+}
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """A manifold and the layers on it.
+
+    Args:
+        name: what configurations call it.
+        manifold: shared by every layer and parameter made here.
+        layers: a module of :mod:`hyperbolic.layers`.
+        parts: geometry of single components, by component name; the others have this geometry.
+
+    Layer methods (``linear(d_in, d_out)``, ``gru(d_in, d_hidden)``, ``logits(d, n_classes)``, ...) take what the class
+    of that name takes after its manifold. Sizes are intrinsic.
+    """
+
+    name: str
+    manifold: Manifold
+    layers: ModuleType
+    parts: Mapping[str, Geometry] = field(default_factory=dict)
+
+    def part(self, component: str) -> Geometry:
+        """Geometry of one component of a model."""
+        return self.parts.get(component, Geometry(self.name, self.manifold, self.layers))
+
+    def check_components(self, components: Iterable[str]) -> None:
+        """
+        Raises:
+            ValueError: when ``parts`` names a component the model does not have.
+        """
+        known = list(components)
+        unknown = [part for part in self.parts if part not in known]
+        if unknown:
+            raise ValueError(
+                f"geometry.parts.{unknown[0]}: this model has no component {unknown[0]!r}; its components are "
+                f"{', '.join(known)}"
+            )
+
+    def _make(self, layer: str, *sizes: Any, **options: Any) -> nn.Module:
+        """
+        Raises:
+            ValueError: when the family has no such layer, or the layer has no such option.
+        """
+        family = self.layers.__name__.rpartition(".")[2]
+        cls = getattr(self.layers, layer, None)
+        if cls is None:
+            raise ValueError(f"geometry {self.name}: the layer family {family} has no {layer}")
+        allowed = inspect.signature(cls).parameters
+        for option in options:
+            if option not in allowed:
+                names = ", ".join(list(allowed)[1:])
+                raise ValueError(f"geometry {self.name}: {family}.{layer} has no option {option!r}; it takes {names}")
+        return cls(self.manifold, *sizes, **options)
+
+    def linear(self, d_in: int, d_out: int, **options: Any) -> nn.Module:
+        return self._make("Linear", d_in, d_out, **options)
+
+    def embedding(self, n: int, d: int, **options: Any) -> nn.Module:
+        return self._make("Embedding", n, d, **options)
+
+    def activation(self, fn: str) -> nn.Module:
+        return self._make("Activation", fn)
+
+    def dropout(self, p: float, **options: Any) -> nn.Module:
+        return self._make("Dropout", p, **options)
+
+    def rnn(self, d_in: int, d_hidden: int, **options: Any) -> nn.Module:
+        return self._make("RNN", d_in, d_hidden, **options)
+
+    def gru(self, d_in: int, d_hidden: int, **options: Any) -> nn.Module:
+        return self._make("GRU", d_in, d_hidden, **options)
+
+    def concat(self, dims: Sequence[int], d_out: int, **options: Any) -> nn.Module:
+        return self._make("Concat", dims, d_out, **options)
+
+    def attention(self, d: int, **options: Any) -> nn.Module:
+        return self._make("Attention", d, **options)
+
+    def centroid(self) -> nn.Module:
+        return self._make("Centroid")
+
+    def logits(self, d: int, n_classes: int, **options: Any) -> nn.Module:
+        return self._make("Logits", d, n_classes, **options)
+
+
+def make_geometry(
+    name: str,
+    manifold: str,
+    layers: str,
+    c: float | None = None,
+    learn_c: bool = False,
+    parts: Mapping[str, str] | None = None,
+) -> Geometry:
+    """Builds a geometry from plain values.
+
+    Args:
+        name: how it is called. manifold: a key of ``MANIFOLDS``. layers: a key of ``FAMILIES``.
+        c: positive curvature parameter (sectional curvature -c); None for Euclidean.
+        learn_c: train c, one scalar for all parts.
+        parts: component name to geometry name (a key of ``GEOMETRIES``). A part on the same manifold shares it;
+            a part on another curved manifold has the same c.
+
+    Raises:
+        ValueError: unknown name, a family that is not defined on the manifold, or c that is not positive.
+    """
+    _known(manifold, MANIFOLDS, f"geometry.manifold of {name}")
+    _known(layers, FAMILIES, f"geometry.layers of {name}")
+    if manifold not in FAMILY_MANIFOLDS[layers]:
+        raise ValueError(
+            f"geometry {name}: the layer family {layers} is defined on {', '.join(FAMILY_MANIFOLDS[layers])}, "
+            f"not on {manifold}"
+        )
+    made: dict[str, Manifold] = {}
+
+    def space(kind: str) -> Manifold:
+        if kind not in made:
+            made[kind] = Euclidean() if kind == "Euclidean" else MANIFOLDS[kind](c=_curvature(c, name), learn_c=learn_c)
+        return made[kind]
+
+    components = {}
+    for component, part in (parts or {}).items():
+        part_manifold, part_layers = GEOMETRIES[_known(part, GEOMETRIES, f"geometry.parts.{component}")]
+        components[component] = Geometry(part, space(part_manifold), FAMILIES[part_layers])
+    geometry = Geometry(name, space(manifold), FAMILIES[layers], components)
+    curved = [kind for kind in made if kind != "Euclidean"]
+    if learn_c and len(curved) > 1:
+        raise ValueError(
+            f"geometry {name}: learn_c=true needs all curved parts on one manifold, got {', '.join(curved)}"
+        )
+    return geometry
+
+
+def _known(value: str, table: Mapping[str, Any], where: str) -> str:
+    if value not in table:
+        raise ValueError(f"{where}: unknown value {value!r}; available: {', '.join(table)}")
+    return value
+
+
+def _curvature(c: float | None, name: str) -> float:
+    if c is None:
+        raise ValueError(f"geometry {name}: geometry.c is needed by a curved manifold; give a positive number")
+    return c
+
+
+class ChangeGeometry(nn.Module):
+    """Moves points from one geometry to another; the identity when both have the same manifold.
+
+    The exact isometry between two models of the same space (same c); otherwise ``exp_0(log_0(x))``, as Ganea et al.
+    2018 and Lopez & Strube 2020 connect hyperbolic and Euclidean layers.
+    """
+
+    def __init__(self, source: Geometry, target: Geometry):
+        super().__init__()
+        self.source, self.target = source.manifold, target.manifold
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x if self.source is self.target else convert(x, self.source, self.target)
+
+    def extra_repr(self) -> str:
+        return f"{self.source.name} -> {self.target.name}"

@@ -1,0 +1,113 @@
+"""What the recurrent layers of all families share: streams, lengths, the two directions and how they are joined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from hyperbolic.kernels.nonlinearity import checked
+from hyperbolic.layers.initial import glorot
+from hyperbolic.manifolds import Manifold
+
+
+def reverse_sequences(x: Tensor, lengths: Tensor | None) -> Tensor:
+    """Each sequence of x (S, B, T, D) backwards, padding left at the end; without lengths the whole axis."""
+    if lengths is None:
+        return x.flip(2)
+    steps = torch.arange(x.shape[2], device=x.device)
+    index = lengths.unsqueeze(-1) - 1 - steps
+    index = torch.where(index >= 0, index, steps)  # (S, B, T)
+    return x.gather(2, index.unsqueeze(-1).expand_as(x))
+
+
+def check_lengths(lengths: Tensor | None, x: Tensor) -> None:
+    """
+    Raises:
+        ValueError: lengths of another shape than the batch, or outside 1..T.
+    """
+    if lengths is None:
+        return
+    if lengths.shape != x.shape[:-2]:
+        raise ValueError(f"lengths must have the shape {tuple(x.shape[:-2])} of the batch, got {tuple(lengths.shape)}")
+    if lengths.numel() and not lengths.is_cuda:  # on a GPU the check would wait for the device
+        low, high = int(lengths.min()), int(lengths.max())
+        if low < 1 or high > x.shape[-2]:
+            raise ValueError(f"lengths must lie in 1..{x.shape[-2]}, got {low}..{high}: drop empty sequences first")
+
+
+class Recurrence(nn.Module):
+    """Base of the RNN and GRU layers: ``(x, lengths) -> (states, last)``.
+
+    Args:
+        manifold: space of inputs and states.
+        d_in, d_hidden: intrinsic sizes.
+        gates: 1 (RNN) or 3 (GRU: r, z, candidate).
+        nonlinearity: a name in ``NONLINEARITIES``.
+        bidirectional: also run backwards; states of both directions (forward first) are joined by ``concat``.
+        streams: number of independent cells of equal size, run side by side.
+        concat: builds the layer that joins two directions of size d_hidden into 2 d_hidden.
+
+    Subclasses set the parameters ``weight_ih (S, G, H, d_in)``, ``weight_hh (S, G, H, H)`` and ``bias (S, G, H)``,
+    S counting directions as streams, and implement ``run``.
+    """
+
+    def __init__(
+        self,
+        manifold: Manifold,
+        d_in: int,
+        d_hidden: int,
+        gates: int,
+        nonlinearity: str,
+        bidirectional: bool,
+        streams: int,
+        concat: Callable[..., nn.Module],
+    ):
+        super().__init__()
+        self.manifold = manifold
+        self.d_in, self.d_hidden, self.gates, self.streams = d_in, d_hidden, gates, streams
+        self.bidirectional = bidirectional
+        self.nonlinearity = checked(nonlinearity)
+        cells = streams * (2 if bidirectional else 1)
+        self.weight_ih = nn.Parameter(glorot(torch.empty(cells, gates, d_hidden, d_in)))
+        self.weight_hh = nn.Parameter(glorot(torch.empty(cells, gates, d_hidden, d_hidden)))
+        self.join = None
+        if bidirectional:
+            self.join = nn.ModuleList(concat(manifold, (d_hidden, d_hidden), 2 * d_hidden) for _ in range(streams))
+
+    @property
+    def d_out(self) -> int:
+        return self.d_hidden * (2 if self.bidirectional else 1)
+
+    def run(self, x: Tensor, lengths: Tensor | None) -> Tensor:
+        """States (S, B, T, D) of all cells for inputs (S, B, T, D); after the end they repeat the last state."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """
+        Args:
+            x: (B, T, D), or (S, B, T, D) when the layer has several streams; padding at the end of T.
+            lengths: (B,) or (S, B) true lengths, 1..T; without them every position counts.
+        Returns:
+            states (..., T, D') and the state at the true end, (..., D'); backward states are those of the same
+            position, and the last state of the backward direction is the one at position 0.
+        """
+        check_lengths(lengths, x)
+        single = x.dim() == 3
+        if single:
+            x, lengths = x.unsqueeze(0), None if lengths is None else lengths.unsqueeze(0)
+        if x.shape[0] != self.streams:
+            raise ValueError(f"this layer has {self.streams} streams, got inputs of shape {tuple(x.shape)}")
+        if self.bidirectional:
+            both = torch.cat([x, reverse_sequences(x, lengths)])
+            states = self.run(both, None if lengths is None else lengths.repeat(2, 1))
+            ahead, back = states.split(self.streams)
+            last_back = back[:, :, -1]
+            back = reverse_sequences(back, lengths)
+            states = torch.stack([join(f, b) for join, f, b in zip(self.join, ahead, back, strict=True)])
+            last = torch.stack([join(f[:, -1], b) for join, f, b in zip(self.join, ahead, last_back, strict=True)])
+        else:
+            states = self.run(x, lengths)
+            last = states[:, :, -1]
+        return (states[0], last[0]) if single else (states, last)

@@ -1,0 +1,173 @@
+"""What every space offers. The names are geoopt's, so that ``geoopt.ManifoldParameter`` works unchanged.
+
+Two things differ from geoopt, the same way for every space:
+
+* sizes are intrinsic: ``expmap0``, ``logmap0`` and ``transp0`` take and return vectors of the intrinsic
+  dimension d in the tangent space at the origin, also where points have one coordinate more (Lorentz);
+* ``c > 0`` is the only curvature convention: sectional curvature ``-c``, and ``c = 0`` is the Euclidean space.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+
+import geoopt
+import torch
+from torch import Tensor
+
+from hyperbolic.manifolds import sheet
+from hyperbolic.numerics import WIDE, safe_sqrt, wide
+
+
+class Manifold(geoopt.Manifold, abc.ABC):
+    """Interface of a space; coordinates are on the last axis, leading axes broadcast."""
+
+    ndim = 1
+    reversible = False
+
+    @property
+    @abc.abstractmethod
+    def c(self) -> Tensor:
+        """Curvature parameter as a float64 scalar tensor: sectional curvature ``-c``."""
+
+    @abc.abstractmethod
+    def max_radius(self, dtype: torch.dtype = torch.float32) -> float:
+        """Largest distance from the origin at which points are representable and every function is finite."""
+
+    def ambient_dim(self, d: int) -> int:
+        """Coordinates of a point of a d-dimensional space."""
+        return d
+
+    def intrinsic_dim(self, coordinates: int) -> int:
+        """Dimension of the space whose points have so many coordinates."""
+        return coordinates
+
+    def origin(self, *size: int, dtype: torch.dtype | None = None, device=None) -> Tensor:
+        """The origin, repeated: ``size`` is (..., d)."""
+        return self.expmap0(torch.zeros(*size, dtype=dtype or torch.get_default_dtype(), device=device))
+
+    def random(
+        self, *size: int, std: float = 1.0, generator: torch.Generator | None = None, dtype=None, device=None
+    ) -> Tensor:
+        """``expmap0(std * normal)`` for ``size`` = (..., d): a wrapped normal around the origin."""
+        dtype = dtype or torch.get_default_dtype()
+        return self.expmap0(std * torch.randn(*size, generator=generator, dtype=dtype, device=device))
+
+    # distances and lengths: subclasses give float64 values of shape (..., 1)
+    @abc.abstractmethod
+    def _inner(self, x: Tensor, u: Tensor, v: Tensor) -> Tensor: ...
+
+    @abc.abstractmethod
+    def _dist2(self, x: Tensor, y: Tensor) -> Tensor: ...
+
+    @abc.abstractmethod
+    def _dist(self, x: Tensor, y: Tensor) -> Tensor: ...
+
+    @abc.abstractmethod
+    def _dist0(self, x: Tensor) -> Tensor: ...
+
+    def inner(self, x: Tensor, u: Tensor, v: Tensor | None = None, *, keepdim: bool = False) -> Tensor:
+        """Riemannian inner product ``<u, v>_x``; ``v`` defaults to ``u``."""
+        return _scalar(self._inner(x, u, u if v is None else v), u.dtype, keepdim)
+
+    def norm(self, x: Tensor, u: Tensor, *, keepdim: bool = False) -> Tensor:
+        """Riemannian length ``sqrt(<u, u>_x)`` (gradient 0 at u = 0)."""
+        return _scalar(safe_sqrt(self._inner(x, u, u)), u.dtype, keepdim)
+
+    def dist(self, x: Tensor, y: Tensor, *, keepdim: bool = False) -> Tensor:
+        """Geodesic distance. Its gradient at ``x = y``, where it does not exist, is 0; ``dist2`` is smooth."""
+        return _scalar(self._dist(x, y), torch.promote_types(x.dtype, y.dtype), keepdim)
+
+    def dist2(self, x: Tensor, y: Tensor, *, keepdim: bool = False) -> Tensor:
+        """Squared geodesic distance, smooth also at ``x = y``."""
+        return _scalar(self._dist2(x, y), torch.promote_types(x.dtype, y.dtype), keepdim)
+
+    def dist0(self, x: Tensor, *, keepdim: bool = False) -> Tensor:
+        """Geodesic distance from the origin."""
+        return _scalar(self._dist0(x), x.dtype, keepdim)
+
+    @abc.abstractmethod
+    def expmap0(self, u: Tensor) -> Tensor:
+        """Exponential map at the origin; ``u`` (..., d) intrinsic."""
+
+    @abc.abstractmethod
+    def logmap0(self, x: Tensor) -> Tensor:
+        """Logarithm at the origin, (..., d) intrinsic."""
+
+    @abc.abstractmethod
+    def transp0(self, y: Tensor, u: Tensor) -> Tensor:
+        """Parallel transport of ``u`` (..., d, intrinsic) from the origin to ``y``."""
+
+    @abc.abstractmethod
+    def centroid(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Weighted centre of points (..., N, D) with weights (..., N), at least one of them positive."""
+
+    def _check_vector_on_tangent(self, x, u, *, atol=1e-5, rtol=1e-5):
+        gap = (wide(self.proju(x, u)) - wide(u)).abs().max()
+        if gap > atol + rtol * wide(u).abs().max():
+            return False, f"the vector leaves the tangent space by {gap:.2g}"
+        return True, None
+
+    def _check_point_on_manifold(self, x, *, atol=1e-5, rtol=1e-5):
+        if x.numel() == 0:
+            return True, None
+        gap = (wide(self.projx(x)) - wide(x)).abs().max()
+        if gap <= atol + rtol * wide(x).abs().max():  # False for NaN too
+            return True, None
+        return False, f"the point leaves the space by {gap:.2g}"
+
+    def extra_repr(self) -> str:
+        return f"c={float(self.c):.6g}"
+
+
+class HyperbolicManifold(Manifold):
+    """What the three models of hyperbolic space share: the curvature, and the centroid taken on the hyperboloid."""
+
+    def __init__(self, c: float = 1.0, learn_c: bool = False):
+        super().__init__()
+        if isinstance(c, bool) or not isinstance(c, (int, float)) or not math.isfinite(c) or c <= 0:
+            raise ValueError(
+                f"{self.name}: c must be a positive number (the sectional curvature is -c), got c={c!r}; "
+                "use the Euclidean geometry for a flat space"
+            )
+        value = torch.tensor(float(c), dtype=WIDE)
+        self.learn_c = bool(learn_c)
+        if self.learn_c:
+            self.free_c = torch.nn.Parameter(value + torch.log(-torch.expm1(-value)))  # inverse of softplus
+        else:
+            self.register_buffer("fixed_c", value, persistent=False)
+
+    @property
+    def c(self) -> Tensor:
+        return torch.nn.functional.softplus(self.free_c) if self.learn_c else self.fixed_c
+
+    def extra_repr(self) -> str:
+        return super().extra_repr() + (", learned" if self.learn_c else "")
+
+    def proju(self, x: Tensor, u: Tensor) -> Tensor:
+        """Every vector is tangent."""
+        return u.expand(torch.broadcast_shapes(x.shape, u.shape))
+
+    @abc.abstractmethod
+    def _to_sheet(self, x: Tensor) -> Tensor:
+        """Space coordinates of the same point on the hyperboloid, float64."""
+
+    @abc.abstractmethod
+    def _from_sheet(self, space: Tensor, dtype: torch.dtype) -> Tensor:
+        """Inverse of ``_to_sheet``."""
+
+    def centroid(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
+        """``sum w_i x_i / sqrt(-c <sum w_i x_i, sum w_i x_i>_L)`` on the hyperboloid: the point that minimises the
+        weighted sum of squared Lorentz distances (Law et al. 2019). Its image in the ball is the Möbius midpoint
+        (Ungar 2008; Lopez & Strube 2020, Eq. 14), in the Klein disk the Einstein midpoint.
+
+        Args:
+            x: (..., N, D). weights: (..., N), not negative, not all zero; equal when left out.
+        """
+        return self._from_sheet(sheet.centroid(self._to_sheet(x), weights, self.c), x.dtype)
+
+
+def _scalar(value: Tensor, dtype: torch.dtype, keepdim: bool) -> Tensor:
+    value = value.to(dtype)
+    return value if keepdim else value.squeeze(-1)

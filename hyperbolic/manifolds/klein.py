@@ -1,0 +1,118 @@
+"""The Klein (Beltrami-Klein) disk ``{x : c|x|^2 < 1}``, in which geodesics are straight lines.
+
+With ``g = 1 - c|x|^2`` the metric is ``<u, v>/g + c <x, u><x, v>/g^2``. Maps between points go through the
+hyperboloid, ``s = x / sqrt(g)``. Source: Ungar 2008; Gulcehre et al. 2019; Zhang & Gao (Hype-HAN), section 2.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from hyperbolic.manifolds import sheet
+from hyperbolic.manifolds.base import HyperbolicManifold
+from hyperbolic.manifolds.poincare import expmap0, logmap0, project
+from hyperbolic.numerics import BALL_EPS, artanhc, asinhc, ball_gap, dot, limit, safe_sqrt, sqnorm, wide
+
+
+class Klein(HyperbolicManifold):
+    """Klein disk of curvature ``-c``: points ``x`` in R^d with ``c|x|^2 < 1``.
+
+    Args:
+        c: positive; the sectional curvature is ``-c``.
+        learn_c: make ``c`` a trained parameter (softplus of a free scalar).
+
+    ``dist0(expmap0(u)) = |u|``. Stated radius (times ``sqrt(c)``): 6.6 in float32, 14.2 in float64, half of the
+    Poincaré ball's, because ``|x| = tanh(radius)`` here and ``tanh(radius/2)`` there: the model, not the formulas,
+    runs out of floating-point numbers first.
+    """
+
+    name = "Klein"
+
+    def max_radius(self, dtype: torch.dtype = torch.float32) -> float:
+        return math.atanh(1 - limit(BALL_EPS, dtype)) / math.sqrt(float(self.c))
+
+    def projx(self, x: Tensor) -> Tensor:
+        return project(x, self.c)
+
+    def egrad2rgrad(self, x: Tensor, u: Tensor) -> Tensor:
+        """``g (u - c <x, u> x)``, the inverse metric applied to the gradient."""
+        return (ball_gap(x, self.c) * _shrink(x, wide(u), self.c)).to(u.dtype)
+
+    def _inner(self, x: Tensor, u: Tensor, v: Tensor) -> Tensor:
+        gap = ball_gap(x, self.c)
+        return dot(u, v) / gap + self.c * dot(x, u) * dot(x, v) / gap.square()
+
+    def _sinh_square(self, x: Tensor, y: Tensor) -> Tensor:
+        """``sinh^2(sqrt(c) d) / c = (g_x|e|^2 + c<x, e>^2) / (g_x g_y)`` with ``e = y - x``: a sum, nothing cancels."""
+        gap_x, gap_y = ball_gap(x, self.c), ball_gap(y, self.c)
+        e = wide(y) - wide(x)
+        return (gap_x * sqnorm(e) + self.c * dot(x, e).square()) / (gap_x * gap_y)
+
+    def _dist2(self, x: Tensor, y: Tensor) -> Tensor:
+        t = self._sinh_square(x, y)
+        return t * asinhc(self.c * t).square()
+
+    def _dist(self, x: Tensor, y: Tensor) -> Tensor:
+        t = self._sinh_square(x, y)
+        return safe_sqrt(t) * asinhc(self.c * t)
+
+    def _dist0(self, x: Tensor) -> Tensor:
+        return safe_sqrt(sqnorm(x)) * artanhc(ball_gap(x, self.c))
+
+    def expmap(self, x: Tensor, u: Tensor) -> Tensor:
+        """Exponential map, through the hyperboloid."""
+        space = sheet.expmap(sheet.from_klein(x, self.c), self._push(x, u), self.c)
+        return self._from_sheet(space, torch.promote_types(x.dtype, u.dtype))
+
+    def logmap(self, x: Tensor, y: Tensor) -> Tensor:
+        """Logarithm, through the hyperboloid."""
+        v = sheet.logmap(self._to_sheet(x), self._to_sheet(y), self.c)
+        return self._pull(x, v).to(torch.promote_types(x.dtype, y.dtype))
+
+    def expmap0(self, u: Tensor) -> Tensor:
+        """``tanh(sqrt(c)|u|) u / (sqrt(c)|u|)``; distance from the origin |u|."""
+        return expmap0(u, self.c)
+
+    def logmap0(self, x: Tensor) -> Tensor:
+        """``artanh(sqrt(c)|x|) x / (sqrt(c)|x|)``."""
+        return logmap0(x, self.c)
+
+    def retr(self, x: Tensor, u: Tensor) -> Tensor:
+        """``projx(x + u)``: a straight line is a geodesic here, travelled at another speed."""
+        return project(x + u, self.c)
+
+    def transp(self, x: Tensor, y: Tensor, v: Tensor) -> Tensor:
+        """Parallel transport, through the hyperboloid."""
+        moved = sheet.transport(self._to_sheet(x), self._to_sheet(y), self._push(x, v), self.c)
+        return self._pull(y, moved).to(v.dtype)
+
+    def transp0(self, y: Tensor, u: Tensor) -> Tensor:
+        """``sqrt(g) (u - (1 - sqrt(g)) <y, u> y / |y|^2)``."""
+        root = ball_gap(y, self.c).sqrt()
+        inward = self.c * dot(y, u) / (1 + root)  # (1 - sqrt g)/|y|^2 = c / (1 + sqrt g)
+        return (root * (wide(u) - inward * wide(y))).to(u.dtype)
+
+    def _push(self, x: Tensor, u: Tensor) -> Tensor:
+        """Tangent vector at x to the hyperboloid: ``u / sqrt(g) + c <x, u> x / g^(3/2)``."""
+        gap = ball_gap(x, self.c)
+        return (wide(u) + self.c * dot(x, u) / gap * wide(x)) * gap.rsqrt()
+
+    def _pull(self, x: Tensor, v: Tensor) -> Tensor:
+        """Inverse of ``_push``: ``sqrt(g) (v - c <x, v> x)``."""
+        return ball_gap(x, self.c).sqrt() * _shrink(x, v, self.c)
+
+    def _to_sheet(self, x: Tensor) -> Tensor:
+        return sheet.from_klein(x, self.c)
+
+    def _from_sheet(self, space: Tensor, dtype: torch.dtype) -> Tensor:
+        return project(sheet.to_klein(space, self.c).to(dtype), self.c)
+
+
+def _shrink(x: Tensor, v: Tensor, c: Tensor) -> Tensor:
+    """``v - c <x, v> x``: the part of v orthogonal to x plus ``1 - c|x|^2`` times the part along x."""
+    square = sqnorm(x)
+    along = dot(x, v) / torch.where(square == 0, 1, square) * wide(x)
+    return (v - along) + ball_gap(x, c) * along

@@ -1,0 +1,132 @@
+"""The Lorentz model: the upper sheet ``-t^2 + |s|^2 = -1/c`` of the hyperboloid, time coordinate first.
+
+Formulas: :mod:`hyperbolic.manifolds.sheet`. Source: Nickel & Kiela 2018; Chen et al. (HyboNet), section 2.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from hyperbolic.manifolds import sheet
+from hyperbolic.manifolds.base import HyperbolicManifold
+from hyperbolic.numerics import SHEET_RADIUS, asinhc, dot, limit, safe_sqrt, sinhc, sqnorm, wide
+
+
+def minkowski_inner(x: Tensor, y: Tensor) -> Tensor:
+    """``<x, y>_L = -x_0 y_0 + sum_i x_i y_i``, shape (..., 1), float64."""
+    return dot(x[..., 1:], y[..., 1:]) - wide(x[..., :1]) * wide(y[..., :1])
+
+
+class Lorentz(HyperbolicManifold):
+    """Hyperboloid of curvature ``-c``: points ``x = (t, s)`` in R^(d+1) with ``-t^2 + |s|^2 = -1/c``.
+
+    Args:
+        c: positive; the sectional curvature is ``-c`` (``<x, x>_L = -1/c``).
+        learn_c: make ``c`` a trained parameter (softplus of a free scalar).
+
+    Only space coordinates are trusted; the time coordinate of every result is recomputed from them.
+    ``dist0(expmap0(u)) = |u|``. Stated radius (times ``sqrt(c)``): 20 in float32, 28 in float64.
+    """
+
+    name = "Lorentz"
+
+    def ambient_dim(self, d: int) -> int:
+        return d + 1
+
+    def intrinsic_dim(self, coordinates: int) -> int:
+        return coordinates - 1
+
+    def max_radius(self, dtype: torch.dtype = torch.float32) -> float:
+        return limit(SHEET_RADIUS, dtype) / math.sqrt(float(self.c))
+
+    def _point(self, space: Tensor, dtype: torch.dtype) -> Tensor:
+        """The point with these space coordinates, pulled inside the stated radius."""
+        bound = math.sinh(limit(SHEET_RADIUS, dtype))
+        square = self.c * sqnorm(space)
+        outside = square > bound * bound
+        space = space * torch.where(outside, bound * torch.where(outside, square, 1).rsqrt(), 1)
+        return torch.cat([sheet.time(space, self.c), space], -1).to(dtype)
+
+    def _tangent(self, x: Tensor, space: Tensor, dtype: torch.dtype) -> Tensor:
+        """The tangent vector at x with these space coordinates."""
+        s = wide(x[..., 1:])
+        return torch.cat([dot(s, space) / sheet.time(s, self.c), space.expand(*_lead(x, space), -1)], -1).to(dtype)
+
+    def projx(self, x: Tensor) -> Tensor:
+        """``(sqrt(1/c + |s|^2), s)``: keeps the space coordinates."""
+        return self._point(wide(x[..., 1:]), x.dtype)
+
+    def proju(self, x: Tensor, u: Tensor) -> Tensor:
+        """``u + c <x, u>_L x``, the orthogonal projection on the tangent space."""
+        x_time = sheet.time(x[..., 1:], self.c)
+        product = dot(x[..., 1:], u[..., 1:]) - x_time * wide(u[..., :1])
+        space = wide(u[..., 1:]) + self.c * product * wide(x[..., 1:])
+        return self._tangent(x, space, u.dtype)
+
+    def egrad2rgrad(self, x: Tensor, u: Tensor) -> Tensor:
+        """Metric dual ``(-u_0, u_s)`` of the gradient, projected on the tangent space (Nickel & Kiela 2018)."""
+        return self.proju(x, torch.cat([-u[..., :1], u[..., 1:]], -1))
+
+    def _inner(self, x: Tensor, u: Tensor, v: Tensor) -> Tensor:
+        return sheet.inner(x[..., 1:], u[..., 1:], v[..., 1:], self.c)
+
+    def _dist2(self, x: Tensor, y: Tensor) -> Tensor:
+        q = sheet.half_sinh_square(x[..., 1:], y[..., 1:], self.c)
+        return 4 * q * asinhc(q).square() / self.c
+
+    def _dist(self, x: Tensor, y: Tensor) -> Tensor:
+        q = sheet.half_sinh_square(x[..., 1:], y[..., 1:], self.c)
+        return 2 * safe_sqrt(q) * asinhc(q) * self.c.rsqrt()
+
+    def _dist0(self, x: Tensor) -> Tensor:
+        square = sqnorm(x[..., 1:])
+        return safe_sqrt(square) * asinhc(self.c * square)
+
+    def expmap(self, x: Tensor, u: Tensor) -> Tensor:
+        """``cosh(r) x + sinh(r)/r u``, ``r = sqrt(c)|u|_L``; u tangent at x."""
+        return self._point(sheet.expmap(x[..., 1:], u[..., 1:], self.c), torch.promote_types(x.dtype, u.dtype))
+
+    def logmap(self, x: Tensor, y: Tensor) -> Tensor:
+        """``d / sinh(d) (y - cosh(d) x)`` with d the distance times sqrt(c)."""
+        space = sheet.logmap(x[..., 1:], y[..., 1:], self.c)
+        return self._tangent(x, space, torch.promote_types(x.dtype, y.dtype))
+
+    def expmap0(self, u: Tensor) -> Tensor:
+        """``(cosh(r), sinh(r)/r sqrt(c) u) / sqrt(c)`` with ``r = sqrt(c)|u|``; u (..., d) without time coordinate."""
+        radius = limit(SHEET_RADIUS, u.dtype)
+        square = self.c * sqnorm(u)
+        outside = square > radius * radius
+        scale = torch.where(outside, radius * torch.where(outside, square, 1).rsqrt(), 1)
+        return self._point(scale * sinhc(square * scale.square()) * wide(u), u.dtype)
+
+    def logmap0(self, x: Tensor) -> Tensor:
+        """``arsinh(sqrt(c)|s|) s / (sqrt(c)|s|)``, (..., d) without time coordinate."""
+        space = wide(x[..., 1:])
+        return (asinhc(self.c * sqnorm(space)) * space).to(x.dtype)
+
+    def retr(self, x: Tensor, u: Tensor) -> Tensor:
+        """The point whose space coordinates are ``x_s + u_s``."""
+        return self._point(wide(x[..., 1:]) + wide(u[..., 1:]), torch.promote_types(x.dtype, u.dtype))
+
+    def transp(self, x: Tensor, y: Tensor, v: Tensor) -> Tensor:
+        """``v + c <y, v>_L / (1 - c <x, y>_L) (x + y)``."""
+        return self._tangent(y, sheet.transport(x[..., 1:], y[..., 1:], v[..., 1:], self.c), v.dtype)
+
+    def transp0(self, y: Tensor, u: Tensor) -> Tensor:
+        """Transport of ``(0, u)`` from the origin to y."""
+        s = wide(y[..., 1:])
+        space = wide(u) + self.c * dot(s, u) / (1 + (1 + self.c * sqnorm(s)).sqrt()) * s
+        return self._tangent(y, space, u.dtype)
+
+    def _to_sheet(self, x: Tensor) -> Tensor:
+        return wide(x[..., 1:])
+
+    def _from_sheet(self, space: Tensor, dtype: torch.dtype) -> Tensor:
+        return self._point(space, dtype)
+
+
+def _lead(x: Tensor, space: Tensor) -> torch.Size:
+    return torch.broadcast_shapes(x.shape[:-1], space.shape[:-1])

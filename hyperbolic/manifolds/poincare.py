@@ -1,0 +1,192 @@
+"""The Poincaré ball ``{x : c|x|^2 < 1}`` with metric ``(2 / (1 - c|x|^2))^2 <u, v>``.
+
+Formulas first, as pure functions of tensors and a curvature; then the class. In the formulas, ``g_x`` is the gap
+``1 - c|x|^2`` (so the conformal factor is ``2/g_x``) and ``e = y - x``: Möbius operations are written with ``e``
+instead of ``<x, y>``, which removes every cancellation between nearby points.
+
+Sources: Ganea, Bécigneul & Hofmann 2018 (gyrovector operations, exp, log, transport); Ungar 2008.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from hyperbolic.manifolds import sheet
+from hyperbolic.manifolds.base import HyperbolicManifold
+from hyperbolic.numerics import (
+    BALL_EPS,
+    artanhc,
+    asinhc,
+    ball_gap,
+    dot,
+    limit,
+    safe_sqrt,
+    sqnorm,
+    tanhc,
+    wide,
+)
+
+
+def project(x: Tensor, c: Tensor) -> Tensor:
+    """The nearest point with ``sqrt(c)|x| <= 1 - eps`` (eps by dtype, see ``numerics.BALL_EPS``)."""
+    bound = 1 - limit(BALL_EPS, x.dtype)
+    square = c * sqnorm(x)
+    outside = square > bound * bound
+    scale = torch.where(outside, bound * torch.where(outside, square, 1).rsqrt(), 1)
+    return (scale * wide(x)).to(x.dtype)
+
+
+def mobius_add(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
+    """Möbius sum ``x (+) y = (g_x s + c|s|^2 x) / (c|s|^2 + g_x g_y)`` with ``s = x + y``.
+
+    The same point as ``((1 + 2c<x,y> + c|y|^2) x + (1 - c|x|^2) y) / (1 + 2c<x,y> + c^2|x|^2|y|^2)``
+    (Ganea et al. 2018, Eq. 4), but exact also for ``y`` near ``-x``.
+    """
+    gap_x, gap_y = ball_gap(x, c), ball_gap(y, c)
+    total = x + y
+    square = c * sqnorm(total)
+    denominator = square + gap_x * gap_y
+    gap = gap_x * gap_y / denominator
+    scale = _inside(gap, total.dtype) / denominator
+    return (scale * gap_x).to(total.dtype) * total + (scale * square).to(total.dtype) * x
+
+
+def _inside(gap: Tensor, dtype: torch.dtype) -> Tensor:
+    """Factor that pulls a point with ``1 - c|x|^2 = gap`` back inside the boundary margin; 1 for points inside."""
+    bound = 1 - limit(BALL_EPS, dtype)
+    outside = gap < 1 - bound * bound
+    return torch.where(outside, bound * (1 - torch.where(outside, gap, 0)).rsqrt(), 1)
+
+
+def expmap0(u: Tensor, c: Tensor) -> Tensor:
+    """``exp_0(u) = tanh(sqrt(c)|u|) u / (sqrt(c)|u|)`` (Ganea et al. 2018, Eq. 11); distance from the origin 2|u|."""
+    square = c * sqnorm(u)
+    return (_bounded_tanhc(square, u.dtype) * wide(u)).to(u.dtype)
+
+
+def _bounded_tanhc(square: Tensor, dtype: torch.dtype) -> Tensor:
+    bound = 1 - limit(BALL_EPS, dtype)
+    return torch.minimum(tanhc(square), bound * square.clamp_min(1.0).rsqrt())
+
+
+def logmap0(x: Tensor, c: Tensor) -> Tensor:
+    """``log_0(x) = artanh(sqrt(c)|x|) x / (sqrt(c)|x|)`` (Ganea et al. 2018, Eq. 11)."""
+    return (artanhc(ball_gap(x, c)) * wide(x)).to(x.dtype)
+
+
+def expmap(x: Tensor, u: Tensor, c: Tensor) -> Tensor:
+    """``exp_x(u) = x (+) tanh(sqrt(c)|u|/g_x) u / (sqrt(c)|u|)`` (Ganea et al. 2018, Eq. 10)."""
+    dtype = torch.promote_types(x.dtype, u.dtype)
+    step = wide(u) / ball_gap(x, c)
+    target = _bounded_tanhc(c * sqnorm(step), torch.float64) * step
+    return project(mobius_add(wide(x), target, c).to(dtype), c)
+
+
+def logmap(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
+    """``log_x(y) = g_x artanh(sqrt(c)|m|) m / (sqrt(c)|m|)`` with ``m = (-x) (+) y`` (Ganea et al. 2018, Eq. 10)."""
+    gap_x, gap_y = ball_gap(x, c), ball_gap(y, c)
+    e = wide(y) - wide(x)
+    square = c * sqnorm(e)
+    denominator = square + gap_x * gap_y
+    scale = gap_x * artanhc(gap_x * gap_y / denominator) / denominator
+    return (scale * (gap_x * e - square * wide(x))).to(torch.promote_types(x.dtype, y.dtype))
+
+
+def distance_square(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
+    """``t = |x - y|^2 / (g_x g_y)``, shape (..., 1) in float64; the distance is ``2 arsinh(sqrt(c t)) / sqrt(c)``."""
+    return sqnorm(wide(x) - wide(y)) / (ball_gap(x, c) * ball_gap(y, c))
+
+
+def gyration(x: Tensor, y: Tensor, v: Tensor, c: Tensor) -> Tensor:
+    """``gyr[y, -x] v``, the rotation that parallel transport from x to y applies; float64, free of cancellation."""
+    gap_x, gap_y = ball_gap(x, c), ball_gap(y, c)
+    x, v = wide(x), wide(v)
+    e = wide(y) - x
+    ee, xv, ev, xe = sqnorm(e), dot(x, v), dot(e, v), dot(x, e)
+    along_e = -c * gap_x * xv - c * c * (sqnorm(x) * ev - 2 * xe * xv)
+    along_x = c * gap_x * ev - c * c * ee * xv
+    return v + 2 / (c * ee + gap_x * gap_y) * (along_e * e + along_x * x)
+
+
+class PoincareBall(HyperbolicManifold):
+    """Poincaré ball of curvature ``-c``: points ``x`` in R^d with ``c|x|^2 < 1``.
+
+    Args:
+        c: positive; the sectional curvature is ``-c`` and the ball has radius ``1/sqrt(c)``.
+        learn_c: make ``c`` a trained parameter (softplus of a free scalar).
+
+    The tangent space at the origin carries the metric ``4<u, v>``: ``dist0(expmap0(u)) = 2|u|``. Stated radius
+    (largest distance from the origin times ``sqrt(c)``): 13.1 in float32, 28.3 in float64.
+    """
+
+    name = "PoincareBall"
+
+    def max_radius(self, dtype: torch.dtype = torch.float32) -> float:
+        return 2 * math.atanh(1 - limit(BALL_EPS, dtype)) / math.sqrt(float(self.c))
+
+    def projx(self, x: Tensor) -> Tensor:
+        return project(x, self.c)
+
+    def egrad2rgrad(self, x: Tensor, u: Tensor) -> Tensor:
+        """``(g_x / 2)^2 u`` (Nickel & Kiela 2017)."""
+        return ((ball_gap(x, self.c) / 2).square() * wide(u)).to(u.dtype)
+
+    def _inner(self, x: Tensor, u: Tensor, v: Tensor) -> Tensor:
+        return (2 / ball_gap(x, self.c)).square() * dot(u, v)
+
+    def _dist2(self, x: Tensor, y: Tensor) -> Tensor:
+        t = distance_square(x, y, self.c)
+        return 4 * t * asinhc(self.c * t).square()
+
+    def _dist(self, x: Tensor, y: Tensor) -> Tensor:
+        t = distance_square(x, y, self.c)
+        return 2 * safe_sqrt(t) * asinhc(self.c * t)
+
+    def _dist0(self, x: Tensor) -> Tensor:
+        return 2 * safe_sqrt(sqnorm(x)) * artanhc(ball_gap(x, self.c))
+
+    def expmap(self, x: Tensor, u: Tensor) -> Tensor:
+        return expmap(x, u, self.c)
+
+    def logmap(self, x: Tensor, y: Tensor) -> Tensor:
+        return logmap(x, y, self.c)
+
+    def expmap0(self, u: Tensor) -> Tensor:
+        return expmap0(u, self.c)
+
+    def logmap0(self, x: Tensor) -> Tensor:
+        return logmap0(x, self.c)
+
+    def retr(self, x: Tensor, u: Tensor) -> Tensor:
+        """``projx(x + u)``, the first-order retraction."""
+        return project(x + u, self.c)
+
+    def transp(self, x: Tensor, y: Tensor, v: Tensor) -> Tensor:
+        """``(g_y / g_x) gyr[y, -x] v`` (Ganea et al. 2018, Eq. 14 for x = 0)."""
+        ratio = ball_gap(y, self.c) / ball_gap(x, self.c)
+        return (ratio * gyration(x, y, v, self.c)).to(v.dtype)
+
+    def transp0(self, y: Tensor, u: Tensor) -> Tensor:
+        """``g_y u``, transport from the origin (Ganea et al. 2018, Eq. 14)."""
+        return (ball_gap(y, self.c) * wide(u)).to(u.dtype)
+
+    def _to_sheet(self, x: Tensor) -> Tensor:
+        return sheet.from_ball(x, self.c)
+
+    def _from_sheet(self, space: Tensor, dtype: torch.dtype) -> Tensor:
+        return project(sheet.to_ball(space, self.c).to(dtype), self.c)
+
+    def mobius_add(self, x: Tensor, y: Tensor) -> Tensor:
+        """Möbius sum ``x (+) y``, see :func:`mobius_add`."""
+        return mobius_add(x, y, self.c)
+
+    def mobius_scalar(self, r: Tensor | float, x: Tensor) -> Tensor:
+        """``r (x) x = exp_0(r log_0(x))`` (Ganea et al. 2018, Eq. 12)."""
+        return expmap0(r * logmap0(x, self.c), self.c)
+
+    def mobius_matvec(self, weight: Tensor, x: Tensor) -> Tensor:
+        """``W (x) x = exp_0(W log_0(x))`` for W of shape (d_out, d_in) (Ganea et al. 2018, Lemma 6)."""
+        return expmap0(torch.nn.functional.linear(logmap0(x, self.c), weight), self.c)

@@ -1,0 +1,223 @@
+"""Dtype-aware limits and the scalar functions that hyperbolic formulas are made of, accurate and smooth everywhere.
+
+Row scalars (squared norms, ``1 - c|x|^2``, distances) are computed in float64 whatever the dtype of the
+points: they are one number per point, and everything that cancels in hyperbolic formulas cancels in them.
+Functions of a norm are written as functions of its square, so that value and gradient are right at zero.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+WIDE = torch.float64
+
+# How close to the boundary a point may come: sqrt(c)|x| <= 1 - BALL_EPS. About 60 units in the last place,
+# so that rounding a point never moves it over the limit by more than a few percent of its distance to it.
+BALL_EPS = {torch.float32: 4e-6, torch.float64: 1e-12}
+# Largest sqrt(c) * distance from the origin of a hyperboloid point. float64 row scalars stay accurate up to here.
+SHEET_RADIUS = {torch.float32: 20.0, torch.float64: 28.0}
+
+_SMALL = 0.02  # below this square, derivatives come from power series; both forms are accurate to rounding there
+
+
+def limit(table: dict[torch.dtype, float], dtype: torch.dtype) -> float:
+    """Entry of a per-dtype table.
+
+    Raises:
+        TypeError: for half precision, in which ``1 - c|x|^2`` and ``<x, x>_L`` have no correct digit.
+    """
+    try:
+        return table[dtype]
+    except KeyError:
+        raise TypeError(
+            f"hyperbolic points need float32 or float64, got {dtype}: cast the points, or keep this module out "
+            "of autocast"
+        ) from None
+
+
+def wide(x: Tensor) -> Tensor:
+    """``x`` in float64."""
+    return x.to(WIDE)
+
+
+def wide_curvature(c: float | Tensor) -> Tensor:
+    """``c`` as a float64 tensor (a Python float keeps its exact value)."""
+    return c.to(WIDE) if isinstance(c, Tensor) else torch.tensor(c, dtype=WIDE)
+
+
+def dot(x: Tensor, y: Tensor) -> Tensor:
+    """``<x, y>`` over the last axis in float64, shape (..., 1)."""
+    return (wide(x) * wide(y)).sum(-1, keepdim=True)
+
+
+def sqnorm(x: Tensor) -> Tensor:
+    """``|x|^2`` over the last axis in float64, shape (..., 1)."""
+    return wide(x).square().sum(-1, keepdim=True)
+
+
+def ball_gap(x: Tensor, c: Tensor) -> Tensor:
+    """``1 - c|x|^2`` with full relative accuracy, floored at a quarter of the dtype's boundary epsilon, shape (..., 1).
+
+    float32 points are summed in float64; float64 points with compensated (double-double) products and sums,
+    because near the boundary plain float64 keeps only half of the digits.
+    """
+    floor = limit(BALL_EPS, x.dtype) / 4
+    gap = 1 - c * sqnorm(x) if x.dtype is not WIDE else _CompensatedGap.apply(x, wide_curvature(c))
+    return gap.clamp_min(floor)
+
+
+class _CompensatedGap(torch.autograd.Function):
+    """``1 - c|x|^2`` of float64 points in double-double arithmetic (Dekker products, Knuth sums)."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, c: Tensor) -> Tensor:
+        ctx.save_for_backward(x, c)
+        high, low = _two_product(x, x)
+        low = low.sum(-1, keepdim=True)
+        while high.shape[-1] > 1:  # pairwise tree: one vectorised error-free sum a level
+            if high.shape[-1] % 2:
+                high = torch.cat([high, torch.zeros_like(high[..., :1])], -1)
+            high, error = _two_sum(high[..., 0::2], high[..., 1::2])
+            low = low + error.sum(-1, keepdim=True)
+        if high.shape[-1] == 0:
+            high = torch.zeros_like(low)
+        product, error = _two_product(*torch.broadcast_tensors(c, high))
+        gap, rest = _two_sum(torch.ones_like(product), -product)
+        return gap + (rest - error - c * low)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor | None]:
+        x, c = ctx.saved_tensors
+        grad_x = (-2 * c * grad * x).sum_to_size(x.shape) if ctx.needs_input_grad[0] else None
+        grad_c = (-grad * sqnorm(x)).sum_to_size(c.shape) if ctx.needs_input_grad[1] else None
+        return grad_x, grad_c
+
+
+def _two_sum(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    total = a + b
+    rest = total - a
+    return total, (a - (total - rest)) + (b - rest)
+
+
+def _split(a: Tensor) -> tuple[Tensor, Tensor]:
+    scaled = a * 134217729.0  # 2**27 + 1
+    high = scaled - (scaled - a)
+    return high, a - high
+
+
+def _two_product(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    product = a * b
+    (a_high, a_low), (b_high, b_low) = _split(a), _split(b)
+    return product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+
+
+def safe_sqrt(square: Tensor) -> Tensor:
+    """``sqrt(s)`` for s >= 0 whose gradient at 0 is 0 instead of infinite."""
+    positive = square > 0
+    return torch.where(positive, torch.where(positive, square, 1).sqrt(), 0)
+
+
+class _Smooth(torch.autograd.Function):
+    """A function of a squared norm, with its derivative in closed form, or by series where the closed form cancels."""
+
+    @staticmethod
+    def forward(ctx, square: Tensor, value, slope, coefficients: tuple[float, ...]) -> Tensor:
+        out = value(square)
+        ctx.save_for_backward(square, out)
+        ctx.slope, ctx.coefficients = slope, coefficients
+        return out
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        square, out = ctx.saved_tensors
+        series = torch.full_like(square, ctx.coefficients[-1])
+        for coefficient in ctx.coefficients[-2::-1]:
+            series = series.mul(square).add_(coefficient)
+        slope = torch.where(square < _SMALL, series, ctx.slope(square.clamp_min(_SMALL), out))
+        return grad * slope, None, None, None
+
+
+def _root(square: Tensor) -> Tensor:
+    return square.clamp_min(torch.finfo(square.dtype).tiny).sqrt()
+
+
+def _tanhc(s: Tensor) -> Tensor:
+    r = _root(s)
+    return torch.tanh(r).div_(r)
+
+
+def _sinhc(s: Tensor) -> Tensor:
+    r = _root(s)
+    return torch.sinh(r).div_(r)
+
+
+def _asinhc(s: Tensor) -> Tensor:
+    r = _root(s)
+    return torch.asinh(r).div_(r)
+
+
+def tanhc(square: Tensor) -> Tensor:
+    """``tanh(r)/r`` as a function of ``r^2``: the scale of exp at the origin of the Poincaré ball and Klein disk."""
+    return _Smooth.apply(
+        square,
+        _tanhc,
+        lambda s, f: (1 - s * f * f - f) / (2 * s),
+        (-1 / 3, 4 / 15, -17 / 105, 248 / 2835, -1382 / 31185, 43688 / 2027025, -6507034 / 638512875),
+    )
+
+
+class _Artanhc(torch.autograd.Function):
+    """``artanh(r)/r = log(1 + 2r(1 + r)/g) / (2r)`` of ``g = 1 - r^2``: keeps all digits of r and of the gap."""
+
+    @staticmethod
+    def forward(ctx, gap: Tensor) -> Tensor:
+        r = _root(1 - gap)
+        out = torch.addcmul(r, r, r).mul_(2).div_(gap).log1p_().div_(r).mul_(0.5)
+        ctx.save_for_backward(gap, out)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> Tensor:
+        gap, out = ctx.saved_tensors
+        square = 1 - gap
+        series = torch.full_like(square, -10 / 21)
+        for n in range(8, -1, -1):
+            series = series.mul(square).sub_((n + 1) / (2 * n + 3))
+        closed = (out - 1 / gap) / (2 * square.clamp_min(_SMALL))
+        return grad * torch.where(square < _SMALL, series, closed)
+
+
+def artanhc(gap: Tensor) -> Tensor:
+    """``artanh(r)/r`` as a function of ``gap = 1 - r^2 > 0``: the scale of log at the origin of the ball and disk."""
+    return _Artanhc.apply(gap)
+
+
+def sinhc(square: Tensor) -> Tensor:
+    """``sinh(r)/r`` as a function of ``r^2``: the scale of exp at the origin of the hyperboloid."""
+    return _Smooth.apply(
+        square,
+        _sinhc,
+        lambda s, f: ((1 + s * f * f).sqrt() - f) / (2 * s),
+        (1 / 6, 1 / 60, 1 / 1680, 1 / 90720, 1 / 7983360, 1 / 1037836800),
+    )
+
+
+def cosh_sqrt(square: Tensor) -> Tensor:
+    """``cosh(r)`` as a function of ``r^2``; its derivative is ``sinh(r)/(2r)``."""
+    return _Smooth.apply(
+        square,
+        lambda s: torch.cosh(_root(s)),
+        lambda s, f: _sinhc(s) / 2,
+        (1 / 2, 1 / 12, 1 / 240, 1 / 10080, 1 / 725760),
+    )
+
+
+def asinhc(square: Tensor) -> Tensor:
+    """``arsinh(r)/r`` as a function of ``r^2``: the scale of distances and of log on the hyperboloid."""
+    return _Smooth.apply(
+        square,
+        _asinhc,
+        lambda s, f: ((1 + s).rsqrt() - f) / (2 * s),
+        (-1 / 6, 3 / 20, -15 / 112, 35 / 288, -315 / 2816, 693 / 6656, -1001 / 10240, 6435 / 69632),
+    )
