@@ -1,0 +1,75 @@
+# Everything a user does, one word each. `make help` lists it.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+SHELL := /bin/bash
+
+# The first of these that is Python 3.11 or 3.12, or python3, so that the error below can name what it is.
+PYTHON ?= $(shell for p in python3 python3.12 python3.11; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' >/dev/null 2>&1 && echo "$$p" && exit; \
+	done; echo python3)
+TORCH_INDEX ?=
+SEEDS ?= 0
+WORKERS ?= 2
+ARGS ?=
+
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+TORCH := $(shell sed -n 's/^\(torch==.*\)$$/\1/p' constraints.txt)
+PREFIX10 := hnn_prefix10_rnn_eucl,hnn_prefix10_rnn_hyp_eucl_mlr,hnn_prefix10_rnn_hyp,hnn_prefix10_gru_eucl,hnn_prefix10_gru_hyp_eucl_mlr,hnn_prefix10_gru_hyp
+
+.PHONY: help setup run test test-all lint data reproduce collect tables check-tables clean
+
+help: ## print this list
+	@grep -hE '^[a-z-]+:.*## ' Makefile | sort | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
+	@echo
+	@echo "  PYTHON=python3.12   the interpreter for .venv (3.11 or 3.12)"
+	@echo "  TORCH_INDEX=URL     where setup takes torch from, such as PyTorch's CPU or CUDA wheels"
+	@echo "  SEEDS=0,1,2         the seeds of make reproduce"
+	@echo "  WORKERS=2           test processes"
+	@echo "  ARGS='...'          more words for the command behind run, test, test-all, collect, reproduce"
+
+setup: $(STAMP) ## make .venv and install everything into it (again only after a change of versions)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null || { \
+		echo "error: this project needs Python 3.11 or 3.12, and '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || true)." >&2; \
+		echo "Install one of them and name it: make $(or $(MAKECMDGOALS),setup) PYTHON=/path/to/python3.12" >&2; exit 1; }
+	@rm -f $(STAMP)
+	@$(PY) -c 'import pip, sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' >/dev/null 2>&1 \
+		|| $(PYTHON) -m venv --clear $(VENV)
+	$(PY) -m pip install $(if $(TORCH_INDEX),--index-url '$(TORCH_INDEX)') '$(TORCH)'
+	$(PY) -m pip install -c constraints.txt -e '.[dev]'
+	@touch $(STAMP)
+
+run: setup ## train the quickstart (PREFIX-10, Möbius GRU on the Poincaré ball; a few minutes on 2 cores)
+	$(PY) run.py experiment=quickstart $(ARGS)
+
+test: setup ## the tests that run in minutes on a CPU
+	$(PY) -m pytest -n $(WORKERS) $(ARGS)
+
+test-all: setup ## every test, the slow ones and, where there is a GPU, the GPU ones
+	$(PY) -m pytest -n $(WORKERS) -m "" $(ARGS)
+
+lint: setup ## ruff: style and common mistakes
+	$(PY) -m ruff check .
+
+data: ## say which data sets the tasks need and where they are looked for
+	@echo "PREFIX-10, -30 and -50 need no download: the first run generates them from the seed in the config"
+	@echo "and keeps them in the data folder, $${HYPERBOLIC_DATA:-data} (HYPERBOLIC_DATA or paths.data_dir=... names another)."
+
+reproduce: setup ## run the six PREFIX-10 cells of HNN's Table 1, once for each seed in SEEDS
+	$(PY) run.py -m experiment=$(PREFIX10) seed=$(SEEDS) $(ARGS)
+
+collect: setup ## check the records under outputs/ and copy the good ones to results/runs/
+	$(PY) -m scripts.collect $(ARGS)
+
+tables: setup ## make results/tables/ from results/runs/ and print it
+	$(PY) -m scripts.tables
+
+check-tables: setup ## fail if a committed table is not what the records give
+	$(PY) -m scripts.tables --check
+
+clean: ## remove .venv and caches; data, outputs and results stay
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -not -path './data/*' -not -path './outputs/*' -prune -exec rm -rf {} +

@@ -1,0 +1,103 @@
+"""Hydra's messages said again in one paragraph that names the culprit and the remedy."""
+
+import difflib
+import re
+
+NEEDS_EXTRA = {"optuna": "sweep", "submitit_slurm": "slurm", "submitit_local": "slurm", "ray": "ray"}
+
+
+def paragraph(error: BaseException) -> str:
+    """What a mistake in the configuration or on the command line is, and what to do about it."""
+    text = _whole_text(error)
+    for rule in (_no_such_choice, _no_such_key, _wrong_value, _unreadable, _no_place):
+        if said := rule(text, error):
+            return said
+    return " ".join(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip()))
+
+
+def _whole_text(error: BaseException | None) -> str:
+    """The messages of an error and of those it came from; the key is often only in the innermost."""
+    parts = []
+    while error is not None:
+        parts.append(str(error))
+        error = error.__cause__
+    return "\n".join(parts)
+
+
+def _no_such_choice(text: str, error: BaseException) -> str | None:
+    found = re.search(r"Could not find '([^']+)'", text)
+    if not found:
+        if found := re.search(r"Could not override '([^']+)'\.\s*No match in the defaults list", text):
+            return f"There is no group {found[1]} to choose in; python run.py --help lists the groups."
+        if re.search(r"Primary config module|Unable to find|Cannot find primary config", text):
+            return " ".join(text.split())
+        return None
+    group, _, name = found[1].rpartition("/")
+    options = re.findall(r"^\t(\S+)$", text, flags=re.MULTILINE)
+    if extra := NEEDS_EXTRA.get(name):
+        return f"{found[1]} is not installed; pip install '.[{extra}]' adds it."
+    if not group:
+        return f"There is no configuration {found[1]}; python run.py --help lists what can be chosen."
+    near = difflib.get_close_matches(name, options, n=2, cutoff=0.5)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    return f"There is no {group} named {name}.{hint} There are: {', '.join(sorted(options)) or 'none'}."
+
+
+def _no_such_key(text: str, error: BaseException) -> str | None:
+    found = re.search(r"Key '([^']+)' (?:is not in struct|not in '[^']+')", text)
+    if not found:
+        return None
+    key = found[1]
+    path = re.search(r"full_key: (\S+)", text)
+    full = path[1] if path else key
+    siblings = _siblings(error)
+    parent = full.rpartition(".")[0]
+    near = difflib.get_close_matches(key, siblings, n=3, cutoff=0.5)
+    names = [f"{parent}.{n}" if parent else n for n in near]
+    hint = f" Did you mean {' or '.join(names)}?" if names else ""
+    where = re.match(r"In '([^']+)':", text)
+    place = f" (in configs/{where[1]}.yaml)" if where and where[1] != "config" else ""
+    level = f"under {parent}" if parent else "at the top"
+    known = f" There are, {level}: {', '.join(sorted(siblings))}." if siblings else ""
+    return f"There is no key {full}{place}.{hint}{known}"
+
+
+def _siblings(error: BaseException | None) -> list[str]:
+    """The keys beside the one that was not found, from the first error of the chain that knows its node."""
+    while error is not None:
+        node = getattr(error, "parent_node", None)
+        if node is not None and hasattr(node, "keys"):
+            return [str(k) for k in node]
+        error = error.__cause__ or error.__context__
+    return []
+
+
+def _wrong_value(text: str, error: BaseException) -> str | None:
+    found = re.search(r"Value '([^']*)' of type '(\w+)' could not be converted to (\w+)", text)
+    if not found:
+        found = re.search(r"Value '([^']*)' of type '(\w+)' is incompatible with type hint '([^']+)'", text)
+    if not found:
+        return None
+    path = re.search(r"full_key: (\S+)", text)
+    kinds = {"Float": "a number", "Integer": "a whole number", "Boolean": "true or false"}
+    kind = kinds.get(found[3], found[3].replace("Union[int, float]", "a number").replace("Optional", ""))
+    return f"{path[1] if path else 'A key'}={found[1]}: {kind} is needed here."
+
+
+def _unreadable(text: str, error: BaseException) -> str | None:
+    if "See https://hydra.cc" not in text and type(error).__name__ != "OverrideParseException":
+        return None
+    word = getattr(error, "override", None)
+    said = f"The word {word!r} on the command line" if word else "A word on the command line"
+    reason = text.splitlines()[0]
+    return f"{said} cannot be read ({reason}); settings have the form key=value, with quotes around special characters."
+
+
+def _no_place(text: str, error: BaseException) -> str | None:
+    if not isinstance(error, OSError):
+        return None
+    place = error.filename or "A file or folder"
+    return (
+        f"{place} cannot be used ({error.strerror or text}). paths.output_dir=... names another folder for results, "
+        "paths.data_dir=... (or the environment variable HYPERBOLIC_DATA) another one for data."
+    )

@@ -1,0 +1,255 @@
+"""Types of the fixed parts of the configuration, and the check that no key is mistyped and no value of a wrong kind.
+
+The groups task, geometry, encoder and logger name classes with `_target_`; their keys are checked against the
+parameters of these classes.
+"""
+
+import difflib
+import inspect
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
+from hydra.utils import get_object
+from omegaconf import MISSING, DictConfig, OmegaConf
+
+FOLDER = Path(__file__).resolve().parent
+# What run.py adds when it builds an object, by the key of its node; for task.model only the data know it.
+SUPPLIED = {
+    "geometry": (),
+    "encoder": ("geometry", "d_in", "d_hidden", "streams"),
+    "logger": ("save_dir",),
+    "task.data": (),
+    "task.module": ("model", "optimizer"),
+}
+
+
+class ConfigError(ValueError):
+    """A key or value of the configuration is wrong; the message names it and the remedy."""
+
+
+@dataclass
+class Paths:
+    data_dir: str = MISSING
+    output_dir: str = MISSING
+
+
+@dataclass
+class Role:
+    """Settings of the optimiser for one kind of parameters; what is null is as for the others."""
+
+    rule: str | None = None
+    lr: float | None = None
+    weight_decay: float | None = None
+
+
+@dataclass
+class Optim:
+    rule: str = MISSING
+    lr: float = MISSING
+    betas: list[float] = MISSING
+    eps: float = MISSING
+    momentum: float = MISSING
+    amsgrad: bool = MISSING
+    weight_decay: float = MISSING
+    max_grad_norm: float | None = MISSING
+    clip: str = MISSING
+    exact_exp: bool = MISSING
+    stabilize: int | None = MISSING
+    schedule: str = MISSING
+    embeddings: Role = field(default_factory=Role)
+    biases: Role = field(default_factory=Role)
+    matrices: Role = field(default_factory=Role)
+
+
+@dataclass
+class Trainer:
+    max_epochs: int | None = MISSING
+    max_steps: int = MISSING
+    limit_train_batches: int | float = MISSING
+    limit_val_batches: int | float = MISSING
+    limit_test_batches: int | float = MISSING
+    val_check_interval: int | float = MISSING
+    check_val_every_n_epoch: int = MISSING
+    accumulate_grad_batches: int = MISSING
+    precision: str = MISSING
+    accelerator: str = MISSING
+    devices: int | str = MISSING
+    num_nodes: int = MISSING
+    strategy: str = MISSING
+    deterministic: bool = MISSING
+    log_every_n_steps: int = MISSING
+    enable_progress_bar: bool = MISSING
+    resume: str | None = MISSING
+    checkpoint_every_n_steps: int | None = MISSING
+    patience: int | None = MISSING
+    nan_check_every_n_steps: int = MISSING
+    compile: Any = MISSING
+    progress_every_n_steps: int = MISSING
+
+
+@dataclass
+class Paper:
+    """The cell of a published table that an experiment stands for; accuracies are fractions."""
+
+    name: str = MISSING
+    table: int = MISSING
+    row: str = MISSING
+    column: str = MISSING
+    metric: str = MISSING
+    published: float = MISSING
+    protocol: str = MISSING
+
+
+@dataclass
+class TaskNode:
+    name: str = MISSING
+    fidelity: Any = None
+    data: Any = MISSING
+    model: Any = MISSING
+    module: Any = MISSING
+
+
+@dataclass
+class Root:
+    task: TaskNode = field(default_factory=TaskNode)
+    geometry: Any = MISSING
+    encoder: Any = MISSING
+    optim: Optim = field(default_factory=Optim)
+    trainer: Trainer = field(default_factory=Trainer)
+    logger: Any = None
+    seed: int = MISSING
+    mode: str = MISSING
+    checkpoint: str | None = MISSING
+    fidelity: str = MISSING
+    paths: Paths = field(default_factory=Paths)
+    paper: Paper | None = None
+
+
+def register() -> None:
+    """Tell Hydra the types (as the config `schema`) and how the folder of a run is named (`run_name`)."""
+    root = OmegaConf.structured(Root)
+    # The one node that is open: which components a model has is known to the model, which checks their names.
+    root.geometry = OmegaConf.create({"parts": OmegaConf.create({}, flags={"struct": False})})
+    ConfigStore.instance().store(name="schema", node=root)
+    OmegaConf.register_new_resolver("run_name", run_name, replace=True)
+
+
+def run_name(experiment: str | None, task: str, geometry: str, encoder: str) -> str:
+    """The experiment's name, or what was chosen: task-geometry-encoder."""
+    return experiment or f"{task}-{geometry}-{encoder}"
+
+
+def composed(*overrides: str) -> DictConfig:
+    """The configuration that these words on the command line give, without running anything."""
+    with initialize_config_dir(str(FOLDER), version_base="1.3"):
+        return compose("config", overrides=list(overrides))
+
+
+def check(cfg: DictConfig) -> dict[str, Any]:
+    """The configuration as plain Python values, resolved.
+
+    Raises ConfigError, which names the key and the nearest valid ones, where a key is unknown or missing, or a value
+    is not of the kind that the class it goes to asks for.
+    """
+    _check_fields("", cfg, Root)
+    _one_of("mode", cfg.mode, ("fit", "test"))
+    _one_of("fidelity", cfg.fidelity, ("paper", "code"))
+    if not 0 <= cfg.seed < 2**32:
+        raise ConfigError(f"seed must be a whole number of at least 0 and less than 2**32, and it is {cfg.seed}.")
+    if missing := sorted(OmegaConf.missing_keys(cfg)):
+        raise ConfigError(f"{missing[0]} has no value; set it, as in {missing[0]}=...")
+    values = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
+    for name, supplied in SUPPLIED.items():
+        node = values
+        for key in name.split("."):
+            node = node[key]
+        if node:
+            check_target(name, node, supplied)
+    return values
+
+
+def _check_fields(name: str, node: Any, kind: type) -> None:
+    """Find keys that `+key=...` added to a node whose keys are fixed."""
+    if not isinstance(node, DictConfig) or node._is_none():
+        return
+    known = {f.name: f.type for f in fields(kind)}
+    for key in node:
+        full = f"{name}.{key}" if name else str(key)
+        if key not in known:
+            raise ConfigError(unknown_key(full, str(key), list(known)))
+        for part in (known[key], *typing.get_args(known[key])):
+            if is_dataclass(part) and not OmegaConf.is_missing(node, key):
+                _check_fields(full, node[key], part)
+
+
+def _one_of(key: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ConfigError(f"{key}={value}: {key} must be {' or '.join(choices)}.")
+
+
+def check_target(name: str, node: Mapping[str, Any], supplied: tuple[str, ...]) -> None:
+    """Compare a node's keys and values with the parameters of the class or function that it names.
+
+    supplied: the parameters that do not come from the configuration. Raises ConfigError where they do not agree.
+    """
+    if not isinstance(node, Mapping) or not node.get("_target_"):
+        raise ConfigError(f"{name} names no class; its file in configs/ needs a line `_target_: ...`.")
+    try:
+        target = get_object(node["_target_"])
+    except Exception as error:
+        raise ConfigError(f"{name}._target_={node['_target_']} is not found ({error}).") from error
+    parameters = dict(inspect.signature(target).parameters)
+    hints = typing.get_type_hints(target.__init__ if inspect.isclass(target) else target)
+    settings = {k: v for k, v in node.items() if not (k.startswith("_") and k.endswith("_"))}
+    known = [k for k in parameters if k not in supplied]
+    if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
+        for key in settings:
+            if key not in known:
+                raise ConfigError(unknown_key(f"{name}.{key}", key, known))
+    for key, parameter in parameters.items():
+        needed = parameter.default is inspect.Parameter.empty and parameter.kind not in (
+            inspect.Parameter.VAR_KEYWORD,
+            inspect.Parameter.VAR_POSITIONAL,
+        )
+        if needed and key in known and key not in settings:
+            raise ConfigError(f"{name}.{key} is missing: {target.__name__} needs it; set it as +{name}.{key}=...")
+    for key, value in settings.items():
+        if key in hints and not fits(value, hints[key]):
+            raise ConfigError(f"{name}.{key}={value!r}: {_kind(hints[key])} is needed here.")
+
+
+def unknown_key(full: str, key: str, known: list[str]) -> str:
+    """The sentence that says that a key does not exist, and which ones do, the nearest first."""
+    near = difflib.get_close_matches(key, known, n=3, cutoff=0.5)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    return f"There is no key {full}.{hint} There are: {', '.join(sorted(known)) or 'none'}."
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a plain value is of the kind that an annotation asks for; annotations of other kinds fit anything."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return any(fits(value, a) for a in arguments)
+    if hint is None or hint is type(None):
+        return value is None
+    if hint is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if hint in (str, bool):
+        return isinstance(value, hint)
+    if origin in (dict, Mapping) or hint is dict:
+        return isinstance(value, Mapping) and (not arguments or all(fits(v, arguments[1]) for v in value.values()))
+    return True
+
+
+def _kind(hint: Any) -> str:
+    names = {int: "a whole number", float: "a number", str: "a word", bool: "true or false", type(None): "null"}
+    parts = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    return " or ".join(names.get(p, str(p)) for p in parts)

@@ -1,0 +1,107 @@
+"""Train or test a model: python run.py [task=...] [geometry=...] [experiment=...] [key=value ...]; --help lists all."""
+
+import functools
+import os
+import sys
+from pathlib import Path
+
+import hydra
+import pytorch_lightning as pl
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException, InstantiationException
+from hydra.types import RunMode
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from configs import schema
+from configs.errors import paragraph
+from hyperbolic.diagnostics import NonFiniteError
+from tasks import loggers, record, report, training
+from tasks.base import SCHEDULES
+from tasks.errors import UserError, one_of
+from tasks.resume import flat
+
+# A user's mistakes are told in one paragraph; HYPERBOLIC_FULL_ERROR=1 shows where they happened. Other errors are ours.
+MISTAKES = (UserError, schema.ConfigError, HydraException, OmegaConfBaseException, NonFiniteError, OSError)
+told = MISTAKES if os.environ.get("HYPERBOLIC_FULL_ERROR", "0") in ("", "0") else ()
+codes: list[int] = []  # one for each run of this process
+
+
+def build(values: dict) -> tuple:
+    """The task with its model, and its data, from the resolved configuration."""
+    make = functools.partial(instantiate, _convert_="all")
+    try:
+        geometry, encoder, data = make(values["geometry"]), make(values["encoder"]), make(values["task"]["data"])
+        supplied = {"geometry": geometry, "encoder": encoder, **data.model_sizes}
+        schema.check_target("task.model", values["task"]["model"], tuple(supplied))
+        model = make(values["task"]["model"], _partial_=True)(**supplied)
+        settings = dict(values["optim"])
+        schedule = one_of("optim.schedule", settings.pop("schedule"), ("constant", *SCHEDULES))
+        optimizer = functools.partial(training.make_optimizer, **settings)
+        task = make(values["task"]["module"], _partial_=True)(model=model, optimizer=optimizer)
+        optimizer(task)  # its settings are checked before anything is read or written
+    except (ValueError, NotImplementedError, InstantiationException) as error:
+        raise UserError(str(error.__cause__ or error)) from error
+    task.schedule = schedule
+    task.settings = flat(record.portable({k: v for k, v in values.items() if k != "paths"}))
+    return task, data
+
+
+def run(cfg: DictConfig) -> float | None:
+    """One run: what was asked for, its record as the last line. Returns the selecting metric, for sweepers."""
+    values, job = schema.check(cfg), HydraConfig.get()
+    options, folder = values["trainer"], Path(job.runtime.output_dir)
+    if job.mode == RunMode.MULTIRUN and options["devices"] not in (1, "1"):
+        raise UserError("trainer.devices must be 1 in a multirun (-m); start runs on several devices one by one.")
+    pl.seed_everything(values["seed"], workers=True, verbose=False)
+    task, data = build(values)
+    logger = instantiate(values["logger"], _partial_=True)(save_dir=str(folder)) if values["logger"] else None
+    try:
+        if values["mode"] == "fit":
+            found = training.fit(task, data, folder, logger, **options)
+        else:
+            found = training.test(task, data, logger, values["checkpoint"], **options)
+    finally:
+        loggers.close(logger)
+    if found.is_main:
+        result = record.build(job.runtime.choices.experiment, values, list(job.overrides.task), data, task, found)
+        report.show(f"{folder.parent.name}, seed {values['seed']}", result)
+        if found.history:
+            print(f"figure: {report.learning_curve(found.history, task.select, folder / 'learning_curve.png')}")
+        print(f"record: {record.write(folder / 'record.json', result)}", flush=True)
+    return (found.selection or {}).get("value")
+
+
+@hydra.main(version_base="1.3", config_path="configs", config_name="config")
+def job(cfg: DictConfig) -> float | None:
+    codes.append(1)
+    try:
+        value = run(cfg)
+    except told as error:
+        record.remove_if_empty(Path(HydraConfig.get().runtime.output_dir))
+        print(f"error: {paragraph(error)}", file=sys.stderr)
+        return float("nan")
+    codes[-1] = 0
+    return value
+
+
+def main() -> int:
+    schema.register()
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra hands its errors on, to be said again in one paragraph
+    try:
+        job()
+    except told as error:
+        print(f"error: {paragraph(error)}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt as error:
+        print(f"\n{error if str(error) else 'Interrupted.'}", file=sys.stderr)
+        return 130
+    if not codes and {"-m", "--multirun"} & set(sys.argv):
+        print("error: the multirun has no job: no name matches the glob(...). See configs/.", file=sys.stderr)
+        return 1
+    return max(codes, default=0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

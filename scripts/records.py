@@ -1,0 +1,135 @@
+"""The record of a run: what it must hold, read and checked in one place."""
+
+import json
+import math
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RUNS = ROOT / "results" / "runs"
+MAX_BYTES = 200_000
+
+Record = dict
+
+_OPTIONAL_TEXT = (str, type(None))
+_NUMBER = (int, float)
+REQUIRED: dict[str, type | tuple[type, ...]] = {
+    "experiment": _OPTIONAL_TEXT,
+    "config": dict,
+    "metrics": dict,
+    "selection": (dict, str, type(None)),
+    "data": dict,
+    "seed": int,
+    "commit": _OPTIONAL_TEXT,
+    "dirty": (bool, type(None)),
+    "versions": dict,
+    "device": (str, dict),
+    "wall_s": _NUMBER,
+    "peak_memory_bytes": (int, float, type(None)),
+    "parameters": (int, dict),
+    "fidelity": str,
+}
+REQUIRED_DATA = ("files", "counts", "sha256", "share")
+REQUIRED_PAPER = ("name", "table", "row", "column", "metric", "published", "protocol")
+
+
+class RecordError(ValueError):
+    """A record that must not be used; the message names the file, the culprit and the remedy."""
+
+
+def read(path: Path) -> Record:
+    """The record in the file `path`.
+
+    Raises RecordError where the file is not JSON, holds NaN or infinity, or is larger than a record should be.
+    """
+    if path.stat().st_size > MAX_BYTES:
+        raise RecordError(
+            f"{path}: {path.stat().st_size} bytes, and a record has at most {MAX_BYTES}. "
+            "Long series belong into the run's log, not into its record."
+        )
+
+    def refuse(constant: str) -> None:
+        raise RecordError(f"{path}: holds {constant}. A run whose numbers are not finite is no result; run it again.")
+
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise RecordError(f"{path}: not a JSON file ({error}). Run the experiment again.") from error
+    if not isinstance(record, dict):
+        raise RecordError(f"{path}: a record is a JSON object, this is a {type(record).__name__}.")
+    return record
+
+
+def validate(record: Record, path: Path) -> None:
+    """Raise RecordError, with every fault found, unless `record` has the keys and kinds of values it must have."""
+    faults = [f"'{key}' is missing" for key in REQUIRED if key not in record]
+    faults += [
+        f"'{key}' is {record[key]!r}, a {type(record[key]).__name__}"
+        for key, kind in REQUIRED.items()
+        if key in record and not _is(record[key], kind)
+    ]
+    if not faults:
+        faults += _metric_faults(record["metrics"])
+        faults += _data_faults(record["data"])
+        faults += _paper_faults(record)
+        if not math.isfinite(record["wall_s"]) or record["wall_s"] < 0:
+            faults.append(f"'wall_s' is {record['wall_s']}")
+    if faults:
+        raise RecordError(
+            f"{path}: not the record of a finished run: {'; '.join(faults)}. Run the experiment again to its end."
+        )
+
+
+def paper_of(record: Record) -> dict | None:
+    """The `paper` node of a record: the cell of a published table that the run stands for, or None."""
+    for paper in (record.get("paper"), record["config"].get("paper")):
+        if paper and not (isinstance(paper, dict) and all(value is None for value in paper.values())):
+            return paper
+    return None
+
+
+def value_at(record: Record, path: str, default=None):
+    """The value of the resolved configuration at a dotted path, or `default` where there is none."""
+    node = record["config"]
+    for key in path.split("."):
+        if not isinstance(node, dict) or key not in node:
+            return default
+        node = node[key]
+    return node
+
+
+def _is(value: object, kind: type | tuple[type, ...]) -> bool:
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    if isinstance(value, bool) and bool not in kinds:  # in Python a bool is an int
+        return False
+    return isinstance(value, kinds)
+
+
+def _metric_faults(metrics: dict) -> list[str]:
+    faults = [
+        f"metric '{name}' is {value!r}, not a finite number"
+        for name, value in metrics.items()
+        if not _is(value, _NUMBER) or not math.isfinite(value)
+    ]
+    if not any(name.startswith("test/") for name in metrics):
+        faults.append("'metrics' has no test/... value")
+    return faults
+
+
+def _data_faults(data: dict) -> list[str]:
+    faults = [f"'data.{key}' is missing" for key in REQUIRED_DATA if key not in data]
+    share = data.get("share", 1.0)
+    if not _is(share, _NUMBER) or not 0 < share <= 1:
+        faults.append(f"'data.share' is {share!r}, and the share of the data a run used lies in (0, 1]")
+    return faults
+
+
+def _paper_faults(record: Record) -> list[str]:
+    paper = paper_of(record)
+    if paper is None:
+        return []
+    if not isinstance(paper, dict):
+        return [f"'paper' is {paper!r}"]
+    faults = [f"'paper.{key}' is missing" for key in REQUIRED_PAPER if key not in paper]
+    if not faults and paper["metric"] not in record["metrics"]:
+        faults.append(f"'metrics' lacks {paper['metric']}, which 'paper.metric' names")
+    return faults

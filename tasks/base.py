@@ -1,0 +1,217 @@
+"""What every task is made of: a Lightning module that adds up its metrics exactly, and its data."""
+
+import abc
+import random
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR
+
+from hyperbolic.manifolds.base import Manifold
+from tasks.batches import SHUFFLES, EvaluationBatches, Split, TrainBatches
+from tasks.errors import one_of, whole
+
+# How learning rates fall to 0 over all steps of a run.
+SCHEDULES = {
+    "linear": lambda optimizer, steps: LinearLR(optimizer, start_factor=1.0, end_factor=0.0, total_iters=steps),
+    "cosine": lambda optimizer, steps: CosineAnnealingLR(optimizer, T_max=steps),
+}
+
+
+class Step(NamedTuple):
+    """What one batch gives: the mean loss to differentiate, and sums (a number or 0-dim tensor each) to add up.
+
+    The sums need "examples", how many examples the batch has.
+    """
+
+    loss: Tensor
+    sums: dict[str, Any]
+
+
+class Points(NamedTuple):
+    """Points (..., D) and the manifold they lie on."""
+
+    manifold: Manifold
+    x: Tensor
+
+
+class Task(pl.LightningModule, abc.ABC):
+    """A model, how its batches are scored, and which metric selects the best state.
+
+    Metrics are made from sums over the examples of a split, added up in float64 without waiting for the device and
+    over all processes once, at the end: so every example counts once, whatever the batches.
+
+    metric_names: what `summary` gives. optimizer: called with this module, gives its optimiser. select: the metric, as
+    "val/accuracy", whose best state is tested. select_mode: "max" or "min".
+    """
+
+    metric_names: tuple[str, ...] = ()
+
+    def __init__(self, model: nn.Module, optimizer: Callable[[nn.Module], Optimizer], select: str, select_mode: str):
+        super().__init__()
+        one_of("task.module.select_mode", select_mode, ("max", "min"))
+        one_of("task.module.select", select, tuple(f"val/{name}" for name in self.metric_names))
+        self.model = model
+        self.optimizer = optimizer
+        self.select, self.select_mode = select, select_mode
+        self.metrics: dict[str, float] = {}  # the newest value of each
+        self.schedule = "constant"  # a key of SCHEDULES, or constant
+        self.settings: dict[str, Any] = {}  # what a checkpoint was trained with, by dotted key (tasks.resume)
+        self.counts: dict[str, int] = {}  # examples that the newest metrics of a split were made from
+        self.latest_loss: Tensor | None = None
+        self._sums: dict[str, dict[str, Any]] = {}
+
+    @abc.abstractmethod
+    def step(self, batch: Any) -> Step:
+        """Loss and sums of a batch."""
+
+    @abc.abstractmethod
+    def summary(self, sums: dict[str, float]) -> dict[str, float]:
+        """Metrics of a split from its sums, named as in `metric_names`; "loss" is one of them."""
+
+    def points(self, batch: Any) -> dict[str, Points]:
+        """Points that the model makes of a batch, by name, to be watched in the log. None unless a task gives some."""
+        return {}
+
+    def configure_optimizers(self) -> Any:
+        optimizer = self.optimizer(self)
+        if self.schedule == "constant":
+            return optimizer
+        steps = int(self.trainer.estimated_stepping_batches)
+        scheduler = SCHEDULES[self.schedule](optimizer, steps)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        step = self.step(batch)
+        self.latest_loss = step.loss.detach()
+        self._add("train", step)
+        return step.loss
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        self._add("val", self.step(batch))
+
+    def test_step(self, batch: Any, batch_idx: int) -> None:
+        self._add("test", self.step(batch))
+
+    def on_train_epoch_end(self) -> None:
+        self._finish("train")
+
+    def on_validation_epoch_start(self) -> None:
+        self._sums.pop("val", None)
+
+    def on_validation_epoch_end(self) -> None:
+        self._finish("val")
+
+    def on_test_epoch_start(self) -> None:
+        self._sums.pop("test", None)
+
+    def on_test_epoch_end(self) -> None:
+        self._finish("test")
+
+    def is_better(self, value: float, than: float | None) -> bool:
+        """Whether `value` of the selecting metric beats an earlier one; a tie does not."""
+        return than is None or (value > than if self.select_mode == "max" else value < than)
+
+    def examples_seen(self) -> float:
+        """Training examples of this epoch that were added up so far, in this process."""
+        return float(self._sums.get("train", {}).get("examples", 0))
+
+    def _add(self, split: str, step: Step) -> None:
+        sums = self._sums.setdefault(split, {})
+        for name, value in step.sums.items():
+            value = value.detach().double() if isinstance(value, Tensor) else value
+            sums[name] = sums[name] + value if name in sums else value
+
+    def _finish(self, split: str) -> None:
+        names, values = zip(*sorted(self._sums.pop(split).items()), strict=True)
+        total = torch.stack([torch.as_tensor(v, dtype=torch.float64, device=self.device) for v in values])
+        total = self.trainer.strategy.reduce(total, reduce_op="sum")
+        sums = dict(zip(names, total.tolist(), strict=True))
+        self.counts[split] = int(sums["examples"])
+        found = {f"{split}/{k}": v for k, v in self.summary(sums).items()}
+        self.metrics.update(found)
+        self.log_dict(found, sync_dist=self.trainer.world_size > 1)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["settings"] = dict(self.settings)
+        checkpoint["metrics"] = dict(self.metrics)
+        checkpoint["sums"] = {k: float(v) for k, v in self._sums.get("train", {}).items()}
+        checkpoint["rng"] = _random_state()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self.metrics = dict(checkpoint.get("metrics", {}))
+        self._sums = {"train": dict(checkpoint["sums"])} if checkpoint.get("sums") else {}
+        self._restore = checkpoint.get("rng")
+
+    def on_train_start(self) -> None:
+        if (state := self.__dict__.pop("_restore", None)) and self.trainer.world_size == 1:
+            _set_random_state(state)
+
+
+class TaskData(pl.LightningDataModule, abc.ABC):
+    """The splits train, dev and test of a task, held as tensors, and their batches.
+
+    shuffle: "examples" or "batches" (TrainBatches says what they mean). batch_size: of a whole training batch, shared
+    by all processes. eval_batch_size: most examples of an evaluation batch. seed: of the order of the batches.
+    """
+
+    def __init__(self, shuffle: str, batch_size: int, eval_batch_size: int, seed: int):
+        super().__init__()
+        self.shuffle = one_of("task.data.shuffle", shuffle, SHUFFLES)
+        self.batch_size = whole("task.data.batch_size", batch_size, 1)
+        self.eval_batch_size = whole("task.data.eval_batch_size", eval_batch_size, 1)
+        self.seed = whole("seed", seed, 0)
+        self._splits: dict[str, Split] = {}
+
+    @property
+    @abc.abstractmethod
+    def model_sizes(self) -> dict[str, int]:
+        """Sizes that the data decide and the model takes as keywords, as {"n_words": 101, "n_classes": 2}."""
+
+    @abc.abstractmethod
+    def load(self) -> dict[str, Split]:
+        """The splits, by the names train, dev and test."""
+
+    @abc.abstractmethod
+    def fingerprint(self) -> dict[str, Any]:
+        """{"files": name by split, "counts": by split, "sha256": by split}, all without paths of this machine."""
+
+    def splits(self) -> dict[str, Split]:
+        """The splits, loaded the first time they are asked for."""
+        self._splits = self._splits or self.load()
+        return self._splits
+
+    def train_dataloader(self) -> TrainBatches:
+        return TrainBatches(self.splits()["train"], self.batch_size, self.shuffle, self.seed, *self._place())
+
+    def val_dataloader(self) -> EvaluationBatches:
+        return EvaluationBatches(self.splits()["dev"], self.eval_batch_size, *self._place())
+
+    def test_dataloader(self) -> EvaluationBatches:
+        return EvaluationBatches(self.splits()["test"], self.eval_batch_size, *self._place())
+
+    def _place(self) -> tuple[int, int]:
+        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer is not None else (0, 1)
+
+
+def _random_state() -> dict[str, Any]:
+    """The state of every random generator, in types that a checkpoint may hold."""
+    name, keys, *rest = np.random.get_state()
+    state = {"torch": torch.get_rng_state(), "numpy": [name, keys.tolist(), *rest], "python": random.getstate()}
+    if torch.cuda.is_available():
+        state["cuda"] = torch.cuda.get_rng_state_all()
+    return state
+
+
+def _set_random_state(state: dict[str, Any]) -> None:
+    torch.set_rng_state(state["torch"].cpu())
+    np.random.set_state(tuple(state["numpy"]))
+    version, keys, gauss = state["python"]
+    random.setstate((version, tuple(keys), gauss))
+    if "cuda" in state and torch.cuda.device_count() == len(state["cuda"]):
+        torch.cuda.set_rng_state_all([s.cpu() for s in state["cuda"]])

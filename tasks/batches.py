@@ -1,0 +1,101 @@
+"""Batches in an order that depends on nothing but (seed, epoch), for one process or several, from any position on."""
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tasks.errors import UserError
+
+SHUFFLES = ("examples", "batches")
+
+
+class Split(Protocol):
+    """Examples held as tensors: `split[index]` is the batch of the examples that the 1-D tensor `index` names."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: Tensor) -> Any: ...
+
+
+class TrainBatches:
+    """The training batches of one epoch after the other.
+
+    `batch_size` is the size of the whole batch: with several processes each takes an equal share of it, so results
+    do not depend on their number. Examples that cannot be shared equally are left out (at most `world` - 1 an epoch).
+
+    shuffle="examples": every example is drawn anew in every epoch; the last batch may be smaller.
+    shuffle="batches": batches are consecutive examples, built once; only their order changes, and the last one is
+    filled up from the beginning (Ganea et al.'s code).
+
+    It is resumable: `state_dict` holds how many batches of the epoch were given out, and after `load_state_dict` the
+    next epoch starts behind them. Lightning calls `sampler.set_epoch`, which is this object's own.
+    """
+
+    def __init__(self, split: Split, batch_size: int, shuffle: str, seed: int, rank: int = 0, world: int = 1):
+        if batch_size % world:
+            raise UserError(
+                f"task.data.batch_size={batch_size} is the size of the whole batch and cannot be shared equally by "
+                f"{world} processes; use a multiple of {world}, as {batch_size + -batch_size % world}."
+            )
+        if len(split) < batch_size and shuffle == "batches":
+            raise UserError(f"task.data.batch_size={batch_size} is more than the {len(split)} training examples.")
+        self.split, self.batch_size, self.shuffle, self.seed = split, batch_size, shuffle, seed
+        self.rank, self.world = rank, world
+        self.sampler = self
+        self.epoch = self.given = self.skip = 0
+
+    def __len__(self) -> int:
+        examples = len(self.split)
+        usable = examples - examples % self.world if self.shuffle == "examples" else examples
+        return -(-usable // self.batch_size)
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def order(self) -> Iterator[Tensor]:
+        """The indices of each whole batch of this epoch."""
+        draw = np.random.default_rng([self.seed, self.epoch])
+        examples = len(self.split)
+        if self.shuffle == "examples":
+            order = torch.from_numpy(draw.permutation(examples))
+            for start in range(0, examples, self.batch_size):
+                batch = order[start : start + self.batch_size]
+                yield batch[: len(batch) - len(batch) % self.world]
+        else:
+            for k in draw.permutation(len(self)):
+                yield torch.arange(k * self.batch_size, (k + 1) * self.batch_size) % examples
+
+    def __iter__(self) -> Iterator[Any]:
+        skip, self.skip = self.skip, 0
+        count = len(self)
+        for k, batch in enumerate(self.order()):
+            if skip <= k < count:
+                self.given = k + 1
+                yield self.split[batch.tensor_split(self.world)[self.rank]]
+
+    def state_dict(self) -> dict[str, int]:
+        return {"given": self.given % len(self)}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.skip = self.given = int(state["given"])
+
+
+class EvaluationBatches:
+    """Every example once, in order, in batches of about `batch_size`; every process gets equally many batches."""
+
+    def __init__(self, split: Split, batch_size: int, rank: int = 0, world: int = 1):
+        if len(split) < world:
+            raise UserError(f"{len(split)} examples cannot be shared by trainer.devices={world} processes; use fewer.")
+        self.split, self.rank, self.world = split, rank, world
+        self.batches = max(1, min(-(-len(split) // (batch_size * world)), len(split) // world))
+
+    def __len__(self) -> int:
+        return self.batches
+
+    def __iter__(self) -> Iterator[Any]:
+        for k, batch in enumerate(torch.arange(len(self.split)).tensor_split(self.batches * self.world)):
+            if k % self.world == self.rank:
+                yield self.split[batch]

@@ -1,0 +1,171 @@
+"""Checkpoints of the best and of the last state, the history of a run, and an orderly end on Ctrl-C."""
+
+import csv
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import Checkpoint
+
+from tasks.base import Task
+
+BEST, LAST = "best.ckpt", "last.ckpt"
+
+
+def _epoch(trainer: pl.Trainer) -> int:
+    """The number, from 1, of the epoch that is being trained or was trained last."""
+    return max(1, trainer.current_epoch + (trainer.state.fn == "fit"))
+
+
+class History(Checkpoint):
+    """One row for each validation and each epoch: metrics, training speed, seconds so far; kept in history.csv.
+
+    It is a Checkpoint only so that Lightning calls it after the module has its metrics.
+    """
+
+    def __init__(self, folder: Path):
+        self.path = folder / "history.csv"
+        self.rows: list[dict[str, float]] = []
+        self.earlier_s = 0.0  # of the run that this one continues
+        self.examples = self.training_s = 0.0
+        self._start = self._mark = time.perf_counter()
+        self._before = 0.0
+
+    @property
+    def wall_s(self) -> float:
+        """Seconds from the start of the run, those before an interruption included."""
+        return self.earlier_s + time.perf_counter() - self._start
+
+    @property
+    def examples_per_s(self) -> float | None:
+        return self.examples / self.training_s if self.training_s else None
+
+    def on_train_start(self, trainer: pl.Trainer, module: Task) -> None:
+        self._epoch_s, self._mark = 0.0, time.perf_counter()
+        self._before = module.examples_seen()
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, module: Task) -> None:
+        self._epoch_s, self._before, self._mark = 0.0, 0.0, time.perf_counter()
+
+    def on_validation_start(self, trainer: pl.Trainer, module: Task) -> None:
+        self._pause(trainer)
+
+    def on_validation_end(self, trainer: pl.Trainer, module: Task) -> None:
+        self._mark = time.perf_counter()
+        found = {k: v for k, v in module.metrics.items() if k.startswith("val/")}
+        self._row(trainer, found)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, module: Task) -> None:
+        self._pause(trainer)
+        examples = module.counts["train"] - self._before * trainer.world_size
+        self.examples += examples
+        self.training_s += self._epoch_s
+        found = {k: v for k, v in module.metrics.items() if k.startswith("train/")}
+        rate = trainer.optimizers[0].param_groups[0]["lr"]
+        self._row(trainer, found | {"lr": rate, "examples_per_s": examples / max(self._epoch_s, 1e-9)})
+
+    def _pause(self, trainer: pl.Trainer) -> None:
+        if trainer.state.fn == "fit":
+            self._epoch_s += time.perf_counter() - self._mark
+
+    def _row(self, trainer: pl.Trainer, found: dict[str, float]) -> None:
+        place = {"epoch": _epoch(trainer), "step": trainer.global_step}
+        if not self.rows or any(self.rows[-1][k] != v for k, v in place.items()):
+            self.rows.append(dict(place))
+        self.rows[-1] |= found | {"seconds": self.wall_s}
+        if trainer.is_global_zero:
+            columns = list(dict.fromkeys(name for row in self.rows for name in row))
+            part = self.path.with_suffix(".part")
+            with part.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.DictWriter(file, columns, restval="")
+                writer.writeheader()
+                writer.writerows(self.rows)
+            os.replace(part, self.path)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"rows": self.rows, "wall_s": self.wall_s, "examples": self.examples, "training_s": self.training_s}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.rows, self.earlier_s = list(state["rows"]), state["wall_s"]
+        self.examples, self.training_s = state["examples"], state["training_s"]
+
+
+class Checkpoints(Checkpoint):
+    """best.ckpt: weights of the best validation; last.ckpt: everything, to resume from.
+
+    last.ckpt is written at the end of every epoch, every `every_n_steps` steps, and on Ctrl-C or SIGTERM, always
+    whole or not at all, and only where the run can go on exactly: after a batch that no validation follows.
+    """
+
+    def __init__(self, folder: Path, every_n_steps: int | None):
+        self.folder = folder
+        self.every_n_steps = every_n_steps
+        self.best: dict[str, Any] = {}  # value, epoch, step
+        self.interrupted = False
+        self._due = False
+        self._handler: Any = None
+
+    def on_fit_start(self, trainer: pl.Trainer, module: Task) -> None:
+        if trainer.world_size == 1:  # several processes would stop at different batches: Lightning's handler ends them
+            self._handler = signal.signal(signal.SIGINT, self._on_interrupt)
+
+    def on_fit_end(self, trainer: pl.Trainer, module: Task) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Give Ctrl-C back to whoever had it before."""
+        if self._handler is not None:
+            signal.signal(signal.SIGINT, self._handler)
+            self._handler = None
+
+    def _on_interrupt(self, *_: Any) -> None:
+        if self.interrupted:
+            raise KeyboardInterrupt  # the second one does not wait
+        self.interrupted = True
+
+    def on_train_batch_end(self, trainer: pl.Trainer, module: Task, outputs: Any, batch: Any, batch_idx: int) -> None:
+        step = trainer.global_step
+        self._due |= bool(self.every_n_steps) and step % self.every_n_steps == 0
+        self._due |= self.interrupted or trainer.received_sigterm
+        if self._due and not self._validates_after(trainer, batch_idx):
+            self.save_last(trainer)
+            if self.interrupted:
+                raise KeyboardInterrupt
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, module: Task) -> None:
+        self.save_last(trainer)
+        if self.interrupted:
+            raise KeyboardInterrupt
+
+    def on_validation_end(self, trainer: pl.Trainer, module: Task) -> None:
+        value = module.metrics[module.select]
+        if module.is_better(value, self.best.get("value")):
+            self.best = {"value": value, "epoch": _epoch(trainer), "step": trainer.global_step}
+            self._save(trainer, BEST, weights_only=True)
+            self._due = True
+
+    def save_last(self, trainer: pl.Trainer) -> None:
+        self._save(trainer, LAST)
+        self._due = False
+
+    def _save(self, trainer: pl.Trainer, name: str, weights_only: bool = False) -> None:
+        part = self.folder / f"{name}.part"
+        trainer.save_checkpoint(part, weights_only=weights_only)
+        if trainer.is_global_zero:
+            os.replace(part, self.folder / name)
+
+    @staticmethod
+    def _validates_after(trainer: pl.Trainer, batch_idx: int) -> bool:
+        if trainer.fit_loop.epoch_loop.batch_progress.is_last_batch or trainer.should_stop:
+            return True  # the end of the epoch saves
+        every = trainer.val_check_batch
+        return bool(trainer.enable_validation and every and every != float("inf") and (batch_idx + 1) % every == 0)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.best = dict(state["best"])

@@ -1,0 +1,30 @@
+"""Where metrics go besides history.csv."""
+
+import netrc
+import os
+
+from pytorch_lightning.loggers import Logger, WandbLogger
+
+from tasks.errors import one_of
+
+
+def wandb_logger(save_dir: str, project: str, mode: str) -> WandbLogger:
+    """A logger of Weights & Biases. mode: "online", "offline", or "auto": online only where one is logged in."""
+    if one_of("logger.mode", mode, ("auto", "online", "offline")) == "auto":
+        mode = os.environ.get("WANDB_MODE") or ("online" if _logged_in() else "offline")
+    return WandbLogger(project=project, save_dir=save_dir, offline=mode != "online")
+
+
+def close(logger: Logger | None) -> None:
+    """End the logger's run, so that the next run of this process gets one of its own."""
+    if isinstance(logger, WandbLogger):
+        logger.experiment.finish()
+
+
+def _logged_in() -> bool:
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    try:
+        return netrc.netrc().authenticators("api.wandb.ai") is not None
+    except (OSError, netrc.NetrcParseError):
+        return False

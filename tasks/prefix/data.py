@@ -1,0 +1,89 @@
+"""The PREFIX data sets: generated from a seed, or read from tab files."""
+
+from pathlib import Path
+
+import numpy as np
+
+from tasks.base import TaskData
+from tasks.errors import UserError, whole
+from tasks.prefix.files import generated, read_tab_file
+from tasks.prefix.pairs import Pairs, PairTensors
+
+SPLITS = ("train", "dev", "test")
+
+
+class PrefixData(TaskData):
+    """PREFIX-`noise`: 500,000 / 10,000 / 10,000 pairs in the paper.
+
+    root: the folder of the cache. noise: percent of the prefix that is redrawn. vocabulary: words without id 0.
+    max_length: of the first sentence. sizes: pairs of train, dev and test, even numbers. files: for each split a tab
+    file that replaces the generated pairs, or null. generator_seed: of the data, not of the run.
+    The others are TaskData's.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        noise: int,
+        vocabulary: int,
+        max_length: int,
+        sizes: dict[str, int],
+        files: dict[str, str | None],
+        generator_seed: int,
+        shuffle: str,
+        batch_size: int,
+        eval_batch_size: int,
+        seed: int,
+    ):
+        super().__init__(shuffle=shuffle, batch_size=batch_size, eval_batch_size=eval_batch_size, seed=seed)
+        if whole("task.data.noise", noise, 0) > 100:
+            raise UserError(f"task.data.noise is a percentage from 0 to 100, and it is {noise}.")
+        if whole("task.data.vocabulary", vocabulary, 1) >= 2**16:
+            raise UserError(f"task.data.vocabulary must be less than {2**16}, and it is {vocabulary}.")
+        whole("task.data.max_length", max_length, 1)
+        whole("task.data.generator_seed", generator_seed, 0)
+        for name, node in (("sizes", sizes), ("files", files)):
+            if unknown := [key for key in node if key not in SPLITS]:
+                raise UserError(f"task.data.{name}.{unknown[0]}: the splits are {', '.join(SPLITS)}.")
+        for split in SPLITS:
+            if whole(f"task.data.sizes.{split}", sizes.get(split), 2) % 2:
+                raise UserError(f"task.data.sizes.{split} must be even (pairs come in twos), and it is {sizes[split]}.")
+        self.root, self.sizes, self.generator_seed = Path(root), dict(sizes), generator_seed
+        self.files = {split: files.get(split) for split in SPLITS}
+        self.recipe = {"noise": noise, "vocabulary": vocabulary, "max_length": max_length}
+        self._pairs: dict[str, Pairs] = {}
+
+    @property
+    def model_sizes(self) -> dict[str, int]:
+        return {"n_words": self.recipe["vocabulary"] + 1, "n_classes": 2}
+
+    def cache_path(self, split: str) -> Path:
+        name = "noise{noise}-words{vocabulary}-length{max_length}".format(**self.recipe)
+        return self.root / f"{name}-{split}{self.sizes[split]}-seed{self.generator_seed}.npz"
+
+    def pairs(self, split: str) -> Pairs:
+        """The pairs of one split, read or generated the first time they are asked for."""
+        if split not in self._pairs:
+            if self.files[split] is not None:
+                self._pairs[split] = read_tab_file(Path(self.files[split]), self.recipe["vocabulary"])
+            else:
+                seed = [self.generator_seed, SPLITS.index(split)]
+                self._pairs[split] = generated(self.cache_path(split), self.sizes[split], {**self.recipe, "seed": seed})
+        return self._pairs[split]
+
+    def prepare_data(self) -> None:
+        for split in SPLITS:
+            self.pairs(split)
+
+    def load(self) -> dict[str, PairTensors]:
+        return {split: self.pairs(split).tensors() for split in SPLITS}
+
+    def fingerprint(self) -> dict:
+        return {
+            "files": {split: Path(self.files[split] or self.cache_path(split)).name for split in SPLITS},
+            "counts": {
+                split: {"pairs": len(self.pairs(split)), "positive": int(np.sum(self.pairs(split).labels))}
+                for split in SPLITS
+            },
+            "sha256": {split: self.pairs(split).sha256() for split in SPLITS},
+        }

@@ -1,0 +1,114 @@
+"""The record of a run: everything a result table needs to know about it, in one JSON file."""
+
+import contextlib
+import importlib.metadata
+import json
+import os
+import platform
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tasks.base import Task, TaskData
+from tasks.training import Outcome
+
+PACKAGES = ("torch", "geoopt", "pytorch-lightning", "hydra-core", "numpy")
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def write(path: Path, record: dict[str, Any]) -> Path:
+    """Write the record whole or not at all."""
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(record, indent=1, sort_keys=True, allow_nan=False) + "\n", encoding="utf-8")
+    os.replace(part, path)
+    return path
+
+
+def portable(node: Any) -> Any:
+    """A config without paths of this machine: an absolute path is cut to its last part."""
+    if isinstance(node, dict):
+        return {key: portable(value) for key, value in node.items()}
+    if isinstance(node, (list, tuple)):
+        return [portable(value) for value in node]
+    if isinstance(node, str) and (Path(node).is_absolute() or node.startswith("~")):
+        return Path(node).name
+    return node
+
+
+def commit() -> tuple[str | None, bool | None]:
+    """The commit of the source tree, and whether files differ from it; (None, None) outside a repository."""
+
+    def git(*words: str) -> str:
+        run = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=True, timeout=20)
+        return run.stdout.strip()
+
+    try:
+        if Path(git("rev-parse", "--show-toplevel")).resolve() != ROOT:
+            return None, None
+        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain"))
+    except (OSError, subprocess.SubprocessError):
+        return None, None
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that decide the numbers."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        found[name] = importlib.metadata.version(name)
+    return found
+
+
+def device(root: torch.device, processes: int) -> dict[str, Any]:
+    """What the run trained on."""
+    name = torch.cuda.get_device_name(root) if root.type == "cuda" else platform.processor() or platform.machine()
+    return {"type": root.type, "name": name, "processes": processes, "threads": torch.get_num_threads()}
+
+
+def peak_memory_bytes(root: torch.device) -> int:
+    """Most memory in use so far: of the device on a GPU, of the process elsewhere."""
+    if root.type == "cuda":
+        return torch.cuda.max_memory_allocated(root)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def build(
+    experiment: str | None, config: dict[str, Any], overrides: list[str], data: TaskData, task: Task, found: Outcome
+) -> dict[str, Any]:
+    """The record of a run that ended well. config: the resolved one. overrides: the words on the command line."""
+    sha, dirty = commit()
+    config = portable({**config, "paths": {"data_dir": "data", "output_dir": "outputs"}})
+    record = {
+        "experiment": experiment,
+        "config": config,
+        "overrides": [word for word in overrides if not word.lstrip("+~").startswith("paths.")],
+        "metrics": found.metrics,
+        "selection": found.selection,
+        "diagnostics": found.diagnostics,
+        "data": {**portable(data.fingerprint()), "share": found.share},
+        "seed": config["seed"],
+        "fidelity": config["fidelity"],
+        "commit": sha,
+        "dirty": dirty,
+        "versions": versions(),
+        "device": device(found.device, found.processes),
+        "wall_s": round(found.wall_s, 3),
+        "examples_per_s": found.examples_per_s,
+        "peak_memory_bytes": peak_memory_bytes(found.device),
+        "parameters": sum(p.numel() for p in task.parameters() if p.requires_grad),
+    }
+    return record | ({"paper": config["paper"]} if config.get("paper") else {})
+
+
+def remove_if_empty(folder: Path) -> None:
+    """Remove the folder of a run that failed before it made anything: what is left are settings and logs."""
+    left = [f for f in folder.rglob("*") if f.is_file() and ".hydra" not in f.parts and f.suffix != ".log"]
+    if folder.is_dir() and not left:
+        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            folder.parent.rmdir()  # that of all runs of this name, if there is no other

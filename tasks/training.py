@@ -1,0 +1,255 @@
+"""Training and testing a task: builds Lightning's trainer, goes on where a run stopped, tests the best state."""
+
+import logging
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import Callback, EarlyStopping
+from pytorch_lightning.loggers import Logger
+from pytorch_lightning.utilities.exceptions import MisconfigurationException
+from torch import nn
+
+from hyperbolic.kernels.switch import use_compile
+from hyperbolic.optim import RiemannianOptimizer, parameter_groups
+from tasks import resume as resuming
+from tasks.base import Task, TaskData
+from tasks.checkpoints import BEST, LAST, Checkpoints, History
+from tasks.errors import UserError, whole
+from tasks.watch import Diagnostics, NanGuard, Progress, StepLog
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM ended the training; the message says how to go on."""
+
+
+@dataclass
+class Outcome:
+    """What a run found: metrics, how the state was selected, and what it cost."""
+
+    metrics: dict[str, float]
+    selection: dict[str, Any] | None
+    diagnostics: dict[str, float]
+    history: list[dict[str, float]]
+    share: float
+    wall_s: float
+    examples_per_s: float | None
+    device: torch.device
+    processes: int
+    is_main: bool
+
+
+def make_trainer(
+    callbacks: list[Callback], logger: Logger | None, enable_progress_bar: bool, **options: Any
+) -> pl.Trainer:
+    """Lightning's trainer with our choices: own checkpoints, own batches for several processes, no sanity check."""
+    # Lightning tells on every run what hardware it looked for and which of its products there are.
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    logging.getLogger("lightning").setLevel(logging.WARNING)
+    try:
+        return pl.Trainer(
+            callbacks=callbacks,
+            logger=logger or False,
+            enable_progress_bar=enable_progress_bar,
+            enable_checkpointing=any(isinstance(c, Checkpoints) for c in callbacks),
+            enable_model_summary=False,
+            use_distributed_sampler=False,
+            num_sanity_val_steps=0,
+            **options,
+        )
+    except (MisconfigurationException, ValueError, TypeError) as error:
+        raise UserError(f"trainer: {' '.join(str(error).split())}") from error
+
+
+def fit(
+    task: Task,
+    data: TaskData,
+    folder: Path,
+    logger: Logger | None,
+    *,
+    resume: str | None,
+    checkpoint_every_n_steps: int | None,
+    patience: int | None,
+    nan_check_every_n_steps: int,
+    progress_every_n_steps: int,
+    compile: bool | str,
+    enable_progress_bar: bool,
+    log_every_n_steps: int,
+    max_epochs: int | None,
+    max_steps: int,
+    **options: Any,
+) -> Outcome:
+    """Train, then test the state that was best on the validation split.
+
+    folder: of this run; it gets checkpoints/, history.csv and what else the run leaves. The named options are ours
+    and explained in configs/trainer; `options` are Lightning's Trainer's.
+
+    Raises UserError for what cannot be done, Interrupted on Ctrl-C, NonFiniteError where the guard stopped it.
+    """
+    for name, value in (("checkpoint_every_n_steps", checkpoint_every_n_steps), ("patience", patience)):
+        if value is not None:
+            whole(f"trainer.{name}", value, 1)
+    whole("trainer.nan_check_every_n_steps", nan_check_every_n_steps, 1)
+    whole("trainer.progress_every_n_steps", progress_every_n_steps, 1)
+    whole("trainer.log_every_n_steps", log_every_n_steps, 1)
+    if max_epochs is None or max_epochs < 1:
+        if max_steps < 1:
+            raise UserError(f"trainer.max_epochs must be at least 1, or trainer.max_steps set; it is {max_epochs}.")
+        max_epochs = -1
+    for name in ("limit_train_batches", "limit_test_batches"):
+        if not options.get(name, 1) > 0:
+            raise UserError(f"trainer.{name} must be more than 0, and it is {options[name]}.")
+    if max_steps == 0:
+        raise UserError("trainer.max_steps must be at least 1, or -1 for no limit, and it is 0.")
+
+    try:
+        use_compile(compile)
+    except (ValueError, RuntimeError) as error:
+        raise UserError(f"trainer.{error}") from error
+
+    checkpoint = None
+    if resume is not None:
+        checkpoint = resuming.find(resume, folder.parent, task.settings, max_epochs, max_steps)
+
+    kept = folder / "checkpoints"
+    kept.mkdir(parents=True, exist_ok=True)
+    history, checkpoints = History(folder), Checkpoints(kept, checkpoint_every_n_steps)
+    diagnostics = Diagnostics()
+    callbacks: list[Callback] = [NanGuard(folder, nan_check_every_n_steps), diagnostics, StepLog(log_every_n_steps)]
+    if enable_progress_bar:
+        callbacks.append(Progress(refresh_rate=progress_every_n_steps))
+    if patience is not None:
+        callbacks.append(EarlyStopping(task.select, mode=task.select_mode, patience=patience, check_finite=False))
+    callbacks += [history, checkpoints]
+    trainer = make_trainer(
+        callbacks, logger, enable_progress_bar, max_epochs=max_epochs, max_steps=max_steps,
+        log_every_n_steps=log_every_n_steps, **options,
+    )  # fmt: skip
+
+    if checkpoint is not None:
+        resuming.load_weights(task, checkpoint, f"trainer.resume={resume}")  # so that a misfit is told in one sentence
+        resuming.take_over(checkpoint, kept)
+    with _quiet():
+        _train(trainer, task, data, checkpoint, checkpoints)
+        newest = history.rows[-1] if history.rows else {}
+        validated = task.select in newest and newest["step"] == trainer.global_step
+        if not validated and options.get("limit_val_batches") != 0:  # max_steps came between two validations
+            trainer.validate(task, datamodule=data, verbose=False)
+        metrics = dict(task.metrics)
+        selection: dict[str, Any] | None = None
+        if checkpoints.best:
+            best = resuming.read(kept / BEST, "best checkpoint")
+            task.load_state_dict(best["state_dict"])
+            metrics |= {k: v for k, v in best["metrics"].items() if k.startswith("val/")}
+            selection = {"metric": task.select, "mode": task.select_mode, **checkpoints.best}
+        trainer.test(task, datamodule=data, verbose=False)
+    metrics |= {k: v for k, v in task.metrics.items() if k.startswith("test/")}
+    return Outcome(
+        metrics=metrics,
+        selection=selection,
+        diagnostics=diagnostics.latest,
+        history=history.rows,
+        share=_share(trainer, data),
+        wall_s=history.wall_s,
+        examples_per_s=history.examples_per_s,
+        device=trainer.strategy.root_device,
+        processes=trainer.world_size,
+        is_main=trainer.is_global_zero,
+    )
+
+
+def test(
+    task: Task,
+    data: TaskData,
+    logger: Logger | None,
+    checkpoint: str | None,
+    *,
+    enable_progress_bar: bool,
+    limit_test_batches: int | float,
+    **options: Any,
+) -> Outcome:
+    """Test the state of a checkpoint. `options` may hold what `fit` takes; only the hardware's part is used.
+
+    Raises UserError where there is no checkpoint, or it does not fit the task.
+    """
+    if checkpoint is None:
+        raise UserError(f"mode=test needs checkpoint=<run folder>/checkpoints/{BEST}.")
+    setting = f"checkpoint={checkpoint}"
+    state = resuming.read(Path(checkpoint), setting)
+    resuming.check_same(state, task.settings, resuming.TESTED, setting)
+    resuming.load_weights(task, state, setting)
+    hardware = {k: options[k] for k in ("accelerator", "devices", "num_nodes", "strategy", "precision") if k in options}
+    trainer = make_trainer([], logger, enable_progress_bar, limit_test_batches=limit_test_batches, **hardware)
+    start = time.perf_counter()
+    with _quiet():
+        trainer.test(task, datamodule=data, verbose=False)
+    return Outcome(
+        metrics={k: v for k, v in task.metrics.items() if k.startswith("test/")},
+        selection={"metric": None, "checkpoint": state["file"].name},
+        diagnostics={},
+        history=[],
+        share=sum(trainer.num_test_batches) / len(data.test_dataloader()),
+        wall_s=time.perf_counter() - start,
+        examples_per_s=None,
+        device=trainer.strategy.root_device,
+        processes=trainer.world_size,
+        is_main=trainer.is_global_zero,
+    )
+
+
+def _train(
+    trainer: pl.Trainer, task: Task, data: TaskData, checkpoint: dict[str, Any] | None, checkpoints: Checkpoints
+) -> None:
+    path = str(checkpoint["file"]) if checkpoint else None
+    try:
+        trainer.fit(task, datamodule=data, ckpt_path=path, weights_only=True if path else None)
+    except (SystemExit, KeyboardInterrupt) as end:  # Lightning turns Ctrl-C and SIGTERM into exits
+        last = checkpoints.folder / LAST
+        how = f"go on with trainer.resume={last}" if last.exists() else "nothing was saved yet"
+        raise Interrupted(f"Interrupted at step {trainer.global_step}; {how}.") from end
+    except ValueError as error:
+        if "val_check_interval" in str(error):
+            raise UserError(f"trainer.val_check_interval: {' '.join(str(error).split())}") from error
+        raise
+    finally:
+        checkpoints.release()
+
+
+def _share(trainer: pl.Trainer, data: TaskData) -> float:
+    """The smallest share of a split that the run used."""
+    epoch = len(data.train_dataloader())
+    steps = trainer.global_step * trainer.accumulate_grad_batches
+    tested = sum(trainer.num_test_batches) / len(data.test_dataloader())
+    return min(1.0, trainer.num_training_batches / epoch, steps / epoch, tested)
+
+
+class _quiet(warnings.catch_warnings):
+    """Without Lightning's advice that does not apply: our batches are resumable, in memory, and need no workers."""
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        for message in (
+            ".*does not have many workers.*",
+            ".*smaller than the logging interval.*",
+            ".*treespec.*",
+            ".*Checkpoint directory .* exists and is not empty.*",
+            ".*GPU available but not used.*",
+        ):
+            warnings.filterwarnings("ignore", message=message)
+
+
+def make_optimizer(
+    module: nn.Module,
+    embeddings: dict[str, Any],
+    biases: dict[str, Any],
+    matrices: dict[str, Any],
+    **settings: Any,
+) -> RiemannianOptimizer:
+    """The optimiser of a module: `settings` for all parameters, other values for one kind of them where not None."""
+    roles = {"embeddings": embeddings, "biases": biases, "matrices": matrices}
+    chosen = {role: {k: v for k, v in node.items() if v is not None} for role, node in roles.items()}
+    return RiemannianOptimizer(parameter_groups(module, **chosen), **settings)

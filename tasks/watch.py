@@ -1,0 +1,163 @@
+"""What a run watches while it trains: numbers that are no numbers, points near the boundary, progress."""
+
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from geoopt import ManifoldParameter
+from pytorch_lightning.callbacks import Callback, TQDMProgressBar
+from pytorch_lightning.callbacks.progress.tqdm_progress import Tqdm
+from torch import Tensor
+
+from hyperbolic.diagnostics import NonFiniteError, find_nonfinite, point_statistics
+from hyperbolic.manifolds.base import Manifold
+from tasks.base import Points, Task
+
+
+class NanGuard(Callback):
+    """Stops the run before the first step with a loss or gradient that is NaN or infinite.
+
+    The error names the tensors; nan_state.pt keeps the batch, the weights, the gradients and the optimiser's state
+    that produced them. Looking costs one wait for the device, so on a GPU `every_n_steps` may be larger than 1.
+    """
+
+    def __init__(self, folder: Path, every_n_steps: int):
+        self.path, self.every_n_steps = folder / "nan_state.pt", every_n_steps
+        self._batch: Any = None
+
+    def on_train_batch_start(self, trainer: pl.Trainer, module: Task, batch: Any, batch_idx: int) -> None:
+        self._batch = batch
+
+    def on_before_optimizer_step(self, trainer: pl.Trainer, module: Task, optimizer: torch.optim.Optimizer) -> None:
+        if trainer.global_step % self.every_n_steps:
+            return
+        gradients = [p.grad for p in module.parameters() if p.grad is not None]
+        if getattr(trainer.precision_plugin, "scaler", None) is not None:
+            gradients = []  # a scaled gradient may overflow: the scaler skips that step
+        sizes = torch.stack([module.latest_loss.abs().to(torch.float32), *_largest(gradients)])
+        if not bool(torch.isfinite(sizes).all()):
+            raise self.report(trainer, module, optimizer)
+
+    def on_validation_end(self, trainer: pl.Trainer, module: Task) -> None:
+        names = [name for name, value in module.metrics.items() if not torch.isfinite(torch.tensor(value))]
+        if names and trainer.optimizers:
+            raise self.report(trainer, module, trainer.optimizers[0], tuple(names))
+
+    def report(self, trainer: pl.Trainer, module: Task, optimizer: Any, also: tuple[str, ...] = ()) -> NonFiniteError:
+        """Save the state, and make the error that says which tensors are not finite."""
+        named = {f"gradient of {n}": p.grad for n, p in module.model.named_parameters() if p.grad is not None}
+        named |= {f"parameter {n}": p for n, p in module.model.named_parameters()}
+        names = [*also, *([] if module.latest_loss.isfinite() else ["loss"]), *find_nonfinite(named)]
+        if layer := first_nonfinite_layer(module, self._batch):
+            names.append(f"output of {layer}, the first layer whose output is not finite")
+        if trainer.is_global_zero:
+            state = {
+                "names": names,
+                "epoch": trainer.current_epoch,
+                "step": trainer.global_step,
+                "batch": self._batch,
+                "weights": module.model.state_dict(),
+                "gradients": {n: p.grad for n, p in module.model.named_parameters() if p.grad is not None},
+                "optimizer": optimizer.state_dict(),
+            }
+            part = self.path.with_suffix(".part")
+            torch.save(state, part)
+            part.replace(self.path)
+        return NonFiniteError(
+            names,
+            f"Training stopped at step {trainer.global_step} (epoch {trainer.current_epoch + 1}): not finite: "
+            f"{'; '.join(names)}. The batch, weights and gradients are in {self.path}. A smaller optim.lr or "
+            "optim.max_grad_norm, or trainer.precision=64-true, may help.",
+        )
+
+
+def _largest(tensors: list[Tensor]) -> list[Tensor]:
+    """The largest absolute value of each tensor: NaN or infinite exactly if one of its values is."""
+    return [t.to(torch.float32) for t in torch._foreach_norm(tensors, float("inf"))] if tensors else []
+
+
+def first_nonfinite_layer(module: Task, batch: Any) -> str | None:
+    """The name of the first layer of the model, in the order of the forward pass, whose output is not finite."""
+    found: list[str] = []
+
+    def look(name: str):
+        def hook(_: Any, __: Any, output: Any) -> None:
+            parts = output if isinstance(output, (tuple, list)) else [output]
+            if not found and any(isinstance(t, Tensor) and not t.isfinite().all() for t in parts):
+                found.append(name)
+
+        return hook
+
+    hooks = [m.register_forward_hook(look(name)) for name, m in module.model.named_modules() if name]
+    try:
+        with torch.no_grad():
+            module.step(batch)
+    except Exception:
+        return found[0] if found else None
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found[0] if found else None
+
+
+class Diagnostics(Callback):
+    """After each validation: how far points are from the origin, how many are clamped, how far off the manifold.
+
+    Logged as diagnostics/<what>/<statistic>, for every manifold parameter and for the points that the task shows.
+    """
+
+    def __init__(self) -> None:
+        self.latest: dict[str, float] = {}
+        self._points: dict[str, Points] = {}
+
+    def on_validation_batch_end(
+        self, trainer: pl.Trainer, module: Task, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        if batch_idx == 0:
+            self._points = module.points(batch)
+
+    def on_validation_epoch_end(self, trainer: pl.Trainer, module: Task) -> None:
+        watched = dict(self._points)
+        for name, parameter in module.model.named_parameters():
+            if isinstance(parameter, ManifoldParameter) and isinstance(parameter.manifold, Manifold):
+                watched[name] = Points(parameter.manifold, parameter.detach())
+        self.latest = {
+            f"diagnostics/{name}/{key}": float(value)
+            for name, points in watched.items()
+            for key, value in point_statistics(points.manifold, points.x).items()
+        }
+        module.log_dict(self.latest, sync_dist=trainer.world_size > 1)
+        self._points = {}
+
+
+class Progress(TQDMProgressBar):
+    """A progress bar that shows the latest loss and validation, redrawn every `refresh_rate` batches."""
+
+    def init_validation_tqdm(self) -> Tqdm:
+        return Tqdm(disable=True)
+
+    def init_test_tqdm(self) -> Tqdm:
+        return Tqdm(disable=True)
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, *_: Any) -> None:
+        super().on_train_epoch_start(trainer)
+        last = f"/{trainer.max_epochs}" if (trainer.max_epochs or -1) > 0 else ""
+        self.train_progress_bar.set_description(f"epoch {trainer.current_epoch + 1}{last}")
+
+    def get_metrics(self, trainer: pl.Trainer, module: Task) -> dict[str, Any]:
+        shown = {} if module.latest_loss is None else {"loss": f"{float(module.latest_loss):.4f}"}
+        if module.select in module.metrics:
+            shown[module.select] = f"{module.metrics[module.select]:.4f}"
+        return shown
+
+
+class StepLog(Callback):
+    """Logs the training loss of every `every_n_steps`-th step."""
+
+    def __init__(self, every_n_steps: int):
+        self.every_n_steps = every_n_steps
+
+    def on_train_batch_end(self, trainer: pl.Trainer, module: Task, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if trainer.logger is not None and trainer.global_step % self.every_n_steps == 0:
+            trainer.logger.log_metrics({"step/loss": float(module.latest_loss)}, step=trainer.global_step)

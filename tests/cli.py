@@ -1,0 +1,63 @@
+"""run.py called inside the test's process, as a user calls it on the command line."""
+
+import contextlib
+import io
+import json
+import logging
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+from hydra.core.global_hydra import GlobalHydra
+
+import run
+
+ROOT = Path(run.__file__).resolve().parent
+QUIET = ("trainer.enable_progress_bar=false", "logger=none")
+
+
+@dataclass(frozen=True)
+class Result:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def record_path(self) -> Path:
+        """The path in the last line of what was printed."""
+        last = self.out.strip().splitlines()[-1]
+        assert last.startswith("record: "), f"the last line is {last!r}\n{self.err}"
+        return Path(last.removeprefix("record: "))
+
+    @property
+    def record(self) -> dict:
+        return json.loads(self.record_path.read_text(encoding="utf-8"))
+
+
+def call(*words: str) -> Result:
+    """python run.py `words`."""
+    out, err = io.StringIO(), io.StringIO()
+    GlobalHydra.instance().clear()
+    run.codes.clear()
+    handlers = logging.root.handlers[:]
+    with (
+        mock.patch.object(sys, "argv", [str(ROOT / "run.py"), *words]),
+        mock.patch.dict("os.environ"),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            code = run.main()
+        except SystemExit as end:
+            code = end.code
+    for handler in set(logging.root.handlers) - set(handlers):
+        handler.close()  # the run's log file
+    logging.root.handlers[:] = handlers
+    return Result(code, out.getvalue(), err.getvalue())
+
+
+def toy(folder: Path, *words: str) -> Result:
+    """A run on the toy split, with its data and results under `folder`."""
+    paths = (f"paths.data_dir={folder / 'data'}", f"paths.output_dir={folder / 'out'}")
+    return call("task=prefix_toy", *QUIET, *paths, *words)

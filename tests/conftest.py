@@ -1,0 +1,48 @@
+"""What every test gets: fixed seeds, one thread, reproducible property tests, no display and no network logging."""
+
+import os
+import random
+from pathlib import Path
+
+os.environ.setdefault("MPLBACKEND", "Agg")
+os.environ.setdefault("WANDB_MODE", "offline")
+
+import hypothesis
+import pytest
+import torch
+
+torch.set_num_threads(1)
+
+hypothesis.settings.register_profile(
+    "deterministic",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("deterministic")
+
+
+@pytest.fixture(autouse=True)
+def fixed_seed() -> None:
+    """Every test starts from the same random state, whatever ran before it and in whichever process."""
+    random.seed(0)
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder that HYPERBOLIC_DATA names; the test is skipped where there is none."""
+    name = os.environ.get("HYPERBOLIC_DATA")
+    if not name:
+        pytest.skip("HYPERBOLIC_DATA is not set, so there are no data files to test with")
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        pytest.skip(f"HYPERBOLIC_DATA names {name}, which is no folder")
+    return folder.resolve()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")

@@ -1,0 +1,44 @@
+"""Wrong arguments are refused with an error that says which and what to do instead."""
+
+import pytest
+import torch
+
+from hyperbolic.manifolds import Klein, Lorentz, PoincareBall
+from tests.manifolds.sampling import FUNCTIONS, MANIFOLDS, sample
+
+KINDS = [PoincareBall, Lorentz, Klein]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("c", [0, 0.0, -1, -0.5, float("nan"), float("inf"), True, "1", None, [1.0]])
+def test_curvature_has_to_be_a_positive_number(kind, c):
+    with pytest.raises(ValueError, match=rf"{kind.name}: c must be a positive number.*Euclidean"):
+        kind(c)
+
+
+@pytest.mark.parametrize(("name", "function"), [(n, f) for n in MANIFOLDS for f in FUNCTIONS[n] if f != "proju"])
+def test_half_precision_is_refused(name, function):
+    """1 - c|x|^2 and <x, x>_L have no correct digit in half precision: no function takes it silently."""
+    values = sample(name, 1.0, torch.float32, "moderate", 2)
+    spec = FUNCTIONS[name][function]
+    for dtype in (torch.float16, torch.bfloat16):
+        points = [values[letter].to(dtype) for letter in spec.arguments]
+        with pytest.raises(TypeError, match=r"float32 or float64.*cast the points"):
+            spec.call(MANIFOLDS[name](1.0), function, *points)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_half_precision_projection_is_refused(kind):
+    with pytest.raises(TypeError, match="float32 or float64"):
+        kind(1.0).projx(torch.zeros(2, 3, dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_casting_a_model_leaves_the_curvature_alone(kind):
+    """``model.float()`` and ``model.half()`` reach the manifold too, where 0.1 must stay 0.1."""
+    for learn_c in (False, True):
+        for cast in (torch.nn.Module.half, torch.nn.Module.float, torch.nn.Module.double):
+            manifold = cast(kind(0.1, learn_c=learn_c))
+            assert manifold.c.dtype == torch.float64
+            if not learn_c:
+                assert manifold.c.item() == 0.1

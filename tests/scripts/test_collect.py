@@ -1,0 +1,178 @@
+"""`make collect`: what is kept, under which name, and what is refused."""
+
+import json
+import os
+
+import pytest
+
+from scripts.collect import main, write_atomically
+
+KEPT = "hnn_prefix10_gru_hyp-seed0-01234567.json"
+
+
+@pytest.fixture
+def collect(tmp_path):
+    """A function that runs the command on the folder tmp_path and returns its exit code."""
+
+    def run(*arguments: str) -> int:
+        return main(list(arguments), root=tmp_path, runs=tmp_path / "results" / "runs")
+
+    return run
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """A function that lists the kept files by name."""
+    return lambda: sorted(os.listdir(tmp_path / "results" / "runs")) if (tmp_path / "results").exists() else []
+
+
+def test_a_record_is_copied_and_a_second_time_left_alone(tmp_path, collect, kept, make_record, write_record, capsys):
+    write_record(tmp_path / "outputs/a/record.json", make_record())
+    assert collect() == 0
+    assert kept() == [KEPT]
+    path = tmp_path / "results/runs" / KEPT
+    before = (path.read_bytes(), path.stat().st_mtime_ns)
+    assert json.loads(before[0])["metrics"] == make_record()["metrics"]
+    assert collect() == 0
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+    assert "1 unchanged" in capsys.readouterr().out
+
+
+def test_folders_of_several_runs_are_read(tmp_path, collect, kept, make_record, write_record):
+    write_record(tmp_path / "outputs/hnn_prefix10_gru_hyp/job0/record.json", make_record())
+    write_record(tmp_path / "outputs/hnn_prefix10_gru_hyp/job1/record.json", make_record({"seed": 1}))
+    assert collect() == 0
+    assert kept() == [KEPT, "hnn_prefix10_gru_hyp-seed1-01234567.json"]
+
+
+def test_the_text_does_not_depend_on_the_order_of_keys(tmp_path, collect, make_record, write_record):
+    record = make_record()
+    write_record(tmp_path / "a/record.json", record)
+    write_record(tmp_path / "b/record.json", dict(reversed(record.items())))
+    assert collect(str(tmp_path / "a")) == 0
+    assert collect(str(tmp_path / "b")) == 0
+
+
+def test_no_path_of_the_machine_is_kept(tmp_path, collect, make_record, write_record):
+    checkpoint = str(tmp_path / "outputs/a/best.ckpt")
+    changes = {
+        "data.files": {"/somewhere/else/train.tsv": 1},
+        "config.checkpoint": checkpoint,
+        "overrides": ["paths.data_dir=/somewhere/my data", "+optim=radam", "task/model=x"],
+    }
+    write_record(tmp_path / "outputs/a/record.json", make_record(changes))
+    assert collect() == 0
+    text = (tmp_path / "results/runs" / KEPT).read_text()
+    record = json.loads(text)
+    assert record["config"]["paths"] == {"data_dir": "data", "output_dir": "outputs/hnn_prefix10_gru_hyp"}
+    assert record["config"]["checkpoint"] == "outputs/a/best.ckpt"
+    assert record["data"]["files"] == {"train.tsv": 1}
+    assert record["overrides"] == ["paths.data_dir=my data", "+optim=radam", "task/model=x"]
+    assert "/somewhere" not in text
+    assert str(tmp_path) not in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"experiment": None}, "no experiment"),
+        ({"experiment": "quickstart"}, "quickstart"),
+        ({"config.mode": "test"}, "not a training run"),
+    ],
+)
+def test_what_is_no_result_is_skipped_and_counted(
+    tmp_path, collect, kept, make_record, write_record, capsys, changes, word
+):
+    write_record(tmp_path / "outputs/a/record.json", make_record(changes))
+    assert collect() == 0
+    assert f"1 skipped ({word})" in capsys.readouterr().out
+    assert kept() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"metrics.test/accuracy": float("nan")}, "holds NaN"),
+        ({"metrics": {}}, "no test/... value"),
+        ({"experiment": "../escape"}, "cannot name a file"),
+        ({"commit": None}, "outside a git clone"),
+        ({"dirty": True}, "not committed"),
+        ({"dirty": None}, "not committed"),
+    ],
+)
+def test_a_bad_record_is_refused_and_the_good_ones_kept(
+    tmp_path, collect, kept, make_record, write_record, capsys, changes, words
+):
+    bad = write_record(tmp_path / "outputs/a/record.json", make_record({"seed": 1, **changes}))
+    write_record(tmp_path / "outputs/b/record.json", make_record())
+    assert collect() == 1
+    error = capsys.readouterr().err
+    assert words in error
+    assert str(bad) in error
+    assert kept() == [KEPT]
+
+
+def test_a_run_of_uncommitted_code_is_kept_on_demand_under_a_name_that_says_so(
+    tmp_path, collect, kept, make_record, write_record
+):
+    write_record(tmp_path / "outputs/a/record.json", make_record({"dirty": True}))
+    assert collect("--allow-dirty") == 0
+    assert kept() == ["hnn_prefix10_gru_hyp-seed0-01234567-dirty.json"]
+
+
+def test_two_runs_of_one_experiment_and_seed_are_both_refused(
+    tmp_path, collect, kept, make_record, write_record, capsys
+):
+    paths = [
+        write_record(tmp_path / f"outputs/{n}/record.json", make_record({"metrics.test/accuracy": 0.9 + n / 100}))
+        for n in range(2)
+    ]
+    assert collect() == 1
+    error = capsys.readouterr().err
+    assert all(str(path) in error for path in paths)
+    assert kept() == []
+    assert collect(str(paths[1])) == 0
+    assert kept() == [KEPT]
+
+
+@pytest.mark.parametrize("changes", [{"metrics.test/accuracy": 0.99}, {"commit": "f" * 40}])
+def test_another_result_is_not_overwritten_without_force(
+    tmp_path, collect, kept, make_record, write_record, capsys, changes
+):
+    write_record(tmp_path / "a/record.json", make_record())
+    write_record(tmp_path / "b/record.json", make_record(changes))
+    assert collect(str(tmp_path / "a")) == 0
+    before = (tmp_path / "results/runs" / KEPT).read_text()
+    assert collect(str(tmp_path / "b")) == 1
+    assert KEPT in capsys.readouterr().err
+    assert (tmp_path / "results/runs" / KEPT).read_text() == before
+    assert collect("--force", str(tmp_path / "b")) == 0
+    [name] = kept()
+    assert (tmp_path / "results/runs" / name).read_text() != before
+
+
+def test_seed_1_and_seed_10_are_different_results(tmp_path, collect, kept, make_record, write_record):
+    for seed in (10, 1):
+        write_record(tmp_path / f"outputs/{seed}/record.json", make_record({"seed": seed}))
+    assert collect() == 0
+    assert len(kept()) == 2
+
+
+@pytest.mark.parametrize("arguments", [(), ("nowhere",)])
+def test_nothing_to_collect_is_an_error(collect, capsys, arguments):
+    assert collect(*arguments) == 1
+    assert "error: no" in capsys.readouterr().err
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_part(tmp_path, monkeypatch):
+    target = tmp_path / "record.json"
+    target.write_text("old")
+
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        write_atomically(target, "new")
+    assert os.listdir(tmp_path) == ["record.json"]
+    assert target.read_text() == "old"

@@ -1,0 +1,70 @@
+"""A record that is not of a finished run is named with every fault it has."""
+
+from pathlib import Path
+
+import pytest
+
+from scripts.records import REQUIRED, REQUIRED_DATA, REQUIRED_PAPER, RecordError, paper_of, read, validate
+
+HERE = Path("outputs/run/record.json")
+
+
+def test_a_whole_record_passes(make_record):
+    validate(make_record(), HERE)
+
+
+def test_an_experiment_that_stands_for_no_table_passes(make_record):
+    record = make_record({"paper": dict.fromkeys(REQUIRED_PAPER)})
+    validate(record, HERE)
+    assert paper_of(record) is None
+
+
+@pytest.mark.parametrize(
+    "key", [*REQUIRED, *(f"data.{k}" for k in REQUIRED_DATA), *(f"paper.{k}" for k in REQUIRED_PAPER)]
+)
+def test_a_missing_key_is_named(make_record, key):
+    with pytest.raises(RecordError, match=f"{HERE}: .*'{key}' is missing"):
+        validate(make_record(without=key), HERE)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("seed", "0", "'seed' is '0', a str"),
+        ("seed", True, "'seed' is True, a bool"),
+        ("metrics", [], r"'metrics' is \[\]"),
+        ("metrics", {"val/accuracy": 0.5}, "no test/... value"),
+        ("metrics.test/accuracy", None, "'test/accuracy' is None, not a finite number"),
+        ("metrics.val/accuracy", float("inf"), "'val/accuracy' is inf"),
+        ("data.share", 0.0, r"share of the data a run used lies in \(0, 1\]"),
+        ("data.share", 1.5, "'data.share' is 1.5"),
+        ("wall_s", -1.0, "'wall_s' is -1.0"),
+        ("paper.metric", "test/f1", "'metrics' lacks test/f1"),
+        ("paper", "hnn", "'paper' is 'hnn'"),
+    ],
+)
+def test_a_wrong_value_is_named(make_record, key, value, words):
+    with pytest.raises(RecordError, match=words):
+        validate(make_record({key: value}), HERE)
+
+
+def test_all_faults_come_at_once(make_record):
+    record = make_record({"metrics.test/accuracy": float("nan"), "data.share": 2})
+    with pytest.raises(RecordError, match=r"test/accuracy.*share"):
+        validate(record, HERE)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"metrics": ', "not a JSON file"),
+        ('{"metrics": {"test/accuracy": NaN}}', "holds NaN"),
+        ("[1]", "a record is a JSON object"),
+        ('"' + "x" * 300_000 + '"', "at most 200000"),
+    ],
+)
+def test_an_unreadable_record_is_named(tmp_path, write_record, text, words):
+    path = write_record(tmp_path / "record.json", text)
+    with pytest.raises(RecordError, match=words) as caught:
+        read(path)
+    assert str(path) in str(caught.value)

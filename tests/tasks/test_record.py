@@ -1,0 +1,47 @@
+"""Records are written whole, without paths of this machine; folders of failed runs go."""
+
+import json
+
+import pytest
+
+from tasks import record
+from tasks.resume import flat
+
+
+def test_a_record_is_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "record.json"
+    record.write(path, {"a": 1.5})
+    assert json.loads(path.read_text()) == {"a": 1.5}
+    with pytest.raises(ValueError, match="nan"):
+        record.write(path, {"a": float("nan")})
+    assert json.loads(path.read_text()) == {"a": 1.5}
+    assert [f.name for f in tmp_path.iterdir()] == ["record.json"]
+
+
+def test_absolute_paths_are_cut_to_names():
+    node = {"files": {"dev": "/some/where/dev.tsv", "test": None}, "rows": ["~/x/y.txt", "relative/z"], "n": 3}
+    assert record.portable(node) == {"files": {"dev": "dev.tsv", "test": None}, "rows": ["y.txt", "relative/z"], "n": 3}
+
+
+def test_a_folder_without_results_is_removed(tmp_path):
+    folder = tmp_path / "runs" / "one"
+    (folder / ".hydra").mkdir(parents=True)
+    (folder / ".hydra" / "config.yaml").write_text("")
+    (folder / "run.log").write_text("")
+    (tmp_path / "runs" / "two").mkdir()
+    record.remove_if_empty(folder)
+    assert not folder.exists()
+    kept = tmp_path / "runs" / "two"
+    (kept / "nan_state.pt").write_text("")
+    record.remove_if_empty(kept)
+    assert kept.exists()
+
+
+def test_the_commit_is_known_or_null():
+    sha, dirty = record.commit()
+    assert sha is None or len(sha) == 40
+    assert (sha is None) == (dirty is None)
+
+
+def test_nested_settings_are_flattened():
+    assert flat({"a": {"b": 1, "c": [1, 2]}, "d": None}) == {"a.b": 1, "a.c": [1, 2], "d": None}

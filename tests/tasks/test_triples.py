@@ -1,0 +1,79 @@
+"""Every (task, encoder, geometry) trains a step on the task's toy split."""
+
+import pytest
+import torch
+from geoopt import ManifoldParameter
+
+import run
+from configs import schema
+from hyperbolic.geometry import GEOMETRIES
+from tests.cli import ROOT
+
+
+def names(group: str) -> list[str]:
+    return sorted(file.stem for file in (ROOT / "configs" / group).glob("*.yaml"))
+
+
+TASKS = [name for name in names("task") if name.endswith("_toy")]
+TRIPLES = [(t, e, g) for t in TASKS for e in names("encoder") for g in names("geometry")]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _registered() -> None:
+    schema.register()
+
+
+def test_there_are_triples_and_every_task_has_a_toy_split():
+    assert len(TRIPLES) >= 10
+    folders = {file.parent.name for file in (ROOT / "tasks").glob("*/task.py")}
+    assert {name.removesuffix("_toy") for name in TASKS} == folders
+
+
+def test_every_geometry_of_the_library_has_its_file():
+    assert set(names("geometry")) == set(GEOMETRIES)
+    for name, (manifold, layers) in GEOMETRIES.items():
+        node = schema.composed(f"geometry={name}").geometry
+        assert (node.name, node.manifold, node.layers) == (name, manifold, layers)
+
+
+def train_step(tmp_path, *words: str) -> None:
+    values = schema.check(schema.composed(*words, f"paths.data_dir={tmp_path}", "task.data.sizes.train=64"))
+    task, data = run.build(values)
+    before = {name: p.detach().clone() for name, p in task.model.named_parameters()}
+    assert before
+    optimizer = task.configure_optimizers()
+    for batch, _ in zip(data.train_dataloader(), range(2), strict=False):
+        optimizer.zero_grad()
+        task.step(batch).loss.backward()
+        optimizer.step()
+    for name, p in task.model.named_parameters():
+        assert torch.isfinite(p).all(), name
+        assert not torch.equal(p, before[name]), f"{name} was not trained"
+        if isinstance(p, ManifoldParameter):
+            assert p.manifold.check_point_on_manifold(p.detach()), name
+
+
+@pytest.mark.parametrize(("task", "encoder", "geometry"), TRIPLES)
+def test_every_triple_trains_a_step(tmp_path, task, encoder, geometry):
+    train_step(tmp_path, f"task={task}", f"encoder={encoder}", f"geometry={geometry}", "optim.lr=0.01")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("geometry.parts.classifier=euclidean",),
+        ("geometry.parts.ffnn=euclidean", "geometry.parts.classifier=euclidean"),
+        ("geometry.parts.sentence=euclidean",),
+        ("geometry.parts.ffnn=lorentz_tangent",),
+        ("geometry=euclidean", "geometry.c=1", "geometry.parts.classifier=poincare"),
+        ("geometry.c=0.1",),
+        ("geometry.c=4",),
+        ("geometry.learn_c=true",),
+        ("encoder.bidirectional=true",),
+        ("encoder.nonlinearity=tanh",),
+        ("optim=hnn",),
+        ("optim.rule=sgd", "optim.exact_exp=false"),
+    ],
+)
+def test_mixtures_and_options_train_a_step(tmp_path, words):
+    train_step(tmp_path, f"task={TASKS[0]}", *words)
