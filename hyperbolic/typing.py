@@ -17,12 +17,3 @@ H      hidden intrinsic dimension of a recurrent cell
 
 ``c`` is always positive for curved spaces and the sectional curvature is ``-c``; the Euclidean space is ``c = 0``.
 """
-
-from typing import TypeAlias
-
-from torch import Tensor
-
-Points: TypeAlias = Tensor  # (..., D) coordinates on the last axis
-Tangents: TypeAlias = Tensor  # (..., D) tangent vectors at given points
-Vectors: TypeAlias = Tensor  # (..., d) tangent vectors at the origin, intrinsic coordinates
-Curvature: TypeAlias = float | Tensor  # c > 0, broadcastable to (..., 1)

@@ -47,6 +47,7 @@ def learning_curve(rows: list[dict[str, float]], select: str, path: Path) -> Pat
             if points:
                 axis.plot(*zip(*points, strict=True), style, markersize=3, linewidth=1.2, label=split)
         axis.set_xlabel("epoch")
+        axis.xaxis.get_major_locator().set_params(integer=True)
         axis.set_ylabel(metric)
         axis.grid(alpha=0.3)
         if axis.lines:

@@ -4,6 +4,8 @@ import contextlib
 import io
 import json
 import logging
+import os
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,7 @@ from hydra.core.global_hydra import GlobalHydra
 import run
 
 ROOT = Path(run.__file__).resolve().parent
+SHORT = ("trainer.limit_train_batches=4", "task.data.sizes={train: 400, dev: 60, test: 60}", "task.data.batch_size=32")
 QUIET = ("trainer.enable_progress_bar=false", "logger=none")
 
 
@@ -57,7 +60,24 @@ def call(*words: str) -> Result:
     return Result(code, out.getvalue(), err.getvalue())
 
 
+def places(folder: Path) -> tuple[str, str]:
+    """Where a run finds its data and leaves its results."""
+    return f"paths.data_dir={folder / 'data'}", f"paths.output_dir={folder / 'out'}"
+
+
 def toy(folder: Path, *words: str) -> Result:
     """A run on the toy split, with its data and results under `folder`."""
-    paths = (f"paths.data_dir={folder / 'data'}", f"paths.output_dir={folder / 'out'}")
-    return call("task=prefix_toy", *QUIET, *paths, *words)
+    return call("task=prefix_toy", *QUIET, *places(folder), *words)
+
+
+def short(folder: Path, *words: str) -> Result:
+    """Three epochs of four steps."""
+    return toy(folder, *SHORT, "trainer.max_epochs=3", *words)
+
+
+def command(*words: str, **environment: str) -> subprocess.CompletedProcess:
+    """python run.py `words` in a process of its own, with more environment variables."""
+    return subprocess.run(
+        [sys.executable, "run.py", *words], cwd=ROOT, capture_output=True, text=True, timeout=240,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+    )  # fmt: skip

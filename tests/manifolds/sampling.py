@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from hyperbolic.manifolds import Klein, Lorentz, PoincareBall
-from tests import oracle
+from tests import arithmetic, oracle
 
 MANIFOLDS = {"PoincareBall": PoincareBall, "Lorentz": Lorentz, "Klein": Klein}
 CURVATURES = (0.1, 1.0, 4.0)
@@ -193,7 +193,7 @@ def row(values: dict, letters: str, i: int) -> list:
     """The exact arguments of row i (the matrix M is shared by all rows, the factor r is a number)."""
     picked = []
     for letter in letters:
-        value = oracle.exact(values[letter] if letter == "M" else values[letter][i])
+        value = arithmetic.exact(values[letter] if letter == "M" else values[letter][i])
         picked.append(value[0] if letter == "r" else value)
     return picked
 

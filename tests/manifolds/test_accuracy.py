@@ -9,7 +9,7 @@ at the very arguments. float32 has no such exceptions: everything that cancels i
 import pytest
 import torch
 
-from tests import oracle
+from tests import arithmetic, oracle
 from tests.manifolds.sampling import CURVATURES, DTYPES, FUNCTIONS, MANIFOLDS, RADIUS, REGIMES, row, sample, space
 from tests.tolerances import tolerance
 
@@ -53,10 +53,10 @@ def misses(name, c, dtype, function, values, rows):
         expected = reference(*arguments)
         if spec.gives == "point":  # results beyond the stated radius are pulled back to it
             expected = exact.clip(expected, manifold.max_radius(dtype))
-        error = oracle.relative_error(actual[i], expected)
+        error = arithmetic.relative_error(actual[i], expected)
         allowed = bound
         if error > bound and dtype is torch.float64 and (name, function) in CONDITIONED:
-            allowed = SLACK * torch.finfo(dtype).eps / 2 * oracle.condition(reference, arguments)
+            allowed = SLACK * torch.finfo(dtype).eps / 2 * arithmetic.condition(reference, arguments)
         if not error <= allowed:
             where = ", ".join(f"{letter} {values[letter][i].tolist()}" for letter in spec.arguments if letter != "M")
             yield f"c {c}: error {error:.1e}, allowed {allowed:.1e}, at {where}"
@@ -119,8 +119,8 @@ def test_chart(chart, source, method, dtype):
             tensor_c = getattr(charts, chart)(x, torch.full((ROWS, 1), c, dtype=torch.float64))
             torch.testing.assert_close(tensor_c, actual, rtol=0, atol=0)
             for i in range(ROWS):
-                expected = goal.clip(getattr(exact, method)(oracle.exact(x[i])), limit)
-                assert oracle.relative_error(actual[i], expected) <= tolerance(dtype, "formula")["rtol"]
+                expected = goal.clip(getattr(exact, method)(arithmetic.exact(x[i])), limit)
+                assert arithmetic.relative_error(actual[i], expected) <= tolerance(dtype, "formula")["rtol"]
 
 
 @pytest.mark.parametrize(("space_name", "radius"), [("PoincareBall", 8), ("Klein", 4), ("Lorentz", 8)])
@@ -130,13 +130,13 @@ def test_oracle_agrees_with_itself(space_name, radius):
     exact, lorentz = oracle.SPACES[space_name](1.0), oracle.SPACES["Lorentz"](1.0)
     for i in range(3):
         x, y, u, v, g = row(values, "xyuvg", i)
-        same = oracle.mp.mpf(10) ** -90
+        same = arithmetic.mp.mpf(10) ** -90
         there = [p if space_name == "Lorentz" else exact.to_lorentz(p) for p in (x, y)]
         assert abs(exact.dist(x, y) - lorentz.dist(*there)) < same
         assert abs(exact.norm(x, exact.logmap(x, y)) - exact.dist(x, y)) < same
         assert abs(exact.inner(y, exact.transp(x, y, u), exact.transp(x, y, v)) - exact.inner(x, u, v)) < same
         v = exact.tangent(x, v) if space_name == "Lorentz" else v
-        assert abs(exact.inner(x, exact.egrad2rgrad(x, g), v) - oracle.dot(g, v)) < same * oracle.norm(g)
+        assert abs(exact.inner(x, exact.egrad2rgrad(x, g), v) - arithmetic.dot(g, v)) < same * arithmetic.norm(g)
         end = exact.expmap(x, u)
         assert abs(exact.dist(x, end) - exact.norm(x, u)) < same
         assert radius > exact.dist0(end)

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from hyperbolic.manifolds import Lorentz
-from tests import oracle
+from tests import arithmetic, oracle
 from tests.manifolds.sampling import CURVATURES, DTYPES, FUNCTIONS, MANIFOLDS, RADIUS, REGIMES, row, sample, space
 from tests.tolerances import tolerance
 
@@ -52,16 +52,16 @@ def check(name, c, dtype, function, values, rows, kinks=""):
             allow_unused=True,
             materialize_grads=True,
         )
-        exact_w = oracle.flat(oracle.exact(w[i]))
+        exact_w = arithmetic.flat(arithmetic.exact(w[i]))
 
         def scalar(*parameters, exact_w=exact_w):
             *rest, curvature = parameters
             value = getattr(oracle.SPACES[name](curvature), function)(*rest)
-            return oracle.dot(exact_w, oracle.flat(value))
+            return arithmetic.dot(exact_w, arithmetic.flat(value))
 
-        point = [*row(values, spec.arguments, i), oracle.mp.mpf(exact_c)]
+        point = [*row(values, spec.arguments, i), arithmetic.mp.mpf(exact_c)]
         value = getattr(oracle.SPACES[name](exact_c), function)(*point[:-1])
-        size = oracle.norm(oracle.flat(value))
+        size = arithmetic.norm(arithmetic.flat(value))
         exact = oracle.SPACES[name](exact_c)
         if spec.gives == "point" and exact.clip(value, 0.999 * manifold.max_radius(dtype)) is not value:
             continue  # pulled back to the stated radius: another function there
@@ -78,16 +78,16 @@ def check(name, c, dtype, function, values, rows, kinks=""):
 
 
 def compare(actual, scalar, point, number, letter, function, size, dtype, where):
-    expected = oracle.derivative(scalar, point, number)
-    error = float(oracle.norm(oracle.combine(1, oracle.flat(oracle.exact(actual)), -1, expected)))
-    own = point[-1] if letter == "c" else 1 if letter == "r" else oracle.norm(oracle.flat(point[number]))
-    scale = own if letter in "cr" else max(own, 1 / oracle.mp.sqrt(point[-1]))
+    expected = arithmetic.derivative(scalar, point, number)
+    error = float(arithmetic.norm(arithmetic.combine(1, arithmetic.flat(arithmetic.exact(actual)), -1, expected)))
+    own = point[-1] if letter == "c" else 1 if letter == "r" else arithmetic.norm(arithmetic.flat(point[number]))
+    scale = own if letter in "cr" else max(own, 1 / arithmetic.mp.sqrt(point[-1]))
     unit = torch.finfo(dtype).eps / 2
-    bound = tolerance(dtype, "gradient")["rtol"] * float(oracle.norm(expected)) + ZERO
+    bound = tolerance(dtype, "gradient")["rtol"] * float(arithmetic.norm(expected)) + ZERO
     bound += SLACK * unit * float(size / scale)
     if error > bound:
         unit = torch.finfo(dtype if function in ROUNDED else torch.float64).eps / 2
-        slope = oracle.sensitivity(lambda *a: oracle.derivative(scalar, list(a), number), point)
+        slope = arithmetic.sensitivity(lambda *a: arithmetic.derivative(scalar, list(a), number), point)
         bound += SLACK * unit * float(slope)
     assert error <= bound, f"{where}: error {error:.2e}, allowed {bound:.2e}"
 
@@ -185,6 +185,25 @@ def test_nothing_is_infinite_up_to_the_stated_radius(name, c, dtype):
             )
             for letter, gradient in zip([*spec.arguments, "c"], gradients, strict=True):
                 assert gradient.isfinite().all(), f"d{function}/d{letter}, d {d}"
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", MANIFOLDS)
+def test_a_step_of_any_length_stops_at_the_stated_radius(name, dtype):
+    """cosh overflows at 710; a training step with too large a rate goes farther than that."""
+    manifold, _ = space(name, 1.0)
+    x = sample(name, 1.0, dtype, "moderate", 6)["x"]
+    limit = manifold.max_radius(dtype)
+    for length in (50.0, 100.0, 800.0, 1e5, 1e15):
+        vector = length * torch.nn.functional.normalize(torch.ones(6, 3, dtype=dtype))
+        step = manifold.transp0(x, vector).detach()
+        for move, arguments in ((manifold.expmap, (x, step)), (manifold.expmap0, (vector,))):
+            arguments = [argument.clone().requires_grad_() for argument in arguments]
+            y = move(*arguments)
+            reached = manifold.dist0(y)
+            assert (reached < limit + 0.05).all()
+            assert (reached > limit - 0.05 - (manifold.dist0(x) if move == manifold.expmap else 0)).all()
+            assert all(slope.isfinite().all() for slope in torch.autograd.grad(y.sum(), arguments))
 
 
 @pytest.mark.parametrize("name", MANIFOLDS)

@@ -50,7 +50,7 @@ def test_charts_carry_exponentials_logarithms_and_transport(source, target, c):
     x, y = three_views(c, cloud(c, 2.0))[source].split(N // 2)
 
     def push(point, vector):
-        return torch.func.jvp(lambda p: convert(p, a, b), (point,), (vector,))[1]
+        return torch.autograd.functional.jvp(lambda p: convert(p, a, b), point, vector)[1]
 
     there, goal = convert(x, a, b), convert(y, a, b)
     u = a.logmap(x, y)

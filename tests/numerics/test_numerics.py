@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from hyperbolic import numerics
-from tests import oracle
-from tests.oracle import mp
+from tests import arithmetic
+from tests.arithmetic import mp
 from tests.tolerances import tolerance
 
 SWITCH = numerics._SMALL  # where the functions change from their power series to the closed form
@@ -55,8 +55,8 @@ def test_value_and_slope(name):
         wanted = (exact(x + h) - exact(x - h)) / (2 * h)
         # sinh(r) and cosh(r) magnify the rounding of r = sqrt(s)
         room = max(1, float(mp.sqrt(x)) / 20) if name in ("sinhc", "cosh_sqrt") else 1
-        assert oracle.relative_error(value[i], exact(x)) <= VALUE * room, point
-        assert oracle.relative_error(slope[i], wanted) <= SLOPE * room, point
+        assert arithmetic.relative_error(value[i], exact(x)) <= VALUE * room, point
+        assert arithmetic.relative_error(slope[i], wanted) <= SLOPE * room, point
 
 
 @pytest.mark.parametrize(
@@ -110,9 +110,9 @@ def test_ball_gap(d, dtype):
         gap = numerics.ball_gap(x, curvature)
         assert gap.dtype == torch.float64
         assert gap.shape == (12, 1)
-        for i, point in enumerate(oracle.exact(x)):
-            wanted = 1 - mp.mpf(c) * oracle.dot(point, point)
-            assert oracle.relative_error(gap[i, 0], wanted) <= tolerance(dtype, "formula")["rtol"]
+        for i, point in enumerate(arithmetic.exact(x)):
+            wanted = 1 - mp.mpf(c) * arithmetic.dot(point, point)
+            assert arithmetic.relative_error(gap[i, 0], wanted) <= tolerance(dtype, "formula")["rtol"]
         slopes = torch.autograd.grad(gap.sum(), [x, curvature])
         torch.testing.assert_close(slopes[0], -2 * c * x.detach())
         torch.testing.assert_close(slopes[1], -x.detach().double().square().sum())
@@ -133,15 +133,6 @@ def test_ball_gap_derivatives():
     c = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(numerics.ball_gap, (x, c))
     assert torch.autograd.gradgradcheck(numerics.ball_gap, (x, c))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_ball_gap_under_function_transforms(dtype):
-    x, c = 0.3 * torch.randn(4, 3, dtype=dtype), torch.tensor(0.7, dtype=torch.float64)
-    gaps = numerics.ball_gap(x, c)
-    torch.testing.assert_close(torch.func.vmap(lambda row: numerics.ball_gap(row, c))(x), gaps)
-    _, slope = torch.func.jvp(lambda p: numerics.ball_gap(p, c), (x,), (x,))
-    torch.testing.assert_close(slope, 2 * (gaps - 1))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)

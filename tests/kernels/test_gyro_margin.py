@@ -1,0 +1,146 @@
+"""The gyrovector steps where results are held inside the boundary margin of their dtype."""
+
+import pytest
+import torch
+from hyperbolic.kernels import gyro
+from hyperbolic.numerics import BALL_EPS
+from torch.nn.functional import normalize
+
+from tests.kernels import plain
+from tests.kernels.test_gyro import affine_arguments, affine_grads, close_rows, exact_gap, gated_grads
+from tests.tolerances import tolerance
+
+H, B = 4, 6
+F32, F64 = torch.float32, torch.float64
+DTYPES = pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+
+
+def directions(number: int = B) -> torch.Tensor:
+    return normalize(torch.randn(H, number, dtype=F64), dim=-2)
+
+
+def with_gap(gap: float, number: int = B) -> torch.Tensor:
+    return (1 - gap) ** 0.5 * directions(number)
+
+
+def least_gap(dtype: torch.dtype) -> float:
+    return 1 - plain.bound(dtype) ** 2
+
+
+@DTYPES
+@pytest.mark.parametrize("length", [8.0, 16.0, 80.0, 1e4, 1e18])
+def test_exp_origin_never_leaves_the_margin(length, dtype):
+    u = (length * directions()).to(dtype)
+    point, gap, saved = gyro.exp_origin(u)
+    expected = plain.exp0(u.double(), plain.bound(dtype))
+    torch.testing.assert_close(point.double(), expected, rtol=4 * torch.finfo(dtype).eps, atol=0)
+    if length > 15:
+        torch.testing.assert_close(gap, torch.full_like(gap, least_gap(dtype)))
+    assert (gap >= gyro.constants(u).least_gap).all()
+    # on the margin a change of length no longer moves the point, a change of direction does
+    cotangent = torch.randn(H, B, dtype=F64).to(dtype)
+    actual = gyro.exp_origin_grad(saved, cotangent, torch.zeros_like(gap)).double()
+    argument = u.double().requires_grad_()
+    (wanted,) = torch.autograd.grad((plain.exp0(argument, plain.bound(dtype)) * cotangent).sum(), argument)
+    assert ((actual - wanted).norm(dim=-2) <= 1e-4 * wanted.norm(dim=-2) + 2 * least_gap(dtype)).all()
+
+
+@DTYPES
+def test_the_logarithm_of_a_clamped_exponential_passes_the_gradient_on(dtype):
+    """``log_0(exp_0(u))`` stops growing at the margin, but its gradient stays that of u: a cell that saturates can
+    still learn its way back."""
+    u = (30 * directions()).to(dtype)
+    point, gap, saved = gyro.exp_origin(u)
+    value, log = gyro.log_origin(point, gap)
+    longest = torch.tensor(plain.bound(dtype), dtype=F64).atanh()
+    torch.testing.assert_close(value.double().norm(dim=-2), longest.expand(B), rtol=1e-3, atol=0)
+    along = u / u.norm(dim=-2, keepdim=True)
+    actual = gyro.exp_origin_grad(saved, *gyro.log_origin_grad(log, along))
+    torch.testing.assert_close(actual, along, **tolerance(dtype, "model"))
+
+
+@DTYPES
+@pytest.mark.parametrize("gap", [2.0, 1.0, 0.5, 0.1])
+def test_log_point_at_the_margin(gap, dtype):
+    """``gap`` in units of the margin's: points on and outside of it have the logarithm of the margin."""
+    x = with_gap(gap * least_gap(dtype)).to(dtype)
+    value, saved = gyro.log_point(x)
+    rough = 1e-2 if dtype is F64 else 1e-5  # of plain 1 - |x|^2 in float64, two digits are left at 2e-12
+    expected = plain.log0(plain.inside(x.double(), plain.bound(dtype)))
+    torch.testing.assert_close(value.double().norm(dim=-2), expected.norm(dim=-2), rtol=rough, atol=0)
+    grad = gyro.log_point_grad(saved, torch.randn_like(x))
+    assert torch.isfinite(grad).all()
+
+
+def ahead_of(h: torch.Tensor, gap: float) -> torch.Tensor:
+    """Points about in the direction of h: the others lie behind the origin, as seen from h."""
+    return (1 - gap) ** 0.5 * normalize(normalize(h, dim=-2) + 0.3 * directions(), dim=-2)
+
+
+@pytest.mark.parametrize("o_gap", [1e-6, 1e-7, 0.2])
+def test_gated_update_at_the_margin(o_gap):
+    """float32 states with gaps under the margin's 8e-6 are pulled back; against float64 with the same margin."""
+    bound, h = plain.bound(F32), with_gap(0.3)
+    o, z = ahead_of(h, o_gap), 0.9 + 0.1 * torch.rand(H, B, dtype=F64)
+    new, gap, saved = gyro.gated_update(*(t.float() for t in (h, exact_gap(h), o, exact_gap(o), z)))
+    expected = plain.gated(h, o, z, bound)
+    torch.testing.assert_close(gap.double(), exact_gap(expected), rtol=1e-4, atol=0)
+    torch.testing.assert_close(new.double(), expected, rtol=0, atol=2e-6)
+    assert (new.double().norm(dim=-2) <= bound + 4e-7).all()
+    pulled = gap <= 1.001 * least_gap(F32)
+    assert pulled.any() == (o_gap < 1e-5)
+    free = [t.clone().requires_grad_() for t in (h, o, z)]
+    cotangent = torch.randn(H, B, dtype=F64)
+    wanted = torch.autograd.grad((plain.gated(*free, bound) * cotangent).sum(), free)
+    actual = gated_grads(saved, h.float(), o.float(), cotangent.float(), torch.zeros_like(gap))
+    assert all(torch.isfinite(grad).all() for grad in actual)
+    if o_gap > 1e-5:
+        for a, b in zip(actual, wanted, strict=True):
+            close_rows(a, b.float(), "model")
+
+
+def test_gated_update_gradient_at_the_margin():
+    """Of the gradient at a point that was pulled back, only the part orthogonal to the point survives. In float64,
+    with a margin wider than the rounding errors of plain formulas."""
+    bound = 0.99
+    h, z = with_gap(0.3), 0.99 + 0.01 * torch.rand(H, B, dtype=F64)
+    o = torch.where(torch.arange(B) % 2 == 0, ahead_of(h, 1e-2), ahead_of(h, 0.1))
+    usual = gyro.constants(h)
+    wide = usual._replace(bound=bound, least_gap=1 - bound**2)
+    try:
+        gyro._CONSTANTS[F64, h.device] = wide
+        new, gap, saved = gyro.gated_update(h, exact_gap(h), o, exact_gap(o), z)
+        cotangent, g_gap = torch.randn_like(h), torch.randn_like(gap)
+        actual = gated_grads(saved, h, o, cotangent, g_gap)
+    finally:
+        gyro._CONSTANTS[F64, h.device] = usual
+    pulled = gap <= wide.least_gap
+    assert pulled.any()
+    assert not pulled.all()
+    free = [t.clone().requires_grad_() for t in (h, o, z)]
+    expected = plain.gated(*free, bound)
+    torch.testing.assert_close(new, expected.detach(), **tolerance(F64, "model"))
+    loss = (expected * cotangent).sum() + (plain.gap(expected) * g_gap).sum()
+    for a, b in zip(actual, torch.autograd.grad(loss, free), strict=True):
+        close_rows(a, b, "model")
+
+
+@DTYPES
+def test_affine_point_with_everything_at_the_margin(dtype):
+    """Also with opposite points, where the denominators of the sums are smallest: finite, and gaps positive."""
+    edge = with_gap(least_gap(dtype))
+    for q_sign, u_sign in ((1, 1), (-1, 1), (1, -1), (-1, -1)):
+        u, b = (u_sign * edge).to(dtype), edge[:, :1].to(dtype)
+        q = (q_sign * 40 * edge).to(dtype)
+        point, gap, saved = gyro.affine_point(*affine_arguments(q, u, b))
+        assert torch.isfinite(point).all()
+        assert (gap > 0).all()
+        assert (point.norm(dim=-2) <= 1 + 1e-3).all()
+        for grad in affine_grads(saved, u, b, torch.randn_like(q), torch.randn_like(gap) / gap.clamp_min(1e-6)):
+            assert torch.isfinite(grad).all()
+
+
+def test_constants_refuse_half_precision():
+    with pytest.raises(TypeError, match="float32 or float64"):
+        gyro.constants(torch.zeros(2, dtype=torch.bfloat16))
+    assert gyro.constants(torch.zeros(2)).bound == 1 - BALL_EPS[F32]

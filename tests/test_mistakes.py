@@ -1,0 +1,123 @@
+"""Mistakes of a user: one paragraph that names the culprit and the remedy, an exit code, and nothing half-written."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import run
+from tests.cli import QUIET, Result, call, command, short, toy
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> tuple[Path, Result]:
+    folder = tmp_path_factory.mktemp("finished")
+    return folder, short(folder, "logger=csv", "seed=5")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("task=nothing", "There is no task named nothing"),
+        ("geometry=nothing", "There is no geometry named nothing"),
+        ("experiment=nothing", "There is no experiment named nothing"),
+        ("nothing=1", "There is no key nothing"),
+        ("optim.lr=fast", "optim.lr=fast"),
+        ("geometry.parts.clasifier=euclidean", "sentence, ffnn, classifier"),
+        ("geometry.parts.classifier=euclid", "geometry.parts.classifier"),
+        ("geometry.c=0", "c must be a positive number"),
+        ("geometry.c=-1", "c must be a positive number"),
+        ("encoder.cell=lstm", "rnn, gru"),
+        ("encoder.nonlinearity=cosine", "cosine"),
+        ("task.data.batch_size=0", "task.data.batch_size must be a whole number of at least 1"),
+        ("task.data.batch_size=1.5", "task.data.batch_size=1.5: a whole number is needed"),
+        ("task.model.d_hidden=0", "task.model.d_hidden"),
+        ("task.model.init_norm=-1.0", "task.model.init_norm"),
+        ("optim.lr=-1", "lr must not be negative"),
+        ("optim.rule=newton", "rule must be"),
+        ("task.data.files.dev=nowhere.tsv", "There is no data file nowhere.tsv"),
+        ("mode=test", "mode=test needs checkpoint="),
+        ("mode=test checkpoint=nowhere", "there is no checkpoint nowhere"),
+        ("trainer.resume=nowhere", "there is no checkpoint nowhere"),
+        ("trainer.max_epochs=0", "trainer.max_epochs must be at least 1"),
+        ("trainer.limit_train_batches=0", "trainer.limit_train_batches must be more than 0"),
+        ("trainer.limit_test_batches=0", "trainer.limit_test_batches must be more than 0"),
+        ("trainer.max_steps=0", "trainer.max_steps must be at least 1"),
+        ("trainer.patience=0", "trainer.patience must be a whole number of at least 1"),
+        ("trainer.precision=31", "Precision '31' is invalid"),
+        ("trainer.accelerator=abacus", "abacus"),
+        ("trainer.devices=0", "trainer:"),
+        ("trainer.val_check_interval=1000", "trainer.val_check_interval"),
+        ("task.module.select=val/f1", "val/accuracy, val/loss"),
+        ("seed=-1", "seed must be a whole number of at least 0"),
+    ],
+)
+def test_a_mistake_is_told_in_one_paragraph_and_leaves_nothing(tmp_path, words, said):
+    result = toy(tmp_path, "task.data.sizes={train: 20, dev: 4, test: 4}", *words.split())
+    assert result.code == 1
+    assert said in result.err
+    assert result.err.startswith("error: ")
+    assert result.err.strip().count("\n") == 0, "one paragraph"
+    assert "Traceback" not in result.err
+    assert "record:" not in result.out
+    assert [f for f in (tmp_path / "out").rglob("*") if f.is_file()] == []
+
+
+@pytest.mark.parametrize("line", ["1 2\t1\t2", "1 99\t1\t1", "1 2\t1"])
+def test_a_faulty_data_file_stops_the_run(tmp_path, line):
+    (tmp_path / "dev.tsv").write_text(f"1 2\t1\t1\n{line}\n")
+    result = toy(tmp_path, f"task.data.files.dev={tmp_path}/dev.tsv")
+    assert result.code == 1
+    assert "dev.tsv, line 2:" in result.err
+    assert [f for f in (tmp_path / "out").rglob("*") if f.is_file()] == []
+
+
+def test_an_output_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    result = call("task=prefix_toy", *QUIET, f"paths.output_dir={tmp_path}/file/out")
+    assert result.code == 1
+    assert f"{tmp_path}/file/out" in result.err
+    assert "paths.output_dir=..." in result.err
+
+
+def test_the_switch_shows_where_an_error_happened(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "told", ())  # what HYPERBOLIC_FULL_ERROR=1 makes of it
+    with pytest.raises(ValueError, match="batch_size"):
+        toy(tmp_path, "task.data.batch_size=0")
+
+
+def test_a_checkpoint_of_another_task_is_refused(finished, tmp_path):
+    _, result = finished
+    best = result.record_path.parent / "checkpoints" / "best.ckpt"
+    other = call("task=prefix10", *QUIET, "mode=test", f"checkpoint={best}", f"paths.output_dir={tmp_path}")
+    assert other.code == 1
+    assert "task.name='prefix_toy', not 'prefix10'" in other.err
+    other = short(tmp_path, "mode=test", f"checkpoint={best}", "geometry=euclidean")
+    assert other.code == 1
+    assert "geometry.name='poincare', not 'euclidean'" in other.err
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "text", "foreign"])
+def test_a_damaged_checkpoint_is_refused(finished, tmp_path, damage):
+    _, result = finished
+    data = (result.record_path.parent / "checkpoints" / "last.ckpt").read_bytes()
+    bad = tmp_path / "bad.ckpt"
+    if damage == "foreign":
+        torch.save({"weights": torch.zeros(2)}, bad)
+    else:
+        bad.write_bytes({"cut": data[: len(data) // 2], "empty": b"", "text": b"no checkpoint"}[damage])
+    for words in (("mode=test", f"checkpoint={bad}"), (f"trainer.resume={bad}",)):
+        refused = short(tmp_path, "seed=5", *words)
+        assert refused.code == 1
+        assert "bad.ckpt is " in refused.err
+        assert refused.err.strip().count("\n") == 0
+
+
+def test_the_program_itself_reports_mistakes_by_its_exit_code():
+    done = command("task=nothing")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: There is no task named nothing.")
+    assert done.stderr.count("\n") == 1
+    done = command("task=nothing", HYPERBOLIC_FULL_ERROR="1")
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
