@@ -151,7 +151,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
 
     def _step_rows(self, x: Tensor, grad: Tensor, state: dict, group: dict, manifold: Manifold) -> Tensor:
         """The new points of the rows of x (N, D); moments in ``state`` are replaced."""
-        g = manifold.egrad2rgrad(x, grad)
+        g = _bounded(manifold.egrad2rgrad(x, grad))
         lr, (beta1, beta2) = group["lr"], group["betas"]
         if group["weight_decay"]:
             moved = manifold.expmap0((1 - lr * group["weight_decay"]) * manifold.logmap0(x))
@@ -165,26 +165,31 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         if group["rule"] == "adam":
             if "square" not in state:
                 state["square"] = torch.zeros_like(x[..., :1])
-            m = state["momentum"].lerp_(g, 1 - beta1)
+            m = state["momentum"].mul_(beta1).add_(g, alpha=1 - beta1)
             square = manifold.inner(x, g, keepdim=True).clamp_(0, torch.finfo(x.dtype).max)
             v = _second_moment(state, square, beta2, group["amsgrad"])
             scale = lr / (1 - beta1 ** state["step"])
             denominator = (v / (1 - beta2 ** state["step"])).sqrt_().add_(group["eps"])
             u = m * (-scale / denominator)
         elif keeps_momentum:
-            m = state["momentum"].mul_(group["momentum"]).add_(g)
+            m = _bounded(state["momentum"].mul_(group["momentum"]).add_(g))
             u = -lr * m
         else:
             m, u = None, -lr * g
         new = manifold.expmap(x, u) if group["exact_exp"] else manifold.retr(x, u)
         if m is not None:
-            m = manifold.transp(x, new, m)
+            m = _bounded(manifold.transp(x, new, m))
         if self.stabilize is not None and state["step"] % self.stabilize == 0:
             new = manifold.projx(new)
             m = m if m is None else manifold.proju(new, m)
         if m is not None:
             state["momentum"] = m
         return new
+
+
+def _bounded(x: Tensor) -> Tensor:
+    """x with infinities, from overflow of finite gradients at far points, made the largest finite numbers."""
+    return x.clamp(-torch.finfo(x.dtype).max, torch.finfo(x.dtype).max)
 
 
 def _second_moment(state: dict, square: Tensor, beta2: float, amsgrad: bool) -> Tensor:

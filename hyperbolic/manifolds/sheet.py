@@ -13,6 +13,8 @@ from torch import Tensor
 
 from hyperbolic.numerics import asinhc, ball_gap, cosh_sqrt, dot, sinhc, sqnorm, wide
 
+_LONGEST = 64.0
+
 
 def time(s: Tensor, c: Tensor) -> Tensor:
     """``sqrt(1/c + |s|^2)``, shape (..., 1)."""
@@ -68,9 +70,15 @@ def inner(x: Tensor, u: Tensor, v: Tensor, c: Tensor) -> Tensor:
 
 
 def expmap(x: Tensor, u: Tensor, c: Tensor) -> Tensor:
-    """``cosh(r) x + sinh(r)/r u`` with ``r^2 = c <u, u>_L``."""
+    """``cosh(r) x + sinh(r)/r u`` with ``r^2 = c <u, u>_L``.
+
+    Steps longer than 64 are cut to 64, where cosh is finite: they leave the stated radius of every model anyway.
+    """
     square = c * inner(x, u, u, c)
-    return cosh_sqrt(square) * wide(x) + sinhc(square) * wide(u)
+    far = square > _LONGEST**2
+    shrink = torch.where(far, _LONGEST * torch.where(far, square, 1).rsqrt(), 1)
+    square = square.clamp_max(_LONGEST**2)
+    return cosh_sqrt(square) * wide(x) + sinhc(square) * shrink * wide(u)
 
 
 def logmap(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
