@@ -34,7 +34,6 @@ class _Constants(NamedTuple):
     small: Tensor  # squared norm under which the slope of artanh(r)/r comes from its series
     series: tuple[Tensor, ...]  # that slope is -sum_n (n + 1)/(2n + 3) r^(2n)
     tiny: float  # keeps 0/0 from happening
-    least_denominator: float  # of a Möbius sum; smaller ones belong to points outside of the boundary margin
     bound: float  # largest norm of a point
     least_gap: float  # and its gap
 
@@ -51,7 +50,7 @@ def constants(x: Tensor) -> _Constants:
         terms = 5 if x.dtype == torch.float32 else 9
         series = tuple(x.new_tensor(-(n + 1) / (2 * n + 3)) for n in range(terms))
         numbers = [x.new_tensor(value) for value in (1.0, 2.0, 0.5, 0.02)]
-        _CONSTANTS[key] = _Constants(*numbers, series, torch.finfo(x.dtype).tiny, least * least / 4, bound, least)
+        _CONSTANTS[key] = _Constants(*numbers, series, torch.finfo(x.dtype).tiny, bound, least)
     return _CONSTANTS[key]
 
 
@@ -100,17 +99,18 @@ def log_origin_grad(saved: Saved, grad: Tensor) -> tuple[Tensor, Tensor]:
     return scale * grad, _artanhc_slope(gap, scale, constants(x)).mul_(_dot(grad, x))
 
 
-def log_point(x: Tensor) -> tuple[Tensor, Saved]:
-    """``log_0(x)`` of points x (..., H, B) whose gap is not known: it is computed in float64."""
-    k = constants(x)
-    gap = (1 - wide(x).square().sum(-2, keepdim=True)).clamp_min_(k.least_gap).to(x.dtype)
-    return log_origin(x, gap)
+def log_point(x: Tensor, c: Tensor) -> tuple[Tensor, Saved]:
+    """``log_0(x)`` of points x (..., H, B) of the unscaled ball, whose gap ``1 - c|x|^2`` is computed in float64."""
+    gap = (1 - c * wide(x).square().sum(-2, keepdim=True)).clamp_min_(constants(x).least_gap).to(x.dtype)
+    v, saved = log_origin(x, gap)
+    return v, (*saved, c)
 
 
-def log_point_grad(saved: Saved, grad: Tensor) -> Tensor:
-    x = saved[0]
-    direct, g_gap = log_origin_grad(saved, grad)
-    return direct.addcmul_(g_gap, x, value=-2)
+def log_point_grad(saved: Saved, grad: Tensor) -> tuple[Tensor, Tensor]:
+    *log, c = saved
+    x = log[0]
+    direct, g_gap = log_origin_grad(log, grad)
+    return direct.addcmul_(c.to(x.dtype) * g_gap, x, value=-2), -(wide(g_gap) * wide(x).square()).sum()
 
 
 def exp_origin(u: Tensor) -> tuple[Tensor, Tensor, Saved]:
@@ -127,69 +127,54 @@ def exp_origin_grad(saved: Saved, grad: Tensor, grad_gap: Tensor) -> Tensor:
     return (scale * grad).addcmul_(twice, u)
 
 
-def affine_point(
-    q: Tensor, u: Tensor, u_gap: Tensor, ub: Tensor, b: Tensor, b_gap: Tensor
-) -> tuple[Tensor, Tensor, Saved]:
+def affine_point(q: Tensor, u: Tensor, u_gap: Tensor, b: Tensor, b_gap: Tensor) -> tuple[Tensor, Tensor, Saved]:
     """``o = (exp_0(q) (+) u) (+) b`` and its gap: the affine part of every gate (Ganea et al. 2018, Eq. 27, 29, 30).
+
+    Each sum is ``x (+) y = (|s|^2 x + g_x s) / (|s|^2 + g_x g_y)``, ``s = x + y``, with gap ``g_x g_y / (...)``:
+    nothing cancels, not even for opposite points at the boundary.
 
     Args:
         q: (..., H, B) tangent vectors ``W log_0(h)``.
-        u: (..., H, B) points ``U (x) x`` with gaps u_gap and products ub = <u, b>, both (..., 1, B).
+        u: (..., H, B) points ``U (x) x`` with gaps u_gap (..., 1, B).
         b: (..., H, 1) bias point with gap b_gap (..., 1, 1).
     """
     k = constants(q)
     square = _dot(q, q)
     f, x_gap = _tanhc(square, k)
-    qu, qb = _dot(q, u), _dot(q, b)
-    x2, u2, b2 = torch.sub(k.one, x_gap), torch.sub(k.one, u_gap), torch.sub(k.one, b_gap)
-    t1 = torch.addcmul(k.one, f, qu, value=2)
-    i1 = torch.addcmul(t1, x2, u2).clamp_min_(k.least_denominator).reciprocal_()  # 1 / D of x (+) u
-    a1 = t1.add_(u2).mul_(i1)
-    b1 = x_gap * i1
+    s1 = torch.addcmul(u, f, q)
+    n1 = _dot(s1, s1)
+    i1 = torch.addcmul(n1, x_gap, u_gap).reciprocal_()
+    a1, b1 = n1.mul_(i1), x_gap * i1
+    m = (b1 * s1).addcmul_(a1 * f, q)
     m_gap = b1 * u_gap
-    m2 = torch.sub(k.one, m_gap)
-    a1f = a1 * f
-    t2 = torch.addcmul(k.one, torch.addcmul(b1 * ub, a1f, qb), k.two)
-    i2 = torch.addcmul(t2, m2, b2).clamp_min_(k.least_denominator).reciprocal_()  # 1 / D of m (+) b
-    a2 = t2.add_(b2).mul_(i2)
-    c_b = m_gap * i2
-    gap = c_b * b_gap
-    c_q, c_u = a2 * a1f, a2 * b1
-    o = (c_q * q).addcmul_(c_u, u).addcmul_(c_b, b)
-    saved = (q, u, u_gap, ub, b, b_gap, square, f, x_gap, qu, qb, x2, u2, b2, m2)
-    return o, gap, (*saved, i1, a1, b1, m_gap, a1f, i2, a2, c_b, c_q, c_u, gap)
+    s2 = m + b
+    n2 = _dot(s2, s2)
+    i2 = torch.addcmul(n2, m_gap, b_gap).reciprocal_()
+    a2, b2 = n2.mul_(i2), m_gap * i2
+    saved = (q, u_gap, b_gap, square, f, x_gap, s1, i1, a1, b1, m, m_gap, s2, i2, a2, b2)
+    return (a2 * m).addcmul_(b2, s2), b2 * b_gap, saved
 
 
 def affine_point_grad(saved: Saved, grad: Tensor, grad_gap: Tensor) -> tuple[Tensor, ...]:
-    """Gradients of q, u, u_gap, ub, b, b_gap; those of the bias not yet summed over the batch."""
-    q, u, u_gap, ub, b, b_gap, square, f, x_gap, qu, qb, x2, u2, b2, m2 = saved[:15]
-    i1, a1, b1, m_gap, a1f, i2, a2, c_b, c_q, c_u, gap = saved[15:]
+    """Gradients of q, u, u_gap, b, b_gap; those of the bias not yet summed over the batch."""
+    q, u_gap, b_gap, square, f, x_gap, s1, i1, a1, b1, m, m_gap, s2, i2, a2, b2 = saved
     k = constants(q)
-    g_cq, g_cu, g_cb = _dot(grad, q), _dot(grad, u), _dot(grad, b)
-    # second sum: a2 = (t2 + b2)/D2, c_b = m_gap/D2, gap = m_gap b_gap/D2, D2 = t2 + m2 b2, t2 = 1 + 2<m, b>
-    g_a2 = torch.addcmul(g_cq * a1f, g_cu, b1)
-    g_d2 = torch.addcmul(grad_gap * gap, g_a2, a2).addcmul_(g_cb, c_b).mul_(i2).neg_()
-    g_a2i = g_a2.mul_(i2)
-    g_m_gap = torch.addcmul(g_cb, grad_gap, b_gap).mul_(i2).addcmul_(g_d2, b2, value=-1)
-    g_mb = (g_a2i + g_d2).mul_(k.two)
-    g_b_gap = (grad_gap * c_b).sub_(g_a2i).addcmul_(g_d2, m2, value=-1)
-    # <m, b> = a1 f <q, b> + b1 <u, b>
-    g_a1f = (g_cq * a2).addcmul_(g_mb, qb)
-    g_b1 = (g_cu * a2).addcmul_(g_mb, ub)
-    # first sum: a1 = (t1 + u2)/D1, b1 = x_gap/D1, m_gap = x_gap u_gap/D1, D1 = t1 + x2 u2, t1 = 1 + 2 f <q, u>
-    g_a1 = g_a1f * f
-    g_d1 = torch.addcmul(g_m_gap * m_gap, g_a1, a1).addcmul_(g_b1, b1).mul_(i1).neg_()
-    g_a1i = g_a1.mul_(i1)
-    g_w = (g_a1i + g_d1).mul_(k.two)
-    g_x_gap = torch.addcmul(g_b1, g_m_gap, u_gap).mul_(i1).addcmul_(g_d1, u2, value=-1)
-    g_u_gap = (g_m_gap * b1).sub_(g_a1i).addcmul_(g_d1, x2, value=-1)
-    g_f = (g_a1f * a1).addcmul_(g_w, qu)
-    g_square = _tanhc_slope(square, f, x_gap, k).mul_(g_f).addcmul_(g_x_gap.mul_(x_gap), f, value=-2)
-    g_qu, g_qb = g_w * f, g_mb * a1f
-    g_q = (c_q * grad).addcmul_(g_square, q).addcmul_(g_qu, u).addcmul_(g_qb, b)
-    g_u = (c_u * grad).addcmul_(g_qu, q)
-    g_b = (c_b * grad).addcmul_(g_qb, q)
-    return g_q, g_u, g_u_gap, g_mb.mul_(b1), g_b, g_b_gap
+    # o = a2 m + b2 s2, gap = b2 b_gap with a2 = n2 i2, b2 = m_gap i2, 1/i2 = n2 + m_gap b_gap, n2 = |s2|^2, s2 = m + b
+    g_a, g_b = _dot(grad, m), _dot(grad, s2).addcmul_(grad_gap, b_gap)
+    g_d = (g_a * a2).addcmul_(g_b, b2).mul_(i2).neg_()
+    g_b_gap = (grad_gap * b2).addcmul_(g_d, m_gap)
+    g_m_gap = g_b.mul_(i2).addcmul_(g_d, b_gap)
+    g_bias = (b2 * grad).addcmul_(g_d.addcmul_(g_a, i2), s2, value=2)  # also the gradient of s2
+    g_m = torch.addcmul(g_bias, a2, grad)
+    # m = a1 f q + b1 s1, m_gap = b1 u_gap: the same with x = f q and u in the places of m and b
+    g_a, g_b = _dot(g_m, q).mul_(f), _dot(g_m, s1).addcmul_(g_m_gap, u_gap)
+    g_d = (g_a * a1).addcmul_(g_b, b1).mul_(i1).neg_()
+    g_u_gap = (g_m_gap * b1).addcmul_(g_d, x_gap)
+    g_x_gap = g_b.mul_(i1).addcmul_(g_d, u_gap)
+    g_u = (b1 * g_m).addcmul_(g_d.addcmul_(g_a, i1), s1, value=2)
+    g_x = torch.addcmul(g_u, a1, g_m)
+    g_square = _tanhc_slope(square, f, x_gap, k).mul_(_dot(g_x, q)).addcmul_(g_x_gap.mul_(x_gap), f, value=-2)
+    return g_x.mul_(f).addcmul_(g_square, q), g_u, g_u_gap, g_bias, g_b_gap
 
 
 def gated_update(h: Tensor, h_gap: Tensor, o: Tensor, o_gap: Tensor, z: Tensor) -> tuple[Tensor, Tensor, Saved]:
@@ -209,45 +194,41 @@ def gated_update(h: Tensor, h_gap: Tensor, o: Tensor, o_gap: Tensor, z: Tensor) 
     gated = z * step
     square = _dot(gated, gated)
     f, s_gap = _tanhc(square, k)
-    hl = _dot(h, gated)
-    h2, s2 = torch.sub(k.one, h_gap), torch.sub(k.one, s_gap)
-    t = torch.addcmul(k.one, f, hl, value=2)
-    i2 = torch.addcmul(t, h2, s2).clamp_min_(k.least_denominator).reciprocal_()  # 1 / D of h (+) s
-    a = t.add_(s2).mul_(i2)
-    b = h_gap * i2
-    bf = b * f
-    new = (a * h).addcmul_(bf, gated)
+    s = torch.addcmul(h, f, gated)
+    n = _dot(s, s)
+    i2 = torch.addcmul(n, h_gap, s_gap).reciprocal_()  # 1 / D of h (+) f gated
+    a, b = n.mul_(i2), h_gap * i2
+    new = (a * h).addcmul_(b, s)
     gap = b * s_gap
     inside = gap.clamp_min(k.least_gap)
-    shrink = torch.where(torch.eq(inside, gap), k.one, k.bound * torch.sub(k.one, gap).rsqrt_())
+    cut = torch.ne(inside, gap)
+    norm2 = _dot(new, new)
+    outside = norm2 > k.bound**2
+    shrink = torch.where(outside, k.bound * norm2.rsqrt_(), k.one)
     new.mul_(shrink)
-    saved = (h, h_gap, o_gap, z, e, e2, i1, m, m_gap, scale, step, gated, square, f, s_gap, hl, h2, s2, i2, a, b, bf)
-    return new, inside, (*saved, new, shrink)
+    edge = (new, outside, shrink, cut)
+    saved = (h, h_gap, o_gap, z, e, e2, i1, m, m_gap, scale, step, gated, square, f, s_gap, s, i2, a, b, *edge)
+    return new, inside, saved
 
 
 def gated_update_grad(saved: Saved, grad: Tensor, grad_gap: Tensor) -> tuple[Tensor, ...]:
     """Gradients of h, h_gap, o, o_gap, z."""
-    h, h_gap, o_gap, z, e, e2, i1, m, m_gap, scale, step, gated, square, f, s_gap, hl, h2, s2, i2, a, b, bf = saved[:22]
-    new, shrink = saved[22:]
+    h, h_gap, o_gap, z, e, e2, i1, m, m_gap, scale, step, gated, square, f, s_gap, s, i2, a, b, *edge = saved
+    new, outside, shrink, cut = edge
     k = constants(h)
     # the margin: of the gradient at a point that was pulled back, only the part orthogonal to the point survives
-    outside = torch.ne(shrink, k.one)
     radial = _dot(grad, new).mul_(outside).div_(k.bound**2)
     grad = grad.addcmul(radial, new, value=-1).mul_(shrink)
-    grad_gap = grad_gap.masked_fill(outside, 0)
-    g_a, g_bf = _dot(grad, h), _dot(grad, gated)
-    # h (+) s: a = (t + s2)/D, b = h_gap/D, gap = h_gap s_gap/D, D = t + h2 s2, t = 1 + 2 f <h, l>
-    g_b = (g_bf * f).addcmul_(grad_gap, s_gap)
-    g_d = torch.addcmul(g_b * b, g_a, a).mul_(i2).neg_()
-    g_ai = g_a.mul_(i2)
-    g_t = (g_ai + g_d).mul_(k.two)
-    g_h_gap = g_b.mul_(i2).addcmul_(g_d, s2, value=-1)
-    g_s_gap = (grad_gap * b).sub_(g_ai).addcmul_(g_d, h2, value=-1)
-    g_f = (g_bf * b).addcmul_(g_t, hl)
-    g_square = _tanhc_slope(square, f, s_gap, k).mul_(g_f).addcmul_(g_s_gap.mul_(s_gap), f, value=-2)
-    g_hl = g_t.mul_(f)
-    g_gated = (bf * grad).addcmul_(g_hl, h).addcmul_(g_square, gated)
-    g_h = (a * grad).addcmul_(g_hl, gated)
+    grad_gap = grad_gap.masked_fill(cut, 0)
+    # h' = a h + b s, gap = b s_gap with a = n i2, b = h_gap i2, 1/i2 = n + h_gap s_gap, n = |s|^2, s = h + f gated
+    g_a, g_b = _dot(grad, h), _dot(grad, s).addcmul_(grad_gap, s_gap)
+    g_d = (g_a * a).addcmul_(g_b, b).mul_(i2).neg_()
+    g_s_gap = (grad_gap * b).addcmul_(g_d, h_gap)
+    g_h_gap = g_b.mul_(i2).addcmul_(g_d, s_gap)
+    g_x = (b * grad).addcmul_(g_d.addcmul_(g_a, i2), s, value=2)  # of s, and so of f gated
+    g_h = torch.addcmul(g_x, a, grad)
+    g_square = _tanhc_slope(square, f, s_gap, k).mul_(_dot(g_x, gated)).addcmul_(g_s_gap.mul_(s_gap), f, value=-2)
+    g_gated = g_x.mul_(f).addcmul_(g_square, gated)
     g_z = g_gated * step
     g_step = g_gated.mul_(z)
     # log_0(m) with m = (h_gap e - e2 h)/D, gap = h_gap o_gap/D, D = e2 + h_gap o_gap

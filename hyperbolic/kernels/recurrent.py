@@ -48,16 +48,16 @@ def _apply_grad(phi: str, saved: tuple, unit: Tensor, grad: Tensor) -> tuple[Ten
     return inner, (inner * tangent).sum() / unit - (grad * value).sum() / (unit * unit)
 
 
-def rnn_step(v, u, u_gap, ub, mask, unit, weight, b, b_gap, phi: str) -> tuple[Tensor, tuple]:
+def rnn_step(v, u, u_gap, mask, unit, weight, b, b_gap, phi: str) -> tuple[Tensor, tuple]:
     """``log_0(h')`` from ``v = log_0(h)``, (S, H, B)."""
-    point, gap, affine = affine_point(weight @ v, u, u_gap, ub, b, b_gap)
+    point, gap, affine = affine_point(weight @ v, u, u_gap, b, b_gap)
     tangent, log = log_origin(point, gap)
     new, phi_saved = _apply(phi, tangent, unit)
     return new if mask is None else torch.lerp(v, new, mask), (affine, log, phi_saved)
 
 
 def rnn_step_grad(saved: tuple, mask, unit, weight, grad, phi: str) -> tuple[Tensor, ...]:
-    """Gradients of v, u, u_gap, ub, b, b_gap, of unit, and of ``weight @ v``."""
+    """Gradients of v, u, u_gap, b, b_gap, of unit, and of ``weight @ v``."""
     affine, log, phi_saved = saved
     grad_v = None if mask is None else grad * (1 - mask)
     if mask is not None:
@@ -68,32 +68,43 @@ def rnn_step_grad(saved: tuple, mask, unit, weight, grad, phi: str) -> tuple[Ten
     return (back if grad_v is None else grad_v + back, *rest, g_unit, g_q)
 
 
-def gru_step(h, gap, v, u, u_gap, ub, mask, unit, w_gates, w_new, b, b_gap, phi: str):
+def gru_step(h, gap, v, u, u_gap, mask, unit, w_gates, w_new, b, b_gap, phi: str):
     """One step of all streams: (h', gap', log_0 h') and what the gradient needs. Gates: r, z, candidate."""
     streams, hidden, batch = h.shape
     q = (w_gates @ v).view(streams, 2, hidden, batch)
-    point, point_gap, gate_affine = affine_point(q, u[:, :2], u_gap[:, :2], ub[:, :2], b[:, :2], b_gap[:, :2])
+    point, point_gap, gate_affine = affine_point(q, u[:, :2], u_gap[:, :2], b[:, :2], b_gap[:, :2])
     tangent, gate_log = log_origin(point, point_gap)
     gates = torch.sigmoid(unit * tangent)
     r, z = gates[:, 0], gates[:, 1]
     rv = r * v
-    new, new_gap, new_affine = affine_point(w_new @ rv, u[:, 2], u_gap[:, 2], ub[:, 2], b[:, 2], b_gap[:, 2])
+    new, new_gap, new_affine = affine_point(w_new @ rv, u[:, 2], u_gap[:, 2], b[:, 2], b_gap[:, 2])
     phi_saved: tuple = ()
     if phi != "identity":
         new_tangent, new_log = log_origin(new, new_gap)
         new_tangent, apply_saved = _apply(phi, new_tangent, unit)
         new, new_gap, new_exp = exp_origin(new_tangent)
         phi_saved = (new_log, apply_saved, new_exp)
-    if mask is not None:
-        z = z * mask  # an update gate of 0 leaves the state exactly as it is
-    h, gap, update = gated_update(h, gap, new, new_gap, z)
-    v_new, state_log = log_origin(h, gap)
-    return h, gap, v_new, (gate_affine, gate_log, new_affine, update, state_log, tangent, gates, v, rv, phi_saved)
+    moved, moved_gap, update = gated_update(h, gap, new, new_gap, z)
+    moved_v, state_log = log_origin(moved, moved_gap)
+    if mask is not None:  # sequences that have ended keep their state
+        moved, moved_gap, moved_v = (
+            torch.lerp(old, new, mask) for old, new in ((h, moved), (gap, moved_gap), (v, moved_v))
+        )
+    return (
+        moved,
+        moved_gap,
+        moved_v,
+        (gate_affine, gate_log, new_affine, update, state_log, tangent, gates, v, rv, phi_saved),
+    )
 
 
 def gru_step_grad(saved: tuple, mask, unit, w_gates, w_new, grad, grad_gap, grad_v, phi: str):
-    """Gradients of h, gap, v; of u, u_gap, ub, b, b_gap (gates stacked on axis 1); of unit; of the weight products."""
+    """Gradients of h, gap, v; of u, u_gap, b, b_gap (gates stacked on axis 1); of unit; of the weight products."""
     gate_affine, gate_log, new_affine, update, state_log, tangent, gates, v, _, phi_saved = saved
+    kept = ()
+    if mask is not None:
+        kept = [g * (1 - mask) for g in (grad, grad_gap, grad_v)]
+        grad, grad_gap, grad_v = grad * mask, grad_gap * mask, grad_v * mask
     g_h, g_gap = log_origin_grad(state_log, grad_v)
     g_h, g_gap, g_new, g_new_gap, g_z = gated_update_grad(update, grad + g_h, grad_gap + g_gap)
     g_unit = torch.zeros_like(unit)
@@ -103,26 +114,26 @@ def gru_step_grad(saved: tuple, mask, unit, w_gates, w_new, grad, grad_gap, grad
         g_new, g_new_gap = log_origin_grad(new_log, g_tangent)
     g_q_new, *new_rest = affine_point_grad(new_affine, g_new, g_new_gap)
     g_rv = w_new.transpose(-1, -2) @ g_q_new
-    if mask is not None:
-        g_z = g_z * mask
     g_inner = torch.stack([g_rv * v, g_z], 1) * (gates * (1 - gates))
     g_unit = g_unit + (g_inner * tangent).sum()
     g_q_gates, *gate_rest = affine_point_grad(gate_affine, *log_origin_grad(gate_log, unit * g_inner))
     g_q_gates = g_q_gates.flatten(1, 2)
     g_v = g_rv * gates[:, 0] + w_gates.transpose(-1, -2) @ g_q_gates
     rest = [torch.cat([a, b.unsqueeze(1)], 1) for a, b in zip(gate_rest, new_rest, strict=True)]
+    if kept:
+        g_h, g_gap, g_v = (g + k for g, k in zip((g_h, g_gap, g_v), kept, strict=True))
     return g_h, g_gap, g_v, *rest, g_unit, g_q_gates, g_q_new
 
 
 class _RNN(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, u, u_gap, ub, mask, unit, weight, b, b_gap, phi):
-        step = switch.maybe_compiled(rnn_step, u.shape[-1]) if ctx.needs_input_grad[5] else rnn_step
+    def forward(ctx, u, u_gap, mask, unit, weight, b, b_gap, phi):
+        step = switch.maybe_compiled(rnn_step, u.shape[-1]) if ctx.needs_input_grad[4] else rnn_step
         v = u.new_zeros(u.shape[1], *u.shape[3:])
         ctx.steps, ctx.phi, ctx.mask, states = [], phi, mask, [v]
         for t in range(u.shape[0]):
             keep = None if mask is None else mask[t]
-            v, saved = step(v, u[t, :, 0], u_gap[t, :, 0], ub[t, :, 0], keep, unit, weight, b[:, 0], b_gap[:, 0], phi)
+            v, saved = step(v, u[t, :, 0], u_gap[t, :, 0], keep, unit, weight, b[:, 0], b_gap[:, 0], phi)
             ctx.steps.append(saved)
             states.append(v)
         states = torch.stack(states)
@@ -138,24 +149,24 @@ class _RNN(torch.autograd.Function):
         parts = []
         for t in reversed(range(len(ctx.steps))):
             mask = None if ctx.mask is None else ctx.mask[t]
-            g_v, *rest = step(ctx.steps.pop(), mask, unit, weight, g_v + grad[t], ctx.phi)
+            g_v, *rest = step(ctx.steps[t], mask, unit, weight, g_v + grad[t], ctx.phi)
             parts.append(rest)
-        g_u, g_ug, g_ub, g_b, g_bg, g_unit, g_q = zip(*parts, strict=True)
-        per_step = [torch.stack(part[::-1]).unsqueeze(2) for part in (g_u, g_ug, g_ub)]
+        g_u, g_ug, g_b, g_bg, g_unit, g_q = zip(*parts, strict=True)
+        per_step = [torch.stack(part[::-1]).unsqueeze(2) for part in (g_u, g_ug)]
         g_weight = _weight_grad(g_q, states[:-1].unbind(0)[::-1])
         return *per_step, None, sum(g_unit), g_weight, _bias_grad(g_b).unsqueeze(1), _bias_grad(g_bg).unsqueeze(1), None
 
 
 class _GRU(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, u, u_gap, ub, mask, unit, w_gates, w_new, b, b_gap, phi):
-        step = switch.maybe_compiled(gru_step, u.shape[-1]) if ctx.needs_input_grad[5] else gru_step
+    def forward(ctx, u, u_gap, mask, unit, w_gates, w_new, b, b_gap, phi):
+        step = switch.maybe_compiled(gru_step, u.shape[-1]) if ctx.needs_input_grad[4] else gru_step
         h, v = u.new_zeros(u.shape[1], *u.shape[3:]), u.new_zeros(u.shape[1], *u.shape[3:])
         gap = u.new_ones(u.shape[1], 1, u.shape[4])
         ctx.steps, ctx.phi, ctx.mask, states = [], phi, mask, []
         for t in range(u.shape[0]):
             keep = None if mask is None else mask[t]
-            h, gap, v, saved = step(h, gap, v, u[t], u_gap[t], ub[t], keep, unit, w_gates, w_new, b, b_gap, phi)
+            h, gap, v, saved = step(h, gap, v, u[t], u_gap[t], keep, unit, w_gates, w_new, b, b_gap, phi)
             ctx.steps.append(saved)
             states.append(h)
         ctx.save_for_backward(w_gates, w_new, unit)
@@ -171,13 +182,13 @@ class _GRU(torch.autograd.Function):
         parts, v_in, rv_in = [], [], []
         for t in reversed(range(len(ctx.steps))):
             mask = None if ctx.mask is None else ctx.mask[t]
-            saved = ctx.steps.pop()
+            saved = ctx.steps[t]
             v_in.append(saved[7])
             rv_in.append(saved[8])
             g_h, g_gap, g_v, *rest = step(saved, mask, unit, w_gates, w_new, g_h + grad[t], g_gap, g_v, ctx.phi)
             parts.append(rest)
-        g_u, g_ug, g_ub, g_b, g_bg, g_unit, g_gates, g_new = zip(*parts, strict=True)
-        per_step = [torch.stack(part[::-1]) for part in (g_u, g_ug, g_ub)]
+        g_u, g_ug, g_b, g_bg, g_unit, g_gates, g_new = zip(*parts, strict=True)
+        per_step = [torch.stack(part[::-1]) for part in (g_u, g_ug)]
         weights = _weight_grad(g_gates, v_in), _weight_grad(g_new, rv_in)
         return *per_step, None, sum(g_unit), *weights, _bias_grad(g_b), _bias_grad(g_bg), None
 
@@ -208,8 +219,8 @@ class _ExpOrigin(torch.autograd.Function):
 
 class _LogPoint(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x):
-        v, saved = log_point(x)
+    def forward(ctx, x, c):
+        v, saved = log_point(x, c)
         ctx.save_for_backward(*saved)
         return v
 
@@ -219,22 +230,21 @@ class _LogPoint(torch.autograd.Function):
 
 
 def _inputs(x: Tensor, lengths: Tensor | None, weight: Tensor, bias: Tensor, c: Tensor):
-    """What a loop over steps needs of the inputs: u, u_gap, ub, mask, and the bias point with its gap, scaled."""
+    """What a loop over steps needs of the inputs: u, u_gap, mask, and the bias point with its gap, scaled."""
     constants(x)
     streams, batch, steps, size = x.shape
     gates, hidden = weight.shape[1:3]
     root = c.sqrt().to(x.dtype)
-    v = _LogPoint.apply((root * x).permute(2, 0, 3, 1).contiguous())  # (T, S, D, B)
+    v = root * _LogPoint.apply(x.permute(2, 0, 3, 1).contiguous(), c)  # (T, S, D, B)
     y = (weight.reshape(streams, gates * hidden, size) @ v).view(steps, streams, gates, hidden, batch)
     u, u_gap = _ExpOrigin.apply(y)
     b = (root * bias).unsqueeze(-1)
     b_gap = ball_gap(bias, c).to(x.dtype).unsqueeze(-1)
-    ub = (u * b).sum(-2, keepdim=True)
     mask = None
     if lengths is not None:
         positions = torch.arange(steps, device=x.device).view(-1, 1, 1, 1)
         mask = (positions < lengths.unsqueeze(1)).to(x.dtype)  # (T, S, 1, B)
-    return u, u_gap, ub, mask, 1 / root, b, b_gap
+    return u, u_gap, mask, 1 / root, b, b_gap
 
 
 def mobius_rnn(
@@ -254,8 +264,8 @@ def mobius_rnn(
         nonlinearity: a key of ``NONLINEARITIES``.
     Returns: (S, B, T, H) states.
     """
-    u, u_gap, ub, mask, unit, b, b_gap = _inputs(x, lengths, weight_ih, bias, c)
-    v = _RNN.apply(u, u_gap, ub, mask, unit, weight_hh[:, 0], b, b_gap, nonlinearity)
+    u, u_gap, mask, unit, b, b_gap = _inputs(x, lengths, weight_ih, bias, c)
+    v = _RNN.apply(u, u_gap, mask, unit, weight_hh[:, 0], b, b_gap, nonlinearity)
     return unit * _ExpOrigin.apply(v)[0].permute(1, 3, 0, 2)
 
 
@@ -279,7 +289,7 @@ def mobius_gru(
         nonlinearity: a key of ``NONLINEARITIES``.
     Returns: (S, B, T, H) states.
     """
-    u, u_gap, ub, mask, unit, b, b_gap = _inputs(x, lengths, weight_ih, bias, c)
+    u, u_gap, mask, unit, b, b_gap = _inputs(x, lengths, weight_ih, bias, c)
     w_gates, w_new = weight_hh[:, :2].flatten(1, 2), weight_hh[:, 2]
-    h = _GRU.apply(u, u_gap, ub, mask, unit, w_gates, w_new, b, b_gap, nonlinearity)
+    h = _GRU.apply(u, u_gap, mask, unit, w_gates, w_new, b, b_gap, nonlinearity)
     return unit * h.permute(1, 3, 0, 2)

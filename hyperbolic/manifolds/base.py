@@ -118,7 +118,7 @@ class Manifold(geoopt.Manifold, abc.ABC):
         return False, f"the point leaves the space by {gap:.2g}"
 
     def extra_repr(self) -> str:
-        return f"c={float(self.c):.6g}"
+        return f"c={float(self.c.detach()):.6g}"
 
 
 class HyperbolicManifold(Manifold):

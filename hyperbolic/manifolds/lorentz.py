@@ -40,7 +40,7 @@ class Lorentz(HyperbolicManifold):
         return coordinates - 1
 
     def max_radius(self, dtype: torch.dtype = torch.float32) -> float:
-        return limit(SHEET_RADIUS, dtype) / math.sqrt(float(self.c))
+        return limit(SHEET_RADIUS, dtype) / math.sqrt(float(self.c.detach()))
 
     def _point(self, space: Tensor, dtype: torch.dtype) -> Tensor:
         """The point with these space coordinates, pulled inside the stated radius."""

@@ -125,7 +125,7 @@ class PoincareBall(HyperbolicManifold):
     name = "PoincareBall"
 
     def max_radius(self, dtype: torch.dtype = torch.float32) -> float:
-        return 2 * math.atanh(1 - limit(BALL_EPS, dtype)) / math.sqrt(float(self.c))
+        return 2 * math.atanh(1 - limit(BALL_EPS, dtype)) / math.sqrt(float(self.c.detach()))
 
     def projx(self, x: Tensor) -> Tensor:
         return project(x, self.c)

@@ -5,8 +5,9 @@ of a point; what would lie outside is scaled back to it.
 """
 
 import torch
-from hyperbolic.numerics import BALL_EPS, limit
 from torch import Tensor
+
+from hyperbolic.numerics import BALL_EPS, limit
 
 
 def dot(x: Tensor, y: Tensor) -> Tensor:

@@ -1,0 +1,239 @@
+"""The whole-sequence kernels against the cells of the Möbius family run step by step with the same parameters."""
+
+import copy
+
+import pytest
+import torch
+from torch.func import functional_call
+
+from hyperbolic.kernels.recurrent import mobius_gru, mobius_rnn
+from hyperbolic.layers import mobius
+from hyperbolic.manifolds import PoincareBall
+from tests.tolerances import tolerance
+
+F32, F64 = torch.float32, torch.float64
+LAYERS = {"gru": (mobius.GRU, mobius.GRUCell), "rnn": (mobius.RNN, mobius.RNNCell)}
+KERNELS = {"gru": mobius_gru, "rnn": mobius_rnn}
+KINDS = pytest.mark.parametrize("kind", LAYERS)
+CURVATURES = pytest.mark.parametrize("c", [0.1, 2.0])
+
+
+def step_by_step(cell, layer, x, lengths) -> torch.Tensor:
+    """States (S, B, T, H) of a cell for every stream, with the parameters of the layer."""
+    streams = []
+    for s in range(x.shape[0]):
+        weights = {name: getattr(layer, name)[s] for name in ("weight_ih", "weight_hh", "bias")}
+        h, states = x.new_zeros(x.shape[1], layer.d_hidden), []
+        for t in range(x.shape[2]):
+            new = functional_call(cell, weights, (x[s, :, t], h))
+            h = new if lengths is None else torch.where((t < lengths[s]).unsqueeze(-1), new, h)
+            states.append(h)
+        streams.append(torch.stack(states, 1))
+    return torch.stack(streams)
+
+
+def pair(kind, c, d_in=3, d_hidden=4, streams=1, nonlinearity=None, learn_c=False, dtype=F64, bias_std=0.3):
+    ball = PoincareBall(c, learn_c=learn_c)
+    layer, cell = LAYERS[kind]
+    options = {"nonlinearity": nonlinearity}
+    layer = layer(ball, d_in, d_hidden, streams=streams, bias_std=bias_std / c**0.5, **options)
+    return layer.to(dtype), cell(ball, d_in, d_hidden, **options).to(dtype)
+
+
+def compare(layer, cell, x, lengths=None, kind="identity"):
+    """States, and gradients of everything that has one, for a random cotangent."""
+    x = x.detach().requires_grad_()
+    inputs = [x, *layer.parameters()]
+    states = layer(x, lengths)[0]
+    expected = step_by_step(cell, layer, x, lengths)
+    torch.testing.assert_close(states, expected, **tolerance(states.dtype, kind))
+    cotangent = torch.randn_like(states)
+    actual = torch.autograd.grad((states * cotangent).sum(), inputs)
+    wanted = torch.autograd.grad((expected * cotangent).sum(), inputs)
+    names = ["x", *(name for name, _ in layer.named_parameters())]
+    for name, a, b in zip(names, actual, wanted, strict=True):
+        room = tolerance(b.dtype, kind) | {"atol": tolerance(b.dtype, kind)["rtol"] * b.abs().max().item()}
+        torch.testing.assert_close(a, b, **room, msg=lambda text, name=name: f"gradient of {name}: {text}")
+
+
+def inputs(ball, *size, std=0.7, dtype=F64):
+    return ball.random(*size, std=std / float(ball.c.detach()) ** 0.5, dtype=dtype).detach()
+
+
+@KINDS
+@CURVATURES
+@pytest.mark.parametrize("nonlinearity", ["identity", "tanh", "relu", "sigmoid"])
+@pytest.mark.parametrize("with_lengths", [False, True])
+def test_equals_the_cells(kind, c, nonlinearity, with_lengths):
+    layer, cell = pair(kind, c, streams=2, nonlinearity=nonlinearity)
+    lengths = torch.tensor([[6, 1, 3], [2, 6, 5]]) if with_lengths else None
+    compare(layer, cell, inputs(layer.manifold, 2, 3, 6, 3), lengths)
+
+
+@KINDS
+@CURVATURES
+@pytest.mark.parametrize("nonlinearity", ["identity", "tanh"])
+def test_gradient_of_a_learned_curvature(kind, c, nonlinearity):
+    layer, cell = pair(kind, c, streams=2, nonlinearity=nonlinearity, learn_c=True)
+    assert "manifold.free_c" in dict(layer.named_parameters())
+    compare(layer, cell, inputs(layer.manifold, 2, 3, 5, 3), torch.tensor([[5, 2, 3], [1, 5, 4]]))
+
+
+@KINDS
+@CURVATURES
+@pytest.mark.parametrize("batch", [1, 4])
+@pytest.mark.parametrize("steps", [1, 3])
+def test_small_batches_and_short_sequences(kind, c, batch, steps):
+    layer, cell = pair(kind, c)
+    compare(layer, cell, inputs(layer.manifold, 1, batch, steps, 3))
+
+
+@KINDS
+@pytest.mark.parametrize(("d_in", "d_hidden"), [(1, 1), (1, 4), (5, 1)])
+def test_one_coordinate(kind, d_in, d_hidden):
+    layer, cell = pair(kind, 2.0, d_in, d_hidden)
+    compare(layer, cell, inputs(layer.manifold, 1, 3, 4, d_in))
+
+
+@KINDS
+@CURVATURES
+def test_zero_inputs_and_zero_biases(kind, c):
+    layer, cell = pair(kind, c, bias_std=0.0)
+    x = inputs(layer.manifold, 1, 3, 5, 3)
+    x[:, 0] = 0
+    x[:, 1, ::2] = 0
+    compare(layer, cell, x)
+
+
+@KINDS
+@CURVATURES
+def test_inputs_near_the_boundary(kind, c):
+    """Gaps 1 - c|x|^2 down to 1e-6; gradients through a gap g have relative errors of about eps/g."""
+    layer, cell = pair(kind, c)
+    x = torch.nn.functional.normalize(torch.randn(1, 6, 4, 3, dtype=F64), dim=-1)
+    x = x * ((1 - torch.logspace(-1, -6, 6, dtype=F64)[:, None, None]) / c).sqrt()
+    with torch.no_grad():
+        layer.weight_ih *= 0.3
+    compare(layer, cell, x, kind="model")
+
+
+@KINDS
+def test_layout_of_the_inputs_does_not_matter(kind):
+    layer, _ = pair(kind, 2.0)
+    x = inputs(layer.manifold, 4, 5, 3)
+    states = layer(x)[0]
+    for other in (x.transpose(0, 1).contiguous().transpose(0, 1), torch.stack([x, x], -1)[..., 0]):
+        assert not other.is_contiguous()
+        free, same = other.detach().requires_grad_(), x.detach().requires_grad_()
+        assert torch.equal(layer(free)[0], states)
+        cotangent = torch.randn_like(states.transpose(0, 1)).transpose(0, 1)
+        torch.testing.assert_close(*(torch.autograd.grad((layer(v)[0] * cotangent).sum(), v)[0] for v in (free, same)))
+
+
+@KINDS
+def test_streams_are_independent(kind):
+    layer, _ = pair(kind, 2.0, streams=2)
+    x = inputs(layer.manifold, 2, 3, 5, 3).requires_grad_()
+    states = layer(x)[0]
+    for s in range(2):
+        one, _ = pair(kind, 2.0)
+        with torch.no_grad():
+            for name in ("weight_ih", "weight_hh", "bias"):
+                getattr(one, name).copy_(getattr(layer, name)[s : s + 1])
+        torch.testing.assert_close(states[s], one(x[s])[0], rtol=1e-12, atol=1e-14)
+    (grad,) = torch.autograd.grad(states[0].sum(), x)
+    assert grad[0].any()
+    assert not grad[1].any()
+
+
+@KINDS
+def test_padding_reaches_neither_states_nor_gradients(kind):
+    layer, _ = pair(kind, 2.0)
+    x, lengths = inputs(layer.manifold, 3, 6, 3), torch.tensor([6, 2, 4])
+    other = x.clone()
+    other[1, 2:], other[2, 4:] = 0.6, -0.3
+    states, last = layer(x, lengths)
+    assert torch.equal(states, layer(other, lengths)[0])
+    for i, length in enumerate(lengths):
+        assert torch.equal(states[i, length - 1 :], states[i, length - 1].expand(7 - length, 4))
+        assert torch.equal(last[i], states[i, length - 1])
+    x = x.requires_grad_()
+    (grad,) = torch.autograd.grad(last.square().sum() + layer(x, lengths)[1].square().sum(), x)
+    assert not grad[1, 2:].any()
+    assert grad[1, :2].any()
+
+
+@KINDS
+def test_an_empty_batch(kind):
+    layer, _ = pair(kind, 2.0)
+    x = inputs(layer.manifold, 0, 5, 3).requires_grad_()
+    states, last = layer(x, torch.zeros(0, dtype=torch.long))
+    assert (states.shape, last.shape) == ((0, 5, 4), (0, 4))
+    last.sum().backward()
+    assert not any(p.grad.any() for p in layer.parameters())
+
+
+@KINDS
+def test_gradients_can_be_asked_for_twice(kind):
+    layer, _ = pair(kind, 2.0)
+    loss = layer(inputs(layer.manifold, 2, 3, 3))[0].square().sum()
+    parameters = list(layer.parameters())
+    first = torch.autograd.grad(loss, parameters, retain_graph=True)
+    for a, b in zip(first, torch.autograd.grad(loss, parameters), strict=True):
+        assert torch.equal(a, b)
+
+
+@KINDS
+def test_only_some_arguments_need_a_gradient(kind):
+    layer, _ = pair(kind, 2.0)
+    x, c = inputs(layer.manifold, 1, 2, 3, 3), torch.tensor(2.0, dtype=F64)
+    weights = [p.detach().as_subclass(torch.Tensor) for p in (layer.weight_ih, layer.weight_hh, layer.bias)]
+    assert not KERNELS[kind](x, None, *weights, c).requires_grad
+    expected = torch.autograd.grad(layer(x)[0].sum(), [layer.weight_ih, layer.weight_hh, layer.bias])
+    for i, wanted in enumerate(expected):
+        free = [w.clone().requires_grad_(i == j) for j, w in enumerate(weights)]
+        (grad,) = torch.autograd.grad(KERNELS[kind](x, None, *free, c).sum(), free[i])
+        torch.testing.assert_close(grad, wanted.as_subclass(torch.Tensor))
+
+
+@KINDS
+@CURVATURES
+def test_float32_is_float64_rounded(kind, c):
+    layer, _ = pair(kind, c, streams=2, dtype=F32)
+    x = inputs(layer.manifold, 2, 4, 8, 3, dtype=F32).requires_grad_()
+    wide, x_wide = copy.deepcopy(layer).double(), x.detach().double().requires_grad_()
+    states, expected = layer(x)[0], wide(x_wide)[0]
+    torch.testing.assert_close(states.double(), expected, **tolerance(F32, "model"))
+    cotangent = torch.randn_like(states)
+    actual = torch.autograd.grad((states * cotangent).sum(), [x, *layer.parameters()])
+    wanted = torch.autograd.grad((expected * cotangent).sum(), [x_wide, *wide.parameters()])
+    for a, b in zip(actual, wanted, strict=True):
+        torch.testing.assert_close(a.double(), b, rtol=1e-3, atol=1e-3 * b.abs().max().item())
+
+
+@KINDS
+@pytest.mark.parametrize("c", [0.1, 1.0, 2.0])
+def test_float32_inputs_near_the_boundary_keep_their_digits(kind, c):
+    """Gaps down to 1e-5: log_0 of the exact bits, for every curvature."""
+    layer, _ = pair(kind, c, dtype=F32)
+    with torch.no_grad():
+        layer.weight_ih *= 0.3
+    x = torch.nn.functional.normalize(torch.randn(50, 1, 3, dtype=F64), dim=-1)
+    x = (x * ((1 - torch.logspace(-1, -5, 50, dtype=F64)[:, None, None]) / c).sqrt()).to(F32)
+    states = layer(x)[1].double()
+    expected = copy.deepcopy(layer).double()(x.double())[1]
+    error = layer.manifold.dist(states, expected) * c**0.5
+    assert error.max() <= 3e-5
+
+
+@KINDS
+@pytest.mark.parametrize(("dtype", "room"), [(F32, 3e-5), (F64, 1e-12)], ids=str)
+def test_long_sequences_do_not_drift(kind, dtype, room):
+    """Errors of carried quantities must not grow from step to step: 300 steps against the cells."""
+    layer, cell = pair(kind, 2.0, dtype=dtype)
+    with torch.no_grad():
+        layer.weight_ih *= 0.5
+        layer.weight_hh *= 0.5
+        x = inputs(layer.manifold, 1, 20, 300, 3, dtype=dtype)
+        states, expected = layer(x)[0], step_by_step(cell, layer, x, None)
+    assert layer.manifold.dist(states, expected).max() <= room
