@@ -37,7 +37,9 @@ def limit(table: dict[torch.dtype, float], dtype: torch.dtype) -> float:
 
 
 def wide(x: Tensor) -> Tensor:
-    """``x`` in float64."""
+    """``x`` in float64; half precision is refused, see :func:`limit`."""
+    if x.dtype in (torch.float16, torch.bfloat16):
+        limit(BALL_EPS, x.dtype)
     return x.to(WIDE)
 
 
@@ -198,7 +200,7 @@ def sinhc(square: Tensor) -> Tensor:
     return _Smooth.apply(
         square,
         _sinhc,
-        lambda s, f: ((1 + s * f * f).sqrt() - f) / (2 * s),
+        lambda s, f: (torch.hypot(torch.ones_like(f), _root(s) * f) - f) / (2 * s),  # cosh(r) by sinh(r)
         (1 / 6, 1 / 60, 1 / 1680, 1 / 90720, 1 / 7983360, 1 / 1037836800),
     )
 

@@ -138,6 +138,10 @@ class HyperbolicManifold(Manifold):
         else:
             self.register_buffer("fixed_c", value, persistent=False)
 
+    def _apply(self, fn, recurse=True):
+        """Moves to another device with the model, but stays float64: a cast would round ``c``."""
+        return super()._apply(lambda t: t.to(fn(t).device), recurse)
+
     @property
     def c(self) -> Tensor:
         return torch.nn.functional.softplus(self.free_c) if self.learn_c else self.fixed_c

@@ -14,7 +14,7 @@ from torch import Tensor
 from hyperbolic.manifolds import sheet
 from hyperbolic.manifolds.base import HyperbolicManifold
 from hyperbolic.manifolds.poincare import expmap0, logmap0, project
-from hyperbolic.numerics import BALL_EPS, artanhc, asinhc, ball_gap, dot, limit, safe_sqrt, sqnorm, wide
+from hyperbolic.numerics import BALL_EPS, artanhc, asinhc, ball_gap, dot, limit, safe_sqrt, sqnorm, tanhc, wide
 
 
 class Klein(HyperbolicManifold):
@@ -63,14 +63,15 @@ class Klein(HyperbolicManifold):
         return safe_sqrt(sqnorm(x)) * artanhc(ball_gap(x, self.c))
 
     def expmap(self, x: Tensor, u: Tensor) -> Tensor:
-        """Exponential map, through the hyperboloid."""
-        space = sheet.expmap(sheet.from_klein(x, self.c), self._push(x, u), self.c)
-        return self._from_sheet(space, torch.promote_types(x.dtype, u.dtype))
+        """``x + k u / (1 + k c <x, u> / g)`` with ``k = tanh(r)/r``, ``r = sqrt(c)|u|_x``: straight along u."""
+        k = tanhc(self.c * self._inner(x, u, u))
+        step = k / (1 + k * self.c * dot(x, u) / ball_gap(x, self.c))
+        return project((wide(x) + step * wide(u)).to(torch.promote_types(x.dtype, u.dtype)), self.c)
 
     def logmap(self, x: Tensor, y: Tensor) -> Tensor:
-        """Logarithm, through the hyperboloid."""
-        v = sheet.logmap(self._to_sheet(x), self._to_sheet(y), self.c)
-        return self._pull(x, v).to(torch.promote_types(x.dtype, y.dtype))
+        """``sqrt(g_x / g_y) r / sinh(r) (y - x)`` with ``r = sqrt(c) d``: along the straight line."""
+        scale = (ball_gap(x, self.c) / ball_gap(y, self.c)).sqrt() * asinhc(self.c * self._sinh_square(x, y))
+        return (scale * (wide(y) - wide(x))).to(torch.promote_types(x.dtype, y.dtype))
 
     def expmap0(self, u: Tensor) -> Tensor:
         """``tanh(sqrt(c)|u|) u / (sqrt(c)|u|)``; distance from the origin |u|."""
@@ -113,6 +114,7 @@ class Klein(HyperbolicManifold):
 
 def _shrink(x: Tensor, v: Tensor, c: Tensor) -> Tensor:
     """``v - c <x, v> x``: the part of v orthogonal to x plus ``1 - c|x|^2`` times the part along x."""
-    square = sqnorm(x)
-    along = dot(x, v) / torch.where(square == 0, 1, square) * wide(x)
-    return (v - along) + ball_gap(x, c) * along
+    square, xv = sqnorm(x), dot(x, v)
+    near = c * square < 0.5
+    along = xv / torch.where(near, 1, square) * wide(x)
+    return torch.where(near, v - c * xv * wide(x), (v - along) + ball_gap(x, c) * along)

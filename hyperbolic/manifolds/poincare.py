@@ -69,7 +69,7 @@ def expmap0(u: Tensor, c: Tensor) -> Tensor:
 
 def _bounded_tanhc(square: Tensor, dtype: torch.dtype) -> Tensor:
     bound = 1 - limit(BALL_EPS, dtype)
-    return torch.minimum(tanhc(square), bound * square.clamp_min(1.0).rsqrt())
+    return torch.minimum(tanhc(square), bound * square.clamp_min(0.25).rsqrt())  # 2 * bound > 1 for short vectors
 
 
 def logmap0(x: Tensor, c: Tensor) -> Tensor:
@@ -102,13 +102,7 @@ def distance_square(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
 
 def gyration(x: Tensor, y: Tensor, v: Tensor, c: Tensor) -> Tensor:
     """``gyr[y, -x] v``, the rotation that parallel transport from x to y applies; float64, free of cancellation."""
-    gap_x, gap_y = ball_gap(x, c), ball_gap(y, c)
-    x, v = wide(x), wide(v)
-    e = wide(y) - x
-    ee, xv, ev, xe = sqnorm(e), dot(x, v), dot(e, v), dot(x, e)
-    along_e = -c * gap_x * xv - c * c * (sqnorm(x) * ev - 2 * xe * xv)
-    along_x = c * gap_x * ev - c * c * ee * xv
-    return v + 2 / (c * ee + gap_x * gap_y) * (along_e * e + along_x * x)
+    return sheet.gyrate(wide(x), wide(y) - wide(x), ball_gap(x, c), ball_gap(y, c), wide(v), c)
 
 
 class PoincareBall(HyperbolicManifold):
@@ -185,7 +179,8 @@ class PoincareBall(HyperbolicManifold):
 
     def mobius_scalar(self, r: Tensor | float, x: Tensor) -> Tensor:
         """``r (x) x = exp_0(r log_0(x))`` (Ganea et al. 2018, Eq. 12)."""
-        return expmap0(r * logmap0(x, self.c), self.c)
+        u = r * (artanhc(ball_gap(x, self.c)) * wide(x))  # float64: rounding u would spoil gradients near the boundary
+        return (_bounded_tanhc(self.c * sqnorm(u), x.dtype) * u).to(x.dtype)
 
     def mobius_matvec(self, weight: Tensor, x: Tensor) -> Tensor:
         """``W (x) x = exp_0(W log_0(x))`` for W of shape (d_out, d_in) (Ganea et al. 2018, Lemma 6)."""

@@ -1,0 +1,126 @@
+"""The switch between eager and compiled kernels."""
+
+import copy
+
+import pytest
+import torch
+from hyperbolic.kernels import switch
+from hyperbolic.layers import mobius
+from hyperbolic.manifolds import PoincareBall
+
+
+@pytest.fixture(autouse=True)
+def _fresh_switch(monkeypatch):
+    """Every test starts unset, in an environment that says nothing, and leaves the switch as it was."""
+    monkeypatch.setattr(switch, "_state", {})
+    monkeypatch.setattr(switch, "_compiled", {})
+    monkeypatch.delenv("HYPERBOLIC_COMPILE", raising=False)
+    monkeypatch.delenv("CXX", raising=False)
+
+
+def compiler(monkeypatch, *found: str) -> None:
+    monkeypatch.setattr(switch.shutil, "which", lambda name: f"/bin/{name}" if name in found else None)
+    monkeypatch.setattr(switch.torch.cuda, "is_available", lambda: False)
+
+
+def test_off_by_default():
+    assert switch.compiling() is False
+    assert switch.maybe_compiled(torch.sin, 3) is torch.sin
+
+
+@pytest.mark.parametrize(
+    ("word", "on"), [("0", False), ("1", True), ("auto", True), ("AUTO", True), ("true", True), ("False", False)]
+)
+def test_modes(monkeypatch, word, on):
+    compiler(monkeypatch, "g++")
+    assert switch.use_compile(word) is on
+    assert switch.compiling() is on
+    monkeypatch.setattr(switch, "_state", {})
+    monkeypatch.setenv("HYPERBOLIC_COMPILE", word)
+    assert switch.compiling() is on
+
+
+@pytest.mark.parametrize("mode", [True, False])
+def test_booleans(monkeypatch, mode):
+    compiler(monkeypatch, "g++")
+    assert switch.use_compile(mode) is mode
+
+
+def test_code_wins_over_the_environment(monkeypatch):
+    compiler(monkeypatch, "g++")
+    monkeypatch.setenv("HYPERBOLIC_COMPILE", "1")
+    switch.use_compile(False)
+    assert switch.compiling() is False
+
+
+@pytest.mark.parametrize("mode", ["yes", "2", "", None, 0.5])
+def test_unknown_modes(mode):
+    with pytest.raises(ValueError, match="compile must be true, false or auto"):
+        switch.use_compile(mode)
+    assert switch.compiling() is False
+
+
+def test_unknown_mode_in_the_environment(monkeypatch):
+    monkeypatch.setenv("HYPERBOLIC_COMPILE", "sometimes")
+    with pytest.raises(ValueError, match="'sometimes'"):
+        switch.compiling()
+
+
+def test_without_a_compiler(monkeypatch):
+    compiler(monkeypatch)
+    assert switch.use_compile("auto") is False
+    with pytest.raises(RuntimeError, match=r"needs a C\+\+ compiler .* use auto"):
+        switch.use_compile(True)
+    assert switch.compiling() is False
+
+
+@pytest.mark.parametrize("name", ["g++", "clang++", "icpx"])
+def test_where_a_compiler_is_looked_for(monkeypatch, name):
+    compiler(monkeypatch, name)
+    assert switch.compiler_found() is (name != "icpx")
+    monkeypatch.setenv("CXX", "icpx")
+    assert switch.compiler_found()
+
+
+def test_a_cuda_device_compiles_too(monkeypatch):
+    compiler(monkeypatch)
+    monkeypatch.setattr(switch.torch.cuda, "is_available", lambda: True)
+    assert switch.compiler_found()
+
+
+def test_compiled_code_is_for_the_first_batch_size(monkeypatch):
+    compiler(monkeypatch, "g++")
+    made = []
+    monkeypatch.setattr(switch.torch, "compile", lambda f, **options: made.append((f, options)) or (lambda x: f(x)))
+    switch.use_compile(True)
+    fast = switch.maybe_compiled(torch.sin, 8)
+    assert fast is not torch.sin
+    assert switch.maybe_compiled(torch.sin, 8) is fast
+    assert switch.maybe_compiled(torch.sin, 5) is torch.sin  # an incomplete last batch
+    assert switch.maybe_compiled(torch.cos, 5) is not torch.cos
+    assert made == [(f, {"fullgraph": True, "dynamic": False}) for f in (torch.sin, torch.cos)]
+    switch.use_compile(False)
+    assert switch.maybe_compiled(torch.sin, 8) is torch.sin
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.skipif(not switch.compiler_found(), reason="needs a C++ compiler")
+@pytest.mark.parametrize(("kind", "nonlinearity"), [("GRU", None), ("RNN", "tanh")])
+def test_compiled_equals_eager(kind, nonlinearity):
+    """With a full batch and an incomplete last one."""
+    ball = PoincareBall(2.0, learn_c=True)
+    layer = getattr(mobius, kind)(ball, 3, 4, nonlinearity=nonlinearity, streams=2, bias_std=0.2)
+    twin = copy.deepcopy(layer)
+    lengths = torch.tensor([[5, 2, 3, 1], [1, 5, 4, 4]])
+    for batch in (4, 4, 3):
+        x = ball.random(2, batch, 5, 3, std=0.5).detach()
+        results = []
+        for module, mode in ((layer, True), (twin, False)):
+            switch.use_compile(mode)
+            free = x.clone().requires_grad_()
+            states, last = module(free, lengths[:, :batch])
+            grads = torch.autograd.grad(states.square().sum() + last.sum(), [free, *module.parameters()])
+            results.append([states, last, *grads])
+        for fast, plain in zip(*results, strict=True):
+            torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-5)

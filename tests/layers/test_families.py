@@ -1,0 +1,190 @@
+"""All families: one set of names and signatures, results on the manifold, masks and lengths that hide padding."""
+
+import inspect
+import itertools
+
+import pytest
+import torch
+
+from hyperbolic.geometry import FAMILIES, FAMILY_MANIFOLDS, GEOMETRIES, MANIFOLDS, make_geometry
+from hyperbolic.layers import mobius
+from hyperbolic.manifolds import PoincareBall
+
+NAMES = sorted(FAMILIES["euclidean"].__all__)
+
+
+def geometry(name, c=2.0):
+    manifold, layers = GEOMETRIES[name]
+    return make_geometry(name, manifold, layers, c=None if name == "euclidean" else c)
+
+
+def test_families_have_the_same_names_and_first_arguments():
+    assert len(NAMES) >= 12
+    for name in NAMES:
+        flat = list(inspect.signature(getattr(FAMILIES["euclidean"], name)).parameters)
+        for family in FAMILIES.values():
+            assert sorted(family.__all__) == NAMES
+            own = list(inspect.signature(getattr(family, name)).parameters)
+            shared = [p for p in flat if p != "scale"]
+            assert own[: len(shared)] == shared, (family.__name__, name)
+
+
+def test_every_pair_of_family_and_manifold_is_a_geometry():
+    pairs = {(m, f) for f, manifolds in FAMILY_MANIFOLDS.items() for m in manifolds}
+    assert set(GEOMETRIES.values()) == pairs
+    assert set(MANIFOLDS) == {m for m, _ in pairs}
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_every_layer_gives_points_and_gradients(name, dtype):
+    g = geometry(name)
+    m = g.manifold
+    on = lambda x: m.check_point_on_manifold(x.detach(), atol=1e-6)  # noqa: E731
+    index, lengths = torch.randint(0, 9, (4, 6)), torch.tensor([6, 1, 3, 2])
+    embedding = g.embedding(9, 3, padding_idx=0).to(dtype)
+    x = embedding(index)
+    assert on(x)
+    assert x.shape == (4, 6, m.ambient_dim(3))
+    layers = [g.linear(3, 5), g.activation("tanh"), g.dropout(0.3), g.attention(3, n_positions=6), g.centroid()]
+    linear, activation, dropout, attention, centroid = (layer.to(dtype) for layer in layers)
+    for result in (linear(x), activation(x), dropout(x), attention(x, torch.arange(6).expand(4, 6))[0], centroid(x)):
+        assert on(result)
+    for maker, options in itertools.product((g.rnn, g.gru), ({}, {"bidirectional": True}, {"nonlinearity": "relu"})):
+        layer = maker(3, 5, **options).to(dtype)
+        states, last = layer(x, lengths)
+        assert on(states)
+        assert states.shape == (4, 6, m.ambient_dim(layer.d_out))
+        assert last.shape == (4, m.ambient_dim(layer.d_out))
+    concat, logits = g.concat((3, 3), 4, n_features=1).to(dtype), g.logits(4, 7).to(dtype)
+    distance = m.dist2(x[:, 0], x[:, 1], keepdim=True)
+    joined = concat(x[:, 0], x[:, 1], features=distance)
+    assert on(joined)
+    loss = torch.nn.functional.cross_entropy(logits(joined), torch.tensor([0, 1, 2, 3]))
+    loss.backward()
+    for module in (embedding, concat, logits):
+        for parameter_name, p in module.named_parameters():
+            assert p.grad is not None, parameter_name
+            assert torch.isfinite(p.grad).all(), parameter_name
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+@pytest.mark.parametrize("cell", ["rnn", "gru"])
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_padding_never_changes_a_result(name, cell, bidirectional):
+    g = geometry(name)
+    layer = getattr(g, cell)(3, 4, bidirectional=bidirectional).double()
+    lengths = torch.tensor([2, 5, 3])
+    x = g.manifold.random(3, 5, 3, std=0.3, dtype=torch.float64)
+    states, last = layer(x, lengths)
+    for i, length in enumerate(lengths.tolist()):
+        alone, alone_last = layer(x[i : i + 1, :length])
+        torch.testing.assert_close(states[i, :length], alone[0], rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(last[i], alone_last[0], rtol=1e-9, atol=1e-12)
+
+
+def test_the_second_direction_reads_the_sequence_backwards():
+    ball = PoincareBall(c=2.0)
+    layer = mobius.GRU(ball, 3, 4, bidirectional=True).double()
+    back = mobius.GRU(ball, 3, 4).double()
+    with torch.no_grad():
+        for name in ("weight_ih", "weight_hh", "bias"):
+            getattr(back, name).copy_(getattr(layer, name)[1:])
+    x = ball.random(2, 5, 3, std=0.3, dtype=torch.float64)
+    forward = mobius.GRU(ball, 3, 4).double()
+    with torch.no_grad():
+        for name in ("weight_ih", "weight_hh", "bias"):
+            getattr(forward, name).copy_(getattr(layer, name)[:1])
+    expected = layer.join[0](forward(x)[0], back(x.flip(1))[0].flip(1))
+    torch.testing.assert_close(layer(x)[0], expected)
+    torch.testing.assert_close(layer(x)[1], layer.join[0](forward(x)[1], back(x.flip(1))[1]))
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_masked_points_do_not_count(name):
+    g = geometry(name)
+    x = g.manifold.random(3, 5, 3, std=0.3, dtype=torch.float64)
+    mask = torch.tensor([[1, 1, 0, 0, 0], [1, 0, 1, 1, 0], [1, 1, 1, 1, 1]], dtype=torch.bool)
+    attention, centroid = g.attention(3).double(), g.centroid()
+    with torch.no_grad():
+        attention.beta.fill_(1.5)
+    result, weights = attention(x, mask=mask)
+    assert torch.equal(weights != 0, mask)
+    for i in range(3):
+        torch.testing.assert_close(result[i], attention(x[i : i + 1, mask[i]])[0][0], rtol=1e-8, atol=1e-10)
+        torch.testing.assert_close(centroid(x, mask=mask)[i], centroid(x[i, mask[i]]), rtol=1e-8, atol=1e-10)
+    with pytest.raises(ValueError, match="hides every position"):
+        attention(x, mask=torch.zeros(3, 5, dtype=torch.bool))
+    with pytest.raises(ValueError, match="n_positions"):
+        attention(x, torch.zeros(3, 5, dtype=torch.long))
+
+
+def test_distance_attention_is_its_formula():
+    ball = PoincareBall(c=1.5)
+    attention = mobius.Attention(ball, 3, n_positions=4).double()
+    with torch.no_grad():
+        attention.beta.fill_(0.7)
+        attention.positions.weight.copy_(ball.random(4, 3, std=0.2, dtype=torch.float64))
+    x = ball.random(2, 4, 3, std=0.4, dtype=torch.float64)
+    positions = torch.tensor([[3, 1, 0, 2], [0, 1, 2, 3]])
+    moved = ball.mobius_add(x, attention.positions.weight[positions])
+    scores = torch.exp(-0.7 * ball.dist(attention.query(moved), attention.key(moved)))
+    weights = scores / scores.sum(-1, keepdim=True)
+    result, found = attention(x, positions)
+    torch.testing.assert_close(found, weights)
+    torch.testing.assert_close(result, ball.centroid(x, weights))
+
+
+def test_operands_are_added_in_the_stated_order():
+    ball = PoincareBall(c=2.0)
+    x, y = (ball.random(4, 3, std=0.5, dtype=torch.float64) for _ in range(2))
+    feature = torch.rand(4, 1, dtype=torch.float64)
+    linear, concat = mobius.Linear(ball, 3, 3).double(), mobius.Concat(ball, (3, 3), 3, n_features=1).double()
+    with torch.no_grad():
+        for p in (linear.bias, concat.bias, concat.feature_bias):
+            p.copy_(ball.random(*p.shape, std=0.5, dtype=torch.float64))
+    times, plus = ball.mobius_matvec, ball.mobius_add
+    torch.testing.assert_close(linear(x), plus(times(linear.weight, x), linear.bias))
+    assert (linear(x) - plus(linear.bias, times(linear.weight, x))).abs().max() > 1e-3
+    a, b = concat.weights
+    inner = plus(plus(times(a, x), times(b, y)), concat.bias)
+    expected = plus(inner, ball.mobius_scalar(feature, concat.feature_bias[0]))
+    torch.testing.assert_close(concat(x, y, features=feature), expected)
+    assert (concat(x, y, features=feature) - concat(y, x, features=feature)).abs().max() > 1e-3
+
+
+def test_tables_start_as_in_the_papers_code():
+    table = mobius.Embedding(PoincareBall(c=1.0), 20000, 5, padding_idx=0).weight.detach()
+    bound = (3 * 1e-3**2 / (2 * 5)) ** (1 / 3)
+    assert table.abs().max() <= bound
+    assert table.abs().max() > 0.99 * bound
+    assert table.norm(dim=-1).mean().item() == pytest.approx(0.0085, abs=1e-4)
+    assert not table[0].any()
+
+
+def test_dropout_acts_in_the_chosen_space_and_only_in_training():
+    ball = PoincareBall(c=1.0)
+    x = ball.expmap0(torch.full((1000, 4), 0.6))
+    for space, inside in (("tangent", ball.logmap0), ("coordinates", lambda t: t)):
+        layer = mobius.Dropout(ball, 0.5, space=space)
+        out = layer(x)
+        assert ball.check_point_on_manifold(out)
+        kept = inside(out) != 0
+        assert 0.4 < kept.float().mean() < 0.6
+        if space == "tangent":
+            torch.testing.assert_close(inside(out)[kept], torch.full((int(kept.sum()),), 1.2), rtol=1e-4, atol=0)
+        assert torch.equal(layer.eval()(x), x)
+    with pytest.raises(ValueError, match="space"):
+        mobius.Dropout(ball, 0.5, space="ambient")
+
+
+def test_wrong_lengths_and_streams_are_named():
+    layer = mobius.GRU(PoincareBall(c=1.0), 2, 2, streams=2)
+    x = torch.zeros(2, 3, 4, 2)
+    for lengths, message in (([[1, 2], [1, 2]], "shape"), ([[0, 1, 1], [1, 1, 1]], "1..4"), ([[1, 5, 1]] * 2, "1..4")):
+        with pytest.raises(ValueError, match=message):
+            layer(x, torch.tensor(lengths))
+    with pytest.raises(ValueError, match="2 streams"):
+        layer(x[0])
+    with pytest.raises(ValueError, match="softplus"):
+        mobius.GRU(PoincareBall(c=1.0), 2, 2, nonlinearity="softplus")

@@ -1,0 +1,109 @@
+"""As c goes to 0, Möbius layers are the Euclidean layers with the same parameters; and what the tangent family is."""
+
+import pytest
+import torch
+from torch import nn
+
+from hyperbolic.layers import euclidean, mobius, tangent
+from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
+from tests.tolerances import tolerance
+
+F64 = torch.float64
+FLAT, BALL = Euclidean(), PoincareBall(c=1e-12)
+
+
+@pytest.fixture(autouse=True)
+def _float64():
+    torch.set_default_dtype(F64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def twins(name, *sizes, **options):
+    """The Möbius and the Euclidean layer of a name, with the same random parameters."""
+    curved, flat = getattr(mobius, name)(BALL, *sizes, **options), getattr(euclidean, name)(FLAT, *sizes, **options)
+    assert [n for n, _ in curved.named_parameters()] == [n for n, _ in flat.named_parameters()]
+    with torch.no_grad():
+        for p, q in zip(curved.parameters(), flat.parameters(), strict=True):
+            q.copy_(0.5 * torch.randn_like(q))
+            p.copy_(q)
+    return curved, flat
+
+
+def agree(a, b):
+    torch.testing.assert_close(a, b, **tolerance(F64, "limit"))
+
+
+def test_linear_activation_and_concat():
+    x, y, feature = torch.randn(6, 3), torch.randn(6, 2), torch.randn(6, 2)
+    curved, flat = twins("Linear", 3, 4)
+    agree(curved(x), flat(x))
+    curved, flat = twins("Concat", (3, 2), 4, n_features=2)
+    agree(curved(x, y, features=feature), flat(x, y, features=feature))
+    for fn in ("identity", "tanh", "relu", "sigmoid"):
+        agree(mobius.Activation(BALL, fn)(x), euclidean.Activation(FLAT, fn)(x))
+
+
+@pytest.mark.parametrize("name", ["RNN", "GRU"])
+@pytest.mark.parametrize("nonlinearity", ["identity", "tanh"])
+@pytest.mark.parametrize("options", [{}, {"streams": 2}, {"bidirectional": True}])
+def test_recurrent_layers_and_cells(name, nonlinearity, options):
+    shape = (2, 4, 5, 3) if options.get("streams") else (4, 5, 3)
+    x, lengths = torch.randn(shape), torch.tensor([5, 1, 3, 2]).expand(shape[:-2])
+    curved, flat = twins(name, 3, 4, nonlinearity=nonlinearity, **options)
+    for a, b in zip(curved(x, lengths), flat(x, lengths), strict=True):
+        agree(a, b)
+    cell, flat_cell = twins(f"{name}Cell", 3, 4, nonlinearity=nonlinearity)
+    h = torch.randn(4, 4)
+    agree(cell(x[..., 0, :], h), flat_cell(x[..., 0, :], h))
+
+
+@pytest.mark.parametrize("name", ["RNN", "GRU"])
+def test_the_euclidean_layers_are_their_cells(name):
+    layer, cell = getattr(euclidean, name)(FLAT, 3, 4), getattr(euclidean, f"{name}Cell")(FLAT, 3, 4)
+    cell.load_state_dict({key: value[0] for key, value in layer.state_dict().items()})
+    x, h, states = torch.randn(2, 5, 3), torch.zeros(2, 4), []
+    for t in range(5):
+        h = cell(x[:, t], h)
+        states.append(h)
+    torch.testing.assert_close(layer(x)[0], torch.stack(states, 1))
+
+
+def test_attention_has_twice_the_distances_and_the_same_mean():
+    x, positions = torch.randn(4, 5, 3), torch.arange(5).expand(4, 5)
+    curved, flat = twins("Attention", 3, n_positions=5)
+    with torch.no_grad():
+        flat.beta.mul_(2)  # the ball's distance is 2|x - y| at c = 0
+    for a, b in zip(curved(x, positions), flat(x, positions), strict=True):
+        agree(a, b)
+    agree(mobius.Centroid(BALL)(x, x[..., 0].abs()), euclidean.Centroid(FLAT)(x, x[..., 0].abs()))
+
+
+def test_the_mlr_is_four_times_the_inner_product():
+    x = torch.randn(6, 3)
+    curved, flat = twins("Logits", 3, 4)
+    agree(curved(x), euclidean_logits := 4 * flat(x))
+    flat.scale = 4.0
+    agree(flat(x), euclidean_logits)
+    torch.testing.assert_close(flat(x), 4 * ((x.unsqueeze(-2) - flat.p) * flat.a).sum(-1))
+
+
+@pytest.mark.parametrize("manifold", [PoincareBall(c=2.0), Lorentz(c=0.5), Klein(c=2.0)], ids=lambda m: m.name)
+def test_the_tangent_family_is_exp_layer_log(manifold):
+    u, v, feature = 0.3 * torch.randn(4, 3), 0.3 * torch.randn(4, 2), torch.rand(4, 1)
+    x, y = manifold.expmap0(u), manifold.expmap0(v)
+    linear = tangent.Linear(manifold, 3, 4)
+    nn.init.normal_(linear.inner.bias, std=0.2)
+    torch.testing.assert_close(linear(x), manifold.expmap0(u @ linear.inner.weight.T + linear.inner.bias))
+    concat = tangent.Concat(manifold, (3, 2), 4, n_features=1)
+    nn.init.normal_(concat.inner.feature_bias)
+    a, b = concat.inner.weights
+    joined = u @ a.T + v @ b.T + concat.inner.bias + feature * concat.inner.feature_bias[0]
+    torch.testing.assert_close(concat(x, y, features=feature), manifold.expmap0(joined))
+    logits = tangent.Logits(manifold, 3, 5)
+    torch.testing.assert_close(logits(x), u @ logits.inner.a.T)
+    gru = tangent.GRU(manifold, 3, 4)
+    sequence = 0.3 * torch.randn(4, 5, 3)
+    states, last = gru(manifold.expmap0(sequence))
+    torch.testing.assert_close(states, manifold.expmap0(gru.inner(sequence)[0]))
+    assert torch.equal(last, states[:, -1])
