@@ -33,6 +33,7 @@ class _Constants(NamedTuple):
     half: Tensor
     small: Tensor  # squared norm under which the slope of artanh(r)/r comes from its series
     series: tuple[Tensor, ...]  # that slope is -sum_n (n + 1)/(2n + 3) r^(2n)
+    near: Tensor  # squared norm up to which 1 - |x|^2 keeps nearly all digits
     tiny: float  # keeps 0/0 from happening
     bound: float  # largest norm of a point
     least_gap: float  # and its gap
@@ -50,7 +51,7 @@ def constants(x: Tensor) -> _Constants:
         terms = 5 if x.dtype == torch.float32 else 9
         series = tuple(x.new_tensor(-(n + 1) / (2 * n + 3)) for n in range(terms))
         numbers = [x.new_tensor(value) for value in (1.0, 2.0, 0.5, 0.02)]
-        _CONSTANTS[key] = _Constants(*numbers, series, torch.finfo(x.dtype).tiny, bound, least)
+        _CONSTANTS[key] = _Constants(*numbers, series, x.new_tensor(0.9), torch.finfo(x.dtype).tiny, bound, least)
     return _CONSTANTS[key]
 
 
@@ -199,10 +200,11 @@ def gated_update(h: Tensor, h_gap: Tensor, o: Tensor, o_gap: Tensor, z: Tensor) 
     i2 = torch.addcmul(n, h_gap, s_gap).reciprocal_()  # 1 / D of h (+) f gated
     a, b = n.mul_(i2), h_gap * i2
     new = (a * h).addcmul_(b, s)
-    gap = b * s_gap
+    norm2 = _dot(new, new)
+    # away from the boundary the coordinates give the gap just as well, and carried errors end there
+    gap = torch.where(torch.lt(norm2, k.near), torch.sub(k.one, norm2), b * s_gap)
     inside = gap.clamp_min(k.least_gap)
     cut = torch.ne(inside, gap)
-    norm2 = _dot(new, new)
     outside = norm2 > k.bound**2
     shrink = torch.where(outside, k.bound * norm2.rsqrt_(), k.one)
     new.mul_(shrink)

@@ -16,6 +16,8 @@ from torch import Tensor
 from hyperbolic.manifolds.poincare import mobius_add
 from hyperbolic.numerics import ball_gap, dot, sqnorm, wide
 
+_TINY = 1e-76  # keeps |a| positive; its root is below every float32 number
+
 
 def lift_points(x: Tensor, c: Tensor) -> Tensor:
     """``[2x/g, 2(1 + c|x|^2)/g]``: (..., d) -> (..., d+1)."""
@@ -29,7 +31,7 @@ def lift_hyperplanes(p: Tensor, a: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     At a = 0 the logit is 0 and its gradient is finite.
     """
     shift = dot(p, a) / ball_gap(p, c)
-    norm = (sqnorm(a) + torch.finfo(a.dtype).tiny).sqrt()
+    norm = (sqnorm(a) + _TINY).sqrt()
     root = c**0.5
     w = torch.cat([wide(a) + 2 * c * shift * wide(p), -shift], -1) * (root / norm)
     return w.to(a.dtype), (2 / root * norm).squeeze(-1).to(a.dtype)

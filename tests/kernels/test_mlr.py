@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
-from hyperbolic.kernels.mlr import _ScaledAsinh, lift_hyperplanes, lift_points, mlr_logits, mlr_logits_reference
-from hyperbolic.manifolds import PoincareBall
 from torch.nn.functional import normalize
 
+from hyperbolic.kernels.mlr import _ScaledAsinh, lift_hyperplanes, lift_points, mlr_logits, mlr_logits_reference
+from hyperbolic.manifolds import PoincareBall
 from tests import arithmetic, oracle
 from tests.arithmetic import mp
 from tests.tolerances import tolerance

@@ -1,5 +1,6 @@
 import pytest
 import torch
+
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 
 
