@@ -179,7 +179,7 @@ class TestLearnedCurvature:
             assert grad.abs() > 1e-8
 
     def test_two_curved_manifolds_cannot_share_it(self):
-        with pytest.raises(ValueError, match=r"learn_c=true needs all curved parts on one manifold, got PoincareBall, Lorentz"):
+        with pytest.raises(ValueError, match=r"learn_c=true needs all curved parts on one manifold, got Lorentz, PoincareBall"):
             make("poincare", learn_c=True, parts={"ffnn": "lorentz_tangent"})
         make("lorentz_tangent", learn_c=True, parts={"ffnn": "euclidean"})
 
