@@ -50,6 +50,7 @@ def build(values: dict) -> tuple:
 
 def run(cfg: DictConfig) -> float | None:
     """One run: what was asked for, its record as the last line. Returns the selecting metric, for sweepers."""
+    record.commit()  # the code as it is now, for the record
     values, job = schema.check(cfg), HydraConfig.get()
     options, folder = values["trainer"], Path(job.runtime.output_dir)
     if job.mode == RunMode.MULTIRUN and options["devices"] not in (1, "1"):

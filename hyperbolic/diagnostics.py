@@ -19,6 +19,9 @@ class NonFiniteError(RuntimeError):
         super().__init__(message)
         self.names = names
 
+    def __reduce__(self):  # exceptions are pickled with their message alone
+        return type(self), (self.names, str(self))
+
 
 @torch.no_grad()
 def point_statistics(manifold: Manifold, x: Tensor) -> dict[str, float]:

@@ -65,7 +65,7 @@ def ball_gap(x: Tensor, c: Tensor) -> Tensor:
     because near the boundary plain float64 keeps only half of the digits.
     """
     floor = limit(BALL_EPS, x.dtype) / 4
-    gap = 1 - c * sqnorm(x) if x.dtype is not WIDE else _CompensatedGap.apply(x, wide_curvature(c))
+    gap = 1 - c * sqnorm(x) if x.dtype is not WIDE else _CompensatedGap.apply(x, wide_curvature(c).to(x.device))
     return gap.clamp_min(floor)
 
 

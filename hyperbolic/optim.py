@@ -15,6 +15,7 @@ from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
 from hyperbolic.manifolds import Euclidean, Manifold
+from hyperbolic.numerics import wide
 
 _SMALL = 1 << 16  # tensors of points up to this size are updated together
 ROLES = ("embeddings", "biases", "matrices")
@@ -36,8 +37,8 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         weight_decay: decoupled. Euclidean tensors shrink by ``1 - lr * weight_decay``; points move that share of their
             way along the geodesic to the origin, ``exp_0((1 - lr * weight_decay) log_0(x))``.
         exact_exp: exponential map and transport along it; False: the manifold's retraction.
-        stabilize: every so many steps project points and their momenta back (None: never; every update already ends
-            with a projection of the point).
+        stabilize: every so many steps project points, and move their momenta along (None: never; every update
+            already ends with a projection of the point).
         max_grad_norm: clip gradients to this norm (None: no clipping).
         clip: "global", one norm for all parameters, or "tensor", every tensor by its own (Ganea et al.).
 
@@ -78,10 +79,15 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         }
         super().__init__(params, defaults)
 
+    def __getstate__(self) -> dict[str, Any]:
+        clipping = {"stabilize": self.stabilize, "max_grad_norm": self.max_grad_norm, "clip": self.clip}
+        return {**super().__getstate__(), **clipping}
+
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         group = {**self.defaults, **param_group}
         _require(group["rule"] in ("adam", "sgd"), f"rule must be 'adam' or 'sgd', got {group['rule']!r}")
         _require(group["lr"] >= 0, f"lr must not be negative, got {group['lr']}")
+        _require(len(group["betas"]) == 2, f"betas must be two numbers, got {group['betas']}")
         _require(all(0 <= beta < 1 for beta in group["betas"]), f"betas must lie in [0, 1), got {group['betas']}")
         _require(group["eps"] > 0, f"eps must be positive, got {group['eps']}")
         _require(0 <= group["momentum"] < 1, f"momentum must lie in [0, 1), got {group['momentum']}")
@@ -155,9 +161,9 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         lr, (beta1, beta2) = group["lr"], group["betas"]
         if group["weight_decay"]:
             moved = manifold.expmap0((1 - lr * group["weight_decay"]) * manifold.logmap0(x))
-            g = manifold.transp(x, moved, g)
+            g = _bounded(manifold.transp(x, moved, g))
             if "momentum" in state:
-                state["momentum"] = manifold.transp(x, moved, state["momentum"])
+                state["momentum"] = _bounded(manifold.transp(x, moved, state["momentum"]))
             x = moved
         keeps_momentum = group["rule"] == "adam" or group["momentum"] > 0
         if keeps_momentum and "momentum" not in state:
@@ -165,8 +171,12 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         if group["rule"] == "adam":
             if "square" not in state:
                 state["square"] = torch.zeros_like(x[..., :1])
+            square = manifold.inner(x, wide(g), keepdim=True).clamp_min_(0)
+            longest = torch.finfo(x.dtype).max ** 0.5 / 8  # a longer gradient has a square that overflows
+            far = square > longest**2
+            shrink = torch.where(far, longest * torch.where(far, square, 1).rsqrt(), 1)
+            g, square = (g * shrink).to(x.dtype), (square * shrink.square()).to(x.dtype)
             m = state["momentum"].mul_(beta1).add_(g, alpha=1 - beta1)
-            square = manifold.inner(x, g, keepdim=True).clamp_(0, torch.finfo(x.dtype).max)
             v = _second_moment(state, square, beta2, group["amsgrad"])
             scale = lr / (1 - beta1 ** state["step"])
             denominator = (v / (1 - beta2 ** state["step"])).sqrt_().add_(group["eps"])
@@ -180,8 +190,9 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         if m is not None:
             m = _bounded(manifold.transp(x, new, m))
         if self.stabilize is not None and state["step"] % self.stabilize == 0:
-            new = manifold.projx(new)
-            m = m if m is None else manifold.proju(new, m)
+            projected = manifold.projx(new)
+            m = m if m is None else _bounded(manifold.transp(new, projected, m))
+            new = projected
         if m is not None:
             state["momentum"] = m
         return new
@@ -209,7 +220,8 @@ def _adam_flat(params: list[Tensor], grads: list[Tensor], states: list[dict], gr
     momenta, squares = [s["momentum"] for s in states], [s["square"] for s in states]
     if group["weight_decay"]:
         torch._foreach_mul_(params, 1 - group["lr"] * group["weight_decay"])
-    torch._foreach_lerp_(momenta, grads, 1 - beta1)
+    torch._foreach_mul_(momenta, beta1)
+    torch._foreach_add_(momenta, grads, alpha=1 - beta1)
     torch._foreach_mul_(squares, beta2)
     torch._foreach_addcmul_(squares, grads, grads, 1 - beta2)
     largest = squares

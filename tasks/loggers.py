@@ -17,7 +17,7 @@ def wandb_logger(save_dir: str, project: str, mode: str) -> WandbLogger:
 
 def close(logger: Logger | None) -> None:
     """End the logger's run, so that the next run of this process gets one of its own."""
-    if isinstance(logger, WandbLogger):
+    if isinstance(logger, WandbLogger) and logger._experiment is not None:  # asking for it would begin a run
         logger.experiment.finish()
 
 

@@ -1,6 +1,7 @@
 """The record of a run: everything a result table needs to know about it, in one JSON file."""
 
 import contextlib
+import functools
 import importlib.metadata
 import json
 import os
@@ -40,8 +41,12 @@ def portable(node: Any) -> Any:
     return node
 
 
+@functools.cache
 def commit() -> tuple[str | None, bool | None]:
-    """The commit of the source tree, and whether files differ from it; (None, None) outside a repository."""
+    """The commit of the source tree, and whether files differ from it; (None, None) outside a repository.
+
+    Asked once in a process, when it starts: what is committed during a run is not what ran.
+    """
 
     def git(*words: str) -> str:
         run = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=True, timeout=20)

@@ -23,6 +23,8 @@ CONTINUED = (
     "trainer.limit_train_batches",
     "trainer.val_check_interval",
 )
+# What may differ all the same: results do not depend on it.
+IRRELEVANT = ("task.data.root", "task.data.eval_batch_size")
 # What must be the same for a checkpoint to be tested.
 TESTED = ("task.name", "task.model", "geometry", "encoder")
 
@@ -61,9 +63,11 @@ def differences(checkpoint: dict[str, Any], settings: dict[str, Any], keys: tupl
     """Where a checkpoint's settings differ from this run's, as `key=theirs, not ours`."""
 
     def chosen(key: str) -> bool:
-        return any(key == k or key.startswith(f"{k}.") for k in keys)
+        return key not in IRRELEVANT and any(key == k or key.startswith(f"{k}.") for k in keys)
 
     theirs = checkpoint["settings"]
+    if keys is CONTINUED and settings.get("optim.schedule", "constant") != "constant":
+        keys = (*keys, "trainer.max_epochs", "trainer.max_steps")  # the learning rate falls to 0 at their end
     names = [k for k in dict.fromkeys([*theirs, *settings]) if chosen(k)]
     names.sort(key=lambda k: k != "task.name")
     return [
@@ -98,7 +102,8 @@ def check_unfinished(checkpoint: dict[str, Any], max_epochs: int | None, max_ste
     if reason := finished(checkpoint, max_epochs, max_steps):
         raise UserError(
             f"{setting}: the run of {file} is finished ({reason}). To train it further raise trainer.max_epochs or "
-            "trainer.max_steps (or trainer.patience); to test it use mode=test checkpoint=..."
+            "trainer.max_steps (or trainer.patience), which needs optim.schedule=constant; to test it use mode=test "
+            "checkpoint=..."
         )
 
 

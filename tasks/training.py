@@ -19,7 +19,7 @@ from hyperbolic.optim import RiemannianOptimizer, parameter_groups
 from tasks import resume as resuming
 from tasks.base import Task, TaskData
 from tasks.checkpoints import BEST, LAST, Checkpoints, History
-from tasks.errors import UserError, whole
+from tasks.errors import UserError, one_of, whole
 from tasks.watch import Diagnostics, NanGuard, Progress, StepLog
 
 
@@ -50,6 +50,12 @@ def make_trainer(
     # Lightning tells on every run what hardware it looked for and which of its products there are.
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     logging.getLogger("lightning").setLevel(logging.WARNING)
+    one_of("trainer.precision", str(options.get("precision", "32-true")), ("32-true", "64-true", "32", "64"))
+    accelerator = options.get("accelerator", "auto")
+    if accelerator == "auto":  # Lightning would take Apple's MPS, which has no float64
+        options["accelerator"] = "cuda" if torch.cuda.is_available() else "cpu"
+    elif accelerator == "mps" or (accelerator == "gpu" and not torch.cuda.is_available()):
+        raise UserError(f"trainer.accelerator={accelerator}: a CUDA device is needed (MPS has no float64); use cpu.")
     try:
         return pl.Trainer(
             callbacks=callbacks,
@@ -211,6 +217,8 @@ def _train(
         last = checkpoints.folder / LAST
         how = f"go on with trainer.resume={last}" if last.exists() else "nothing was saved yet"
         raise Interrupted(f"Interrupted at step {trainer.global_step}; {how}.") from end
+    except MisconfigurationException as error:
+        raise UserError(f"trainer: {' '.join(str(error).split())}") from error
     except ValueError as error:
         if "val_check_interval" in str(error):
             raise UserError(f"trainer.val_check_interval: {' '.join(str(error).split())}") from error

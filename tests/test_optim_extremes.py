@@ -39,7 +39,7 @@ def test_many_steps_with_gradients_of_every_size(kind, dtype, rule, exact_exp):
             rows = sizes[torch.randint(len(sizes), (*p.shape[:-1], 1))]
             p.grad = rows * (2 * torch.rand(p.shape, dtype=dtype) - 1)
             if step % 10 > 6:  # pushes everything to the boundary
-                p.grad = -rows * plain(p)
+                p.grad = -rows * nn.functional.normalize(plain(p), dim=-1)
         optimizer.step()
         for p in (table, bias):
             assert torch.isfinite(p).all(), step
@@ -158,6 +158,25 @@ def test_momenta_stay_tangent(kind):
     momentum = optimizer.state[p]["momentum"]
     torch.testing.assert_close(p.manifold.proju(plain(p), momentum), momentum, rtol=1e-9, atol=1e-12)
     assert optimizer.state[p]["square"].shape == (*p.shape[:-1], 1)
+
+
+@CURVED
+@DTYPES
+def test_stabilising_changes_nothing_but_rounding(kind, dtype):
+    """Also far out, where a projection of float32 momenta along the normal of the hyperboloid would swamp them."""
+    manifold = kind(1.0)
+    radius = 0.7 * min(manifold.max_radius(dtype), 14.0) / (2 if kind is PoincareBall else 1)
+    start = manifold.expmap0(radius * nn.functional.normalize(torch.randn(20, 3, dtype=dtype), dim=-1))
+    gradients = [torch.randn_like(start) for _ in range(3)]
+    ends = []
+    for stabilize in (None, 1):
+        p = ManifoldParameter(start.clone(), manifold=manifold)
+        optimizer = RiemannianAdam([p], lr=0.1, stabilize=stabilize)
+        for gradient in gradients:
+            p.grad = gradient
+            optimizer.step()
+        ends.append(plain(p))
+    assert manifold.dist(*ends).max() <= (1e-3 if dtype is F32 else 1e-7)
 
 
 def test_parameters_without_a_gradient_stay_where_they_are():

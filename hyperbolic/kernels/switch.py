@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import sysconfig
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
@@ -19,9 +21,10 @@ _compiled: dict[Callable, tuple[int, Callable]] = {}
 
 
 def compiler_found() -> bool:
-    """Whether torch.compile can build kernels here: a CUDA device, or a C++ compiler."""
+    """Whether torch.compile can build kernels here: a C++ compiler, and Python's headers."""
     names = (os.environ.get("CXX", ""), "g++", "clang++")
-    return torch.cuda.is_available() or any(name and shutil.which(name) for name in names)
+    headers = Path(sysconfig.get_path("include"), "Python.h")
+    return headers.exists() and any(name and shutil.which(name) for name in names)
 
 
 def use_compile(mode: bool | str) -> bool:
@@ -35,6 +38,7 @@ def use_compile(mode: bool | str) -> bool:
         raise ValueError(f"compile must be true, false or auto, got {mode!r}")
     if value is True and not compiler_found():
         raise RuntimeError("compile=true needs a C++ compiler (g++, clang++ or $CXX) and none was found; use auto")
+    _compiled.clear()  # so that the batch size of the next run counts
     _state["on"] = compiler_found() if value == "auto" else value
     return _state["on"]
 

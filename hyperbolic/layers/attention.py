@@ -22,10 +22,18 @@ class Centroid(nn.Module):
         """
         Args: x (..., N, D); weights (..., N), equal when left out; mask (..., N), true for points that count.
         Returns: (..., D).
+        Raises:
+            ValueError: a mask that hides every point of a row.
         """
         if mask is not None:
+            _check_mask("centroid", mask)
             weights = mask.to(x.dtype) if weights is None else weights * mask
         return self.manifold.centroid(x, weights)
+
+
+def _check_mask(layer: str, mask: Tensor) -> None:
+    if not mask.is_cuda and not bool(mask.any(-1).all()):  # on a GPU the check would wait for the device
+        raise ValueError(f"{layer}: the mask hides every position of at least one row")
 
 
 class DistanceAttention(nn.Module):
@@ -72,8 +80,7 @@ class DistanceAttention(nn.Module):
         moved = x if positions is None else self.add(x, self.positions(positions))
         score = -self.beta * self.manifold.dist(self.query(moved), self.key(moved))
         if mask is not None:
-            if not mask.is_cuda and not bool(mask.any(-1).all()):
-                raise ValueError("attention: the mask hides every position of at least one row")
+            _check_mask("attention", mask)
             score = score.masked_fill(~mask, -torch.inf)
         weights = torch.softmax(score, -1)
         return self.manifold.centroid(x, weights), weights

@@ -19,9 +19,17 @@ def _fresh_switch(monkeypatch):
     monkeypatch.delenv("CXX", raising=False)
 
 
-def compiler(monkeypatch, *found: str) -> None:
-    monkeypatch.setattr(switch.shutil, "which", lambda name: f"/bin/{name}" if name in found else None)
-    monkeypatch.setattr(switch.torch.cuda, "is_available", lambda: False)
+@pytest.fixture
+def compiler(monkeypatch, tmp_path):
+    """Makes a machine with these compilers, and with or without Python's headers."""
+
+    def install(*found: str, headers: bool = True) -> None:
+        if headers:
+            (tmp_path / "Python.h").touch()
+        monkeypatch.setattr(switch.sysconfig, "get_path", lambda name: str(tmp_path))
+        monkeypatch.setattr(switch.shutil, "which", lambda name: f"/bin/{name}" if name in found else None)
+
+    return install
 
 
 def test_off_by_default():
@@ -32,8 +40,8 @@ def test_off_by_default():
 @pytest.mark.parametrize(
     ("word", "on"), [("0", False), ("1", True), ("auto", True), ("AUTO", True), ("true", True), ("False", False)]
 )
-def test_modes(monkeypatch, word, on):
-    compiler(monkeypatch, "g++")
+def test_modes(monkeypatch, compiler, word, on):
+    compiler("g++")
     assert switch.use_compile(word) is on
     assert switch.compiling() is on
     monkeypatch.setattr(switch, "_state", {})
@@ -42,13 +50,13 @@ def test_modes(monkeypatch, word, on):
 
 
 @pytest.mark.parametrize("mode", [True, False])
-def test_booleans(monkeypatch, mode):
-    compiler(monkeypatch, "g++")
+def test_booleans(compiler, mode):
+    compiler("g++")
     assert switch.use_compile(mode) is mode
 
 
-def test_code_wins_over_the_environment(monkeypatch):
-    compiler(monkeypatch, "g++")
+def test_code_wins_over_the_environment(monkeypatch, compiler):
+    compiler("g++")
     monkeypatch.setenv("HYPERBOLIC_COMPILE", "1")
     switch.use_compile(False)
     assert switch.compiling() is False
@@ -67,8 +75,8 @@ def test_unknown_mode_in_the_environment(monkeypatch):
         switch.compiling()
 
 
-def test_without_a_compiler(monkeypatch):
-    compiler(monkeypatch)
+def test_without_a_compiler():
+    compiler()
     assert switch.use_compile("auto") is False
     with pytest.raises(RuntimeError, match=r"needs a C\+\+ compiler .* use auto"):
         switch.use_compile(True)
@@ -76,21 +84,21 @@ def test_without_a_compiler(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["g++", "clang++", "icpx"])
-def test_where_a_compiler_is_looked_for(monkeypatch, name):
-    compiler(monkeypatch, name)
+def test_where_a_compiler_is_looked_for(monkeypatch, compiler, name):
+    compiler(name)
     assert switch.compiler_found() is (name != "icpx")
     monkeypatch.setenv("CXX", "icpx")
     assert switch.compiler_found()
 
 
-def test_a_cuda_device_compiles_too(monkeypatch):
-    compiler(monkeypatch)
-    monkeypatch.setattr(switch.torch.cuda, "is_available", lambda: True)
-    assert switch.compiler_found()
+def test_a_compiler_without_the_headers_of_python_is_none(compiler):
+    compiler("g++", headers=False)
+    assert not switch.compiler_found()
+    assert switch.use_compile("auto") is False
 
 
-def test_compiled_code_is_for_the_first_batch_size(monkeypatch):
-    compiler(monkeypatch, "g++")
+def test_compiled_code_is_for_the_first_batch_size(monkeypatch, compiler):
+    compiler("g++")
     made = []
     monkeypatch.setattr(switch.torch, "compile", lambda f, **options: made.append((f, options)) or (lambda x: f(x)))
     switch.use_compile(True)
@@ -101,6 +109,9 @@ def test_compiled_code_is_for_the_first_batch_size(monkeypatch):
     assert switch.maybe_compiled(torch.cos, 5) is not torch.cos
     assert made == [(f, {"fullgraph": True, "dynamic": False}) for f in (torch.sin, torch.cos)]
     switch.use_compile(False)
+    assert switch.maybe_compiled(torch.sin, 8) is torch.sin
+    switch.use_compile(True)  # the next run has its own batch size
+    assert switch.maybe_compiled(torch.sin, 5) is not torch.sin
     assert switch.maybe_compiled(torch.sin, 8) is torch.sin
 
 
