@@ -44,7 +44,7 @@ def finished(tmp_path_factory) -> tuple[Path, Result]:
         ("trainer.limit_test_batches=0", "trainer.limit_test_batches must be more than 0"),
         ("trainer.max_steps=0", "trainer.max_steps must be at least 1"),
         ("trainer.patience=0", "trainer.patience must be a whole number of at least 1"),
-        ("trainer.precision=31", "Precision '31' is invalid"),
+        ("trainer.precision=31", "trainer.precision must be one of 32-true, 64-true"),
         ("trainer.accelerator=abacus", "abacus"),
         ("trainer.devices=0", "trainer:"),
         ("trainer.val_check_interval=1000", "trainer.val_check_interval"),

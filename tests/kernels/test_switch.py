@@ -75,7 +75,7 @@ def test_unknown_mode_in_the_environment(monkeypatch):
         switch.compiling()
 
 
-def test_without_a_compiler():
+def test_without_a_compiler(compiler):
     compiler()
     assert switch.use_compile("auto") is False
     with pytest.raises(RuntimeError, match=r"needs a C\+\+ compiler .* use auto"):
@@ -116,7 +116,7 @@ def test_compiled_code_is_for_the_first_batch_size(monkeypatch, compiler):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore")  # what the compiler looks at on its way warns
 @pytest.mark.skipif(not switch.compiler_found(), reason="needs a C++ compiler")
 @pytest.mark.parametrize(("kind", "nonlinearity"), [("GRU", None), ("RNN", "tanh")])
 def test_compiled_equals_eager(kind, nonlinearity):
