@@ -90,6 +90,7 @@ class Trainer:
     patience: int | None = MISSING
     nan_check_every_n_steps: int = MISSING
     compile: Any = MISSING
+    threads: int | None = MISSING
     progress_every_n_steps: int = MISSING
 
 

@@ -83,6 +83,7 @@ def fit(
     nan_check_every_n_steps: int,
     progress_every_n_steps: int,
     compile: bool | str,
+    threads: int | None,
     enable_progress_bar: bool,
     log_every_n_steps: int,
     max_epochs: int | None,
@@ -112,6 +113,8 @@ def fit(
     if max_steps == 0:
         raise UserError("trainer.max_steps must be at least 1, or -1 for no limit, and it is 0.")
 
+    if threads is not None:
+        torch.set_num_threads(whole("trainer.threads", threads, 1))
     try:
         use_compile(compile)
     except (ValueError, RuntimeError) as error:
