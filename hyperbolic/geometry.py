@@ -118,6 +118,24 @@ class Geometry:
     def attention(self, d: int, **options: Any) -> nn.Module:
         return self._make("Attention", d, **options)
 
+    def context_attention(self, d: int, **options: Any) -> nn.Module:
+        return self._make("ContextAttention", d, **options)
+
+    def multi_head_attention(self, d: int, n_heads: int, **options: Any) -> nn.Module:
+        return self._make("MultiHeadAttention", d, n_heads, **options)
+
+    def residual(self, d_in: int, d_out: int, **options: Any) -> nn.Module:
+        return self._make("Residual", d_in, d_out, **options)
+
+    def feed_forward(self, d: int, d_hidden: int, **options: Any) -> nn.Module:
+        return self._make("FeedForward", d, d_hidden, **options)
+
+    def position_encoding(self, d: int, n_positions: int, **options: Any) -> nn.Module:
+        return self._make("PositionEncoding", d, n_positions, **options)
+
+    def norm(self, d: int) -> nn.Module:
+        return self._make("Norm", d)
+
     def centroid(self) -> nn.Module:
         return self._make("Centroid")
 

@@ -82,7 +82,9 @@ def test_statistics_of_parameters_and_of_points_with_gradients():
 def test_manifold_parameters(name):
     manifold, layers = GEOMETRIES[name]
     geometry = make_geometry(name, manifold, layers, c=None if name == "euclidean" else 2.0)
-    net = nn.ModuleDict({"words": geometry.embedding(4, 3), "layer": geometry.linear(3, 2), "top": geometry.logits(2, 3)})
+    net = nn.ModuleDict(
+        {"words": geometry.embedding(4, 3), "layer": geometry.linear(3, 2), "top": geometry.logits(2, 3)}
+    )
     expected = {"words.weight", "layer.bias", "top.p"} if layers == "mobius" else set()
     assert set(manifold_parameters(net)) == expected
 

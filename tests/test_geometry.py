@@ -66,7 +66,9 @@ def test_families_are_made_on_the_manifolds_they_are_defined_on(family, manifold
         assert (geometry.name, geometry.layers.__name__) == ("mine", f"hyperbolic.layers.{family}")
         assert float(geometry.manifold.c) == (0.0 if manifold == "Euclidean" else 0.5)
     else:
-        with pytest.raises(ValueError, match=rf"geometry mine: the layer family {family} is defined on .*, not on {manifold}"):
+        with pytest.raises(
+            ValueError, match=rf"geometry mine: the layer family {family} is defined on .*, not on {manifold}"
+        ):
             make_geometry("mine", manifold, family, c=0.5)
 
 
@@ -100,7 +102,9 @@ def test_a_curved_manifold_needs_a_curvature():
 
 
 def test_an_option_the_layer_does_not_have():
-    with pytest.raises(ValueError, match=r"geometry klein_tangent: tangent.Linear has no option 'bias_std'; it takes d_in"):
+    with pytest.raises(
+        ValueError, match=r"geometry klein_tangent: tangent.Linear has no option 'bias_std'; it takes d_in"
+    ):
         make("klein_tangent").linear(2, 3, bias_std=0.1)
     with pytest.raises(ValueError, match=r"geometry poincare: mobius.Logits has no option 'scale'"):
         make("poincare").logits(2, 3, scale=4.0)
@@ -144,13 +148,18 @@ class TestParts:
         assert geometry.part("sentence").manifold is geometry.manifold
 
     def test_unknown_geometry_of_a_part(self):
-        with pytest.raises(ValueError, match=r"geometry.parts.ffnn: unknown value 'flat'; available: euclidean, poincare"):
+        with pytest.raises(
+            ValueError, match=r"geometry.parts.ffnn: unknown value 'flat'; available: euclidean, poincare"
+        ):
             make("poincare", parts={"ffnn": "flat"})
 
     def test_unknown_component(self):
         geometry = make("poincare", parts={"ffnn": "euclidean", "decoder": "euclidean"})
         geometry.check_components(("sentence", "ffnn", "decoder"))
-        with pytest.raises(ValueError, match=r"geometry.parts.decoder: this model has no component 'decoder'; its components are sentence, ffnn"):
+        with pytest.raises(
+            ValueError,
+            match=r"geometry.parts.decoder: this model has no component 'decoder'; its components are sentence, ffnn",
+        ):
             geometry.check_components(iter(("sentence", "ffnn")))
         make("poincare").check_components(())
 
@@ -160,7 +169,12 @@ class TestLearnedCurvature:
         geometry = make("poincare", c=0.7, learn_c=True, parts={"sentence": "poincare_tangent", "ffnn": "euclidean"})
         words = geometry.part("sentence").embedding(5, 3)
         net = nn.ModuleList(
-            [words, geometry.part("sentence").gru(3, 4), geometry.linear(4, 3), geometry.part("classifier").logits(3, 2)]
+            [
+                words,
+                geometry.part("sentence").gru(3, 4),
+                geometry.linear(4, 3),
+                geometry.part("classifier").logits(3, 2),
+            ]
         )
         with torch.no_grad():
             words.inner.weight.normal_(std=0.5)
@@ -179,7 +193,9 @@ class TestLearnedCurvature:
             assert grad.abs() > 1e-8
 
     def test_two_curved_manifolds_cannot_share_it(self):
-        with pytest.raises(ValueError, match=r"learn_c=true needs all curved parts on one manifold, got Lorentz, PoincareBall"):
+        with pytest.raises(
+            ValueError, match=r"learn_c=true needs all curved parts on one manifold, got Lorentz, PoincareBall"
+        ):
             make("poincare", learn_c=True, parts={"ffnn": "lorentz_tangent"})
         make("lorentz_tangent", learn_c=True, parts={"ffnn": "euclidean"})
 
@@ -232,7 +248,9 @@ class TestChangeGeometry:
         x = source.manifold.random(6, 3, std=0.5, dtype=F64)
         y = change(x)
         assert y.shape[-1] == target.manifold.ambient_dim(3)
-        torch.testing.assert_close(target.manifold.dist(y[:3], y[3:]), source.manifold.dist(x[:3], x[3:]), rtol=1e-9, atol=0)
+        torch.testing.assert_close(
+            target.manifold.dist(y[:3], y[3:]), source.manifold.dist(x[:3], x[3:]), rtol=1e-9, atol=0
+        )
         torch.testing.assert_close(back(y), x, rtol=1e-9, atol=1e-12)
 
     @pytest.mark.parametrize("curved", ["poincare", "poincare_tangent", "lorentz_tangent", "klein_tangent"])

@@ -30,7 +30,10 @@ def plain(p) -> Tensor:
 def test_many_steps_with_gradients_of_every_size(kind, dtype, rule, exact_exp):
     """120 steps: huge, tiny, zero, ordinary and outward gradients, changing sign and row by row."""
     manifold = kind(2.0)
-    table, bias = points(manifold, dtype=dtype, std=1.0), ManifoldParameter(manifold.origin(3, dtype=dtype), manifold=manifold)
+    table, bias = (
+        points(manifold, dtype=dtype, std=1.0),
+        ManifoldParameter(manifold.origin(3, dtype=dtype), manifold=manifold),
+    )
     options = {"amsgrad": True, "weight_decay": 0.01} if rule == "adam" else {"momentum": 0.9}
     optimizer = RiemannianOptimizer([table, bias], rule=rule, lr=0.3, exact_exp=exact_exp, stabilize=7, **options)
     sizes = torch.tensor([0.0, 1e-38, 1e-30, 1e-12, 1e-3, 1.0, 1e3, 1e12, 1e30, 1e38], dtype=dtype)
@@ -66,7 +69,12 @@ def test_the_first_step_of_adam_has_the_length_of_the_learning_rate(kind, dtype,
 @DTYPES
 @pytest.mark.parametrize(
     "options",
-    [{"rule": "adam"}, {"rule": "adam", "amsgrad": True, "weight_decay": 0.1}, {"rule": "sgd"}, {"rule": "sgd", "momentum": 0.9}],
+    [
+        {"rule": "adam"},
+        {"rule": "adam", "amsgrad": True, "weight_decay": 0.1},
+        {"rule": "sgd"},
+        {"rule": "sgd", "momentum": 0.9},
+    ],
     ids=str,
 )
 def test_euclidean_tensors_stay_finite(dtype, options):

@@ -146,6 +146,19 @@ class HyperbolicManifold(Manifold):
     def c(self) -> Tensor:
         return torch.nn.functional.softplus(self.free_c) if self.learn_c else self.fixed_c
 
+    def twin(self, kind: type[HyperbolicManifold]) -> HyperbolicManifold:
+        """Another model of the same space, with the curvature of this one, also while it is learned."""
+        if isinstance(self, kind):
+            return self
+        twins = self.__dict__.setdefault("_twins", {})
+        if kind not in twins:
+            other = twins[kind] = kind(float(self.c.detach()), self.learn_c)
+            if self.learn_c:
+                other.free_c = self.free_c
+            else:
+                other.fixed_c = self.fixed_c
+        return twins[kind]
+
     def extra_repr(self) -> str:
         return super().extra_repr() + (", learned" if self.learn_c else "")
 

@@ -16,7 +16,13 @@ def geometry(name: str, c: float = 2.0):
 
 def encoder(name: str, cell: str, bidirectional: bool = False, streams: int = 1, nonlinearity=None, d_in=3, d_hidden=4):
     return RecurrentEncoder(
-        geometry(name), d_in, d_hidden, cell=cell, nonlinearity=nonlinearity, bidirectional=bidirectional, streams=streams
+        geometry(name),
+        d_in,
+        d_hidden,
+        cell=cell,
+        nonlinearity=nonlinearity,
+        bidirectional=bidirectional,
+        streams=streams,
     ).double()
 
 
@@ -81,7 +87,9 @@ def test_streams_are_separate_encoders(name, cell, bidirectional):
 
 
 @CELL
-@pytest.mark.parametrize(("name", "default"), [("euclidean", "tanh"), ("poincare", "identity"), ("klein_tangent", "tanh")])
+@pytest.mark.parametrize(
+    ("name", "default"), [("euclidean", "tanh"), ("poincare", "identity"), ("klein_tangent", "tanh")]
+)
 def test_the_nonlinearity_left_out_is_the_familys_own(name, default, cell):
     net, named = encoder(name, cell), encoder(name, cell, nonlinearity=default)
     other = encoder(name, cell, nonlinearity="relu")

@@ -59,7 +59,9 @@ def test_equals_the_reference(c, classes, lead):
 def test_the_reference_is_the_published_formula(c):
     x = PoincareBall(c).random(4, D, std=1.0 / c**0.5, dtype=F64)
     p, a = planes(c, 3)
-    torch.testing.assert_close(mlr_logits_reference(x, p, a, curvature(c)), exact_logits(x, p, a, c), rtol=1e-11, atol=0)
+    torch.testing.assert_close(
+        mlr_logits_reference(x, p, a, curvature(c)), exact_logits(x, p, a, c), rtol=1e-11, atol=0
+    )
 
 
 @CURVATURES
@@ -74,13 +76,17 @@ def test_logits_are_signed_distances_to_hyperplanes(c):
     """``2|a|`` times the distance to the hyperplane; 0 on it, at p in particular."""
     ball, (p, a) = PoincareBall(c), planes(c, 3)
     assert mlr_logits(p, p, a, ball.c).diagonal().abs().max() < 1e-12
-    across = a - (a * torch.roll(a, 1, -1)).sum(-1, keepdim=True) / torch.roll(a, 1, -1).square().sum(-1, keepdim=True) * torch.roll(a, 1, -1)
+    across = a - (a * torch.roll(a, 1, -1)).sum(-1, keepdim=True) / torch.roll(a, 1, -1).square().sum(
+        -1, keepdim=True
+    ) * torch.roll(a, 1, -1)
     x = ball.expmap0(0.4 / c**0.5 * normalize(a, dim=-1))
     zero = torch.zeros_like(p)
     logits = mlr_logits(x, zero, a, ball.c).diagonal()
     torch.testing.assert_close(logits, 2 * a.norm(dim=-1) * ball.dist0(x))
     torch.testing.assert_close(mlr_logits(-x, zero, a, ball.c).diagonal(), -logits)
-    foot = ball.mobius_add(p, 0.1 * (across - (across * a).sum(-1, keepdim=True) / a.square().sum(-1, keepdim=True) * a))
+    foot = ball.mobius_add(
+        p, 0.1 * (across - (across * a).sum(-1, keepdim=True) / a.square().sum(-1, keepdim=True) * a)
+    )
     assert mlr_logits(foot, p, a, ball.c).diagonal().abs().max() < 1e-12
 
 
@@ -121,7 +127,10 @@ def test_float32_at_the_boundary_without_cancellation(c):
     """|x| = 0.99999 of the ball's radius and p = 0: the value of the formula on the exact bits, where forms that take
     the Möbius sum in float32 are off by a factor (-69.4 instead of -25.57)."""
     x = (0.99999 / c**0.5 * normalize(torch.randn(20, D, dtype=F64), dim=-1)).to(F32)
-    p, a = torch.zeros(20, D), -torch.rand(20, 1) * x - 0.1 * torch.rand(20, D) * x.abs().min(-1, keepdim=True).values * x.sign()
+    p, a = (
+        torch.zeros(20, D),
+        -torch.rand(20, 1) * x - 0.1 * torch.rand(20, D) * x.abs().min(-1, keepdim=True).values * x.sign(),
+    )
     logits = mlr_logits(x, p, a, curvature(c)).diagonal()
     expected = exact_logits(x, p, a, c).diagonal()
     assert ((logits.double() - expected) / expected).abs().max() < 1e-6
@@ -140,14 +149,18 @@ def test_float32_at_the_boundary(c, spread):
     lift, (w, scale) = lift_points(x, ball.c).double(), lift_hyperplanes(p, a, ball.c)
     product = (lift.unsqueeze(-2) * w.double()).abs().sum(-1)
     unit = torch.finfo(F32).eps
-    bound = scale * ((D + 3) * unit * product / (1 + (expected / scale).sinh().square()).sqrt()) + 4 * unit * expected.abs()
+    bound = (
+        scale * ((D + 3) * unit * product / (1 + (expected / scale).sinh().square()).sqrt()) + 4 * unit * expected.abs()
+    )
     assert ((logits - expected).abs() <= bound).all()
     assert ((logits - expected).norm(dim=-1) / expected.norm(dim=-1)).max() < 3e-6
 
 
 @CURVATURES
 def test_float64_at_the_boundary(c):
-    x = ((1 - torch.logspace(-2, -10, 9, dtype=F64)[:, None]) / c).sqrt() * normalize(torch.randn(9, D, dtype=F64), dim=-1)
+    x = ((1 - torch.logspace(-2, -10, 9, dtype=F64)[:, None]) / c).sqrt() * normalize(
+        torch.randn(9, D, dtype=F64), dim=-1
+    )
     p, a = planes(c, 4)
     logits, expected = mlr_logits(x, p, a, curvature(c)), exact_logits(x, p, a, c)
     assert ((logits - expected).norm(dim=-1) / expected.norm(dim=-1)).max() < 1e-13

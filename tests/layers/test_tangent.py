@@ -23,7 +23,10 @@ def vectors(*size: int) -> torch.Tensor:
 
 def pair(name: str, manifold, *sizes, **options):
     """A tangent layer and the Euclidean one with the same random parameters."""
-    curved, flat = getattr(tangent, name)(manifold, *sizes, **options), getattr(euclidean, name)(FLAT, *sizes, **options)
+    curved, flat = (
+        getattr(tangent, name)(manifold, *sizes, **options),
+        getattr(euclidean, name)(FLAT, *sizes, **options),
+    )
     with torch.no_grad():
         for p in curved.parameters():
             p.normal_(std=0.5)
@@ -35,7 +38,9 @@ def pair(name: str, manifold, *sizes, **options):
 @pytest.mark.parametrize("name", ["Linear", "RNNCell", "GRUCell", "Concat"])
 def test_layers_of_vectors(manifold, name):
     u, v = vectors(5, 3), vectors(5, 2)
-    sizes, inputs = ((3, 2), (u,)) if name == "Linear" else (((3, 2), 4), (u, v)) if name == "Concat" else ((3, 2), (u, v))
+    sizes, inputs = (
+        ((3, 2), (u,)) if name == "Linear" else (((3, 2), 4), (u, v)) if name == "Concat" else ((3, 2), (u, v))
+    )
     options = {"n_features": 2} if name == "Concat" else {}
     curved, flat = pair(name, manifold, *sizes, **options)
     features = {"features": torch.rand(5, 2, dtype=F64)} if name == "Concat" else {}
@@ -44,7 +49,9 @@ def test_layers_of_vectors(manifold, name):
 
 
 @pytest.mark.parametrize("name", ["RNN", "GRU"])
-@pytest.mark.parametrize("options", [{}, {"nonlinearity": "identity"}, {"bidirectional": True}, {"streams": 2}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"nonlinearity": "identity"}, {"bidirectional": True}, {"streams": 2}], ids=str
+)
 def test_layers_of_sequences(manifold, name, options):
     curved, flat = pair(name, manifold, 3, 4, **options)
     lead = (2, 3) if options.get("streams") else (3,)
@@ -90,7 +97,9 @@ def test_attention(manifold):
             p.normal_(std=0.5)
     u, position = vectors(2, 4, 3), torch.tensor([[3, 1, 0, 2], [0, 0, 2, 3]])
     moved = u + layer.positions.inner.weight[position]
-    q, k = (manifold.expmap0(nn.functional.linear(moved, m.inner.weight, m.inner.bias)) for m in (layer.query, layer.key))
+    q, k = (
+        manifold.expmap0(nn.functional.linear(moved, m.inner.weight, m.inner.bias)) for m in (layer.query, layer.key)
+    )
     score = torch.exp(-layer.beta * manifold.dist(q, k))
     weights = score / score.sum(-1, keepdim=True)
     x = manifold.expmap0(u)

@@ -1,0 +1,99 @@
+"""What every curved layer does with its inputs before it computes: sizes checked, autocast left, points validated."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+HALF = (torch.float16, torch.bfloat16)
+
+
+def takes_points(*sizes: str, flat: bool = False) -> Callable:
+    """Decorator of ``forward``: its first arguments are points of ``self.manifold``.
+
+    Args:
+        sizes: for each of these arguments in turn, the attribute of the layer with its intrinsic size; a name followed
+            by ``*`` is the attribute with the sizes of a variable number of arguments.
+        flat: the arguments are vectors; only their size is checked.
+
+    Before ``forward`` runs, the number of coordinates is checked; half-precision points are cast to float32 and
+    autocast is switched off inside (manifold mathematics needs float32); and where :func:`validate_points` has been
+    called on the layer, every point is checked to lie on the manifold.
+
+    Raises (from ``forward``):
+        ValueError: a wrong number of coordinates, or, in validation, a point off the manifold: with the layer's name.
+    """
+
+    def decorate(forward: Callable) -> Callable:
+        names = [n for n, p in inspect.signature(forward).parameters.items() if p.kind != p.VAR_POSITIONAL][1:]
+
+        @functools.wraps(forward)
+        def guarded(self: nn.Module, *args, **kwargs):
+            if len(sizes) == 1 and sizes[0].endswith("*"):
+                expected = getattr(self, sizes[0][:-1])
+                if len(args) != len(expected):
+                    raise ValueError(
+                        f"{name_of(self)}: takes {len(expected)} points (sizes {tuple(expected)}), got {len(args)}"
+                    )
+            else:
+                expected = [getattr(self, size) for size in sizes]
+            for position, size in enumerate(expected):
+                if position < len(args):
+                    point = args[position]
+                else:
+                    point = kwargs.get(names[position]) if position < len(names) else None
+                if point is not None:
+                    _check(self, point, size, flat)
+            if flat:
+                return forward(self, *args, **kwargs)
+            device = next((a.device.type for a in args if isinstance(a, Tensor)), "cpu")
+            if not torch.is_autocast_enabled(device):
+                return forward(self, *args, **kwargs)
+            with torch.autocast(device, enabled=False):
+                return forward(self, *map(_full, args), **{key: _full(value) for key, value in kwargs.items()})
+
+        return guarded
+
+    return decorate
+
+
+def _full(value):
+    return value.float() if isinstance(value, Tensor) and value.dtype in HALF else value
+
+
+def _check(layer: nn.Module, point: Tensor, size: int, flat: bool) -> None:
+    coordinates = size if flat else layer.manifold.ambient_dim(size)
+    if point.dim() == 0 or point.shape[-1] != coordinates:
+        kind = "vectors" if flat else f"points of {layer.manifold.name}"
+        raise ValueError(
+            f"{name_of(layer)}: takes {kind} with {coordinates} coordinates (size {size}) on the last axis, "
+            f"got a tensor of shape {tuple(point.shape)}"
+        )
+    if not flat and layer.__dict__.get("points_validated"):
+        ok, reason = layer.manifold._check_point_on_manifold(point.detach(), atol=1e-4, rtol=1e-4)
+        if not ok:
+            raise ValueError(
+                f"{name_of(layer)}: its input of shape {tuple(point.shape)} is not on {layer.manifold}: {reason}"
+            )
+
+
+def name_of(layer: nn.Module) -> str:
+    """``family.Class``, with the layer's place in the model where :func:`validate_points` has recorded it."""
+    family = type(layer).__module__.rpartition(".")[2]
+    place = layer.__dict__.get("place")
+    return f"{place} ({family}.{type(layer).__name__})" if place else f"{family}.{type(layer).__name__}"
+
+
+def validate_points(model: nn.Module, on: bool = True) -> None:
+    """Debug mode: every layer of ``model`` checks that its input points lie on its manifold, and names itself if not.
+
+    Costs a projection a layer, and a wait for the device on a GPU.
+    """
+    for place, layer in model.named_modules():
+        if hasattr(layer, "manifold"):
+            layer.__dict__["points_validated"] = on
+            layer.__dict__["place"] = place if on else None

@@ -1,0 +1,92 @@
+"""What the recurrent layers share: reversing, padding, directions and the errors about lengths."""
+
+import pytest
+import torch
+
+from hyperbolic.geometry import GEOMETRIES, make_geometry
+from hyperbolic.layers.sequence import check_lengths, reverse_sequences
+
+F64 = torch.float64
+
+
+def geometry(name: str, c: float = 2.0):
+    manifold, layers = GEOMETRIES[name]
+    return make_geometry(name, manifold, layers, c=None if name == "euclidean" else c)
+
+
+def test_reversing_leaves_padding_at_the_end():
+    x = torch.arange(12.0).view(1, 2, 6, 1)
+    lengths = torch.tensor([[4, 1]])
+    expected = torch.tensor([[3.0, 2, 1, 0, 4, 5], [6, 7, 8, 9, 10, 11]])
+    assert torch.equal(reverse_sequences(x, lengths).view(2, 6), expected)
+    assert torch.equal(reverse_sequences(reverse_sequences(x, lengths), lengths), x)
+    assert torch.equal(reverse_sequences(x, None), x.flip(2))
+    assert torch.equal(reverse_sequences(x, torch.full((1, 2), 6)), x.flip(2))
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+@pytest.mark.parametrize("cell", ["rnn", "gru"])
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_what_stands_in_the_padding_reaches_nothing(name, cell, bidirectional):
+    g = geometry(name)
+    layer = getattr(g, cell)(3, 4, bidirectional=bidirectional, streams=2).double()
+    lengths = torch.tensor([[2, 5, 3], [5, 1, 4]])
+    real = torch.arange(5) < lengths.unsqueeze(-1)
+    x = g.manifold.random(2, 3, 5, 3, std=0.3, dtype=F64)
+    other = torch.where(real.unsqueeze(-1), x, g.manifold.random(2, 3, 5, 3, std=1.0, dtype=F64)).requires_grad_()
+    states, last = layer(x, lengths)
+    same_states, same_last = layer(other, lengths)
+    assert torch.equal(last, same_last)
+    assert torch.equal(states[real], same_states[real])
+    (grad,) = torch.autograd.grad(same_last.square().sum() + same_states[real].square().sum(), other)
+    assert not grad[~real].any()
+    assert grad[real].any(-1).all()
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_directions_of_a_bidirectional_layer(name):
+    """The last state joins the forward one at the end with the backward one at position 0."""
+    g = geometry(name)
+    layer = g.gru(3, 4, bidirectional=True).double()
+    x, lengths = g.manifold.random(3, 5, 3, std=0.3, dtype=F64), torch.tensor([5, 2, 1])
+    states, last = layer(x, lengths)
+    inner, to = getattr(layer, "inner", layer), g.manifold
+    half = [g.gru(3, 4).double() for _ in range(2)]
+
+    def join(f, b):
+        return layer.join[0](f, b) if inner is layer else to.expmap0(inner.join[0](to.logmap0(f), to.logmap0(b)))
+
+    for number, one in enumerate(half):
+        target = getattr(one, "inner", one)
+        with torch.no_grad():
+            for key in ("weight_ih", "weight_hh", "bias"):
+                getattr(target, key).copy_(getattr(inner, key)[number : number + 1])
+    for i, length in enumerate(lengths):
+        ahead, ahead_last = half[0](x[i : i + 1, :length])
+        back, back_last = half[1](x[i : i + 1, :length].flip(1))
+        torch.testing.assert_close(states[i, :length], join(ahead, back.flip(1))[0], rtol=1e-8, atol=1e-11)
+        torch.testing.assert_close(last[i], join(ahead_last, back_last)[0], rtol=1e-8, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_mistakes_are_named(name):
+    g = geometry(name)
+    x = g.manifold.origin(3, 4, 2)
+    layer = g.rnn(2, 2)
+    for lengths, message in (
+        (torch.tensor([1, 2]), r"shape \(3,\) of the batch, got \(2,\)"),
+        (torch.tensor([[1, 2, 3]]), r"shape \(3,\) of the batch, got \(1, 3\)"),
+        (torch.tensor([1, 0, 4]), r"lie in 1..4, got 0..4: drop empty sequences first"),
+        (torch.tensor([1, 5, 4]), r"lie in 1..4, got 1..5"),
+        (torch.tensor([-1, 2, 4]), r"lie in 1..4, got -1..4"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            layer(x, lengths)
+    with pytest.raises(ValueError, match="3 streams, got inputs of shape"):
+        g.gru(2, 2, streams=3)(g.manifold.origin(2, 3, 4, 2))
+    with pytest.raises(ValueError, match="unknown nonlinearity 'softsign'"):
+        g.gru(2, 2, nonlinearity="softsign")
+    with pytest.raises(ValueError, match="unknown nonlinearity 'softsign'"):
+        g.activation("softsign")
+    check_lengths(None, x)
+    check_lengths(torch.zeros(0, dtype=torch.long), x[:0])
