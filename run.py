@@ -17,13 +17,14 @@ from omegaconf.errors import OmegaConfBaseException
 from configs import schema
 from configs.errors import paragraph
 from hyperbolic.diagnostics import NonFiniteError
+from hyperbolic.layers.guard import OffManifoldError, validate_points
 from tasks import loggers, record, report, training
 from tasks.base import SCHEDULES
 from tasks.errors import UserError, one_of
 from tasks.resume import flat
 
 # A user's mistakes are told in one paragraph; HYPERBOLIC_FULL_ERROR=1 shows where they happened. Other errors are ours.
-MISTAKES = (UserError, schema.ConfigError, HydraException, OmegaConfBaseException, NonFiniteError, OSError)
+MISTAKES = (UserError, schema.ConfigError, HydraException, OmegaConfBaseException, NonFiniteError, OffManifoldError, OSError)
 told = MISTAKES if os.environ.get("HYPERBOLIC_FULL_ERROR", "0") in ("", "0") else ()
 codes: list[int] = []  # one for each run of this process
 
@@ -43,6 +44,8 @@ def build(values: dict) -> tuple:
         optimizer(task)  # its settings are checked before anything is read or written
     except (ValueError, NotImplementedError, InstantiationException) as error:
         raise UserError(str(error.__cause__ or error)) from error
+    if values["check_points"]:
+        validate_points(task.model)
     task.schedule = schedule
     task.settings = flat(record.portable({k: v for k, v in values.items() if k != "paths"}))
     return task, data

@@ -127,6 +127,7 @@ class Root:
     seed: int = MISSING
     mode: str = MISSING
     checkpoint: str | None = MISSING
+    check_points: bool = MISSING
     fidelity: str = MISSING
     paths: Paths = field(default_factory=Paths)
     paper: Paper | None = None

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from hyperbolic.layers import euclidean, mobius, tangent
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, Manifold, PoincareBall
+from hyperbolic.manifolds.base import HyperbolicManifold
 from hyperbolic.manifolds.charts import convert
 
 MANIFOLDS: dict[str, type[Manifold]] = {
@@ -158,7 +159,7 @@ def make_geometry(
         c: positive curvature parameter (sectional curvature -c); None for Euclidean.
         learn_c: train c, one scalar for all parts.
         parts: component name to geometry name (a key of ``GEOMETRIES``). A part on the same manifold shares it;
-            a part on another curved manifold has the same c.
+            a part on another curved manifold shares c with it, also while c is learned.
 
     Raises:
         ValueError: unknown name, a family that is not defined on the manifold, or c that is not positive.
@@ -174,20 +175,20 @@ def make_geometry(
 
     def space(kind: str) -> Manifold:
         if kind not in made:
-            made[kind] = Euclidean() if kind == "Euclidean" else MANIFOLDS[kind](c=_curvature(c, name), learn_c=learn_c)
+            curved = next((m for m in made.values() if isinstance(m, HyperbolicManifold)), None)
+            if kind == "Euclidean":
+                made[kind] = Euclidean()
+            elif curved is not None:
+                made[kind] = curved.twin(MANIFOLDS[kind])
+            else:
+                made[kind] = MANIFOLDS[kind](c=_curvature(c, name), learn_c=learn_c)
         return made[kind]
 
     components = {}
     for component, part in (parts or {}).items():
         part_manifold, part_layers = GEOMETRIES[_known(part, GEOMETRIES, f"geometry.parts.{component}")]
         components[component] = Geometry(part, space(part_manifold), FAMILIES[part_layers])
-    geometry = Geometry(name, space(manifold), FAMILIES[layers], components)
-    curved = [kind for kind in made if kind != "Euclidean"]
-    if learn_c and len(curved) > 1:
-        raise ValueError(
-            f"geometry {name}: learn_c=true needs all curved parts on one manifold, got {', '.join(curved)}"
-        )
-    return geometry
+    return Geometry(name, space(manifold), FAMILIES[layers], components)
 
 
 def _known(value: str, table: Mapping[str, Any], where: str) -> str:

@@ -192,12 +192,25 @@ class TestLearnedCurvature:
             assert torch.isfinite(grad)
             assert grad.abs() > 1e-8
 
-    def test_two_curved_manifolds_cannot_share_it(self):
-        with pytest.raises(
-            ValueError, match=r"learn_c=true needs all curved parts on one manifold, got Lorentz, PoincareBall"
-        ):
-            make("poincare", learn_c=True, parts={"ffnn": "lorentz_tangent"})
-        make("lorentz_tangent", learn_c=True, parts={"ffnn": "euclidean"})
+    def test_two_models_of_the_space_share_it(self):
+        """One scalar for all parts, also where they are different models; a step of it moves them together."""
+        geometry = make("poincare", c=0.7, learn_c=True, parts={"sentence": "lorentz_tangent", "ffnn": "klein_tangent"})
+        net = nn.ModuleList([geometry.linear(2, 2), *(geometry.part(p).linear(2, 2) for p in ("sentence", "ffnn"))])
+        assert sum(name.endswith("free_c") for name, _ in net.named_parameters()) == 1
+        with torch.no_grad():
+            geometry.manifold.free_c += 1.0
+        curvatures = {float(layer.manifold.c.detach()) for layer in net}
+        assert len(curvatures) == 1
+        assert curvatures.pop() > 1.0
+        other = copy.deepcopy(net)
+        with torch.no_grad():
+            other[0].manifold.free_c += 1.0
+        assert len({float(layer.manifold.c.detach()) for layer in other}) == 1
+        assert other[2].manifold.c > net[2].manifold.c
+        x = geometry.manifold.random(5, 2, dtype=F64)
+        lorentz = geometry.part("sentence")
+        moved = ChangeGeometry(geometry, lorentz)(x)
+        torch.testing.assert_close(lorentz.manifold.dist0(moved), geometry.manifold.dist0(x))
 
     def test_it_stays_positive(self):
         for c in (1e-3, 0.5, 30.0):

@@ -12,6 +12,10 @@ from torch import Tensor, nn
 HALF = (torch.float16, torch.bfloat16)
 
 
+class OffManifoldError(ValueError):
+    """A layer got a point that does not lie on its manifold (only where :func:`validate_points` asked for the check)."""
+
+
 def takes_points(*sizes: str, flat: bool = False) -> Callable:
     """Decorator of ``forward``: its first arguments are points of ``self.manifold``.
 
@@ -25,7 +29,7 @@ def takes_points(*sizes: str, flat: bool = False) -> Callable:
     called on the layer, every point is checked to lie on the manifold.
 
     Raises (from ``forward``):
-        ValueError: a wrong number of coordinates, or, in validation, a point off the manifold: with the layer's name.
+        ValueError: a wrong number of coordinates. OffManifoldError: in validation, a point off the manifold.
     """
 
     def decorate(forward: Callable) -> Callable:
@@ -76,7 +80,7 @@ def _check(layer: nn.Module, point: Tensor, size: int, flat: bool) -> None:
     if not flat and layer.__dict__.get("points_validated"):
         ok, reason = layer.manifold._check_point_on_manifold(point.detach(), atol=1e-4, rtol=1e-4)
         if not ok:
-            raise ValueError(
+            raise OffManifoldError(
                 f"{name_of(layer)}: its input of shape {tuple(point.shape)} is not on {layer.manifold}: {reason}"
             )
 

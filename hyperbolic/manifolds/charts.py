@@ -52,7 +52,9 @@ def same_space(source: Manifold, target: Manifold) -> bool:
     """Whether both are models of one hyperbolic space, so that an isometry connects them."""
     if not (isinstance(source, HyperbolicManifold) and isinstance(target, HyperbolicManifold)):
         return False
-    return source is target or (not source.learn_c and not target.learn_c and bool(source.c == target.c))
+    if source.learn_c or target.learn_c:  # models with one curvature are twins, see Manifold.twin
+        return source.learn_c and target.learn_c and source.free_c is target.free_c
+    return source is target or bool(source.c == target.c)
 
 
 def convert(x: Tensor, source: Manifold, target: Manifold) -> Tensor:
