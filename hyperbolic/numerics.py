@@ -75,15 +75,7 @@ class _CompensatedGap(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor, c: Tensor) -> Tensor:
         ctx.save_for_backward(x, c)
-        high, low = _two_product(x, x)
-        low = low.sum(-1, keepdim=True)
-        while high.shape[-1] > 1:  # pairwise tree: one vectorised error-free sum a level
-            if high.shape[-1] % 2:
-                high = torch.cat([high, torch.zeros_like(high[..., :1])], -1)
-            high, error = _two_sum(high[..., 0::2], high[..., 1::2])
-            low = low + error.sum(-1, keepdim=True)
-        if high.shape[-1] == 0:
-            high = torch.zeros_like(low)
+        high, low = _sum(*_two_product(x, x))
         product, error = _two_product(*torch.broadcast_tensors(c, high))
         gap, rest = _two_sum(torch.ones_like(product), -product)
         return gap + (rest - error - c * low)
@@ -94,6 +86,85 @@ class _CompensatedGap(torch.autograd.Function):
         grad_x = (-2 * c * grad * x).sum_to_size(x.shape) if ctx.needs_input_grad[0] else None
         grad_c = (-grad * sqnorm(x)).sum_to_size(c.shape) if ctx.needs_input_grad[1] else None
         return grad_x, grad_c
+
+
+def _sum(high: Tensor, low: Tensor) -> tuple[Tensor, Tensor]:
+    """Sum over the last axis of ``high + low`` in double-double, (..., 1) each; ``low`` are rounding errors."""
+    low = low.sum(-1, keepdim=True)
+    while high.shape[-1] > 1:  # pairwise tree: one vectorised error-free sum a level
+        if high.shape[-1] % 2:
+            high = torch.cat([high, torch.zeros_like(high[..., :1])], -1)
+        high, error = _two_sum(high[..., 0::2], high[..., 1::2])
+        low = low + error.sum(-1, keepdim=True)
+    return (torch.zeros_like(low) if high.shape[-1] == 0 else high), low
+
+
+class _CompensatedDot(torch.autograd.Function):
+    """``<x, y>`` of float64 vectors in double-double arithmetic."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, y: Tensor) -> Tensor:
+        ctx.save_for_backward(x, y)
+        high, low = _sum(*_two_product(x, y))
+        return high + low
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor]:
+        x, y = ctx.saved_tensors
+        return (grad * y).sum_to_size(x.shape), (grad * x).sum_to_size(y.shape)
+
+
+def careful_dot(x: Tensor, y: Tensor) -> Tensor:
+    """``<x, y>`` like :func:`dot`, but correct to the last digits also where large products cancel in float64."""
+    return dot(x, y) if x.dtype is not WIDE or y.dtype is not WIDE else _CompensatedDot.apply(x, y)
+
+
+def difference_along(x: Tensor, y: Tensor) -> Tensor:
+    """``<x, y - x>`` without the rounding of ``y - x``, float64, shape (..., 1)."""
+    if x.dtype is not WIDE or y.dtype is not WIDE:
+        return dot(x, wide(y) - wide(x))
+    with torch.no_grad():
+        lost = _two_sum(y, -x)[1]
+        rest = dot(x, lost)
+    return _CompensatedDot.apply(x, y - x) + rest
+
+
+class _Reject(torch.autograd.Function):
+    """``v - <x, v>/|x|^2 x`` to full relative accuracy, however much longer v is than the result."""
+
+    @staticmethod
+    def forward(ctx, v: Tensor, x: Tensor) -> Tensor:
+        square = sqnorm(x)
+        safe = torch.where(square > 0, square, 1)
+        q = dot(x, v) / safe
+        product, error = _two_product(*torch.broadcast_tensors(q, x))
+        high, low = _two_sum(v, -product)
+        out = high + (low - error)
+        out = out - dot(x, out) / safe * x  # the error of q lies along x
+        ctx.save_for_backward(out, x, q, safe)
+        ctx.shapes = v.shape, x.shape
+        return out
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor]:
+        out, x, q, square = ctx.saved_tensors
+        grad = grad.expand_as(out)
+        across = _Reject.apply(grad, x)
+        by_x = -(dot(grad, x) / square * out + q * across)
+        return across.sum_to_size(ctx.shapes[0]), by_x.sum_to_size(ctx.shapes[1])
+
+
+def reject(v: Tensor, x: Tensor) -> Tensor:
+    """The part of v orthogonal to x, ``v - <x, v>/|x|^2 x`` (v itself where x = 0), float64.
+
+    float64 vectors are worked on with error-free products, because far out on the hyperboloid a vector is up to
+    e^radius times longer along the ray than across; float32 vectors have digits to spare in float64.
+    """
+    if v.dtype is WIDE and x.dtype is WIDE:
+        return _Reject.apply(v, x)
+    v, x = wide(v), wide(x)
+    square = sqnorm(x)
+    return v - dot(x, v) / torch.where(square > 0, square, 1) * x
 
 
 def _two_sum(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,21 @@ from torch import Tensor
 from hyperbolic.manifolds import sheet
 from hyperbolic.manifolds.base import HyperbolicManifold
 from hyperbolic.manifolds.poincare import expmap0, logmap0, project
-from hyperbolic.numerics import BALL_EPS, artanhc, asinhc, ball_gap, dot, limit, safe_sqrt, sqnorm, tanhc, wide
+from hyperbolic.numerics import (
+    BALL_EPS,
+    artanhc,
+    asinhc,
+    ball_gap,
+    careful_dot,
+    difference_along,
+    dot,
+    limit,
+    reject,
+    safe_sqrt,
+    sqnorm,
+    tanhc,
+    wide,
+)
 
 
 class Klein(HyperbolicManifold):
@@ -43,13 +57,13 @@ class Klein(HyperbolicManifold):
 
     def _inner(self, x: Tensor, u: Tensor, v: Tensor) -> Tensor:
         gap = ball_gap(x, self.c)
-        return dot(u, v) / gap + self.c * dot(x, u) * dot(x, v) / gap.square()
+        return dot(u, v) / gap + self.c * careful_dot(x, u) * careful_dot(x, v) / gap.square()
 
     def _sinh_square(self, x: Tensor, y: Tensor) -> Tensor:
         """``sinh^2(sqrt(c) d) / c = (g_x|e|^2 + c<x, e>^2) / (g_x g_y)`` with ``e = y - x``: a sum, nothing cancels."""
         gap_x, gap_y = ball_gap(x, self.c), ball_gap(y, self.c)
         e = wide(y) - wide(x)
-        return (gap_x * sqnorm(e) + self.c * dot(x, e).square()) / (gap_x * gap_y)
+        return (gap_x * sqnorm(e) + self.c * difference_along(x, y).square()) / (gap_x * gap_y)
 
     def _dist2(self, x: Tensor, y: Tensor) -> Tensor:
         t = self._sinh_square(x, y)
@@ -86,24 +100,25 @@ class Klein(HyperbolicManifold):
         return project(x + u, self.c)
 
     def transp(self, x: Tensor, y: Tensor, v: Tensor) -> Tensor:
-        """Parallel transport, through the hyperboloid."""
-        moved = sheet.transport(self._to_sheet(x), self._to_sheet(y), self._push(x, v), self.c)
-        return self._pull(y, moved).to(v.dtype)
+        """Parallel transport: to the origin along the ray, the rotation ``gyr[y, -x]``, out along the ray."""
+        gap_x, gap_y = ball_gap(x, self.c), ball_gap(y, self.c)
+        root_x, root_y = gap_x.sqrt(), gap_y.sqrt()
+        at_origin = (wide(v) + self.c * careful_dot(x, v) / (root_x + gap_x) * wide(x)) / root_x
+        e, ball_x, ball_y = wide(y) - wide(x), wide(x) / (1 + root_x), wide(y) / (1 + root_y)
+        ball_e = (e + self.c * dot(e, wide(x) + wide(y)) / (root_x + root_y) * ball_x) / (1 + root_y)
+        ray = torch.where(gap_x > 0.9, 1, x)
+        across = reject(y, ray) / (1 + root_y)
+        gaps = 2 * root_x / (1 + root_x), 2 * root_y / (1 + root_y)
+        return self._out(y, sheet.rotate(ball_x, ball_y, ball_e, across, *gaps, at_origin, self.c)).to(v.dtype)
 
     def transp0(self, y: Tensor, u: Tensor) -> Tensor:
         """``sqrt(g) (u - (1 - sqrt(g)) <y, u> y / |y|^2)``."""
+        return self._out(y, u).to(u.dtype)
+
+    def _out(self, y: Tensor, u: Tensor) -> Tensor:
         root = ball_gap(y, self.c).sqrt()
         inward = self.c * dot(y, u) / (1 + root)  # (1 - sqrt g)/|y|^2 = c / (1 + sqrt g)
-        return (root * (wide(u) - inward * wide(y))).to(u.dtype)
-
-    def _push(self, x: Tensor, u: Tensor) -> Tensor:
-        """Tangent vector at x to the hyperboloid: ``u / sqrt(g) + c <x, u> x / g^(3/2)``."""
-        gap = ball_gap(x, self.c)
-        return (wide(u) + self.c * dot(x, u) / gap * wide(x)) * gap.rsqrt()
-
-    def _pull(self, x: Tensor, v: Tensor) -> Tensor:
-        """Inverse of ``_push``: ``sqrt(g) (v - c <x, v> x)``."""
-        return ball_gap(x, self.c).sqrt() * _shrink(x, v, self.c)
+        return root * (wide(u) - inward * wide(y))
 
     def _to_sheet(self, x: Tensor) -> Tensor:
         return sheet.from_klein(x, self.c)

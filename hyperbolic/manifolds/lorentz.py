@@ -71,7 +71,8 @@ class Lorentz(HyperbolicManifold):
         return self.proju(x, torch.cat([-u[..., :1], u[..., 1:]], -1))
 
     def _inner(self, x: Tensor, u: Tensor, v: Tensor) -> Tensor:
-        return sheet.inner(x[..., 1:], u[..., 1:], v[..., 1:], self.c)
+        space = u[..., 1:]
+        return sheet.inner(x[..., 1:], space, space if u is v else v[..., 1:], self.c)
 
     def _dist2(self, x: Tensor, y: Tensor) -> Tensor:
         q = sheet.half_sinh_square(x[..., 1:], y[..., 1:], self.c)

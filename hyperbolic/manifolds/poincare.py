@@ -184,4 +184,7 @@ class PoincareBall(HyperbolicManifold):
 
     def mobius_matvec(self, weight: Tensor, x: Tensor) -> Tensor:
         """``W (x) x = exp_0(W log_0(x))`` for W of shape (d_out, d_in) (Ganea et al. 2018, Lemma 6)."""
-        return expmap0(torch.nn.functional.linear(logmap0(x, self.c), weight), self.c)
+        y = torch.nn.functional.linear(x, weight)
+        scale = artanhc(ball_gap(x, self.c))  # log_0: its length in float64, so that gradients along x keep digits
+        scale = scale * _bounded_tanhc(self.c * scale.square() * sqnorm(y), x.dtype)
+        return scale.to(y.dtype) * y

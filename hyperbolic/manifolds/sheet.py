@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hyperbolic.numerics import asinhc, ball_gap, cosh_sqrt, dot, sinhc, sqnorm, wide
+from hyperbolic.numerics import WIDE, asinhc, ball_gap, cosh_sqrt, dot, reject, sinhc, sqnorm, wide
 
 _LONGEST = 64.0
 
@@ -21,14 +21,16 @@ def time(s: Tensor, c: Tensor) -> Tensor:
     return (1 / c + sqnorm(s)).sqrt()
 
 
-def half_sinh_square(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
+def half_sinh_square(x: Tensor, y: Tensor, c: Tensor, careful: bool | None = None) -> Tensor:
     """``sinh^2(sqrt(c) d(x, y) / 2)``, shape (..., 1), as the sum of a radial and an angular part.
 
     With ``a, b`` the distances of x and y from the origin (times sqrt(c)) and ``theta`` the angle between them,
     ``sinh^2(d/2) = sinh^2((a-b)/2) + sinh(a) sinh(b) sin^2(theta/2)``, where
     ``sinh(a-b) = <x-y, x+y> / (|x| t_y + |y| t_x)`` and, for acute angles, the angular part comes from
     the part of the shorter vector (or of the difference, if that is shorter still) orthogonal to the longer one.
+    ``careful`` (default: for float64 points) takes that part without any rounding of the shorter vector.
     """
+    careful = x.dtype is WIDE and y.dtype is WIDE if careful is None else careful
     x, y = wide(x), wide(y)
     difference, total = x - y, x + y
     along = dot(difference, total)  # |x|^2 - |y|^2
@@ -44,9 +46,12 @@ def half_sinh_square(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
     large, large2 = torch.where(swap, x, y), torch.where(swap, x_norm, y_norm).square()
     small2 = torch.where(swap, y_norm, x_norm).square()
     # the part of the shorter vector orthogonal to the longer one; of their difference where that is shorter still
-    part = torch.where(sqnorm(difference) < small2, difference, torch.where(swap, y, x))
-    safe_large2 = torch.where(acute, large2, 1)
-    orthogonal = part - dot(part, large) / safe_large2 * large
+    part, safe_large2 = torch.where(swap, y, x), torch.where(acute, large2, 1)
+    if careful:
+        orthogonal = reject(part, torch.where(acute, large, 1))
+    else:
+        part = torch.where(sqnorm(difference) < small2, difference, part)
+        orthogonal = part - dot(part, large) / safe_large2 * large
     angular = torch.where(  # 2|x||y|(1 - cos theta)
         acute,
         2 * safe_large2 * sqnorm(orthogonal) / torch.where(acute, x_norm * y_norm + product, 1),
@@ -64,11 +69,16 @@ def _norm(x: Tensor) -> Tensor:
 def inner(x: Tensor, u: Tensor, v: Tensor, c: Tensor) -> Tensor:
     """``<u, v>_L`` of tangent vectors at x: ``<u, v> - c <x, u><x, v> / (c t^2)`` near the origin; away from it the
     part orthogonal to x plus the radial part over ``c t^2``."""
-    x, u, v = wide(x), wide(u), wide(v)
     square, xu, xv = sqnorm(x), dot(x, u), dot(x, v)
     near = c * square < 1
     safe = torch.where(near, 1, square)
-    orthogonal = dot(u - xu / safe * x, v - xv / safe * x)
+    if x.dtype is WIDE:
+        ray = torch.where(near, 1, x)
+        across = reject(u, ray)
+        orthogonal = dot(across, across if u is v else reject(v, ray))
+    else:
+        across = wide(u) - xu / safe * wide(x)
+        orthogonal = dot(across, across if u is v else wide(v) - xv / safe * wide(x))
     along = xu * xv / (1 + c * square)
     return torch.where(near, dot(u, v) - c * along, orthogonal + along / safe)
 
@@ -82,7 +92,24 @@ def expmap(x: Tensor, u: Tensor, c: Tensor) -> Tensor:
     far = square > _LONGEST**2
     shrink = torch.where(far, _LONGEST * torch.where(far, square, 1).rsqrt(), 1)
     square = square.clamp_max(_LONGEST**2)
-    return cosh_sqrt(square) * wide(x) + sinhc(square) * shrink * wide(u)
+    end = cosh_sqrt(square) * wide(x) + sinhc(square) * shrink * wide(u)
+    return end if x.dtype is not WIDE else _step_back(x, wide(u), square, c, end, far)
+
+
+def _step_back(x: Tensor, u: Tensor, square: Tensor, c: Tensor, end: Tensor, far: Tensor) -> Tensor:
+    """``end``, replaced where a long step leads back towards the origin and both of its terms are huge.
+
+    With a the distance of x from the origin, r the length of the step and tau its part along the ray (all times
+    sqrt(c)), the part of the end along the ray is ``sinh(a - r) + sinh(r) cosh(a) c|u_across|^2 / (r (r - tau))``.
+    """
+    xx, xu = sqnorm(x), dot(x, u)
+    back = (c * xx > 1) & (xu < 0) & (square > 0.25) & ~far
+    x, square, xx = torch.where(back, x, 1), torch.where(back, square, 1), torch.where(back, xx, 1)
+    across, r, size = reject(u, x), square.sqrt(), xx.sqrt()
+    cosh, tau = (1 + c * xx).sqrt(), torch.where(back, xu, -1) * c**0.5 / (size * (1 + c * xx).sqrt())
+    turned = c * sqnorm(across) / (r - tau) * sinhc(square) * cosh
+    along = torch.sinh(c**0.5 * size * asinhc(c * xx) - r) + turned
+    return torch.where(back, along / (c**0.5 * size) * x + sinhc(square) * across, end)
 
 
 def logmap(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
@@ -97,19 +124,42 @@ def transport(x: Tensor, y: Tensor, v: Tensor, c: Tensor) -> Tensor:
 
     The same vector as ``v + c <y, v>_L / (1 - c <x, y>_L) (x + y)``, in which everything cancels when v is long.
     """
-    x, y, v = wide(x), wide(y), wide(v)
-    time_x, time_y = (1 + c * sqnorm(x)).sqrt(), (1 + c * sqnorm(y)).sqrt()
-    e, e_time = y - x, c * dot(y - x, x + y) / (time_x + time_y)
-    ball_x = x / (1 + time_x)
-    ball_e = (e - e_time * ball_x) / (1 + time_y)  # the difference of the points in the ball
-    along = dot(x, v)
-    at_origin = v - c * along / (time_x * (1 + time_x)) * x
-    square = sqnorm(x)
-    far = c * square > 1  # there a long v becomes short: set its part along x to what it has to be
-    rest = (along / time_x - dot(x, at_origin)) / torch.where(far, square, 1)
-    at_origin = at_origin + torch.where(far, rest, 0) * x
-    turned = gyrate(ball_x, ball_e, 2 / (1 + time_x), 2 / (1 + time_y), at_origin, c)
+    square, along = sqnorm(x), dot(x, v)
+    time_x, time_y = (1 + c * square).sqrt(), (1 + c * sqnorm(y)).sqrt()
+    near = c * square < 1
+    safe = torch.where(near, 1, square)
+    at_origin = wide(v) - c * along / (time_x * (1 + time_x)) * wide(x)
+    e = wide(y) - wide(x)
+    ball_x, gaps = wide(x) / (1 + time_x), (2 / (1 + time_x), 2 / (1 + time_y))
+    ball_e = (e - c * dot(e, wide(x) + wide(y)) / (time_x + time_y) * ball_x) / (1 + time_y)
+    if x.dtype is WIDE:  # away from the origin a long v becomes short: take its part across the ray by itself
+        ray = torch.where(near, 1, x)
+        at_origin = torch.where(near, at_origin, reject(v, ray) + along / (safe * time_x) * ray)
+        turned = rotate(ball_x, y / (1 + time_y), ball_e, reject(y, ray) / (1 + time_y), *gaps, at_origin, c)
+    else:  # float64 has digits to spare: set its part along the ray to what it has to be
+        rest = (along / time_x - dot(x, at_origin)) / safe
+        turned = gyrate(ball_x, ball_e, *gaps, at_origin + torch.where(near, 0, rest) * wide(x), c)
     return turned + c * dot(y, turned) / (1 + time_y) * y
+
+
+def rotate(
+    x: Tensor, y: Tensor, e: Tensor, across: Tensor, gap_x: Tensor, gap_y: Tensor, v: Tensor, c: Tensor
+) -> Tensor:
+    """``gyr[y, -x] v`` for points of the ball with these gaps, ``e = y - x``, ``across`` the part of y orthogonal to x.
+
+    For x close to the origin by :func:`gyrate`. Elsewhere as the rotation it is, in the plane of x and ``across`` by
+    ``-2 arg(C + i|x||across|)``, ``C = 1 - c<x, y>``: right also for neighbours whose ``e`` rounding has spoilt.
+    """
+    square, product = c * sqnorm(x), c * dot(x, y)
+    near = square < 0.18
+    n = square * c * sqnorm(across)
+    acute = product > 0
+    cosine = torch.where(acute, (gap_x + gap_y - gap_x * gap_y + n) / (1 + product.clamp_min(0)), 1 - product)
+    xv, av = dot(x, v), dot(across, v)
+    by_x = cosine * av - c * sqnorm(across) * xv
+    by_across = cosine * xv + square * av
+    turned = v + 2 * c / (cosine.square() + n) * (by_x * x - by_across * across)
+    return torch.where(near, gyrate(x, e, gap_x, gap_y, v, c), turned)
 
 
 def gyrate(x: Tensor, e: Tensor, gap_x: Tensor, gap_y: Tensor, v: Tensor, c: Tensor) -> Tensor:
@@ -131,7 +181,7 @@ def centroid(x: Tensor, weights: Tensor | None, c: Tensor) -> Tensor:
     w = x.new_ones(*x.shape[:-1], 1) if weights is None else wide(weights).unsqueeze(-1)
     total = w.sum(-2, keepdim=True)
     mean = (w * x).sum(-2, keepdim=True) / total  # space part of the reference point and direction of the result
-    q = (w * half_sinh_square(mean, x, c)).sum(-2, keepdim=True) / total
+    q = (w * half_sinh_square(mean, x, c, careful=False)).sum(-2, keepdim=True) / total
     with torch.no_grad():  # what rounding left of sum w_i (x_i - mean), which is 0
         rest = (w * (x - mean)).sum(-2, keepdim=True) / total
         rounding = c * inner(mean, rest, rest, c)

@@ -1,0 +1,124 @@
+"""The files in tests/golden: computed again, compared with the other oracle, and with what the library gives."""
+
+import json
+
+import pytest
+
+from scripts import golden
+from scripts.exactness.arithmetic import condition, exact, from_bits, jacobian, mp, parse, relative_error, to_bits
+from scripts.exactness.cases import FUNCTIONS, RADIUS, REGIMES, Case, all_cases
+from scripts.exactness.libraries import LIBRARIES, functions, installed
+from scripts.exactness.measure import measure, tensors, worse
+from scripts.exactness.spaces import SPACES
+from tests import oracle
+
+GOLDEN = golden.load()
+SAMPLE = GOLDEN[::29]
+
+
+def test_the_files_hold_every_case_and_are_small():
+    assert [case for case, _ in GOLDEN] == all_cases()
+    assert sum(path.stat().st_size for path in golden.GOLDEN.glob("*.json")) < 500_000
+    for path in golden.GOLDEN.glob("*.json"):
+        head = json.loads(path.read_text(encoding="utf-8"))
+        assert head["digits"] == 120
+        assert "spaces.py" in head["source"]
+
+
+@pytest.mark.parametrize("space", [space for space in FUNCTIONS if space != "scalar"])
+def test_every_function_has_values_in_every_regime(space):
+    found = {(case.dtype, case.regime, f) for case, values in GOLDEN if case.space == space for f in values}
+    assert found == {(dtype, r, f) for dtype in ("float32", "float64") for r in REGIMES for f in FUNCTIONS[space]}
+
+
+@pytest.mark.parametrize(("case", "values"), SAMPLE, ids=[f"{c.space}-{c.dtype}-{c.regime}-{c.c}" for c, _ in SAMPLE])
+def test_a_sample_computed_again_is_what_the_file_says(case, values):
+    assert golden.exact_values(case) == values
+
+
+@pytest.mark.parametrize("space", list(oracle.SPACES))
+def test_two_oracles_agree(space):
+    """The gyrovector definitions of tests/oracle.py and the hyperboloid ones here share no formula."""
+    for case, values in GOLDEN:
+        if case.space != space:
+            continue
+        other = oracle.SPACES[space](case.c)
+        for function, record in values.items():
+            if function.startswith("mlr"):
+                continue
+            arguments = case.arguments(function)
+            if function == "mobius_scalar":
+                arguments[0] = arguments[0][0]
+            digits = golden.KEPT[case.dtype]
+            assert relative_error(parse(record[0]), getattr(other, function)(*arguments)) < 10.0 ** (1 - digits)
+
+
+@pytest.mark.parametrize("space", list(FUNCTIONS))
+def test_the_library_is_within_its_targets(space):
+    rows = [(case, values) for case, values in GOLDEN if case.space == space][::3]
+    cells = measure(rows)
+    assert cells
+    assert not [key for key, cell in cells.items() if cell.over]
+    limited = {function for (_, function, *_), cell in cells.items() if cell.limited}
+    assert limited <= {"mlr_logits", "mlr_logits_beside"}
+
+
+@pytest.mark.parametrize("library", [each for each in LIBRARIES if each != "ours"])
+def test_other_libraries_are_called_in_their_own_conventions(library):
+    """Where nothing is hard, in float64, they are right: what the report shows elsewhere is not our mistake."""
+    if not installed(library):
+        pytest.skip(f"{library} is not installed")
+    checked = set()
+    for case, values in GOLDEN:
+        if (case.dtype, case.regime) != ("float64", "ordinary"):
+            continue
+        known = functions(library, case.space, case.c, tensors(case, next(iter(values)))[0].dtype)
+        for function in known.keys() & values.keys():
+            got = known[function](*tensors(case, function)).double().flatten().tolist()
+            # geoopt adds 1e-6 to a denominator of this chart
+            bound = 1e-5 if (library, function) == ("geoopt", "to_lorentz") else 1e-9
+            assert relative_error(got, parse(values[function][0])) < bound, (case.space, function)
+            checked.add(function)
+    assert checked >= {"dist", "expmap", "logmap", "transp", "mobius_add", "centroid"}
+
+
+def test_bits_go_there_and_back():
+    assert to_bits([1.0, 2.0], "float32") == "3f80000040000000"
+    for dtype, number in (("float32", 0.10000000149011612), ("float64", 0.1)):
+        assert from_bits(to_bits([[number, -0.0], [1e-30, 3.0]], dtype), dtype)[0][0] == number
+    assert exact(from_bits(to_bits([mp.mpf(1) / 3], "float64"), "float64"))[0] == mp.mpf(1 / 3)
+
+
+def test_slopes_and_condition_of_a_product():
+    def product(x, y):
+        return x[0] * y[0]
+
+    slopes = jacobian(product, [[mp.mpf(3)], [mp.mpf(-2)]])
+    assert [float(columns[0][0]) for columns in slopes] == pytest.approx([-2, 3], rel=1e-15)
+    assert condition(slopes, [[mp.mpf(3)], [mp.mpf(-2)]], mp.mpf(-6)) == pytest.approx(2, rel=1e-15)
+
+
+def test_relative_error_says_nan_and_inf():
+    assert relative_error([float("nan"), 1.0], [mp.mpf(1), mp.mpf(1)]) != relative_error([1.0], [mp.mpf(1)])
+    assert relative_error([float("inf")], [mp.mpf(1)]) == float("inf")
+    assert relative_error([0.5], [mp.mpf(0)]) == 0.5
+    assert worse(1.0, float("nan")) != worse(1.0, float("nan"))
+    with pytest.raises(ValueError, match="2 numbers"):
+        relative_error([1.0, 2.0], [mp.mpf(1)])
+
+
+def test_a_point_beyond_the_radius_is_left_out():
+    bits = {"a": to_bits([20.0, 0.0], "float32")}
+    case = Case("Lorentz", "float32", "ordinary", 1.0, bits)
+    assert golden._outside(case, SPACES["Lorentz"](1.0).expmap0([mp.mpf(20), mp.mpf(0)]))
+    assert RADIUS["Lorentz", "float32"] >= 12
+
+
+def test_check_finds_a_changed_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(golden, "all_cases", lambda: [case for case in all_cases() if case.space == "scalar"][:2])
+    assert golden.main([], tmp_path) == 0
+    assert golden.main(["--check"], tmp_path) == 0
+    path = tmp_path / "scalar_float32.json"
+    path.write_text(path.read_text().replace("e-", "e-1", 1))
+    assert golden.main(["--check"], tmp_path) == 1
+    assert "scalar_float32.json" in capsys.readouterr().out
