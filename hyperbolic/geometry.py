@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from hyperbolic.layers import euclidean, mobius, tangent
+from hyperbolic.layers import euclidean, hatt, klein, lorentz, mobius, poincare_pp, tangent
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, Manifold, PoincareBall
 from hyperbolic.manifolds.base import HyperbolicManifold
 from hyperbolic.manifolds.charts import convert
@@ -26,17 +26,33 @@ MANIFOLDS: dict[str, type[Manifold]] = {
     "Lorentz": Lorentz,
     "Klein": Klein,
 }
-FAMILIES: dict[str, ModuleType] = {"euclidean": euclidean, "mobius": mobius, "tangent": tangent}
+FAMILIES: dict[str, ModuleType] = {
+    "euclidean": euclidean,
+    "hatt": hatt,
+    "mobius": mobius,
+    "poincare_pp": poincare_pp,
+    "lorentz": lorentz,
+    "klein": klein,
+    "tangent": tangent,
+}
 # the manifolds a family is defined on
 FAMILY_MANIFOLDS: dict[str, tuple[str, ...]] = {
     "euclidean": ("Euclidean",),
+    "hatt": ("Euclidean",),
     "mobius": ("PoincareBall",),
+    "poincare_pp": ("PoincareBall",),
+    "lorentz": ("Lorentz",),
+    "klein": ("Klein",),
     "tangent": ("PoincareBall", "Lorentz", "Klein"),
 }
 # name: (manifold, family). configs/geometry holds one file for each.
 GEOMETRIES: dict[str, tuple[str, str]] = {
     "euclidean": ("Euclidean", "euclidean"),
+    "hatt": ("Euclidean", "hatt"),
     "poincare": ("PoincareBall", "mobius"),
+    "poincare_pp": ("PoincareBall", "poincare_pp"),
+    "lorentz": ("Lorentz", "lorentz"),
+    "klein": ("Klein", "klein"),
     "poincare_tangent": ("PoincareBall", "tangent"),
     "lorentz_tangent": ("Lorentz", "tangent"),
     "klein_tangent": ("Klein", "tangent"),

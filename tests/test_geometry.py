@@ -36,10 +36,17 @@ LAYERS = {
     "gru": ((3, 4), {"streams": 2}),
     "concat": (((3, 2), 4), {"n_features": 1}),
     "attention": ((3,), {"n_positions": 6}),
+    "context_attention": ((3,), {}),
+    "residual": ((3, 4), {"activation": "relu"}),
+    "feed_forward": ((3, 8), {"activation": "tanh"}),
+    "position_encoding": ((3, 7), {}),
+    "norm": ((3,), {}),
+    "multi_head_attention": ((4, 2), {}),
     "centroid": ((), {}),
     "logits": ((3, 2), {}),
 }
-CLASSES = {name: name.upper() if len(name) == 3 else name.title() for name in LAYERS}
+CLASSES = {name: name.upper() if len(name) == 3 else name.title().replace("_", "") for name in LAYERS}
+WITHOUT = {("poincare", "multi_head_attention"), ("klein", "multi_head_attention")}  # their papers define none
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -47,6 +54,10 @@ CLASSES = {name: name.upper() if len(name) == 3 else name.title() for name in LA
 def test_every_geometry_makes_every_layer(name, layer):
     geometry = make(name)
     sizes, options = LAYERS[layer]
+    if (name, layer) in WITHOUT:
+        with pytest.raises(ValueError, match=rf"geometry {name}: .* has no {CLASSES[layer]}"):
+            getattr(geometry, layer)(*sizes, **options)
+        return
     made = getattr(geometry, layer)(*sizes, **options)
     assert type(made) is getattr(geometry.layers, CLASSES[layer])
     assert made.manifold is geometry.manifold
@@ -57,7 +68,11 @@ def test_every_geometry_makes_every_layer(name, layer):
 def test_families_are_made_on_the_manifolds_they_are_defined_on(family, manifold):
     defined = {
         "euclidean": {"Euclidean"},
+        "hatt": {"Euclidean"},
         "mobius": {"PoincareBall"},
+        "poincare_pp": {"PoincareBall"},
+        "lorentz": {"Lorentz"},
+        "klein": {"Klein"},
         "tangent": {"PoincareBall", "Lorentz", "Klein"},
     }
     assert {name: set(spaces) for name, spaces in FAMILY_MANIFOLDS.items()} == defined
@@ -76,7 +91,7 @@ def test_families_are_made_on_the_manifolds_they_are_defined_on(family, manifold
     ("manifold", "layers", "message"),
     [
         ("Sphere", "tangent", r"geometry.manifold of mine: unknown value 'Sphere'; available: Euclidean, PoincareBall"),
-        ("Lorentz", "gyro", r"geometry.layers of mine: unknown value 'gyro'; available: euclidean, mobius, tangent"),
+        ("Lorentz", "gyro", r"geometry.layers of mine: unknown value 'gyro'; available: euclidean, hatt, mobius"),
     ],
 )
 def test_unknown_names(manifold, layers, message):
@@ -84,7 +99,7 @@ def test_unknown_names(manifold, layers, message):
         make_geometry("mine", manifold, layers, c=1.0)
 
 
-@pytest.mark.parametrize("name", [name for name in GEOMETRIES if name != "euclidean"])
+@pytest.mark.parametrize("name", [n for n, (m, _) in GEOMETRIES.items() if m != "Euclidean"])
 @pytest.mark.parametrize("c", [0, 0.0, -1.0, float("nan"), float("inf"), True, "1"])
 def test_curvatures_that_are_not_positive_numbers(name, c):
     with pytest.raises(ValueError, match="c must be a positive number"):
@@ -149,7 +164,7 @@ class TestParts:
 
     def test_unknown_geometry_of_a_part(self):
         with pytest.raises(
-            ValueError, match=r"geometry.parts.ffnn: unknown value 'flat'; available: euclidean, poincare"
+            ValueError, match=r"geometry.parts.ffnn: unknown value 'flat'; available: euclidean, hatt, poincare"
         ):
             make("poincare", parts={"ffnn": "flat"})
 

@@ -5,7 +5,7 @@ With the lift ``X = [2x/g_x, 2(1 + c|x|^2)/g_x]``, ``g_x = 1 - c|x|^2``, and per
 
 ``logit_k = 2|a_k|/sqrt(c) arsinh(2 sqrt(c) <-p_k (+) x, a_k> / ((1 - c|-p_k (+) x|^2) |a_k|)) = s_k arsinh(<X, W_k>)``
 
-No tensor of batch x classes x dimension is formed. Gaps and squared norms are taken in float64.
+No tensor of batch x classes x dimension is formed. Row scalars (gaps, squared norms, products) are float64.
 """
 
 from __future__ import annotations
@@ -14,44 +14,190 @@ import torch
 from torch import Tensor
 
 from hyperbolic.manifolds.poincare import mobius_add
-from hyperbolic.numerics import ball_gap, dot, sqnorm, wide
+from hyperbolic.numerics import BALL_EPS, WIDE, ball_gap, dot, limit, sqnorm, wide, wide_curvature
 
-_TINY = 1e-76  # keeps |a| positive; its root is below every float32 number
+_TINY = 1e-74  # keeps |a| positive; the inverse of its root is a float32 number
+_BLOCK = 1 << 16  # entries of a block of rows in float64: small enough for a core's second-level cache
+_LOGITS = 1 << 17  # entries of a block of logits
 
 
 def lift_points(x: Tensor, c: Tensor) -> Tensor:
-    """``[2x/g, 2(1 + c|x|^2)/g]``: (..., d) -> (..., d+1)."""
-    gap = ball_gap(x, c)
-    return torch.cat([2 / gap * wide(x), 2 * (2 - gap) / gap], -1).to(x.dtype)
+    """``[2x/g, 2(1 + c|x|^2)/g]``: (..., d) -> (..., d+1). It can be differentiated once."""
+    return _LiftPoints.apply(x, wide_curvature(c).to(x.device))
+
+
+class _LiftPoints(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, c: Tensor) -> Tensor:
+        gap = ball_gap(x, c)
+        ctx.save_for_backward(x, c, gap)
+        out = x.new_empty(*x.shape[:-1], x.shape[-1] + 1)
+        torch.mul(x, 2 / gap, out=out[..., :-1]) if x.dtype is WIDE else out[..., :-1].copy_(2 / gap * wide(x))
+        out[..., -1:] = 4 / gap - 2
+        return out
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor | None]:
+        refuse_graph("the lift of points")
+        x, c, gap = ctx.saved_tensors
+        space, time = grad[..., :-1], wide(grad[..., -1:])
+        grad_gap = _unfloored(gap, x.dtype) * (dot(space, x) + 2 * time) * (-2 / gap.square())
+        grad_x = (2 / gap * wide(space) - 2 * c * grad_gap * wide(x)).to(x.dtype)
+        return grad_x, -(grad_gap * sqnorm(x)).sum() if ctx.needs_input_grad[1] else None
+
+
+def _unfloored(gap: Tensor, dtype: torch.dtype) -> Tensor:
+    """1 where :func:`ball_gap` has a gradient, 0 where it is at its floor."""
+    return (gap > limit(BALL_EPS, dtype) / 4).to(WIDE)
 
 
 def lift_hyperplanes(p: Tensor, a: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     """W (K, d+1) and the scales ``s = 2|a|/sqrt(c)`` (K,) of hyperplanes through points p with normals a, both (K, d).
 
-    At a = 0 the logit is 0 and its gradient is finite.
+    At a = 0 the logit is 0 and its gradient is finite. It can be differentiated once.
     """
-    shift = dot(p, a) / ball_gap(p, c)
-    norm = (sqnorm(a) + _TINY).sqrt()
-    root = c**0.5
-    w = torch.cat([wide(a) + 2 * c * shift * wide(p), -shift], -1) * (root / norm)
-    return w.to(a.dtype), (2 / root * norm).squeeze(-1).to(a.dtype)
+    return _LiftHyperplanes.apply(p, a, wide_curvature(c).to(a.device))
 
 
-class _ScaledAsinh(torch.autograd.Function):
-    """``s arsinh(z)`` with s broadcast over the last axis; ``torch.asinh`` costs many times more on CPU."""
+class _LiftHyperplanes(torch.autograd.Function):
+    """With ``t = <p,a>/g``, ``alpha = sqrt(c)/|a|``, ``beta = 2 c alpha t``: ``W = [alpha a + beta p, -alpha t]``."""
 
     @staticmethod
-    def forward(ctx, z: Tensor, s: Tensor) -> Tensor:
-        size = z.abs()
-        value = torch.hypot(size, torch.ones_like(size)).add_(1).reciprocal_().mul_(size).mul_(size)
-        value = value.add_(size).log1p_().copysign_(z)
-        ctx.save_for_backward(value, s)
-        return value * s
+    def forward(ctx, p: Tensor, a: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        gap = ball_gap(p, c) if p.dtype is WIDE else (1 - c * _square(p)).clamp_min(limit(BALL_EPS, p.dtype) / 4)
+        shift = _dot(p, a) / gap
+        norm = (_square(a) + _TINY).sqrt()
+        alpha = c.sqrt() / norm
+        w = a.new_empty(a.shape[0], a.shape[1] + 1)
+        torch.mul(a, alpha.to(a.dtype), out=w[:, :-1])
+        w[:, :-1].addcmul_((2 * c * alpha * shift).to(a.dtype), p)
+        w[:, -1:] = -alpha * shift
+        ctx.save_for_backward(p, a, c, gap, shift, norm)
+        return w, (2 / c.sqrt() * norm).squeeze(-1).to(a.dtype)
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor]:
-        value, s = ctx.saved_tensors
-        return grad * s / torch.cosh(value), (grad * value).sum_to_size(s.shape)
+    def backward(ctx, grad_w: Tensor, grad_s: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        refuse_graph("the lift of hyperplanes")
+        p, a, c, gap, shift, norm = ctx.saved_tensors
+        space, time, size = grad_w[:, :-1], wide(grad_w[:, -1:]), wide(grad_s).unsqueeze(-1)
+        alpha = c.sqrt() / norm
+        along_p = wide(torch.linalg.vecdot(space, p)).unsqueeze(-1)
+        slope = 2 * c * along_p - time
+        grad_alpha = wide(torch.linalg.vecdot(space, a)).unsqueeze(-1) + shift * slope
+        grad_product = alpha * slope / gap  # of <p, a>
+        grad_gap = -_unfloored(gap, p.dtype) * grad_product * shift
+        grad_norm = (2 / c.sqrt() * size - alpha / norm * grad_alpha) / norm  # over |a|
+        grad_a = _combine((alpha, space), (grad_norm, a), (grad_product, p))
+        grad_p = _combine((2 * c * alpha * shift, space), (grad_product, a), (-2 * c * grad_gap, p))
+        grad_c = None
+        if ctx.needs_input_grad[2]:
+            by_root = (alpha * grad_alpha - 2 / c.sqrt() * norm * size) / (2 * c)
+            by_gap = -grad_gap * (1 - gap) / c
+            grad_c = (by_root + 2 * alpha * shift * along_p + by_gap).sum()
+        return grad_p, grad_a, grad_c
+
+
+def _square(x: Tensor) -> Tensor:
+    """``|x|^2`` of rows (K, d) in float64, shape (K, 1), without a float64 copy of x."""
+    return torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=WIDE).square()
+
+
+def _dot(x: Tensor, y: Tensor) -> Tensor:
+    """``<x, y>`` of rows (K, d) in float64, shape (K, 1), in blocks."""
+    out = torch.empty(x.shape[0], 1, dtype=WIDE, device=x.device)
+    step = max(_BLOCK // max(x.shape[1], 1), 1)
+    for start in range(0, x.shape[0], step):
+        out[start : start + step] = dot(x[start : start + step], y[start : start + step])
+    return out
+
+
+def _combine(*terms: tuple[Tensor, Tensor]) -> Tensor:
+    """``sum_i f_i v_i`` of row factors (K, 1) in float64 and vectors (K, d)."""
+    factor, vectors = terms[0]
+    out = factor.to(vectors.dtype) * vectors
+    for factor, vectors in terms[1:]:
+        out.addcmul_(factor.to(vectors.dtype), vectors)
+    return out
+
+
+def arsinh_(z: Tensor, root: Tensor, size: Tensor, value: Tensor) -> None:
+    """``z <- arsinh(z)`` and ``root <- sqrt(1 + z^2)`` in place; ``size`` and ``value`` are scratch of the same shape.
+
+    ``sign(z) log(1 + |z| + |z| |z|/(1 + root))`` in passes over blocks that should fit the cache: ``torch.asinh``
+    costs many times more on CPU. Right also where z^2 overflows; there the root is that of the largest number.
+    """
+    if z.device.type != "cpu":
+        torch.hypot(z, torch.ones_like(z[:1, :1]), out=root)
+        z.asinh_()
+        return
+    torch.addcmul(torch.ones((), dtype=z.dtype), z, z, out=root).clamp_max_(torch.finfo(z.dtype).max).sqrt_()
+    torch.abs(z, out=size)
+    torch.add(root, 1, out=value)
+    torch.div(size, value, out=value).clamp_max_(1)
+    torch.addcmul(size, size, value, out=value).log1p_()
+    torch.copysign(value, z, out=z)
+
+
+def scaled_arsinh_(z: Tensor, scale: Tensor) -> None:
+    """``z <- scale arsinh(z)`` in place, for z (B, K) and a scale that broadcasts to its rows."""
+    if z.device.type != "cpu":
+        z.asinh_().mul_(scale)
+    elif z.numel():
+        root, size, value = z.new_empty(3, min(_rows(z), len(z)), z.shape[1])
+        for block in z.split(len(root)):
+            n = len(block)
+            arsinh_(block, root[:n], size[:n], value[:n])
+            block.mul_(scale)
+
+
+class _ScaledLogits(torch.autograd.Function):
+    """``s arsinh(x w^T)`` for x (B, e), which keeps the logits only: the slope is ``s / cosh(logit / s)``."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, w: Tensor, scale: Tensor) -> Tensor:
+        out = x @ w.T
+        scaled_arsinh_(out, scale)
+        ctx.save_for_backward(x, w, scale, out)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_graph("the logits")
+        x, w, scale, out = ctx.saved_tensors
+        inverse, twice = 1 / scale, 2 * w * scale.unsqueeze(-1)
+        slope, grad_scale = torch.empty_like(out), torch.zeros_like(scale)
+        step = _rows(out)
+        spare = out.new_empty(min(step, len(out)), out.shape[1])
+        for start in range(0, len(out), step):
+            rows = slice(start, start + step)
+            t, u = slope[rows], spare[: len(out[rows])]
+            grad_scale += torch.mul(out[rows], grad[rows], out=u).sum(0)
+            torch.mul(out[rows], inverse, out=u).abs_().neg_().exp_()  # 1/cosh(v) = 2 e / (1 + e^2), e = exp(-|v|)
+            torch.addcmul(torch.ones((), dtype=u.dtype, device=u.device), u, u, out=t)
+            torch.div(u, t, out=t).mul_(grad[rows])
+        grads = [slope @ twice, (slope.T @ x).mul_((2 * scale).unsqueeze(-1)), grad_scale.mul_(inverse)]
+        return tuple(g if needed else None for g, needed in zip(grads, ctx.needs_input_grad, strict=True))
+
+
+def _rows(logits: Tensor) -> int:
+    """Rows of a block whose temporary tensors stay in the cache."""
+    return max(_LOGITS // max(logits.shape[1], 1), 1) if logits.device.type == "cpu" else max(len(logits), 1)
+
+
+def refuse_graph(what: str) -> None:
+    """
+    Raises:
+        RuntimeError: in a backward pass that shall be differentiated itself.
+    """
+    if torch.is_grad_enabled():
+        raise RuntimeError(f"{what} can be differentiated once: there is no second derivative (create_graph=True)")
+
+
+def class_logits(x: Tensor, w: Tensor, scale: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
+    """``s_k arsinh(<x, w_k>)`` where a scale is given, else ``<x, w_k> + b_k``; (..., e), (K, e), (K,) -> (..., K)."""
+    if scale is None:
+        return torch.nn.functional.linear(x, w, bias)
+    return _ScaledLogits.apply(x.reshape(-1, x.shape[-1]), w, scale).view(*x.shape[:-1], w.shape[0])
 
 
 def mlr_logits(x: Tensor, p: Tensor, a: Tensor, c: Tensor) -> Tensor:
@@ -60,8 +206,7 @@ def mlr_logits(x: Tensor, p: Tensor, a: Tensor, c: Tensor) -> Tensor:
     Args: x (..., d) ball points; p (K, d) ball points; a (K, d) tangent vectors at the origin; c curvature.
     Returns: (..., K).
     """
-    w, s = lift_hyperplanes(p, a, c)
-    return _ScaledAsinh.apply(lift_points(x, c) @ w.T, s)
+    return class_logits(lift_points(x, c), *lift_hyperplanes(p, a, c))
 
 
 def mlr_logits_reference(x: Tensor, p: Tensor, a: Tensor, c: Tensor) -> Tensor:

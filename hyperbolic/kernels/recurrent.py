@@ -10,8 +10,11 @@ Layout inside: (T, S, G, H, B) with G gates, see :mod:`hyperbolic.kernels.gyro`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from hyperbolic.kernels import switch
 from hyperbolic.kernels.gyro import (
@@ -125,10 +128,24 @@ def gru_step_grad(saved: tuple, mask, unit, w_gates, w_new, grad, grad_gap, grad
     return g_h, g_gap, g_v, *rest, g_unit, g_q_gates, g_q_new
 
 
+def _step(function: Callable, like: Tensor, mask: Tensor | None = None, phi: str | None = None) -> Callable:
+    """The function, eager or compiled for tensors like this one: (..., B)."""
+    sizes = (*like.shape[1:-1], like.dtype, like.device, mask is None, phi)
+    if phi is None:  # of a whole sequence at once
+        return switch.maybe_compiled(function, like.shape[0] * like.shape[-1], *sizes)
+    return switch.maybe_compiled(function, like.shape[-1], *sizes)
+
+
+def _detached(tensors) -> tuple[Tensor, ...]:
+    """For compiled code, which looks at the ``grad`` of what it is given, and PyTorch warns of that."""
+    return tuple(t.detach() for t in tensors)
+
+
 class _RNN(torch.autograd.Function):
     @staticmethod
     def forward(ctx, u, u_gap, mask, unit, weight, b, b_gap, phi):
-        step = switch.maybe_compiled(rnn_step, u.shape[-1]) if ctx.needs_input_grad[4] else rnn_step
+        step = _step(rnn_step, u, mask, phi) if ctx.needs_input_grad[4] else rnn_step
+        u, u_gap, unit, weight, b, b_gap = _detached((u, u_gap, unit, weight, b, b_gap))
         v = u.new_zeros(u.shape[1], *u.shape[3:])
         ctx.steps, ctx.phi, ctx.mask, states = [], phi, mask, [v]
         for t in range(u.shape[0]):
@@ -141,10 +158,11 @@ class _RNN(torch.autograd.Function):
         return states[1:]
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad):
-        weight, unit, states = ctx.saved_tensors
+        weight, unit, states = _detached(ctx.saved_tensors)
         grad = grad.contiguous()  # it comes with the batch strided, which every step would inherit
-        step = switch.maybe_compiled(rnn_step_grad, grad.shape[-1])
+        step = _step(rnn_step_grad, grad, ctx.mask, ctx.phi)
         g_v = torch.zeros_like(grad[0])
         parts = []
         for t in reversed(range(len(ctx.steps))):
@@ -160,7 +178,8 @@ class _RNN(torch.autograd.Function):
 class _GRU(torch.autograd.Function):
     @staticmethod
     def forward(ctx, u, u_gap, mask, unit, w_gates, w_new, b, b_gap, phi):
-        step = switch.maybe_compiled(gru_step, u.shape[-1]) if ctx.needs_input_grad[4] else gru_step
+        step = _step(gru_step, u, mask, phi) if ctx.needs_input_grad[4] else gru_step
+        u, u_gap, unit, w_gates, w_new, b, b_gap = _detached((u, u_gap, unit, w_gates, w_new, b, b_gap))
         h, v = u.new_zeros(u.shape[1], *u.shape[3:]), u.new_zeros(u.shape[1], *u.shape[3:])
         gap = u.new_ones(u.shape[1], 1, u.shape[4])
         ctx.steps, ctx.phi, ctx.mask, states = [], phi, mask, []
@@ -173,10 +192,11 @@ class _GRU(torch.autograd.Function):
         return torch.stack(states)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad):
-        w_gates, w_new, unit = ctx.saved_tensors
+        w_gates, w_new, unit = _detached(ctx.saved_tensors)
         grad = grad.contiguous()  # it comes with the batch strided, which every step would inherit
-        step = switch.maybe_compiled(gru_step_grad, grad.shape[-1])
+        step = _step(gru_step_grad, grad, ctx.mask, ctx.phi)
         g_h, g_v = torch.zeros_like(grad[0]), torch.zeros_like(grad[0])
         g_gap = torch.zeros_like(grad[0][:, :1])
         parts, v_in, rv_in = [], [], []
@@ -206,15 +226,16 @@ def _weight_grad(outputs, inputs) -> Tensor:
 class _ExpOrigin(torch.autograd.Function):
     @staticmethod
     def forward(ctx, u):
-        step = switch.maybe_compiled(exp_origin, u.shape[-1] * u.shape[0]) if ctx.needs_input_grad[0] else exp_origin
-        point, gap, saved = step(u)
+        step = _step(exp_origin, u) if ctx.needs_input_grad[0] else exp_origin
+        point, gap, saved = step(u.detach())
         ctx.save_for_backward(*saved)
         return point, gap
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad, grad_gap):
-        step = switch.maybe_compiled(exp_origin_grad, grad.shape[-1] * grad.shape[0])
-        return step(ctx.saved_tensors, grad.contiguous(), grad_gap.contiguous())
+        step = _step(exp_origin_grad, grad)
+        return step(_detached(ctx.saved_tensors), grad.contiguous(), grad_gap.contiguous())
 
 
 class _LogPoint(torch.autograd.Function):
@@ -225,6 +246,7 @@ class _LogPoint(torch.autograd.Function):
         return v
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad):
         return log_point_grad(ctx.saved_tensors, grad)
 

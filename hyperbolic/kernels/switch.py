@@ -1,23 +1,29 @@
-"""The one switch between eager and compiled kernels.
+"""The one switch between eager and compiled kernels, and CUDA graphs for recurrent layers.
 
 ``HYPERBOLIC_COMPILE=0|1|auto`` in the environment, or :func:`use_compile` in code; off by default. The first training
-step then waits about a minute for the compiler (PyTorch keeps the result in its cache on disk). On CPU a C++ compiler
+step then waits up to a minute for the compiler (PyTorch keeps the result in its cache on disk). On CPU a C++ compiler
 is needed; ``auto`` compiles where one is found. Both paths compute the same formulas and differ in the last bits.
+On a GPU, :func:`use_cuda_graphs` replays a layer as one graph instead; it needs no compiler.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from pathlib import Path
 
 import torch
+from torch import Tensor, nn
 
 _MODES = {"0": False, "1": True, "auto": "auto", "false": False, "true": True}
 _state: dict[str, bool] = {}
-_compiled: dict[Callable, tuple[int, Callable]] = {}
+_batches: dict[tuple, int] = {}  # of a function and its other sizes: the batch size that is compiled
+_compiled: dict[Callable, Callable] = {}
+_made: dict[Callable, set[tuple]] = {}  # batch and other sizes a function was compiled for in this process
+_MOST = 7  # PyTorch gives up at 8 versions of one function
 
 
 def compiler_found() -> bool:
@@ -38,7 +44,7 @@ def use_compile(mode: bool | str) -> bool:
         raise ValueError(f"compile must be true, false or auto, got {mode!r}")
     if value is True and not compiler_found():
         raise RuntimeError("compile=true needs a C++ compiler (g++, clang++ or $CXX) and none was found; use auto")
-    _compiled.clear()  # so that the batch size of the next run counts
+    _batches.clear()  # so that the batch size of the next run counts
     _state["on"] = compiler_found() if value == "auto" else value
     return _state["on"]
 
@@ -50,15 +56,57 @@ def compiling() -> bool:
     return _state["on"]
 
 
-def maybe_compiled(function: Callable, batch: int) -> Callable:
+def maybe_compiled(function: Callable, batch: int, *sizes: Hashable) -> Callable:
     """``function``, or its compiled version when the switch is on.
 
-    Compiled code is made for one batch size, the first one seen; an incomplete last batch runs eagerly, which is
-    faster than compiling once more.
+    Compiled code is made for one batch size for each combination of the other ``sizes`` (all that decides about the
+    shapes, dtypes and branches in the function), the first one seen; an incomplete last batch runs eagerly, which is
+    faster than compiling once more. So does what would be the eighth version of a function.
     """
     if not compiling():
         return function
+    if _batches.setdefault((function, sizes), batch) != batch:
+        return function
+    made = _made.setdefault(function, set())
+    if (batch, sizes) not in made:
+        if len(made) == _MOST:
+            return function
+        made.add((batch, sizes))
     if function not in _compiled:
-        _compiled[function] = (batch, torch.compile(function, fullgraph=True, dynamic=False))
-    size, fast = _compiled[function]
-    return fast if size == batch else function
+        _compiled[function] = torch.compile(function, fullgraph=True, dynamic=False)
+    return _compiled[function]
+
+
+def use_cuda_graphs(layer: nn.Module, *sample: Tensor) -> nn.Module:
+    """Records the forward and backward pass of ``layer`` as CUDA graphs and replays them from then on, in place.
+
+    A loop of many small kernels, as a recurrent layer is, otherwise waits for their launches.
+
+    Args:
+        layer: a module on a GPU, in training mode, without hooks, whose arguments are tensors (such as an RNN or GRU).
+        sample: arguments of the shapes, dtypes and needs of a gradient that it will get. Others, and evaluation, run
+            eagerly.
+
+    Raises:
+        ValueError: an argument is not on a GPU. RuntimeError: kernels are compiled, which graphs do not go with.
+    """
+    if not sample or not all(tensor.is_cuda for tensor in sample):
+        devices = ", ".join(str(tensor.device) for tensor in sample) or "none"
+        raise ValueError(f"CUDA graphs need sample arguments on a GPU, got {devices}")
+    if compiling():
+        raise RuntimeError("CUDA graphs replay eager kernels: set compile=false (HYPERBOLIC_COMPILE=0) first")
+    eager, expected = layer.forward, [_kind(tensor) for tensor in sample]
+    torch.cuda.make_graphed_callables(layer, sample)
+    graphed = layer.forward
+
+    @functools.wraps(eager)
+    def forward(*args, **kwargs):
+        fits = layer.training and torch.is_grad_enabled() and not kwargs and [_kind(a) for a in args] == expected
+        return (graphed if fits else eager)(*args, **kwargs)
+
+    layer.forward = forward
+    return layer
+
+
+def _kind(argument: Tensor | None) -> tuple | None:
+    return argument if argument is None else (argument.shape, argument.dtype, argument.device, argument.requires_grad)

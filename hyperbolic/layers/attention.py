@@ -1,13 +1,24 @@
-"""Distance attention (Lopez & Strube 2020, Eq. 9-12), written once for all families; and the centroid as a layer."""
+"""Attention that pools N points into one, written once for all families, and the centroid as a layer.
+
+Distance attention of Lopez & Strube 2020 (Eq. 9-12); attention to a learned context of Zhang & Gao (Hype-HAN) and of
+Yang et al. 2016.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
+from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
+from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
+from hyperbolic.layers.guard import name_of, takes_points
 from hyperbolic.manifolds import Manifold
+from hyperbolic.manifolds.base import HyperbolicManifold
+
+_SOFTPLUS_ONE = math.log(math.e - 1)  # softplus of this is 1
 
 
 class Centroid(nn.Module):
@@ -18,6 +29,7 @@ class Centroid(nn.Module):
         super().__init__()
         self.manifold = manifold
 
+    @takes_points(None)
     def forward(self, x: Tensor, weights: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """
         Args: x (..., N, D); weights (..., N), equal when left out; mask (..., N), true for points that count.
@@ -81,6 +93,98 @@ class DistanceAttention(nn.Module):
         score = -self.beta * self.manifold.dist(self.query(moved), self.key(moved))
         if mask is not None:
             _check_mask("attention", mask)
+            score = score.masked_fill(~mask, -torch.inf)
+        weights = torch.softmax(score, -1)
+        return self.manifold.centroid(x, weights), weights
+
+
+class ContextAttention(nn.Module):
+    """Attention to a learned context point c: ``w_i = softmax_i(-beta d(c, h'_i))`` with ``h'_i = phi(linear(x_i))``,
+    and the weighted midpoint of the x_i (Zhang & Gao, Hype-HAN, Eq. 6-8 and 10-12), written once for all families.
+
+    ``phi(y) = exp_0(fn(log_0(y)))`` with a pointwise fn. Hype-HAN attends over words with fn = tanh and a linear layer
+    in the tangent space of the hyperboloid (``exp_0`` there is Eq. 5), over sentences with the Möbius linear layer and
+    no fn. ``beta > 0`` is the softplus of a trained number, 1 at the start. A softmax needs no offset (c in Eq. 7, 11).
+
+    Args:
+        manifold: space of the points. d: intrinsic size.
+        linear: builds a linear layer (manifold, d, d).
+        score: "distance"; or "dot": ``<log_0(c), log_0(h'_i)>`` without beta, with tanh in flat space the attention of
+            Yang et al. 2016 (Eq. 5-7).
+        gate: "softmax"; or "sigmoid": ``w_i`` proportional to ``sigmoid(score_i - c_0)`` with a trained offset c_0,
+            0 at the start, beyond which all points weigh nearly the same.
+        nonlinearity: fn, a name in ``NONLINEARITIES``; the identity when left out.
+        tangent: keep c as a vector of the tangent space at the origin, ``c = exp_0(v)``, a Euclidean parameter.
+            Otherwise it is a point of the manifold (``geoopt.ManifoldParameter``).
+
+    At the start c is random, about 0.1 from the origin.
+
+    Raises:
+        ValueError: an unknown score, gate or nonlinearity.
+    """
+
+    def __init__(
+        self,
+        manifold: Manifold,
+        d: int,
+        linear: Callable[..., nn.Module],
+        score: str = "distance",
+        gate: str = "softmax",
+        nonlinearity: str | None = None,
+        tangent: bool = False,
+    ):
+        super().__init__()
+        if score not in ("distance", "dot"):
+            raise ValueError(f"{name_of(self)}: score must be 'distance' or 'dot', got {score!r}")
+        if gate not in ("softmax", "sigmoid"):
+            raise ValueError(f"{name_of(self)}: gate must be 'softmax' or 'sigmoid', got {gate!r}")
+        self.manifold, self.d, self.score, self.gate = manifold, d, score, gate
+        self.nonlinearity = checked(nonlinearity or "identity")
+        self.tangent = tangent
+        self.key = linear(manifold, d, d)
+        start = torch.randn(d) * (0.1 / d**0.5)
+        on_manifold = isinstance(manifold, HyperbolicManifold) and not tangent
+        self.context = (
+            ManifoldParameter(manifold.expmap0(start), manifold=manifold) if on_manifold else nn.Parameter(start)
+        )
+        self.free_beta = nn.Parameter(torch.tensor(_SOFTPLUS_ONE)) if score == "distance" else None
+        self.offset = nn.Parameter(torch.zeros(())) if gate == "sigmoid" else None
+
+    @property
+    def beta(self) -> Tensor:
+        """``softplus(free_beta)``."""
+        return nn.functional.softplus(self.free_beta)
+
+    def keys(self, x: Tensor) -> Tensor:
+        """``h'_i = exp_0(fn(log_0(linear(x_i))))``."""
+        key = self.key(x)
+        if self.nonlinearity == "identity":
+            return key
+        return self.manifold.expmap0(NONLINEARITIES[self.nonlinearity][0](self.manifold.logmap0(key)))
+
+    def scores(self, x: Tensor) -> Tensor:
+        """``-beta d(c, h'_i)`` or ``<log_0(c), log_0(h'_i)>``: (..., N)."""
+        space, key = self.manifold, self.keys(x)
+        if self.score == "dot":
+            return space.logmap0(key) @ (self.context if self.tangent else space.logmap0(self.context))
+        context = space.expmap0(self.context) if self.tangent else self.context
+        return -self.beta * space.dist(context, key)
+
+    @takes_points("d")
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """
+        Args: x: (..., N, D) points. mask: (..., N), true where a point counts.
+        Returns: the weighted midpoint (..., D) and the weights (..., N), which sum to 1.
+        Raises:
+            ValueError: no points; a mask that hides every position of a row.
+        """
+        if x.dim() < 2 or x.shape[-2] == 0:
+            raise ValueError(f"{name_of(self)}: takes points (..., N, D) with N > 0, got the shape {tuple(x.shape)}")
+        score = self.scores(x)
+        if self.offset is not None:
+            score = nn.functional.logsigmoid(score - self.offset)  # its softmax: sigmoids over their sum, never 0/0
+        if mask is not None:
+            _check_mask(name_of(self), mask)
             score = score.masked_fill(~mask, -torch.inf)
         weights = torch.softmax(score, -1)
         return self.manifold.centroid(x, weights), weights

@@ -6,14 +6,19 @@ Recurrent cells follow Ganea et al. 2018 (Eq. 28: the reset gate acts before the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
+from hyperbolic.kernels.flat import euclidean_gru, euclidean_rnn
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
+from hyperbolic.layers import attention, feedforward, positions
 from hyperbolic.layers.attention import Centroid, DistanceAttention
+from hyperbolic.layers.classes import ClassLogits
+from hyperbolic.layers.guard import takes_points
 from hyperbolic.layers.initial import glorot, uniform_table
+from hyperbolic.layers.multihead import MultiHead
 from hyperbolic.layers.sequence import Recurrence
 from hyperbolic.manifolds import Manifold
 
@@ -23,10 +28,11 @@ class Linear(nn.Module):
 
     def __init__(self, manifold: Manifold, d_in: int, d_out: int, bias: bool = True):
         super().__init__()
-        self.manifold = manifold
+        self.manifold, self.d_in, self.d_out = manifold, d_in, d_out
         self.weight = nn.Parameter(glorot(torch.empty(d_out, d_in)))
         self.bias = nn.Parameter(torch.zeros(d_out)) if bias else None
 
+    @takes_points("d_in", flat=True)
     def forward(self, x: Tensor) -> Tensor:
         return nn.functional.linear(x, self.weight, self.bias)
 
@@ -75,11 +81,12 @@ class Concat(nn.Module):
 
     def __init__(self, manifold: Manifold, dims: Sequence[int], d_out: int, bias: bool = True, n_features: int = 0):
         super().__init__()
-        self.manifold = manifold
+        self.manifold, self.dims, self.d_out = manifold, tuple(dims), d_out
         self.weights = nn.ParameterList(glorot(torch.empty(d_out, d)) for d in dims)
         self.bias = nn.Parameter(torch.zeros(d_out)) if bias else None
         self.feature_bias = nn.Parameter(torch.zeros(n_features, d_out)) if n_features else None
 
+    @takes_points("dims*", flat=True)
     def forward(self, *x: Tensor, features: Tensor | None = None) -> Tensor:
         """
         Args: x: one tensor (..., d_i) for every size in dims; features: (..., n_features).
@@ -96,10 +103,12 @@ class RNNCell(nn.Module):
     def __init__(self, manifold: Manifold, d_in: int, d_hidden: int, nonlinearity: str | None = None):
         super().__init__()
         self.manifold, self.nonlinearity = manifold, checked(nonlinearity or "tanh")
+        self.d_in, self.d_hidden = d_in, d_hidden
         self.weight_ih = nn.Parameter(glorot(torch.empty(1, d_hidden, d_in)))
         self.weight_hh = nn.Parameter(glorot(torch.empty(1, d_hidden, d_hidden)))
         self.bias = nn.Parameter(torch.zeros(1, d_hidden))
 
+    @takes_points("d_in", "d_hidden", flat=True)
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
         affine = h @ self.weight_hh[0].T + x @ self.weight_ih[0].T + self.bias[0]
         return NONLINEARITIES[self.nonlinearity][0](affine)
@@ -114,6 +123,7 @@ class GRUCell(nn.Module):
     def __init__(self, manifold: Manifold, d_in: int, d_hidden: int, nonlinearity: str | None = None):
         super().__init__()
         self.manifold, self.nonlinearity = manifold, checked(nonlinearity or "tanh")
+        self.d_in, self.d_hidden = d_in, d_hidden
         self.weight_ih = nn.Parameter(glorot(torch.empty(3, d_hidden, d_in)))
         self.weight_hh = nn.Parameter(glorot(torch.empty(3, d_hidden, d_hidden)))
         self.bias = nn.Parameter(torch.zeros(3, d_hidden))
@@ -121,6 +131,7 @@ class GRUCell(nn.Module):
     def _affine(self, gate: int, x: Tensor, h: Tensor) -> Tensor:
         return h @ self.weight_hh[gate].T + x @ self.weight_ih[gate].T + self.bias[gate]
 
+    @takes_points("d_in", "d_hidden", flat=True)
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
         r, z = torch.sigmoid(self._affine(0, x, h)), torch.sigmoid(self._affine(1, x, h))
         new = NONLINEARITIES[self.nonlinearity][0](self._affine(2, x, r * h))
@@ -128,84 +139,38 @@ class GRUCell(nn.Module):
 
 
 class _Recurrent(Recurrence):
-    """Input side of all steps hoisted, batch on the last axis, cells side by side."""
+    gates: int
+    kernel: staticmethod
 
-    def __init__(self, manifold, d_in, d_hidden, gates, nonlinearity, bidirectional, streams):
-        super().__init__(manifold, d_in, d_hidden, gates, nonlinearity or "tanh", bidirectional, streams, concat=Concat)
+    def __init__(
+        self,
+        manifold: Manifold,
+        d_in: int,
+        d_hidden: int,
+        nonlinearity: str | None = None,
+        bidirectional: bool = False,
+        streams: int = 1,
+    ):
+        sizes = (d_in, d_hidden, self.gates)
+        super().__init__(manifold, *sizes, nonlinearity or "tanh", bidirectional, streams, concat=Concat)
         self.bias = nn.Parameter(torch.zeros(self.weight_ih.shape[:3]))
 
-    def _cell(self) -> Callable[[Tensor, Tensor, Tensor | float], Tensor]:
-        """The step (h, u, mask) -> h' with its weights laid out once for all steps."""
-        raise NotImplementedError
-
     def run(self, x: Tensor, lengths: Tensor | None) -> Tensor:
-        streams, batch, steps, _ = x.shape
-        u = self.weight_ih.flatten(1, 2) @ x.permute(2, 0, 3, 1) + self.bias.flatten(1, 2).unsqueeze(-1)
-        masks: Sequence[Tensor | float] = [1.0] * steps
-        if lengths is not None:
-            positions = torch.arange(steps, device=x.device).view(-1, 1, 1, 1)
-            masks = (positions < lengths.unsqueeze(1)).to(x.dtype).unbind(0)
-        step = self._cell()
-        h = x.new_zeros(streams, self.d_hidden, batch)
-        states = []
-        for u_t, mask in zip(u.unbind(0), masks, strict=True):
-            h = step(h, u_t, mask)
-            states.append(h)
-        states = torch.stack(states)
-        if states.requires_grad:
-            # the gradient comes with the batch strided, which every step would inherit
-            states.register_hook(torch.Tensor.contiguous)
-        return states.permute(1, 3, 0, 2)
+        return self.kernel(x, lengths, self.weight_ih, self.weight_hh, self.bias, self.nonlinearity)
+
+    forward = takes_points("d_in", flat=True, full=True)(Recurrence.forward)
 
 
 class RNN(_Recurrent):
     """:class:`RNNCell` over a sequence; see :class:`hyperbolic.layers.sequence.Recurrence` for shapes."""
 
-    def __init__(
-        self,
-        manifold: Manifold,
-        d_in: int,
-        d_hidden: int,
-        nonlinearity: str | None = None,
-        bidirectional: bool = False,
-        streams: int = 1,
-    ):
-        super().__init__(manifold, d_in, d_hidden, 1, nonlinearity, bidirectional, streams)
-
-    def _cell(self):
-        weight, phi = self.weight_hh[:, 0], NONLINEARITIES[self.nonlinearity][0]
-
-        def step(h: Tensor, u: Tensor, mask: Tensor | float) -> Tensor:
-            new = phi(torch.baddbmm(u, weight, h))
-            return torch.lerp(h, new, mask) if isinstance(mask, Tensor) else new
-
-        return step
+    gates, kernel = 1, staticmethod(euclidean_rnn)
 
 
 class GRU(_Recurrent):
     """:class:`GRUCell` over a sequence; see :class:`hyperbolic.layers.sequence.Recurrence` for shapes."""
 
-    def __init__(
-        self,
-        manifold: Manifold,
-        d_in: int,
-        d_hidden: int,
-        nonlinearity: str | None = None,
-        bidirectional: bool = False,
-        streams: int = 1,
-    ):
-        super().__init__(manifold, d_in, d_hidden, 3, nonlinearity, bidirectional, streams)
-
-    def _cell(self):
-        size, phi = self.d_hidden, NONLINEARITIES[self.nonlinearity][0]
-        w_gates, w_new = self.weight_hh[:, :2].flatten(1, 2), self.weight_hh[:, 2]
-
-        def step(h: Tensor, u: Tensor, mask: Tensor | float) -> Tensor:
-            r, z = torch.sigmoid(torch.baddbmm(u[:, : 2 * size], w_gates, h)).split(size, 1)
-            new = phi(torch.baddbmm(u[:, 2 * size :], w_new, r * h))
-            return torch.lerp(h, new, z * mask)
-
-        return step
+    gates, kernel = 3, staticmethod(euclidean_gru)
 
 
 class Attention(DistanceAttention):
@@ -213,9 +178,108 @@ class Attention(DistanceAttention):
 
     def __init__(self, manifold: Manifold, d: int, n_positions: int = 0):
         super().__init__(manifold, d, Linear, Embedding, torch.add, n_positions)
+        self.d = d
+
+    forward = takes_points("d", flat=True, full=True)(DistanceAttention.forward)
 
 
-class Logits(nn.Module):
+class ContextAttention(attention.ContextAttention):
+    """Attention to a learned context vector; see :class:`hyperbolic.layers.attention.ContextAttention`."""
+
+    def __init__(
+        self,
+        manifold: Manifold,
+        d: int,
+        score: str = "distance",
+        gate: str = "softmax",
+        nonlinearity: str | None = None,
+    ):
+        super().__init__(manifold, d, Linear, score, gate, nonlinearity)
+
+
+class MultiHeadAttention(MultiHead):
+    """``softmax(q k^T / sqrt(d / n_heads)) v`` in each head, the heads side by side (Vaswani et al. 2017, Eq. 1).
+
+    Queries and values have biases, keys none: the softmax would not see it. The linear layer on the joined heads is
+    the ``Residual`` that follows.
+
+    Args:
+        d: size. n_heads: divides d. dropout: of the attention weights.
+    """
+
+    def __init__(self, manifold: Manifold, d: int, n_heads: int, dropout: float = 0.0):
+        super().__init__(manifold, d, n_heads)
+        self.query, self.key, self.value = (Linear(manifold, d, d, bias) for bias in (True, False, True))
+        self.dropout = nn.Dropout(dropout)
+
+    def _heads(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.n_heads, self.d // self.n_heads)).transpose(-3, -2)
+
+    def queries(self, x: Tensor) -> Tensor:
+        return self._heads(self.query(x))
+
+    def keys(self, x: Tensor) -> Tensor:
+        return self._heads(self.key(x))
+
+    def values(self, x: Tensor) -> Tensor:
+        return self._heads(self.value(x))
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+        drop = self.dropout.p if self.training else 0.0
+        return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=drop, is_causal=causal)
+
+    def weights(self, q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
+        scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+        return torch.softmax(scores if mask is None else scores.masked_fill(~mask, -torch.inf), -1)
+
+    def merge(self, heads: Tensor) -> Tensor:
+        return heads.transpose(-3, -2).flatten(-2)
+
+    forward = takes_points("d", "d", flat=True)(MultiHead.forward)
+
+
+class Residual(feedforward.Residual):
+    """``x + dropout(W phi(o) + b)``; see :class:`hyperbolic.layers.feedforward.Residual`."""
+
+    linear, activation, drop = Linear, Activation, Dropout
+
+    def add(self, x: Tensor, y: Tensor) -> Tensor:
+        return x + y
+
+    forward = takes_points("d_in", "d_out", flat=True)(feedforward.Residual.forward)
+
+
+class FeedForward(feedforward.FeedForward):
+    """``x + W_2 phi(W_1 x + b_1) + b_2``; see :class:`hyperbolic.layers.feedforward.FeedForward`."""
+
+    linear, residual = Linear, Residual
+
+
+class PositionEncoding(positions.PositionEncoding):
+    """``dropout(x_t + p_t)``; see :class:`hyperbolic.layers.positions.PositionEncoding`."""
+
+    drop = Dropout
+
+    def add(self, x: Tensor, p: Tensor) -> Tensor:
+        return x + p
+
+    forward = takes_points("d", flat=True)(positions.PositionEncoding.forward)
+
+
+class Norm(nn.Module):
+    """``(x - mean) / sqrt(variance + eps) * weight + bias`` over the coordinates (Ba et al. 2016)."""
+
+    def __init__(self, manifold: Manifold, d: int):
+        super().__init__()
+        self.manifold, self.d, self.eps = manifold, d, 1e-5
+        self.weight, self.bias = nn.Parameter(torch.ones(d)), nn.Parameter(torch.zeros(d))
+
+    @takes_points("d", flat=True)
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.layer_norm(x, (self.d,), self.weight, self.bias, self.eps)
+
+
+class Logits(ClassLogits):
     """``scale <x - p_k, a_k>`` for K classes (K = 1: one binary logit); p = 0, a Glorot uniform.
 
     Args:
@@ -223,13 +287,14 @@ class Logits(nn.Module):
     """
 
     def __init__(self, manifold: Manifold, d: int, n_classes: int, scale: float = 1.0):
-        super().__init__()
-        self.manifold, self.scale = manifold, scale
+        super().__init__(manifold, d, n_classes)
+        self.scale = scale
         self.p = nn.Parameter(torch.zeros(n_classes, d))
         self.a = nn.Parameter(glorot(torch.empty(n_classes, d)))
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.scale * nn.functional.linear(x, self.a, -(self.p * self.a).sum(-1))
+    def lifted(self, x: Tensor) -> tuple[Tensor, Tensor, None, Tensor]:
+        a = self.scale * self.a
+        return x, a, None, -(self.p * a).sum(-1)
 
 
 __all__ = [
@@ -239,10 +304,16 @@ __all__ = [
     "Attention",
     "Centroid",
     "Concat",
+    "ContextAttention",
     "Dropout",
     "Embedding",
+    "FeedForward",
     "GRUCell",
     "Linear",
     "Logits",
+    "MultiHeadAttention",
+    "Norm",
+    "PositionEncoding",
     "RNNCell",
+    "Residual",
 ]

@@ -13,70 +13,83 @@ HALF = (torch.float16, torch.bfloat16)
 
 
 class OffManifoldError(ValueError):
-    """A layer got a point that does not lie on its manifold (only where :func:`validate_points` asked for the check)."""
+    """A layer got a point that does not lie on its manifold (only where :func:`validate_points` asks for the check)."""
 
 
-def takes_points(*sizes: str, flat: bool = False) -> Callable:
+def takes_points(*sizes: str | None, flat: bool = False, full: bool | None = None) -> Callable:
     """Decorator of ``forward``: its first arguments are points of ``self.manifold``.
 
     Args:
-        sizes: for each of these arguments in turn, the attribute of the layer with its intrinsic size; a name followed
-            by ``*`` is the attribute with the sizes of a variable number of arguments.
+        sizes: for each of these arguments in turn, the attribute of the layer with its intrinsic size (None: points of
+            any size); a name followed by ``*`` is the attribute with the sizes of a variable number of arguments.
         flat: the arguments are vectors; only their size is checked.
+        full: half-precision arguments are cast to float32 and autocast is switched off inside, as manifold mathematics
+            needs it. Left out, this is done for points and not for vectors.
 
-    Before ``forward`` runs, the number of coordinates is checked; half-precision points are cast to float32 and
-    autocast is switched off inside (manifold mathematics needs float32); and where :func:`validate_points` has been
-    called on the layer, every point is checked to lie on the manifold.
+    Before ``forward`` runs, the number of coordinates is checked; and where :func:`validate_points` has been called on
+    the layer, every point is checked to lie on the manifold. Arguments that are None are left alone. As for any module,
+    ``backward`` is to be called outside of autocast, which would reach the gradients.
 
     Raises (from ``forward``):
         ValueError: a wrong number of coordinates. OffManifoldError: in validation, a point off the manifold.
     """
+    full = not flat if full is None else full
+    variable = len(sizes) == 1 and (sizes[0] or "").endswith("*")
 
     def decorate(forward: Callable) -> Callable:
         names = [n for n, p in inspect.signature(forward).parameters.items() if p.kind != p.VAR_POSITIONAL][1:]
 
-        @functools.wraps(forward)
-        def guarded(self: nn.Module, *args, **kwargs):
-            if len(sizes) == 1 and sizes[0].endswith("*"):
+        def check(self: nn.Module, args: tuple, kwargs: dict) -> None:
+            if variable:
                 expected = getattr(self, sizes[0][:-1])
                 if len(args) != len(expected):
                     raise ValueError(
                         f"{name_of(self)}: takes {len(expected)} points (sizes {tuple(expected)}), got {len(args)}"
                     )
             else:
-                expected = [getattr(self, size) for size in sizes]
+                expected = [size and getattr(self, size) for size in sizes]
             for position, size in enumerate(expected):
-                if position < len(args):
-                    point = args[position]
-                else:
-                    point = kwargs.get(names[position]) if position < len(names) else None
+                point = args[position] if position < len(args) else kwargs.get(names[position])
                 if point is not None:
                     _check(self, point, size, flat)
-            if flat:
+
+        @functools.wraps(forward)
+        def guarded(self: nn.Module, *args, **kwargs):
+            autocast = full and _autocast_device(args, kwargs)
+            if not autocast:
+                check(self, args, kwargs)
                 return forward(self, *args, **kwargs)
-            device = next((a.device.type for a in args if isinstance(a, Tensor)), "cpu")
-            if not torch.is_autocast_enabled(device):
+            args, kwargs = tuple(map(_full, args)), {key: _full(value) for key, value in kwargs.items()}
+            check(self, args, kwargs)
+            with torch.autocast(autocast, enabled=False):
                 return forward(self, *args, **kwargs)
-            with torch.autocast(device, enabled=False):
-                return forward(self, *map(_full, args), **{key: _full(value) for key, value in kwargs.items()})
 
         return guarded
 
     return decorate
 
 
+def _autocast_device(args: tuple, kwargs: dict) -> str | None:
+    """The device of the first tensor, where autocast is on there."""
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, Tensor):
+            return value.device.type if torch.is_autocast_enabled(value.device.type) else None
+    return None
+
+
 def _full(value):
     return value.float() if isinstance(value, Tensor) and value.dtype in HALF else value
 
 
-def _check(layer: nn.Module, point: Tensor, size: int, flat: bool) -> None:
-    coordinates = size if flat else layer.manifold.ambient_dim(size)
-    if point.dim() == 0 or point.shape[-1] != coordinates:
-        kind = "vectors" if flat else f"points of {layer.manifold.name}"
-        raise ValueError(
-            f"{name_of(layer)}: takes {kind} with {coordinates} coordinates (size {size}) on the last axis, "
-            f"got a tensor of shape {tuple(point.shape)}"
-        )
+def _check(layer: nn.Module, point: Tensor, size: int | None, flat: bool) -> None:
+    if size is not None:
+        coordinates = size if flat else layer.manifold.ambient_dim(size)
+        if point.dim() == 0 or point.shape[-1] != coordinates:
+            kind = "vectors" if flat else f"points of {layer.manifold.name}"
+            raise ValueError(
+                f"{name_of(layer)}: takes {kind} with {coordinates} coordinates (size {size}) on the last axis, "
+                f"got a tensor of shape {tuple(point.shape)}"
+            )
     if not flat and layer.__dict__.get("points_validated"):
         ok, reason = layer.manifold._check_point_on_manifold(point.detach(), atol=1e-4, rtol=1e-4)
         if not ok:

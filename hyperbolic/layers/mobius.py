@@ -13,10 +13,14 @@ import torch
 from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
-from hyperbolic.kernels.mlr import mlr_logits
+from hyperbolic.kernels.mlr import lift_hyperplanes, lift_points
+from hyperbolic.kernels.mobius import mobius_affine
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.kernels.recurrent import mobius_gru, mobius_rnn
+from hyperbolic.layers import attention, feedforward, positions
 from hyperbolic.layers.attention import Centroid, DistanceAttention
+from hyperbolic.layers.classes import ClassLogits
+from hyperbolic.layers.guard import name_of, takes_points
 from hyperbolic.layers.initial import glorot, uniform_table
 from hyperbolic.layers.sequence import Recurrence
 from hyperbolic.manifolds import PoincareBall
@@ -36,13 +40,14 @@ class Linear(nn.Module):
 
     def __init__(self, manifold: PoincareBall, d_in: int, d_out: int, bias: bool = True, bias_std: float = 0.0):
         super().__init__()
-        self.manifold = manifold
+        self.manifold, self.d_in, self.d_out = manifold, d_in, d_out
         self.weight = nn.Parameter(glorot(torch.empty(d_out, d_in)))
         self.bias = _bias(manifold, d_out, std=bias_std) if bias else None
 
+    @takes_points("d_in")
     def forward(self, x: Tensor) -> Tensor:
-        y = self.manifold.mobius_matvec(self.weight, x)
-        return y if self.bias is None else self.manifold.mobius_add(y, self.bias)
+        points = None if self.bias is None else self.bias.unsqueeze(0)
+        return mobius_affine([x], [self.weight], self.manifold.c, points)
 
 
 class Embedding(nn.Module):
@@ -67,6 +72,7 @@ class Activation(nn.Module):
         super().__init__()
         self.manifold, self.fn = manifold, checked(fn)
 
+    @takes_points(None)
     def forward(self, x: Tensor) -> Tensor:
         if self.fn == "identity":
             return x
@@ -87,6 +93,7 @@ class Dropout(nn.Module):
             raise ValueError(f"dropout space must be 'tangent' or 'coordinates', got {space!r}")
         self.manifold, self.space, self.drop = manifold, space, nn.Dropout(p)
 
+    @takes_points(None)
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.drop.p == 0:
             return x
@@ -115,26 +122,26 @@ class Concat(nn.Module):
         bias_std: float = 0.0,
     ):
         super().__init__()
-        self.manifold = manifold
+        self.manifold, self.dims, self.d_out = manifold, tuple(dims), d_out
         self.weights = nn.ParameterList(glorot(torch.empty(d_out, d)) for d in dims)
         self.bias = _bias(manifold, d_out, std=bias_std) if bias else None
         self.feature_bias = _bias(manifold, n_features, d_out) if n_features else None
 
+    @takes_points("dims*")
     def forward(self, *x: Tensor, features: Tensor | None = None) -> Tensor:
         """
         Args: x: one tensor (..., d_i) for every size in dims; features: (..., n_features).
+
+        Raises:
+            ValueError: features are missing, not expected, or of another number.
         """
-        ball = self.manifold
-        terms = [ball.mobius_matvec(w, x_i) for x_i, w in zip(x, self.weights, strict=True)]
-        if self.bias is not None:
-            terms.append(self.bias)
-        if self.feature_bias is not None:
-            scaled = ball.mobius_scalar(features.unsqueeze(-1), self.feature_bias)  # (..., n_features, d_out)
-            terms.extend(scaled.unbind(-2))
-        out = terms[0]
-        for term in terms[1:]:
-            out = ball.mobius_add(out, term)
-        return out
+        n_features = 0 if self.feature_bias is None else self.feature_bias.shape[0]
+        if n_features != (0 if features is None else features.shape[-1]):
+            given = "none" if features is None else f"a tensor of shape {tuple(features.shape)}"
+            raise ValueError(f"{name_of(self)}: takes {n_features} features on the last axis, got {given}")
+        points = [p for p in (self.bias, self.feature_bias) if p is not None]
+        points = torch.cat([p.view(-1, self.d_out) for p in points]) if points else None
+        return mobius_affine(x, list(self.weights), self.manifold.c, points, features)
 
 
 class RNNCell(nn.Module):
@@ -146,12 +153,13 @@ class RNNCell(nn.Module):
 
     def __init__(self, manifold: PoincareBall, d_in: int, d_hidden: int, nonlinearity: str | None = None):
         super().__init__()
-        self.manifold = manifold
+        self.manifold, self.d_in, self.d_hidden = manifold, d_in, d_hidden
         self.phi = Activation(manifold, nonlinearity or "identity")
         self.weight_ih = nn.Parameter(glorot(torch.empty(1, d_hidden, d_in)))
         self.weight_hh = nn.Parameter(glorot(torch.empty(1, d_hidden, d_hidden)))
         self.bias = _bias(manifold, 1, d_hidden)
 
+    @takes_points("d_in", "d_hidden")
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
         return self.phi(_affine(self, 0, x, self.manifold.mobius_matvec(self.weight_hh[0], h)))
 
@@ -168,12 +176,13 @@ class GRUCell(nn.Module):
 
     def __init__(self, manifold: PoincareBall, d_in: int, d_hidden: int, nonlinearity: str | None = None):
         super().__init__()
-        self.manifold = manifold
+        self.manifold, self.d_in, self.d_hidden = manifold, d_in, d_hidden
         self.phi = Activation(manifold, nonlinearity or "identity")
         self.weight_ih = nn.Parameter(glorot(torch.empty(3, d_hidden, d_in)))
         self.weight_hh = nn.Parameter(glorot(torch.empty(3, d_hidden, d_hidden)))
         self.bias = _bias(manifold, 3, d_hidden)
 
+    @takes_points("d_in", "d_hidden")
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
         ball, w = self.manifold, self.weight_hh
         tangent = ball.logmap0(h)
@@ -191,16 +200,27 @@ def _affine(cell: nn.Module, gate: int, x: Tensor, wh: Tensor) -> Tensor:
 
 
 class _Recurrent(Recurrence):
+    gates: int
     kernel: staticmethod
 
-    def __init__(self, manifold, d_in, d_hidden, gates, nonlinearity, bidirectional, streams, bias_std):
-        super().__init__(
-            manifold, d_in, d_hidden, gates, nonlinearity or "identity", bidirectional, streams, concat=Concat
-        )
+    def __init__(
+        self,
+        manifold: PoincareBall,
+        d_in: int,
+        d_hidden: int,
+        nonlinearity: str | None = None,
+        bidirectional: bool = False,
+        streams: int = 1,
+        bias_std: float = 0.0,
+    ):
+        sizes = (d_in, d_hidden, self.gates)
+        super().__init__(manifold, *sizes, nonlinearity or "identity", bidirectional, streams, concat=Concat)
         self.bias = _bias(manifold, *self.weight_ih.shape[:3], std=bias_std)
 
     def run(self, x: Tensor, lengths: Tensor | None) -> Tensor:
         return self.kernel(x, lengths, self.weight_ih, self.weight_hh, self.bias, self.manifold.c, self.nonlinearity)
+
+    forward = takes_points("d_in")(Recurrence.forward)
 
 
 class RNN(_Recurrent):
@@ -209,19 +229,7 @@ class RNN(_Recurrent):
     Two directions are joined by the Möbius concatenation. Runs :func:`hyperbolic.kernels.recurrent.mobius_rnn`.
     """
 
-    kernel = staticmethod(mobius_rnn)
-
-    def __init__(
-        self,
-        manifold: PoincareBall,
-        d_in: int,
-        d_hidden: int,
-        nonlinearity: str | None = None,
-        bidirectional: bool = False,
-        streams: int = 1,
-        bias_std: float = 0.0,
-    ):
-        super().__init__(manifold, d_in, d_hidden, 1, nonlinearity, bidirectional, streams, bias_std)
+    gates, kernel = 1, staticmethod(mobius_rnn)
 
 
 class GRU(_Recurrent):
@@ -230,19 +238,7 @@ class GRU(_Recurrent):
     Two directions are joined by the Möbius concatenation. Runs :func:`hyperbolic.kernels.recurrent.mobius_gru`.
     """
 
-    kernel = staticmethod(mobius_gru)
-
-    def __init__(
-        self,
-        manifold: PoincareBall,
-        d_in: int,
-        d_hidden: int,
-        nonlinearity: str | None = None,
-        bidirectional: bool = False,
-        streams: int = 1,
-        bias_std: float = 0.0,
-    ):
-        super().__init__(manifold, d_in, d_hidden, 3, nonlinearity, bidirectional, streams, bias_std)
+    gates, kernel = 3, staticmethod(mobius_gru)
 
 
 class Attention(DistanceAttention):
@@ -250,9 +246,70 @@ class Attention(DistanceAttention):
 
     def __init__(self, manifold: PoincareBall, d: int, n_positions: int = 0):
         super().__init__(manifold, d, Linear, Embedding, manifold.mobius_add, n_positions)
+        self.d = d
+
+    forward = takes_points("d")(DistanceAttention.forward)
 
 
-class Logits(nn.Module):
+class ContextAttention(attention.ContextAttention):
+    """Attention to a learned context point, with Möbius linear keys; see
+    :class:`hyperbolic.layers.attention.ContextAttention` (Zhang & Gao, Hype-HAN, Eq. 10-12)."""
+
+    def __init__(
+        self,
+        manifold: PoincareBall,
+        d: int,
+        score: str = "distance",
+        gate: str = "softmax",
+        nonlinearity: str | None = None,
+    ):
+        super().__init__(manifold, d, Linear, score, gate, nonlinearity)
+
+
+class Residual(feedforward.Residual):
+    """``x (+) dropout((W (x) phi(o)) (+) b)``; see :class:`hyperbolic.layers.feedforward.Residual`."""
+
+    linear, activation, drop = Linear, Activation, Dropout
+
+    def add(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.manifold.mobius_add(x, y)
+
+    forward = takes_points("d_in", "d_out")(feedforward.Residual.forward)
+
+
+class FeedForward(feedforward.FeedForward):
+    """Two Möbius linear layers and the sum with x; see :class:`hyperbolic.layers.feedforward.FeedForward`."""
+
+    linear, residual = Linear, Residual
+
+
+class PositionEncoding(positions.PositionEncoding):
+    """``dropout(x_t (+) p_t)``; see :class:`hyperbolic.layers.positions.PositionEncoding`."""
+
+    drop = Dropout
+
+    def make(self, start: Tensor) -> ManifoldParameter:
+        return ManifoldParameter(self.manifold.expmap0(start), manifold=self.manifold)
+
+    def add(self, x: Tensor, p: Tensor) -> Tensor:
+        return self.manifold.mobius_add(x, p)
+
+    forward = takes_points("d")(positions.PositionEncoding.forward)
+
+
+class Norm(nn.Module):
+    """The point itself: Möbius layers keep their points inside, and their papers have no norm."""
+
+    def __init__(self, manifold: PoincareBall, d: int):
+        super().__init__()
+        self.manifold, self.d = manifold, d
+
+    @takes_points("d")
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+
+class Logits(ClassLogits):
     """Hyperbolic MLR for K classes, K = 1 giving one binary logit (Ganea et al. 2018, Eq. 23):
 
     ``2|a|/sqrt(c) arsinh(2 sqrt(c) <-p (+) x, a> / ((1 - c|-p (+) x|^2)|a|))`` with points p, zero at the start, and
@@ -263,13 +320,13 @@ class Logits(nn.Module):
     """
 
     def __init__(self, manifold: PoincareBall, d: int, n_classes: int, point_std: float = 0.0):
-        super().__init__()
-        self.manifold = manifold
+        super().__init__(manifold, d, n_classes)
         self.p = _bias(manifold, n_classes, d, std=point_std)
         self.a = nn.Parameter(glorot(torch.empty(n_classes, d)))
 
-    def forward(self, x: Tensor) -> Tensor:
-        return mlr_logits(x, self.p, self.a, self.manifold.c)
+    def lifted(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        c = self.manifold.c
+        return lift_points(x, c), *lift_hyperplanes(self.p, self.a, c), None
 
 
 __all__ = [
@@ -279,10 +336,15 @@ __all__ = [
     "Attention",
     "Centroid",
     "Concat",
+    "ContextAttention",
     "Dropout",
     "Embedding",
+    "FeedForward",
     "GRUCell",
     "Linear",
     "Logits",
+    "Norm",
+    "PositionEncoding",
     "RNNCell",
+    "Residual",
 ]

@@ -96,12 +96,20 @@ class MultiHead(nn.Module):
         Args:
             x: (B, T, D) points that ask. memory: (B, N, D) points that are attended to; x itself when left out.
             mask: (B, N), true where a point of memory counts. With a growing cache it covers the cached positions too.
-            causal: position t attends to positions 0..t only. cache: holds keys and values of earlier calls.
+            causal: position t attends to positions 0..t only; cached positions come before those of x. A position from
+                which the mask hides all it could see (padding at the start) attends as if there were no mask.
+            cache: holds keys and values of earlier calls.
             return_weights: also return the weights (B, n_heads, T, N).
         Returns: (B, T, D).
         Raises:
-            ValueError: sequences of length 0, a mask of another shape or one that hides every position of a row.
+            ValueError: not (B, T, D), another batch in memory, sequences of length 0, a mask of another shape or one
+                that hides every position of a row.
         """
+        if x.dim() != 3 or (memory is not None and (memory.dim() != 3 or memory.shape[0] != x.shape[0])):
+            given = "" if memory is None else f" and a memory of shape {tuple(memory.shape)}"
+            raise ValueError(
+                f"{name_of(self)}: takes points (B, T, D) and a memory (B, N, D), got shape {tuple(x.shape)}{given}"
+            )
         past = cache.length if cache is not None else 0
         q = self.queries(x)
         if cache is not None and cache.static and past:
@@ -116,10 +124,14 @@ class MultiHead(nn.Module):
         if steps == 0 or length == 0:
             raise ValueError(f"{name_of(self)}: empty sequence: {steps} queries, {length} keys")
         hidden = _padding(self, mask, x.shape[0], length)
+        causal = causal and length > past + 1  # otherwise there is no later key
         plain = causal and hidden is None and past == 0 and steps == length
         if causal and (not plain or return_weights):
-            seen = torch.ones(steps, length, dtype=torch.bool, device=x.device).tril(length - steps)
-            hidden = seen if hidden is None else hidden & seen
+            seen = torch.ones(steps, length, dtype=torch.bool, device=x.device).tril(past)
+            if hidden is not None:
+                both = hidden & seen
+                seen = both | (seen & ~both.any(-1, keepdim=True))
+            hidden = seen
         out = self.merge(self.attend(q, k, v, None if plain else hidden, plain))
         return (out, self.weights(q, k, hidden)) if return_weights else out
 

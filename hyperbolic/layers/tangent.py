@@ -10,18 +10,25 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from hyperbolic.layers import euclidean
+from hyperbolic.layers import attention, euclidean, positions
 from hyperbolic.layers.attention import Centroid, DistanceAttention
+from hyperbolic.layers.classes import ClassLogits
+from hyperbolic.layers.guard import takes_points
+from hyperbolic.layers.multihead import AttentionCache, MultiHead
 from hyperbolic.manifolds import Manifold
 
 
 class _Tangent(nn.Module):
-    """Wraps a Euclidean layer: every input goes through log_0, the result through exp_0."""
+    """Wraps a Euclidean layer: every input goes through log_0, the result through exp_0.
 
-    def __init__(self, manifold: Manifold, inner: nn.Module):
+    Args: inner: the layer. sizes: intrinsic sizes of its inputs, None for any size.
+    """
+
+    def __init__(self, manifold: Manifold, inner: nn.Module, *sizes: int | None):
         super().__init__()
-        self.manifold, self.inner = manifold, inner
+        self.manifold, self.inner, self.sizes = manifold, inner, sizes
 
+    @takes_points("sizes*")
     def forward(self, *x: Tensor, **features: Tensor) -> Tensor:
         return self.manifold.expmap0(self.inner(*(self.manifold.logmap0(x_i) for x_i in x), **features))
 
@@ -30,7 +37,7 @@ class Linear(_Tangent):
     """``exp_0(W log_0(x) + b)``."""
 
     def __init__(self, manifold: Manifold, d_in: int, d_out: int, bias: bool = True):
-        super().__init__(manifold, euclidean.Linear(manifold, d_in, d_out, bias))
+        super().__init__(manifold, euclidean.Linear(manifold, d_in, d_out, bias), d_in)
 
 
 class Embedding(nn.Module):
@@ -49,35 +56,39 @@ class Activation(_Tangent):
     """``exp_0(fn(log_0(x)))``."""
 
     def __init__(self, manifold: Manifold, fn: str):
-        super().__init__(manifold, euclidean.Activation(manifold, fn))
+        super().__init__(manifold, euclidean.Activation(manifold, fn), None)
 
 
 class Dropout(_Tangent):
     """``exp_0(dropout(log_0(x)))``."""
 
     def __init__(self, manifold: Manifold, p: float):
-        super().__init__(manifold, euclidean.Dropout(manifold, p))
+        super().__init__(manifold, euclidean.Dropout(manifold, p), None)
+
+    @takes_points(None)
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) if self.training and self.inner.drop.p else x
 
 
 class Concat(_Tangent):
     """``exp_0(sum_i W_i log_0(x_i) + b + sum_j y_j b_j)``."""
 
     def __init__(self, manifold: Manifold, dims: Sequence[int], d_out: int, bias: bool = True, n_features: int = 0):
-        super().__init__(manifold, euclidean.Concat(manifold, dims, d_out, bias, n_features))
+        super().__init__(manifold, euclidean.Concat(manifold, dims, d_out, bias, n_features), *dims)
 
 
 class RNNCell(_Tangent):
     """``exp_0(cell(log_0(x), log_0(h)))`` with :class:`hyperbolic.layers.euclidean.RNNCell`."""
 
     def __init__(self, manifold: Manifold, d_in: int, d_hidden: int, nonlinearity: str | None = None):
-        super().__init__(manifold, euclidean.RNNCell(manifold, d_in, d_hidden, nonlinearity))
+        super().__init__(manifold, euclidean.RNNCell(manifold, d_in, d_hidden, nonlinearity), d_in, d_hidden)
 
 
 class GRUCell(_Tangent):
     """``exp_0(cell(log_0(x), log_0(h)))`` with :class:`hyperbolic.layers.euclidean.GRUCell`."""
 
     def __init__(self, manifold: Manifold, d_in: int, d_hidden: int, nonlinearity: str | None = None):
-        super().__init__(manifold, euclidean.GRUCell(manifold, d_in, d_hidden, nonlinearity))
+        super().__init__(manifold, euclidean.GRUCell(manifold, d_in, d_hidden, nonlinearity), d_in, d_hidden)
 
 
 class _Recurrent(nn.Module):
@@ -93,13 +104,14 @@ class _Recurrent(nn.Module):
         streams: int = 1,
     ):
         super().__init__()
-        self.manifold = manifold
+        self.manifold, self.d_in = manifold, d_in
         self.inner = self.layer(manifold, d_in, d_hidden, nonlinearity, bidirectional, streams)
 
     @property
     def d_out(self) -> int:
         return self.inner.d_out
 
+    @takes_points("d_in")
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
         states, last = self.inner(self.manifold.logmap0(x), lengths)
         return self.manifold.expmap0(states), self.manifold.expmap0(last)
@@ -123,21 +135,102 @@ class Attention(DistanceAttention):
 
     def __init__(self, manifold: Manifold, d: int, n_positions: int = 0):
         super().__init__(manifold, d, Linear, Embedding, self._add, n_positions)
+        self.d = d
 
     def _add(self, x: Tensor, position: Tensor) -> Tensor:
         return self.manifold.expmap0(self.manifold.logmap0(x) + self.manifold.logmap0(position))
 
+    forward = takes_points("d")(DistanceAttention.forward)
 
-class Logits(nn.Module):
+
+class ContextAttention(attention.ContextAttention):
+    """Attention to a learned context point, with tangent linear keys and the context kept as a tangent vector; see
+    :class:`hyperbolic.layers.attention.ContextAttention`."""
+
+    def __init__(
+        self,
+        manifold: Manifold,
+        d: int,
+        score: str = "distance",
+        gate: str = "softmax",
+        nonlinearity: str | None = None,
+    ):
+        super().__init__(manifold, d, Linear, score, gate, nonlinearity, tangent=True)
+
+
+class MultiHeadAttention(euclidean.MultiHeadAttention):
+    """``exp_0(attention(log_0(x)))`` with :class:`hyperbolic.layers.euclidean.MultiHeadAttention`."""
+
+    @takes_points("d", "d")
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor | None = None,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        cache: AttentionCache | None = None,
+        return_weights: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """See :meth:`hyperbolic.layers.multihead.MultiHead.forward`."""
+        kept = cache is not None and cache.static and cache.length > 0  # then memory is not looked at
+        if memory is not None and not kept:
+            memory = self.manifold.logmap0(memory)
+        out = MultiHead.forward(self, self.manifold.logmap0(x), memory, mask, causal, cache, return_weights)
+        if return_weights:
+            return self.manifold.expmap0(out[0]), out[1]
+        return self.manifold.expmap0(out)
+
+
+class Residual(_Tangent):
+    """``exp_0(log_0(x) + dropout(W phi(log_0(o)) + b))`` with :class:`hyperbolic.layers.euclidean.Residual`."""
+
+    def __init__(self, manifold: Manifold, d_in: int, d_out: int, activation: str = "identity", dropout: float = 0.0):
+        super().__init__(manifold, euclidean.Residual(manifold, d_in, d_out, activation, dropout), d_in, d_out)
+
+
+class FeedForward(nn.Module):
+    """``exp_0(block(log_0(x)))`` with :class:`hyperbolic.layers.euclidean.FeedForward`."""
+
+    def __init__(self, manifold: Manifold, d: int, d_hidden: int, activation: str = "relu", dropout: float = 0.0):
+        super().__init__()
+        self.manifold, self.d = manifold, d
+        self.inner = euclidean.FeedForward(manifold, d, d_hidden, activation, dropout)
+
+    @takes_points("d", "d")
+    def forward(self, x: Tensor, base: Tensor | None = None) -> Tensor:
+        """See :meth:`hyperbolic.layers.feedforward.FeedForward.forward`."""
+        u = self.manifold.logmap0(x)
+        v = u if base is None or base is x else self.manifold.logmap0(base)
+        return self.manifold.expmap0(self.inner(u, v))
+
+
+class PositionEncoding(positions.PositionEncoding):
+    """``exp_0(dropout(log_0(x_t) + p_t))``; see :class:`hyperbolic.layers.positions.PositionEncoding`."""
+
+    drop = euclidean.Dropout
+
+    @takes_points("d")
+    def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
+        """See :meth:`hyperbolic.layers.positions.PositionEncoding.forward`."""
+        return self.manifold.expmap0(self.dropout(self.manifold.logmap0(x) + self.rows(x, positions)))
+
+
+class Norm(_Tangent):
+    """``exp_0(norm(log_0(x)))`` with :class:`hyperbolic.layers.euclidean.Norm`."""
+
+    def __init__(self, manifold: Manifold, d: int):
+        super().__init__(manifold, euclidean.Norm(manifold, d), d)
+
+
+class Logits(ClassLogits):
     """``scale <log_0(x) - p_k, a_k>`` for K classes: Euclidean logits in the tangent space at the origin."""
 
     def __init__(self, manifold: Manifold, d: int, n_classes: int, scale: float = 1.0):
-        super().__init__()
-        self.manifold = manifold
+        super().__init__(manifold, d, n_classes)
         self.inner = euclidean.Logits(manifold, d, n_classes, scale)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.inner(self.manifold.logmap0(x))
+    def lifted(self, x: Tensor) -> tuple[Tensor, Tensor, None, Tensor]:
+        return self.inner.lifted(self.manifold.logmap0(x))
 
 
 __all__ = [
@@ -147,10 +240,16 @@ __all__ = [
     "Attention",
     "Centroid",
     "Concat",
+    "ContextAttention",
     "Dropout",
     "Embedding",
+    "FeedForward",
     "GRUCell",
     "Linear",
     "Logits",
+    "MultiHeadAttention",
+    "Norm",
+    "PositionEncoding",
     "RNNCell",
+    "Residual",
 ]

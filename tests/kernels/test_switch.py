@@ -14,7 +14,8 @@ from hyperbolic.manifolds import PoincareBall
 def _fresh_switch(monkeypatch):
     """Every test starts unset, in an environment that says nothing, and leaves the switch as it was."""
     monkeypatch.setattr(switch, "_state", {})
-    monkeypatch.setattr(switch, "_compiled", {})
+    for table in ("_batches", "_compiled", "_made"):
+        monkeypatch.setattr(switch, table, {})
     monkeypatch.delenv("HYPERBOLIC_COMPILE", raising=False)
     monkeypatch.delenv("CXX", raising=False)
 
@@ -115,8 +116,53 @@ def test_compiled_code_is_for_the_first_batch_size(monkeypatch, compiler):
     assert switch.maybe_compiled(torch.sin, 8) is torch.sin
 
 
+def test_compiled_code_is_for_every_combination_of_sizes_up_to_a_limit(monkeypatch, compiler):
+    """PyTorch raises an error at the eighth version of a function; also versions of earlier runs count."""
+    compiler("g++")
+    monkeypatch.setattr(switch.torch, "compile", lambda f, **options: lambda x: f(x))
+    switch.use_compile(True)
+    for width in range(7):
+        assert switch.maybe_compiled(torch.sin, 8, width) is not torch.sin
+        assert switch.maybe_compiled(torch.sin, 5, width) is torch.sin
+    assert switch.maybe_compiled(torch.sin, 8, 7) is torch.sin
+    assert switch.maybe_compiled(torch.sin, 8, 6) is not torch.sin
+    assert switch.maybe_compiled(torch.cos, 8, 7) is not torch.cos
+    switch.use_compile(True)
+    assert switch.maybe_compiled(torch.sin, 9, 6) is torch.sin
+    switch.use_compile(True)
+    assert switch.maybe_compiled(torch.sin, 8, 6) is not torch.sin
+
+
+def test_cuda_graphs_need_a_gpu(compiler):
+    layer = mobius.GRU(PoincareBall(1.0), 3, 4)
+    with pytest.raises(ValueError, match="sample arguments on a GPU, got cpu"):
+        switch.use_cuda_graphs(layer, torch.zeros(2, 5, 3))
+    with pytest.raises(ValueError, match="got none"):
+        switch.use_cuda_graphs(layer)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["GRU", "RNN"])
+def test_cuda_graphs_equal_eager(kind):
+    ball = PoincareBall(2.0).cuda()
+    layer = getattr(mobius, kind)(ball, 3, 4, bias_std=0.2).cuda()
+    twin = copy.deepcopy(layer)
+    x = ball.random(6, 5, 3, std=0.5, device="cuda")
+    lengths = torch.tensor([5, 2, 3, 1, 4, 5], device="cuda")
+    switch.use_cuda_graphs(layer, x.clone().requires_grad_(), lengths)
+    for batch in (6, 6, 4):  # an incomplete batch runs eagerly
+        results = []
+        for module in (layer, twin):
+            free = x[:batch].clone().requires_grad_()
+            states, last = module(free, lengths[:batch])
+            grads = torch.autograd.grad(states.square().sum() + last.sum(), [free, *module.parameters()])
+            results.append([states, last, *grads])
+        for fast, plain in zip(*results, strict=True):
+            torch.testing.assert_close(fast, plain, rtol=1e-5, atol=1e-6)
+    assert torch.equal(layer.eval()(x, lengths)[1], twin.eval()(x, lengths)[1])
+
+
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # what the compiler looks at on its way warns
 @pytest.mark.skipif(not switch.compiler_found(), reason="needs a C++ compiler")
 @pytest.mark.parametrize(("kind", "nonlinearity"), [("GRU", None), ("RNN", "tanh")])
 def test_compiled_equals_eager(kind, nonlinearity):

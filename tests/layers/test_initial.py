@@ -12,7 +12,11 @@ from hyperbolic.manifolds import PoincareBall
 
 def geometry(name: str, c: float = 2.0):
     manifold, layers = GEOMETRIES[name]
-    return make_geometry(name, manifold, layers, c=None if name == "euclidean" else c)
+    return make_geometry(name, manifold, layers, c=None if manifold == "Euclidean" else c)
+
+
+# the geometries whose linear layer is a matrix in the tangent space at the origin
+TANGENT = [name for name in GEOMETRIES if name not in ("lorentz", "poincare_pp")]
 
 
 def uniform_in(weight: torch.Tensor, bound: float) -> None:
@@ -88,7 +92,7 @@ def test_spread_biases(layer):
         assert not mobius.Logits(ball, 5, 3).p.any()
 
 
-@pytest.mark.parametrize("name", GEOMETRIES)
+@pytest.mark.parametrize("name", TANGENT)
 def test_layers_without_bias(name):
     g = geometry(name)
     linear, concat = g.linear(3, 2, bias=False).double(), g.concat((3, 2), 4, bias=False, n_features=1).double()
@@ -105,11 +109,11 @@ def test_layers_without_bias(name):
 
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_the_scalar_of_attention_starts_small_with_either_sign(name):
-    values = torch.stack([geometry(name).attention(3).beta.detach() for _ in range(200)])
+    values = torch.stack([geometry(name).attention(3).beta.detach() for _ in range(1000)])
     uniform_in(values, 0.01)
 
 
-@pytest.mark.parametrize("name", GEOMETRIES)
+@pytest.mark.parametrize("name", TANGENT)
 def test_normals_are_glorot_and_binary_logits_have_one_class(name):
     g = geometry(name)
     logits = g.logits(30, 50)

@@ -1,0 +1,307 @@
+"""Transformer encoder and decoder, written once against a geometry.
+
+A block is ``inner = attention or linear layer``, then the geometry's ``residual``: it holds the linear layer that ends
+the block and joins its result with the block's input (Vaswani et al. 2017; Chen et al. 2022, HyboNet). Families without
+a norm (theirs is the identity) give the same for every placement of it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from hyperbolic.geometry import Geometry
+from hyperbolic.layers.multihead import AttentionCache
+from hyperbolic.layers.sequence import check_lengths
+
+NORMS = ("post", "pre", "none")
+
+
+class _Block(nn.Module):
+    """What encoder and decoder layers share: where the norm stands.
+
+    ``norm_i`` follows (post: ``norm(join(f(x), x))``) or precedes (pre: ``join(f(norm(x)), x)``) block i.
+    """
+
+    def __init__(self, geometry: Geometry, d: int, n_blocks: int, norm: str):
+        super().__init__()
+        if norm not in NORMS:
+            raise ValueError(f"encoder.norm: unknown value {norm!r}; available: {', '.join(NORMS)}")
+        self.placement = norm
+        self.norms = nn.ModuleList(geometry.norm(d) for _ in range(n_blocks if norm != "none" else 0))
+
+    def before(self, block: int, x: Tensor) -> Tensor:
+        return self.norms[block](x) if self.placement == "pre" else x
+
+    def after(self, block: int, x: Tensor) -> Tensor:
+        return self.norms[block](x) if self.placement == "post" else x
+
+
+class TransformerEncoderLayer(_Block):
+    """Self-attention, then the feed-forward block; in flat space ``torch.nn.TransformerEncoderLayer`` with ReLU.
+
+    Args:
+        geometry: of inputs and outputs. d: intrinsic size. n_heads: divides d. d_feed_forward: inner size.
+        dropout: of the residuals. attention_dropout: of the attention. norm: "post", "pre" or "none".
+    """
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        d: int,
+        n_heads: int,
+        d_feed_forward: int,
+        dropout: float,
+        attention_dropout: float,
+        norm: str,
+    ):
+        super().__init__(geometry, d, 2, norm)
+        self.attention = geometry.multi_head_attention(d, n_heads, dropout=attention_dropout)
+        self.merge = geometry.residual(d, d, dropout=dropout)
+        self.feed_forward = geometry.feed_forward(d, d_feed_forward, activation="relu", dropout=dropout)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """
+        Args: x (B, T, D); mask (B, T), true where a point counts.
+        Returns: (B, T, D).
+        """
+        x = self.after(0, self.merge(self.attention(self.before(0, x), mask=mask), x))
+        return self.after(1, self.feed_forward(self.before(1, x), x))
+
+
+class LayerCache:
+    """What one decoder layer keeps from step to step: its earlier positions, and the memory's keys and values."""
+
+    def __init__(self):
+        self.own, self.memory = AttentionCache(), AttentionCache(static=True)
+
+
+class DecoderState:
+    """What a decoder keeps from step to step, a :class:`LayerCache` a layer."""
+
+    def __init__(self, n_layers: int):
+        self.layers = [LayerCache() for _ in range(n_layers)]
+
+    @property
+    def length(self) -> int:
+        """Number of positions decoded so far."""
+        return self.layers[0].own.length if self.layers else 0
+
+    def reorder(self, index: Tensor) -> None:
+        """Rows of the batch in another order (B',), as a beam search needs it."""
+        for layer in self.layers:
+            layer.own.reorder(index)
+            layer.memory.reorder(index)
+
+
+class TransformerDecoderLayer(_Block):
+    """Causal self-attention, attention to the encoder's output, then the feed-forward block.
+
+    In flat space ``torch.nn.TransformerDecoderLayer`` with ReLU. Args: as for :class:`TransformerEncoderLayer`.
+    """
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        d: int,
+        n_heads: int,
+        d_feed_forward: int,
+        dropout: float,
+        attention_dropout: float,
+        norm: str,
+    ):
+        super().__init__(geometry, d, 3, norm)
+        self.attention = geometry.multi_head_attention(d, n_heads, dropout=attention_dropout)
+        self.merge = geometry.residual(d, d, dropout=dropout)
+        self.cross_attention = geometry.multi_head_attention(d, n_heads, dropout=attention_dropout)
+        self.cross_merge = geometry.residual(d, d, dropout=dropout)
+        self.feed_forward = geometry.feed_forward(d, d_feed_forward, activation="relu", dropout=dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        cache: LayerCache | None = None,
+    ) -> Tensor:
+        """
+        Args:
+            x: (B, T, D). memory: (B, N, D), the encoder's output; both masks are true where a point counts.
+            mask: (B, T), with a cache over the cached positions too. memory_mask: (B, N).
+            cache: of earlier positions; x holds the next ones.
+        Returns: (B, T, D).
+        """
+        own, known = (cache.own, cache.memory) if cache is not None else (None, None)
+        inner = self.attention(self.before(0, x), mask=mask, causal=True, cache=own)
+        x = self.after(0, self.merge(inner, x))
+        inner = self.cross_attention(self.before(1, x), memory, mask=memory_mask, cache=known)
+        x = self.after(1, self.cross_merge(inner, x))
+        return self.after(2, self.feed_forward(self.before(2, x), x))
+
+
+class _Stack(nn.Module):
+    """Linear layer where the sizes differ, positions, the layers, and where the norm stands in front one at the end."""
+
+    def __init__(
+        self,
+        layer: type[_Block],
+        geometry: Geometry,
+        d_in: int,
+        d_hidden: int,
+        n_layers: int,
+        n_heads: int,
+        d_feed_forward: int,
+        dropout: float,
+        n_positions: int,
+        norm: str,
+    ):
+        super().__init__()
+        if n_layers < 1:
+            raise ValueError(f"encoder.n_layers must be at least 1, got {n_layers}")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"encoder.dropout must lie in 0..1 and be less than 1, got {dropout}")
+        self.project = geometry.linear(d_in, d_hidden) if d_in != d_hidden else None
+        self.positions = geometry.position_encoding(d_hidden, n_positions, dropout=dropout)
+        sizes = (d_hidden, n_heads, d_feed_forward, dropout, dropout)
+        self.layers = nn.ModuleList(layer(geometry, *sizes, norm) for _ in range(n_layers))
+        self.norm = geometry.norm(d_hidden) if norm == "pre" else None
+
+    def enter(self, x: Tensor, past: int = 0) -> Tensor:
+        """Points (B, T, D) that stand at the positions past..past+T-1."""
+        x = x if self.project is None else self.project(x)
+        return self.positions(x, torch.arange(past, past + x.shape[-2], device=x.device) if past else None)
+
+    def leave(self, x: Tensor) -> Tensor:
+        return x if self.norm is None else self.norm(x)
+
+
+def _check(name: str, x: Tensor, past: int, n_positions: int) -> None:
+    """
+    Raises:
+        ValueError: an empty sequence, or one that is longer than the table of positions.
+    """
+    steps = past + x.shape[-2]
+    if x.shape[-2] == 0:
+        raise ValueError(f"{name}: empty sequences, got a tensor of shape {tuple(x.shape)}")
+    if steps > n_positions:
+        raise ValueError(f"{name}: a sequence of {steps} positions is longer than n_positions={n_positions}")
+
+
+def _mask(lengths: Tensor | None, x: Tensor) -> Tensor | None:
+    """True at the positions (..., T) of x (..., T, D) that count; after a check of the lengths (...)."""
+    check_lengths(lengths, x)
+    return None if lengths is None else torch.arange(x.shape[-2], device=x.device) < lengths.unsqueeze(-1)
+
+
+class TransformerEncoder(nn.Module):
+    """Transformer over a sequence of points, and the centroid of its states as the summary.
+
+    Args:
+        geometry: of inputs and states. d_in, d_hidden: intrinsic sizes; a linear layer joins them where they differ.
+        n_layers, n_heads: heads divide d_hidden. d_feed_forward: inner size of the feed-forward blocks.
+        dropout: of residuals, positions and attention (where each family's layers have it).
+        n_positions: longest sequence. norm: "post", "pre" or "none".
+        streams: independent encoders of equal size, on inputs (S, B, T, D).
+
+    Raises:
+        ValueError: n_heads that does not divide d_hidden, an unknown norm, a layer the family does not have.
+    """
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        d_in: int,
+        d_hidden: int,
+        n_layers: int,
+        n_heads: int,
+        d_feed_forward: int,
+        dropout: float,
+        n_positions: int,
+        norm: str,
+        streams: int,
+    ):
+        super().__init__()
+        self.d_out, self.streams, self.n_positions = d_hidden, streams, n_positions
+        sizes = (d_in, d_hidden, n_layers, n_heads, d_feed_forward, dropout, n_positions, norm)
+        self.stacks = nn.ModuleList(_Stack(TransformerEncoderLayer, geometry, *sizes) for _ in range(streams))
+        self.centroid = geometry.centroid()
+
+    def forward(self, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """
+        Args: x (B, T, D) or (S, B, T, D); lengths (B,) or (S, B), true lengths 1..T, padding stands at the end.
+        Returns: states (..., T, D') and the centroid of those before the true end (..., D').
+        Raises:
+            ValueError: empty sequences, longer ones than n_positions, lengths outside 1..T, another number of streams.
+        """
+        single = x.dim() == 3
+        if single:
+            x, lengths = x.unsqueeze(0), None if lengths is None else lengths.unsqueeze(0)
+        if x.dim() != 4 or x.shape[0] != self.streams:
+            raise ValueError(f"this encoder has {self.streams} streams, got inputs of shape {tuple(x.shape)}")
+        _check("TransformerEncoder", x, 0, self.n_positions)
+        mask = _mask(lengths, x)
+        masks = [None] * self.streams if mask is None else mask
+        states = torch.stack([self._run(*parts) for parts in zip(self.stacks, x, masks, strict=True)])
+        summary = self.centroid(states, mask=mask)
+        return (states[0], summary[0]) if single else (states, summary)
+
+    @staticmethod
+    def _run(stack: _Stack, x: Tensor, mask: Tensor | None) -> Tensor:
+        x = stack.enter(x)
+        for layer in stack.layers:
+            x = layer(x, mask)
+        return stack.leave(x)
+
+
+class TransformerDecoder(nn.Module):
+    """Transformer over target points that attends to an encoder's states; position t sees 0..t only.
+
+    Args: as for :class:`TransformerEncoder`; the memory has the size d_hidden.
+    """
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        d_in: int,
+        d_hidden: int,
+        n_layers: int,
+        n_heads: int,
+        d_feed_forward: int,
+        dropout: float,
+        n_positions: int,
+        norm: str,
+    ):
+        super().__init__()
+        self.d_out, self.n_positions = d_hidden, n_positions
+        sizes = (d_in, d_hidden, n_layers, n_heads, d_feed_forward, dropout, n_positions, norm)
+        self.stack = _Stack(TransformerDecoderLayer, geometry, *sizes)
+
+    def start(self) -> DecoderState:
+        """An empty state, for decoding step by step."""
+        return DecoderState(len(self.stack.layers))
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        memory_lengths: Tensor | None = None,
+        state: DecoderState | None = None,
+    ) -> Tensor:
+        """
+        Args:
+            x: (B, T, D) target points. Padding stands at the end, where no true position sees it.
+            memory: (B, N, D'), states of the encoder. memory_lengths: (B,), true lengths 1..N.
+            state: of :meth:`start`, updated here; x holds the positions that follow those decoded so far, and memory
+                is the same in every call.
+        Returns: states (B, T, D').
+        Raises:
+            ValueError: empty sequences, longer ones than n_positions (with those decoded so far), lengths outside 1..N.
+        """
+        past = 0 if state is None else state.length
+        _check("TransformerDecoder", x, past, self.n_positions)
+        memory_mask = _mask(memory_lengths, memory)
+        x = self.stack.enter(x, past)
+        for i, layer in enumerate(self.stack.layers):
+            x = layer(x, memory, memory_mask=memory_mask, cache=None if state is None else state.layers[i])
+        return self.stack.leave(x)

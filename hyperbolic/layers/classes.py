@@ -1,0 +1,196 @@
+"""Base of the families' ``Logits``: a logit for each class, and losses that never keep the logits of all classes."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from hyperbolic.kernels.losses import streamed_bce, streamed_cross_entropy
+from hyperbolic.kernels.mlr import class_logits
+from hyperbolic.layers.guard import name_of, takes_points
+from hyperbolic.manifolds import Manifold
+
+
+class ClassLogits(nn.Module):
+    """``logit_k = s_k arsinh(<X, W_k>)``, or ``<X, W_k> + b_k``, with X a function of the point and W_k of the class.
+
+    Args:
+        manifold: space of the inputs. d: intrinsic size. n_classes: number of classes K, 1 for one binary logit.
+
+    Subclasses implement :meth:`lifted`.
+
+    Raises:
+        ValueError: n_classes below 1.
+    """
+
+    def __init__(self, manifold: Manifold, d: int, n_classes: int):
+        super().__init__()
+        self.manifold, self.d, self.n_classes = manifold, d, n_classes
+        if n_classes < 1:
+            raise ValueError(f"{name_of(self)}: needs at least 1 class, got n_classes={n_classes}")
+
+    def lifted(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+        """X (..., e) of the points x (..., D); W (K, e), scale s (K,) or None, bias b (K,) or None of the classes.
+
+        The bias is None where there is a scale.
+        """
+        raise NotImplementedError
+
+    @takes_points("d")
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (..., K) of points x (..., D)."""
+        return class_logits(*self.lifted(x))
+
+    @takes_points("d")
+    def bce(
+        self,
+        x: Tensor,
+        targets: Tensor,
+        row_weights: Tensor | None = None,
+        groups: Tensor | None = None,
+        classes: Tensor | None = None,
+    ) -> Tensor:
+        """Binary cross entropy of every logit, ``sum_bk row_weights[b, groups[k]] BCE(logit_bk, y_bk)``.
+
+        Args:
+            x: (B, D) points. targets: the classes of each row, long (B, L), filled up with -1, where a class named
+                twice counts once; or the whole matrix y, floats or booleans (B, K).
+            row_weights: (B, G), weight of a row in each group of classes; left out, the loss is the mean over all
+                entries. groups: long (K,), group of each class; left out, there is one group.
+            classes: long (M,), distinct; only the logits of these classes are computed and count.
+
+        Returns: a scalar, 0 for B = 0. It can be differentiated once.
+        Raises:
+            ValueError: shapes that do not fit, or a class that does not exist (on a GPU: a device-side assertion).
+        """
+        batch = x.shape[:1]
+        if x.dim() != 2 or targets.dim() != 2 or targets.shape[:1] != batch:
+            raise ValueError(
+                f"{name_of(self)}: bce takes points (B, D) and targets (B, L) or (B, {self.n_classes}), got the shapes "
+                f"{tuple(x.shape)} and {tuple(targets.shape)}"
+            )
+        self._check_weights(batch, row_weights, groups)
+        lifted, w, scale, bias = self._sampled(x, classes)
+        if targets.dtype is torch.long:
+            self._check_classes(targets, "target class", lowest=-1)
+            targets = _once(targets if classes is None else self._places(classes)[targets])
+        elif targets.shape[1] != self.n_classes:
+            raise ValueError(
+                f"{name_of(self)}: a matrix of targets must have the shape {(*batch, self.n_classes)}, got "
+                f"{tuple(targets.shape)}; lists of classes must be of type long"
+            )
+        elif classes is not None:
+            targets = targets[:, classes]
+        if groups is not None and classes is not None:
+            groups = groups[classes]
+        return streamed_bce(lifted, w, scale, bias, targets, row_weights, groups)
+
+    @takes_points("d")
+    def cross_entropy(
+        self,
+        x: Tensor,
+        target: Tensor,
+        label_smoothing: float = 0.0,
+        ignore_index: int = -100,
+        classes: Tensor | None = None,
+    ) -> Tensor:
+        """Softmax cross entropy, the mean over the rows whose target is not ``ignore_index``.
+
+        Args:
+            x: (..., D) points. target: long (...), the class of each.
+            label_smoothing: in [0, 1]; this share of the target's probability is spread over all classes.
+            classes: long (M,), distinct; the softmax runs over these classes only, and every target is among them.
+
+        Returns: a scalar, 0 when no row counts. It can be differentiated once.
+        Raises:
+            ValueError: shapes that do not fit, a class that does not exist or is not in ``classes`` (on a GPU: a
+                device-side assertion), or label_smoothing outside of [0, 1].
+        """
+        if x.shape[:-1] != target.shape:
+            raise ValueError(
+                f"{name_of(self)}: cross_entropy takes points (..., D) and target (...), got the shapes "
+                f"{tuple(x.shape)} and {tuple(target.shape)}"
+            )
+        if not 0 <= label_smoothing <= 1:
+            raise ValueError(f"{name_of(self)}: label_smoothing must lie in [0, 1], got {label_smoothing}")
+        counted = target != ignore_index
+        target = torch.where(counted, target, 0)
+        self._check_classes(target, "target class")
+        lifted, w, scale, bias = self._sampled(x, classes)
+        if classes is not None:
+            place = self._places(classes)[target]
+            missing = counted & (place < 0)
+            self._refuse(missing, target, "target class {} is not among the classes that are evaluated")
+            target = place.clamp_min(0)
+        return streamed_cross_entropy(
+            lifted.flatten(0, -2), w, scale, bias, target.flatten(), counted.flatten(), label_smoothing
+        )
+
+    def _sampled(self, x: Tensor, classes: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+        lifted, w, scale, bias = self.lifted(x)
+        if classes is None:
+            return lifted, w, scale, bias
+        self._check_classes(classes, "class in classes")
+        return lifted, w[classes], None if scale is None else scale[classes], None if bias is None else bias[classes]
+
+    def _places(self, classes: Tensor) -> Tensor:
+        """Place of each class in ``classes``, -1 where it is not there, and at the end that of the padding: (K+1,)."""
+        places = classes.new_full((self.n_classes + 1,), -1)
+        places[classes] = torch.arange(len(classes), device=classes.device)
+        return places
+
+    def _check_classes(self, index: Tensor, what: str, lowest: int = 0) -> None:
+        wrong = (index < lowest) | (index >= self.n_classes)
+        self._refuse(wrong, index, f"{what} {{}} does not exist: there are {self.n_classes} classes")
+
+    def _refuse(self, wrong: Tensor, index: Tensor, message: str) -> None:
+        if index.device.type == "cpu":
+            if wrong.any():
+                raise ValueError(f"{name_of(self)}: {message.format(index[wrong][0].item())}")
+        else:  # without waiting for the device
+            torch._assert_async(~wrong.any(), f"{name_of(self)}: {message.format('index')}")
+
+    def _check_weights(self, batch: torch.Size, row_weights: Tensor | None, groups: Tensor | None) -> None:
+        if row_weights is not None and (row_weights.dim() != 2 or row_weights.shape[:1] != batch):
+            raise ValueError(
+                f"{name_of(self)}: row_weights must have the shape (B, G) with B = {batch[0]}, got "
+                f"{tuple(row_weights.shape)}"
+            )
+        if groups is not None and groups.shape != (self.n_classes,):
+            raise ValueError(
+                f"{name_of(self)}: groups must have the shape {(self.n_classes,)}, got {tuple(groups.shape)}"
+            )
+        if groups is not None and row_weights is None:
+            raise ValueError(f"{name_of(self)}: groups have no effect without row_weights; see group_mean_weights")
+        if groups is not None:
+            wrong = (groups < 0) | (groups >= row_weights.shape[1])
+            self._refuse(wrong, groups, f"group {{}} does not exist: row_weights has {row_weights.shape[1]} columns")
+
+
+def _once(targets: Tensor) -> Tensor:
+    """Lists (B, L) sorted, with -1 in the place of repetitions."""
+    targets = targets.sort(-1).values
+    again = torch.zeros_like(targets, dtype=torch.bool)
+    again[:, 1:] = targets[:, 1:] == targets[:, :-1]
+    return targets.masked_fill(again, -1)
+
+
+def group_mean_weights(targets: Tensor, groups: Tensor, n_groups: int) -> Tensor:
+    """Row weights of the multi-task loss of entity typing (Choi et al. 2018, section 4.2; Lopez & Strube 2020).
+
+    In each group of classes (coarse, fine, ultra-fine) only rows with at least one target of the group count; the loss
+    is the mean over these rows and the classes of the group, summed over the groups. A group without a row is 0.
+
+    Args: targets: as for :meth:`ClassLogits.bce`, (B, L) or (B, K). groups: long (K,), values below n_groups.
+    Returns: (B, n_groups), the ``row_weights`` of :meth:`ClassLogits.bce`.
+    """
+    member = nn.functional.one_hot(groups, n_groups).to(torch.get_default_dtype())
+    if targets.dtype is torch.long:
+        counts = (member[targets.clamp_min(0)] * (targets >= 0).unsqueeze(-1)).sum(-2)
+    else:
+        counts = targets.to(member.dtype) @ member
+    found = (counts > 0).to(member.dtype)
+    return found / (found.sum(0) * member.sum(0)).clamp_min(1)
+
+
+__all__ = ["ClassLogits", "group_mean_weights"]

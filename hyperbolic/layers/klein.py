@@ -1,0 +1,298 @@
+"""The Klein family: Einstein gyrovector layers on the Klein disk, and Hype-HAN's parts (Zhang & Gao).
+
+Einstein addition and the Möbius sum are the same operation in two models of one space (Ungar 2008): every layer here is
+the Möbius layer of its name between the exact isometries ``x -> x / (1 + sqrt(1 - c|x|^2))`` to the ball and
+``y -> 2y / (1 + c|y|^2)`` back. Parameters belong to the ball of the same, also learned, curvature. Float32 points of
+the disk end at a distance of 6.6 / sqrt(c) from the origin, half of the ball's, whatever the layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from hyperbolic.layers import attention, mobius, tangent
+from hyperbolic.layers.attention import Centroid
+from hyperbolic.layers.classes import ClassLogits
+from hyperbolic.layers.guard import takes_points
+from hyperbolic.layers.mobius import Norm
+from hyperbolic.manifolds import Klein, Manifold, PoincareBall
+from hyperbolic.manifolds.charts import klein_to_poincare, poincare_to_klein
+
+
+class _Einstein(nn.Module):
+    """A Möbius layer seen from the Klein disk.
+
+    Args:
+        layer: class of the inner layer; sizes, options: its arguments after the manifold.
+    """
+
+    def __init__(self, manifold: Klein, layer: type[nn.Module], *sizes, **options):
+        super().__init__()
+        self.manifold = manifold
+        self.inner = layer(manifold.twin(PoincareBall), *sizes, **options)
+
+    def to_ball(self, x: Tensor) -> Tensor:
+        return klein_to_poincare(x, self.manifold.c)
+
+    def to_disk(self, x: Tensor) -> Tensor:
+        return poincare_to_klein(x, self.manifold.c)
+
+    def forward(self, *x: Tensor, **others: Tensor) -> Tensor:
+        return self.to_disk(self.inner(*map(self.to_ball, x), **others))
+
+
+class Linear(_Einstein):
+    """``W (x) x (+) b`` with Einstein's operations (Hype-HAN, Eq. 10); :class:`hyperbolic.layers.mobius.Linear`."""
+
+    def __init__(self, manifold: Klein, d_in: int, d_out: int, bias: bool = True, bias_std: float = 0.0):
+        super().__init__(manifold, mobius.Linear, d_in, d_out, bias, bias_std)
+        self.d_in, self.d_out = d_in, d_out
+
+    @takes_points("d_in")
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x)
+
+
+class Embedding(_Einstein):
+    """Table of n points, close to the origin at the start; :class:`hyperbolic.layers.mobius.Embedding`."""
+
+    def __init__(self, manifold: Klein, n: int, d: int, padding_idx: int | None = None, init_norm: float = 1e-3):
+        super().__init__(manifold, mobius.Embedding, n, d, padding_idx, init_norm)
+        with torch.no_grad():
+            self.inner.weight.mul_(0.5)  # log_0 in the ball is half of log_0 in the disk
+
+    def forward(self, index: Tensor) -> Tensor:
+        return self.to_disk(self.inner(index))
+
+
+class Activation(_Einstein):
+    """:class:`hyperbolic.layers.mobius.Activation`, the Möbius version of a pointwise function, in the disk."""
+
+    def __init__(self, manifold: Klein, fn: str):
+        super().__init__(manifold, mobius.Activation, fn)
+
+    @takes_points(None)
+    def forward(self, x: Tensor) -> Tensor:
+        return x if self.inner.fn == "identity" else super().forward(x)
+
+
+class Dropout(_Einstein):
+    """:class:`hyperbolic.layers.mobius.Dropout`; "coordinates" are those of the ball."""
+
+    def __init__(self, manifold: Klein, p: float, space: str = "tangent"):
+        super().__init__(manifold, mobius.Dropout, p, space)
+
+    @takes_points(None)
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) if self.training and self.inner.drop.p else x
+
+
+class Concat(_Einstein):
+    """:class:`hyperbolic.layers.mobius.Concat` with Einstein's operations."""
+
+    def __init__(
+        self,
+        manifold: Klein,
+        dims: Sequence[int],
+        d_out: int,
+        bias: bool = True,
+        n_features: int = 0,
+        bias_std: float = 0.0,
+    ):
+        super().__init__(manifold, mobius.Concat, dims, d_out, bias, n_features, bias_std)
+        self.dims, self.d_out = tuple(dims), d_out
+
+    @takes_points("dims*")
+    def forward(self, *x: Tensor, features: Tensor | None = None) -> Tensor:
+        return super().forward(*x, features=features)
+
+
+class _Cell(_Einstein):
+    layer: type[nn.Module]
+
+    def __init__(self, manifold: Klein, d_in: int, d_hidden: int, nonlinearity: str | None = None):
+        super().__init__(manifold, self.layer, d_in, d_hidden, nonlinearity)
+        self.d_in, self.d_hidden = d_in, d_hidden
+
+    @takes_points("d_in", "d_hidden")
+    def forward(self, x: Tensor, h: Tensor) -> Tensor:
+        return super().forward(x, h)
+
+
+class RNNCell(_Cell):
+    """:class:`hyperbolic.layers.mobius.RNNCell` with Einstein's operations."""
+
+    layer = mobius.RNNCell
+
+
+class GRUCell(_Cell):
+    """:class:`hyperbolic.layers.mobius.GRUCell` with Einstein's operations."""
+
+    layer = mobius.GRUCell
+
+
+class _Recurrent(_Einstein):
+    layer: type[nn.Module]
+
+    def __init__(
+        self,
+        manifold: Klein,
+        d_in: int,
+        d_hidden: int,
+        nonlinearity: str | None = None,
+        bidirectional: bool = False,
+        streams: int = 1,
+        bias_std: float = 0.0,
+    ):
+        super().__init__(manifold, self.layer, d_in, d_hidden, nonlinearity, bidirectional, streams, bias_std)
+        self.d_in, self.d_hidden = d_in, d_hidden
+
+    @property
+    def d_out(self) -> int:
+        return self.inner.d_out
+
+    @takes_points("d_in")
+    def forward(self, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """See :class:`hyperbolic.layers.sequence.Recurrence`; the sequence is taken to the ball once, as a whole."""
+        states, last = self.inner(self.to_ball(x), lengths)
+        return self.to_disk(states), self.to_disk(last)
+
+
+class RNN(_Recurrent):
+    """:class:`hyperbolic.layers.mobius.RNN` with Einstein's operations."""
+
+    layer = mobius.RNN
+
+
+class GRU(_Recurrent):
+    """:class:`hyperbolic.layers.mobius.GRU` with Einstein's operations."""
+
+    layer = mobius.GRU
+
+
+class Attention(_Einstein):
+    """:class:`hyperbolic.layers.mobius.Attention`: distance attention and the Einstein midpoint."""
+
+    def __init__(self, manifold: Klein, d: int, n_positions: int = 0):
+        super().__init__(manifold, mobius.Attention, d, n_positions)
+        self.d = d
+
+    @property
+    def beta(self) -> nn.Parameter:
+        return self.inner.beta
+
+    @takes_points("d")
+    def forward(self, x: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """See :class:`hyperbolic.layers.attention.DistanceAttention`."""
+        centroid, weights = self.inner(self.to_ball(x), positions, mask)
+        return self.to_disk(centroid), weights
+
+
+class ContextAttention(attention.ContextAttention):
+    """Centroid attention of Hype-HAN; see :class:`hyperbolic.layers.attention.ContextAttention`.
+
+    Over sentences (Eq. 10-12) keys are ``W (x) x (+) b``. Over words (Eq. 6-8), points ``act(h)`` of Euclidean states h
+    (:class:`LorentzActivation`), keys are ``act(tanh(W h + b))``: tangent_keys=True and nonlinearity="tanh".
+
+    Args:
+        tangent_keys: the keys are linear in the tangent space at the origin, ``exp_0(fn(W log_0(x) + b))``.
+    """
+
+    def __init__(
+        self,
+        manifold: Klein,
+        d: int,
+        score: str = "distance",
+        gate: str = "softmax",
+        nonlinearity: str | None = None,
+        tangent_keys: bool = False,
+    ):
+        super().__init__(manifold, d, tangent.Linear if tangent_keys else Linear, score, gate, nonlinearity)
+
+
+class LorentzActivation(nn.Module):
+    """``act(h) = (cosh(r), sinh(r) h/|h|) / sqrt(c)``, ``r = sqrt(c)|h|``, of Euclidean vectors h (Hype-HAN, Eq. 5,
+    where the time coordinate comes last), which is exp_0 of the hyperboloid.
+
+    The result is that point in the model ``manifold``, at the distance |h| from the origin, where ``exp_0`` of the ball
+    puts 2|h|.
+    """
+
+    def __init__(self, manifold: Manifold):
+        super().__init__()
+        self.manifold = manifold
+
+    def forward(self, h: Tensor) -> Tensor:
+        """h (..., d), float32 or float64, -> (..., D)."""
+        return self.manifold.expmap0(h / 2 if isinstance(self.manifold, PoincareBall) else h)
+
+
+class Residual(_Einstein):
+    """``x (+) dropout(W (x) phi(o) (+) b)``; :class:`hyperbolic.layers.mobius.Residual`."""
+
+    def __init__(self, manifold: Klein, d_in: int, d_out: int, activation: str = "identity", dropout: float = 0.0):
+        super().__init__(manifold, mobius.Residual, d_in, d_out, activation, dropout)
+        self.d_in, self.d_out = d_in, d_out
+
+    @takes_points("d_in", "d_out")
+    def forward(self, o: Tensor, x: Tensor) -> Tensor:
+        return super().forward(o, x)
+
+
+class FeedForward(_Einstein):
+    """:class:`hyperbolic.layers.mobius.FeedForward` with Einstein's operations."""
+
+    def __init__(self, manifold: Klein, d: int, d_hidden: int, activation: str = "relu", dropout: float = 0.0):
+        super().__init__(manifold, mobius.FeedForward, d, d_hidden, activation, dropout)
+        self.d = d
+
+    @takes_points("d", "d")
+    def forward(self, x: Tensor, base: Tensor | None = None) -> Tensor:
+        return super().forward(x, *(() if base is None else (base,)))
+
+
+class PositionEncoding(_Einstein):
+    """``dropout(x_t (+) p_t)``; :class:`hyperbolic.layers.mobius.PositionEncoding`."""
+
+    def __init__(self, manifold: Klein, d: int, n_positions: int, dropout: float = 0.0):
+        super().__init__(manifold, mobius.PositionEncoding, d, n_positions, dropout)
+        self.d = d
+
+    @takes_points("d")
+    def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
+        return self.to_disk(self.inner(self.to_ball(x), positions))
+
+
+class Logits(ClassLogits):
+    """Hyperbolic MLR: :class:`hyperbolic.layers.mobius.Logits` of the point in the ball."""
+
+    def __init__(self, manifold: Klein, d: int, n_classes: int, point_std: float = 0.0):
+        super().__init__(manifold, d, n_classes)
+        self.inner = mobius.Logits(manifold.twin(PoincareBall), d, n_classes, point_std)
+
+    def lifted(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+        return self.inner.lifted(klein_to_poincare(x, self.manifold.c))
+
+
+__all__ = [
+    "GRU",
+    "RNN",
+    "Activation",
+    "Attention",
+    "Centroid",
+    "Concat",
+    "ContextAttention",
+    "Dropout",
+    "Embedding",
+    "FeedForward",
+    "GRUCell",
+    "Linear",
+    "Logits",
+    "Norm",
+    "PositionEncoding",
+    "RNNCell",
+    "Residual",
+]

@@ -1,0 +1,138 @@
+"""Attention of the Lorentz family: HyboNet's heads, and the pooling attentions with Lorentz linear layers."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from hyperbolic.kernels.lorentz import attention_weights, lift, lorentz_attention
+from hyperbolic.layers import attention
+from hyperbolic.layers.attention import DistanceAttention
+from hyperbolic.layers.guard import name_of, takes_points
+from hyperbolic.layers.lorentz_linear import Linear
+from hyperbolic.layers.multihead import MultiHead
+from hyperbolic.manifolds import Lorentz
+
+TEMPERATURES = ("learned", "head", "model")
+
+
+class MultiHeadAttention(MultiHead):
+    """Lorentz attention with several heads (Chen et al., Eq. 5, 6).
+
+    Each head has its own Lorentz linear layers for queries, keys and values, whose results are points of dimension
+    d / n_heads. The logits are ``-d_L^2(q, k) / s = (2/c + 2 <q, k>_L) / s``, the result is the Lorentz centroid of the
+    values; the heads are joined by their space parts, side by side, with the time coordinate recomputed. HL of Eq. 6
+    is the ``Residual`` that follows.
+
+    Args:
+        manifold: hyperboloid, any c. d: intrinsic size. n_heads: divides d.
+        dropout: of the attention weights (a query that loses all of them keeps them).
+        input_dropout: of the coordinates that go into queries, keys and values; what the released program does with
+            its option ``attention_dropout``.
+        temperature: s. "learned", from sqrt(d) (released program), "head": sqrt(d / n_heads), "model": sqrt(d).
+        variant: of the linear layers, see :class:`Linear`.
+
+    Raises:
+        ValueError: n_heads that does not divide d, or another temperature.
+    """
+
+    def __init__(
+        self,
+        manifold: Lorentz,
+        d: int,
+        n_heads: int,
+        dropout: float = 0.0,
+        input_dropout: float = 0.0,
+        temperature: str = "learned",
+        variant: str = "paper",
+    ):
+        super().__init__(manifold, d, n_heads)
+        if temperature not in TEMPERATURES:
+            raise ValueError(
+                f"{name_of(self)}: temperature must be one of {', '.join(TEMPERATURES)}, got {temperature!r}"
+            )
+        options = {"dropout": input_dropout, "variant": variant, "heads": n_heads}
+        self.query, self.key, self.value = (Linear(manifold, d, d // n_heads, **options) for _ in range(3))
+        self.dropout = nn.Dropout(dropout)
+        start = torch.tensor(math.sqrt(d // n_heads if temperature == "head" else d))
+        if temperature == "learned":
+            self.temperature = nn.Parameter(start)
+        else:
+            self.register_buffer("temperature", start, persistent=False)
+
+    def _heads(self, points: Tensor) -> Tensor:
+        return (points if self.n_heads > 1 else points.unsqueeze(-2)).transpose(-3, -2)
+
+    def queries(self, x: Tensor) -> Tensor:
+        return self._heads(self.query(x))
+
+    def keys(self, x: Tensor) -> Tensor:
+        return self._heads(self.key(x))
+
+    def values(self, x: Tensor) -> Tensor:
+        return self._heads(self.value(x))
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+        drop = self.dropout.p if self.training else 0.0
+        return lorentz_attention(q, k, v, self.temperature, self.manifold.c, mask, causal, drop)
+
+    def weights(self, q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
+        return attention_weights(q, k, self.temperature, mask)
+
+    def merge(self, heads: Tensor) -> Tensor:
+        return lift(heads[..., 1:].transpose(-3, -2), self.manifold.c, axes=2)
+
+    forward = takes_points("d", "d")(MultiHead.forward)
+
+
+class _Positions(nn.Embedding):
+    """Positions as vectors from N(0, 0.02^2) that serve as bias of a Lorentz linear layer."""
+
+    def __init__(self, manifold: Lorentz, n: int, d: int):
+        super().__init__(n, d, _weight=0.02 * torch.randn(n, d))
+
+
+class _Shift(nn.Module):
+    """A point and a position, joined by a Lorentz linear layer that has the position as its bias."""
+
+    def __init__(self, manifold: Lorentz, d: int):
+        super().__init__()
+        self.affine = Linear(manifold, d, d)
+
+    def forward(self, x: Tensor, position: Tensor) -> Tensor:
+        return self.affine.join(x, position)
+
+
+class Attention(DistanceAttention):
+    """Distance attention with Lorentz linear queries and keys, the geodesic distance and the Lorentz centroid.
+
+    Positions come in as in HyboNet's position encoding: ``r_i`` is a Lorentz linear layer of ``x_i`` whose bias is the
+    vector of the position.
+    """
+
+    def __init__(self, manifold: Lorentz, d: int, n_positions: int = 0):
+        add = _Shift(manifold, d) if n_positions else None
+        super().__init__(manifold, d, Linear, _Positions, add, n_positions)
+        self.d = d
+
+    forward = takes_points("d")(DistanceAttention.forward)
+
+
+class ContextAttention(attention.ContextAttention):
+    """Attention to a learned context point with Lorentz linear keys; see
+    :class:`hyperbolic.layers.attention.ContextAttention`."""
+
+    def __init__(
+        self,
+        manifold: Lorentz,
+        d: int,
+        score: str = "distance",
+        gate: str = "softmax",
+        nonlinearity: str | None = None,
+    ):
+        super().__init__(manifold, d, Linear, score, gate, nonlinearity)
+
+
+__all__ = ["TEMPERATURES", "Attention", "ContextAttention", "MultiHeadAttention"]

@@ -1,0 +1,199 @@
+"""The Lorentz linear layer of HyboNet (Chen et al., Fully Hyperbolic Neural Networks) in its general form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from hyperbolic.kernels.lorentz import normalise_, set_time_
+from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
+from hyperbolic.layers.guard import name_of, takes_points
+from hyperbolic.manifolds import Lorentz
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What HyboNet's paper and its three released programs do differently in the linear layer.
+
+    Args:
+        scale, learn_scale: lambda at the start, and whether it is trained (as the exponential of a free scalar).
+        bias_in_time: the bias has an entry b' that counts in the time coordinate.
+        residual_in_time: the time coordinate of an added point counts in the time of the result.
+        raw_time: time is made from the input itself, not from what activation and dropout leave of it.
+        start: bound of the uniform weights, from the number of coordinates of outputs and inputs.
+        zero_time_column: weights of the input's time coordinate start at 0.
+    """
+
+    scale: float
+    learn_scale: bool
+    bias_in_time: bool
+    residual_in_time: bool
+    raw_time: bool
+    start: Callable[[int, int], float]
+    zero_time_column: bool
+
+
+VARIANTS: dict[str, Variant] = {
+    # Eq. 7 and 9, Table 8; "lambda can be either learnable or fixed"
+    "paper": Variant(10.0, True, True, False, True, lambda out, in_: 0.02, False),
+    # knowledge graphs: one (out, in) matrix for each relation, kaiming uniform on the three-dimensional table of them
+    "kg": Variant(2.5, False, False, False, False, lambda out, in_: math.sqrt(6 / (out * in_)), False),
+    # graphs
+    "gcn": Variant(10.0, True, True, True, False, lambda out, in_: 1 / math.sqrt(out), True),
+    # translation
+    "mt": Variant(math.exp(2.3), True, True, True, False, lambda out, in_: 0.02, True),
+}
+
+
+class Linear(nn.Module):
+    """``(sqrt(1/c + |y|^2), y)`` with the space part (Chen et al., Eq. 3, 7, 9)
+
+    ``y = sqrt(t^2 - 1/c) / |u| u``, ``u = W h(x) + b``, ``t = (lambda sigmoid(v^T x + b') + epsilon) / sqrt(c)``
+
+    or, without normalisation, ``y = u``: that layer covers all boosts and rotations (Lemma 1). ``weight`` holds the
+    rows ``v, W`` (only W without normalisation), (d_out + 1, d_in + 1), with the time coordinate first.
+
+    For u = 0, where the formula has no value, ``|u|`` is ``sqrt(|u|^2 + 2^-40)`` and the result the origin.
+
+    Args:
+        manifold: hyperboloid of inputs and outputs, any c. d_in, d_out: intrinsic sizes. bias: b and b', 0 at first.
+        activation: h, a name in ``NONLINEARITIES``, applied to all coordinates of the input.
+        dropout: of the input's coordinates, after h (in the paper's variant before it).
+        normalize: as above.
+        variant: a key of ``VARIANTS``: the paper's, or one of the three released programs (kg, gcn, mt). It sets the
+            initialisation and what the following options are when left out.
+        scale: lambda > 0 (at the start), learn_scale: train it. In units of 1/sqrt(c).
+        offset: epsilon > 1, in units of 1/sqrt(c); 1.1 in the programs, which have c = 1.
+        bias_in_time, residual_in_time, raw_time: see :class:`Variant`.
+        heads: number of layers of this kind side by side, in one product: results (..., heads, D_out). They share
+            lambda.
+
+    Raises:
+        ValueError: an unknown variant or activation, scale <= 0, offset <= 1, heads < 1.
+    """
+
+    def __init__(
+        self,
+        manifold: Lorentz,
+        d_in: int,
+        d_out: int,
+        bias: bool = True,
+        activation: str = "identity",
+        dropout: float = 0.0,
+        normalize: bool = True,
+        variant: str = "paper",
+        scale: float | None = None,
+        learn_scale: bool | None = None,
+        offset: float = 1.1,
+        bias_in_time: bool | None = None,
+        residual_in_time: bool | None = None,
+        raw_time: bool | None = None,
+        heads: int = 1,
+    ):
+        super().__init__()
+        self.manifold, self.d_in, self.d_out, self.heads = manifold, d_in, d_out, heads
+        self.activation, self.drop = checked(activation), nn.Dropout(dropout)
+        self.normalize, self.variant, self.offset = normalize, variant, offset
+        preset = _preset(self, variant)
+        scale = preset.scale if scale is None else scale
+        if scale <= 0 or offset <= 1 or heads < 1:
+            raise ValueError(
+                f"{name_of(self)}: needs scale > 0, offset > 1 (units of 1/sqrt(c)) and heads >= 1, got scale={scale}, "
+                f"offset={offset}, heads={heads}"
+            )
+        self.bias_in_time = normalize and (preset.bias_in_time if bias_in_time is None else bias_in_time)
+        self.residual_in_time = preset.residual_in_time if residual_in_time is None else residual_in_time
+        self.raw_time = preset.raw_time if raw_time is None else raw_time
+        rows, columns = d_out + 1 if normalize else d_out, d_in + 1
+        bound = preset.start(d_out + 1, columns)
+        weight = torch.empty(heads * rows, columns).uniform_(-bound, bound)
+        if preset.zero_time_column:
+            weight[:, 0] = 0
+        self.weight = nn.Parameter(weight)
+        entries = d_out + 1 if self.bias_in_time else d_out
+        self.bias = nn.Parameter(torch.zeros(heads * entries)) if bias else None
+        self.log_scale = None
+        if normalize:
+            start = torch.tensor(math.log(scale))
+            if preset.learn_scale if learn_scale is None else learn_scale:
+                self.log_scale = nn.Parameter(start)
+            else:
+                self.register_buffer("fixed_scale", torch.tensor(float(scale)), persistent=False)
+
+    @property
+    def scale(self) -> Tensor:
+        """lambda, a scalar (only with normalisation)."""
+        return self.fixed_scale if self.log_scale is None else self.log_scale.exp()
+
+    @takes_points("d_in")
+    def forward(self, x: Tensor) -> Tensor:
+        """Points (..., D_in) -> (..., D_out), or (..., heads, D_out) for more than one head."""
+        return self.join(x)
+
+    def join(self, x: Tensor, added: Tensor | None = None) -> Tensor:
+        """The layer with another bias, added to ``W h(x) + b`` (Chen et al., Eq. 7).
+
+        Args: x (..., D_in) points; added (..., D_out), a point or vector whose first coordinate counts in the time of
+            the result where ``residual_in_time`` says so, or (..., d_out), a vector that counts in the space part.
+            It broadcasts to the leading axes of x; only for one head.
+        Returns: (..., D_out).
+        """
+        lead, size, c = x.shape[:-1], self.d_out + 1, self.manifold.c
+        y = self._affine(x.reshape(-1, x.shape[-1]))
+        if added is not None:
+            if added.shape[-1] == size and not self.residual_in_time:
+                added = added[..., 1:]
+            if added.shape[-1] < size:
+                added = nn.functional.pad(added, (1, 0))
+            y = y.add_(added.expand(*lead, size).reshape(-1, size))
+        y = normalise_(y, self.scale, c, self.offset, self.heads) if self.normalize else set_time_(y, c, self.heads)
+        return y.view(*lead, size) if self.heads == 1 else y.view(*lead, self.heads, size)
+
+    def _affine(self, x: Tensor) -> Tensor:
+        """``(v^T x + b', W h(x) + b)`` of all heads, (n, D_in) -> (n, heads * D_out)."""
+        inner = self._inner(x)
+        weight, bias = self.weight, self.bias
+        if not self.normalize:
+            weight = self._with_time(weight)
+        if bias is not None and not self.bias_in_time:
+            bias = self._with_time(bias)
+        y = nn.functional.linear(inner, weight, bias)
+        if inner is x or not (self.raw_time and self.normalize):
+            return y
+        first = slice(None, None, self.d_out + 1)
+        time = nn.functional.linear(x, weight[first], None if bias is None else bias[first])
+        space = y.unflatten(-1, (self.heads, self.d_out + 1))[..., 1:]
+        return torch.cat([time.unsqueeze(-1), space], -1).flatten(-2)
+
+    def _inner(self, x: Tensor) -> Tensor:
+        """What activation and dropout leave of the coordinates: x itself where they do nothing."""
+        drop = self.training and self.drop.p > 0
+        if drop and self.variant == "paper":
+            x = self.drop(x)
+        if self.activation != "identity":
+            x = NONLINEARITIES[self.activation][0](x)
+        return self.drop(x) if drop and self.variant != "paper" else x
+
+    def _with_time(self, parameter: Tensor) -> Tensor:
+        """A zero for the time coordinate in front of each head's rows."""
+        split = parameter.unflatten(0, (self.heads, self.d_out))
+        return nn.functional.pad(split, (0, 0) * (parameter.dim() - 1) + (1, 0)).flatten(0, 1)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.d_in}, {self.d_out}, variant={self.variant}, normalize={self.normalize}, heads={self.heads}, "
+            f"activation={self.activation}"
+        )
+
+
+def _preset(layer: nn.Module, variant: str) -> Variant:
+    if variant not in VARIANTS:
+        raise ValueError(f"{name_of(layer)}: unknown variant {variant!r}; available: {', '.join(VARIANTS)}")
+    return VARIANTS[variant]
+
+
+__all__ = ["VARIANTS", "Linear", "Variant"]

@@ -1,0 +1,68 @@
+"""Learned positions of a sequence, written once for all families."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from hyperbolic.layers.guard import name_of
+from hyperbolic.manifolds import Manifold
+
+
+class PositionEncoding(nn.Module):
+    """``dropout(add(x_t, p_t))`` with a learned table p; at the start its rows are (``exp_0`` of) N(0, 0.02^2).
+
+    Subclasses name the dropout of their family in ``drop``, implement ``make`` and ``add``, and guard ``forward``.
+
+    Args:
+        manifold: space of the points. d: intrinsic size. n_positions: rows of the table, the longest sequence.
+        dropout: of the result.
+
+    Raises:
+        ValueError: n_positions below 1.
+    """
+
+    parameter_role = "embeddings"
+    drop: type[nn.Module]
+
+    def __init__(self, manifold: Manifold, d: int, n_positions: int, dropout: float = 0.0):
+        super().__init__()
+        self.manifold, self.d, self.n_positions = manifold, d, n_positions
+        if n_positions < 1:
+            raise ValueError(f"{name_of(self)}: n_positions must be at least 1, got {n_positions}")
+        self.table = self.make(0.02 * torch.randn(n_positions, d))
+        self.dropout = self.drop(manifold, dropout)
+
+    def make(self, start: Tensor) -> nn.Parameter:
+        """The parameter that starts at these tangent vectors (n_positions, d)."""
+        return nn.Parameter(start)
+
+    def add(self, x: Tensor, p: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
+        """
+        Args: x (..., T, D); positions (T,) or (..., T) rows of the table, 0..T-1 when left out.
+        Returns: (..., T, D).
+        Raises:
+            ValueError: a sequence or position beyond the table.
+        """
+        return self.dropout(self.add(x, self.rows(x, positions)))
+
+    def rows(self, x: Tensor, positions: Tensor | None) -> Tensor:
+        """The rows of the table for these points, (T, d) or (..., T, d)."""
+        if positions is None:
+            if x.dim() < 2 or x.shape[-2] > self.n_positions:
+                raise ValueError(
+                    f"{name_of(self)}: takes sequences (..., T, D) of at most n_positions={self.n_positions} "
+                    f"positions, got a tensor of shape {tuple(x.shape)}"
+                )
+            return self.table[: x.shape[-2]]
+        if positions.numel() and not positions.is_cuda:  # on a GPU the check would wait for the device
+            low, high = int(positions.min()), int(positions.max())
+            if low < 0 or high >= self.n_positions:
+                raise ValueError(
+                    f"{name_of(self)}: positions must lie in 0..{self.n_positions - 1} (n_positions="
+                    f"{self.n_positions}), got {low}..{high}"
+                )
+        return nn.functional.embedding(positions, self.table)

@@ -1,0 +1,228 @@
+"""Losses streamed over classes against their plain versions, in value and gradient."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional
+
+from hyperbolic.kernels import losses
+from hyperbolic.kernels.losses import (
+    bce_reference,
+    cross_entropy_reference,
+    dense_targets,
+    streamed_bce,
+    streamed_cross_entropy,
+)
+from hyperbolic.kernels.mlr import lift_hyperplanes, lift_points
+from hyperbolic.manifolds import PoincareBall
+from tests.tolerances import tolerance
+
+F32, F64 = torch.float32, torch.float64
+D = 4
+KINDS = pytest.mark.parametrize("kind", ["scale", "bias", "plain"])
+SIZES = pytest.mark.parametrize(("batch", "classes"), [(0, 3), (1, 1), (1, 50), (7, 1), (9, 50), (40, 3)])
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch):
+    """Many tiles of rows and of classes, the last ones incomplete."""
+    monkeypatch.setitem(losses._TILE, "cpu", 80)
+    monkeypatch.setattr(losses, "_ROWS", 5)
+
+
+def arguments(kind: str, batch: int, classes: int, dtype=F64) -> list[torch.Tensor | None]:
+    x, w = torch.randn(batch, D, dtype=dtype), torch.randn(classes, D, dtype=dtype)
+    scale = torch.rand(classes, dtype=dtype) + 0.5 if kind == "scale" else None
+    bias = torch.randn(classes, dtype=dtype) if kind == "bias" else None
+    return [None if t is None else t.requires_grad_() for t in (x, w, scale, bias)]
+
+
+def lists(batch: int, classes: int, length: int) -> torch.Tensor:
+    """Distinct classes in each row, of which some rows have fewer and every third has none."""
+    order = torch.rand(batch, classes).argsort(-1)[:, :length]
+    return order.masked_fill((torch.rand(order.shape) < 0.3) | (torch.arange(batch) % 3 == 2).unsqueeze(-1), -1)
+
+
+def assert_same(streamed, reference, leaves, dtype=F64):
+    leaves = [t for t in leaves if t is not None]
+    torch.testing.assert_close(streamed, reference, **tolerance(dtype, "identity"))
+    actual, expected = (torch.autograd.grad(3 * value, leaves) for value in (streamed, reference))
+    for a, b in zip(actual, expected, strict=True):
+        torch.testing.assert_close(a, b, **tolerance(dtype, "identity"))
+
+
+@KINDS
+@SIZES
+@pytest.mark.parametrize("form", ["lists", "matrix", "no lists"])
+@pytest.mark.parametrize("weighting", ["mean", "rows", "groups"])
+def test_bce(kind, batch, classes, form, weighting):
+    given = arguments(kind, batch, classes)
+    targets = lists(batch, classes, 0 if form == "no lists" else min(6, classes))
+    targets = dense_targets(targets, classes) if form == "matrix" else targets
+    groups = torch.randint(3, (classes,)) if weighting == "groups" else None
+    weights = None if weighting == "mean" else torch.rand(batch, 1 if groups is None else 3, dtype=F64)
+    assert_same(streamed_bce(*given, targets, weights, groups), bce_reference(*given, targets, weights, groups), given)
+
+
+@KINDS
+@SIZES
+@pytest.mark.parametrize("smoothing", [0.0, 0.2, 1.0])
+def test_cross_entropy(kind, batch, classes, smoothing):
+    given = arguments(kind, batch, classes)
+    target, counted = torch.randint(classes, (batch,)), torch.rand(batch) < 0.7
+    value = streamed_cross_entropy(*given, target, counted, smoothing)
+    assert_same(value, cross_entropy_reference(*given, target, counted, smoothing), given)
+
+
+def test_cross_entropy_is_that_of_torch_in_many_tiles():
+    x, w, _, bias = arguments("bias", 150, 11)
+    target = torch.randint(11, (150,)).masked_fill(torch.rand(150) < 0.2, -100)
+    value = streamed_cross_entropy(x, w, None, bias, target.clamp_min(0), target >= 0, 0.1)
+    assert_same(
+        value, functional.cross_entropy(functional.linear(x, w, bias), target, label_smoothing=0.1), [x, w, bias]
+    )
+
+
+def test_no_row_counts():
+    given = arguments("scale", 4, 3)
+    value = streamed_cross_entropy(*given, torch.zeros(4, dtype=torch.long), torch.zeros(4, dtype=torch.bool))
+    assert value == 0
+    assert all(not grad.any() for grad in torch.autograd.grad(value, given[:3]))
+
+
+@KINDS
+def test_gradcheck(kind):
+    given = arguments(kind, 7, 12)
+    leaves = [t for t in given if t is not None]
+    targets, target = lists(7, 12, 3), torch.randint(12, (7,))
+    counted = torch.arange(7) != 2
+
+    def fill(values):
+        values = iter(values)
+        return [None if t is None else next(values) for t in given]
+
+    assert torch.autograd.gradcheck(lambda *values: streamed_bce(*fill(values), targets), leaves)
+    assert torch.autograd.gradcheck(lambda *values: streamed_cross_entropy(*fill(values), target, counted, 0.1), leaves)
+
+
+@pytest.mark.parametrize("c", [0.3, 2.0])
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+def test_hyperbolic_regression_with_learned_curvature(c, dtype):
+    ball = PoincareBall(c)
+    x, p = ball.random(9, D, std=0.7 / c**0.5, dtype=dtype), ball.random(30, D, std=0.3 / c**0.5, dtype=dtype)
+    leaves = [t.clone().requires_grad_() for t in (x, p, torch.randn(30, D, dtype=dtype), ball.c)]
+
+    def lifted():
+        x, p, a, c = leaves
+        return lift_points(x, c), *lift_hyperplanes(p, a, c), None
+
+    targets = lists(9, 30, 4)
+    assert_same(streamed_bce(*lifted(), targets), bce_reference(*lifted(), targets), leaves, dtype)
+    rows = torch.randint(30, (9,)), torch.ones(9, dtype=torch.bool)
+    assert_same(streamed_cross_entropy(*lifted(), *rows), cross_entropy_reference(*lifted(), *rows), leaves, dtype)
+
+
+def test_memory_layouts_and_partial_gradients():
+    """Strided arguments; and gradients of some arguments only."""
+    x, w = torch.randn(D, 18, dtype=F64).T[::2], torch.randn(D, 20, dtype=F64).T
+    scale, targets = (torch.rand(20, 2, dtype=F64) + 0.5)[:, 0], lists(9, 20, 8)[:, ::2]
+    for leaves in ([x], [w], [scale], [x, w, scale]):
+        given = [x.requires_grad_(False), w.requires_grad_(False), scale.requires_grad_(False), None]
+        for leaf in leaves:
+            leaf.requires_grad_()
+        assert_same(streamed_bce(*given, targets), bce_reference(*given, targets), leaves)
+
+
+def test_lists_for_gpus_are_the_sorted_lists():
+    targets = lists(9, 20, 8)
+    tiled, plain = losses._SortedLists(targets, 20, 5, 16), losses._Lists(targets, 20, 5, 16)
+    for rows in (slice(0, 5), slice(5, 9)):
+        for columns in (slice(0, 16), slice(16, 20)):
+            values = torch.randn(rows.stop - rows.start, columns.stop - columns.start)
+            one, other = values.clone(), values.clone()
+            tiled.turn(one, tiled.places(rows, columns))
+            plain.turn(other, plain.places(rows, columns))
+            assert torch.equal(one, other)
+            expected = values * (1 - 2 * dense_targets(targets, 20)[rows, columns].float())
+            assert torch.equal(one, expected)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 30.0])
+@pytest.mark.parametrize("kind", ["scale", "bias"])
+def test_sure_and_unsure_logits_in_float32(size, kind):
+    """Also where all targets are right and the loss is far below the logits."""
+    x, w, scale, bias = arguments(kind, 12, 30, F64)
+    with torch.no_grad():
+        x.mul_(size)
+        targets = (losses.class_logits(x, w, scale, bias) > 0).double()
+    lists_of = torch.where(targets.bool(), torch.arange(30), -1)
+    narrow = [None if t is None else t.detach().float().requires_grad_() for t in (x, w, scale, bias)]
+    wide = [None if t is None else t.detach().double().requires_grad_() for t in narrow]
+    value, expected = streamed_bce(*narrow, lists_of), bce_reference(*wide, targets)
+    torch.testing.assert_close(value.double(), expected, rtol=3e-5 if size > 1 else 1e-6, atol=1e-38)
+    narrow, wide = ([t for t in leaves if t is not None] for leaves in (narrow, wide))
+    for a, b in zip(torch.autograd.grad(value, narrow), torch.autograd.grad(expected, wide), strict=True):
+        assert (a.double() - b).norm() <= (1e-4 if size > 1 else 1e-6) * b.norm() + 1e-38
+
+
+def test_huge_arguments_of_arsinh():
+    x, w, scale, _ = arguments("scale", 5, 9, F32)
+    given = (x.detach() * 1e20).requires_grad_(), w, scale, None
+    targets = lists(5, 9, 4)
+    value = streamed_bce(*given, targets)
+    exact = bce_reference(*[None if t is None else t.detach().double() for t in given], targets)
+    assert abs(value.item() / exact.item() - 1) < 0.05
+    assert all(torch.isfinite(grad).all() for grad in torch.autograd.grad(value, given[:3]))
+
+
+def test_sum_of_logarithms():
+    for length in (0, 1, 7, 8, 1000, 1003):
+        e = torch.rand(length) * 10.0 ** -torch.randint(12, (length,)).float()
+        expected = math.fsum(math.log1p(v) for v in e.double().tolist())
+        assert losses._sum_log1p_(e.clone()).item() == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["bce", "cross entropy"])
+def test_differentiated_once_and_backward_repeated(loss):
+    given = arguments("scale", 5, 8)
+    value = (
+        streamed_bce(*given, lists(5, 8, 2))
+        if loss == "bce"
+        else streamed_cross_entropy(*given, torch.randint(8, (5,)), torch.ones(5, dtype=torch.bool))
+    )
+    first = torch.autograd.grad(value, given[:3], retain_graph=True)
+    again = torch.autograd.grad(value, given[:3], retain_graph=True)
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        torch.autograd.grad(value, given[:1], create_graph=True)
+
+
+def test_without_gradients_only_the_loss_is_computed(monkeypatch):
+    given = arguments("scale", 9, 50)
+    targets, target = lists(9, 50, 5), (torch.randint(50, (9,)), torch.ones(9, dtype=torch.bool))
+    expected = streamed_bce(*given, targets), streamed_cross_entropy(*given, *target)
+    monkeypatch.setattr(torch.Tensor, "addmm_", None)  # the gradients' products
+    with torch.no_grad():
+        value = streamed_bce(*given, targets), streamed_cross_entropy(*given, *target)
+    assert value == expected
+    assert not value[0].requires_grad
+
+
+def test_logits_are_never_kept(monkeypatch):
+    """The largest tensor of the loss is far smaller than the matrix of logits."""
+    monkeypatch.undo()
+    batch, classes = 300, 4000
+    given = arguments("scale", batch, classes, F32)
+    targets, largest = lists(batch, classes, 4), 0
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            nonlocal largest
+            out = function(*args, **(kwargs or {}))
+            largest = max(largest, out.untyped_storage().nbytes() if isinstance(out, torch.Tensor) else 0)
+            return out
+
+    with Watch():
+        streamed_bce(*given, targets).backward()
+    assert 0 < largest <= 4 * 4 * losses._TILE["cpu"] < 4 * batch * classes

@@ -1,0 +1,157 @@
+"""Logits of all families: losses that never keep the logits against the logits themselves."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+from hyperbolic.geometry import FAMILIES, GEOMETRIES, MANIFOLDS
+from hyperbolic.kernels.losses import dense_targets
+from hyperbolic.layers import mobius
+from hyperbolic.layers.classes import ClassLogits, group_mean_weights
+from hyperbolic.manifolds import PoincareBall
+
+B, D, K = 7, 4, 12
+STREAMED = [
+    name
+    for name, (_, family) in GEOMETRIES.items()
+    if isinstance(getattr(FAMILIES[family], "Logits", None), type) and issubclass(FAMILIES[family].Logits, ClassLogits)
+]
+GEOMETRY = pytest.mark.parametrize("geometry", STREAMED)
+LISTS = torch.tensor([[0, 3, 3], [11, -1, -1], [-1, -1, -1], [5, 2, 5], [-1, 4, -1], [1, 0, 2], [7, 8, 9]])
+
+
+@pytest.fixture
+def double():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def made(geometry: str, c: float = 2.0):
+    manifold, family = GEOMETRIES[geometry]
+    space = MANIFOLDS[manifold]() if manifold == "Euclidean" else MANIFOLDS[manifold](c=c, learn_c=True)
+    layer = FAMILIES[family].Logits(space, D, K)
+    with torch.no_grad():
+        for p in layer.parameters():
+            if p.dim() > 1:
+                p.add_(0.05 * torch.randn_like(p))
+    return layer, space.random(B, D, std=0.4).detach().requires_grad_()
+
+
+def assert_same(value, expected, layer, x):
+    torch.testing.assert_close(value, expected)
+    leaves = [x, *layer.parameters()]
+    grads = [torch.autograd.grad(v, leaves, allow_unused=True, retain_graph=True) for v in (value, expected)]
+    for a, b in zip(*grads, strict=True):
+        assert (a is None) == (b is None)
+        if a is not None:
+            torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-10)
+
+
+def test_the_families_of_the_papers_are_here():
+    assert {"euclidean", "poincare", "poincare_tangent"} <= set(STREAMED)
+
+
+@GEOMETRY
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("classes", [None, torch.tensor([3, 0, 11, 5])])
+def test_bce_is_that_of_the_logits(geometry, classes):
+    layer, x = made(geometry)
+    y = dense_targets(LISTS, K)
+    kept = torch.arange(K) if classes is None else classes
+    expected = functional.binary_cross_entropy_with_logits(layer(x)[:, kept], y[:, kept].double())
+    for targets in (LISTS, y, y.double()):
+        assert_same(layer.bce(x, targets, classes=classes), expected, layer, x)
+
+
+@GEOMETRY
+@pytest.mark.usefixtures("double")
+def test_cross_entropy_is_that_of_the_logits(geometry):
+    layer, x = made(geometry)
+    target = torch.tensor([0, 3, -100, 11, 5, -100, 0])
+    for smoothing in (0.0, 0.1):
+        expected = functional.cross_entropy(layer(x), target, label_smoothing=smoothing)
+        assert_same(layer.cross_entropy(x, target, smoothing), expected, layer, x)
+    classes = torch.tensor([5, 0, 3, 11])
+    expected = functional.cross_entropy(layer(x)[:, classes], torch.tensor([1, 2, -100, 3, 0, -100, 1]))
+    assert_same(layer.cross_entropy(x, target, classes=classes), expected, layer, x)
+    both = layer.cross_entropy(x.view(B, 1, -1), target.view(B, 1))
+    torch.testing.assert_close(both, layer.cross_entropy(x, target))
+    other = layer.cross_entropy(x, target.masked_fill(target < 0, 7), ignore_index=7)
+    torch.testing.assert_close(other, both)
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("classes", [None, torch.tensor([3, 0, 11, 5])])
+def test_multi_task_loss_of_entity_typing(classes):
+    """A mean for each group over the rows with a target in it, and the sum of the means."""
+    layer, x = made("poincare")
+    groups = torch.arange(K) // 4 % 3
+    y, logits = dense_targets(LISTS, K).double(), layer(x)
+    expected = 0
+    for group in range(3):
+        members = groups == group
+        rows = (y[:, members] > 0).any(1)
+        each = functional.binary_cross_entropy_with_logits(logits, y, reduction="none")[rows]
+        used = members if classes is None else members & torch.isin(torch.arange(K), classes)
+        expected = expected + each[:, used].sum() / (rows.sum() * members.sum())
+    for targets in (LISTS, y):
+        weights = group_mean_weights(targets, groups, 3)
+        assert_same(layer.bce(x, targets, weights, groups, classes), expected, layer, x)
+
+
+def test_a_group_without_rows_is_nothing():
+    weights = group_mean_weights(torch.tensor([[0], [-1]]), torch.tensor([0, 0, 1]), 2)
+    assert weights.tolist() == [[0.5, 0.0], [0.0, 0.0]]
+    assert group_mean_weights(torch.empty(0, 3, dtype=torch.long), torch.tensor([0, 1]), 2).shape == (0, 2)
+
+
+@GEOMETRY
+@pytest.mark.parametrize("batch", [0, 1])
+def test_small_batches(geometry, batch):
+    layer, x = made(geometry)
+    loss = layer.bce(x[:batch], LISTS[:batch]) + layer.cross_entropy(x[:batch], torch.zeros(batch, dtype=torch.long))
+    grads = torch.autograd.grad(loss, [x, *layer.parameters()], allow_unused=True)
+    assert all(torch.isfinite(g).all() for g in grads if g is not None)
+    assert batch or (loss == 0 and all(not g.any() for g in grads if g is not None))
+
+
+def test_autocast_is_left():
+    layer, x = made("poincare")
+    expected = layer.bce(x, LISTS), layer.cross_entropy(x, LISTS[:, 0].clamp_min(0)), layer(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        values = layer.bce(x, LISTS), layer.cross_entropy(x, LISTS[:, 0].clamp_min(0)), layer(x)
+    for a, b in zip(values, expected, strict=True):
+        assert a.dtype is torch.float32
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda s, x: s.bce(x, LISTS + 1), r"mobius.Logits: target class 12 does not exist: there are 12 classes"),
+        (lambda s, x: s.bce(x, LISTS - 1), "target class -2 does not exist"),
+        (lambda s, x: s.bce(x, torch.zeros(B, K - 1)), r"must have the shape \(7, 12\), got \(7, 11\)"),
+        (lambda s, x: s.bce(x, LISTS[:3]), r"\(7, 4\) and \(3, 3\)"),
+        (lambda s, x: s.bce(x, LISTS, classes=torch.tensor([1, K])), "class in classes 12 does not exist"),
+        (lambda s, x: s.bce(x, LISTS, torch.ones(B)), "row_weights must have the shape"),
+        (lambda s, x: s.bce(x, LISTS, torch.ones(B, 2), torch.ones(K - 1).long()), "groups must have the shape"),
+        (lambda s, x: s.bce(x, LISTS, torch.ones(B, 2), torch.full((K,), 2)), "group 2 does not exist"),
+        (lambda s, x: s.bce(x, LISTS, groups=torch.zeros(K).long()), "groups have no effect"),
+        (lambda s, x: s.cross_entropy(x, torch.full((B,), -1)), "target class -1 does not exist"),
+        (lambda s, x: s.cross_entropy(x, torch.full((B,), K)), "target class 12 does not exist"),
+        (lambda s, x: s.cross_entropy(x, torch.full((B,), 3), classes=torch.tensor([2])), "3 is not among the classes"),
+        (lambda s, x: s.cross_entropy(x, torch.zeros(B, 1).long()), r"\(7, 4\) and \(7, 1\)"),
+        (lambda s, x: s.cross_entropy(x, LISTS[:, 0], 1.5), "label_smoothing must lie in"),
+        (lambda s, x: s.bce(x[:, 1:], LISTS), "4 coordinates"),
+    ],
+)
+def test_mistakes(call, message):
+    layer, x = made("poincare")
+    with pytest.raises(ValueError, match=message):
+        call(layer, x)
+
+
+def test_no_classes():
+    with pytest.raises(ValueError, match="at least 1 class"):
+        mobius.Logits(PoincareBall(), D, 0)

@@ -1,0 +1,191 @@
+"""Layers check the size of their inputs, leave autocast, and in debug mode find points that are off the manifold."""
+
+import pytest
+import torch
+from torch import nn
+
+from hyperbolic.geometry import GEOMETRIES, make_geometry
+from hyperbolic.layers import euclidean, mobius, tangent
+from hyperbolic.layers.guard import OffManifoldError, name_of, takes_points, validate_points
+from hyperbolic.manifolds import Euclidean, Lorentz, PoincareBall
+
+BF16 = torch.bfloat16
+CURVED = [name for name in GEOMETRIES if GEOMETRIES[name][0] != "Euclidean"]
+
+
+def geometry(name, c=2.0):
+    manifold, layers = GEOMETRIES[name]
+    return make_geometry(name, manifold, layers, c=None if manifold == "Euclidean" else c)
+
+
+def cases(g) -> dict:
+    """Layer by name: the layer, the intrinsic sizes of its inputs, the axes before the last."""
+    m, family = g.manifold, g.layers
+    found = {
+        "linear": (g.linear(3, 5), (3,), (4,)),
+        "concat": (g.concat((3, 2), 4), (3, 2), (4,)),
+        "rnn_cell": (family.RNNCell(m, 3, 5), (3, 5), (4,)),
+        "gru_cell": (family.GRUCell(m, 3, 5), (3, 5), (4,)),
+        "rnn": (g.rnn(3, 5), (3,), (4, 6)),
+        "gru": (g.gru(3, 5, bidirectional=True), (3,), (4, 6)),
+        "attention": (g.attention(3), (3,), (4, 6)),
+        "context_attention": (g.context_attention(3), (3,), (4, 6)),
+        "residual": (g.residual(2, 3), (2, 3), (4,)),
+        "feed_forward": (g.feed_forward(3, 5), (3,), (4,)),
+        "position_encoding": (g.position_encoding(3, 6), (3,), (4, 6)),
+        "norm": (g.norm(3), (3,), (4,)),
+        "logits": (g.logits(3, 7), (3,), (4,)),
+    }
+    if hasattr(family, "MultiHeadAttention"):
+        found["multi_head_attention"] = (g.multi_head_attention(4, 2), (4, 4), (4, 6))
+    return found
+
+
+def first(result):
+    return result[0] if isinstance(result, tuple) else result
+
+
+SIZED = [(name, layer) for name in GEOMETRIES for layer in cases(geometry(name))]
+UNSIZED = {"activation": ("tanh",), "dropout": (0.5,), "centroid": ()}
+ALL = SIZED + [(name, layer) for name in GEOMETRIES for layer in UNSIZED]
+
+
+def case(name: str, layer: str):
+    g = geometry(name)
+    if layer in UNSIZED:
+        return getattr(g, layer)(*UNSIZED[layer]), [g.manifold.random(4, 6, 3, std=0.5)]
+    module, sizes, lead = cases(g)[layer]
+    return module, [g.manifold.random(*lead, d, std=0.5) for d in sizes]
+
+
+@pytest.mark.parametrize(("name", "layer"), SIZED)
+def test_a_wrong_last_dimension_is_an_error_with_the_layer_and_the_shape(name, layer):
+    module, inputs = case(name, layer)
+    first(module(*inputs))
+    for i, x in enumerate(inputs):
+        for wrong in (x[..., :-1], torch.cat([x, x], -1)):
+            changed = [*inputs[:i], wrong, *inputs[i + 1 :]]
+            with pytest.raises(ValueError, match=r"^\w+\.\w+: takes (points|vectors) ") as caught:
+                module(*changed)
+            assert f"got a tensor of shape {tuple(wrong.shape)}" in str(caught.value)
+            assert str(x.shape[-1]) in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "layer"), ALL)
+def test_autocast_reaches_no_curved_layer(name, layer):
+    """Under bfloat16 autocast a layer on points gives what it gives without it, also for bfloat16 inputs."""
+    module, inputs = case(name, layer)
+    module.eval()
+    expected = first(module(*inputs))
+    rounded = first(module(*(x.to(BF16).float() for x in inputs)))
+    with torch.autocast("cpu", dtype=BF16):
+        result, given = first(module(*inputs)), first(module(*(x.to(BF16) for x in inputs)))
+    if result.requires_grad:
+        result.float().square().sum().backward()
+    assert all(p.grad is None or torch.isfinite(p.grad).all() for p in module.parameters())
+    if name in CURVED:
+        assert result.dtype == given.dtype == torch.float32
+        assert torch.equal(result, expected)
+        assert torch.equal(given, rounded)
+    else:
+        torch.testing.assert_close(result.float(), expected, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("name", CURVED)
+def test_half_precision_without_autocast_is_refused_by_curved_layers(name):
+    g = geometry(name)
+    with pytest.raises((TypeError, RuntimeError)):
+        g.linear(3, 4)(g.manifold.random(2, 3).to(BF16))
+
+
+@pytest.mark.parametrize(("name", "layer"), [(name, layer) for name, layer in ALL if name in CURVED])
+def test_a_point_off_the_manifold_is_found_and_the_module_named(name, layer):
+    module, inputs = case(name, layer)
+    model = nn.ModuleDict({"part": module})
+    validate_points(model)
+    first(module(*inputs))
+    for i, x in enumerate(inputs):
+        for off in (x + 5, x * torch.nan):
+            with pytest.raises(OffManifoldError, match=r"^part[\w.]* \(\w+\.\w+\): its input of shape .* is not on"):
+                module(*inputs[:i], off, *inputs[i + 1 :])
+    validate_points(model, on=False)
+    first(module(*inputs))
+
+
+def test_validation_is_off_until_it_is_asked_for_and_can_be_taken_back():
+    layer = mobius.Linear(PoincareBall(c=2.0), 3, 4)
+    outside = torch.ones(2, 3)
+    layer(outside)
+    validate_points(layer)
+    with pytest.raises(OffManifoldError, match=r"^mobius.Linear: its input of shape \(2, 3\) is not on PoincareBall"):
+        layer(outside)
+    validate_points(layer, on=False)
+    layer(outside)
+    assert name_of(layer) == "mobius.Linear"
+
+
+def test_the_module_in_the_middle_of_a_model_is_named():
+    ball = PoincareBall(c=0.5)
+
+    class Broken(nn.Module):
+        def forward(self, x):
+            return 100 * x
+
+    model = nn.Sequential(mobius.Linear(ball, 3, 3), nn.Sequential(Broken(), mobius.Activation(ball, "tanh")))
+    x = ball.random(2, 3)
+    model(x)
+    validate_points(model)
+    with pytest.raises(OffManifoldError, match=r"^1\.1 \(mobius\.Activation\)"):
+        model(x)
+
+
+def test_layers_inside_the_tangent_space_are_not_taken_for_layers_on_points():
+    """Inner layers of the tangent family hold the curved manifold, and get vectors of any length."""
+    sheet = Lorentz(c=2.0)
+    layer = tangent.Linear(sheet, 3, 4)
+    validate_points(layer)
+    assert layer(sheet.random(5, 3, std=3.0)).shape == (5, 5)
+    with pytest.raises(ValueError, match=r"inner \(euclidean.Linear\): takes vectors with 3 coordinates"):
+        layer.inner(sheet.random(5, 3))
+
+
+def test_sizes_of_arguments_by_name_and_of_a_variable_number():
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.manifold, self.d, self.e, self.dims = Lorentz(c=2.0), 2, 3, (2, 3)
+
+        @takes_points("d", "e")
+        def forward(self, x, y=None, z=None):
+            return x
+
+        @takes_points("dims*")
+        def join(self, *x, scale=None):
+            return x
+
+    layer, x, y = Layer(), torch.ones(3), torch.ones(4)
+    assert layer(x) is x
+    assert layer(x=x, y=y, z=x) is x
+    for args, options in (((y,), {}), ((x, x), {}), ((x,), {"y": x}), ((), {"x": y}), ((torch.tensor(1.0),), {})):
+        with pytest.raises(ValueError, match="test_guard.Layer: takes points of Lorentz with"):
+            layer(*args, **options)
+    assert layer.join(x, y, scale=x) == (x, y)
+    with pytest.raises(ValueError, match=r"test_guard.Layer: takes 2 points \(sizes \(2, 3\)\), got 1"):
+        layer.join(x)
+    with pytest.raises(ValueError, match="with 4 coordinates"):
+        layer.join(x, x)
+
+
+def test_tensors_given_by_name_leave_autocast_too():
+    ball = PoincareBall(c=2.0)
+    layer, x = mobius.Linear(ball, 3, 4), ball.random(2, 3)
+    with torch.autocast("cpu", dtype=BF16):
+        assert torch.equal(layer(x=x), layer(x))
+    assert torch.equal(layer(x=x), layer(x))
+
+
+def test_a_flat_layer_keeps_autocast():
+    layer = euclidean.Linear(Euclidean(), 3, 4)
+    with torch.autocast("cpu", dtype=BF16):
+        assert layer(torch.ones(2, 3)).dtype is BF16
+        assert euclidean.GRU(Euclidean(), 3, 4)(torch.ones(2, 5, 3))[0].dtype is torch.float32
