@@ -166,7 +166,7 @@ def test_the_paths_can_be_moved_by_the_environment(monkeypatch, tmp_path):
         ("geometry.curvature=1", "There is no key geometry.curvature"),
         ("encoder.cells=gru", "Did you mean encoder.cell?"),
         ("paths.data=x", "There is no key paths.data"),
-        ("+new=1", "There is no key new. There are: checkpoint,"),
+        ("+new=1", "There is no key new. There are: check_points,"),
         ("+optim.new=1", "There is no key optim.new"),
         ("+encoder.new=1", "There is no key encoder.new"),
         ("mode=train", "mode must be fit or test"),

@@ -97,7 +97,8 @@ class Dropout(nn.Module):
     """``(sqrt(1/c + |s'|^2), s')`` with ``s' = dropout(s)`` of the space coordinates s.
 
     HyboNet drops coordinates too (``Linear(dropout=...)``). The factor 1/(1-p) moves a far point out by
-    ``log(1/(1-p))``, whereas in the tangent space it would multiply its distance from the origin.
+    ``log(1/(1-p))``, at most to the stated radius, whereas in the tangent space it would multiply its distance from the
+    origin.
     """
 
     def __init__(self, manifold: Lorentz, p: float):
@@ -108,7 +109,7 @@ class Dropout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.drop.p == 0:
             return x
-        return lift(self.drop(x[..., 1:]), self.manifold.c)
+        return self.manifold.projx(torch.cat([x[..., :1], self.drop(x[..., 1:])], -1))
 
 
 class Concat(nn.Module):

@@ -54,7 +54,10 @@ def test_results_are_points_and_gradients_finite(name, c, dtype):
         with torch.no_grad():
             for parameter in module.parameters():
                 if parameter is not g.manifold.free_c and hasattr(parameter, "manifold"):
-                    parameter.copy_(g.manifold.random(*parameter.shape, std=0.5 / c**0.5, dtype=dtype))
+                    *lead, coordinates = parameter.shape
+                    space = parameter.manifold
+                    size = (*lead, space.intrinsic_dim(coordinates))
+                    parameter.copy_(space.random(*size, std=0.5 / c**0.5, dtype=dtype))
         inputs = [points(g.manifold, *shape, dtype=dtype).requires_grad_() for shape in shapes]
         results = module(*inputs)
         results = results if isinstance(results, tuple) else (results,)
