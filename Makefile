@@ -18,7 +18,7 @@ STAMP := $(VENV)/.installed
 TORCH := $(shell sed -n 's/^\(torch==.*\)$$/\1/p' constraints.txt)
 PREFIX10 := hnn_prefix10_rnn_eucl,hnn_prefix10_rnn_hyp_eucl_mlr,hnn_prefix10_rnn_hyp,hnn_prefix10_gru_eucl,hnn_prefix10_gru_hyp_eucl_mlr,hnn_prefix10_gru_hyp
 
-.PHONY: help setup run test test-all lint data reproduce collect tables check-tables clean
+.PHONY: help setup run test test-all lint data reproduce collect tables check-tables bench numerics clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sort | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -27,7 +27,7 @@ help: ## print this list
 	@echo "  TORCH_INDEX=URL     where setup takes torch from, such as PyTorch's CPU or CUDA wheels"
 	@echo "  SEEDS=0,1,2         the seeds of make reproduce"
 	@echo "  WORKERS=2           test processes"
-	@echo "  ARGS='...'          more words for the command behind run, test, test-all, collect, reproduce"
+	@echo "  ARGS='...'          more words for the command behind run, test, test-all, collect, reproduce, bench, numerics"
 
 setup: $(STAMP) ## make .venv and install everything into it (again only after a change of versions)
 
@@ -66,9 +66,17 @@ collect: setup ## check the records under outputs/ and copy the good ones to res
 
 tables: setup ## make results/tables/ from results/runs/ and print it
 	$(PY) -m scripts.tables
+	$(PY) -m scripts.readme
 
 check-tables: setup ## fail if a committed table is not what the records give
 	$(PY) -m scripts.tables --check
+	$(PY) -m scripts.readme --check
+
+bench: setup ## time each operation against its Euclidean twin and other libraries (ARGS='--quick --check' for a minute)
+	$(PY) scripts/bench.py $(ARGS)
+
+numerics: setup ## errors against mpmath, ours and other libraries', into results/numerics.md; fails above the target
+	$(PY) -m scripts.numerics $(ARGS)
 
 clean: ## remove .venv and caches; data, outputs and results stay
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -14,7 +14,7 @@ from hyperbolic.kernels.mlr import arsinh_, class_logits, refuse_graph
 
 # Entries of a tile: on a CPU four buffers of this size stay in the cache; on a GPU an operation on so many entries
 # takes longer than its launch.
-_TILE = {"cpu": 1 << 18, "cuda": 1 << 20}
+_TILE = {"cpu": 3 << 16, "cuda": 1 << 20}
 _ROWS = 2048  # most rows of a tile; fewer rows make products with few classes, which are slow
 
 
@@ -82,19 +82,19 @@ class _Streamed(torch.autograd.Function):
                 shape = (rows.stop - r, columns.stop - k)
                 tile = [buffer[: shape[0] * shape[1]].view(shape) for buffer in buffers]
                 total += _tile(x, w, scale, bias, loss, rows, columns, tile, learned, grads)
-        if scale is not None and grads[1] is not None:
-            grads[1].mul_(scale.unsqueeze(-1))
         ctx.save_for_backward(*(None if grad is None else grad.mul_(loss.factor) for grad in grads))
         return (total * loss.factor).to(x.dtype)
 
     @staticmethod
     def backward(ctx, grad: Tensor):
         refuse_graph("a streamed loss")
+        if grad.device.type == "cpu" and grad == 1:  # as in loss.backward(): no copy
+            return *ctx.saved_tensors, None, None
         return *(None if saved is None else grad * saved for saved in ctx.saved_tensors), None, None
 
 
 def _tile(x, w, scale, bias, loss, rows: slice, columns: slice, tile, learned: bool, grads) -> Tensor:
-    """Loss of one tile; adds its gradients, that of w without the factor of its scale, to ``grads``."""
+    """Loss of one tile; adds its gradients to ``grads``."""
     grad_x, grad_w, grad_scale, grad_bias = grads
     first_rows = rows.start == 0
     x, w = x[rows], w[columns]
@@ -111,8 +111,7 @@ def _tile(x, w, scale, bias, loss, rows: slice, columns: slice, tile, learned: b
         if grad_scale is not None:
             _add(grad_scale[columns], torch.mul(logits, angle, out=spare).sum(0), first_rows)
         if learned:
-            logits.div_(root)
-            w = w * scale[columns].unsqueeze(-1)
+            logits.mul_(scale[columns]).div_(root)
     if grad_bias is not None:
         _add(grad_bias[columns], logits.sum(0), first_rows)
     if grad_x is not None:
@@ -233,7 +232,7 @@ class _CrossEntropy:
 
     def __init__(self, target: Tensor, weights: Tensor, classes: int, label_smoothing: float):
         self.target, self.weights, self.smoothing = target, weights, label_smoothing
-        self.tile_shape = max(64, len(target) // 16), classes
+        self.tile_shape = max(40, len(target) // 24), classes
 
     def on_tile(self, logits: Tensor, spare: Tensor, rows: slice, columns: slice, learned: bool) -> Tensor:
         """Weighted sum over the rows of a tile with all classes; ``logits`` becomes its derivative."""

@@ -10,6 +10,8 @@ No tensor of batch x classes x dimension is formed. Row scalars (gaps, squared n
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -17,7 +19,7 @@ from hyperbolic.manifolds.poincare import mobius_add
 from hyperbolic.numerics import BALL_EPS, WIDE, ball_gap, dot, limit, sqnorm, wide, wide_curvature
 
 _TINY = 1e-74  # keeps |a| positive; the inverse of its root is a float32 number
-_BLOCK = 1 << 16  # entries of a block of rows in float64: small enough for a core's second-level cache
+_BLOCK = 1 << 17  # entries of a block of rows
 _LOGITS = 1 << 17  # entries of a block of logits
 
 
@@ -65,7 +67,7 @@ class _LiftHyperplanes(torch.autograd.Function):
     @staticmethod
     def forward(ctx, p: Tensor, a: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         gap = ball_gap(p, c) if p.dtype is WIDE else (1 - c * _square(p)).clamp_min(limit(BALL_EPS, p.dtype) / 4)
-        shift = _dot(p, a) / gap
+        shift = _row_dot(p, a) / gap
         norm = (_square(a) + _TINY).sqrt()
         alpha = c.sqrt() / norm
         w = a.new_empty(a.shape[0], a.shape[1] + 1)
@@ -78,23 +80,42 @@ class _LiftHyperplanes(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_w: Tensor, grad_s: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         refuse_graph("the lift of hyperplanes")
-        p, a, c, gap, shift, norm = ctx.saved_tensors
-        space, time, size = grad_w[:, :-1], wide(grad_w[:, -1:]), wide(grad_s).unsqueeze(-1)
-        alpha = c.sqrt() / norm
-        along_p = wide(torch.linalg.vecdot(space, p)).unsqueeze(-1)
-        slope = 2 * c * along_p - time
-        grad_alpha = wide(torch.linalg.vecdot(space, a)).unsqueeze(-1) + shift * slope
-        grad_product = alpha * slope / gap  # of <p, a>
-        grad_gap = -_unfloored(gap, p.dtype) * grad_product * shift
-        grad_norm = (2 / c.sqrt() * size - alpha / norm * grad_alpha) / norm  # over |a|
-        grad_a = _combine((alpha, space), (grad_norm, a), (grad_product, p))
-        grad_p = _combine((2 * c * alpha * shift, space), (grad_product, a), (-2 * c * grad_gap, p))
-        grad_c = None
-        if ctx.needs_input_grad[2]:
-            by_root = (alpha * grad_alpha - 2 / c.sqrt() * norm * size) / (2 * c)
-            by_gap = -grad_gap * (1 - gap) / c
-            grad_c = (by_root + 2 * alpha * shift * along_p + by_gap).sum()
-        return grad_p, grad_a, grad_c
+        p, a, c, *scalars = ctx.saved_tensors
+        grad_p, grad_a, grad_c = torch.empty_like(p), torch.empty_like(a), torch.zeros_like(c)
+        for rows in _row_blocks(a):
+            grads = grad_w[rows], wide(grad_s[rows]).unsqueeze(-1)
+            part = _hyperplane_grads(
+                *grads, p[rows], a[rows], c, *(t[rows] for t in scalars), grad_p[rows], grad_a[rows]
+            )
+            if ctx.needs_input_grad[2]:
+                grad_c += part()
+        return grad_p, grad_a, grad_c if ctx.needs_input_grad[2] else None
+
+
+def _hyperplane_grads(grad_w, size, p, a, c, gap, shift, norm, grad_p, grad_a) -> Callable[[], Tensor]:
+    """Writes the gradients of p and a of some rows; returns the function that gives their gradient of c."""
+    space, time = grad_w[:, :-1], wide(grad_w[:, -1:])
+    alpha = c.sqrt() / norm
+    along_p = wide(torch.linalg.vecdot(space, p)).unsqueeze(-1)
+    slope = 2 * c * along_p - time
+    grad_alpha = wide(torch.linalg.vecdot(space, a)).unsqueeze(-1) + shift * slope
+    grad_product = alpha * slope / gap  # of <p, a>
+    grad_gap = -_unfloored(gap, p.dtype) * grad_product * shift
+    grad_norm = (2 / c.sqrt() * size - alpha / norm * grad_alpha) / norm  # over |a|
+    _combine(grad_a, (alpha, space), (grad_norm, a), (grad_product, p))
+    _combine(grad_p, (2 * c * alpha * shift, space), (grad_product, a), (-2 * c * grad_gap, p))
+
+    def of_c() -> Tensor:
+        by_root = (alpha * grad_alpha - 2 / c.sqrt() * norm * size) / (2 * c)
+        return (by_root + 2 * alpha * shift * along_p - grad_gap * (1 - gap) / c).sum()
+
+    return of_c
+
+
+def _row_blocks(x: Tensor) -> list[slice]:
+    """Blocks of rows (K, d) that stay in the cache."""
+    step = max(_BLOCK // max(x.shape[1], 1), 1) if x.device.type == "cpu" else max(len(x), 1)
+    return [slice(start, start + step) for start in range(0, len(x), step)]
 
 
 def _square(x: Tensor) -> Tensor:
@@ -102,22 +123,16 @@ def _square(x: Tensor) -> Tensor:
     return torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=WIDE).square()
 
 
-def _dot(x: Tensor, y: Tensor) -> Tensor:
-    """``<x, y>`` of rows (K, d) in float64, shape (K, 1), in blocks."""
-    out = torch.empty(x.shape[0], 1, dtype=WIDE, device=x.device)
-    step = max(_BLOCK // max(x.shape[1], 1), 1)
-    for start in range(0, x.shape[0], step):
-        out[start : start + step] = dot(x[start : start + step], y[start : start + step])
-    return out
+def _row_dot(x: Tensor, y: Tensor) -> Tensor:
+    """``<x, y>`` of rows (K, d) in float64, shape (K, 1)."""
+    return torch.cat([dot(x[rows], y[rows]) for rows in _row_blocks(x)]) if len(x) else dot(x, y)
 
 
-def _combine(*terms: tuple[Tensor, Tensor]) -> Tensor:
-    """``sum_i f_i v_i`` of row factors (K, 1) in float64 and vectors (K, d)."""
-    factor, vectors = terms[0]
-    out = factor.to(vectors.dtype) * vectors
-    for factor, vectors in terms[1:]:
-        out.addcmul_(factor.to(vectors.dtype), vectors)
-    return out
+def _combine(out: Tensor, *terms: tuple[Tensor, Tensor]) -> None:
+    """``out <- sum_i f_i v_i`` of row factors (K, 1) in float64 and vectors (K, d)."""
+    for number, (factor, vectors) in enumerate(terms):
+        factor = factor.to(out.dtype)
+        out.addcmul_(factor, vectors) if number else torch.mul(factor, vectors, out=out)
 
 
 def arsinh_(z: Tensor, root: Tensor, size: Tensor, value: Tensor) -> None:

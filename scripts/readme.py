@@ -1,0 +1,127 @@
+"""Makes the section "How fast, how exact" of README.md from results/bench/ and results/numerics.md.
+
+python -m scripts.readme           write the section between its markers
+python -m scripts.readme --check   write nothing, fail if the section is not what the files give
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from scripts.collect import write_atomically
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+NUMERICS = ROOT / "results" / "numerics.md"
+BENCH = ROOT / "results" / "bench" / "cpu-float32-2threads.json"
+START, END = "<!-- measured: `make tables` writes this section -->", "<!-- measured: end -->"
+SUMMARY = "## Summary"
+
+
+class SectionError(ValueError):
+    """A file from which the section is made is missing or not as it should be."""
+
+
+def main(
+    arguments: list[str] | None = None, readme: Path = README, bench: Path = BENCH, numerics: Path = NUMERICS
+) -> int:
+    """Run the command; returns 0, or 1 where a file is unusable or, with --check, the section is out of date."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.readme", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing, fail if the section is out of date")
+    options = parser.parse_args(arguments)
+    try:
+        old = _read(readme)
+        new = replaced(old, f"{speed(bench)}\n\n{exactness(numerics)}", readme)
+    except SectionError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    if options.check:
+        agrees = "agrees with the measurements" if old == new else "does not show the latest measurements: make tables"
+        print(f"{readme.name} {agrees}")
+        return int(old != new)
+    if old != new:
+        write_atomically(readme, new)
+    return 0
+
+
+def replaced(text: str, section: str, path: Path) -> str:
+    """The text with ``section`` between the markers."""
+    if text.count(START) != 1 or text.count(END) != 1 or text.index(START) > text.index(END):
+        raise SectionError(f"{path.name} must have the lines\n{START}\n{END}\nonce each, in this order.")
+    before, _, rest = text.partition(START)
+    return f"{before}{START}\n\n{section}\n\n{END}{rest.partition(END)[2]}"
+
+
+def speed(path: Path) -> str:
+    """The table of ratios from the JSON file of a benchmark, the one with huge pages beside it where there is one."""
+    run = _load(path)
+    huge = _load(with_pages) if (with_pages := path.with_name(f"{path.stem}-thp.json")).exists() else None
+    also = {row["name"]: _ours(row)["ratio"] for row in huge["rows"]} if huge else {}
+    lines = [
+        f"{run['device_name']}, {run['threads']} threads, torch {run['packages']['torch']}, float32, "
+        f"{run['date'][:10]}; `make bench` measures your machine. "
+        f"Forward and backward in multiples of the Euclidean counterpart's time "
+        f"(median of alternating runs){', in brackets with THP_MEM_ALLOC_ENABLE=1' if also else ''}:",
+        "",
+        "| work | ours | others | must be at most |",
+        "|---|---|---|---|",
+    ]
+    for row in run["rows"]:
+        others = ", ".join(f"{v['name']} {_digits(v['ratio'])}" for v in row["variants"] if v["role"] == "peer")
+        gates = ", ".join(_gate(gate) for gate in row["gates"])
+        pages = f" ({_digits(also[row['name']])})" if row["name"] in also else ""
+        missed = "" if row["passed"] is not False else " **missed**"
+        ours = f"{_digits(_ours(row)['ratio'])}{pages}{missed}"
+        lines.append(f"| {row['title']} | {ours} | {others or '–'} | {gates or '–'} |")
+    return "\n".join(lines)
+
+
+def exactness(path: Path) -> str:
+    """The summary table of the numerics report."""
+    blocks = _read(path).split("\n## ")
+    found = [block for block in blocks if block.startswith(SUMMARY.removeprefix("## "))]
+    if len(found) != 1:
+        raise SectionError(f"{path.name} has no section '{SUMMARY}'; make it with: make numerics")
+    table = [line for line in found[0].splitlines() if line.startswith("|")]
+    opening = (
+        "Largest relative error against 120-digit arithmetic on the same input bits, over points near the origin, near "
+        "each other, far apart and near the boundary "
+        "([results/numerics.md](results/numerics.md), which also has gradients; `make numerics` makes it):"
+    )
+    return "\n".join([opening, "", *table])
+
+
+def _gate(gate: dict[str, Any]) -> str:
+    other = "" if gate["against"] == "floor" else f" of {gate['against']}"
+    return f"{_digits(gate['limit'])}{other}{' memory' if gate['what'] == 'memory' else ''}"
+
+
+def _ours(row: dict[str, Any]) -> dict[str, Any]:
+    return next(variant for variant in row["variants"] if variant["role"] == "ours")
+
+
+def _digits(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.2g}"
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        message = f"there is no {path.name}; make bench and make numerics write what README.md shows"
+        raise SectionError(message) from None
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(_read(path))
+    except json.JSONDecodeError as error:
+        raise SectionError(f"{path.name} is damaged ({error}); make it again with: make bench") from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""The section of README.md that is made from measurements."""
+
+import json
+
+import pytest
+
+from scripts import readme
+
+NUMERICS = """# How exact
+
+## Summary: the largest error
+
+| function | ours f32 |
+|---|---|
+| dist | <1e-7 |
+
+## Klein disk
+
+| other | table |
+"""
+
+
+def bench(ratio: float, passed: bool = True) -> str:
+    variants = [
+        {"name": "nn.Linear", "role": "floor", "ratio": 1.0},
+        {"name": "ours", "role": "ours", "ratio": ratio},
+        {"name": "geoopt", "role": "peer", "ratio": 12.34},
+    ]
+    gate = {"what": "time", "against": "floor", "limit": 2.0, "value": ratio, "passed": passed}
+    row = {"name": "linear", "title": "a linear layer", "variants": variants, "gates": [gate], "passed": passed}
+    where = {"device_name": "A processor", "threads": 2, "packages": {"torch": "2.13.0"}, "date": "2026-11-21T07:00:00"}
+    return json.dumps({**where, "rows": [row]})
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "README.md").write_text(f"# Title\n\n{readme.START}\nold\n{readme.END}\n\n## Next\n")
+    (tmp_path / "bench.json").write_text(bench(1.5))
+    (tmp_path / "numerics.md").write_text(NUMERICS)
+    return [tmp_path / name for name in ("README.md", "bench.json", "numerics.md")]
+
+
+def test_the_section_is_written_between_its_markers_and_checked(files, capsys):
+    assert readme.main(["--check"], *files) == 1
+    assert "old" in files[0].read_text()
+    assert readme.main([], *files) == 0
+    text = files[0].read_text()
+    assert "| a linear layer | 1.5 | geoopt 12 | 2 |" in text
+    assert "| dist | <1e-7 |" in text
+    assert "other | table" not in text
+    assert "old" not in text
+    assert text.startswith("# Title\n")
+    assert text.endswith("\n\n## Next\n")
+    assert readme.main(["--check"], *files) == 0
+    files[1].write_text(bench(1.9))
+    assert readme.main(["--check"], *files) == 1
+    assert "make tables" in capsys.readouterr().out
+
+
+def test_huge_pages_and_missed_gates_are_shown(files):
+    files[1].write_text(bench(2.5, passed=False))
+    files[1].with_name("bench-thp.json").write_text(bench(1.25))
+    assert readme.main([], *files) == 0
+    assert "| a linear layer | 2.5 (1.2) **missed** |" in files[0].read_text()
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        (0, "# no markers", "README.md must have the lines"),
+        (1, None, "there is no bench.json"),
+        (1, "{", "bench.json is damaged"),
+        (2, "# nothing", "numerics.md has no section"),
+    ],
+)
+def test_unusable_files_are_named_and_nothing_is_written(files, capsys, file, text, said):
+    if text is None:
+        files[file].unlink()
+    else:
+        files[file].write_text(text)
+    before = files[0].read_text()
+    assert readme.main([], *files) == 1
+    assert said in capsys.readouterr().err
+    assert files[0].read_text() == before
