@@ -136,8 +136,8 @@ class Root:
 def register() -> None:
     """Tell Hydra the types (as the config `schema`) and how the folder of a run is named (`run_name`)."""
     root = OmegaConf.structured(Root)
-    # The one node that is open: which components a model has is known to the model, which checks their names.
-    root.geometry = OmegaConf.create({"parts": OmegaConf.create({}, flags={"struct": False})})
+    # The open nodes: the model checks the names of its components, the geometry those of its layers and their settings.
+    root.geometry = OmegaConf.create({k: OmegaConf.create({}, flags={"struct": False}) for k in ("parts", "options")})
     ConfigStore.instance().store(name="schema", node=root)
     OmegaConf.register_new_resolver("run_name", run_name, replace=True)
 

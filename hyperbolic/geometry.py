@@ -68,6 +68,8 @@ class Geometry:
         manifold: shared by every layer and parameter made here.
         layers: a module of :mod:`hyperbolic.layers`.
         parts: geometry of single components, by component name; the others have this geometry.
+        options: settings of the layers made here, by class name (``{"Linear": {"variant": "mt"}}``); what a model
+            passes itself comes first.
 
     Layer methods (``linear(d_in, d_out)``, ``gru(d_in, d_hidden)``, ``logits(d, n_classes)``, ...) take what the class
     of that name takes after its manifold. Sizes are intrinsic.
@@ -77,10 +79,11 @@ class Geometry:
     manifold: Manifold
     layers: ModuleType
     parts: Mapping[str, Geometry] = field(default_factory=dict)
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def part(self, component: str) -> Geometry:
         """Geometry of one component of a model."""
-        return self.parts.get(component, Geometry(self.name, self.manifold, self.layers))
+        return self.parts.get(component, Geometry(self.name, self.manifold, self.layers, options=self.options))
 
     def check_components(self, components: Iterable[str]) -> None:
         """
@@ -104,11 +107,8 @@ class Geometry:
         cls = getattr(self.layers, layer, None)
         if cls is None:
             raise ValueError(f"geometry {self.name}: the layer family {family} has no {layer}")
-        allowed = inspect.signature(cls).parameters
-        for option in options:
-            if option not in allowed:
-                names = ", ".join(list(allowed)[1:])
-                raise ValueError(f"geometry {self.name}: {family}.{layer} has no option {option!r}; it takes {names}")
+        options = {**self.options.get(layer, {}), **options}
+        _check_options(self, layer, options)
         return cls(self.manifold, *sizes, **options)
 
     def linear(self, d_in: int, d_out: int, **options: Any) -> nn.Module:
@@ -167,6 +167,7 @@ def make_geometry(
     c: float | None = None,
     learn_c: bool = False,
     parts: Mapping[str, str] | None = None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Geometry:
     """Builds a geometry from plain values.
 
@@ -176,9 +177,11 @@ def make_geometry(
         learn_c: train c, one scalar for all parts.
         parts: component name to geometry name (a key of ``GEOMETRIES``). A part on the same manifold shares it;
             a part on another curved manifold shares c with it, also while c is learned.
+        options: settings of the family's layers by class name; parts of another geometry have their defaults.
 
     Raises:
-        ValueError: unknown name, a family that is not defined on the manifold, or c that is not positive.
+        ValueError: unknown name, a family that is not defined on the manifold, c that is not positive, learn_c where
+            nothing is curved, or a setting that the layer does not have.
     """
     _known(manifold, MANIFOLDS, f"geometry.manifold of {name}")
     _known(layers, FAMILIES, f"geometry.layers of {name}")
@@ -204,13 +207,29 @@ def make_geometry(
     for component, part in (parts or {}).items():
         part_manifold, part_layers = GEOMETRIES[_known(part, GEOMETRIES, f"geometry.parts.{component}")]
         components[component] = Geometry(part, space(part_manifold), FAMILIES[part_layers])
-    return Geometry(name, space(manifold), FAMILIES[layers], components)
+    geometry = Geometry(name, space(manifold), FAMILIES[layers], components, options or {})
+    if learn_c and set(made) == {"Euclidean"}:
+        raise ValueError(f"geometry {name}: geometry.learn_c=true, but no part of it is curved")
+    for layer, settings in geometry.options.items():
+        _known(layer, {key: None for key in geometry.layers.__all__}, f"geometry.options of {name}")
+        _check_options(geometry, layer, settings)
+    return geometry
 
 
 def _known(value: str, table: Mapping[str, Any], where: str) -> str:
     if value not in table:
         raise ValueError(f"{where}: unknown value {value!r}; available: {', '.join(table)}")
     return value
+
+
+def _check_options(geometry: Geometry, layer: str, options: Mapping[str, Any]) -> None:
+    allowed = list(inspect.signature(getattr(geometry.layers, layer)).parameters)[1:]
+    family = geometry.layers.__name__.rpartition(".")[2]
+    for option in options:
+        if option not in allowed:
+            raise ValueError(
+                f"geometry {geometry.name}: {family}.{layer} has no option {option!r}; it takes {', '.join(allowed)}"
+            )
 
 
 def _curvature(c: float | None, name: str) -> float:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from hyperbolic.rows import row_dot, row_scale
+
 WIDE = torch.float64
 
 # How close to the boundary a point may come: sqrt(c)|x| <= 1 - BALL_EPS. About 60 units in the last place,
@@ -38,9 +40,13 @@ def limit(table: dict[torch.dtype, float], dtype: torch.dtype) -> float:
 
 def wide(x: Tensor) -> Tensor:
     """``x`` in float64; half precision is refused, see :func:`limit`."""
+    return _full(x).to(WIDE)
+
+
+def _full(x: Tensor) -> Tensor:
     if x.dtype in (torch.float16, torch.bfloat16):
         limit(BALL_EPS, x.dtype)
-    return x.to(WIDE)
+    return x
 
 
 def wide_curvature(c: float | Tensor) -> Tensor:
@@ -50,12 +56,18 @@ def wide_curvature(c: float | Tensor) -> Tensor:
 
 def dot(x: Tensor, y: Tensor) -> Tensor:
     """``<x, y>`` over the last axis in float64, shape (..., 1)."""
-    return (wide(x) * wide(y)).sum(-1, keepdim=True)
+    return row_dot(*torch.broadcast_tensors(_full(x), _full(y)))
 
 
 def sqnorm(x: Tensor) -> Tensor:
     """``|x|^2`` over the last axis in float64, shape (..., 1)."""
-    return wide(x).square().sum(-1, keepdim=True)
+    x = _full(x)
+    return row_dot(x, x)
+
+
+def scaled(scale: Tensor, x: Tensor) -> Tensor:
+    """``scale x`` for float64 row scalars (..., 1): multiplied in float64, in the dtype of x."""
+    return row_scale(scale, _full(x))
 
 
 def ball_gap(x: Tensor, c: Tensor) -> Tensor:

@@ -306,3 +306,40 @@ def test_a_geometry_is_fixed():
         geometry.name = "other"
     with pytest.raises(AttributeError):
         geometry.conv(3, 4)
+
+
+class TestOptions:
+    """Settings of single layers of a family, for all layers of that class that a model makes."""
+
+    def test_layers_get_them_and_what_the_model_says_comes_first(self):
+        options = {"Linear": {"variant": "mt", "scale": 3.0}, "Dropout": {}}
+        geometry = make_geometry("lorentz", "Lorentz", "lorentz", c=1.0, options=options, parts={"ffnn": "euclidean"})
+        layer = geometry.part("sentence").linear(3, 4)
+        assert layer.variant == "mt"
+        assert layer.scale.item() == pytest.approx(3.0)
+        assert geometry.linear(3, 4, variant="paper").variant == "paper"
+        assert geometry.part("ffnn").linear(3, 4).weight.shape == (4, 3)
+
+    def test_the_attention_of_hatt_has_a_curvature_of_its_own(self):
+        options = {"MultiHeadAttention": {"c": 3.0, "learn_c": True}}
+        attention = make_geometry("hatt", "Euclidean", "hatt", options=options).multi_head_attention(4, 2)
+        assert attention.space.c.item() == pytest.approx(3.0)
+        assert attention.space.free_c.requires_grad
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"Linaer": {}}, r"geometry.options of g: unknown value 'Linaer'"),
+            ({"Linear": {"varient": "mt"}}, r"lorentz.Linear has no option 'varient'; it takes d_in"),
+        ],
+    )
+    def test_mistakes(self, options, message):
+        with pytest.raises(ValueError, match=message):
+            make_geometry("g", "Lorentz", "lorentz", c=1.0, options=options)
+
+
+@pytest.mark.parametrize("name", ["euclidean", "hatt"])
+def test_there_is_nothing_to_learn_in_flat_space(name):
+    with pytest.raises(ValueError, match="geometry.learn_c=true, but no part of it is curved"):
+        make(name, learn_c=True)
+    make(name, learn_c=True, parts={"ffnn": "poincare"})

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ from hyperbolic.manifolds.poincare import expmap0, logmap0, mobius_add
 from hyperbolic.numerics import BALL_EPS, limit
 
 _TINY = 1e-30
-_SPACE = 1 << 18  # float32 numbers of the scratch space: fits the cache of a core
+_SPACE = 1 << 20  # float32 numbers of the scratch space
 _local = threading.local()
 
 Blocks = list[tuple[slice, Tensor]]
@@ -46,13 +46,6 @@ def _blocks(x: Tensor, dtype: torch.dtype) -> Blocks:
 
 def _norms_and_dots(x: Tensor, points: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """``|x|`` (N, 1) and ``<x, b_j>`` (N, P) of rows and float64 points, in float64."""
-    wide = x.double()
-    norm = wide.square().sum(-1, keepdim=True).sqrt()
-    return norm, None if points is None else _beside([(wide * p).sum(-1, keepdim=True) for p in points.unbind(0)])
-
-
-def _blocked_norms_and_dots(x: Tensor, points: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """The same for eager code, in scratch space."""
     norm = x.new_empty(x.shape[0], 1, dtype=torch.float64)
     dots = None if points is None else norm.new_empty(x.shape[0], points.shape[0])
     for rows, space in _blocks(x, torch.float64):
@@ -71,13 +64,13 @@ def _row_dot(x: Tensor, y: Tensor) -> Tensor:
     return out.double()
 
 
-def _rows(c: Tensor, xs, products, points, factors, measure: Callable = _norms_and_dots) -> Rows:
+def _rows(c: Tensor, xs, products, points, factors) -> tuple[list[Tensor], Rows]:
     n, root = len(xs), c.sqrt()
     wide_points = None if points is None else points.double()
     scaled_points = None if points is None else c * wide_points
     gram, vectors = {}, []
     for i, (x, p) in enumerate(zip(xs, products, strict=True)):
-        (r, _), (w, dots) = measure(x, None), measure(p, scaled_points)
+        (r, _), (w, dots) = _norms_and_dots(x, None), _norms_and_dots(p, scaled_points)
         vectors.append(Vector((root * r).clamp_min_(_TINY), (root * w).clamp_min_(_TINY)))
         if points is not None:
             gram |= {(i, n + j): column for j, column in enumerate(dots.split(1, -1))}
@@ -91,7 +84,8 @@ def _rows(c: Tensor, xs, products, points, factors, measure: Callable = _norms_a
             gram |= {(n + i, n + j): among[i : i + 1, j : j + 1] for i in range(j)}
             length = among[j : j + 1, j : j + 1].sqrt().clamp_min_(_TINY)
             vectors.append(Vector(length, length, None if j < fixed else scaled[j - fixed]))
-    return row_coefficients(vectors, gram, 1 - limit(BALL_EPS, xs[0].dtype))
+    numbers = switch.maybe_compiled(row_coefficients, len(xs[0]), n, _count(points), factors is None)
+    return numbers(vectors, gram, 1 - limit(BALL_EPS, xs[0].dtype))
 
 
 class _MobiusAffine(torch.autograd.Function):
@@ -102,10 +96,8 @@ class _MobiusAffine(torch.autograd.Function):
         n = len(tensors) // 2
         xs, weights = tensors[:n], tensors[n:]
         products = [x @ w.T for x, w in zip(xs, weights, strict=True)]
-        measure = switch.maybe_compiled(_rows, len(xs[0]), *_sizes(tensors, points, factors))
-        options = () if measure is not _rows else (_blocked_norms_and_dots,)
-        rows = measure(c, xs, products, points, factors, *options)
-        coefficients = [k.to(xs[0].dtype) for k in rows.coefficients]
+        coefficients, rows = _rows(c, xs, products, points, factors)
+        coefficients = [k.to(xs[0].dtype) for k in coefficients]
         out = products[0] * coefficients[0]
         for p, k in zip(products[1:], coefficients[1:n], strict=True):
             out.addcmul_(p, k)
@@ -124,8 +116,8 @@ class _MobiusAffine(torch.autograd.Function):
         grads = [_row_dot(grad, p) for p in products]
         if points is not None:
             grads += (grad @ points.T).double().split(1, -1)
-        rows_grad = switch.maybe_compiled(row_coefficients_grad, len(grad), *_sizes(tensors, points, needs[2]))
-        g_vectors, g_gram = rows_grad(rows, grads, needs[0])
+        numbers = switch.maybe_compiled(row_coefficients_grad, len(grad), n, _count(points), needs[2], needs[0])
+        g_vectors, g_gram = numbers(rows, grads, needs[0])
         across = _across(c, g_gram, n, _count(points), grad.dtype)
         results = [None, None, None]
         if needs[0]:
@@ -157,13 +149,15 @@ def _across(c: Tensor, g_gram: Gram, n: int, count: int, dtype: torch.dtype) -> 
 
 def _points_grad(c: Tensor, points: Tensor, g_points, g_gram: Gram, n: int) -> Tensor:
     """What comes from the inner products of points with each other."""
-    count = points.shape[0]
-    among = c.new_zeros(count, count)
+    wide, twice, rows = points.double(), 2 * c, []
     for j, (g_r, _, g_w) in enumerate(g_points):
-        among[j, j] = 2 * (g_w.sum() if g_r is None else g_w.sum() + g_r.sum())
-        for i in range(j):
-            among[i, j] = among[j, i] = g_gram[n + i, n + j].sum()
-    return c * among @ points.double()
+        own = g_w.sum() if g_r is None else g_w.sum() + g_r.sum()
+        row = twice * own * wide[j]
+        for i in range(points.shape[0]):
+            if i != j:
+                row = row + c * g_gram[n + min(i, j), n + max(i, j)].sum() * wide[i]
+        rows.append(row)
+    return torch.stack(rows)
 
 
 def _product_grad(sources, shared, x: Tensor, weight: Tensor, own: Tensor | None, needs_weight: bool):
@@ -190,11 +184,6 @@ def _product_grad(sources, shared, x: Tensor, weight: Tensor, own: Tensor | None
 
 def _beside(columns: Sequence[Tensor]) -> Tensor:
     return columns[0] if len(columns) == 1 else torch.cat(columns, -1)
-
-
-def _sizes(tensors, points, factors) -> tuple:
-    """All but the batch size that compiled code depends on."""
-    return *(t.shape[1:] for t in tensors), _count(points), factors is None
 
 
 def _count(points: Tensor | None) -> int:

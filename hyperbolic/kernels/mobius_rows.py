@@ -45,7 +45,7 @@ class Term(NamedTuple):
 
 def _term(vector: Vector, floor: float) -> Term:
     r, w, factor = vector
-    room = (1 - r * r).clamp_min_(floor)
+    room = r.square().neg_().add_(1).clamp_min_(floor)
     if r is w and factor is None:
         return Term(vector, None, room, None, None, room)
     log = torch.addcmul(r, r, r).mul_(2).div_(room).log1p_().div_(r).mul_(0.5)
@@ -54,7 +54,7 @@ def _term(vector: Vector, floor: float) -> Term:
     return Term(vector, log, room, length, u.tanh().div_(w), u.cosh_().pow_(-2))
 
 
-def _term_grad(term: Term, g_k: Tensor, g_gap: Tensor, exact: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _term_grad(term: Term, g_k: Tensor, g_gap: Tensor, exact: bool) -> tuple[Tensor, Tensor | None, Tensor]:
     """Gradients of r^2, f and w^2.
 
     Near 0 the quotients lose their digits, but in gradients of vectors they are multiplied by as small numbers; only
@@ -62,17 +62,17 @@ def _term_grad(term: Term, g_k: Tensor, g_gap: Tensor, exact: bool) -> tuple[Ten
     """
     (r, w, factor), log, room, length, k, gap = term
     square, norm = r * r, w * w
-    back = (k * norm).mul_(g_gap)
-    g_length = torch.sub(g_k, back, alpha=2).mul_(gap)
+    g_length = (k * norm).mul_(g_gap).mul_(-2).add_(g_k).mul_(gap)
     k_slope = (length * gap).sub_(k).div_(norm).mul_(0.5)
     log_slope = (room.reciprocal() - log).div_(square).mul_(0.5)
     if exact:
         log_slope = torch.where(square < _SMALL, 1 / 3 + 2 / 5 * square, log_slope)
         short = length * length
         k_slope = torch.where(short * norm < _SMALL, (4 / 15 * short * norm - 1 / 3) * short * length, k_slope)
-    g_norm = k_slope.mul(g_k).addcmul_(g_gap * gap, k * length, value=-1)
-    g_log = g_length if factor is None else g_length * factor
-    return g_log * log_slope, g_length * log, g_norm
+    g_norm = k_slope.mul_(g_k).addcmul_((g_gap * gap).mul_(k), length, value=-1)
+    if factor is None:
+        return g_length.mul_(log_slope), None, g_norm
+    return g_length * factor * log_slope, g_length.mul_(log), g_norm
 
 
 def _times(a: Tensor, k: Tensor | None) -> Tensor:
@@ -80,16 +80,12 @@ def _times(a: Tensor, k: Tensor | None) -> Tensor:
 
 
 class Step(NamedTuple):
-    """What the gradient of a sum ``m (+) t`` needs: m's coefficients and gap, and the parts of the sum."""
+    """What the gradient of a sum ``m (+) t`` needs. Little is kept, as fresh memory costs more than arithmetic."""
 
-    before: list[Tensor]
-    gap: Tensor
-    cross: Tensor  # c<m, v>
-    size: Tensor  # c|t|^2
-    top: Tensor  # c|m + t|^2 + g_m
-    inverse: Tensor
-    head: Tensor
-    tail: Tensor
+    before: list[Tensor]  # coefficients of m
+    gap: Tensor  # of m
+    top: Tensor  # n
+    inverse: Tensor  # 1/D
 
 
 def _chain(terms: Sequence[Term], gram: Gram) -> tuple[list[Tensor], Tensor, list[Step]]:
@@ -99,16 +95,24 @@ def _chain(terms: Sequence[Term], gram: Gram) -> tuple[list[Tensor], Tensor, lis
     """
     coefficients, gap, steps = [terms[0].k], terms[0].gap, []
     for j, term in enumerate(terms[1:], 1):
-        cross = coefficients[0] * gram[0, j]
+        top = coefficients[0] * gram[0, j]
         for i in range(1, j):
-            cross.addcmul_(coefficients[i], gram[i, j])
+            top.addcmul_(coefficients[i], gram[i, j])
+        if term.k is not None:
+            top.mul_(term.k)
         size = 1 - term.gap
-        top = torch.add(1 + size, _times(cross, term.k), alpha=2)
+        top.mul_(2).add_(1 + size)
         inverse = torch.addcmul(top, gap, size, value=-1).clamp_min_(_LEAST).reciprocal_()
-        head, tail = top * inverse, gap * inverse
-        steps.append(Step(coefficients, gap, cross, size, top, inverse, head, tail))
-        coefficients, gap = [head * k for k in coefficients] + [_times(tail, term.k)], tail * term.gap
+        step = Step(coefficients, gap, top, inverse)
+        steps.append(step)
+        coefficients, gap = _after(step, term)
     return coefficients, gap, steps
+
+
+def _after(step: Step, term: Term) -> tuple[list[Tensor], Tensor]:
+    """Coefficients and gap of the sum."""
+    head, tail = step.top * step.inverse, step.gap * step.inverse
+    return [head * k for k in step.before] + [_times(tail, term.k)], tail * term.gap
 
 
 def _chain_grad(terms: Sequence[Term], gram: Gram, steps: list[Step], grads: list[Tensor], g_gap: Tensor):
@@ -116,8 +120,9 @@ def _chain_grad(terms: Sequence[Term], gram: Gram, steps: list[Step], grads: lis
     and of the gap of the sum."""
     g_terms, g_gram = [], {}
     for j in range(len(steps), 0, -1):
-        before, gap, cross, size, top, inverse, head, tail = steps[j - 1]
-        k = terms[j].k
+        before, gap, top, inverse = steps[j - 1]
+        k, size = terms[j].k, 1 - terms[j].gap
+        head, tail = top * inverse, gap * inverse
         g_head = grads[0] * before[0]
         for g, m in zip(grads[1:j], before[1:], strict=True):
             g_head.addcmul_(g, m)
@@ -126,12 +131,13 @@ def _chain_grad(terms: Sequence[Term], gram: Gram, steps: list[Step], grads: lis
         common = torch.addcmul(g_tail, g_head, size).addcmul_(g_gap, terms[j].gap).mul_(inverse).mul_(inverse)
         g_square = gap * common  # of -c|m + t|^2
         g_t_gap = (g_head * head).addcmul_(g_tail, tail).neg_().mul_(tail)
-        g_t_gap.addcmul_(g_gap, tail * (top - gap) * inverse)
+        g_t_gap.addcmul_(g_gap, (top - gap).mul_(tail).mul_(inverse)).add_(g_square)
         g_cross = _times(g_square, k).mul(-2)
         if k is None:
-            g_terms.append((None, g_t_gap.add_(g_square)))
+            g_terms.append((None, g_t_gap))
         else:
-            g_terms.append(((grads[j] * tail).addcmul_(g_square, cross, value=-2), g_t_gap.add_(g_square)))
+            cross = sum(m * gram[i, j] for i, m in enumerate(before))  # c<m, v>
+            g_terms.append(((grads[j] * tail).addcmul_(g_square, cross, value=-2), g_t_gap))
         g_gram |= {(i, j): g_cross * m for i, m in enumerate(before)}
         grads = [(g * head).addcmul_(g_cross, gram[i, j]) for i, g in enumerate(grads[:j])]
         g_gap = top * common
@@ -139,40 +145,37 @@ def _chain_grad(terms: Sequence[Term], gram: Gram, steps: list[Step], grads: lis
 
 
 class Rows(NamedTuple):
-    """The result's coefficients, and what they were made of."""
+    """What the coefficients were made of."""
 
     terms: list[Term]
     gram: Gram
     steps: list[Step]
-    before: list[Tensor]  # coefficients before points are pulled back to the margin
-    edge: Tensor  # derivative of shrink by the gap
     shrink: Tensor
-    coefficients: list[Tensor]
 
 
-def row_coefficients(vectors: Sequence[Vector], gram: Gram, bound: float) -> Rows:
+def row_coefficients(vectors: Sequence[Vector], gram: Gram, bound: float) -> tuple[list[Tensor], Rows]:
     """Coefficients C_j of ``t_1 (+) t_2 (+) ...``, pulled back to the norm bound where the sum lies outside of it."""
     terms = [_term(vector, (1 - bound) / 4) for vector in vectors]
-    before, gap, steps = _chain(terms, gram)
-    inverse = (1 - gap).clamp_min_(0.5).reciprocal_()
-    shrink = (bound * bound * inverse).sqrt_().clamp_max_(1)
-    edge = (shrink * inverse).mul_(shrink < 1)
-    return Rows(terms, gram, steps, before, edge, shrink, [shrink * k for k in before])
+    coefficients, gap, steps = _chain(terms, gram)
+    shrink = (1 - gap).clamp_min_(0.5).reciprocal_().mul_(bound * bound).sqrt_().clamp_max_(1)
+    return [shrink * k for k in coefficients], Rows(terms, gram, steps, shrink)
 
 
 def row_coefficients_grad(rows: Rows, grads: Sequence[Tensor], exact: bool):
-    """Gradients of ``r^2 (as a list)``, of the factors, of ``w^2`` and of gram from those of the coefficients.
+    """Gradients of ``(r^2, f, w^2)`` of every vector, and of gram, from those of the coefficients.
 
-    For a fixed point, the gradient of ``w^2`` is that of its square and the one of ``r^2`` is None. ``exact``: also
-    exact where vectors are tiny, as the gradient of the curvature wants it.
+    For a fixed point, the gradient of w^2 is that of its square and the others are None. ``exact``: also exact where
+    vectors are tiny, as the gradient of the curvature wants it.
     """
-    g_gap = grads[0] * rows.before[0]
-    for g, k in zip(grads[1:], rows.before[1:], strict=True):
+    terms, gram, steps, shrink = rows
+    coefficients, gap = _after(steps[-1], terms[-1]) if steps else ([terms[0].k], terms[0].gap)
+    g_gap = grads[0] * coefficients[0]
+    for g, k in zip(grads[1:], coefficients[1:], strict=True):
         g_gap.addcmul_(g, k)
-    g_gap.mul_(rows.edge).mul_(0.5)
-    g_terms, g_gram = _chain_grad(rows.terms, rows.gram, rows.steps, [g * rows.shrink for g in grads], g_gap)
+    g_gap.mul_(shrink).mul_(shrink < 1).div_((1 - gap).clamp_min_(0.5).mul_(2))
+    g_terms, g_gram = _chain_grad(terms, gram, steps, [g * shrink for g in grads], g_gap)
     results = []
-    for term, (g_k, g_gap) in zip(rows.terms, g_terms, strict=True):
+    for term, (g_k, g_gap) in zip(terms, g_terms, strict=True):
         if term.k is None:
             results.append((None, None, g_gap.sum().neg().view(1, 1)))
         else:

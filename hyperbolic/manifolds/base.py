@@ -18,6 +18,7 @@ from torch import Tensor
 
 from hyperbolic.manifolds import sheet
 from hyperbolic.numerics import WIDE, safe_sqrt, wide
+from hyperbolic.rows import blocked
 
 
 class Manifold(geoopt.Manifold, abc.ABC):
@@ -112,10 +113,11 @@ class Manifold(geoopt.Manifold, abc.ABC):
     def _check_point_on_manifold(self, x, *, atol=1e-5, rtol=1e-5):
         if x.numel() == 0:
             return True, None
-        gap = (wide(self.projx(x)) - wide(x)).abs().max()
-        if gap <= atol + rtol * wide(x).abs().max():  # False for NaN too
+        gap = (wide(self.projx(x)) - wide(x)).abs().amax(-1)
+        inside = gap <= atol + rtol * wide(x).abs().amax(-1)  # point by point; False for NaN too
+        if inside.all():
             return True, None
-        return False, f"the point leaves the space by {gap:.2g}"
+        return False, f"the point leaves the space by {gap[~inside].max():.2g}"
 
     def extra_repr(self) -> str:
         return f"c={float(self.c.detach()):.6g}"
@@ -167,8 +169,14 @@ class HyperbolicManifold(Manifold):
         return u.expand(torch.broadcast_shapes(x.shape, u.shape))
 
     @abc.abstractmethod
+    def _sheet_parts(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same point on the hyperboloid: ``scale`` (..., 1) and time (..., 1), float64, and v (..., d) of the dtype
+        of x; its space coordinates are ``scale v``."""
+
     def _to_sheet(self, x: Tensor) -> Tensor:
         """Space coordinates of the same point on the hyperboloid, float64."""
+        scale, _, v = self._sheet_parts(x)
+        return scale * wide(v)
 
     @abc.abstractmethod
     def _from_sheet(self, space: Tensor, dtype: torch.dtype) -> Tensor:
@@ -182,7 +190,10 @@ class HyperbolicManifold(Manifold):
         Args:
             x: (..., N, D). weights: (..., N), not negative, not all zero; equal when left out.
         """
-        return self._from_sheet(sheet.centroid(self._to_sheet(x), weights, self.c), x.dtype)
+        space = sheet.centroid_of_parts(*self._sheet_parts(x), weights, self.c) if blocked(x) else None
+        if space is None:
+            space = sheet.centroid(self._to_sheet(x), weights, self.c)
+        return self._from_sheet(space, x.dtype)
 
 
 def _scalar(value: Tensor, dtype: torch.dtype, keepdim: bool) -> Tensor:

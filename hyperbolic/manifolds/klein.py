@@ -120,8 +120,9 @@ class Klein(HyperbolicManifold):
         inward = self.c * dot(y, u) / (1 + root)  # (1 - sqrt g)/|y|^2 = c / (1 + sqrt g)
         return root * (wide(u) - inward * wide(y))
 
-    def _to_sheet(self, x: Tensor) -> Tensor:
-        return sheet.from_klein(x, self.c)
+    def _sheet_parts(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        scale = ball_gap(x, self.c).rsqrt()
+        return scale, scale * self.c.rsqrt(), x
 
     def _from_sheet(self, space: Tensor, dtype: torch.dtype) -> Tensor:
         return project(sheet.to_klein(space, self.c).to(dtype), self.c)

@@ -122,6 +122,10 @@ class Lorentz(HyperbolicManifold):
         space = wide(u) + self.c * dot(s, u) / (1 + (1 + self.c * sqnorm(s)).sqrt()) * s
         return self._tangent(y, space, u.dtype)
 
+    def _sheet_parts(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        time = sheet.time(x[..., 1:], self.c)
+        return torch.ones_like(time), time, x[..., 1:]
+
     def _to_sheet(self, x: Tensor) -> Tensor:
         return wide(x[..., 1:])
 

@@ -24,10 +24,12 @@ from hyperbolic.numerics import (
     dot,
     limit,
     safe_sqrt,
+    scaled,
     sqnorm,
     tanhc,
     wide,
 )
+from hyperbolic.rows import blocked
 
 
 def project(x: Tensor, c: Tensor) -> Tensor:
@@ -36,7 +38,7 @@ def project(x: Tensor, c: Tensor) -> Tensor:
     square = c * sqnorm(x)
     outside = square > bound * bound
     scale = torch.where(outside, bound * torch.where(outside, square, 1).rsqrt(), 1)
-    return (scale * wide(x)).to(x.dtype)
+    return scaled(scale, x)
 
 
 def mobius_add(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
@@ -64,7 +66,7 @@ def _inside(gap: Tensor, dtype: torch.dtype) -> Tensor:
 def expmap0(u: Tensor, c: Tensor) -> Tensor:
     """``exp_0(u) = tanh(sqrt(c)|u|) u / (sqrt(c)|u|)`` (Ganea et al. 2018, Eq. 11); distance from the origin 2|u|."""
     square = c * sqnorm(u)
-    return (_bounded_tanhc(square, u.dtype) * wide(u)).to(u.dtype)
+    return scaled(_bounded_tanhc(square, u.dtype), u)
 
 
 def _bounded_tanhc(square: Tensor, dtype: torch.dtype) -> Tensor:
@@ -74,7 +76,7 @@ def _bounded_tanhc(square: Tensor, dtype: torch.dtype) -> Tensor:
 
 def logmap0(x: Tensor, c: Tensor) -> Tensor:
     """``log_0(x) = artanh(sqrt(c)|x|) x / (sqrt(c)|x|)`` (Ganea et al. 2018, Eq. 11)."""
-    return (artanhc(ball_gap(x, c)) * wide(x)).to(x.dtype)
+    return scaled(artanhc(ball_gap(x, c)), x)
 
 
 def expmap(x: Tensor, u: Tensor, c: Tensor) -> Tensor:
@@ -97,7 +99,8 @@ def logmap(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
 
 def distance_square(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
     """``t = |x - y|^2 / (g_x g_y)``, shape (..., 1) in float64; the distance is ``2 arsinh(sqrt(c t)) / sqrt(c)``."""
-    return sqnorm(wide(x) - wide(y)) / (ball_gap(x, c) * ball_gap(y, c))
+    e = x - y if blocked(x, y) else wide(x) - wide(y)  # in float32 off by a rounding of itself, at most
+    return sqnorm(e) / (ball_gap(x, c) * ball_gap(y, c))
 
 
 def gyration(x: Tensor, y: Tensor, v: Tensor, c: Tensor) -> Tensor:
@@ -126,7 +129,7 @@ class PoincareBall(HyperbolicManifold):
 
     def egrad2rgrad(self, x: Tensor, u: Tensor) -> Tensor:
         """``(g_x / 2)^2 u`` (Nickel & Kiela 2017)."""
-        return ((ball_gap(x, self.c) / 2).square() * wide(u)).to(u.dtype)
+        return scaled((ball_gap(x, self.c) / 2).square(), u)
 
     def _inner(self, x: Tensor, u: Tensor, v: Tensor) -> Tensor:
         return (2 / ball_gap(x, self.c)).square() * dot(u, v)
@@ -165,10 +168,11 @@ class PoincareBall(HyperbolicManifold):
 
     def transp0(self, y: Tensor, u: Tensor) -> Tensor:
         """``g_y u``, transport from the origin (Ganea et al. 2018, Eq. 14)."""
-        return (ball_gap(y, self.c) * wide(u)).to(u.dtype)
+        return scaled(ball_gap(y, self.c), u)
 
-    def _to_sheet(self, x: Tensor) -> Tensor:
-        return sheet.from_ball(x, self.c)
+    def _sheet_parts(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        gap = ball_gap(x, self.c)
+        return 2 / gap, (2 - gap) / gap * self.c.rsqrt(), x
 
     def _from_sheet(self, space: Tensor, dtype: torch.dtype) -> Tensor:
         return project(sheet.to_ball(space, self.c).to(dtype), self.c)

@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 
 from hyperbolic.numerics import WIDE, asinhc, ball_gap, cosh_sqrt, dot, reject, sinhc, sqnorm, wide
+from hyperbolic.rows import weighted_sum
 
 _LONGEST = 64.0
+_SUMMABLE = 1e9  # c t^2 up to which t^2 - |s|^2 keeps 1e-7 in float64
 
 
 def time(s: Tensor, c: Tensor) -> Tensor:
@@ -187,6 +189,24 @@ def centroid(x: Tensor, weights: Tensor | None, c: Tensor) -> Tensor:
         rounding = c * inner(mean, rest, rest, c)
     square = 1 + 4 * q + 4 * q.square() / (1 + c * sqnorm(mean)) - rounding
     return (mean / square.sqrt()).squeeze(-2)
+
+
+def centroid_of_parts(scale: Tensor, times: Tensor, v: Tensor, weights: Tensor | None, c: Tensor) -> Tensor | None:
+    """:func:`centroid` of the points with space parts ``scale v`` and these times, as sums of products.
+
+    ``S / sqrt(c (T^2 - |S|^2))`` with the weighted means S and T of space parts and times; None where a point is so far
+    from the origin that the difference would lose more than a float32 number can show.
+
+    Args: scale, times: (..., N, 1) float64; v: (..., N, d) float32; weights: (..., N) or None for equal ones.
+    """
+    scale, times = scale.squeeze(-1), times.squeeze(-1)
+    w = torch.ones_like(times) if weights is None else wide(weights).expand(times.shape)
+    w = w / w.sum(-1, keepdim=True)
+    mean_time = (w * times).sum(-1, keepdim=True)
+    if mean_time.numel() and not float((c * mean_time.square()).detach().max()) < _SUMMABLE:
+        return None
+    mean = weighted_sum(w * scale, v)
+    return mean * (c * (mean_time.square() - sqnorm(mean))).rsqrt()
 
 
 def from_ball(x: Tensor, c: Tensor) -> Tensor:

@@ -218,6 +218,8 @@ def test_gradients_can_be_asked_for_twice_but_not_differentiated():
     assert torch.equal(first, again)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         again.sum().backward()
+    with pytest.raises(RuntimeError, match="functorch transforms"):
+        torch.func.grad(lambda x: layer(x).sum())(x.detach())
 
 
 def test_concat_is_the_sum_of_its_parts():

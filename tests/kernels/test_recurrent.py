@@ -184,6 +184,17 @@ def test_gradients_can_be_asked_for_twice(kind):
 
 
 @KINDS
+def test_second_derivatives_and_functional_transforms_are_refused(kind):
+    layer, _ = pair(kind, 2.0)
+    x = inputs(layer.manifold, 2, 3, 3).requires_grad_()
+    (grad,) = torch.autograd.grad(layer(x)[0].square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        grad.sum().backward()
+    with pytest.raises(RuntimeError, match="functorch transforms"):
+        torch.func.grad(lambda x: layer(x)[0].sum())(x.detach())
+
+
+@KINDS
 def test_only_some_arguments_need_a_gradient(kind):
     layer, _ = pair(kind, 2.0)
     x, c = inputs(layer.manifold, 1, 2, 3, 3), torch.tensor(2.0, dtype=F64)

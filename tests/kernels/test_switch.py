@@ -182,3 +182,22 @@ def test_compiled_equals_eager(kind, nonlinearity):
             results.append([states, last, *grads])
         for fast, plain in zip(*results, strict=True):
             torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not switch.compiler_found(), reason="needs a C++ compiler")
+def test_compiled_linear_and_concat_equal_eager():
+    """With a full batch and an incomplete last one."""
+    ball = PoincareBall(2.0, learn_c=True)
+    linear, concat = mobius.Linear(ball, 3, 4, bias_std=0.2), mobius.Concat(ball, (4, 3), 2, n_features=1)
+    parameters = [*linear.parameters(), *(p for p in concat.parameters() if p is not ball.free_c)]
+    for batch in (6, 6, 5):
+        x, f = ball.random(batch, 3, std=0.5).detach(), torch.rand(batch, 1)
+        results = []
+        for mode in (True, False):
+            switch.use_compile(mode)
+            free = x.clone().requires_grad_()
+            out = concat(linear(free), free, features=f)
+            results.append([out, *torch.autograd.grad(out.square().sum(), [free, *parameters])])
+        for fast, plain in zip(*results, strict=True):
+            torch.testing.assert_close(fast, plain, rtol=1e-5, atol=1e-6)

@@ -1,0 +1,126 @@
+"""Row sums and row scalings of float32 tensors in float64 arithmetic, without float64 copies of the tensors.
+
+On a CPU a large temporary costs more than the arithmetic on it, so rows are taken in blocks that stay in the cache.
+Each function gives what the plain expression beside it gives, and falls back on it for small, float64, compiled and GPU
+tensors.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_BLOCK = 1 << 14  # entries of a block
+_WIDE = torch.float64
+
+
+def blocked(*tensors: Tensor) -> bool:
+    """Whether blocks pay: large float32 tensors of one shape on a CPU, outside of compiled code."""
+    first = tensors[0]
+    return (
+        first.dtype is torch.float32
+        and first.numel() > _BLOCK
+        and first.device.type == "cpu"
+        and all(t.dtype is torch.float32 and t.shape == first.shape for t in tensors[1:])
+        and not torch.compiler.is_compiling()
+    )
+
+
+def _blocks(n: int, d: int):
+    step = max(1, _BLOCK // max(d, 1))
+    return ((start, min(start + step, n)) for start in range(0, n, step))
+
+
+def _row_dot(x: Tensor, y: Tensor) -> Tensor:
+    x2, y2 = x.reshape(-1, x.shape[-1]), y.reshape(-1, y.shape[-1])
+    out = torch.empty(x2.shape[0], 1, dtype=_WIDE)
+    for start, end in _blocks(*x2.shape):
+        part = x2[start:end].to(_WIDE)
+        part = part.square_() if x is y else part.mul_(y2[start:end])
+        torch.sum(part, -1, keepdim=True, out=out[start:end])
+    return out.view(*x.shape[:-1], 1)
+
+
+def _row_scale(scale: Tensor, x: Tensor) -> Tensor:
+    x2, s2 = x.reshape(-1, x.shape[-1]), scale.reshape(-1, 1)
+    out = torch.empty(x2.shape)
+    for start, end in _blocks(*x2.shape):
+        out[start:end] = x2[start:end].to(_WIDE).mul_(s2[start:end])
+    return out.view(x.shape)
+
+
+class _RowDot(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, y: Tensor) -> Tensor:
+        ctx.save_for_backward(x, y)
+        return _row_dot(x, y)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor]:
+        x, y = ctx.saved_tensors
+        if x is y:
+            half = row_scale(grad, x)
+            return half, half
+        return row_scale(grad, y), row_scale(grad, x)
+
+
+class _RowScale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, scale: Tensor, x: Tensor) -> Tensor:
+        ctx.save_for_backward(scale, x)
+        return _row_scale(scale, x)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        scale, x = ctx.saved_tensors
+        of_scale = row_dot(grad, x) if ctx.needs_input_grad[0] else None
+        return of_scale, row_scale(scale, grad) if ctx.needs_input_grad[1] else None
+
+
+class _WeightedSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, weights: Tensor, x: Tensor) -> Tensor:
+        ctx.save_for_backward(weights, x)
+        n, d = x.shape[-2:]
+        w2, x2 = weights.reshape(-1, 1, n), x.reshape(-1, n, d)
+        out = torch.empty(x2.shape[0], 1, d, dtype=_WIDE)
+        for start, end in _blocks(x2.shape[0], n * d):
+            torch.bmm(w2[start:end], x2[start:end].to(_WIDE), out=out[start:end])
+        return out.view(*x.shape[:-2], d)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        weights, x = ctx.saved_tensors
+        n, d = x.shape[-2:]
+        w2, x2, g2 = weights.reshape(-1, n, 1), x.reshape(-1, n, d), grad.reshape(-1, 1, d)
+        of_x = torch.empty(x2.shape) if ctx.needs_input_grad[1] else None
+        of_weights = torch.empty(w2.shape, dtype=_WIDE) if ctx.needs_input_grad[0] else None
+        for start, end in _blocks(x2.shape[0], n * d):
+            if of_weights is not None:
+                torch.bmm(x2[start:end].to(_WIDE), g2[start:end].transpose(1, 2), out=of_weights[start:end])
+            if of_x is not None:
+                of_x[start:end] = w2[start:end] * g2[start:end]
+        shaped = None if of_weights is None else of_weights.view(weights.shape)
+        return shaped, None if of_x is None else of_x.view(x.shape)
+
+
+def row_dot(x: Tensor, y: Tensor) -> Tensor:
+    """``<x, y>`` over the last axis in float64, shape (..., 1)."""
+    if blocked(x, y):
+        return _RowDot.apply(x, y)
+    product = x.to(_WIDE).square() if x is y else x.to(_WIDE) * y.to(_WIDE)
+    return product.sum(-1, keepdim=True)
+
+
+def row_scale(scale: Tensor, x: Tensor) -> Tensor:
+    """``scale x`` for float64 scales (..., 1), rounded once to the dtype of x."""
+    if blocked(x) and scale.shape == (*x.shape[:-1], 1):
+        return _RowScale.apply(scale, x)
+    return (scale * x.to(_WIDE)).to(x.dtype)
+
+
+def weighted_sum(weights: Tensor, x: Tensor) -> Tensor:
+    """``sum_i w_i x_i`` of points (..., N, D) with float64 weights (..., N): float64, (..., D)."""
+    if blocked(x) and weights.shape == x.shape[:-1] and x.shape[-2] * x.shape[-1] <= 4 * _BLOCK:
+        return _WeightedSum.apply(weights, x)
+    return (weights.unsqueeze(-2) @ x.to(_WIDE)).squeeze(-2)

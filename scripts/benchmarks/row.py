@@ -1,0 +1,168 @@
+"""A row of the table: what is measured, at which sizes, and which ratio it must reach."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from hyperbolic.kernels import switch
+from scripts.benchmarks.measure import Case, Effort, Timing, measure
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where and how the rows of a run are measured."""
+
+    dtype: torch.dtype = torch.float32
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    quick: bool = False
+    tiny: bool = False
+
+    @property
+    def placed(self) -> dict[str, Any]:
+        """Keywords of tensor constructors."""
+        return {"dtype": self.dtype, "device": self.device}
+
+    @property
+    def effort(self) -> Effort:
+        if self.tiny:
+            return Effort(1, 0.0)
+        return Effort(3, 0.8, 2) if self.quick else Effort(9, 5.0, 5)
+
+    @property
+    def gated(self) -> bool:
+        """Limits were set for float32 on a CPU; elsewhere ratios are reported without a verdict."""
+        return self.dtype is torch.float32 and self.device.type == "cpu"
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A limit of ours against the floor or a peer.
+
+    Args:
+        limit: ours must not be above this many times the other. against: name of a variant of the row, or "floor".
+        what: "time"; "memory" for peak memory; or "difference", the number of results that differ from the floor's.
+        thp: the limit instead where THP_MEM_ALLOC_ENABLE=1.
+    """
+
+    limit: float
+    against: str = "floor"
+    what: str = "time"
+    thp: float | None = None
+
+    def here(self) -> float:
+        return self.thp if self.thp is not None and thp_enabled() else self.limit
+
+
+@dataclass(frozen=True)
+class Row:
+    """An entry of the table.
+
+    Args:
+        name: what `--rows` matches. title: the work, with its sizes. build: `(setting, **sizes) -> Case`.
+        sizes, tiny: sizes of the table, and those of the tests. gates: all must hold. aim: where we want to end.
+        compiled: measured with the compile switch on; full mode only. memory: peak memory is measured as well.
+    """
+
+    name: str
+    title: str
+    build: Callable[..., Case]
+    sizes: dict[str, Any]
+    tiny: dict[str, Any]
+    gates: Sequence[Gate] = ()
+    aim: str = ""
+    compiled: bool = False
+    memory: bool = False
+
+
+@dataclass
+class Verdict:
+    """A gate and what was measured; `value` and `passed` are None where the peer was not there."""
+
+    gate: Gate
+    limit: float
+    value: float | None
+    passed: bool | None
+
+
+@dataclass
+class Result:
+    """What came out of a row."""
+
+    row: Row
+    dtype: str
+    timings: list[Timing]
+    verdicts: list[Verdict] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    measured_again: int = 0
+
+    @property
+    def ours(self) -> Timing:
+        return self.timings[1]
+
+    @property
+    def passed(self) -> bool | None:
+        """None where no gate applies."""
+        known = [verdict.passed for verdict in self.verdicts if verdict.passed is not None]
+        return all(known) if known else None
+
+
+def thp_enabled() -> bool:
+    """Whether PyTorch asks for transparent huge pages, which makes large CPU tensors cheaper."""
+    return os.environ.get("THP_MEM_ALLOC_ENABLE", "0") == "1"
+
+
+def run_row(row: Row, setting: Setting, again: int = 0) -> Result:
+    """Measures a row.
+
+    Args:
+        again: how often a row that misses a gate is measured once more, each time for longer; the last one counts.
+    """
+    torch.manual_seed(0)
+    with _compile_switch(row.compiled):
+        case = row.build(setting, **(row.tiny if setting.tiny else row.sizes))
+        for attempt in range(again + 1):
+            effort = setting.effort.times(1 + 2 * attempt)
+            timings = measure(case, effort, setting.device, row.memory)
+            verdicts = judge(row, case, timings) if setting.gated else []
+            if all(verdict.passed is not False for verdict in verdicts):
+                break
+    name = str(setting.dtype).removeprefix("torch.")
+    return Result(row, name, timings, verdicts, list(case.notes), attempt)
+
+
+def judge(row: Row, case: Case, timings: list[Timing]) -> list[Verdict]:
+    """The verdict on each gate of a row."""
+    by_name = {timing.name: timing for timing in timings[2:]} | {"floor": timings[0]}
+    verdicts = []
+    for gate in row.gates:
+        other = by_name.get(gate.against)
+        value = None
+        if gate.what == "difference":
+            value = case.difference()
+        elif other is not None:
+            value = _quotient(timings[1], other, gate.what)
+        limit = gate.here()
+        verdicts.append(Verdict(gate, limit, value, None if value is None else value <= limit))
+    return verdicts
+
+
+def _quotient(ours: Timing, other: Timing, what: str) -> float | None:
+    if what == "time":
+        return ours.ratio / other.ratio
+    return ours.peak_bytes / other.peak_bytes if ours.peak_bytes is not None and other.peak_bytes else None
+
+
+@contextlib.contextmanager
+def _compile_switch(on: bool) -> Iterator[None]:
+    before = switch.compiling()
+    switch.use_compile(on)
+    try:
+        yield
+    finally:
+        switch.use_compile(before)

@@ -1,0 +1,48 @@
+"""Distances of all pairs of two sets of points."""
+
+from __future__ import annotations
+
+import geoopt
+import torch
+
+from hyperbolic.kernels.pairwise import lorentz_pairwise, poincare_pairwise
+from hyperbolic.manifolds import Lorentz, PoincareBall
+from scripts.benchmarks import peers
+from scripts.benchmarks.measure import Case, Variant
+from scripts.benchmarks.row import Row, Setting
+from scripts.benchmarks.work import forward_backward, leaf, vectors
+
+_SPACES = {
+    "Lorentz": (Lorentz, geoopt.Lorentz, lorentz_pairwise),
+    "PoincareBall": (PoincareBall, geoopt.PoincareBall, poincare_pairwise),
+}
+
+
+def pairwise(setting: Setting, space: str, n: int, m: int, d: int) -> Case:
+    """Forward and backward pass; the floor is the Euclidean distance of as many vectors."""
+    kind, theirs, kernel = _SPACES[space]
+    manifold, theirs = kind().to(setting.device), theirs().to(setting.device)
+    points = [leaf(manifold.expmap0(vectors(size, d, setting=setting))) for size in (n, m)]
+    flat = [leaf(vectors(size, d, setting=setting)) for size in (n, m)]
+    gradient = torch.randn(n, m, **setting.placed)
+
+    def variant(name, forward):
+        return Variant(name, forward_backward(forward, points, gradient), lambda: forward().detach())
+
+    return Case(
+        Variant("torch.cdist", forward_backward(lambda: torch.cdist(*flat), flat, gradient)),
+        variant("ours", lambda: kernel(*points, manifold.c)),
+        [variant("geoopt", lambda: peers.geoopt_distances(theirs, *points))],
+    )
+
+
+ROWS = [
+    Row(
+        f"pairwise-{name}",
+        f"pairwise distances, {title}, 200 x 2,000, d 32",
+        pairwise,
+        {"space": space, "n": 200, "m": 2000, "d": 32},
+        {"space": space, "n": 3, "m": 4, "d": 3},
+    )
+    for name, title, space in (("poincare", "Poincaré", "PoincareBall"), ("lorentz", "Lorentz", "Lorentz"))
+]

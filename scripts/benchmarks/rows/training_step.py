@@ -1,0 +1,119 @@
+"""A whole training step of the entity typing model of Lopez & Strube 2020 (BASE), and of its Euclidean twin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from hyperbolic.geometry import Geometry, make_geometry
+from hyperbolic.manifolds import PoincareBall
+from hyperbolic.optim import RiemannianAdam
+from scripts.benchmarks.measure import Case, Variant
+from scripts.benchmarks.row import Gate, Row, Setting
+from scripts.benchmarks.work import vectors
+
+_SLOTS, _CHARACTERS, _STEPS = 5, 10, 25  # words of a mention, its characters, words of its context
+_ALPHABET = 100
+_CLIP = 5.0
+
+
+class EntityTyper(nn.Module):
+    """Mention, characters and context encoded apart, concatenated, classified: sizes s, 2s and 5s of the paper.
+
+    Args: geometry: of all layers. words: size of a word vector. s: size of a part. classes: number of types.
+    """
+
+    def __init__(self, geometry: Geometry, words: int, s: int, classes: int):
+        super().__init__()
+        self.mention = geometry.linear(words, 2 * s)
+        self.tanh = geometry.activation("tanh")
+        self.mention_attention = geometry.attention(2 * s, n_positions=_SLOTS + 1)
+        self.characters = geometry.embedding(_ALPHABET, s)
+        self.spelling = geometry.rnn(s, s, nonlinearity="identity")
+        self.midpoint = geometry.centroid()
+        self.context = geometry.gru(words, s, nonlinearity="tanh", bidirectional=True)
+        self.context_attention = geometry.attention(2 * s, n_positions=2 * _STEPS + 2)
+        self.concat = geometry.concat((2 * s, 2 * s, s), 5 * s)
+        self.types = geometry.logits(5 * s, classes)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """The loss of a batch: mean binary cross entropy over all types."""
+        mention = self.mention_attention(self.tanh(self.mention(batch.mention)), batch.mention_positions)[0]
+        spelling = self.midpoint(self.spelling(self.characters(batch.characters))[0])
+        context = self.context_attention(self.context(batch.context)[0], batch.context_positions)[0]
+        return self.types.bce(self.concat(mention, context, spelling), batch.targets)
+
+
+@dataclass
+class Batch:
+    """mention (B, 5, words) and context (B, 25, words) word vectors, characters (B, 10), targets (B, L), positions."""
+
+    mention: Tensor
+    context: Tensor
+    characters: Tensor
+    targets: Tensor
+    mention_positions: Tensor
+    context_positions: Tensor
+
+
+def _batch(setting: Setting, size: int, words: int, classes: int) -> Batch:
+    """Word vectors in the tangent space at the origin."""
+    index = {"device": setting.device}
+    return Batch(
+        vectors(size, _SLOTS, words, setting=setting, std=0.5),
+        vectors(size, _STEPS, words, setting=setting, std=0.5),
+        torch.randint(_ALPHABET, (size, _CHARACTERS), **index),
+        torch.rand(size, classes).topk(5).indices.to(setting.device),
+        torch.arange(1, _SLOTS + 1, **index).expand(size, -1),
+        torch.arange(1, _STEPS + 1, **index).expand(size, -1),
+    )
+
+
+def _step(model: nn.Module, optimiser: torch.optim.Optimizer, batch: Batch, clip: bool) -> Callable[[], Tensor]:
+    parameters = list(model.parameters())
+
+    def run() -> Tensor:
+        optimiser.zero_grad()
+        loss = model(batch)
+        loss.backward()
+        if clip:
+            torch.nn.utils.clip_grad_norm_(parameters, _CLIP, foreach=True)
+        optimiser.step()
+        return loss
+
+    return run
+
+
+def step(setting: Setting, batch: int, words: int, s: int, classes: int) -> Case:
+    """Forward pass, backward pass, clipping and optimiser, after Lopez & Strube's settings."""
+    flat = _batch(setting, batch, words, classes)
+    ball = PoincareBall().to(setting.device)
+    curved = replace(flat, mention=ball.expmap0(flat.mention), context=ball.expmap0(flat.context))
+    euclidean = EntityTyper(make_geometry("euclidean", "Euclidean", "euclidean"), words, s, classes)
+    poincare = EntityTyper(make_geometry("poincare", "PoincareBall", "mobius", c=1.0), words, s, classes)
+    euclidean, poincare = euclidean.to(**setting.placed), poincare.to(**setting.placed)
+    adam = torch.optim.Adam(euclidean.parameters(), lr=5e-4, foreach=True)
+    riemannian = RiemannianAdam(poincare.parameters(), lr=5e-4, max_grad_norm=_CLIP)
+    return Case(
+        Variant("Euclidean twin", _step(euclidean, adam, flat, clip=True)),
+        Variant("ours", _step(poincare, riemannian, curved, clip=False)),
+    )
+
+
+_EAGER = Row(
+    "training-step",
+    "whole training step, HyFi BASE, batch 900, eager",
+    step,
+    {"batch": 900, "words": 100, "s": 20, "classes": 10_331},
+    {"batch": 3, "words": 6, "s": 4, "classes": 11},
+    gates=[Gate(1.5)],
+    aim="1.1",
+)
+
+ROWS = [
+    _EAGER,
+    replace(_EAGER, name="training-step-compiled", title=_EAGER.title.replace("eager", "compiled"), compiled=True),
+]

@@ -1,0 +1,53 @@
+"""Pieces of work that rows share: forward and backward passes, points to start from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from scripts.benchmarks.row import Setting
+
+
+@dataclass
+class Pass:
+    """Computes `forward`, and from `gradient` (None: of a loss) the gradients of `leaves`."""
+
+    forward: Callable[[], Tensor]
+    leaves: Sequence[Tensor]
+    gradient: Tensor | None = None
+
+    def clear(self) -> None:
+        """Drops the gradients of the last time."""
+        for leaf in self.leaves:
+            leaf.grad = None
+
+    def __call__(self) -> Tensor:
+        self.clear()
+        result = self.forward()
+        result.backward(self.gradient)
+        return result
+
+
+def forward_backward(forward: Callable[[], Tensor], leaves: Iterable[Tensor], gradient: Tensor | None = None) -> Pass:
+    """See :class:`Pass`."""
+    return Pass(forward, list(leaves), gradient)
+
+
+def gradients(run: Callable[[], object], *leaves: Tensor) -> Tensor:
+    """The gradients of `leaves` after `run`, joined, each divided by its largest entry's size."""
+    run()
+    parts = [leaf.grad.detach().as_subclass(Tensor) for leaf in leaves]
+    return torch.cat([(part / part.abs().max()).flatten() for part in parts])
+
+
+def vectors(*size: int, setting: Setting, std: float = 1.0) -> Tensor:
+    """Normal vectors of expected length `std`."""
+    return torch.randn(*size, **setting.placed) * (std / size[-1] ** 0.5)
+
+
+def leaf(x: Tensor) -> Tensor:
+    """x as an input whose gradient is asked for."""
+    return x.detach().clone().requires_grad_()

@@ -1,0 +1,290 @@
+"""scripts/bench.py at tiny sizes: every row of the table, agreement of the variants, gates, output, bad input."""
+
+import json
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+
+from hyperbolic.kernels import switch
+from scripts import bench
+from scripts.benchmarks import measure, peers, report, triples
+from scripts.benchmarks.measure import Case, Effort, Variant
+from scripts.benchmarks.row import Gate, Row, Setting, run_row
+from scripts.benchmarks.rows import ROWS, ranking
+
+TINY = Setting(tiny=True)
+TABLE = {
+    *("mlr-bce", "mlr-logits", "mobius-gru", "mobius-gru-compiled", "training-step"),
+    *("lorentz-linear-64", "lorentz-linear-256", "lorentz-linear-512"),
+    *("mobius-linear-64", "mobius-linear-256", "mobius-linear-512"),
+    *("lorentz-attention-64", "lorentz-attention-512", "kg-scoring", "filtered-evaluation", "lazy-rows"),
+    *("radam-lorentz", "radam-lorentz-compiled", "radam-poincare", "radam-poincare-compiled"),
+}
+EAGER = [row for row in ROWS if not row.compiled]
+
+
+def build(row: Row, dtype: torch.dtype = torch.float64) -> Case:
+    torch.manual_seed(0)
+    return row.build(replace(TINY, dtype=dtype), **row.tiny)
+
+
+def row_of(floor, ours, *gates: Gate, peers: tuple = (), **options) -> Row:
+    case = Case(Variant("floor", floor), Variant("ours", ours), peers)
+    return Row("made", "made for a test", lambda setting: case, {}, {}, gates=gates, **options)
+
+
+def nothing() -> None:
+    pass
+
+
+def pause() -> None:
+    time.sleep(0.002)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A function that runs the command at tiny sizes and returns its exit code and the content of the JSON file."""
+
+    def run(*arguments: str, rows: list[Row] = ROWS):
+        code = bench.main(["--sizes", "tiny", "--quick", "--threads", "1", "--output", str(tmp_path), *arguments], rows)
+        files = sorted(tmp_path.glob("*.json"))
+        return code, json.loads(files[-1].read_text()) if files else None
+
+    return run
+
+
+def test_the_table_is_complete():
+    names = [row.name for row in ROWS]
+    assert set(names) >= TABLE
+    assert len(set(names)) == len(names)
+
+
+def test_every_row_of_the_table_has_a_gate():
+    assert [row.name for row in ROWS if row.name in TABLE and not row.gates] == []
+
+
+@pytest.mark.parametrize("row", EAGER, ids=lambda row: row.name)
+def test_the_variants_of_a_row_agree(row):
+    case = build(row)
+    if case.ours.value is None:
+        assert row.name.startswith("training-step")
+        return
+    ours = case.ours.value().double()
+    assert ours.isfinite().all()
+    assert ours.abs().max() > 0
+    for variant in case.variants:
+        if variant is not case.ours and variant.value is not None:
+            other = variant.value().double()
+            gap = (ours - other).abs().max() / other.abs().max()
+            assert gap < variant.tolerance, f"{variant.name}: {gap}"
+
+
+@pytest.mark.parametrize("row", EAGER, ids=lambda row: row.name)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_every_variant_runs_and_is_timed(row, dtype):
+    result = run_row(row, replace(TINY, dtype=dtype))
+    assert result.timings[0].ratio == 1
+    assert all(timing.seconds > 0 and timing.ratio > 0 for timing in result.timings)
+    named = {timing.name for timing in result.timings} | {"floor"}
+    assert {gate.against for gate in row.gates} <= named | ({"HypLL"} if peers.hypll() is None else set())
+    if row.memory:
+        assert all(timing.peak_bytes > 0 for timing in result.timings)
+
+
+def test_ranks_of_the_evaluation_are_those_of_the_loop():
+    (row,) = [row for row in ROWS if row.name == "filtered-evaluation"]
+    assert build(row).difference() == 0
+
+
+@pytest.mark.parametrize(("target", "known", "rank"), [(2, [2], 3), (2, [2, 0], 2), (2, [0, 1, 2], 1), (3, [3, 2], 3)])
+def test_the_loop_ranks_by_hand(target, known, rank):
+    assert ranking.rank_one_by_one(torch.tensor([4.0, 3.0, 2.0, 1.0]), target, torch.tensor(known)) == rank
+
+
+def test_the_training_step_learns():
+    (row,) = [row for row in ROWS if row.name == "training-step"]
+    for variant in build(row).variants:
+        first = float(variant.run().detach())
+        for _ in range(20):
+            last = float(variant.run().detach())
+        assert last < first, variant.name
+
+
+def test_json_and_chart(run, tmp_path, capsys):
+    code, content = run("--rows", "mobius-linear-*", "--dtype", "both")
+    assert code == 0
+    assert content["schema"] == report.SCHEMA
+    assert {"date", "mode", "device", "device_name", "threads", "thp_mem_alloc_enable", "packages"} <= content.keys()
+    assert content["threads"] == 1
+    assert [(row["name"], row["dtype"]) for row in content["rows"][:2]] == [
+        ("mobius-linear-64", "float32"),
+        ("mobius-linear-64", "float64"),
+    ]
+    assert len(content["rows"]) == 6
+    row = content["rows"][0]
+    assert row.keys() == {
+        *("name", "title", "dtype", "compiled", "variants", "gates", "aim", "passed", "measured_again", "notes")
+    }
+    assert [variant["role"] for variant in row["variants"][:3]] == ["floor", "ours", "peer"]
+    assert row["variants"][0]["ratio"] == 1
+    low, high = row["variants"][1]["seconds_quartiles"]
+    assert low <= row["variants"][1]["seconds"] <= high
+    assert content["rows"][0]["gates"]
+    assert content["rows"][1]["gates"] == []  # no gates for float64
+    chart = tmp_path / "cpu-both-1threads-quick-partial.png"
+    assert chart.read_bytes().startswith(b"\x89PNG")
+    assert sorted(file.suffix for file in tmp_path.iterdir()) == [".json", ".png"]
+    printed = capsys.readouterr().out
+    assert f"torch {torch.__version__}" in printed
+    assert "THP_MEM_ALLOC_ENABLE" in printed
+    assert "1 threads" in printed
+
+
+def test_quick_leaves_compiled_rows_out(run):
+    rows = [row_of(nothing, nothing), replace(row_of(nothing, nothing), name="compiled", compiled=True)]
+    assert [row["name"] for row in run(rows=rows)[1]["rows"]] == ["made"]
+
+
+@pytest.mark.parametrize(("gate", "code"), [(Gate(1e-9), 1), (Gate(1e9), 0)])
+def test_check_fails_when_a_gate_is_missed_and_names_the_row(run, capsys, gate, code):
+    got, content = run("--check", rows=[row_of(pause, pause, gate)])
+    assert got == code
+    assert content["rows"][0]["passed"] is (code == 0)
+    assert ("miss their gate: made" in capsys.readouterr().out) is (code == 1)
+
+
+def test_without_check_a_missed_gate_is_only_printed(run, capsys):
+    code, content = run(rows=[row_of(pause, pause, Gate(1e-9))])
+    assert code == 0
+    assert content["rows"][0]["passed"] is False
+    assert "MISS" in capsys.readouterr().out
+
+
+def test_a_miss_by_chance_is_measured_again():
+    calls = []
+
+    def slow_at_first():
+        calls.append(1)
+        if len(calls) < 10:
+            time.sleep(0.05)
+
+    result = run_row(row_of(pause, slow_at_first, Gate(2.0)), TINY, again=2)
+    assert result.passed
+    assert result.measured_again >= 1
+
+
+def test_a_gate_against_a_peer_that_is_not_installed_is_left_out(monkeypatch):
+    monkeypatch.setattr(peers, "hypll", lambda: None)
+    (row,) = [row for row in ROWS if row.name == "mlr-bce"]
+    result = run_row(row, TINY)
+    assert "HypLL" not in {timing.name for timing in result.timings}
+    assert [verdict.passed for verdict in result.verdicts if verdict.gate.against == "HypLL"] == [None]
+
+
+def test_gates_against_peers_and_of_memory():
+    peer = Variant("other", pause)
+    row = row_of(pause, pause, Gate(0.01, against="other"), Gate(100, against="other"), peers=(peer,))
+    assert [verdict.passed for verdict in run_row(row, TINY).verdicts] == [False, True]
+    row = row_of(lambda: torch.ones(1 << 18), lambda: torch.ones(1 << 20), Gate(3.9, what="memory"), memory=True)
+    assert [verdict.value for verdict in run_row(row, TINY).verdicts] == [4.0]
+
+
+@pytest.mark.parametrize(("setting", "limit"), [("1", 1.25), ("0", 0.9)])
+def test_huge_pages_have_their_own_gate(monkeypatch, setting, limit):
+    monkeypatch.setenv("THP_MEM_ALLOC_ENABLE", setting)
+    (row,) = [row for row in ROWS if row.name == "mlr-bce"]
+    assert row.gates[0].here() == limit
+
+
+def test_peak_memory_counts_what_is_held_at_once():
+    def hold():
+        for _ in range(3):
+            first, second = torch.ones(1 << 18), torch.ones(1 << 18)
+            del first, second
+
+    assert measure.peak_memory(hold, torch.device("cpu")) == 2 << 20
+
+
+def test_times_of_a_share_of_the_work_are_scaled():
+    case = Case(Variant("floor", pause), Variant("ours", nothing), [Variant("tenth", pause, share=0.1)])
+    floor, ours, tenth = measure.measure(case, Effort(3, 0.0), torch.device("cpu"))
+    assert ours.ratio < 0.5
+    assert 2 < tenth.ratio < 50
+    assert floor.rounds == 3
+    assert tenth.ratio_quartiles[0] <= tenth.ratio_quartiles[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rows", "nothing-*"], "matches no row; the rows are mlr-bce"),
+        (["--rows", "*-compiled", "--quick"], "leave --quick out"),
+        (["--threads", "0"], "--threads must be at least 1"),
+        (["--dtype", "float16"], "invalid choice"),
+        (["--output", __file__], "is a file"),
+    ],
+)
+def test_bad_input_is_named(capsys, arguments, message):
+    with pytest.raises(SystemExit) as stop:
+        bench.main(arguments)
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_device_that_is_absent_is_named(capsys, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit):
+        bench.main(["--device", "cuda"])
+    assert "no CUDA device" in capsys.readouterr().err
+
+
+@pytest.fixture
+def wordnet(tmp_path, monkeypatch):
+    """A folder with three files of WN18RR's kind; the function replaces a line of the test split."""
+    folder = tmp_path / "data" / "WN18RR"
+    folder.mkdir(parents=True)
+    (folder / "train.txt").write_text("a\tpart\tb\na\tpart\tc\n")
+    (folder / "valid.txt").write_text("d\tkind\tb\n")
+    monkeypatch.setenv("HYPERBOLIC_DATA", str(folder.parent))
+
+    def write(line: str):
+        (folder / "test.txt").write_text(f"{line}\n")
+
+    return write
+
+
+def test_queries_go_both_ways_and_know_all_true_answers(wordnet):
+    wordnet("a\tpart\td")
+    queries = triples.load()
+    a, b, c, d = range(4)
+    assert queries.origin == "WN18RR's own triples"
+    assert queries.entities == 4
+    assert queries.heads.tolist() == [a, d]
+    assert queries.targets.tolist() == [d, a]
+    assert [answers.tolist() for answers in queries.known] == [[b, c, d], [a]]
+    assert [part.tolist() for part in queries.joined()] == [[0, 3, 4], [b, c, d, a]]
+
+
+def test_a_line_that_is_no_triple_is_named(wordnet):
+    wordnet("a part d")
+    with pytest.raises(ValueError, match="test.txt of WN18RR, line 1"):
+        triples.load()
+
+
+def test_without_data_triples_are_drawn(monkeypatch):
+    monkeypatch.delenv("HYPERBOLIC_DATA", raising=False)
+    queries = triples.load(tiny=True)
+    assert "at random" in queries.origin
+    assert all(target in answers for target, answers in zip(queries.targets, queries.known, strict=True))
+    assert max(map(len, queries.known)) > 1
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # by torch.compile itself
+@pytest.mark.skipif(not switch.compiler_found(), reason="needs a C++ compiler")
+@pytest.mark.parametrize("row", [row for row in ROWS if row.compiled], ids=lambda row: row.name)
+def test_compiled_rows_run(row):
+    assert run_row(row, TINY).ours.seconds > 0
+    assert not switch.compiling()
