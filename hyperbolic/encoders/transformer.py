@@ -153,17 +153,19 @@ class _Stack(nn.Module):
         n_heads: int,
         d_feed_forward: int,
         dropout: float,
+        attention_dropout: float,
         n_positions: int,
         norm: str,
     ):
         super().__init__()
         if n_layers < 1:
             raise ValueError(f"encoder.n_layers must be at least 1, got {n_layers}")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"encoder.dropout must lie in 0..1 and be less than 1, got {dropout}")
+        for name, p in (("dropout", dropout), ("attention_dropout", attention_dropout)):
+            if not 0 <= p < 1:
+                raise ValueError(f"encoder.{name} must lie in 0..1 and be less than 1, got {p}")
         self.project = geometry.linear(d_in, d_hidden) if d_in != d_hidden else None
         self.positions = geometry.position_encoding(d_hidden, n_positions, dropout=dropout)
-        sizes = (d_hidden, n_heads, d_feed_forward, dropout, dropout)
+        sizes = (d_hidden, n_heads, d_feed_forward, dropout, attention_dropout)
         self.layers = nn.ModuleList(layer(geometry, *sizes, norm) for _ in range(n_layers))
         self.norm = geometry.norm(d_hidden) if norm == "pre" else None
 
@@ -200,7 +202,7 @@ class TransformerEncoder(nn.Module):
     Args:
         geometry: of inputs and states. d_in, d_hidden: intrinsic sizes; a linear layer joins them where they differ.
         n_layers, n_heads: heads divide d_hidden. d_feed_forward: inner size of the feed-forward blocks.
-        dropout: of residuals, positions and attention (where each family's layers have it).
+        dropout: of residuals, feed-forward blocks and positions. attention_dropout: of the weights of the attention.
         n_positions: longest sequence. norm: "post", "pre" or "none".
         streams: independent encoders of equal size, on inputs (S, B, T, D).
 
@@ -217,13 +219,15 @@ class TransformerEncoder(nn.Module):
         n_heads: int,
         d_feed_forward: int,
         dropout: float,
+        attention_dropout: float,
         n_positions: int,
         norm: str,
         streams: int,
     ):
         super().__init__()
         self.d_out, self.streams, self.n_positions = d_hidden, streams, n_positions
-        sizes = (d_in, d_hidden, n_layers, n_heads, d_feed_forward, dropout, n_positions, norm)
+        drops = (dropout, attention_dropout)
+        sizes = (d_in, d_hidden, n_layers, n_heads, d_feed_forward, *drops, n_positions, norm)
         self.stacks = nn.ModuleList(_Stack(TransformerEncoderLayer, geometry, *sizes) for _ in range(streams))
         self.centroid = geometry.centroid()
 
@@ -269,12 +273,14 @@ class TransformerDecoder(nn.Module):
         n_heads: int,
         d_feed_forward: int,
         dropout: float,
+        attention_dropout: float,
         n_positions: int,
         norm: str,
     ):
         super().__init__()
         self.d_out, self.n_positions = d_hidden, n_positions
-        sizes = (d_in, d_hidden, n_layers, n_heads, d_feed_forward, dropout, n_positions, norm)
+        drops = (dropout, attention_dropout)
+        sizes = (d_in, d_hidden, n_layers, n_heads, d_feed_forward, *drops, n_positions, norm)
         self.stack = _Stack(TransformerDecoderLayer, geometry, *sizes)
 
     def start(self) -> DecoderState:

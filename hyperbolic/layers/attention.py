@@ -14,7 +14,8 @@ from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
-from hyperbolic.layers.guard import name_of, takes_points
+from hyperbolic.layers.guard import check_mask, check_rows, check_sequence, name_of, takes_points
+from hyperbolic.layers.positions import check_positions
 from hyperbolic.manifolds import Manifold
 from hyperbolic.manifolds.base import HyperbolicManifold
 
@@ -32,20 +33,30 @@ class Centroid(nn.Module):
     @takes_points(None)
     def forward(self, x: Tensor, weights: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """
-        Args: x (..., N, D); weights (..., N), equal when left out; mask (..., N), true for points that count.
+        Args:
+            x: (..., N, D). weights: (..., N), not negative; equal when left out.
+            mask: (..., N), boolean, true for points that count.
         Returns: (..., D).
         Raises:
-            ValueError: a mask that hides every point of a row.
+            ValueError: no points; weights or a mask of another shape; a mask that is not boolean; a row in which the
+                mask hides every point or the weights sum to 0 (on a GPU: a device-side assertion).
         """
+        check_sequence(self, x)
+        shape = x.shape[:-1]
+        if weights is not None and weights.shape != shape:
+            raise ValueError(
+                f"{name_of(self)}: the weights must have the shape {tuple(shape)}, got {tuple(weights.shape)}"
+            )
         if mask is not None:
-            _check_mask("centroid", mask)
-            weights = mask.to(x.dtype) if weights is None else weights * mask
+            check_mask(self, mask, shape)
+            weights = mask.to(x.dtype) if weights is None else torch.where(mask, weights, 0)
+        if weights is not None:
+            self._check_weights(weights.detach())
         return self.manifold.centroid(x, weights)
 
-
-def _check_mask(layer: str, mask: Tensor) -> None:
-    if not mask.is_cuda and not bool(mask.any(-1).all()):  # on a GPU the check would wait for the device
-        raise ValueError(f"{layer}: the mask hides every position of at least one row")
+    def _check_weights(self, weights: Tensor) -> None:
+        where = f"among the points that count, of the shape {tuple(weights.shape)}"
+        check_rows(self, ~(weights.sum(-1) <= 0), f"the weights {where}, have no positive sum in {{}}")
 
 
 class DistanceAttention(nn.Module):
@@ -73,6 +84,7 @@ class DistanceAttention(nn.Module):
         super().__init__()
         self.manifold = manifold
         self.query, self.key = linear(manifold, d, d), linear(manifold, d, d)
+        self.n_positions = n_positions
         self.positions = embedding(manifold, n_positions, d) if n_positions else None
         self.beta = nn.Parameter(torch.empty(()).uniform_(-0.01, 0.01))
         self.add = add
@@ -80,19 +92,27 @@ class DistanceAttention(nn.Module):
     def forward(self, x: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """
         Args:
-            x: (..., N, D) points. positions: (..., N) indices into the table.
-            mask: (..., N), true where a point counts.
+            x: (..., N, D) points. positions: (N,) or (..., N) indices into the table.
+            mask: (..., N), boolean, true where a point counts.
         Returns:
             the weighted centroid (..., D) and the weights (..., N).
         Raises:
-            ValueError: positions without a table or the reverse; a mask that hides every position of a row.
+            ValueError: no points; positions without a table or the reverse, of another shape or beyond the table; a
+                mask that is not boolean, of another shape, or that hides every position of a row. (What is in
+                positions and mask is on a GPU checked by a device-side assertion.)
         """
+        check_sequence(self, x)
         if (positions is None) != (self.positions is None):
-            raise ValueError("positions are given exactly when the layer was built with n_positions > 0")
+            raise ValueError(
+                f"{name_of(self)}: positions are given exactly when the layer was built with n_positions > 0"
+            )
+        if positions is not None:
+            check_positions(self, positions, x, self.n_positions)
+        if mask is not None:
+            check_mask(self, mask, x.shape[:-1])
         moved = x if positions is None else self.add(x, self.positions(positions))
         score = -self.beta * self.manifold.dist(self.query(moved), self.key(moved))
         if mask is not None:
-            _check_mask("attention", mask)
             score = score.masked_fill(~mask, -torch.inf)
         weights = torch.softmax(score, -1)
         return self.manifold.centroid(x, weights), weights
@@ -173,18 +193,19 @@ class ContextAttention(nn.Module):
     @takes_points("d")
     def forward(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """
-        Args: x: (..., N, D) points. mask: (..., N), true where a point counts.
+        Args: x: (..., N, D) points. mask: (..., N), boolean, true where a point counts.
         Returns: the weighted midpoint (..., D) and the weights (..., N), which sum to 1.
         Raises:
-            ValueError: no points; a mask that hides every position of a row.
+            ValueError: no points; a mask that is not boolean, of another shape, or that hides every position of a row
+                (the last on a GPU: a device-side assertion).
         """
-        if x.dim() < 2 or x.shape[-2] == 0:
-            raise ValueError(f"{name_of(self)}: takes points (..., N, D) with N > 0, got the shape {tuple(x.shape)}")
+        check_sequence(self, x)
+        if mask is not None:
+            check_mask(self, mask, x.shape[:-1])
         score = self.scores(x)
         if self.offset is not None:
             score = nn.functional.logsigmoid(score - self.offset)  # its softmax: sigmoids over their sum, never 0/0
         if mask is not None:
-            _check_mask(name_of(self), mask)
             score = score.masked_fill(~mask, -torch.inf)
         weights = torch.softmax(score, -1)
         return self.manifold.centroid(x, weights), weights

@@ -53,15 +53,16 @@ class ClassLogits(nn.Module):
         """Binary cross entropy of every logit, ``sum_bk row_weights[b, groups[k]] BCE(logit_bk, y_bk)``.
 
         Args:
-            x: (B, D) points. targets: the classes of each row, long (B, L), filled up with -1, where a class named
-                twice counts once; or the whole matrix y, floats or booleans (B, K).
+            x: (B, D) points. targets: the classes of each row, integers (B, L), filled up with -1, where a class
+                named twice counts once; or the whole matrix y, floats in [0, 1] or booleans (B, K).
             row_weights: (B, G), weight of a row in each group of classes; left out, the loss is the mean over all
                 entries. groups: long (K,), group of each class; left out, there is one group.
-            classes: long (M,), distinct; only the logits of these classes are computed and count.
+            classes: integers (M,), distinct; only the logits of these classes are computed and count.
 
         Returns: a scalar, 0 for B = 0. It can be differentiated once.
         Raises:
-            ValueError: shapes that do not fit, or a class that does not exist (on a GPU: a device-side assertion).
+            ValueError: shapes that do not fit, a matrix of integers or (where it lies on a CPU) with entries outside of
+                [0, 1]; a class that does not exist or stands twice in ``classes`` (on a GPU: a device-side assertion).
         """
         batch = x.shape[:1]
         if x.dim() != 2 or targets.dim() != 2 or targets.shape[:1] != batch:
@@ -70,17 +71,14 @@ class ClassLogits(nn.Module):
                 f"{tuple(x.shape)} and {tuple(targets.shape)}"
             )
         self._check_weights(batch, row_weights, groups)
+        classes = self._checked(classes)
         lifted, w, scale, bias = self._sampled(x, classes)
-        if targets.dtype is torch.long:
-            self._check_classes(targets, "target class", lowest=-1)
+        if _integer(targets):
+            targets = self._lists(targets.long())
             targets = _once(targets if classes is None else self._places(classes)[targets])
-        elif targets.shape[1] != self.n_classes:
-            raise ValueError(
-                f"{name_of(self)}: a matrix of targets must have the shape {(*batch, self.n_classes)}, got "
-                f"{tuple(targets.shape)}; lists of classes must be of type long"
-            )
-        elif classes is not None:
-            targets = targets[:, classes]
+        else:
+            self._check_matrix(targets)
+            targets = targets if classes is None else targets[:, classes]
         if groups is not None and classes is not None:
             groups = groups[classes]
         return streamed_bce(lifted, w, scale, bias, targets, row_weights, groups)
@@ -97,25 +95,28 @@ class ClassLogits(nn.Module):
         """Softmax cross entropy, the mean over the rows whose target is not ``ignore_index``.
 
         Args:
-            x: (..., D) points. target: long (...), the class of each.
+            x: (..., D) points. target: integers (...), the class of each.
             label_smoothing: in [0, 1]; this share of the target's probability is spread over all classes.
-            classes: long (M,), distinct; the softmax runs over these classes only, and every target is among them.
+            classes: integers (M,), distinct; the softmax runs over these classes only, and every target is among them.
 
         Returns: a scalar, 0 when no row counts. It can be differentiated once.
         Raises:
-            ValueError: shapes that do not fit, a class that does not exist or is not in ``classes`` (on a GPU: a
-                device-side assertion), or label_smoothing outside of [0, 1].
+            ValueError: shapes that do not fit, a target that is not of integers, label_smoothing outside of [0, 1]; a
+                class that does not exist, is not in ``classes`` or stands there twice (on a GPU: a device-side
+                assertion).
         """
-        if x.shape[:-1] != target.shape:
+        if x.shape[:-1] != target.shape or not _integer(target):
             raise ValueError(
-                f"{name_of(self)}: cross_entropy takes points (..., D) and target (...), got the shapes "
-                f"{tuple(x.shape)} and {tuple(target.shape)}"
+                f"{name_of(self)}: cross_entropy takes points (..., D) and target (...), the class of each as an "
+                f"integer, got the shapes {tuple(x.shape)} and {tuple(target.shape)} and targets of {target.dtype}"
             )
         if not 0 <= label_smoothing <= 1:
             raise ValueError(f"{name_of(self)}: label_smoothing must lie in [0, 1], got {label_smoothing}")
+        target = target.long()
         counted = target != ignore_index
         target = torch.where(counted, target, 0)
         self._check_classes(target, "target class")
+        classes = self._checked(classes)
         lifted, w, scale, bias = self._sampled(x, classes)
         if classes is not None:
             place = self._places(classes)[target]
@@ -130,8 +131,47 @@ class ClassLogits(nn.Module):
         lifted, w, scale, bias = self.lifted(x)
         if classes is None:
             return lifted, w, scale, bias
-        self._check_classes(classes, "class in classes")
         return lifted, w[classes], None if scale is None else scale[classes], None if bias is None else bias[classes]
+
+    def _checked(self, classes: Tensor | None) -> Tensor | None:
+        """``classes`` as long numbers, after a check that they exist and are distinct."""
+        if classes is None:
+            return None
+        if classes.dim() != 1 or not _integer(classes):
+            raise ValueError(
+                f"{name_of(self)}: classes must be integers (M,), got {classes.dtype} of shape {tuple(classes.shape)}"
+            )
+        classes = classes.long()
+        self._check_classes(classes, "class in classes")
+        ordered = classes.sort().values
+        self._refuse(ordered[1:] == ordered[:-1], ordered[1:], "class {} stands twice in classes")
+        return classes
+
+    def _lists(self, targets: Tensor) -> Tensor:
+        """Lists of classes (B, L), long, after a check that the classes exist and that they are no 0/1 matrix."""
+        self._check_classes(targets, "target class", lowest=-1)
+        whole = targets.shape[1] == self.n_classes > 2 and targets.device.type == "cpu" and targets.numel()
+        if whole and ((targets == 0) | (targets == 1)).all():
+            raise ValueError(
+                f"{name_of(self)}: integers are lists of classes, but these targets of shape {tuple(targets.shape)} "
+                f"hold 0 and 1 only: pass a matrix of targets as floats or booleans"
+            )
+        return targets
+
+    def _check_matrix(self, targets: Tensor) -> None:
+        if targets.shape[1] != self.n_classes or targets.is_complex():
+            raise ValueError(
+                f"{name_of(self)}: a matrix of targets must have the shape {(len(targets), self.n_classes)}, got "
+                f"{tuple(targets.shape)}, and hold floats or booleans, got {targets.dtype}; lists of classes must be "
+                f"integers"
+            )
+        if targets.is_floating_point() and targets.device.type == "cpu" and targets.numel():
+            low, high = torch.aminmax(targets)
+            if not (low >= 0 and high <= 1):
+                raise ValueError(
+                    f"{name_of(self)}: a matrix of targets must lie in [0, 1], got {low.item():.6g}..{high.item():.6g} "
+                    f"in the shape {tuple(targets.shape)}; lists of classes must be integers"
+                )
 
     def _places(self, classes: Tensor) -> Tensor:
         """Place of each class in ``classes``, -1 where it is not there, and at the end that of the padding: (K+1,)."""
@@ -167,6 +207,10 @@ class ClassLogits(nn.Module):
             self._refuse(wrong, groups, f"group {{}} does not exist: row_weights has {row_weights.shape[1]} columns")
 
 
+def _integer(x: Tensor) -> bool:
+    return not (x.is_floating_point() or x.is_complex() or x.dtype is torch.bool)
+
+
 def _once(targets: Tensor) -> Tensor:
     """Lists (B, L) sorted, with -1 in the place of repetitions."""
     targets = targets.sort(-1).values
@@ -185,7 +229,8 @@ def group_mean_weights(targets: Tensor, groups: Tensor, n_groups: int) -> Tensor
     Returns: (B, n_groups), the ``row_weights`` of :meth:`ClassLogits.bce`.
     """
     member = nn.functional.one_hot(groups, n_groups).to(torch.get_default_dtype())
-    if targets.dtype is torch.long:
+    if _integer(targets):
+        targets = targets.long()
         counts = (member[targets.clamp_min(0)] * (targets >= 0).unsqueeze(-1)).sum(-2)
     else:
         counts = targets.to(member.dtype) @ member

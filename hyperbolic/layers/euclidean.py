@@ -16,7 +16,7 @@ from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.layers import attention, feedforward, positions
 from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
-from hyperbolic.layers.guard import takes_points
+from hyperbolic.layers.guard import check_features, takes_points
 from hyperbolic.layers.initial import glorot, uniform_table
 from hyperbolic.layers.multihead import MultiHead
 from hyperbolic.layers.sequence import Recurrence
@@ -38,15 +38,23 @@ class Linear(nn.Module):
 
 
 class Embedding(nn.Module):
-    """Table of n vectors. The row of ``padding_idx`` starts at zero."""
+    """Table of n vectors. The row of ``padding_idx`` starts at zero. ``sparse``: gradients of the rows used only."""
 
-    def __init__(self, manifold: Manifold, n: int, d: int, padding_idx: int | None = None, init_norm: float = 1e-3):
+    def __init__(
+        self,
+        manifold: Manifold,
+        n: int,
+        d: int,
+        padding_idx: int | None = None,
+        init_norm: float = 1e-3,
+        sparse: bool = False,
+    ):
         super().__init__()
-        self.manifold = manifold
+        self.manifold, self.sparse = manifold, sparse
         self.weight = nn.Parameter(uniform_table(n, d, init_norm, padding_idx))
 
     def forward(self, index: Tensor) -> Tensor:
-        return nn.functional.embedding(index, self.weight)
+        return nn.functional.embedding(index, self.weight, sparse=self.sparse)
 
 
 class Activation(nn.Module):
@@ -90,7 +98,10 @@ class Concat(nn.Module):
     def forward(self, *x: Tensor, features: Tensor | None = None) -> Tensor:
         """
         Args: x: one tensor (..., d_i) for every size in dims; features: (..., n_features).
+        Raises:
+            ValueError: features are missing, not expected, or of another number.
         """
+        check_features(self, features)
         out = sum(nn.functional.linear(x_i, w) for x_i, w in zip(x, self.weights, strict=True))
         if self.bias is not None:
             out = out + self.bias

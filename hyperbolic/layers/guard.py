@@ -98,6 +98,86 @@ def _check(layer: nn.Module, point: Tensor, size: int | None, flat: bool) -> Non
             )
 
 
+def check_features(layer: nn.Module, features: Tensor | None) -> None:
+    """The features (..., n) of a ``Concat``, one for each row of its ``feature_bias`` (n, d_out); None for n = 0.
+
+    Raises:
+        ValueError: features are missing, not expected, or of another number.
+    """
+    n = 0 if layer.feature_bias is None else len(layer.feature_bias)
+    if features is None and n == 0:
+        return
+    if features is None or n == 0 or features.dim() == 0 or features.shape[-1] != n:
+        given = "none" if features is None else f"a tensor of shape {tuple(features.shape)}"
+        raise ValueError(
+            f"{name_of(layer)}: takes {n} features on the last axis (n_features={n}), got {given}: pass "
+            f"features=(..., n_features) exactly when the layer is built with n_features > 0"
+        )
+
+
+def check_sequence(layer: nn.Module, x: Tensor) -> None:
+    """
+    Raises:
+        ValueError: x is not (..., N, D) with N > 0.
+    """
+    if x.dim() < 2 or x.shape[-2] == 0:
+        raise ValueError(f"{name_of(layer)}: takes points (..., N, D) with N > 0, got the shape {tuple(x.shape)}")
+
+
+def check_mask(layer: nn.Module, mask: Tensor, shape: tuple[int, ...], hidden_rows: bool = False) -> None:
+    """
+    Args: shape: (..., N) that the mask must have. hidden_rows: rows without a true entry are allowed.
+    Raises:
+        ValueError: a mask that is not boolean, has another shape, or hides every position of a row (the last on a GPU:
+            a device-side assertion).
+    """
+    if mask.dtype is not torch.bool:
+        raise ValueError(
+            f"{name_of(layer)}: the mask must be boolean, true where a point counts, got {mask.dtype} of shape "
+            f"{tuple(mask.shape)}"
+        )
+    if mask.shape != shape:
+        raise ValueError(f"{name_of(layer)}: the mask must have the shape {tuple(shape)}, got {tuple(mask.shape)}")
+    if not hidden_rows:
+        check_rows(layer, mask.any(-1), f"the mask of shape {tuple(shape)} hides every position of {{}}")
+
+
+def check_rows(layer: nn.Module, right: Tensor, problem: str) -> None:
+    """
+    Args: right: (...), booleans. problem: a sentence with ``{}`` in the place of the row.
+    Raises:
+        ValueError: ``problem``, with the first row that is not right (on a GPU: a device-side assertion).
+    """
+    if right.device.type != "cpu":  # without waiting for the device
+        torch._assert_async(right.all(), f"{name_of(layer)}: {problem.format('at least one row')}")
+    elif not right.all():
+        row = (~right).nonzero()[0].tolist()
+        place = f"row {row[0] if len(row) == 1 else tuple(row)}" if row else "the only row"
+        raise ValueError(f"{name_of(layer)}: {problem.format(place)}")
+
+
+def check_range(layer: nn.Module | None, index: Tensor, low: int, high: int, rule: str, advice: str = "") -> None:
+    """
+    Args: layer: None where the error is not to name one. index: integers (...).
+    Raises:
+        ValueError: ``rule`` and what was found, where an index is outside of low..high (on a GPU: a device-side
+            assertion).
+    """
+    if index.numel() == 0:
+        return
+    if index.device.type != "cpu":  # without waiting for the device
+        inside = ((index >= low) & (index <= high)).all()
+        torch._assert_async(inside, f"{_place(layer)}{rule}{advice}")
+        return
+    least, most = (bound.item() for bound in torch.aminmax(index))
+    if least < low or most > high:
+        raise ValueError(f"{_place(layer)}{rule}, got {least}..{most}{advice}")
+
+
+def _place(layer: nn.Module | None) -> str:
+    return "" if layer is None else f"{name_of(layer)}: "
+
+
 def name_of(layer: nn.Module) -> str:
     """``family.Class``, with the layer's place in the model where :func:`validate_points` has recorded it."""
     family = type(layer).__module__.rpartition(".")[2]

@@ -59,8 +59,16 @@ class Linear(_Einstein):
 class Embedding(_Einstein):
     """Table of n points, close to the origin at the start; :class:`hyperbolic.layers.mobius.Embedding`."""
 
-    def __init__(self, manifold: Klein, n: int, d: int, padding_idx: int | None = None, init_norm: float = 1e-3):
-        super().__init__(manifold, mobius.Embedding, n, d, padding_idx, init_norm)
+    def __init__(
+        self,
+        manifold: Klein,
+        n: int,
+        d: int,
+        padding_idx: int | None = None,
+        init_norm: float = 1e-3,
+        sparse: bool = False,
+    ):
+        super().__init__(manifold, mobius.Embedding, n, d, padding_idx, init_norm, sparse)
         with torch.no_grad():
             self.inner.weight.mul_(0.5)  # log_0 in the ball is half of log_0 in the disk
 
@@ -291,6 +299,7 @@ __all__ = [
     "GRUCell",
     "Linear",
     "Logits",
+    "LorentzActivation",
     "Norm",
     "PositionEncoding",
     "RNNCell",

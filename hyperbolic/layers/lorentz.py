@@ -6,7 +6,6 @@ Recurrent layers, which HyboNet has not, are those of the tangent family.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -17,31 +16,25 @@ from hyperbolic.kernels.lorentz import lift
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.layers import feedforward, positions
 from hyperbolic.layers.attention import Centroid
-from hyperbolic.layers.classes import ClassLogits
-from hyperbolic.layers.guard import name_of, takes_points
-from hyperbolic.layers.initial import glorot, uniform_table
+from hyperbolic.layers.guard import check_features, name_of, takes_points
+from hyperbolic.layers.initial import uniform_table
 from hyperbolic.layers.lorentz_attention import Attention, ContextAttention, MultiHeadAttention
 from hyperbolic.layers.lorentz_linear import Linear
+from hyperbolic.layers.lorentz_logits import HyperplaneLogits, Logits, unit_points
 from hyperbolic.layers.tangent import GRU, RNN, GRUCell, RNNCell
 from hyperbolic.manifolds import Lorentz
-from hyperbolic.numerics import sqnorm, wide
-
-_TINY = 1e-76  # keeps |a| positive; its root is below every float32 number
-
-
-def _unit_points(manifold: Lorentz, n: int, d: int) -> Tensor:
-    """HyboNet's start: normal vectors of d + 1 entries made unit, their space parts through exp_0; the points lie at
-    most ``1/sqrt(c)`` from the origin."""
-    vector = nn.functional.normalize(torch.randn(n, d + 1), dim=-1)[:, 1:]
-    return manifold.expmap0(vector / math.sqrt(float(manifold.c.detach())))
 
 
 class Embedding(nn.Module):
     """Table of n points of the hyperboloid.
 
+    While c is trained, it moves the sheet away also from rows that an optimiser leaves alone: the space parts are what
+    the table keeps, and the time coordinates of the rows looked up follow from them.
+
     Args:
         padding_idx: this row starts at the origin.
         init_norm: size of the rows at the start, see ``uniform_table``; not used for start="unit".
+        sparse: gradients of the rows used only, for an optimiser with ``lazy=True``.
         start: "small", rows near the origin, or "unit", as in HyboNet: points up to ``1/sqrt(c)`` from the origin.
 
     Raises:
@@ -57,12 +50,13 @@ class Embedding(nn.Module):
         d: int,
         padding_idx: int | None = None,
         init_norm: float = 1e-3,
+        sparse: bool = False,
         start: str = "small",
     ):
         super().__init__()
-        self.manifold = manifold
+        self.manifold, self.sparse = manifold, sparse
         if start == "unit":
-            table = _unit_points(manifold, n, d)
+            table = unit_points(manifold, n, d)
             if padding_idx is not None:
                 table[padding_idx] = manifold.origin(d)
         elif start == "small":
@@ -73,7 +67,8 @@ class Embedding(nn.Module):
 
     def forward(self, index: Tensor) -> Tensor:
         """Indices (...) -> points (..., D)."""
-        return nn.functional.embedding(index, self.weight)
+        rows = nn.functional.embedding(index, self.weight, sparse=self.sparse)
+        return self.manifold.projx(rows) if self.manifold.learn_c else rows
 
 
 class Activation(nn.Module):
@@ -141,12 +136,9 @@ class Concat(nn.Module):
         """
         Args: x: one tensor (..., D_i) for every size in dims; features: (..., n_features).
         Raises:
-            ValueError: features without n_features > 0 or the reverse, or another number of them.
+            ValueError: features are missing, not expected, or of another number.
         """
-        wanted = 0 if self.feature_bias is None else len(self.feature_bias)
-        if wanted != (0 if features is None else features.shape[-1]):
-            given = None if features is None else tuple(features.shape)
-            raise ValueError(f"{name_of(self)}: takes features (..., {wanted}), got the shape {given}")
+        check_features(self, features)
         lead = torch.broadcast_shapes(*(x_i.shape[:-1] for x_i in x))
         joined = lift(torch.cat([x_i[..., 1:].expand(*lead, -1) for x_i in x], -1), self.manifold.c)
         return self.affine.join(joined, None if features is None else features @ self.feature_bias)
@@ -207,7 +199,7 @@ class FeedForward(feedforward.FeedForward):
 
 class PositionEncoding(positions.PositionEncoding):
     """A Lorentz linear layer, the same for all positions, that has the vector p_t of the position as its bias
-    (Chen et al., section 3.3); p from N(0, 0.02^2).
+    (Chen et al., section 3.3); p from N(0, 0.02^2). It has no other bias, neither b nor b'.
 
     Args:
         dropout: of the input of the linear layer (0.1 in the released program).
@@ -218,7 +210,7 @@ class PositionEncoding(positions.PositionEncoding):
 
     def __init__(self, manifold: Lorentz, d: int, n_positions: int, dropout: float = 0.0, variant: str = "paper"):
         super().__init__(manifold, d, n_positions, 0.0)
-        self.affine = Linear(manifold, d, d, dropout=dropout, variant=variant)
+        self.affine = Linear(manifold, d, d, bias=False, dropout=dropout, variant=variant)
         if self.affine.residual_in_time:
             self.table = nn.Parameter(0.02 * torch.randn(n_positions, d + 1))
 
@@ -240,54 +232,6 @@ class Norm(nn.Module):
         return x
 
 
-class Logits(ClassLogits):
-    """``-d_L^2(x, t_k) / alpha_k + beta_k = (2/c + 2 <x, t_k>_L) / alpha_k + beta_k`` with class points t_k (Chen et
-    al., A.2); ``d_L^2 = -2/c - 2 <x, t>_L`` is the squared Lorentz distance.
-
-    Args:
-        d: intrinsic size. n_classes: number K of classes.
-        learn_alpha: train alpha > 0, 1 at the start. False: alpha = 1, the output layer of HyboNet's translation and
-            node classification.
-    """
-
-    def __init__(self, manifold: Lorentz, d: int, n_classes: int, learn_alpha: bool = True):
-        super().__init__(manifold, d, n_classes)
-        self.points = ManifoldParameter(_unit_points(manifold, n_classes, d), manifold=manifold)
-        self.bias = nn.Parameter(torch.zeros(n_classes))
-        self.log_alpha = nn.Parameter(torch.zeros(n_classes)) if learn_alpha else None
-
-    def lifted(self, x: Tensor) -> tuple[Tensor, Tensor, None, Tensor]:
-        w = 2 * torch.cat([-self.points[:, :1], self.points[:, 1:]], -1)
-        shift = (2 / self.manifold.c).to(x.dtype)
-        if self.log_alpha is None:
-            return x, w, None, self.bias + shift
-        inverse = torch.exp(-self.log_alpha)
-        return x, w * inverse.unsqueeze(-1), None, self.bias + shift * inverse
-
-
-class HyperplaneLogits(ClassLogits):
-    """``|a_k| / sqrt(c) arsinh(sqrt(c) <x, w_k>_L / |a_k|)``: signed distance from the hyperplane through p_k with the
-    normal w_k, times its length, where w_k is a_k moved from the origin to p_k (Bdeir et al. 2024).
-
-    The same as Ganea's logits (2018, Eq. 23) of the isometric ball points, whose normals at the origin are ``a_k / 2``.
-
-    Args:
-        d: intrinsic size. n_classes: number K of classes. Points p_k start at the origin, a_k Glorot uniform.
-    """
-
-    def __init__(self, manifold: Lorentz, d: int, n_classes: int):
-        super().__init__(manifold, d, n_classes)
-        self.p = ManifoldParameter(manifold.origin(n_classes, d), manifold=manifold)
-        self.a = nn.Parameter(glorot(torch.empty(n_classes, d)))
-
-    def lifted(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        c, a = self.manifold.c, wide(self.a)
-        norm = (sqnorm(a) + _TINY).sqrt()
-        w = self.manifold.transp0(self.p, a) * (c.sqrt() / norm)
-        w = torch.cat([-w[:, :1], w[:, 1:]], -1)
-        return x, w.to(x.dtype), (norm * c.rsqrt()).squeeze(-1).to(x.dtype), None
-
-
 __all__ = [
     "GRU",
     "RNN",
@@ -300,6 +244,7 @@ __all__ = [
     "Embedding",
     "FeedForward",
     "GRUCell",
+    "HyperplaneLogits",
     "Linear",
     "Logits",
     "MultiHeadAttention",

@@ -31,7 +31,8 @@ class MultiHeadAttention(MultiHead):
         dropout: of the attention weights (a query that loses all of them keeps them).
         input_dropout: of the coordinates that go into queries, keys and values; what the released program does with
             its option ``attention_dropout``.
-        temperature: s. "learned", from sqrt(d) (released program), "head": sqrt(d / n_heads), "model": sqrt(d).
+        temperature: s > 0. "learned", from sqrt(d) (released program), as the exponential of a trained number; "head":
+            sqrt(d / n_heads), "model": sqrt(d), fixed.
         variant: of the linear layers, see :class:`Linear`.
 
     Raises:
@@ -57,10 +58,16 @@ class MultiHeadAttention(MultiHead):
         self.query, self.key, self.value = (Linear(manifold, d, d // n_heads, **options) for _ in range(3))
         self.dropout = nn.Dropout(dropout)
         start = torch.tensor(math.sqrt(d // n_heads if temperature == "head" else d))
+        self.log_temperature = None
         if temperature == "learned":
-            self.temperature = nn.Parameter(start)
+            self.log_temperature = nn.Parameter(start.log())
         else:
-            self.register_buffer("temperature", start, persistent=False)
+            self.register_buffer("fixed_temperature", start, persistent=False)
+
+    @property
+    def temperature(self) -> Tensor:
+        """s, a positive scalar."""
+        return self.fixed_temperature if self.log_temperature is None else self.log_temperature.exp()
 
     def _heads(self, points: Tensor) -> Tensor:
         return (points if self.n_heads > 1 else points.unsqueeze(-2)).transpose(-3, -2)
@@ -99,7 +106,7 @@ class _Shift(nn.Module):
 
     def __init__(self, manifold: Lorentz, d: int):
         super().__init__()
-        self.affine = Linear(manifold, d, d)
+        self.affine = Linear(manifold, d, d, bias=False)
 
     def forward(self, x: Tensor, position: Tensor) -> Tensor:
         return self.affine.join(x, position)
@@ -108,8 +115,8 @@ class _Shift(nn.Module):
 class Attention(DistanceAttention):
     """Distance attention with Lorentz linear queries and keys, the geodesic distance and the Lorentz centroid.
 
-    Positions come in as in HyboNet's position encoding: ``r_i`` is a Lorentz linear layer of ``x_i`` whose bias is the
-    vector of the position.
+    Positions come in as in HyboNet's position encoding: ``r_i`` is a Lorentz linear layer of ``x_i`` whose only bias is
+    the vector of the position.
     """
 
     def __init__(self, manifold: Lorentz, d: int, n_positions: int = 0):

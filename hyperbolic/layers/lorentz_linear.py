@@ -13,6 +13,7 @@ from hyperbolic.kernels.lorentz import normalise_, set_time_
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.layers.guard import name_of, takes_points
 from hyperbolic.manifolds import Lorentz
+from hyperbolic.numerics import SHEET_RADIUS, limit
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,9 @@ class Linear(nn.Module):
 
     ``y = sqrt(t^2 - 1/c) / |u| u``, ``u = W h(x) + b``, ``t = (lambda sigmoid(v^T x + b') + epsilon) / sqrt(c)``
 
-    or, without normalisation, ``y = u``: that layer covers all boosts and rotations (Lemma 1). ``weight`` holds the
-    rows ``v, W`` (only W without normalisation), (d_out + 1, d_in + 1), with the time coordinate first.
+    or, without normalisation, ``y = u``: that layer covers all boosts and rotations (Lemma 1), and results beyond the
+    stated radius are cut to it. ``weight`` holds the rows ``v, W`` (only W without normalisation),
+    (d_out + 1, d_in + 1), with the time coordinate first.
 
     For u = 0, where the formula has no value, ``|u|`` is ``sqrt(|u|^2 + 2^-40)`` and the result the origin.
 
@@ -68,12 +70,14 @@ class Linear(nn.Module):
             initialisation and what the following options are when left out.
         scale: lambda > 0 (at the start), learn_scale: train it. In units of 1/sqrt(c).
         offset: epsilon > 1, in units of 1/sqrt(c); 1.1 in the programs, which have c = 1.
-        bias_in_time, residual_in_time, raw_time: see :class:`Variant`.
+        bias_in_time, residual_in_time, raw_time: see :class:`Variant`. They, scale and learn_scale belong to the
+            normalisation.
         heads: number of layers of this kind side by side, in one product: results (..., heads, D_out). They share
             lambda.
 
     Raises:
-        ValueError: an unknown variant or activation, scale <= 0, offset <= 1, heads < 1.
+        ValueError: an unknown variant or activation, scale <= 0, offset <= 1, heads < 1, or with normalize=False an
+            option of the normalisation.
     """
 
     def __init__(
@@ -99,6 +103,16 @@ class Linear(nn.Module):
         self.activation, self.drop = checked(activation), nn.Dropout(dropout)
         self.normalize, self.variant, self.offset = normalize, variant, offset
         preset = _preset(self, variant)
+        timed = {
+            "scale": scale,
+            "learn_scale": learn_scale,
+            "bias_in_time": bias_in_time,
+            "residual_in_time": residual_in_time,
+            "raw_time": raw_time,
+        }
+        unused = [option for option, value in timed.items() if value is not None]
+        if unused and not normalize:
+            raise ValueError(f"{name_of(self)}: no effect with normalize=False: {', '.join(unused)}; leave them out")
         scale = preset.scale if scale is None else scale
         if scale <= 0 or offset <= 1 or heads < 1:
             raise ValueError(
@@ -150,7 +164,10 @@ class Linear(nn.Module):
             if added.shape[-1] < size:
                 added = nn.functional.pad(added, (1, 0))
             y = y.add_(added.expand(*lead, size).reshape(-1, size))
-        y = normalise_(y, self.scale, c, self.offset, self.heads) if self.normalize else set_time_(y, c, self.heads)
+        if self.normalize:
+            y = normalise_(y, self.scale, c, self.offset, self.heads)
+        else:
+            y = set_time_(self._inside(y), c, self.heads)
         return y.view(*lead, size) if self.heads == 1 else y.view(*lead, self.heads, size)
 
     def _affine(self, x: Tensor) -> Tensor:
@@ -177,6 +194,14 @@ class Linear(nn.Module):
         if self.activation != "identity":
             x = NONLINEARITIES[self.activation][0](x)
         return self.drop(x) if drop and self.variant != "paper" else x
+
+    def _inside(self, y: Tensor) -> Tensor:
+        """Rows (n, heads * D) whose space parts are cut to the stated radius."""
+        y = y.unflatten(-1, (self.heads, self.d_out + 1))
+        longest = math.sinh(limit(SHEET_RADIUS, y.dtype)) * self.manifold.c.rsqrt()
+        length = torch.linalg.vector_norm(y[..., 1:], dim=-1, keepdim=True, dtype=torch.float64)
+        outside = length > longest
+        return (y * torch.where(outside, longest / torch.where(outside, length, 1), 1).to(y.dtype)).flatten(-2)
 
     def _with_time(self, parameter: Tensor) -> Tensor:
         """A zero for the time coordinate in front of each head's rows."""

@@ -20,7 +20,7 @@ from hyperbolic.kernels.recurrent import mobius_gru, mobius_rnn
 from hyperbolic.layers import attention, feedforward, positions
 from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
-from hyperbolic.layers.guard import name_of, takes_points
+from hyperbolic.layers.guard import check_features, takes_points
 from hyperbolic.layers.initial import glorot, uniform_table
 from hyperbolic.layers.sequence import Recurrence
 from hyperbolic.manifolds import PoincareBall
@@ -51,18 +51,30 @@ class Linear(nn.Module):
 
 
 class Embedding(nn.Module):
-    """Table of n points of the ball, close to the origin at the start (see ``uniform_table``)."""
+    """Table of n points of the ball, close to the origin at the start (see ``uniform_table``).
+
+    Args:
+        sparse: gradients of the rows used only, for an optimiser with ``lazy=True``.
+    """
 
     parameter_role = "embeddings"
 
-    def __init__(self, manifold: PoincareBall, n: int, d: int, padding_idx: int | None = None, init_norm: float = 1e-3):
+    def __init__(
+        self,
+        manifold: PoincareBall,
+        n: int,
+        d: int,
+        padding_idx: int | None = None,
+        init_norm: float = 1e-3,
+        sparse: bool = False,
+    ):
         super().__init__()
-        self.manifold = manifold
+        self.manifold, self.sparse = manifold, sparse
         table = manifold.projx(uniform_table(n, d, init_norm, padding_idx))
         self.weight = ManifoldParameter(table, manifold=manifold)
 
     def forward(self, index: Tensor) -> Tensor:
-        return nn.functional.embedding(index, self.weight)
+        return nn.functional.embedding(index, self.weight, sparse=self.sparse)
 
 
 class Activation(nn.Module):
@@ -135,10 +147,7 @@ class Concat(nn.Module):
         Raises:
             ValueError: features are missing, not expected, or of another number.
         """
-        n_features = 0 if self.feature_bias is None else self.feature_bias.shape[0]
-        if n_features != (0 if features is None else features.shape[-1]):
-            given = "none" if features is None else f"a tensor of shape {tuple(features.shape)}"
-            raise ValueError(f"{name_of(self)}: takes {n_features} features on the last axis, got {given}")
+        check_features(self, features)
         points = [p for p in (self.bias, self.feature_bias) if p is not None]
         points = torch.cat([p.view(-1, self.d_out) for p in points]) if points else None
         return mobius_affine(x, list(self.weights), self.manifold.c, points, features)

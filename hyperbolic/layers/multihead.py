@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from hyperbolic.layers.guard import name_of
+from hyperbolic.layers.guard import check_mask, name_of
 from hyperbolic.manifolds import Manifold
 
 
@@ -27,11 +27,11 @@ class AttentionCache:
         """Number of positions held."""
         return 0 if self.keys is None else self.keys.shape[-2]
 
-    def append(self, keys: Tensor, values: Tensor) -> None:
-        """Adds positions: (B, n_heads, N, D_head)."""
-        if self.keys is not None:
-            keys, values = torch.cat([self.keys, keys], -2), torch.cat([self.values, values], -2)
-        self.keys, self.values = keys, values
+    def extended(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values held so far with these (B, n_heads, N, D_head) after them; the cache is left as it is."""
+        if self.keys is None:
+            return keys, values
+        return torch.cat([self.keys, keys], -2), torch.cat([self.values, values], -2)
 
     def reorder(self, index: Tensor) -> None:
         """Rows of the batch in another order (B',), as a beam search needs it."""
@@ -95,53 +95,73 @@ class MultiHead(nn.Module):
         """
         Args:
             x: (B, T, D) points that ask. memory: (B, N, D) points that are attended to; x itself when left out.
-            mask: (B, N), true where a point of memory counts. With a growing cache it covers the cached positions too.
+            mask: (B, N), boolean, true where a point of memory counts. With a growing cache it covers the cached
+                positions too.
             causal: position t attends to positions 0..t only; cached positions come before those of x. A position from
                 which the mask hides all it could see (padding at the start) attends as if there were no mask.
-            cache: holds keys and values of earlier calls.
+            cache: holds keys and values of earlier calls; a call that fails leaves it as it was.
             return_weights: also return the weights (B, n_heads, T, N).
         Returns: (B, T, D).
         Raises:
-            ValueError: not (B, T, D), another batch in memory, sequences of length 0, a mask of another shape or one
-                that hides every position of a row.
+            ValueError: not (B, T, D), another batch in memory or cache, sequences of length 0, a mask that is not
+                boolean, of another shape, or (without causal) that hides every position of a row (the last on a GPU: a
+                device-side assertion).
         """
+        length = self._check(x, memory, mask, causal, cache)
+        past = cache.length if cache is not None else 0
+        kept = past > 0 and cache.static
+        source = x if memory is None else memory
+        q = self.queries(x)
+        k, v = (cache.keys, cache.values) if kept else (self.keys(source), self.values(source))
+        if cache is not None and not kept:
+            k, v = cache.extended(k, v)
+        past = 0 if kept else past
+        plain = causal and mask is None and past == 0 and x.shape[1] == length > 1
+        seen = None
+        if return_weights or not plain:
+            seen = _visible(mask, x.shape[1], length, past if causal else None, x.device)
+        out = self.merge(self.attend(q, k, v, None if plain else seen, plain))
+        result = (out, self.weights(q, k, seen)) if return_weights else out
+        if cache is not None:
+            cache.keys, cache.values = k, v
+        return result
+
+    def _check(
+        self, x: Tensor, memory: Tensor | None, mask: Tensor | None, causal: bool, cache: AttentionCache | None
+    ) -> int:
+        """The number of keys, after a check of all that ``forward`` takes."""
         if x.dim() != 3 or (memory is not None and (memory.dim() != 3 or memory.shape[0] != x.shape[0])):
             given = "" if memory is None else f" and a memory of shape {tuple(memory.shape)}"
             raise ValueError(
                 f"{name_of(self)}: takes points (B, T, D) and a memory (B, N, D), got shape {tuple(x.shape)}{given}"
             )
         past = cache.length if cache is not None else 0
-        q = self.queries(x)
-        if cache is not None and cache.static and past:
-            k, v, past = cache.keys, cache.values, 0
-        else:
-            source = x if memory is None else memory
-            k, v = self.keys(source), self.values(source)
-            if cache is not None:
-                cache.append(k, v)
-                k, v = cache.keys, cache.values
-        steps, length = q.shape[-2], k.shape[-2]
+        steps, new = x.shape[1], x.shape[1] if memory is None else memory.shape[1]
+        length = past if past and cache.static else past + new
         if steps == 0 or length == 0:
             raise ValueError(f"{name_of(self)}: empty sequence: {steps} queries, {length} keys")
-        hidden = _padding(self, mask, x.shape[0], length)
-        causal = causal and length > past + 1  # otherwise there is no later key
-        plain = causal and hidden is None and past == 0 and steps == length
-        if causal and (not plain or return_weights):
-            seen = torch.ones(steps, length, dtype=torch.bool, device=x.device).tril(past)
-            if hidden is not None:
-                both = hidden & seen
-                seen = both | (seen & ~both.any(-1, keepdim=True))
-            hidden = seen
-        out = self.merge(self.attend(q, k, v, None if plain else hidden, plain))
-        return (out, self.weights(q, k, hidden)) if return_weights else out
+        if past and cache.keys.shape[0] != x.shape[0]:
+            raise ValueError(
+                f"{name_of(self)}: the cache holds a batch of {cache.keys.shape[0]}, got points of shape "
+                f"{tuple(x.shape)}: use one cache for each batch, or reorder it"
+            )
+        if mask is not None:
+            check_mask(self, mask, (x.shape[0], length), hidden_rows=causal)
+        return length
 
 
-def _padding(layer: nn.Module, mask: Tensor | None, batch: int, length: int) -> Tensor | None:
-    """The mask as (B, 1, 1, N)."""
-    if mask is None:
-        return None
-    if mask.shape != (batch, length):
-        raise ValueError(f"{name_of(layer)}: the mask must have the shape {(batch, length)}, got {tuple(mask.shape)}")
-    if not mask.is_cuda and not bool(mask.any(-1).all()):  # on a GPU the check would wait for the device
-        raise ValueError(f"{name_of(layer)}: the mask hides every position of at least one row")
-    return mask[:, None, None, :]
+def _visible(mask: Tensor | None, steps: int, length: int, past: int | None, device: torch.device) -> Tensor | None:
+    """Which keys each query counts, broadcast to (B, n_heads, T, N); None for all of them.
+
+    Args: mask: (B, N). past: None, or query t sees the keys 0..past+t, all of them where the mask leaves it none.
+    """
+    shown = None if mask is None else mask[:, None, None, :]
+    if past is None or (shown is None and length <= past + 1):
+        return shown
+    if length <= past + 1:  # there is no later key
+        return shown | ~shown.any(-1, keepdim=True)
+    seen = torch.ones(steps, length, dtype=torch.bool, device=device).tril(past)
+    if shown is None:
+        return seen
+    both = shown & seen
+    return both | (seen & ~both.any(-1, keepdim=True))

@@ -21,7 +21,7 @@ from hyperbolic.layers import attention, feedforward, mobius
 from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.layers.distance_heads import DistanceHeads
-from hyperbolic.layers.guard import name_of, takes_points
+from hyperbolic.layers.guard import check_features, takes_points
 from hyperbolic.layers.mobius import (
     GRU,
     RNN,
@@ -95,9 +95,10 @@ class Concat(nn.Module):
     def forward(self, *x: Tensor, features: Tensor | None = None) -> Tensor:
         """
         Args: x: one tensor (..., d_i) for every size in dims; features: (..., n_features).
+        Raises:
+            ValueError: features are missing, not expected, or of another number.
         """
-        if self.feature_bias is not None and features is None:
-            raise ValueError(f"{name_of(self)}: built with n_features={len(self.feature_bias)}, got no features")
+        check_features(self, features)
         out = self.affine(beta_concat(x, self.manifold))
         if self.feature_bias is not None:
             for term in self.manifold.mobius_scalar(features.unsqueeze(-1), self.feature_bias).unbind(-2):

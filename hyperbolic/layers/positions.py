@@ -5,8 +5,23 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from hyperbolic.layers.guard import name_of
+from hyperbolic.layers.guard import check_range, check_sequence, name_of
 from hyperbolic.manifolds import Manifold
+
+
+def check_positions(layer: nn.Module, positions: Tensor, x: Tensor, n_positions: int) -> None:
+    """
+    Args: positions (..., N) of points x (..., N, D), leading axes of x may be missing; rows of a table of n_positions.
+    Raises:
+        ValueError: positions of another shape, or outside of the table (the last on a GPU: a device-side assertion).
+    """
+    if positions.dim() == 0 or positions.shape != x.shape[:-1][-positions.dim() :]:
+        raise ValueError(
+            f"{name_of(layer)}: positions must have the shape {tuple(x.shape[-2:-1])} or {tuple(x.shape[:-1])} of the "
+            f"points, got {tuple(positions.shape)}"
+        )
+    rule = f"positions must lie in 0..{n_positions - 1} (n_positions={n_positions})"
+    check_range(layer, positions, 0, n_positions - 1, rule)
 
 
 class PositionEncoding(nn.Module):
@@ -45,24 +60,19 @@ class PositionEncoding(nn.Module):
         Args: x (..., T, D); positions (T,) or (..., T) rows of the table, 0..T-1 when left out.
         Returns: (..., T, D).
         Raises:
-            ValueError: a sequence or position beyond the table.
+            ValueError: an empty sequence; a sequence or position beyond the table; positions of another shape.
         """
         return self.dropout(self.add(x, self.rows(x, positions)))
 
     def rows(self, x: Tensor, positions: Tensor | None) -> Tensor:
         """The rows of the table for these points, (T, d) or (..., T, d)."""
+        check_sequence(self, x)
         if positions is None:
-            if x.dim() < 2 or x.shape[-2] > self.n_positions:
+            if x.shape[-2] > self.n_positions:
                 raise ValueError(
                     f"{name_of(self)}: takes sequences (..., T, D) of at most n_positions={self.n_positions} "
                     f"positions, got a tensor of shape {tuple(x.shape)}"
                 )
             return self.table[: x.shape[-2]]
-        if positions.numel() and not positions.is_cuda:  # on a GPU the check would wait for the device
-            low, high = int(positions.min()), int(positions.max())
-            if low < 0 or high >= self.n_positions:
-                raise ValueError(
-                    f"{name_of(self)}: positions must lie in 0..{self.n_positions - 1} (n_positions="
-                    f"{self.n_positions}), got {low}..{high}"
-                )
+        check_positions(self, positions, x, self.n_positions)
         return nn.functional.embedding(positions, self.table)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from hyperbolic.kernels.nonlinearity import checked
+from hyperbolic.layers.guard import check_range, name_of
 from hyperbolic.layers.initial import glorot
 from hyperbolic.manifolds import Manifold
 
@@ -22,19 +23,22 @@ def reverse_sequences(x: Tensor, lengths: Tensor | None) -> Tensor:
     return x.gather(2, index.unsqueeze(-1).expand_as(x))
 
 
-def check_lengths(lengths: Tensor | None, x: Tensor) -> None:
+def check_lengths(lengths: Tensor | None, x: Tensor, layer: nn.Module | None = None) -> None:
     """
+    Args: lengths (...) of sequences x (..., T, D). layer: that the error names.
     Raises:
-        ValueError: lengths of another shape than the batch, or outside 1..T.
+        ValueError: lengths of another shape than the batch, or outside 1..T (the last on a GPU: a device-side
+            assertion).
     """
     if lengths is None:
         return
     if lengths.shape != x.shape[:-2]:
-        raise ValueError(f"lengths must have the shape {tuple(x.shape[:-2])} of the batch, got {tuple(lengths.shape)}")
-    if lengths.numel() and not lengths.is_cuda:  # on a GPU the check would wait for the device
-        low, high = int(lengths.min()), int(lengths.max())
-        if low < 1 or high > x.shape[-2]:
-            raise ValueError(f"lengths must lie in 1..{x.shape[-2]}, got {low}..{high}: drop empty sequences first")
+        place = "" if layer is None else f"{name_of(layer)}: "
+        raise ValueError(
+            f"{place}lengths must have the shape {tuple(x.shape[:-2])} of the batch, got {tuple(lengths.shape)}"
+        )
+    rule = f"lengths must lie in 1..{x.shape[-2]}"
+    check_range(layer, lengths, 1, x.shape[-2], rule, ": drop empty sequences first")
 
 
 class Recurrence(nn.Module):
@@ -92,13 +96,22 @@ class Recurrence(nn.Module):
         Returns:
             states (..., T, D') and the state at the true end, (..., D'); backward states are those of the same
             position, and the last state of the backward direction is the one at position 0.
+        Raises:
+            ValueError: another number of axes or streams, T = 0, lengths of another shape than the batch or outside
+                1..T (the last on a GPU: a device-side assertion).
         """
-        check_lengths(lengths, x)
+        if x.dim() not in (3, 4) or x.shape[-2] == 0:
+            raise ValueError(
+                f"{name_of(self)}: takes sequences (B, T, D) or (S, B, T, D) with T > 0, got the shape {tuple(x.shape)}"
+            )
+        check_lengths(lengths, x, self)
         single = x.dim() == 3
         if single:
             x, lengths = x.unsqueeze(0), None if lengths is None else lengths.unsqueeze(0)
         if x.shape[0] != self.streams:
-            raise ValueError(f"this layer has {self.streams} streams, got inputs of shape {tuple(x.shape)}")
+            raise ValueError(
+                f"{name_of(self)}: this layer has {self.streams} streams, got inputs of shape {tuple(x.shape)}"
+            )
         if self.bidirectional:
             both = torch.cat([x, reverse_sequences(x, lengths)])
             states = self.run(both, None if lengths is None else lengths.repeat(2, 1))

@@ -41,12 +41,20 @@ class Linear(_Tangent):
 
 
 class Embedding(nn.Module):
-    """``exp_0`` of a table of n tangent vectors."""
+    """``exp_0`` of a table of n tangent vectors; see :class:`hyperbolic.layers.euclidean.Embedding`."""
 
-    def __init__(self, manifold: Manifold, n: int, d: int, padding_idx: int | None = None, init_norm: float = 1e-3):
+    def __init__(
+        self,
+        manifold: Manifold,
+        n: int,
+        d: int,
+        padding_idx: int | None = None,
+        init_norm: float = 1e-3,
+        sparse: bool = False,
+    ):
         super().__init__()
         self.manifold = manifold
-        self.inner = euclidean.Embedding(manifold, n, d, padding_idx, init_norm)
+        self.inner = euclidean.Embedding(manifold, n, d, padding_idx, init_norm, sparse)
 
     def forward(self, index: Tensor) -> Tensor:
         return self.manifold.expmap0(self.inner(index))

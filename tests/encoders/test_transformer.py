@@ -28,7 +28,11 @@ def geometry(name: str, c: float = 2.0, learn_c: bool = False):
     return make_geometry(name, manifold, layers, c=None if flat else c, learn_c=learn_c and not flat)
 
 
-SIZES = {"d_in": 3, "d_hidden": 4, "n_layers": 2, "n_heads": 2, "d_feed_forward": 7, "dropout": 0.0, "n_positions": 6}
+SIZES = {"d_in": 3, "d_hidden": 4, "n_layers": 2, "n_heads": 2, "d_feed_forward": 7, "n_positions": 6}
+SIZES |= {"dropout": 0.0, "attention_dropout": 0.0}
+
+
+NORMLESS = [name for name in SUPPORTED if not list(geometry(name).norm(4).parameters())]
 
 
 def encoder(name: str, streams: int = 1, norm: str = "post", **sizes) -> TransformerEncoder:
@@ -266,11 +270,12 @@ def test_a_learned_curvature_gets_the_gradient_of_finite_differences(name):
     torch.testing.assert_close(grad, (ends[0] - ends[1]) / 2e-5, rtol=1e-5, atol=1e-8)
 
 
-@pytest.mark.parametrize("name", GEOMETRIES)
+def test_families_without_a_norm_are_those_of_hybonet_and_of_hyperbolic_networks_pp():
+    assert {"lorentz", "poincare_pp"} <= set(NORMLESS)
+
+
+@pytest.mark.parametrize("name", NORMLESS)
 def test_families_without_a_norm_are_the_same_for_every_placement(name):
-    g = geometry(name)
-    if name not in SUPPORTED or list(g.norm(4).parameters()):
-        return
     nets = [encoder(name, norm=norm) for norm in ("post", "pre", "none")]
     x = points(nets[0], 3, 5, 3)
     for net in nets[1:]:
@@ -279,8 +284,20 @@ def test_families_without_a_norm_are_the_same_for_every_placement(name):
 
 
 @GEOMETRY
-def test_dropout_acts_in_training_only(name):
-    net = encoder(name, dropout=0.4)
+def test_the_two_dropouts_go_where_they_are_said_to(name):
+    drops = {"dropout": 0.25, "attention_dropout": 0.5}
+    for net in (encoder(name, **drops), decoder(name, **drops)):
+        found = {True: set(), False: set()}
+        for place, module in net.named_modules():
+            if isinstance(module, nn.Dropout) and module.p:
+                found["attention" in place].add(module.p)
+        assert found == {True: {0.5}, False: {0.25}}
+
+
+@GEOMETRY
+@pytest.mark.parametrize("option", ["dropout", "attention_dropout"])
+def test_dropout_acts_in_training_only(name, option):
+    net = encoder(name, **{option: 0.4})
     x = points(net, 3, 5, 3)
     assert not torch.allclose(net(x)[1], net(x)[1])
     plain = encoder(name)
@@ -347,6 +364,7 @@ def test_settings_that_cannot_be_are_named():
         ("encoder.norm: unknown value 'between'; available: post, pre, none", {"norm": "between"}),
         ("encoder.n_layers must be at least 1, got 0", {"n_layers": 0}),
         ("encoder.dropout must lie in 0..1 and be less than 1, got 1.5", {"dropout": 1.5}),
+        ("encoder.attention_dropout must lie in 0..1 and be less than 1, got -0.1", {"attention_dropout": -0.1}),
         ("n_positions must be at least 1, got 0", {"n_positions": 0}),
     ):
         with pytest.raises(ValueError, match=message):

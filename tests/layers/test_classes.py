@@ -60,8 +60,10 @@ def test_bce_is_that_of_the_logits(geometry, classes):
     y = dense_targets(LISTS, K)
     kept = torch.arange(K) if classes is None else classes
     expected = functional.binary_cross_entropy_with_logits(layer(x)[:, kept], y[:, kept].double())
-    for targets in (LISTS, y, y.double()):
+    for targets in (LISTS, LISTS.int(), LISTS.to(torch.int8), y, y.double()):
         assert_same(layer.bce(x, targets, classes=classes), expected, layer, x)
+    if classes is not None:
+        torch.testing.assert_close(layer.bce(x, LISTS, classes=classes.int()), expected)
 
 
 @GEOMETRY
@@ -75,6 +77,7 @@ def test_cross_entropy_is_that_of_the_logits(geometry):
     classes = torch.tensor([5, 0, 3, 11])
     expected = functional.cross_entropy(layer(x)[:, classes], torch.tensor([1, 2, -100, 3, 0, -100, 1]))
     assert_same(layer.cross_entropy(x, target, classes=classes), expected, layer, x)
+    torch.testing.assert_close(layer.cross_entropy(x, target.int(), classes=classes.int()), expected)
     both = layer.cross_entropy(x.view(B, 1, -1), target.view(B, 1))
     torch.testing.assert_close(both, layer.cross_entropy(x, target))
     other = layer.cross_entropy(x, target.masked_fill(target < 0, 7), ignore_index=7)
@@ -95,7 +98,7 @@ def test_multi_task_loss_of_entity_typing(classes):
         each = functional.binary_cross_entropy_with_logits(logits, y, reduction="none")[rows]
         used = members if classes is None else members & torch.isin(torch.arange(K), classes)
         expected = expected + each[:, used].sum() / (rows.sum() * members.sum())
-    for targets in (LISTS, y):
+    for targets in (LISTS, LISTS.int(), y):
         weights = group_mean_weights(targets, groups, 3)
         assert_same(layer.bce(x, targets, weights, groups, classes), expected, layer, x)
 
@@ -144,6 +147,21 @@ def test_autocast_is_left():
         (lambda s, x: s.cross_entropy(x, torch.zeros(B, 1).long()), r"\(7, 4\) and \(7, 1\)"),
         (lambda s, x: s.cross_entropy(x, LISTS[:, 0], 1.5), "label_smoothing must lie in"),
         (lambda s, x: s.bce(x[:, 1:], LISTS), "4 coordinates"),
+        (lambda s, x: s.bce(x, LISTS.int() + 1), "target class 12 does not exist"),
+        (lambda s, x: s.bce(x, 2.5 * torch.eye(K)[:B]), r"mobius.Logits: .* lie in \[0, 1\], got 0..2.5 .* \(7, 12\)"),
+        (lambda s, x: s.bce(x, torch.full((B, K), torch.nan)), r"must lie in \[0, 1\], got nan"),
+        (lambda s, x: s.bce(x, torch.eye(K)[:B].long()), r"\(7, 12\) hold 0 and 1 only: pass a matrix"),
+        (lambda s, x: s.bce(x, LISTS.float()), r"must have the shape \(7, 12\), got \(7, 3\).*lists .* integers"),
+        (lambda s, x: s.bce(x, LISTS, classes=torch.tensor([1, 5, 1])), "class 1 stands twice in classes"),
+        (lambda s, x: s.bce(x, LISTS, classes=torch.ones(K)), r"integers \(M,\), got torch.float32 of shape \(12,\)"),
+        (
+            lambda s, x: s.cross_entropy(x, torch.ones(B)),
+            r"mobius.Logits.*\(7, 4\) and \(7,\) and targets of torch.float32",
+        ),
+        (
+            lambda s, x: s.cross_entropy(x, torch.full((B,), 3), classes=torch.tensor([3, 3])),
+            "class 3 stands twice in classes",
+        ),
     ],
 )
 def test_mistakes(call, message):

@@ -6,13 +6,17 @@ import itertools
 import pytest
 import torch
 
+from hyperbolic import layers
 from hyperbolic.geometry import FAMILIES, FAMILY_MANIFOLDS, GEOMETRIES, MANIFOLDS, make_geometry
-from hyperbolic.layers import mobius
-from hyperbolic.manifolds import PoincareBall
+from hyperbolic.layers import mobius, tangent
+from hyperbolic.manifolds import Klein, Lorentz, PoincareBall
+from hyperbolic.manifolds.charts import convert
 
 NAMES = sorted(FAMILIES["euclidean"].__all__)
 # what the papers of a family do not define; Geometry's error names it
 LACKS = {"mobius": {"MultiHeadAttention"}, "klein": {"MultiHeadAttention"}}
+# layers of one paper alone
+EXTRAS = {"lorentz": {"HyperplaneLogits"}, "klein": {"LorentzActivation"}}
 
 
 def geometry(name, c=2.0):
@@ -23,8 +27,11 @@ def geometry(name, c=2.0):
 def test_families_have_the_same_names_and_first_arguments():
     assert len(NAMES) >= 18
     for key, family in FAMILIES.items():
-        assert set(family.__all__) == set(NAMES) - LACKS.get(key, set()), key
-        for name in family.__all__:
+        extras = EXTRAS.get(key, set())
+        assert extras <= set(family.__all__), key
+        shared_names = set(family.__all__) - extras
+        assert shared_names == set(NAMES) - LACKS.get(key, set()), key
+        for name in shared_names:
             flat = inspect.signature(getattr(FAMILIES["euclidean"], name)).parameters
             own = inspect.signature(getattr(family, name)).parameters
             shared = [p for p in flat if p != "scale"]
@@ -38,13 +45,19 @@ def test_families_have_the_same_names_and_first_arguments():
 def test_forwards_take_the_same_arguments():
     """So that a model written against one family runs with every other."""
     for key, family in FAMILIES.items():
-        for name in family.__all__:
+        for name in set(family.__all__) - EXTRAS.get(key, set()):
             flat = inspect.signature(getattr(FAMILIES["euclidean"], name).forward).parameters
             own = inspect.signature(getattr(family, name).forward).parameters
             kinds = {p.kind for p in own.values()}
             if inspect.Parameter.VAR_POSITIONAL in kinds and inspect.Parameter.VAR_KEYWORD in kinds:
                 continue  # a wrapper, whose inner layer takes them
             assert list(own)[: len(flat)] == list(flat), (key, name)
+
+
+def test_the_package_names_its_families():
+    assert set(layers.__all__) == set(FAMILIES)
+    for name, family in FAMILIES.items():
+        assert getattr(layers, name) is family
 
 
 def test_every_pair_of_family_and_manifold_is_a_geometry():
@@ -122,6 +135,56 @@ def test_a_layer_the_papers_of_a_family_do_not_define_is_named():
             assert layer == "MultiHeadAttention"
             with pytest.raises(ValueError, match=f"geometry {name}: the layer family {family} has no {layer}"):
                 geometry(name).multi_head_attention(4, 2)
+
+
+@pytest.mark.parametrize("c", [0.4, 1.0, 2.0])
+@pytest.mark.parametrize("model", [Lorentz, Klein, PoincareBall])
+def test_tangent_linear_without_a_bias_is_the_mobius_one_through_the_isometry(model, c):
+    """exp_0 of the ball puts u at the distance 2|u|, that of the sheet and the disk at |u|: between log_0 and exp_0 the
+    ball has half of their vectors, and a matrix commutes with the factor. A bias would not."""
+    space, ball = model(c), PoincareBall(c)
+    linear = tangent.Linear(space, 3, 4, bias=False).double()
+    peer = mobius.Linear(ball, 3, 4, bias=False).double()
+    with torch.no_grad():
+        peer.weight.copy_(linear.inner.weight.normal_())
+    x = space.random(6, 3, std=0.8, dtype=torch.float64)
+    expected = convert(peer(convert(x, space, ball)), ball, space)
+    torch.testing.assert_close(linear(x), expected, rtol=1e-9, atol=1e-12)
+    weight = torch.randn_like(expected)
+    (found,) = torch.autograd.grad((weight * linear(x)).sum(), linear.inner.weight)
+    (wanted,) = torch.autograd.grad((weight * expected).sum(), peer.weight)
+    torch.testing.assert_close(found, wanted, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_sparse_gradients_of_a_table_are_the_dense_ones(name):
+    g = geometry(name)
+    dense, sparse = g.embedding(7, 3), g.embedding(7, 3, sparse=True)
+    sparse.load_state_dict(dense.state_dict())
+    index, grads = torch.tensor([[4, 0], [4, 2]]), []
+    for table in (dense, sparse):
+        (grad,) = torch.autograd.grad(table(index).sin().sum(), table.parameters())
+        grads.append(grad)
+    assert grads[1].is_sparse
+    assert not grads[0].is_sparse
+    torch.testing.assert_close(grads[1].to_dense(), grads[0])
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_features_are_given_exactly_where_a_layer_has_them(name):
+    g = geometry(name)
+    x = g.manifold.random(4, 3, std=0.3)
+    plain, featured = g.concat((3, 3), 2), g.concat((3, 3), 2, n_features=2)
+    assert featured(x, x, features=torch.rand(4, 2)).shape == plain(x, x).shape
+    for layer, features, message in (
+        (plain, torch.rand(4, 1), r"Concat: takes 0 features .* got a tensor of shape \(4, 1\)"),
+        (featured, None, r"Concat: takes 2 features .*n_features=2.* got none"),
+        (featured, torch.rand(4, 1), r"Concat: takes 2 features .* got a tensor of shape \(4, 1\)"),
+        (featured, torch.rand(4, 3), r"Concat: takes 2 features .* got a tensor of shape \(4, 3\)"),
+        (featured, torch.tensor(1.0), r"Concat: takes 2 features .* got a tensor of shape \(\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            layer(x, x, features=features)
 
 
 @pytest.mark.parametrize("name", GEOMETRIES)

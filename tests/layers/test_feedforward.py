@@ -116,7 +116,8 @@ def test_positions_default_to_the_first_ones(family):
     for b, t in ((0, 0), (0, 3), (1, 1), (1, 2)):
         torch.testing.assert_close(layer(x, chosen)[b, t], layer(x[b, t : t + 1], chosen[b, t : t + 1])[0])
     assert layer(x[:0]).shape == (0, *x.shape[1:])
-    assert layer(x[:, :0]).shape == (2, 0, x.shape[-1])
+    with pytest.raises(ValueError, match=rf"{family}\.PositionEncoding: .*N > 0, got the shape \(2, 0, "):
+        layer(x[:, :0])
 
 
 @family

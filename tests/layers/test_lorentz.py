@@ -4,64 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from hyperbolic.kernels.mlr import mlr_logits_reference
 from hyperbolic.layers import lorentz, tangent
 from hyperbolic.layers.lorentz_linear import VARIANTS
 from hyperbolic.manifolds import Lorentz
-from hyperbolic.manifolds.charts import lorentz_to_poincare
-from tests.tolerances import tolerance
-
-F64 = torch.float64
-CURVATURES = (0.3, 1.0, 2.5)
-CLOSE = tolerance(F64, "identity")
-
-
-def spread(layer: nn.Module) -> nn.Module:
-    """The layer in float64 with parameters that are far from their special starts."""
-    with torch.no_grad():
-        for p in layer.parameters():
-            if not hasattr(p, "manifold"):
-                p.normal_(std=0.4)
-    return layer.double()
-
-
-def points(c: float, *size: int, dtype=F64) -> torch.Tensor:
-    return Lorentz(c).random(*size, std=0.7, dtype=dtype)
-
-
-def with_time(space: torch.Tensor, c: float) -> torch.Tensor:
-    return torch.cat([(1 / c + space.square().sum(-1, keepdim=True)).sqrt(), space], -1)
-
-
-def normalised(time_logit: torch.Tensor, space: torch.Tensor, scale: torch.Tensor, c: float) -> torch.Tensor:
-    """Eq. 9 in steps: the time coordinate, then the space part with the length that fits."""
-    time = (scale * torch.sigmoid(time_logit) + 1.1) / c**0.5
-    length = (time.square() - 1 / c).sqrt()
-    return torch.cat([time.unsqueeze(-1), length.unsqueeze(-1) * nn.functional.normalize(space, dim=-1)], -1)
-
-
-def boost(velocity: torch.Tensor) -> torch.Tensor:
-    square = velocity @ velocity
-    gamma = (1 - square).rsqrt()
-    space = torch.eye(len(velocity), dtype=F64) + gamma**2 / (1 + gamma) * torch.outer(velocity, velocity)
-    top = torch.cat([gamma.view(1), -gamma * velocity])
-    return torch.cat([top.unsqueeze(0), torch.cat([-gamma * velocity.unsqueeze(-1), space], 1)])
-
-
-@pytest.mark.parametrize("c", CURVATURES)
-def test_linear_covers_boosts_and_rotations(c):
-    """Lemma 1; the composition keeps all distances, which no tangent linear layer that is not a rotation does."""
-    space = Lorentz(c)
-    rotation = torch.linalg.qr(torch.randn(3, 3, dtype=F64))[0]
-    rotation *= torch.linalg.det(rotation)
-    rotation = torch.block_diag(torch.ones(1, 1, dtype=F64), rotation)
-    x, y = points(c, 6, 3), points(c, 6, 3)
-    for matrix in (boost(torch.tensor([0.5, -0.3, 0.6], dtype=F64)), rotation):
-        layer = lorentz.Linear(space, 3, 3, bias=False, normalize=False).double()
-        with torch.no_grad():
-            layer.weight.copy_(matrix[1:])
-        torch.testing.assert_close(layer(x), x @ matrix.T, **CLOSE)
-        torch.testing.assert_close(space.dist(layer(x), layer(y)), space.dist(x, y), rtol=1e-8, atol=1e-10)
+from tests.layers.lorentz_formulas import CLOSE, CURVATURES, F64, normalised, points, spread, with_time
 
 
 @pytest.mark.parametrize("c", CURVATURES)
@@ -97,27 +43,6 @@ def test_results_are_points_and_the_curvature_gets_a_gradient(c, dtype):
 
 
 @pytest.mark.parametrize("c", CURVATURES)
-def test_the_variants_are_their_formulas(c):
-    """The paper (Eq. 3, 7, 9) and the three programs, with bias and activation, written out."""
-    space = Lorentz(c)
-    x = points(c, 5, 3)
-    for name in VARIANTS:
-        layer = spread(lorentz.Linear(space, 3, 4, activation="tanh", variant=name))
-        v, w = layer.weight[0], layer.weight[1:]
-        h = torch.tanh(x)
-        if name == "paper":  # time from x itself
-            expected = normalised(x @ v + layer.bias[0], h @ w.T + layer.bias[1:], layer.log_scale.exp(), c)
-        elif name == "kg":  # time before the bias, fixed lambda
-            expected = normalised(h @ v, h @ w.T + layer.bias, torch.tensor(2.5), c)
-        else:
-            expected = normalised(h @ v + layer.bias[0], h @ w.T + layer.bias[1:], layer.log_scale.exp(), c)
-        torch.testing.assert_close(layer(x), expected, **CLOSE)
-        found, plain = (torch.autograd.grad(y.sin().sum(), layer.parameters()) for y in (layer(x), expected))
-        for a, b in zip(found, plain, strict=True):
-            torch.testing.assert_close(a, b, **CLOSE)
-
-
-@pytest.mark.parametrize("c", CURVATURES)
 def test_residual_and_positions_are_their_formulas(c):
     space = Lorentz(c)
     o, x = points(c, 2, 5, 3), points(c, 2, 5, 4)
@@ -131,7 +56,8 @@ def test_residual_and_positions_are_their_formulas(c):
 
         layer = spread(lorentz.PositionEncoding(space, 4, 9, variant=name))
         linear, places = layer.affine, torch.tensor([3, 0, 8, 1, 1])
-        u = x @ linear.weight.T + linear.bias
+        u = x @ linear.weight.T
+        assert linear.bias is None  # the vector of the position is the bias
         row = layer.table[places] if name == "mt" else nn.functional.pad(layer.table[places], (1, 0))
         expected = normalised((u + row)[..., 0], (u + row)[..., 1:], linear.scale, c)
         torch.testing.assert_close(layer(x, places), expected, **CLOSE)
@@ -156,30 +82,19 @@ def test_feed_forward_and_concat_are_their_formulas(c):
     space = Lorentz(c)
     x, y, features = points(c, 5, 3), points(c, 5, 2), torch.randn(5, 2, dtype=F64)
     layer = spread(lorentz.FeedForward(space, 3, 6))
-    torch.testing.assert_close(layer(x), layer.join(layer.expand(x), x))
-    torch.testing.assert_close(layer(x, x.flip(0)), layer.join(layer.expand(x), x.flip(0)))
-    assert layer.join.affine.activation == "relu"
+    first, second = layer.expand, layer.join.affine
+    u = x @ first.weight.T + first.bias
+    o = normalised(u[:, 0], u[:, 1:], first.log_scale.exp(), c)
+    for base in (x, points(c, 5, 3)):
+        v = o.relu() @ second.weight[1:].T + base[:, 1:]
+        expected = normalised(o @ second.weight[0], v, second.log_scale.exp(), c)
+        torch.testing.assert_close(layer(x) if base is x else layer(x, base), expected, **CLOSE)
 
     layer = spread(lorentz.Concat(space, (3, 2), 4, n_features=2))
     joined = with_time(torch.cat([x[:, 1:], y[:, 1:]], -1), c)
     u = joined @ layer.affine.weight.T + layer.affine.bias
     expected = normalised(u[:, 0], u[:, 1:] + features @ layer.feature_bias, layer.affine.scale, c)
     torch.testing.assert_close(layer(x, y, features=features), expected, **CLOSE)
-
-
-@pytest.mark.parametrize("c", CURVATURES)
-def test_the_curvature_scales_the_result(c):
-    """Without sizes of its own, a layer on points scaled by 1/sqrt(c) is the c = 1 layer with the result so scaled."""
-    x = points(1.0, 5, 3)
-    curved, unit = (spread(lorentz.Linear(Lorentz(value), 3, 4)) for value in (c, 1.0))
-    curved.load_state_dict(unit.state_dict())
-    with torch.no_grad():
-        curved.weight.mul_(c**0.5)
-    torch.testing.assert_close(curved(x / c**0.5), unit(x) / c**0.5, **CLOSE)
-    lowest = spread(lorentz.Linear(Lorentz(c), 3, 4))
-    with torch.no_grad():
-        lowest.bias[0] = -1e4
-    torch.testing.assert_close(lowest(x)[:, 0], torch.full((5,), 1.1 / c**0.5, dtype=F64))
 
 
 def test_starts():
@@ -228,52 +143,6 @@ def test_activation_and_dropout_act_on_the_space_coordinates():
     assert (linear(x)[:, 0] - linear.eval()(x)[:, 0]).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("c", CURVATURES)
-def test_logits_by_class_points(c):
-    space = Lorentz(c)
-    x = points(c, 5, 3)
-    layer = spread(lorentz.Logits(space, 3, 4))
-    for k in range(4):
-        t = layer.points[k]
-        square = -2 / c - 2 * (x[:, 1:] @ t[1:] - x[:, 0] * t[0])
-        assert (square >= 0).all()
-        expected = -square / layer.log_alpha[k].exp() + layer.bias[k]
-        torch.testing.assert_close(layer(x)[:, k], expected, **CLOSE)
-    fixed = spread(lorentz.Logits(space, 3, 4, learn_alpha=False))
-    t = fixed.points
-    expected = 2 / c + 2 * (x[:, 1:] @ t[:, 1:].T - x[:, :1] * t[:, 0]) + fixed.bias
-    torch.testing.assert_close(fixed(x), expected, **CLOSE)
-
-
-@pytest.mark.parametrize("c", CURVATURES)
-def test_logits_by_hyperplanes_are_ganeas(c):
-    """Through the isometry to the ball, where the normals at the origin are half as long; values and gradients."""
-    space = Lorentz(c)
-    x = points(c, 5, 3).requires_grad_()
-    layer = spread(lorentz.HyperplaneLogits(space, 3, 4))
-    with torch.no_grad():
-        layer.p.copy_(points(c, 4, 3))
-    ball_x, ball_p = (lorentz_to_poincare(t, c) for t in (x, layer.p))
-    expected = mlr_logits_reference(ball_x, ball_p, layer.a / 2, space.c)
-    torch.testing.assert_close(layer(x), expected, **CLOSE)
-    for a, b in zip(*(torch.autograd.grad(y.sin().sum(), layer.a) for y in (layer(x), expected)), strict=True):
-        torch.testing.assert_close(a, b, **CLOSE)
-    with torch.no_grad():
-        layer.a.zero_()
-    (grad,) = torch.autograd.grad(layer(x).sum(), layer.a)
-    assert torch.isfinite(grad).all()
-
-
-@pytest.mark.parametrize("kind", [lorentz.Logits, lorentz.HyperplaneLogits])
-def test_losses_of_logits(kind):
-    layer, x = spread(kind(Lorentz(2.0), 3, 4)), points(2.0, 5, 3)
-    target = torch.tensor([0, 3, 1, 1, 2])
-    torch.testing.assert_close(layer.cross_entropy(x, target), nn.functional.cross_entropy(layer(x), target))
-    y = nn.functional.one_hot(target, 4).double()
-    expected = nn.functional.binary_cross_entropy_with_logits(layer(x), y)
-    torch.testing.assert_close(layer.bce(x, target.unsqueeze(1)), expected)
-
-
 def test_recurrent_layers_are_the_tangent_familys():
     for name in ("RNN", "GRU", "RNNCell", "GRUCell"):
         assert getattr(lorentz, name) is getattr(tangent, name)
@@ -292,14 +161,34 @@ def test_far_points_in_float32(radius):
         lorentz.FeedForward(space, 6, 8, variant="mt"),
         lorentz.PositionEncoding(space, 6, 5),
         lorentz.MultiHeadAttention(space, 6, 3),
-        lorentz.Logits(space, 6, 7),
-        lorentz.HyperplaneLogits(space, 6, 7),
     ]
     for layer in layers:
         out = layer(x)
-        assert torch.isfinite(out).all(), layer
+        assert space.check_point_on_manifold(out.detach(), atol=1e-6, rtol=1e-6), layer
         grads = torch.autograd.grad(out.square().sum(), [x, *layer.parameters()], allow_unused=True)
         assert all(torch.isfinite(grad).all() for grad in grads if grad is not None), layer
+
+
+def test_a_table_stays_on_the_sheet_while_the_curvature_moves():
+    """Rows that an optimiser does not touch keep their space parts; their time coordinates follow c."""
+    space = Lorentz(0.7, learn_c=True)
+    table = lorentz.Embedding(space, 5, 3, start="unit").double()
+    before = table.weight.detach().clone()
+    with torch.no_grad():
+        space.free_c.add_(1.0)
+    c = float(space.c.detach())
+    assert c > 1.3
+    out = table(torch.tensor([[4, 0], [4, 2]]))
+    expected = with_time(before[[4, 0, 4, 2], 1:], c).view(2, 2, 4)
+    torch.testing.assert_close(out, expected, rtol=1e-12, atol=0)
+    (grad,) = torch.autograd.grad(out[..., 0].sum(), space.free_c, retain_graph=True)
+    slope = torch.autograd.functional.jacobian(nn.functional.softplus, space.free_c.detach())
+    torch.testing.assert_close(grad, (-0.5 / c**2 / expected[..., 0]).sum() * slope)
+    (rows,) = torch.autograd.grad(out.square().sum(), table.weight)
+    assert not rows[[1, 3]].any()
+    assert rows[[0, 2, 4], 1:].any(-1).all()
+    fixed = lorentz.Embedding(Lorentz(0.7), 5, 3).double()
+    assert torch.equal(fixed(torch.arange(5)), fixed.weight)
 
 
 @pytest.mark.parametrize("batch", [0, 1])
@@ -311,7 +200,6 @@ def test_small_batches_and_strides(batch):
         spread(lorentz.Linear(space, 3, 4, normalize=False, heads=2)),
         spread(lorentz.FeedForward(space, 3, 4)),
         spread(lorentz.PositionEncoding(space, 3, 9)),
-        spread(lorentz.Logits(space, 3, 4)),
     ):
         out = layer(x)
         assert out.shape[:2] == (batch, 7)
@@ -322,22 +210,11 @@ def test_small_batches_and_strides(batch):
 def test_mistakes_are_named():
     space = Lorentz(2.0)
     x = points(2.0, 5, 3)
-    for options, message in (
-        ({"variant": "code"}, "unknown variant 'code'; available: paper, kg, gcn, mt"),
-        ({"scale": 0.0}, "scale > 0"),
-        ({"offset": 1.0}, "offset > 1"),
-        ({"heads": 0}, "heads >= 1"),
-        ({"activation": "gelu"}, "unknown nonlinearity"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            lorentz.Linear(space, 3, 4, **options)
     with pytest.raises(ValueError, match="start must be"):
         lorentz.Embedding(space, 3, 4, start="normal")
     with pytest.raises(ValueError, match=r"Linear.*5 coordinates \(size 4\).*\(5, 4\)"):
         lorentz.Linear(space, 4, 4).double()(x)
-    concat = lorentz.Concat(space, (3, 3), 4, n_features=1).double()
-    with pytest.raises(ValueError, match="Concat.*takes features"):
-        concat(x, x)
+    concat = lorentz.Concat(space, (3, 3), 4).double()
     with pytest.raises(ValueError, match="takes 2 points"):
         concat(x)
     with pytest.raises(ValueError, match="at most n_positions=2"):

@@ -98,10 +98,14 @@ def test_temperatures_and_dropout():
     for name, value in (("learned", 12**0.5), ("model", 12**0.5), ("head", 2.0)):
         attention = lorentz.MultiHeadAttention(Lorentz(1.0), 12, 3, temperature=name)
         assert attention.temperature.item() == pytest.approx(value)
-        assert ("temperature" in dict(attention.named_parameters())) == (name == "learned")
+        assert ("log_temperature" in dict(attention.named_parameters())) == (name == "learned")
     attention, x = layer(), points(2.5, 2, 5, 6)
-    (grad,) = torch.autograd.grad(attention(x).sum(), attention.temperature)
+    (grad,) = torch.autograd.grad(attention(x).sum(), attention.log_temperature)
     assert grad != 0
+    with torch.no_grad():
+        attention.log_temperature.fill_(-3.0)  # no step of an optimiser takes it to 0 or below
+    assert attention.temperature.item() == pytest.approx(0.0497871, rel=1e-5)
+    assert torch.isfinite(attention(x)).all()
     for options in ({"dropout": 0.5}, {"input_dropout": 0.5}):
         attention = layer(**options)
         first = attention(x)

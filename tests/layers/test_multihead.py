@@ -137,6 +137,67 @@ def test_cached_steps_are_the_causal_attention(manifold, chunks, masked):
 
 
 @manifolds
+@pytest.mark.parametrize("chunks", [(1, 1, 1, 1), (2, 2), (3, 1), (1, 3), (4,)])
+def test_cached_steps_with_padding_at_the_start(manifold, chunks):
+    """Also of a row that the mask hides as a whole."""
+    layer, x = layer_on(manifold), points(manifold, 3, 4, 4)
+    mask = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1], [0, 0, 0, 0]], dtype=torch.bool)
+    full, full_weights = layer(x, mask=mask, causal=True, return_weights=True)
+    torch.testing.assert_close(full[:1, 2:], layer(x[:1, 2:], causal=True), **IDENTITY)
+    torch.testing.assert_close(full[2:], layer(x[2:], causal=True), **IDENTITY)
+    cache, start, parts = AttentionCache(), 0, []
+    for size in chunks:
+        end = start + size
+        part, weights = layer(x[:, start:end], mask=mask[:, :end], causal=True, cache=cache, return_weights=True)
+        torch.testing.assert_close(weights, full_weights[..., start:end, :end], **IDENTITY)
+        parts.append(part)
+        start = end
+    torch.testing.assert_close(torch.cat(parts, 1), full, **IDENTITY)
+
+
+@manifolds
+@pytest.mark.parametrize("static", [False, True])
+def test_a_call_that_fails_leaves_the_cache_as_it_was(manifold, static, monkeypatch):
+    layer, x = layer_on(manifold), points(manifold, 3, 5, 4)
+    plain = layer(x, causal=not static)
+
+    def fail(*_):
+        raise RuntimeError("out of memory")
+
+    for filled in (False, True):
+        cache = AttentionCache(static=static)
+        if filled:
+            layer(x if static else x[:, :2], causal=not static, cache=cache)
+        held = (cache.keys, cache.values)
+        rest = x if static or not filled else x[:, 2:]
+        total = cache.length if static and filled else cache.length + rest.shape[1]
+        hidden = torch.ones(3, total, dtype=torch.bool)
+        hidden[1] = False
+        mistakes = [(rest, {"mask": MASK[:, :1]}), (rest, {"mask": hidden.float()}), (rest, {"mask": hidden})]
+        mistakes += [(rest[:, :0], {}), (rest[..., :-1], {}), (rest[0], {})]
+        if filled:
+            mistakes.append((rest[:2], {}))
+        for given, options in mistakes:
+            with pytest.raises(ValueError, match=r"\.MultiHeadAttention: "):
+                layer(given, cache=cache, **options)
+            assert (cache.keys, cache.values) == held
+        with monkeypatch.context() as patch:
+            patch.setattr(type(layer), "merge", fail)
+            with pytest.raises(RuntimeError, match="out of memory"):
+                layer(rest, cache=cache)
+            assert (cache.keys, cache.values) == held
+        result = layer(rest, causal=not static, cache=cache)
+        torch.testing.assert_close(result, plain[:, -rest.shape[1] :], **IDENTITY)
+
+
+def test_a_cache_of_another_batch_is_named():
+    layer, x, cache = layer_on(Euclidean()), points(Euclidean(), 3, 2, 4), AttentionCache()
+    layer(x, causal=True, cache=cache)
+    with pytest.raises(ValueError, match=r"the cache holds a batch of 3, got points of shape \(1, 2, 4\)"):
+        layer(x[:1], causal=True, cache=cache)
+
+
+@manifolds
 def test_a_static_cache_keeps_the_first_memory(manifold):
     layer, x, memory = layer_on(manifold), points(manifold, 3, 2, 4), points(manifold, 3, 5, 4)
     cache = AttentionCache(static=True)
@@ -195,7 +256,8 @@ def test_mistakes_are_named(manifold):
     for message, args, options in (
         (r"the mask must have the shape \(3, 5\), got \(3, 4\)", (x,), {"mask": MASK[:, :4]}),
         (r"the mask must have the shape \(3, 2\), got \(3, 5\)", (x, x[:, :2]), {"mask": MASK}),
-        ("the mask hides every position of at least one row", (x,), {"mask": nothing}),
+        (r"the mask of shape \(3, 5\) hides every position of row 1", (x,), {"mask": nothing}),
+        (r"the mask must be boolean, .* torch.float64 of shape \(3, 5\)", (x,), {"mask": MASK.double()}),
         ("empty sequence: 0 queries, 0 keys", (x[:, :0],), {}),
         ("empty sequence: 5 queries, 0 keys", (x, x[:, :0]), {}),
         ("empty sequence: 0 queries, 5 keys", (x[:, :0], x), {}),

@@ -73,6 +73,25 @@ def test_directions_of_a_bidirectional_layer(name):
 
 
 @pytest.mark.parametrize("name", GEOMETRIES)
+@pytest.mark.parametrize("cell", ["rnn", "gru"])
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_empty_sequences_are_named_and_empty_batches_are_not_mistakes(name, cell, bidirectional):
+    g = geometry(name)
+    layer = getattr(g, cell)(2, 3, bidirectional=bidirectional)
+    empty = g.manifold.origin(4, 0, 2)
+    for lengths in (None, torch.zeros(4, dtype=torch.long)):
+        with pytest.raises(ValueError, match=rf"\w+\.{cell.upper()}: .* T > 0, got the shape \(4, 0, [23]\)"):
+            layer(empty, lengths)
+    d = g.manifold.ambient_dim(layer.d_out)
+    for lengths in (None, torch.zeros(0, dtype=torch.long)):
+        states, last = layer(g.manifold.origin(0, 5, 2), lengths)
+        assert states.shape == (0, 5, d)
+        assert last.shape == (0, d)
+    with pytest.raises(ValueError, match=r"\w+\.\w+: .* T > 0, got the shape \(2, 4, 0, [23]\)"):
+        getattr(g, cell)(2, 3, bidirectional=bidirectional, streams=2)(g.manifold.origin(2, 4, 0, 2))
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
 def test_mistakes_are_named(name):
     g = geometry(name)
     x = g.manifold.origin(3, 4, 2)
@@ -88,6 +107,12 @@ def test_mistakes_are_named(name):
             layer(x, lengths)
     with pytest.raises(ValueError, match="3 streams, got inputs of shape"):
         g.gru(2, 2, streams=3)(g.manifold.origin(2, 3, 4, 2))
+    with pytest.raises(ValueError, match=r"\w+\.RNN: lengths must have"):
+        layer(x, torch.tensor([1, 2]))
+    with pytest.raises(ValueError, match=r"\w+\.RNN: lengths must lie"):
+        layer(x, torch.tensor([1, 5, 4]))
+    with pytest.raises(ValueError, match=r"\w+\.RNN: takes sequences .*, got the shape"):
+        layer(x[0])
     with pytest.raises(ValueError, match="unknown nonlinearity 'softsign'"):
         g.gru(2, 2, nonlinearity="softsign")
     with pytest.raises(ValueError, match="unknown nonlinearity 'softsign'"):
