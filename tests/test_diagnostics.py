@@ -85,8 +85,13 @@ def test_manifold_parameters(name):
     net = nn.ModuleDict(
         {"words": geometry.embedding(4, 3), "layer": geometry.linear(3, 2), "top": geometry.logits(2, 3)}
     )
-    expected = {"words.weight", "layer.bias", "top.p"} if layers == "mobius" else set()
-    assert set(manifold_parameters(net)) == expected
+    expected = {
+        "mobius": {"words.weight", "layer.bias", "top.p"},
+        "klein": {"words.inner.weight", "layer.inner.bias", "top.inner.p"},
+        "poincare_pp": {"words.weight"},
+        "lorentz": {"words.weight", "top.points"},
+    }
+    assert set(manifold_parameters(net)) == expected.get(layers, set())
 
 
 def net() -> nn.Module:

@@ -14,9 +14,9 @@ MAY_CONFIGURE = {"run", "configs.schema"}
 LIBRARY_MAY_IMPORT = {"torch", "geoopt", "hyperbolic"}
 
 # Rooms of hyperbolic/ from the inside out: a room may import itself and what stands before it.
-INWARD = ("typing", "numerics", "manifolds", "kernels", "layers", "geometry", "encoders")
+INWARD = ("typing", "rows", "numerics", "manifolds", "kernels", "layers", "geometry", "encoders")
 # These two stand beside the order: they may import manifolds and what is inside of it, and no one inside imports them.
-BESIDE = {"optim": "manifolds", "diagnostics": "manifolds"}
+BESIDE = {"optim": "kernels", "diagnostics": "manifolds"}
 
 
 def modules(root: Path) -> dict[str, Path]:

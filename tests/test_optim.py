@@ -220,7 +220,7 @@ def test_small_tensors_updated_together_take_the_steps_they_take_alone(monkeypat
     together = model()
     alone = copy.deepcopy(together)
     train(together, RiemannianAdam(together.parameters(), lr=0.05), 5)
-    monkeypatch.setattr("hyperbolic.optim._SMALL", 0)
+    monkeypatch.setattr("hyperbolic.optim.optimizer._SMALL", 0)
     train(alone, RiemannianAdam(alone.parameters(), lr=0.05), 5)
     for p, q in zip(together.parameters(), alone.parameters(), strict=True):
         torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-7)
@@ -290,10 +290,3 @@ def test_values_out_of_range_are_named(options):
     (name,) = options
     with pytest.raises(ValueError, match=name):
         RiemannianOptimizer([nn.Parameter(torch.zeros(2))], **options)
-
-
-def test_sparse_gradients_are_refused():
-    table = nn.Embedding(5, 2, sparse=True)
-    table(torch.tensor([1])).sum().backward()
-    with pytest.raises(RuntimeError, match="sparse"):
-        RiemannianAdam(table.parameters()).step()

@@ -12,16 +12,20 @@ Tests compare every kernel with the same update written with the methods of the 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from hyperbolic.kernels.geodesic_steps import MODELS, Model, Numbers, Rule, Sums, inverse_square
+from hyperbolic.kernels.switch import compiling, maybe_compiled
 from hyperbolic.numerics import SHEET_RADIUS, WIDE, limit
 
-_BLOCK = 1 << 15  # numbers in a block of rows for each CPU thread: its float64 copies fit in the cache
-_CHUNK = 1 << 14  # rows whose coefficients are computed together
+_BLOCK = 1 << 16  # numbers in a block of rows for each CPU thread: its float64 copies fit in the cache
+_CHUNK = 1 << 15  # rows whose coefficients are computed together
+_FEW = 1 << 8  # fewer rows are not worth compiling
+_LANES = 16
 _HUGE = 1e100  # float64 gradients are cut here: their squares have to be finite
 
 
@@ -35,27 +39,60 @@ class Rows(NamedTuple):
     largest: Tensor | None = None
 
 
-def _dot(x: Tensor, y: Tensor, product: Tensor) -> Tensor:
-    """``<x, y>`` of float64 rows, (N, 1); product is overwritten."""
-    return torch.mul(x, y, out=product) @ x.new_ones(x.shape[-1], 1)
+class Work(NamedTuple):
+    """Memory for the float64 copies of a block of rows: x, v, product (rows, D), and ones (D, 1)."""
+
+    x: Tensor
+    v: Tensor
+    product: Tensor
+    ones: Tensor
 
 
-def _sums(x: Tensor, v: Tensor, xx: Tensor | None, orthogonal: bool, work: Tensor) -> Sums:
-    """The sums of some rows; ``work`` (3, rows, D) in float64 is overwritten.
+def _load(x: Tensor, start: int, out: Tensor | None) -> Tensor:
+    """Space coordinates in float64; in ``out`` the time coordinate stays, as 0: whole rows are faster to copy."""
+    if out is None:
+        return x[:, start:].to(WIDE, copy=True)
+    out = out[: len(x)].copy_(x)
+    if start:
+        out[:, 0].zero_()
+    return out
+
+
+def _dot(x: Tensor, y: Tensor, out: Tensor | None, work: Work | None) -> Tensor:
+    """``<x, y>`` of float64 rows, (N, 1); the products are left in ``out``, which may be x or y.
+
+    Compiled sums along a row are slow in float64: there 16 partial sums are left to a matrix product.
+    """
+    if work is not None:
+        return torch.mul(x, y, out=out) @ work.ones
+    padded = torch.nn.functional.pad(x * y, (0, -x.shape[-1] % _LANES))
+    return padded.unflatten(-1, (-1, _LANES)).sum(1) @ x.new_ones(_LANES, 1)
+
+
+def _sums(x: Tensor, v: Tensor, xx: Tensor | None, model: Model, work: Work | None) -> Sums:
+    """The sums of some rows, of space coordinates, for :func:`_finished`.
 
     In float64 tables the part of v orthogonal to x is formed before it is squared; in float32 the rounding of the
     table itself is larger than what ``|v|^2 - <x, v>^2/|x|^2`` loses in float64.
     """
-    exact = x.dtype is WIDE
-    x, v, product = work[0, : len(x)].copy_(x), work[1, : len(v)].copy_(v), work[2, : len(x)]
-    xx, xv = _dot(x, x, product) if xx is None else xx, _dot(x, v, product)
-    if not orthogonal:
-        return Sums(xx, xv, _dot(v, v, product))
-    along = xv * inverse_square(xx)
-    if exact:
-        v.addcmul_(x, along, value=-1)
-        return Sums(xx, xv, _dot(v, v, product))
-    return Sums(xx, xv, torch.addcmul(_dot(v, v, product), xv, along, value=-1).clamp_min_(0))
+    across = model.orthogonal and x.dtype is WIDE
+    x = _load(x, model.start, None if work is None else work.x)
+    v = _load(v, model.start, None if work is None else work.v)
+    product = None if work is None else work.product[: len(x)]
+    wanted = model.orthogonal or xx is not None  # of the gradient of the ball only the length matters
+    xv = _dot(x, v, product, work) if wanted else None
+    if across:
+        xx = _dot(x, x, product, work) if xx is None else xx
+        v.addcmul_(x, xv * inverse_square(xx), value=-1)
+    vv = _dot(v, v, v, work)
+    return Sums(_dot(x, x, x, work) if xx is None else xx, xv, vv)
+
+
+def _finished(sums: Sums, model: Model, x: Tensor) -> Sums:
+    if not model.orthogonal or x.dtype is WIDE:
+        return sums
+    along = sums.xv * inverse_square(sums.xx)
+    return sums._replace(vv=torch.addcmul(sums.vv, sums.xv, along, value=-1).clamp_min_(0))
 
 
 def _moments(rows: Rows, length2: Tensor, k: Numbers, rule: Rule) -> tuple[Tensor, Tensor]:
@@ -84,19 +121,20 @@ def _narrow(t: Tensor, dtype: torch.dtype) -> Tensor:
 
 def _take_gradient(model: Model, rows: Rows, sums: Sums, k: Numbers, rule: Rule) -> tuple[Tensor, ...]:
     """The scale of the step, and the coefficients of h and x in the new momentum (of x where it has a part in g)."""
-    square, p, q = model.gradient(rows.x, rows.grad, sums, k.c)
+    square, p, q = model.gradient(rows.x, rows.grad, _finished(sums, model, rows.x), k.c)
     weight, scale = _moments(rows, square, k, rule)
     return scale, *(_narrow(t * weight, rows.x.dtype) for t in (q, p) if t is not None)
 
 
 def _take_step(model: Model, x: Tensor, sums: Sums, scale: Tensor, k: Numbers, rule: Rule) -> tuple[Tensor, ...]:
     """Coefficients of the new points and momenta, and what is left of ``<x', m'>`` for the time coordinate."""
-    return tuple(_narrow(t, x.dtype) for t in model.move(x, sums, scale, k, rule) if t is not None)
+    move = model.move(x, _finished(sums, model, x), scale, k, rule)
+    return tuple(_narrow(t, x.dtype) for t in move if t is not None)
 
 
-def _add_gradient(x: Tensor, h: Tensor, m: Tensor, beta: Tensor, q: Tensor, p: Tensor | None = None) -> None:
+def _add_gradient(x: Tensor, h: Tensor, m: Tensor, k: Numbers, q: Tensor, p: Tensor | None = None) -> None:
     """``m <- beta m + p x + q h``."""
-    m.mul_(beta).addcmul_(h, q)
+    m.mul_(k.beta.to(m.dtype)).addcmul_(h, q)
     if p is not None:
         m.addcmul_(x, p)
 
@@ -109,39 +147,113 @@ def _move(x: Tensor, m: Tensor, a: Tensor, b: Tensor, a_m: Tensor, b_m: Tensor) 
 
 
 def _joined(parts: list[Sums]) -> Sums:
-    return parts[0] if len(parts) == 1 else Sums(*map(torch.cat, zip(*parts, strict=True)))
+    if len(parts) == 1:
+        return parts[0]
+    return Sums(*(None if each[0] is None else torch.cat(each) for each in zip(*parts, strict=True)))
 
 
-def _step_chunk(model: Model, rows: Rows, k: Numbers, rule: Rule, work: Tensor) -> None:
+def _step_chunk(model: Model, rows: Rows, k: Numbers, rule: Rule, work: Work) -> None:
+    """The step by cache-sized blocks; only the coefficients are of all rows."""
     x, h, m = rows[:3]
-    m = torch.zeros_like(x) if m is None else m
-    beta, start = k.beta.to(x.dtype), model.start
-    blocks = [slice(i, i + work.shape[1]) for i in range(0, len(x), work.shape[1])]
-    sums = _joined([_sums(x[i, start:], h[i, start:], None, model.orthogonal, work) for i in blocks])
+    blocks = [slice(i, i + len(work.x)) for i in range(0, len(x), len(work.x))]
+    sums = _joined([_sums(x[i], h[i], None, model, work) for i in blocks])
     scale, *into = _take_gradient(model, rows, sums, k, rule)
     parts = []
     for i in blocks:
-        _add_gradient(x[i], h[i], m[i], beta, *(t[i] for t in into))
-        parts.append(_sums(x[i, start:], m[i, start:], sums.xx[i], model.orthogonal, work))
+        _add_gradient(x[i], h[i], m[i], k, *(t[i] for t in into))
+        parts.append(_sums(x[i], m[i], sums.xx[i], model, work))
     move = _take_step(model, x, _joined(parts), scale, k, rule)
+    squares = []
     for i in blocks:
         _move(x[i], m[i], *(t[i] for t in move[:4]))
-        if start:
-            _set_times(x[i], m[i], move[4][i], k.c, work)
+        if model.start:
+            point = _load(x[i], 1, work.x)
+            squares.append(_dot(point, point, point, work))
+    if model.start:
+        _set_times(x, m, *_times(torch.cat(squares), move[4], k.c, x.dtype))
 
 
-def _set_times(x: Tensor, m: Tensor, product: Tensor, c: Tensor, work: Tensor) -> None:
-    """Time coordinates of points and momenta of the hyperboloid; product is ``<x, m>`` of space coordinates.
+def _times(square: Tensor, product: Tensor, c: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """The factor that pulls points of the hyperboloid inside, and time coordinates of points and momenta.
 
-    The points are those that were written: a step from far out over the origin leaves few digits of them.
+    Args:
+        square: of the space coordinates that were written: a step from far out over the origin leaves few digits of
+            them. product: ``<x, m>`` of space coordinates.
     """
-    point = work[0, : len(x)].copy_(x[:, 1:])
-    square, bound = _dot(point, point, work[2, : len(x)]), math.sinh(limit(SHEET_RADIUS, x.dtype)) ** 2 / c
+    bound = math.sinh(limit(SHEET_RADIUS, dtype)) ** 2 / c
     inside = (bound / square.clamp_min(bound)).sqrt_()
     time = torch.addcmul(1 / c, square, inside * inside).sqrt_()
-    x.mul_(inside.to(x.dtype))
+    return inside.to(dtype), time, product.to(WIDE) / time
+
+
+def _set_times(x: Tensor, m: Tensor, inside: Tensor, time: Tensor, time_m: Tensor) -> None:
+    x.mul_(inside)
     x[:, :1] = time
-    m[:, :1] = product.to(WIDE).div_(time)
+    m[:, :1] = time_m
+
+
+# Compiled code is one function for each pass over the table: what a pass ends with has to be finished before the next
+# combines it with rows, or the compiler computes it again for every few coordinates.
+
+
+def _passes(name: str, rule: Rule) -> tuple[Callable, ...]:
+    model = MODELS[name]
+
+    def take_gradient(rows: Rows, k: Numbers) -> tuple[Tensor, ...]:
+        sums = _sums(rows.x, rows.grad, None, model, None)
+        return sums.xx, *_take_gradient(model, rows, sums, k, rule)
+
+    def add_gradient(*tensors) -> None:
+        _add_gradient(*tensors)
+
+    def take_step(x: Tensor, m: Tensor, xx: Tensor, scale: Tensor, k: Numbers) -> tuple[Tensor, ...]:
+        return _take_step(model, x, _sums(x, m, xx, model, None), scale, k, rule)
+
+    def move(*tensors: Tensor) -> None:
+        _move(*tensors)
+
+    def times(x: Tensor, product: Tensor, c: Tensor) -> tuple[Tensor, ...]:
+        point = _load(x, 1, None)
+        return _times(_dot(point, point, None, None), product, c, x.dtype)
+
+    return take_gradient, add_gradient, take_step, move, times
+
+
+_made: dict[tuple, tuple[Callable, ...]] = {}
+_MOST_COMPILED = 8  # shapes and rules: PyTorch compiles a function no more often
+
+
+def _compiled(name: str, rows: Rows, rule: Rule) -> tuple[Callable, ...] | None:
+    """The passes for chunks of this shape, or None where they are not compiled."""
+    key = (name, rule, rows.x.shape, rows.x.dtype, rows.x.device)
+    if key not in _made:
+        if len(_made) >= _MOST_COMPILED:
+            return None
+        _made[key] = _passes(name, rule)
+    return tuple(maybe_compiled(function, len(rows.x)) for function in _made[key])
+
+
+def _step_compiled(passes: tuple[Callable, ...], rows: Rows, k: Numbers) -> None:
+    take_gradient, add_gradient, take_step, move, times = passes
+    x, h, m = rows[:3]
+    xx, scale, *into = take_gradient(rows, k)
+    add_gradient(x, h, m, k, *into)
+    ends = take_step(x, m, xx, scale, k)
+    move(x, m, *ends[:4])
+    if len(ends) > 4:
+        _set_times(x, m, *times(x, ends[4], k.c))
+
+
+def padded(values: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    """Row gradients and their index, made longer to a power of two where steps are compiled, one length at a time.
+
+    The rows added have no gradient and repeat the first one; their results are to be dropped.
+    """
+    n = len(index)
+    if not compiling() or n < _FEW:
+        return values, index
+    more = (1 << (n - 1).bit_length()) - n
+    return torch.cat([values, values.new_zeros(more, *values.shape[1:])]), torch.cat([index, index[:1].expand(more)])
 
 
 @torch.no_grad()
@@ -154,10 +266,20 @@ def step(name: str, rows: Rows, k: Numbers, rule: Rule) -> None:
     model, (n, size), device = MODELS[name], rows.x.shape, rows.x.device
     if rows.grad.dtype is WIDE:
         rows = rows._replace(grad=rows.grad.clamp(-_HUGE, _HUGE))
-    chunk, block = n, n
-    if device.type == "cpu":
-        block = max(1, min(n, _BLOCK * torch.get_num_threads() // size))
-        chunk = -(-_CHUNK // block) * block
-    work = torch.empty(3, block, size - model.start, dtype=WIDE, device=device)
+    if rows.momentum is None:
+        rows = rows._replace(momentum=torch.zeros_like(rows.x))
+    block = max(1, n)
+    if device.type == "cpu" and n * size > 2 * _BLOCK:
+        block = max(1, _BLOCK * torch.get_num_threads() // size)
+    chunk = max(1, n // max(1, n // _CHUNK)) if device.type == "cpu" else n
+    work = None
     for i in range(0, n, max(1, chunk)):
-        _step_chunk(model, Rows(*(t if t is None else t[i : i + chunk] for t in rows)), k, rule, work)
+        part = Rows(*(t if t is None else t[i : i + chunk] for t in rows))
+        passes = _compiled(name, part, rule) if compiling() and len(part.x) == chunk and n >= _FEW else None
+        if passes is not None:
+            _step_compiled(passes, part, k)
+            continue
+        if work is None:
+            ones = torch.ones(size, 1, dtype=WIDE, device=device)
+            work = Work(*torch.empty(3, block, size, dtype=WIDE, device=device), ones)
+        _step_chunk(model, part, k, rule, work)

@@ -49,7 +49,7 @@ class Sums(NamedTuple):
     """Row sums in float64, each (N, 1), of the points and one other vector."""
 
     xx: Tensor
-    xv: Tensor
+    xv: Tensor | None  # not needed of the gradient of the ball
     vv: Tensor  # of models with `orthogonal`, of the part of v orthogonal to x
 
 

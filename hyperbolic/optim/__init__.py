@@ -1,0 +1,11 @@
+"""One optimiser for all parameters: Riemannian Adam or SGD on manifold parameters, Adam or SGD on the rest.
+
+Clipping acts on the Euclidean gradients, before the Riemannian rescale, as in all official codes. Per parameter
+group: ``rule`` ("adam" or "sgd"), ``lr``, ``betas``, ``eps``, ``amsgrad``, ``momentum``, ``weight_decay``,
+``exact_exp``, ``lazy``. Sources: Bonnabel 2013 (Riemannian SGD), Bécigneul & Ganea 2019 (Riemannian Adam and AMSGrad).
+"""
+
+from hyperbolic.optim.optimizer import RiemannianAdam, RiemannianOptimizer, RiemannianSGD
+from hyperbolic.optim.roles import ROLES, parameter_groups, parameter_role
+
+__all__ = ["ROLES", "RiemannianAdam", "RiemannianOptimizer", "RiemannianSGD", "parameter_groups", "parameter_role"]

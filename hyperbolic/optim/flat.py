@@ -1,0 +1,109 @@
+"""Adam and SGD on Euclidean tensors, all of a group at once, with decoupled weight decay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_FUSED = (torch.float32, torch.float64, torch.bfloat16)
+
+
+def adam(params: list[Tensor], grads: list[Tensor], states: list[dict[str, Any]], group: dict, bounded: bool) -> None:
+    """Adam. Moments are in ``states``; their "step" is the number of this step.
+
+    Args:
+        bounded: gradients are known to be far from the largest number of their dtype.
+    """
+    for p, state in zip(params, states, strict=True):
+        if "momentum" not in state:
+            state["momentum"], state["square"] = torch.zeros_like(p), torch.zeros_like(p)
+        if group["amsgrad"] and "largest_square" not in state:
+            state["largest_square"] = state["square"].clone()
+    fused: dict[tuple, list[int]] = {}
+    plain = []
+    for i, (p, grad, state) in enumerate(zip(params, grads, states, strict=True)):
+        tensors = (p, grad, state["momentum"], state["square"])
+        if (
+            p.device.type in ("cpu", "cuda")
+            and p.dtype in _FUSED
+            and all(t.is_contiguous() and t.dtype == p.dtype for t in tensors)
+        ):
+            fused.setdefault((p.dtype, p.device, state["step"]), []).append(i)
+        else:
+            plain.append(i)
+    for (dtype, device, step), chosen in fused.items():
+        bucket = [[each[i] for i in chosen] for each in (params, grads, states)]
+        bucket[1] = bucket[1] if bounded else _bounded(bucket[1], dtype, device)
+        _adam_fused(*bucket, torch.full((), step, dtype=torch.float32, device=device), group)
+    if plain:
+        _adam_foreach(*([each[i] for i in plain] for each in (params, grads, states)), group)
+
+
+def _bounded(grads: list[Tensor], dtype: torch.dtype, device: torch.device) -> list[Tensor]:
+    """Gradients cut to a quarter of the largest number: the fused kernel forms ``grad - momentum``."""
+    most = torch.finfo(dtype).max / 4
+    if device.type == "cpu":  # elsewhere looking at the numbers would wait for the device
+        filled = [g for g in grads if g.numel()]
+        if not filled or not any(norm > most for norm in torch._foreach_norm(filled, float("inf"))):
+            return grads
+    grads = torch._foreach_clamp_min(grads, -most)
+    torch._foreach_clamp_max_(grads, most)
+    return grads
+
+
+def _adam_fused(params: list[Tensor], grads: list[Tensor], states: list[dict], step: Tensor, group: dict) -> None:
+    """One pass over memory, by PyTorch's own kernel."""
+    beta1, beta2 = group["betas"]
+    torch._fused_adamw_(
+        params,
+        grads,
+        [s["momentum"] for s in states],
+        [s["square"] for s in states],
+        [s["largest_square"] for s in states] if group["amsgrad"] else [],
+        [step] * len(params),
+        lr=group["lr"],
+        beta1=beta1,
+        beta2=beta2,
+        weight_decay=group["weight_decay"],
+        eps=group["eps"],
+        amsgrad=group["amsgrad"],
+        maximize=False,
+    )
+
+
+def _adam_foreach(params: list[Tensor], grads: list[Tensor], states: list[dict], group: dict) -> None:
+    beta1, beta2 = group["betas"]
+    momenta, squares = [s["momentum"] for s in states], [s["square"] for s in states]
+    if group["weight_decay"]:
+        torch._foreach_mul_(params, 1 - group["lr"] * group["weight_decay"])
+    torch._foreach_mul_(momenta, beta1)
+    torch._foreach_add_(momenta, grads, alpha=1 - beta1)
+    torch._foreach_mul_(squares, beta2)
+    torch._foreach_addcmul_(squares, grads, grads, 1 - beta2)
+    largest = squares
+    if group["amsgrad"]:
+        largest = [s["largest_square"] for s in states]
+        torch._foreach_maximum_(largest, squares)
+    corrections = [(1 - beta2 ** s["step"]) ** 0.5 for s in states]
+    denominators = torch._foreach_sqrt(largest)
+    torch._foreach_div_(denominators, corrections)
+    torch._foreach_add_(denominators, group["eps"])
+    steps = [-group["lr"] / (1 - beta1 ** s["step"]) for s in states]
+    torch._foreach_addcdiv_(params, momenta, denominators, steps)
+
+
+def sgd(params: list[Tensor], grads: list[Tensor], states: list[dict], group: dict) -> None:
+    """SGD with momentum."""
+    if group["weight_decay"]:
+        torch._foreach_mul_(params, 1 - group["lr"] * group["weight_decay"])
+    if group["momentum"]:
+        for p, state in zip(params, states, strict=True):
+            if "momentum" not in state:
+                state["momentum"] = torch.zeros_like(p)
+        momenta = [s["momentum"] for s in states]
+        torch._foreach_mul_(momenta, group["momentum"])
+        torch._foreach_add_(momenta, grads)
+        grads = momenta
+    torch._foreach_add_(params, grads, alpha=-group["lr"])

@@ -1,0 +1,60 @@
+"""What a step reads: gradients after clipping, of all rows of a tensor or of the rows that were used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Gradient(NamedTuple):
+    """Gradient of a tensor; with an index (K,), of these rows (axis 0) only, each named once."""
+
+    values: Tensor
+    index: Tensor | None = None
+
+
+def read(p: Tensor, lazy: bool, touched: Tensor | None) -> Gradient:
+    """The gradient of p.
+
+    Args:
+        lazy: give touched rows only, for tensors of at least two axes. A dense gradient's are ``touched`` or, when
+            that is None, the rows that are not all zero; finding them waits for a GPU to finish.
+
+    Raises:
+        ValueError: a sparse gradient whose sparse axes are not axis 0 alone.
+    """
+    grad = p.grad
+    if grad.is_sparse:
+        if grad.sparse_dim() != 1:
+            raise ValueError(
+                f"optimiser: a sparse gradient of a tensor of shape {tuple(p.shape)} has {grad.sparse_dim()} sparse "
+                "axes; rows of axis 0 are supported (embeddings with sparse=True)"
+            )
+        if not lazy:
+            return Gradient(grad.to_dense())
+        grad = grad.coalesce()
+        return Gradient(grad.values(), grad.indices()[0])
+    grad = grad.as_subclass(Tensor)
+    if not lazy or p.dim() < 2:
+        return Gradient(grad)
+    index = (grad != 0).flatten(1).any(1).nonzero().squeeze(1) if touched is None else touched.flatten().unique()
+    return Gradient(grad[index], index)
+
+
+def clip(gradients: Mapping[Tensor, Gradient], max_norm: float, kind: str) -> dict[Tensor, Gradient]:
+    """Gradients scaled down to ``max_norm``: all by one norm (kind "global"), or every tensor by its own."""
+    if not gradients:
+        return {}
+    device = next(iter(gradients)).device
+    norms = torch.stack(
+        [torch.linalg.vector_norm(g.values, dtype=torch.float64).to(device) for g in gradients.values()]
+    )
+    if kind == "global":
+        norms = torch.linalg.vector_norm(norms).expand_as(norms)
+    scales = (max_norm / norms.clamp_min(max_norm)).unbind(0)
+    return {
+        p: g._replace(values=g.values * s.to(g.values)) for (p, g), s in zip(gradients.items(), scales, strict=True)
+    }

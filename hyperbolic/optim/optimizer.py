@@ -1,0 +1,242 @@
+"""The optimiser: parameter groups, clipping, and which tensors are updated together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hyperbolic.kernels import adam
+from hyperbolic.manifolds import Manifold
+from hyperbolic.optim import flat, gradients
+from hyperbolic.optim.gradients import Gradient
+from hyperbolic.optim.points import manifold_of, new_state, space_of, step_rows
+
+_SMALL = 1 << 16  # tensors of points up to this size are updated together
+
+
+class RiemannianOptimizer(torch.optim.Optimizer):
+    """Updates points along geodesics and everything else as usual.
+
+    Adam, one row of a manifold parameter (a point x) at a time, with ``g = grad f(x)`` the Riemannian gradient::
+
+        m <- b1 m + (1 - b1) g            v <- b2 v + (1 - b2) <g, g>_x        (one v per point)
+        x' = exp_x(-lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps))        m <- transport of m from x to x'
+
+    SGD: ``x' = exp_x(-lr m)`` with ``m <- momentum m + g``. Euclidean tensors: Adam with one v per coordinate, or SGD.
+
+    Args:
+        params: parameters or groups. rule: "adam" or "sgd", the default of groups that do not say.
+        lr, betas, eps, amsgrad, momentum: the usual ones; amsgrad keeps the largest v.
+        weight_decay: decoupled. Euclidean tensors shrink by ``1 - lr * weight_decay``; points move that share of their
+            way along the geodesic to the origin, ``exp_0((1 - lr * weight_decay) log_0(x))``.
+        exact_exp: exponential map and transport along it; False: the manifold's retraction.
+        lazy: of tensors with rows (two axes or more, points of two), update only the rows with a gradient: the others
+            are neither read nor moved and their moments do not decay (as in ``torch.optim.SparseAdam``; t counts
+            the steps of the tensor). Rows are those of a sparse gradient, else those named to :meth:`touch`, else
+            those whose gradient is not zero. False: a sparse gradient means the same as the dense one.
+        stabilize: every so many steps project points, and move their momenta along (None: never; every update
+            already ends with a projection of the point).
+        max_grad_norm: clip gradients to this norm (None: no clipping).
+        clip: "global", one norm for all parameters, or "tensor", every tensor by its own (Ganea et al.).
+
+    A finite gradient never makes a parameter NaN. On a GPU nothing waits for the device, but for the rows of lazy
+    tensors (unless a sparse gradient is already coalesced).
+
+    Raises:
+        ValueError: a value out of range, or a gradient that is sparse along other axes than the first.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor] | Iterable[dict[str, Any]],
+        rule: str = "adam",
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        amsgrad: bool = False,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        exact_exp: bool = True,
+        stabilize: int | None = None,
+        max_grad_norm: float | None = None,
+        clip: str = "global",
+        lazy: bool = False,
+    ):
+        _require(clip in ("global", "tensor"), f"clip must be 'global' or 'tensor', got {clip!r}")
+        _require(max_grad_norm is None or max_grad_norm > 0, f"max_grad_norm must be positive, got {max_grad_norm}")
+        _require(stabilize is None or stabilize >= 1, f"stabilize must be at least 1, got {stabilize}")
+        self.stabilize, self.max_grad_norm, self.clip = stabilize, max_grad_norm, clip
+        self._touched: dict[Tensor, Tensor] = {}
+        defaults = {
+            "rule": rule,
+            "lr": lr,
+            "betas": tuple(betas),
+            "eps": eps,
+            "amsgrad": amsgrad,
+            "momentum": momentum,
+            "weight_decay": weight_decay,
+            "exact_exp": exact_exp,
+            "lazy": lazy,
+        }
+        super().__init__(params, defaults)
+
+    def __getstate__(self) -> dict[str, Any]:
+        clipping = {"stabilize": self.stabilize, "max_grad_norm": self.max_grad_norm, "clip": self.clip}
+        return {**super().__getstate__(), **clipping, "_touched": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group.setdefault("lazy", False)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        group = {**self.defaults, **param_group}
+        _require(group["rule"] in ("adam", "sgd"), f"rule must be 'adam' or 'sgd', got {group['rule']!r}")
+        _require(group["lr"] >= 0, f"lr must not be negative, got {group['lr']}")
+        _require(len(group["betas"]) == 2, f"betas must be two numbers, got {group['betas']}")
+        _require(all(0 <= beta < 1 for beta in group["betas"]), f"betas must lie in [0, 1), got {group['betas']}")
+        _require(group["eps"] > 0, f"eps must be positive, got {group['eps']}")
+        _require(0 <= group["momentum"] < 1, f"momentum must lie in [0, 1), got {group['momentum']}")
+        _require(group["weight_decay"] >= 0, f"weight_decay must not be negative, got {group['weight_decay']}")
+        super().add_param_group(param_group)
+
+    def touch(self, parameter: Tensor, index: Tensor) -> None:
+        """Names the rows that the next step's dense gradient of a lazy tensor is about; duplicates are allowed.
+
+        Saves the search for them in the gradient. Rows that have a gradient and are not named are not moved.
+        """
+        self._touched[parameter] = index
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:
+        """One update of all parameters that have a gradient."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        found = self._gradients()
+        for group in self.param_groups:
+            flats, points = [], {}
+            for p in group["params"]:
+                if p not in found:
+                    continue
+                state = self.state[p]
+                state["step"] = state.get("step", 0) + 1
+                manifold = manifold_of(p)
+                if manifold is None:
+                    flats.append(p)
+                else:
+                    for name, value in new_state(p, group).items() if _lacks_state(state, group) else ():
+                        state.setdefault(name, value)
+                    alone = p.numel() > _SMALL or found[p].index is not None
+                    key = (space_of(manifold), p.shape[-1], p.dtype, p.device, state["step"], p if alone else None)
+                    points.setdefault(key, []).append(p)
+            if flats:
+                self._step_flat(flats, found, group)
+            for params in points.values():
+                self._step_points(params, [found[p] for p in params], group)
+        return loss
+
+    def _gradients(self) -> dict[Tensor, Gradient]:
+        """Gradients after clipping, without changing ``p.grad``."""
+        found = {}
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    lazy = group["lazy"] and (manifold_of(p) is None or p.dim() == 2)
+                    found[p] = gradients.read(p, lazy, self._touched.get(p))
+        self._touched.clear()
+        return found if self.max_grad_norm is None else gradients.clip(found, self.max_grad_norm, self.clip)
+
+    def _step_flat(self, params: list[Tensor], found: dict[Tensor, Gradient], group: dict) -> None:
+        """Updates Euclidean tensors; of those with a row gradient, the rows."""
+        whole = [p for p in params if found[p].index is None]
+        self._flat_rule(
+            [p.detach().as_subclass(Tensor) for p in whole],
+            [found[p].values for p in whole],
+            [self.state[p] for p in whole],
+            group,
+        )
+        for p in params:
+            values, index = found[p]
+            if index is not None:
+                state, table = self.state[p], p.detach().as_subclass(Tensor)
+                rows = {key: value[index] if isinstance(value, Tensor) else value for key, value in state.items()}
+                new = table[index]
+                self._flat_rule([new], [values], [rows], group)
+                table.index_copy_(0, index, new)
+                for key, value in rows.items():
+                    if isinstance(value, Tensor):
+                        if key not in state:
+                            state[key] = torch.zeros_like(table)
+                        state[key].index_copy_(0, index, value)
+
+    def _flat_rule(self, params: list[Tensor], grads: list[Tensor], states: list[dict], group: dict) -> None:
+        if not params:
+            return
+        if group["rule"] == "adam":
+            flat.adam(params, grads, states, group, bounded=self.max_grad_norm is not None)
+        else:
+            flat.sgd(params, grads, states, group)
+
+    def _step_points(self, params: list[Tensor], grads: list[Gradient], group: dict) -> None:
+        """Updates several tensors of points of one space at once, as rows of one tensor."""
+        states, number = [self.state[p] for p in params], self.state[params[0]]["step"]
+        names = [key for key in states[0] if key != "step"]
+        project = self.stabilize is not None and number % self.stabilize == 0
+        manifold: Manifold = manifold_of(params[0])
+        tables = [[p.detach().as_subclass(Tensor) for p in params], *([s[key] for s in states] for key in names)]
+        index = grads[0].index
+        if index is not None:  # some rows of one tensor
+            n, (grad, index) = len(index), adam.padded(grads[0].values, index)
+            rows = [table[index] for (table,) in tables]
+            step_rows(rows[0], grad, _named(names, rows), number, group, manifold, project)
+            for (table,), row in zip(tables, rows, strict=True):
+                table.index_copy_(0, index[:n], row[:n])
+        elif len(params) == 1 and all(t.is_contiguous() for (t,) in tables):
+            rows = [_rows(table) for (table,) in tables]
+            step_rows(rows[0], _rows(grads[0].values), _named(names, rows), number, group, manifold, project)
+        else:
+            rows = [torch.cat([_rows(t) for t in each]) for each in tables]
+            grad = torch.cat([_rows(g.values) for g in grads])
+            step_rows(rows[0], grad, _named(names, rows), number, group, manifold, project)
+            sizes = [p.numel() // p.shape[-1] for p in params]
+            for each, joined in zip(tables, rows, strict=True):
+                parts = joined.split(sizes)
+                torch._foreach_copy_(each, [part.view_as(t) for part, t in zip(parts, each, strict=True)])
+
+
+def _rows(t: Tensor) -> Tensor:
+    return t.reshape(-1, t.shape[-1])
+
+
+def _named(names: list[str], rows: list[Tensor]) -> dict[str, Tensor]:
+    return dict(zip(names, rows[1:], strict=True))
+
+
+def _lacks_state(state: dict[str, Any], group: dict) -> bool:
+    if group["rule"] == "sgd":
+        return group["momentum"] > 0 and "momentum" not in state
+    return "square" not in state or (group["amsgrad"] and "largest_square" not in state)
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ValueError(f"optimiser: {message}")
+
+
+class RiemannianAdam(RiemannianOptimizer):
+    """:class:`RiemannianOptimizer` with rule "adam"."""
+
+    def __init__(self, params: Any, lr: float = 1e-3, **options: Any):
+        super().__init__(params, rule="adam", lr=lr, **options)
+
+
+class RiemannianSGD(RiemannianOptimizer):
+    """:class:`RiemannianOptimizer` with rule "sgd"."""
+
+    def __init__(self, params: Any, lr: float = 1e-2, **options: Any):
+        super().__init__(params, rule="sgd", lr=lr, **options)

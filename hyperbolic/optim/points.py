@@ -1,0 +1,116 @@
+"""Steps of rows of points: in closed form where there is a kernel, else with the methods of the manifold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from geoopt import ManifoldParameter
+from torch import Tensor
+
+from hyperbolic.kernels import adam
+from hyperbolic.kernels.geodesic_steps import Numbers, Rule
+from hyperbolic.manifolds import Euclidean, Klein, Lorentz, Manifold, PoincareBall
+from hyperbolic.numerics import WIDE, wide
+
+_CLOSED = (Lorentz, PoincareBall, Klein)
+
+
+def manifold_of(p: Tensor) -> Manifold | None:
+    """The curved manifold a parameter lives on."""
+    if isinstance(p, ManifoldParameter) and isinstance(p.manifold, Manifold) and not isinstance(p.manifold, Euclidean):
+        return p.manifold
+    return None
+
+
+def space_of(manifold: Manifold) -> tuple:
+    """What two manifolds share when a point of one is a point of the other: the model and the curvature's tensor."""
+    own = [id(t) for t in (*manifold.parameters(), *manifold.buffers())]
+    return (type(manifold), *(own or [id(manifold)]))
+
+
+def new_state(p: Tensor, group: dict) -> dict[str, Tensor]:
+    """Moments at the start: ``momentum`` like p, one ``square`` (and ``largest_square``) for each point."""
+    state = {}
+    if group["rule"] == "adam" or group["momentum"] > 0:
+        state["momentum"] = torch.zeros_like(p, memory_format=torch.contiguous_format).as_subclass(Tensor)
+    if group["rule"] == "adam":
+        state["square"] = p.new_zeros(*p.shape[:-1], 1).as_subclass(Tensor)
+        if group["amsgrad"]:
+            state["largest_square"] = torch.zeros_like(state["square"])
+    return state
+
+
+def step_rows(
+    x: Tensor, grad: Tensor, state: dict[str, Tensor], number: int, group: dict, manifold: Manifold, project: bool
+) -> None:
+    """One step of the points x (N, D), in place.
+
+    Args:
+        state: rows of the moments, see :func:`new_state`. number: of the step, from 1.
+        project: end with a projection of the points, and move the momenta along.
+    """
+    if type(manifold) in _CLOSED and (group["exact_exp"] or type(manifold) is PoincareBall):
+        rows = adam.Rows(x, grad, state.get("momentum"), state.get("square"), state.get("largest_square"))
+        rule = Rule(
+            adam=group["rule"] == "adam",
+            momentum=rows.momentum is not None,
+            amsgrad=rows.largest is not None,
+            decay=group["weight_decay"] > 0,
+            exact_exp=group["exact_exp"],
+        )
+        adam.step(type(manifold).__name__, rows, _numbers(x, number, group, manifold), rule)
+    else:
+        _step_by_methods(x, grad, state, number, group, manifold)
+    if project:
+        projected = manifold.projx(x)
+        if "momentum" in state:
+            state["momentum"].copy_(_bounded(manifold.transp(x, projected, state["momentum"])))
+        x.copy_(projected)
+
+
+def _numbers(x: Tensor, number: int, group: dict, manifold: Manifold) -> Numbers:
+    if group["rule"] == "adam":
+        (beta, beta2), corrections = group["betas"], [1 - beta**number for beta in group["betas"]]
+        values = [group["lr"] / corrections[0], beta, 1 - beta, 1 - beta2, 1 / corrections[1], group["eps"]]
+    else:
+        values = [group["lr"], group["momentum"], 1.0, 1.0, 1.0, 1.0]
+    values.append(1 - group["lr"] * group["weight_decay"])
+    numbers = torch.tensor(values, dtype=WIDE).to(x.device, non_blocking=True).unbind(0)
+    return Numbers(manifold.c.detach().to(x.device), *numbers)
+
+
+def _step_by_methods(x: Tensor, grad: Tensor, state: dict[str, Any], number: int, group: dict, manifold: Any) -> None:
+    """The same step for any manifold and retraction, in the words of the manifold."""
+    start, lr, m = x, group["lr"], state.get("momentum")
+    g = _bounded(manifold.egrad2rgrad(x, grad))
+    if group["weight_decay"]:
+        moved = manifold.expmap0((1 - lr * group["weight_decay"]) * manifold.logmap0(x))
+        g = _bounded(manifold.transp(x, moved, g))
+        m = m if m is None else _bounded(manifold.transp(x, moved, m))
+        x = moved
+    if group["rule"] == "adam":
+        (beta1, beta2), v = group["betas"], state["square"]
+        square = manifold.inner(x, wide(g), keepdim=True).clamp_min_(0)
+        longest = torch.finfo(x.dtype).max ** 0.5 / 8  # a longer gradient has a square that overflows
+        far = square > longest**2
+        shrink = torch.where(far, longest * torch.where(far, square, 1).rsqrt(), 1)
+        g, square = (g * shrink).to(x.dtype), (square * shrink.square()).to(x.dtype)
+        m = beta1 * m + (1 - beta1) * g
+        v.lerp_(square, 1 - beta2)
+        if "largest_square" in state:
+            v = torch.maximum(state["largest_square"], v, out=state["largest_square"])
+        denominator = (v / (1 - beta2**number)).sqrt_().add_(group["eps"])
+        u = m * (-lr / (1 - beta1**number) / denominator)
+    else:
+        m = m if m is None else _bounded(group["momentum"] * m + g)
+        u = -lr * (g if m is None else m)
+    new = manifold.expmap(x, u) if group["exact_exp"] else manifold.retr(x, u)
+    if m is not None:
+        state["momentum"].copy_(_bounded(manifold.transp(x, new, m)))
+    start.copy_(new)
+
+
+def _bounded(x: Tensor) -> Tensor:
+    """x with infinities, from overflow of finite gradients at far points, made the largest finite numbers."""
+    return x.clamp(-torch.finfo(x.dtype).max, torch.finfo(x.dtype).max)

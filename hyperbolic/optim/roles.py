@@ -1,0 +1,43 @@
+"""Parameters sorted by what they are: tables of points, other points, Euclidean tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from hyperbolic.optim.points import manifold_of
+
+ROLES = ("embeddings", "biases", "matrices")
+
+
+def parameter_role(module: nn.Module, parameter: Tensor) -> str:
+    """ "embeddings" for tables of points, "biases" for all other points, "matrices" for Euclidean tensors."""
+    if manifold_of(parameter) is None:
+        return "matrices"
+    return getattr(module, "parameter_role", "biases")
+
+
+def parameter_groups(
+    module: nn.Module,
+    embeddings: Mapping[str, Any] | None = None,
+    biases: Mapping[str, Any] | None = None,
+    matrices: Mapping[str, Any] | None = None,
+) -> list[dict[str, Any]]:
+    """Optimiser groups by role, each with options of its own (Ganea et al. 2018 use three learning rates).
+
+    Args:
+        embeddings: options of tables of points; biases: of all other points (biases, points of hyperplanes);
+        matrices: of Euclidean tensors. What is left out takes the optimiser's defaults.
+    Returns: non-empty groups in the order of ``ROLES``, with the key "role".
+    """
+    options = {"embeddings": embeddings, "biases": biases, "matrices": matrices}
+    found: dict[str, list[Tensor]] = {role: [] for role in ROLES}
+    seen: set[int] = set()
+    for owner in module.modules():
+        for parameter in owner.parameters(recurse=False):
+            if parameter.requires_grad and id(parameter) not in seen:
+                seen.add(id(parameter))
+                found[parameter_role(owner, parameter)].append(parameter)
+    return [{"params": found[role], "role": role, **(options[role] or {})} for role in ROLES if found[role]]

@@ -1,0 +1,132 @@
+"""Which tensors are updated together, which kernels Euclidean tensors take, old checkpoints, and loss scaling."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from geoopt import ManifoldParameter
+from torch import Tensor, nn
+
+from hyperbolic.manifolds import Klein, Lorentz, PoincareBall
+from hyperbolic.optim import RiemannianAdam, RiemannianOptimizer, RiemannianSGD, flat, optimizer
+
+F64 = torch.float64
+
+
+def plain(p) -> Tensor:
+    return p.detach().clone().as_subclass(Tensor)
+
+
+def bias(manifold):
+    p = ManifoldParameter(manifold.random(3, std=0.3, dtype=F64), manifold=manifold)
+    p.grad = torch.randn_like(plain(p))
+    return p
+
+
+@pytest.mark.parametrize("learn_c", [False, True])
+def test_points_of_one_space_are_updated_together(monkeypatch, learn_c):
+    """Models that share a curvature through `twin` are one space; equal curvatures of two spaces are not."""
+    sheet = Lorentz(2.5, learn_c=learn_c)
+    again = sheet.twin(Klein).twin(Lorentz)
+    assert again is not sheet
+    params = [bias(sheet), bias(again), bias(sheet.twin(Klein)), bias(Lorentz(2.5, learn_c=learn_c))]
+    alone = copy.deepcopy(params)
+    sizes = []
+    step_rows = optimizer.step_rows
+    monkeypatch.setattr(optimizer, "step_rows", lambda x, *rest: sizes.append(len(x)) or step_rows(x, *rest))
+    RiemannianAdam(params, lr=0.1).step()
+    assert sorted(sizes) == [1, 1, 2]
+    for p, q in zip(params, alone, strict=True):
+        q.grad = p.grad
+        RiemannianAdam([q], lr=0.1).step()
+        torch.testing.assert_close(plain(p), plain(q), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("amsgrad", [False, True])
+def test_fused_and_foreach_are_one_rule(monkeypatch, amsgrad):
+    """A transposed tensor takes the second path; both are AdamW's numbers."""
+    start = [torch.randn(4, 3, dtype=F64), torch.randn(5, dtype=F64), torch.randn(3, 4, dtype=F64).t()]
+    ends, fused = [], []
+    adam_fused = flat._adam_fused
+    monkeypatch.setattr(
+        flat, "_adam_fused", lambda params, *rest: fused.append(len(params)) or adam_fused(params, *rest)
+    )
+    for make in (
+        lambda p: RiemannianAdam(p, lr=0.03, weight_decay=0.2, amsgrad=amsgrad),
+        lambda p: torch.optim.AdamW(p, lr=0.03, weight_decay=0.2, amsgrad=amsgrad),
+    ):
+        params = [nn.Parameter(t.clone()) for t in start]
+        rule = make(params)
+        for step in range(4):
+            for i, p in enumerate(params):
+                p.grad = torch.randn(p.shape, dtype=F64, generator=torch.Generator().manual_seed(10 * step + i))
+            rule.step()
+        ends.append(params)
+    assert fused
+    for p, q in zip(*ends, strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-12, atol=1e-14)
+
+
+def test_a_state_without_the_option_lazy_is_read():
+    """Optimisers pickled, and state dicts saved, before there were lazy steps."""
+    p = bias(PoincareBall(2.5))
+    rule = RiemannianAdam([p], lr=0.1)
+    rule.step()
+    state = pickle.loads(pickle.dumps(rule.state_dict()))
+    assert set(state["state"][0]) == {"step", "momentum", "square"}
+    for group in state["param_groups"]:
+        del group["lazy"]
+    other = RiemannianAdam([p], lr=0.1)
+    other.load_state_dict(state)
+    other.step()
+    assert pickle.loads(pickle.dumps(other)).param_groups[0]["lazy"] is False
+
+
+def test_loss_scaling_takes_the_plain_step_and_skips_overflows():
+    ends = []
+    for enabled in (True, False):
+        torch.manual_seed(0)
+        manifold = PoincareBall(2.5)
+        p, q = ManifoldParameter(manifold.random(4, 3), manifold=manifold), nn.Parameter(torch.randn(3))
+        rule, scaler = RiemannianAdam([p, q], lr=0.1), torch.amp.GradScaler("cpu", enabled=enabled, init_scale=256.0)
+        for _ in range(3):
+            rule.zero_grad()
+            scaler.scale(manifold.dist0(p).sum() + q.square().sum()).backward()
+            scaler.step(rule)
+            scaler.update()
+        ends.append((plain(p), plain(q)))
+    for a, b in zip(*ends, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+    before = plain(p)
+    rule, scaler = RiemannianAdam([p]), torch.amp.GradScaler("cpu", init_scale=256.0)
+    scaler.scale(float("inf") * p.square().sum()).backward()
+    scaler.step(rule)
+    assert torch.equal(plain(p), before)
+
+
+@pytest.mark.parametrize("kind", [PoincareBall, Lorentz, Klein])
+def test_stacks_of_points_and_strided_tensors(kind):
+    """(2, 3, D) is six points; a tensor that is not contiguous takes the same step."""
+    manifold = kind(0.3)
+    p = ManifoldParameter(manifold.random(2, 3, 4, dtype=F64), manifold=manifold)
+    strided = ManifoldParameter(plain(p).transpose(0, 1).contiguous().transpose(0, 1), manifold=manifold)
+    assert not strided.is_contiguous()
+    rows = ManifoldParameter(plain(p).view(6, -1), manifold=manifold)
+    for _ in range(3):
+        grad = torch.randn_like(plain(p))
+        p.grad, strided.grad, rows.grad = grad, grad.clone(), grad.view(6, -1).clone()
+        for q in (p, strided, rows):
+            q.rule = getattr(q, "rule", None) or RiemannianOptimizer([q], lr=0.1)
+            q.rule.step()
+    torch.testing.assert_close(plain(strided), plain(p), rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(plain(rows).view_as(p), plain(p), rtol=1e-12, atol=1e-14)
+
+
+def test_the_retraction_of_other_models_is_that_of_the_manifold():
+    for kind in (Lorentz, Klein):
+        manifold = kind(2.5)
+        p = bias(manifold)
+        expected = manifold.retr(plain(p), -0.1 * manifold.egrad2rgrad(plain(p), p.grad))
+        RiemannianSGD([p], lr=0.1, exact_exp=False).step()
+        torch.testing.assert_close(plain(p), expected, rtol=1e-12, atol=1e-14)
