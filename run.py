@@ -24,7 +24,9 @@ from tasks.errors import UserError, one_of
 from tasks.resume import flat
 
 # A user's mistakes are told in one paragraph; HYPERBOLIC_FULL_ERROR=1 shows where they happened. Other errors are ours.
-MISTAKES = (UserError, schema.ConfigError, HydraException, OmegaConfBaseException, NonFiniteError, OffManifoldError, OSError)
+MISTAKES = (
+    UserError, schema.ConfigError, HydraException, OmegaConfBaseException, NonFiniteError, OffManifoldError, OSError,
+)  # fmt: skip
 told = MISTAKES if os.environ.get("HYPERBOLIC_FULL_ERROR", "0") in ("", "0") else ()
 codes: list[int] = []  # one for each run of this process
 

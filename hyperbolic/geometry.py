@@ -211,7 +211,7 @@ def make_geometry(
     if learn_c and set(made) == {"Euclidean"}:
         raise ValueError(f"geometry {name}: geometry.learn_c=true, but no part of it is curved")
     for layer, settings in geometry.options.items():
-        _known(layer, {key: None for key in geometry.layers.__all__}, f"geometry.options of {name}")
+        _known(layer, dict.fromkeys(geometry.layers.__all__), f"geometry.options of {name}")
         _check_options(geometry, layer, settings)
     return geometry
 
