@@ -302,8 +302,13 @@ class TransformerDecoder(nn.Module):
                 is the same in every call.
         Returns: states (B, T, D').
         Raises:
-            ValueError: empty sequences, longer ones than n_positions (with those decoded so far), lengths outside 1..N.
+            ValueError: empty sequences, longer ones than n_positions (with those decoded so far), lengths outside 1..N,
+                a memory of another batch.
         """
+        if memory.shape[0] != x.shape[0]:
+            raise ValueError(
+                f"TransformerDecoder: target points {tuple(x.shape)} and memory {tuple(memory.shape)} differ in their batch"
+            )
         past = 0 if state is None else state.length
         _check("TransformerDecoder", x, past, self.n_positions)
         memory_mask = _mask(memory_lengths, memory)

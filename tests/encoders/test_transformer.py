@@ -351,6 +351,7 @@ def test_mistakes_are_named():
     for message, args in (
         ("TransformerDecoder: a sequence of 7 positions is longer than n_positions=6", (x[:, :3], memory, None, state)),
         ("TransformerDecoder: empty sequences", (x[:, :0], memory)),
+        ("TransformerDecoder: .* differ in their batch", (x[:, :2], memory[:1], None, target.start())),
         ("MultiHeadAttention: empty sequence: 5 queries, 0 keys", (x[:, :5], memory[:, :0])),
         ("lengths must lie in 1..3, got 1..4", (x[:, :5], memory, torch.tensor([1, 4]))),
     ):
