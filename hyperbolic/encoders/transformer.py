@@ -307,7 +307,7 @@ class TransformerDecoder(nn.Module):
         """
         if memory.shape[0] != x.shape[0]:
             raise ValueError(
-                f"TransformerDecoder: target points {tuple(x.shape)} and memory {tuple(memory.shape)} differ in their batch"
+                f"TransformerDecoder: points {tuple(x.shape)} and memory {tuple(memory.shape)} differ in their batch"
             )
         past = 0 if state is None else state.length
         _check("TransformerDecoder", x, past, self.n_positions)
