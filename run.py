@@ -39,6 +39,7 @@ def build(values: dict) -> tuple:
         supplied = {"geometry": geometry, "encoder": encoder, **data.model_sizes}
         schema.check_target("task.model", values["task"]["model"], tuple(supplied))
         model = make(values["task"]["model"], _partial_=True)(**supplied)
+        geometry.check_options()
         settings = dict(values["optim"])
         schedule = one_of("optim.schedule", settings.pop("schedule"), ("constant", *SCHEDULES))
         optimizer = functools.partial(training.make_optimizer, **settings)

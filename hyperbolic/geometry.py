@@ -16,6 +16,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from hyperbolic.layers import euclidean, hatt, klein, lorentz, mobius, poincare_pp, tangent
+from hyperbolic.layers.guard import FAMILY_MANIFOLDS
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, Manifold, PoincareBall
 from hyperbolic.manifolds.base import HyperbolicManifold
 from hyperbolic.manifolds.charts import convert
@@ -34,16 +35,6 @@ FAMILIES: dict[str, ModuleType] = {
     "lorentz": lorentz,
     "klein": klein,
     "tangent": tangent,
-}
-# the manifolds a family is defined on
-FAMILY_MANIFOLDS: dict[str, tuple[str, ...]] = {
-    "euclidean": ("Euclidean",),
-    "hatt": ("Euclidean",),
-    "mobius": ("PoincareBall",),
-    "poincare_pp": ("PoincareBall",),
-    "lorentz": ("Lorentz",),
-    "klein": ("Klein",),
-    "tangent": ("PoincareBall", "Lorentz", "Klein"),
 }
 # name: (manifold, family). configs/geometry holds one file for each.
 GEOMETRIES: dict[str, tuple[str, str]] = {
@@ -80,10 +71,12 @@ class Geometry:
     layers: ModuleType
     parts: Mapping[str, Geometry] = field(default_factory=dict)
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    made: set[str] = field(default_factory=set, compare=False, repr=False)  # classes of the layers made so far
 
     def part(self, component: str) -> Geometry:
         """Geometry of one component of a model."""
-        return self.parts.get(component, Geometry(self.name, self.manifold, self.layers, options=self.options))
+        own = Geometry(self.name, self.manifold, self.layers, options=self.options, made=self.made)
+        return self.parts.get(component, own)
 
     def check_components(self, components: Iterable[str]) -> None:
         """
@@ -98,6 +91,19 @@ class Geometry:
                 f"{', '.join(known)}"
             )
 
+    def check_options(self) -> None:
+        """To be called when a model is built.
+
+        Raises:
+            ValueError: when ``options`` are for a class of layers that the model does not make from this geometry.
+        """
+        unused = [layer for layer in self.options if layer not in self.made]
+        if unused:
+            raise ValueError(
+                f"geometry.options.{unused[0]}: this model makes no {unused[0]} of the geometry {self.name}; it makes "
+                f"{', '.join(sorted(self.made)) or 'none of its layers'}"
+            )
+
     def _make(self, layer: str, *sizes: Any, **options: Any) -> nn.Module:
         """
         Raises:
@@ -106,7 +112,12 @@ class Geometry:
         family = self.layers.__name__.rpartition(".")[2]
         cls = getattr(self.layers, layer, None)
         if cls is None:
-            raise ValueError(f"geometry {self.name}: the layer family {family} has no {layer}")
+            having = [name for name, (_, other) in GEOMETRIES.items() if layer in FAMILIES[other].__all__]
+            raise ValueError(
+                f"geometry {self.name}: the layer family {family} has no {layer}; geometries that have it: "
+                f"{', '.join(having) or 'none'}"
+            )
+        self.made.add(layer)
         options = {**self.options.get(layer, {}), **options}
         _check_options(self, layer, options)
         return cls(self.manifold, *sizes, **options)

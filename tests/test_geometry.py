@@ -326,6 +326,15 @@ class TestOptions:
         assert attention.space.c.item() == pytest.approx(3.0)
         assert attention.space.free_c.requires_grad
 
+    def test_settings_of_layers_that_no_model_made_are_refused(self):
+        options = {"Linear": {"variant": "mt"}, "Concat": {"variant": "mt"}}
+        geometry = make_geometry("lorentz", "Lorentz", "lorentz", c=1.0, options=options)
+        geometry.part("sentence").linear(3, 4)
+        with pytest.raises(ValueError, match=r"geometry.options.Concat: this model makes no Concat .* it makes Linear"):
+            geometry.check_options()
+        geometry.concat((2, 2), 3)
+        geometry.check_options()
+
     @pytest.mark.parametrize(
         ("options", "message"),
         [

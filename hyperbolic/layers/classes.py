@@ -196,6 +196,11 @@ class ClassLogits(nn.Module):
                 f"{name_of(self)}: row_weights must have the shape (B, G) with B = {batch[0]}, got "
                 f"{tuple(row_weights.shape)}"
             )
+        if groups is None and row_weights is not None and row_weights.shape[1] != 1:
+            raise ValueError(
+                f"{name_of(self)}: row_weights {tuple(row_weights.shape)} are for {row_weights.shape[1]} groups; give "
+                "groups, the group of each class"
+            )
         if groups is not None and groups.shape != (self.n_classes,):
             raise ValueError(
                 f"{name_of(self)}: groups must have the shape {(self.n_classes,)}, got {tuple(groups.shape)}"

@@ -9,7 +9,19 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from hyperbolic.manifolds import Manifold
+
 HALF = (torch.float16, torch.bfloat16)
+# the manifolds a family is defined on, by the name of its module
+FAMILY_MANIFOLDS: dict[str, tuple[str, ...]] = {
+    "euclidean": ("Euclidean",),
+    "hatt": ("Euclidean",),
+    "mobius": ("PoincareBall",),
+    "poincare_pp": ("PoincareBall",),
+    "lorentz": ("Lorentz",),
+    "klein": ("Klein",),
+    "tangent": ("PoincareBall", "Lorentz", "Klein"),
+}
 
 
 class OffManifoldError(ValueError):
@@ -81,7 +93,18 @@ def _full(value):
     return value.float() if isinstance(value, Tensor) and value.dtype in HALF else value
 
 
+def _check_manifold(layer: nn.Module) -> None:
+    """Once a layer: it stands on a manifold that its family is defined on."""
+    spaces, manifold = FAMILY_MANIFOLDS.get(_family(layer)), layer.manifold
+    kind = type(manifold).__name__ if isinstance(manifold, Manifold) else repr(manifold)
+    if spaces is not None and kind not in spaces:
+        raise ValueError(f"{name_of(layer)}: the family is defined on {', '.join(spaces)}, got the manifold {kind}")
+    layer.__dict__["manifold_checked"] = True
+
+
 def _check(layer: nn.Module, point: Tensor, size: int | None, flat: bool) -> None:
+    if not flat and "manifold_checked" not in layer.__dict__:
+        _check_manifold(layer)
     if size is not None:
         coordinates = size if flat else layer.manifold.ambient_dim(size)
         if point.dim() == 0 or point.shape[-1] != coordinates:
@@ -180,9 +203,14 @@ def _place(layer: nn.Module | None) -> str:
 
 def name_of(layer: nn.Module) -> str:
     """``family.Class``, with the layer's place in the model where :func:`validate_points` has recorded it."""
-    family = type(layer).__module__.rpartition(".")[2]
-    place = layer.__dict__.get("place")
-    return f"{place} ({family}.{type(layer).__name__})" if place else f"{family}.{type(layer).__name__}"
+    place, name = layer.__dict__.get("place"), f"{_family(layer)}.{type(layer).__name__}"
+    return f"{place} ({name})" if place else name
+
+
+def _family(layer: nn.Module) -> str:
+    """The family whose module, or one of whose modules (``lorentz_linear``), the layer's class is in."""
+    module = type(layer).__module__.rpartition(".")[2]
+    return next((family for family in FAMILY_MANIFOLDS if module.startswith(f"{family}_")), module)
 
 
 def validate_points(model: nn.Module, on: bool = True) -> None:

@@ -1,5 +1,7 @@
 """Layers check the size of their inputs, leave autocast, and in debug mode find points that are off the manifold."""
 
+import importlib
+
 import pytest
 import torch
 from torch import nn
@@ -7,7 +9,7 @@ from torch import nn
 from hyperbolic.geometry import GEOMETRIES, make_geometry
 from hyperbolic.layers import euclidean, mobius, tangent
 from hyperbolic.layers.guard import OffManifoldError, name_of, takes_points, validate_points
-from hyperbolic.manifolds import Euclidean, Lorentz, PoincareBall
+from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
 
 BF16 = torch.bfloat16
 CURVED = [name for name in GEOMETRIES if GEOMETRIES[name][0] != "Euclidean"]
@@ -189,3 +191,15 @@ def test_a_flat_layer_keeps_autocast():
     with torch.autocast("cpu", dtype=BF16):
         assert layer(torch.ones(2, 3)).dtype is BF16
         assert euclidean.GRU(Euclidean(), 3, 4)(torch.ones(2, 5, 3))[0].dtype is torch.float32
+
+
+ELSEWHERE = {"mobius": Klein(1.0), "klein": PoincareBall(1.0), "lorentz": PoincareBall(1.0), "tangent": Euclidean()}
+
+
+@pytest.mark.parametrize(("family", "manifold"), ELSEWHERE.items())
+def test_a_layer_on_a_manifold_its_family_is_not_defined_on(family, manifold):
+    """Its numbers would be wrong without a word."""
+    layer = importlib.import_module(f"hyperbolic.layers.{family}").Dropout(manifold, 0.1)
+    message = rf"{family}.*: the family is defined on .*, got the manifold {manifold.name}"
+    with pytest.raises(ValueError, match=message):
+        layer(torch.zeros(2, 3))
