@@ -27,7 +27,7 @@ from scripts.benchmarks.row import Result, Row, Setting, run_row  # noqa: E402
 from scripts.benchmarks.rows import ROWS  # noqa: E402
 
 DTYPES = {"float32": [torch.float32], "float64": [torch.float64], "both": [torch.float32, torch.float64]}
-_TRIES = 2  # a row that misses its gate is measured so many times again, for longer, before --check fails
+_TRIES = {True: 1, False: 2}  # quick or not: a row that misses its gate by little is measured so many times again
 
 
 def main(arguments: list[str] | None = None, rows: list[Row] = ROWS) -> int:
@@ -60,6 +60,7 @@ def main(arguments: list[str] | None = None, rows: list[Row] = ROWS) -> int:
 def _measure(chosen: list[Row], setting: Setting, options: argparse.Namespace, console: Console) -> list[Result]:
     results = []
     total = len(chosen) * len(DTYPES[options.dtype])
+    tries = _TRIES[options.quick] if options.check else 0
     for row in chosen:
         if row.compiled and not switch.compiler_found():
             console.print(f"left out {row.name}: it needs a C++ compiler", highlight=False)
@@ -67,7 +68,7 @@ def _measure(chosen: list[Row], setting: Setting, options: argparse.Namespace, c
         for dtype in DTYPES[options.dtype]:
             if sys.stderr.isatty():
                 print(f"{len(results) + 1}/{total} {row.name}", file=sys.stderr)
-            results.append(run_row(row, replace(setting, dtype=dtype), again=_TRIES if options.check else 0))
+            results.append(run_row(row, replace(setting, dtype=dtype), again=tries))
     return results
 
 
@@ -93,7 +94,8 @@ def _setting(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Se
     if options.output.exists() and not options.output.is_dir():
         parser.error(f"--output {options.output} is a file; name a folder")
     device = torch.device(options.device)
-    return Setting(device=device, quick=options.quick, tiny=options.sizes == "tiny")
+    parts = not options.quick or options.rows != "*"
+    return Setting(device=device, quick=options.quick, tiny=options.sizes == "tiny", parts=parts)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -96,6 +96,8 @@ def exactness(path: Path) -> str:
 
 
 def _gate(gate: dict[str, Any]) -> str:
+    if gate["what"] == "difference":
+        return f"{gate['limit']:.0f} results may differ" if gate["limit"] else "no result may differ"
     other = "" if gate["against"] == "floor" else f" of {gate['against']}"
     return f"{_digits(gate['limit'])}{other}{' memory' if gate['what'] == 'memory' else ''}"
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from hyperbolic.kernels.geodesic_steps import MODELS, Model, Numbers, Rule, Sums, inverse_square
+from hyperbolic.kernels.geodesic_steps import MODELS, Model, Numbers, Rule, Sums, inverse_square, nothing
 from hyperbolic.kernels.switch import compiling, maybe_compiled
 from hyperbolic.numerics import SHEET_RADIUS, WIDE, limit
 
@@ -26,6 +26,7 @@ _BLOCK = 1 << 16  # numbers in a block of rows for each CPU thread: its float64 
 _CHUNK = 1 << 15  # rows whose coefficients are computed together
 _FEW = 1 << 8  # fewer rows are not worth compiling
 _LANES = 16
+_ANY = Sums(None, None, None)
 _HUGE = 1e100  # float64 gradients are cut here: their squares have to be finite
 
 
@@ -40,7 +41,7 @@ class Rows(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Memory for the float64 copies of a block of rows: x, v, product (rows, D), and ones (D, 1)."""
+    """Memory for float64 copies of a block of rows: x, v, product (rows, D); ones (D, 1), 0 for a time coordinate."""
 
     x: Tensor
     v: Tensor
@@ -48,51 +49,55 @@ class Work(NamedTuple):
     ones: Tensor
 
 
-def _load(x: Tensor, start: int, out: Tensor | None) -> Tensor:
-    """Space coordinates in float64; in ``out`` the time coordinate stays, as 0: whole rows are faster to copy."""
-    if out is None:
-        return x[:, start:].to(WIDE, copy=True)
-    out = out[: len(x)].copy_(x)
-    if start:
-        out[:, 0].zero_()
-    return out
-
-
-def _dot(x: Tensor, y: Tensor, out: Tensor | None, work: Work | None) -> Tensor:
-    """``<x, y>`` of float64 rows, (N, 1); the products are left in ``out``, which may be x or y.
+def _dot(x: Tensor, y: Tensor, work: Work | None = None, out: Tensor | None = None) -> Tensor:
+    """``<x, y>`` of float64 rows, (N, 1).
 
     Compiled sums along a row are slow in float64: there 16 partial sums are left to a matrix product.
     """
     if work is not None:
-        return torch.mul(x, y, out=out) @ work.ones
+        return torch.mm(torch.mul(x, y, out=work.product[: len(x)]), work.ones, out=out)
     padded = torch.nn.functional.pad(x * y, (0, -x.shape[-1] % _LANES))
     return padded.unflatten(-1, (-1, _LANES)).sum(1) @ x.new_ones(_LANES, 1)
 
 
-def _sums(x: Tensor, v: Tensor, xx: Tensor | None, model: Model, work: Work | None) -> Sums:
+def _square(x: Tensor, model: Model, work: Work | None, out: Tensor | None) -> Tensor:
+    """``|x|^2`` of space coordinates in float64, (N, 1); a norm, unlike :func:`_dot`, leaves no products in memory."""
+    if work is None:
+        return _dot(x, x)
+    return torch.linalg.vector_norm(x[:, model.start :], dim=1, keepdim=True, out=out).square_()
+
+
+def _wide(x: Tensor, out: Tensor) -> Tensor:
+    return x if x.dtype is WIDE else out[: len(x)].copy_(x)
+
+
+def _sums(x: Tensor, v: Tensor, xx: Tensor | None, model: Model, work: Work | None = None, out: Sums = _ANY) -> Sums:
     """The sums of some rows, of space coordinates, for :func:`_finished`.
 
     In float64 tables the part of v orthogonal to x is formed before it is squared; in float32 the rounding of the
     table itself is larger than what ``|v|^2 - <x, v>^2/|x|^2`` loses in float64.
     """
     across = model.orthogonal and x.dtype is WIDE
-    x = _load(x, model.start, None if work is None else work.x)
-    v = _load(v, model.start, None if work is None else work.v)
-    product = None if work is None else work.product[: len(x)]
+    if work is None:
+        x, v = x[:, model.start :].to(WIDE), v[:, model.start :].to(WIDE)
+    else:
+        x, v = _wide(x, work.x), _wide(v, work.v)
     wanted = model.orthogonal or xx is not None  # of the gradient of the ball only the length matters
-    xv = _dot(x, v, product, work) if wanted else None
+    xv = _dot(x, v, work, out.xv) if wanted else None
+    xx = _square(x, model, work, out.xx) if xx is None else xx
     if across:
-        xx = _dot(x, x, product, work) if xx is None else xx
-        v.addcmul_(x, xv * inverse_square(xx), value=-1)
-    vv = _dot(v, v, v, work)
-    return Sums(_dot(x, x, x, work) if xx is None else xx, xv, vv)
+        v = torch.addcmul(v, x, xv * inverse_square(xx), value=-1)
+    return Sums(xx, xv, _square(v, model, work, out.vv))
 
 
 def _finished(sums: Sums, model: Model, x: Tensor) -> Sums:
-    if not model.orthogonal or x.dtype is WIDE:
+    if not model.orthogonal:
         return sums
-    along = sums.xv * inverse_square(sums.xx)
-    return sums._replace(vv=torch.addcmul(sums.vv, sums.xv, along, value=-1).clamp_min_(0))
+    inverse = inverse_square(sums.xx) if sums.inverse is None else sums.inverse
+    if x.dtype is WIDE:
+        return sums._replace(inverse=inverse)
+    vv = torch.addcmul(sums.vv, sums.xv, sums.xv * inverse, value=-1).clamp_min_(0)
+    return sums._replace(vv=vv, inverse=inverse)
 
 
 def _moments(rows: Rows, length2: Tensor, k: Numbers, rule: Rule) -> tuple[Tensor, Tensor]:
@@ -146,31 +151,28 @@ def _move(x: Tensor, m: Tensor, a: Tensor, b: Tensor, a_m: Tensor, b_m: Tensor) 
     m.mul_(b_m).add_(added)
 
 
-def _joined(parts: list[Sums]) -> Sums:
-    if len(parts) == 1:
-        return parts[0]
-    return Sums(*(None if each[0] is None else torch.cat(each) for each in zip(*parts, strict=True)))
-
-
 def _step_chunk(model: Model, rows: Rows, k: Numbers, rule: Rule, work: Work) -> None:
     """The step by cache-sized blocks; only the coefficients are of all rows."""
-    x, h, m = rows[:3]
-    blocks = [slice(i, i + len(work.x)) for i in range(0, len(x), len(work.x))]
-    sums = _joined([_sums(x[i], h[i], None, model, work) for i in blocks])
+    size = len(work.x)
+    xs, hs, ms = (t.split(size) for t in rows[:3])
+    vectors = torch.empty(3, len(rows.x), 1, dtype=WIDE, device=rows.x.device).unbind(0)
+    sums = Sums(*vectors)
+    parts = [Sums(*each) for each in zip(*(t.split(size) for t in vectors), strict=True)]
+    for x, h, part in zip(xs, hs, parts, strict=True):
+        _sums(x, h, None, model, work, part)
+    if model.orthogonal:
+        sums = sums._replace(inverse=inverse_square(sums.xx))
     scale, *into = _take_gradient(model, rows, sums, k, rule)
-    parts = []
-    for i in blocks:
-        _add_gradient(x[i], h[i], m[i], k, *(t[i] for t in into))
-        parts.append(_sums(x[i], m[i], sums.xx[i], model, work))
-    move = _take_step(model, x, _joined(parts), scale, k, rule)
-    squares = []
-    for i in blocks:
-        _move(x[i], m[i], *(t[i] for t in move[:4]))
+    for x, h, m, part, *weights in zip(xs, hs, ms, parts, *(t.split(size) for t in into), strict=True):
+        _add_gradient(x, h, m, k, *weights)
+        _sums(x, m, part.xx, model, work, part)
+    move = _take_step(model, rows.x, sums, scale, k, rule)
+    for x, m, part, *weights in zip(xs, ms, parts, *(t.split(size) for t in move[:4]), strict=True):
+        _move(x, m, *weights)
         if model.start:
-            point = _load(x[i], 1, work.x)
-            squares.append(_dot(point, point, point, work))
+            _square(_wide(x, work.x), model, work, part.xx)
     if model.start:
-        _set_times(x, m, *_times(torch.cat(squares), move[4], k.c, x.dtype))
+        _set_times(rows.x, rows.momentum, *_times(sums.xx, move[4], k.c, rows.x.dtype))
 
 
 def _times(square: Tensor, product: Tensor, c: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
@@ -187,7 +189,8 @@ def _times(square: Tensor, product: Tensor, c: Tensor, dtype: torch.dtype) -> tu
 
 
 def _set_times(x: Tensor, m: Tensor, inside: Tensor, time: Tensor, time_m: Tensor) -> None:
-    x.mul_(inside)
+    if not nothing(inside < 1):
+        x.mul_(inside)
     x[:, :1] = time
     m[:, :1] = time_m
 
@@ -200,21 +203,21 @@ def _passes(name: str, rule: Rule) -> tuple[Callable, ...]:
     model = MODELS[name]
 
     def take_gradient(rows: Rows, k: Numbers) -> tuple[Tensor, ...]:
-        sums = _sums(rows.x, rows.grad, None, model, None)
+        sums = _sums(rows.x, rows.grad, None, model)
         return sums.xx, *_take_gradient(model, rows, sums, k, rule)
 
     def add_gradient(*tensors) -> None:
         _add_gradient(*tensors)
 
     def take_step(x: Tensor, m: Tensor, xx: Tensor, scale: Tensor, k: Numbers) -> tuple[Tensor, ...]:
-        return _take_step(model, x, _sums(x, m, xx, model, None), scale, k, rule)
+        return _take_step(model, x, _sums(x, m, xx, model), scale, k, rule)
 
     def move(*tensors: Tensor) -> None:
         _move(*tensors)
 
     def times(x: Tensor, product: Tensor, c: Tensor) -> tuple[Tensor, ...]:
-        point = _load(x, 1, None)
-        return _times(_dot(point, point, None, None), product, c, x.dtype)
+        point = x[:, 1:].to(WIDE)
+        return _times(_dot(point, point), product, c, x.dtype)
 
     return take_gradient, add_gradient, take_step, move, times
 
@@ -281,5 +284,6 @@ def step(name: str, rows: Rows, k: Numbers, rule: Rule) -> None:
             continue
         if work is None:
             ones = torch.ones(size, 1, dtype=WIDE, device=device)
+            ones[: model.start] = 0
             work = Work(*torch.empty(3, block, size, dtype=WIDE, device=device), ones)
         _step_chunk(model, part, k, rule, work)

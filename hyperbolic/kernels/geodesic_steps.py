@@ -51,6 +51,7 @@ class Sums(NamedTuple):
     xx: Tensor
     xv: Tensor | None  # not needed of the gradient of the ball
     vv: Tensor  # of models with `orthogonal`, of the part of v orthogonal to x
+    inverse: Tensor | None = None  # of models with `orthogonal`: see inverse_square
 
 
 class Move(NamedTuple):
@@ -61,6 +62,11 @@ class Move(NamedTuple):
     a_m: Tensor
     b_m: Tensor
     product: Tensor | None = None  # on the hyperboloid: <x', m'> of space coordinates
+
+
+def nothing(found: Tensor) -> bool:
+    """Whether a rare case is known to be absent: only eager code on the CPU looks, elsewhere that would wait."""
+    return found.device.type == "cpu" and not torch.compiler.is_compiling() and not bool(found.any())
 
 
 def inverse_square(xx: Tensor) -> Tensor:
@@ -77,7 +83,7 @@ def _lorentz_gradient(x: Tensor, h: Tensor, sums: Sums, c: Tensor) -> tuple[Tens
     e = 1 + c * sums.xx
     p = c * torch.addcmul(sums.xv, (e / c).sqrt_(), h[:, :1].to(WIDE))
     radial = torch.addcmul(sums.xv, sums.xx, p)
-    return torch.addcmul(sums.vv, radial.square(), inverse_square(sums.xx) / e), p, torch.ones_like(p)
+    return torch.addcmul(sums.vv, radial.square(), sums.inverse / e), p, torch.ones_like(p)
 
 
 def _poincare_gradient(x: Tensor, h: Tensor, sums: Sums, c: Tensor) -> tuple[Tensor, None, Tensor]:
@@ -89,7 +95,7 @@ def _poincare_gradient(x: Tensor, h: Tensor, sums: Sums, c: Tensor) -> tuple[Ten
 def _klein_gradient(x: Tensor, h: Tensor, sums: Sums, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """``g = gap (h - c <x, h> x)``; ``<g, g>_x = gap |h_o|^2 + gap^2 <x, h>^2/|x|^2`` with h_o orthogonal to x."""
     gap = _gap(x, sums.xx, c)
-    square = gap * torch.addcmul(sums.vv, sums.xv.square(), gap * inverse_square(sums.xx))
+    square = gap * torch.addcmul(sums.vv, sums.xv.square(), gap * sums.inverse)
     return square, -c * gap * sums.xv, gap
 
 
@@ -106,9 +112,8 @@ def _length(scale: Tensor, square: Tensor, longest: float | Tensor) -> tuple[Ten
 
 def _lorentz_move(x: Tensor, sums: Sums, scale: Tensor, k: Numbers, rule: Rule) -> Move:
     """``x' = cosh(r) x + sinh(r)/r u``, and u moves to ``cosh(r) u + r sinh(r) x``, in space coordinates."""
-    c, (xx, radial, mm) = k.c, sums
-    inverse, e, keep = inverse_square(xx), 1 + c * xx, k.keep
-    added = torch.zeros_like(xx)  # the momentum moved by the decay is m + added x
+    c, (xx, radial, mm, inverse) = k.c, sums
+    e, keep, added = 1 + c * xx, None, None  # the momentum moved by the decay is m + added x
     if rule.decay:
         length = (c * xx).clamp_min_(_TINY).sqrt_()
         kept = length.asinh() * k.keep
@@ -120,24 +125,32 @@ def _lorentz_move(x: Tensor, sums: Sums, scale: Tensor, k: Numbers, rule: Rule) 
     # from far out, steps over the origin to the other side lose all digits: they are cut
     r, scale = _length(scale, c * n2, torch.where(e > _FAR, _LONGEST_FAR, 2 * _LONGEST_STEP))
     cosh, b = r.cosh(), r.sinh().div_(r).mul_(scale)
-    on_x = torch.addcmul(cosh * keep, b, beta)  # x' = on_x x + b n
-    end = torch.addcmul(on_x.square() * xx, b.square(), mm)
+    start = cosh if keep is None else cosh * keep
+    on_x = torch.addcmul(start, b, beta)  # x' = on_x x + b n
+    end = torch.addcmul(on_x.square().mul_(xx), b.square(), mm)
+    a = start if added is None else torch.addcmul(start, b, added)
+    turned = c * b * n2  # m' = v_x x + v_n n
+    v_x, v_n = torch.addcmul(turned if keep is None else turned * keep, cosh, beta), cosh
     bound = math.sinh(limit(SHEET_RADIUS, x.dtype)) ** 2 / c
-    inside = (bound / end.clamp_min(bound)).sqrt_()
-    time = torch.addcmul(1 / c, end, inside.square()).sqrt_()
-    a = torch.addcmul(cosh * keep, b, added).mul_(inside)
-    v_x, v_n = torch.addcmul(cosh * beta, c * b * n2, keep), cosh  # m' = v_x x + v_n n
-    # A step that was cut: its direction at the end by Clairaut's relation, taken back along the ray.
-    over = end.clamp_min(_TINY)
-    along = torch.addcmul(n2, mm * xx, keep * keep / over, value=-1).clamp_min_(0).sqrt_().copysign_(scale)
-    along = along * time * (c / over).sqrt()
-    outside = end > bound
-    v_x = torch.where(outside, along * on_x - keep * mm * b / over, v_x)
-    v_n = torch.where(outside, along * b + keep * xx * on_x / over, v_n)
-    fits = _fitting(torch.addcmul(v_x.square() * xx, v_n.square(), mm), x.dtype)
+    outside, inside = end > bound, None
+    if not nothing(outside):
+        # A step that was cut: its direction at the end by Clairaut's relation, taken back along the ray.
+        keep = 1 if keep is None else keep
+        inside = (bound / end.clamp_min(bound)).sqrt_()
+        time = torch.addcmul(1 / c, end, inside.square()).sqrt_()
+        over = end.clamp_min(_TINY)
+        along = torch.addcmul(n2, mm * xx, keep * keep / over, value=-1).clamp_min_(0).sqrt_().copysign_(scale)
+        along = along * time * (c / over).sqrt()
+        v_x = torch.where(outside, along * on_x - keep * mm * b / over, v_x)
+        v_n = torch.where(outside, along * b + keep * xx * on_x / over, v_n)
+    fits = _fitting(torch.addcmul(v_x.square().mul_(xx), v_n.square(), mm), x.dtype)
     v_x, v_n = v_x * fits, v_n * fits
-    product = torch.addcmul(on_x * v_x * xx, b * v_n, mm).mul_(inside)
-    return Move(a, b * inside, torch.addcmul(v_x, v_n, added - beta), v_n, product)
+    product = torch.addcmul((on_x * v_x).mul_(xx), b * v_n, mm)
+    b_end = b
+    if inside is not None:
+        a, b_end, product = a * inside, b * inside, product * inside
+    back = -beta if added is None else added - beta
+    return Move(a, b_end, torch.addcmul(v_x, v_n, back), v_n, product)
 
 
 def _fitting(square: Tensor, dtype: torch.dtype) -> Tensor:
@@ -222,8 +235,8 @@ def _ball_retraction(least: float, c: Tensor, keep: Tensor, gap: Tensor, scale: 
 
 def _klein_move(x: Tensor, sums: Sums, scale: Tensor, k: Numbers, rule: Rule) -> Move:
     """``x' = x + f u`` on a straight line, so the momentum keeps its direction and is multiplied by ``gap'/gap``."""
-    c, (xx, radial, mm) = k.c, sums
-    inverse, gap, keep, least = inverse_square(xx), _gap(x, xx, c), k.keep, _least_gap(x.dtype)
+    c, (xx, radial, mm, inverse) = k.c, sums
+    gap, keep, least = _gap(x, xx, c), k.keep, _least_gap(x.dtype)
     beta = radial * inverse  # m = beta x + n, with n orthogonal to x
     root, added = torch.ones_like(xx), torch.zeros_like(xx)  # the momentum moved by the decay is root m + added x
     if rule.decay:

@@ -192,7 +192,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         index = grads[0].index
         if index is not None:  # some rows of one tensor
             n, (grad, index) = len(index), adam.padded(grads[0].values, index)
-            rows = [table[index] for (table,) in tables]
+            rows = [table.index_select(0, index) for (table,) in tables]
             step_rows(rows[0], grad, _named(names, rows), number, group, manifold, project)
             for (table,), row in zip(tables, rows, strict=True):
                 table.index_copy_(0, index[:n], row[:n])

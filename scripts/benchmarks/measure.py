@@ -8,12 +8,13 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 _SAMPLE_SECONDS = 0.005  # a shorter piece of work is repeated until one sample takes this long
 _LONG_SECONDS = 1.0
+_LONG_SECONDS_BRIEF = 0.2
 
 
 @dataclass
@@ -40,6 +41,7 @@ class Case:
 
     Args:
         difference: counts where the results of ours and the floor differ, in rows that have a gate on it.
+        parts: makes the floor and ours of each part of the work, which are timed apart.
     """
 
     floor: Variant
@@ -47,6 +49,7 @@ class Case:
     peers: Sequence[Variant] = ()
     notes: Sequence[str] = ()
     difference: Callable[[], float] | None = None
+    parts: Callable[[], dict[str, tuple[Callable[[], object], Callable[[], object]]]] | None = None
 
     @property
     def variants(self) -> list[Variant]:
@@ -55,15 +58,20 @@ class Case:
 
 @dataclass
 class Effort:
-    """How long to measure: at least `rounds`, of peers at least `peer_rounds`, then on until `seconds` are over."""
+    """How long to measure: at least `rounds`, of peers at least `peer_rounds`, then on until `seconds` are over.
+
+    Args: brief: long work is warmed up once only, and peak memory is that of the floor and ours.
+    """
 
     rounds: int
     seconds: float
     peer_rounds: int = 1
     most: int = 400
+    brief: bool = False
 
     def times(self, factor: int) -> Effort:
-        return Effort(self.rounds * factor, self.seconds * factor, self.peer_rounds * factor, self.most * factor)
+        most, peers = self.most * factor, self.peer_rounds * factor
+        return replace(self, rounds=self.rounds * factor, seconds=self.seconds * factor, peer_rounds=peers, most=most)
 
 
 @dataclass
@@ -79,13 +87,32 @@ class Timing:
     peak_bytes: int | None = None
 
 
+@dataclass
+class Part:
+    """Median seconds of a part of the work, of the floor and of ours."""
+
+    name: str
+    floor_seconds: float
+    ours_seconds: float
+
+
+def measure_parts(case: Case, effort: Effort, device: torch.device) -> list[Part]:
+    """Times the parts of a case one after the other; empty where it has none."""
+    parts = []
+    for name, runs in (case.parts() if case.parts else {}).items():
+        pair = (Variant(label, run) for label, run in zip(("floor", "ours"), runs, strict=True))
+        floor, ours = measure(Case(*pair), effort, device)
+        parts.append(Part(name, floor.seconds, ours.seconds))
+    return parts
+
+
 def measure(case: Case, effort: Effort, device: torch.device, memory: bool = False) -> list[Timing]:
     """Runs the variants in turn, every second round backwards; slow peers stop once they have `effort.peer_rounds`.
 
     Returns: timings in the order floor, ours, peers. The quartiles of a ratio are those of the ratios within rounds.
     """
     variants = case.variants
-    loops = [_warm_up(variant, device) for variant in variants]
+    loops = [_warm_up(variant, device, effort.brief) for variant in variants]
     samples: list[dict[int, float]] = [{} for _ in variants]
     started, turn = time.perf_counter(), 0
     gc.collect()
@@ -102,20 +129,23 @@ def measure(case: Case, effort: Effort, device: torch.device, memory: bool = Fal
         gc.enable()
     timings = [_timing(v.name, taken, samples[0]) for v, taken in zip(variants, samples, strict=True)]
     if memory:
-        for timing, variant in zip(timings, variants, strict=True):
+        chosen = variants[:2] if effort.brief else variants
+        for timing, variant in zip(timings, chosen, strict=False):
             if variant.share == 1:
                 timing.peak_bytes = peak_memory(variant.run, device)
     return timings
 
 
-def _warm_up(variant: Variant, device: torch.device) -> int:
+def _warm_up(variant: Variant, device: torch.device, brief: bool) -> int:
     """Runs the work three times, or twice where it takes long (caches, compilation, optimiser state).
 
+    Args: brief: once less.
     Returns: how often a sample repeats it.
     """
-    started = time.perf_counter()
-    variant.run()
-    if time.perf_counter() - started < _LONG_SECONDS:
+    first = _sample(variant, 1, device) * variant.share
+    if brief and first > _LONG_SECONDS_BRIEF:
+        return 1
+    if not brief and first < _LONG_SECONDS:
         variant.run()
     seconds = _sample(variant, 1, device) * variant.share
     return max(1, round(_SAMPLE_SECONDS / max(seconds, 1e-7)))

@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import platform
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,7 @@ def _row_dict(result: Result) -> dict[str, Any]:
         "passed": result.passed,
         "measured_again": result.measured_again,
         "notes": result.notes,
+        "parts": [asdict(part) for part in result.parts],
     }
 
 
@@ -122,6 +124,9 @@ def print_table(results: list[Result], where: dict[str, Any], console: Console) 
     console.print(table)
     for note in dict.fromkeys(note for result in results for note in result.notes):
         console.print(f"- {note}", markup=False, highlight=False)
+    for result in results:
+        if result.parts:
+            console.print(f"- {_parts_text(result)}", markup=False, highlight=False)
 
 
 def heading(where: dict[str, Any]) -> str:
@@ -147,6 +152,16 @@ def _cells(result: Result) -> list[str]:
         result.row.aim or "-",
         verdict + again,
     ]
+
+
+def _parts_text(result: Result) -> str:
+    """Each part with the times of the floor and of ours, and what it adds to their difference."""
+    parts = "; ".join(
+        f"{part.name} {1e3 * part.floor_seconds:.3g} → {1e3 * part.ours_seconds:.3g} "
+        f"({1e3 * (part.ours_seconds - part.floor_seconds):+.3g})"
+        for part in result.parts
+    )
+    return f"{result.row.name} ({result.dtype}) part by part, {result.timings[0].name} → ours in ms: {parts}"
 
 
 def _gate_text(verdict: Verdict) -> str:

@@ -65,6 +65,24 @@ def test_huge_pages_and_missed_gates_are_shown(files):
 
 
 @pytest.mark.parametrize(
+    ("gate", "text"),
+    [
+        ({"what": "time", "against": "floor", "limit": 2.0}, "2"),
+        ({"what": "time", "against": "HypLL", "limit": 0.4}, "0.4 of HypLL"),
+        ({"what": "memory", "against": "floor", "limit": 0.125}, "0.12 memory"),
+        ({"what": "difference", "against": "floor", "limit": 0}, "no result may differ"),
+        ({"what": "difference", "against": "floor", "limit": 3}, "3 results may differ"),
+    ],
+)
+def test_a_gate_says_what_it_limits(files, gate, text):
+    content = json.loads(bench(1.5))
+    content["rows"][0]["gates"] = [gate]
+    files[1].write_text(json.dumps(content))
+    assert readme.main([], *files) == 0
+    assert f"| a linear layer | 1.5 | geoopt 12 | {text} |" in files[0].read_text()
+
+
+@pytest.mark.parametrize(
     ("file", "text", "said"),
     [
         (0, "# no markers", "README.md must have the lines"),

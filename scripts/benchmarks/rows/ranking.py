@@ -46,9 +46,8 @@ def evaluation(setting: Setting, d: int, loop_queries: int) -> Case:
     queries = triples.load(setting.tiny)
     sheet = Lorentz().to(setting.device)
     total = len(queries.targets)
-    many, few = (
-        min(part, total) for part in (total // 4 if setting.quick and not setting.tiny else total, loop_queries)
-    )
+    part = 4 if setting.quick and not setting.tiny else 1
+    many, few, compared = total // part, min(loop_queries // part, total), min(loop_queries, total)
     h = sheet.expmap0(vectors(total, d, setting=setting))
     table = sheet.expmap0(vectors(queries.entities, d, setting=setting))
     targets, known = queries.targets.to(setting.device), [answers.to(setting.device) for answers in queries.known]
@@ -64,10 +63,11 @@ def evaluation(setting: Setting, d: int, loop_queries: int) -> Case:
 
     def difference() -> int:
         """Ranks that differ, both taken of the same scores: those of two products differ in their last bits."""
-        scores = lorentz_products(h[:few], table)
-        first = offsets[: few + 1]
-        fast = filtered_ranks(scores, targets[:few], (first, answers[: int(first[-1])]))
-        return sum(int(fast[i]) != rank_one_by_one(scores[i].clone(), int(targets[i]), known[i]) for i in range(few))
+        scores = lorentz_products(h[:compared], table)
+        first = offsets[: compared + 1]
+        fast = filtered_ranks(scores, targets[:compared], (first, answers[: int(first[-1])]))
+        slow = [rank_one_by_one(scores[i].clone(), int(targets[i]), known[i]) for i in range(compared)]
+        return int((fast.cpu() != torch.tensor(slow)).sum())
 
     notes = [f"filtered evaluation: {queries.origin}; the loop ran on {few} of {total} queries, ours on {many}"]
     floor = Variant("loop over queries", loop, loop if few == total else None, share=few / total)

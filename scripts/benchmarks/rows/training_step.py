@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,7 @@ from hyperbolic.manifolds import PoincareBall
 from hyperbolic.optim import RiemannianAdam
 from scripts.benchmarks.measure import Case, Variant
 from scripts.benchmarks.row import Gate, Row, Setting
-from scripts.benchmarks.work import vectors
+from scripts.benchmarks.work import forward_backward, leaf, vectors
 
 _SLOTS, _CHARACTERS, _STEPS = 5, 10, 25  # words of a mention, its characters, words of its context
 _ALPHABET = 100
@@ -41,10 +42,22 @@ class EntityTyper(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """The loss of a batch: mean binary cross entropy over all types."""
-        mention = self.mention_attention(self.tanh(self.mention(batch.mention)), batch.mention_positions)[0]
-        spelling = self.midpoint(self.spelling(self.characters(batch.characters))[0])
-        context = self.context_attention(self.context(batch.context)[0], batch.context_positions)[0]
-        return self.types.bce(self.concat(mention, context, spelling), batch.targets)
+        results = {}
+        for name, needs, compute in self.parts(batch):
+            results[name] = compute(*(results[need] for need in needs))
+        return results["MLR + BCE"]
+
+    def parts(self, batch: Batch) -> list[tuple[str, tuple[str, ...], Callable[..., Tensor]]]:
+        """The parts of the forward pass in turn: name, names of the parts whose results it takes, function of these."""
+        return [
+            ("mention", (), lambda: self.tanh(self.mention(batch.mention))),
+            ("mention attention", ("mention",), lambda x: self.mention_attention(x, batch.mention_positions)[0]),
+            ("characters", (), lambda: self.midpoint(self.spelling(self.characters(batch.characters))[0])),
+            ("context GRU", (), lambda: self.context(batch.context)[0]),
+            ("context attention", ("context GRU",), lambda x: self.context_attention(x, batch.context_positions)[0]),
+            ("concat", ("mention attention", "context attention", "characters"), self.concat),
+            ("MLR + BCE", ("concat",), lambda x: self.types.bce(x, batch.targets)),
+        ]
 
 
 @dataclass
@@ -72,19 +85,46 @@ def _batch(setting: Setting, size: int, words: int, classes: int) -> Batch:
     )
 
 
-def _step(model: nn.Module, optimiser: torch.optim.Optimizer, batch: Batch, clip: bool) -> Callable[[], Tensor]:
-    parameters = list(model.parameters())
+@dataclass
+class Step:
+    """A training step. Args: clip: clips the gradients; ours does so itself."""
 
-    def run() -> Tensor:
-        optimiser.zero_grad()
-        loss = model(batch)
+    model: EntityTyper
+    optimiser: torch.optim.Optimizer
+    batch: Batch
+    clip: bool
+
+    def __call__(self) -> Tensor:
+        self.optimiser.zero_grad()
+        loss = self.model(self.batch)
         loss.backward()
-        if clip:
-            torch.nn.utils.clip_grad_norm_(parameters, _CLIP, foreach=True)
-        optimiser.step()
+        self.update()
         return loss
 
-    return run
+    def update(self) -> None:
+        """Clipping and optimiser."""
+        if self.clip:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), _CLIP, foreach=True)
+        self.optimiser.step()
+
+    def parts(self) -> dict[str, Callable[[], object]]:
+        """Forward and backward pass of each part of the model by itself, then clipping and optimiser."""
+        parameters = list(self.model.parameters())
+        self()
+        kept = [parameter.grad.clone() for parameter in parameters]
+        results, runs = {}, {}
+        for name, needs, compute in self.model.parts(self.batch):
+            inputs = [leaf(results[need]) for need in needs]
+            results[name] = compute(*inputs).detach()
+            gradient = torch.randn_like(results[name])
+            runs[name] = forward_backward(partial(compute, *inputs), [*inputs, *parameters], gradient)
+
+        def update() -> None:
+            for parameter, gradient in zip(parameters, kept, strict=True):
+                parameter.grad = gradient
+            self.update()
+
+        return {**runs, "optimiser": update}
 
 
 def step(setting: Setting, batch: int, words: int, s: int, classes: int) -> Case:
@@ -97,10 +137,13 @@ def step(setting: Setting, batch: int, words: int, s: int, classes: int) -> Case
     euclidean, poincare = euclidean.to(**setting.placed), poincare.to(**setting.placed)
     adam = torch.optim.Adam(euclidean.parameters(), lr=5e-4, foreach=True)
     riemannian = RiemannianAdam(poincare.parameters(), lr=5e-4, max_grad_norm=_CLIP)
-    return Case(
-        Variant("Euclidean twin", _step(euclidean, adam, flat, clip=True)),
-        Variant("ours", _step(poincare, riemannian, curved, clip=False)),
-    )
+    floor, ours = Step(euclidean, adam, flat, clip=True), Step(poincare, riemannian, curved, clip=False)
+
+    def parts() -> dict[str, tuple[Callable[[], object], Callable[[], object]]]:
+        first, second = floor.parts(), ours.parts()
+        return {name: (first[name], second[name]) for name in first}
+
+    return Case(Variant("Euclidean twin", floor), Variant("ours", ours), parts=parts)
 
 
 _EAGER = Row(
