@@ -290,3 +290,19 @@ def test_values_out_of_range_are_named(options):
     (name,) = options
     with pytest.raises(ValueError, match=name):
         RiemannianOptimizer([nn.Parameter(torch.zeros(2))], **options)
+
+
+def test_an_unknown_option_of_a_group_is_refused():
+    with pytest.raises(ValueError, match=r"unknown option \['lrr'\]; there are rule, lr"):
+        RiemannianOptimizer([{"params": [torch.nn.Parameter(torch.zeros(2))], "lrr": 1.0}])
+
+
+def test_a_curvature_that_two_layers_share_is_stepped_once():
+    space = Lorentz(1.0, learn_c=True)
+    before = space.free_c.detach().clone()
+    other = torch.nn.Parameter(torch.zeros(2))
+    optimizer = RiemannianOptimizer([space.free_c, other, space.free_c], lr=0.1)
+    assert optimizer.param_groups[0]["params"] == [space.free_c, other]
+    space.free_c.grad = torch.ones_like(space.free_c)
+    optimizer.step()
+    torch.testing.assert_close((before - space.free_c.detach()).abs(), torch.full_like(before, 0.1))

@@ -93,6 +93,11 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             group.setdefault("lazy", False)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
+        known = {*self.defaults, "params", "role", "name", "initial_lr"}
+        unknown = [key for key in param_group if key not in known]
+        _require(not unknown, f"a group has the unknown option {unknown[:1]}; there are {', '.join(self.defaults)}")
+        if not isinstance(param_group["params"], Tensor):  # a shared curvature is listed by every layer on it
+            param_group = {**param_group, "params": list(dict.fromkeys(param_group["params"]))}
         group = {**self.defaults, **param_group}
         _require(group["rule"] in ("adam", "sgd"), f"rule must be 'adam' or 'sgd', got {group['rule']!r}")
         _require(group["lr"] >= 0, f"lr must not be negative, got {group['lr']}")
