@@ -17,33 +17,17 @@ from hyperbolic.layers.sequence import check_lengths
 NORMS = ("post", "pre", "none")
 
 
-class _Block(nn.Module):
-    """What encoder and decoder layers share: where the norm stands.
+class _Layer(nn.Module):
+    """What encoder and decoder layers share: self-attention, the feed-forward block, and where the norm stands.
 
     ``norm_i`` follows (post: ``norm(join(f(x), x))``) or precedes (pre: ``join(f(norm(x)), x)``) block i.
-    """
-
-    def __init__(self, geometry: Geometry, d: int, n_blocks: int, norm: str):
-        super().__init__()
-        if norm not in NORMS:
-            raise ValueError(f"encoder.norm: unknown value {norm!r}; available: {', '.join(NORMS)}")
-        self.placement = norm
-        self.norms = nn.ModuleList(geometry.norm(d) for _ in range(n_blocks if norm != "none" else 0))
-
-    def before(self, block: int, x: Tensor) -> Tensor:
-        return self.norms[block](x) if self.placement == "pre" else x
-
-    def after(self, block: int, x: Tensor) -> Tensor:
-        return self.norms[block](x) if self.placement == "post" else x
-
-
-class TransformerEncoderLayer(_Block):
-    """Self-attention, then the feed-forward block; in flat space ``torch.nn.TransformerEncoderLayer`` with ReLU.
 
     Args:
         geometry: of inputs and outputs. d: intrinsic size. n_heads: divides d. d_feed_forward: inner size.
         dropout: of the residuals. attention_dropout: of the attention. norm: "post", "pre" or "none".
     """
+
+    n_blocks: int
 
     def __init__(
         self,
@@ -55,10 +39,29 @@ class TransformerEncoderLayer(_Block):
         attention_dropout: float,
         norm: str,
     ):
-        super().__init__(geometry, d, 2, norm)
+        super().__init__()
+        if norm not in NORMS:
+            raise ValueError(f"encoder.norm: unknown value {norm!r}; available: {', '.join(NORMS)}")
+        self.placement = norm
+        self.norms = nn.ModuleList(geometry.norm(d) for _ in range(self.n_blocks if norm != "none" else 0))
         self.attention = geometry.multi_head_attention(d, n_heads, dropout=attention_dropout)
         self.merge = geometry.residual(d, d, dropout=dropout)
         self.feed_forward = geometry.feed_forward(d, d_feed_forward, activation="relu", dropout=dropout)
+
+    def before(self, block: int, x: Tensor) -> Tensor:
+        return self.norms[block](x) if self.placement == "pre" else x
+
+    def after(self, block: int, x: Tensor) -> Tensor:
+        return self.norms[block](x) if self.placement == "post" else x
+
+
+class TransformerEncoderLayer(_Layer):
+    """Self-attention, then the feed-forward block; in flat space ``torch.nn.TransformerEncoderLayer`` with ReLU.
+
+    Args: geometry, d, n_heads, d_feed_forward, dropout, attention_dropout, norm; see the base class.
+    """
+
+    n_blocks = 2
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """
@@ -94,11 +97,13 @@ class DecoderState:
             layer.memory.reorder(index)
 
 
-class TransformerDecoderLayer(_Block):
+class TransformerDecoderLayer(_Layer):
     """Causal self-attention, attention to the encoder's output, then the feed-forward block.
 
     In flat space ``torch.nn.TransformerDecoderLayer`` with ReLU. Args: as for :class:`TransformerEncoderLayer`.
     """
+
+    n_blocks = 3
 
     def __init__(
         self,
@@ -110,12 +115,9 @@ class TransformerDecoderLayer(_Block):
         attention_dropout: float,
         norm: str,
     ):
-        super().__init__(geometry, d, 3, norm)
-        self.attention = geometry.multi_head_attention(d, n_heads, dropout=attention_dropout)
-        self.merge = geometry.residual(d, d, dropout=dropout)
+        super().__init__(geometry, d, n_heads, d_feed_forward, dropout, attention_dropout, norm)
         self.cross_attention = geometry.multi_head_attention(d, n_heads, dropout=attention_dropout)
         self.cross_merge = geometry.residual(d, d, dropout=dropout)
-        self.feed_forward = geometry.feed_forward(d, d_feed_forward, activation="relu", dropout=dropout)
 
     def forward(
         self,
@@ -145,7 +147,7 @@ class _Stack(nn.Module):
 
     def __init__(
         self,
-        layer: type[_Block],
+        layer: type[_Layer],
         geometry: Geometry,
         d_in: int,
         d_hidden: int,

@@ -67,7 +67,7 @@ class _LiftHyperplanes(torch.autograd.Function):
     @staticmethod
     def forward(ctx, p: Tensor, a: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         gap = ball_gap(p, c) if p.dtype is WIDE else (1 - c * _square(p)).clamp_min(limit(BALL_EPS, p.dtype) / 4)
-        shift = _row_dot(p, a) / gap
+        shift = dot(p, a) / gap
         norm = (_square(a) + _TINY).sqrt()
         alpha = c.sqrt() / norm
         w = a.new_empty(a.shape[0], a.shape[1] + 1)
@@ -121,11 +121,6 @@ def _row_blocks(x: Tensor) -> list[slice]:
 def _square(x: Tensor) -> Tensor:
     """``|x|^2`` of rows (K, d) in float64, shape (K, 1), without a float64 copy of x."""
     return torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=WIDE).square()
-
-
-def _row_dot(x: Tensor, y: Tensor) -> Tensor:
-    """``<x, y>`` of rows (K, d) in float64, shape (K, 1)."""
-    return torch.cat([dot(x[rows], y[rows]) for rows in _row_blocks(x)]) if len(x) else dot(x, y)
 
 
 def _combine(out: Tensor, *terms: tuple[Tensor, Tensor]) -> None:

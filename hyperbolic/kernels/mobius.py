@@ -22,7 +22,7 @@ from torch.autograd.function import once_differentiable
 from hyperbolic.kernels import switch
 from hyperbolic.kernels.mobius_rows import Gram, Rows, Vector, row_coefficients, row_coefficients_grad
 from hyperbolic.manifolds.poincare import expmap0, logmap0, mobius_add
-from hyperbolic.numerics import BALL_EPS, limit
+from hyperbolic.numerics import BALL_EPS, dot, limit
 
 _TINY = 1e-30
 _SPACE = 1 << 20  # float32 numbers of the scratch space
@@ -57,7 +57,7 @@ def _norms_and_dots(x: Tensor, points: Tensor | None) -> tuple[Tensor, Tensor | 
 
 
 def _row_dot(x: Tensor, y: Tensor) -> Tensor:
-    """``<x, y>`` (N, 1) of rows, in float64."""
+    """``<x, y>`` (N, 1) of rows, summed in their dtype, as float64."""
     out = x.new_empty(x.shape[0], 1)
     for rows, space in _blocks(x, x.dtype):
         torch.sum(torch.mul(x[rows], y[rows], out=space), -1, keepdim=True, out=out[rows])
@@ -75,7 +75,7 @@ def _rows(c: Tensor, xs, products, points, factors) -> tuple[list[Tensor], Rows]
         if points is not None:
             gram |= {(i, n + j): column for j, column in enumerate(dots.split(1, -1))}
     for i, j in itertools.combinations(range(n), 2):
-        gram[i, j] = c * (products[i].double() * products[j].double()).sum(-1, keepdim=True)
+        gram[i, j] = c * dot(products[i], products[j])
     if points is not None:
         among = scaled_points @ wide_points.T
         scaled = [] if factors is None else factors.double().split(1, -1)

@@ -42,6 +42,21 @@ def test_accuracy(space, pairwise, c, dtype, relative, radius, gap):
 
 @SPACES
 @CURVATURES
+def test_without_refining_pairs_apart_are_the_same_and_equal_points_finite(space, pairwise, c):
+    """As attention takes them: the error of sinh^2(d/2) stays below 1e-15 times that of its terms."""
+    manifold = space(c)
+    x = manifold.random(7, D, std=0.8 / c**0.5, dtype=F64).requires_grad_()
+    y = torch.cat([x.detach()[:1], manifold.random(8, D, std=0.8 / c**0.5, dtype=F64)])
+    rough, exact = pairwise(x, y, manifold.c, refine=False), pairwise(x, y, manifold.c)
+    torch.testing.assert_close(rough, exact, rtol=1e-9, atol=1e-6 / c**0.5)
+    apart = exact > 0.1 / c**0.5
+    torch.testing.assert_close(rough[apart], exact[apart], rtol=1e-11, atol=0)
+    (grad,) = torch.autograd.grad(rough.sum(), x)
+    assert torch.isfinite(grad).all()
+
+
+@SPACES
+@CURVATURES
 @pytest.mark.parametrize("lead", [((), ()), ((2,), (2,)), ((3, 1), (2,)), ((0,), (0,))])
 @pytest.mark.parametrize("sizes", [(4, 6), (1, 1), (0, 3), (3, 0)])
 def test_values_and_gradients(space, pairwise, c, lead, sizes):
