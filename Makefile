@@ -9,6 +9,7 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11; do \
 	done; echo python3)
 TORCH_INDEX ?=
 SEEDS ?= 0
+TABLE ?=
 WORKERS ?= 2
 ARGS ?=
 
@@ -16,9 +17,9 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 TORCH := $(shell sed -n 's/^\(torch==.*\)$$/\1/p' constraints.txt)
-PREFIX10 := hnn_prefix10_rnn_eucl,hnn_prefix10_rnn_hyp_eucl_mlr,hnn_prefix10_rnn_hyp,hnn_prefix10_gru_eucl,hnn_prefix10_gru_hyp_eucl_mlr,hnn_prefix10_gru_hyp
+EXPERIMENTS ?= hnn_prefix10_rnn_eucl,hnn_prefix10_rnn_hyp_eucl_mlr,hnn_prefix10_rnn_hyp,hnn_prefix10_gru_eucl,hnn_prefix10_gru_hyp_eucl_mlr,hnn_prefix10_gru_hyp
 
-.PHONY: help setup run test test-all lint data reproduce collect tables check-tables bench numerics clean
+.PHONY: help setup run test test-all lint data reproduce collect tables check-tables figures bench numerics clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sort | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -26,8 +27,10 @@ help: ## print this list
 	@echo "  PYTHON=python3.12   the interpreter for .venv (3.11 or 3.12)"
 	@echo "  TORCH_INDEX=URL     where setup takes torch from, such as PyTorch's CPU or CUDA wheels"
 	@echo "  SEEDS=0,1,2         the seeds of make reproduce"
+	@echo "  TABLE=NAME          the table of make reproduce: a file of results/published/, as in TABLE=hyfi_table5_crowd"
+	@echo "  EXPERIMENTS=...     or its experiments, as in EXPERIMENTS='glob(hyfi_crowd_*)' or EXPERIMENTS=name,name"
 	@echo "  WORKERS=2           test processes"
-	@echo "  ARGS='...'          more words for the command behind run, test, test-all, collect, reproduce, bench, numerics"
+	@echo "  ARGS='...'          more words for the command behind run, test, test-all, collect, reproduce, figures, bench, numerics"
 
 setup: $(STAMP) ## make .venv and install everything into it (again only after a change of versions)
 
@@ -57,9 +60,18 @@ lint: setup ## ruff: style and common mistakes
 data: ## say which data sets the tasks need and where they are looked for
 	@echo "PREFIX-10, -30 and -50 need no download: the first run generates them from the seed in the config"
 	@echo "and keeps them in the data folder, $${HYPERBOLIC_DATA:-data} (HYPERBOLIC_DATA or paths.data_dir=... names another)."
+	@echo "Entity typing (task=ultrafine) reads ultrafine/crowd/{train,dev,test}.json, more of that release where it is there, and"
+	@echo "word vectors. What is missing is fetched into the same folder with"
+	@echo "  python scripts/download.py ultrafine        Choi et al. 2018, about 0.7 GB"
+	@echo "  python scripts/download.py glove            GloVe 6B, 0.9 GB"
+	@echo "  python scripts/download.py poincare_glove   Tifrea et al. 2019, where its authors' share still answers"
+	@echo "OntoNotes (task=ontonotes) has a licence: put g_dev.json and g_test.json, and augmented_train.json, into ontonotes/."
+	@echo "task=poincare_glove learns word vectors from any text: task.data.file=corpus.txt. The *_toy tasks need nothing."
 
-reproduce: setup ## run the six PREFIX-10 cells of HNN's Table 1, once for each seed in SEEDS
-	$(PY) run.py -m experiment=$(PREFIX10) seed=$(SEEDS) $(ARGS)
+reproduce: setup ## run the experiments of a TABLE, or EXPERIMENTS, once for each seed in SEEDS (else PREFIX-10's six)
+	experiments='$(EXPERIMENTS)'; \
+	$(if $(TABLE),experiments=$$($(PY) -m scripts.layouts '$(TABLE)') || exit 1;) \
+	$(PY) run.py -m "experiment=$$experiments" 'seed=$(SEEDS)' $(ARGS)
 
 collect: setup ## check the records under outputs/ and copy the good ones to results/runs/
 	$(PY) -m scripts.collect $(ARGS)
@@ -71,6 +83,9 @@ tables: setup ## make results/tables/ from results/runs/ and print it
 check-tables: setup ## fail if a committed table is not what the records give
 	$(PY) -m scripts.tables --check
 	$(PY) -m scripts.readme --check
+
+figures: setup ## draw trained models into results/figures/ (ARGS='all outputs/<run> ...'; ARGS=--list names the figures)
+	$(PY) scripts/figures.py $(ARGS)
 
 bench: setup ## time each operation against its Euclidean twin and other libraries (ARGS='--quick --check' for a minute)
 	$(PY) scripts/bench.py $(ARGS)

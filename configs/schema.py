@@ -19,14 +19,18 @@ from hydra.utils import get_object
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 FOLDER = Path(__file__).resolve().parent
-# What run.py adds when it builds an object, by the key of its node; for task.model only the data know it.
+# What run.py adds when it builds an object, by the key of its node. To task.model and task.module it adds what their
+# constructors take of geometry, encoder, model and optimizer, and of what the data supply, which only the data know.
 SUPPLIED = {
     "geometry": (),
     "encoder": ("geometry", "d_in", "d_hidden", "streams"),
     "logger": ("save_dir",),
     "task.data": (),
-    "task.module": ("model", "optimizer"),
+    "task.model": None,
+    "task.module": None,
 }
+MODES = ("fit", "test", "predict")
+TASK = ("name", "data", "model", "module")  # every task has these, and what its file declares
 
 
 class ConfigError(ValueError):
@@ -37,6 +41,7 @@ class ConfigError(ValueError):
 class Paths:
     data_dir: str = MISSING
     output_dir: str = MISSING
+    cache_dir: str = MISSING
 
 
 @dataclass
@@ -95,30 +100,36 @@ class Trainer:
 
 
 @dataclass
+class PaperRow:
+    """Another row that the run fills, of the same paper and variant; `name` names another paper."""
+
+    table: int = MISSING
+    row: str = MISSING
+    name: str | None = None
+
+
+@dataclass
 class Paper:
-    """The cell of a published table that an experiment stands for; accuracies are fractions."""
+    """The cell of a published table that an experiment stands for; accuracies are fractions.
+
+    Where a run fills a whole row, column, metric and published are null: the table's layout has them. variant: of the
+    table, where it is made again under a protocol that is not the paper's. also: more rows that the same run fills.
+    """
 
     name: str = MISSING
     table: int = MISSING
     row: str = MISSING
-    column: str = MISSING
-    metric: str = MISSING
-    published: float = MISSING
+    column: str | None = MISSING
+    metric: str | None = MISSING
+    published: float | None = MISSING
     protocol: str = MISSING
-
-
-@dataclass
-class TaskNode:
-    name: str = MISSING
-    fidelity: Any = None
-    data: Any = MISSING
-    model: Any = MISSING
-    module: Any = MISSING
+    variant: str | None = None
+    also: list[PaperRow] = field(default_factory=list)
 
 
 @dataclass
 class Root:
-    task: TaskNode = field(default_factory=TaskNode)
+    task: Any = MISSING
     geometry: Any = MISSING
     encoder: Any = MISSING
     optim: Optim = field(default_factory=Optim)
@@ -127,6 +138,8 @@ class Root:
     seed: int = MISSING
     mode: str = MISSING
     checkpoint: str | None = MISSING
+    input: str | None = MISSING
+    output: str | None = MISSING
     check_points: bool = MISSING
     fidelity: str = MISSING
     paths: Paths = field(default_factory=Paths)
@@ -160,7 +173,8 @@ def check(cfg: DictConfig) -> dict[str, Any]:
     is not of the kind that the class it goes to asks for.
     """
     _check_fields("", cfg, Root)
-    _one_of("mode", cfg.mode, ("fit", "test"))
+    _check_task(cfg)
+    _one_of("mode", cfg.mode, MODES)
     _one_of("fidelity", cfg.fidelity, ("paper", "code"))
     if not 0 <= cfg.seed < 2**32:
         raise ConfigError(f"seed must be a whole number of at least 0 and less than 2**32, and it is {cfg.seed}.")
@@ -173,7 +187,35 @@ def check(cfg: DictConfig) -> dict[str, Any]:
             node = node[key]
         if node:
             check_target(name, node, supplied)
+    if "encoder" not in parameters("task.model", values["task"]["model"]):
+        values["encoder"] = None
     return values
+
+
+def _check_task(cfg: DictConfig) -> None:
+    """Find keys of the node `task` that neither every task has (TASK) nor its file in configs/ declares.
+
+    So a task can have settings of its own, to which others refer: `size: base` with `sizes: {base: {d: 20}}`, and
+    `d: ${task.sizes.${task.size}.d}`. Of a task whose file lies elsewhere (hydra.searchpath) all keys are taken.
+    """
+    node = cfg.task
+    known = _declared(str(node.get("name"))) or {str(k) for k in node}
+    if unknown := [str(k) for k in node if k not in known.union(TASK)]:
+        raise ConfigError(unknown_key(f"task.{unknown[0]}", unknown[0], sorted(known.union(TASK))))
+    if missing := [k for k in TASK if k not in node]:
+        raise ConfigError(f"task.{missing[0]} is missing; the task's file in configs/task needs it.")
+    if "size" in node and "sizes" in node and node.size not in node.sizes:
+        raise ConfigError(f"task.size={node.size}: task.size must be {' or '.join(map(str, node.sizes))}.")
+
+
+def _declared(name: str) -> set[str]:
+    """The keys in the file of a task and in those that it starts from; none where there is no file."""
+    file = FOLDER / "task" / f"{name}.yaml"
+    if not file.is_file():
+        return set()
+    node = OmegaConf.load(file)
+    starts = [_declared(start) for start in node.pop("defaults", []) if isinstance(start, str)]
+    return {str(k) for k in node}.union(*starts)
 
 
 def _check_fields(name: str, node: Any, kind: type) -> None:
@@ -195,35 +237,39 @@ def _one_of(key: str, value: str, choices: tuple[str, ...]) -> None:
         raise ConfigError(f"{key}={value}: {key} must be {' or '.join(choices)}.")
 
 
-def check_target(name: str, node: Mapping[str, Any], supplied: tuple[str, ...]) -> None:
+def check_target(name: str, node: Mapping[str, Any], supplied: tuple[str, ...] | None) -> None:
     """Compare a node's keys and values with the parameters of the class or function that it names.
 
-    supplied: the parameters that do not come from the configuration. Raises ConfigError where they do not agree.
+    supplied: the parameters that do not come from the configuration; None: not known yet, so none is missing.
+    Raises ConfigError where they do not agree.
     """
+    taken = parameters(name, node)
+    target = get_object(node["_target_"])
+    hints = typing.get_type_hints(target.__init__ if inspect.isclass(target) else target)
+    settings = {k: v for k, v in node.items() if not (k.startswith("_") and k.endswith("_"))}
+    known = [k for k in taken if k not in (supplied or ())]
+    unknown = [k for k in settings if k not in known]
+    if unknown and not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in taken.values()):
+        raise ConfigError(unknown_key(f"{name}.{unknown[0]}", unknown[0], known))
+    for key, parameter in taken.items():
+        several = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+        needed = parameter.default is parameter.empty and not several
+        if needed and supplied is not None and key in known and key not in settings:
+            raise ConfigError(f"{name}.{key} is missing: {target.__name__} needs it; set it as +{name}.{key}=...")
+    for key, value in settings.items():
+        if key in hints and not fits(value, hints[key]):
+            raise ConfigError(f"{name}.{key}={value!r}: {_kind(hints[key])} is needed here.")
+
+
+def parameters(name: str, node: Mapping[str, Any]) -> dict[str, inspect.Parameter]:
+    """The parameters of the class or function that a node names. Raises ConfigError where there is none."""
     if not isinstance(node, Mapping) or not node.get("_target_"):
         raise ConfigError(f"{name} names no class; its file in configs/ needs a line `_target_: ...`.")
     try:
         target = get_object(node["_target_"])
     except Exception as error:
         raise ConfigError(f"{name}._target_={node['_target_']} is not found ({error}).") from error
-    parameters = dict(inspect.signature(target).parameters)
-    hints = typing.get_type_hints(target.__init__ if inspect.isclass(target) else target)
-    settings = {k: v for k, v in node.items() if not (k.startswith("_") and k.endswith("_"))}
-    known = [k for k in parameters if k not in supplied]
-    if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
-        for key in settings:
-            if key not in known:
-                raise ConfigError(unknown_key(f"{name}.{key}", key, known))
-    for key, parameter in parameters.items():
-        needed = parameter.default is inspect.Parameter.empty and parameter.kind not in (
-            inspect.Parameter.VAR_KEYWORD,
-            inspect.Parameter.VAR_POSITIONAL,
-        )
-        if needed and key in known and key not in settings:
-            raise ConfigError(f"{name}.{key} is missing: {target.__name__} needs it; set it as +{name}.{key}=...")
-    for key, value in settings.items():
-        if key in hints and not fits(value, hints[key]):
-            raise ConfigError(f"{name}.{key}={value!r}: {_kind(hints[key])} is needed here.")
+    return dict(inspect.signature(target).parameters)
 
 
 def unknown_key(full: str, key: str, known: list[str]) -> str:

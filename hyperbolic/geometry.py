@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
@@ -77,6 +77,31 @@ class Geometry:
         """Geometry of one component of a model."""
         own = Geometry(self.name, self.manifold, self.layers, options=self.options, made=self.made)
         return self.parts.get(component, own)
+
+    def preferring(self, settings: Mapping[str, Mapping[str, Any]]) -> Geometry:
+        """This geometry and those of its parts with settings of layers that a model's paper has, by class as
+        ``options``. A family that has no such layer or option goes without; ``options`` come before them.
+
+        Raises:
+            ValueError: a layer or an option that no family has.
+        """
+        for layer, chosen in settings.items():
+            known = {option for family in FAMILIES.values() for option in _options(family, layer)}
+            if not known:
+                raise ValueError(f"settings of layers: no layer family has a {layer}")
+            for option in chosen:
+                if option not in known:
+                    raise ValueError(f"settings of layers: no {layer} of any family has an option {option!r}")
+        parts = {component: part._with(settings) for component, part in self.parts.items()}
+        return replace(self._with(settings), parts=parts)
+
+    def _with(self, settings: Mapping[str, Mapping[str, Any]]) -> Geometry:
+        options = {layer: dict(chosen) for layer, chosen in self.options.items()}
+        for layer, chosen in settings.items():
+            known = _options(self.layers, layer)
+            wished = {option: value for option, value in chosen.items() if option in known}
+            options[layer] = {**wished, **options.get(layer, {})}
+        return replace(self, options=options)
 
     def check_components(self, components: Iterable[str]) -> None:
         """
@@ -233,8 +258,14 @@ def _known(value: str, table: Mapping[str, Any], where: str) -> str:
     return value
 
 
+def _options(family: ModuleType, layer: str) -> list[str]:
+    """What the family's layer takes after its manifold; nothing where there is no such layer."""
+    cls = getattr(family, layer, None)
+    return [] if cls is None else list(inspect.signature(cls).parameters)[1:]
+
+
 def _check_options(geometry: Geometry, layer: str, options: Mapping[str, Any]) -> None:
-    allowed = list(inspect.signature(getattr(geometry.layers, layer)).parameters)[1:]
+    allowed = _options(geometry.layers, layer)
     family = geometry.layers.__name__.rpartition(".")[2]
     for option in options:
         if option not in allowed:

@@ -1,6 +1,9 @@
 """The layouts of the published tables (results/published/*.yaml): rows, columns and the paper's own values."""
 
-from dataclasses import dataclass
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
@@ -8,6 +11,10 @@ import yaml
 from scripts.records import ROOT
 
 PUBLISHED = ROOT / "results" / "published"
+EXPERIMENTS = ROOT / "configs" / "experiment"
+
+Place = tuple[str, str | None]  # row and column; no column: the whole row
+Key = tuple[str, int, str | None]  # paper, table, variant
 
 
 class LayoutError(ValueError):
@@ -15,53 +22,195 @@ class LayoutError(ValueError):
 
 
 @dataclass(frozen=True)
+class Ordering:
+    """What the paper says: the row `higher` has more than the row `lower` in these columns."""
+
+    higher: str
+    lower: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Layout:
-    """One table of one paper. `published[row, column]` is a fraction between 0 and 1."""
+    """One table of one paper.
+
+    published[row, column]: a fraction between 0 and 1; None where the value is there but cannot be read in our copy of
+    the paper, no entry where the paper has no such value. metrics: column -> metric of a record. whole_rows: one run
+    fills all columns of a row; else one run is one cell. variant: a table made again under another protocol, with the
+    rows it has in common with the paper's; `label` says what is different. quoted: rows that the paper took from
+    others or from systems that are not built here. parameters: sizes of the models, as printed. sources: parts of the
+    training data that a run needs, or it is partial. digits: decimals of the printed percentages.
+    """
 
     name: str
     table: int
+    variant: str | None
     title: str
     source: str
     measure: str
-    metric: str
     protocol: str
+    label: str | None
     rows: tuple[str, ...]
     columns: tuple[str, ...]
-    published: dict[tuple[str, str], float]
+    metrics: dict[str, str]
+    whole_rows: bool
+    published: dict[tuple[str, str], float | None]
+    quoted: tuple[str, ...] = ()
+    parameters: dict[str, int] = field(default_factory=dict)
+    sources: tuple[str, ...] = ()
+    orderings: tuple[Ordering, ...] = ()
+    best_of_three: bool = False
+    digits: int = 2
+
+    @property
+    def key(self) -> Key:
+        return self.name, self.table, self.variant
 
     def check(self, paper: dict, where: str) -> None:
-        """Raise LayoutError unless the `paper` node names a cell of this table with its value and metric."""
-        if paper["row"] not in self.rows or paper["column"] not in self.columns:
+        """Raise LayoutError unless the `paper` node names a cell of this table with its value and metric, or a row."""
+        row, column = paper["row"], paper["column"]
+        if row not in self.rows or (column is not None and column not in self.columns):
             raise LayoutError(
-                f"{where}: {self.title} has no cell '{paper['row']}', '{paper['column']}'. "
+                f"{where}: {self.title} has no cell '{row}', '{column}'. "
                 f"Rows: {'; '.join(self.rows)}. Columns: {'; '.join(self.columns)}."
             )
-        value = self.published[paper["row"], paper["column"]]
-        if abs(value - paper["published"]) > 1e-9 or paper["metric"] != self.metric:
+        if row in self.quoted:
+            raise LayoutError(f"{where}: {self.title} only quotes '{row}'; take it out of `quoted` when it is built.")
+        if self.whole_rows:
+            extra = [key for key in ("column", "metric", "published") if paper[key] is not None]
+            if extra:
+                raise LayoutError(
+                    f"{where}: a run fills a whole row of {self.title}, so {' and '.join(extra)} must be null."
+                )
+            return
+        if column is None:
+            raise LayoutError(f"{where}: a run is one cell of {self.title}; name its column, metric and value.")
+        value, metric = self.published[row, column], self.metrics[column]
+        if value is None or paper["published"] is None:
+            same = value is paper["published"]
+        else:
+            same = abs(value - paper["published"]) <= 1e-9
+        if not same or paper["metric"] != metric:
             raise LayoutError(
-                f"{where}: says {paper['metric']} {paper['published']} for '{paper['row']}', '{paper['column']}', "
-                f"and {self.title} has {self.metric} {value}. Correct the one that misquotes the paper."
+                f"{where}: says {paper['metric']} {paper['published']} for '{row}', '{column}', "
+                f"and {self.title} has {metric} {value}. Correct the one that misquotes the paper."
             )
+
+
+def places(paper: dict) -> Iterator[tuple[Key, dict]]:
+    """Every table that a `paper` node names, with the node as it would be if it named this one alone."""
+    variant = paper.get("variant")
+    yield (paper["name"], paper["table"], variant), paper
+    for more in paper.get("also") or ():
+        name = more.get("name") or paper["name"]
+        yield (name, more["table"], variant), {**paper, "name": name, "table": more["table"], "row": more["row"]}
+
+
+def find(layouts: dict[Key, Layout], key: Key, where: str) -> Layout:
+    """The layout of a table. Raises LayoutError where there is none."""
+    if key not in layouts:
+        name, table, variant = key
+        which = f"{name}, table {table}" + (f", variant {variant}" if variant else "")
+        raise LayoutError(f"{where}: no layout in results/published/ is {which}.")
+    return layouts[key]
 
 
 def load_layouts(folder: Path = PUBLISHED) -> list[Layout]:
-    """Every layout in `folder`, by paper and table number. Raises LayoutError where there is none."""
-    layouts = [read_layout(path) for path in sorted(folder.glob("*.yaml"))]
-    if not layouts:
+    """Every layout in `folder`, by paper and table number, a variant after its table.
+
+    Raises LayoutError where there is none, two are of the same table, or a file does not fit.
+    """
+    nodes = {path: yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))}
+    if not nodes:
         raise LayoutError(f"{folder}: no table layout (*.yaml) here, so there is no table to make.")
-    return sorted(layouts, key=lambda layout: (layout.name, layout.table))
+    layouts: dict[Key, Layout] = {}
+    for path, node in sorted(nodes.items(), key=lambda item: item[1].get("variant") is not None):
+        base = None
+        if node.get("variant") is not None:
+            base = find(layouts, (node["name"], node["table"], None), str(path))
+        layout = make_layout(path, node, base)
+        if layout.key in layouts:
+            raise LayoutError(f"{path}: there is another layout of {layout.title}.")
+        layouts[layout.key] = layout
+    return sorted(layouts.values(), key=lambda layout: (layout.name, layout.table, layout.variant or ""))
 
 
-def read_layout(path: Path) -> Layout:
-    """The layout in one YAML file."""
-    node = yaml.safe_load(path.read_text(encoding="utf-8"))
+def make_layout(path: Path, node: dict, base: Layout | None) -> Layout:
+    """The layout in one YAML file. base: the paper's table, of which the file is a variant; it has the values."""
+    if base is None:
+        own, published = _published(path, node), None
+    else:
+        own = {key: getattr(base, key) for key in ("source", "measure", "columns", "metrics", "whole_rows", "digits")}
+        published = {place: value for place, value in base.published.items() if place[0] in node["rows"]}
+        own |= {"rows": tuple(node["rows"]), "published": published}
+    for key in ("source", "measure", "best_of_three", "digits", "parameters"):
+        if key in node:
+            own[key] = node[key]
+    layout = Layout(
+        **own,
+        **{key: node[key] for key in ("name", "table", "title", "protocol")},
+        variant=node.get("variant"),
+        label=node.get("label"),
+        quoted=tuple(node.get("quoted", ())),
+        sources=tuple(node.get("sources", ())),
+        orderings=tuple(
+            Ordering(one["higher"], one["lower"], tuple(one.get("columns", own["columns"])))
+            for one in node.get("orderings", ())
+        ),
+    )
+    named = [*layout.quoted, *layout.parameters, *(row for o in layout.orderings for row in (o.higher, o.lower))]
+    if unknown := sorted(set(named) - set(layout.rows)):
+        raise LayoutError(f"{path}: names rows that the table has not: {'; '.join(unknown)}")
+    if unknown := sorted({column for o in layout.orderings for column in o.columns} - set(layout.columns)):
+        raise LayoutError(f"{path}: names columns that the table has not: {'; '.join(unknown)}")
+    return layout
+
+
+def _published(path: Path, node: dict) -> dict:
+    """Rows, columns, metrics and values of a paper's own table."""
+    whole_rows = isinstance(node["columns"], dict)
     columns, rows = tuple(node["columns"]), node["rows"]
     short = [row for row, values in rows.items() if len(values) != len(columns)]
     if short:
         raise LayoutError(f"{path}: not one value for each of the {len(columns)} columns in: {'; '.join(short)}")
-    return Layout(
-        **{key: node[key] for key in ("name", "table", "title", "source", "measure", "metric", "protocol")},
-        rows=tuple(rows),
-        columns=columns,
-        published={(row, column): v for row, values in rows.items() for column, v in zip(columns, values, strict=True)},
-    )
+    pairs = {(row, column): v for row, values in rows.items() for column, v in zip(columns, values, strict=True)}
+    bad = [f"{row}, {column}: {v!r}" for (row, column), v in pairs.items() if v is not None and not 0 <= v <= 1]
+    if bad:
+        raise LayoutError(f"{path}: values are fractions between 0 and 1, or null; not so: {'; '.join(bad)}")
+    return {
+        "rows": tuple(rows),
+        "columns": columns,
+        "metrics": dict(node["columns"]) if whole_rows else dict.fromkeys(columns, node["metric"]),
+        "whole_rows": whole_rows,
+        "published": pairs,
+    }
+
+
+def experiments(folder: Path = EXPERIMENTS) -> dict[str, dict]:
+    """Experiment -> its `paper` node, of those that have one."""
+    nodes = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))}
+    return {name: node["paper"] for name, node in nodes.items() if node.get("paper")}
+
+
+def main(arguments: list[str] | None = None, published: Path = PUBLISHED, folder: Path = EXPERIMENTS) -> int:
+    """Print the experiments of one table, joined by commas; 1 where no layout has that name."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.layouts", description="List the experiments of a table.")
+    parser.add_argument("table", help="name of its layout in results/published/, as in hyfi_table5_crowd")
+    table = parser.parse_args(arguments).table
+    path = published / f"{table}.yaml"
+    if not path.is_file():
+        known = ", ".join(p.stem for p in sorted(published.glob("*.yaml")))
+        print(f"error: there is no table {table}. There are: {known}.", file=sys.stderr)
+        return 1
+    node = yaml.safe_load(path.read_text(encoding="utf-8"))
+    key = (node["name"], node["table"], node.get("variant"))
+    found = [name for name, paper in experiments(folder).items() if key in (place for place, _ in places(paper))]
+    if not found:
+        print(f"error: no experiment fills a cell of {table}.", file=sys.stderr)
+        return 1
+    print(",".join(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -80,9 +80,9 @@ def validate(record: Record, path: Path) -> None:
 
 
 def paper_of(record: Record) -> dict | None:
-    """The `paper` node of a record: the cell of a published table that the run stands for, or None."""
+    """The `paper` node of a record: the cell or row of a published table that the run stands for, or None."""
     for paper in (record.get("paper"), record["config"].get("paper")):
-        if paper and not (isinstance(paper, dict) and all(value is None for value in paper.values())):
+        if paper and not (isinstance(paper, dict) and all(value in (None, []) for value in paper.values())):
             return paper
     return None
 
@@ -130,6 +130,9 @@ def _paper_faults(record: Record) -> list[str]:
     if not isinstance(paper, dict):
         return [f"'paper' is {paper!r}"]
     faults = [f"'paper.{key}' is missing" for key in REQUIRED_PAPER if key not in paper]
-    if not faults and paper["metric"] not in record["metrics"]:
+    if not faults and paper["metric"] is not None and paper["metric"] not in record["metrics"]:
         faults.append(f"'metrics' lacks {paper['metric']}, which 'paper.metric' names")
+    also = paper.get("also") or []
+    if not isinstance(also, list) or not all(isinstance(more, dict) and {"table", "row"} <= set(more) for more in also):
+        faults.append(f"'paper.also' is {also!r}, and it lists rows of tables")
     return faults

@@ -2,7 +2,8 @@
 
 import abc
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR
 
 from hyperbolic.manifolds.base import Manifold
 from tasks.batches import SHUFFLES, EvaluationBatches, Split, TrainBatches
-from tasks.errors import one_of, whole
+from tasks.errors import UserError, one_of, whole
 
 # How learning rates fall to 0 over all steps of a run.
 SCHEDULES = {
@@ -62,6 +63,7 @@ class Task(pl.LightningModule, abc.ABC):
         self.metrics: dict[str, float] = {}  # the newest value of each
         self.schedule = "constant"  # a key of SCHEDULES, or constant
         self.settings: dict[str, Any] = {}  # what a checkpoint was trained with, by dotted key (tasks.resume)
+        self.words: list[str] = []  # the words on the command line that chose it
         self.counts: dict[str, int] = {}  # examples that the newest metrics of a split were made from
         self.latest_loss: Tensor | None = None
         self._sums: dict[str, dict[str, Any]] = {}
@@ -76,6 +78,15 @@ class Task(pl.LightningModule, abc.ABC):
 
     def points(self, batch: Any) -> dict[str, Points]:
         """Points that the model makes of a batch, by name, to be watched in the log. None unless a task gives some."""
+        return {}
+
+    def predict(self, batch: Any) -> list[dict[str, Any]]:
+        """What mode=predict says of each example of a batch, in values that JSON has. Tasks that predict implement it,
+        together with `TaskData.read_inputs` and `TaskData.encode`."""
+        raise UserError(f"mode=predict: {type(self).__name__} makes no predictions.")
+
+    def export(self, folder: Path) -> dict[str, Path]:
+        """Write what a training is for beside its record, as files by name; called once, with the selected state."""
         return {}
 
     def configure_optimizers(self) -> Any:
@@ -139,6 +150,7 @@ class Task(pl.LightningModule, abc.ABC):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["settings"] = dict(self.settings)
+        checkpoint["words"] = list(self.words)
         checkpoint["metrics"] = dict(self.metrics)
         checkpoint["sums"] = {k: float(v) for k, v in self._sums.get("train", {}).items()}
         checkpoint["rng"] = _random_state()
@@ -170,8 +182,9 @@ class TaskData(pl.LightningDataModule, abc.ABC):
 
     @property
     @abc.abstractmethod
-    def model_sizes(self) -> dict[str, int]:
-        """Sizes that the data decide and the model takes as keywords, as {"n_words": 101, "n_classes": 2}."""
+    def model_sizes(self) -> dict[str, Any]:
+        """What the data decide and the model may take as keywords: sizes, as {"n_words": 101, "n_classes": 2}, or
+        tables of words and types."""
 
     @abc.abstractmethod
     def load(self) -> dict[str, Split]:
@@ -180,6 +193,21 @@ class TaskData(pl.LightningDataModule, abc.ABC):
     @abc.abstractmethod
     def fingerprint(self) -> dict[str, Any]:
         """{"files": name by split, "counts": by split, "sha256": by split}, all without paths of this machine."""
+
+    def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[Any]:
+        """New examples from the lines of a file, for mode=predict; one after the other, so that the file may be long.
+
+        name: of the file, for messages. Raises UserError, which names the line, where one cannot be used.
+        """
+        raise UserError(f"mode=predict: {type(self).__name__} reads no new examples, so this task has no predictions.")
+
+    def encode(self, inputs: Sequence[Any]) -> Split:
+        """Examples that `read_inputs` gave, as a split whose batches `Task.predict` takes."""
+        raise NotImplementedError
+
+    def describe(self, example: Any) -> dict[str, Any]:
+        """What the line of a prediction says of an example that `read_inputs` gave, in values that JSON has."""
+        raise NotImplementedError
 
     def splits(self) -> dict[str, Split]:
         """The splits, loaded the first time they are asked for."""

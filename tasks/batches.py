@@ -27,29 +27,48 @@ class TrainBatches:
     do not depend on their number. Examples that cannot be shared equally are left out (at most `world` - 1 an epoch).
 
     shuffle="examples": every example is drawn anew in every epoch; the last batch may be smaller.
-    shuffle="batches": batches are consecutive examples, built once; only their order changes, and the last one is
-    filled up from the beginning (Ganea et al.'s code).
+    shuffle="batches": batches are consecutive examples, built once; only their order changes. The last one is filled up
+    from the beginning (Ganea et al.'s code), or where not `fill`, it may be smaller.
+
+    again=(n, cycles): when all examples were given out, the first n of them are gone over `cycles` times more in the
+    same epoch, each time in another order.
 
     It is resumable: `state_dict` holds how many batches of the epoch were given out, and after `load_state_dict` the
     next epoch starts behind them. Lightning calls `sampler.set_epoch`, which is this object's own.
     """
 
-    def __init__(self, split: Split, batch_size: int, shuffle: str, seed: int, rank: int = 0, world: int = 1):
+    def __init__(
+        self,
+        split: Split,
+        batch_size: int,
+        shuffle: str,
+        seed: int,
+        rank: int = 0,
+        world: int = 1,
+        again: tuple[int, int] = (0, 0),
+        fill: bool = True,
+    ):
         if batch_size % world:
             raise UserError(
                 f"task.data.batch_size={batch_size} is the size of the whole batch and cannot be shared equally by "
                 f"{world} processes; use a multiple of {world}, as {batch_size + -batch_size % world}."
             )
-        if len(split) < batch_size and shuffle == "batches":
+        if len(split) < batch_size and shuffle == "batches" and fill:
             raise UserError(f"task.data.batch_size={batch_size} is more than the {len(split)} training examples.")
+        if len(split) < world:
+            raise UserError(f"{len(split)} examples cannot be shared by trainer.devices={world} processes; use fewer.")
         self.split, self.batch_size, self.shuffle, self.seed = split, batch_size, shuffle, seed
-        self.rank, self.world = rank, world
+        self.rank, self.world, self.fill = rank, world, fill
+        self.passes = [len(split)] + [again[0]] * again[1]
         self.sampler = self
         self.epoch = self.given = self.skip = 0
 
     def __len__(self) -> int:
-        examples = len(self.split)
-        usable = examples - examples % self.world if self.shuffle == "examples" else examples
+        return sum(self._batches(examples) for examples in self.passes)
+
+    def _batches(self, examples: int) -> int:
+        filled = self.shuffle == "batches" and self.fill
+        usable = examples if filled else examples - examples % self.world
         return -(-usable // self.batch_size)
 
     def set_epoch(self, epoch: int) -> None:
@@ -58,21 +77,25 @@ class TrainBatches:
     def order(self) -> Iterator[Tensor]:
         """The indices of each whole batch of this epoch."""
         draw = np.random.default_rng([self.seed, self.epoch])
-        examples = len(self.split)
-        if self.shuffle == "examples":
-            order = torch.from_numpy(draw.permutation(examples))
-            for start in range(0, examples, self.batch_size):
-                batch = order[start : start + self.batch_size]
-                yield batch[: len(batch) - len(batch) % self.world]
-        else:
-            for k in draw.permutation(len(self)):
-                yield torch.arange(k * self.batch_size, (k + 1) * self.batch_size) % examples
+        for examples in self.passes:
+            count = self._batches(examples)
+            if self.shuffle == "examples":
+                order = torch.from_numpy(draw.permutation(examples))
+                for k in range(count):
+                    yield self._shared(order[k * self.batch_size : (k + 1) * self.batch_size])
+            else:
+                for k in draw.permutation(count):
+                    batch = torch.arange(k * self.batch_size, (k + 1) * self.batch_size)
+                    yield batch % examples if self.fill else self._shared(batch[batch < examples])
+
+    def _shared(self, batch: Tensor) -> Tensor:
+        """As much of a batch as all processes can have equally many examples of."""
+        return batch[: len(batch) - len(batch) % self.world]
 
     def __iter__(self) -> Iterator[Any]:
         skip, self.skip = self.skip, 0
-        count = len(self)
         for k, batch in enumerate(self.order()):
-            if skip <= k < count:
+            if k >= skip:
                 self.given = k + 1
                 yield self.split[batch.tensor_split(self.world)[self.rank]]
 

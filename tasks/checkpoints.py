@@ -13,6 +13,7 @@ from pytorch_lightning.callbacks import Checkpoint
 from tasks.base import Task
 
 BEST, LAST = "best.ckpt", "last.ckpt"
+DISTANCE = "/dist0_mean"  # of the diagnostics (tasks.watch): the mean distance of points from the origin
 
 
 def _epoch(trainer: pl.Trainer) -> int:
@@ -21,7 +22,8 @@ def _epoch(trainer: pl.Trainer) -> int:
 
 
 class History(Checkpoint):
-    """One row for each validation and each epoch: metrics, training speed, seconds so far; kept in history.csv.
+    """One row for each validation and each epoch: metrics, mean distances of points from the origin, training speed,
+    seconds so far; kept in history.csv.
 
     It is a Checkpoint only so that Lightning calls it after the module has its metrics.
     """
@@ -56,7 +58,8 @@ class History(Checkpoint):
     def on_validation_end(self, trainer: pl.Trainer, module: Task) -> None:
         self._mark = time.perf_counter()
         found = {k: v for k, v in module.metrics.items() if k.startswith("val/")}
-        self._row(trainer, found)
+        distances = {k: float(v) for k, v in trainer.callback_metrics.items() if k.endswith(DISTANCE)}
+        self._row(trainer, found | distances)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: Task) -> None:
         self._pause(trainer)

@@ -1,8 +1,11 @@
-"""Ranking metrics: the rank of the right answer among all candidates, other right answers left out."""
+"""Ranks of right answers among all candidates, and precision, recall and F1 of sets of types.
+
+The first are of ranking tasks; the second, Choi's scores, of entity typing, where a mention has any number of types.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -128,4 +131,80 @@ def ranks_of(
     return torch.cat(ranks) if ranks else target.new_empty(0)
 
 
-__all__ = ["TIES", "answers_of", "filtered_ranks", "ranks_of"]
+def distinct(lists: Tensor) -> Tensor:
+    """Lists of numbers (B, L), filled up with -1, sorted and with -1 in the place of repetitions."""
+    lists = lists.sort(-1).values
+    again = torch.zeros_like(lists, dtype=torch.bool)
+    again[:, 1:] = lists[:, 1:] == lists[:, :-1]
+    return lists.masked_fill(again, -1)
+
+
+TYPING_SCORES = tuple(f"{kind}_{score}" for kind in ("macro", "micro") for score in ("precision", "recall", "f1"))
+
+
+def typing_sums(predicted: Tensor, gold: Tensor, groups: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
+    """Sums over mentions from which :func:`typing_scores` makes the scores of Choi et al. (2018), section 5.
+
+    A granularity looks only at its own types: of a mention with the predicted types P and the right types G it takes
+    those in the granularity. For "" (all types) and each name there are, as 0-dim float64 tensors under "name/...":
+    right, the sum of |P & G|; predicted, of |P|; gold, of |G|; precision, of |P & G| / |P| over the mentions with a
+    predicted type, whose number is with_predicted; recall, of |P & G| / |G| over the with_gold mentions with a right
+    type. Besides: exact, the mentions with P = G, and ordered, those among them whose list of right types ascends (what
+    the program of Lopez and Strube 2020 counts: it compares sorted predictions with the list as it is in the file).
+
+    Args:
+        predicted: (B, K), true where a type is predicted. gold: right types of each mention in the order of the file,
+            long (B, L), filled up with -1. groups: granularity of each type, long (K,), below len(names).
+    """
+    member = torch.nn.functional.one_hot(groups, len(names)).to(torch.float32)  # counts below 2**24 are exact
+    listed = distinct(gold)
+    there, place = listed >= 0, listed.clamp_min(0)
+    n_gold = (member[place] * there.unsqueeze(-1)).sum(-2)
+    n_right = (member[place] * (there & predicted.gather(-1, place)).unsqueeze(-1)).sum(-2)
+    n_predicted = predicted.to(member.dtype) @ member
+    right, said, wanted = (
+        torch.cat([n.sum(-1, keepdim=True), n], -1).double() for n in (n_right, n_predicted, n_gold)
+    )  # fmt: skip
+    columns = {
+        "right": right,
+        "predicted": said,
+        "gold": wanted,
+        "precision": right / said.clamp_min(1),
+        "recall": right / wanted.clamp_min(1),
+        "with_predicted": said > 0,
+        "with_gold": wanted > 0,
+    }
+    sums = {}
+    for name, column in columns.items():
+        for k, total in enumerate(column.double().sum(0)):
+            sums[f"{names[k - 1]}/{name}" if k else name] = total
+    exact = (right[:, 0] == said[:, 0]) & (right[:, 0] == wanted[:, 0])
+    later, earlier = gold[:, 1:], gold[:, :-1]
+    ascending = ((later > earlier) | (later < 0)).all(-1)
+    return sums | {"exact": exact.double().sum(), "ordered": (exact & ascending).double().sum()}
+
+
+def typing_scores(sums: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
+    """Loose macro and micro precision, recall and F1, of all types and "name/..." of each granularity.
+
+    macro_precision is the mean of the mentions' precisions, macro_recall that of their recalls, each over the mentions
+    that have one; macro_f1 = 2 P R / (P + R) of these two means. micro_* are those of the sums. An empty mean is 0.
+    Source: Choi et al. 2018 (eval_metric.py); Ling and Weld 2012.
+    """
+    fractions = (  # of the precision and of the recall
+        (("precision", "with_predicted"), ("recall", "with_gold")),
+        (("right", "predicted"), ("right", "gold")),
+    )
+    scores = {}
+    for at in ("", *(f"{name}/" for name in names)):
+        values = []
+        for pair in fractions:
+            p, r = (sums[at + above] / max(sums[at + below], 1) for above, below in pair)
+            values += [p, r, 2 * p * r / (p + r) if p + r else 0.0]
+        scores |= {at + score: value for score, value in zip(TYPING_SCORES, values, strict=True)}
+    return scores
+
+
+__all__ = [
+    "TIES", "TYPING_SCORES", "answers_of", "distinct", "filtered_ranks", "ranks_of", "typing_scores", "typing_sums",
+]  # fmt: skip

@@ -41,6 +41,11 @@ def portable(node: Any) -> Any:
     return node
 
 
+def _portable_word(word: str) -> str:
+    key, equals, value = word.partition("=")
+    return key + equals + portable(value)
+
+
 @functools.cache
 def commit() -> tuple[str | None, bool | None]:
     """The commit of the source tree, and whether files differ from it; (None, None) outside a repository.
@@ -87,11 +92,11 @@ def build(
 ) -> dict[str, Any]:
     """The record of a run that ended well. config: the resolved one. overrides: the words on the command line."""
     sha, dirty = commit()
-    config = portable({**config, "paths": {"data_dir": "data", "output_dir": "outputs"}})
+    config = portable({**config, "paths": {"data_dir": "data", "output_dir": "outputs", "cache_dir": "outputs/.cache"}})
     record = {
         "experiment": experiment,
         "config": config,
-        "overrides": [word for word in overrides if not word.lstrip("+~").startswith("paths.")],
+        "overrides": [_portable_word(word) for word in overrides if not word.lstrip("+~").startswith("paths.")],
         "metrics": found.metrics,
         "selection": found.selection,
         "diagnostics": found.diagnostics,
@@ -107,6 +112,8 @@ def build(
         "peak_memory_bytes": peak_memory_bytes(found.device),
         "parameters": sum(p.numel() for p in task.parameters() if p.requires_grad),
     }
+    if found.prediction:
+        record["prediction"] = portable(found.prediction)
     return record | ({"paper": config["paper"]} if config.get("paper") else {})
 
 

@@ -8,21 +8,35 @@ from rich.table import Table
 
 
 def show(title: str, record: dict[str, Any]) -> None:
-    """Print the metrics of a record, the published value beside ours where the run stands for a cell of a table."""
+    """Print the metrics of a record, the published value beside ours where the run stands for a cell of a table.
+
+    Metrics of groups, as test/coarse/macro_f1, stand beside those of all examples, in a column for each group.
+    """
+    metrics, paper = record["metrics"], record.get("paper") or {}
+    groups = list(dict.fromkeys(name.split("/")[1] for name in metrics if name.count("/") == 2))
     table = Table(title=title, title_justify="left")
     table.add_column("metric")
-    table.add_column("value", justify="right")
-    paper = record.get("paper")
-    for name, value in sorted(record["metrics"].items(), reverse=True):
-        table.add_row(name, f"{value:.4f}")
-        if paper and paper["metric"] == name:
-            table.add_row(f"  published ({paper['row']}, {paper['column']})", f"{paper['published']:.4f}")
+    for heading in ["all" if groups else "value", *groups]:
+        table.add_column(heading, justify="right")
+    rows = dict.fromkeys((n.split("/")[0], n.split("/")[-1]) for n in metrics)
+    for split, score in sorted(rows, key=lambda row: row[0], reverse=True):  # val, train, test
+        names = [f"{split}/{score}", *(f"{split}/{group}/{score}" for group in groups)]
+        table.add_row(names[0], *(f"{metrics[n]:.4f}" if n in metrics else "" for n in names))
+        if paper.get("published") is not None and paper["metric"] in names:
+            column = names.index(paper["metric"])
+            cells = [f"{paper['published']:.4f}" if k == column else "" for k in range(len(names))]
+            table.add_row(f"  published ({paper['row']}, {paper['column']})", *cells)
+    if table.rows:
+        table.add_section()
     chosen = record["selection"]
     if chosen and chosen.get("epoch"):
         table.add_row(f"best {chosen['metric']} in epoch", str(chosen["epoch"]))
+    if said := record.get("prediction"):
+        table.add_row("examples", f"{said['examples']:,}")
     table.add_row("parameters", f"{record['parameters']:,}")
     if record["examples_per_s"]:
-        table.add_row("training examples per second", f"{record['examples_per_s']:,.0f}")
+        what = "examples" if record.get("prediction") else "training examples"
+        table.add_row(f"{what} per second", f"{record['examples_per_s']:,.0f}")
     table.add_row("wall time", f"{record['wall_s']:.0f} s")
     Console().print(table)
 

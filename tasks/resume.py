@@ -1,5 +1,6 @@
 """Finding, reading and checking the checkpoint that a run goes on from or tests."""
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,19 @@ CONTINUED = (
     "trainer.val_check_interval",
 )
 # What may differ all the same: results do not depend on it.
-IRRELEVANT = ("task.data.root", "task.data.eval_batch_size")
+IRRELEVANT = (
+    "task.data.root",
+    "task.data.cache",
+    "task.data.eval_batch_size",
+    "task.module.top_k",
+    "task.data.workers",
+    "task.data.vectors.root",
+)
 # What must be the same for a checkpoint to be tested.
 TESTED = ("task.name", "task.model", "geometry", "encoder")
+# Of the words on the command line, by the first part of their key, those that choose what a checkpoint is of.
+CHOICES = ("task", "geometry", "encoder", "experiment")
+KEPT = (*CHOICES, "fidelity", "seed")
 
 
 def flat(node: Any, prefix: str = "") -> dict[str, Any]:
@@ -59,6 +70,28 @@ def read(path: Path, setting: str) -> dict[str, Any]:
     return checkpoint | {"file": file}
 
 
+def choosing(words: list[str]) -> list[str]:
+    """Those words of the command line that say what is trained, which a checkpoint keeps."""
+    return [word for word in words if re.split(r"[=./@]", word.lstrip("+~"))[0] in KEPT]
+
+
+def words_of_checkpoint(arguments: list[str]) -> list[str]:
+    """The words that chose task, geometry and encoder of a checkpoint, where the command line leaves that to it.
+
+    arguments: the command line, as [mode=test, checkpoint=FOLDER]; where it chooses any of CHOICES itself, or trains,
+    there are none. Raises UserError where the checkpoint cannot be read.
+    """
+    given = dict(word.split("=", 1) for word in arguments if "=" in word and not word.startswith("-"))
+    place = given.get("checkpoint", "").strip("'\"")
+    if given.get("mode") not in ("test", "predict") or not place or set(CHOICES) & set(given):
+        return []
+    state = read(Path(place), f"checkpoint={place}")
+    words = list(state.get("words", ()))
+    if precision := state["settings"].get("trainer.precision"):
+        words.append(f"trainer.precision={precision}")
+    return words
+
+
 def differences(checkpoint: dict[str, Any], settings: dict[str, Any], keys: tuple[str, ...]) -> list[str]:
     """Where a checkpoint's settings differ from this run's, as `key=theirs, not ours`."""
 
@@ -70,9 +103,7 @@ def differences(checkpoint: dict[str, Any], settings: dict[str, Any], keys: tupl
         keys = (*keys, "trainer.max_epochs", "trainer.max_steps")  # the learning rate falls to 0 at their end
     names = [k for k in dict.fromkeys([*theirs, *settings]) if chosen(k)]
     names.sort(key=lambda k: k != "task.name")
-    return [
-        f"{k}={theirs.get(k)!r}, not {settings.get(k)!r}" for k in names if theirs.get(k) != settings.get(k)
-    ]
+    return [f"{k}={theirs.get(k)!r}, not {settings.get(k)!r}" for k in names if theirs.get(k) != settings.get(k)]
 
 
 def check_same(checkpoint: dict[str, Any], settings: dict[str, Any], keys: tuple[str, ...], setting: str) -> None:

@@ -41,6 +41,7 @@ class Outcome:
     device: torch.device
     processes: int
     is_main: bool
+    prediction: dict[str, Any] | None = None  # what mode=predict read and wrote
 
 
 def make_trainer(
@@ -51,11 +52,7 @@ def make_trainer(
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     logging.getLogger("lightning").setLevel(logging.WARNING)
     one_of("trainer.precision", str(options.get("precision", "32-true")), ("32-true", "64-true", "32", "64"))
-    accelerator = options.get("accelerator", "auto")
-    if accelerator == "auto":  # Lightning would take Apple's MPS, which has no float64
-        options["accelerator"] = "cuda" if torch.cuda.is_available() else "cpu"
-    elif accelerator == "mps" or (accelerator == "gpu" and not torch.cuda.is_available()):
-        raise UserError(f"trainer.accelerator={accelerator}: a CUDA device is needed (MPS has no float64); use cpu.")
+    options["accelerator"] = choose_accelerator(options.get("accelerator", "auto"))
     try:
         return pl.Trainer(
             callbacks=callbacks,
@@ -69,6 +66,15 @@ def make_trainer(
         )
     except (MisconfigurationException, ValueError, TypeError) as error:
         raise UserError(f"trainer: {' '.join(str(error).split())}") from error
+
+
+def choose_accelerator(accelerator: str) -> str:
+    """What "auto" means here, or the accelerator itself. Raises UserError where it has no device that suits."""
+    if accelerator == "auto":  # Lightning would take Apple's MPS, which has no float64
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if accelerator == "mps" or (accelerator in ("gpu", "cuda") and not torch.cuda.is_available()):
+        raise UserError(f"trainer.accelerator={accelerator}: a CUDA device is needed (MPS has no float64); use cpu.")
+    return accelerator
 
 
 def fit(

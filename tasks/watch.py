@@ -74,6 +74,7 @@ class NanGuard(Callback):
 
 def _largest(tensors: list[Tensor]) -> list[Tensor]:
     """The largest absolute value of each tensor: NaN or infinite exactly if one of its values is."""
+    tensors = [t._values() if t.is_sparse else t for t in tensors]
     return [t.to(torch.float32) for t in torch._foreach_norm(tensors, float("inf"))] if tensors else []
 
 

@@ -1,5 +1,6 @@
 """Every configuration composes and fits the classes it names; a typo anywhere is an error that names the key."""
 
+import functools
 import re
 import shlex
 from pathlib import Path
@@ -31,6 +32,12 @@ def checked(*words: str) -> dict:
     return schema.check(schema.composed(*words))
 
 
+@functools.cache
+def experiment(name: str) -> dict:
+    """The configuration of an experiment, composed once for all tests; they only read it."""
+    return checked(f"experiment={name}")
+
+
 def test_the_options_are_found():
     assert {group for group, _ in OPTIONS} == set(GROUPS)
     assert len(EXPERIMENTS) >= 19
@@ -38,7 +45,7 @@ def test_the_options_are_found():
 
 @pytest.mark.parametrize(("group", "name"), OPTIONS)
 def test_every_option_composes_and_fits_its_class(group, name):
-    values = checked(f"{group}={name}")
+    values = experiment(name) if group == "experiment" else checked(f"{group}={name}")
     if group in ("task", "geometry"):
         assert values[group]["name"] == name
 
@@ -49,8 +56,8 @@ def test_an_experiment_is_a_flat_file_that_says_what_it_stands_for(name):
     assert text.startswith("# @package _global_\n")
     assert f"python run.py experiment={name}" in text
     assert "# Expected: " in text
-    values = checked(f"experiment={name}")
-    if name != "quickstart":
+    values = experiment(name)
+    if name.startswith("hnn_"):
         found = re.fullmatch(r"hnn_(prefix\d\d)_(rnn|gru)_(eucl|hyp_eucl_mlr|hyp)", name)
         task, cell, geometry = found.groups()
         assert values["task"]["name"] == task
@@ -65,13 +72,81 @@ def test_the_published_numbers_are_those_of_the_table():
     table = yaml.safe_load((ROOT / "results" / "published" / "hnn_table1.yaml").read_text(encoding="utf-8"))
     cells = set()
     for name in EXPERIMENTS:
-        paper = checked(f"experiment={name}")["paper"]
-        if paper:
+        paper = experiment(name)["paper"]
+        if paper and paper["name"] == "hnn":
             column = table["columns"].index(paper["column"])
             assert paper["published"] == pytest.approx(table["rows"][paper["row"]][column])
             assert paper["metric"] == table["metric"]
             cells.add((paper["row"], paper["column"]))
     assert len(cells) == 18, "every PREFIX cell of the table has its experiment"
+
+
+TYPING = [name for name in EXPERIMENTS if name.startswith(("hyfi_", "hybonet_"))]
+PARTS = {"encoder": "encoder", "attention": "attention", "concat": "concat", "mlr": "classifier"}
+
+
+@pytest.mark.parametrize("name", TYPING)
+def test_a_typing_experiment_is_what_its_name_says(name):
+    paper, data, what = name.split("_", 2)
+    values = experiment(name)
+    baseline = what if what in ("labelgcn", "multitask") else None
+    task = "ultrafine" if data == "crowd" else data
+    assert values["task"]["name"] == (f"{task}_{baseline}" if baseline and task == "ultrafine" else task)
+    network = {None: "EntityTyper", "labelgcn": "LabelGCN", "multitask": "MultiTask"}[baseline]
+    assert values["task"]["model"]["_target_"].endswith(f".{network}")
+    assert values["paper"]["name"] == paper
+    assert values["paper"]["variant"] == ("crowd" if data == "crowd" else None)
+    parts = {}
+    if paper == "hybonet":
+        assert values["encoder"]["_target_"].endswith("TransformerEncoder")
+        geometry = {"lorentz": "lorentz", "tangent": "lorentz_tangent"}[what]
+    elif baseline:
+        geometry = "euclidean"
+    else:
+        first, last = what.split("_")
+        assert values["encoder"]["cell"] == "gru"
+        size = first if first in ("base", "large", "xlarge") else "base"
+        assert values["task"]["size"] == size
+        assert values["task"]["model"]["s"] == {"base": 20, "large": 50, "xlarge": 100}[size]
+        geometry = "euclidean" if last == "eucl" and first not in PARTS else "poincare"
+        if first in PARTS:
+            parts = {PARTS[first]: "euclidean"}
+        if what == "xlarge_hyp":  # the paper's appendix F
+            parts = {"encoder": "euclidean"}
+    assert values["geometry"]["name"] == geometry
+    assert values["geometry"]["parts"] == parts
+
+
+@pytest.mark.parametrize("name", [name for name in TYPING if "_ultrafine_" in name])
+def test_the_full_protocol_refuses_to_run_on_a_part_of_the_data(name):
+    values = experiment(name)
+    assert values["task"]["data"]["sources"] == ["crowd", "el", "headword"]
+    (pattern,) = values["task"]["data"]["vectors"]["files"]
+    plain = "_glove_" in name or name.endswith(("_labelgcn", "_multitask"))
+    assert pattern.startswith("glove/" if plain else "poincare_glove/")
+
+
+@pytest.mark.parametrize("size", ["base", "large", "xlarge"])
+def test_the_full_protocol_has_the_values_of_table_8(size):
+    values = experiment(f"hyfi_ultrafine_{size}_hyp")
+    data, model, optim, trainer = values["task"]["data"], values["task"]["model"], values["optim"], values["trainer"]
+    assert data["batch_size"] == {"base": 900, "large": 350, "xlarge": 160}[size]
+    assert data["crowd_cycles"] == 5
+    assert (model["input_dropout"], model["concat_dropout"], model["nonlinearity"]) == (0.2, 0.1, "tanh")
+    assert (optim["rule"], optim["lr"], optim["weight_decay"], optim["max_grad_norm"]) == ("adam", 0.0005, 0.0, 5)
+    assert (trainer["max_epochs"], trainer["precision"]) == (40, "64-true")
+
+
+def test_the_crowd_experiments_share_data_optimiser_and_length():
+    names = [name for name in TYPING if "_crowd_" in name]
+    assert len(names) == 10
+    values = [experiment(name) for name in names]
+    for node in ("optim", "trainer"):
+        assert all(other[node] == values[0][node] for other in values)
+    data = [{**other["task"]["data"], **other["task"]["data"]["vectors"], "vectors": None} for other in values]
+    for key in sorted(set(data[0]) - {"c"}):  # the baselines read the vectors as they are
+        assert all(other[key] == data[0][key] for other in data), key
+    assert values[0]["task"]["data"]["sources"] == ["crowd"]
 
 
 def documents() -> list[Path]:
@@ -105,6 +180,9 @@ def test_every_documented_command_composes(command):
         words.remove("sweep=lr")
     if "..." in command or "<" in command:
         pytest.skip("a pattern, not a command")
+    if not many and len(words) == 1 and words[0].startswith("experiment="):
+        experiment(words[0].removeprefix("experiment="))
+        return
     jobs = [words]
     if many:
         from hydra._internal.config_loader_impl import ConfigLoaderImpl
@@ -150,7 +228,7 @@ def test_the_paths_can_be_moved_by_the_environment(monkeypatch, tmp_path):
         ("geometry=poincar", "There is no geometry named poincar. Did you mean poincare"),
         ("experiment=nothing", "There are: hnn_prefix10_gru_eucl,"),
         ("geometri=poincare", "There is no key geometri. Did you mean geometry"),
-        ("otpim.lr=1", "There is no key otpim. Did you mean optim?"),
+        ("otpim.lr=1", "There is no key otpim. Did you mean optim"),
         ("optim.lrr=1", "There is no key optim.lrr. Did you mean optim.lr?"),
         ("optim.lr=fast", "optim.lr=fast: a number is needed here"),
         ("optim.embeddings.lrr=1", "Did you mean optim.embeddings.lr?"),
@@ -186,8 +264,47 @@ def test_a_typo_on_the_command_line_is_named(word, said):
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("task=ultrafine", "task.size=huge"), "task.size=huge: task.size must be base or large or xlarge."),
+        (("task=ultrafine", "task.sise=base"), "Did you mean task.size"),
+        (("task=ultrafine", "+task.sise=base"), "There is no key task.sise. Did you mean size"),
+        (("+task.size=base",), "There is no key task.size. There are: data, fidelity, model, module, name."),
+        (("task=ultrafine", "task.model.s=7", "task.data.batch_size=3", "task.size=x"), "task.size=x: task.size must be base"),
+        (("~task.module",), "task.module is missing; the task's file in configs/task needs it."),
+        (("+task.module.thresold=1",), "There is no key task.module.thresold."),
+        (("task=ultrafine", "task.module.threshold=high"), "task.module.threshold='high': a number is needed here"),
+        (("task=ultrafine", "task.model.s=big"), "task.model.s='big': a whole number is needed here"),
+    ],
+)
+def test_a_mistake_in_the_node_of_a_task_is_named(words, said):
+    with pytest.raises((schema.ConfigError, HydraException, OmegaConfBaseException)) as caught:
+        checked(*words)
+    assert said in errors.paragraph(caught.value)
+
+
+def test_a_task_has_settings_of_its_own_by_referring_to_them():
+    large = checked("task=ultrafine", "task.size=large")["task"]
+    assert (large["model"]["s"], large["data"]["batch_size"]) == (50, 350)
+
+
+def test_a_model_without_an_encoder_is_given_none():
+    assert checked("task=poincare_glove_toy", "encoder=rnn")["encoder"] is None
+    assert checked("task=prefix_toy", "encoder=rnn")["encoder"]["cell"] == "rnn"
+
+
+def test_caches_are_beside_the_results_and_never_in_the_data(monkeypatch, tmp_path):
+    monkeypatch.delenv("HYPERBOLIC_CACHE", raising=False)
+    monkeypatch.setenv("HYPERBOLIC_DATA", str(tmp_path))
+    assert checked("paths.output_dir=here")["paths"]["cache_dir"] == "here/.cache"
+    monkeypatch.setenv("HYPERBOLIC_CACHE", "there")
+    assert checked()["paths"]["cache_dir"] == "there"
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("task:\n  sise: large\n", "There is no key task.sise. There are: data, fidelity, model, module, name."),
         ("optim:\n  lrr: 1\n", "There is no key optim.lrr (in configs/experiment/typo.yaml). Did you mean optim.lr?"),
         ("sed: 1\n", "There is no key sed (in configs/experiment/typo.yaml). Did you mean seed?"),
         ("task:\n  data:\n    batchsize: 1\n", "There is no key task.data.batchsize. Did you mean batch_size"),

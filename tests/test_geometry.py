@@ -352,3 +352,39 @@ def test_there_is_nothing_to_learn_in_flat_space(name):
     with pytest.raises(ValueError, match="geometry.learn_c=true, but no part of it is curved"):
         make(name, learn_c=True)
     make(name, learn_c=True, parts={"ffnn": "poincare"})
+
+
+SETTINGS = {"Linear": {"bias_std": 0.5}, "Logits": {"scale": 4.0, "point_std": 0.1}, "MultiHeadAttention": {}}
+
+
+class TestPreferring:
+    """Settings of layers that a model's paper has."""
+
+    def test_they_reach_the_layers_that_have_them_and_the_parts(self):
+        geometry = make("poincare", parts={"classifier": "euclidean"}).preferring(SETTINGS)
+        assert geometry.linear(3, 4).bias.any()
+        assert geometry.logits(3, 4).p.any()
+        part = geometry.part("classifier")
+        assert part.logits(3, 4).scale == 4
+        assert not part.linear(3, 4).bias.any()
+        assert geometry.part("encoder").linear(3, 4).bias.any()
+
+    def test_options_and_what_the_model_passes_come_first(self):
+        options = {"Linear": {"bias_std": 0.0}}
+        geometry = make_geometry("poincare", "PoincareBall", "mobius", c=1.0, options=options)
+        preferring = geometry.preferring(SETTINGS)
+        assert not preferring.linear(3, 4).bias.any()
+        assert not preferring.logits(3, 4, point_std=0.0).p.any()
+        geometry.check_options()  # what was made from the one is known to the other
+        assert geometry.options == options
+
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            ({"Lineal": {}}, "no layer family has a Lineal"),
+            ({"Linear": {"bias_sd": 1}}, "no Linear of any family has an option 'bias_sd'"),
+        ],
+    )
+    def test_mistakes(self, settings, message):
+        with pytest.raises(ValueError, match=message):
+            make("poincare").preferring(settings)

@@ -233,6 +233,28 @@ class TransformerEncoder(nn.Module):
         self.stacks = nn.ModuleList(_Stack(TransformerEncoderLayer, geometry, *sizes) for _ in range(streams))
         self.centroid = geometry.centroid()
 
+    def enter(self, x: Tensor) -> Tensor:
+        """Points as the first layer gets them: through the linear layer where the sizes differ, with their positions.
+
+        What else a model wants to bring into the same space goes through here (the mentions of HyboNet's typing model,
+        Chen et al., A.2, share this with their contexts).
+
+        Args: x (B, T, D) or (S, B, T, D). Returns: (..., T, D').
+        Raises:
+            ValueError: empty sequences, longer ones than n_positions, another number of streams.
+        """
+        parts = self._streams(x)
+        entered = torch.stack([stack.enter(part) for stack, part in zip(self.stacks, parts, strict=True)])
+        return entered[0] if x.dim() == 3 else entered
+
+    def _streams(self, x: Tensor) -> Tensor:
+        """x with an axis of streams, (S, B, T, D), after a check of its shape."""
+        parts = x.unsqueeze(0) if x.dim() == 3 else x
+        if parts.dim() != 4 or parts.shape[0] != self.streams:
+            raise ValueError(f"this encoder has {self.streams} streams, got inputs of shape {tuple(parts.shape)}")
+        _check("TransformerEncoder", parts, 0, self.n_positions)
+        return parts
+
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """
         Args: x (B, T, D) or (S, B, T, D); lengths (B,) or (S, B), true lengths 1..T, padding stands at the end.
@@ -240,12 +262,9 @@ class TransformerEncoder(nn.Module):
         Raises:
             ValueError: empty sequences, longer ones than n_positions, lengths outside 1..T, another number of streams.
         """
-        single = x.dim() == 3
-        if single:
-            x, lengths = x.unsqueeze(0), None if lengths is None else lengths.unsqueeze(0)
-        if x.dim() != 4 or x.shape[0] != self.streams:
-            raise ValueError(f"this encoder has {self.streams} streams, got inputs of shape {tuple(x.shape)}")
-        _check("TransformerEncoder", x, 0, self.n_positions)
+        single, x = x.dim() == 3, self._streams(x)
+        if single and lengths is not None:
+            lengths = lengths.unsqueeze(0)
         mask = _mask(lengths, x)
         masks = [None] * self.streams if mask is None else mask
         states = torch.stack([self._run(*parts) for parts in zip(self.stacks, x, masks, strict=True)])

@@ -14,11 +14,13 @@ from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
+from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import check_mask, check_rows, check_sequence, name_of, takes_points
 from hyperbolic.layers.positions import check_positions
 from hyperbolic.manifolds import Manifold
 from hyperbolic.manifolds.base import HyperbolicManifold
 
+SCORES = ("distance", "squared")
 _SOFTPLUS_ONE = math.log(math.e - 1)  # softplus of this is 1
 
 
@@ -70,6 +72,11 @@ class DistanceAttention(nn.Module):
         linear: builds a linear layer (manifold, d, d). embedding: builds a table (manifold, n, d).
         add: how a position is added to a point, in this family.
         n_positions: size of the table of positions; 0 for none.
+        score: "distance": as above; "squared": ``w_i = softmax_i(-d^2(q_i, k_i) / sqrt(d))`` without beta, with the
+            squared geodesic distance, or in the Lorentz family the squared Lorentz distance (Chen et al., Eq. 5).
+
+    Raises:
+        ValueError: an unknown score.
     """
 
     def __init__(
@@ -80,14 +87,33 @@ class DistanceAttention(nn.Module):
         embedding: Callable[..., nn.Module],
         add: Callable[[Tensor, Tensor], Tensor],
         n_positions: int = 0,
+        score: str = "distance",
     ):
         super().__init__()
-        self.manifold = manifold
+        if score not in SCORES:
+            raise ValueError(f"{name_of(self)}: score must be 'distance' or 'squared', got {score!r}")
+        self.manifold, self.d = manifold, d
         self.query, self.key = linear(manifold, d, d), linear(manifold, d, d)
         self.n_positions = n_positions
         self.positions = embedding(manifold, n_positions, d) if n_positions else None
-        self.beta = nn.Parameter(torch.empty(()).uniform_(-0.01, 0.01))
+        self.beta = nn.Parameter(torch.empty(()).uniform_(-0.01, 0.01)) if score == "distance" else None
         self.add = add
+
+    extra_repr = shows("d", "n_positions")
+
+    def pairs(self, x: Tensor, positions: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Queries and keys (..., N, D) of the points x (..., N, D), see :meth:`forward`."""
+        moved = x if positions is None else self.add(x, self.positions(positions))
+        return self.query(moved), self.key(moved)
+
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        """``-beta d(q, k)`` or ``-d^2(q, k) / sqrt(d)``: (..., N)."""
+        if self.beta is None:
+            return -self.squared_distance(q, k) / math.sqrt(self.d)
+        return -self.beta * self.manifold.dist(q, k)
+
+    def squared_distance(self, q: Tensor, k: Tensor) -> Tensor:
+        return self.manifold.dist2(q, k)
 
     def forward(self, x: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """
@@ -110,8 +136,7 @@ class DistanceAttention(nn.Module):
             check_positions(self, positions, x, self.n_positions)
         if mask is not None:
             check_mask(self, mask, x.shape[:-1])
-        moved = x if positions is None else self.add(x, self.positions(positions))
-        score = -self.beta * self.manifold.dist(self.query(moved), self.key(moved))
+        score = self.scores(*self.pairs(x, positions))
         if mask is not None:
             score = score.masked_fill(~mask, -torch.inf)
         weights = torch.softmax(score, -1)
@@ -169,6 +194,8 @@ class ContextAttention(nn.Module):
         )
         self.free_beta = nn.Parameter(torch.tensor(_SOFTPLUS_ONE)) if score == "distance" else None
         self.offset = nn.Parameter(torch.zeros(())) if gate == "sigmoid" else None
+
+    extra_repr = shows("d", "score", "gate", "nonlinearity")
 
     @property
     def beta(self) -> Tensor:

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from hyperbolic.kernels.losses import streamed_bce, streamed_cross_entropy
 from hyperbolic.kernels.mlr import class_logits
+from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import name_of, takes_points
 from hyperbolic.manifolds import Manifold
 
@@ -17,7 +18,7 @@ class ClassLogits(nn.Module):
     Args:
         manifold: space of the inputs. d: intrinsic size. n_classes: number of classes K, 1 for one binary logit.
 
-    Subclasses implement :meth:`lifted`.
+    Subclasses implement :meth:`lifted` and :attr:`class_points`.
 
     Raises:
         ValueError: n_classes below 1.
@@ -28,6 +29,13 @@ class ClassLogits(nn.Module):
         self.manifold, self.d, self.n_classes = manifold, d, n_classes
         if n_classes < 1:
             raise ValueError(f"{name_of(self)}: needs at least 1 class, got n_classes={n_classes}")
+
+    extra_repr = shows("d", "n_classes")
+
+    @property
+    def class_points(self) -> Tensor:
+        """A point of the manifold for each class, (K, D): the one its hyperplane goes through, or its own."""
+        raise NotImplementedError
 
     def lifted(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         """X (..., e) of the points x (..., D); W (K, e), scale s (K,) or None, bias b (K,) or None of the classes.

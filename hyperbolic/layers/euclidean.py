@@ -16,7 +16,8 @@ from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.layers import attention, feedforward, positions
 from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
-from hyperbolic.layers.guard import check_features, takes_points
+from hyperbolic.layers.description import shows
+from hyperbolic.layers.guard import check_features, check_index, check_table, takes_points
 from hyperbolic.layers.initial import glorot, uniform_table
 from hyperbolic.layers.multihead import MultiHead
 from hyperbolic.layers.sequence import Recurrence
@@ -31,6 +32,8 @@ class Linear(nn.Module):
         self.manifold, self.d_in, self.d_out = manifold, d_in, d_out
         self.weight = nn.Parameter(glorot(torch.empty(d_out, d_in)))
         self.bias = nn.Parameter(torch.zeros(d_out)) if bias else None
+
+    extra_repr = shows("d_in", "d_out")
 
     @takes_points("d_in", flat=True)
     def forward(self, x: Tensor) -> Tensor:
@@ -50,10 +53,14 @@ class Embedding(nn.Module):
         sparse: bool = False,
     ):
         super().__init__()
-        self.manifold, self.sparse = manifold, sparse
+        self.manifold, self.n, self.d, self.sparse = manifold, n, d, sparse
+        check_table(self, n, d, padding_idx)
         self.weight = nn.Parameter(uniform_table(n, d, init_norm, padding_idx))
 
+    extra_repr = shows("n", "d", "sparse")
+
     def forward(self, index: Tensor) -> Tensor:
+        check_index(self, index, self.n)
         return nn.functional.embedding(index, self.weight, sparse=self.sparse)
 
 
@@ -63,6 +70,8 @@ class Activation(nn.Module):
     def __init__(self, manifold: Manifold, fn: str):
         super().__init__()
         self.manifold, self.fn = manifold, checked(fn)
+
+    extra_repr = shows("fn")
 
     def forward(self, x: Tensor) -> Tensor:
         return NONLINEARITIES[self.fn][0](x)
@@ -77,6 +86,10 @@ class Dropout(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.drop(x)
+
+    def lifted(self, u: Tensor) -> Tensor:
+        """See :meth:`hyperbolic.layers.mobius.Dropout.lifted`."""
+        return self.drop(u)
 
 
 class Concat(nn.Module):
@@ -93,6 +106,8 @@ class Concat(nn.Module):
         self.weights = nn.ParameterList(glorot(torch.empty(d_out, d)) for d in dims)
         self.bias = nn.Parameter(torch.zeros(d_out)) if bias else None
         self.feature_bias = nn.Parameter(torch.zeros(n_features, d_out)) if n_features else None
+
+    extra_repr = shows("dims", "d_out")
 
     @takes_points("dims*", flat=True)
     def forward(self, *x: Tensor, features: Tensor | None = None) -> Tensor:
@@ -119,6 +134,8 @@ class RNNCell(nn.Module):
         self.weight_hh = nn.Parameter(glorot(torch.empty(1, d_hidden, d_hidden)))
         self.bias = nn.Parameter(torch.zeros(1, d_hidden))
 
+    extra_repr = shows("d_in", "d_hidden", "nonlinearity")
+
     @takes_points("d_in", "d_hidden", flat=True)
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
         affine = h @ self.weight_hh[0].T + x @ self.weight_ih[0].T + self.bias[0]
@@ -138,6 +155,8 @@ class GRUCell(nn.Module):
         self.weight_ih = nn.Parameter(glorot(torch.empty(3, d_hidden, d_in)))
         self.weight_hh = nn.Parameter(glorot(torch.empty(3, d_hidden, d_hidden)))
         self.bias = nn.Parameter(torch.zeros(3, d_hidden))
+
+    extra_repr = shows("d_in", "d_hidden", "nonlinearity")
 
     def _affine(self, gate: int, x: Tensor, h: Tensor) -> Tensor:
         return h @ self.weight_hh[gate].T + x @ self.weight_ih[gate].T + self.bias[gate]
@@ -187,9 +206,8 @@ class GRU(_Recurrent):
 class Attention(DistanceAttention):
     """Distance attention with Euclidean distances and the weighted mean (the Euclidean twin of Lopez & Strube)."""
 
-    def __init__(self, manifold: Manifold, d: int, n_positions: int = 0):
-        super().__init__(manifold, d, Linear, Embedding, torch.add, n_positions)
-        self.d = d
+    def __init__(self, manifold: Manifold, d: int, n_positions: int = 0, score: str = "distance"):
+        super().__init__(manifold, d, Linear, Embedding, torch.add, n_positions, score)
 
     forward = takes_points("d", flat=True, full=True)(DistanceAttention.forward)
 
@@ -285,6 +303,8 @@ class Norm(nn.Module):
         self.manifold, self.d, self.eps = manifold, d, 1e-5
         self.weight, self.bias = nn.Parameter(torch.ones(d)), nn.Parameter(torch.zeros(d))
 
+    extra_repr = shows("d")
+
     @takes_points("d", flat=True)
     def forward(self, x: Tensor) -> Tensor:
         return nn.functional.layer_norm(x, (self.d,), self.weight, self.bias, self.eps)
@@ -302,6 +322,12 @@ class Logits(ClassLogits):
         self.scale = scale
         self.p = nn.Parameter(torch.zeros(n_classes, d))
         self.a = nn.Parameter(glorot(torch.empty(n_classes, d)))
+
+    extra_repr = shows("d", "n_classes", "scale")
+
+    @property
+    def class_points(self) -> Tensor:
+        return self.p
 
     def lifted(self, x: Tensor) -> tuple[Tensor, Tensor, None, Tensor]:
         a = self.scale * self.a

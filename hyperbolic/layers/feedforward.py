@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from hyperbolic.layers.description import shows
 from hyperbolic.manifolds import Manifold
 
 
@@ -27,6 +28,8 @@ class Residual(nn.Module):
         self.manifold, self.d_in, self.d_out = manifold, d_in, d_out
         self.phi, self.affine = self.activation(manifold, activation), self.linear(manifold, d_in, d_out)
         self.dropout = self.drop(manifold, dropout)
+
+    extra_repr = shows("d_in", "d_out")
 
     def add(self, x: Tensor, y: Tensor) -> Tensor:
         raise NotImplementedError
@@ -59,6 +62,8 @@ class FeedForward(nn.Module):
         self.manifold, self.d, self.d_hidden = manifold, d, d_hidden
         self.expand = self.linear(manifold, d, d_hidden)
         self.join = self.residual(manifold, d_hidden, d, activation, dropout)
+
+    extra_repr = shows("d", "d_hidden")
 
     def forward(self, x: Tensor, base: Tensor | None = None) -> Tensor:
         """

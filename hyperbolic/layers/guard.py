@@ -197,6 +197,32 @@ def check_range(layer: nn.Module | None, index: Tensor, low: int, high: int, rul
         raise ValueError(f"{_place(layer)}{rule}, got {least}..{most}{advice}")
 
 
+def check_table(layer: nn.Module, n: int, d: int, padding_idx: int | None) -> None:
+    """
+    Args: n: rows of a table of points of size d. padding_idx: a row, counted from the end where it is negative.
+    Raises:
+        ValueError: no rows, a size below 1, or a padding index that is none of the rows.
+    """
+    if n < 1 or d < 1:
+        raise ValueError(f"{name_of(layer)}: needs n >= 1 rows of size d >= 1, got n={n}, d={d}")
+    if padding_idx is not None and not -n <= padding_idx < n:
+        raise ValueError(f"{name_of(layer)}: padding_idx must be a row, 0..{n - 1} or None, got {padding_idx}")
+
+
+def check_index(layer: nn.Module, index: Tensor, n: int) -> None:
+    """
+    Args: index (...): rows of a table of n rows.
+    Raises:
+        ValueError: numbers of another type than int64 or int32, or outside of 0..n-1 (the last on a GPU: a device-side
+            assertion).
+    """
+    if not isinstance(index, Tensor) or index.dtype not in (torch.int64, torch.int32):
+        given = f"{index.dtype} of shape {tuple(index.shape)}" if isinstance(index, Tensor) else type(index).__name__
+        raise ValueError(f"{name_of(layer)}: takes a tensor of row numbers (int64 or int32), got {given}")
+    rule = f"row numbers must lie in 0..{n - 1} (n={n})"
+    check_range(layer, index, 0, n - 1, rule, f" in a tensor of shape {tuple(index.shape)}")
+
+
 def _place(layer: nn.Module | None) -> str:
     return "" if layer is None else f"{name_of(layer)}: "
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from hyperbolic.layers import attention, mobius, tangent
 from hyperbolic.layers.attention import Centroid
 from hyperbolic.layers.classes import ClassLogits
-from hyperbolic.layers.guard import takes_points
+from hyperbolic.layers.guard import check_index, takes_points
 from hyperbolic.manifolds import Klein, Manifold, PoincareBall
 from hyperbolic.manifolds.charts import klein_to_poincare, poincare_to_klein
 
@@ -72,6 +72,7 @@ class Embedding(_Einstein):
             self.inner.weight.mul_(0.5)  # log_0 in the ball is half of log_0 in the disk
 
     def forward(self, index: Tensor) -> Tensor:
+        check_index(self, index, self.inner.n)
         return self.to_disk(self.inner(index))
 
 
@@ -95,6 +96,12 @@ class Dropout(_Einstein):
     @takes_points(None)
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x) if self.training and self.inner.drop.p else x
+
+    def lifted(self, u: Tensor) -> Tensor:
+        """See :meth:`hyperbolic.layers.mobius.Dropout.lifted`."""
+        if self.inner.space == "coordinates":
+            return self(self.manifold.expmap0(u))
+        return self.manifold.expmap0(self.inner.drop(u))
 
 
 class Concat(_Einstein):
@@ -183,13 +190,18 @@ class GRU(_Recurrent):
 class Attention(_Einstein):
     """:class:`hyperbolic.layers.mobius.Attention`: distance attention and the Einstein midpoint."""
 
-    def __init__(self, manifold: Klein, d: int, n_positions: int = 0):
-        super().__init__(manifold, mobius.Attention, d, n_positions)
+    def __init__(self, manifold: Klein, d: int, n_positions: int = 0, score: str = "distance"):
+        super().__init__(manifold, mobius.Attention, d, n_positions, score)
         self.d = d
 
     @property
-    def beta(self) -> nn.Parameter:
+    def beta(self) -> nn.Parameter | None:
         return self.inner.beta
+
+    def pairs(self, x: Tensor, positions: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """See :meth:`hyperbolic.layers.attention.DistanceAttention.pairs`."""
+        q, k = self.inner.pairs(self.to_ball(x), positions)
+        return self.to_disk(q), self.to_disk(k)
 
     @takes_points("d")
     def forward(self, x: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -283,6 +295,10 @@ class Logits(ClassLogits):
     def __init__(self, manifold: Klein, d: int, n_classes: int, point_std: float = 0.0):
         super().__init__(manifold, d, n_classes)
         self.inner = mobius.Logits(manifold.twin(PoincareBall), d, n_classes, point_std)
+
+    @property
+    def class_points(self) -> Tensor:
+        return poincare_to_klein(self.inner.p, self.manifold.c)
 
     def lifted(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         return self.inner.lifted(klein_to_poincare(x, self.manifold.c))

@@ -16,7 +16,8 @@ from hyperbolic.kernels.lorentz import lift
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.layers import feedforward, positions
 from hyperbolic.layers.attention import Centroid
-from hyperbolic.layers.guard import check_features, name_of, takes_points
+from hyperbolic.layers.description import shows
+from hyperbolic.layers.guard import check_features, check_index, check_table, name_of, takes_points
 from hyperbolic.layers.initial import uniform_table
 from hyperbolic.layers.lorentz_attention import Attention, ContextAttention, MultiHeadAttention
 from hyperbolic.layers.lorentz_linear import Linear
@@ -54,7 +55,8 @@ class Embedding(nn.Module):
         start: str = "small",
     ):
         super().__init__()
-        self.manifold, self.sparse = manifold, sparse
+        self.manifold, self.n, self.d, self.sparse = manifold, n, d, sparse
+        check_table(self, n, d, padding_idx)
         if start == "unit":
             table = unit_points(manifold, n, d)
             if padding_idx is not None:
@@ -65,8 +67,11 @@ class Embedding(nn.Module):
             raise ValueError(f"{name_of(self)}: start must be 'small' or 'unit', got {start!r}")
         self.weight = ManifoldParameter(table, manifold=manifold)
 
+    extra_repr = shows("n", "d", "sparse")
+
     def forward(self, index: Tensor) -> Tensor:
         """Indices (...) -> points (..., D)."""
+        check_index(self, index, self.n)
         rows = nn.functional.embedding(index, self.weight, sparse=self.sparse)
         return self.manifold.projx(rows) if self.manifold.learn_c else rows
 
@@ -80,6 +85,8 @@ class Activation(nn.Module):
     def __init__(self, manifold: Lorentz, fn: str):
         super().__init__()
         self.manifold, self.fn = manifold, checked(fn)
+
+    extra_repr = shows("fn")
 
     @takes_points(None)
     def forward(self, x: Tensor) -> Tensor:
@@ -106,6 +113,10 @@ class Dropout(nn.Module):
             return x
         return self.manifold.projx(torch.cat([x[..., :1], self.drop(x[..., 1:])], -1))
 
+    def lifted(self, u: Tensor) -> Tensor:
+        """See :meth:`hyperbolic.layers.mobius.Dropout.lifted`."""
+        return self(self.manifold.expmap0(u))
+
 
 class Concat(nn.Module):
     """A Lorentz linear layer of ``(t, s_1 | ... | s_n)``, ``t = sqrt(1/c + sum |s_i|^2)``: points are joined by their
@@ -130,6 +141,8 @@ class Concat(nn.Module):
         self.manifold, self.dims, self.d_out = manifold, tuple(dims), d_out
         self.affine = Linear(manifold, sum(self.dims), d_out, bias, variant=variant)
         self.feature_bias = nn.Parameter(torch.zeros(n_features, d_out)) if n_features else None
+
+    extra_repr = shows("dims", "d_out")
 
     @takes_points("dims*")
     def forward(self, *x: Tensor, features: Tensor | None = None) -> Tensor:
@@ -168,6 +181,8 @@ class Residual(nn.Module):
         super().__init__()
         self.manifold, self.d_in, self.d_out = manifold, d_in, d_out
         self.affine = Linear(manifold, d_in, d_out, bias, activation, dropout, variant=variant)
+
+    extra_repr = shows("d_in", "d_out")
 
     @takes_points("d_in", "d_out")
     def forward(self, o: Tensor, x: Tensor) -> Tensor:
@@ -226,6 +241,8 @@ class Norm(nn.Module):
     def __init__(self, manifold: Lorentz, d: int):
         super().__init__()
         self.manifold, self.d = manifold, d
+
+    extra_repr = shows("d")
 
     @takes_points("d")
     def forward(self, x: Tensor) -> Tensor:

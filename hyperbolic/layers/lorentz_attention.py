@@ -14,6 +14,7 @@ from hyperbolic.layers.guard import name_of, takes_points
 from hyperbolic.layers.lorentz_linear import Linear
 from hyperbolic.layers.multihead import MultiHead
 from hyperbolic.manifolds import Lorentz
+from hyperbolic.manifolds.sheet import half_sinh_square
 
 TEMPERATURES = ("learned", "head", "model")
 
@@ -119,10 +120,14 @@ class Attention(DistanceAttention):
     the vector of the position.
     """
 
-    def __init__(self, manifold: Lorentz, d: int, n_positions: int = 0):
+    def __init__(self, manifold: Lorentz, d: int, n_positions: int = 0, score: str = "distance"):
         add = _Shift(manifold, d) if n_positions else None
-        super().__init__(manifold, d, Linear, _Positions, add, n_positions)
-        self.d = d
+        super().__init__(manifold, d, Linear, _Positions, add, n_positions, score)
+
+    def squared_distance(self, q: Tensor, k: Tensor) -> Tensor:
+        """``-2/c - 2 <q, k>_L = 4/c sinh^2(sqrt(c) d(q, k) / 2)``, without cancellation."""
+        c = self.manifold.c
+        return (4 / c * half_sinh_square(q[..., 1:], k[..., 1:], c)).squeeze(-1).to(q.dtype)
 
     forward = takes_points("d")(DistanceAttention.forward)
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from hyperbolic.kernels.lorentz import normalise_, set_time_
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
+from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import name_of, takes_points
 from hyperbolic.manifolds import Lorentz
 from hyperbolic.numerics import SHEET_RADIUS, limit
@@ -208,11 +209,7 @@ class Linear(nn.Module):
         split = parameter.unflatten(0, (self.heads, self.d_out))
         return nn.functional.pad(split, (0, 0) * (parameter.dim() - 1) + (1, 0)).flatten(0, 1)
 
-    def extra_repr(self) -> str:
-        return (
-            f"{self.d_in}, {self.d_out}, variant={self.variant}, normalize={self.normalize}, heads={self.heads}, "
-            f"activation={self.activation}"
-        )
+    extra_repr = shows("d_in", "d_out", "variant", "normalize", "heads", "activation")
 
 
 def _preset(layer: nn.Module, variant: str) -> Variant:

@@ -52,6 +52,10 @@ class Logits(ClassLogits):
         self.bias = nn.Parameter(torch.zeros(n_classes))
         self.log_alpha = nn.Parameter(torch.zeros(n_classes)) if learn_alpha else None
 
+    @property
+    def class_points(self) -> Tensor:
+        return self.manifold.projx(self.points)  # its time coordinate, whatever c was before
+
     def lifted(self, x: Tensor) -> tuple[Tensor, Tensor, None, Tensor]:
         c = self.manifold.c
         height = _height(self.points, c)
@@ -78,6 +82,10 @@ class HyperplaneLogits(ClassLogits):
         super().__init__(manifold, d, n_classes)
         self.p = ManifoldParameter(manifold.origin(n_classes, d), manifold=manifold)
         self.a = nn.Parameter(glorot(torch.empty(n_classes, d)))
+
+    @property
+    def class_points(self) -> Tensor:
+        return self.manifold.projx(self.p)
 
     def lifted(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         c, a = self.manifold.c, wide(self.a)

@@ -20,7 +20,8 @@ from hyperbolic.kernels.recurrent import mobius_gru, mobius_rnn
 from hyperbolic.layers import attention, feedforward, positions
 from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
-from hyperbolic.layers.guard import check_features, takes_points
+from hyperbolic.layers.description import shows
+from hyperbolic.layers.guard import check_features, check_index, check_table, takes_points
 from hyperbolic.layers.initial import glorot, uniform_table
 from hyperbolic.layers.sequence import Recurrence
 from hyperbolic.manifolds import PoincareBall
@@ -43,6 +44,8 @@ class Linear(nn.Module):
         self.manifold, self.d_in, self.d_out = manifold, d_in, d_out
         self.weight = nn.Parameter(glorot(torch.empty(d_out, d_in)))
         self.bias = _bias(manifold, d_out, std=bias_std) if bias else None
+
+    extra_repr = shows("d_in", "d_out")
 
     @takes_points("d_in")
     def forward(self, x: Tensor) -> Tensor:
@@ -69,11 +72,15 @@ class Embedding(nn.Module):
         sparse: bool = False,
     ):
         super().__init__()
-        self.manifold, self.sparse = manifold, sparse
+        self.manifold, self.n, self.d, self.sparse = manifold, n, d, sparse
+        check_table(self, n, d, padding_idx)
         table = manifold.projx(uniform_table(n, d, init_norm, padding_idx))
         self.weight = ManifoldParameter(table, manifold=manifold)
 
+    extra_repr = shows("n", "d", "sparse")
+
     def forward(self, index: Tensor) -> Tensor:
+        check_index(self, index, self.n)
         return nn.functional.embedding(index, self.weight, sparse=self.sparse)
 
 
@@ -83,6 +90,8 @@ class Activation(nn.Module):
     def __init__(self, manifold: PoincareBall, fn: str):
         super().__init__()
         self.manifold, self.fn = manifold, checked(fn)
+
+    extra_repr = shows("fn")
 
     @takes_points(None)
     def forward(self, x: Tensor) -> Tensor:
@@ -105,6 +114,8 @@ class Dropout(nn.Module):
             raise ValueError(f"dropout space must be 'tangent' or 'coordinates', got {space!r}")
         self.manifold, self.space, self.drop = manifold, space, nn.Dropout(p)
 
+    extra_repr = shows("space")
+
     @takes_points(None)
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.drop.p == 0:
@@ -112,6 +123,12 @@ class Dropout(nn.Module):
         if self.space == "coordinates":
             return self.manifold.projx(self.drop(x))
         return self.manifold.expmap0(self.drop(self.manifold.logmap0(x)))
+
+    def lifted(self, u: Tensor) -> Tensor:
+        """``forward(exp_0(u))`` of tangent vectors u (..., d) at the origin, without going there and back."""
+        if self.space == "coordinates":
+            return self(self.manifold.expmap0(u))
+        return self.manifold.expmap0(self.drop(u))
 
 
 class Concat(nn.Module):
@@ -138,6 +155,8 @@ class Concat(nn.Module):
         self.weights = nn.ParameterList(glorot(torch.empty(d_out, d)) for d in dims)
         self.bias = _bias(manifold, d_out, std=bias_std) if bias else None
         self.feature_bias = _bias(manifold, n_features, d_out) if n_features else None
+
+    extra_repr = shows("dims", "d_out")
 
     @takes_points("dims*")
     def forward(self, *x: Tensor, features: Tensor | None = None) -> Tensor:
@@ -168,6 +187,8 @@ class RNNCell(nn.Module):
         self.weight_hh = nn.Parameter(glorot(torch.empty(1, d_hidden, d_hidden)))
         self.bias = _bias(manifold, 1, d_hidden)
 
+    extra_repr = shows("d_in", "d_hidden")
+
     @takes_points("d_in", "d_hidden")
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
         return self.phi(_affine(self, 0, x, self.manifold.mobius_matvec(self.weight_hh[0], h)))
@@ -190,6 +211,8 @@ class GRUCell(nn.Module):
         self.weight_ih = nn.Parameter(glorot(torch.empty(3, d_hidden, d_in)))
         self.weight_hh = nn.Parameter(glorot(torch.empty(3, d_hidden, d_hidden)))
         self.bias = _bias(manifold, 3, d_hidden)
+
+    extra_repr = shows("d_in", "d_hidden")
 
     @takes_points("d_in", "d_hidden")
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
@@ -253,9 +276,8 @@ class GRU(_Recurrent):
 class Attention(DistanceAttention):
     """Distance attention with Möbius linear queries and keys and the Möbius midpoint (Lopez & Strube 2020)."""
 
-    def __init__(self, manifold: PoincareBall, d: int, n_positions: int = 0):
-        super().__init__(manifold, d, Linear, Embedding, manifold.mobius_add, n_positions)
-        self.d = d
+    def __init__(self, manifold: PoincareBall, d: int, n_positions: int = 0, score: str = "distance"):
+        super().__init__(manifold, d, Linear, Embedding, manifold.mobius_add, n_positions, score)
 
     forward = takes_points("d")(DistanceAttention.forward)
 
@@ -313,6 +335,8 @@ class Norm(nn.Module):
         super().__init__()
         self.manifold, self.d = manifold, d
 
+    extra_repr = shows("d")
+
     @takes_points("d")
     def forward(self, x: Tensor) -> Tensor:
         return x
@@ -332,6 +356,10 @@ class Logits(ClassLogits):
         super().__init__(manifold, d, n_classes)
         self.p = _bias(manifold, n_classes, d, std=point_std)
         self.a = nn.Parameter(glorot(torch.empty(n_classes, d)))
+
+    @property
+    def class_points(self) -> Tensor:
+        return self.p
 
     def lifted(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         c = self.manifold.c

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import check_mask, name_of
 from hyperbolic.manifolds import Manifold
 
@@ -58,6 +59,8 @@ class MultiHead(nn.Module):
         self.manifold, self.d, self.n_heads = manifold, d, n_heads
         if n_heads < 1 or d % n_heads:
             raise ValueError(f"{name_of(self)}: the size {d} cannot be divided among {n_heads} heads")
+
+    extra_repr = shows("d", "n_heads")
 
     def queries(self, x: Tensor) -> Tensor:
         raise NotImplementedError

@@ -20,6 +20,7 @@ from hyperbolic.kernels.poincare_fc import poincare_fc, unidirectional_hyperplan
 from hyperbolic.layers import attention, feedforward, mobius
 from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
+from hyperbolic.layers.description import shows
 from hyperbolic.layers.distance_heads import DistanceHeads
 from hyperbolic.layers.guard import check_features, takes_points
 from hyperbolic.layers.mobius import (
@@ -49,6 +50,8 @@ class Linear(nn.Module):
         self.manifold, self.d_in, self.d_out = manifold, d_in, d_out
         self.z = nn.Parameter(torch.randn(d_out, d_in) / math.sqrt(2 * d_in * d_out))
         self.r = nn.Parameter(torch.zeros(d_out)) if bias else None
+
+    extra_repr = shows("d_in", "d_out")
 
     @takes_points("d_in")
     def forward(self, x: Tensor) -> Tensor:
@@ -91,6 +94,8 @@ class Concat(nn.Module):
         if n_features:
             self.feature_bias = ManifoldParameter(torch.zeros(n_features, d_out), manifold=manifold)
 
+    extra_repr = shows("dims", "d_out")
+
     @takes_points("dims*")
     def forward(self, *x: Tensor, features: Tensor | None = None) -> Tensor:
         """
@@ -109,9 +114,8 @@ class Concat(nn.Module):
 class Attention(DistanceAttention):
     """Distance attention of Lopez & Strube 2020 with Poincaré FC layers for queries and keys."""
 
-    def __init__(self, manifold: PoincareBall, d: int, n_positions: int = 0):
-        super().__init__(manifold, d, Linear, Embedding, manifold.mobius_add, n_positions)
-        self.d = d
+    def __init__(self, manifold: PoincareBall, d: int, n_positions: int = 0, score: str = "distance"):
+        super().__init__(manifold, d, Linear, Embedding, manifold.mobius_add, n_positions, score)
 
     forward = takes_points("d")(DistanceAttention.forward)
 
@@ -201,6 +205,10 @@ class Logits(ClassLogits):
         super().__init__(manifold, d, n_classes)
         self.z = nn.Parameter(torch.randn(n_classes, d) / math.sqrt(2 * d * n_classes))
         self.r = nn.Parameter(torch.zeros(n_classes))
+
+    @property
+    def class_points(self) -> Tensor:
+        return self.manifold.expmap0(self.r.unsqueeze(-1) * nn.functional.normalize(self.z, dim=-1))
 
     def lifted(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         c = self.manifold.c

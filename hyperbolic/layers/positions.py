@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import check_range, check_sequence, name_of
 from hyperbolic.manifolds import Manifold
 
@@ -47,6 +48,8 @@ class PositionEncoding(nn.Module):
             raise ValueError(f"{name_of(self)}: n_positions must be at least 1, got {n_positions}")
         self.table = self.make(0.02 * torch.randn(n_positions, d))
         self.dropout = self.drop(manifold, dropout)
+
+    extra_repr = shows("d", "n_positions")
 
     def make(self, start: Tensor) -> nn.Parameter:
         """The parameter that starts at these tangent vectors (n_positions, d)."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from hyperbolic.kernels.nonlinearity import checked
+from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import check_range, name_of
 from hyperbolic.layers.initial import glorot
 from hyperbolic.manifolds import Manifold
@@ -20,7 +21,22 @@ def reverse_sequences(x: Tensor, lengths: Tensor | None) -> Tensor:
     steps = torch.arange(x.shape[2], device=x.device)
     index = lengths.unsqueeze(-1) - 1 - steps
     index = torch.where(index >= 0, index, steps)  # (S, B, T)
-    return x.gather(2, index.unsqueeze(-1).expand_as(x))
+    first = torch.arange(0, index.numel(), x.shape[2], device=x.device).view(*x.shape[:2], 1)
+    return _Swap.apply(x, (first + index).flatten())
+
+
+class _Swap(torch.autograd.Function):
+    """Rows of x (..., D) in another order (n,), one that is its own inverse: the gradient goes the same way."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, order: Tensor) -> Tensor:
+        ctx.save_for_backward(order)
+        return x.reshape(-1, x.shape[-1]).index_select(0, order).view(x.shape)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:
+        (order,) = ctx.saved_tensors
+        return _Swap.apply(grad, order), None
 
 
 def check_lengths(lengths: Tensor | None, x: Tensor, layer: nn.Module | None = None) -> None:
@@ -79,6 +95,8 @@ class Recurrence(nn.Module):
         self.join = None
         if bidirectional:
             self.join = nn.ModuleList(concat(manifold, (d_hidden, d_hidden), 2 * d_hidden) for _ in range(streams))
+
+    extra_repr = shows("d_in", "d_hidden", "nonlinearity", "bidirectional", "streams")
 
     @property
     def d_out(self) -> int:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from hyperbolic.layers import attention, euclidean, positions
 from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
-from hyperbolic.layers.guard import takes_points
+from hyperbolic.layers.guard import check_index, takes_points
 from hyperbolic.layers.multihead import AttentionCache, MultiHead
 from hyperbolic.manifolds import Manifold
 
@@ -57,6 +57,7 @@ class Embedding(nn.Module):
         self.inner = euclidean.Embedding(manifold, n, d, padding_idx, init_norm, sparse)
 
     def forward(self, index: Tensor) -> Tensor:
+        check_index(self, index, self.inner.n)
         return self.manifold.expmap0(self.inner(index))
 
 
@@ -76,6 +77,10 @@ class Dropout(_Tangent):
     @takes_points(None)
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x) if self.training and self.inner.drop.p else x
+
+    def lifted(self, u: Tensor) -> Tensor:
+        """See :meth:`hyperbolic.layers.mobius.Dropout.lifted`."""
+        return self.manifold.expmap0(self.inner(u))
 
 
 class Concat(_Tangent):
@@ -141,9 +146,8 @@ class Attention(DistanceAttention):
     """Distance attention with tangent linear queries and keys, the manifold's distance and its centroid;
     positions are added in the tangent space at the origin."""
 
-    def __init__(self, manifold: Manifold, d: int, n_positions: int = 0):
-        super().__init__(manifold, d, Linear, Embedding, self._add, n_positions)
-        self.d = d
+    def __init__(self, manifold: Manifold, d: int, n_positions: int = 0, score: str = "distance"):
+        super().__init__(manifold, d, Linear, Embedding, self._add, n_positions, score)
 
     def _add(self, x: Tensor, position: Tensor) -> Tensor:
         return self.manifold.expmap0(self.manifold.logmap0(x) + self.manifold.logmap0(position))
@@ -236,6 +240,10 @@ class Logits(ClassLogits):
     def __init__(self, manifold: Manifold, d: int, n_classes: int, scale: float = 1.0):
         super().__init__(manifold, d, n_classes)
         self.inner = euclidean.Logits(manifold, d, n_classes, scale)
+
+    @property
+    def class_points(self) -> Tensor:
+        return self.manifold.expmap0(self.inner.p)
 
     def lifted(self, x: Tensor) -> tuple[Tensor, Tensor, None, Tensor]:
         return self.inner.lifted(self.manifold.logmap0(x))

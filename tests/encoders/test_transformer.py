@@ -374,3 +374,24 @@ def test_settings_that_cannot_be_are_named():
         if name not in SUPPORTED:
             with pytest.raises(ValueError, match=f"geometry {name}: the layer family \\w+ has no MultiHeadAttention"):
                 encoder(name)
+
+
+@GEOMETRY
+def test_the_entrance_is_what_the_first_layer_gets(name):
+    """The linear layer and the positions, for one stream and for several."""
+    net = encoder(name, streams=2)
+    x = points(net, 2, 3, 5, 3)
+    entered = net.enter(x)
+    for stream, (stack, part) in enumerate(zip(net.stacks, x, strict=True)):
+        torch.testing.assert_close(entered[stream], stack.positions(stack.project(part)), **IDENTITY)
+        seen = []
+        hook = stack.layers[0].register_forward_pre_hook(lambda layer, args, seen=seen: seen.append(args[0]))
+        net(x)
+        hook.remove()
+        torch.testing.assert_close(seen[0], entered[stream], **IDENTITY)
+    single = encoder(name)
+    assert single.enter(x[0]).shape == entered[0].shape
+    with pytest.raises(ValueError, match="7 positions is longer than n_positions=6"):
+        single.enter(points(single, 3, 7, 3))
+    with pytest.raises(ValueError, match="this encoder has 1 streams"):
+        single.enter(x)

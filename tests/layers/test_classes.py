@@ -173,3 +173,20 @@ def test_mistakes(call, message):
 def test_no_classes():
     with pytest.raises(ValueError, match="at least 1 class"):
         mobius.Logits(PoincareBall(), D, 0)
+
+
+@GEOMETRY
+def test_class_points_are_on_the_hyperplanes_or_where_the_logit_is_highest(geometry, double):
+    layer, x = made(geometry)
+    with torch.no_grad():
+        for p in layer.parameters():
+            p.copy_(p.manifold.random(K, D, std=0.5) if hasattr(p, "manifold") else p + 0.3 * torch.randn_like(p))
+        points = layer.class_points
+        own = layer(points).diagonal()
+        assert points.shape == (K, layer.manifold.ambient_dim(D))
+        assert layer.manifold.check_point_on_manifold(points)
+        if geometry == "lorentz":  # HyboNet's logits, by distance from the class's own point
+            torch.testing.assert_close(own, layer.bias)
+            assert (layer(x) <= layer.bias + 1e-9).all()
+        else:
+            torch.testing.assert_close(own, torch.zeros(K), rtol=0, atol=1e-9)

@@ -307,3 +307,17 @@ def test_wrong_lengths_and_streams_are_named():
         layer(x[0])
     with pytest.raises(ValueError, match="softplus"):
         mobius.GRU(PoincareBall(c=1.0), 2, 2, nonlinearity="softplus")
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+@pytest.mark.parametrize("training", [True, False])
+def test_dropout_of_tangent_vectors_is_that_of_their_points(name, training):
+    made = geometry(name)
+    has_space = "space" in inspect.signature(made.layers.Dropout).parameters
+    for options in ({"space": "tangent"}, {"space": "coordinates"}) if has_space else ({},):
+        layer = made.dropout(0.4, **options).train(training)
+        u = 0.5 * torch.randn(3, 5, 4, dtype=torch.float64)
+        torch.manual_seed(1)
+        expected = layer(made.manifold.expmap0(u))
+        torch.manual_seed(1)
+        torch.testing.assert_close(layer.lifted(u), expected)

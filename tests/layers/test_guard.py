@@ -203,3 +203,32 @@ def test_a_layer_on_a_manifold_its_family_is_not_defined_on(family, manifold):
     message = rf"{family}.*: the family is defined on .*, got the manifold {manifold.name}"
     with pytest.raises(ValueError, match=message):
         layer(torch.zeros(2, 3))
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_rows_that_a_table_does_not_have_are_an_error_with_the_layer_and_the_shape(name):
+    table = geometry(name).embedding(5, 3)
+    assert table(torch.tensor([[0, 4]])).shape[:2] == (1, 2)
+    assert table(torch.tensor([], dtype=torch.long)).shape[0] == 0
+    assert table(torch.tensor([2], dtype=torch.int32)).shape[0] == 1
+    family = GEOMETRIES[name][1]
+    for rows in ([[0, 5, 1]], [[-1, 4, 2]]):
+        with pytest.raises(ValueError, match=r"^\w+\.Embedding: row numbers must lie in 0..4 \(n=5\), got .* in a tensor of shape \(1, 3\)"):
+            table(torch.tensor(rows))
+    for wrong, given in ((torch.zeros(2, 3), r"torch.float32 of shape \(2, 3\)"), (torch.tensor([True]), "torch.bool"), ([1], "list")):
+        with pytest.raises(ValueError, match=rf"^\w+\.Embedding: takes a tensor of row numbers \(int64 or int32\), got {given}") as error:
+            table(wrong)
+    if family not in ("hatt", "poincare_pp"):  # these have the table of another family
+        assert str(error.value).startswith(f"{family}.Embedding: ")
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_a_table_without_rows_or_with_an_unknown_padding_row_is_an_error(name):
+    g = geometry(name)
+    for n, d in ((0, 3), (5, 0), (-1, 3)):
+        with pytest.raises(ValueError, match=rf"Embedding: needs n >= 1 rows of size d >= 1, got n={n}, d={d}"):
+            g.embedding(n, d)
+    for row in (5, -6):
+        with pytest.raises(ValueError, match=rf"Embedding: padding_idx must be a row, 0..4 or None, got {row}"):
+            g.embedding(5, 3, padding_idx=row)
+    g.embedding(5, 3, padding_idx=-1)

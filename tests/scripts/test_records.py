@@ -13,6 +13,11 @@ def test_a_whole_record_passes(make_record):
     validate(make_record(), HERE)
 
 
+def test_a_run_that_fills_rows_passes_without_a_metric_of_its_own(make_record):
+    whole = {"paper.column": None, "paper.metric": None, "paper.published": None}
+    validate(make_record({**whole, "paper.also": [{"table": 3, "row": "HY BASE"}]}), HERE)
+
+
 def test_an_experiment_that_stands_for_no_table_passes(make_record):
     record = make_record({"paper": dict.fromkeys(REQUIRED_PAPER)})
     validate(record, HERE)
@@ -41,6 +46,8 @@ def test_a_missing_key_is_named(make_record, key):
         ("wall_s", -1.0, "'wall_s' is -1.0"),
         ("paper.metric", "test/f1", "'metrics' lacks test/f1"),
         ("paper", "hnn", "'paper' is 'hnn'"),
+        ("paper.also", [{"table": 3}], "'paper.also' is .*lists rows of tables"),
+        ("paper.also", "Table 3", "'paper.also' is 'Table 3'"),
     ],
 )
 def test_a_wrong_value_is_named(make_record, key, value, words):

@@ -20,8 +20,8 @@ class Numbers:
         return index
 
 
-def train(n=23, size=4, shuffle="examples", seed=0, epoch=0, rank=0, world=1) -> list[list[int]]:
-    batches = TrainBatches(Numbers(n), size, shuffle, seed, rank, world)
+def train(n=23, size=4, shuffle="examples", seed=0, epoch=0, rank=0, world=1, **more) -> list[list[int]]:
+    batches = TrainBatches(Numbers(n), size, shuffle, seed, rank, world, **more)
     batches.set_epoch(epoch)
     found = [b.tolist() for b in batches]
     assert len(found) == len(batches)
@@ -58,6 +58,40 @@ def test_processes_share_each_batch_equally(n, shuffle):
         assert len(batch) - len(mine) - len(theirs) < 2
 
 
+def test_the_first_examples_are_gone_over_again_in_another_order():
+    found = train(again=(6, 3))
+    assert [len(b) for b in found] == [4, 4, 4, 4, 4, 3] + [4, 2] * 3
+    assert found[:6] == train(), "the pass over all examples is as without the others"
+    passes = [[i for batch in found[k : k + 2] for i in batch] for k in (6, 8, 10)]
+    assert [sorted(p) for p in passes] == [list(range(6))] * 3
+    assert len({tuple(p) for p in passes}) == 3
+    assert train(again=(6, 0)) == train()
+
+
+def test_batches_of_the_first_examples_are_whole_too():
+    found = train(n=23, shuffle="batches", again=(10, 2), fill=False)
+    assert sorted(found[:6]) == [[*range(k, min(k + 4, 23))] for k in range(0, 23, 4)]
+    assert [sorted(found[k : k + 3]) for k in (6, 9)] == [[[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]] * 2
+
+
+def test_a_last_batch_that_is_not_filled_may_be_the_only_one():
+    assert train(n=3, size=4, shuffle="batches", fill=False) == [[0, 1, 2]]
+
+
+@pytest.mark.parametrize("shuffle", ["examples", "batches"])
+@pytest.mark.parametrize("n", [24, 25, 27])
+@pytest.mark.parametrize("again", [(3, 2), (8, 1), (9, 3), (1, 2)])
+def test_processes_share_further_passes_equally(n, shuffle, again):
+    alone = train(n=n, shuffle=shuffle, again=again, fill=False)
+    shares = [train(n=n, shuffle=shuffle, rank=r, world=2, again=again, fill=False) for r in range(2)]
+    assert [len(b) for b in shares[0]] == [len(b) for b in shares[1]]
+    assert min(len(b) for b in shares[0]) > 0
+    given = sum(len(b) for share in shares for b in share)
+    everything = sum(len(b) for b in alone)
+    assert everything == n + again[0] * again[1]
+    assert everything - given == n % 2 + (again[0] % 2) * again[1]
+
+
 @pytest.mark.parametrize("given", range(7))
 def test_the_rest_of_an_epoch_follows_after_a_break(given):
     whole = train(epoch=1)
@@ -71,6 +105,21 @@ def test_the_rest_of_an_epoch_follows_after_a_break(given):
     rest = [b.tolist() for b in after]
     assert rest == (whole[given:] if given < 6 else whole)
     assert [b.tolist() for b in after] == whole, "the epoch after it starts at its beginning"
+
+
+@pytest.mark.parametrize("given", range(11))
+@pytest.mark.parametrize("shuffle", ["examples", "batches"])
+def test_the_rest_of_an_epoch_with_further_passes_follows_after_a_break(given, shuffle):
+    whole = train(epoch=1, shuffle=shuffle, again=(7, 2), fill=False)
+    assert len(whole) == 10
+    before = TrainBatches(Numbers(23), 4, shuffle, 0, again=(7, 2), fill=False)
+    before.set_epoch(1)
+    for _, _ in zip(range(given), before, strict=False):
+        pass
+    after = TrainBatches(Numbers(23), 4, shuffle, 0, again=(7, 2), fill=False)
+    after.load_state_dict(before.state_dict())
+    after.set_epoch(1)
+    assert [b.tolist() for b in after] == (whole[given:] if given < 10 else whole)
 
 
 @pytest.mark.parametrize("n", [2, 5, 7, 8, 100])
@@ -90,5 +139,7 @@ def test_a_batch_that_cannot_be_shared_is_an_error():
         TrainBatches(Numbers(20), 5, "examples", 0, 0, 2)
     with pytest.raises(UserError, match="more than the 3 training examples"):
         TrainBatches(Numbers(3), 4, "batches", 0)
+    with pytest.raises(UserError, match="1 examples cannot be shared"):
+        TrainBatches(Numbers(1), 4, "examples", 0, 0, 2)
     with pytest.raises(UserError, match="1 examples cannot be shared"):
         EvaluationBatches(Numbers(1), 5, 0, 2)

@@ -1,11 +1,11 @@
-"""Filtered ranks against a loop over queries and candidates."""
+"""Filtered ranks against a loop over queries and candidates; Choi's scores against cases worked by hand and sets."""
 
 from itertools import pairwise
 
 import pytest
 import torch
 
-from tasks.metrics import answers_of, filtered_ranks, ranks_of
+from tasks.metrics import TYPING_SCORES, answers_of, filtered_ranks, ranks_of, typing_scores, typing_sums
 
 TIES = pytest.mark.parametrize("ties", ["pessimistic", "optimistic", "mean"])
 
@@ -114,3 +114,103 @@ def test_mistakes():
         filtered_ranks(scores, target, (torch.tensor([0, 1]), torch.tensor([0])))
     with pytest.raises(ValueError, match=r"\(2, 4\) and \(3,\)"):
         filtered_ranks(scores, torch.zeros(3, dtype=torch.long), none)
+
+
+GROUPS = torch.tensor([0, 0, 1, 1, 2, 2, 2])
+NAMES = ("coarse", "fine", "ultrafine")
+
+
+def scores_of(predicted, gold):
+    """Scores of mentions whose predicted and right types are given as sets and lists of ids."""
+    matrix = torch.zeros(len(gold), len(GROUPS), dtype=torch.bool)
+    for row, types in enumerate(predicted):
+        matrix[row, list(types)] = True
+    sums = typing_sums(matrix, filled(gold), GROUPS, NAMES)
+    return {k: float(v) for k, v in sums.items()}, typing_scores({k: float(v) for k, v in sums.items()}, NAMES)
+
+
+def filled(lists):
+    width = max(1, *map(len, lists))
+    return torch.tensor([list(types) + [-1] * (width - len(types)) for types in lists]).reshape(len(lists), width)
+
+
+def brute_force(predicted, gold):
+    """Choi's eval_metric.py in sets: separate denominators, F1 of the two means."""
+    found = {}
+    for k, name in enumerate(("", *NAMES)):
+        mine = {i for i, g in enumerate(GROUPS.tolist()) if k == 0 or g == k - 1}
+        pairs = [(set(p) & mine, set(g) & mine) for p, g in zip(predicted, gold, strict=True)]
+        precisions = [len(p & g) / len(p) for p, g in pairs if p]
+        recalls = [len(p & g) / len(g) for p, g in pairs if g]
+        right, said, wanted = (sum(map(len, sets)) for sets in zip(*((p & g, p, g) for p, g in pairs), strict=True))
+        means = {
+            "macro": (mean(precisions), mean(recalls)),
+            "micro": (right / said if said else 0.0, right / wanted if wanted else 0.0),
+        }
+        for kind, (p, r) in means.items():
+            at = f"{name}/{kind}" if name else kind
+            found |= {f"{at}_precision": p, f"{at}_recall": r, f"{at}_f1": 2 * p * r / (p + r) if p + r else 0.0}
+    return found
+
+
+def mean(values):
+    return sum(values) / len(values) if values else 0.0
+
+
+def test_choi_scores_of_a_case_worked_by_hand():
+    # coarse {0, 1}, fine {2, 3}, ultra-fine {4, 5, 6}
+    predicted = [{0, 2, 4}, {1}, {0, 5, 6}]
+    gold = [[0, 4, 5], [1], [0, 3]]
+    sums, scores = scores_of(predicted, gold)
+    assert scores["macro_precision"] == pytest.approx((2 / 3 + 1 + 1 / 3) / 3)
+    assert scores["macro_recall"] == pytest.approx((2 / 3 + 1 + 1 / 2) / 3)
+    p, r = 2 / 3, 13 / 18
+    assert scores["macro_f1"] == pytest.approx(2 * p * r / (p + r))
+    assert (scores["micro_precision"], scores["micro_recall"]) == pytest.approx((4 / 7, 4 / 6))
+    # fine: mention 0 predicts 2 (wrong), only mention 2 has a right one
+    assert scores["fine/macro_f1"] == 0
+    # ultra-fine: mentions 0 (1 of 1 right) and 2 (0 of 2) predict; only mention 0 has right ones (1 of 2)
+    assert scores["ultrafine/macro_precision"] == pytest.approx(0.5)
+    assert scores["ultrafine/macro_recall"] == pytest.approx(0.5)
+    assert scores["ultrafine/micro_precision"] == pytest.approx(1 / 3)
+    assert (sums["exact"], sums["ordered"]) == (1, 1)
+    assert set(scores) == {a + s for a in ("", "coarse/", "fine/", "ultrafine/") for s in TYPING_SCORES}
+
+
+def test_the_f1_is_of_the_mean_precision_and_the_mean_recall():
+    """48.5 and 29.1 give 36.4 (Lopez and Strube 2020, table 1), and not the mean of the mentions' F1."""
+    sums, _ = scores_of([{0}], [[0]])
+    sums |= {"precision": 48.5, "with_predicted": 100, "recall": 29.1, "with_gold": 100}
+    assert typing_scores(sums, NAMES)["macro_f1"] == pytest.approx(0.364, abs=5e-4)
+
+
+def test_mentions_without_types_leave_only_one_denominator():
+    _, scores = scores_of([{0}, set(), {4}], [[0], [1], []])
+    assert scores["macro_precision"] == pytest.approx(1 / 2)
+    assert scores["macro_recall"] == pytest.approx(1 / 2)
+    assert scores["ultrafine/macro_recall"] == 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_choi_scores_equal_a_brute_force_implementation(seed):
+    torch.manual_seed(seed)
+    predicted = [set((torch.rand(7) < 0.3).nonzero().flatten().tolist()) for _ in range(50)]
+    gold = [torch.randperm(7)[: int(torch.randint(5, ()))].tolist() for _ in range(50)]
+    sums, scores = scores_of(predicted, gold)
+    expected = brute_force(predicted, gold)
+    assert scores == pytest.approx(expected)
+    assert sums["exact"] == sum(p == set(g) for p, g in zip(predicted, gold, strict=True))
+    assert sums["ordered"] == sum(sorted(p) == g for p, g in zip(predicted, gold, strict=True))
+    parts = [scores_of(predicted[i : i + 7], gold[i : i + 7])[0] for i in range(0, 50, 7)]
+    assert typing_scores({k: sum(part[k] for part in parts) for k in sums}, NAMES) == pytest.approx(expected)
+
+
+def test_a_right_type_that_is_named_twice_counts_once():
+    once, _ = scores_of([{0, 2}], [[0, 2]])
+    twice, _ = scores_of([{0, 2}], [[0, 2, 2]])
+    assert {**twice, "ordered": 1} == {**once, "ordered": 1}
+
+
+def test_the_order_in_the_file_counts_in_the_authors_variant_only():
+    sums, _ = scores_of([{0, 2}, {0, 2}, {0}], [[0, 2], [2, 0], [0, 1]])
+    assert (sums["exact"], sums["ordered"]) == (2, 1)

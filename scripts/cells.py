@@ -1,0 +1,197 @@
+"""What the cells of a table and the notes under it say, from the published values and the records of our runs."""
+
+import math
+import statistics
+from collections import defaultdict
+from dataclasses import dataclass
+
+from scripts.layouts import Layout, Ordering, Place
+from scripts.records import Record, RecordError, value_at
+
+COLUMNS_OF_A_BLOCK = 6  # so that a block with its row names fits into 150 characters
+
+Cells = dict[Place, list[Record]]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A part of a table that is printed as one: rows[i][j] are the lines of a cell; **bold** as in Markdown."""
+
+    header: list[str]
+    rows: list[list[list[str]]]
+
+
+def blocks(layout: Layout, cells: Cells) -> list[Block]:
+    """The table, as one block, or as several below each other where it is too wide for a terminal."""
+    if not layout.whole_rows:
+        rows = [
+            [[row], *(cell_lines(layout, row, column, cells.get((row, column), [])) for column in layout.columns)]
+            for row in layout.rows
+        ]
+        return [Block(["", *layout.columns], rows)]
+    found = []
+    sizes = bool(layout.parameters or any(cells.values()))
+    for start in range(0, len(layout.columns), COLUMNS_OF_A_BLOCK):
+        columns = layout.columns[start : start + COLUMNS_OF_A_BLOCK]
+        last = sizes and start + COLUMNS_OF_A_BLOCK >= len(layout.columns)
+        rows = [row_lines(layout, row, columns, cells.get((row, None), []), last) for row in layout.rows]
+        found.append(Block(["", "", *columns, *(["parameters"] if last else [])], rows))
+    return found
+
+
+def cell_lines(layout: Layout, row: str, column: str, runs: list[Record]) -> list[str]:
+    """What a cell says, line by line: the paper's value, ours, the difference in points, the paper's protocol."""
+    value, metric = layout.published.get((row, column)), layout.metrics[column]
+    lines = [f"published {_quoted(layout, row, column)}"]
+    if not runs:
+        return [*lines, _why_empty(layout, row)]
+    values = [100 * run["metrics"][metric] for run in runs]
+    mean = statistics.fmean(values)
+    lines.append(f"**ours {_mean(values)}** ({_seeds(runs)})")
+    if value is not None:
+        lines.append(f"difference {mean - 100 * value:+.2f}")
+    if layout.best_of_three and len(runs) >= 3:
+        best = 100 * best_of_three(runs, metric)["metrics"][metric]
+        gain = "" if value is None else f" ({best - 100 * value:+.2f})"
+        lines.append(f"best validation of 3: {best:.2f}{gain}")
+    return lines + _partial(layout, runs)
+
+
+def row_lines(
+    layout: Layout, row: str, columns: tuple[str, ...], runs: list[Record], sizes: bool
+) -> list[list[str]]:
+    """The cells of a row that one run fills: its name, what each line is, then a number a line in every cell.
+
+    sizes: with a last cell for the number of parameters.
+    """
+    paper = any((row, column) in layout.published for column in layout.columns)
+    labels = [("paper, its own data" if layout.variant else "published") if paper else "not in the paper"]
+    cells = [[_quoted(layout, row, column)] for column in columns]
+    size = layout.parameters.get(row)
+    sizes_cell = ["–" if size is None else f"{size / 1e6:.1f}M"]
+    if not runs:
+        labels.append(_why_empty(layout, row))
+    else:
+        labels.append(f"**ours** ({_seeds(runs)})")
+        compare = layout.variant is None and paper
+        labels += ["difference"] if compare else []
+        for cell, column in zip(cells, columns, strict=True):
+            values = [100 * run["metrics"][layout.metrics[column]] for run in runs]
+            cell.append(f"**{_mean(values)}**")
+            if compare:
+                value = layout.published.get((row, column))
+                cell.append("–" if value is None else f"{statistics.fmean(values) - 100 * value:+.2f}")
+        labels += _partial(layout, runs)
+        count = runs[0]["parameters"]
+        sizes_cell.append(f"{count:,}" if isinstance(count, int) else "–")
+    return [[row], labels, *cells, *([sizes_cell] if sizes else [])]
+
+
+def best_of_three(runs: list[Record], metric: str) -> Record:
+    """Of the runs with the three lowest seeds, the one with the best validation value of `metric`."""
+    validation = "val/" + metric.removeprefix("test/")
+    three = sorted(runs, key=lambda run: run["seed"])[:3]
+    lacking = [f"{run['experiment']} with seed {run['seed']}" for run in three if validation not in run["metrics"]]
+    if lacking:
+        raise RecordError(f"No metric {validation}, by which the best of 3 runs is chosen, in: {', '.join(lacking)}")
+    return max(three, key=lambda run: run["metrics"][validation])
+
+
+def notes(layout: Layout, cells: Cells) -> list[str]:
+    """The lines under a table: the paper's protocol, then our settings, each with the cells it made."""
+    lines = [layout.protocol if layout.variant else f"Paper: {layout.protocol}"]
+    if None in layout.published.values():
+        lines.append("A value shown as ? is in the paper, but cannot be read in the copy that was at hand.")
+    places: dict[str, list[str]] = defaultdict(list)
+    for column in (None,) if layout.whole_rows else layout.columns:
+        for row in layout.rows:
+            by_settings: dict[str, list[int]] = defaultdict(list)
+            for run in cells.get((row, column), []):
+                by_settings[settings_line(run)].append(run["seed"])
+            for settings, seeds in by_settings.items():
+                plural = "seed" if len(seeds) == 1 else "seeds"
+                place = row if column is None else f"{column} {row}"
+                places[settings].append(f"{place} ({plural} {', '.join(map(str, seeds))})")
+    lines += [f"Ours, {settings}: {'; '.join(where)}" for settings, where in places.items()]
+    lines += [line for ordering in layout.orderings for line in ordering_lines(layout, ordering, cells)]
+    lines.append("Ours: mean ± sample standard deviation over the seeds; one record for each seed in results/runs/.")
+    return lines
+
+
+def ordering_lines(layout: Layout, ordering: Ordering, cells: Cells) -> list[str]:
+    """Whether what the paper says of two rows holds for ours, column by column; nothing without whole runs."""
+    runs = [cells.get((row, None), []) for row in (ordering.higher, ordering.lower)]
+    if not all(some and not _partial(layout, some) for some in runs):
+        return []
+    said: dict[bool, list[str]] = {True: [], False: []}
+    for column in ordering.columns:
+        high, low = ([100 * run["metrics"][layout.metrics[column]] for run in some] for some in runs)
+        gain = statistics.fmean(high) - statistics.fmean(low)
+        error = ""
+        if len(high) > 1 and len(low) > 1:
+            error = f" ± {math.sqrt(statistics.variance(high) / len(high) + statistics.variance(low) / len(low)):.2f}"
+        said[gain > 0].append(f"{column} {gain:+.2f}{error}")
+    verdicts = {"holds": said[True], "fails": said[False]}
+    parts = [f"{word} for {', '.join(where)}" for word, where in verdicts.items() if where]
+    above = f"The paper has {ordering.higher} above {ordering.lower}"
+    return [f"{above}. Ours, difference in points ± its standard error: {'; '.join(parts)}"]
+
+
+def settings_line(run: Record) -> str:
+    """How a run was made, from its record: data, length, batch, precision, optimiser, choice of the epoch."""
+    epochs, steps = value_at(run, "trainer.max_epochs"), value_at(run, "trainer.max_steps")
+    precision, optim = str(value_at(run, "trainer.precision")), value_at(run, "optim") or {}
+    parts = []
+    if found := sources(run):
+        parts.append(f"trained on {', '.join(found)}")
+    files = run["data"]["files"]
+    if isinstance(files, dict) and "vectors" in files:
+        parts.append(f"word vectors {files['vectors']}")
+    parts += [f"{epochs} epochs"] if epochs not in (None, -1) else []
+    parts += [f"at most {steps} steps"] if steps not in (None, -1) else []
+    parts.append(f"batches of {value_at(run, 'task.data.batch_size')}")
+    parts.append({"32-true": "float32", "64-true": "float64"}.get(precision, precision))
+    parts.append(f"{optim.get('rule')} with learning rate {optim.get('lr')}")
+    for role in ("embeddings", "biases", "matrices"):
+        own = {key: value for key, value in (optim.get(role) or {}).items() if value is not None}
+        parts += [f"{role}: {' '.join(f'{key} {value}' for key, value in own.items())}"] if own else []
+    if optim.get("max_grad_norm") is not None:
+        parts.append(f"gradient norm at most {optim['max_grad_norm']} ({optim.get('clip')})")
+    if isinstance(run["selection"], dict) and run["selection"].get("metric"):
+        parts.append(f"tested at the best {run['selection']['metric']}")
+    parts.append(f"fidelity {run['fidelity']}")
+    if run["dirty"] is not False or not run["commit"]:
+        parts.append("code with uncommitted changes")
+    return ", ".join(parts)
+
+
+def sources(run: Record) -> list[str]:
+    """The parts of the training data that a run had, where its record names them; else none."""
+    return [name for name in run["data"].get("sources") or () if name not in ("dev", "test")]
+
+
+def _quoted(layout: Layout, row: str, column: str) -> str:
+    if (row, column) not in layout.published:
+        return "–"
+    value = layout.published[row, column]
+    return "?" if value is None else f"{100 * value:.{layout.digits}f}"
+
+
+def _mean(values: list[float]) -> str:
+    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.2f}{spread}"
+
+
+def _seeds(runs: list[Record]) -> str:
+    return f"{len(runs)} seed{'s' if len(runs) > 1 else ''}"
+
+
+def _why_empty(layout: Layout, row: str) -> str:
+    return "quoted, not built" if row in layout.quoted else "not run"
+
+
+def _partial(layout: Layout, runs: list[Record]) -> list[str]:
+    share = runs[0]["data"]["share"]
+    lines = [f"partial: {100 * share:.3g} % of the data"] if share < 1 else []
+    missing = [name for name in layout.sources if name not in sources(runs[0])]
+    return lines + (["partial: without", ", ".join(missing)] if missing else [])

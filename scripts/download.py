@@ -1,0 +1,179 @@
+"""Fetch a data set into the data folder, in the layout that the tasks read.
+
+python scripts/download.py ultrafine       Ultra-Fine entity typing (Choi et al. 2018), about 0.7 GB, for task=ultrafine
+python scripts/download.py glove           GloVe 6B, 50 to 300 dimensions (Pennington et al. 2014), 0.9 GB
+python scripts/download.py poincare_glove  Poincaré GloVe, 100 dimensions (Tifrea et al. 2019)
+
+An interrupted download goes on when the command is run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+ROOT = Path(__file__).resolve().parent.parent
+if __package__ in (None, ""):
+    sys.path[0] = str(ROOT)
+
+from scripts.downloads import DownloadError  # noqa: E402
+from scripts.downloads.archives import unpack  # noqa: E402
+from scripts.downloads.transfer import fetch  # noqa: E402
+
+SUMS = "downloads.json"  # in the data folder: sha256 of each file when it was first fetched
+
+
+@dataclass(frozen=True)
+class Source:
+    """One data set. folder: in the data folder. files: what must be there in the end, any name of each entry. place:
+    where a member of the archive goes, None without an archive. most: bytes that come out of it. sha256: where it is
+    known. otherwise: what can be done where the address does not answer."""
+
+    url: str
+    name: str
+    folder: str
+    files: tuple[tuple[str, ...], ...]
+    place: Callable[[PurePosixPath], PurePosixPath | None] | None
+    most: int
+    sha256: str | None = None
+    otherwise: str = ""
+
+
+def below(*folders: str) -> Callable[[PurePosixPath], PurePosixPath | None]:
+    """Members under one of these folders, from there on, whatever is above of it."""
+
+    def place(member: PurePosixPath) -> PurePosixPath | None:
+        for k, part in enumerate(member.parts[:-1]):
+            if part in folders and not member.name.startswith("._"):  # what macOS adds
+                return PurePosixPath(*member.parts[k:])
+        return None
+
+    return place
+
+
+def flat(suffix: str) -> Callable[[PurePosixPath], PurePosixPath | None]:
+    """Members with this ending, without their folders."""
+    return lambda member: PurePosixPath(member.name) if member.name.endswith(suffix) else None
+
+
+POINCARE = "poincare_glove_100D_cosh-dist-sq_init_trick.txt"
+SOURCES = {
+    "ultrafine": Source(
+        url="http://nlp.cs.washington.edu/entity_type/data/ultrafine_acl18.tar.gz",
+        name="ultrafine_acl18.tar.gz",
+        folder="ultrafine",
+        files=(("crowd/train.json", "crowd/train_m.json"), ("crowd/dev.json",), ("crowd/test.json",)),
+        place=below("crowd", "distant_supervision", "ontology", "ontonotes"),
+        most=40 << 30,
+    ),
+    "glove": Source(
+        url="https://nlp.stanford.edu/data/glove.6B.zip",
+        name="glove.6B.zip",
+        folder="glove",
+        files=(("glove.6B.50d.txt",), ("glove.6B.100d.txt",), ("glove.6B.200d.txt",), ("glove.6B.300d.txt",)),
+        place=flat(".txt"),
+        most=4 << 30,
+        sha256="617afb2fe6cbd085c235baf7a465b96f4112bd7f7ccb2b2cbd649fed9cbcf2fb",
+    ),
+    "poincare_glove": Source(
+        url=f"https://polybox.ethz.ch/index.php/s/TzX6cXGqCX5KvAn/download?path=%2F&files={POINCARE}",
+        name=POINCARE,
+        folder="poincare_glove",
+        files=((POINCARE,),),
+        place=None,
+        most=4 << 30,
+        otherwise="The authors' share is no lasting address. Vectors of the same kind can be trained from any text: "
+        "`python run.py task=poincare_glove task.data.file=corpus.txt optim.lr=0.05`; put the file that it writes into "
+        "{folder}.",
+    ),
+}
+
+
+def download(source: Source, data: Path, force: bool) -> list[Path]:
+    """Fetch, check, unpack; the files, or those that were there before. Raises DownloadError."""
+    folder = data / source.folder
+    present = [next((folder / n for n in names if (folder / n).is_file()), None) for names in source.files]
+    if all(present) and not force:
+        print(f"{source.folder} is already in {folder}; --force fetches it again.")
+        return [p for p in present if p]
+    fetched = data / ".downloads" / source.name
+    digest = fetch(source.url, fetched)
+    _check(source, digest, fetched, data)
+    if source.place is None:
+        with fetched.open("rb") as file:
+            if file.read(256).lstrip()[:1] in (b"<", b"{", b""):
+                fetched.unlink()
+                raise DownloadError(f"{source.url} answers with a page in the place of the file.")
+        folder.mkdir(parents=True, exist_ok=True)
+        files = [fetched.replace(folder / source.name)]
+    else:
+        try:
+            files = unpack(fetched, folder, source.place, source.most)
+        finally:
+            fetched.unlink()
+    for names in source.files:
+        if not any((folder / n).is_file() for n in names):
+            raise DownloadError(f"{source.url} has no {' or '.join(names)}; it is not the release that is expected.")
+    _remember(source, digest, data)
+    return files
+
+
+def _check(source: Source, digest: str, fetched: Path, data: Path) -> None:
+    known = source.sha256 or _sums(data).get(source.url)
+    if known and digest != known:
+        fetched.unlink()
+        first = "" if source.sha256 else f" If it was changed on purpose, delete its line in {data / SUMS}."
+        raise DownloadError(
+            f"{source.url} has the sha256 {digest} instead of {known}: it was damaged on the way or changed. "
+            f"Nothing was kept; run the same command again.{first}"
+        )
+
+
+def _sums(data: Path) -> dict[str, str]:
+    try:
+        return json.loads((data / SUMS).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise DownloadError(f"{data / SUMS} is damaged ({error}); delete it.") from None
+
+
+def _remember(source: Source, digest: str, data: Path) -> None:
+    part = data / f"{SUMS}.part"
+    part.write_text(json.dumps(_sums(data) | {source.url: digest}, indent=1) + "\n", encoding="utf-8")
+    part.replace(data / SUMS)
+
+
+def main(arguments: list[str] | None = None, sources: dict[str, Source] | None = None) -> int:
+    """Run the command; returns 0, or 1 where a data set could not be fetched."""
+    sources = sources or SOURCES
+    parser = argparse.ArgumentParser(
+        prog="python scripts/download.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="+", choices=sorted(sources), metavar="NAME", help=" | ".join(sources))
+    parser.add_argument("--data-dir", type=Path, help="the data folder (default: HYPERBOLIC_DATA, else data)")
+    parser.add_argument("--force", action="store_true", help="fetch it again where it is already there")
+    options = parser.parse_args(arguments)
+    data = (options.data_dir or Path(os.environ.get("HYPERBOLIC_DATA") or "data")).expanduser()
+    failed = 0
+    for name in options.names:
+        source = sources[name]
+        try:
+            for path in download(source, data, options.force):
+                print(f"{name}: {path}")
+        except (DownloadError, OSError) as error:
+            failed = 1
+            print(f"error: {error} {source.otherwise.format(folder=data / source.folder)}".strip(), file=sys.stderr)
+        except KeyboardInterrupt:
+            print("\nInterrupted; run the same command again to go on.", file=sys.stderr)
+            return 130
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""Archives of strangers: only plain files come out, only inside of the folder, only up to a size."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import stat
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from scripts.downloads import DownloadError
+
+MEMBERS = 10_000
+DAMAGE = (
+    tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError, ValueError, RuntimeError,
+    FileExistsError,
+)  # fmt: skip
+CHUNK = 1 << 20
+Place = Callable[[PurePosixPath], PurePosixPath | None]
+
+
+def unpack(archive: Path, folder: Path, place: Place, most: int) -> list[Path]:
+    """Take the files out of a .zip or .tar.gz and return where they are.
+
+    place: where in `folder` a member belongs, None for those that are not needed. most: bytes of all files together.
+    Everything is taken out beside `folder` first and moved into it when all is well.
+
+    Raises DownloadError, and leaves `folder` as it was, for a damaged archive, one that is too large, and one with a
+    member that is a link or a device or whose name leaves the folder.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-", suffix=".part"))
+    try:
+        left, taken = most, []
+        for count, (name, opened) in enumerate(_members(archive)):
+            if count >= MEMBERS:
+                raise DownloadError(f"{archive}: more than {MEMBERS:,} members; that is not the data set.")
+            wanted = place(_checked(name, archive))
+            if wanted is None or opened is None:
+                continue
+            target = aside / _checked(str(wanted), archive)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with opened() as source, target.open("xb") as file:
+                while chunk := source.read(CHUNK):
+                    left -= len(chunk)
+                    if left < 0:
+                        raise DownloadError(f"{archive}: its files have more than {most:,} bytes; not the data set.")
+                    file.write(chunk)
+            taken.append(target.relative_to(aside))
+        for name in taken:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (aside / name).replace(folder / name)
+    except DAMAGE as error:
+        raise DownloadError(f"{archive} is damaged or no archive ({error}).") from None
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return [folder / name for name in taken]
+
+
+def _checked(name: str, archive: Path) -> PurePosixPath:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or ":" in name.partition("/")[0]:
+        raise DownloadError(f"{archive}: its member {name!r} would land outside of the folder; nothing was taken.")
+    return path
+
+
+def _no_file(name: str, archive: Path) -> DownloadError:
+    return DownloadError(f"{archive}: its member {name!r} is a link or a device; nothing was taken.")
+
+
+def _members(archive: Path) -> Iterator[tuple[str, Callable[[], IO[bytes]] | None]]:
+    """(name, how to open it) of each member; None for folders."""
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as file:
+            for info in file.infolist():
+                kind = stat.S_IFMT(info.external_attr >> 16)
+                if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+                    raise _no_file(info.filename, archive)
+                yield info.filename, None if info.is_dir() else (lambda info=info: file.open(info))
+    else:
+        with tarfile.open(archive, "r:*") as file:
+            for info in file:
+                if not (info.isreg() or info.isdir()):
+                    raise _no_file(info.name, archive)
+                yield info.name, None if info.isdir() else (lambda info=info: file.extractfile(info))

@@ -1,0 +1,158 @@
+"""A run as it lies in its folder: what it is called, its history, and its trained model with the data."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from hyperbolic.geometry import GEOMETRIES
+from hyperbolic.manifolds import Manifold
+from hyperbolic.manifolds.base import HyperbolicManifold
+from tasks import resume
+from tasks.base import TaskData
+from tasks.checkpoints import BEST, LAST
+from tasks.errors import UserError
+
+STATES = {"best": BEST, "last": LAST}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's folder. settings: of its configuration, by dotted key. selection: how its best state was chosen, or None.
+    history: a row of numbers for each validation or epoch, those that were not measured left out."""
+
+    folder: Path
+    name: str
+    settings: dict[str, Any]
+    selection: dict[str, Any] | None
+    history: list[dict[str, float]]
+
+    @property
+    def seed(self) -> int:
+        return self.settings["seed"]
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}, seed {self.seed}"
+
+    @property
+    def stem(self) -> str:
+        """Part of the name of a file that shows this run."""
+        return f"{self.name}-seed{self.seed}"
+
+    @property
+    def geometry(self) -> str:
+        """As "poincare (classifier: euclidean)"."""
+        prefix = "geometry.parts."
+        parts = [f"{k.removeprefix(prefix)}: {v}" for k, v in self.settings.items() if k.startswith(prefix)]
+        name = self.settings.get("geometry.name", "no geometry")
+        return name + (f" ({', '.join(parts)})" if parts else "")
+
+    @property
+    def space(self) -> str:
+        """Geometry and c, as the settings have them: "poincare, c = 1"."""
+        names = [self.settings.get("geometry.name")]
+        names += [v for k, v in self.settings.items() if k.startswith("geometry.parts.")]
+        flat = all(GEOMETRIES.get(name, ("Euclidean",))[0] == "Euclidean" for name in names)
+        c = "c = 0" if flat else f"c = {self.settings.get('geometry.c'):g}"
+        return f"{self.geometry}, {c}" + (" at the start, learned" if self.settings.get("geometry.learn_c") else "")
+
+    def column(self, name: str) -> list[tuple[float, float]]:
+        """(epoch, value) of a column of the history; a validation within an epoch lies at its part of the epoch."""
+        return [(row["step"] / self._steps_per_epoch, row[name]) for row in self.history if name in row]
+
+    @property
+    def best_epoch(self) -> float | None:
+        """Where the selected state lies among the epochs of `column`."""
+        step = (self.selection or {}).get("step")
+        return None if step is None else step / self._steps_per_epoch
+
+    @property
+    def _steps_per_epoch(self) -> float:
+        return max((row["step"] / row["epoch"] for row in self.history), default=1.0)
+
+
+class Trained(NamedTuple):
+    """The model of a run with the weights of a checkpoint, in evaluation mode; its data; the epoch of the weights."""
+
+    run: Run
+    model: nn.Module
+    data: TaskData
+    epoch: int
+
+    def about(self, manifold: Manifold) -> str:
+        """Geometry, the c of the manifold that is shown, and the epoch: "poincare, c = 1, epoch 12"."""
+        c = float(manifold.c.detach()) if isinstance(manifold, HyperbolicManifold) else 0.0
+        return f"{self.run.geometry}, c = {c:.4g}, epoch {self.epoch}"
+
+
+def read_run(folder: Path) -> Run:
+    """The run in a folder that run.py made; the folder of a run that was interrupted will do.
+
+    Raises UserError where it is none; where it holds runs, their folders are named.
+    """
+    if folder.is_file():
+        raise UserError(f"{folder} is a file; name the folder of a run, as in outputs/<name>/<time>-seed0.")
+    if not folder.is_dir():
+        raise UserError(f"There is no folder {folder}. Runs are in outputs/<name>/<time>-seed<n>, see their last line.")
+    if (folder / "record.json").is_file():
+        record = _json(folder / "record.json")
+        settings, selection = resume.flat(record["config"]), record.get("selection")
+        name = record.get("experiment") or folder.resolve().parent.name
+    elif file := next((f for f in (folder / "checkpoints" / n for n in (LAST, BEST)) if f.is_file()), None):
+        settings, selection = resume.read(file, str(folder))["settings"], None
+        name = folder.resolve().parent.name
+    else:
+        inside = sorted({f.parent for name in ("record.json", "checkpoints") for f in folder.glob(f"*/{name}")})
+        hint = f"It holds {len(inside)} run(s), as {inside[-1]}; name one." if inside else "Name the folder of a run."
+        raise UserError(f"{folder} is not the folder of a run: it has neither a record.json nor a checkpoint. {hint}")
+    return Run(folder, name, settings, selection, _history(folder / "history.csv"))
+
+
+def load(run: Run, state: str = "best") -> Trained:
+    """The trained model of a run. state: "best" or "last".
+
+    Raises UserError where the checkpoint is missing or the model cannot be built again from the run's settings.
+    """
+    from run import rebuild
+
+    file = run.folder / "checkpoints" / STATES[state]
+    if not file.is_file():
+        other = next((k for k, n in STATES.items() if (file.parent / n).is_file()), None)
+        remedy = f"Draw its {other} state: --state {other}." if other else "Run it again, or name another folder."
+        raise UserError(f"{run.folder}: the run has no checkpoint {file.relative_to(run.folder)}. {remedy}")
+    checkpoint = resume.read(file, str(run.folder))
+    task, data = rebuild(run.folder)
+    task.to(torch.float64 if str(run.settings.get("trainer.precision")).startswith("64") else torch.float32)
+    resume.load_weights(task, checkpoint, str(run.folder))
+    return Trained(run, task.model.eval(), data, checkpoint["epoch"] + 1)
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(found, dict) or not isinstance(found.get("config"), dict):
+            raise ValueError("it has no configuration")
+    except (ValueError, OSError) as error:
+        raise UserError(f"{file} is not the record of a run ({error}). Run it again.") from error
+    return found
+
+
+def _history(file: Path) -> list[dict[str, float]]:
+    if not file.is_file():
+        return []
+    rows = []
+    with file.open(newline="", encoding="utf-8") as stream:
+        for number, row in enumerate(csv.DictReader(stream), start=2):
+            try:
+                rows.append({k: float(v) for k, v in row.items() if v not in ("", None)})
+                rows[-1]["epoch"], rows[-1]["step"]
+            except (ValueError, TypeError, KeyError) as error:
+                raise UserError(f"{file}, line {number}: no row of a run's history ({error}). Run it again.") from error
+    return rows

@@ -1,0 +1,234 @@
+"""Files of mentions, prepared once: columns on disk that are mapped into memory, made by several processes."""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tasks.entity_typing.chunks import ChunkEncoder, encoded, progress
+from tasks.entity_typing.examples import Columns, Limits
+from tasks.errors import UserError
+
+FORMAT = 1  # of the cache; another one is another folder
+DTYPES = {"words": "i4", "word_starts": "i8", "spans": "u1", "characters": "u1", "types": "i4", "type_starts": "i8"}
+COUNTS = ("skipped", "cut", "untyped", "outside")  # of a source
+FLAT = ("words", "types")
+MANIFEST = "manifest.json"
+
+
+class Source(NamedTuple):
+    """A file of mentions. name: of the part, as crowd. label: the file's name under the data folder, for records."""
+
+    name: str
+    label: str
+    path: Path
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is prepared and how. sources: in the order in which they give new types ids. index: rows of the words.
+    types: that have the first ids; grow: whether other types get the next ones. keep_untyped: mentions without a type
+    can be used. on_error: fail | skip (mentions that cannot be used, and types that are not known).
+    """
+
+    sources: tuple[Source, ...]
+    index: dict[str, int]
+    limits: Limits
+    types: tuple[str, ...]
+    grow: bool
+    keep_untyped: bool
+    on_error: str
+
+    def settings(self) -> dict[str, Any]:
+        """What the prepared arrays depend on, as JSON. A file stands for its content by place, size and time."""
+        words = hashlib.sha256("\n".join(self.index).encode("utf-8", "surrogatepass"))
+        words.update(np.fromiter(self.index.values(), np.int32, len(self.index)).tobytes())
+        return {
+            "format": FORMAT,
+            "sources": [[s.name, s.label, *stamp(s.path)] for s in self.sources],
+            "words": words.hexdigest(),
+            "types": hashlib.sha256("\n".join(self.types).encode()).hexdigest(),
+            "limits": list(self.limits),
+            "grow": self.grow,
+            "keep_untyped": self.keep_untyped,
+            "on_error": self.on_error,
+        }
+
+
+class Prepared(NamedTuple):
+    """Columns of all sources, the names of the types, and what each source gave: its mentions are start..stop - 1.
+
+    parts, by source: file, sha256, start, stop, lines, first_fault (or None), and COUNTS: lines skipped, mentions cut
+    at the limit, mentions without a type, types left out.
+    """
+
+    columns: Columns
+    types: tuple[str, ...]
+    parts: dict[str, dict[str, Any]]
+
+
+def stamp(path: Path) -> list[Any]:
+    """Place, size and time of a file: another content has another stamp."""
+    stat = path.stat()
+    place = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:16]  # no path of this machine is written down
+    return [place, stat.st_size, stat.st_mtime_ns]
+
+
+def prepared(folder: Path, name: str, recipe: Recipe, workers: int) -> Prepared:
+    """What the recipe gives, from `folder`/`name`-`key`, where key is that of the recipe; made there if need be.
+
+    Of several processes that ask at the same time one prepares, and the others wait for it. The folder appears whole or
+    not at all; what an interrupted process left is removed; a damaged one is made again, with a warning. Raises
+    UserError for a mention that cannot be used, where the recipe does not say to skip it.
+    """
+    settings = recipe.settings()
+    key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+    place = folder / f"{name}-{key}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _locked(folder / f"{name}-{key}.lock"):
+            if place.exists():
+                try:
+                    return _read(place, settings)
+                except (OSError, ValueError, KeyError, TypeError) as error:
+                    warnings.warn(f"{place} is damaged ({error}); it is made again.", stacklevel=2)
+            for rest in (place, *folder.glob(f"{name}-{key}.*.part")):
+                shutil.rmtree(rest, ignore_errors=True)
+            _make(place, name, recipe, settings, workers)
+            return _read(place, settings)
+    except OSError as error:
+        where = error.filename or folder
+        raise UserError(
+            f"The data of {name} could not be prepared in {folder} ({where}: {error.strerror or error}); make room "
+            "there, or name another folder with paths.cache_dir=..."
+        ) from error
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """While it lasts, no other process is inside with the same path. The lock ends with its process in any case."""
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"waiting for another process that prepares {path.stem}", flush=True)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _make(place: Path, name: str, recipe: Recipe, settings: dict[str, Any], workers: int) -> None:
+    part = Path(tempfile.mkdtemp(dir=place.parent, prefix=f"{place.name}.", suffix=".part"))
+    part.chmod(0o755)  # others may share the cache
+    begin = time.perf_counter()
+    try:
+        with ThreadPoolExecutor(1) as pool:  # sha256 lets other threads run
+            shas = [pool.submit(_sha256, source.path) for source in recipe.sources]
+            try:
+                sizes, types, parts = _write(part, name, recipe, workers)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+            for source, sha in zip(recipe.sources, shas, strict=True):
+                parts[source.name]["sha256"] = sha.result()
+        if recipe.settings()["sources"] != settings["sources"]:
+            raise UserError(f"A file of {name} changed while it was read; start again when it is complete.")
+        manifest = {"settings": settings, "sizes": sizes, "types": types, "parts": parts}
+        text = json.dumps(manifest, ensure_ascii=True)
+        (part / MANIFEST).write_text(json.dumps({"sha256": _digest(text), "manifest": text}), encoding="ascii")
+        os.replace(part, place)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    n, seconds = sizes["spans"][0], time.perf_counter() - begin
+    print(f"{name}: {n:,} mentions prepared in {seconds:.1f} s ({n / seconds:,.0f} per second)", flush=True)
+
+
+def _write(
+    part: Path, name: str, recipe: Recipe, workers: int
+) -> tuple[dict[str, list[int]], list[str], dict[str, dict[str, Any]]]:
+    """Write the arrays; return their shapes, the types and the parts."""
+    types = {t: k for k, t in enumerate(recipe.types)}
+    encoder = ChunkEncoder(
+        recipe.index, recipe.limits, dict(types), recipe.grow, recipe.keep_untyped, recipe.on_error == "skip"
+    )
+    counts = dict.fromkeys(DTYPES, 0)
+    zeros = dict.fromkeys(("start", "stop", "lines", *COUNTS), 0)
+    parts = {s.name: {"file": s.label, "first_fault": None, **zeros} for s in recipe.sources}
+    with contextlib.ExitStack() as stack:
+        files = {column: stack.enter_context((part / f"{column}.bin").open("wb")) for column in DTYPES}
+        for column in ("word_starts", "type_starts"):
+            files[column].write(np.zeros(1, DTYPES[column]).tobytes())
+        bar = stack.enter_context(progress(name, sum(s.path.stat().st_size for s in recipe.sources)))
+        chunks = stack.enter_context(contextlib.closing(encoded(encoder, [s.path for s in recipe.sources], workers)))
+        done = 0
+        for which, size, chunk in chunks:
+            source = recipe.sources[which]
+            found = parts[source.name]
+            for line, reason in chunk.faults[:1]:
+                fault = f"{source.path}, line {found['lines'] + line}: {reason}"
+                if recipe.on_error == "fail":
+                    raise UserError(f"{fault}. Correct the line, or leave out such lines with task.data.on_error=skip.")
+                found["first_fault"] = found["first_fault"] or f"line {found['lines'] + line}: {reason}"
+            ids = np.array([types.setdefault(t, len(types)) for t in chunk.types], np.int32)
+            columns = chunk.columns._replace(types=ids[chunk.columns.types] if len(ids) else chunk.columns.types)
+            found["start"] = found["start"] if found["lines"] else done
+            done += columns.mentions
+            found["stop"] = done
+            found["lines"] += chunk.lines
+            for count in COUNTS:
+                found[count] += chunk.counts[count]
+            for column, array in columns._asdict().items():
+                if column.endswith("_starts"):
+                    array = array[1:] + counts[column.replace("_starts", "s")]
+                files[column].write(np.ascontiguousarray(array, DTYPES[column]).tobytes())
+            for column in FLAT:
+                counts[column] += len(getattr(columns, column))
+            bar(size, done)
+        for file in files.values():
+            file.flush()
+            os.fsync(file.fileno())
+    for source in recipe.sources:
+        if parts[source.name]["stop"] == parts[source.name]["start"]:
+            raise UserError(f"{source.path} has no mention that can be used; fetch it again.")
+    sizes = {c: [counts[c]] for c in FLAT}
+    sizes |= {"word_starts": [done + 1], "type_starts": [done + 1], "spans": [done, 3]}
+    return sizes | {"characters": [done, recipe.limits.characters]}, list(types), parts
+
+
+def _read(place: Path, settings: dict[str, Any]) -> Prepared:
+    """The arrays of a folder, mapped. Raises ValueError where they are not whole or of another recipe."""
+    outer = json.loads((place / MANIFEST).read_text(encoding="ascii"))
+    if _digest(outer["manifest"]) != outer["sha256"]:
+        raise ValueError(f"{MANIFEST} was changed")
+    manifest = json.loads(outer["manifest"])
+    if manifest["settings"] != settings:
+        raise ValueError("it is of another recipe")
+    arrays = {}
+    for column, dtype in DTYPES.items():
+        shape, file = tuple(manifest["sizes"][column]), place / f"{column}.bin"
+        if file.stat().st_size != np.dtype(dtype).itemsize * int(np.prod(shape)):
+            raise ValueError(f"{file.name} is not whole")
+        # As a plain array: indexing a memmap object is slower.
+        arrays[column] = np.memmap(file, dtype, "r", shape=shape).view(np.ndarray)
+    return Prepared(Columns(**arrays), tuple(manifest["types"]), manifest["parts"])
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

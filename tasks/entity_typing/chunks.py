@@ -1,0 +1,135 @@
+"""Large files of mentions in pieces, which several processes turn into columns at the same time."""
+
+import contextlib
+import multiprocessing
+import signal
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from tasks.entity_typing.examples import Columns, Encoder, Limits
+from tasks.entity_typing.mentions import Fault, parse
+from tasks.errors import UserError
+
+CHUNK = 4 << 20  # bytes that are turned into columns at a time, about 10,000 mentions
+PARALLEL = 48 << 20  # bytes from which on it is worth to start processes
+
+
+class Chunk(NamedTuple):
+    """A piece of a file as columns. types: names of the ids in the columns where they are the chunk's own, else empty.
+    faults: line in the chunk, from 1, and reason. counts: skipped, cut, untyped, outside."""
+
+    columns: Columns
+    types: list[str]
+    lines: int
+    faults: list[tuple[int, str]]
+    counts: dict[str, int]
+
+
+class ChunkEncoder(NamedTuple):
+    """Turns lines start..stop of a file into columns.
+
+    types: ids of known types; grow: others get ids of the chunk's own. keep_untyped: mentions without a type can be
+    used. skip: pass over mentions that cannot be used, and over unknown types, instead of stopping.
+    """
+
+    index: dict[str, int]
+    limits: Limits
+    types: dict[str, int]
+    grow: bool
+    keep_untyped: bool
+    skip: bool
+
+    def __call__(self, path: Path, start: int, stop: int) -> Chunk:
+        with path.open("rb") as file:
+            file.seek(start)
+            lines = file.read(stop - start).removesuffix(b"\n").split(b"\n")
+        types = dict(self.types) if self.grow else self.types
+        encoder = Encoder(self.index, self.limits, types, self.grow, self.skip, self.keep_untyped)
+        faults, add = [], encoder.add
+        for number, line in enumerate(lines, start=1):
+            try:
+                add(*parse(line))
+            except Fault as fault:
+                faults.append((number, str(fault)))
+                if not self.skip:
+                    break
+        names = list(types) if self.grow else []
+        counts = {name: getattr(encoder, name) for name in ("cut", "untyped", "outside")}
+        return Chunk(encoder.columns(), names, len(lines), faults, counts | {"skipped": len(faults)})
+
+
+def pieces(path: Path, size: int) -> Iterator[tuple[int, int]]:
+    """(start, stop) of pieces of about `size` bytes that end where lines end."""
+    end = path.stat().st_size
+    with path.open("rb") as file:
+        start = 0
+        while start < end:
+            file.seek(min(start + size, end) - 1)
+            file.readline()
+            yield start, file.tell()
+            start = file.tell()
+
+
+def encoded(encoder: ChunkEncoder, paths: Sequence[Path], workers: int) -> Iterator[tuple[int, int, Chunk]]:
+    """(number of the file, bytes, columns) of all pieces of some files, in order, whoever is ready first.
+
+    workers: processes that share the work, as long as there is enough of it.
+    """
+    jobs = ((which, path, *piece) for which, path in enumerate(paths) for piece in pieces(path, CHUNK))
+    if workers == 1 or sum(path.stat().st_size for path in paths) < PARALLEL:
+        for which, path, start, stop in jobs:
+            yield which, stop - start, encoder(path, start, stop)
+        return
+    # New processes rather than copies of this one: it may have threads, which copies do not survive.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, context, _start, (tuple(encoder),))
+    waiting: deque = deque()
+    try:
+        for job in jobs:
+            waiting.append((job[0], job[3] - job[2], pool.submit(_encode, *job[1:])))
+            if len(waiting) > 2 * workers:
+                yield _result(waiting)
+        while waiting:
+            yield _result(waiting)
+    except BrokenProcessPool as error:
+        raise UserError(
+            "A process that prepared data was ended from outside, perhaps for want of memory; use fewer with "
+            "task.data.workers=1."
+        ) from error
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _result(waiting: deque) -> tuple[int, int, Chunk]:
+    which, size, future = waiting.popleft()
+    return which, size, future.result()
+
+
+_encoder: list[ChunkEncoder] = []  # of this process
+
+
+def _start(fields: tuple) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that waits for us is told
+    _encoder[:] = [ChunkEncoder(*fields)]
+
+
+def _encode(path: Path, start: int, stop: int) -> Chunk:
+    return _encoder[0](path, start, stop)
+
+
+@contextlib.contextmanager
+def progress(name: str, total: int) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar over `total` bytes, where there is a terminal; called with further bytes and mentions so far."""
+    console = Console(stderr=True)
+    columns = (TextColumn(f"preparing {name}"), BarColumn(), TaskProgressColumn(),
+               TextColumn("{task.fields[mentions]:,} mentions"), TimeRemainingColumn())  # fmt: skip
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(name, total=total, mentions=0)
+        yield lambda size, mentions: bar.update(task, advance=size, mentions=mentions)

@@ -1,0 +1,111 @@
+"""Mentions in their sentence, as they are read: JSON lines of the official release, and what users type in."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from tasks.errors import UserError
+from tasks.text import tokenize
+
+# Where each part of a record stands, in the release and in what a user writes.
+RELEASE = ("left_context_token", "mention_span", "right_context_token", "y_str")
+PLAIN = ("left", "mention", "right")
+FORMS = (
+    'a JSON object {"left": "...", "mention": "...", "right": "..."} (or mention_span with lists left_context_token '
+    "and right_context_token), or a sentence with its mention in [brackets]"
+)
+
+
+class Mention(NamedTuple):
+    """A mention, the words before and after it, and its types (none where they are to be found)."""
+
+    left: list[str]
+    mention: str
+    right: list[str]
+    types: list[str] = []  # noqa: RUF012 - a NamedTuple's default, never changed
+
+
+class Fault(ValueError):
+    """A record that cannot be used; the message says why, as the end of a sentence."""
+
+
+def parse(line: bytes) -> Mention:
+    """The mention of a line of the release. Raises Fault."""
+    try:
+        record = json.loads(str(line, "utf-8"))
+    except UnicodeDecodeError as error:
+        raise Fault(f"it is not UTF-8 (byte {error.start + 1})") from None
+    except ValueError as error:
+        raise Fault(f"it is not a JSON object ({error})") from None
+    try:
+        left, mention, right, types = map(record.__getitem__, RELEASE)
+    except (KeyError, TypeError, AttributeError):
+        raise Fault(_lacking(record)) from None
+    if type(mention) is not str or type(left) is not list or type(right) is not list or type(types) is not list:
+        raise Fault("mention_span must be a string, and left_context_token, right_context_token and y_str lists")
+    return Mention(left, mention, right, types)
+
+
+def _lacking(record: Any) -> str:
+    if not isinstance(record, dict):
+        return "it is not a JSON object"
+    return f"it has no key {next(k for k in RELEASE if k not in record)}"
+
+
+def read_inputs(stream: Iterable[str] | Iterable[bytes], name: str) -> Iterator[Mention]:
+    """Mentions without types, one after the other, from lines in any of the FORMS; empty lines are passed over.
+
+    name: of the stream, for messages. Raises UserError, which names the line.
+    """
+    none = True
+    for number, line in enumerate(stream, start=1):
+        try:
+            text = (str(line, "utf-8") if isinstance(line, bytes) else line).removeprefix("\ufeff").strip()
+            found = (_from_json(text) if text.startswith("{") else _from_sentence(text)) if text else None
+        except UnicodeDecodeError:
+            raise UserError(f"{name}, line {number} is not UTF-8; convert it.") from None
+        except Fault as fault:
+            raise UserError(f"{name}, line {number}: {fault}. Each line is {FORMS}.") from None
+        if found is not None:
+            none = False
+            yield found
+    if none:
+        raise UserError(f"{name} has no mentions. Each line is {FORMS}.")
+
+
+def _from_json(text: str) -> Mention:
+    try:
+        record = json.loads(text)
+    except ValueError as error:
+        raise Fault(f"it is not a JSON object ({error})") from None
+    names = RELEASE[:3] if RELEASE[1] in record else PLAIN
+    if names[1] not in record:
+        raise Fault(f"it has neither a key {RELEASE[1]} nor {PLAIN[1]}")
+    if unknown := [k for k in record if names is PLAIN and k not in (*PLAIN, "id", "annot_id")]:
+        raise Fault(f"it has an unknown key {unknown[0]!r} (there are {', '.join(PLAIN)})")
+    mention = record[names[1]]
+    if not isinstance(mention, str) or not mention.strip():
+        raise Fault(f"{names[1]} must be a string that is not empty")
+    if names is PLAIN:
+        mention = " ".join(tokenize(mention))
+    return Mention(_words(names[0], record), mention, _words(names[2], record))
+
+
+def _words(name: str, record: dict[str, Any]) -> list[str]:
+    value = record.get(name, [])
+    if isinstance(value, str):
+        return tokenize(value)
+    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+        raise Fault(f"{name} must be a string or a list of words")
+    return value
+
+
+def _from_sentence(text: str) -> Mention:
+    spans = re.findall(r"\[([^\[\]]*)\]", text)
+    if len(spans) != 1 or text.count("[") != 1 or text.count("]") != 1:
+        raise Fault(f"it has {len(spans)} mentions in [brackets] instead of one")
+    if not spans[0].strip():
+        raise Fault("the mention in [brackets] is empty")
+    left, right = re.split(r"\[[^\[\]]*\]", text)
+    return Mention(tokenize(left), " ".join(tokenize(spans[0])), tokenize(right))

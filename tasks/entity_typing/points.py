@@ -1,0 +1,69 @@
+"""What the networks of entity typing share: word vectors as points, masks of padding, what an attention shows."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from hyperbolic.geometry import Geometry
+from hyperbolic.manifolds import Manifold
+from hyperbolic.manifolds.base import HyperbolicManifold
+from tasks.text import WordVectors
+
+
+class Attended(NamedTuple):
+    """What a distance attention sees: queries and keys (B, N, D), points of `manifold`, and the weights (B, N)."""
+
+    queries: Tensor
+    keys: Tensor
+    weights: Tensor
+    manifold: Manifold
+
+
+class WordPoints(nn.Module):
+    """Frozen word vectors as points of a manifold, with dropout: rows (...) -> (..., D).
+
+    The points are those of `WordVectors.points`; what is kept are their tangent vectors at the origin, so that only the
+    words of a batch are lifted, a dropout in the tangent space costs nothing more, and a learned curvature gets the
+    gradient of their places. The table is neither trained nor saved, and no buffer, which processes that train together
+    would send each other at every step.
+
+    geometry: of the points. dropout: of the words.
+    """
+
+    def __init__(self, words: WordVectors, geometry: Geometry, dropout: float):
+        super().__init__()
+        self.manifold = geometry.manifold
+        self.dropout = geometry.dropout(dropout)
+        self.moving = isinstance(self.manifold, HyperbolicManifold) and self.manifold.learn_c
+        scale = _scale(self.manifold)
+        self.table = words.tangent if scale == 1 else words.tangent * scale
+
+    def _apply(self, fn, recurse=True):
+        self.table = fn(self.table)
+        return super()._apply(fn, recurse)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        u = nn.functional.embedding(rows, self.table)
+        return self.dropout.lifted((u / self.manifold.c.sqrt()).to(u.dtype) if self.moving else u)
+
+    def extra_repr(self) -> str:
+        return f"{len(self.table)} words"
+
+
+def _scale(manifold: Manifold) -> float:
+    """What makes of a tangent vector at the origin of the unit ball one of the manifold, whose exp_0 is the same point.
+
+    On the ball ``d(0, exp_0(u)) = 2|u|``, elsewhere |u|; a learned c is divided by later.
+    """
+    if not isinstance(manifold, HyperbolicManifold):
+        return 1.0
+    with torch.no_grad():
+        unit = torch.ones(1, dtype=torch.float64, device=manifold.c.device)
+        scale = round(2 / float(manifold.dist0(manifold.expmap0(unit))), 9)
+        return scale if manifold.learn_c else scale / float(manifold.c.sqrt())
+
+
+def inside(lengths: Tensor, steps: int) -> Tensor:
+    """True at the positions before the true end: lengths (B,) -> (B, steps)."""
+    return torch.arange(steps, device=lengths.device) < lengths.unsqueeze(-1)

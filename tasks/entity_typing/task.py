@@ -1,0 +1,138 @@
+"""Training, evaluation and prediction of types: Choi's multi-task objective or plain BCE, Choi's scores."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import Optimizer
+
+from hyperbolic.layers.classes import group_mean_weights
+from tasks.base import Points, Step, Task
+from tasks.entity_typing.types import GRANULARITIES, TypeInventory
+from tasks.errors import UserError, one_of, whole
+from tasks.metrics import TYPING_SCORES, distinct, typing_scores, typing_sums
+
+OBJECTIVES = ("multitask", "bce")
+STRICT = ("set", "ordered")
+
+
+class EntityTypingTask(Task):
+    """Any number of types for each mention: those with sigmoid(logit) >= threshold, or else the likeliest one.
+
+    objective "multitask" (Choi et al. 2018, section 4.2): for each granularity the mean BCE over its types and the
+    mentions with at least one right type in it, summed over the granularities; "bce": the mean BCE over all mentions
+    and types (Lopez and Strube 2020, section 6.2, for OntoNotes). The loss of a batch is streamed over the types, so
+    training never holds all logits; that of an evaluated split is the objective of the split as one batch, so it does
+    not depend on the batches. Choi's program computes only the first 4,600 types of entity-linking examples; Lopez and
+    Strube's does not, and neither does this one.
+
+    types: names of the types, supplied by the data. threshold: of a probability, 0 to 1. strict: which mentions
+    accuracy counts as right, "set": those whose predicted types are the right ones; "ordered": as Lopez and Strube's
+    program, of those only the ones whose types stand in the file in the order of their numbers. top_k: most types that
+    `predict` gives a mention; None: no limit. The others are Task's.
+
+    The model has features(batch), points (B, m); classifier, a `ClassLogits` on them; groups (K,), the granularity of
+    each type; and the manifold of the features.
+    """
+
+    metric_names = (
+        "loss",
+        "accuracy",
+        *(at + score for at in ("", *(f"{name}/" for name in GRANULARITIES)) for score in TYPING_SCORES),
+    )
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Callable[[nn.Module], Optimizer],
+        types: TypeInventory,
+        objective: str,
+        threshold: float,
+        strict: str,
+        top_k: int | None,
+        select: str,
+        select_mode: str,
+    ):
+        super().__init__(model, optimizer, select, select_mode)
+        self.objective = one_of("task.module.objective", objective, OBJECTIVES)
+        self.strict = one_of("task.module.strict", strict, STRICT)
+        if not 0 <= threshold <= 1:
+            raise UserError(f"task.module.threshold is a probability from 0 to 1, and it is {threshold}.")
+        self.threshold = threshold
+        self.top_k = None if top_k is None else whole("task.module.top_k", top_k, 1)
+        self.names = tuple(types.names)
+        self.group_sizes = torch.bincount(model.groups.cpu(), minlength=len(GRANULARITIES)).tolist()
+
+    def step(self, batch: dict[str, Tensor]) -> Step:
+        x, targets = self.model.features(batch), batch["targets"]
+        if self.training:
+            loss = self.objective_of(x, targets)
+            return Step(loss, {"examples": len(targets), "loss": loss.detach() * len(targets)})
+        logits, groups = self.model.classifier(x), self.model.groups
+        sums = {"examples": len(targets), **self.loss_sums(logits, targets)}
+        loss = self._loss(sums, len(targets))
+        sums |= typing_sums(self.predicted(logits.sigmoid()), targets, groups, GRANULARITIES)
+        return Step(loss, sums)
+
+    def objective_of(self, x: Tensor, targets: Tensor) -> Tensor:
+        """Loss of a batch of features (B, m) and right types (B, L), filled up with -1; streamed over the types."""
+        if self.objective == "bce":
+            return self.model.classifier.bce(x, targets)
+        groups = self.model.groups
+        weights = group_mean_weights(targets, groups, len(GRANULARITIES)).to(x.dtype)
+        return self.model.classifier.bce(x, targets, row_weights=weights, groups=groups)
+
+    def loss_sums(self, logits: Tensor, targets: Tensor) -> dict[str, Tensor]:
+        """By granularity, under bce/<name> the sum of the BCE of logits (B, K), under rows/<name> of how many mentions.
+
+        BCE(z, y) = softplus(z) - y z.
+        """
+        member = F.one_hot(self.model.groups, len(GRANULARITIES)).to(logits.dtype)
+        listed = distinct(targets)
+        there, place = (listed >= 0).to(logits.dtype).unsqueeze(-1), listed.clamp_min(0)
+        right = member[place] * there  # (B, L, G)
+        each = F.softplus(logits) @ member - (right * logits.gather(-1, place).unsqueeze(-1)).sum(-2)
+        counted = (right.sum(-2) > 0) if self.objective == "multitask" else torch.ones_like(each, dtype=torch.bool)
+        totals, rows = (each * counted).double().sum(0), counted.double().sum(0)
+        return {
+            f"{what}/{name}": column[k]
+            for what, column in (("bce", totals), ("rows", rows))
+            for k, name in enumerate(GRANULARITIES)
+        }
+
+    def predicted(self, probabilities: Tensor) -> Tensor:
+        """(B, K), true where a type is predicted."""
+        chosen = probabilities >= self.threshold
+        likeliest = probabilities.argmax(-1, keepdim=True)
+        return chosen.scatter(-1, likeliest, chosen.gather(-1, likeliest) | ~chosen.any(-1, keepdim=True))
+
+    def predict(self, batch: dict[str, Tensor]) -> list[dict[str, Any]]:
+        """{"types": [{"type": name, "probability": p}, ...]} of each mention, the likeliest first."""
+        probabilities = self.model(batch).sigmoid()
+        chosen = self.predicted(probabilities)
+        found = []
+        for row, mask in zip(probabilities.cpu(), chosen.cpu(), strict=True):
+            index = mask.nonzero().squeeze(-1)
+            index = index[row[index].argsort(descending=True, stable=True)][: self.top_k]
+            pairs = zip(index.tolist(), row[index].tolist(), strict=True)
+            found.append({"types": [{"type": self.names[k], "probability": p} for k, p in pairs]})
+        return found
+
+    def summary(self, sums: dict[str, float]) -> dict[str, float]:
+        if "exact" not in sums:  # of training batches, for which only the loss is known
+            return {"loss": sums["loss"] / sums["examples"]}
+        right = sums["exact"] if self.strict == "set" else sums["ordered"]
+        found = {"loss": float(self._loss(sums, sums["examples"])), "accuracy": right / sums["examples"]}
+        return found | typing_scores(sums, GRANULARITIES)
+
+    def _loss(self, sums: dict[str, Any], examples: float) -> Any:
+        if self.objective == "bce":
+            return sum(sums[f"bce/{name}"] for name in GRANULARITIES) / (examples * sum(self.group_sizes))
+        parts = zip(GRANULARITIES, self.group_sizes, strict=True)
+        entries = {name: sums[f"rows/{name}"] * size for name, size in parts}
+        return sum(sums[f"bce/{name}"] / (n + (n == 0)) for name, n in entries.items())
+
+    def points(self, batch: dict[str, Tensor]) -> dict[str, Points]:
+        return {"texts": Points(self.model.manifold, self.model.features(batch))}

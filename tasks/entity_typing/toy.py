@@ -1,0 +1,166 @@
+"""A small entity typing task that is generated, for tests and first tries: types form a tree, words tell types."""
+
+import hashlib
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from tasks.entity_typing.data import TypingData
+from tasks.entity_typing.examples import Columns, Encoder, Examples, encode
+from tasks.entity_typing.mentions import Mention
+from tasks.entity_typing.types import TypeInventory, count_pairs
+from tasks.errors import UserError, whole
+from tasks.text import WordVectors
+
+SPLITS = ("train", "dev", "test")
+COARSE = ("person", "place", "thing")
+BRANCHES = 3  # fine types of a coarse one, and ultra-fine types of a fine one
+CUES = 3  # words that go with each type
+FILLERS = 60  # words that go with none
+
+
+class Tree(NamedTuple):
+    """Types in levels, and the words that tell them."""
+
+    names: tuple[str, ...]  # coarse, fine, ultra-fine
+    level: np.ndarray  # (K,)
+    parent: np.ndarray  # (K,), -1 for coarse types
+    cues: list[list[str]]  # words of each type
+
+    def path(self, k: int) -> list[int]:
+        """Type k and those above it, the coarse one first."""
+        return ([] if self.parent[k] < 0 else self.path(self.parent[k])) + [k]
+
+
+def make_tree() -> Tree:
+    """3 coarse types, 3 fine types below each of them, and 3 ultra-fine ones below each of these: 39 in all."""
+    names, level, parent = list(COARSE), [0] * len(COARSE), [-1] * len(COARSE)
+    for depth in (1, 2):
+        for above in [k for k, at in enumerate(level) if at == depth - 1]:
+            for branch in range(BRANCHES):
+                names.append(f"{names[above]}_{'abc'[branch]}")
+                level.append(depth)
+                parent.append(above)
+    cues = [[f"{name}{n}" for n in range(CUES)] for name in names]
+    return Tree(tuple(names), np.array(level), np.array(parent), cues)
+
+
+def make_vectors(tree: Tree, d: int, seed: int) -> WordVectors:
+    """Random vectors: that of a cue is the sum of random ones of its type and of the types above it, plus noise."""
+    draw = np.random.default_rng([seed, 1])
+    of_type = draw.normal(size=(len(tree.names), d)) * (0.5**tree.level)[:, None]
+    words, rows = [], [np.zeros(d), 0.01 * draw.normal(size=d)]
+    for k, cues in enumerate(tree.cues):
+        for cue in cues:
+            words.append(cue)
+            rows.append(of_type[tree.path(k)].sum(axis=0) + 0.1 * draw.normal(size=d))
+    for n in range(FILLERS):
+        words.append(f"word{n}")
+        rows.append(0.3 * draw.normal(size=d))
+    tangent = torch.from_numpy(np.stack(rows).astype(np.float32) / np.float32(np.sqrt(d)))
+    sha = hashlib.sha256(tangent.numpy().tobytes() + "\n".join(words).encode()).hexdigest()
+    return WordVectors({w: k for k, w in enumerate(words, start=2)}, tangent, "generated", sha, "euclidean")
+
+
+def make_mentions(tree: Tree, n: int, draw: np.random.Generator, noise: float) -> list[Mention]:
+    """Mentions of an ultra-fine type and the types above it.
+
+    The mention has a cue of its fine type, the context one of its ultra-fine type, on either side, among fillers. With
+    probability `noise` a cue is a filler instead, and a second ultra-fine type of the same fine type is there too.
+    """
+    last = np.flatnonzero(tree.level == 2)
+
+    def filler() -> str:
+        return f"word{draw.integers(FILLERS)}"
+
+    def cue(k: int) -> str:
+        return filler() if draw.random() < noise else str(draw.choice(tree.cues[k]))
+
+    found = []
+    for _ in range(n):
+        own = int(draw.choice(last))
+        types = tree.path(own)
+        if draw.random() < noise:
+            beside = np.flatnonzero(tree.parent == tree.parent[own])
+            types.append(int(draw.choice(beside[beside != own])))
+        left, right = ([filler() for _ in range(draw.integers(0, 5))] for _ in range(2))
+        side = left if draw.random() < 0.5 else right
+        side.insert(int(draw.integers(len(side) + 1)), cue(own))
+        inside = [cue(types[1])] + [filler() for _ in range(draw.integers(0, 3))]
+        found.append(Mention(left, " ".join(inside).capitalize(), right, [tree.names[k] for k in types]))
+    return found
+
+
+class ToyTypingData(TypingData):
+    """Generated mentions of 39 types.
+
+    sizes: mentions of train, dev and test. d_word: dimension of the generated vectors. noise: see `make_mentions`.
+    generator_seed: of the data, not of the run. The others are TypingData's.
+    """
+
+    def __init__(
+        self,
+        sizes: dict[str, int],
+        d_word: int,
+        noise: float,
+        generator_seed: int,
+        limits: dict[str, int],
+        mask_padding: bool,
+        crowd_cycles: int,
+        shuffle: str,
+        batch_size: int,
+        eval_batch_size: int,
+        seed: int,
+    ):
+        super().__init__(limits, mask_padding, crowd_cycles, shuffle, batch_size, eval_batch_size, seed)
+        if unknown := [key for key in sizes if key not in SPLITS]:
+            raise UserError(f"task.data.sizes.{unknown[0]}: the splits are {', '.join(SPLITS)}.")
+        self.sizes = {split: whole(f"task.data.sizes.{split}", sizes.get(split), 1) for split in SPLITS}
+        if not 0 <= noise < 1:
+            raise UserError(f"task.data.noise is a probability below 1, and it is {noise}.")
+        self.noise, self.generator_seed = noise, whole("task.data.generator_seed", generator_seed, 0)
+        self.tree = make_tree()
+        self._vectors = make_vectors(self.tree, whole("task.data.d_word", d_word, 1), generator_seed)
+        self._columns: dict[str, Columns] = {}
+
+    @property
+    def words(self) -> WordVectors:
+        return self._vectors
+
+    @property
+    def types(self) -> TypeInventory:
+        level = torch.from_numpy(self.tree.level.astype(np.int64))
+        return TypeInventory(
+            self.tree.names, level, lambda: count_pairs(self.splits()["train"].chunks(), len(self.tree.names))
+        )
+
+    def mentions(self, split: str) -> list[Mention]:
+        """The generated mentions of a split."""
+        draw = np.random.default_rng([self.generator_seed, 2 + SPLITS.index(split)])
+        return make_mentions(self.tree, self.sizes[split], draw, self.noise)
+
+    def columns(self, split: str) -> Columns:
+        if split not in self._columns:
+            encoder = Encoder(self.words.index, self.limits, {name: k for k, name in enumerate(self.tree.names)})
+            self._columns[split] = encode(self.mentions(split), encoder)
+        return self._columns[split]
+
+    def load(self) -> dict[str, Examples]:
+        return {s: self.examples(self.columns(s), [(0, self.sizes[s])]) for s in SPLITS}
+
+    def cycled(self) -> int:
+        return self.sizes["train"]
+
+    def fingerprint(self) -> dict[str, Any]:
+        shas = {}
+        for split in SPLITS:
+            data = hashlib.sha256()
+            for column in self.columns(split):
+                data.update(column.tobytes())
+            shas[split] = data.hexdigest()
+        return {
+            "files": dict.fromkeys(SPLITS, "generated"),
+            "counts": {split: {"mentions": self.sizes[split]} for split in SPLITS},
+            "sha256": shas,
+        }

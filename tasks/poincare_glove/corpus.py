@@ -1,0 +1,92 @@
+"""A text file of any size, read in blocks: its words counted, and its tokens as numbers."""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from tasks.errors import UserError
+
+BLOCK = 1 << 22  # bytes that are read together
+
+
+class Block(NamedTuple):
+    """Whole words of consecutive lines. number: of the first line, from 1. joined: whether it goes on a line of the
+    block before. size: bytes."""
+
+    lines: list[str]
+    number: int
+    joined: bool
+    size: int
+
+
+def blocks(path: Path) -> Iterator[Block]:
+    """The text in blocks that end between two words, also where a line is longer than a block.
+
+    Raises UserError where the file is missing, empty or not UTF-8.
+    """
+    try:
+        with path.open("rb") as file:
+            rest, number, joined, empty = b"", 1, False, True
+            while (read := file.read(BLOCK)) or rest:
+                data = rest + read
+                end = max(data.rfind(b"\n"), data.rfind(b" ")) + 1 if read else len(data)
+                data, rest = data[:end], data[end:]
+                if not data:
+                    continue
+                lines = data.split(b"\n")
+                yield Block(_decoded(lines, path, number), number, joined, len(data))
+                empty = False
+                number += len(lines) - 1
+                joined = bool(lines[-1])
+    except FileNotFoundError:
+        raise UserError(f"There is no text file {path}; correct task.data.file.") from None
+    except OSError as error:
+        raise UserError(f"The text file {path} cannot be read ({error.strerror}); see task.data.file.") from None
+    if empty:
+        raise UserError(f"The text file {path} is empty; task.data.file needs one with words.")
+
+
+def _decoded(lines: list[bytes], path: Path, number: int) -> list[str]:
+    try:
+        return b"\n".join(lines).decode("utf-8").split("\n")
+    except UnicodeDecodeError:
+        for k, line in enumerate(lines, start=number):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise UserError(
+                    f"{path}, line {k}: byte {line[error.start]:#04x} is not UTF-8; convert the file, as with "
+                    "`iconv -f LATIN1 -t UTF-8 IN > OUT`."
+                ) from None
+        raise
+
+
+def count_words(path: Path, tokenizer: Callable[[str], list[str]], lower: bool, done: Callable[[int], None]) -> Counter:
+    """How often each word occurs. done: called with the number of bytes after each block."""
+    counts: Counter = Counter()
+    for block in blocks(path):
+        counts.update(itertools.chain.from_iterable(_tokens(block, tokenizer, lower)))
+        done(block.size)
+    return counts
+
+
+def numbered(
+    path: Path, tokenizer: Callable[[str], list[str]], lower: bool, index: dict[str, int], done: Callable[[int], None]
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """For each block the numbers of its words (n,) and their lines (n,), both int64; words without one are left out."""
+    for block in blocks(path):
+        ids, lines = [], []
+        for k, words in enumerate(_tokens(block, tokenizer, lower), start=block.number):
+            known = [index[word] for word in words if word in index]
+            ids += known
+            lines += [k] * len(known)
+        yield np.array(ids, dtype=np.int64), np.array(lines, dtype=np.int64)
+        done(block.size)
+
+
+def _tokens(block: Block, tokenizer: Callable[[str], list[str]], lower: bool) -> Iterator[list[str]]:
+    return (tokenizer(line.lower() if lower else line) for line in block.lines)

@@ -1,0 +1,217 @@
+"""Co-occurrence counts of a text file, made once and kept, as examples to learn from."""
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from tasks.base import TaskData
+from tasks.errors import UserError, one_of, whole
+from tasks.poincare_glove.cooccurrence import PARTS, pair_counts, write_parts
+from tasks.poincare_glove.corpus import count_words, numbered
+from tasks.poincare_glove.toy import write_corpus
+from tasks.text import TOKENIZERS, vocabulary
+
+FORMAT = 1  # of the kept files
+
+
+@dataclass(frozen=True)
+class PairCounts:
+    """X_ij of E unordered pairs as examples: each pair of two words in both orders, a word with itself once.
+
+    pairs (E, 2) int32, those of a word with itself at the end; counts (E,) float32; same: how many those are.
+    """
+
+    pairs: Tensor
+    counts: Tensor
+    same: int
+
+    def __len__(self) -> int:
+        return 2 * len(self.counts) - self.same
+
+    def __getitem__(self, index: Tensor) -> dict[str, Tensor]:
+        """words, contexts (B,) int64, counts (B,)."""
+        swapped = index >= len(self.counts)
+        row = torch.where(swapped, index - len(self.counts), index)
+        first, second = self.pairs[row].long().unbind(-1)
+        words, contexts = torch.where(swapped, second, first), torch.where(swapped, first, second)
+        return {"words": words, "contexts": contexts, "counts": self.counts[row]}
+
+
+class PoincareGloveData(TaskData):
+    """Word pairs of a text file with their weighted counts, split at random into train, dev and test.
+
+    file: the text, one document or sentence a line (windows end with the line); null takes a made-up one, by the recipe
+    `toy` (see `toy.sentences`). cache: folder of what is counted. tokenizer: blanks | basic_english (torchtext's).
+    lower: lower-case the text. window: words to either side that count, k words apart with weight 1 / k. min_count,
+    max_vocabulary: rarer words, and all but so many, are left out; null: no limit. sizes: dev and test as shares of the
+    pairs; train as a number of pairs of those that remain, evenly over the vocabulary, or null for all of them.
+    split_seed: of the split, not of the run. The others are TaskData's.
+    """
+
+    def __init__(
+        self,
+        file: str | None,
+        toy: dict[str, int] | None,
+        cache: str,
+        tokenizer: str,
+        lower: bool,
+        window: int,
+        min_count: int,
+        max_vocabulary: int | None,
+        sizes: dict[str, float | None],
+        split_seed: int,
+        shuffle: str,
+        batch_size: int,
+        eval_batch_size: int,
+        seed: int,
+    ):
+        super().__init__(shuffle=shuffle, batch_size=batch_size, eval_batch_size=eval_batch_size, seed=seed)
+        one_of("task.data.tokenizer", tokenizer, tuple(TOKENIZERS))
+        for name, value, least in (("window", window, 1), ("min_count", min_count, 1), ("split_seed", split_seed, 0)):
+            whole(f"task.data.{name}", value, least)
+        if max_vocabulary is not None:
+            whole("task.data.max_vocabulary", max_vocabulary, 2)
+        if unknown := [key for key in sizes if key not in PARTS]:
+            raise UserError(f"task.data.sizes.{unknown[0]}: the splits are {', '.join(PARTS)}.")
+        for part in ("dev", "test"):
+            if not isinstance(sizes.get(part), float) or not 0 < sizes[part] <= 0.5:
+                raise UserError(
+                    f"task.data.sizes.{part} is a share of pairs, as 0.01, and it is {sizes.get(part)}."
+                )
+        if sizes.get("train") is not None:
+            whole("task.data.sizes.train", sizes["train"], 1)
+        if file is None and toy is None:
+            raise UserError("task=poincare_glove learns from a text file; name one with task.data.file=corpus.txt.")
+        self.file, self.toy, self.cache = file, toy, Path(cache)
+        self.shares, self.train = {part: sizes[part] for part in ("dev", "test")}, sizes.get("train")
+        self.recipe = {
+            "tokenizer": tokenizer, "lower": lower, "window": window, "min_count": min_count,
+            "max_vocabulary": max_vocabulary, "shares": self.shares, "seed": split_seed, "format": FORMAT,
+        }  # fmt: skip
+        self._kept: Path | None = None
+
+    @property
+    def model_sizes(self) -> dict[str, Any]:
+        return {"words": tuple(self._counted()[1])}
+
+    def load(self) -> dict[str, PairCounts]:
+        meta, _ = self._counted()
+        return {part: self._split(part, meta["parts"][part]) for part in PARTS}
+
+    def fingerprint(self) -> dict[str, Any]:
+        meta, words = self._counted()
+        counts = {part: {"pairs": meta["parts"][part]["pairs"], "words": len(words)} for part in PARTS}
+        if self.train is not None:
+            counts["train"]["pairs"] = len(self.splits()["train"].counts)
+        return {
+            "files": dict.fromkeys(PARTS, meta["file"]),
+            "counts": counts,
+            "sha256": {part: meta["parts"][part]["sha256"] for part in PARTS},
+        }
+
+    def _split(self, part: str, size: dict[str, Any]) -> PairCounts:
+        n, same = size["pairs"], size["same"]
+        folder = self._folder()
+        pairs = np.memmap(folder / f"{part}.pairs", "<i4", mode="c", shape=(n, 2))
+        counts = np.memmap(folder / f"{part}.counts", "<f4", mode="c", shape=(n,))
+        if part == "train" and self.train is not None and self.train < n:
+            kept = np.unique(np.linspace(0, n - 1, self.train).astype(np.int64))
+            pairs, counts, same = pairs[kept], counts[kept], int((kept >= n - same).sum())
+        return PairCounts(torch.from_numpy(pairs), torch.from_numpy(counts), same)
+
+    def _counted(self) -> tuple[dict[str, Any], list[str]]:
+        """What was counted, and the vocabulary; counted now where it is not kept yet."""
+        folder = self._folder()
+        try:
+            return _read(folder)
+        except (OSError, ValueError, KeyError):
+            self._count(folder)
+            return _read(folder)
+
+    def _folder(self) -> Path:
+        if self._kept is None:
+            path = Path(self.file).expanduser() if self.file is not None else write_corpus(self.cache, **self.toy)
+            self._text = path
+            try:
+                stat = path.stat()
+            except OSError:
+                raise UserError(f"There is no text file {path}; correct task.data.file.") from None
+            if path.is_dir():
+                raise UserError(f"{path} is a folder; task.data.file needs a text file.")
+            stamp = {**self.recipe, "name": path.name, "size": stat.st_size, "modified": stat.st_mtime_ns}
+            key = hashlib.sha256(json.dumps(stamp, sort_keys=True).encode()).hexdigest()[:16]
+            self._kept = self.cache / f"{path.stem}-{key}"
+        return self._kept
+
+    def _count(self, folder: Path) -> None:
+        """Two passes over the text: its words, then its pairs. The folder appears whole or not at all."""
+        path, recipe, start = self._text, self.recipe, time.perf_counter()
+        tokenizer = TOKENIZERS[recipe["tokenizer"]]
+        with _bar(path, "counting words") as bar:
+            counts = count_words(path, tokenizer, recipe["lower"], bar.update)
+        chosen = vocabulary(counts, recipe["max_vocabulary"], recipe["min_count"])
+        words = list(chosen.itos)
+        if len(words) < 2:
+            raise UserError(
+                f"{path}: of its {len(counts)} words {len(words)} occur at least task.data.min_count="
+                f"{recipe['min_count']} times, and two are the least. Take a smaller one or a larger text."
+            )
+        index = {word: k for k, word in enumerate(words)}
+        self.cache.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(dir=self.cache, prefix=f"{folder.name}.", suffix=".part"))
+        try:
+            with _bar(path, "counting pairs") as bar:
+                blocks = numbered(path, tokenizer, recipe["lower"], index, bar.update)
+                chunks = pair_counts(blocks, len(words), recipe["window"])
+                parts = write_parts(chunks, len(words), self.shares, recipe["seed"], part)
+            for name in PARTS:
+                if not parts[name]["pairs"]:
+                    total = sum(p["pairs"] for p in parts.values())
+                    raise UserError(
+                        f"{path} has {total} pairs of words, too few for a {name} split (task.data.sizes); take a "
+                        "larger text, a smaller task.data.min_count or larger shares."
+                    )
+            meta = {
+                "file": path.name, "parts": parts, "tokens": sum(counts.values()),
+                "seconds": round(time.perf_counter() - start, 1), "counts": [counts[word] for word in words],
+            }  # fmt: skip
+            (part / "words.txt").write_bytes("\n".join(words).encode("utf-8"))
+            (part / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
+            if folder.exists():  # damaged, or of another process
+                shutil.rmtree(folder, ignore_errors=True)
+            os.replace(part, folder)
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)
+            raise
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """Raises OSError, ValueError or KeyError where something is missing or of another size."""
+    meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+    words = (folder / "words.txt").read_bytes().decode("utf-8").split("\n")
+    for part in PARTS:
+        n = meta["parts"][part]["pairs"]
+        if ((folder / f"{part}.pairs").stat().st_size, (folder / f"{part}.counts").stat().st_size) != (8 * n, 4 * n):
+            raise ValueError(f"{part} is damaged")
+    if len(words) != len(meta["counts"]):
+        raise ValueError("words are damaged")
+    return meta, words
+
+
+def _bar(path: Path, what: str) -> Any:
+    """A progress bar in bytes of the text, where someone looks."""
+    return tqdm(
+        total=path.stat().st_size, unit="B", unit_scale=True, desc=what, leave=False, disable=not sys.stderr.isatty()
+    )

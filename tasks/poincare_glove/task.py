@@ -1,0 +1,92 @@
+"""Training GloVe, its loss and what part of the counts it explains, and the file of vectors at the end."""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from hyperbolic.manifolds import PoincareBall
+from hyperbolic.manifolds.base import HyperbolicManifold
+from hyperbolic.manifolds.charts import convert
+from tasks.base import Points, Step, Task
+from tasks.errors import UserError
+from tasks.poincare_glove.model import PoincareGlove
+from tasks.vector_files import write_vectors
+
+
+def weight(counts: Tensor, x_max: float, alpha: float) -> Tensor:
+    """f(X) = min(1, (X / x_max)^alpha) (Pennington et al. 2014, Eq. 9)."""
+    return (counts / x_max).clamp_max(1).pow(alpha)
+
+
+class PoincareGloveTask(Task):
+    """The mean over pairs of f(X_ij) (-h(d(w_i, w~_j)) + b_i + b~_j - log X_ij)^2 (Tifrea et al. 2019, Eq. 3).
+
+    Metrics, on pairs that are not trained on: loss, the same mean; explained, the share of the variance of log X, pairs
+    weighted with f, that the model explains: 1 is perfect, 0 is what a constant does.
+
+    x_max, alpha: of f. lazy: the optimiser moves only the rows that a batch uses.
+    """
+
+    metric_names = ("loss", "explained")
+    model: PoincareGlove
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Callable[[nn.Module], Optimizer],
+        select: str,
+        select_mode: str,
+        x_max: float,
+        alpha: float,
+        lazy: bool,
+    ):
+        for name, value in (("x_max", x_max), ("alpha", alpha)):
+            if not 0 < value < float("inf"):
+                raise UserError(f"task.module.{name} must be a positive number, and it is {value}.")
+        super().__init__(model, functools.partial(optimizer, lazy=lazy), select, select_mode)
+        self.x_max, self.alpha = x_max, alpha
+
+    def on_fit_start(self) -> None:
+        if self.model.sparse and self.trainer.world_size > 1:
+            raise UserError(
+                f"task.model.sparse=true is for one process, and there are {self.trainer.world_size}; add "
+                "task.model.sparse=false."
+            )
+
+    def step(self, batch: dict[str, Tensor]) -> Step:
+        counts = batch["counts"].double()
+        logs, f = counts.log(), weight(counts, self.x_max, self.alpha)
+        errors = f * (self.model(batch["words"], batch["contexts"]) - logs).square()
+        sums = {
+            "loss": errors.detach().sum(),
+            "f": f.sum(),
+            "logs": (f * logs).sum(),
+            "squares": (f * logs * logs).sum(),
+        }
+        return Step(errors.mean(), {"examples": len(counts), **sums})
+
+    def summary(self, sums: dict[str, float]) -> dict[str, float]:
+        variance = sums["squares"] - sums["logs"] ** 2 / sums["f"]
+        explained = 1 - sums["loss"] / variance if variance > 0 else 0.0
+        return {"loss": sums["loss"] / sums["examples"], "explained": explained}
+
+    def points(self, batch: dict[str, Tensor]) -> dict[str, Points]:
+        return {"words": Points(self.model.manifold, self.model.word(batch["words"]))}
+
+    @torch.no_grad()
+    def export(self, folder: Path) -> dict[str, Path]:
+        """Write the vectors in the format that `tasks.text.read_vectors` reads, words by falling frequency:
+        vectors.poincare.<d>d.txt, points of the ball of curvature -1, or vectors.euclidean.<d>d.txt."""
+        model, manifold, points = self.model, self.model.manifold, self.model.points()
+        space = "euclidean"
+        if isinstance(manifold, HyperbolicManifold):
+            space = "poincare"
+            points = convert(points, manifold, manifold.twin(PoincareBall)).double() * manifold.c.detach().sqrt()
+        path = folder / f"vectors.{space}.{model.d}d.txt"
+        write_vectors(path, model.words, np.asarray(points.cpu()))
+        return {"vectors": path}

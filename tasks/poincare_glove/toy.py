@@ -1,0 +1,37 @@
+"""A made-up corpus in which every sentence is about one topic, so that what must be learnt is known."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+
+def topic_of(word: str) -> str:
+    """The topic of a word of the corpus; common words have the topic "common"."""
+    return word.rstrip("0123456789")
+
+
+def sentences(topics: int, words: int, common: int, strays: int, lines: int, length: int, seed: int) -> list[str]:
+    """`lines` sentences of `length` words each: a fifth of these are `common` words that all sentences share, `strays`
+    percent are of any topic, the others of the sentence's own; the r-th of a topic's `words` words comes as often as
+    1 / (r + 3). Without strays words of two topics would never meet, and GloVe learns from pairs that do."""
+    draw, shape = np.random.default_rng(seed), (lines, length)
+    frequency = 1 / (np.arange(words) + 3.0)
+    about, stray = draw.integers(topics, size=(lines, 1)), draw.integers(topics, size=shape)
+    topic = np.where(draw.random(shape) < strays / 100, stray, about)
+    rank = draw.choice(words, p=frequency / frequency.sum(), size=shape)
+    is_common, which = draw.random(shape) < 0.2, draw.integers(common, size=shape)
+    names = np.array([chr(ord("a") + k % 26) * (1 + k // 26) for k in range(topics)])
+    text = np.char.add(np.where(is_common, "common", names[topic]), np.where(is_common, which, rank).astype(str))
+    return [" ".join(row) for row in text.tolist()]
+
+
+def write_corpus(folder: Path, **recipe: int) -> Path:
+    """The text file with these sentences; it is kept in `folder`, written whole or not at all."""
+    path = folder / f"toy-{'-'.join(f'{name}{value}' for name, value in sorted(recipe.items()))}.txt"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f"{path.name}.{os.getpid()}.part")
+        part.write_text("\n".join(sentences(**recipe)) + "\n", encoding="utf-8")
+        part.replace(path)
+    return path

@@ -1,0 +1,294 @@
+"""Data sets are fetched whole and checked, or not at all; archives of strangers stay inside of their folder."""
+
+import hashlib
+import http.server
+import io
+import json
+import re
+import stat
+import subprocess
+import sys
+import tarfile
+import threading
+import zipfile
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from scripts import download as command
+from scripts.download import SOURCES, SUMS, Source, below, main
+from scripts.downloads import DownloadError, transfer
+from scripts.downloads.archives import unpack
+from tests.cli import ROOT
+
+CONTENT = {"train.json": b'{"y_str": ["person"]}\n' * 4000, "dev.json": b"{}\n", "test.json": b"{}\n{}\n"}
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Serves `files`; breaks after `cut` bytes of each answer while there are cuts left."""
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files: dict[str, bytes] = {}
+        self.cuts: list[int] = []
+        self.ranges = True
+        self.version = '"1"'
+        self.status = 200
+        self.asked: list[str | None] = []
+
+    def url(self, name: str) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/{name}"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *_) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        server: Server = self.server
+        wanted = self.headers.get("Range")
+        server.asked.append(wanted)
+        content = server.files.get(self.path[1:])
+        if content is None or server.status != 200:
+            return self.send_error(404 if content is None else server.status)
+        same = self.headers.get("If-Range") in (None, server.version)
+        start = int(re.fullmatch(r"bytes=(\d+)-", wanted)[1]) if wanted and server.ranges and same else 0
+        if start >= len(content) and start:
+            return self.send_error(416)
+        body = content[start:]
+        self.send_response(206 if start else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("ETag", server.version)
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        self.end_headers()
+        if server.cuts:
+            body = body[: server.cuts.pop(0)]
+            self.close_connection = True
+        self.wfile.write(body)
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setattr(transfer, "PAUSE_S", 0.0)
+    monkeypatch.setattr(transfer, "CHUNK", 1000)
+    made = Server()
+    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    yield made
+    made.shutdown()
+    made.server_close()
+    thread.join()
+
+
+def tar_of(files: dict[str, bytes], top: str = "release/crowd/") -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name, content in files.items():
+            info = tarfile.TarInfo(top + name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def zip_of(files: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def release(server) -> dict[str, Source]:
+    server.files["ultrafine.tar.gz"] = tar_of(CONTENT)
+    return {"ultrafine": replace(SOURCES["ultrafine"], url=server.url("ultrafine.tar.gz"))}
+
+
+def left_behind(folder: Path) -> set[str]:
+    return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+
+
+WHOLE = {f"ultrafine/crowd/{name}" for name in CONTENT} | {SUMS}
+
+
+def test_a_release_lands_in_the_official_layout(release, server, tmp_path, capsys):
+    assert main(["ultrafine", "--data-dir", str(tmp_path)], release) == 0
+    assert left_behind(tmp_path) == WHOLE
+    for name, content in CONTENT.items():
+        assert (tmp_path / "ultrafine/crowd" / name).read_bytes() == content
+    assert "ultrafine/crowd/train.json" in capsys.readouterr().out
+    assert main(["ultrafine", "--data-dir", str(tmp_path)], release) == 0
+    assert "is already in" in capsys.readouterr().out
+    assert len(server.asked) == 1, "nothing is fetched twice"
+    assert main(["ultrafine", "--data-dir", str(tmp_path), "--force"], release) == 0
+    assert len(server.asked) == 2
+
+
+def test_a_broken_connection_is_taken_up_where_it_broke(release, server, tmp_path):
+    server.cuts = [100, 50]
+    assert main(["ultrafine", "--data-dir", str(tmp_path)], release) == 0
+    assert server.asked == [None, "bytes=100-", "bytes=150-"]
+    assert left_behind(tmp_path) == WHOLE
+
+
+def test_the_next_call_goes_on_where_the_last_one_gave_up(release, server, tmp_path, capsys):
+    server.cuts = [100] + [0] * transfer.TRIES
+    assert main(["ultrafine", "--data-dir", str(tmp_path)], release) == 1
+    said = capsys.readouterr().err
+    assert "the connection ended early" in said
+    assert "100 bytes are kept" in said
+    assert not (tmp_path / "ultrafine").exists()
+    server.asked.clear()
+    server.cuts.clear()
+    assert main(["ultrafine", "--data-dir", str(tmp_path)], release) == 0
+    assert server.asked == ["bytes=100-"]
+    assert (tmp_path / "ultrafine/crowd/train.json").read_bytes() == CONTENT["train.json"]
+
+
+@pytest.mark.parametrize("change", ["new file", "no ranges", "shorter file"])
+def test_a_part_is_not_continued_with_another_file(release, server, tmp_path, change):
+    server.cuts = [100] + [0] * transfer.TRIES
+    assert main(["ultrafine", "--data-dir", str(tmp_path)], release) == 1
+    server.cuts.clear()
+    if change == "new file":
+        server.version = '"2"'
+        server.files["ultrafine.tar.gz"] = tar_of({**CONTENT, "dev.json": b"another"})
+    elif change == "no ranges":
+        server.ranges = False
+    else:
+        (tmp_path / ".downloads/ultrafine_acl18.tar.gz.part").write_bytes(b"x" * 10**6)
+    assert main(["ultrafine", "--data-dir", str(tmp_path)], release) == 0
+    expected = b"another" if change == "new file" else CONTENT["dev.json"]
+    assert (tmp_path / "ultrafine/crowd/dev.json").read_bytes() == expected
+    assert left_behind(tmp_path) == WHOLE
+
+
+def test_a_server_that_is_not_there_is_told_in_one_paragraph(tmp_path, capsys, server, release):
+    gone = {"ultrafine": replace(release["ultrafine"], url="http://127.0.0.1:9/nothing.tar.gz")}
+    assert main(["ultrafine", "--data-dir", str(tmp_path)], gone) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: http://127.0.0.1:9/nothing.tar.gz could not be fetched (")
+    assert said.count("\n") == 1
+    assert left_behind(tmp_path) == set()
+
+
+@pytest.mark.parametrize(("status", "asked"), [(404, 1), (403, 1), (503, transfer.TRIES)])
+def test_a_refusal_is_not_asked_for_again_and_a_hiccup_is(release, server, tmp_path, capsys, status, asked):
+    server.status = status
+    assert main(["ultrafine", "--data-dir", str(tmp_path)], release) == 1
+    assert f"the server answers {status}" in capsys.readouterr().err
+    assert len(server.asked) == asked
+
+
+def test_a_known_checksum_is_compared(release, tmp_path, capsys):
+    wrong = {"ultrafine": replace(release["ultrafine"], sha256="0" * 64)}
+    assert main(["ultrafine", "--data-dir", str(tmp_path)], wrong) == 1
+    assert "instead of 0000" in capsys.readouterr().err
+    assert left_behind(tmp_path) == set(), "a file with a wrong checksum is not kept"
+
+
+def test_the_checksum_of_the_first_fetch_is_kept_and_compared(release, server, tmp_path, capsys):
+    assert main(["ultrafine", "--data-dir", str(tmp_path)], release) == 0
+    digest = hashlib.sha256(server.files["ultrafine.tar.gz"]).hexdigest()
+    assert json.loads((tmp_path / SUMS).read_text()) == {release["ultrafine"].url: digest}
+    server.files["ultrafine.tar.gz"] = tar_of({**CONTENT, "dev.json": b"changed"})
+    assert main(["ultrafine", "--data-dir", str(tmp_path), "--force"], release) == 1
+    assert f"delete its line in {tmp_path / SUMS}" in capsys.readouterr().err
+    assert (tmp_path / "ultrafine/crowd/dev.json").read_bytes() == CONTENT["dev.json"], "the old files stay"
+
+
+def test_a_page_or_a_damaged_archive_is_refused(release, server, tmp_path, capsys):
+    server.files["ultrafine.tar.gz"] = b"<html>moved</html>"
+    assert main(["ultrafine", "--data-dir", str(tmp_path)], release) == 1
+    assert "is damaged or no archive" in capsys.readouterr().err
+    server.files["ultrafine.tar.gz"] = tar_of(CONTENT)[:-200]
+    assert main(["ultrafine", "--data-dir", str(tmp_path)], release) == 1
+    assert "is damaged or no archive" in capsys.readouterr().err
+    server.files["ultrafine.tar.gz"] = tar_of({"train.json": b"{}"})
+    assert main(["ultrafine", "--data-dir", str(tmp_path)], release) == 1
+    assert "has no crowd/dev.json" in capsys.readouterr().err
+
+
+def test_poincare_glove_is_a_file_and_otherwise_says_how_to_train_one(server, tmp_path, capsys):
+    source = SOURCES["poincare_glove"]
+    server.files["vectors"] = b"the 0.1 0.2\n"
+    sources = {"poincare_glove": replace(source, url=server.url("vectors"))}
+    assert main(["poincare_glove", "--data-dir", str(tmp_path)], sources) == 0
+    assert (tmp_path / "poincare_glove" / source.name).read_bytes() == b"the 0.1 0.2\n"
+    server.files["vectors"] = b"<!DOCTYPE html>"
+    (tmp_path / SUMS).unlink()
+    assert main(["poincare_glove", "--data-dir", str(tmp_path), "--force"], sources) == 1
+    said = capsys.readouterr().err
+    assert "answers with a page" in said
+    assert "python run.py task=poincare_glove task.data.file=corpus.txt" in said
+    assert (tmp_path / "poincare_glove" / source.name).read_bytes() == b"the 0.1 0.2\n"
+
+
+def test_glove_is_taken_out_flat(server, tmp_path):
+    names = [f"glove.6B.{d}d.txt" for d in (50, 100, 200, 300)]
+    server.files["glove.zip"] = zip_of({f"inside/{name}": name.encode() for name in names} | {"readme.md": b"no"})
+    source = replace(SOURCES["glove"], url=server.url("glove.zip"), sha256=None)
+    assert main(["glove", "--data-dir", str(tmp_path)], {"glove": source}) == 0
+    assert left_behind(tmp_path) == {f"glove/{name}" for name in names} | {SUMS}
+
+
+def everything(member: PurePosixPath) -> PurePosixPath:
+    return member
+
+
+@pytest.mark.parametrize("name", ["../evil", "/etc/evil", "crowd/../../evil", "..\\evil", "C:/evil"])
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+def test_members_do_not_leave_the_folder(tmp_path, name, kind):
+    archive = tmp_path / "evil.archive"
+    archive.write_bytes(zip_of({"good": b"1", name: b"2"}) if kind == "zip" else tar_of({"good": b"1", name: b"2"}, ""))
+    with pytest.raises(DownloadError, match="would land outside of the folder; nothing was taken"):
+        unpack(archive, tmp_path / "out" / "data", everything, 1000)
+    assert left_behind(tmp_path) == {"evil.archive"}
+
+
+@pytest.mark.parametrize("kind", ["symlink", "hard link", "device", "zip symlink"])
+def test_links_and_devices_are_refused(tmp_path, kind):
+    archive = tmp_path / "evil.archive"
+    if kind == "zip symlink":
+        info = zipfile.ZipInfo("link")
+        info.external_attr = (stat.S_IFLNK | 0o777) << 16
+        with zipfile.ZipFile(archive, "w") as file:
+            file.writestr(info, "/etc")
+    else:
+        info = tarfile.TarInfo("link")
+        info.type = {"symlink": tarfile.SYMTYPE, "hard link": tarfile.LNKTYPE, "device": tarfile.CHRTYPE}[kind]
+        info.linkname = "/etc/passwd"
+        with tarfile.open(archive, "w:gz") as file:
+            file.addfile(info)
+    with pytest.raises(DownloadError, match="'link' is a link or a device"):
+        unpack(archive, tmp_path / "data", everything, 1000)
+    assert left_behind(tmp_path) == {"evil.archive"}
+
+
+@pytest.mark.parametrize("make", [zip_of, lambda files: tar_of(files, "")])
+def test_a_bomb_is_stopped(tmp_path, make):
+    archive = tmp_path / "bomb"
+    archive.write_bytes(make({"a": b"0" * 600, "b": b"0" * 600}))
+    assert len(unpack(archive, tmp_path / "fits", everything, 1200)) == 2
+    with pytest.raises(DownloadError, match="more than 1,199 bytes"):
+        unpack(archive, tmp_path / "data", everything, 1199)
+    assert not (tmp_path / "data").exists()
+
+
+def test_only_what_is_below_the_named_folders_is_taken():
+    place = below("crowd", "ontology")
+    assert place(PurePosixPath("release/crowd/train.json")) == PurePosixPath("crowd/train.json")
+    assert place(PurePosixPath("ontology/types.txt")) == PurePosixPath("ontology/types.txt")
+    assert place(PurePosixPath("release/readme.txt")) is None
+    assert place(PurePosixPath("release/crowd/._train.json")) is None
+
+
+def test_the_command_names_what_it_can_fetch(tmp_path):
+    asked = subprocess.run(
+        [sys.executable, "scripts/download.py", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert asked.returncode == 0
+    assert all(f"python scripts/download.py {name}" in asked.stdout for name in SOURCES)
+    assert all(source.url.startswith("http") for source in command.SOURCES.values())

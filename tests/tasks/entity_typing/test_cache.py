@@ -1,0 +1,275 @@
+"""Prepared files: as in memory, whole or not at all, once for all processes, and made again when anything changed."""
+
+import json
+import os
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tasks.entity_typing import cache, chunks
+from tasks.entity_typing.cache import Recipe, Source, prepared
+from tasks.entity_typing.examples import Encoder, Limits, encode
+from tasks.entity_typing.mentions import parse
+from tasks.errors import UserError
+from tests.tasks.entity_typing import synthetic
+
+LIMITS = Limits(5, 10, 25)
+WORDS = synthetic.vocabulary(500)
+INDEX = {w: k for k, w in enumerate(WORDS, start=2)}
+
+
+def recipe(folder: Path, sizes=(300, 40), **changes) -> Recipe:
+    """A recipe for made-up files of some sizes; the files are written where they are not there yet."""
+    sources = []
+    for k, n in enumerate(sizes):
+        path = folder / f"part{k}.json"
+        if not path.exists():
+            synthetic.write_mentions(path, n, k, 500, 160)
+        sources.append(Source(f"part{k}", path.name, path))
+    settings = {"index": INDEX, "limits": LIMITS, "types": ("person", "group"), "grow": True, "keep_untyped": False}
+    return Recipe(tuple(sources), **(settings | {"on_error": "fail"} | changes))
+
+
+def expected(job: Recipe) -> tuple:
+    """What a recipe gives, in memory."""
+    encoder = Encoder(job.index, job.limits, {t: k for k, t in enumerate(job.types)}, grow=True)
+    mentions = [parse(line) for s in job.sources for line in s.path.read_bytes().splitlines()]
+    return encode(mentions, encoder), tuple(encoder.types)
+
+
+def same(found, columns) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(found, columns, strict=True))
+
+
+@pytest.mark.parametrize("size", [1, 1000, 1 << 20])
+def test_prepared_files_are_as_in_memory(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(chunks, "CHUNK", size)
+    job = recipe(tmp_path)
+    found = prepared(tmp_path / "cache", "made", job, 1)
+    columns, types = expected(job)
+    assert same(found.columns, columns)
+    assert found.types == types
+    assert [(p["start"], p["stop"], p["lines"]) for p in found.parts.values()] == [(0, 300, 300), (300, 340, 40)]
+    assert found.parts["part0"]["sha256"] == cache._sha256(tmp_path / "part0.json")
+    assert not found.columns.words.flags.writeable
+
+
+@pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_several_processes_give_the_same(tmp_path, monkeypatch, real):
+    job = recipe(tmp_path)
+    monkeypatch.setattr(chunks, "CHUNK", 8000)
+    monkeypatch.setattr(chunks, "PARALLEL", 0)
+    if not real:  # threads start faster, and end in another order too
+        monkeypatch.setattr(chunks.signal, "signal", lambda *a: None)
+        monkeypatch.setattr(
+            chunks, "ProcessPoolExecutor", lambda n, _, start, fields: ThreadPoolExecutor(n, "", start, fields)
+        )
+    found = prepared(tmp_path / "cache", "made", job, 2)
+    columns, types = expected(job)
+    assert same(found.columns, columns)
+    assert found.types == types
+
+
+def test_the_second_time_nothing_is_made(tmp_path, capsys, monkeypatch):
+    first = prepared(tmp_path / "cache", "made", recipe(tmp_path), 1)
+    assert "made: 340 mentions prepared in" in capsys.readouterr().out
+    monkeypatch.setattr(cache, "_make", None)
+    second = prepared(tmp_path / "cache", "made", recipe(tmp_path), 1)
+    assert same(first.columns, second.columns)
+    assert first.types == second.types
+    assert capsys.readouterr().out == ""
+    assert all("tmp" not in json.dumps(f.read_text()) for f in (tmp_path / "cache").glob("*/manifest.json"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"limits": Limits(4, 10, 25)},
+        {"index": INDEX | {"more": 502}},
+        {"index": dict(zip(INDEX, [3, 2, *range(4, 502)], strict=True))},
+        {"types": ("person",)},
+        {"on_error": "skip"},
+        {"keep_untyped": True},
+    ],
+)
+def test_other_settings_are_another_folder(tmp_path, changes):
+    prepared(tmp_path / "cache", "made", recipe(tmp_path), 1)
+    job = recipe(tmp_path, **changes)
+    prepared(tmp_path / "cache", "made", job, 1)
+    assert len([f for f in (tmp_path / "cache").iterdir() if f.is_dir()]) == 2
+
+
+def test_a_file_that_changed_is_read_again(tmp_path):
+    job = recipe(tmp_path)
+    prepared(tmp_path / "cache", "made", job, 1)
+    path = job.sources[1].path
+    stat = path.stat()
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(reversed(lines)))  # of the same size
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1_000_000))
+    columns, _ = expected(job)
+    assert same(prepared(tmp_path / "cache", "made", job, 1).columns, columns)
+
+
+def test_what_was_interrupted_leaves_nothing_and_is_made_again(tmp_path, monkeypatch):
+    job, folder = recipe(tmp_path), tmp_path / "cache"
+    with monkeypatch.context() as patch:
+        patch.setattr(chunks, "CHUNK", 1000)
+        patch.setattr(chunks.ChunkEncoder, "__call__", interrupted_after(5))
+        with pytest.raises(KeyboardInterrupt):
+            prepared(folder, "made", job, 1)
+    assert [f.name for f in folder.iterdir() if f.is_dir()] == []
+    key = next(f.stem for f in folder.glob("*.lock"))
+    (folder / f"{key}.abc.part").mkdir()  # of a process that was killed
+    (folder / f"{key}.abc.part" / "words.bin").write_bytes(b"half")
+    columns, _ = expected(job)
+    assert same(prepared(folder, "made", job, 1).columns, columns)
+    assert [f.name for f in folder.iterdir() if f.is_dir()] == [key]
+
+
+def interrupted_after(calls: int):
+    encoder, left = chunks.ChunkEncoder.__call__, [calls]
+
+    def call(self, *arguments):
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return encoder(self, *arguments)
+
+    return call
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "manifest", "no manifest", "empty manifest"])
+def test_a_damaged_folder_is_made_again(tmp_path, damage):
+    job, folder = recipe(tmp_path), tmp_path / "cache"
+    prepared(folder, "made", job, 1)
+    place = next(f for f in folder.iterdir() if f.is_dir())
+    manifest = place / "manifest.json"
+    if damage == "cut":
+        (place / "words.bin").write_bytes((place / "words.bin").read_bytes()[:-4])
+    elif damage == "gone":
+        (place / "types.bin").unlink()
+    elif damage == "manifest":
+        manifest.write_text(manifest.read_text().replace("340", "341"))
+    elif damage == "no manifest":
+        manifest.unlink()
+    else:
+        manifest.write_text("")
+    with pytest.warns(UserWarning, match="is damaged .* made again"):
+        found = prepared(folder, "made", job, 1)
+    assert same(found.columns, expected(job)[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        prepared(folder, "made", job, 1)
+
+
+def test_of_several_that_start_together_one_prepares(tmp_path, monkeypatch):
+    job, made, found = recipe(tmp_path), [], []
+    make = cache._make
+    monkeypatch.setattr(cache, "_make", lambda *a: (made.append(1), make(*a)))
+    threads = [
+        threading.Thread(target=lambda: found.append(prepared(tmp_path / "cache", "made", job, 1))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1
+    assert len(found) == 4
+    assert all(same(f.columns, found[0].columns) for f in found)
+
+
+def put(path: Path, number: int, line: bytes) -> None:
+    """Replace a line of a file, counted from 1."""
+    lines = path.read_bytes().splitlines()
+    lines[number - 1] = line
+    path.write_bytes(b"\n".join(lines) + b"\n")
+
+
+BAD = {
+    "json": (b'{"mention_span": "a', "it is not a JSON object"),
+    "blank": (b"", "it is not a JSON object"),
+    "utf-8": (b'{"mention_span": "\xff"}', "it is not UTF-8"),
+    "type": (b'{"left_context_token": [], "mention_span": "a", "right_context_token": [], "y_str": []}', "no type"),
+    "mention": (b'{"left_context_token": [], "mention_span": "", "right_context_token": [], "y_str": ["a"]}', "empty"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+@pytest.mark.parametrize("number", [1, 37, 40])
+def test_a_faulty_line_is_named_or_skipped_and_counted(tmp_path, monkeypatch, kind, number):
+    monkeypatch.setattr(chunks, "CHUNK", 3000)
+    job = recipe(tmp_path)
+    line, said = BAD[kind]
+    put(job.sources[1].path, number, line)
+    with pytest.raises(UserError, match=rf"part1\.json, line {number}: .*{said}.*task\.data\.on_error=skip"):
+        prepared(tmp_path / "cache", "made", job, 1)
+    assert not [f for f in (tmp_path / "cache").iterdir() if f.is_dir()]
+    part = prepared(tmp_path / "cache", "made", recipe(tmp_path, on_error="skip"), 1).parts["part1"]
+    assert (part["skipped"], part["lines"], part["stop"] - part["start"]) == (1, 40, 39)
+    assert part["first_fault"].startswith(f"line {number}: ")
+
+
+def test_types_outside_of_the_ontology_are_named_or_left_out_and_counted(tmp_path):
+    known = tuple(synthetic.types(160))
+    lines = [
+        {"left_context_token": [], "mention_span": "w1", "right_context_token": [], "y_str": types}
+        for types in (["person"], ["person", "strange"], ["strange"], ["group", "strange", "odd"])
+    ]
+    path = tmp_path / "part0.json"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    with pytest.raises(UserError, match=r"part0\.json, line 2: the type 'strange' is not in the ontology"):
+        prepared(tmp_path / "cache", "made", recipe(tmp_path, (4,), types=known, grow=False), 1)
+    found = prepared(tmp_path / "cache", "made", recipe(tmp_path, (4,), types=known, grow=False, on_error="skip"), 1)
+    assert (found.parts["part0"]["skipped"], found.parts["part0"]["outside"]) == (1, 3)
+    assert [known[k] for k in found.columns.types] == ["person", "person", "group"]
+    assert found.types == known
+
+
+def test_a_file_without_mentions_is_named(tmp_path):
+    job = recipe(tmp_path)
+    job.sources[1].path.write_bytes(b"")
+    with pytest.raises(UserError, match=r"part1\.json has no mention that can be used"):
+        prepared(tmp_path / "cache", "made", job, 1)
+
+
+def test_a_file_that_changes_meanwhile_is_named(tmp_path, monkeypatch):
+    job, encoder = recipe(tmp_path), chunks.ChunkEncoder.__call__
+
+    def changes(self, path, start, stop):
+        os.utime(path, ns=(0, 0))
+        return encoder(self, path, start, stop)
+
+    monkeypatch.setattr(chunks.ChunkEncoder, "__call__", changes)
+    with pytest.raises(UserError, match="changed while it was read"):
+        prepared(tmp_path / "cache", "made", job, 1)
+    assert not [f for f in (tmp_path / "cache").iterdir() if f.is_dir()]
+
+
+def test_a_cache_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"could not be prepared in .*paths\.cache_dir="):
+        prepared(tmp_path / "file" / "cache", "made", recipe(tmp_path), 1)
+
+
+@pytest.mark.parametrize("size", [1, 5, 8, 9, 100])
+@pytest.mark.parametrize("content", [b"", b"a", b"aaa\nbbb\n", b"aaa\n\nbbbbbbbbbbb\ncc"])
+def test_pieces_end_where_lines_end_and_miss_nothing(tmp_path, size, content):
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    found = list(chunks.pieces(path, size))
+    assert b"".join(content[a:b] for a, b in found) == content
+    assert all(content[b - 1 : b] == b"\n" for _, b in found[:-1])
+    assert all(b > a for a, b in found)
+
+
+@pytest.mark.slow  # starts processes
+def test_a_process_that_is_ended_from_outside_is_an_error_with_a_remedy(tmp_path, monkeypatch):
+    monkeypatch.setattr(chunks, "PARALLEL", 0)
+    monkeypatch.setattr(chunks, "_encode", synthetic.end_process)
+    with pytest.raises(UserError, match=r"ended from outside.*task\.data\.workers=1"):
+        list(chunks.encoded(chunks.ChunkEncoder({}, LIMITS, {}, True, False, False), [Path(__file__)], 2))

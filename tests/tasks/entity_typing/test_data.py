@@ -1,0 +1,412 @@
+"""The data sets: which files they take, what they say of them, which types they have, and their batches."""
+
+import functools
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+from configs import schema
+from tasks.batches import TrainBatches
+from tasks.entity_typing import types as type_names
+from tasks.entity_typing.data import EntityTypingData
+from tasks.entity_typing.mentions import Mention
+from tasks.entity_typing.toy import ToyTypingData
+from tasks.errors import UserError
+from tasks.text import WordVectors
+from tests.tasks.entity_typing import synthetic
+
+LIMITS = {"mention": 5, "characters": 10, "context": 25}
+FILES = {
+    "train": {"crowd": ["crowd/train.json", "crowd/train_m.json"], "el": ["ds/el.json"], "headword": ["ds/hw.json"]},
+    "dev": ["crowd/dev.json"],
+    "test": ["crowd/test.json"],
+    "ontology": ["ontology/types.txt"],
+}
+SIZES = {"crowd/train": 50, "crowd/dev": 12, "crowd/test": 11, "ds/el": 40, "ds/hw": 30}
+
+
+def release(root: Path, *names: str) -> Path:
+    """A folder with made-up files of the release (all, or those named) and vectors."""
+    for k, (name, n) in enumerate(SIZES.items()):
+        if not names or name in names:
+            synthetic.write_mentions(root / "typing" / f"{name}.json", n, k, 300, 150)
+    if not names or "ontology" in names:
+        (root / "typing" / "ontology").mkdir(parents=True, exist_ok=True)
+        (root / "typing" / "ontology" / "types.txt").write_text("\n".join(synthetic.types(150)) + "\n")
+    (root / "glove").mkdir(exist_ok=True)
+    (root / "glove" / "glove.6B.3d.txt").write_text(
+        "".join(f"{w} 1 2 {k}\n" for k, w in enumerate(synthetic.vocabulary(300)))
+    )
+    return root
+
+
+CROWD = ("crowd/train", "crowd/dev", "crowd/test")
+
+
+def data(root: Path, **changes) -> EntityTypingData:
+    settings = {
+        "name": "typing", "root": str(root / "typing"), "cache": str(root / "cache"), "files": FILES,
+        "sources": "available", "types": "auto", "granularity": "choi",
+        "vectors": {"root": str(root), "files": ["glove/*.txt"], "space": "auto", "c": 1.0}, "on_error": "fail",
+        "untyped": "keep", "workers": None, "download": "ultrafine", "paper_mentions": 6000, "limits": LIMITS,
+        "mask_padding": True, "crowd_cycles": 2, "shuffle": "examples", "batch_size": 16, "eval_batch_size": 5, "seed": 0,
+    }  # fmt: skip
+    return EntityTypingData(**(settings | changes))
+
+
+def test_available_sources_are_used_and_missing_ones_named(tmp_path, capsys):
+    found = data(release(tmp_path, *CROWD, "ds/hw"))
+    assert {name: len(split) for name, split in found.splits().items()} == {"train": 80, "dev": 12, "test": 11}
+    said = [line for line in capsys.readouterr().out.splitlines() if "without" in line]
+    assert said == [
+        "typing: 80 training mentions (crowd, headword); without el, which `python scripts/download.py ultrafine` fetches."
+    ]
+
+
+def test_all_sources_stand_in_order(tmp_path, capsys):
+    found = data(release(tmp_path), sources=["headword", "crowd", "el"])
+    assert len(found.splits()["train"]) == 120
+    assert "without" not in capsys.readouterr().out
+    index = torch.arange(50)
+    crowd = data(tmp_path, sources=["crowd"])
+    assert (found.cycled(), crowd.cycled()) == (50, 50)
+    one, other = found.splits()["train"][index], crowd.splits()["train"][index]
+    assert all(torch.equal(one[key], other[key]) for key in one), "the crowd part stands first"
+
+
+def test_a_source_that_was_asked_for_must_be_there(tmp_path):
+    release(tmp_path, *CROWD)
+    with pytest.raises(UserError, match=r"There is no file .*ds/el\.json \(el\).*scripts/download\.py ultrafine"):
+        data(tmp_path, sources=["crowd", "el"]).splits()
+    with pytest.raises(UserError, match=r"ontology/types\.txt .*task\.data\.types=data does without it"):
+        data(tmp_path, types="ontology").splits()
+
+
+@pytest.mark.parametrize("gone", CROWD)
+def test_crowd_files_are_needed_and_the_paths_tried_are_named(tmp_path, gone):
+    release(tmp_path, *(name for name in CROWD if name != gone))
+    with pytest.raises(UserError, match=rf"There is no file .*{gone}\.json.*scripts/download\.py ultrafine") as caught:
+        data(tmp_path).splits()
+    if gone == "crowd/train":
+        assert "train_m.json" in str(caught.value)
+
+
+def test_the_file_that_the_authors_train_with_is_taken_too(tmp_path):
+    release(tmp_path, *CROWD)
+    (tmp_path / "typing/crowd/train.json").rename(tmp_path / "typing/crowd/train_m.json")
+    found = data(tmp_path)
+    assert len(found.splits()["train"]) == 50
+    assert found.fingerprint()["files"]["train"] == "crowd/train_m.json"
+
+
+def test_a_missing_vector_file_is_named(tmp_path):
+    release(tmp_path, *CROWD)
+    (tmp_path / "glove/glove.6B.3d.txt").unlink()
+    with pytest.raises(UserError, match=r"no word vectors.*glove/\*\.txt"):
+        data(tmp_path).splits()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"sources": ["crowd", "gigaword"]}, "task.data.sources is available or some of crowd, el, headword"),
+        ({"sources": "crowd"}, "task.data.sources is available or some of"),
+        ({"sources": []}, "at least one source"),
+        ({"sources": ["el", "el"]}, "each only once"),
+        ({"types": "wordnet"}, "task.data.types must be one of auto, ontology, data"),
+        ({"granularity": "lines"}, "task.data.granularity must be one of"),
+        ({"on_error": "ignore"}, "task.data.on_error must be one of fail, skip"),
+        ({"untyped": "skip"}, "task.data.untyped must be one of keep, fault"),
+        ({"workers": 0}, "task.data.workers must be a whole number of at least 1"),
+        ({"crowd_cycles": -1}, "task.data.crowd_cycles must be a whole number of at least 0"),
+        ({"limits": {"mention": 5}}, "task.data.limits needs mention, characters, context"),
+        ({"files": {"train": {}}}, "task.data.files needs train, dev, test, ontology"),
+        ({"vectors": {"files": []}}, "task.data.vectors needs root, files, space, c"),
+    ],
+)
+def test_settings_that_cannot_be_are_named(tmp_path, changes, said):
+    with pytest.raises(UserError) as caught:
+        data(tmp_path, **changes)
+    assert said in str(caught.value)
+
+
+def lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_types_of_the_data_stand_in_the_order_of_the_authors(tmp_path):
+    release(tmp_path)
+    expected = dict.fromkeys((*type_names.COARSE, *type_names.fine_labels("hyfi")))
+    for name in ("ds/el", "ds/hw", *CROWD):
+        for record in lines(tmp_path / "typing" / f"{name}.json"):
+            expected |= dict.fromkeys(record["y_str"])
+    found = data(tmp_path, types="data", granularity="hyfi").types
+    assert found.names == tuple(expected)
+    assert found.granularity.bincount().tolist() == [9, 119, len(expected) - 128]
+    assert data(tmp_path).types.names == tuple(synthetic.types(150)), "auto: the ontology, where it is there"
+    (tmp_path / "typing/ontology/types.txt").unlink()
+    assert data(tmp_path, granularity="hyfi").types.names == tuple(expected)
+
+
+def test_a_batch_is_what_the_file_says(tmp_path):
+    found = data(release(tmp_path))
+    record = lines(tmp_path / "typing/ds/el.json")[7]
+    batch = found.splits()["train"][torch.tensor([50 + 7])]
+    words = record["left_context_token"] + record["mention_span"].split() + record["right_context_token"]
+    if len(words) <= 25:
+        assert batch["context"].tolist() == [[found.words.row(w) for w in words]]
+    assert [found.types.names[k] for k in batch["targets"][0]] == record["y_str"]
+    assert batch["mention"].tolist() == [[found.words.row(w) for w in record["mention_span"].split()[:5]]]
+
+
+def test_pairs_of_types_are_those_of_the_training_data(tmp_path):
+    found = data(release(tmp_path), sources=["crowd", "headword"]).types
+    together = functools.reduce(
+        lambda a, b: a + b,
+        [
+            np.outer(v, v)
+            for name in ("crowd/train", "ds/hw")
+            for record in lines(tmp_path / "typing" / f"{name}.json")
+            for v in [np.isin(found.names, record["y_str"]).astype(int)]
+        ],
+    )
+    pairs = found.co_occurrence()
+    assert {(i, j): n for i, j, n in pairs.tolist()} == {
+        (i, j): n for (i, j), n in np.ndenumerate(together) if i < j and n > 0
+    }
+    assert found.co_occurrence() is pairs, "counted once"
+
+
+def test_an_epoch_ends_with_further_passes_over_the_crowd_part(tmp_path):
+    found = data(release(tmp_path))
+    batches = found.train_dataloader()
+    assert batches.passes == [120, 50, 50]
+    assert len(list(batches)) == len(batches) == 8 + 4 + 4
+    assert data(tmp_path, crowd_cycles=0).train_dataloader().passes == [120]
+    assert data(tmp_path, sources=["el", "headword"]).cycled() == 0
+
+
+def test_the_code_has_batches_of_consecutive_mentions_as_wide_as_the_limits(tmp_path):
+    found = data(release(tmp_path, *CROWD), shuffle="batches", mask_padding=False, crowd_cycles=0)
+    given = list(found.train_dataloader())
+    assert sorted(len(b["context"]) for b in given) == [2, 16, 16, 16]
+    assert {(b["mention"].shape[1], b["characters"].shape[1], b["context"].shape[1]) for b in given} == {(5, 10, 25)}
+
+
+def test_the_record_says_what_was_used(tmp_path):
+    found = data(release(tmp_path, *CROWD, "ds/el", "ontology"))
+    said = found.fingerprint()
+    assert str(tmp_path) not in json.dumps(said)
+    assert said["files"] == {
+        "train": "crowd/train.json + ds/el.json", "dev": "crowd/dev.json", "test": "crowd/test.json",
+        "vectors": "glove.6B.3d.txt",
+    }  # fmt: skip
+    assert said["counts"]["train"] == {
+        "mentions": 90,
+        "skipped": 0,
+        "cut": said["counts"]["train"]["cut"],
+        "untyped": 0,
+        "outside": 0,
+    }
+    assert said["counts"]["dev"]["mentions"] == 12
+    assert len(set(said["sha256"].values())) == 4
+    assert said["paper"] == {"missing": ["headword"], "mentions": 6000, "share": 0.015}
+    assert said["types"] == 150
+    assert said["vectors"] == {"words": 300, "d": 3, "space": "euclidean"}
+    release(tmp_path)
+    assert data(tmp_path).fingerprint()["paper"] == {"missing": [], "mentions": 6000, "share": 1.0}
+
+
+def test_skipped_lines_and_mentions_without_types_are_told(tmp_path, capsys):
+    release(tmp_path, *CROWD)
+    with (tmp_path / "typing/crowd/train.json").open("a") as file:
+        file.write(
+            'nonsense\n{"left_context_token": [], "mention_span": "a", "right_context_token": [], "y_str": []}\n'
+        )
+    found = data(tmp_path, on_error="skip")
+    found.splits()
+    out = capsys.readouterr().out
+    assert "typing: 1 of 52 lines of crowd were skipped (first: line 51: it is not a JSON object" in out
+    assert "typing: 1 mentions of crowd have no type." in out
+    counts = found.fingerprint()["counts"]["train"]
+    assert (counts["mentions"], counts["skipped"], counts["untyped"]) == (51, 1, 1)
+    path = tmp_path / "typing/crowd/train.json"
+    path.write_bytes(path.read_bytes().replace(b"nonsense\n", path.read_bytes().split(b"\n")[0] + b"\n"))
+    with pytest.raises(UserError, match=r"train\.json, line 52: the mention has no type .*task\.data\.untyped=keep"):
+        data(tmp_path, untyped="fault").splits()
+
+
+def test_paths_as_types_are_told_apart_by_depth(tmp_path):
+    release(tmp_path, *CROWD)
+    for name in CROWD:
+        path = tmp_path / "typing" / f"{name}.json"
+        records = [
+            r | {"y_str": ["/person", "/person/artist", "/person/artist/actor"][: 1 + k % 3]}
+            for k, r in enumerate(lines(path))
+        ]
+        path.write_text("\n".join(map(json.dumps, records)))
+    files = FILES | {"train": {"crowd": None, "augmented": ["crowd/train.json"], "el": None}}
+    found = data(tmp_path, files=files, granularity="depth", types="data")
+    assert found.types.names == ("/person", "/person/artist", "/person/artist/actor")
+    assert found.types.granularity.tolist() == [0, 1, 2]
+    assert found.fingerprint()["paper"]["missing"] == []
+
+
+def test_new_mentions_have_the_batches_of_old_ones(tmp_path):
+    found = data(release(tmp_path, *CROWD))
+    records = lines(tmp_path / "typing/crowd/test.json")
+    mentions = [
+        Mention(r["left_context_token"], r["mention_span"], r["right_context_token"], ["nowhere"]) for r in records
+    ]
+    index = torch.arange(len(records))
+    new, old = found.encode(mentions)[index], found.splits()["test"][index]
+    assert all(torch.equal(new[key], old[key]) for key in old if key != "targets")
+    assert new["targets"].tolist() == [[-1]] * len(records)
+    with pytest.raises(UserError, match="mention 1: the mention is empty"):
+        found.encode([Mention([], " ", [])])
+
+
+def test_new_mentions_are_read_and_described(tmp_path):
+    found = toy()
+    mention = next(iter(found.read_inputs([b"word1 [Place_a0] word2"], "inputs")))
+    assert found.describe(mention) == {"left": ["word1"], "mention": "Place_a0", "right": ["word2"]}
+
+
+def test_vectors_are_made_for_the_words(tmp_path):
+    sizes = data(release(tmp_path, *CROWD)).model_sizes
+    assert isinstance(sizes["words"], WordVectors)
+    assert len(sizes["words"].tangent) == 302
+    assert sizes["n_characters"] == 116
+
+
+@pytest.mark.data
+def test_the_official_crowd_files_are_read_whole(data_dir, tmp_path):
+    schema.register()
+    words = "task=ultrafine", f"paths.data_dir={data_dir}", f"paths.cache_dir={tmp_path}", "task.data.sources=[crowd]"
+    node = OmegaConf.to_container(schema.composed(*words), resolve=True)["task"]["data"]
+    found = instantiate(node, _convert_="all")
+    assert {name: len(split) for name, split in found.splits().items()} == dict.fromkeys(("train", "dev", "test"), 1998)
+    assert len(found.types) == 10_331
+    assert found.fingerprint()["counts"]["train"] == {
+        "mentions": 1998,
+        "skipped": 0,
+        "cut": 251,
+        "untyped": 29,
+        "outside": 0,
+    }
+
+
+# The generated task.
+
+
+def toy(**changes) -> ToyTypingData:
+    settings = {
+        "sizes": {"train": 600, "dev": 60, "test": 200}, "d_word": 10, "noise": 0.1, "generator_seed": 0,
+        "limits": LIMITS, "mask_padding": True, "crowd_cycles": 0, "shuffle": "examples", "batch_size": 64,
+        "eval_batch_size": 100, "seed": 0,
+    }  # fmt: skip
+    return ToyTypingData(**(settings | changes))
+
+
+def test_the_toy_is_the_same_every_time():
+    assert toy().fingerprint() == toy().fingerprint()
+    assert toy().fingerprint()["sha256"] != toy(generator_seed=1).fingerprint()["sha256"]
+    assert torch.equal(toy().words.tangent, toy(seed=5).words.tangent)
+    assert len(set(toy().fingerprint()["sha256"].values())) == 3
+    whole = toy(sizes={"train": 64, "dev": 7, "test": 1})
+    assert {name: len(split) for name, split in whole.splits().items()} == {"train": 64, "dev": 7, "test": 1}
+    assert whole.mentions("train") == toy().mentions("train")[:64]
+
+
+def test_types_of_the_toy_are_a_tree():
+    found = toy()
+    assert found.types.granularity.bincount().tolist() == [3, 9, 27]
+    for mention in found.mentions("train"):
+        coarse, fine, *last = mention.types
+        assert fine.startswith(coarse)
+        assert all(t.startswith(fine) for t in last)
+        assert 1 <= len(last) == len(set(last)) <= 2
+    assert found.types.co_occurrence()[:, 2].sum() >= 3 * 600
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"sizes": {"train": 10, "dev": 2, "test": 0}}, "task.data.sizes.test must be a whole number"),
+        ({"sizes": {"train": 10, "dev": 2, "test": 2, "tset": 1}}, "task.data.sizes.tset: the splits are"),
+        ({"noise": 1.0}, "task.data.noise is a probability below 1"),
+        ({"d_word": 0}, "task.data.d_word must be"),
+    ],
+)
+def test_toys_that_cannot_be_are_named(changes, said):
+    with pytest.raises(UserError) as caught:
+        toy(**changes)
+    assert said in str(caught.value)
+
+
+def macro_f1(predicted: torch.Tensor, gold: torch.Tensor) -> float:
+    """Choi's, of (N, K) booleans."""
+    both = (predicted & gold).sum(1)
+    precision, recall = (both / predicted.sum(1).clamp(min=1)).mean(), (both / gold.sum(1)).mean()
+    return float(2 * precision * recall / (precision + recall).clamp(min=1e-9))
+
+
+def features(batch: dict[str, torch.Tensor], table: torch.Tensor) -> torch.Tensor:
+    return torch.cat([table[batch[key]].sum(1) for key in ("mention", "context")], dim=1)
+
+
+def test_the_toy_can_be_learnt_by_far_better_than_guessed():
+    found = toy(sizes={"train": 1500, "dev": 10, "test": 300})
+    splits, k = found.splits(), len(found.types)
+
+    def gold(batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        return torch.zeros(len(batch["targets"]), k + 1, dtype=torch.bool).scatter_(
+            1, batch["targets"] % (k + 1), True
+        )[:, :k]
+
+    train, test = (splits[s][torch.arange(len(splits[s]))] for s in ("train", "test"))
+    often = gold(train).sum(0).argsort(descending=True)
+    guesses = [
+        macro_f1(gold(test).new_zeros(1, k).index_fill(1, often[:n], True).expand(300, k), gold(test))
+        for n in (1, 3, 6, 13)
+    ]
+    model = torch.nn.Linear(20, k)
+    optimizer = torch.optim.Adam(model.parameters(), 0.1)
+    for epoch in range(10):
+        batches = TrainBatches(splits["train"], 64, "examples", 0)
+        batches.set_epoch(epoch)
+        for batch in batches:
+            optimizer.zero_grad()
+            target = gold(batch).float()
+            torch.nn.functional.binary_cross_entropy_with_logits(
+                model(features(batch, found.words.tangent)), target
+            ).backward()
+            optimizer.step()
+    with torch.no_grad():
+        logits = model(features(test, found.words.tangent))
+    predicted = (logits > 0).scatter(1, logits.argmax(1, keepdim=True), True)
+    assert max(guesses) < 0.45
+    assert macro_f1(predicted, gold(test)) > max(guesses) + 0.2, "a linear model on sums of word vectors"
+
+
+@pytest.mark.slow
+def test_preparing_and_gathering_are_fast(tmp_path):
+    """Loose bounds, of one process on a busy machine: 1/4 of what a quiet one reaches."""
+    release(tmp_path, *CROWD)
+    synthetic.write_mentions(tmp_path / "typing/ds/el.json", 20_000, 9, 300, 150)
+    start = time.perf_counter()
+    found = data(tmp_path, workers=1)
+    assert len(found.splits()["train"]) == 20_050
+    assert 20_000 / (time.perf_counter() - start) > 5_000, "mentions per second"
+    start = time.perf_counter()
+    next(iter(data(tmp_path, workers=1).train_dataloader()))
+    assert time.perf_counter() - start < 2, "seconds to the first batch of prepared data"
+    start = time.perf_counter()
+    count = sum(len(batch["context"]) for batch in data(tmp_path, workers=1, batch_size=900).train_dataloader())
+    assert count / (time.perf_counter() - start) > 20_000, "mentions per second"

@@ -1,0 +1,173 @@
+"""mode=predict: new examples to JSON lines, from a checkpoint that knows by itself what it is of."""
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tasks.entity_typing.toy import make_mentions, make_tree
+from tests.cli import QUIET, Result, call, places
+
+SMALL = ("task.data.sizes={train: 200, dev: 20, test: 60}", "task.data.limits.context=8", "optim.lr=0.05")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> tuple[Path, Result]:
+    folder = tmp_path_factory.mktemp("trained")
+    result = call(
+        "task=entity_typing_toy", "geometry=euclidean", "+geometry.parts.classifier=poincare", "geometry.c=0.5", *SMALL,
+        *QUIET, *places(folder), "trainer.max_epochs=2", "trainer.precision=64-true",
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    return folder, result
+
+
+def best(trained) -> Path:
+    return trained[1].record_path.parent / "checkpoints" / "best.ckpt"
+
+
+def predict(trained, *words: str) -> Result:
+    """Without task, geometry and encoder: the checkpoint has them."""
+    return call("mode=predict", f"checkpoint={best(trained)}", *places(trained[0]), *words)
+
+
+@pytest.fixture(scope="module")
+def mentions():
+    """The test split."""
+    return make_mentions(make_tree(), 60, np.random.default_rng([0, 4]), 0.1)
+
+
+@pytest.fixture(scope="module")
+def written(mentions, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("input") / "mentions.jsonl"
+    lines = [json.dumps({"left": m.left, "mention": m.mention, "right": m.right}) + "\n" for m in mentions]
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+def test_predictions_of_the_test_split_have_the_scores_of_its_evaluation(trained, mentions, written, tmp_path):
+    target = tmp_path / "types.jsonl"
+    result = predict(trained, f"input={written}", f"output={target}")
+    assert result.code == 0, result.err
+    said = [json.loads(line) for line in target.read_text(encoding="utf-8").splitlines()]
+    assert [(s["left"], s["mention"], s["right"]) for s in said] == [(m.left, m.mention, m.right) for m in mentions]
+    found = [{t["type"] for t in s["types"]} for s in said]
+    assert all(found), "everyone has at least one type"
+    precision = sum(len(f & set(m.types)) / len(f) for f, m in zip(found, mentions, strict=True)) / 60
+    recall = sum(len(f & set(m.types)) / len(m.types) for f, m in zip(found, mentions, strict=True)) / 60
+    metrics = trained[1].record["metrics"]
+    assert metrics["test/macro_precision"] == pytest.approx(precision)
+    assert metrics["test/macro_recall"] == pytest.approx(recall)
+    assert 0 < recall < 1
+    record = result.record
+    assert record["prediction"] == {"input": "mentions.jsonl", "output": "types.jsonl", "examples": 60}
+    assert record["config"]["mode"] == "predict"
+    assert record["config"]["geometry"]["c"] == 0.5
+    assert record["metrics"] == {}
+    assert str(tmp_path) not in json.dumps(record)
+    assert [f.name for f in tmp_path.iterdir()] == ["types.jsonl"]
+
+
+def test_standard_output_has_predictions_only(trained, monkeypatch):
+    text = '{"left": "word1", "mention": "person_a1", "right": ""}\n\nword3 [Thing_b0 word1] word4\n'
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    result = predict(trained, "input=-", "task.module.threshold=0.0", "task.module.top_k=3")
+    assert result.code == 0, result.err
+    first, second = (json.loads(line) for line in result.out.splitlines())
+    assert (first["mention"], second["mention"]) == ("person_a1", "Thing_b0 word1")
+    assert [len(first["types"]), len(second["types"])] == [3, 3]
+    assert first["types"][0]["type"] == "person"
+    last = result.err.strip().splitlines()[-1]
+    assert last.startswith("record: ")
+    assert json.loads(Path(last.removeprefix("record: ")).read_text())["prediction"]["output"] is None
+
+
+def test_long_files_are_read_in_batches_and_batches_change_nothing(trained, written, tmp_path):
+    for size in (7, 500):
+        done = predict(
+            trained, f"input={written}", f"output={tmp_path}/{size}.jsonl", f"task.data.eval_batch_size={size}"
+        )
+        assert done.code == 0, done.err
+    small, large = (
+        [json.loads(line)["types"] for line in (tmp_path / f"{size}.jsonl").read_text().splitlines()]
+        for size in (7, 500)
+    )
+    for one, other in zip(small, large, strict=True):
+        assert [t["type"] for t in one] == [t["type"] for t in other]
+        assert [t["probability"] for t in one] == pytest.approx([t["probability"] for t in other])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b'a [b] c\n{"left": ""}\n', "line 2"),
+        (b"a [b] c\nno mention\n", "line 2"),
+        (b"a [b] c\n\xff [b]\n", "line 2"),
+        (b"", "has no mentions"),
+    ],
+)
+def test_a_faulty_line_is_named_and_nothing_is_written(trained, tmp_path, text, said):
+    (tmp_path / "in.jsonl").write_bytes(text)
+    result = predict(trained, f"input={tmp_path}/in.jsonl", f"output={tmp_path}/out.jsonl", "task.data.eval_batch_size=1")
+    assert result.code == 1
+    assert "in.jsonl" in result.err
+    assert said in result.err
+    assert result.err.strip().count("\n") == 0
+    assert [f.name for f in tmp_path.iterdir()] == ["in.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("", "mode=predict needs input=FILE"),
+        ("input=nowhere.jsonl", "input=nowhere.jsonl: there is no such file"),
+        ("input=run.py output=nowhere/types.jsonl", "output=nowhere/types.jsonl cannot be written"),
+        ("input=run.py task=prefix_toy geometry=euclidean", "was trained with task.name='entity_typing_toy'"),
+        ("input=run.py trainer.accelerator=mps", "a CUDA device is needed"),
+        ("input=run.py task.module.top_k=-1", "task.module.top_k must be a whole number of at least 1"),
+    ],
+)
+def test_mistakes_are_told_in_one_paragraph(trained, words, said):
+    result = predict(trained, *words.split())
+    assert result.code == 1
+    assert said in result.err
+    assert result.err.strip().count("\n") == 0
+
+
+def test_a_checkpoint_is_needed(tmp_path):
+    for words, said in (
+        (("mode=predict", "input=-"), "mode=predict needs checkpoint="),
+        (("mode=predict", "checkpoint=nowhere", "input=-"), "checkpoint=nowhere: there is no checkpoint nowhere"),
+    ):
+        result = call(*words, *places(tmp_path))
+        assert result.code == 1
+        assert said in result.err
+
+
+def test_a_task_without_predictions_says_so(tmp_path):
+    fitted = call(
+        "task=prefix_toy", "task.data.sizes={train: 64, dev: 20, test: 20}", "trainer.max_epochs=1", *QUIET,
+        *places(tmp_path),
+    )  # fmt: skip
+    result = call("mode=predict", f"checkpoint={fitted.record_path.parent}", "input=run.py", *places(tmp_path))
+    assert result.code == 1
+    assert "PrefixData reads no new examples" in result.err
+
+
+def test_testing_needs_no_more_words_than_the_checkpoint(trained):
+    result = call("mode=test", f"checkpoint={best(trained)}", *places(trained[0]))
+    assert result.code == 0, result.err
+    for name, value in result.record["metrics"].items():
+        assert value == pytest.approx(trained[1].record["metrics"][name]), name
+
+
+def test_a_checkpoint_keeps_the_words_that_chose_it(trained):
+    words = torch.load(best(trained))["words"]
+    assert words[:4] == [
+        "task=entity_typing_toy", "geometry=euclidean", "+geometry.parts.classifier=poincare", "geometry.c=0.5",
+    ]  # fmt: skip
+    assert not [w for w in words if w.startswith(("paths.", "trainer.", "logger", "optim"))]
