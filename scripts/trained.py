@@ -15,7 +15,7 @@ from hyperbolic.geometry import GEOMETRIES
 from hyperbolic.manifolds import Manifold
 from hyperbolic.manifolds.base import HyperbolicManifold
 from tasks import resume
-from tasks.base import TaskData
+from tasks.base import Task, TaskData
 from tasks.checkpoints import BEST, LAST
 from tasks.errors import UserError
 
@@ -79,9 +79,10 @@ class Run:
 
 
 class Trained(NamedTuple):
-    """The model of a run with the weights of a checkpoint, in evaluation mode; its data; the epoch of the weights."""
+    """A run's task and model with the weights of a checkpoint, in evaluation mode; its data; the weights' epoch."""
 
     run: Run
+    task: Task
     model: nn.Module
     data: TaskData
     epoch: int
@@ -131,7 +132,7 @@ def load(run: Run, state: str = "best") -> Trained:
     task, data = rebuild(run.folder)
     task.to(torch.float64 if str(run.settings.get("trainer.precision")).startswith("64") else torch.float32)
     resume.load_weights(task, checkpoint, str(run.folder))
-    return Trained(run, task.model.eval(), data, checkpoint["epoch"] + 1)
+    return Trained(run, task.eval(), task.model, data, checkpoint["epoch"] + 1)
 
 
 def _json(file: Path) -> dict[str, Any]:

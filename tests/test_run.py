@@ -65,6 +65,10 @@ def test_the_history_has_a_row_for_each_epoch(finished):
     assert [row["epoch"] for row in rows] == ["1", "2", "3"]
     assert [row["step"] for row in rows] == ["4", "8", "12"]
     assert all(float(row["val/accuracy"]) >= 0 and float(row["train/loss"]) > 0 for row in rows)
+    distances = [float(row["diagnostics/sentences/dist0_mean"]) for row in rows]
+    last = result.record["diagnostics"]["diagnostics/sentences/dist0_mean"]
+    assert distances[-1] == pytest.approx(last, rel=1e-6), "float32, as logged"
+    assert len(set(distances)) == 3, "it is that of each epoch"
     best = max(rows, key=lambda row: float(row["val/accuracy"]))
     assert float(best["val/accuracy"]) == result.record["selection"]["value"]
 

@@ -86,7 +86,7 @@ def draw(rows: Sequence[Sequence[Column]], title: str, foot: str, measure: str) 
     """A panel for each class: its nearest classes from top to bottom, at their distance."""
     n_columns = max(len(columns) for columns in rows)
     far = max(distance for columns in rows for c in columns for _, distance, _ in c.nearest)
-    width, height = max(5.5, 3.1 * n_columns), 1.2 + 1.4 * len(rows)
+    width, height = max(5.5, 3.3 * n_columns), 1.2 + 1.4 * len(rows)
     with canvas.canvas(width, height, title, foot) as body:
         axes = body.subplots(len(rows), n_columns, squeeze=False, sharex=True)
         for i, columns in enumerate(rows):
@@ -112,8 +112,8 @@ def _panel(axis, found: Column, far: float) -> None:
     axis.set_yticks(range(len(found.nearest)), [shortened(name) for name, *_ in found.nearest])
     axis.set_ylim(len(found.nearest) - 0.5, -0.5)
     axis.set_xlim(0, 1.25 * far if far else 1)
-    axis.set_title(shortened(found.label, 30), fontweight="bold", loc="left")
+    axis.set_title(shortened(found.label), fontweight="bold", loc="left")
 
 
-def shortened(name: str, letters: int = 20) -> str:
+def shortened(name: str, letters: int = 19) -> str:
     return name if len(name) <= letters else f"{name[: letters - 1]}…"

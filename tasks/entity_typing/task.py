@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
@@ -82,7 +82,7 @@ class EntityTypingTask(Task):
             return self.model.classifier.bce(x, targets)
         groups = self.model.groups
         weights = group_mean_weights(targets, groups, len(GRANULARITIES)).to(x.dtype)
-        return self.model.classifier.bce(x, targets, row_weights=weights, groups=groups)
+        return self.model.classifier.bce(x, targets, row_weights=_of_the_whole_batch(weights), groups=groups)
 
     def loss_sums(self, logits: Tensor, targets: Tensor) -> dict[str, Tensor]:
         """By granularity, under bce/<name> the sum of the BCE of logits (B, K), under rows/<name> of how many mentions.
@@ -136,3 +136,17 @@ class EntityTypingTask(Task):
 
     def points(self, batch: dict[str, Tensor]) -> dict[str, Points]:
         return {"texts": Points(self.model.manifold, self.model.features(batch))}
+
+
+def _of_the_whole_batch(weights: Tensor) -> Tensor:
+    """Weights of a process's share of a batch, such that the mean of the processes' losses is that of the whole batch.
+
+    weights: (B, G), not 0 for the mentions that count, by the number of those in this share. They may be fewer in the
+    share of one process than in that of another.
+    """
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return weights
+    own = (weights > 0).sum(0).to(weights.dtype)
+    counted = own.clone()
+    distributed.all_reduce(counted)
+    return weights * (own * distributed.get_world_size() / counted.clamp_min(1))

@@ -119,3 +119,10 @@ def test_mistakes_are_named(name):
         g.activation("softsign")
     check_lengths(None, x)
     check_lengths(torch.zeros(0, dtype=torch.long), x[:0])
+
+
+def test_gradients_go_back_through_a_reversal():
+    x = torch.randn(2, 3, 5, 2, dtype=torch.float64, requires_grad=True)
+    lengths = torch.tensor([[5, 1, 3], [2, 4, 5]])
+    assert torch.autograd.gradcheck(lambda x: reverse_sequences(x, lengths), x)
+    assert torch.autograd.gradgradcheck(lambda x: reverse_sequences(x, lengths).square(), x)

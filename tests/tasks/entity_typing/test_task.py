@@ -84,9 +84,9 @@ def dense(logits, lists, objective):
         return each.mean()
     total = logits.new_zeros(())
     for k in range(len(GRANULARITIES)):
-        rows = y[:, LEVELS == k].sum(-1) > 0
+        rows = y[:, LEVELS.eq(k)].sum(-1) > 0
         if rows.any():
-            total = total + each[rows][:, LEVELS == k].mean()
+            total = total + each[rows][:, LEVELS.eq(k)].mean()
     return total
 
 
@@ -122,6 +122,27 @@ def test_training_makes_no_logits_and_no_scores(types, monkeypatch):
     step = task.step(batch_of(task, some_lists(5)))
     assert set(step.sums) == {"examples", "loss"}
     assert set(task.summary({k: float(v) for k, v in step.sums.items()})) == {"loss"}
+
+
+@pytest.mark.parametrize("objective", ["multitask", "bce"])
+def test_the_mean_loss_of_several_processes_is_that_of_the_whole_batch(types, objective, monkeypatch):
+    """The second share has no coarse type and the first no ultra-fine one."""
+    task = make(types, objective=objective).train()
+    lists = [[0, 2], [1], [3, 0], [4, 2], [3], [5]]
+    whole = batch_of(task, lists)
+    shares = [{k: v[i : i + 3] for k, v in whole.items()} for i in (0, 3)]
+    expected = task.step(whole).loss
+    counts = [[sum(any(LEVELS[t] == g for t in own) for own in lists[i : i + 3]) for g in range(3)] for i in (0, 3)]
+    assert counts[0][2] == counts[1][0] == 0
+
+    def all_reduce(own):
+        own += torch.tensor(counts[own.tolist() == counts[0]], dtype=own.dtype)  # of the other process
+
+    distributed = torch.distributed
+    monkeypatch.setattr(distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(distributed, "get_world_size", lambda: 2)
+    monkeypatch.setattr(distributed, "all_reduce", all_reduce)
+    close(sum(task.step(share).loss for share in shares) / 2, expected)
 
 
 @pytest.mark.parametrize("objective", ["multitask", "bce"])

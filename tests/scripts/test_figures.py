@@ -1,0 +1,239 @@
+"""python scripts/figures.py: from the folder of a run to files, and what it says of a folder or word it cannot use."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from scripts import figures, shown
+from scripts.trained import load, read_run
+from tasks.errors import UserError
+from tests import cli
+
+SHORT = (
+    "task=entity_typing_toy", "task.data.sizes={train: 60, dev: 20, test: 20}", "trainer.max_epochs=2",
+    "task.data.batch_size=30", *cli.QUIET,
+)  # fmt: skip
+
+
+def train(folder: Path, *words: str) -> Path:
+    done = cli.call(*SHORT, *cli.places(folder), *words)
+    assert done.code == 0, done.err
+    return done.record_path.parent
+
+
+@pytest.fixture(scope="module")
+def poincare(tmp_path_factory) -> Path:
+    return train(tmp_path_factory.mktemp("poincare"), "geometry.c=0.5")
+
+
+@pytest.fixture(scope="module")
+def euclidean(tmp_path_factory) -> Path:
+    return train(tmp_path_factory.mktemp("euclidean"), "geometry=euclidean", "trainer.precision=64-true", "seed=3")
+
+
+@pytest.fixture
+def copied(poincare, tmp_path) -> Path:
+    """A copy of a run's folder that a test may damage."""
+    return Path(shutil.copytree(poincare, tmp_path / "toy" / "run"))
+
+
+def draw(out: Path, *words) -> int:
+    return figures.main([*map(str, words), "--out", str(out)])
+
+
+def error_of(capsys) -> str:
+    """The last line on standard error, which is one paragraph."""
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert lines[-1].startswith("error: ")
+    return lines[-1]
+
+
+def test_every_figure_of_two_runs(poincare, euclidean, tmp_path, capsys):
+    assert draw(tmp_path, "all", poincare, euclidean) == 0
+    said = capsys.readouterr()
+    assert "left out" not in said.err
+    made = sorted(file.name for file in tmp_path.iterdir())
+    first, second = "entity_typing_toy-poincare-gru-seed0", "entity_typing_toy-euclidean-gru-seed3"
+    both = f"{first}-vs-{second}"
+    expected = [f"{name}-{both}.png" for name in ("attention", "boundaries", "curves", "granularity", "norms")]
+    expected += [f"granularity-{both}.md", *(f"nearest-{one}.{kind}" for one in (first, second) for kind in ("md", "png"))]
+    assert made == sorted(expected)
+    assert all(file.read_bytes().startswith(b"\x89PNG") for file in tmp_path.glob("*.png"))
+    printed = [line.removeprefix("figure: ") for line in said.out.splitlines() if line.startswith("figure: ")]
+    assert sorted(Path(line).name for line in printed) == made
+
+
+def test_a_table_has_the_distances_of_the_checkpoint(poincare, tmp_path):
+    assert draw(tmp_path, "nearest", poincare, "--labels", "thing,place_a_b", "--name", "x") == 0
+    trained = load(read_run(poincare))
+    manifold, points = trained.model.class_points
+    index = trained.data.types.index
+    distances = manifold.dist(points[index["thing"]].double(), points.double()).tolist()
+    nearest = min((d, name) for name, d in zip(index, distances, strict=True) if name != "thing")
+    text = (tmp_path / "nearest-x.md").read_text()
+    assert "| thing | d | place_a_b | d |" in text
+    assert f"\n| {nearest[1]} | {nearest[0]:.2f} |" in text
+    assert "entity_typing_toy-poincare-gru, seed 0; poincare, c = 0.5, epoch" in text
+
+
+def test_the_model_is_that_of_the_record(poincare):
+    """The rebuilt model scores what the run wrote down."""
+    run = read_run(poincare)
+    record = json.loads((poincare / "record.json").read_text())
+    trained = load(run)
+    task, data = trained.task, trained.data
+    sums: dict = {}
+    for batch in data.test_dataloader():
+        with torch.no_grad():
+            found = task.step(batch).sums
+        for name, value in found.items():
+            sums[name] = sums.get(name, 0) + float(value)
+    assert task.summary(sums)["loss"] == pytest.approx(record["metrics"]["test/loss"], rel=1e-5)
+    assert trained.epoch == record["selection"]["epoch"]
+
+
+def test_the_last_state_and_the_precision_of_the_run(euclidean):
+    last = load(read_run(euclidean), "last")
+    assert last.epoch == 2
+    assert {p.dtype for p in last.model.parameters()} == {torch.float64}
+    assert last.about(last.model.manifold) == "euclidean, c = 0, epoch 2"
+
+
+def test_padding_is_not_drawn(poincare):
+    trained = load(read_run(poincare))
+    found = shown.attended(trained)
+    batches = list(trained.data.val_dataloader())
+    for name in ("mention", "context"):
+        assert len(found[name][1]) == sum(int(batch[f"{name}_length"].sum()) for batch in batches)
+    inside = sum(int((batch["positions"] == 1).sum()) for batch in batches)
+    assert int(found["context"][3].sum()) == inside > 0
+
+
+def test_an_interrupted_run_has_curves(copied, tmp_path, capsys):
+    (copied / "record.json").unlink()
+    assert draw(tmp_path / "out", "curves", "norms", copied, "--format", "svg") == 0
+    text = (tmp_path / "out" / "norms-toy-seed0.svg").read_text()
+    assert "toy, seed 0 (poincare, c = 0.5)" in text
+
+
+def test_the_epochs_of_a_history(copied):
+    run = read_run(copied)
+    assert [x for x, _ in run.column("val/loss")] == [1, 2]
+    assert run.best_epoch in (1, 2)
+    assert run.column("no/such") == []
+
+
+def test_other_names_for_two_runs_that_are_called_alike(poincare, copied, tmp_path):
+    renamed = copied.parent.parent / poincare.parent.name / "run"
+    renamed.parent.mkdir()
+    copied.rename(renamed)
+    assert draw(tmp_path / "out", "nearest", poincare, renamed) == 0
+    assert len(list((tmp_path / "out").glob("*.png"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "No figure is named. Figures: nearest,"),
+        (("norm", "RUN"), "'norm' is no figure. Did you mean norms?"),
+        (("norms",), "Name the folder of a run after norms"),
+        (("norms", "curvs"), "'curvs' is neither a figure nor a folder"),
+        (("norms", "RUN/.."), "It holds 1 run(s), as "),
+        (("norms", "no/where"), "There is no folder no/where."),
+        (("norms", "RUN/record.json"), "is a file; name the folder of a run"),
+        (("nearest", "RUN", "--labels", "persn"), "'persn' is none of the 39 types of entity_typing_toy-poincare-gru, seed 0. Did you mean person"),
+        (("boundaries", "RUN", "--labels", "person,xyzzy"), "'xyzzy' is none of the 39 types"),
+        (("boundaries", "RUN", "--labels", "a,b,c,d,e,f,g"), "at most 6 types"),
+        (("nearest", "RUN", "--labels", " , "), "--labels names no type"),
+        (("attention", "RUN", "--words", "0"), "--words must be at least 1, and it is 0."),
+    ],
+)  # fmt: skip
+def test_a_wrong_word_is_told_in_one_line(poincare, tmp_path, capsys, words, said):
+    assert draw(tmp_path, *(word.replace("RUN", str(poincare)) for word in words)) == 1
+    assert said in error_of(capsys)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("lost", "said"),
+    [
+        ("checkpoints/best.ckpt", "Draw its last state: --state last."),
+        ("checkpoints", "the run has no checkpoint checkpoints/best.ckpt. Run it again"),
+        (".hydra", "lacks .hydra/config.yaml"),
+    ],
+)
+def test_a_folder_that_lacks_a_part(copied, tmp_path, capsys, lost, said):
+    path = copied / lost
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert draw(tmp_path / "out", "nearest", copied) == 1
+    assert said in error_of(capsys)
+    assert draw(tmp_path / "out", "all", copied) == 0  # its curves
+    assert "left out nearest: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("record.json", "{", "is not the record of a run"),
+        ("history.csv", "epoch,step,val/loss\n1,2,many\n", "history.csv, line 2: no row of a run's history"),
+        ("history.csv", "epoch,step,val/loss\n", "its history.csv has no column diagnostics/texts/dist0_mean"),
+        ("checkpoints/best.ckpt", "nothing", "is damaged or no checkpoint"),
+    ],
+)
+def test_a_damaged_file_is_named(copied, tmp_path, capsys, name, text, said):
+    (copied / name).write_text(text)
+    assert draw(tmp_path / "out", "norms", "granularity", copied) == 1
+    assert said in error_of(capsys)
+
+
+def test_a_model_without_class_points_or_types(poincare, tmp_path):
+    trained = load(read_run(poincare))
+
+    class Bare:
+        class_points = None
+
+    with pytest.raises(UserError, match=r"the classifier of Bare has no class points"):
+        shown.class_points(trained._replace(model=Bare()))
+    with pytest.raises(UserError, match=r"Bare has no attention by distances"):
+        shown.attended(trained._replace(model=Bare()))
+
+
+def test_a_run_of_another_task_has_learning_curves_only(tmp_path, capsys):
+    done = cli.short(tmp_path, "trainer.max_epochs=1")
+    run = done.record_path.parent
+    assert draw(tmp_path / "drawn", "all", run) == 0
+    assert [file.name.partition("-")[0] for file in (tmp_path / "drawn").iterdir()] == ["curves"]
+    assert "the task prefix_toy has no types" in capsys.readouterr().err
+    assert draw(tmp_path / "drawn", "boundaries", run) == 1
+
+
+def test_the_paper_s_types_give_both_tables(poincare, tmp_path):
+    """With the names of Ultra-Fine in the place of the toy's: Table 2's columns and a chain for each other coarse type."""
+    trained = load(read_run(poincare))
+    types = trained.data.types
+    names = ["person", "location", "time", "artist", "musician", *types.names[5:]]
+    object.__setattr__(types, "names", tuple(names))
+
+    class Data:
+        model_sizes = {"types": types}  # noqa: RUF012
+
+    wishes = shown.Wishes(tmp_path, "png", None, "x", 10, "best")
+    made = shown.draw_nearest([trained.run], lambda run: trained._replace(data=Data()), wishes)
+    assert [path.name for path in made] == [
+        "nearest-x.md", "nearest-x.png", "nearest-coarse-x.md", "nearest-coarse-x.png"
+    ]  # fmt: skip
+    assert "| person | d | artist | d | musician | d |" in made[0].read_text()
+    heads = [line.split(" | ")[0] for line in made[2].read_text().splitlines() if " | d |" in line]
+    assert heads == ["| location", "| time"]
+
+
+def test_the_list_as_a_command():
+    script = Path(figures.__file__)
+    done = subprocess.run([sys.executable, script, "--list"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()] == list(shown.FIGURES)
