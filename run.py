@@ -58,11 +58,12 @@ def build(values: dict) -> tuple:
         task = make_with("task.module", values["task"]["module"], known)
         optimizer(task)  # its settings are checked before anything is read or written
     except (ValueError, NotImplementedError, InstantiationException) as error:
-        raise UserError(str(error.__cause__ or error)) from error
+        cause = error.__cause__ or error  # what Hydra says of it besides is no help
+        raise UserError(str(cause)) from cause
     if values["check_points"]:
         validate_points(task.model)
     task.schedule = schedule
-    task.settings = flat(record.portable({k: v for k, v in values.items() if k != "paths"}))
+    task.settings = flat(record.portable({k: v for k, v in values.items() if k != "paths"} | {"data": data.identity}))
     return task, data
 
 

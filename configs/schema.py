@@ -4,9 +4,7 @@ The groups task, geometry, encoder and logger name classes with `_target_`; thei
 parameters of these classes.
 """
 
-import difflib
 import inspect
-import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -17,6 +15,8 @@ from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.utils import get_object
 from omegaconf import MISSING, DictConfig, OmegaConf
+
+from configs.kinds import described, fits, unknown_key
 
 FOLDER = Path(__file__).resolve().parent
 # What run.py adds when it builds an object, by the key of its node. To task.model and task.module it adds what their
@@ -155,9 +155,16 @@ def register() -> None:
     OmegaConf.register_new_resolver("run_name", run_name, replace=True)
 
 
-def run_name(experiment: str | None, task: str, geometry: str, encoder: str) -> str:
-    """The experiment's name, or what was chosen: task-geometry-encoder."""
-    return experiment or f"{task}-{geometry}-{encoder}"
+def run_name(experiment: str | None, task: str, geometry: str, encoder: str, model: str | None) -> str:
+    """The experiment's name, or what was chosen: task-geometry-encoder, or task-geometry where the class `model` takes
+    no encoder."""
+    if experiment:
+        return experiment
+    try:
+        taken = "encoder" in parameters("task.model", {"_target_": model})
+    except ConfigError:  # told when the run starts
+        taken = True
+    return "-".join([task, geometry, encoder] if taken else [task, geometry])
 
 
 def composed(*overrides: str) -> DictConfig:
@@ -258,7 +265,7 @@ def check_target(name: str, node: Mapping[str, Any], supplied: tuple[str, ...] |
             raise ConfigError(f"{name}.{key} is missing: {target.__name__} needs it; set it as +{name}.{key}=...")
     for key, value in settings.items():
         if key in hints and not fits(value, hints[key]):
-            raise ConfigError(f"{name}.{key}={value!r}: {_kind(hints[key])} is needed here.")
+            raise ConfigError(f"{name}.{key}={value!r}: {described(hints[key])} is needed here.")
 
 
 def parameters(name: str, node: Mapping[str, Any]) -> dict[str, inspect.Parameter]:
@@ -270,34 +277,3 @@ def parameters(name: str, node: Mapping[str, Any]) -> dict[str, inspect.Paramete
     except Exception as error:
         raise ConfigError(f"{name}._target_={node['_target_']} is not found ({error}).") from error
     return dict(inspect.signature(target).parameters)
-
-
-def unknown_key(full: str, key: str, known: list[str]) -> str:
-    """The sentence that says that a key does not exist, and which ones do, the nearest first."""
-    near = difflib.get_close_matches(key, known, n=3, cutoff=0.5)
-    hint = f" Did you mean {' or '.join(near)}?" if near else ""
-    return f"There is no key {full}.{hint} There are: {', '.join(sorted(known)) or 'none'}."
-
-
-def fits(value: Any, hint: Any) -> bool:
-    """Whether a plain value is of the kind that an annotation asks for; annotations of other kinds fit anything."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        return any(fits(value, a) for a in arguments)
-    if hint is None or hint is type(None):
-        return value is None
-    if hint is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    if hint in (str, bool):
-        return isinstance(value, hint)
-    if origin in (dict, Mapping) or hint is dict:
-        return isinstance(value, Mapping) and (not arguments or all(fits(v, arguments[1]) for v in value.values()))
-    return True
-
-
-def _kind(hint: Any) -> str:
-    names = {int: "a whole number", float: "a number", str: "a word", bool: "true or false", type(None): "null"}
-    parts = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-    return " or ".join(names.get(p, str(p)) for p in parts)

@@ -7,11 +7,14 @@ tensors.
 
 from __future__ import annotations
 
+import threading
+
 import torch
 from torch import Tensor
 
-_BLOCK = 1 << 14  # entries of a block
+_BLOCK = 1 << 14  # entries of a block for each CPU thread
 _WIDE = torch.float64
+_local = threading.local()
 
 
 def blocked(*tensors: Tensor) -> bool:
@@ -27,26 +30,46 @@ def blocked(*tensors: Tensor) -> bool:
 
 
 def _blocks(n: int, d: int):
-    step = max(1, _BLOCK // max(d, 1))
+    step = max(1, _BLOCK * torch.get_num_threads() // max(d, 1))
     return ((start, min(start + step, n)) for start in range(0, n, step))
+
+
+def _space(size: int) -> Tensor:
+    """Memory for float64 copies, kept by the thread, as fresh memory costs more than the arithmetic done in it."""
+    space = getattr(_local, "space", None)
+    if space is None or len(space) < size:
+        space = _local.space = torch.empty(size, dtype=_WIDE)
+    return space
 
 
 def _row_dot(x: Tensor, y: Tensor) -> Tensor:
     x2, y2 = x.reshape(-1, x.shape[-1]), y.reshape(-1, y.shape[-1])
-    out = torch.empty(x2.shape[0], 1, dtype=_WIDE)
-    for start, end in _blocks(*x2.shape):
-        part = x2[start:end].to(_WIDE)
-        part = part.square_() if x is y else part.mul_(y2[start:end])
-        torch.sum(part, -1, keepdim=True, out=out[start:end])
+    n, d = x2.shape
+    out = torch.empty(n, 1, dtype=_WIDE)
+    blocks = list(_blocks(n, d))
+    most = blocks[0][1] * d
+    first, second = _space(2 * most)[: 2 * most].split(most)
+    for start, end in blocks:
+        a = first[: (end - start) * d].view(-1, d).copy_(x2[start:end])
+        if x is y:
+            a.square_()
+        else:
+            a.mul_(second[: (end - start) * d].view(-1, d).copy_(y2[start:end]))
+        torch.sum(a, -1, keepdim=True, out=out[start:end])
     return out.view(*x.shape[:-1], 1)
 
 
+def _narrow_scale(scale: Tensor, x: Tensor) -> Tensor:
+    """``scale x`` in the dtype of x, with a scale rounded to it: for gradients."""
+    limit = torch.finfo(x.dtype).max
+    return scale.clamp(-limit, limit).to(x.dtype) * x
+
+
 def _row_scale(scale: Tensor, x: Tensor) -> Tensor:
-    x2, s2 = x.reshape(-1, x.shape[-1]), scale.reshape(-1, 1)
-    out = torch.empty(x2.shape)
-    for start, end in _blocks(*x2.shape):
-        out[start:end] = x2[start:end].to(_WIDE).mul_(s2[start:end])
-    return out.view(x.shape)
+    high = scale.to(x.dtype)
+    if not torch.isfinite(high).all():
+        return (scale * x.to(_WIDE)).to(x.dtype)
+    return (x * (scale - high).to(x.dtype)).addcmul_(x, high)  # both halves of the scale: it is not rounded
 
 
 class _RowDot(torch.autograd.Function):
@@ -59,9 +82,8 @@ class _RowDot(torch.autograd.Function):
     def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor]:
         x, y = ctx.saved_tensors
         if x is y:
-            half = row_scale(grad, x)
-            return half, half
-        return row_scale(grad, y), row_scale(grad, x)
+            return _narrow_scale(2 * grad, x), None
+        return _narrow_scale(grad, y), _narrow_scale(grad, x)
 
 
 class _RowScale(torch.autograd.Function):
@@ -74,7 +96,7 @@ class _RowScale(torch.autograd.Function):
     def backward(ctx, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
         scale, x = ctx.saved_tensors
         of_scale = row_dot(grad, x) if ctx.needs_input_grad[0] else None
-        return of_scale, row_scale(scale, grad) if ctx.needs_input_grad[1] else None
+        return of_scale, _narrow_scale(scale, grad) if ctx.needs_input_grad[1] else None
 
 
 class _WeightedSum(torch.autograd.Function):
@@ -113,7 +135,7 @@ def row_dot(x: Tensor, y: Tensor) -> Tensor:
 
 
 def row_scale(scale: Tensor, x: Tensor) -> Tensor:
-    """``scale x`` for float64 scales (..., 1), rounded once to the dtype of x."""
+    """``scale x`` for float64 scales (..., 1), in the dtype of x and right to a unit in its last place."""
     if blocked(x) and scale.shape == (*x.shape[:-1], 1):
         return _RowScale.apply(scale, x)
     return (scale * x.to(_WIDE)).to(x.dtype)

@@ -186,6 +186,12 @@ class TaskData(pl.LightningDataModule, abc.ABC):
         """What the data decide and the model may take as keywords: sizes, as {"n_words": 101, "n_classes": 2}, or
         tables of words and types."""
 
+    @property
+    def identity(self) -> dict[str, str]:
+        """What the model's rows stand for and its weights do not say, by name, as the sha256 of the words or types: a
+        checkpoint keeps it, so that it is not used with others, of which there may be equally many."""
+        return {}
+
     @abc.abstractmethod
     def load(self) -> dict[str, Split]:
         """The splits, by the names train, dev and test."""

@@ -14,6 +14,7 @@ from tasks.errors import UserError
 # What must be the same for a run to go on; training may still be made longer (trainer.max_epochs, max_steps).
 CONTINUED = (
     "task",
+    "data",
     "geometry",
     "encoder",
     "optim",
@@ -33,8 +34,8 @@ IRRELEVANT = (
     "task.data.workers",
     "task.data.vectors.root",
 )
-# What must be the same for a checkpoint to be tested.
-TESTED = ("task.name", "task.model", "geometry", "encoder")
+# What must be the same for a checkpoint to be tested; "data" is TaskData.identity.
+TESTED = ("task.name", "task.model", "task.data.limits", "task.data.vectors.c", "data", "geometry", "encoder")
 # Of the words on the command line, by the first part of their key, those that choose what a checkpoint is of.
 CHOICES = ("task", "geometry", "encoder", "experiment")
 KEPT = (*CHOICES, "fidelity", "seed")
@@ -50,16 +51,17 @@ def flat(node: Any, prefix: str = "") -> dict[str, Any]:
     return leaves
 
 
-def read(path: Path, setting: str) -> dict[str, Any]:
-    """The checkpoint in a file, or in a run's folder its last one.
+def read(path: Path, setting: str, states: tuple[str, ...] = (BEST, LAST)) -> dict[str, Any]:
+    """The checkpoint in a file, or in a run's folder the first of `states` that is there.
 
     Raises UserError where there is none, or it is damaged; `setting` is the key that named it.
     """
     file = path
     if path.is_dir():
-        file = next((f for f in (path / "checkpoints" / LAST, path / LAST) if f.exists()), path / "checkpoints" / LAST)
+        places = [place / state for state in states for place in (path / "checkpoints", path)]
+        file = next((f for f in places if f.exists()), places[0])
     if not file.is_file():
-        raise UserError(f"{setting}: there is no checkpoint {file}. Runs keep theirs as <folder>/checkpoints/{LAST}.")
+        raise UserError(f"{setting}: there is no checkpoint {file}. Runs keep theirs in <folder>/checkpoints.")
     try:
         checkpoint = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds for a damaged file
@@ -161,7 +163,7 @@ def find(
     """
     setting = f"trainer.resume={wish}"
     if wish != "auto":
-        checkpoint = read(Path(wish), setting)
+        checkpoint = read(Path(wish), setting, (LAST,))
         check_same(checkpoint, settings, CONTINUED, setting)
         check_unfinished(checkpoint, max_epochs, max_steps, setting)
         return checkpoint

@@ -13,7 +13,7 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from configs import errors, schema
+from configs import errors, kinds, schema
 from tests.cli import ROOT
 
 CONFIGS = ROOT / "configs"
@@ -293,6 +293,15 @@ def test_a_model_without_an_encoder_is_given_none():
     assert checked("task=prefix_toy", "encoder=rnn")["encoder"]["cell"] == "rnn"
 
 
+def test_the_folder_of_a_run_is_named_by_what_was_chosen():
+    names = ("prefix10", "poincare", "gru", "tasks.prefix.model.SentencePairClassifier")
+    assert schema.run_name(None, *names) == "prefix10-poincare-gru"
+    assert schema.run_name("mine", *names) == "mine"
+    alone = "tasks.poincare_glove.model.PoincareGlove"
+    assert schema.run_name(None, "poincare_glove", "poincare", "gru", alone) == "poincare_glove-poincare"
+    assert schema.run_name(None, "mine", "poincare", "gru", None) == "mine-poincare-gru", "what is wrong is told later"
+
+
 def test_caches_are_beside_the_results_and_never_in_the_data(monkeypatch, tmp_path):
     monkeypatch.delenv("HYPERBOLIC_CACHE", raising=False)
     monkeypatch.setenv("HYPERBOLIC_DATA", str(tmp_path))
@@ -342,7 +351,7 @@ def test_a_missing_setting_is_named():
     ],
 )  # fmt: skip
 def test_values_are_compared_with_annotations(value, hint, fit):
-    assert schema.fits(value, hint) is fit
+    assert kinds.fits(value, hint) is fit
 
 
 def test_every_line_of_a_leaf_is_explained():

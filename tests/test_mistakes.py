@@ -59,6 +59,7 @@ def test_a_mistake_is_told_in_one_paragraph_and_leaves_nothing(tmp_path, words, 
     assert result.err.startswith("error: ")
     assert result.err.strip().count("\n") == 0, "one paragraph"
     assert "Traceback" not in result.err
+    assert "Error in call to target" not in result.err, "Hydra's words"
     assert "record:" not in result.out
     assert [f for f in (tmp_path / "out").rglob("*") if f.is_file()] == []
 

@@ -55,14 +55,14 @@ def constants(x: Tensor) -> _Constants:
     return _CONSTANTS[key]
 
 
-def _tanhc(square: Tensor, k: _Constants) -> tuple[Tensor, Tensor]:
+def tanhc(square: Tensor, k: _Constants) -> tuple[Tensor, Tensor]:
     """``tanh(r)/r`` and ``sech(r)^2`` from ``r^2``, kept inside the boundary margin."""
     r = square.clamp_min(k.tiny).sqrt_()
     scale = torch.tanh(r).clamp_max_(k.bound).div_(r)
     return scale, r.cosh_().reciprocal_().square_().clamp_min_(k.least_gap)
 
 
-def _tanhc_slope(square: Tensor, scale: Tensor, gap: Tensor, k: _Constants) -> Tensor:
+def tanhc_slope(square: Tensor, scale: Tensor, gap: Tensor, k: _Constants) -> Tensor:
     """Twice the derivative of ``tanh(r)/r`` with respect to ``r^2``, ``(sech^2 - tanh(r)/r) / r^2``.
 
     Its rounding error grows like ``1/r^2`` but is only ever multiplied by products of two vectors of length r.
@@ -70,13 +70,13 @@ def _tanhc_slope(square: Tensor, scale: Tensor, gap: Tensor, k: _Constants) -> T
     return (gap - scale).div_(square.clamp_min(k.tiny))
 
 
-def _artanhc(gap: Tensor, k: _Constants) -> Tensor:
+def artanhc(gap: Tensor, k: _Constants) -> Tensor:
     """``artanh(r)/r = log(1 + 2r(1+r)/g) / (2r)`` from the gap ``g = 1 - r^2``: accurate at 0 and at the boundary."""
     r = torch.sub(k.one, gap).clamp_min_(k.tiny).sqrt_()
     return torch.addcmul(r, r, r).div_(gap).mul_(k.two).log1p_().mul_(k.half).div_(r)
 
 
-def _artanhc_slope(gap: Tensor, scale: Tensor, k: _Constants) -> Tensor:
+def artanhc_slope(gap: Tensor, scale: Tensor, k: _Constants) -> Tensor:
     """Derivative of ``artanh(r)/r`` with respect to the gap: ``-(1/g - artanh(r)/r) / (2 r^2)``, by series near 0."""
     square = torch.sub(k.one, gap)
     series = k.series[-1]
@@ -91,13 +91,17 @@ Saved = tuple[Tensor, ...]
 
 def log_origin(x: Tensor, gap: Tensor) -> tuple[Tensor, Saved]:
     """``log_0(x) = artanh(|x|)/|x| x`` of points x (..., H, B) with known gap (..., 1, B)."""
-    scale = _artanhc(gap, constants(x))
+    scale = artanhc(gap, constants(x))
     return scale * x, (x, gap, scale)
 
 
-def log_origin_grad(saved: Saved, grad: Tensor) -> tuple[Tensor, Tensor]:
+def log_origin_grad(saved: Saved, grad: Tensor, unit: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """``grad`` is that of ``unit log_0(x)`` where a unit is given."""
     x, gap, scale = saved
-    return scale * grad, _artanhc_slope(gap, scale, constants(x)).mul_(_dot(grad, x))
+    slope = artanhc_slope(gap, scale, constants(x)).mul_(_dot(grad, x))
+    if unit is None:
+        return scale * grad, slope
+    return (unit * scale) * grad, slope.mul_(unit)
 
 
 def log_point(x: Tensor, c: Tensor) -> tuple[Tensor, Saved]:
@@ -117,14 +121,14 @@ def log_point_grad(saved: Saved, grad: Tensor) -> tuple[Tensor, Tensor]:
 def exp_origin(u: Tensor) -> tuple[Tensor, Tensor, Saved]:
     """``exp_0(u) = tanh(|u|)/|u| u`` of vectors u (..., H, B), and its gap ``sech(|u|)^2``."""
     square = _dot(u, u)
-    scale, gap = _tanhc(square, constants(u))
+    scale, gap = tanhc(square, constants(u))
     return scale * u, gap, (u, square, scale, gap)
 
 
 def exp_origin_grad(saved: Saved, grad: Tensor, grad_gap: Tensor) -> Tensor:
     u, square, scale, gap = saved
     k = constants(u)
-    twice = _tanhc_slope(square, scale, gap, k).mul_(_dot(grad, u)).addcmul_(grad_gap * gap, scale, value=-2)
+    twice = tanhc_slope(square, scale, gap, k).mul_(_dot(grad, u)).addcmul_(grad_gap * gap, scale, value=-2)
     return (scale * grad).addcmul_(twice, u)
 
 
@@ -141,7 +145,7 @@ def affine_point(q: Tensor, u: Tensor, u_gap: Tensor, b: Tensor, b_gap: Tensor) 
     """
     k = constants(q)
     square = _dot(q, q)
-    f, x_gap = _tanhc(square, k)
+    f, x_gap = tanhc(square, k)
     s1 = torch.addcmul(u, f, q)
     n1 = _dot(s1, s1)
     i1 = torch.addcmul(n1, x_gap, u_gap).reciprocal_()
@@ -174,7 +178,7 @@ def affine_point_grad(saved: Saved, grad: Tensor, grad_gap: Tensor) -> tuple[Ten
     g_x_gap = g_b.mul_(i1).addcmul_(g_d, u_gap)
     g_u = (b1 * g_m).addcmul_(g_d.addcmul_(g_a, i1), s1, value=2)
     g_x = torch.addcmul(g_u, a1, g_m)
-    g_square = _tanhc_slope(square, f, x_gap, k).mul_(_dot(g_x, q)).addcmul_(g_x_gap.mul_(x_gap), f, value=-2)
+    g_square = tanhc_slope(square, f, x_gap, k).mul_(_dot(g_x, q)).addcmul_(g_x_gap.mul_(x_gap), f, value=-2)
     return g_x.mul_(f).addcmul_(g_square, q), g_u, g_u_gap, g_bias, g_b_gap
 
 
@@ -190,11 +194,11 @@ def gated_update(h: Tensor, h_gap: Tensor, o: Tensor, o_gap: Tensor, z: Tensor) 
     i1 = torch.addcmul(e2, h_gap, o_gap).reciprocal_()  # 1 / D of (-h) (+) o
     m = (h_gap * e).addcmul_(e2, h, value=-1).mul_(i1)
     m_gap = (h_gap * o_gap).mul_(i1)
-    scale = _artanhc(m_gap, k)
+    scale = artanhc(m_gap, k)
     step = scale * m  # log_0((-h) (+) o)
     gated = z * step
     square = _dot(gated, gated)
-    f, s_gap = _tanhc(square, k)
+    f, s_gap = tanhc(square, k)
     s = torch.addcmul(h, f, gated)
     n = _dot(s, s)
     i2 = torch.addcmul(n, h_gap, s_gap).reciprocal_()  # 1 / D of h (+) f gated
@@ -229,13 +233,13 @@ def gated_update_grad(saved: Saved, grad: Tensor, grad_gap: Tensor) -> tuple[Ten
     g_h_gap = g_b.mul_(i2).addcmul_(g_d, s_gap)
     g_x = (b * grad).addcmul_(g_d.addcmul_(g_a, i2), s, value=2)  # of s, and so of f gated
     g_h = torch.addcmul(g_x, a, grad)
-    g_square = _tanhc_slope(square, f, s_gap, k).mul_(_dot(g_x, gated)).addcmul_(g_s_gap.mul_(s_gap), f, value=-2)
+    g_square = tanhc_slope(square, f, s_gap, k).mul_(_dot(g_x, gated)).addcmul_(g_s_gap.mul_(s_gap), f, value=-2)
     g_gated = g_x.mul_(f).addcmul_(g_square, gated)
     g_z = g_gated * step
     g_step = g_gated.mul_(z)
     # log_0(m) with m = (h_gap e - e2 h)/D, gap = h_gap o_gap/D, D = e2 + h_gap o_gap
     g_m = scale * g_step
-    g_m_gap = _artanhc_slope(m_gap, scale, k).mul_(_dot(g_step, m))
+    g_m_gap = artanhc_slope(m_gap, scale, k).mul_(_dot(g_step, m))
     g_d = _dot(g_m, m).addcmul_(g_m_gap, m_gap).mul_(i1).neg_()
     g_mi = g_m.mul_(i1)
     g_e2 = g_d - _dot(g_mi, h)

@@ -7,6 +7,8 @@ the backward pass multiplies them by one number. Without gradients only the loss
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -74,6 +76,8 @@ class _Streamed(torch.autograd.Function):
         grads = [empty(t) if want else None for t, want in zip((x, w, scale, bias), wanted, strict=True)]
         total = torch.zeros((), dtype=torch.float64, device=x.device)
         most_rows, most_classes = loss.tile_shape
+        factors = w if scale is None else w * scale.unsqueeze(-1)
+        bounded = scale is not None and _bounded(x, w)
         buffers = x.new_empty(2 if scale is None else 4, min(most_rows, batch) * min(most_classes, classes))
         for r in range(0, batch, most_rows):
             rows = slice(r, min(r + most_rows, batch))
@@ -81,7 +85,9 @@ class _Streamed(torch.autograd.Function):
                 columns = slice(k, min(k + most_classes, classes))
                 shape = (rows.stop - r, columns.stop - k)
                 tile = [buffer[: shape[0] * shape[1]].view(shape) for buffer in buffers]
-                total += _tile(x, w, scale, bias, loss, rows, columns, tile, learned, grads)
+                total += _tile(x, w, scale, bias, loss, rows, columns, tile, learned, grads, factors, bounded)
+        if scale is not None and grads[1] is not None:
+            grads[1].mul_(scale.unsqueeze(-1))
         ctx.save_for_backward(*(None if grad is None else grad.mul_(loss.factor) for grad in grads))
         return (total * loss.factor).to(x.dtype)
 
@@ -93,8 +99,21 @@ class _Streamed(torch.autograd.Function):
         return *(None if saved is None else grad * saved for saved in ctx.saved_tensors), None, None
 
 
-def _tile(x, w, scale, bias, loss, rows: slice, columns: slice, tile, learned: bool, grads) -> Tensor:
-    """Loss of one tile; adds its gradients to ``grads``."""
+def _bounded(x: Tensor, w: Tensor) -> bool:
+    """Whether the squares of all products are finite numbers, where knowing it saves time."""
+    if x.device.type != "cpu" or not len(x):
+        return False
+    longest = (float(torch.linalg.vector_norm(t, dim=-1).amax()) for t in (x, w))
+    return math.prod(longest) < torch.finfo(x.dtype).max ** 0.5 / 2
+
+
+def _tile(
+    x, w, scale, bias, loss, rows: slice, columns: slice, tile, learned: bool, grads, factors: Tensor, bounded: bool
+) -> Tensor:
+    """Loss of one tile; adds its gradients to ``grads``, that of w still to be multiplied by the scale.
+
+    factors: w times the scale. bounded: see :func:`arsinh_`.
+    """
     grad_x, grad_w, grad_scale, grad_bias = grads
     first_rows = rows.start == 0
     x, w = x[rows], w[columns]
@@ -105,17 +124,17 @@ def _tile(x, w, scale, bias, loss, rows: slice, columns: slice, tile, learned: b
     else:
         angle, root = tile[2:]
         torch.mm(x, w.T, out=angle)
-        arsinh_(angle, root, spare, logits)
+        arsinh_(angle, root, spare, logits, bounded)
         torch.mul(angle, scale[columns], out=logits)
         value = loss.on_tile(logits, spare, rows, columns, learned)
         if grad_scale is not None:
             _add(grad_scale[columns], torch.mul(logits, angle, out=spare).sum(0), first_rows)
         if learned:
-            logits.mul_(scale[columns]).div_(root)
+            logits.div_(root)
     if grad_bias is not None:
         _add(grad_bias[columns], logits.sum(0), first_rows)
     if grad_x is not None:
-        grad_x[rows].addmm_(logits, w, beta=0 if columns.start == 0 else 1)
+        grad_x[rows].addmm_(logits, factors[columns], beta=0 if columns.start == 0 else 1)
     if grad_w is not None:
         grad_w[columns].addmm_(logits.T, x, beta=0 if first_rows else 1)
     return value
@@ -144,11 +163,15 @@ class _BinaryCrossEntropy:
             # BCE(l, 1) = BCE(-l, 0): the sign of the targets' logits is turned, and that of their derivatives after
             places = self.lists.places(rows, columns)
             self.lists.turn(logits, places)
-            value = _weighted_sum(torch.clamp_min(logits, 0, out=spare), weights)
+            torch.clamp_min(logits, 0, out=spare)
+            value = _weighted_sum(spare, weights)
         else:
             y = self.dense[rows, columns].to(logits.dtype)
             value = _weighted_sum(torch.clamp_min(logits, 0, out=spare).addcmul_(logits, y, value=-1), weights)
-        torch.abs(logits, out=spare).neg_().exp_()
+        if self.lists and weights is None:
+            torch.sub(logits, spare, alpha=2, out=spare).exp_()  # l - 2 max(l, 0) = -|l|
+        else:
+            torch.abs(logits, out=spare).neg_().exp_()
         value += _sum_log1p_(spare) if weights is None else _weighted_sum(spare.log1p_(), weights)
         if learned:
             logits.sigmoid_()

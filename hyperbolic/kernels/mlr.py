@@ -130,20 +130,26 @@ def _combine(out: Tensor, *terms: tuple[Tensor, Tensor]) -> None:
         out.addcmul_(factor, vectors) if number else torch.mul(factor, vectors, out=out)
 
 
-def arsinh_(z: Tensor, root: Tensor, size: Tensor, value: Tensor) -> None:
+def arsinh_(z: Tensor, root: Tensor, size: Tensor, value: Tensor, bounded: bool = False) -> None:
     """``z <- arsinh(z)`` and ``root <- sqrt(1 + z^2)`` in place; ``size`` and ``value`` are scratch of the same shape.
 
     ``sign(z) log(1 + |z| + |z| |z|/(1 + root))`` in passes over blocks that should fit the cache: ``torch.asinh``
     costs many times more on CPU. Right also where z^2 overflows; there the root is that of the largest number.
+    ``bounded``: z^2 is known not to overflow.
     """
     if z.device.type != "cpu":
         torch.hypot(z, torch.ones_like(z[:1, :1]), out=root)
         z.asinh_()
         return
-    torch.addcmul(torch.ones((), dtype=z.dtype), z, z, out=root).clamp_max_(torch.finfo(z.dtype).max).sqrt_()
+    torch.addcmul(torch.ones((), dtype=z.dtype), z, z, out=root)
+    if not bounded:
+        root.clamp_max_(torch.finfo(z.dtype).max)
+    root.sqrt_()
     torch.abs(z, out=size)
     torch.add(root, 1, out=value)
-    torch.div(size, value, out=value).clamp_max_(1)
+    torch.div(size, value, out=value)
+    if not bounded:
+        value.clamp_max_(1)
     torch.addcmul(size, size, value, out=value).log1p_()
     torch.copysign(value, z, out=z)
 

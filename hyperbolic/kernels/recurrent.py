@@ -1,16 +1,15 @@
 """Whole-sequence Möbius RNN and GRU (Ganea et al. 2018, section 3.3): input side hoisted, gates stacked.
 
-Everything that depends on the inputs alone, ``U (x) x`` for all steps and gates, is one product before the loop;
-the gates of a step share one product; ``log_0(h)`` and the gap ``1 - c|h|^2`` are carried from step to step; the
-gradient of a weight is one product after the loop. Several independent cells of one size (S streams) run side by
-side in batched products. The plain reference versions are the cells of :mod:`hyperbolic.layers.mobius`.
+Everything that depends on the inputs alone, ``U (x) x`` for all steps and gates, is made before the loop; the gates of
+a step share one product. Several independent cells of one size (S streams, or two directions) run side by side in
+batched products. The plain reference versions are the cells of :mod:`hyperbolic.layers.mobius`.
 
-Layout inside: (T, S, G, H, B) with G gates, see :mod:`hyperbolic.kernels.gyro`.
+Layout inside: (T, S, G, H, B) with G gates, see :mod:`hyperbolic.kernels.gyro`; states come out as (S, B, T, H).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 import torch
 from torch import Tensor
@@ -20,6 +19,7 @@ from hyperbolic.kernels import switch
 from hyperbolic.kernels.gyro import (
     affine_point,
     affine_point_grad,
+    artanhc,
     constants,
     exp_origin,
     exp_origin_grad,
@@ -27,10 +27,9 @@ from hyperbolic.kernels.gyro import (
     gated_update_grad,
     log_origin,
     log_origin_grad,
-    log_point,
-    log_point_grad,
 )
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES
+from hyperbolic.kernels.recurrent_inputs import at_step, input_side
 from hyperbolic.numerics import ball_gap
 
 
@@ -42,97 +41,131 @@ def _apply(phi: str, tangent: Tensor, unit: Tensor) -> tuple[Tensor, tuple]:
     return value / unit, (tangent, value)
 
 
-def _apply_grad(phi: str, saved: tuple, unit: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients of the tangent vector and of unit."""
+def _apply_grad(phi: str, saved: tuple, unit: Tensor, grad: Tensor, learned: bool) -> tuple[Tensor, Tensor]:
+    """Gradients of the tangent vector, and of unit where the curvature is learned."""
     if phi == "identity":
         return grad, torch.zeros_like(unit)
     tangent, value = saved
     inner = grad * NONLINEARITIES[phi][1](value)
+    if not learned:
+        return inner, torch.zeros_like(unit)
     return inner, (inner * tangent).sum() / unit - (grad * value).sum() / (unit * unit)
 
 
-def rnn_step(v, u, u_gap, mask, unit, weight, b, b_gap, phi: str) -> tuple[Tensor, tuple]:
-    """``log_0(h')`` from ``v = log_0(h)``, (S, H, B)."""
-    point, gap, affine = affine_point(weight @ v, u, u_gap, b, b_gap)
+def _kept(mask, *pairs):
+    """Sequences that have ended keep their state."""
+    return tuple(new if mask is None else torch.lerp(old, new, mask) for old, new in pairs)
+
+
+def rnn_step(v, u, u_gap, mask, unit, weight, b, b_gap, phi: str):
+    """One step of all streams from ``v = log_0(h)`` (S, H, B): (log_0(h'),), h', and what the gradient needs."""
+    point, gap, affine = affine_point(weight @ v, u[:, 0], u_gap[:, 0], b[:, 0], b_gap[:, 0])
     tangent, log = log_origin(point, gap)
-    new, phi_saved = _apply(phi, tangent, unit)
-    return new if mask is None else torch.lerp(v, new, mask), (affine, log, phi_saved)
+    new, applied = _apply(phi, tangent, unit)
+    (new,) = _kept(mask, (v, new))
+    point, _, exp = exp_origin(new)
+    return (new,), point, (v, affine, log, applied, exp)
 
 
-def rnn_step_grad(saved: tuple, mask, unit, weight, grad, phi: str) -> tuple[Tensor, ...]:
-    """Gradients of v, u, u_gap, b, b_gap, of unit, and of ``weight @ v``."""
-    affine, log, phi_saved = saved
-    grad_v = None if mask is None else grad * (1 - mask)
-    if mask is not None:
-        grad = grad * mask
-    grad, g_unit = _apply_grad(phi, phi_saved, unit, grad)
+def rnn_step_grad(saved, mask, unit, weight, grad_point, grad, phi: str, learned: bool):
+    """Gradients of (v,); u, u_gap, b, b_gap, each in parts along the gates and not summed over the batch; unit; (the
+    weight,)."""
+    v, affine, log, applied, exp = saved
+    grad = grad + exp_origin_grad(exp, grad_point, torch.zeros_like(grad_point[:, :1]))
+    kept = None if mask is None else grad * (1 - mask)
+    grad, g_unit = _apply_grad(phi, applied, unit, grad if mask is None else grad * mask, learned)
     g_q, *rest = affine_point_grad(affine, *log_origin_grad(log, grad))
-    back = weight.transpose(-1, -2) @ g_q
-    return (back if grad_v is None else grad_v + back, *rest, g_unit, g_q)
+    g_v = weight.transpose(-1, -2) @ g_q
+    g_v = g_v if kept is None else g_v + kept
+    return (g_v,), *([g.unsqueeze(1)] for g in rest), g_unit, (g_q @ v.transpose(-1, -2),)
 
 
-def gru_step(h, gap, v, u, u_gap, mask, unit, w_gates, w_new, b, b_gap, phi: str):
-    """One step of all streams: (h', gap', log_0 h') and what the gradient needs. Gates: r, z, candidate."""
+def _kept(mask, *pairs):
+    """Sequences that have ended keep their state."""
+    return tuple(new if mask is None else torch.lerp(old, new, mask) for old, new in pairs)
+
+
+def gru_step(h, gap, u, u_gap, mask, unit, w_gates, w_new, b, b_gap, phi: str):
+    """One step of all streams from points h (S, H, B) with gaps (S, 1, B): (h', gap'), h', and what the gradient needs.
+
+    Gates: r, z, candidate.
+    """
     streams, hidden, batch = h.shape
+    v, v_log = log_origin(h, gap)
     q = (w_gates @ v).view(streams, 2, hidden, batch)
     point, point_gap, gate_affine = affine_point(q, u[:, :2], u_gap[:, :2], b[:, :2], b_gap[:, :2])
-    tangent, gate_log = log_origin(point, point_gap)
-    gates = torch.sigmoid(unit * tangent)
-    r, z = gates[:, 0], gates[:, 1]
-    rv = r * v
+    log = artanhc(point_gap, constants(h))
+    gates = torch.sigmoid((unit * log) * point)
+    gate_log = (point, point_gap, log)
+    rv = gates[:, 0] * v
     new, new_gap, new_affine = affine_point(w_new @ rv, u[:, 2], u_gap[:, 2], b[:, 2], b_gap[:, 2])
-    phi_saved: tuple = ()
+    applied: tuple = ()
     if phi != "identity":
         new_tangent, new_log = log_origin(new, new_gap)
-        new_tangent, apply_saved = _apply(phi, new_tangent, unit)
+        new_tangent, phi_saved = _apply(phi, new_tangent, unit)
         new, new_gap, new_exp = exp_origin(new_tangent)
-        phi_saved = (new_log, apply_saved, new_exp)
-    moved, moved_gap, update = gated_update(h, gap, new, new_gap, z)
-    moved_v, state_log = log_origin(moved, moved_gap)
-    if mask is not None:  # sequences that have ended keep their state
-        moved, moved_gap, moved_v = (
-            torch.lerp(old, new, mask) for old, new in ((h, moved), (gap, moved_gap), (v, moved_v))
-        )
-    return (
-        moved,
-        moved_gap,
-        moved_v,
-        (gate_affine, gate_log, new_affine, update, state_log, tangent, gates, v, rv, phi_saved),
-    )
+        applied = (new_log, phi_saved, new_exp)
+    moved, moved_gap, update = gated_update(h, gap, new, new_gap, gates[:, 1])
+    state = _kept(mask, (h, moved), (gap, moved_gap))
+    return state, state[0], (v, v_log, gate_affine, gate_log, gates, rv, new_affine, applied, update)
 
 
-def gru_step_grad(saved: tuple, mask, unit, w_gates, w_new, grad, grad_gap, grad_v, phi: str):
-    """Gradients of h, gap, v; of u, u_gap, b, b_gap (gates stacked on axis 1); of unit; of the weight products."""
-    gate_affine, gate_log, new_affine, update, state_log, tangent, gates, v, _, phi_saved = saved
-    kept = ()
+def gru_step_grad(saved, mask, unit, w_gates, w_new, grad_point, grad, grad_gap, phi: str, learned: bool):
+    """Gradients of (h, gap); u, u_gap, b, b_gap, each in parts along the gates and not summed over the batch; unit; the
+    weights."""
+    v, v_log, gate_affine, gate_log, gates, rv, new_affine, applied, update = saved
+    grad = grad + grad_point
+    kept = () if mask is None else (grad * (1 - mask), grad_gap * (1 - mask))
     if mask is not None:
-        kept = [g * (1 - mask) for g in (grad, grad_gap, grad_v)]
-        grad, grad_gap, grad_v = grad * mask, grad_gap * mask, grad_v * mask
-    g_h, g_gap = log_origin_grad(state_log, grad_v)
-    g_h, g_gap, g_new, g_new_gap, g_z = gated_update_grad(update, grad + g_h, grad_gap + g_gap)
+        grad, grad_gap = grad * mask, grad_gap * mask
+    g_h, g_gap, g_new, g_new_gap, g_z = gated_update_grad(update, grad, grad_gap)
     g_unit = torch.zeros_like(unit)
     if phi != "identity":
-        new_log, apply_saved, new_exp = phi_saved
-        g_tangent, g_unit = _apply_grad(phi, apply_saved, unit, exp_origin_grad(new_exp, g_new, g_new_gap))
+        new_log, phi_saved, new_exp = applied
+        g_tangent = exp_origin_grad(new_exp, g_new, g_new_gap)
+        g_tangent, g_unit = _apply_grad(phi, phi_saved, unit, g_tangent, learned)
         g_new, g_new_gap = log_origin_grad(new_log, g_tangent)
     g_q_new, *new_rest = affine_point_grad(new_affine, g_new, g_new_gap)
     g_rv = w_new.transpose(-1, -2) @ g_q_new
-    g_inner = torch.stack([g_rv * v, g_z], 1) * (gates * (1 - gates))
-    g_unit = g_unit + (g_inner * tangent).sum()
-    g_q_gates, *gate_rest = affine_point_grad(gate_affine, *log_origin_grad(gate_log, unit * g_inner))
+    g_inner = torch.ops.aten.sigmoid_backward(torch.stack([g_rv * v, g_z], 1), gates)
+    if learned:
+        g_unit = g_unit + (g_inner * gate_log[0] * gate_log[2]).sum()
+    g_q_gates, *gate_rest = affine_point_grad(gate_affine, *log_origin_grad(gate_log, g_inner, unit))
     g_q_gates = g_q_gates.flatten(1, 2)
-    g_v = g_rv * gates[:, 0] + w_gates.transpose(-1, -2) @ g_q_gates
-    rest = [torch.cat([a, b.unsqueeze(1)], 1) for a, b in zip(gate_rest, new_rest, strict=True)]
+    g_v = torch.baddbmm(g_rv * gates[:, 0], w_gates.transpose(-1, -2), g_q_gates)
+    of_h, of_gap = log_origin_grad(v_log, g_v)
+    g_h, g_gap = g_h + of_h, g_gap + of_gap
+    rest = [[a, b.unsqueeze(1)] for a, b in zip(gate_rest, new_rest, strict=True)]
     if kept:
-        g_h, g_gap, g_v = (g + k for g, k in zip((g_h, g_gap, g_v), kept, strict=True))
-    return g_h, g_gap, g_v, *rest, g_unit, g_q_gates, g_q_new
+        g_h, g_gap = g_h + kept[0], g_gap + kept[1]
+    return (g_h, g_gap), *rest, g_unit, (g_q_gates @ v.transpose(-1, -2), g_q_new @ rv.transpose(-1, -2))
 
 
-def _step(function: Callable, like: Tensor, mask: Tensor | None = None, phi: str | None = None) -> Callable:
-    """The function, eager or compiled for tensors like this one: (..., B)."""
-    sizes = (*like.shape[1:-1], like.dtype, like.device, mask is None, phi)
-    if phi is None:  # of a whole sequence at once
-        return switch.maybe_compiled(function, like.shape[0] * like.shape[-1], *sizes)
+# Compiled code keeps only the states: the backward pass computes a step again, in one piece of code with its gradient,
+# which takes less time than to write and read what it needs.
+
+
+def _rnn_forward(*arguments):
+    return rnn_step(*arguments)[:2]
+
+
+def _gru_forward(*arguments):
+    return gru_step(*arguments)[:2]
+
+
+def _rnn_again(v, u, u_gap, mask, unit, weight, b, b_gap, grad_point, grad, phi: str, learned: bool):
+    saved = rnn_step(v, u, u_gap, mask, unit, weight, b, b_gap, phi)[2]
+    return rnn_step_grad(saved, mask, unit, weight, grad_point, grad, phi, learned)
+
+
+def _gru_again(h, gap, u, u_gap, mask, unit, w_gates, w_new, b, b_gap, grad_point, grad, grad_gap, phi, learned: bool):
+    saved = gru_step(h, gap, u, u_gap, mask, unit, w_gates, w_new, b, b_gap, phi)[2]
+    return gru_step_grad(saved, mask, unit, w_gates, w_new, grad_point, grad, grad_gap, phi, learned)
+
+
+def _step(function: Callable, like: Tensor, mask: Tensor | None, *options: Hashable) -> Callable:
+    """The function, eager or compiled for tensors like this one: (T, S, G, H, B)."""
+    sizes = (*like.shape[1:-1], like.dtype, like.device, mask is None, *options)
     return switch.maybe_compiled(function, like.shape[-1], *sizes)
 
 
@@ -141,132 +174,95 @@ def _detached(tensors) -> tuple[Tensor, ...]:
     return tuple(t.detach() for t in tensors)
 
 
-class _RNN(torch.autograd.Function):
+class _Cells(torch.autograd.Function):
+    """The loop over steps. kind: "rnn" or "gru"; streams: of the inputs, cells beyond run from the end to the start;
+    weights: products of the state, one for an RNN, two for a GRU."""
+
     @staticmethod
-    def forward(ctx, u, u_gap, mask, unit, weight, b, b_gap, phi):
-        step = _step(rnn_step, u, mask, phi) if ctx.needs_input_grad[4] else rnn_step
-        u, u_gap, unit, weight, b, b_gap = _detached((u, u_gap, unit, weight, b, b_gap))
-        v = u.new_zeros(u.shape[1], *u.shape[3:])
-        ctx.steps, ctx.phi, ctx.mask, states = [], phi, mask, [v]
+    def forward(ctx, kind, phi, streams, mask, u, u_gap, unit, b, b_gap, *weights):
+        learned = any(ctx.needs_input_grad)
+        eager, _, again, _ = _STEPS[kind]
+        step = _step(again, u, mask, phi) if learned else again
+        keeps = learned and step is again  # not compiled
+        step = eager if keeps else step
+        u, u_gap, unit, b, b_gap, *weights = _detached((u, u_gap, unit, b, b_gap, *weights))
+        states, kept, out = [_start(kind, u)], [], u.new_empty(u.shape[1], u.shape[4], u.shape[0], u.shape[3])
         for t in range(u.shape[0]):
             keep = None if mask is None else mask[t]
-            v, saved = step(v, u[t, :, 0], u_gap[t, :, 0], keep, unit, weight, b[:, 0], b_gap[:, 0], phi)
-            ctx.steps.append(saved)
-            states.append(v)
-        states = torch.stack(states)
-        ctx.save_for_backward(weight, unit, states)
-        return states[1:]
+            state, point, *saved = step(*states[-1], u[t], u_gap[t], keep, unit, *weights, b, b_gap, phi)
+            states.append(state)
+            kept += saved
+            for cell in range(u.shape[1]):
+                torch.mul(point[cell].T, unit, out=at_step(t, cell, out, streams))
+        ctx.save_for_backward(u, u_gap, unit, b, b_gap, *weights, out)
+        ctx.kind, ctx.phi, ctx.streams, ctx.mask = kind, phi, streams, mask
+        ctx.states, ctx.kept = states[:-1], kept
+        return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        weight, unit, states = _detached(ctx.saved_tensors)
-        grad = grad.contiguous()  # it comes with the batch strided, which every step would inherit
-        step = _step(rnn_step_grad, grad, ctx.mask, ctx.phi)
-        g_v = torch.zeros_like(grad[0])
-        parts = []
-        for t in reversed(range(len(ctx.steps))):
-            mask = None if ctx.mask is None else ctx.mask[t]
-            g_v, *rest = step(ctx.steps[t], mask, unit, weight, g_v + grad[t], ctx.phi)
-            parts.append(rest)
-        g_u, g_ug, g_b, g_bg, g_unit, g_q = zip(*parts, strict=True)
-        per_step = [torch.stack(part[::-1]).unsqueeze(2) for part in (g_u, g_ug)]
-        g_weight = _weight_grad(g_q, states[:-1].unbind(0)[::-1])
-        return *per_step, None, sum(g_unit), g_weight, _bias_grad(g_b).unsqueeze(1), _bias_grad(g_bg).unsqueeze(1), None
+        u, u_gap, unit, b, b_gap, *weights, out = _detached(ctx.saved_tensors)
+        learned = ctx.needs_input_grad[6]
+        _, eager, _, again = _STEPS[ctx.kind]
+        step = eager if ctx.kept else _step(again, u, ctx.mask, ctx.phi, learned)
+        g_u, g_u_gap = torch.empty_like(u), torch.empty_like(u_gap)
+        g_state = [torch.zeros_like(part) for part in ctx.states[0]]
+        g_point, totals = torch.empty_like(u[0, :, 0]), []
+        for t in reversed(range(u.shape[0])):
+            for cell in range(u.shape[1]):
+                torch.mul(at_step(t, cell, grad, ctx.streams).T, unit, out=g_point[cell])
+            keep = None if ctx.mask is None else ctx.mask[t]
+            if ctx.kept:
+                given = (ctx.kept[t], keep, unit, *weights)
+            else:
+                given = (*ctx.states[t], u[t], u_gap[t], keep, unit, *weights, b, b_gap)
+            g_state, of_u, of_u_gap, *of_b, g_unit, g_weights = step(*given, g_point, *g_state, ctx.phi, learned)
+            _place(g_u[t], of_u)
+            _place(g_u_gap[t], of_u_gap)
+            parts = [torch.cat([g.sum(-1, keepdim=True) for g in each], 1) for each in of_b] + [g_unit, *g_weights]
+            totals = [total.add_(part) for total, part in zip(totals, parts, strict=True)] if totals else parts
+        g_b, g_b_gap, g_unit, *g_weights = totals
+        if learned:
+            g_unit = g_unit + (grad * out).sum() / unit
+        return None, None, None, None, g_u, g_u_gap, g_unit, g_b, g_b_gap, *g_weights
 
 
-class _GRU(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, u, u_gap, mask, unit, w_gates, w_new, b, b_gap, phi):
-        step = _step(gru_step, u, mask, phi) if ctx.needs_input_grad[4] else gru_step
-        u, u_gap, unit, w_gates, w_new, b, b_gap = _detached((u, u_gap, unit, w_gates, w_new, b, b_gap))
-        h, v = u.new_zeros(u.shape[1], *u.shape[3:]), u.new_zeros(u.shape[1], *u.shape[3:])
-        gap = u.new_ones(u.shape[1], 1, u.shape[4])
-        ctx.steps, ctx.phi, ctx.mask, states = [], phi, mask, []
-        for t in range(u.shape[0]):
-            keep = None if mask is None else mask[t]
-            h, gap, v, saved = step(h, gap, v, u[t], u_gap[t], keep, unit, w_gates, w_new, b, b_gap, phi)
-            ctx.steps.append(saved)
-            states.append(h)
-        ctx.save_for_backward(w_gates, w_new, unit)
-        return torch.stack(states)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, grad):
-        w_gates, w_new, unit = _detached(ctx.saved_tensors)
-        grad = grad.contiguous()  # it comes with the batch strided, which every step would inherit
-        step = _step(gru_step_grad, grad, ctx.mask, ctx.phi)
-        g_h, g_v = torch.zeros_like(grad[0]), torch.zeros_like(grad[0])
-        g_gap = torch.zeros_like(grad[0][:, :1])
-        parts, v_in, rv_in = [], [], []
-        for t in reversed(range(len(ctx.steps))):
-            mask = None if ctx.mask is None else ctx.mask[t]
-            saved = ctx.steps[t]
-            v_in.append(saved[7])
-            rv_in.append(saved[8])
-            g_h, g_gap, g_v, *rest = step(saved, mask, unit, w_gates, w_new, g_h + grad[t], g_gap, g_v, ctx.phi)
-            parts.append(rest)
-        g_u, g_ug, g_b, g_bg, g_unit, g_gates, g_new = zip(*parts, strict=True)
-        per_step = [torch.stack(part[::-1]) for part in (g_u, g_ug)]
-        weights = _weight_grad(g_gates, v_in), _weight_grad(g_new, rv_in)
-        return *per_step, None, sum(g_unit), *weights, _bias_grad(g_b), _bias_grad(g_bg), None
+def _place(out: Tensor, parts: list[Tensor]) -> None:
+    """Writes parts beside each other along axis 1, the gates."""
+    for place, part in zip(out.split([part.shape[1] for part in parts], 1), parts, strict=True):
+        place.copy_(part)
 
 
-def _bias_grad(parts) -> Tensor:
-    """Sum over steps and batch."""
-    return torch.stack(parts).sum((0, -1)).unsqueeze(-1)
+def _start(kind: str, u: Tensor) -> tuple[Tensor, ...]:
+    """The origin: its tangent vector, or the point and its gap."""
+    zero = u.new_zeros(u.shape[1], *u.shape[3:])
+    return (zero,) if kind == "rnn" else (zero, u.new_ones(u.shape[1], 1, u.shape[4]))
 
 
-def _weight_grad(outputs, inputs) -> Tensor:
-    """``sum_t g_t v_t^T`` as one product over all steps: (S, out, H)."""
-    return torch.cat(outputs, -1) @ torch.cat(inputs, -1).transpose(-1, -2)
+_STEPS = {
+    "rnn": (rnn_step, rnn_step_grad, _rnn_forward, _rnn_again),
+    "gru": (gru_step, gru_step_grad, _gru_forward, _gru_again),
+}
 
 
-class _ExpOrigin(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, u):
-        step = _step(exp_origin, u) if ctx.needs_input_grad[0] else exp_origin
-        point, gap, saved = step(u.detach())
-        ctx.save_for_backward(*saved)
-        return point, gap
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, grad, grad_gap):
-        step = _step(exp_origin_grad, grad)
-        return step(_detached(ctx.saved_tensors), grad.contiguous(), grad_gap.contiguous())
-
-
-class _LogPoint(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, c):
-        v, saved = log_point(x, c)
-        ctx.save_for_backward(*saved)
-        return v
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, grad):
-        return log_point_grad(ctx.saved_tensors, grad)
-
-
-def _inputs(x: Tensor, lengths: Tensor | None, weight: Tensor, bias: Tensor, c: Tensor):
-    """What a loop over steps needs of the inputs: u, u_gap, mask, and the bias point with its gap, scaled."""
-    constants(x)
-    streams, batch, steps, size = x.shape
-    gates, hidden = weight.shape[1:3]
+def _run(kind: str, x, lengths, weight_ih, weights, bias, c, nonlinearity: str) -> Tensor:
+    streams, _, steps, _ = x.shape
     root = c.sqrt().to(x.dtype)
-    v = root * _LogPoint.apply(x.permute(2, 0, 3, 1).contiguous(), c)  # (T, S, D, B)
-    y = (weight.reshape(streams, gates * hidden, size) @ v).view(steps, streams, gates, hidden, batch)
-    u, u_gap = _ExpOrigin.apply(y)
+    u, u_gap = input_side(x, weight_ih, c)
     b = (root * bias).unsqueeze(-1)
     b_gap = ball_gap(bias, c).to(x.dtype).unsqueeze(-1)
-    mask = None
+    mask = ended = None
     if lengths is not None:
-        positions = torch.arange(steps, device=x.device).view(-1, 1, 1, 1)
-        mask = (positions < lengths.unsqueeze(1)).to(x.dtype)  # (T, S, 1, B)
-    return u, u_gap, mask, 1 / root, b, b_gap
+        positions = torch.arange(steps, device=x.device)
+        inside = positions.view(-1, 1, 1, 1) < lengths.unsqueeze(1)  # (T, S', 1, B)
+        mask = torch.cat([inside, inside.flip(0)], 1) if len(weight_ih) > streams else inside
+        mask, ended = mask.to(x.dtype), (positions >= lengths.unsqueeze(-1)).unsqueeze(-1)
+    out = _Cells.apply(kind, nonlinearity, streams, mask, u, u_gap, 1 / root, b, b_gap, *weights)
+    if ended is not None and len(weight_ih) > streams:
+        ahead, back = out.split(streams)
+        out = torch.cat([ahead, torch.where(ended, back[:, :, :1], back)])
+    return out
 
 
 def mobius_rnn(
@@ -281,14 +277,13 @@ def mobius_rnn(
     """``h_t = phi((W (x) h_{t-1} (+) U (x) x_t) (+) b)`` with the Möbius version of phi (Eq. 27), h_0 = 0.
 
     Args:
-        x: (S, B, T, D) ball points; lengths: (S, B), states after the end repeat the last one.
+        x: (S, B, T, D) ball points; lengths: (S, B), states after the end repeat the last one. With 2S cells for S
+            streams, the second half runs from the end to the start, and its states are those of the same position.
         weight_ih: (S, 1, H, D); weight_hh: (S, 1, H, H); bias: (S, 1, H) ball points; c: curvature.
         nonlinearity: a key of ``NONLINEARITIES``.
-    Returns: (S, B, T, H) states.
+    Returns: (S, B, T, H) states of S cells.
     """
-    u, u_gap, mask, unit, b, b_gap = _inputs(x, lengths, weight_ih, bias, c)
-    v = _RNN.apply(u, u_gap, mask, unit, weight_hh[:, 0], b, b_gap, nonlinearity)
-    return unit * _ExpOrigin.apply(v)[0].permute(1, 3, 0, 2)
+    return _run("rnn", x, lengths, weight_ih, [weight_hh[:, 0]], bias, c, nonlinearity)
 
 
 def mobius_gru(
@@ -306,12 +301,11 @@ def mobius_gru(
     ``h' = h (+) diag(z) (x) ((-h) (+) h~)``.
 
     Args:
-        x: (S, B, T, D) ball points; lengths: (S, B), states after the end repeat the last one.
+        x: (S, B, T, D) ball points; lengths: (S, B), states after the end repeat the last one. With 2S cells for S
+            streams, the second half runs from the end to the start, and its states are those of the same position.
         weight_ih: (S, 3, H, D); weight_hh: (S, 3, H, H); bias: (S, 3, H) ball points; c: curvature.
         nonlinearity: a key of ``NONLINEARITIES``.
-    Returns: (S, B, T, H) states.
+    Returns: (S, B, T, H) states of S cells.
     """
-    u, u_gap, mask, unit, b, b_gap = _inputs(x, lengths, weight_ih, bias, c)
-    w_gates, w_new = weight_hh[:, :2].flatten(1, 2), weight_hh[:, 2]
-    h = _GRU.apply(u, u_gap, mask, unit, w_gates, w_new, b, b_gap, nonlinearity)
-    return unit * h.permute(1, 3, 0, 2)
+    weights = [weight_hh[:, :2].flatten(1, 2), weight_hh[:, 2]]
+    return _run("gru", x, lengths, weight_ih, weights, bias, c, nonlinearity)

@@ -44,12 +44,14 @@ class Logits(ClassLogits):
         d: intrinsic size. n_classes: number K of classes.
         learn_alpha: train alpha > 0, 1 at the start. False: alpha = 1, the output layer of HyboNet's translation and
             node classification.
+        beta: beta at the start. Points that a layer with lambda = 10 gives are about 2.5 from the origin, so d_L^2 is
+            about 17 there; at beta = 0 independent (sigmoid) classes then start all but ruled out.
     """
 
-    def __init__(self, manifold: Lorentz, d: int, n_classes: int, learn_alpha: bool = True):
+    def __init__(self, manifold: Lorentz, d: int, n_classes: int, learn_alpha: bool = True, beta: float = 0.0):
         super().__init__(manifold, d, n_classes)
         self.points = ManifoldParameter(unit_points(manifold, n_classes, d), manifold=manifold)
-        self.bias = nn.Parameter(torch.zeros(n_classes))
+        self.bias = nn.Parameter(torch.full((n_classes,), float(beta)))
         self.log_alpha = nn.Parameter(torch.zeros(n_classes)) if learn_alpha else None
 
     @property

@@ -252,6 +252,8 @@ class _Recurrent(Recurrence):
     def run(self, x: Tensor, lengths: Tensor | None) -> Tensor:
         return self.kernel(x, lengths, self.weight_ih, self.weight_hh, self.bias, self.manifold.c, self.nonlinearity)
 
+    run_both = run  # the kernels know the second direction by the number of cells
+
     forward = takes_points("d_in")(Recurrence.forward)
 
 

@@ -106,6 +106,15 @@ class Recurrence(nn.Module):
         """States (S, B, T, D) of all cells for inputs (S, B, T, D); after the end they repeat the last state."""
         raise NotImplementedError
 
+    def run_both(self, x: Tensor, lengths: Tensor | None) -> Tensor:
+        """States (2S, B, T, D) of both directions, forward first, in order of position; after the end those of the
+        forward direction repeat its last state."""
+        states = self.run(
+            torch.cat([x, reverse_sequences(x, lengths)]), None if lengths is None else lengths.repeat(2, 1)
+        )
+        ahead, back = states.split(self.streams)
+        return torch.cat([ahead, reverse_sequences(back, lengths)])
+
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """
         Args:
@@ -131,13 +140,10 @@ class Recurrence(nn.Module):
                 f"{name_of(self)}: this layer has {self.streams} streams, got inputs of shape {tuple(x.shape)}"
             )
         if self.bidirectional:
-            both = torch.cat([x, reverse_sequences(x, lengths)])
-            states = self.run(both, None if lengths is None else lengths.repeat(2, 1))
-            ahead, back = states.split(self.streams)
-            last_back = back[:, :, -1]
-            back = reverse_sequences(back, lengths)
+            ahead, back = self.run_both(x, lengths).split(self.streams)
             states = torch.stack([join(f, b) for join, f, b in zip(self.join, ahead, back, strict=True)])
-            last = torch.stack([join(f[:, -1], b) for join, f, b in zip(self.join, ahead, last_back, strict=True)])
+            ends = zip(self.join, ahead[:, :, -1], back[:, :, 0], strict=True)
+            last = torch.stack([join(f, b) for join, f, b in ends])
         else:
             states = self.run(x, lengths)
             last = states[:, :, -1]

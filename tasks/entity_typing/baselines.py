@@ -14,6 +14,7 @@ from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.manifolds import Manifold
 from tasks.entity_typing.examples import INSIDE
 from tasks.entity_typing.label_graph import GraphLogits, label_vectors
+from tasks.entity_typing.points import WordPoints, inside
 from tasks.entity_typing.types import TypeInventory
 from tasks.errors import UserError, whole
 from tasks.text import WordVectors
@@ -27,11 +28,6 @@ def locations(positions: Tensor) -> Tensor:
     kind = torch.where(mention.sum(-1, keepdim=True) == 1, WHOLE, PART)
     beside = torch.where(mention.cumsum(-1) > 0, RIGHT, LEFT)
     return torch.where(mention, kind, beside)
-
-
-def within(lengths: Tensor, size: int) -> Tensor:
-    """(B, size), true at the places below the length."""
-    return torch.arange(size, device=lengths.device) < lengths.unsqueeze(-1)
 
 
 class AttentiveSum(nn.Module):
@@ -49,7 +45,7 @@ class AttentiveSum(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         scores = self.score(F.relu(self.key(x))).squeeze(-1)
-        weights = scores.masked_fill(~within(lengths, x.shape[1]), -torch.inf).softmax(-1)
+        weights = scores.masked_fill(~inside(lengths, x.shape[1]), -torch.inf).softmax(-1)
         return torch.einsum("bt,btd->bd", weights, x), weights
 
 
@@ -66,10 +62,10 @@ class CharacterCNN(nn.Module):
         self.convolution = nn.Conv1d(d, filters, width)
 
     def forward(self, characters: Tensor, lengths: Tensor) -> Tensor:
-        x = self.embedding(characters) * within(lengths, characters.shape[1]).unsqueeze(-1)
+        x = self.embedding(characters) * inside(lengths, characters.shape[1]).unsqueeze(-1)
         x = F.pad(x, (0, 0, 0, max(0, self.width - x.shape[1]))).transpose(1, 2)
         windows = F.relu(self.convolution(x))
-        full = within((lengths - self.width + 1).clamp_min(1), windows.shape[-1])
+        full = inside((lengths - self.width + 1).clamp_min(1), windows.shape[-1])
         return windows.masked_fill(~full.unsqueeze(1), 0).amax(-1)
 
 
@@ -118,7 +114,6 @@ class MultiTask(nn.Module):
     components = ()
     class_points = None  # the classes are directions, not points
     groups: Tensor
-    words: Tensor
 
     def __init__(
         self,
@@ -149,7 +144,7 @@ class MultiTask(nn.Module):
         for name, size in sizes.items():
             whole(f"task.model.{name}", size, 1)
         self.manifold = geometry.manifold
-        self.register_buffer("words", words.tangent.to(torch.get_default_dtype()), persistent=False)
+        self.words = WordPoints(words, geometry, dropout=0.0)  # in the flat space the vectors themselves
         self.register_buffer("groups", types.granularity, persistent=False)
         self.n_classes = len(types.names)
         self.d_context, self.d_mention = 2 * d_hidden, words.d + filters
@@ -165,15 +160,15 @@ class MultiTask(nn.Module):
 
     def context(self, batch: dict[str, Tensor]) -> Tensor:
         """The LSTM's states (B, T, 2 d_hidden), 0 behind the end of a context."""
-        places = F.one_hot(locations(batch["positions"]), 4).to(self.words.dtype)
-        x = torch.cat([F.embedding(batch["context"], self.words), self.location(places)], -1)
+        places = F.one_hot(locations(batch["positions"]), 4).to(self.location.weight.dtype)
+        x = torch.cat([self.words(batch["context"]), self.location(places)], -1)
         lengths = batch["context_length"].cpu()
         packed = pack_padded_sequence(self.drop_input(x), lengths, batch_first=True, enforce_sorted=False)
         return pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=x.shape[1])[0]
 
     def mention(self, batch: dict[str, Tensor]) -> Tensor:
         """(B, filters + d): the CNN's view of the characters, and the weighted sum of the words."""
-        words, _ = self.pool_mention(F.embedding(batch["mention"], self.words), batch["mention_length"])
+        words, _ = self.pool_mention(self.words(batch["mention"]), batch["mention_length"])
         characters = self.characters(batch["characters"], batch["characters_length"])
         return self.drop_mention(torch.cat([characters, words], -1))
 
@@ -240,7 +235,7 @@ class LabelGCN(MultiTask):
     def retrieved(self, mention: Tensor, states: Tensor, lengths: Tensor) -> Tensor:
         """r (B, 2 d_hidden) of the class docstring, for m (B, 2 d_hidden) and states (B, T, 2 d_hidden)."""
         scores = torch.einsum("bd,btd->bt", self.attend(mention), self.drop_attention(states))
-        weights = scores.masked_fill(~within(lengths, states.shape[1]), -torch.inf).softmax(-1)
+        weights = scores.masked_fill(~inside(lengths, states.shape[1]), -torch.inf).softmax(-1)
         return torch.einsum("bt,btd->bd", weights, states)
 
     def features(self, batch: dict[str, Tensor]) -> Tensor:

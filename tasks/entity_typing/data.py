@@ -68,6 +68,14 @@ class TypingData(TaskData):
     def model_sizes(self) -> dict[str, Any]:
         return {"words": self.words, "types": self.types, "n_characters": N_CHARACTERS}
 
+    @property
+    def identity(self) -> dict[str, str]:
+        types = hashlib.sha256("\n".join(self.types.names).encode()).hexdigest()
+        return {
+            "types": f"{len(self.types)} with sha256 {types[:12]}",
+            "vectors": f"{self.words.space} {self.words.d}d with sha256 {self.words.sha256[:12]}",
+        }
+
     def examples(self, columns: Columns, parts: Sequence[tuple[int, int]]) -> Examples:
         return Examples(columns, parts, self.limits, full=not self.mask_padding)
 

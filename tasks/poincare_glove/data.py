@@ -106,6 +106,11 @@ class PoincareGloveData(TaskData):
     def model_sizes(self) -> dict[str, Any]:
         return {"words": tuple(self._counted()[1])}
 
+    @property
+    def identity(self) -> dict[str, str]:
+        words = self._counted()[1]
+        return {"words": f"{len(words)} with sha256 {hashlib.sha256(chr(10).join(words).encode()).hexdigest()[:12]}"}
+
     def load(self) -> dict[str, PairCounts]:
         meta, _ = self._counted()
         return {part: self._split(part, meta["parts"][part]) for part in PARTS}

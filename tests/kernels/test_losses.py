@@ -226,3 +226,15 @@ def test_logits_are_never_kept(monkeypatch):
     with Watch():
         streamed_bce(*given, targets).backward()
     assert 0 < largest <= 4 * 4 * losses._TILE["cpu"] < 4 * batch * classes
+
+
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e15])
+def test_bce_of_products_whose_squares_may_overflow(size):
+    """With scale: value and gradients stay finite, and are the plain ones wherever squares are finite."""
+    x, w, scale, _ = arguments("scale", 9, 50, F32)
+    x, w = (t.detach().mul(size).requires_grad_() for t in (x, w))
+    loss = streamed_bce(x, w, scale, None, lists(9, 50, 3))
+    grads = torch.autograd.grad(loss, [x, w, scale])
+    assert losses._bounded(x.detach(), w.detach()) is (size < 1e3)
+    assert torch.isfinite(loss)
+    assert all(torch.isfinite(grad).all() for grad in grads)

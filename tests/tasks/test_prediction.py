@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from tasks import resume
 from tasks.entity_typing.toy import make_mentions, make_tree
 from tests.cli import QUIET, Result, call, places
 
@@ -127,6 +128,8 @@ def test_a_faulty_line_is_named_and_nothing_is_written(trained, tmp_path, text, 
         ("input=nowhere.jsonl", "input=nowhere.jsonl: there is no such file"),
         ("input=run.py output=nowhere/types.jsonl", "output=nowhere/types.jsonl cannot be written"),
         ("input=run.py task=prefix_toy geometry=euclidean", "was trained with task.name='entity_typing_toy'"),
+        ("input=run.py task.data.generator_seed=1", "was trained with data.vectors='euclidean 10d with sha256"),
+        ("input=run.py task.data.limits.characters=9", "was trained with task.data.limits.characters=10, not 9"),
         ("input=run.py trainer.accelerator=mps", "a CUDA device is needed"),
         ("input=run.py task.module.top_k=-1", "task.module.top_k must be a whole number of at least 1"),
     ],
@@ -163,6 +166,14 @@ def test_testing_needs_no_more_words_than_the_checkpoint(trained):
     assert result.code == 0, result.err
     for name, value in result.record["metrics"].items():
         assert value == pytest.approx(trained[1].record["metrics"][name]), name
+
+
+def test_a_folder_stands_for_its_best_state_or_else_its_last(trained, tmp_path):
+    folder = best(trained).parent.parent
+    assert resume.read(folder, "checkpoint")["file"] == best(trained)
+    assert resume.read(folder, "trainer.resume", ("last.ckpt",))["file"].name == "last.ckpt"
+    (tmp_path / "last.ckpt").write_bytes((best(trained).parent / "last.ckpt").read_bytes())
+    assert resume.read(tmp_path, "checkpoint")["file"] == tmp_path / "last.ckpt"
 
 
 def test_a_checkpoint_keeps_the_words_that_chose_it(trained):

@@ -134,7 +134,7 @@ def test_padding_and_the_company_in_a_batch_do_not_change_a_prediction(kind, bat
 @pytest.mark.parametrize("kind", MODELS)
 def test_every_parameter_gets_a_gradient_of_the_task_s_loss(kind, batch):
     net = model(kind).eval()
-    net.pool_mention.key.weight.data[0] = net.words[4]  # the relu of its scores lets the first mention's words through
+    net.pool_mention.key.weight.data[0] = net.words.table[4]  # the relu of its scores lets the first mention's words through
     weights = group_mean_weights(batch["targets"], net.groups, 3).double()
     net.classifier.bce(net.features(batch), batch["targets"], weights, net.groups).backward()
     for name, p in net.named_parameters():
@@ -189,10 +189,10 @@ def test_the_character_network_takes_the_largest_value_of_each_filter():
 def test_multitask_joins_context_and_mention(batch):
     net = model(MultiTask).eval()
     states, _ = net.lstm(
-        torch.cat([net.words[batch["context"][:1]], net.location(F.one_hot(locations(batch["positions"][:1]), 4).double())], -1)
+        torch.cat([net.words(batch["context"][:1]), net.location(F.one_hot(locations(batch["positions"][:1]), 4).double())], -1)
     )
     context, _ = net.pool(states, batch["context_length"][:1])
-    words, _ = net.pool_mention(net.words[batch["mention"][:1]], batch["mention_length"][:1])
+    words, _ = net.pool_mention(net.words(batch["mention"][:1]), batch["mention_length"][:1])
     characters = net.characters(batch["characters"][:1], batch["characters_length"][:1])
     joined = torch.cat([context, characters, words], -1)
     torch.testing.assert_close(net.features(batch)[:1], joined, **EXACT)
@@ -269,7 +269,7 @@ def test_they_have_the_sizes_that_the_papers_report():
 def test_word_vectors_are_neither_trained_nor_stored(kind):
     net = model(kind)
     stored = net.state_dict()
-    assert not any(name in stored for name in ("words", "groups", "classifier.index", "classifier.vectors"))
+    assert not any(name in stored for name in ("words.table", "groups", "classifier.index", "classifier.vectors"))
     other = model(kind)
     other.load_state_dict(stored)
     for (name, a), b in zip(net.named_parameters(), other.parameters(), strict=True):

@@ -277,6 +277,17 @@ def test_vectors_are_made_for_the_words(tmp_path):
     assert sizes["n_characters"] == 116
 
 
+def test_other_types_and_vectors_are_told_apart_where_they_are_as_many(tmp_path):
+    first = data(release(tmp_path)).identity
+    assert data(tmp_path, sources=["crowd"]).identity == first
+    ontology, glove = tmp_path / "typing/ontology/types.txt", tmp_path / "glove/glove.6B.3d.txt"
+    ontology.write_text("\n".join(synthetic.types(150)[::-1]) + "\n")
+    other = data(tmp_path).identity
+    assert (other["types"] == first["types"], other["vectors"] == first["vectors"]) == (False, True)
+    glove.write_text(glove.read_text().replace(" 1 2 ", " 2 1 "))
+    assert data(tmp_path).identity["vectors"] not in (first["vectors"], other["vectors"])
+
+
 @pytest.mark.data
 def test_the_official_crowd_files_are_read_whole(data_dir, tmp_path):
     schema.register()
