@@ -75,7 +75,7 @@ def draw(panels: Sequence[Sequence[tuple[str, Cloud]]], title: str) -> Figure:
     foot = "\n".join(dict.fromkeys(_note(found, clouds) for found in clouds))
     foot += "\nThe nearer a word's query is to its own key, the more weight the word gets (where β > 0)."
     n_columns = max(len(row) for row in panels)
-    with canvas.canvas(max(5.0, 4.2 * n_columns), 1.0 + 4.5 * len(panels), title, foot) as body:
+    with canvas.canvas(max(5.0, 4.2 * n_columns), 1.2 + 4.6 * len(panels), title, foot) as body:
         axes = body.subplots(len(panels), n_columns, squeeze=False)
         for row, line in zip(axes, panels, strict=True):
             for axis, panel in zip(row, [*line, *[None] * (n_columns - len(line))], strict=True):
