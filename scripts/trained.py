@@ -119,7 +119,8 @@ def read_run(folder: Path) -> Run:
 def load(run: Run, state: str = "best") -> Trained:
     """The trained model of a run. state: "best" or "last".
 
-    Raises UserError where the checkpoint is missing or the model cannot be built again from the run's settings.
+    Raises UserError where the checkpoint is missing, the model cannot be built again from the run's settings, or the
+    data that are there have other types or words than those it was trained with.
     """
     from run import rebuild
 
@@ -130,6 +131,11 @@ def load(run: Run, state: str = "best") -> Trained:
         raise UserError(f"{run.folder}: the run has no checkpoint {file.relative_to(run.folder)}. {remedy}")
     checkpoint = resume.read(file, str(run.folder))
     task, data = rebuild(run.folder)
+    if found := resume.differences(checkpoint, task.settings, ("data",)):
+        raise UserError(
+            f"{run.folder}: its model was trained with {'; '.join(found)}, so that figures would have wrong names. Put "
+            "back the data that it was trained with (HYPERBOLIC_DATA names their folder), or draw another run."
+        )
     task.to(torch.float64 if str(run.settings.get("trainer.precision")).startswith("64") else torch.float32)
     resume.load_weights(task, checkpoint, str(run.folder))
     return Trained(run, task.eval(), task.model, data, checkpoint["epoch"] + 1)

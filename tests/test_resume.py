@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from tasks.base import Task
+from tasks.entity_typing.task import EntityTypingTask
 from tasks.prefix.task import PrefixTask
-from tests.cli import QUIET, ROOT, SHORT, Result, places, short
+from tests.cli import QUIET, ROOT, SHORT, Result, call, places, short
 
 
 @pytest.fixture(scope="module")
@@ -84,11 +86,9 @@ def test_resuming_starts_anew_where_no_run_has_the_same_settings(finished, tmp_p
     assert result.record["metrics"] == short(tmp_path, "seed=77", "trainer.max_epochs=1").record["metrics"]
 
 
-@pytest.mark.parametrize(("at", "by"), [(1, "SIGINT"), (2, "SIGINT"), (4, "SIGINT"), (7, "SIGINT"), (5, "SIGTERM")])
-def test_an_interrupted_run_goes_on_exactly(tmp_path, monkeypatch, uninterrupted, at, by):
-    """A signal in step `at`; epochs end after 4 steps, validations come after 2."""
-    steps = []
-    plain = PrefixTask.training_step
+def signalled(patch: pytest.MonkeyPatch, task: type[Task], at: int, by: str) -> list[int]:
+    """Let step `at` of the task send its process a signal. Returns a list that has an entry for each step."""
+    steps, plain = [], task.training_step
 
     def interrupted(self, *arguments):
         steps.append(1)
@@ -96,8 +96,15 @@ def test_an_interrupted_run_goes_on_exactly(tmp_path, monkeypatch, uninterrupted
             os.kill(os.getpid(), getattr(signal, by))
         return plain(self, *arguments)
 
+    patch.setattr(task, "training_step", interrupted)
+    return steps
+
+
+@pytest.mark.parametrize(("at", "by"), [(1, "SIGINT"), (2, "SIGINT"), (4, "SIGINT"), (7, "SIGINT"), (5, "SIGTERM")])
+def test_an_interrupted_run_goes_on_exactly(tmp_path, monkeypatch, uninterrupted, at, by):
+    """A signal in step `at`; epochs end after 4 steps, validations come after 2."""
     with monkeypatch.context() as patch:
-        patch.setattr(PrefixTask, "training_step", interrupted)
+        steps = signalled(patch, PrefixTask, at, by)
         broken = short(tmp_path, *WHERE)
     assert broken.code == 130
     assert "Interrupted at step" in broken.err
@@ -107,6 +114,27 @@ def test_an_interrupted_run_goes_on_exactly(tmp_path, monkeypatch, uninterrupted
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     resumed = short(tmp_path, *WHERE, "trainer.resume=auto")
     assert same_end(uninterrupted, resumed)
+
+
+def typing(folder: Path, *words: str) -> Result:
+    """Two epochs of six steps: two over all mentions, and two in each of two further passes."""
+    return call(
+        "task=entity_typing_toy", *QUIET, "task.data.sizes={train: 30, dev: 20, test: 20}", "task.data.batch_size=16",
+        "task.data.crowd_cycles=2", "trainer.max_epochs=2", *places(folder), *words,
+    )  # fmt: skip
+
+
+def test_a_typing_run_goes_on_exactly_within_the_further_passes_of_an_epoch(tmp_path, monkeypatch):
+    """A signal in step 3: the second of three passes over the mentions has just begun."""
+    with monkeypatch.context() as patch:
+        steps = signalled(patch, EntityTypingTask, 3, "SIGINT")
+        broken = typing(tmp_path / "broken")
+    assert broken.code == 130, broken.err
+    assert len(steps) == 3
+    last = torch.load(next(tmp_path.glob("broken/out/*/*/checkpoints/last.ckpt")))
+    assert (last["global_step"], last["epoch"]) == (3, 0)
+    resumed = typing(tmp_path / "broken", "trainer.resume=auto")
+    assert same_end(typing(tmp_path / "whole"), resumed)
 
 
 def test_a_killed_process_goes_on_exactly_from_its_last_checkpoint(tmp_path, uninterrupted):

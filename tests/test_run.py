@@ -174,12 +174,23 @@ def test_the_program_prints_a_configuration():
     assert re.search(r"parts:\n\s+classifier: euclidean", done.stdout)
 
 
+# A batch of the typing task has fewer mentions with an ultra-fine type in one process than in the other.
+TASKS = {
+    "prefix": ("task=prefix_toy", *SHORT),
+    "typing": (
+        "task=entity_typing_toy", "task.data.sizes={train: 150, dev: 1, test: 1}", "task.data.batch_size=32",
+        "task.data.crowd_cycles=1", "task.model.input_dropout=0.0", "task.model.concat_dropout=0.0",
+    ),
+}  # fmt: skip
+
+
 @pytest.mark.slow
-def test_two_processes_do_what_one_does(tmp_path):
+@pytest.mark.parametrize("task", TASKS)
+def test_two_processes_do_what_one_does(tmp_path, task):
     ends = []
     for devices in (1, 2):
         done = command(
-            "task=prefix_toy", *QUIET, *SHORT, "trainer.max_epochs=2", "trainer.accelerator=cpu",
+            *TASKS[task], *QUIET, "trainer.max_epochs=2", "trainer.accelerator=cpu",
             f"trainer.devices={devices}", "task.data.sizes.test=54", "task.data.sizes.dev=58",
             "task.data.eval_batch_size=7",
             f"paths.data_dir={tmp_path}/d", f"paths.output_dir={tmp_path}/{devices}",

@@ -100,15 +100,16 @@ class MultiHead(nn.Module):
             x: (B, T, D) points that ask. memory: (B, N, D) points that are attended to; x itself when left out.
             mask: (B, N), boolean, true where a point of memory counts. With a growing cache it covers the cached
                 positions too.
-            causal: position t attends to positions 0..t only; cached positions come before those of x. A position from
-                which the mask hides all it could see (padding at the start) attends as if there were no mask.
+            causal: position t attends to positions 0..t only; cached positions come before those of x. The memory then
+                has a point for each of x. A position from which the mask hides all it could see (padding at the start)
+                attends as if there were no mask.
             cache: holds keys and values of earlier calls; a call that fails leaves it as it was.
             return_weights: also return the weights (B, n_heads, T, N).
         Returns: (B, T, D).
         Raises:
-            ValueError: not (B, T, D), another batch in memory or cache, sequences of length 0, a mask that is not
-                boolean, of another shape, or (without causal) that hides every position of a row (the last on a GPU: a
-                device-side assertion).
+            ValueError: not (B, T, D), another batch in memory or cache, sequences of length 0, causal with a memory
+                that is longer or shorter than x, a mask that is not boolean, of another shape, or (without causal) that
+                hides every position of a row (the last on a GPU: a device-side assertion).
         """
         length = self._check(x, memory, mask, causal, cache)
         past = cache.length if cache is not None else 0
@@ -119,7 +120,7 @@ class MultiHead(nn.Module):
         if cache is not None and not kept:
             k, v = cache.extended(k, v)
         past = 0 if kept else past
-        plain = causal and mask is None and past == 0 and x.shape[1] == length > 1
+        plain = causal and mask is None and past == 0 and length > 1
         seen = None
         if return_weights or not plain:
             seen = _visible(mask, x.shape[1], length, past if causal else None, x.device)
@@ -143,6 +144,12 @@ class MultiHead(nn.Module):
         length = past if past and cache.static else past + new
         if steps == 0 or length == 0:
             raise ValueError(f"{name_of(self)}: empty sequence: {steps} queries, {length} keys")
+        earlier = past if past and not cache.static else 0
+        if causal and length != earlier + steps:
+            raise ValueError(
+                f"{name_of(self)}: causal order needs a key for each query, got {steps} queries and {length - earlier} "
+                "keys; attend to a memory of another length without causal, or hide positions with a mask"
+            )
         if past and cache.keys.shape[0] != x.shape[0]:
             raise ValueError(
                 f"{name_of(self)}: the cache holds a batch of {cache.keys.shape[0]}, got points of shape "

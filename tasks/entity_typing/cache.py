@@ -21,19 +21,22 @@ from tasks.entity_typing.chunks import ChunkEncoder, encoded, progress
 from tasks.entity_typing.examples import Columns, Limits
 from tasks.errors import UserError
 
-FORMAT = 1  # of the cache; another one is another folder
+FORMAT = 2  # of the cache; another one is another folder
 DTYPES = {"words": "i4", "word_starts": "i8", "spans": "u1", "characters": "u1", "types": "i4", "type_starts": "i8"}
-COUNTS = ("skipped", "cut", "untyped", "outside")  # of a source
+COUNTED = ("skipped", "cut", "untyped", "outside", "unknown")  # in each piece of a source
+COUNTS = (*COUNTED, "words", "unknown_distinct")  # of a source; of those of one split they can be added up
 FLAT = ("words", "types")
 MANIFEST = "manifest.json"
 
 
 class Source(NamedTuple):
-    """A file of mentions. name: of the part, as crowd. label: the file's name under the data folder, for records."""
+    """A file of mentions. name: of the part, as crowd. label: the file's name under the data folder, for records.
+    split: that it belongs to."""
 
     name: str
     label: str
     path: Path
+    split: str = "train"
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Recipe:
         words.update(np.fromiter(self.index.values(), np.int32, len(self.index)).tobytes())
         return {
             "format": FORMAT,
-            "sources": [[s.name, s.label, *stamp(s.path)] for s in self.sources],
+            "sources": [[s.name, s.label, s.split, *stamp(s.path)] for s in self.sources],
             "words": words.hexdigest(),
             "types": hashlib.sha256("\n".join(self.types).encode()).hexdigest(),
             "limits": list(self.limits),
@@ -71,7 +74,8 @@ class Prepared(NamedTuple):
     """Columns of all sources, the names of the types, and what each source gave: its mentions are start..stop - 1.
 
     parts, by source: file, sha256, start, stop, lines, first_fault (or None), and COUNTS: lines skipped, mentions cut
-    at the limit, mentions without a type, types left out.
+    at the limit, mentions without a type, types left out, words without a vector, words in all, and distinct words
+    without a vector that no earlier source of the same split has.
     """
 
     columns: Columns
@@ -166,6 +170,7 @@ def _write(
     counts = dict.fromkeys(DTYPES, 0)
     zeros = dict.fromkeys(("start", "stop", "lines", *COUNTS), 0)
     parts = {s.name: {"file": s.label, "first_fault": None, **zeros} for s in recipe.sources}
+    unknown: dict[str, set[str]] = {s.split: set() for s in recipe.sources}
     with contextlib.ExitStack() as stack:
         files = {column: stack.enter_context((part / f"{column}.bin").open("wb")) for column in DTYPES}
         for column in ("word_starts", "type_starts"):
@@ -187,8 +192,12 @@ def _write(
             done += columns.mentions
             found["stop"] = done
             found["lines"] += chunk.lines
-            for count in COUNTS:
+            for count in COUNTED:
                 found[count] += chunk.counts[count]
+            found["words"] += len(columns.words)
+            before = len(unknown[source.split])
+            unknown[source.split].update(chunk.unknown)
+            found["unknown_distinct"] += len(unknown[source.split]) - before
             for column, array in columns._asdict().items():
                 if column.endswith("_starts"):
                     array = array[1:] + counts[column.replace("_starts", "s")]

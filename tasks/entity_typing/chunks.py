@@ -23,17 +23,20 @@ PARALLEL = 48 << 20  # bytes from which on it is worth to start processes
 
 class Chunk(NamedTuple):
     """A piece of a file as columns. types: names of the ids in the columns where they are the chunk's own, else empty.
-    faults: line in the chunk, from 1, and reason. counts: skipped, cut, untyped, outside."""
+    faults: line in the chunk, from 1, and reason. counts: skipped, cut, untyped, outside, unknown. unknown: distinct
+    words without a vector.
+    """
 
     columns: Columns
     types: list[str]
     lines: int
     faults: list[tuple[int, str]]
     counts: dict[str, int]
+    unknown: list[str]
 
 
 class ChunkEncoder(NamedTuple):
-    """Turns lines start..stop of a file into columns.
+    """Turns lines start..stop of a file into columns; blank lines are passed over.
 
     types: ids of known types; grow: others get ids of the chunk's own. keep_untyped: mentions without a type can be
     used. skip: pass over mentions that cannot be used, and over unknown types, instead of stopping.
@@ -54,15 +57,18 @@ class ChunkEncoder(NamedTuple):
         encoder = Encoder(self.index, self.limits, types, self.grow, self.skip, self.keep_untyped)
         faults, add = [], encoder.add
         for number, line in enumerate(lines, start=1):
+            if not line or line.isspace():
+                continue
             try:
                 add(*parse(line))
             except Fault as fault:
                 faults.append((number, str(fault)))
                 if not self.skip:
                     break
-        names = list(types) if self.grow else []
-        counts = {name: getattr(encoder, name) for name in ("cut", "untyped", "outside")}
-        return Chunk(encoder.columns(), names, len(lines), faults, counts | {"skipped": len(faults)})
+        names, columns = list(types) if self.grow else [], encoder.columns()
+        counts = {name: getattr(encoder, name) for name in ("cut", "untyped", "outside", "unknown")}
+        counts["skipped"] = len(faults)
+        return Chunk(columns, names, len(lines), faults, counts, list(encoder.unknown_words))
 
 
 def pieces(path: Path, size: int) -> Iterator[tuple[int, int]]:

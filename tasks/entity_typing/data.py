@@ -179,7 +179,7 @@ class EntityTypingData(TypingData):
         """The first of some files under the root that exists."""
         for label in names:
             if (self.root / label).is_file():
-                return Source(what, label, self.root / label)
+                return Source(what, label, self.root / label, what if what in SPLITS else "train")
         return None
 
     def need(self, what: str, names: Sequence[str]) -> Source:
@@ -226,7 +226,7 @@ class EntityTypingData(TypingData):
 
     @rank_zero_only
     def _tell(self, train: list[Source]) -> None:
-        """Say in a line each which sources are missing, and which lines were passed over."""
+        """Say in a line each which sources are missing, lines that were passed over, and words without a vector."""
         parts = self._prepared.parts
         if missing := self.missing():
             n = sum(parts[source.name]["stop"] - parts[source.name]["start"] for source in train)
@@ -244,6 +244,10 @@ class EntityTypingData(TypingData):
                 )
             if part["untyped"]:
                 print(f"{self.name}: {part['untyped']:,} mentions of {name} have no type.", flush=True)
+        unknown, words = (sum(parts[source.name][key] for source in train) for key in ("unknown", "words"))
+        if unknown:
+            share = 100 * unknown / words
+            print(f"{self.name}: {share:.1f} % of the words of the training mentions have no vector.", flush=True)
 
     def missing(self) -> list[str]:
         """Sources of the paper's training data that this run does not use."""
@@ -264,7 +268,8 @@ class EntityTypingData(TypingData):
         return part["stop"] - part["start"] if part else 0
 
     def fingerprint(self) -> dict[str, Any]:
-        """Also by source what it gave, the vectors, and how much of the paper's training data there is."""
+        """Also by source what it gave, the vectors, and how much of the paper's training data there is. The counts of a
+        split: see `cache.Prepared`."""
         parts = self.prepared().parts
         kept = {name: part["stop"] - part["start"] for name, part in parts.items()}
         of = {split: self._parts(split) for split in SPLITS}

@@ -58,14 +58,22 @@ class Columns(NamedTuple):
 
 
 class Rows(dict):
-    """The row of each word that was asked for: of the word in lower case, UNK where it has none."""
+    """The row of each word that was asked for: of the word in lower case, -1, -2, .. where it has none.
+
+    unknown: the words of -1, -2, .., in lower case.
+    """
 
     def __init__(self, index: dict[str, int]):
         super().__init__()
         self.index = index
+        self.unknown: dict[str, int] = {}
 
     def __missing__(self, word: str) -> int:
-        row = self[word] = self.index.get(word.lower(), UNK)
+        low = word.lower()
+        row = self.index.get(low)
+        if row is None:
+            row = self.unknown.setdefault(low, -1 - len(self.unknown))
+        self[word] = row
         return row
 
 
@@ -77,6 +85,7 @@ class Encoder:
     is left, instead of a fault. keep_untyped: whether a mention may have no type.
 
     cut: mentions so far that were longer than the limit. untyped: without a type. outside: types that were left out.
+    unknown: words without a row in the columns so far; unknown_words: the distinct ones, in lower case.
     """
 
     def __init__(
@@ -91,7 +100,8 @@ class Encoder:
         self.rows, self.limits, self.types = Rows(index), limits, types
         self.grow, self.drop, self.keep_untyped = grow, drop, keep_untyped
         self.character = {c: k for k, c in enumerate(CHARACTERS, start=1)}.get
-        self.cut = self.untyped = self.outside = 0
+        self.cut = self.untyped = self.outside = self.unknown = 0
+        self.unknown_words: set[str] = set()
         self._words: list[int] = []
         self._types: list[int] = []
         self._ends: list[tuple[int, int]] = []
@@ -148,8 +158,14 @@ class Encoder:
         ends = np.array(self._ends, np.int64).reshape(n, 2)
         starts = np.concatenate([np.zeros((1, 2), np.int64), ends])
         characters = np.frombuffer(b"".join(c.ljust(width, b"\0") for c in self._characters), np.uint8)
+        words = np.array(self._words, np.int32)
+        unknown = words < 0
+        names = list(self.rows.unknown)
+        self.unknown += int(unknown.sum())
+        self.unknown_words.update(names[-1 - k] for k in np.unique(words[unknown]).tolist())
+        words[unknown] = UNK
         found = Columns(
-            np.array(self._words, np.int32), starts[:, 0].copy(), np.array(self._spans, np.uint8).reshape(n, 3),
+            words, starts[:, 0].copy(), np.array(self._spans, np.uint8).reshape(n, 3),
             characters.reshape(n, width), np.array(self._types, np.int32), starts[:, 1].copy(),
         )  # fmt: skip
         self._words, self._types, self._ends, self._spans, self._characters = [], [], [], [], []

@@ -30,7 +30,7 @@ class EntityTyper(nn.Module):
     layers by class, which the families that have them take (`Geometry.preferring`).
 
     Raises UserError for sizes below 1, a dropout outside of 0..1, an unknown design and one that the encoder cannot
-    have.
+    have, and for an encoder with fewer positions than the longest mention or context.
     """
 
     components = ("encoder", "attention", "concat", "classifier")
@@ -72,6 +72,12 @@ class EntityTyper(nn.Module):
             self.text = HyFi(parts, encoder, words, *sizes, *drops, mask_padding, bidirectional, nonlinearity)
         else:
             self.text = HyboNet(parts, encoder, words, d, max_context, *drops, mask_padding)
+        positions, longest = getattr(self.text.context, "n_positions", None), max(max_mention, max_context)
+        if positions is not None and positions < longest:
+            raise UserError(
+                f"encoder.n_positions={positions} is too small: a mention or context may have {longest} words "
+                f"(task.data.limits). Set encoder.n_positions to {longest} or more, or make the limits smaller."
+            )
         self.to_classifier = ChangeGeometry(parts["concat"], parts["classifier"])
         self.manifold = parts["classifier"].manifold
         self.classifier = parts["classifier"].logits(self.text.d_out, len(types.names))

@@ -26,7 +26,8 @@ class WordPoints(nn.Module):
     The points are those of `WordVectors.points`; what is kept are their tangent vectors at the origin, so that only the
     words of a batch are lifted, a dropout in the tangent space costs nothing more, and a learned curvature gets the
     gradient of their places. The table is neither trained nor saved, and no buffer, which processes that train together
-    would send each other at every step.
+    would send each other at every step. It stays as it was read, often mapped into memory: only the rows of a batch are
+    scaled and brought to the module's dtype.
 
     geometry: of the points. dropout: of the words.
     """
@@ -36,15 +37,17 @@ class WordPoints(nn.Module):
         self.manifold = geometry.manifold
         self.dropout = geometry.dropout(dropout)
         self.moving = isinstance(self.manifold, HyperbolicManifold) and self.manifold.learn_c
-        scale = _scale(self.manifold)
-        self.table = words.tangent if scale == 1 else words.tangent * scale
+        self.scale = _scale(self.manifold)
+        self.table, self.dtype = words.tangent, words.tangent.dtype
 
     def _apply(self, fn, recurse=True):
-        self.table = fn(self.table)
+        moved = fn(self.table.new_empty(0, dtype=self.dtype))
+        self.table, self.dtype = self.table.to(moved.device), moved.dtype
         return super()._apply(fn, recurse)
 
     def forward(self, rows: Tensor) -> Tensor:
-        u = nn.functional.embedding(rows, self.table)
+        u = nn.functional.embedding(rows, self.table).to(self.dtype)
+        u = u if self.scale == 1 else u * self.scale
         return self.dropout.lifted((u / self.manifold.c.sqrt()).to(u.dtype) if self.moving else u)
 
     def extra_repr(self) -> str:

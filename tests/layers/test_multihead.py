@@ -70,10 +70,27 @@ def test_attention_to_a_memory_of_another_length(manifold):
     result = layer(x, memory, mask=MASK, return_weights=True)
     torch.testing.assert_close(result[0], expected, **IDENTITY)
     torch.testing.assert_close(result[1], weights, **IDENTITY)
-    causal, _ = written_out(layer, x, memory, lambda b, t, i: i > t)
-    torch.testing.assert_close(layer(x, memory, causal=True), causal, **IDENTITY)
-    long, _ = written_out(layer, memory, x, lambda b, t, i: i > t)
-    torch.testing.assert_close(layer(memory, x, causal=True), long, **IDENTITY)
+    other = points(manifold, 3, 2, 4)
+    causal, _ = written_out(layer, x, other, lambda b, t, i: i > t)
+    torch.testing.assert_close(layer(x, other, causal=True), causal, **IDENTITY)
+
+
+@manifolds
+@pytest.mark.parametrize("static", [None, False, True])
+def test_causal_order_needs_a_key_for_each_query(manifold, static):
+    """With a cache the new keys are counted; a static one has no place for queries that come later."""
+    layer, x, memory = layer_on(manifold), points(manifold, 3, 2, 4), points(manifold, 3, 5, 4)
+    cache = None if static is None else AttentionCache(static)
+    for given, keys in ((x, memory), (memory, x)):
+        said = rf"causal order needs a key for each query, got {given.shape[1]} queries and {keys.shape[1]} keys"
+        with pytest.raises(ValueError, match=said):
+            layer(given, keys, causal=True, cache=cache)
+    if cache is not None:
+        layer(memory, causal=True, cache=cache)
+        keys = 5 if static else 1
+        with pytest.raises(ValueError, match=f"got 2 queries and {keys} keys"):
+            layer(x, memory[:, :1], causal=True, cache=cache)
+        assert cache.length == 5
 
 
 @pytest.mark.parametrize("masked", [False, True])

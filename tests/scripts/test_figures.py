@@ -1,5 +1,6 @@
 """python scripts/figures.py: from the folder of a run to files, and what it says of a folder or word it cannot use."""
 
+import dataclasses
 import json
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import torch
 
 from scripts import figures, shown
 from scripts.trained import load, read_run
+from tasks.entity_typing.toy import ToyTypingData
 from tasks.errors import UserError
 from tests import cli
 
@@ -102,6 +104,24 @@ def test_the_last_state_and_the_precision_of_the_run(euclidean):
     assert last.epoch == 2
     assert {p.dtype for p in last.model.parameters()} == {torch.float64}
     assert last.about(last.model.manifold) == "euclidean, c = 0, epoch 2"
+
+
+@pytest.mark.parametrize(("what", "change"), [("types", "names"), ("vectors", "sha256")])
+def test_other_data_than_the_model_was_trained_with_are_refused(poincare, tmp_path, capsys, monkeypatch, what, change):
+    """As many types or words, of which figures would show the wrong ones."""
+    plain = ToyTypingData.types if what == "types" else ToyTypingData.words
+
+    def other(self):
+        found = plain.fget(self)
+        value = getattr(found, change)
+        return dataclasses.replace(found, **{change: value[::-1]})
+
+    monkeypatch.setattr(ToyTypingData, "types" if what == "types" else "words", property(other))
+    assert draw(tmp_path / "out", "nearest", poincare) == 1
+    said = error_of(capsys)
+    assert f"was trained with data.{what}='" in said
+    assert "figures would have wrong names. Put back the data" in said
+    assert not list(tmp_path.rglob("*.png"))
 
 
 def test_padding_is_not_drawn(poincare):

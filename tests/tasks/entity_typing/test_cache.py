@@ -15,6 +15,7 @@ from tasks.entity_typing.cache import Recipe, Source, prepared
 from tasks.entity_typing.examples import Encoder, Limits, encode
 from tasks.entity_typing.mentions import parse
 from tasks.errors import UserError
+from tasks.text import UNK
 from tests.tasks.entity_typing import synthetic
 
 LIMITS = Limits(5, 10, 25)
@@ -192,7 +193,6 @@ def put(path: Path, number: int, line: bytes) -> None:
 
 BAD = {
     "json": (b'{"mention_span": "a', "it is not a JSON object"),
-    "blank": (b"", "it is not a JSON object"),
     "utf-8": (b'{"mention_span": "\xff"}', "it is not UTF-8"),
     "type": (b'{"left_context_token": [], "mention_span": "a", "right_context_token": [], "y_str": []}', "no type"),
     "mention": (b'{"left_context_token": [], "mention_span": "", "right_context_token": [], "y_str": ["a"]}', "empty"),
@@ -230,9 +230,61 @@ def test_types_outside_of_the_ontology_are_named_or_left_out_and_counted(tmp_pat
     assert found.types == known
 
 
-def test_a_file_without_mentions_is_named(tmp_path):
+@pytest.mark.parametrize("on_error", ["fail", "skip"])
+def test_blank_lines_are_passed_over_and_counted_as_lines(tmp_path, monkeypatch, on_error):
+    monkeypatch.setattr(chunks, "CHUNK", 3000)
+    job = recipe(tmp_path, on_error=on_error)
+    columns, types = expected(job)
+    path = job.sources[1].path
+    lines = path.read_bytes().splitlines()
+    path.write_bytes(b"\n".join([b"", *lines[:3], b" \t", b"\r", *lines[3:], b"", b""]) + b"\n")
+    found = prepared(tmp_path / "cache", "made", job, 1)
+    assert same(found.columns, columns)
+    assert found.types == types
+    part = found.parts["part1"]
+    assert (part["skipped"], part["first_fault"], part["lines"], part["start"], part["stop"]) == (0, None, 45, 300, 340)
+    put(path, 7, b"nonsense")
+    with pytest.raises(UserError, match=r"part1\.json, line 7: it is not a JSON object"):
+        prepared(tmp_path / "cache", "made", recipe(tmp_path), 1)
+
+
+@pytest.mark.parametrize("size", [200, 1 << 20])
+def test_words_without_a_vector_are_counted(tmp_path, monkeypatch, size):
+    """Running ones by source; distinct ones in lower case, where they first appear in their split."""
+    monkeypatch.setattr(chunks, "CHUNK", size)
+
+    def line(left: str, mention: str, right: str, types=("person",)) -> bytes:
+        parts = {"left_context_token": left.split(), "mention_span": mention, "right_context_token": right.split()}
+        return json.dumps(parts | {"y_str": types}).encode()
+
+    lines = {
+        "a": [
+            line("w1 New", "w2 new", "w3 old"),
+            line("w1", "w2", "w3"),
+            line("lost", "w1", "", ()),
+            line("", "OLD", ""),
+        ],
+        "b": [line("new", "newer", "")] * 2,
+        "dev": [line("w1", "newer", ""), line("trimmed " + "w1 " * 20, "w2", "w3 " * 10)],
+    }
+    sources = []
+    for name, content in lines.items():
+        path = tmp_path / f"{name}.json"
+        path.write_bytes(b"\n".join(content))
+        sources.append(Source(name, path.name, path, "dev" if name == "dev" else "train"))
+    settings = {"index": INDEX, "limits": LIMITS, "types": (), "grow": True, "keep_untyped": False, "on_error": "skip"}
+    job = Recipe(tuple(sources), **settings)
+    for found in (prepared(tmp_path / "cache", "made", job, 1), prepared(tmp_path / "cache", "made", job, 1)):
+        counts = {p: (part["words"], part["unknown"], part["unknown_distinct"]) for p, part in found.parts.items()}
+        assert counts == {"a": (10, 4, 2), "b": (4, 4, 1), "dev": (27, 1, 1)}
+        assert (found.columns.words >= 1).all()
+        assert int((found.columns.words == UNK).sum()) == 9
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b" \n\r\n\n"])
+def test_a_file_without_mentions_is_named(tmp_path, content):
     job = recipe(tmp_path)
-    job.sources[1].path.write_bytes(b"")
+    job.sources[1].path.write_bytes(content)
     with pytest.raises(UserError, match=r"part1\.json has no mention that can be used"):
         prepared(tmp_path / "cache", "made", job, 1)
 

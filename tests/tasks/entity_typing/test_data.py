@@ -16,7 +16,7 @@ from tasks.entity_typing import types as type_names
 from tasks.entity_typing.data import EntityTypingData
 from tasks.entity_typing.mentions import Mention
 from tasks.errors import UserError
-from tasks.text import WordVectors
+from tasks.text import UNK, WordVectors
 from tests.tasks.entity_typing import synthetic
 
 LIMITS = {"mention": 5, "characters": 10, "context": 25}
@@ -211,6 +211,9 @@ def test_the_record_says_what_was_used(tmp_path):
         "cut": said["counts"]["train"]["cut"],
         "untyped": 0,
         "outside": 0,
+        "unknown": 0,
+        "unknown_distinct": 0,
+        "words": int(found.splits()["train"][torch.arange(90)]["context_length"].sum()),
     }
     assert said["counts"]["dev"]["mentions"] == 12
     assert len(set(said["sha256"].values())) == 4
@@ -238,6 +241,26 @@ def test_skipped_lines_and_mentions_without_types_are_told(tmp_path, capsys):
     path.write_bytes(path.read_bytes().replace(b"nonsense\n", path.read_bytes().split(b"\n")[0] + b"\n"))
     with pytest.raises(UserError, match=r"train\.json, line 52: the mention has no type .*task\.data\.untyped=keep"):
         data(tmp_path, untyped="fault").splits()
+
+
+def test_words_without_a_vector_are_told_and_counted_in_each_split(tmp_path, capsys):
+    release(tmp_path)
+    rows = {name: split[torch.arange(len(split))]["context"] for name, split in data(tmp_path).splits().items()}
+    lost = {name: len({2, 3, 4} & set(context.flatten().tolist())) for name, context in rows.items()}
+    assert "have no vector" not in capsys.readouterr().out
+    glove = tmp_path / "glove/glove.6B.3d.txt"
+    glove.write_text("".join(glove.read_text().splitlines(keepends=True)[3:]))
+    for _ in range(2):  # prepared, and read again
+        found = data(tmp_path)
+        counts = found.fingerprint()["counts"]
+        for name, split in found.splits().items():
+            batch = split[torch.arange(len(split))]
+            words, unknown = int((batch["context"] > 0).sum()), int((batch["context"] == UNK).sum())
+            of = counts[name]
+            assert (of["words"], of["unknown"], of["unknown_distinct"]) == (words, unknown, lost[name])
+        said = [line for line in capsys.readouterr().out.splitlines() if "have no vector" in line]
+        share = 100 * counts["train"]["unknown"] / counts["train"]["words"]
+        assert said == [f"typing: {share:.1f} % of the words of the training mentions have no vector."]
 
 
 def test_paths_as_types_are_told_apart_by_depth(tmp_path):
@@ -296,7 +319,9 @@ def test_the_official_crowd_files_are_read_whole(data_dir, tmp_path):
     found = instantiate(node, _convert_="all")
     assert {name: len(split) for name, split in found.splits().items()} == dict.fromkeys(("train", "dev", "test"), 1998)
     assert len(found.types) == 10_331
-    assert found.fingerprint()["counts"]["train"] == {
+    counts = found.fingerprint()["counts"]["train"]
+    assert counts.pop("words") > counts.pop("unknown") >= counts.pop("unknown_distinct")
+    assert counts == {
         "mentions": 1998,
         "skipped": 0,
         "cut": 251,

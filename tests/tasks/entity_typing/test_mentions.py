@@ -49,6 +49,7 @@ def test_all_forms_of_input_are_read():
         '{"left": "He didn\'t see", "mention": "Obama\'s dog", "right": "in Rome."}',
         '{"mention": " Rome "}',
         "",
+        " \t",
         "She met [the mayor] in Paris, France.",
         "[It] rained.",
     ]

@@ -316,10 +316,22 @@ def test_sizes_give_the_papers_numbers_of_parameters(name, s, published):
 def test_word_vectors_are_neither_trained_nor_saved_and_move_with_the_model():
     net = model()
     table = net.text.words.table
-    assert table.dtype == F64
     assert not table.requires_grad
     assert not any(p.numel() == table.numel() for p in [*net.state_dict().values(), *net.parameters(), *net.buffers()])
-    assert net.float().text.words.table.dtype == torch.float32
+    assert net.to("meta").text.words.table.device.type == "meta"
+
+
+@pytest.mark.parametrize("name", ["poincare", "lorentz", "euclidean"])
+def test_only_the_words_of_a_batch_have_the_dtype_of_the_model(name):
+    """The table stays the one that was read, in whatever precision and space the words are used."""
+    vectors, rows = words(), torch.tensor([[0, 3, 3], [29, 1, 0]])
+    layer = WordPoints(vectors, geometry(name, c=1.7), 0.0)
+    single = layer(rows)
+    double = layer.double().cpu()(rows)
+    assert (single.dtype, double.dtype) == (torch.float32, F64)
+    torch.testing.assert_close(double.float(), single)
+    assert layer.float()(rows).dtype == torch.float32
+    assert layer.table is vectors.tangent
 
 
 @pytest.mark.parametrize("name", GEOMETRIES)
@@ -401,6 +413,16 @@ def test_class_points_lie_on_the_classifiers_manifold(encoder, name):
 
 def test_groups_are_the_types_granularities():
     assert model().groups.tolist() == [k % 3 for k in range(K)]
+
+
+@pytest.mark.parametrize("design", ["hybonet", "hyfi"])
+def test_an_encoder_with_too_few_positions_is_refused_when_the_model_is_built(design):
+    short = functools.partial(TRANSFORMER, n_positions=24)
+    with pytest.raises(
+        UserError, match=r"encoder\.n_positions=24 is too small: .* 25 words .*encoder\.n_positions to 25"
+    ):
+        model("lorentz", short, {"design": design, "s": 4})
+    assert model("lorentz", short, {"design": design, "s": 4, "max_context": 24}).design == design
 
 
 def test_hybonet_needs_an_encoder_with_an_entrance():
