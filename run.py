@@ -94,11 +94,13 @@ def carry_out(values: dict, stdout: TextIO) -> float | None:
     options, folder = values["trainer"], Path(job.runtime.output_dir)
     if job.mode == RunMode.MULTIRUN and options["devices"] not in (1, "1"):
         raise UserError("trainer.devices must be 1 in a multirun (-m); start runs on several devices one by one.")
+    places = (values["checkpoint"], values["input"], values["output"])
+    if values["mode"] == "predict":
+        prediction.check_places(*places)  # before anything is read
     pl.seed_everything(values["seed"], workers=True, verbose=False)
     task, data = build(values)
     task.words = choosing(list(job.overrides.task))
     if values["mode"] == "predict":
-        places = (values["checkpoint"], values["input"], values["output"])
         return finish(values, folder, task, data, prediction.predict(task, data, *places, stdout, **options))
     logger = instantiate(values["logger"], _partial_=True)(save_dir=str(folder)) if values["logger"] else None
     try:
@@ -121,6 +123,8 @@ def finish(values: dict, folder: Path, task: Task, data: TaskData, found: traini
             print(f"figure: {report.learning_curve(found.history, task.select, folder / 'learning_curve.png')}")
         for name, path in (task.export(folder) if values["mode"] == "fit" else {}).items():
             print(f"{name}: {path}")
+        if found.prediction and found.prediction["output"]:
+            print(f"predictions: {found.prediction['output']} ({found.prediction['examples']:,} lines)")
         print(f"record: {record.write(folder / 'record.json', result)}", flush=True)
     return (found.selection or {}).get("value")
 

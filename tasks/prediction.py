@@ -26,6 +26,18 @@ def to_standard_output(target: str | None) -> bool:
     return target is None or target == STANDARD
 
 
+def check_places(checkpoint: str | None, source: str | None, target: str | None) -> None:
+    """Raise UserError unless a checkpoint is named, the input is there, and the output can be written."""
+    if checkpoint is None:
+        raise UserError("mode=predict needs checkpoint=<run folder>/checkpoints/best.ckpt.")
+    if source is None:
+        raise UserError("mode=predict needs input=FILE, or input=- for standard input.")
+    if source != STANDARD and not Path(source).is_file():
+        raise UserError(f"input={source}: there is no such file; name one, or - for standard input.")
+    if not to_standard_output(target) and (Path(target).is_dir() or not Path(target).absolute().parent.is_dir()):
+        raise UserError(f"output={target} cannot be written; name a file in a folder that exists.")
+
+
 def predict(
     task: Task,
     data: TaskData,
@@ -46,10 +58,7 @@ def predict(
 
     Raises UserError where the checkpoint does not fit the task, the task has no predictions, or a line is faulty.
     """
-    if checkpoint is None:
-        raise UserError("mode=predict needs checkpoint=<run folder>/checkpoints/best.ckpt.")
-    if source is None:
-        raise UserError("mode=predict needs input=FILE, or input=- for standard input.")
+    check_places(checkpoint, source, target)
     setting = f"checkpoint={checkpoint}"
     state = resuming.read(Path(checkpoint), setting)
     resuming.check_same(state, task.settings, resuming.TESTED, setting)
@@ -117,10 +126,7 @@ def _opened(source: str) -> Iterator[tuple[Iterable[bytes], str]]:
         binary: BinaryIO = getattr(sys.stdin, "buffer", sys.stdin)
         yield binary, "standard input"
         return
-    path = Path(source)
-    if not path.exists() or path.is_dir():
-        raise UserError(f"input={source}: there is no such file; name one, or - for standard input.")
-    with path.open("rb") as stream:
+    with Path(source).open("rb") as stream:
         yield stream, source
 
 
@@ -132,8 +138,6 @@ def _written(target: str | None, stdout: TextIO) -> Iterator[TextIO]:
         stdout.flush()
         return
     part = Path(f"{target}.part")
-    if Path(target).is_dir() or not part.parent.is_dir():
-        raise UserError(f"output={target} cannot be written; name a file in a folder that exists.")
     try:
         with part.open("w", encoding="utf-8") as stream:
             yield stream

@@ -56,7 +56,7 @@ def learning_curve(rows: list[dict[str, float]], select: str, path: Path) -> Pat
     figure, axes = plt.subplots(1, len(panels), figsize=(4.5 * len(panels), 3.2), squeeze=False, layout="constrained")
     steps_per_epoch = max(row["step"] / row["epoch"] for row in rows) if rows else 1
     for axis, metric in zip(axes[0], panels, strict=True):
-        for split, style in (("train", "o--"), ("val", "s-")):
+        for split, style in (("train", "C0o--"), ("val", "C1s-")):
             points = [(r["step"] / steps_per_epoch, r[f"{split}/{metric}"]) for r in rows if f"{split}/{metric}" in r]
             if points:
                 axis.plot(*zip(*points, strict=True), style, markersize=3, linewidth=1.2, label=split)

@@ -245,6 +245,7 @@ class EntityTypingData(TypingData):
             if part["untyped"]:
                 print(f"{self.name}: {part['untyped']:,} mentions of {name} have no type.", flush=True)
         unknown, words = (sum(parts[source.name][key] for source in train) for key in ("unknown", "words"))
+        print(f"{self.name}: word vectors {self.words.source} ({self.words.space}).", flush=True)
         if unknown:
             share = 100 * unknown / words
             print(f"{self.name}: {share:.1f} % of the words of the training mentions have no vector.", flush=True)

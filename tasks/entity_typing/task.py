@@ -117,7 +117,7 @@ class EntityTypingTask(Task):
             index = mask.nonzero().squeeze(-1)
             index = index[row[index].argsort(descending=True, stable=True)][: self.top_k]
             pairs = zip(index.tolist(), row[index].tolist(), strict=True)
-            found.append({"types": [{"type": self.names[k], "probability": p} for k, p in pairs]})
+            found.append({"types": [{"type": self.names[k], "probability": float(f"{p:.6g}")} for k, p in pairs]})
         return found
 
     def summary(self, sums: dict[str, float]) -> dict[str, float]:
