@@ -15,6 +15,16 @@ def whole(name: str, value: object, least: int) -> int:
     return value
 
 
+def rate(name: str, value: float) -> float:
+    """`value` if it is at least 0 and less than 1, as the probability of a dropout.
+
+    Raises UserError, which names the setting, otherwise.
+    """
+    if not 0 <= value < 1:
+        raise UserError(f"{name} must be at least 0 and less than 1, and it is {value}.")
+    return value
+
+
 def one_of(name: str, value: object, choices: tuple[str, ...]) -> str:
     """`value` if it is one of `choices`.
 

@@ -2,10 +2,7 @@
 
 import hashlib
 import json
-import os
 import re
-import shutil
-import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -22,6 +19,7 @@ from hyperbolic.manifolds import Manifold, PoincareBall
 from hyperbolic.manifolds.base import HyperbolicManifold
 from hyperbolic.manifolds.charts import convert
 from tasks.errors import UserError, one_of
+from tasks.folders import made_whole
 from tasks.vector_files import VectorFile, dimension, parse
 
 PAD, UNK = 0, 1
@@ -197,18 +195,10 @@ def _plain(name: str) -> str:
 
 def _write_cache(place: Path, words: list[str], tangent: np.ndarray, meta: dict) -> None:
     """A folder of words.txt, tangent.npy and meta.json; it appears whole or not at all."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(dir=place.parent, prefix=f"{place.name}.", suffix=".part"))
-    try:
+    with made_whole(place) as part:
         (part / "words.txt").write_bytes("\n".join(words).encode("utf-8"))
         np.save(part / "tangent.npy", tangent)
         (part / "meta.json").write_text(json.dumps({**meta, "shape": list(tangent.shape)}), encoding="utf-8")
-        if place.exists():  # damaged, or of another process
-            shutil.rmtree(place, ignore_errors=True)
-        os.replace(part, place)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
 
 
 def _read_cache(place: Path) -> WordVectors | None:

@@ -16,7 +16,7 @@ from tasks.entity_typing.examples import INSIDE
 from tasks.entity_typing.label_graph import GraphLogits, label_vectors
 from tasks.entity_typing.points import WordPoints, inside
 from tasks.entity_typing.types import TypeInventory
-from tasks.errors import UserError, whole
+from tasks.errors import rate, whole
 from tasks.text import WordVectors
 
 LEFT, WHOLE, PART, RIGHT = range(4)  # where a word stands: left of the mention, all or a part of it, right of it
@@ -154,8 +154,8 @@ class MultiTask(nn.Module):
         self.pool = AttentiveSum(self.d_context, d_attention)
         self.pool_mention = AttentiveSum(words.d, None)
         self.characters = CharacterCNN(n_characters, d_character, filters, width)
-        self.drop_input = dropout("input_dropout", input_dropout)
-        self.drop_mention = dropout("mention_dropout", mention_dropout)
+        self.drop_input = nn.Dropout(rate("task.model.input_dropout", input_dropout))
+        self.drop_mention = nn.Dropout(rate("task.model.mention_dropout", mention_dropout))
         self.classifier: ClassLogits = LinearLogits(self.manifold, self.d_context + self.d_mention, self.n_classes)
 
     def context(self, batch: dict[str, Tensor]) -> Tensor:
@@ -225,8 +225,8 @@ class LabelGCN(MultiTask):
         self.interaction = interaction
         if interaction:
             self.project, self.attend, self.fusion = nn.Linear(self.d_mention, d), nn.Linear(d, d), Fusion(d)
-        self.drop_attention = dropout("attention_dropout", attention_dropout)
-        self.drop_output = dropout("output_dropout", output_dropout)
+        self.drop_attention = nn.Dropout(rate("task.model.attention_dropout", attention_dropout))
+        self.drop_output = nn.Dropout(rate("task.model.output_dropout", output_dropout))
         vectors = label_vectors(types, words) if similarity else None
         d_out = 2 * d if interaction else d + self.d_mention
         pairs = types.co_occurrence()
@@ -247,10 +247,3 @@ class LabelGCN(MultiTask):
         else:
             joined = [context, mention]
         return self.drop_output(torch.cat(joined, -1))
-
-
-def dropout(name: str, p: float) -> nn.Dropout:
-    """Raises UserError, which names the setting, where p is not in [0, 1)."""
-    if not 0 <= p < 1:
-        raise UserError(f"task.model.{name} must be at least 0 and less than 1, and it is {p}.")
-    return nn.Dropout(p)

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 import time
 import warnings
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ import numpy as np
 from tasks.entity_typing.chunks import ChunkEncoder, encoded, progress
 from tasks.entity_typing.examples import Columns, Limits
 from tasks.errors import UserError
+from tasks.folders import made_whole
 
 FORMAT = 2  # of the cache; another one is another folder
 DTYPES = {"words": "i4", "word_starts": "i8", "spans": "u1", "characters": "u1", "types": "i4", "type_starts": "i8"}
@@ -133,10 +133,8 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _make(place: Path, name: str, recipe: Recipe, settings: dict[str, Any], workers: int) -> None:
-    part = Path(tempfile.mkdtemp(dir=place.parent, prefix=f"{place.name}.", suffix=".part"))
-    part.chmod(0o755)  # others may share the cache
     begin = time.perf_counter()
-    try:
+    with made_whole(place) as part:
         with ThreadPoolExecutor(1) as pool:  # sha256 lets other threads run
             shas = [pool.submit(_sha256, source.path) for source in recipe.sources]
             try:
@@ -151,10 +149,6 @@ def _make(place: Path, name: str, recipe: Recipe, settings: dict[str, Any], work
         manifest = {"settings": settings, "sizes": sizes, "types": types, "parts": parts}
         text = json.dumps(manifest, ensure_ascii=True)
         (part / MANIFEST).write_text(json.dumps({"sha256": _digest(text), "manifest": text}), encoding="ascii")
-        os.replace(part, place)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
     n, seconds = sizes["spans"][0], time.perf_counter() - begin
     print(f"{name}: {n:,} mentions prepared in {seconds:.1f} s ({n / seconds:,.0f} per second)", flush=True)
 

@@ -11,7 +11,7 @@ from tasks.entity_typing.hybonet import HyboNet
 from tasks.entity_typing.hyfi import HyFi
 from tasks.entity_typing.points import Attended
 from tasks.entity_typing.types import TypeInventory
-from tasks.errors import UserError, one_of, whole
+from tasks.errors import UserError, one_of, rate, whole
 from tasks.text import WordVectors
 
 DESIGNS = ("hyfi", "hybonet")
@@ -59,8 +59,7 @@ class EntityTyper(nn.Module):
         for name, value in (("s", s), ("d", d), ("max_mention", max_mention), ("max_context", max_context)):
             whole(f"task.model.{name}", value, 1)
         for name, p in (("input_dropout", input_dropout), ("concat_dropout", concat_dropout)):
-            if not 0 <= p < 1:
-                raise UserError(f"task.model.{name} must be at least 0 and less than 1, and it is {p}.")
+            rate(f"task.model.{name}", p)
         self.design = _design(design, encoder)
         for name in layers:
             one_of("task.model.layers", name, DESIGNS)

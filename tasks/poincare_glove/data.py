@@ -2,10 +2,7 @@
 
 import hashlib
 import json
-import os
-import shutil
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +15,7 @@ from tqdm import tqdm
 
 from tasks.base import TaskData
 from tasks.errors import UserError, one_of, whole
+from tasks.folders import made_whole
 from tasks.poincare_glove.cooccurrence import PARTS, pair_counts, write_parts
 from tasks.poincare_glove.corpus import count_words, numbered
 from tasks.poincare_glove.toy import write_corpus
@@ -174,9 +172,7 @@ class PoincareGloveData(TaskData):
                 f"{recipe['min_count']} times, and two are the least. Take a smaller one or a larger text."
             )
         index = {word: k for k, word in enumerate(words)}
-        self.cache.mkdir(parents=True, exist_ok=True)
-        part = Path(tempfile.mkdtemp(dir=self.cache, prefix=f"{folder.name}.", suffix=".part"))
-        try:
+        with made_whole(folder) as part:
             with _bar(path, "counting pairs") as bar:
                 blocks = numbered(path, tokenizer, recipe["lower"], index, bar.update)
                 chunks = pair_counts(blocks, len(words), recipe["window"])
@@ -194,12 +190,6 @@ class PoincareGloveData(TaskData):
             }  # fmt: skip
             (part / "words.txt").write_bytes("\n".join(words).encode("utf-8"))
             (part / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
-            if folder.exists():  # damaged, or of another process
-                shutil.rmtree(folder, ignore_errors=True)
-            os.replace(part, folder)
-        except BaseException:
-            shutil.rmtree(part, ignore_errors=True)
-            raise
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], list[str]]:

@@ -1,232 +1,33 @@
-"""The networks of entity typing are those of the papers, whichever geometry their parts have."""
-
+"""The networks of entity typing, whichever geometry their parts have."""
 import functools
 
 import pytest
 import torch
 from geoopt import ManifoldParameter
-from torch import nn
 
-from hyperbolic.encoders.rnn import RecurrentEncoder
-from hyperbolic.encoders.transformer import TransformerEncoder
-from hyperbolic.geometry import FAMILIES, GEOMETRIES, make_geometry
-from hyperbolic.kernels.lorentz import lift
+from hyperbolic.geometry import GEOMETRIES, make_geometry
 from tasks.entity_typing.model import EntityTyper
 from tasks.entity_typing.points import WordPoints
-from tasks.entity_typing.types import TypeInventory
 from tasks.errors import UserError
-from tasks.text import WordVectors
-from tests.tolerances import tolerance
-
-F64 = torch.float64
-MODEL = tolerance(F64, "model")
-GRU = functools.partial(RecurrentEncoder, cell="gru", nonlinearity=None, bidirectional=False)
-RNN = functools.partial(RecurrentEncoder, cell="rnn", nonlinearity=None, bidirectional=False)
-SIZES = {"n_layers": 1, "n_heads": 2, "d_feed_forward": 9, "n_positions": 25, "norm": "post"}
-TRANSFORMER = functools.partial(TransformerEncoder, **SIZES, dropout=0.0, attention_dropout=0.0)
-LAYERS = {
-    "hyfi": {
-        "Dropout": {"space": "coordinates"},
-        "Linear": {"bias_std": 0.3},
-        "RNN": {"bias_std": 0.3},
-        "GRU": {"bias_std": 0.3},
-        "Concat": {"bias_std": 0.3},
-        "Logits": {"point_std": 0.3, "scale": 4.0},
-    },
-    "hybonet": {},
-}
-N_WORDS, D_WORD, N_CHARACTERS, K = 30, 6, 13, 9
-SETTINGS = {
-    "design": None, "s": 3, "d": 8, "max_mention": 5, "max_context": 25, "input_dropout": 0.0, "concat_dropout": 0.0,
-    "mask_padding": True, "bidirectional": True, "nonlinearity": "tanh", "layers": LAYERS,
-}  # fmt: skip
-# what of the text belongs to which component
-PLACES = {
-    "hyfi": {
-        "encoder": ("words", "mention", "activation", "characters", "spelling", "midpoint", "context"),
-        "attention": ("mention_attention", "context_attention"),
-        "concat": ("dropout", "concat"),
-    },
-    "hybonet": {
-        "encoder": ("words", "context", "centroid"),
-        "attention": ("context_attention",),
-        "concat": ("dropout", "concat"),
-    },
-}
-HYFI = [(GRU, name) for name in GEOMETRIES] + [(RNN, name) for name in ("poincare", "euclidean")]
-HYBONET = [(TRANSFORMER, name) for name, (_, f) in GEOMETRIES.items() if hasattr(FAMILIES[f], "MultiHeadAttention")]
-EVERYWHERE = pytest.mark.parametrize(("encoder", "name"), HYFI + HYBONET)
-
-
-def words(n: int = N_WORDS, d: int = D_WORD) -> WordVectors:
-    tangent = 0.4 * torch.randn(n, d)
-    tangent[0] = 0
-    return WordVectors({}, tangent, "words.txt", "0", "euclidean")
-
-
-def inventory(k: int) -> TypeInventory:
-    return TypeInventory(tuple(f"type{i}" for i in range(k)), torch.arange(k) % 3, lambda: torch.zeros(0, 3).long())
-
-
-def geometry(name: str, c: float = 0.7, **options):
-    manifold, layers = GEOMETRIES[name]
-    if manifold == "Euclidean" and "parts" not in options:
-        c, options = None, {}
-    return make_geometry(name, manifold, layers, c=c, **options)
-
-
-def model(name="poincare", encoder=GRU, settings=None, **options) -> EntityTyper:
-    made = geometry(name, **options)
-    net = EntityTyper(made, encoder, words(), inventory(K), N_CHARACTERS, **{**SETTINGS, **(settings or {})}).double()
-    with torch.no_grad():
-        for p in net.parameters():  # zeros and ones away from their start
-            if not isinstance(p, ManifoldParameter) and p.dim() < 2:
-                p.add_(0.2 * torch.randn_like(p))
-    return net
-
-
-@pytest.fixture
-def batch() -> dict[str, torch.Tensor]:
-    lengths = {"mention": [4, 1, 2, 3], "characters": [7, 1, 3, 5], "context": [8, 1, 5, 6]}
-    rows = {"mention": N_WORDS, "characters": N_CHARACTERS, "context": N_WORDS}
-    made = {}
-    for name, true in lengths.items():
-        length = torch.tensor(true)
-        inside = torch.arange(max(true)) < length.unsqueeze(-1)
-        made[name] = torch.where(inside, torch.randint(1, rows[name], inside.shape), 0)
-        made[f"{name}_length"] = length
-        if name == "context":
-            made["positions"] = torch.where(inside, torch.randint(1, 52, inside.shape), 0)
-    return {**made, "targets": torch.tensor([[0, 5], [3, -1], [8, 1], [2, 4]])}
-
-
-def example(batch: dict, i: int) -> dict:
-    """One example without any padding."""
-    alone = {k: v[i : i + 1] for k, v in batch.items()}
-    for name in ("mention", "characters", "context"):
-        alone[name] = alone[name][:, : alone[f"{name}_length"]]
-    return {**alone, "positions": alone["positions"][:, : alone["context_length"]]}
-
-
-def wider(batch: dict, extra: int, fill) -> dict:
-    """The same examples with more padding, filled with anything."""
-    made = dict(batch)
-    for name, length, high in (
-        ("mention", "mention_length", N_WORDS),
-        ("characters", "characters_length", N_CHARACTERS),
-        ("context", "context_length", N_WORDS),
-        ("positions", "context_length", 52),
-    ):
-        old = batch[name]
-        new = torch.cat([old, old.new_zeros(len(old), extra)], 1)
-        outside = torch.arange(new.shape[1]) >= batch[length].unsqueeze(-1)
-        made[name] = torch.where(outside, fill(high, new.shape), new)
-    return made
-
-
-def zeros(high: int, shape: torch.Size) -> torch.Tensor:
-    return torch.zeros(shape, dtype=torch.long)
-
-
-def anything(high: int, shape: torch.Size) -> torch.Tensor:
-    return torch.randint(1, high, shape)
-
-
-def attended(layer: nn.Module, ball, x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-    """``q = W_q r (+) b_q``, ``k = W_k r (+) b_k``, ``r = x (+) p``, the midpoint with softmax(-beta d(q, k))."""
-    r = ball.mobius_add(x, layer.positions.weight[places])
-    q, k = (ball.mobius_add(ball.mobius_matvec(m.weight, r), m.bias) for m in (layer.query, layer.key))
-    weights = torch.exp(-layer.beta * ball.dist(q, k))
-    return ball.centroid(x, weights / weights.sum(-1, keepdim=True))
-
-
-def test_hyfi_is_the_formula_of_the_paper(batch):
-    """Mention, characters and context by the ball's own operations, example by example without padding."""
-    net = model(c=0.7)
-    text, ball = net.text, net.manifold
-    for attention in (text.mention_attention, text.context_attention):
-        attention.beta.data.fill_(0.9)
-    found = net.features(batch)
-    for i in range(4):
-        alone = example(batch, i)
-        points = text.words(alone["mention"])
-        points = ball.mobius_add(ball.mobius_matvec(text.mention.weight, points), text.mention.bias)
-        points = ball.expmap0(torch.tanh(ball.logmap0(points)))
-        mention = attended(text.mention_attention, ball, points, torch.arange(1, points.shape[1] + 1))
-
-        cell, h, states = text.spelling, ball.origin(1, 3, dtype=F64), []
-        for x in text.characters(alone["characters"]).unbind(1):
-            h = ball.mobius_add(
-                ball.mobius_matvec(cell.weight_hh[0, 0], h), ball.mobius_matvec(cell.weight_ih[0, 0], x)
-            )
-            h = ball.mobius_add(h, cell.bias[0, 0])
-            states.append(h)
-        characters = ball.centroid(torch.stack(states, 1))
-
-        states = text.context(text.words(alone["context"]))[0]
-        assert states.shape[-1] == 6
-        context = attended(text.context_attention, ball, states, alone["positions"])
-
-        m1, m2, m3 = (
-            ball.mobius_matvec(w, x) for w, x in zip(text.concat.weights, (mention, context, characters), strict=True)
-        )
-        joined = ball.mobius_add(ball.mobius_add(ball.mobius_add(m1, m2), m3), text.concat.bias)
-        torch.testing.assert_close(found[i : i + 1], joined, **MODEL)
-    torch.testing.assert_close(net(batch), net.classifier(found))
-
-
-def test_order_of_the_concatenation_matters_here(batch):
-    """So that the test above would notice another order."""
-    net = model(c=0.7)
-    ball, concat = net.manifold, net.text.concat
-    x = [0.5 * ball.random(4, d, dtype=F64) for d in concat.dims]
-    m1, m2, m3 = (ball.mobius_matvec(w, p) for w, p in zip(concat.weights, x, strict=True))
-    other = ball.mobius_add(ball.mobius_add(ball.mobius_add(m1, m3), m2), concat.bias)
-    assert (concat(*x) - other).abs().max() > 1e-3
-
-
-def test_hyfi_asks_its_encoder_for_both_ends_and_tanh():
-    net = model()
-    assert net.text.context.layer.bidirectional
-    assert net.text.context.layer.nonlinearity == "tanh"
-    assert net.text.spelling.nonlinearity == "identity"
-    net = model(settings={"bidirectional": False, "nonlinearity": None})
-    assert not net.text.context.layer.bidirectional
-    assert net.text.context.layer.nonlinearity == "identity"
-    assert net.text.context.d_out == 6
-
-
-def test_hyfi_takes_any_encoder(batch):
-    assert model("lorentz", TRANSFORMER, {"design": "hyfi", "s": 4})(batch).shape == (4, K)
-
-
-def test_hybonet_is_the_formula_of_the_paper(batch):
-    """Uniform centroid, softmax of -d_L^2(q, k)/sqrt(n), and mention and context joined as two heads are."""
-    net = model("lorentz", TRANSFORMER, c=0.7)
-    assert net.design == "hybonet"
-    text, space = net.text, net.manifold
-    found = net.features(batch)
-    for i in range(4):
-        alone = example(batch, i)
-        mention = space.centroid(text.context.enter(text.words(alone["mention"])))
-        states = text.context(text.words(alone["context"]))[0]
-        layer = text.context_attention
-        moved = layer.add.affine.join(states, layer.positions(alone["positions"]))
-        q, k = layer.query(moved), layer.key(moved)
-        q_time, k_time = q[..., 0], k[..., 0]
-        product = (q[..., 1:] * k[..., 1:]).sum(-1) - q_time * k_time
-        weights = torch.softmax((2 / 0.7 + 2 * product) / 8**0.5, -1)
-        context = space.centroid(states, weights)
-        heads = lift(torch.cat([mention[..., 1:], context[..., 1:]], -1), space.c)
-        torch.testing.assert_close(found[i : i + 1], text.concat.affine(heads), **MODEL)
-
-
-def test_hybonets_mention_and_context_share_words_and_positions(batch):
-    net = model("lorentz", TRANSFORMER)
-    assert len([n for n, _ in net.named_parameters() if ".positions." in n and "context_attention" not in n]) == 3
-    entered = net.text.context.enter(net.text.words(batch["context"]))
-    stack = net.text.context.stacks[0]
-    torch.testing.assert_close(entered, stack.positions(stack.project(net.text.words(batch["context"]))))
+from tests.tasks.entity_typing.networks import (
+    EVERYWHERE,
+    F64,
+    GRU,
+    MODEL,
+    N_CHARACTERS,
+    PLACES,
+    SETTINGS,
+    TRANSFORMER,
+    K,
+    anything,
+    example,
+    geometry,
+    inventory,
+    model,
+    wider,
+    words,
+    zeros,
+)
 
 
 @EVERYWHERE

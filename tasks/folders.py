@@ -1,0 +1,27 @@
+"""Folders of prepared data that appear whole or not at all."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def made_whole(place: Path) -> Iterator[Path]:
+    """A new folder to write into; it becomes `place` where all went well, and is removed where not.
+
+    What stood there before, damaged or of another process, is replaced. Others may read the folder.
+    """
+    place.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(dir=place.parent, prefix=f"{place.name}.", suffix=".part"))
+    try:
+        part.chmod(0o755)
+        yield part
+        if place.exists():
+            shutil.rmtree(place, ignore_errors=True)
+        os.replace(part, place)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
