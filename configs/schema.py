@@ -23,7 +23,7 @@ FOLDER = Path(__file__).resolve().parent
 # constructors take of geometry, encoder, model and optimizer, and of what the data supply, which only the data know.
 SUPPLIED = {
     "geometry": (),
-    "encoder": ("geometry", "d_in", "d_hidden", "streams"),
+    "encoder": ("geometry", "d_in", "d_hidden", "streams", "n_entities", "n_relations", "sparse"),
     "logger": ("save_dir",),
     "task.data": (),
     "task.model": None,
@@ -42,6 +42,11 @@ class Paths:
     data_dir: str = MISSING
     output_dir: str = MISSING
     cache_dir: str = MISSING
+
+
+@dataclass
+class Data:
+    dir: str | None = MISSING
 
 
 @dataclass
@@ -143,6 +148,7 @@ class Root:
     check_points: bool = MISSING
     fidelity: str = MISSING
     paths: Paths = field(default_factory=Paths)
+    data: Data = field(default_factory=Data)
     paper: Paper | None = None
 
 
@@ -196,7 +202,30 @@ def check(cfg: DictConfig) -> dict[str, Any]:
             check_target(name, node, supplied)
     if "encoder" not in parameters("task.model", values["task"]["model"]):
         values["encoder"] = None
+    elif values["encoder"]:
+        _check_encoder(values)
     return values
+
+
+def encoder_kind(node: Mapping[str, Any], key: str) -> str:
+    """What an encoder reads (its `kind`), or a model's encoder (`encoder_kind`): sequences, where nothing is said."""
+    return getattr(get_object(node["_target_"]), key, "sequences")
+
+
+def _check_encoder(values: dict[str, Any]) -> None:
+    """That the encoder reads what the task's model gives it."""
+    wanted = encoder_kind(values["task"]["model"], "encoder_kind")
+    given = encoder_kind(values["encoder"], "kind")
+    if given != wanted:
+        fitting = [
+            file.stem
+            for file in sorted((FOLDER / "encoder").glob("*.yaml"))
+            if encoder_kind(OmegaConf.load(file), "kind") == wanted
+        ]
+        raise ConfigError(
+            f"task={values['task']['name']} needs an encoder of {wanted}, and the one chosen is of {given}; "
+            f"take encoder={' or '.join(fitting)}."
+        )
 
 
 def _check_task(cfg: DictConfig) -> None:

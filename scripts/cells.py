@@ -65,7 +65,7 @@ def row_lines(
     sizes: with a last cell for the number of parameters.
     """
     paper = any((row, column) in layout.published for column in layout.columns)
-    labels = [("paper, its own data" if layout.variant else "published") if paper else "not in the paper"]
+    labels = [(layout.theirs if layout.again else "published") if paper else "not in the paper"]
     cells = [[_quoted(layout, row, column)] for column in columns]
     size = layout.parameters.get(row)
     sizes_cell = ["–" if size is None else f"{size / 1e6:.1f}M"]
@@ -73,7 +73,7 @@ def row_lines(
         labels.append(_why_empty(layout, row))
     else:
         labels.append(f"**ours** ({_seeds(runs)})")
-        compare = layout.variant is None and paper
+        compare = paper and not layout.again
         labels += ["difference"] if compare else []
         for cell, column in zip(cells, columns, strict=True):
             values = [100 * run["metrics"][layout.metrics[column]] for run in runs]
@@ -99,7 +99,7 @@ def best_of_three(runs: list[Record], metric: str) -> Record:
 
 def notes(layout: Layout, cells: Cells) -> list[str]:
     """The lines under a table: the paper's protocol, then our settings, each with the cells it made."""
-    lines = [layout.protocol if layout.variant else f"Paper: {layout.protocol}"]
+    lines = [layout.protocol if layout.again else f"Paper: {layout.protocol}"]
     if None in layout.published.values():
         lines.append("A value shown as ? is in the paper, but cannot be read in the copy that was at hand.")
     places: dict[str, list[str]] = defaultdict(list)
@@ -119,7 +119,7 @@ def notes(layout: Layout, cells: Cells) -> list[str]:
 
 
 def ordering_lines(layout: Layout, ordering: Ordering, cells: Cells) -> list[str]:
-    """Whether what the paper says of two rows holds for ours, column by column; nothing without whole runs."""
+    """Whether what is said of two rows holds for ours, column by column; nothing without whole runs."""
     runs = [cells.get((row, None), []) for row in (ordering.higher, ordering.lower)]
     if not all(some and not _partial(layout, some) for some in runs):
         return []
@@ -133,7 +133,9 @@ def ordering_lines(layout: Layout, ordering: Ordering, cells: Cells) -> list[str
         said[gain > 0].append(f"{column} {gain:+.2f}{error}")
     verdicts = {"holds": said[True], "fails": said[False]}
     parts = [f"{word} for {', '.join(where)}" for word, where in verdicts.items() if where]
-    above = f"The paper has {ordering.higher} above {ordering.lower}"
+    compared = {(row, column) for row in (ordering.higher, ordering.lower) for column in ordering.columns}
+    who = "The paper has" if compared <= set(layout.published) else "Expected, not in the paper:"
+    above = f"{who} {ordering.higher} above {ordering.lower}"
     return [f"{above}. Ours, difference in points ± its standard error: {'; '.join(parts)}"]
 
 

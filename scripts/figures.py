@@ -100,7 +100,7 @@ def _wishes(options: argparse.Namespace) -> Wishes:
     if options.labels is not None:
         labels = tuple(dict.fromkeys(word.strip() for word in options.labels.split(",") if word.strip()))
         if not labels:
-            raise UserError("--labels names no type; write them with commas, as in --labels person,artist.")
+            raise UserError("--labels names nothing; write them with commas, as in --labels person,artist.")
     if options.words_drawn < 1:
         raise UserError(f"--words must be at least 1, and it is {options.words_drawn}.")
     if options.out.exists() and not options.out.is_dir():
@@ -114,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("words", nargs="*", metavar="FIGURE... RUN_FOLDER", help=f"{', '.join(FIGURES)}, or {EVERY}")
     parser.add_argument("--list", action="store_true", help="say what the figures show")
-    parser.add_argument("--labels", metavar="A,B,...", help="types for nearest and boundaries (the paper's)")
+    parser.add_argument("--labels", metavar="A,B,...", help="types of nearest and boundaries, or entities")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "figures", metavar="DIR", help="results/figures")
     parser.add_argument("--format", choices=FORMATS, default="png", help="of pictures; tables are Markdown")
     parser.add_argument("--name", help="what the files are called after the figure's name, in the place of the runs")

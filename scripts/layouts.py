@@ -23,7 +23,8 @@ class LayoutError(ValueError):
 
 @dataclass(frozen=True)
 class Ordering:
-    """What the paper says: the row `higher` has more than the row `lower` in these columns."""
+    """What the paper says, or what is expected where it lacks one of the rows: `higher` has more than `lower` in these
+    columns."""
 
     higher: str
     lower: str
@@ -36,10 +37,11 @@ class Layout:
 
     published[row, column]: a fraction between 0 and 1; None where the value is there but cannot be read in our copy of
     the paper, no entry where the paper has no such value. metrics: column -> metric of a record. whole_rows: one run
-    fills all columns of a row; else one run is one cell. variant: a table made again under another protocol, with the
-    rows it has in common with the paper's; `label` says what is different. quoted: rows that the paper took from
-    others or from systems that are not built here. parameters: sizes of the models, as printed. sources: parts of the
-    training data that a run needs, or it is partial. digits: decimals of the printed percentages.
+    fills all columns of a row; else one run is one cell. variant: tells several layouts of one table apart, as those of
+    its data sets. again: the table is made again under another protocol, with the rows it has in common with the
+    paper's; `label` says what is different, `theirs` what the paper's values are called beside ours. quoted: rows that
+    the paper took from others or from systems that are not built here. parameters: sizes of the models, as printed.
+    sources: parts of the training data that a run needs, or it is partial. digits: decimals of the printed percentages.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Layout:
     source: str
     measure: str
     protocol: str
+    again: bool
     label: str | None
     rows: tuple[str, ...]
     columns: tuple[str, ...]
@@ -61,6 +64,7 @@ class Layout:
     orderings: tuple[Ordering, ...] = ()
     best_of_three: bool = False
     digits: int = 2
+    theirs: str = "paper, its own data"
 
     @property
     def key(self) -> Key:
@@ -118,16 +122,19 @@ def find(layouts: dict[Key, Layout], key: Key, where: str) -> Layout:
 def load_layouts(folder: Path = PUBLISHED) -> list[Layout]:
     """Every layout in `folder`, by paper and table number, a variant after its table.
 
+    A file whose rows are a list makes a table again: its values are those of the variant that `values_of` names, or of
+    the layout without variant.
+
     Raises LayoutError where there is none, two are of the same table, or a file does not fit.
     """
     nodes = {path: yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))}
     if not nodes:
         raise LayoutError(f"{folder}: no table layout (*.yaml) here, so there is no table to make.")
     layouts: dict[Key, Layout] = {}
-    for path, node in sorted(nodes.items(), key=lambda item: item[1].get("variant") is not None):
+    for path, node in sorted(nodes.items(), key=lambda item: isinstance(item[1]["rows"], list)):
         base = None
-        if node.get("variant") is not None:
-            base = find(layouts, (node["name"], node["table"], None), str(path))
+        if isinstance(node["rows"], list):
+            base = find(layouts, (node["name"], node["table"], node.get("values_of")), str(path))
         layout = make_layout(path, node, base)
         if layout.key in layouts:
             raise LayoutError(f"{path}: there is another layout of {layout.title}.")
@@ -136,20 +143,21 @@ def load_layouts(folder: Path = PUBLISHED) -> list[Layout]:
 
 
 def make_layout(path: Path, node: dict, base: Layout | None) -> Layout:
-    """The layout in one YAML file. base: the paper's table, of which the file is a variant; it has the values."""
+    """The layout in one YAML file. base: the paper's table, which the file makes again; it has the values."""
     if base is None:
         own, published = _published(path, node), None
     else:
         own = {key: getattr(base, key) for key in ("source", "measure", "columns", "metrics", "whole_rows", "digits")}
         published = {place: value for place, value in base.published.items() if place[0] in node["rows"]}
         own |= {"rows": tuple(node["rows"]), "published": published}
-    for key in ("source", "measure", "best_of_three", "digits", "parameters"):
+    for key in ("source", "measure", "best_of_three", "digits", "parameters", "theirs"):
         if key in node:
             own[key] = node[key]
     layout = Layout(
         **own,
         **{key: node[key] for key in ("name", "table", "title", "protocol")},
         variant=node.get("variant"),
+        again=base is not None,
         label=node.get("label"),
         quoted=tuple(node.get("quoted", ())),
         sources=tuple(node.get("sources", ())),

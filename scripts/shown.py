@@ -15,7 +15,7 @@ from torch import Tensor
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.manifolds import Manifold
 from scripts.collect import write_atomically
-from scripts.drawing import attention, boundaries, canvas, charts, curves, granularity, nearest
+from scripts.drawing import attention, boundaries, canvas, charts, curves, entities, granularity, nearest
 from scripts.trained import Run, Trained
 from tasks.base import Points
 from tasks.errors import UserError
@@ -165,8 +165,19 @@ def draw_curves(runs: Sequence[Run], models: Models, wishes: Wishes) -> list[Pat
             panels.append(curves.Panel(column, drawn))
     if not panels:
         raise UserError(f"{runs[0].folder}: the run has no history.csv with losses. Name the folder of a training run.")
-    foot = "Rings: the selected epoch. Training values are means over the epoch, with dropout."
+    foot = "Rings: the selected epoch. Training values are means over the epoch, while the weights change."
     return [wishes.save(curves.draw(panels, "Learning curves", foot), "curves", runs)]
+
+
+def draw_entities(runs: Sequence[Run], models: Models, wishes: Wishes) -> list[Path]:
+    """One file with a panel for each run."""
+    panels = []
+    for run in runs:
+        found = models(run)
+        manifold, points, names, degree = graph(found)
+        chosen = [known(label, names, found, "entities") for label in wishes.labels or ()]
+        panels.append((caption(found, manifold), entities.cloud(manifold, points, names, degree, chosen)))
+    return [wishes.save(entities.draw(panels), "entities", runs)]
 
 
 FIGURES: dict[str, tuple[str, Callable[[Sequence[Run], Models, Wishes], list[Path]]]] = {
@@ -175,6 +186,7 @@ FIGURES: dict[str, tuple[str, Callable[[Sequence[Run], Models, Wishes], list[Pat
     "attention": ("queries and keys of the attention in two dimensions (HyFi, Figure 5)", draw_attention),
     "norms": ("mean distance of text vectors from the origin by epoch (HyFi, Figure 6)", draw_norms),
     "granularity": ("distance of class points from the origin by granularity", draw_granularity),
+    "entities": ("entities of a knowledge graph at their distance from the origin, by degree", draw_entities),
     "curves": ("losses and the selecting metric by epoch", draw_curves),
 }
 
@@ -201,6 +213,19 @@ def inventory(found: Trained) -> Any:
         task = found.run.settings.get("task.name")
         raise UserError(f"{found.run.folder}: the task {task} has no types; this figure shows entity typing runs.")
     return types
+
+
+def graph(found: Trained) -> tuple[Manifold, Tensor, Sequence[str], Tensor]:
+    """Of a knowledge graph's entities the manifold, points (E, D), names, and degrees (E,) in the training graph.
+
+    Raises UserError where it is no run of a knowledge graph.
+    """
+    if not hasattr(found.model, "scorer"):
+        task = found.run.settings.get("task.name")
+        raise UserError(f"{found.run.folder}: the task {task} has no entities; this figure shows knowledge graphs.")
+    manifold, points = found.model.scorer.points()
+    names = found.model.entities
+    return manifold, points, names, entities.degrees(found.data.graph.triples["train"], len(names))
 
 
 def types(found: Trained) -> tuple[Sequence[str], list[str]]:
@@ -239,13 +264,13 @@ def labels(found: Trained, wishes: Wishes, default: Sequence[str]) -> tuple[str,
     return chosen
 
 
-def known(label: str, names: Sequence[str], found: Trained) -> int:
-    """The number of a type. Raises UserError, with the nearest names, where there is none of this name."""
+def known(label: str, names: Sequence[str], found: Trained, what: str = "types") -> int:
+    """The number of a type or entity. Raises UserError, with the nearest names, where there is none of this name."""
     index = {name: i for i, name in enumerate(names)}
     if label not in index:
         near = difflib.get_close_matches(label, names, n=5, cutoff=0.5)
         hint = f"Did you mean {', '.join(near)}?" if near else f"There are {', '.join(names[:5])}, ..."
-        raise UserError(f"--labels: {label!r} is none of the {len(names):,} types of {found.run.title}. {hint}")
+        raise UserError(f"--labels: {label!r} is none of the {len(names):,} {what} of {found.run.title}. {hint}")
     return index[label]
 
 

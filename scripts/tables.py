@@ -135,7 +135,7 @@ def render_files(layouts: list[Layout], cells: dict[Key, Cells]) -> dict[str, st
 def markdown(layout: Layout, cells: Cells) -> str:
     """One table in Markdown, with its title and notes."""
     measure = layout.measure[0].upper() + layout.measure[1:]
-    differences = "" if layout.variant else ", differences in points"
+    differences = "" if layout.again else ", differences in points"
     lines = [f"## {layout.title}", "", f"{layout.source}. {measure}{differences}.", ""]
     if layout.label:
         lines += [f"**{layout.label}**", ""]

@@ -25,9 +25,9 @@ SCHEDULES = {
 
 
 class Step(NamedTuple):
-    """What one batch gives: the mean loss to differentiate, and sums (a number or 0-dim tensor each) to add up.
+    """What one batch gives: the mean loss to differentiate, and sums (a number or tensor each) to add up.
 
-    The sums need "examples", how many examples the batch has.
+    The sums need "examples", how many examples the batch has. Those of training batches are single numbers.
     """
 
     loss: Tensor
@@ -73,8 +73,8 @@ class Task(pl.LightningModule, abc.ABC):
         """Loss and sums of a batch."""
 
     @abc.abstractmethod
-    def summary(self, sums: dict[str, float]) -> dict[str, float]:
-        """Metrics of a split from its sums, named as in `metric_names`; "loss" is one of them."""
+    def summary(self, sums: dict[str, Any]) -> dict[str, float]:
+        """Metrics of a split from its sums (numbers, or float64 tensors on the CPU), named as in `metric_names`."""
 
     def points(self, batch: Any) -> dict[str, Points]:
         """Points that the model makes of a batch, by name, to be watched in the log. None unless a task gives some."""
@@ -140,9 +140,10 @@ class Task(pl.LightningModule, abc.ABC):
 
     def _finish(self, split: str) -> None:
         names, values = zip(*sorted(self._sums.pop(split).items()), strict=True)
-        total = torch.stack([torch.as_tensor(v, dtype=torch.float64, device=self.device) for v in values])
-        total = self.trainer.strategy.reduce(total, reduce_op="sum")
-        sums = dict(zip(names, total.tolist(), strict=True))
+        parts = [torch.as_tensor(v, dtype=torch.float64, device=self.device) for v in values]
+        total = torch.cat([v.reshape(-1) for v in parts])
+        total = self.trainer.strategy.reduce(total, reduce_op="sum").cpu().split([v.numel() for v in parts])
+        sums = {k: t.view(v.shape) if v.dim() else float(t) for k, t, v in zip(names, total, parts, strict=True)}
         self.counts[split] = int(sums["examples"])
         found = {f"{split}/{k}": v for k, v in self.summary(sums).items()}
         self.metrics.update(found)

@@ -31,7 +31,23 @@ def filtered_ranks(scores: Tensor, target: Tensor, known: Known | Tensor, ties: 
     Raises:
         ValueError: unknown ties, shapes that do not fit, an index that is no candidate, a target whose score is NaN.
     """
-    batch, candidates = _checked(scores, target, ties)
+    if ties not in TIES:
+        raise ValueError(f"filtered_ranks: ties must be one of {', '.join(TIES)}, got {ties!r}")
+    optimistic, pessimistic = _rank_bounds(scores, target, known, ties != "pessimistic", ties != "optimistic")
+    if ties == "mean":
+        return (optimistic + pessimistic).double() / 2
+    return optimistic if ties == "optimistic" else pessimistic
+
+
+def filtered_rank_bounds(scores: Tensor, target: Tensor, known: Known | Tensor) -> tuple[Tensor, Tensor]:
+    """The optimistic and the pessimistic rank of :func:`filtered_ranks`, long (B,) each."""
+    return _rank_bounds(scores, target, known, True, True)
+
+
+def _rank_bounds(
+    scores: Tensor, target: Tensor, known: Known | Tensor, optimistic: bool, pessimistic: bool
+) -> tuple[Tensor | None, Tensor | None]:
+    batch, candidates = _checked(scores, target)
     row, index = _entries(known, target, batch, candidates)
     bar = scores.gather(1, target.unsqueeze(1))
     if bar.isnan().any():
@@ -45,15 +61,10 @@ def filtered_ranks(scores: Tensor, target: Tensor, known: Known | Tensor, ties: 
         count = candidates - below(scores, bar, out=flags).sum(1).long()
         return count - torch.bincount(row[~below(other, beside)], minlength=batch)
 
-    if ties == "pessimistic":
-        return better(torch.lt)
-    above = better(torch.le) + 1
-    return above if ties == "optimistic" else (above + better(torch.lt)).double() / 2
+    return (better(torch.le) + 1 if optimistic else None), (better(torch.lt) if pessimistic else None)
 
 
-def _checked(scores: Tensor, target: Tensor, ties: str) -> tuple[int, int]:
-    if ties not in TIES:
-        raise ValueError(f"filtered_ranks: ties must be one of {', '.join(TIES)}, got {ties!r}")
+def _checked(scores: Tensor, target: Tensor) -> tuple[int, int]:
     if scores.dim() != 2 or target.shape != scores.shape[:1]:
         raise ValueError(
             f"filtered_ranks: takes scores (B, E) and target (B,), got the shapes {tuple(scores.shape)} and "
@@ -206,5 +217,6 @@ def typing_scores(sums: Mapping[str, float], names: Sequence[str]) -> dict[str, 
 
 
 __all__ = [
-    "TIES", "TYPING_SCORES", "answers_of", "distinct", "filtered_ranks", "ranks_of", "typing_scores", "typing_sums",
+    "TIES", "TYPING_SCORES", "answers_of", "distinct", "filtered_rank_bounds", "filtered_ranks", "ranks_of",
+    "typing_scores", "typing_sums",
 ]  # fmt: skip

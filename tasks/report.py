@@ -1,10 +1,13 @@
 """What a run shows at its end: a small table and the learning curves."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+
+WIDTH = 160  # of tables that go to a file
 
 
 def show(title: str, record: dict[str, Any]) -> None:
@@ -38,7 +41,7 @@ def show(title: str, record: dict[str, Any]) -> None:
         what = "examples" if record.get("prediction") else "training examples"
         table.add_row(f"{what} per second", f"{record['examples_per_s']:,.0f}")
     table.add_row("wall time", f"{record['wall_s']:.0f} s")
-    Console().print(table)
+    Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
 
 
 def learning_curve(rows: list[dict[str, float]], select: str, path: Path) -> Path:

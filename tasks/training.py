@@ -138,7 +138,8 @@ def fit(
     if enable_progress_bar:
         callbacks.append(Progress(refresh_rate=progress_every_n_steps))
     if patience is not None:
-        callbacks.append(EarlyStopping(task.select, mode=task.select_mode, patience=patience, check_finite=False))
+        settings = {"mode": task.select_mode, "patience": patience, "check_finite": False}
+        callbacks.append(EarlyStopping(task.select, **settings, check_on_train_epoch_end=False))
     callbacks += [history, checkpoints]
     trainer = make_trainer(
         callbacks, logger, enable_progress_bar, max_epochs=max_epochs, max_steps=max_steps,

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from hyperbolic.kernels.flat import euclidean_gru, euclidean_rnn
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
+from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.layers import attention, feedforward, positions
 from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
@@ -61,7 +62,7 @@ class Embedding(nn.Module):
 
     def forward(self, index: Tensor) -> Tensor:
         check_index(self, index, self.n)
-        return nn.functional.embedding(index, self.weight, sparse=self.sparse)
+        return table_rows(self.weight, index, self.sparse)
 
 
 class Activation(nn.Module):

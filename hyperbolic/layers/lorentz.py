@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from hyperbolic.kernels.lorentz import lift
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
+from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.layers import feedforward, positions
 from hyperbolic.layers.attention import Centroid
 from hyperbolic.layers.description import shows
@@ -72,7 +73,7 @@ class Embedding(nn.Module):
     def forward(self, index: Tensor) -> Tensor:
         """Indices (...) -> points (..., D)."""
         check_index(self, index, self.n)
-        rows = nn.functional.embedding(index, self.weight, sparse=self.sparse)
+        rows = table_rows(self.weight, index, self.sparse)
         return self.manifold.projx(rows) if self.manifold.learn_c else rows
 
 

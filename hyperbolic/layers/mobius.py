@@ -17,6 +17,7 @@ from hyperbolic.kernels.mlr import lift_hyperplanes, lift_points
 from hyperbolic.kernels.mobius import mobius_affine
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.kernels.recurrent import mobius_gru, mobius_rnn
+from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.layers import attention, feedforward, positions
 from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
@@ -81,7 +82,7 @@ class Embedding(nn.Module):
 
     def forward(self, index: Tensor) -> Tensor:
         check_index(self, index, self.n)
-        return nn.functional.embedding(index, self.weight, sparse=self.sparse)
+        return table_rows(self.weight, index, self.sparse)
 
 
 class Activation(nn.Module):

@@ -86,6 +86,24 @@ class Lorentz(HyperbolicManifold):
         square = sqnorm(x[..., 1:])
         return safe_sqrt(square) * asinhc(self.c * square)
 
+    def beyond(self, x: Tensor, radius: float) -> Tensor:
+        """By the time coordinate, ``cosh(sqrt(c) distance) / sqrt(c)``."""
+        return x[..., 0] > float((self.c.sqrt() * radius).cosh() * self.c.rsqrt())
+
+    def shortened(self, x: Tensor, radius: float, u: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """In closed form: along the direction e of the space part, ``<u_s, e>`` changes as the time coordinate does."""
+        root = self.c.detach().sqrt()
+        new_time, new_norm = (root * radius).cosh() / root, (root * radius).sinh() / root
+        norm = torch.linalg.vector_norm(x[..., 1:], dim=-1, keepdim=True)
+        e = x[..., 1:] / norm
+        y = torch.cat([new_time.to(x.dtype).expand_as(norm), new_norm.to(x.dtype) * e], -1)
+        if u is None:
+            return y, None
+        along = (u[..., 1:] * e).sum(-1, keepdim=True)
+        rate = along / (self.c.to(x.dtype) * norm.square() + 1).sqrt()  # along / cosh of the old distance
+        space = u[..., 1:] + (rate * (root * new_time).to(x.dtype) - along) * e
+        return y, torch.cat([rate * (root * new_norm).to(x.dtype), space], -1)
+
     def expmap(self, x: Tensor, u: Tensor) -> Tensor:
         """``cosh(r) x + sinh(r)/r u``, ``r = sqrt(c)|u|_L``; u tangent at x."""
         return self._point(sheet.expmap(x[..., 1:], u[..., 1:], self.c), torch.promote_types(x.dtype, u.dtype))

@@ -12,7 +12,7 @@ from hyperbolic.kernels import adam
 from hyperbolic.manifolds import Manifold
 from hyperbolic.optim import flat, gradients
 from hyperbolic.optim.gradients import Gradient
-from hyperbolic.optim.points import manifold_of, new_state, space_of, step_rows
+from hyperbolic.optim.points import manifold_of, max_radius_of, new_state, space_of, step_rows
 
 _SMALL = 1 << 16  # tensors of points up to this size are updated together
 
@@ -41,6 +41,9 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             already ends with a projection of the point).
         max_grad_norm: clip gradients to this norm (None: no clipping).
         clip: "global", one norm for all parameters, or "tensor", every tensor by its own (Ganea et al.).
+
+    A parameter of points with an attribute ``max_radius`` keeps them within that distance of the origin: what a step
+    moves further is moved back along its geodesic.
 
     A finite gradient never makes a parameter NaN. On a GPU nothing waits for the device, but for the rows of lazy
     tensors (unless a sparse gradient is already coalesced).
@@ -137,7 +140,8 @@ class RiemannianOptimizer(torch.optim.Optimizer):
                     for name, value in new_state(p, group).items() if _lacks_state(state, group) else ():
                         state.setdefault(name, value)
                     alone = p.numel() > _SMALL or found[p].index is not None
-                    key = (space_of(manifold), p.shape[-1], p.dtype, p.device, state["step"], p if alone else None)
+                    kind = (p.shape[-1], p.dtype, p.device, max_radius_of(p), state["step"])
+                    key = (space_of(manifold), *kind, p if alone else None)
                     points.setdefault(key, []).append(p)
             if flats:
                 self._step_flat(flats, found, group)
@@ -193,21 +197,22 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         names = [key for key in states[0] if key != "step"]
         project = self.stabilize is not None and number % self.stabilize == 0
         manifold: Manifold = manifold_of(params[0])
+        where = (number, group, manifold, project, max_radius_of(params[0]))
         tables = [[p.detach().as_subclass(Tensor) for p in params], *([s[key] for s in states] for key in names)]
         index = grads[0].index
         if index is not None:  # some rows of one tensor
             n, (grad, index) = len(index), adam.padded(grads[0].values, index)
             rows = [table.index_select(0, index) for (table,) in tables]
-            step_rows(rows[0], grad, _named(names, rows), number, group, manifold, project)
+            step_rows(rows[0], grad, _named(names, rows), *where)
             for (table,), row in zip(tables, rows, strict=True):
                 table.index_copy_(0, index[:n], row[:n])
         elif len(params) == 1 and all(t.is_contiguous() for (t,) in tables):
             rows = [_rows(table) for (table,) in tables]
-            step_rows(rows[0], _rows(grads[0].values), _named(names, rows), number, group, manifold, project)
+            step_rows(rows[0], _rows(grads[0].values), _named(names, rows), *where)
         else:
             rows = [torch.cat([_rows(t) for t in each]) for each in tables]
             grad = torch.cat([_rows(g.values) for g in grads])
-            step_rows(rows[0], grad, _named(names, rows), number, group, manifold, project)
+            step_rows(rows[0], grad, _named(names, rows), *where)
             sizes = [p.numel() // p.shape[-1] for p in params]
             for each, joined in zip(tables, rows, strict=True):
                 parts = joined.split(sizes)

@@ -11,7 +11,7 @@ from matplotlib.text import Text
 from hyperbolic.layers import euclidean, lorentz, mobius
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
 from hyperbolic.manifolds.charts import convert
-from scripts.drawing import attention, boundaries, canvas, charts, curves, granularity, nearest
+from scripts.drawing import attention, boundaries, canvas, charts, curves, entities, granularity, nearest
 
 MODELS = [PoincareBall, Lorentz, Klein]
 D = 6
@@ -194,9 +194,11 @@ def every_figure():
     rows = [nearest.chain(ball, points(ball, 8), [n * 5 for n in NAMES], KINDS, k) for k in range(3)]
     groups = granularity.groups(ball, points(ball, 60), torch.arange(60) % 3, ("coarse", "fine", "ultrafine"))
     lines = [curves.Curve(f"run {k} {name}", [(e, e + k) for e in range(1, 9)], 3) for k in range(9)]
+    around = [entities.cloud(m, points(m), [f"{n} {k}" for n in NAMES for k in range(7)], torch.arange(50)) for m in (ball, flat)]
     foot = "Small print. " * 40
     yield "boundaries", boundaries.draw([(name, f) for f in [*fields, *fields]])
     yield "attention", attention.draw([[(name, clouds[0]), (name, clouds[1])], [(name, clouds[1])]], "Title")
+    yield "entities", entities.draw([(name, found) for found in [*around, *around]])
     yield "nearest", nearest.draw(rows, "Title", foot, "hyperbolic distance")
     yield "granularity", granularity.draw([(name, "distance", groups)] * 4, "Title", foot)
     yield "curves", curves.draw([curves.Panel("value", lines)] * 4, "Title", foot)

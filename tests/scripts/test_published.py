@@ -21,6 +21,16 @@ PRINTED = {
     ("hyfi", 7, "HY LARGE"): "47.4 75.8 69.4",
     ("hybonet", 6, "HyboNet"): "38.2 68.1 43.2 23.5",
 }
+PRINTED_OF_A_DATA_SET = {
+    ("wn18rr", "TransE, d 180"): "22.7 50.6 38.6 3.5",
+    ("wn18rr", "RotatE, d 1000"): "47.3 55.3 48.8 43.2",
+    ("wn18rr", "HyboNet, d 32"): "48.9 55.3 50.3 45.5",
+    ("wn18rr", "HyboNet, best d"): "51.3 56.9 52.7 48.2",
+    ("fb15k237", "TuckER, d 200"): "34.7 53.3 38.4 25.4",
+    ("fb15k237", "AttH, d 32"): "32.4 50.1 35.4 23.6",
+    ("fb15k237", "HyboNet, d 32"): "33.4 51.6 36.5 24.4",
+    ("fb15k237", "HyboNet, best d"): "35.2 52.9 38.7 26.3",
+}
 
 
 def filled() -> list[tuple]:
@@ -70,6 +80,23 @@ def test_values_are_those_that_the_paper_prints(name, table, row):
     layout = LAYOUTS[name, table, None]
     values = [f"{100 * layout.published[row, column]:.1f}" for column in layout.columns]
     assert " ".join(values) == PRINTED[name, table, row]
+
+
+@pytest.mark.parametrize(("data", "row"), PRINTED_OF_A_DATA_SET)
+def test_values_of_knowledge_graphs_are_those_that_the_paper_prints(data, row):
+    layout = LAYOUTS["hybonet", 1, data]
+    assert layout.columns == ("MRR", "H@10", "H@3", "H@1")
+    values = [f"{100 * layout.published[row, column]:.1f}" for column in layout.columns]
+    assert " ".join(values) == PRINTED_OF_A_DATA_SET[data, row]
+
+
+@pytest.mark.parametrize("layout", [layout for layout in LAYOUTS.values() if layout.key[:2] == ("hybonet", 1)], ids=lambda one: one.variant)
+def test_fewer_hits_are_in_a_shorter_list_and_the_mean_reciprocal_rank_lies_between(layout):
+    assert not layout.quoted
+    for row in dict.fromkeys(row for row, _ in layout.published):
+        mrr, *hits = (layout.published[row, column] for column in layout.columns)
+        assert hits == sorted(hits, reverse=True)
+        assert hits[-1] < mrr < hits[0]
 
 
 def test_f1_lies_between_precision_and_recall():

@@ -218,6 +218,35 @@ label: Crowd only.
 protocol: Other data.
 rows: [HY BASE, LABELGCN]
 """
+PART = """
+name: hyfi
+table: 4
+variant: left
+title: Table 4, left
+source: The paper
+measure: macro F1 in %
+protocol: Mean of three.
+digits: 1
+columns: {coarse: test/coarse/macro_f1, fine: test/fine/macro_f1}
+rows:
+  "HY, best d": [0.7, 0.5]
+  "EU, best d": [0.6, 0.4]
+orderings:
+  - {higher: "HY, best d", lower: "EU, best d", columns: [coarse]}
+"""
+SHORT = """
+name: hyfi
+table: 4
+variant: left_short
+values_of: left
+title: Table 4, left, short
+label: Short runs.
+theirs: paper, its own epochs
+protocol: Few epochs.
+rows: ["HY, best d", "EU, small d"]
+orderings:
+  - {higher: "HY, best d", lower: "EU, small d", columns: [coarse]}
+"""
 ALSO = """
 name: hybonet
 table: 6
@@ -327,6 +356,55 @@ def test_orderings_of_the_paper_are_told_for_our_runs(tables, rows, keep_row, li
         "- The paper has HY BASE above EU BASE. Ours, difference in points ± its standard error: "
         "holds for coarse +11.00 ± 1.00; fails for ultra -2.00 ± 1.00"
     ) in lines("hyfi")
+
+
+@pytest.fixture
+def parts(tmp_path, write_record, rows):
+    """Table 4 in two halves with values of their own, and the left one again under another protocol."""
+    for name, text in (("left", PART), ("right", PART.replace("left", "right").replace("0.7", "0.8")), ("short", SHORT)):
+        write_record(tmp_path / f"published/hyfi_table4_{name}.yaml", text)
+
+
+def of_table(found: list, title: str) -> list:
+    """The lines of one table."""
+    start = found.index(f"## {title}")
+    end = next((k for k in range(start + 1, len(found)) if str(found[k]).startswith("## ")), None)
+    return found[start:end]
+
+
+def test_the_parts_of_a_table_have_values_and_runs_of_their_own(tables, parts, keep_row, lines):
+    keep_row("HY, best d", (0.75, 0.50, 0.10), table=4, variant="left")
+    keep_row("EU, best d", (0.65, 0.50, 0.10), table=4, variant="left")
+    assert tables() == 0
+    left, right = (of_table(lines("hyfi"), f"Table 4, {name}") for name in ("left", "right"))
+    assert [["HY, best d"], ["published", "**ours** (1 seed)", "difference"], ["70.0", "**75.00**", "+5.00"],
+            ["50.0", "**50.00**", "+0.00"], ["–", "1,812,345"]] in left  # fmt: skip
+    assert [["HY, best d"], ["published", "not run"], ["80.0"], ["50.0"]] in right
+    assert left[2].endswith("differences in points.")
+    assert "- Paper: Mean of three." in left
+    above = "- The paper has HY, best d above EU, best d. Ours, difference in points ± its standard error: "
+    assert f"{above}holds for coarse +10.00" in left
+
+
+def test_a_part_is_made_again_with_its_own_values(tables, parts, keep_row, lines):
+    keep_row("HY, best d", (0.50, 0.30, 0.10), table=4, variant="left_short")
+    keep_row("EU, small d", (0.55, 0.30, 0.10), table=4, variant="left_short")
+    assert tables() == 0
+    short = of_table(lines("hyfi"), "Table 4, left, short")
+    assert [["HY, best d"], ["paper, its own epochs", "**ours** (1 seed)"], ["70.0", "**50.00**"], ["50.0", "**30.00**"],
+            ["–", "1,812,345"]] in short  # fmt: skip
+    assert [["EU, small d"], ["not in the paper", "**ours** (1 seed)"], ["–", "**55.00**"], ["–", "**30.00**"],
+            ["–", "1,812,345"]] in short  # fmt: skip
+    above = "- Expected, not in the paper: HY, best d above EU, small d. Ours, difference in points ± its standard error: "
+    assert f"{above}fails for coarse -5.00" in short
+    assert "- Few epochs." in short
+    assert not any("differences in points." in str(line) for line in short)
+
+
+def test_the_values_of_a_part_that_is_not_there_are_missed(tmp_path, tables, parts, capsys):
+    (tmp_path / "published/hyfi_table4_left.yaml").unlink()
+    assert tables() == 1
+    assert "no layout in results/published/ is hyfi, table 4, variant left" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

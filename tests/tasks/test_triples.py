@@ -3,10 +3,12 @@
 import pytest
 import torch
 from geoopt import ManifoldParameter
+from omegaconf import OmegaConf
 
 import run
 from configs import schema
 from hyperbolic.geometry import GEOMETRIES
+from tasks.errors import UserError
 from tests.cli import ROOT, toy
 
 
@@ -20,25 +22,49 @@ UNSUPPORTED = {
     ("transformer", "poincare"): "the layer family mobius has no MultiHeadAttention; geometries that have it: ",
     ("transformer", "klein"): "the layer family klein has no MultiHeadAttention; geometries that have it: ",
 }
-PAIRS = [(e, g) for e in names("encoder") for g in names("geometry")]
 schema.register()
+
+
+def kinds() -> dict[str, list[str]]:
+    """The encoders by what they read."""
+    found: dict[str, list[str]] = {}
+    for name in names("encoder"):
+        kind = schema.encoder_kind(OmegaConf.load(ROOT / "configs" / "encoder" / f"{name}.yaml"), "kind")
+        found.setdefault(kind, []).append(name)
+    return found
+
+
+ENCODERS = kinds()
+PAIRS = [(e, g) for e in ENCODERS["sequences"] for g in names("geometry")]
+BALL = {name for name, (manifold, _) in GEOMETRIES.items() if manifold == "PoincareBall"}
+# models of knowledge graphs: the geometries that they are defined with
+RELATIONAL = {
+    **{name: {"euclidean"} for name in ("transe", "rotate", "distmult", "complex", "tucker", "conve")},
+    **{name: set(GEOMETRIES) for name in ("murp", "mure")},
+    **{name: {"euclidean", *BALL} for name in ("roth", "rote", "refh", "refe", "atth", "atte")},
+    "hybonet": {"lorentz"},
+}
 
 
 def encoders(task: str) -> list[str | None]:
     """Those that the task's model can have; None for a model that takes no encoder."""
-    takes_one = "encoder" in schema.parameters("task.model", schema.composed(f"task={task}").task.model)
-    return names("encoder") if takes_one else [None]
+    model = schema.composed(f"task={task}").task.model
+    takes_one = "encoder" in schema.parameters("task.model", model)
+    return ENCODERS[schema.encoder_kind(model, "encoder_kind")] if takes_one else [None]
 
 
-TRIPLES = [
-    (t, e, g) for t in TASKS for e in encoders(t) for g in names("geometry") if (e, g) not in UNSUPPORTED
-]  # fmt: skip
+def supported(encoder: str | None, geometry: str) -> bool:
+    return geometry in RELATIONAL.get(encoder, GEOMETRIES) and (encoder, geometry) not in UNSUPPORTED
+
+
+TRIPLES = [(t, e, g) for t in TASKS for e in encoders(t) for g in names("geometry") if supported(e, g)]
 
 
 def test_there_are_triples_and_every_task_has_a_toy_split():
     assert len(TRIPLES) >= 50
     assert {t for t, *_ in TRIPLES} == set(TASKS)
     assert set(UNSUPPORTED) <= set(PAIRS)
+    assert set(RELATIONAL) == set(ENCODERS["triples"])
     folders = {file.parent.name for file in (ROOT / "tasks").glob("*/task.py")}
     assert {name.removesuffix("_toy") for name in TASKS} == folders
 
@@ -51,7 +77,7 @@ def test_every_geometry_of_the_library_has_its_file():
 
 
 def train_step(tmp_path, *words: str) -> None:
-    values = schema.check(schema.composed(*words, f"paths.data_dir={tmp_path}", f"paths.output_dir={tmp_path}", "task.data.sizes.train=64"))
+    values = schema.check(schema.composed(*words, f"paths.data_dir={tmp_path}", f"paths.output_dir={tmp_path}", "task.data.sizes.train=64", "optim.schedule=constant"))
     task, data = run.build(values)
     before = {name: p.detach().clone() for name, p in task.model.named_parameters()}
     assert before
@@ -106,6 +132,17 @@ def test_mixtures_and_options_train_a_step(tmp_path, words):
     train_step(tmp_path, "task=prefix_toy", *words)
 
 
+@pytest.mark.parametrize("encoder", RELATIONAL)
+@pytest.mark.parametrize("geometry", ["euclidean", "lorentz", "lorentz_tangent", "klein"])
+def test_a_relational_model_that_is_not_supported_is_told_in_one_line(encoder, geometry):
+    values = schema.check(schema.composed("task=kg_completion_toy", f"encoder={encoder}", f"geometry={geometry}"))
+    if supported(encoder, geometry):
+        run.build(values)
+    else:
+        with pytest.raises(UserError, match=f"geometry={geometry}.*choose geometry="):
+            run.build(values)
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -122,3 +159,23 @@ def test_mixtures_and_options_train_a_step(tmp_path, words):
 )
 def test_mixtures_and_options_of_entity_typing_train_a_step(tmp_path, words):
     train_step(tmp_path, "task=entity_typing_toy", *words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("geometry.c=0.5",),
+        ("geometry.c=2", "encoder.max_norm=null"),
+        ("task.model.sparse=true",),
+        ("task.model.sparse=true", "task.module.pool=20"),
+        ("task.model.sparse=true", "task.module.objective=cross_entropy", "task.module.regulariser=0.1"),
+        ("task.module.objective=cross_entropy", "task.module.negatives=null"),
+        ("task.module.objective=self_adversarial", "encoder=rotate"),
+        ("task.module.objective=all_bce", "task.data.examples=queries", "encoder=tucker"),
+        ("task.data.reciprocal=false", "task.module.corrupt=both"),
+        ("task.data.reciprocal=false", "task.module.corrupt=both", "encoder=transe"),
+        ("fidelity=code",),
+    ],
+)
+def test_options_of_knowledge_graphs_train_a_step(tmp_path, words):
+    train_step(tmp_path, "task=kg_completion_toy", *words)

@@ -1,0 +1,1 @@
+"""Models of knowledge graphs: scores of triples (head, relation, tail)."""

@@ -1,0 +1,258 @@
+"""RotE/RotH, RefE/RefH and AttE/AttH: heads rotated or reflected, and moved (Chami et al. 2020, section 4).
+
+Entities are vectors, in hyperbolic space tangent vectors at the origin. Rotations and reflections are made of blocks of
+two coordinates, with ``(a, b) = v / |v|`` of a trained pair v:
+
+    Rot(v) = [[a, -b], [b, a]],    Ref(v) = [[a, b], [b, -a]].
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from hyperbolic.encoders.relational.scorer import Scorer, grouped
+from hyperbolic.geometry import Geometry
+from hyperbolic.kernels.table_rows import table_rows
+from hyperbolic.kernels.tangent_distance import (
+    row_products,
+    squared_length_of_product,
+    tangent_distance2,
+    tangent_distance2_of_all,
+)
+from hyperbolic.manifolds import Euclidean, Manifold, PoincareBall
+from hyperbolic.numerics import BALL_EPS, WIDE, cosh_sqrt, sqnorm, tanhc, wide
+
+_SHORTEST = 1e-30  # |v|^2 of a pair, so that 0/0 does not happen
+_LONGEST = 14.0  # sqrt(c)|u|, half the largest distance of float64 points from the origin
+_LEAST_GAP = 2 * BALL_EPS[WIDE]
+
+
+class Heads(NamedTuple):
+    """Moved heads (B, d), float64, with ``gap = 1 - c|x|^2`` (B, 1), 1 in flat space; the curvature c of each, (B, 1)
+    or a scalar; the biases (B, 1)."""
+
+    x: Tensor
+    gap: Tensor
+    c: Tensor
+    bias: Tensor
+
+
+Point = tuple[Tensor, Tensor]  # x (B, d) and its gap (B, 1), exact also near the boundary
+
+
+class Isometry(Scorer):
+    """``-d_c(x_r(e_h), exp_0^c(e_t))^2 + b_h + b'_t``, in flat space ``-|x_r(e_h) - e_t|^2 + b_h + b'_t`` (Chami et al.
+    2020, Eq. 7 and 9); a subclass says what x_r is.
+
+    Args:
+        geometry: poincare for the models on H, euclidean for those on E. d: even. init_std: of the normal entities,
+            translations and contexts at the start; pairs start uniform in (-1, 1), biases at 0, as in the paper's
+            program. learn_c_per_relation: a curvature c_r for each relation, ``softplus`` of a free number, that starts
+            at geometry.c (the program starts at softplus(1) = 1.31); False: the geometry's. Nothing in flat space.
+
+    Raises:
+        ValueError: another geometry, an odd d, init_std that is not positive, geometry.learn_c with
+            learn_c_per_relation.
+    """
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        n_entities: int,
+        n_relations: int,
+        sparse: bool,
+        d: int,
+        init_std: float,
+        learn_c_per_relation: bool,
+    ):
+        super().__init__(geometry, n_entities, n_relations, sparse)
+        name, self.flat = type(self).__name__, isinstance(self.manifold, Euclidean)
+        if not (self.flat or isinstance(self.manifold, PoincareBall)):
+            raise ValueError(
+                f"{name} is defined in Euclidean space and in the Poincaré ball, not with geometry={geometry.name}; "
+                "choose geometry=poincare or geometry=euclidean"
+            )
+        if d < 2 or d % 2:
+            raise ValueError(f"{name}: d must be even, as pairs of coordinates are turned, got d={d}")
+        if not init_std > 0:
+            raise ValueError(f"{name}: init_std must be positive, got {init_std}")
+        self.d, self.init_std = d, init_std
+        self.entity = self.normal(n_entities, d)
+        self.head_bias, self.tail_bias = (nn.Parameter(torch.zeros(n_entities, 1)) for _ in range(2))
+        self.free_c = None
+        if learn_c_per_relation and not self.flat:
+            if self.manifold.learn_c:
+                raise ValueError(
+                    f"{name}: geometry.learn_c=true trains one curvature, learn_c_per_relation=true one for each "
+                    "relation; switch one of them off"
+                )
+            c = float(self.manifold.c)
+            self.free_c = nn.Parameter(torch.full((n_relations, 1), c + math.log(-math.expm1(-c))))
+        self.make_relations()
+
+    @abc.abstractmethod
+    def make_relations(self) -> None:
+        """Makes the parameters of the relations, ``translation`` among them."""
+
+    def normal(self, *size: int) -> nn.Parameter:
+        return nn.Parameter(self.init_std * torch.randn(*size))
+
+    def pairs(self) -> nn.Parameter:
+        """Pairs v of all relations, (n_relations, d)."""
+        return nn.Parameter(torch.empty(self.n_relations, self.d).uniform_(-1, 1))
+
+    def rows(self, index: Tensor, table: Tensor) -> Tensor:
+        return table_rows(table, index, self.sparse)
+
+    def curvature(self, r: Tensor) -> Tensor:
+        """c of relations r (B,): (B, 1), or a scalar where they share one; float64."""
+        return self.manifold.c if self.free_c is None else F.softplus(wide(self.rows(r, self.free_c)))
+
+    @abc.abstractmethod
+    def moved(self, e: Tensor, r: Tensor, c: Tensor) -> Point:
+        """x_r of the vectors e (B, d) of the heads, float64, for curvatures c."""
+
+    def translated(self, e: Tensor, r: Tensor, c: Tensor) -> Point:
+        """``exp_0(e) (+) exp_0(p_r)``, in flat space ``e + p_r``."""
+        p = wide(self.rows(r, self.translation))
+        return _flat(e + p) if self.flat else _added(_point(e, c), _point(p, c), c)
+
+    def query(self, h: Tensor, r: Tensor) -> Heads:
+        c = self.curvature(r)
+        return Heads(*self.moved(wide(self.rows(h, self.entity)), r, c), c, self.rows(h, self.head_bias))
+
+    def compare(self, query: Heads, r: Tensor, t: Tensor) -> Tensor:
+        tails = self.rows(t, self.entity)
+        if self.flat:
+            products, squares = row_products(query.x.unsqueeze(1), tails)
+            square = (sqnorm(query.x) - 2 * products.squeeze(1) + squares).to(tails.dtype)
+        else:
+            square = tangent_distance2(query.x, query.gap, tails, query.c)
+        return query.bias + self.rows(t, self.tail_bias).squeeze(-1) - square
+
+    def compare_all(self, query: Heads, r: Tensor, rows: slice | Tensor) -> Tensor:
+        x, gap, c, bias = query
+        tails = self.rows_of(self.entity, rows)
+        if self.flat:
+            one, other = torch.ones_like(gap), tails.new_ones(len(tails), 1, dtype=x.dtype)
+            left, right = torch.cat([-2 * x, sqnorm(x), one], -1), torch.cat([wide(tails), other, sqnorm(tails)], -1)
+            squares = squared_length_of_product(left, right, None, tails.dtype)
+        elif self.free_c is None:
+            squares = tangent_distance2_of_all(x, gap, tails, c)
+        else:
+            squares = tails.new_empty(len(r), len(tails))
+            for _, at in grouped(r):
+                squares[at] = tangent_distance2_of_all(x[at], gap[at], tails, c[at[0], 0])
+        return torch.sub(self.rows_of(self.tail_bias, rows).squeeze(-1), squares).add_(bias)
+
+    def points(self) -> tuple[Manifold, Tensor]:
+        """``exp_0`` of the entities with the geometry's curvature, whatever the relations have."""
+        return self.manifold, self.manifold.expmap0(self.entity.detach())
+
+    def factors(self, h: Tensor, r: Tensor, t: Tensor) -> list[Tensor]:
+        """The vectors of the entities and the translations of the relations, as in the paper's program."""
+        return [self.rows(h, self.entity), self.rows(r, self.translation), self.rows(t, self.entity)]
+
+
+class Rotation(Isometry):
+    """RotE: ``x_r(e) = Rot(v_r) e + p_r``. RotH: ``Rot(v_r)(exp_0(e) (+) exp_0(q_r)) (+) exp_0(p_r)``.
+
+    The paper (Eq. 6) moves heads after the rotation only; its program moves them also before, by q_r, and so does this.
+    The rows of ``translation`` are (q_r, p_r), in flat space p_r.
+    """
+
+    def make_relations(self) -> None:
+        self.translation = self.normal(self.n_relations, self.d if self.flat else 2 * self.d)
+        self.rotation = self.pairs()
+
+    def moved(self, e: Tensor, r: Tensor, c: Tensor) -> Point:
+        v, p = self.rows(r, self.rotation), wide(self.rows(r, self.translation))
+        if self.flat:
+            return _flat(rotated(e, v) + p)
+        before, after = (_point(part, c) for part in p.chunk(2, -1))
+        x, gap = _added(_point(e, c), before, c)
+        return _added((rotated(x, v), gap), after, c)
+
+
+class Reflection(Isometry):
+    """RefE: ``x_r(e) = Ref(v_r) e + p_r``. RefH: ``exp_0(Ref(v_r) e) (+) exp_0(p_r)``."""
+
+    def make_relations(self) -> None:
+        self.translation = self.normal(self.n_relations, self.d)
+        self.reflection = self.pairs()
+
+    def moved(self, e: Tensor, r: Tensor, c: Tensor) -> Point:
+        return self.translated(reflected(e, self.rows(r, self.reflection)), r, c)
+
+
+class Attention(Isometry):
+    """AttE: ``x_r(e) = w Ref(v_r) e + (1 - w) Rot(u_r) e + p_r``. AttH: ``exp_0(w Ref(v_r) e + ...) (+) exp_0(p_r)``.
+
+    ``(w, 1 - w) = softmax(<a_r, Ref(v_r) e>/sqrt(d), <a_r, Rot(u_r) e>/sqrt(d))`` with a context vector a_r for each
+    relation: the mean is taken of tangent vectors at the origin (Eq. 8, and the paper's program for the scale).
+    """
+
+    def make_relations(self) -> None:
+        self.translation = self.normal(self.n_relations, self.d)
+        self.context = self.normal(self.n_relations, self.d)
+        self.rotation, self.reflection = self.pairs(), self.pairs()
+
+    def moved(self, e: Tensor, r: Tensor, c: Tensor) -> Point:
+        v, u = self.rows(r, self.reflection), self.rows(r, self.rotation)
+        both = torch.stack([reflected(e, v), rotated(e, u)], 1)
+        context = wide(self.rows(r, self.context)).unsqueeze(-1)
+        weights = torch.softmax(both @ context / math.sqrt(self.d), 1)
+        return self.translated((weights * both).sum(1), r, c)
+
+
+def _flat(x: Tensor) -> Point:
+    return x, torch.ones_like(x[:, :1])
+
+
+def _point(u: Tensor, c: Tensor) -> Point:
+    """``exp_0(u)``; longer vectors than float64 points can be count as vectors of that length."""
+    u = u * (_LONGEST * (c * sqnorm(u)).clamp_min(_LONGEST**2).rsqrt())
+    square = c * sqnorm(u)
+    return tanhc(square) * u, cosh_sqrt(square).pow(-2)
+
+
+def _added(x: Point, y: Point, c: Tensor) -> Point:
+    """The Möbius sum, see :func:`hyperbolic.manifolds.poincare.mobius_add`."""
+    (x, gap_x), (y, gap_y) = x, y
+    total = x + y
+    square = c * sqnorm(total)
+    denominator = square + gap_x * gap_y
+    gap = gap_x * gap_y / denominator
+    scale = torch.where(gap < _LEAST_GAP, math.sqrt(1 - _LEAST_GAP), 1) / denominator
+    return scale * (gap_x * total + square * x), gap.clamp_min(_LEAST_GAP)
+
+
+def rotated(x: Tensor, v: Tensor) -> Tensor:
+    """``Rot(v) x``, block by block, for x and v (..., d): float64."""
+    (a, b), (x0, x1) = _unit(v), _blocks(x)
+    return torch.stack([a * x0 - b * x1, b * x0 + a * x1], -1).flatten(-2)
+
+
+def reflected(x: Tensor, v: Tensor) -> Tensor:
+    """``Ref(v) x``, block by block, for x and v (..., d): float64."""
+    (a, b), (x0, x1) = _unit(v), _blocks(x)
+    return torch.stack([a * x0 + b * x1, b * x0 - a * x1], -1).flatten(-2)
+
+
+def _blocks(x: Tensor) -> tuple[Tensor, Tensor]:
+    return wide(x).unflatten(-1, (-1, 2)).unbind(-1)
+
+
+def _unit(v: Tensor) -> tuple[Tensor, Tensor]:
+    a, b = _blocks(v)
+    inverse = (a.square() + b.square()).clamp_min(_SHORTEST).rsqrt()
+    return a * inverse, b * inverse
+
+
+__all__ = ["Attention", "Isometry", "Reflection", "Rotation", "reflected", "rotated"]

@@ -1,0 +1,133 @@
+"""What all models of knowledge graphs share: scores of triples, of many tails or heads at once, and of all entities."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hyperbolic.geometry import Geometry
+from hyperbolic.kernels.table_rows import table_rows
+from hyperbolic.manifolds import Euclidean, Manifold
+
+
+class Table(nn.Embedding):
+    """A table of vectors whose gradient is quick on a CPU."""
+
+    def forward(self, index: Tensor) -> Tensor:
+        return table_rows(self.weight, index, self.sparse)
+
+
+class Scorer(nn.Module, abc.ABC):
+    """Scores ``f(h, r, t)`` of triples (head, relation, tail); the likelier, the higher.
+
+    A model says how ``(h, r)`` becomes a query, and how queries are compared with tails; the rest follows. A query is
+    whatever a model likes: one tensor, or a tuple of them.
+
+    Args:
+        geometry: of the entities. n_entities, n_relations: sizes of the tables; where data have reciprocal relations,
+            they are counted as relations.
+        sparse: gradients of the rows used only, for an optimiser with ``lazy=True``.
+    """
+
+    kind = "triples"  # what an encoder reads; the others read sequences
+
+    def __init__(self, geometry: Geometry, n_entities: int, n_relations: int, sparse: bool):
+        super().__init__()
+        for name, value in (("n_entities", n_entities), ("n_relations", n_relations)):
+            if value < 1:
+                raise ValueError(f"{type(self).__name__}: {name} must be at least 1, got {value}")
+        self.manifold = geometry.manifold
+        self.n_entities, self.n_relations, self.sparse = n_entities, n_relations, sparse
+
+    @abc.abstractmethod
+    def query(self, h: Tensor, r: Tensor) -> Any:
+        """What the tails of (h, r, ?) are compared with; h, r long (B,)."""
+
+    @abc.abstractmethod
+    def compare(self, query: Any, r: Tensor, t: Tensor) -> Tensor:
+        """Scores (B, N) of B queries with N tails each, t long (B, N); r (B,) as it was for the queries."""
+
+    @abc.abstractmethod
+    def compare_all(self, query: Any, r: Tensor, rows: slice | Tensor) -> Tensor:
+        """Scores (B, N) of B queries with the same N entities each: those of a slice, or of an index (N,)."""
+
+    @abc.abstractmethod
+    def points(self) -> tuple[Manifold, Tensor]:
+        """The entities as points (n_entities, D) of a manifold, to be looked at."""
+
+    @abc.abstractmethod
+    def factors(self, h: Tensor, r: Tensor, t: Tensor) -> list[Tensor]:
+        """Of triples (B,), the rows (B, ...) of parameters that a regulariser keeps small."""
+
+    def head_query(self, t: Tensor, r: Tensor) -> Any:
+        """A query that, compared with an entity h, gives f(h, r, t); None for models that have none."""
+        return None
+
+    def forward(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
+        """Scores of h (B,), r (B,) and tails t: (B,) -> (B,), or (B, N) -> (B, N)."""
+        if t.dim() == 1:
+            return self.compare(self.query(h, r), r, t.unsqueeze(-1)).squeeze(-1)
+        return self.compare(self.query(h, r), r, t)
+
+    def of_heads(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
+        """Scores (B, N) of heads h (B, N) given r (B,) and t (B,)."""
+        query = self.head_query(t, r)
+        if query is not None:
+            return self.compare(query, r, h)
+        n = h.shape[1]
+        return self(h.flatten(), r.repeat_interleave(n), t.repeat_interleave(n)).view(h.shape)
+
+    def tails(self, h: Tensor, r: Tensor, start: int = 0, stop: int | None = None) -> Tensor:
+        """Scores (B, stop - start) of the entities as tails of (h, r, ?)."""
+        return self.compare_all(self.query(h, r), r, slice(start, self.n_entities if stop is None else stop))
+
+    def with_shared(self, h: Tensor, r: Tensor, t: Tensor, others: Tensor) -> Tensor:
+        """Scores (B, 1 + N) of triples (B,), and of their queries with the entities others (N,) as tails."""
+        query = self.query(h, r)
+        return torch.cat([self.compare(query, r, t.unsqueeze(-1)), self.compare_all(query, r, others)], -1)
+
+    def rows_of(self, table: Tensor, rows: slice | Tensor) -> Tensor:
+        """Rows of a table, of a slice or of an index."""
+        return table[rows] if isinstance(rows, slice) else table_rows(table, rows, self.sparse)
+
+    def heads(self, r: Tensor, t: Tensor, start: int = 0, stop: int | None = None) -> Tensor:
+        """Scores (B, stop - start) of the entities as heads of (?, r, t)."""
+        stop = self.n_entities if stop is None else stop
+        query = self.head_query(t, r)
+        if query is not None:
+            return self.compare_all(query, r, slice(start, stop))
+        candidates = torch.arange(start, stop, device=t.device)
+        scores = None
+        for relation, rows in grouped(r):
+            of_all = torch.full_like(candidates, relation)
+            part = self(candidates, of_all, t[rows].expand(len(candidates), -1)).T
+            scores = part.new_empty(len(t), len(candidates)) if scores is None else scores
+            scores[rows] = part
+        return scores
+
+
+def grouped(r: Tensor) -> list[tuple[int, Tensor]]:
+    """Each relation of a batch once, with the places (n,) where it stands."""
+    order = r.argsort(stable=True)
+    values, counts = torch.unique_consecutive(r[order], return_counts=True)
+    return list(zip(values.tolist(), order.split(counts.tolist()), strict=True))
+
+
+def flat(scorer: nn.Module, geometry: Geometry) -> Manifold:
+    """The geometry's manifold, for a model that is defined in Euclidean space only.
+
+    Raises:
+        ValueError: the geometry is curved.
+    """
+    if not isinstance(geometry.manifold, Euclidean):
+        raise ValueError(
+            f"{type(scorer).__name__} is a Euclidean model and cannot have geometry={geometry.name}; "
+            "choose geometry=euclidean"
+        )
+    return geometry.manifold
+
+
+__all__ = ["Scorer", "Table", "flat", "grouped"]

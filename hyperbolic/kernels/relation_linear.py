@@ -1,0 +1,75 @@
+"""Products of rows with matrices of their own, of which many rows share one: ``y_i = W_{r_i} x_i``.
+
+With one (d_out, d_in) matrix for each relation of a knowledge graph, gathering a matrix for every row costs
+B d_out d_in numbers: 1 GB for a batch of 1,000 at d = 500. Here small gathers are one batched product, large ones go
+relation by relation, and the gradient is written for the relations of the batch only.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+_GATHERED = 1 << 22  # entries of gathered matrices, up to which one batched product is faster
+
+
+def relation_linear(x: Tensor, weight: Tensor, r: Tensor, sparse: bool = False) -> Tensor:
+    """``y_i = W_{r_i} x_i``: x (B, d_in), weight (R, d_out, d_in), r long (B,) -> (B, d_out).
+
+    Args: sparse: the gradient of the weight is a sparse tensor of the matrices used, for an optimiser with
+        ``lazy=True``.
+    """
+    return _RelationLinear.apply(x, weight, r, sparse)
+
+
+def relation_linear_reference(x: Tensor, weight: Tensor, r: Tensor) -> Tensor:
+    """Plain version of :func:`relation_linear`."""
+    return torch.einsum("boi,bi->bo", weight[r], x)
+
+
+class _RelationLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, weight: Tensor, r: Tensor, sparse: bool) -> Tensor:
+        ctx.sparse, ctx.split = sparse, None
+        weight = weight.detach().as_subclass(Tensor)
+        if len(r) * weight[0].numel() <= _GATHERED:
+            ctx.save_for_backward(x, weight, r)
+            return torch.bmm(weight[r], x.unsqueeze(-1)).squeeze(-1)
+        order = r.argsort(stable=True)
+        values, counts = torch.unique_consecutive(r[order], return_counts=True)
+        ctx.split = counts.tolist()
+        ctx.save_for_backward(x, weight, values, order)
+        y = x.new_empty(len(x), weight.shape[1])
+        for relation, rows in zip(values.tolist(), order.split(ctx.split), strict=True):
+            y[rows] = x[rows] @ weight[relation].T
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        of_x = values = parts = None
+        if ctx.split is None:
+            x, weight, r = ctx.saved_tensors
+            if ctx.needs_input_grad[0]:
+                of_x = torch.bmm(weight[r].mT, grad.unsqueeze(-1)).squeeze(-1)
+            if ctx.needs_input_grad[1]:
+                values, place = torch.unique(r, return_inverse=True)
+                outer = grad.unsqueeze(-1) * x.unsqueeze(-2)
+                parts = outer.new_zeros(len(values), *outer.shape[1:]).index_add_(0, place, outer)
+        else:
+            x, weight, values, order = ctx.saved_tensors
+            groups = list(zip(values.tolist(), order.split(ctx.split), strict=True))
+            if ctx.needs_input_grad[0]:
+                of_x = torch.empty_like(x)
+                for relation, rows in groups:
+                    of_x[rows] = grad[rows] @ weight[relation]
+            if ctx.needs_input_grad[1]:
+                parts = torch.stack([grad[rows].T @ x[rows] for _, rows in groups])
+        if parts is None:
+            return of_x, None, None, None
+        if not ctx.sparse:
+            return of_x, torch.zeros_like(weight).index_copy_(0, values, parts), None, None
+        index = values.unsqueeze(0)
+        of_weight = torch.sparse_coo_tensor(index, parts, weight.shape, is_coalesced=True, check_invariants=False)
+        return of_x, of_weight, None, None

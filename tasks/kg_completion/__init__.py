@@ -1,0 +1,1 @@
+"""Knowledge-graph completion: which entity stands at the open end of a triple."""

@@ -1,0 +1,234 @@
+"""Knowledge graphs as examples: triples or queries to train on, queries in both directions to evaluate."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tasks.base import TaskData
+from tasks.batches import Split
+from tasks.errors import UserError, one_of, whole
+from tasks.kg_completion.facts import Facts
+from tasks.kg_completion.queries import Query, read_queries
+from tasks.kg_completion.toy import toy_graph
+from tasks.kg_completion.triples import SPLITS, Graph, Names, read_graph
+
+EXAMPLES = ("triples", "queries")
+UNSEEN = ("keep", "drop")
+
+
+@dataclass(frozen=True)
+class TrainTriples:
+    """Training examples: triples long (N, 3)."""
+
+    triples: Tensor
+
+    def __len__(self) -> int:
+        return len(self.triples)
+
+    def __getitem__(self, index: Tensor) -> dict[str, Tensor]:
+        """h, r, t (B,)."""
+        return dict(zip("hrt", self.triples[index].unbind(-1), strict=True))
+
+
+@dataclass(frozen=True)
+class TrainQueries:
+    """Training examples: queries (e, r), long (Q, 2), with all their answers."""
+
+    pairs: Tensor
+    facts: Facts
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __getitem__(self, index: Tensor) -> dict[str, Tensor]:
+        """h, r (B,); offsets (B + 1,) and answers, see `Facts.answers`."""
+        h, r = self.pairs[index].unbind(-1)
+        offsets, answers = self.facts.answers(h, r)
+        return {"h": h, "r": r, "offsets": offsets, "answers": answers}
+
+
+@dataclass(frozen=True)
+class EvaluationQueries:
+    """Queries sorted by relation, so that a batch has few: e, r, target long (Q,).
+
+    r is below R where the tail is sought, and r + R where the head is. facts: whose answers, but the target, are no
+    candidates. without_self: neither is e.
+    """
+
+    e: Tensor
+    r: Tensor
+    target: Tensor
+    facts: Facts
+    without_self: bool
+
+    def __len__(self) -> int:
+        return len(self.e)
+
+    def __getitem__(self, index: Tensor) -> dict[str, Tensor]:
+        """e, r, target (B,); offsets (B + 1,) and answers: the known ones."""
+        e, r = self.e[index], self.r[index]
+        offsets, answers = self.facts.answers(e, r)
+        if self.without_self:
+            answers = torch.cat([answers, e])[_interleaved(offsets)]
+            offsets = offsets + torch.arange(len(offsets))
+        return {"e": e, "r": r, "target": self.target[index], "offsets": offsets, "answers": answers}
+
+
+def _interleaved(offsets: Tensor) -> Tensor:
+    """Order that puts the i-th of B further entries behind those of query i."""
+    counts, total = offsets.diff(), int(offsets[-1])
+    row = torch.cat([torch.arange(len(counts)).repeat_interleave(counts), torch.arange(len(counts))])
+    place = torch.cat([torch.arange(total), torch.full((len(counts),), total)])
+    return torch.argsort(row * (total + 1) + place)
+
+
+class GraphData(TaskData):
+    """Triples of a folder as WN18RR has them: train.txt, valid.txt, test.txt, rows `head <tab> relation <tab> tail`.
+
+    folder: see `triples.read_graph`; null makes a graph up by the recipe `toy` (see `toy.toy_graph`). sizes: by split,
+    how many triples are used, from the first; null: all. examples: what a training batch holds, triples, or queries
+    with all their answers (for 1-N losses). reciprocal: every relation has a reversed one with parameters of its own,
+    on which is trained too, and with which heads are sought. known: for the splits dev and test, the splits whose
+    triples are no wrong answers. known_in_training: the splits whose triples are not drawn as wrong answers.
+    without_self: the entity that a query names is no candidate either. unseen: keep | drop the queries of dev and test
+    with an entity or relation that train does not have. The others are TaskData's.
+    """
+
+    def __init__(
+        self,
+        folder: str | None,
+        toy: dict[str, Any] | None,
+        sizes: dict[str, int | None],
+        examples: str,
+        reciprocal: bool,
+        known: dict[str, list[str]],
+        known_in_training: list[str],
+        without_self: bool,
+        unseen: str,
+        shuffle: str,
+        batch_size: int,
+        eval_batch_size: int,
+        seed: int,
+    ):
+        super().__init__(shuffle=shuffle, batch_size=batch_size, eval_batch_size=eval_batch_size, seed=seed)
+        if folder is None and toy is None:
+            raise UserError(
+                "task=kg needs a folder with train.txt, valid.txt and test.txt; name it with data.dir=my_graph."
+            )
+        self.examples = one_of("task.data.examples", examples, EXAMPLES)
+        self.unseen = one_of("task.data.unseen", unseen, UNSEEN)
+        for split, size in sizes.items():
+            one_of("task.data.sizes", split, SPLITS)
+            if size is not None:
+                whole(f"task.data.sizes.{split}", size, 1)
+        for name, splits in (*((f"known.{k}", v) for k, v in known.items()), ("known_in_training", known_in_training)):
+            for split in splits:
+                one_of(f"task.data.{name}", split, SPLITS)
+        for split in ("dev", "test"):
+            if split not in known.get(split, ()):
+                raise UserError(f"task.data.known.{split} needs {split} itself, or other right answers count as wrong.")
+        self.folder, self.toy, self.sizes = folder, toy, dict(sizes)
+        self.reciprocal, self.without_self = reciprocal, without_self
+        self.known, self.known_in_training = known, known_in_training
+        self._graph: Graph | None = None
+        self._facts: dict[frozenset[str], Facts] = {}
+
+    @property
+    def graph(self) -> Graph:
+        """The triples, read the first time they are asked for."""
+        if self._graph is None:
+            if self.folder is None:
+                self._graph = toy_graph(**self.toy)
+            else:
+                self._graph = read_graph(Path(self.folder).expanduser())
+            for remark in self._graph.remarks():
+                print(remark, flush=True)
+        return self._graph
+
+    @property
+    def n_relations(self) -> int:
+        """Relations of the model: with reciprocals twice those of the graph."""
+        return len(self.graph.relations) * (2 if self.reciprocal else 1)
+
+    @property
+    def model_sizes(self) -> dict[str, Any]:
+        graph = self.graph
+        return {
+            "entities": graph.entities,
+            "relations": graph.relations,
+            "n_relations": self.n_relations,
+            "graph": graph,
+            "facts": self.facts(self.known_in_training),
+            "known": self.facts(SPLITS),
+        }
+
+    @property
+    def identity(self) -> dict[str, str]:
+        names = {"entities": self.graph.entities, "relations": self.graph.relations}
+        return {
+            key: f"{len(words)} with sha256 {hashlib.sha256(chr(10).join(words).encode()).hexdigest()[:12]}"
+            for key, words in names.items()
+        }
+
+    def facts(self, splits: Iterable[str]) -> Facts:
+        """The true triples of some splits, in both directions."""
+        key = frozenset(splits)
+        if key not in self._facts:
+            graph = self.graph
+            triples = torch.cat([graph.triples[s] for s in SPLITS if s in key] or [torch.empty(0, 3, dtype=torch.long)])
+            self._facts[key] = Facts(triples, len(graph.entities), len(graph.relations))
+        return self._facts[key]
+
+    def load(self) -> dict[str, Split]:
+        return {"train": self._train(), **{split: self._evaluation(split) for split in ("dev", "test")}}
+
+    def _triples(self, split: str) -> Tensor:
+        triples = self.graph.triples[split][: self.sizes.get(split)]
+        if split != "train" and self.unseen == "drop":
+            triples = triples[~self.graph.unseen(split)[: len(triples)]]
+            if not len(triples):
+                raise UserError(f"All triples of {split} have an entity or a relation that train does not have.")
+        return triples
+
+    def _both(self, triples: Tensor) -> Tensor:
+        """The triples, and (t, r + R, h) of each."""
+        h, r, t = triples.unbind(-1)
+        return torch.cat([triples, torch.stack([t, r + len(self.graph.relations), h], -1)])
+
+    def _train(self) -> TrainTriples | TrainQueries:
+        triples = self._triples("train")
+        if self.examples == "triples":
+            return TrainTriples(self._both(triples) if self.reciprocal else triples)
+        facts = Facts(triples, len(self.graph.entities), len(self.graph.relations))
+        pairs = facts.queries()
+        return TrainQueries(pairs if self.reciprocal else pairs[pairs[:, 1] < len(self.graph.relations)], facts)
+
+    def _evaluation(self, split: str) -> EvaluationQueries:
+        both = self._both(self._triples(split))
+        both = both[both[:, 1].argsort(stable=True)]
+        return EvaluationQueries(*both.unbind(-1), self.facts(self.known[split]), self.without_self)
+
+    def fingerprint(self) -> dict[str, Any]:
+        graph = self.graph
+        counts = {s: {"triples": len(self._triples(s)), "unseen": graph.notes[s].unseen} for s in SPLITS}
+        counts["train"] |= {"entities": len(graph.entities), "relations": len(graph.relations)}
+        return {"files": dict(graph.files), "counts": counts, "sha256": dict(graph.sha256)}
+
+    def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[Query]:
+        graph = self.graph
+        yield from read_queries(
+            lines, name, Names(graph.entities, "entity", graph.name), Names(graph.relations, "relation", graph.name)
+        )
+
+    def encode(self, inputs: Sequence[Query]) -> Split:
+        e = torch.tensor([query.e for query in inputs])
+        r = torch.tensor([query.r + len(self.graph.relations) * query.of_head for query in inputs])
+        return EvaluationQueries(e, r, e, self.facts(SPLITS), False)
+
+    def describe(self, example: Query) -> dict[str, Any]:
+        return {"head": example.head, "relation": example.relation, "tail": example.tail}

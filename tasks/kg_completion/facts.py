@@ -1,0 +1,100 @@
+"""True triples as sorted numbers: which answers a query has, and which triples are true, without sets of tuples."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor
+
+from tasks.errors import UserError
+
+
+class Facts:
+    """The answers of queries (e, r, ?), also in the other direction: (e, r + R, ?) asks for the heads of (?, r, e).
+
+    A fact is the number ``(e 2R + r) E + answer``; all are kept sorted, 16 bytes a triple.
+
+    Args:
+        triples: long (N, 3) of head, relation, tail. n_entities, n_relations: E and R, reciprocals not counted.
+
+    Raises UserError where the numbers would not fit into 63 bits.
+    """
+
+    def __init__(self, triples: Tensor, n_entities: int, n_relations: int):
+        self.n_entities, self.n_relations = n_entities, n_relations
+        if 2 * n_relations * n_entities**2 >= 1 << 63:
+            raise UserError(
+                f"A graph of {n_entities:,} entities and {n_relations:,} relations is too large: 2 R E^2 must be below "
+                "2^63."
+            )
+        h, r, t = triples.unbind(-1)
+        codes = torch.cat([self._code(h, r, t), self._code(t, r + n_relations, h)])
+        self.codes = torch.unique(codes, sorted=True)
+
+    def __len__(self) -> int:
+        """Facts in both directions."""
+        return len(self.codes)
+
+    def to(self, device: torch.device) -> Facts:
+        """The same facts on a device; these ones stay where they are, for the data that read them."""
+        if self.codes.device == device:
+            return self
+        moved = copy.copy(self)
+        moved.codes = self.codes.to(device)
+        return moved
+
+    def _code(self, e: Tensor, r: Tensor, answer: Tensor) -> Tensor:
+        return (e * (2 * self.n_relations) + r) * self.n_entities + answer
+
+    def true(self, e: Tensor, r: Tensor, answer: Tensor) -> Tensor:
+        """Whether (e, r, answer) is a fact; the three broadcast."""
+        code = self._code(e, r, answer)
+        if not len(self.codes):
+            return torch.zeros_like(code, dtype=torch.bool)
+        place = torch.searchsorted(self.codes, code).clamp_max_(len(self.codes) - 1)
+        return self.codes[place] == code
+
+    def answers(self, e: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+        """Answers of B queries, as (offsets, entities): query i has ``entities[offsets[i]:offsets[i + 1]]``, sorted."""
+        first = self._code(e, r, torch.zeros_like(e))
+        start, stop = (torch.searchsorted(self.codes, code) for code in (first, first + self.n_entities))
+        counts = stop - start
+        offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        within = torch.arange(int(offsets[-1]), device=e.device) - offsets[:-1].repeat_interleave(counts)
+        return offsets, self.codes[start.repeat_interleave(counts) + within] % self.n_entities
+
+    def queries(self) -> Tensor:
+        """All (e, r) that have answers, long (Q, 2), r up to 2R."""
+        pairs = torch.unique_consecutive(self.codes.div(self.n_entities, rounding_mode="floor"))
+        return torch.stack([pairs.div(2 * self.n_relations, rounding_mode="floor"), pairs % (2 * self.n_relations)], -1)
+
+
+def corrupt(e: Tensor, r: Tensor, n: int, facts: Facts, rounds: int = 100) -> Tensor:
+    """Wrong answers (B, n) of the queries (e, r) (B,): uniform over the entities, with replacement, none in `facts`.
+
+    What is true is drawn anew, up to `rounds` times; only a query that nearly every entity answers can keep a true one.
+    """
+    drawn = torch.randint(facts.n_entities, (len(e), n), device=e.device)
+    row = torch.arange(len(e), device=e.device).repeat_interleave(n)
+    place = facts.true(e.unsqueeze(-1), r.unsqueeze(-1), drawn).flatten().nonzero().squeeze(-1)
+    flat = drawn.view(-1)
+    for _ in range(rounds):
+        if not len(place):
+            break
+        again = torch.randint(facts.n_entities, place.shape, device=e.device)
+        flat[place] = again
+        place = place[facts.true(e[row[place]], r[row[place]], again)]
+    return drawn
+
+
+def among(e: Tensor, r: Tensor, entities: Tensor, facts: Facts) -> Tensor:
+    """bool (B, N): which of the distinct entities (N,) answer the queries (e, r) (B,)."""
+    place = entities.new_full((facts.n_entities,), -1)
+    place[entities] = torch.arange(len(entities), device=entities.device)
+    offsets, answers = facts.answers(e, r)
+    column = place[answers]
+    row = torch.arange(len(e), device=e.device).repeat_interleave(offsets.diff())
+    found = torch.zeros(len(e), len(entities), dtype=torch.bool, device=e.device)
+    found[row[column >= 0], column[column >= 0]] = True
+    return found

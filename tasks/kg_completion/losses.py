@@ -1,0 +1,47 @@
+"""What training makes small: losses of scores, and of the parameters themselves."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+RULED_OUT = -1e30  # the score of what is no wrong answer; losses do not see it
+
+
+def negative_bce(scores: Tensor, count: int) -> Tensor:
+    """``(softplus(-s_0) + n mean_i softplus(s_i)) / (1 + n)``, a mean over the batch.
+
+    Scores (B, 1 + N), the true answer first, then N wrong ones, of which some may be `RULED_OUT`. For n = N it is the
+    mean binary cross entropy (Balazevic et al. 2019); a larger sample N has the same expectation. HyboNet's paper takes
+    the sum over the wrong answers and its program the mean, as here.
+    """
+    wrong = scores[:, 1:]
+    n = (wrong > RULED_OUT / 2).sum(-1).clamp_min(1)
+    return (F.softplus(-scores[:, 0]) + F.softplus(wrong).sum(-1) * (count / n)).mean() / (1 + count)
+
+
+def self_adversarial(scores: Tensor, temperature: float) -> Tensor:
+    """``-(log sigmoid(s_0) + sum_i p_i log sigmoid(-s_i)) / 2``, ``p = softmax(temperature s_i)`` held fixed, as a mean
+    over the batch (Sun et al. 2019, Eq. 5 and 6). Scores (B, 1 + N), the true answer first; they hold the margin."""
+    wrong = scores[:, 1:]
+    weights = torch.softmax(temperature * wrong.detach(), -1)
+    return -(F.logsigmoid(scores[:, 0]) + (weights * F.logsigmoid(-wrong)).sum(-1)).mean() / 2
+
+
+def all_bce(scores: Tensor, rows: Tensor, answers: Tensor, smoothing: float) -> Tensor:
+    """Mean binary cross entropy of the scores (B, E) of all entities, with smoothed targets ``(1 - s) y + s / E``
+    (1-N scoring, Dettmers et al. 2018; the smoothing as in TuckER's program).
+
+    rows, answers: long (M,), the queries and entities that are true. With ``BCE(z, y) = softplus(z) - y z`` no matrix
+    of targets is made.
+    """
+    total = F.softplus(scores).sum() - (1 - smoothing) * scores[rows, answers].sum()
+    if smoothing:
+        total = total - smoothing / scores.shape[1] * scores.sum()
+    return total / scores.numel()
+
+
+def power(factors: list[Tensor], exponent: int) -> Tensor:
+    """``sum |x|^exponent`` over all factors (B, ...), a mean over the batch: N3 for 3 (Lacroix et al. 2018), L2 if 2."""
+    return sum(x.abs().pow(exponent).sum() for x in factors) / len(factors[0])

@@ -1,0 +1,47 @@
+"""Questions to a trained model: `head <tab> relation <tab> ?` and `? <tab> relation <tab> tail`."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from tasks.errors import UserError
+from tasks.kg_completion.triples import Names
+
+UNKNOWN = "?"
+
+
+class Query(NamedTuple):
+    """A question in words, with "?" for what is sought, and in numbers: the entity e, the relation r, and the side."""
+
+    head: str
+    relation: str
+    tail: str
+    e: int
+    r: int
+    of_head: bool
+
+
+def read_queries(lines: Iterable[bytes], name: str, entities: Names, relations: Names) -> Iterator[Query]:
+    """The questions of a file, one a line; blank lines are passed over.
+
+    name: of the file, for messages. Raises UserError, which names the line, where one has not three columns, not one
+    "?", or a name that the graph does not have.
+    """
+    for number, line in enumerate(lines, 1):
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise UserError(f"{name}, line {number} is not UTF-8 ({error.reason}).") from None
+        if not text.strip():
+            continue
+        head, relation, tail, *more = [*text.split("\t"), "", ""][: max(3, text.count("\t") + 1)]
+        sought = [column == UNKNOWN for column in (head, tail)]
+        if more or text.count("\t") != 2 or sum(sought) != 1 or not all((head, relation, tail)):
+            raise UserError(
+                f"{name}, line {number}: {text!r} is no question; write `head <tab> relation <tab> ?` or "
+                "`? <tab> relation <tab> tail`."
+            )
+        try:
+            e, r = entities.number_of(tail if sought[0] else head), relations.number_of(relation)
+        except UserError as error:
+            raise UserError(f"{name}, line {number}: {error}") from None
+        yield Query(head, relation, tail, e, r, sought[0])

@@ -1,0 +1,245 @@
+"""Training on triples and wrong answers, filtered ranks, and answers to questions."""
+
+import csv
+import functools
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import Optimizer
+
+from tasks.base import Points, Step, Task
+from tasks.errors import UserError, one_of, rate, whole
+from tasks.kg_completion import losses
+from tasks.kg_completion.facts import Facts, among, corrupt
+from tasks.kg_completion.model import BLOCK, LinkPredictor
+from tasks.kg_completion.statistics import categories
+from tasks.kg_completion.triples import Graph
+from tasks.metrics import filtered_rank_bounds
+
+OBJECTIVES = ("bce", "self_adversarial", "all_bce", "cross_entropy")
+TIES = ("realistic", "optimistic", "pessimistic")
+CORRUPT = ("tails", "both")
+CATEGORIES = ("1-1", "1-N", "N-1", "N-N")
+AT = (1, 3, 10)
+SCORES = ("mean_rank", "mrr", *(f"hits@{k}" for k in AT))
+
+
+class LinkPredictionTask(Task):
+    """Which entity answers (h, r, ?) and (?, r, t)? Filtered ranks of the right ones (Bordes et al. 2013).
+
+    Metrics are means over the queries of both directions: mean_rank, mrr, hits@1, hits@3, hits@10; of those for tails
+    and heads apart (tail/mrr), by the kind of the relation (1-N/mrr), and with other ties (optimistic/mrr). Entities
+    with the same score as the right one count half in a realistic rank (its mean over all orders), not at all in an
+    optimistic one, wholly in a pessimistic one. `export` writes the scores of each relation and direction.
+
+    graph, facts, known: from the data: the graph, what is not drawn as a wrong answer, and all that is known.
+    objective: bce | self_adversarial | cross_entropy (softmax) of each triple against `negatives` wrong ones, in
+    cross_entropy None for all entities (Lacroix et al. 2018); all_bce (1-N: all entities, right and wrong; needs
+    task.data.examples=queries). corrupt: wrong answers take the place of tails, or (both) in every second triple of
+    heads, which is for data without reciprocals. pool: one draw of so many wrong answers for all triples of a batch, in
+    the place of `negatives` of each: cheaper, since a batch uses fewer rows, and bce, where they weigh as `negatives`,
+    has the same expectation with less noise. temperature: of self_adversarial. smoothing: of labels, in all_bce.
+    regulariser: weight of sum |x|^exponent over the rows that a batch uses. ties: of the headline metrics. lazy: the
+    optimiser moves only rows with a gradient. top_k: answers to a question; hide_known: without those the graph has. The
+    others are Task's.
+    """
+
+    metric_names = (
+        *SCORES,
+        *(f"{at}/{score}" for at in ("tail", "head", *CATEGORIES, *TIES) for score in SCORES),
+    )
+    model: LinkPredictor
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Callable[[nn.Module], Optimizer],
+        graph: Graph,
+        facts: Facts,
+        known: Facts,
+        objective: str,
+        negatives: int | None,
+        pool: int | None,
+        corrupt: str,
+        temperature: float,
+        smoothing: float,
+        regulariser: float,
+        exponent: int,
+        ties: str,
+        lazy: bool,
+        top_k: int,
+        hide_known: bool,
+        select: str,
+        select_mode: str,
+    ):
+        super().__init__(model, functools.partial(optimizer, lazy=lazy), select, select_mode)
+        self.objective = one_of("task.module.objective", objective, OBJECTIVES)
+        self.corrupt = one_of("task.module.corrupt", corrupt, CORRUPT)
+        self.ties = one_of("task.module.ties", ties, TIES)
+        if negatives is None and objective in ("bce", "self_adversarial"):
+            raise UserError(f"task.module.negatives=null is for objective=cross_entropy; {objective} needs a number.")
+        self.negatives = None if negatives is None else whole("task.module.negatives", negatives, 1)
+        self.pool = None if pool is None else whole("task.module.pool", pool, 1)
+        self.exponent, self.top_k = whole("task.module.exponent", exponent, 1), whole("task.module.top_k", top_k, 1)
+        self.smoothing = rate("task.module.smoothing", smoothing)
+        if regulariser < 0 or temperature < 0:
+            raise UserError("task.module.regulariser and task.module.temperature must be at least 0.")
+        if pool is not None and corrupt == "both":
+            raise UserError("task.module.pool draws tails only; take task.module.corrupt=tails.")
+        if corrupt == "both" and model.reciprocal:
+            raise UserError(
+                "task.module.corrupt=both is for data without reciprocal relations; add task.data.reciprocal=false, or "
+                "take corrupt=tails, which with reciprocals are of both directions."
+            )
+        self.temperature, self.regulariser, self.hide_known = temperature, regulariser, hide_known
+        self.facts, self.known = facts, known
+        self.n = len(model.relations)
+        self.categories = categories(graph.triples["train"], self.n)
+        self.by_relation: Tensor | None = None  # of the newest evaluation
+
+    def on_fit_start(self) -> None:
+        if self.model.sparse and self.trainer.world_size > 1:
+            raise UserError(
+                f"task.model.sparse=true is for one process, and there are {self.trainer.world_size}; add "
+                "task.model.sparse=false."
+            )
+
+    def step(self, batch: dict[str, Tensor]) -> Step:
+        return self._training(batch) if self.training else self._evaluation(batch)
+
+    def _training(self, batch: dict[str, Tensor]) -> Step:
+        h, r = batch["h"], batch["r"]
+        if ("t" in batch) == (self.objective == "all_bce"):
+            needed = "queries" if self.objective == "all_bce" else "triples"
+            raise UserError(f"task.module.objective={self.objective} needs task.data.examples={needed}.")
+        if self.objective == "all_bce":
+            rows = torch.arange(len(h), device=h.device).repeat_interleave(batch["offsets"].diff())
+            loss = losses.all_bce(self.model.scorer.tails(h, r), rows, batch["answers"], self.smoothing)
+        elif self.negatives is None:
+            loss = F.cross_entropy(self.model.scorer.tails(h, r), batch["t"])
+        else:
+            loss = self._negative_loss(self._negative_scores(h, r, batch["t"]))
+        sums = {"examples": len(h), "loss": loss.detach() * len(h)}
+        if self.regulariser:
+            factors = self.model.scorer.factors(h, r, batch.get("t", h))
+            loss = loss + self.regulariser * losses.power(factors, self.exponent)
+        return Step(loss, sums)
+
+    def _negative_loss(self, scores: Tensor) -> Tensor:
+        """Of scores (B, 1 + N), the true answer first."""
+        if self.objective == "cross_entropy":
+            return F.cross_entropy(scores, torch.zeros(len(scores), dtype=torch.long, device=scores.device))
+        if self.objective == "self_adversarial":
+            return losses.self_adversarial(scores, self.temperature)
+        return losses.negative_bce(scores, self.negatives)
+
+    def _negative_scores(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
+        self.facts = facts = self.facts.to(h.device)
+        if self.pool is not None:
+            wrong = torch.randperm(facts.n_entities, device=h.device)[: self.pool]
+            scores = self.model.scorer.with_shared(h, r, t, wrong)
+            right = among(h, r, wrong, facts) | (wrong == t.unsqueeze(-1))
+            return torch.cat([scores[:, :1], scores[:, 1:].masked_fill(right, losses.RULED_OUT)], -1)
+        if self.corrupt == "tails":
+            return self.model.negative_scores(h, r, t, corrupt(h, r, self.negatives, facts))
+        of_heads = torch.arange(len(h), device=h.device) % 2 == 1
+        wrong = corrupt(torch.where(of_heads, t, h), r + self.n * of_heads, self.negatives, facts)
+        return self.model.negative_scores(h, r, t, wrong, of_heads)
+
+    def _evaluation(self, batch: dict[str, Tensor]) -> Step:
+        e, r, target = batch["e"], batch["r"], batch["target"]
+        columns = []
+        for start in range(0, len(e), rows := self._rows()):
+            part = slice(start, start + rows)
+            offsets = batch["offsets"][start : start + rows + 1]
+            known = offsets - offsets[0], batch["answers"][int(offsets[0]) : int(offsets[-1])]
+            columns.append(_columns(*filtered_rank_bounds(self.model(e[part], r[part]), target[part], known)))
+        columns = torch.cat(columns)
+        by_relation = columns.new_zeros(2 * self.n, columns.shape[1]).index_add_(0, r, columns)
+        return Step(columns.new_zeros(()), {"examples": len(e), "ranks": by_relation})
+
+    def _rows(self) -> int:
+        """Queries whose scores are held at once."""
+        return max(1, BLOCK // len(self.model.entities))
+
+    def summary(self, sums: dict[str, Any]) -> dict[str, float]:
+        if "ranks" not in sums:
+            return {"loss": sums["loss"] / sums["examples"]}
+        self.by_relation = ranks = sums["ranks"]
+        parts = {"": ranks, "tail/": ranks[: self.n], "head/": ranks[self.n :]}
+        for name in CATEGORIES:
+            place = torch.tensor([k for k, kind in enumerate(self.categories) if kind == name], dtype=torch.long)
+            if len(place):
+                parts[f"{name}/"] = torch.cat([ranks[place], ranks[place + self.n]])
+        found = {}
+        for at, part in parts.items():
+            if part[:, 0].sum():
+                found |= {at + score: value for score, value in _scores(part.sum(0), self.ties).items()}
+        for ties in TIES:
+            found |= {f"{ties}/{score}": value for score, value in _scores(ranks.sum(0), ties).items()}
+        return found
+
+    def export(self, folder: Path) -> dict[str, Path]:
+        """Write relations.csv: for each relation and direction its kind, how many queries it has, and their scores."""
+        if self.by_relation is None:
+            return {}
+        path = folder / "relations.csv"
+        part = path.with_suffix(".part")
+        with part.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["relation", "category", "sought", "queries", *SCORES])
+            for k, row in enumerate(self.by_relation):
+                if row[0]:
+                    name, kind = self.model.relations[k % self.n], self.categories[k % self.n]
+                    scores = _scores(row, self.ties).values()
+                    side = "tail" if k < self.n else "head"
+                    writer.writerow([name, kind, side, int(row[0]), *(f"{v:.6g}" for v in scores)])
+        os.replace(part, path)
+        return {"relations": path}
+
+    def predict(self, batch: dict[str, Tensor]) -> list[dict[str, Any]]:
+        """{"answers": [{"entity": name, "score": s}, ...]} of each question, the likeliest first; with hide_known=false
+        each says, too, whether it is "known"."""
+        found = []
+        for start in range(0, len(batch["e"]), rows := self._rows()):
+            e, r = batch["e"][start : start + rows], batch["r"][start : start + rows]
+            self.known = facts = self.known.to(e.device)
+            scores = self.model(e, r)
+            if self.hide_known:
+                offsets, answers = facts.answers(e, r)
+                row = torch.arange(len(e), device=e.device).repeat_interleave(offsets.diff())
+                scores[row, answers] = -torch.inf
+            best, place = scores.topk(min(self.top_k, scores.shape[1]), -1)
+            known = facts.true(e.unsqueeze(-1), r.unsqueeze(-1), place)
+            for row in zip(best.tolist(), place.tolist(), known.tolist(), strict=True):
+                found.append({"answers": list(self._answers(zip(*row, strict=True)))})
+        return found
+
+    def _answers(self, row: Iterable[tuple[float, int, bool]]) -> Iterable[dict[str, Any]]:
+        for score, entity, known in row:
+            if score != -float("inf"):
+                answer = {"entity": self.model.entities[entity], "score": float(f"{score:.6g}")}
+                yield answer if self.hide_known else answer | {"known": known}
+
+    def points(self, batch: dict[str, Tensor]) -> dict[str, Points]:
+        manifold, table = self.model.scorer.points()
+        return {"entities": Points(manifold, table[batch["h" if "h" in batch else "e"]])}
+
+
+def _columns(optimistic: Tensor, pessimistic: Tensor) -> Tensor:
+    """Of each query (B, 1 + 3 * len(SCORES)) in float64: 1, and for each of TIES what `_scores` takes the means of."""
+    columns = [torch.ones_like(optimistic, dtype=torch.float64)]
+    for rank in ((optimistic + pessimistic).double() / 2, optimistic.double(), pessimistic.double()):
+        columns += [rank, 1 / rank, *((rank <= k).double() for k in AT)]
+    return torch.stack(columns, -1)
+
+
+def _scores(row: Tensor, ties: str) -> dict[str, float]:
+    """SCORES from the sum of `_columns`."""
+    first = 1 + TIES.index(ties) * len(SCORES)
+    return dict(zip(SCORES, (row[first : first + len(SCORES)] / row[0]).tolist(), strict=True))

@@ -1,0 +1,62 @@
+"""python scripts/graph_statistics.py: the table, the sentence below it, and what it says of a folder it cannot read."""
+
+import pytest
+
+from scripts import graph_statistics
+from tasks.kg_completion.toy import toy_graph
+from tasks.kg_completion.triples import FILES
+
+
+@pytest.fixture
+def folder(tmp_path):
+    graph = toy_graph(depth=3, branching=3, noise=4, held_out=0.2, seed=0)
+    for split, name in FILES.items():
+        rows = [(graph.entities[h], graph.relations[r], graph.entities[t]) for h, r, t in graph.triples[split].tolist()]
+        (tmp_path / name).write_text("".join("\t".join(row) + "\n" for row in rows))
+    return tmp_path
+
+
+def test_the_table_of_a_small_graph(folder, capsys):
+    assert graph_statistics.main([str(folder), "--samples", "100"]) == 0
+    told = capsys.readouterr().out
+    assert "40 entities, 4 relations" in told
+    table = {line.split()[-1]: line.split()[:-1] for line in told.splitlines() if line.endswith(("_of", "_to"))}
+    assert set(table) == {"parent_of", "ancestor_of", "sibling_of", "linked_to"}
+    assert table["parent_of"][:4] == ["39", "1-N", "1.00", "1.00"]
+    assert float(table["parent_of"][4]) < -1
+    header = next(line for line in told.splitlines() if line.endswith("relation"))
+    row = next(line for line in told.splitlines() if line.endswith("parent_of"))
+    assert header.index("relation") == row.index("parent_of")
+    assert told.splitlines()[-1].endswith("compare both on the dev split.")
+    assert graph_statistics.main([str(folder), "--samples", "100"]) == 0
+    assert capsys.readouterr().out == told
+    assert graph_statistics.main([str(folder), "--samples", "100", "--seed", "1"]) == 0
+    assert capsys.readouterr().out != told
+
+
+def test_shared_triples_are_a_note(folder, capsys):
+    (folder / "test.txt").write_text((folder / "train.txt").read_text())
+    assert graph_statistics.main([str(folder), "--samples", "10"]) == 0
+    assert "triples are also in train" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("xi", "words"),
+    [(-2.0, "much like trees"), (-0.5, "somewhat like trees"), (0.1, "little like trees"), (float("nan"), "do not tell")],
+)
+def test_the_sentence_follows_the_weighted_mean(xi, words):
+    rows = [
+        graph_statistics.Row("big", 1000, "1-N", 1.0, 1.0, xi), graph_statistics.Row("small", 1, "1-1", 0.0, 0.0, xi),
+        graph_statistics.Row("pairs", 5000, "1-1", 1.0, 1.0, float("nan")),
+    ]  # fmt: skip
+    assert words in graph_statistics.verdict(rows)
+
+
+def test_faults_take_one_line(folder, capsys):
+    assert graph_statistics.main([str(folder / "nowhere")]) == 1
+    assert graph_statistics.main([str(folder), "--samples", "0"]) == 1
+    assert graph_statistics.main([str(folder), "--seed", "-1"]) == 1
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 3
+    assert all(line.startswith("error: ") for line in lines)
+    assert "--samples must be a whole number of at least 1" in lines[1]

@@ -1,0 +1,154 @@
+"""Scores of graphs whose shape is known, and of random graphs against plain loops over all nodes."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from tasks.kg_completion.statistics import (
+    FAR,
+    Net,
+    categories,
+    curvature,
+    hyperbolicity,
+    krackhardt,
+    one_way,
+    shape,
+)
+
+PATH = [(k, k + 1) for k in range(40)]
+CYCLE = [(k, (k + 1) % 41) for k in range(41)]
+TREE = [((k - 1) // 3, k) for k in range(1, 121)]  # each node has three children
+GRID = [(10 * i + j, 10 * i + j + step) for i in range(10) for j in range(10) for step in (1, 10)
+        if (step == 10 and i < 9) or (step == 1 and j < 9)]  # fmt: skip
+
+
+def drawn(seed=0):
+    return np.random.default_rng(seed)
+
+
+def random_edges(n, m, seed):
+    return drawn(seed).integers(n, size=(m, 2))
+
+
+def plain_distances(edges, directed):
+    """{u: {v: steps}} by a search from each node."""
+    ends = {int(u): set() for u in edges.ravel()}
+    for u, v in edges.tolist():
+        ends[u].add(v)
+        if not directed:
+            ends[v].add(u)
+    found = {}
+    for source in ends:
+        found[source], level = {source: 0}, [source]
+        for steps in itertools.count(1):
+            level = [v for v in set().union(*(ends[u] for u in level)) if v not in found[source]]
+            if not level:
+                break
+            found[source] |= dict.fromkeys(level, steps)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_distances_and_components_are_those_of_a_plain_search(seed):
+    edges = random_edges(90, 70, seed)
+    net, expected, nodes = Net(edges), plain_distances(edges, directed=False), np.unique(edges)
+    for part in np.split(np.arange(net.n), range(64, net.n, 64)):
+        far = net.distances(part)
+        for column, source in enumerate(part):
+            told = {int(nodes[k]): int(far[k, column]) for k in range(net.n) if far[k, column] != FAR}
+            assert told == expected[int(nodes[source])]
+    same = {(u, v) for u in expected for v in expected[u]}
+    assert same == {(int(u), int(v)) for i, u in enumerate(nodes) for j, v in enumerate(nodes)
+                    if net.component[i] == net.component[j]}  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_krackhardt_is_the_share_of_pairs(seed):
+    edges = random_edges(80, 100, seed)
+    reached = {(u, v) for u, far in plain_distances(edges, directed=True).items() for v in far if u != v}
+    expected = sum((v, u) not in reached for u, v in reached) / len(reached)
+    assert krackhardt(edges, 1000, drawn()) == pytest.approx(expected)
+    assert krackhardt(edges, 20, drawn()) == pytest.approx(expected, abs=0.4)
+
+
+def test_krackhardt_of_known_graphs():
+    assert krackhardt(np.array(TREE), 1000, drawn()) == one_way(np.array(TREE)) == 1
+    both = np.array(TREE + [(v, u) for u, v in TREE])
+    assert krackhardt(both, 1000, drawn()) == one_way(both) == 0
+    assert krackhardt(np.array(CYCLE), 1000, drawn()) == 0
+    assert one_way(np.array(CYCLE)) == 1
+    assert one_way(np.array([(0, 1), (1, 0), (1, 2), (3, 3)])) == pytest.approx(1 / 3)
+    for nothing in (np.empty((0, 2), dtype=int), np.array([(3, 3)])):
+        assert math.isnan(krackhardt(nothing, 10, drawn()))
+        assert math.isnan(one_way(nothing))
+
+
+def test_curvature_of_a_star_is_known():
+    """a, b, c are leaves: m is the hub and xi = (1 + 1 - 4) / 2 = -1; one of them the hub happens in few triangles."""
+    star = Net(np.array([(0, k) for k in range(1, 2000)]))
+    assert curvature(star, 200, drawn()) == pytest.approx(-1, abs=0.05)
+
+
+def test_the_sign_of_the_curvature():
+    of = {name: curvature(Net(np.array(edges)), 600, drawn(1)) for name, edges in
+          (("path", PATH), ("cycle", CYCLE), ("tree", TREE), ("grid", GRID))}  # fmt: skip
+    assert abs(of["path"]) < 0.1
+    assert of["cycle"] > 0.5
+    assert of["tree"] < -1
+    assert of["tree"] < of["grid"]
+
+
+def test_curvature_is_the_mean_of_the_formula():
+    edges = random_edges(12, 16, 3)
+    far = plain_distances(edges, directed=False)
+    nodes = max((sorted(f) for f in far.values()), key=len)
+    values = []
+    for a, b, c in itertools.permutations(nodes, 3):
+        middle = [m for m in nodes if far[b][m] == far[b][c] // 2 and far[b][m] + far[m][c] == far[b][c] and m != a]
+        values += [(far[a][m] ** 2 + far[b][c] ** 2 / 4 - (far[a][b] ** 2 + far[a][c] ** 2) / 2) / (2 * far[a][m])
+                   for m in middle[:1]]  # fmt: skip
+    assert curvature(Net(edges), 4000, drawn()) == pytest.approx(np.mean(values), abs=0.1)
+
+
+def test_curvature_needs_three_connected_nodes():
+    assert math.isnan(curvature(Net(np.array([(0, 1), (2, 3), (4, 4)])), 10, drawn()))
+    assert math.isnan(curvature(Net(np.empty((0, 2), dtype=int)), 10, drawn()))
+
+
+def test_hyperbolicity_of_known_graphs():
+    assert hyperbolicity(Net(np.array(TREE)), 50, drawn())[:2] == (0, 0)
+    cycle = Net(np.array([(k, (k + 1) % 40) for k in range(40)]))
+    largest, mean, diameter = hyperbolicity(cycle, 200, drawn())
+    assert (largest, diameter) == (10, 20)
+    assert 0 < mean < 10
+    assert hyperbolicity(Net(np.array([(0, 1), (1, 2)])), 50, drawn()) == (0, 0, 2)
+
+
+def test_hyperbolicity_is_of_the_largest_component():
+    net = Net(np.array(TREE + [(1000 + u, 1000 + v) for u, v in CYCLE]))
+    assert hyperbolicity(net, 50, drawn())[0] == 0
+
+
+def test_shape_has_the_facts_and_the_seed_decides():
+    triples = torch.tensor([(u, k % 2, v) for k, (u, v) in enumerate([*TREE, (5, 5), (1, 0)])])
+    told = shape(triples, 50, 0)
+    assert (told.triples, told.entities, told.relations, told.component) == (122, 121, 2, 1)
+    assert told.mean_degree == pytest.approx(2 * 120 / 121)
+    assert told.relative_delta == 0
+    assert told == shape(triples, 50, 0)
+    empty = shape(torch.empty(0, 3, dtype=torch.long), 50, 0)
+    assert (empty.triples, empty.entities, empty.diameter) == (0, 0, 0)
+    assert math.isnan(empty.relative_delta)
+
+
+def test_categories_by_the_threshold():
+    one_to_one = [(0, 0, 1), (2, 0, 3)]
+    one_to_many = [(0, 1, 1), (0, 1, 2), (3, 1, 4)]  # 1.5 tails a head
+    many_to_one = [(1, 2, 0), (2, 2, 0), (4, 2, 3)]
+    many_to_many = [(a, 3, b) for a in (0, 1) for b in (2, 3)]
+    below = [(0, 4, 1), (0, 4, 2), (3, 4, 4), (5, 4, 6)]  # 4 / 3 tails a head
+    triples = torch.tensor([*one_to_one, *one_to_many, *many_to_one, *many_to_many, *below])
+    assert categories(triples, 6) == ["1-1", "1-N", "N-1", "N-N", "1-1", "unseen"]

@@ -1,0 +1,164 @@
+"""Triples are read exactly, oddities are counted, faults are named with file and line, and names are found again."""
+
+import hashlib
+import warnings
+
+import numpy as np
+import pytest
+
+from tasks.errors import UserError
+from tasks.kg_completion import triples
+from tasks.kg_completion.triples import FILES, SPLITS, Names, read_graph, triple_keys
+
+GOOD = {"train": "a\tr\tb\nb\ts\tc\n", "dev": "a\ts\tc\n", "test": "c\tr\ta\n"}
+
+
+def write(folder, **texts):
+    folder.mkdir(exist_ok=True)
+    for split, text in (GOOD | texts).items():
+        (folder / FILES[split]).write_bytes(text if isinstance(text, bytes) else text.encode())
+    return folder
+
+
+def test_numbers_follow_the_first_appearance(tmp_path):
+    graph = read_graph(write(tmp_path / "mine", train="z\tr\ta\na\tq\tz\n", dev="a\tr\tnew\n", test="new\tp\tz\n"))
+    assert (graph.name, graph.entities, graph.relations) == ("mine", ("z", "a", "new"), ("r", "q", "p"))
+    assert {s: t.tolist() for s, t in graph.triples.items()} == {
+        "train": [[0, 0, 1], [1, 1, 0]], "dev": [[1, 0, 2]], "test": [[2, 2, 0]],
+    }  # fmt: skip
+    assert graph.files == FILES
+    assert graph.sha256["dev"] == hashlib.sha256(b"a\tr\tnew\n").hexdigest()
+    assert (graph.notes["dev"].new_entities, graph.notes["dev"].new_relations, graph.notes["dev"].unseen) == (1, 0, 1)
+    assert (graph.notes["test"].new_entities, graph.notes["test"].new_relations) == (1, 1)
+    assert [graph.unseen(s).tolist() for s in SPLITS] == [[False, False], [True], [True]]
+    assert len(graph.remarks()) == 2
+    assert "1 of 1 triples have an entity or a relation" in graph.remarks()[1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a\tr\tb\r\nb\ts\tc\r\n", "a\tr\tb\nb\ts\tc", "a\tr\tb\nb\ts\tc\n\n\n", "\ufeffa\tr\tb\r\nb\ts\tc\r\n\r\n"],
+    ids=["windows", "no last newline", "blank lines", "byte-order mark"],
+)
+@pytest.mark.parametrize("block", [1, 4, 1 << 20])
+def test_ends_of_lines_and_of_blocks_change_nothing(tmp_path, monkeypatch, text, block):
+    expected = read_graph(write(tmp_path / "plain"))
+    monkeypatch.setattr(triples, "BLOCK", block)
+    graph = read_graph(write(tmp_path / "other", train=text))
+    assert (graph.entities, graph.relations) == (expected.entities, expected.relations)
+    assert all(graph.triples[s].equal(expected.triples[s]) for s in SPLITS)
+    assert graph.sha256["train"] == hashlib.sha256(text.encode()).hexdigest()
+    assert not graph.remarks()
+
+
+def test_other_names_of_files(tmp_path):
+    for name, text in (("train.tsv", GOOD["train"]), ("dev.txt", GOOD["dev"]), ("test.tsv", GOOD["test"])):
+        (tmp_path / name).write_text(text)
+    assert read_graph(tmp_path).files == {"train": "train.tsv", "dev": "dev.txt", "test": "test.tsv"}
+
+
+def test_repeated_and_shared_triples_are_counted(tmp_path):
+    folder = write(tmp_path, train="a\tr\tb\nb\tr\tc\na\tr\tb\n", dev="b\tr\tc\nc\tr\ta\n", test="c\tr\ta\nc\tr\tb\n")
+    with pytest.warns(UserWarning, match="1 also in") as caught:
+        graph = read_graph(folder)
+    assert [str(w.message).split(": ")[1].split(";")[0] for w in caught] == [
+        "2 triples, 1 also in train", "2 triples, 1 also in dev",
+    ]  # fmt: skip
+    assert graph.triples["train"].tolist() == [[0, 0, 1], [1, 0, 2]]
+    assert (graph.notes["train"].rows, graph.notes["train"].duplicates) == (3, 1)
+    assert graph.notes["dev"].shared == {"train": 1}
+    assert graph.notes["test"].shared == {"dev": 1}
+    assert len(graph.triples["dev"]) == len(graph.triples["test"]) == 2
+
+
+def test_limits_take_the_first_rows_and_the_whole_files_fingerprint(tmp_path):
+    graph = read_graph(write(tmp_path), {"train": 1})
+    assert graph.entities == ("a", "b", "c")
+    assert graph.triples["train"].tolist() == [[0, 0, 1]]
+    assert graph.sha256["train"] == hashlib.sha256(GOOD["train"].encode()).hexdigest()
+    with pytest.raises(UserError, match="limit of dev must be"):
+        read_graph(tmp_path, {"dev": 0})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a\tr\tb\nb\tr\n", r"train\.txt, line 2 has 2 columns instead of 3 \(head <tab> relation <tab> tail\)"),
+        ("a\tr\tb\nb r c\n", "line 2 has 1 column instead of 3"),
+        ("a\tr\tb\tc\n", "line 1 has 4 columns"),
+        ("a\tr\na\tr\tb\tc\n", "line 1 has 2 columns"),
+        ("a\tr\tb\na\t\tb\n", "line 2 has an empty relation"),
+        ("\tr\tb\n", "line 1 has an empty head"),
+        ("a\tr\t\r\n", "line 1 has an empty tail"),
+        ("a\tr\tb\na\tr\t  \n", "line 2 has a name of blanks only"),
+        ("a\tr\tb\n\na\tr\tc\n", "line 2 is blank"),
+        (b"a\tr\tb\na\tr\tb\nc\tr\t\xff\xfe\n", r"line 3 is not UTF-8"),
+        ("", r"train\.txt is empty"),
+        ("\n\n", r"train\.txt is empty"),
+    ],
+)
+@pytest.mark.parametrize("block", [1, 1 << 20])
+def test_faults_are_named_with_their_place(tmp_path, monkeypatch, text, message, block):
+    monkeypatch.setattr(triples, "BLOCK", block)
+    with pytest.raises(UserError, match=message):
+        read_graph(write(tmp_path, train=text))
+
+
+def test_missing_places_say_what_is_expected(tmp_path):
+    with pytest.raises(UserError, match=r"no folder .*nowhere.* train\.txt, valid\.txt, test\.txt.*HYPERBOLIC_DATA"):
+        read_graph(tmp_path / "nowhere")
+    (write(tmp_path) / "valid.txt").unlink()
+    with pytest.raises(UserError, match=r"has no valid\.txt"):
+        read_graph(tmp_path)
+    (tmp_path / "valid.txt").mkdir()
+    with pytest.raises(UserError, match=r"has no valid\.txt"):
+        read_graph(tmp_path)
+
+
+def test_keys_of_huge_graphs_are_distinct_too():
+    draw = np.random.default_rng(0)
+    array = draw.integers(4, size=(200, 3))
+    expected = len(np.unique(array, axis=0))
+    for sizes in ((4, 4), (1 << 30, 1 << 20)):
+        keys = triple_keys([array[:150], array[150:]], *sizes)
+        assert len(keys) == 200
+        assert len(np.unique(keys)) == expected
+
+
+def test_an_unknown_name_is_answered_with_near_ones():
+    names = Names(("Alan Turing", "Ada Lovelace", "Grace Hopper"), "entity", "people")
+    assert names.number_of("Ada Lovelace") == 1
+    with pytest.raises(UserError, match=r"people has no entity 'alan_turing'\. The nearest spellings: 'Alan Turing'\."):
+        names.number_of("alan_turing")
+    with pytest.raises(UserError, match=r"no entity 'xyzzy'\.$"):
+        names.number_of("xyzzy")
+
+
+def test_near_names_of_a_large_vocabulary(monkeypatch):
+    monkeypatch.setattr(triples, "COMPARED", 50)
+    names = Names([f"item{k}" for k in range(500)] + ["Paris"], "entity", "many")
+    assert names.near("Pariss") == ["Paris"]
+    assert names.near("PARIS") == ["Paris"]
+    assert names.near("xtem499")[0] == "item499"
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("name", "sizes", "entities", "relations", "unseen"),
+    [
+        ("WN18RR", (86835, 3034, 3134), 40943, 11, 210),
+        ("FB15k-237", (272115, 17535, 20466), 14541, 237, 28),
+        ("UMLS", (5216, 652, 661), 135, 46, 0),
+    ],
+)
+def test_the_official_files(data_dir, name, sizes, entities, relations, unseen):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        graph = read_graph(data_dir / name)
+    assert tuple(len(graph.triples[s]) for s in SPLITS) == sizes
+    assert (len(graph.entities), len(graph.relations)) == (entities, relations)
+    assert int(graph.unseen("test").sum()) == graph.notes["test"].unseen == unseen
+    assert not any(graph.notes[s].duplicates or graph.notes[s].new_relations for s in SPLITS)
+    first = (data_dir / name / "test.txt").read_text().splitlines()[-1].split("\t")
+    h, r, t = graph.triples["test"][-1].tolist()
+    assert [graph.entities[h], graph.relations[r], graph.entities[t]] == first
