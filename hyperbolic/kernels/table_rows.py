@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 
 def table_rows(table: Tensor, index: Tensor, sparse: bool = False) -> Tensor:
     """``table[index]``: table (N, D), index long (...) -> (..., D).
 
+    Differentiable as often as ``torch.nn.functional.embedding``, which does the work on a GPU, in compiled code and under
+    ``torch.func``.
+
     Args: sparse: the gradient is a sparse tensor of the rows used, for an optimiser with ``lazy=True``.
     """
-    if sparse or table.is_cuda:
+    if sparse or table.is_cuda or torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return torch.nn.functional.embedding(index, table, sparse=sparse)
     return _Rows.apply(table, index)
 
@@ -25,10 +27,9 @@ class _Rows(torch.autograd.Function):
         return torch.nn.functional.embedding(index, table.detach().as_subclass(Tensor))
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:
         (index,) = ctx.saved_tensors
-        grad = grad.reshape(-1, ctx.size[1])
+        index, grad = index.reshape(-1).long(), grad.reshape(-1, ctx.size[1])
         if ctx.size[1] == 1:
-            return grad.new_zeros(ctx.size[0]).scatter_add_(0, index.reshape(-1), grad[:, 0]).unsqueeze(-1), None
-        return grad.new_zeros(ctx.size).index_add_(0, index.reshape(-1), grad), None
+            return grad.new_zeros(ctx.size[0]).scatter_add_(0, index, grad[:, 0]).unsqueeze(-1), None
+        return grad.new_zeros(ctx.size).index_add_(0, index, grad), None

@@ -41,7 +41,7 @@ class LinkPredictionTask(Task):
     objective: bce | self_adversarial | cross_entropy (softmax) of each triple against `negatives` wrong ones, in
     cross_entropy None for all entities (Lacroix et al. 2018); all_bce (1-N: all entities, right and wrong; needs
     task.data.examples=queries). corrupt: wrong answers take the place of tails, or (both) in every second triple of
-    heads, which is for data without reciprocals. pool: one draw of so many wrong answers for all triples of a batch, in
+    heads, which is for data without reciprocals. pool: one draw of so many entities for all triples of a batch, in
     the place of `negatives` of each: cheaper, since a batch uses fewer rows, and bce, where they weigh as `negatives`,
     has the same expectation with less noise. temperature: of self_adversarial. smoothing: of labels, in all_bce.
     regulariser: weight of sum |x|^exponent over the rows that a batch uses. ties: of the headline metrics. lazy: the
@@ -141,10 +141,10 @@ class LinkPredictionTask(Task):
     def _negative_scores(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
         self.facts = facts = self.facts.to(h.device)
         if self.pool is not None:
-            wrong = torch.randperm(facts.n_entities, device=h.device)[: self.pool]
+            wrong = torch.unique(torch.randint(facts.n_entities, (self.pool,), device=h.device))
             scores = self.model.scorer.with_shared(h, r, t, wrong)
-            right = among(h, r, wrong, facts) | (wrong == t.unsqueeze(-1))
-            return torch.cat([scores[:, :1], scores[:, 1:].masked_fill(right, losses.RULED_OUT)], -1)
+            scores[:, 1:].masked_fill_(among(h, r, wrong, facts), losses.RULED_OUT)
+            return scores
         if self.corrupt == "tails":
             return self.model.negative_scores(h, r, t, corrupt(h, r, self.negatives, facts))
         of_heads = torch.arange(len(h), device=h.device) % 2 == 1
