@@ -117,8 +117,9 @@ class PaperRow:
 class Paper:
     """The cell of a published table that an experiment stands for; accuracies are fractions.
 
-    Where a run fills a whole row, column, metric and published are null: the table's layout has them. variant: of the
-    table, where it is made again under a protocol that is not the paper's. also: more rows that the same run fills.
+    Where a run fills a whole row, column, metric and published are null: the table's layout has them. variant: which
+    layout of the table, where it has several: a data set of it, or the table made again under a protocol that is not
+    the paper's. also: more rows that the same run fills.
     """
 
     name: str = MISSING

@@ -108,6 +108,7 @@ def build(
         "versions": versions(),
         "device": device(found.device, found.processes),
         "wall_s": round(found.wall_s, 3),
+        "test_s": None if found.test_s is None else round(found.test_s, 3),
         "examples_per_s": found.examples_per_s,
         "peak_memory_bytes": peak_memory_bytes(found.device),
         "parameters": sum(p.numel() for p in task.parameters() if p.requires_grad),

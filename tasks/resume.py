@@ -38,7 +38,7 @@ IRRELEVANT = (
 TESTED = ("task.name", "task.model", "task.data.limits", "task.data.vectors.c", "data", "geometry", "encoder")
 # Of the words on the command line, by the first part of their key, those that choose what a checkpoint is of.
 CHOICES = ("task", "geometry", "encoder", "experiment")
-KEPT = (*CHOICES, "fidelity", "seed")
+KEPT = (*CHOICES, "data", "fidelity", "seed")
 
 
 def flat(node: Any, prefix: str = "") -> dict[str, Any]:

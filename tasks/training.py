@@ -41,6 +41,7 @@ class Outcome:
     device: torch.device
     processes: int
     is_main: bool
+    test_s: float | None = None  # seconds of the test alone
     prediction: dict[str, Any] | None = None  # what mode=predict read and wrote
 
 
@@ -162,7 +163,9 @@ def fit(
             task.load_state_dict(best["state_dict"])
             metrics |= {k: v for k, v in best["metrics"].items() if k.startswith("val/")}
             selection = {"metric": task.select, "mode": task.select_mode, **checkpoints.best}
+        start = time.perf_counter()
         trainer.test(task, datamodule=data, verbose=False)
+        test_s = time.perf_counter() - start
     metrics |= {k: v for k, v in task.metrics.items() if k.startswith("test/")}
     return Outcome(
         metrics=metrics,
@@ -175,6 +178,7 @@ def fit(
         device=trainer.strategy.root_device,
         processes=trainer.world_size,
         is_main=trainer.is_global_zero,
+        test_s=test_s,
     )
 
 
@@ -203,17 +207,19 @@ def test(
     start = time.perf_counter()
     with _quiet():
         trainer.test(task, datamodule=data, verbose=False)
+    seconds = time.perf_counter() - start
     return Outcome(
         metrics={k: v for k, v in task.metrics.items() if k.startswith("test/")},
         selection={"metric": None, "checkpoint": state["file"].name},
         diagnostics={},
         history=[],
         share=sum(trainer.num_test_batches) / len(data.test_dataloader()),
-        wall_s=time.perf_counter() - start,
+        wall_s=seconds,
         examples_per_s=None,
         device=trainer.strategy.root_device,
         processes=trainer.world_size,
         is_main=trainer.is_global_zero,
+        test_s=seconds,
     )
 
 

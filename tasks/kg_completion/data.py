@@ -192,7 +192,10 @@ class GraphData(TaskData):
         if split != "train" and self.unseen == "drop":
             triples = triples[~self.graph.unseen(split)[: len(triples)]]
             if not len(triples):
-                raise UserError(f"All triples of {split} have an entity or a relation that train does not have.")
+                raise UserError(
+                    f"All triples of {split} have an entity or a relation that train does not have; take "
+                    "task.data.unseen=keep."
+                )
         return triples
 
     def _both(self, triples: Tensor) -> Tensor:

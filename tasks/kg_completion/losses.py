@@ -18,14 +18,14 @@ def negative_bce(scores: Tensor, count: int) -> Tensor:
     """
     wrong = scores[:, 1:]
     n = (wrong > RULED_OUT / 2).sum(-1).clamp_min(1)
-    return (F.softplus(-scores[:, 0]) + F.softplus(wrong).sum(-1) * (count / n)).mean() / (1 + count)
+    return (F.softplus(-scores[:, 0]) + F.softplus(wrong).sum(-1) * count / n).mean() / (1 + count)
 
 
 def self_adversarial(scores: Tensor, temperature: float) -> Tensor:
     """``-(log sigmoid(s_0) + sum_i p_i log sigmoid(-s_i)) / 2``, ``p = softmax(temperature s_i)`` held fixed, as a mean
     over the batch (Sun et al. 2019, Eq. 5 and 6). Scores (B, 1 + N), the true answer first; they hold the margin."""
     wrong = scores[:, 1:]
-    weights = torch.softmax(temperature * wrong.detach(), -1)
+    weights = torch.softmax(torch.where(wrong > RULED_OUT / 2, temperature * wrong, RULED_OUT).detach(), -1)
     return -(F.logsigmoid(scores[:, 0]) + (weights * F.logsigmoid(-wrong)).sum(-1)).mean() / 2
 
 

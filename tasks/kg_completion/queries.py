@@ -7,6 +7,7 @@ from tasks.errors import UserError
 from tasks.kg_completion.triples import Names
 
 UNKNOWN = "?"
+FORMS = "`head <tab> relation <tab> ?` or `? <tab> relation <tab> tail`"
 
 
 class Query(NamedTuple):
@@ -24,8 +25,9 @@ def read_queries(lines: Iterable[bytes], name: str, entities: Names, relations: 
     """The questions of a file, one a line; blank lines are passed over.
 
     name: of the file, for messages. Raises UserError, which names the line, where one has not three columns, not one
-    "?", or a name that the graph does not have.
+    "?", or a name that the graph does not have; and for a file without questions.
     """
+    none = True
     for number, line in enumerate(lines, 1):
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
@@ -36,12 +38,12 @@ def read_queries(lines: Iterable[bytes], name: str, entities: Names, relations: 
         head, relation, tail, *more = [*text.split("\t"), "", ""][: max(3, text.count("\t") + 1)]
         sought = [column == UNKNOWN for column in (head, tail)]
         if more or text.count("\t") != 2 or sum(sought) != 1 or not all((head, relation, tail)):
-            raise UserError(
-                f"{name}, line {number}: {text!r} is no question; write `head <tab> relation <tab> ?` or "
-                "`? <tab> relation <tab> tail`."
-            )
+            raise UserError(f"{name}, line {number}: {text!r} is no question; write {FORMS}.")
         try:
             e, r = entities.number_of(tail if sought[0] else head), relations.number_of(relation)
         except UserError as error:
             raise UserError(f"{name}, line {number}: {error}") from None
+        none = False
         yield Query(head, relation, tail, e, r, sought[0])
+    if none:
+        raise UserError(f"{name} has no questions. Each line is {FORMS}.")
