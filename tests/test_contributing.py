@@ -73,6 +73,51 @@ class LinearMean(nn.Module):
         assert record["config"]["encoder"]["_target_"] == "mine_encoder.LinearMean"
 
 
+def test_a_relational_encoder_is_a_module_and_a_file(outside):
+    module = '''
+import torch
+
+from hyperbolic.encoders.relational.scorer import Scorer
+
+
+class Midpoints(Scorer):
+    """The distance of the tail from the point between head and relation."""
+
+    def __init__(self, geometry, n_entities, n_relations, sparse, d):
+        super().__init__(geometry, n_entities, n_relations, sparse)
+        self.entity = geometry.embedding(n_entities, d, sparse=sparse)
+        self.relation = geometry.embedding(n_relations, d, sparse=sparse)
+
+    def query(self, h, r):
+        return self.manifold.centroid(torch.stack([self.entity(h), self.relation(r)], -2))
+
+    def compare(self, query, r, t):
+        return -self.manifold.dist2(query.unsqueeze(1), self.entity(t))
+
+    def compare_all(self, query, r, rows):
+        index = torch.arange(self.n_entities)[rows] if isinstance(rows, slice) else rows
+        return self.compare(query, r, index.expand(len(r), -1))
+
+    def points(self):
+        return self.manifold, self.entity(torch.arange(self.n_entities)).detach()
+
+    def factors(self, h, r, t):
+        return [self.entity(h), self.relation(r), self.entity(t)]
+'''
+    config = """
+defaults:
+  - override /geometry@_global_.geometry: lorentz
+  - _self_
+_target_: mine_relational.Midpoints
+_partial_: true
+d: 4
+"""
+    files = {"mine_relational.py": module, "configs/encoder/mine_relational.yaml": config}
+    record = outside(files, "task=kg_completion_toy", "encoder=mine_relational", "trainer.limit_train_batches=2")
+    assert record["config"]["geometry"]["name"] == "lorentz"
+    assert 0 < record["metrics"]["test/mrr"] <= 1
+
+
 def test_a_geometry_is_a_file(outside):
     config = block("Add a geometry").replace("name: lorentz_tangent", "name: mine").replace("c: 1.0", "c: 0.5")
     record = outside({"configs/geometry/mine.yaml": config}, "task=prefix_toy", "geometry=mine", *SHORT)
