@@ -31,7 +31,7 @@ def self_adversarial(scores: Tensor, temperature: float) -> Tensor:
 
 def all_bce(scores: Tensor, rows: Tensor, answers: Tensor, smoothing: float) -> Tensor:
     """Mean binary cross entropy of the scores (B, E) of all entities, with smoothed targets ``(1 - s) y + s / E``
-    (1-N scoring, Dettmers et al. 2018; the smoothing as in TuckER's program).
+    (1-N scoring, Dettmers et al. 2018; their programs and TuckER's add 1 / E in the place of s / E).
 
     rows, answers: long (M,), the queries and entities that are true. With ``BCE(z, y) = softplus(z) - y z`` no matrix
     of targets is made.
@@ -43,5 +43,5 @@ def all_bce(scores: Tensor, rows: Tensor, answers: Tensor, smoothing: float) -> 
 
 
 def power(factors: list[Tensor], exponent: int) -> Tensor:
-    """``sum |x|^exponent`` over all factors (B, ...), a mean over the batch: N3 for 3 (Lacroix et al. 2018), L2 if 2."""
+    """``sum |x|^exponent`` over all factors (B, ...), a mean over the batch. 3: N3 (Lacroix et al. 2018); 2: L2."""
     return sum(x.abs().pow(exponent).sum() for x in factors) / len(factors[0])

@@ -45,8 +45,8 @@ class LinkPredictionTask(Task):
     the place of `negatives` of each: cheaper, since a batch uses fewer rows, and bce, where they weigh as `negatives`,
     has the same expectation with less noise. temperature: of self_adversarial. smoothing: of labels, in all_bce.
     regulariser: weight of sum |x|^exponent over the rows that a batch uses. ties: of the headline metrics. lazy: the
-    optimiser moves only rows with a gradient. top_k: answers to a question; hide_known: without those the graph has. The
-    others are Task's.
+    optimiser moves only rows with a gradient. top_k: answers to a question; hide_known: without those the graph has.
+    The others are Task's.
     """
 
     metric_names = (

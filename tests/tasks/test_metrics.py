@@ -5,7 +5,15 @@ from itertools import pairwise
 import pytest
 import torch
 
-from tasks.metrics import TYPING_SCORES, answers_of, filtered_ranks, ranks_of, typing_scores, typing_sums
+from tasks.metrics import (
+    TYPING_SCORES,
+    answers_of,
+    filtered_rank_bounds,
+    filtered_ranks,
+    ranks_of,
+    typing_scores,
+    typing_sums,
+)
 
 TIES = pytest.mark.parametrize("ties", ["pessimistic", "optimistic", "mean"])
 
@@ -56,6 +64,28 @@ def test_small_batches(ties, batch):
     assert torch.equal(filtered_ranks(scores, target, listed(known), ties), looped(scores, target, known, ties))
     none = torch.empty(batch, 0, dtype=torch.long)
     assert torch.equal(filtered_ranks(scores, target, none, ties), looped(scores, target, [set()] * batch, ties))
+
+
+@pytest.mark.parametrize("batch", [0, 1, 40])
+def test_bounds_are_both_ranks_at_once(batch):
+    scores, target, known = example(batch)
+    optimistic, pessimistic = filtered_rank_bounds(scores, target, listed(known, 2))
+    assert optimistic.dtype == pessimistic.dtype == torch.long
+    assert torch.equal(optimistic, looped(scores, target, known, "optimistic"))
+    assert torch.equal(pessimistic, looped(scores, target, known, "pessimistic"))
+    assert batch < 40 or (optimistic < pessimistic).any()
+
+
+def test_bounds_of_distinct_constant_and_missing_scores():
+    none = torch.tensor([[-1]])
+    two = filtered_rank_bounds(torch.tensor([[0.3, 0.2, 0.1]]), torch.tensor([1]), none)
+    assert [r.tolist() for r in two] == [[2], [2]]
+    constant = filtered_rank_bounds(torch.zeros(1, 9), torch.tensor([4]), torch.tensor([[4, 7, 7, 8]]))
+    assert [r.tolist() for r in constant] == [[1], [7]]
+    missing = filtered_rank_bounds(torch.tensor([[1.0, torch.nan, 1.0, 0.0]]), torch.tensor([0]), none)
+    assert [r.tolist() for r in missing] == [[2], [3]], "what has no score counts as better in both"
+    with pytest.raises(ValueError, match="NaN"):
+        filtered_rank_bounds(torch.full((1, 3), torch.nan), torch.tensor([0]), none)
 
 
 def test_constant_scores_are_no_success():

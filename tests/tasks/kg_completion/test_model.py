@@ -1,0 +1,120 @@
+"""Scores of all entities at once are those of the triples one by one, from both sides and in blocks."""
+
+import functools
+
+import pytest
+import torch
+
+from hyperbolic.encoders.relational.bilinear import ComplEx, DistMult
+from hyperbolic.encoders.relational.hybonet import HyboNet
+from hyperbolic.encoders.relational.isometries import Attention, Rotation
+from hyperbolic.encoders.relational.mur import MuR
+from hyperbolic.encoders.relational.translational import RotatE, TransE
+from hyperbolic.geometry import make_geometry
+from tasks.kg_completion import model
+from tests.tasks.kg_completion.graphs import EUCLIDEAN, Given, graph_data, predictor
+from tests.tolerances import tolerance
+
+POINCARE = make_geometry("poincare", "PoincareBall", "mobius", c=0.7)
+LORENTZ = make_geometry("lorentz", "Lorentz", "lorentz", c=1.0)
+ENCODERS = {
+    "given": (Given, EUCLIDEAN),
+    "distmult": (functools.partial(DistMult, d=6, init_std=1.0), EUCLIDEAN),
+    "complex": (functools.partial(ComplEx, d=6, init_std=1.0), EUCLIDEAN),
+    "transe": (functools.partial(TransE, d=6, margin=6.0, p=1), EUCLIDEAN),
+    "rotate": (functools.partial(RotatE, d=6, margin=6.0), EUCLIDEAN),
+    "murp": (functools.partial(MuR, d=6, init_std=0.3), POINCARE),
+    "roth": (functools.partial(Rotation, d=6, init_std=0.3, learn_c_per_relation=True), POINCARE),
+    "atth": (functools.partial(Attention, d=6, init_std=0.3, learn_c_per_relation=True), POINCARE),
+    "hybonet": (functools.partial(HyboNet, d=6, counts_time=True, scale=2.5, margin=8.0, max_norm=1.5), LORENTZ),
+}
+ANY = pytest.mark.parametrize("name", ENCODERS)
+RECIPROCAL = pytest.mark.parametrize("reciprocal", [True, False])
+
+
+def made(name: str, reciprocal: bool) -> model.LinkPredictor:
+    encoder, geometry = ENCODERS[name]
+    link = predictor(graph_data(reciprocal=reciprocal), encoder, geometry).double().requires_grad_(False)
+    for key, value in link.named_parameters():
+        if "bias" in key:
+            torch.nn.init.normal_(value)
+    return link.eval()
+
+
+def queries(link: model.LinkPredictor, count: int = 11) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of both directions, mixed."""
+    r = torch.randint(2 * len(link.relations), (count,))
+    r[0], r[1] = 0, 2 * len(link.relations) - 1
+    return torch.randint(len(link.entities), (count,)), r
+
+
+def one_by_one(link: model.LinkPredictor, e: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
+    """Every score as that of a triple (h, r, t)."""
+    triples, n = [], len(link.relations)
+    for x, y in zip(e.tolist(), r.tolist(), strict=True):
+        turned = y >= n and not link.reciprocal
+        triples += [(k, y - n, x) if turned else (x, y, k) for k in range(len(link.entities))]
+    return link.scorer(*torch.tensor(triples).unbind(-1)).view(len(e), -1)
+
+
+@ANY
+@RECIPROCAL
+def test_all_entities_have_the_scores_of_the_triples(monkeypatch, name, reciprocal):
+    link = made(name, reciprocal)
+    e, r = queries(link)
+    expected = one_by_one(link, e, r)
+    assert expected.std() > 0.01
+    tails, heads = r < len(link.relations), r >= len(link.relations)
+    assert tails.any()
+    assert heads.any()
+    every = (slice(None), tails, heads, slice(0, 1), slice(1, 2))
+    # one block; blocks of 5 entities, the last smaller; of single ones
+    for block, parts in ((1 << 25, every), (5 * len(e), every[:1]), (1, every[:1])):
+        monkeypatch.setattr(model, "BLOCK", block)
+        for some in parts:
+            found = link(e[some], r[some])
+            torch.testing.assert_close(found, expected[some], **tolerance(torch.float64, "identity"))
+
+
+def test_blocks_are_not_larger_than_asked_for(monkeypatch):
+    link = made("given", True)
+    e, r = queries(link)
+    sizes, whole = [], link.scorer.tails
+
+    def counted(h, r, start, stop):
+        sizes.append((start, stop))
+        return whole(h, r, start, stop)
+
+    monkeypatch.setattr(model, "BLOCK", 5 * len(e) + 3)
+    monkeypatch.setattr(link.scorer, "tails", counted)
+    link(e, r)
+    assert sizes == [(0, 5), (5, 10), (10, 13)]
+
+
+@ANY
+@pytest.mark.parametrize("places", ["none", "mixed", "tails", "heads", "one head", "one tail"])
+def test_wrong_answers_stand_for_tails_or_heads(name, places):
+    link = made(name, reciprocal=False)
+    count = 1 if "one" in places else 7
+    entities, relations = len(link.entities), len(link.relations)
+    h, t = torch.randint(entities, (2, count))
+    r, wrong = torch.randint(relations, (count,)), torch.randint(entities, (count, 4))
+    of_heads = {"mixed": torch.arange(count) % 3 == 1, "none": None}.get(places, torch.full((count,), "head" in places))
+    found = link.negative_scores(h, r, t, wrong, of_heads)
+    triples = []
+    for k in range(count):
+        turned = of_heads is not None and bool(of_heads[k])
+        pairs = [(h[k], t[k]), *((x, t[k]) if turned else (h[k], x) for x in wrong[k])]
+        triples += [(int(a), int(r[k]), int(b)) for a, b in pairs]
+    expected = link.scorer(*torch.tensor(triples).unbind(-1)).view(count, -1)
+    torch.testing.assert_close(found, expected, **tolerance(torch.float64, "identity"))
+
+
+def test_reciprocals_are_relations_of_their_own():
+    with_, without = (predictor(graph_data(reciprocal=flag)) for flag in (True, False))
+    assert (with_.reciprocal, without.reciprocal) == (True, False)
+    assert len(with_.relations) == len(without.relations) == 4
+    assert with_.scorer.n_relations == 2 * without.scorer.n_relations == 8
+    e, r = torch.arange(3), torch.full((3,), 6)
+    with_.scorer.table.data[6] += 10
+    assert (with_(e, r) >= 10).all()

@@ -1,0 +1,105 @@
+"""Questions are read from both sides, and what is wrong with a line is told with its place and near spellings."""
+
+import io
+
+import pytest
+
+from tasks.errors import UserError
+from tasks.kg_completion.queries import Query, read_queries
+from tasks.kg_completion.triples import Names
+
+ENTITIES = ("dog", "animal", "New York", "Zürich")
+RELATIONS = ("hypernym", "located_in")
+
+
+def read(data: bytes) -> list[Query]:
+    names = Names(ENTITIES, "entity", "mine"), Names(RELATIONS, "relation", "mine")
+    return list(read_queries(io.BytesIO(data), "questions.tsv", *names))
+
+
+def test_both_sides_can_be_asked_for():
+    assert read("dog\thypernym\t?\n?\tlocated_in\tZürich\n".encode()) == [
+        Query("dog", "hypernym", "?", 0, 0, False),
+        Query("?", "located_in", "Zürich", 3, 1, True),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"dog\thypernym\t?\n?\tlocated_in\tNew York\n",
+        b"dog\thypernym\t?\r\n?\tlocated_in\tNew York\r\n",
+        b"dog\thypernym\t?\n?\tlocated_in\tNew York",
+        b"\xef\xbb\xbfdog\thypernym\t?\n?\tlocated_in\tNew York\n",
+        b"\ndog\thypernym\t?\n  \n\t\t\n?\tlocated_in\tNew York\n\n",
+        b"\xef\xbb\xbf\r\ndog\thypernym\t?\r\n \r\n?\tlocated_in\tNew York\r\n",
+    ],
+    ids=["plain", "windows", "no last newline", "byte-order mark", "blank lines", "all of it"],
+)
+def test_ends_of_lines_blank_lines_and_marks_change_nothing(text):
+    assert read(text) == [
+        Query("dog", "hypernym", "?", 0, 0, False),
+        Query("?", "located_in", "New York", 2, 1, True),
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "dog",
+        "dog hypernym ?",
+        "dog\thypernym",
+        "dog\thypernym\t?\tmore",
+        "dog\thypernym\t?\t",
+        "dog\thypernym\tanimal",
+        "?\thypernym\t?",
+        "dog\t?\tanimal",
+        "\thypernym\t?",
+        "dog\t\t?",
+        "?\thypernym\t",
+    ],
+)
+def test_a_line_that_is_no_question_is_named(line):
+    with pytest.raises(UserError) as caught:
+        read(f"dog\thypernym\t?\n\n{line}\n".encode())
+    assert str(caught.value).startswith(f"questions.tsv, line 3: {line!r} is no question; write `head <tab> relation")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("Dog\thypernym\t?", "line 2: mine has no entity 'Dog'. The nearest spellings: 'dog'"),
+        ("?\thypernym\tNew_York", "line 2: mine has no entity 'New_York'. The nearest spellings: 'New York'"),
+        ("dog\thypernim\t?", "line 2: mine has no relation 'hypernim'. The nearest spellings: 'hypernym'"),
+        ("?\t?\tdog", "line 2: mine has no relation '?'."),
+        ("qqqqqq\thypernym\t?", "line 2: mine has no entity 'qqqqqq'."),
+    ],
+)
+def test_unknown_names_get_the_nearest_spellings(line, said):
+    with pytest.raises(UserError) as caught:
+        read(f"dog\thypernym\t?\n{line}\n".encode())
+    assert str(caught.value).startswith("questions.tsv, line 2: ")
+    assert said in str(caught.value)
+    assert ("nearest" in str(caught.value)) == ("nearest" in said)
+
+
+def test_a_file_in_another_encoding_is_told():
+    with pytest.raises(UserError, match=r"questions\.tsv, line 2 is not UTF-8"):
+        read(b"dog\thypernym\t?\nZ\xfcrich\tlocated_in\t?\n")
+
+
+@pytest.mark.parametrize("text", [b"", b"\n \n"])
+def test_a_file_without_questions_is_told(text):
+    with pytest.raises(UserError, match=r"questions\.tsv has no questions\. Each line is"):
+        read(text)
+
+
+def test_questions_come_one_after_the_other():
+    """A long file is answered while it is read; a fault is told when it is reached."""
+
+    def lines():
+        yield b"dog\thypernym\t?\n"
+        raise AssertionError("the second line was read too early")
+
+    names = Names(ENTITIES, "entity", "mine"), Names(RELATIONS, "relation", "mine")
+    assert next(read_queries(lines(), "-", *names)).head == "dog"

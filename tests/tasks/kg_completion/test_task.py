@@ -1,0 +1,471 @@
+"""Metrics against a ranker that goes query by query, losses from the scores of single triples, answers in words."""
+
+import csv
+import json
+import math
+from types import SimpleNamespace
+from unittest import mock
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from tasks.errors import UserError
+from tasks.kg_completion import model
+from tasks.kg_completion import task as module
+from tasks.kg_completion.statistics import categories
+from tasks.kg_completion.task import AT, CATEGORIES, SCORES, TIES, LinkPredictionTask
+from tasks.kg_completion.triples import SPLITS
+from tests.cli import QUIET, call, places
+from tests.tasks.kg_completion.graphs import evaluated, folder_data, graph_data, link_prediction, truths
+
+RECIPROCAL = pytest.mark.parametrize("reciprocal", [True, False])
+LOOPS = ("a r b,b r c,c r c,a s a,c s b,d r a,d s b", "a r a,b s b,c r a,d q a", "b r b,a s c,c s c,a q d")
+
+
+# Ranks
+
+
+def score(task, e: int, r: int, answer: int) -> float:
+    """Of one triple; r is R or more where the head is sought."""
+    table = task.model.scorer.table.detach()
+    turned = r >= task.n and not task.model.reciprocal
+    return float(table[r - task.n, answer, e] if turned else table[r, e, answer])
+
+
+def ranked(task, data, split: str) -> list[dict]:
+    """For each question of a split its relation, side, and the rank with each way to count ties."""
+    known, n, found = truths(data, *data.known[split]), task.n, []
+    for e, r, target in sorted(truths(data, split)):
+        bar, others = score(task, e, r, target), []
+        for x in range(len(data.graph.entities)):
+            if x != target and (e, r, x) not in known and not (data.without_self and x == e):
+                others.append(score(task, e, r, x))
+        above, equal = sum(s > bar for s in others), sum(s == bar for s in others)
+        ranks = {"optimistic": 1 + above, "realistic": 1 + above + equal / 2, "pessimistic": 1 + above + equal}
+        found.append({"relation": r % n, "side": "tail" if r < n else "head", "ranks": ranks})
+    return found
+
+
+def scored(questions: list[dict], ties: str) -> dict[str, float]:
+    ranks = [q["ranks"][ties] for q in questions]
+    values = [sum(ranks), sum(1 / k for k in ranks), *(sum(k <= at for k in ranks) for at in AT)]
+    return {name: value / len(ranks) for name, value in zip(SCORES, values, strict=True)}
+
+
+def metrics(task, data, split: str, ties: str) -> dict[str, float]:
+    questions = ranked(task, data, split)
+    kinds = categories(data.graph.triples["train"], task.n)
+    parts = {"": questions}
+    parts |= {f"{side}/": [q for q in questions if q["side"] == side] for side in ("tail", "head")}
+    parts |= {f"{kind}/": [q for q in questions if kinds[q["relation"]] == kind] for kind in CATEGORIES}
+    found = {at + k: v for at, part in parts.items() if part for k, v in scored(part, ties).items()}
+    return found | {f"{way}/{k}": v for way in TIES for k, v in scored(questions, way).items()}
+
+
+@RECIPROCAL
+@pytest.mark.parametrize("without_self", [False, True])
+@pytest.mark.parametrize("ties", TIES)
+def test_metrics_are_those_of_a_loop_over_queries_and_candidates(reciprocal, without_self, ties):
+    known = {"dev": ["train", "dev"], "test": list(SPLITS)}
+    data = graph_data(reciprocal=reciprocal, without_self=without_self, known=known)
+    task = link_prediction(data, ties=ties)
+    for split, batches in (("dev", data.val_dataloader()), ("test", data.test_dataloader())):
+        expected = metrics(task, data, split, ties)
+        assert expected["optimistic/mrr"] > expected["realistic/mrr"] > expected["pessimistic/mrr"]
+        assert evaluated(task, batches) == pytest.approx(expected, rel=1e-12)
+        assert set(expected) <= set(LinkPredictionTask.metric_names)
+
+
+@RECIPROCAL
+@pytest.mark.parametrize("without_self", [False, True])
+def test_triples_with_one_entity_twice_and_new_relations(tmp_path, reciprocal, without_self):
+    """The entity of the question is a right answer here; `q` is in no category."""
+    data = folder_data(tmp_path, *LOOPS, reciprocal=reciprocal, without_self=without_self)
+    task = link_prediction(data)
+    expected = metrics(task, data, "test", "realistic")
+    found = evaluated(task, data.test_dataloader())
+    assert found == pytest.approx(expected, rel=1e-12)
+    assert found["mean_rank"] >= 1
+
+
+def test_what_is_known_and_who_asks_changes_the_ranks():
+    """So that the tests above would see it, were it ignored."""
+    variants = [
+        {},
+        {"known": {"dev": ["dev"], "test": ["test"]}},
+        {"without_self": True},
+    ]
+    found = []
+    for changes in variants:
+        torch.manual_seed(0)
+        data = graph_data(**changes)
+        found.append(evaluated(link_prediction(data), data.test_dataloader())["mrr"])
+    assert len(set(found)) == len(variants)
+    assert found[1] < found[0] < found[2]
+
+
+def test_scores_without_a_difference_are_no_success():
+    data = graph_data()
+    task = link_prediction(data)
+    task.model.scorer.table.data.zero_()
+    found = evaluated(task, data.test_dataloader())
+    assert found["optimistic/mrr"] == 1
+    assert found["mean_rank"] == pytest.approx((1 + found["pessimistic/mean_rank"]) / 2)
+    assert found["pessimistic/mean_rank"] > 3
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+@pytest.mark.parametrize("block", [1, 50, 1 << 25])
+def test_metrics_do_not_depend_on_batches_and_blocks(monkeypatch, size, block):
+    whole = graph_data(eval_batch_size=1000)
+    task = link_prediction(whole)
+    expected = evaluated(task, whole.test_dataloader())
+    monkeypatch.setattr(model, "BLOCK", block)
+    monkeypatch.setattr(module, "BLOCK", block)
+    assert evaluated(task, graph_data(eval_batch_size=size).test_dataloader()) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("ties", TIES)
+def test_the_parts_add_up_and_relations_csv_has_them(tmp_path, ties):
+    data = graph_data()
+    task = link_prediction(data, ties=ties)
+    assert task.export(tmp_path) == {}, "nothing was evaluated yet"
+    found = evaluated(task, data.test_dataloader())
+    questions = ranked(task, data, "test")
+    kinds = categories(data.graph.triples["train"], task.n)
+    files = task.export(tmp_path)
+    assert files == {"relations": tmp_path / "relations.csv"}
+    assert [f.name for f in tmp_path.iterdir()] == ["relations.csv"]
+    with files["relations"].open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    asked = {(q["side"], q["relation"]) for q in questions}
+    assert {(row["sought"], data.graph.relations.index(row["relation"])) for row in rows} == asked
+    assert len(rows) == len(asked)
+    for row in rows:
+        k = data.graph.relations.index(row["relation"])
+        part = [q for q in questions if (q["side"], q["relation"]) == (row["sought"], k)]
+        assert (row["category"], int(row["queries"])) == (kinds[k], len(part))
+        assert {s: float(row[s]) for s in SCORES} == pytest.approx(scored(part, ties), rel=1e-5)
+    total = sum(int(row["queries"]) for row in rows)
+    assert total == len(questions) == len(data.splits()["test"])
+    for name in SCORES:
+        assert sum(int(row["queries"]) * float(row[name]) for row in rows) / total == pytest.approx(
+            found[name], rel=1e-5
+        )
+        assert (found[f"tail/{name}"] + found[f"head/{name}"]) / 2 == pytest.approx(found[name])
+
+
+# Losses
+
+
+def trained(data, batch, **changes) -> tuple[LinkPredictionTask, float, torch.Tensor, dict]:
+    """The task, its loss of a batch, the gradient of the score of each triple [r, h, t], and the sums."""
+    task = link_prediction(data, **changes)
+    task.model.scorer.table.data.normal_()
+    task.train()
+    step = task.step(batch)
+    step.loss.backward()
+    return task, float(step.loss.detach()), task.model.scorer.table.grad, step.sums
+
+
+def every(data) -> dict[str, torch.Tensor]:
+    train = data.splits()["train"]
+    return train[torch.arange(len(train))]
+
+
+def cells(mask: torch.Tensor) -> set[tuple[int, int, int]]:
+    """The triples (h, r, t) of a mask [r, h, t]."""
+    return {(h, r, t) for r, h, t in mask.nonzero().tolist()}
+
+
+def dense_data(tmp_path, **changes):
+    """Of 12 entities each query has 7 answers in train, and one more in dev and in test each."""
+    pairs = [(h, t) for h in range(12) for t in range(12) if (t - h) % 12 >= 5]
+    train = ",".join(f"e{h} {r} e{t}" for r in ("r", "s") for h, t in pairs)
+    dev, test = (",".join(f"e{h} {r} e{(h + k) % 12}" for h in range(12) for r in ("r", "s")) for k in (1, 2))
+    return folder_data(tmp_path, train, dev, test, **changes)
+
+
+@pytest.mark.parametrize(
+    ("objective", "changes"),
+    [
+        ("bce", {}),
+        ("self_adversarial", {}),
+        ("cross_entropy", {}),
+        ("bce", {"pool": 20}),
+        ("self_adversarial", {"pool": 100}),
+        ("cross_entropy", {"pool": 20}),
+        ("bce", {"corrupt": "both"}),
+        ("self_adversarial", {"corrupt": "both"}),
+    ],
+)
+@pytest.mark.parametrize("splits", [["train"], list(SPLITS)])
+def test_wrong_answers_are_never_true(tmp_path, objective, changes, splits):
+    data = dense_data(tmp_path, reciprocal="corrupt" not in changes, known_in_training=splits)
+    batch = every(data)
+    _, _, gradient, _ = trained(data, batch, objective=objective, negatives=10, **changes)
+    right = set(zip(*(batch[k].tolist() for k in "hrt"), strict=True))
+    grown = cells(gradient < 0)
+    assert grown <= right
+    small = changes.get("pool") == 20  # in which some queries may have no wrong answer
+    assert small or grown == right
+    wrong, truth = cells(gradient > 0), truths(data, *splits)
+    assert wrong
+    assert not wrong & truth
+    possible = {(h, r, t) for h in range(12) for r in range(len(gradient)) for t in range(12)} - truth
+    if splits == ["train"]:
+        assert wrong & truths(data, "test"), "what training does not know is drawn"
+    assert len(wrong) > (0.4 if small else 0.9) * len(possible), "nothing else is left out"
+
+
+def test_every_second_triple_has_wrong_heads():
+    data = graph_data(reciprocal=False)
+    batch = data.splits()["train"][torch.arange(6)]
+    _, _, gradient, _ = trained(data, batch, corrupt="both", negatives=40)
+    h, r, t = (batch[k].tolist() for k in "hrt")
+    wrong = cells(gradient > 0)
+    expected = set()
+    truth = truths(data, "train")
+    for k in range(6):
+        changed = [(x, r[k], t[k]) if k % 2 else (h[k], r[k], x) for x in range(13)]
+        expected |= set(changed) - truth
+    assert wrong <= expected
+    assert len(wrong) > 0.8 * len(expected)
+
+
+def test_wrong_answers_that_stand_for_tails_leave_the_heads_alone():
+    data = graph_data(reciprocal=False)
+    batch = data.splits()["train"][torch.arange(6)]
+    _, _, gradient, _ = trained(data, batch, negatives=40)
+    asked = set(zip(batch["h"].tolist(), batch["r"].tolist(), strict=True))
+    assert {(h, r) for h, r, _ in cells(gradient != 0)} == asked
+
+
+@pytest.mark.parametrize("objective", ["bce", "self_adversarial", "cross_entropy"])
+def test_a_pool_of_all_entities_gives_the_loss_over_all_wrong_answers(objective):
+    data = graph_data()
+    batch = data.splits()["train"][torch.arange(0, 40, 3)]
+    task, loss, _, sums = trained(data, batch, objective=objective, pool=500, negatives=5, temperature=0.5)
+    truth, expected = truths(data, "train"), 0.0
+    for h, r, t in zip(*(batch[k].tolist() for k in "hrt"), strict=True):
+        right = score(task, h, r, t)
+        wrong = torch.tensor([score(task, h, r, x) for x in range(13) if (h, r, x) not in truth])
+        if objective == "bce":
+            expected += (math.log1p(math.exp(-right)) + 5 * F.softplus(wrong).mean()) / 6
+        elif objective == "self_adversarial":
+            expected += (math.log1p(math.exp(-right)) + (torch.softmax(wrong / 2, 0) * F.softplus(wrong)).sum()) / 2
+        else:
+            expected += torch.cat([wrong, torch.tensor([right])]).logsumexp(0) - right
+    assert loss == pytest.approx(float(expected) / len(batch["h"]), rel=1e-5)
+    assert float(sums["loss"]) == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_cross_entropy_over_all_entities():
+    data = graph_data()
+    batch = every(data)
+    task, loss, _, _ = trained(data, batch, objective="cross_entropy", negatives=None)
+    expected = F.cross_entropy(task.model.scorer.table[batch["r"], batch["h"]], batch["t"])
+    assert loss == pytest.approx(float(expected.detach()))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@RECIPROCAL
+def test_all_answers_of_a_query_at_once(smoothing, reciprocal):
+    data = graph_data(examples="queries", reciprocal=reciprocal)
+    batch = every(data)
+    task, loss, _, _ = trained(data, batch, objective="all_bce", smoothing=smoothing)
+    truth = truths(data, "train")
+    asked = zip(batch["h"].tolist(), batch["r"].tolist(), strict=True)
+    targets = torch.tensor([[float((h, r, x) in truth) for x in range(13)] for h, r in asked])
+    expected = F.binary_cross_entropy_with_logits(
+        task.model.scorer.table.detach()[batch["r"], batch["h"]],
+        ((1 - smoothing) * targets + smoothing / 13).double(),
+    )
+    assert loss == pytest.approx(float(expected), rel=1e-6)
+
+
+@pytest.mark.parametrize("exponent", [2, 3])
+@pytest.mark.parametrize("examples", ["triples", "queries"])
+def test_the_regulariser_is_added_to_what_is_minimised_and_not_to_what_is_told(exponent, examples):
+    data = graph_data(examples=examples)
+    batch = every(data)
+    objective = {"triples": "cross_entropy", "queries": "all_bce"}[examples]
+    found = []
+    for weight in (0.0, 0.3):
+        torch.manual_seed(0)
+        changes = {"regulariser": weight, "exponent": exponent, "negatives": None, "objective": objective}
+        found.append(trained(data, batch, **changes))
+    task = found[0][0]
+    factors = task.model.scorer.factors(batch["h"], batch["r"], batch.get("t", batch["h"]))
+    size = sum(float(x.detach().abs().pow(exponent).sum()) for x in factors) / len(batch["h"])
+    assert found[1][1] - found[0][1] == pytest.approx(0.3 * size)
+    assert float(found[1][3]["loss"]) == pytest.approx(float(found[0][3]["loss"]))
+    sums = {k: float(v) for k, v in found[1][3].items()}
+    assert task.summary(sums) == {"loss": pytest.approx(found[0][1])}
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"objective": "hinge"}, r"task\.module\.objective must be one of bce, self_adversarial"),
+        ({"negatives": None}, r"task\.module\.negatives=null is for objective=cross_entropy; bce needs"),
+        (
+            {"negatives": None, "objective": "self_adversarial"},
+            r"task\.module\.negatives=null .*self_adversarial needs",
+        ),
+        ({"negatives": 0}, r"task\.module\.negatives must be a whole number of at least 1"),
+        ({"pool": 0}, r"task\.module\.pool must be a whole number of at least 1"),
+        ({"corrupt": "heads"}, r"task\.module\.corrupt must be one of tails, both"),
+        ({"corrupt": "both"}, r"task\.module\.corrupt=both .*task\.data\.reciprocal=false"),
+        ({"corrupt": "both", "pool": 9}, r"task\.module\.pool .*task\.module\.corrupt=tails"),
+        ({"ties": "mean"}, r"task\.module\.ties must be one of realistic, optimistic, pessimistic"),
+        ({"smoothing": 1.0}, r"task\.module\.smoothing must be"),
+        ({"temperature": -1.0}, r"task\.module\.temperature must be"),
+        ({"regulariser": -0.1}, r"task\.module\.regulariser"),
+        ({"exponent": 0}, r"task\.module\.exponent must be"),
+        ({"top_k": 0}, r"task\.module\.top_k must be"),
+        ({"select": "val/accuracy"}, r"task\.module\.select must be one of val/mean_rank"),
+    ],
+)
+def test_settings_that_cannot_be_name_their_key(changes, said):
+    with pytest.raises(UserError, match=said):
+        link_prediction(graph_data(), **changes)
+
+
+@pytest.mark.parametrize(
+    ("objective", "examples"), [("bce", "queries"), ("cross_entropy", "queries"), ("all_bce", "triples")]
+)
+def test_an_objective_needs_its_examples(objective, examples):
+    data = graph_data(examples=examples)
+    task = link_prediction(data, objective=objective)
+    task.train()
+    needed = {"queries": "triples", "triples": "queries"}[examples]
+    with pytest.raises(UserError, match=rf"task\.module\.objective={objective} needs task\.data\.examples={needed}"):
+        task.step(every(data))
+
+
+def test_sparse_gradients_are_for_one_process():
+    task = link_prediction(graph_data())
+    for sparse, processes in ((True, 1), (False, 2)):
+        task.model.sparse = sparse
+        with mock.patch.object(LinkPredictionTask, "trainer", SimpleNamespace(world_size=processes)):
+            task.on_fit_start()
+    task.model.sparse = True
+    with (
+        mock.patch.object(LinkPredictionTask, "trainer", SimpleNamespace(world_size=2)),
+        pytest.raises(UserError, match=r"task\.model\.sparse=false"),
+    ):
+        task.on_fit_start()
+
+
+# Answers
+
+
+def answered(data, task, text: str) -> list[list[dict]]:
+    asked = list(data.read_inputs(text.encode().splitlines(), "questions.tsv"))
+    split = data.encode(asked)
+    with torch.inference_mode():
+        return [found["answers"] for found in task.eval().predict(split[torch.arange(len(split))])]
+
+
+@RECIPROCAL
+@pytest.mark.parametrize("block", [13, 1 << 25])
+@pytest.mark.parametrize("top_k", [1, 4, 100])
+def test_answers_are_the_likeliest_entities_in_both_directions(monkeypatch, reciprocal, block, top_k):
+    monkeypatch.setattr(module, "BLOCK", block)
+    data = graph_data(reciprocal=reciprocal)
+    names, relations, n = data.graph.entities, data.graph.relations, len(data.graph.relations)
+    truth = truths(data, *SPLITS)
+    asked = [(e, r) for e in (0, 5, 12) for r in range(2 * n)]
+    text = "".join(
+        f"{names[e]}\t{relations[r]}\t?\n" if r < n else f"?\t{relations[r - n]}\t{names[e]}\n" for e, r in asked
+    )
+    sizes = set()
+    for hide in (True, False):
+        task = link_prediction(data, top_k=top_k, hide_known=hide)
+        task.model.scorer.table.data.normal_()
+        for (e, r), answers in zip(asked, answered(data, task, text), strict=True):
+            left = [x for x in range(13) if not (hide and (e, r, x) in truth)]
+            best = sorted(left, key=lambda x, e=e, r=r: -score(task, e, r, x))[:top_k]
+            assert [a["entity"] for a in answers] == [names[x] for x in best]
+            assert [a["score"] for a in answers] == pytest.approx([score(task, e, r, x) for x in best], rel=1e-5)
+            if hide:
+                assert all(set(a) == {"entity", "score"} for a in answers)
+            else:
+                assert [a["known"] for a in answers] == [(e, r, x) in truth for x in best]
+            json.dumps(answers, allow_nan=False)
+            sizes.add(len(answers))
+    assert len(sizes) > 1 or top_k < 13, "where less are left, less are said"
+
+
+def test_a_question_whose_answers_are_all_known_has_none(tmp_path):
+    data = folder_data(tmp_path, "a r a,a r b,b s a", "b r a", "b r b")
+    hidden, shown = (answered(data, link_prediction(data, hide_known=hide), "a\tr\t?")[0] for hide in (True, False))
+    assert hidden == []
+    assert [a["known"] for a in shown] == [True, True]
+
+
+def test_points_of_a_batch():
+    data = graph_data()
+    task = link_prediction(data)
+    for batch, names in ((every(data), "h"), (next(iter(data.test_dataloader())), "e")):
+        points = task.points(batch)["entities"]
+        assert points.manifold is task.model.manifold
+        assert torch.equal(points.x, task.model.scorer.table[0].detach()[batch[names]])
+
+
+# A run
+
+
+def test_a_run_and_its_answers_on_the_command_line(tmp_path):
+    trained = call(
+        "task=kg_completion_toy", "encoder=distmult", *QUIET, *places(tmp_path), "trainer.max_epochs=2",
+        "trainer.check_val_every_n_epoch=1",
+    )  # fmt: skip
+    assert trained.code == 0, trained.err
+    record, folder = trained.record, trained.record_path.parent
+    assert record["metrics"]["test/mrr"] == pytest.approx(
+        (record["metrics"]["test/tail/mrr"] + record["metrics"]["test/head/mrr"]) / 2
+    )
+    assert 0 < record["metrics"]["test/pessimistic/mrr"] <= record["metrics"]["test/mrr"] < 1
+    with (folder / "relations.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["relation"] for row in rows} == {"ancestor_of", "sibling_of"}
+    assert sum(int(row["queries"]) for row in rows) == 54
+    mrr = sum(int(row["queries"]) * float(row["mrr"]) for row in rows) / 54
+    assert mrr == pytest.approx(record["metrics"]["test/mrr"], rel=1e-4), "they are of the state that is tested"
+
+    questions = tmp_path / "questions.tsv"
+    questions.write_text("0.1\tsibling_of\t?\n\n?\tparent_of\t0.2.3\n", encoding="utf-8")
+    words = ("mode=predict", f"checkpoint={folder}", f"input={questions}", *places(tmp_path))
+    done = call(*words, f"output={tmp_path / 'answers.jsonl'}", "task.module.top_k=3")
+    assert done.code == 0, done.err
+    siblings, parents = (json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines())
+    assert {k: v for k, v in siblings.items() if k != "answers"} == {
+        "head": "0.1", "relation": "sibling_of", "tail": "?",
+    }  # fmt: skip
+    assert (parents["head"], parents["tail"]) == ("?", "0.2.3")
+    assert len(siblings["answers"]) == len(parents["answers"]) == 3
+    assert not {a["entity"] for a in siblings["answers"]} & {"0.0", "0.2", "0.3"}, "these are known"
+    values = [a["score"] for a in siblings["answers"]]
+    assert values == sorted(values, reverse=True)
+
+    shown = call(*words, "task.module.hide_known=false", "task.module.top_k=85")
+    assert shown.code == 0, shown.err
+    siblings, parents = (json.loads(line)["answers"] for line in shown.out.splitlines())
+    assert {a["entity"] for a in siblings if a["known"]} == {"0.0", "0.2", "0.3"}
+    assert [a["entity"] for a in parents if a["known"]] == ["0.2"]
+    assert len(siblings) == 85
+
+    questions.write_text("0.1\tsibling_of\t?\n0.1\tsiblings_of\t?\n", encoding="utf-8")
+    wrong = call(*words, f"output={tmp_path / 'wrong.jsonl'}")
+    assert wrong.code == 1
+    assert (
+        "questions.tsv, line 2: toy-3-4 has no relation 'siblings_of'. The nearest spellings: 'sibling_of'" in wrong.err
+    )
+    assert wrong.err.strip().count("\n") == 0
+    assert not (tmp_path / "wrong.jsonl").exists()
