@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,9 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         whole("--samples", options.samples, 1)
         whole("--seed", options.seed, 0)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # `Graph.remarks` says the same
-            graph = read_graph(options.folder)
+        graph = read_graph(options.folder)
         every = shape(graph.triples["train"], options.samples, options.seed)
         print("\n".join(report(graph, every, relation_rows(graph, options.samples, options.seed))))
     except (UserError, OSError) as error:

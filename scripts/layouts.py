@@ -131,7 +131,7 @@ def load_layouts(folder: Path = PUBLISHED) -> list[Layout]:
     if not nodes:
         raise LayoutError(f"{folder}: no table layout (*.yaml) here, so there is no table to make.")
     layouts: dict[Key, Layout] = {}
-    for path, node in sorted(nodes.items(), key=lambda item: isinstance(item[1]["rows"], list)):
+    for path, node in sorted(nodes.items(), key=lambda item: isinstance(item[1].get("rows"), list)):
         base = None
         if isinstance(node["rows"], list):
             base = find(layouts, (node["name"], node["table"], node.get("values_of")), str(path))

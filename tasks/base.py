@@ -162,6 +162,8 @@ class Task(pl.LightningModule, abc.ABC):
         self._restore = checkpoint.get("rng")
 
     def on_train_start(self) -> None:
+        if self.trainer.world_size > 1:  # each process draws its own numbers
+            torch.manual_seed((torch.initial_seed() + self.trainer.global_rank) % 2**63)
         if (state := self.__dict__.pop("_restore", None)) and self.trainer.world_size == 1:
             _set_random_state(state)
 

@@ -28,9 +28,11 @@ CONTINUED = (
 # What may differ all the same: results do not depend on it.
 IRRELEVANT = (
     "task.data.root",
+    "task.data.folder",
     "task.data.cache",
     "task.data.eval_batch_size",
     "task.module.top_k",
+    "task.module.hide_known",
     "task.data.workers",
     "task.data.vectors.root",
 )

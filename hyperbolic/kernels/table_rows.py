@@ -1,4 +1,4 @@
-"""Rows of a table, with a gradient that a CPU adds up two to fifty times faster than that of ``torch.nn.Embedding``."""
+"""Rows of a table, with a gradient that a CPU adds up quicker than ``torch.nn.Embedding`` does."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from torch import Tensor
 def table_rows(table: Tensor, index: Tensor, sparse: bool = False) -> Tensor:
     """``table[index]``: table (N, D), index long (...) -> (..., D).
 
-    Differentiable as often as ``torch.nn.functional.embedding``, which does the work on a GPU, in compiled code and under
-    ``torch.func``.
+    Differentiable as often as ``torch.nn.functional.embedding``, which does the work on a GPU, in compiled code and
+    under ``torch.func``.
 
     Args: sparse: the gradient is a sparse tensor of the rows used, for an optimiser with ``lazy=True``.
     """

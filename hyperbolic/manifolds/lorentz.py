@@ -87,8 +87,12 @@ class Lorentz(HyperbolicManifold):
         return safe_sqrt(square) * asinhc(self.c * square)
 
     def beyond(self, x: Tensor, radius: float) -> Tensor:
-        """By the time coordinate, ``cosh(sqrt(c) distance) / sqrt(c)``."""
-        return x[..., 0] > float((self.c.sqrt() * radius).cosh() * self.c.rsqrt())
+        """By the time coordinate, ``cosh(sqrt(c) distance) / sqrt(c)``; near the origin, where that says little, by the
+        distance."""
+        root = self.c.detach().sqrt()
+        if root * radius < 0.1:
+            return super().beyond(x, radius)
+        return x[..., 0] > float((root * radius).cosh() / root)
 
     def shortened(self, x: Tensor, radius: float, u: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """In closed form: along the direction e of the space part, ``<u_s, e>`` changes as the time coordinate does."""
@@ -100,7 +104,7 @@ class Lorentz(HyperbolicManifold):
         if u is None:
             return y, None
         along = (u[..., 1:] * e).sum(-1, keepdim=True)
-        rate = along / (self.c.to(x.dtype) * norm.square() + 1).sqrt()  # along / cosh of the old distance
+        rate = along / (root.to(x.dtype).square() * norm.square() + 1).sqrt()  # along / cosh of the old distance
         space = u[..., 1:] + (rate * (root * new_time).to(x.dtype) - along) * e
         return y, torch.cat([rate * (root * new_norm).to(x.dtype), space], -1)
 

@@ -12,7 +12,7 @@ from hyperbolic.kernels import adam
 from hyperbolic.manifolds import Manifold
 from hyperbolic.optim import flat, gradients
 from hyperbolic.optim.gradients import Gradient
-from hyperbolic.optim.points import manifold_of, max_radius_of, new_state, space_of, step_rows
+from hyperbolic.optim.points import manifold_of, new_state, space_of, step_rows
 
 _SMALL = 1 << 16  # tensors of points up to this size are updated together
 
@@ -39,14 +39,13 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             those whose gradient is not zero. False: a sparse gradient means the same as the dense one.
         stabilize: every so many steps project points, and move their momenta along (None: never; every update
             already ends with a projection of the point).
+        max_radius: keep points within that distance of the origin: what a step moves further is moved back along its
+            geodesic, its momentum with it (None: as far as the manifold allows).
         max_grad_norm: clip gradients to this norm (None: no clipping).
         clip: "global", one norm for all parameters, or "tensor", every tensor by its own (Ganea et al.).
 
-    A parameter of points with an attribute ``max_radius`` keeps them within that distance of the origin: what a step
-    moves further is moved back along its geodesic.
-
     A finite gradient never makes a parameter NaN. On a GPU nothing waits for the device, but for the rows of lazy
-    tensors (unless a sparse gradient is already coalesced).
+    tensors (unless a sparse gradient is already coalesced) and for points beyond max_radius.
 
     Raises:
         ValueError: a value out of range, or a gradient that is sparse along other axes than the first.
@@ -67,6 +66,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         max_grad_norm: float | None = None,
         clip: str = "global",
         lazy: bool = False,
+        max_radius: float | None = None,
     ):
         _require(clip in ("global", "tensor"), f"clip must be 'global' or 'tensor', got {clip!r}")
         _require(max_grad_norm is None or max_grad_norm > 0, f"max_grad_norm must be positive, got {max_grad_norm}")
@@ -83,6 +83,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             "weight_decay": weight_decay,
             "exact_exp": exact_exp,
             "lazy": lazy,
+            "max_radius": max_radius,
         }
         super().__init__(params, defaults)
 
@@ -94,6 +95,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         super().__setstate__(state)
         for group in self.param_groups:
             group.setdefault("lazy", False)
+            group.setdefault("max_radius", None)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         known = {*self.defaults, "params", "role", "name", "initial_lr"}
@@ -108,6 +110,8 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         _require(all(0 <= beta < 1 for beta in group["betas"]), f"betas must lie in [0, 1), got {group['betas']}")
         _require(group["eps"] > 0, f"eps must be positive, got {group['eps']}")
         _require(0 <= group["momentum"] < 1, f"momentum must lie in [0, 1), got {group['momentum']}")
+        radius = group["max_radius"]
+        _require(radius is None or radius > 0, f"max_radius must be positive, got {radius}")
         _require(group["weight_decay"] >= 0, f"weight_decay must not be negative, got {group['weight_decay']}")
         super().add_param_group(param_group)
 
@@ -140,8 +144,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
                     for name, value in new_state(p, group).items() if _lacks_state(state, group) else ():
                         state.setdefault(name, value)
                     alone = p.numel() > _SMALL or found[p].index is not None
-                    kind = (p.shape[-1], p.dtype, p.device, max_radius_of(p), state["step"])
-                    key = (space_of(manifold), *kind, p if alone else None)
+                    key = (space_of(manifold), p.shape[-1], p.dtype, p.device, state["step"], p if alone else None)
                     points.setdefault(key, []).append(p)
             if flats:
                 self._step_flat(flats, found, group)
@@ -197,7 +200,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         names = [key for key in states[0] if key != "step"]
         project = self.stabilize is not None and number % self.stabilize == 0
         manifold: Manifold = manifold_of(params[0])
-        where = (number, group, manifold, project, max_radius_of(params[0]))
+        where = (number, group, manifold, project, group["max_radius"])
         tables = [[p.detach().as_subclass(Tensor) for p in params], *([s[key] for s in states] for key in names)]
         index = grads[0].index
         if index is not None:  # some rows of one tensor

@@ -41,11 +41,6 @@ def new_state(p: Tensor, group: dict) -> dict[str, Tensor]:
     return state
 
 
-def max_radius_of(p: Tensor) -> float | None:
-    """Largest distance from the origin that the points of a parameter may have; None: as the manifold allows."""
-    return getattr(p, "max_radius", None)
-
-
 def step_rows(
     x: Tensor,
     grad: Tensor,

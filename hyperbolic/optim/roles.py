@@ -30,14 +30,20 @@ def parameter_groups(
     Args:
         embeddings: options of tables of points; biases: of all other points (biases, points of hyperplanes);
         matrices: of Euclidean tensors. What is left out takes the optimiser's defaults.
-    Returns: non-empty groups in the order of ``ROLES``, with the key "role".
+    Returns: non-empty groups in the order of ``ROLES``, with the key "role". Points of a module that has a number
+        ``max_radius`` are in a group of their own, with that option.
     """
     options = {"embeddings": embeddings, "biases": biases, "matrices": matrices}
-    found: dict[str, list[Tensor]] = {role: [] for role in ROLES}
+    found: dict[tuple[str, float | None], list[Tensor]] = {(role, None): [] for role in ROLES}
     seen: set[int] = set()
     for owner in module.modules():
         for parameter in owner.parameters(recurse=False):
             if parameter.requires_grad and id(parameter) not in seen:
                 seen.add(id(parameter))
-                found[parameter_role(owner, parameter)].append(parameter)
-    return [{"params": found[role], "role": role, **(options[role] or {})} for role in ROLES if found[role]]
+                radius = None if manifold_of(parameter) is None else getattr(owner, "max_radius", None)
+                found.setdefault((parameter_role(owner, parameter), radius), []).append(parameter)
+    return [
+        {"params": params, "role": role, **(options[role] or {}), **({} if radius is None else {"max_radius": radius})}
+        for role, radius in sorted(found, key=lambda key: ROLES.index(key[0]))
+        if (params := found[role, radius])
+    ]

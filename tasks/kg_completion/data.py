@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
 from tasks.base import TaskData
@@ -73,18 +74,13 @@ class EvaluationQueries:
         """e, r, target (B,); offsets (B + 1,) and answers: the known ones."""
         e, r = self.e[index], self.r[index]
         offsets, answers = self.facts.answers(e, r)
-        if self.without_self:
-            answers = torch.cat([answers, e])[_interleaved(offsets)]
-            offsets = offsets + torch.arange(len(offsets))
+        if self.without_self:  # behind the answers of each query
+            joined = answers.new_empty(len(answers) + len(e))
+            row = torch.arange(len(e)).repeat_interleave(offsets.diff())
+            joined[torch.arange(len(answers)) + row] = answers
+            joined[offsets[1:] + torch.arange(len(e))] = e
+            offsets, answers = offsets + torch.arange(len(offsets)), joined
         return {"e": e, "r": r, "target": self.target[index], "offsets": offsets, "answers": answers}
-
-
-def _interleaved(offsets: Tensor) -> Tensor:
-    """Order that puts the i-th of B further entries behind those of query i."""
-    counts, total = offsets.diff(), int(offsets[-1])
-    row = torch.cat([torch.arange(len(counts)).repeat_interleave(counts), torch.arange(len(counts))])
-    place = torch.cat([torch.arange(total), torch.full((len(counts),), total)])
-    return torch.argsort(row * (total + 1) + place)
 
 
 class GraphData(TaskData):
@@ -147,7 +143,7 @@ class GraphData(TaskData):
             else:
                 self._graph = read_graph(Path(self.folder).expanduser())
             for remark in self._graph.remarks():
-                print(remark, flush=True)
+                rank_zero_only(print)(remark, flush=True)
         return self._graph
 
     @property

@@ -35,15 +35,15 @@ def read_queries(lines: Iterable[bytes], name: str, entities: Names, relations: 
             raise UserError(f"{name}, line {number} is not UTF-8 ({error.reason}).") from None
         if not text.strip():
             continue
-        head, relation, tail, *more = [*text.split("\t"), "", ""][: max(3, text.count("\t") + 1)]
-        sought = [column == UNKNOWN for column in (head, tail)]
-        if more or text.count("\t") != 2 or sum(sought) != 1 or not all((head, relation, tail)):
+        columns = text.split("\t")
+        if len(columns) != 3 or not all(columns) or (columns[0] == UNKNOWN) == (columns[2] == UNKNOWN):
             raise UserError(f"{name}, line {number}: {text!r} is no question; write {FORMS}.")
+        head, relation, tail = columns
         try:
-            e, r = entities.number_of(tail if sought[0] else head), relations.number_of(relation)
+            e, r = entities.number_of(tail if head == UNKNOWN else head), relations.number_of(relation)
         except UserError as error:
             raise UserError(f"{name}, line {number}: {error}") from None
         none = False
-        yield Query(head, relation, tail, e, r, sought[0])
+        yield Query(head, relation, tail, e, r, head == UNKNOWN)
     if none:
         raise UserError(f"{name} has no questions. Each line is {FORMS}.")

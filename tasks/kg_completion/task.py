@@ -91,6 +91,8 @@ class LinkPredictionTask(Task):
             raise UserError("task.module.regulariser and task.module.temperature must be at least 0.")
         if pool is not None and corrupt == "both":
             raise UserError("task.module.pool draws tails only; take task.module.corrupt=tails.")
+        if regulariser and objective == "all_bce":
+            raise UserError("task.module.regulariser is of triples; with objective=all_bce, set it to 0.")
         if corrupt == "both" and model.reciprocal:
             raise UserError(
                 "task.module.corrupt=both is for data without reciprocal relations; add task.data.reciprocal=false, or "
@@ -126,7 +128,7 @@ class LinkPredictionTask(Task):
             loss = self._negative_loss(self._negative_scores(h, r, batch["t"]))
         sums = {"examples": len(h), "loss": loss.detach() * len(h)}
         if self.regulariser:
-            factors = self.model.scorer.factors(h, r, batch.get("t", h))
+            factors = self.model.scorer.factors(h, r, batch["t"])
             loss = loss + self.regulariser * losses.power(factors, self.exponent)
         return Step(loss, sums)
 
@@ -156,8 +158,7 @@ class LinkPredictionTask(Task):
         columns = []
         for start in range(0, len(e), rows := self._rows()):
             part = slice(start, start + rows)
-            offsets = batch["offsets"][start : start + rows + 1]
-            known = offsets - offsets[0], batch["answers"][int(offsets[0]) : int(offsets[-1])]
+            known = _known(batch, start, start + rows)
             columns.append(_columns(*filtered_rank_bounds(self.model(e[part], r[part]), target[part], known)))
         columns = torch.cat(columns)
         by_relation = columns.new_zeros(2 * self.n, columns.shape[1]).index_add_(0, r, columns)
@@ -211,7 +212,7 @@ class LinkPredictionTask(Task):
             self.known = facts = self.known.to(e.device)
             scores = self.model(e, r)
             if self.hide_known:
-                offsets, answers = facts.answers(e, r)
+                offsets, answers = _known(batch, start, start + rows)
                 row = torch.arange(len(e), device=e.device).repeat_interleave(offsets.diff())
                 scores[row, answers] = -torch.inf
             best, place = scores.topk(min(self.top_k, scores.shape[1]), -1)
@@ -229,6 +230,12 @@ class LinkPredictionTask(Task):
     def points(self, batch: dict[str, Tensor]) -> dict[str, Points]:
         manifold, table = self.model.scorer.points()
         return {"entities": Points(manifold, table[batch["h" if "h" in batch else "e"]])}
+
+
+def _known(batch: dict[str, Tensor], start: int, stop: int) -> tuple[Tensor, Tensor]:
+    """The known answers of some queries of a batch, as (offsets, entities)."""
+    offsets = batch["offsets"][start : stop + 1]
+    return offsets - offsets[0], batch["answers"][int(offsets[0]) : int(offsets[-1])]
 
 
 def _columns(optimistic: Tensor, pessimistic: Tensor) -> Tensor:

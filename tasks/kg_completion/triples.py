@@ -3,7 +3,6 @@
 import difflib
 import hashlib
 import itertools
-import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tasks.errors import UserError, whole
+from tasks.errors import UserError
 
 SPLITS = ("train", "dev", "test")
 FILES = {"train": "train.txt", "dev": "valid.txt", "test": "test.txt"}  # as WN18RR and FB15k-237 name them
@@ -72,7 +71,8 @@ class Graph:
             if notes.duplicates:
                 found.append(f"{where}: {notes.duplicates} of {notes.rows} rows repeat earlier ones and were dropped.")
             for other, count in notes.shared.items():
-                found.append(f"{where}: {count} of {len(self.triples[split])} triples are also in {other}.")
+                n = len(self.triples[split])
+                found.append(f"{where}: {count} of {n} triples are also in {other}; they are kept.")
             if notes.unseen:
                 found.append(
                     f"{where}: {notes.unseen} of {len(self.triples[split])} triples have an entity or a relation that "
@@ -119,13 +119,12 @@ def _plain(name: str) -> str:
     return name.strip().lower().replace("_", " ")
 
 
-def read_graph(folder: Path, limits: Mapping[str, int] | None = None) -> Graph:
+def read_graph(folder: Path) -> Graph:
     """The graph in the files train.txt, valid.txt (or dev.txt) and test.txt (or .tsv) of a folder.
 
     Rows are `head <tab> relation <tab> tail` in UTF-8, with Unix or Windows ends of lines; blank lines at the end of a
     file are passed over. Rows that repeat an earlier one of the same file are dropped, triples of dev and test that an
-    earlier split has too are kept, with a warning that counts them; `Graph.notes` has the counts. limits: by split, how
-    many rows are read at most, from the first.
+    earlier split has too are kept; `Graph.remarks` tells both.
 
     About 3 s and 100 MB for 1M rows on one core (0.2M entities).
 
@@ -136,26 +135,14 @@ def read_graph(folder: Path, limits: Mapping[str, int] | None = None) -> Graph:
     entities, relations = (defaultdict(itertools.count().__next__) for _ in range(2))
     read = {}
     for split, path in places.items():
-        limit = None if limits is None else limits.get(split)
-        if limit is not None:
-            whole(f"the limit of {split}", limit, 1)
-        read[split] = _Reader(path, entities, relations).read(limit)
+        read[split] = _Reader(path, entities, relations).read()
     arrays = {split: array for split, (array, _) in read.items()}
     names = [tuple(name.decode("utf-8") for name in numbers) for numbers in (entities, relations)]
     entities.clear()
-    graph = assemble(
+    return assemble(
         folder.resolve().name, *names, arrays,
         {split: path.name for split, path in places.items()}, {split: sha256 for split, (_, sha256) in read.items()},
     )  # fmt: skip
-    for split, notes in graph.notes.items():
-        if notes.shared:
-            counts = " and ".join(f"{count} also in {other}" for other, count in notes.shared.items())
-            warnings.warn(
-                f"{places[split]}: {len(graph.triples[split])} triples, {counts}; they are kept, so results on {split} "
-                "are in part what was learnt.",
-                stacklevel=2,
-            )
-    return graph
 
 
 def assemble(
@@ -201,7 +188,7 @@ def triple_keys(arrays: Sequence[np.ndarray], n_entities: int, n_relations: int)
 def _find(folder: Path, split: str) -> Path:
     expected = (
         f"Expected is a folder with {', '.join(FILES.values())} (dev.txt will do for valid.txt, and .tsv for .txt), "
-        f"rows {FORM}; paths.data_dir=... (or the environment variable HYPERBOLIC_DATA) is the folder that has it."
+        f"rows {FORM}. Set paths.data_dir=... (or the environment variable HYPERBOLIC_DATA); for task=kg, data.dir=...."
     )
     if not folder.is_dir():
         raise UserError(f"There is no folder {folder}. {expected}")
@@ -219,14 +206,13 @@ class _Reader:
         self.lines = 0  # before the present block
         self.blank = 0  # of them, blank ones at the end
 
-    def read(self, limit: int | None) -> tuple[np.ndarray, str]:
+    def read(self) -> tuple[np.ndarray, str]:
         """int32 (N, 3), and the SHA-256 of the whole file."""
         digest, parts, n = hashlib.sha256(), [], 0
         try:
             for block in self._blocks(digest):
-                if limit is None or n < limit:
-                    parts.append(self._block(block, None if limit is None else limit - n))
-                    n += len(parts[-1])
+                parts.append(self._block(block))
+                n += len(parts[-1])
         except OSError as error:
             raise UserError(f"{self.path} cannot be read ({error.strerror}).") from None
         if not n:
@@ -250,7 +236,7 @@ class _Reader:
         if rest:
             yield (rest + b"\n").replace(b"\r\n", b"\n")
 
-    def _block(self, block: bytes, limit: int | None) -> np.ndarray:
+    def _block(self, block: bytes) -> np.ndarray:
         text = block.rstrip(b"\n")
         if not text:
             self.blank += len(block)
@@ -259,8 +245,6 @@ class _Reader:
         if self.blank:
             raise self._fault(-self.blank, BLANK)
         self.blank = len(block) - len(text) - 1
-        if limit is not None and text.count(b"\n") >= limit:
-            text = b"\n".join(text.split(b"\n", limit)[:limit])
         self._check(text)
         names = text.replace(b"\n", b"\t").split(b"\t")
         n, known = len(names) // 3, (len(self.entities), len(self.relations))

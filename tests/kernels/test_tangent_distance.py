@@ -19,10 +19,10 @@ from hyperbolic.numerics import ball_gap
 from tests.tolerances import tolerance
 
 F32, F64 = torch.float32, torch.float64
-CURVATURES = pytest.mark.parametrize("c", [0.1, 1.0, 3.0])
+CURVATURES = pytest.mark.parametrize("c", [0.1, 3.0])
 
 
-def drawn(c: float, radius: float, b: int = 4, n: int = 6, d: int = 6):
+def drawn(c: float, radius: float, b: int = 3, n: int = 5, d: int = 4):
     """Points x, their gaps, vectors e and a curvature of each row; distances from the origin up to about radius."""
     curvature = torch.tensor(c, dtype=F64) * torch.linspace(0.5, 1.5, b, dtype=F64).unsqueeze(-1)
     scale = radius / 2 / curvature.sqrt()
@@ -63,8 +63,7 @@ def test_equal_points_have_distance_and_gradient_zero(c, size):
         assert (grad.abs() <= 1e-13 * (1 + 1 / c) * grown**2).all()
 
 
-@CURVATURES
-@pytest.mark.parametrize("radius", [1e-4, 0.1, 1.0, 5.0])
+@pytest.mark.parametrize(("c", "radius"), [(0.1, 1e-4), (3.0, 1e-4), (1.0, 0.1), (3.0, 1.0), (0.1, 5.0), (3.0, 5.0)])
 def test_gradients(c, radius):
     x, _, e, curvature, _ = drawn(c, radius)
     leaves = [v.clone().requires_grad_() for v in (x, e, curvature)]
@@ -80,7 +79,7 @@ def test_gradients(c, radius):
 
 @CURVATURES
 def test_gradcheck(c):
-    _, _, e, curvature, u = drawn(c, 2.0, b=2, n=3, d=3)
+    _, _, e, curvature, u = drawn(c, 2.0, b=2, n=2, d=2)
     inputs = [v.clone().requires_grad_() for v in (u, e, curvature)]
 
     def pairs(u, e, c):
@@ -95,8 +94,7 @@ def test_gradcheck(c):
     assert torch.autograd.gradcheck(of_all, inputs)
 
 
-@pytest.mark.parametrize("length", [27.0, 29.0, 1e4])
-@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+@pytest.mark.parametrize(("length", "dtype"), [(27.0, F64), (29.0, F32), (29.0, F64), (1e4, F32)], ids=str)
 def test_very_long_vectors_are_finite(length, dtype):
     c = torch.tensor(2.0, dtype=F64)
     x = expmap0(torch.randn(2, 4, dtype=F64), c).requires_grad_()
@@ -127,12 +125,12 @@ def test_blocks_of_columns_give_the_product(c, dtype, monkeypatch):
         torch.testing.assert_close(squared_length_of_product(left, right, c, dtype), with_graph)
 
 
-@pytest.mark.parametrize("n", [7, 51])
+@pytest.mark.parametrize("n", [12, 160])  # of a block: several rows, or one
 @pytest.mark.parametrize("lorentz", [False, True], ids=["rows", "rows without their first entry"])
 def test_products_in_blocks_are_those_of_the_whole(n, lorentz, monkeypatch):
     monkeypatch.setattr(kernel, "_BLOCK", 5000)
-    queries = torch.randn(70, 2, 33, dtype=F64).requires_grad_()
-    table = torch.randn(70, n, 34).requires_grad_()
+    queries = torch.randn(50, 2, 33, dtype=F64).requires_grad_()
+    table = torch.randn(50, n, 34).requires_grad_()
     rows = table[..., 1:] if lorentz else table[..., :33]
     results = []
     for function in (row_products, row_products_reference):

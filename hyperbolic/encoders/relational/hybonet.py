@@ -34,7 +34,8 @@ class HyboNet(Scorer):
     Args:
         geometry: lorentz. d: size of the entities. counts_time: d counts the time coordinate, as the paper does; the
             space then has d - 1 dimensions. scale: lambda, in units of 1/sqrt(c). margin: see above. max_norm: longest
-            space part of an entity, in units of 1/sqrt(c), kept by the optimiser; None: no limit.
+            space part of an entity, in units of 1/sqrt(c) of the start, kept by the optimiser (`parameter_groups`);
+            None: no limit.
 
     Raises:
         ValueError: another geometry, a d that leaves no dimension, scale, margin or max_norm that is not positive.
@@ -69,7 +70,7 @@ class HyboNet(Scorer):
             )
         table.data.copy_(unit_points(self.manifold, n_entities, self.d))
         if max_norm is not None:
-            table.max_radius = math.asinh(max_norm) / math.sqrt(float(self.manifold.c.detach()))
+            self.entity.max_radius = math.asinh(max_norm) / math.sqrt(float(self.manifold.c.detach()))
         bound = _VARIANT.start(size, size)
         self.matrix = nn.Parameter(torch.empty(n_relations, size, size).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.zeros(n_relations, size - 1))
@@ -99,5 +100,5 @@ class HyboNet(Scorer):
         return self.manifold, self.manifold.projx(self.entity.weight.detach())
 
     def factors(self, h: Tensor, r: Tensor, t: Tensor) -> list[Tensor]:
-        """Space parts of the entities, and the matrices."""
-        return [self.entity(h)[:, 1:], self.matrix[r].flatten(1), self.entity(t)[:, 1:]]
+        """Space parts of the entities, and the biases of the relations; the matrices are left alone."""
+        return [self.entity(h)[:, 1:], table_rows(self.bias, r, self.sparse), self.entity(t)[:, 1:]]

@@ -103,7 +103,7 @@ class Scorer(nn.Module, abc.ABC):
         scores = None
         for relation, rows in grouped(r):
             of_all = torch.full_like(candidates, relation)
-            part = self(candidates, of_all, t[rows].expand(len(candidates), -1)).T
+            part = self.compare_all(self.query(candidates, of_all), of_all, t[rows]).T
             scores = part.new_empty(len(t), len(candidates)) if scores is None else scores
             scores[rows] = part
         return scores

@@ -1,4 +1,4 @@
-"""What the Euclidean models of knowledge graphs have in common, as checks that their tests call."""
+"""What models of knowledge graphs have in common, as checks that their tests call."""
 
 import pytest
 import torch
@@ -8,6 +8,12 @@ from tests.tolerances import tolerance
 
 F64 = torch.float64
 N_ENTITIES, N_RELATIONS = 7, 3
+OTHERS = torch.tensor([5, 0, 3, 3, 6])  # entities that all queries of a batch are compared with, one of them twice
+WAYS = {  # of asking for scores, given heads and relations (B,) and tails (B, N)
+    "triples": lambda scorer, h, r, t: scorer(h, r, t),
+    "all": lambda scorer, h, r, t: scorer.tails(h, r, 1, 6),
+    "shared": lambda scorer, h, r, t: scorer.with_shared(h, r, t[:, 0], OTHERS),
+}
 CURVED = [name for name, (manifold, _) in GEOMETRIES.items() if manifold != "Euclidean"]
 
 
@@ -69,10 +75,28 @@ def check_directions(scorer, dtype):
     torch.testing.assert_close(scorer.heads(r, t), of_heads, **same)
     torch.testing.assert_close(scorer.heads(r, t, 1, 4), of_heads[:, 1:4], **same)
     torch.testing.assert_close(scorer.of_heads(some, r, t), of_heads.gather(1, some), **same)
+    check_shared(scorer, h, r, t, dtype)
+
+
+def check_shared(scorer, h, r, t, dtype):
+    """Entities that a batch shares have the scores of triples, after those of the triples (B,) themselves; an index of
+    entities means the same as a slice."""
+    same = tolerance(dtype, "identity")
+    one_by_one = torch.stack([scorer(h, r, torch.full_like(h, other)) for other in OTHERS.tolist()], 1)
+    for none in (False, True):
+        with torch.set_grad_enabled(not none):
+            scores = scorer.with_shared(h, r, t, OTHERS)
+            assert scores.dtype is dtype
+            torch.testing.assert_close(scores[:, 0], scorer(h, r, t), **same)
+            torch.testing.assert_close(scores[:, 1:], one_by_one, **same)
+    query = scorer.query(h, r)
+    of_index = scorer.compare_all(query, r, torch.arange(2, 6))
+    torch.testing.assert_close(of_index, scorer.compare_all(query, r, slice(2, 6)), **same)
+    assert scorer.with_shared(h, r, t, OTHERS[:0]).shape == (len(h), 1)
 
 
 def check_gradients(scorer):
-    """gradcheck of the scores of given tails, of all tails and of given heads, by every parameter."""
+    """gradcheck of the scores of given, all and shared tails and of given heads, by every parameter."""
     names = [name for name, _ in scorer.named_parameters()]
     values = tuple(p.detach().clone().requires_grad_() for p in scorer.parameters())
     h, r, t = triples()
@@ -84,7 +108,8 @@ def check_gradients(scorer):
                 _Calling(scorer, function), {f"inner.{n}": v for n, v in zip(names, given, strict=True)}, args
             )
 
-        return call("__call__", h, r, some), call("tails", h, r), call("of_heads", some, r, t)
+        shared = call("with_shared", h, r, t, OTHERS)
+        return call("__call__", h, r, some), call("tails", h, r), call("of_heads", some, r, t), shared
 
     assert torch.autograd.gradcheck(scores, values, fast_mode=True)
 
@@ -102,27 +127,34 @@ def check_sparse(cls, **settings):
     """The same gradients, of the rows used only where tails are given."""
     h, r, t = triples()
     t = torch.stack([t, t.flip(0)], 1)
-    found = {}
+    heads_and = {"triples": [h, t.flatten()], "shared": [h, t[:, 0], OTHERS]}
+    for way, scores in WAYS.items():
+        grads = check_sparse_is_dense(lambda sparse: built(cls, sparse=sparse, **settings), scores, (h, r, t))
+        if way in heads_and:
+            for name, used in (("entity.weight", torch.cat(heads_and[way])), ("relation.weight", r)):
+                assert grads[name].is_sparse, name
+                assert grads[name].coalesce().indices()[0].tolist() == used.unique().tolist()
+
+
+def check_sparse_is_dense(make, scores, triples):
+    """Gradients of ``make(sparse=True)`` by name, which are those of ``make(sparse=False)`` written otherwise."""
+    found = []
     for sparse in (False, True):
-        scorer = built(cls, sparse=sparse, **settings)
-        for kind, scores in (("some", lambda s: s(h, r, t)), ("all", lambda s: s.tails(h, r))):
-            scorer.zero_grad()
-            values = scores(scorer)
-            (values * torch.linspace(-1, 2, values.numel(), dtype=F64).view_as(values)).sum().backward()
-            found[sparse, kind] = {name: p.grad for name, p in scorer.named_parameters()}
-    for kind in ("some", "all"):
-        for name, gradient in found[False, kind].items():
-            other = found[True, kind][name]
-            if kind == "some" and name in ("entity.weight", "relation.weight"):
-                assert other.is_sparse, name
-                used = torch.cat([h, t.flatten()]) if name == "entity.weight" else r
-                assert other.coalesce().indices()[0].tolist() == used.unique().tolist()
-            if gradient is None:
-                assert other is None
-            else:
-                torch.testing.assert_close(
-                    other.to_dense() if other.is_sparse else other, gradient, **tolerance(F64, "identity")
-                )
+        torch.manual_seed(1)
+        scorer = make(sparse)
+        values = scores(scorer, *triples)
+        (values * torch.linspace(-1, 2, values.numel(), dtype=values.dtype).view_as(values)).sum().backward()
+        found.append({name: p.grad for name, p in scorer.named_parameters()})
+    dense, grads = found
+    for name, gradient in dense.items():
+        other = grads[name]
+        if gradient is None:
+            assert other is None, name
+        else:
+            torch.testing.assert_close(
+                other.to_dense() if other.is_sparse else other, gradient, **tolerance(F64, "identity")
+            )
+    return grads
 
 
 def check_refuses_curvature(cls, **settings):

@@ -9,6 +9,7 @@ from hyperbolic.encoders.relational.isometries import Attention, Reflection, Rot
 from hyperbolic.geometry import GEOMETRIES, make_geometry
 from hyperbolic.manifolds.poincare import distance_square, expmap0, mobius_add
 from hyperbolic.numerics import asinhc
+from tests.encoders.relational.agreement import WAYS, check_shared, check_sparse_is_dense
 from tests.tolerances import tolerance
 
 F32, F64 = torch.float32, torch.float64
@@ -17,6 +18,11 @@ H, REL = torch.tensor([0, 3, 8, 3, 5]), torch.tensor([2, 0, 2, 1, 0])
 T = torch.tensor([[0, 6], [2, 3], [8, 1], [7, 7], [4, 5]])
 MODELS = pytest.mark.parametrize("cls", [Rotation, Reflection, Attention])
 NAMES = pytest.mark.parametrize("name", ["euclidean", "poincare"])
+SPACES = pytest.mark.parametrize(
+    ("name", "c", "shared"),
+    [("euclidean", 1.0, False), ("poincare", 0.3, False), ("poincare", 2.0, True)],
+    ids=["euclidean", "own c", "shared c"],
+)
 DTYPES = pytest.mark.parametrize("dtype", [F32, F64], ids=str)
 
 
@@ -33,60 +39,55 @@ def model(cls, name: str, dtype=F64, c: float = 0.7, learn_c: bool = False, **se
 
 
 def matrix(v, kind: str):
-    blocks = []
-    for a, b in v.view(-1, 2):
+    """Rotations or reflections (B, d, d) of pairs (B, d)."""
+    blocks = v.new_zeros(*v.shape, v.shape[-1])
+    for k in range(0, v.shape[-1], 2):
+        a, b = v[:, k], v[:, k + 1]
         a, b = a / torch.hypot(a, b), b / torch.hypot(a, b)
-        rows = [[a, -b], [b, a]] if kind == "rotation" else [[a, b], [b, -a]]
-        blocks.append(torch.stack([torch.stack(row) for row in rows]))
-    return torch.block_diag(*blocks)
+        sign = -1 if kind == "rotation" else 1
+        blocks[:, k, k], blocks[:, k, k + 1] = a, sign * b
+        blocks[:, k + 1, k], blocks[:, k + 1, k + 1] = b, -sign * a
+    return blocks
 
 
-def written_out(scorer, h: int, r: int, t: int):
+def written_out(scorer, h, r, t):
+    """Scores (B, N) of heads and relations (B,) with tails (B, N)."""
     e, tail, p = (v.double() for v in (scorer.entity[h], scorer.entity[t], scorer.translation[r]))
-    bias = scorer.head_bias[h, 0] + scorer.tail_bias[t, 0]
+    bias = scorer.head_bias[h] + scorer.tail_bias[t].squeeze(-1)
     turns = [matrix(getattr(scorer, k)[r].double(), k) for k in ("reflection", "rotation") if hasattr(scorer, k)]
+    x = torch.einsum("bij,bj->bi", turns[0], e)
     if len(turns) == 2:
-        both = torch.stack([turn @ e for turn in turns])
-        x = torch.softmax(both @ scorer.context[r].double() / math.sqrt(D), 0) @ both
-    else:
-        x = turns[0] @ e
+        other = torch.einsum("bij,bj->bi", turns[1], e)
+        first, second = ((scorer.context[r].double() * v).sum(-1, keepdim=True) / math.sqrt(D) for v in (x, other))
+        x = (first.exp() * x + second.exp() * other) / (first.exp() + second.exp())
     if scorer.flat:
-        return bias - (x + p - tail).square().sum()
-    c = torch.nn.functional.softplus(scorer.free_c[r, 0].double()) if scorer.free_c is not None else scorer.manifold.c
+        return bias - ((x + p).unsqueeze(1) - tail).square().sum(-1)
+    c = scorer.manifold.c if scorer.free_c is None else torch.nn.functional.softplus(scorer.free_c[r].double())
     if isinstance(scorer, Rotation):
-        x = turns[0] @ mobius_add(expmap0(e, c), expmap0(p[:D], c), c)
-        x = mobius_add(x, expmap0(p[D:], c), c)
+        x = torch.einsum("bij,bj->bi", turns[0], mobius_add(expmap0(e, c), expmap0(p[:, :D], c), c))
+        x = mobius_add(x, expmap0(p[:, D:], c), c)
     else:
         x = mobius_add(expmap0(x, c), expmap0(p, c), c)
-    square = distance_square(x, expmap0(tail, c), c)
+    c = c.unsqueeze(-1) if c.dim() else c
+    square = distance_square(x.unsqueeze(1), expmap0(tail, c), c)
     return bias - (4 * square * asinhc(c * square) ** 2).squeeze(-1)
 
 
-def all_written_out(scorer, h, r, t):
-    return torch.stack(
-        [torch.stack([written_out(scorer, i, j, k) for k in row]) for i, j, row in zip(h, r, t.tolist(), strict=True)]
-    )
-
-
 @MODELS
-@NAMES
+@SPACES
 @DTYPES
-@pytest.mark.parametrize("c", [0.3, 2.0])
-@pytest.mark.parametrize("shared", [False, True], ids=["own c", "shared c"])
-def test_scores_are_the_formula(cls, name, dtype, c, shared):
+def test_scores_are_the_formula(cls, name, c, shared, dtype):
     scorer = model(cls, name, dtype, c, learn_c_per_relation=not shared)
     scores = scorer(H, REL, T)
     assert scores.dtype is dtype
-    expected = all_written_out(scorer, H.tolist(), REL.tolist(), T).double()
-    torch.testing.assert_close(scores.double(), expected, **tolerance(dtype, "identity"))
+    torch.testing.assert_close(scores.double(), written_out(scorer, H, REL, T).double(), **tolerance(dtype, "identity"))
 
 
 @MODELS
-@NAMES
+@SPACES
 @DTYPES
-@pytest.mark.parametrize("shared", [False, True], ids=["own c", "shared c"])
-def test_all_entities_have_the_scores_of_triples(cls, name, dtype, shared):
-    scorer = model(cls, name, dtype, learn_c_per_relation=not shared)
+def test_all_entities_have_the_scores_of_triples(cls, name, c, shared, dtype):
+    scorer = model(cls, name, dtype, c, learn_c_per_relation=not shared)
     candidates, close = torch.arange(N).expand(len(H), -1), tolerance(dtype, "identity")
     one_by_one = scorer(H, REL, candidates)
     torch.testing.assert_close(scorer.tails(H, REL), one_by_one, **close)
@@ -96,18 +97,18 @@ def test_all_entities_have_the_scores_of_triples(cls, name, dtype, shared):
     torch.testing.assert_close(of_heads[0, 4], scorer(H[:1] * 0 + 4, REL[:1], T[:1, 0])[0], **close)
     with torch.no_grad():
         torch.testing.assert_close(scorer.tails(H, REL), one_by_one, **close)
+    check_shared(scorer, H, REL, T[:, 0], dtype)
 
 
 @MODELS
-@NAMES
+@SPACES
 @pytest.mark.parametrize("way", ["triples", "all"])
-@pytest.mark.parametrize("shared", [False, True], ids=["own c", "learned shared c"])
-def test_gradients_are_those_of_the_formula(cls, name, way, shared):
+def test_gradients_are_those_of_the_formula(cls, name, c, shared, way):
     curved = name == "poincare"
-    scorer = model(cls, name, learn_c=shared and curved, learn_c_per_relation=not shared)
+    scorer = model(cls, name, c=c, learn_c=shared and curved, learn_c_per_relation=not shared)
     h, r, candidates = H[1:4], REL[1:4], torch.arange(2, 6).expand(3, -1)
     scores = scorer(h, r, candidates) if way == "triples" else scorer.tails(h, r, 2, 6)
-    expected = all_written_out(scorer, h.tolist(), r.tolist(), candidates)
+    expected = written_out(scorer, h, r, candidates)
     cotangent, leaves = torch.randn_like(scores), dict(scorer.named_parameters())
     assert any("free_c" in key for key in leaves) == curved
     grads = [torch.autograd.grad((v * cotangent).sum(), list(leaves.values())) for v in (scores, expected)]
@@ -142,18 +143,11 @@ def test_vectors_far_out_are_finite(cls, name):
 
 @MODELS
 @NAMES
-@pytest.mark.parametrize("way", ["triples", "all"])
+@pytest.mark.parametrize("way", WAYS)
 def test_sparse_gradients_have_the_same_rows(cls, name, way):
-    grads = []
-    for sparse in (False, True):
-        torch.manual_seed(1)
-        scorer = model(cls, name, sparse=sparse)
-        (scorer(H, REL, T) if way == "triples" else scorer.tails(H, REL, 1, 6)).sum().backward()
-        grads.append({key: p.grad for key, p in scorer.named_parameters()})
-    assert grads[1]["head_bias"].is_sparse
-    for key, dense in grads[0].items():
-        other = grads[1][key]
-        torch.testing.assert_close(other.to_dense() if other.is_sparse else other, dense)
+    grads = check_sparse_is_dense(lambda sparse: model(cls, name, sparse=sparse), WAYS[way], (H, REL, T))
+    assert grads["head_bias"].is_sparse
+    assert grads["entity"].is_sparse == (way != "all")
 
 
 @MODELS

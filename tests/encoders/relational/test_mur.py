@@ -5,11 +5,14 @@ import torch
 
 from hyperbolic.encoders.relational.mur import MuR
 from hyperbolic.geometry import GEOMETRIES, make_geometry
+from tests.encoders.relational.agreement import WAYS, check_shared, check_sparse_is_dense
 from tests.tolerances import tolerance
 
 F32, F64 = torch.float32, torch.float64
 N, R, D = 9, 3, 4
 H, REL = torch.tensor([0, 3, 8, 3, 5]), torch.tensor([2, 0, 2, 1, 0])
+MODELS = ["euclidean", "poincare", "lorentz", "klein", "poincare_tangent"]
+DTYPES = pytest.mark.parametrize("dtype", [F32, F64], ids=str)
 T = torch.tensor([[0, 6, 1], [2, 3, 3], [8, 1, 0], [7, 7, 4], [4, 5, 2]])
 
 
@@ -32,15 +35,21 @@ def written_out(scorer: MuR, h, r, t):
     return scorer.head_bias[h] + scorer.tail_bias[t].squeeze(-1) - space.dist2(head.unsqueeze(1), moved)
 
 
-@pytest.mark.parametrize("name", GEOMETRIES)
-@pytest.mark.parametrize("c", [0.3, 2.0])
-@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
-@pytest.mark.parametrize("init_std", [1e-3, 0.4])
-def test_scores_are_the_formula(name, c, dtype, init_std):
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("c", "init_std"), [(0.3, 0.4), (2.0, 1e-3)])
+@DTYPES
+def test_scores_are_the_formula(name, c, init_std, dtype):
     scorer = model(name, dtype, c, init_std=init_std)
     scores = scorer(H, REL, T)
     assert scores.dtype is dtype
     torch.testing.assert_close(scores.double(), written_out(scorer, H, REL, T).double(), **tolerance(dtype, "identity"))
+
+
+@pytest.mark.parametrize("name", sorted(set(GEOMETRIES) - set(MODELS)))
+def test_other_layers_on_a_manifold_change_nothing(name):
+    scorer = model(name)
+    torch.testing.assert_close(scorer(H, REL, T), written_out(scorer, H, REL, T), **tolerance(F64, "identity"))
+    torch.testing.assert_close(scorer.tails(H, REL).gather(1, T), scorer(H, REL, T), **tolerance(F64, "identity"))
 
 
 def test_in_the_ball_the_sum_is_that_of_moebius():
@@ -52,8 +61,8 @@ def test_in_the_ball_the_sum_is_that_of_moebius():
     torch.testing.assert_close(scorer(H, REL, T[:, 0]), expected, **tolerance(F64, "identity"))
 
 
-@pytest.mark.parametrize("name", GEOMETRIES)
-@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+@pytest.mark.parametrize("name", MODELS)
+@DTYPES
 def test_all_entities_have_the_scores_of_triples(name, dtype):
     scorer = model(name, dtype)
     candidates, close = torch.arange(N).expand(len(H), -1), tolerance(dtype, "identity")
@@ -66,9 +75,10 @@ def test_all_entities_have_the_scores_of_triples(name, dtype):
     torch.testing.assert_close(of_heads[0, 4], scorer(H[:1] * 0 + 4, REL[:1], T[:1, 0])[0], **close)
     with torch.no_grad():
         torch.testing.assert_close(scorer.tails(H, REL), one_by_one, **close)
+    check_shared(scorer, H, REL, T[:, 0], dtype)
 
 
-@pytest.mark.parametrize("name", ["euclidean", "poincare", "lorentz", "klein", "poincare_tangent"])
+@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("way", ["triples", "all"])
 def test_gradients_are_those_of_the_formula(name, way):
     scorer = model(name, learn_c=True)
@@ -105,18 +115,11 @@ def test_equal_points_and_origins_have_finite_gradients(name):
 
 
 @pytest.mark.parametrize("name", ["euclidean", "poincare", "lorentz"])
-@pytest.mark.parametrize("way", ["triples", "all"])
+@pytest.mark.parametrize("way", WAYS)
 def test_sparse_gradients_have_the_same_rows(name, way):
-    grads = []
-    for sparse in (False, True):
-        torch.manual_seed(1)
-        scorer = model(name, sparse=sparse)
-        (scorer(H, REL, T) if way == "triples" else scorer.tails(H, REL, 1, 6)).sum().backward()
-        grads.append({key: p.grad for key, p in scorer.named_parameters()})
-    assert grads[1]["entity.weight"].is_sparse
-    for key, dense in grads[0].items():
-        other = grads[1][key]
-        torch.testing.assert_close(other.to_dense() if other.is_sparse else other, dense)
+    grads = check_sparse_is_dense(lambda sparse: model(name, sparse=sparse), WAYS[way], (H, REL, T))
+    assert grads["entity.weight"].is_sparse
+    assert grads["tail_bias"].is_sparse
 
 
 def test_far_points_are_finite_and_close_to_exact():

@@ -286,18 +286,17 @@ def test_all_answers_of_a_query_at_once(smoothing, reciprocal):
 
 
 @pytest.mark.parametrize("exponent", [2, 3])
-@pytest.mark.parametrize("examples", ["triples", "queries"])
-def test_the_regulariser_is_added_to_what_is_minimised_and_not_to_what_is_told(exponent, examples):
-    data = graph_data(examples=examples)
+def test_the_regulariser_is_added_to_what_is_minimised_and_not_to_what_is_told(exponent):
+    data = graph_data(examples="triples")
     batch = every(data)
-    objective = {"triples": "cross_entropy", "queries": "all_bce"}[examples]
+    objective = "cross_entropy"
     found = []
     for weight in (0.0, 0.3):
         torch.manual_seed(0)
         changes = {"regulariser": weight, "exponent": exponent, "negatives": None, "objective": objective}
         found.append(trained(data, batch, **changes))
     task = found[0][0]
-    factors = task.model.scorer.factors(batch["h"], batch["r"], batch.get("t", batch["h"]))
+    factors = task.model.scorer.factors(batch["h"], batch["r"], batch["t"])
     size = sum(float(x.detach().abs().pow(exponent).sum()) for x in factors) / len(batch["h"])
     assert found[1][1] - found[0][1] == pytest.approx(0.3 * size)
     assert float(found[1][3]["loss"]) == pytest.approx(float(found[0][3]["loss"]))

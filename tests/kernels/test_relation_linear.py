@@ -1,0 +1,114 @@
+"""Products with a matrix of each relation against the plain version, gathered and relation by relation."""
+
+import pytest
+import torch
+
+from hyperbolic.kernels import relation_linear as kernel
+from hyperbolic.kernels.relation_linear import relation_linear, relation_linear_reference
+from tests.tolerances import tolerance
+
+F64 = torch.float64
+R, OUT, IN = 5, 4, 3
+BATCHES = pytest.mark.parametrize(
+    "r", [[], [2], [4, 1, 4, 0, 1, 4], [3, 3, 3], [0, 1, 2, 3, 4]], ids=lambda r: f"r={r}"
+)
+
+
+@pytest.fixture(params=["gathered", "relation by relation"])
+def path(request, monkeypatch):
+    """Both paths; every batch is small enough for the first."""
+    if request.param != "gathered":
+        monkeypatch.setattr(kernel, "_GATHERED", 0)
+    return request.param
+
+
+def drawn(r, dtype=F64):
+    x = torch.randn(len(r), IN, dtype=dtype, requires_grad=True)
+    weight = torch.randn(R, OUT, IN, dtype=dtype, requires_grad=True)
+    return x, weight, torch.tensor(r, dtype=torch.long)
+
+
+@BATCHES
+@pytest.mark.parametrize("dtype", [torch.float32, F64], ids=str)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_values_and_gradients_are_the_references(path, r, dtype, sparse):
+    x, weight, r = drawn(r, dtype)
+    y, expected = relation_linear(x, weight, r, sparse), relation_linear_reference(x, weight, r)
+    same = tolerance(dtype, "identity")
+    assert y.shape == (len(r), OUT)
+    assert y.dtype is dtype
+    torch.testing.assert_close(y, expected, **same)
+    cotangent = torch.randn_like(y)
+    of_x, of_weight = torch.autograd.grad((y * cotangent).sum(), [x, weight])
+    for found, other in zip(
+        (of_x, of_weight.to_dense()), torch.autograd.grad((expected * cotangent).sum(), [x, weight]), strict=True
+    ):
+        torch.testing.assert_close(found, other, **same)
+    assert of_weight.is_sparse == sparse
+    if sparse:
+        assert of_weight.is_coalesced()
+        assert of_weight.indices()[0].tolist() == r.unique().tolist()
+
+
+def test_relations_are_the_references_written_out(path):
+    x, weight, r = drawn([4, 0, 4])
+    y = relation_linear(x, weight, r)
+    for row, relation in enumerate(r.tolist()):
+        torch.testing.assert_close(y[row], weight[relation] @ x[row], **tolerance(F64, "identity"))
+
+
+@pytest.mark.parametrize("r", [[2], [4, 1, 4, 0]], ids=str)
+def test_gradcheck(path, r):
+    x, weight, r = drawn(r)
+    assert torch.autograd.gradcheck(lambda x, weight: relation_linear(x, weight, r), (x, weight))
+
+
+def test_one_gradient_without_the_other(path):
+    x, weight, r = drawn([1, 3, 1])
+    expected = torch.autograd.grad(relation_linear_reference(x, weight, r).sum(), [x, weight])
+    for place, given in enumerate([(x, weight.detach()), (x.detach(), weight)]):
+        (found,) = torch.autograd.grad(relation_linear(*given, r).sum(), given[place])
+        torch.testing.assert_close(found, expected[place], **tolerance(F64, "identity"))
+
+
+def test_inputs_and_weights_of_any_strides(path):
+    r = torch.tensor([1, 3, 1])
+    strided = torch.randn(IN, 3, dtype=F64, requires_grad=True)
+    turned = torch.randn(R, IN, OUT, dtype=F64, requires_grad=True)
+    y, expected = (f(strided.T, turned.mT, r) for f in (relation_linear, relation_linear_reference))
+    torch.testing.assert_close(y, expected, **tolerance(F64, "identity"))
+    for found, other in zip(
+        *(torch.autograd.grad(v.square().sum(), [strided, turned]) for v in (y, expected)), strict=True
+    ):
+        torch.testing.assert_close(found, other, **tolerance(F64, "identity"))
+
+
+def test_sparse_gradients_of_two_calls_add_up(path):
+    x, weight, _ = drawn([0, 0])
+    first, second = torch.tensor([1, 3]), torch.tensor([3, 3])
+    total = relation_linear(x, weight, first, True).sum() + relation_linear(x, weight, second, True).sum()
+    (found,) = torch.autograd.grad(total, weight)
+    plain = relation_linear_reference(x, weight, first).sum() + relation_linear_reference(x, weight, second).sum()
+    (expected,) = torch.autograd.grad(plain, weight)
+    assert found.is_sparse
+    torch.testing.assert_close(found.to_dense(), expected, **tolerance(F64, "identity"))
+
+
+def test_the_size_decides_the_path(monkeypatch):
+    """Gathered matrices have B d_out d_in entries; more than the limit of them are never made."""
+    x, weight, r = drawn([1, 3])
+    calls = []
+    bmm = torch.bmm
+    monkeypatch.setattr(torch, "bmm", lambda *args: calls.append(1) or bmm(*args))
+    for limit, gathered in ((2 * OUT * IN, True), (2 * OUT * IN - 1, False)):
+        calls.clear()
+        monkeypatch.setattr(kernel, "_GATHERED", limit)
+        relation_linear(x, weight, r)
+        assert bool(calls) == gathered
+
+
+def test_second_derivatives_are_refused(path):
+    x, weight, r = drawn([1, 3])
+    (gradient,) = torch.autograd.grad(relation_linear(x, weight, r).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
