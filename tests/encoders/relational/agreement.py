@@ -82,17 +82,18 @@ def check_shared(scorer, h, r, t, dtype):
     """Entities that a batch shares have the scores of triples, after those of the triples (B,) themselves; an index of
     entities means the same as a slice."""
     same = tolerance(dtype, "identity")
-    one_by_one = torch.stack([scorer(h, r, torch.full_like(h, other)) for other in OTHERS.tolist()], 1)
-    for none in (False, True):
-        with torch.set_grad_enabled(not none):
-            scores = scorer.with_shared(h, r, t, OTHERS)
-            assert scores.dtype is dtype
-            torch.testing.assert_close(scores[:, 0], scorer(h, r, t), **same)
-            torch.testing.assert_close(scores[:, 1:], one_by_one, **same)
-    query = scorer.query(h, r)
-    of_index = scorer.compare_all(query, r, torch.arange(2, 6))
-    torch.testing.assert_close(of_index, scorer.compare_all(query, r, slice(2, 6)), **same)
-    assert scorer.with_shared(h, r, t, OTHERS[:0]).shape == (len(h), 1)
+    candidates = torch.cat([t.unsqueeze(-1), OTHERS.expand(len(h), -1)], -1)
+    expected = scorer(h, r, candidates)
+    torch.testing.assert_close(expected[1, 3], scorer(h[1:2], r[1:2], candidates[1:2, 3])[0], **same)
+    scores = scorer.with_shared(h, r, t, OTHERS)
+    assert scores.dtype is dtype
+    torch.testing.assert_close(scores, expected, **same)
+    with torch.no_grad():
+        torch.testing.assert_close(scorer.with_shared(h, r, t, OTHERS), expected, **same)
+        query = scorer.query(h, r)
+        of_index = scorer.compare_all(query, r, torch.arange(2, 6))
+        torch.testing.assert_close(of_index, scorer.compare_all(query, r, slice(2, 6)), **same)
+        assert scorer.with_shared(h, r, t, OTHERS[:0]).shape == (len(h), 1)
 
 
 def check_gradients(scorer):
