@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -73,6 +74,10 @@ class Run:
         step = (self.selection or {}).get("step")
         return None if step is None else step / self._steps_per_epoch
 
+    def epoch_of(self, step: int) -> int:
+        """The epoch, from 1, that a state after so many steps is in or ends."""
+        return max(1, math.ceil(step / self._steps_per_epoch - 1e-6))
+
     @property
     def _steps_per_epoch(self) -> float:
         return max((row["step"] / row["epoch"] for row in self.history), default=1.0)
@@ -138,7 +143,7 @@ def load(run: Run, state: str = "best") -> Trained:
         )
     task.to(torch.float64 if str(run.settings.get("trainer.precision")).startswith("64") else torch.float32)
     resume.load_weights(task, checkpoint, str(run.folder))
-    return Trained(run, task.eval(), task.model, data, checkpoint["epoch"] + 1)
+    return Trained(run, task.eval(), task.model, data, run.epoch_of(checkpoint["global_step"]))
 
 
 def _json(file: Path) -> dict[str, Any]:

@@ -188,10 +188,13 @@ def triple_keys(arrays: Sequence[np.ndarray], n_entities: int, n_relations: int)
 def _find(folder: Path, split: str) -> Path:
     expected = (
         f"Expected is a folder with {', '.join(FILES.values())} (dev.txt will do for valid.txt, and .tsv for .txt), "
-        f"rows {FORM}. Set paths.data_dir=... (or the environment variable HYPERBOLIC_DATA); for task=kg, data.dir=...."
+        f"rows {FORM}."
     )
     if not folder.is_dir():
-        raise UserError(f"There is no folder {folder}. {expected}")
+        raise UserError(
+            f"There is no folder {folder}. {expected} tasks/kg_completion/README.md says who has the official ones; "
+            "paths.data_dir or the environment variable HYPERBOLIC_DATA, and for task=kg data.dir, say where it is."
+        )
     for name in (FILES[split], *OTHER_FILES[split]):
         if (folder / name).is_file():
             return folder / name
