@@ -81,7 +81,8 @@ def report(graph: Graph, every: Shape, rows: Sequence[Row]) -> list[str]:
     lines += [f"note: {remark}" for remark in graph.remarks()]
     relative = f"; 2 delta / diameter {_number(every.relative_delta)}"
     lines += [
-        f"neighbours of an entity, mean {every.mean_degree:.2f}; largest connected part {every.component:.1%} of the entities",
+        f"neighbours of an entity, mean {every.mean_degree:.2f}; "
+        f"largest connected part {every.component:.1%} of the entities",
         f"delta of sampled quadruples: largest {_number(every.delta_max)}, mean {_number(every.delta_mean)}; "
         f"diameter seen {every.diameter}{relative}",
         "",
