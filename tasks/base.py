@@ -97,6 +97,13 @@ class Task(pl.LightningModule, abc.ABC):
         scheduler = SCHEDULES[self.schedule](optimizer, steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
+    def on_fit_start(self) -> None:
+        if getattr(self.model, "sparse", False) and self.trainer.world_size > 1:
+            raise UserError(
+                f"task.model.sparse=true is for one process, and there are {self.trainer.world_size}; add "
+                "task.model.sparse=false."
+            )
+
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         step = self.step(batch)
         self.latest_loss = step.loss.detach()

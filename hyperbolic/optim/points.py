@@ -42,22 +42,13 @@ def new_state(p: Tensor, group: dict) -> dict[str, Tensor]:
 
 
 def step_rows(
-    x: Tensor,
-    grad: Tensor,
-    state: dict[str, Tensor],
-    number: int,
-    group: dict,
-    manifold: Manifold,
-    project: bool,
-    max_radius: float | None = None,
+    x: Tensor, grad: Tensor, state: dict[str, Tensor], number: int, group: dict, manifold: Manifold, project: bool
 ) -> None:
     """One step of the points x (N, D), in place.
 
     Args:
         state: rows of the moments, see :func:`new_state`. number: of the step, from 1.
         project: end with a projection of the points, and move the momenta along.
-        max_radius: points further than that from the origin end on the way to it, at that distance; their momenta are
-            moved along.
     """
     if type(manifold) in _CLOSED and (group["exact_exp"] or type(manifold) is PoincareBall):
         rows = adam.Rows(x, grad, state.get("momentum"), state.get("square"), state.get("largest_square"))
@@ -76,12 +67,12 @@ def step_rows(
         if "momentum" in state:
             state["momentum"].copy_(_bounded(manifold.transp(x, projected, state["momentum"])))
         x.copy_(projected)
-    if max_radius is not None:
-        _pull_back(x, state.get("momentum"), manifold, max_radius)
+    if group["max_radius"] is not None:
+        _pull_back(x, state.get("momentum"), manifold, group["max_radius"])
 
 
 def _pull_back(x: Tensor, momentum: Tensor | None, manifold: Manifold, max_radius: float) -> None:
-    """Shorten the way from the origin of the points that are further than max_radius, in place."""
+    """Points further than max_radius from the origin end on the way to it, at that distance, with their momenta."""
     far = manifold.beyond(x, max_radius).nonzero().squeeze(-1)
     if len(far):
         x[far], moved = manifold.shortened(x[far], max_radius, None if momentum is None else momentum[far])

@@ -23,7 +23,7 @@ def negative_bce(scores: Tensor, count: int) -> Tensor:
 
 def self_adversarial(scores: Tensor, temperature: float) -> Tensor:
     """``-(log sigmoid(s_0) + sum_i p_i log sigmoid(-s_i)) / 2``, ``p = softmax(temperature s_i)`` held fixed, as a mean
-    over the batch (Sun et al. 2019, Eq. 5 and 6). Scores (B, 1 + N), the true answer first; they hold the margin."""
+    over the batch (Sun et al. 2019). Scores (B, 1 + N), the true answer first; they hold the margin."""
     wrong = scores[:, 1:]
     weights = torch.softmax(torch.where(wrong > RULED_OUT / 2, temperature * wrong, RULED_OUT).detach(), -1)
     return -(F.logsigmoid(scores[:, 0]) + (weights * F.logsigmoid(-wrong)).sum(-1)).mean() / 2

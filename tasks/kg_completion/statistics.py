@@ -35,7 +35,7 @@ class Shape:
 
     @property
     def relative_delta(self) -> float:
-        """2 delta / diameter, between 0 (a tree) and 1 (Borassi et al. 2015; Khrulkov et al. 2020, Eq. 7)."""
+        """2 delta / diameter, between 0 (a tree) and 1 (Borassi et al. 2015; Khrulkov et al. 2020)."""
         return 2 * self.delta_max / self.diameter if self.diameter else math.nan
 
 

@@ -104,13 +104,6 @@ class LinkPredictionTask(Task):
         self.categories = categories(graph.triples["train"], self.n)
         self.by_relation: Tensor | None = None  # of the newest evaluation
 
-    def on_fit_start(self) -> None:
-        if self.model.sparse and self.trainer.world_size > 1:
-            raise UserError(
-                f"task.model.sparse=true is for one process, and there are {self.trainer.world_size}; add "
-                "task.model.sparse=false."
-            )
-
     def step(self, batch: dict[str, Tensor]) -> Step:
         return self._training(batch) if self.training else self._evaluation(batch)
 

@@ -51,13 +51,6 @@ class PoincareGloveTask(Task):
         super().__init__(model, functools.partial(optimizer, lazy=lazy), select, select_mode)
         self.x_max, self.alpha = x_max, alpha
 
-    def on_fit_start(self) -> None:
-        if self.model.sparse and self.trainer.world_size > 1:
-            raise UserError(
-                f"task.model.sparse=true is for one process, and there are {self.trainer.world_size}; add "
-                "task.model.sparse=false."
-            )
-
     def step(self, batch: dict[str, Tensor]) -> Step:
         counts = batch["counts"].double()
         logs, f = counts.log(), weight(counts, self.x_max, self.alpha)

@@ -14,7 +14,7 @@ _BLOCK = 1 << 24  # entries of feature maps that are held at once in evaluation
 
 
 class ConvE(Bilinear):
-    """``<relu(W vec(relu(w * [h; r])) + b), e_t> + b_t`` (Dettmers et al. 2018, Eq. 1)
+    """``<relu(W vec(relu(w * [h; r])) + b), e_t> + b_t`` (Dettmers et al. 2018)
 
     Rows of head and relation become images (height, d / height), stacked to (2 height, d / height); ``w *`` is a 3x3
     convolution without padding to n_filters feature maps, and W projects them to d. As in the paper's program: batch

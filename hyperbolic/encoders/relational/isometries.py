@@ -48,7 +48,7 @@ Point = tuple[Tensor, Tensor]  # x (B, d) and its gap (B, 1), exact also near th
 
 class Isometry(Scorer):
     """``-d_c(x_r(e_h), exp_0^c(e_t))^2 + b_h + b'_t``, in flat space ``-|x_r(e_h) - e_t|^2 + b_h + b'_t`` (Chami et al.
-    2020, Eq. 7 and 9); a subclass says what x_r is.
+    2020, section 4); a subclass says what x_r is.
 
     Args:
         geometry: poincare for the models on H, euclidean for those on E. d: even. init_std: of the normal entities,
@@ -163,7 +163,7 @@ class Isometry(Scorer):
 class Rotation(Isometry):
     """RotE: ``x_r(e) = Rot(v_r) e + p_r``. RotH: ``Rot(v_r)(exp_0(e) (+) exp_0(q_r)) (+) exp_0(p_r)``.
 
-    The paper (Eq. 6) moves heads after the rotation only; its program moves them also before, by q_r, and so does this.
+    The paper moves heads after the rotation only; its program moves them also before, by q_r, and so does this.
     The rows of ``translation`` are (q_r, p_r), in flat space p_r.
     """
 
@@ -195,7 +195,7 @@ class Attention(Isometry):
     """AttE: ``x_r(e) = w Ref(v_r) e + (1 - w) Rot(u_r) e + p_r``. AttH: ``exp_0(w Ref(v_r) e + ...) (+) exp_0(p_r)``.
 
     ``(w, 1 - w) = softmax(<a_r, Ref(v_r) e>/sqrt(d), <a_r, Rot(u_r) e>/sqrt(d))`` with a context vector a_r for each
-    relation: the mean is taken of tangent vectors at the origin (Eq. 8, and the paper's program for the scale).
+    relation: the mean is taken of tangent vectors at the origin (the scale as in the paper's program).
     """
 
     def make_relations(self) -> None:

@@ -37,7 +37,7 @@ class Heads(NamedTuple):
 
 
 class MuR(Scorer):
-    """``-d(exp_0(R_r log_0(e_h)), e_t (+) p_r)^2 + b_h + b'_t`` (Balazevic et al. 2019, Eq. 4 and 5).
+    """``-d(exp_0(R_r log_0(e_h)), e_t (+) p_r)^2 + b_h + b'_t`` (Balazevic et al. 2019).
 
     R_r is a diagonal matrix and p_r a point for each relation; ``x (+) p = exp_x(P_{0->x} log_0(p))``, in the ball the
     Möbius sum. MuRP has geometry poincare and the distance of curvature -c, MuRE has geometry euclidean. In the other

@@ -92,3 +92,15 @@ def evaluated(task: LinkPredictionTask, batches) -> dict[str, float]:
             for name, value in task.step(batch).sums.items():
                 total[name] = total.get(name, 0) + value
     return task.summary(total)
+
+
+def score(task, e: int, r: int, answer: int) -> float:
+    """Of one triple; r is R or more where the head is sought."""
+    table = task.model.scorer.table.detach()
+    turned = r >= task.n and not task.model.reciprocal
+    return float(table[r - task.n, answer, e] if turned else table[r, e, answer])
+
+
+def every(data) -> dict[str, torch.Tensor]:
+    train = data.splits()["train"]
+    return train[torch.arange(len(train))]

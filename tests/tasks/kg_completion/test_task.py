@@ -2,13 +2,11 @@
 
 import csv
 import json
-import math
 from types import SimpleNamespace
 from unittest import mock
 
 import pytest
 import torch
-from torch.nn import functional as F
 
 from tasks.errors import UserError
 from tasks.kg_completion import model
@@ -17,20 +15,13 @@ from tasks.kg_completion.statistics import categories
 from tasks.kg_completion.task import AT, CATEGORIES, SCORES, TIES, LinkPredictionTask
 from tasks.kg_completion.triples import SPLITS
 from tests.cli import QUIET, call, places
-from tests.tasks.kg_completion.graphs import evaluated, folder_data, graph_data, link_prediction, truths
+from tests.tasks.kg_completion.graphs import evaluated, every, folder_data, graph_data, link_prediction, score, truths
 
 RECIPROCAL = pytest.mark.parametrize("reciprocal", [True, False])
 LOOPS = ("a r b,b r c,c r c,a s a,c s b,d r a,d s b", "a r a,b s b,c r a,d q a", "b r b,a s c,c s c,a q d")
 
 
 # Ranks
-
-
-def score(task, e: int, r: int, answer: int) -> float:
-    """Of one triple; r is R or more where the head is sought."""
-    table = task.model.scorer.table.detach()
-    turned = r >= task.n and not task.model.reciprocal
-    return float(table[r - task.n, answer, e] if turned else table[r, e, answer])
 
 
 def ranked(task, data, split: str) -> list[dict]:
@@ -154,154 +145,6 @@ def test_the_parts_add_up_and_relations_csv_has_them(tmp_path, ties):
             found[name], rel=1e-5
         )
         assert (found[f"tail/{name}"] + found[f"head/{name}"]) / 2 == pytest.approx(found[name])
-
-
-# Losses
-
-
-def trained(data, batch, **changes) -> tuple[LinkPredictionTask, float, torch.Tensor, dict]:
-    """The task, its loss of a batch, the gradient of the score of each triple [r, h, t], and the sums."""
-    task = link_prediction(data, **changes)
-    task.model.scorer.table.data.normal_()
-    task.train()
-    step = task.step(batch)
-    step.loss.backward()
-    return task, float(step.loss.detach()), task.model.scorer.table.grad, step.sums
-
-
-def every(data) -> dict[str, torch.Tensor]:
-    train = data.splits()["train"]
-    return train[torch.arange(len(train))]
-
-
-def cells(mask: torch.Tensor) -> set[tuple[int, int, int]]:
-    """The triples (h, r, t) of a mask [r, h, t]."""
-    return {(h, r, t) for r, h, t in mask.nonzero().tolist()}
-
-
-def dense_data(tmp_path, **changes):
-    """Of 12 entities each query has 7 answers in train, and one more in dev and in test each."""
-    pairs = [(h, t) for h in range(12) for t in range(12) if (t - h) % 12 >= 5]
-    train = ",".join(f"e{h} {r} e{t}" for r in ("r", "s") for h, t in pairs)
-    dev, test = (",".join(f"e{h} {r} e{(h + k) % 12}" for h in range(12) for r in ("r", "s")) for k in (1, 2))
-    return folder_data(tmp_path, train, dev, test, **changes)
-
-
-@pytest.mark.parametrize(
-    ("objective", "changes"),
-    [
-        ("bce", {}),
-        ("self_adversarial", {}),
-        ("cross_entropy", {}),
-        ("bce", {"pool": 20}),
-        ("self_adversarial", {"pool": 100}),
-        ("cross_entropy", {"pool": 20}),
-        ("bce", {"corrupt": "both"}),
-        ("self_adversarial", {"corrupt": "both"}),
-    ],
-)
-@pytest.mark.parametrize("splits", [["train"], list(SPLITS)])
-def test_wrong_answers_are_never_true(tmp_path, objective, changes, splits):
-    data = dense_data(tmp_path, reciprocal="corrupt" not in changes, known_in_training=splits)
-    batch = every(data)
-    _, _, gradient, _ = trained(data, batch, objective=objective, negatives=10, **changes)
-    right = set(zip(*(batch[k].tolist() for k in "hrt"), strict=True))
-    grown = cells(gradient < 0)
-    assert grown <= right
-    small = changes.get("pool") == 20  # in which some queries may have no wrong answer
-    assert small or grown == right
-    wrong, truth = cells(gradient > 0), truths(data, *splits)
-    assert wrong
-    assert not wrong & truth
-    possible = {(h, r, t) for h in range(12) for r in range(len(gradient)) for t in range(12)} - truth
-    if splits == ["train"]:
-        assert wrong & truths(data, "test"), "what training does not know is drawn"
-    assert len(wrong) > (0.4 if small else 0.9) * len(possible), "nothing else is left out"
-
-
-def test_every_second_triple_has_wrong_heads():
-    data = graph_data(reciprocal=False)
-    batch = data.splits()["train"][torch.arange(6)]
-    _, _, gradient, _ = trained(data, batch, corrupt="both", negatives=40)
-    h, r, t = (batch[k].tolist() for k in "hrt")
-    wrong = cells(gradient > 0)
-    expected = set()
-    truth = truths(data, "train")
-    for k in range(6):
-        changed = [(x, r[k], t[k]) if k % 2 else (h[k], r[k], x) for x in range(13)]
-        expected |= set(changed) - truth
-    assert wrong <= expected
-    assert len(wrong) > 0.8 * len(expected)
-
-
-def test_wrong_answers_that_stand_for_tails_leave_the_heads_alone():
-    data = graph_data(reciprocal=False)
-    batch = data.splits()["train"][torch.arange(6)]
-    _, _, gradient, _ = trained(data, batch, negatives=40)
-    asked = set(zip(batch["h"].tolist(), batch["r"].tolist(), strict=True))
-    assert {(h, r) for h, r, _ in cells(gradient != 0)} == asked
-
-
-@pytest.mark.parametrize("objective", ["bce", "self_adversarial", "cross_entropy"])
-def test_a_pool_of_all_entities_gives_the_loss_over_all_wrong_answers(objective):
-    data = graph_data()
-    batch = data.splits()["train"][torch.arange(0, 40, 3)]
-    task, loss, _, sums = trained(data, batch, objective=objective, pool=500, negatives=5, temperature=0.5)
-    truth, expected = truths(data, "train"), 0.0
-    for h, r, t in zip(*(batch[k].tolist() for k in "hrt"), strict=True):
-        right = score(task, h, r, t)
-        wrong = torch.tensor([score(task, h, r, x) for x in range(13) if (h, r, x) not in truth])
-        if objective == "bce":
-            expected += (math.log1p(math.exp(-right)) + 5 * F.softplus(wrong).mean()) / 6
-        elif objective == "self_adversarial":
-            expected += (math.log1p(math.exp(-right)) + (torch.softmax(wrong / 2, 0) * F.softplus(wrong)).sum()) / 2
-        else:
-            expected += torch.cat([wrong, torch.tensor([right])]).logsumexp(0) - right
-    assert loss == pytest.approx(float(expected) / len(batch["h"]), rel=1e-5)
-    assert float(sums["loss"]) == pytest.approx(float(expected), rel=1e-5)
-
-
-def test_cross_entropy_over_all_entities():
-    data = graph_data()
-    batch = every(data)
-    task, loss, _, _ = trained(data, batch, objective="cross_entropy", negatives=None)
-    expected = F.cross_entropy(task.model.scorer.table[batch["r"], batch["h"]], batch["t"])
-    assert loss == pytest.approx(float(expected.detach()))
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.2])
-@RECIPROCAL
-def test_all_answers_of_a_query_at_once(smoothing, reciprocal):
-    data = graph_data(examples="queries", reciprocal=reciprocal)
-    batch = every(data)
-    task, loss, _, _ = trained(data, batch, objective="all_bce", smoothing=smoothing)
-    truth = truths(data, "train")
-    asked = zip(batch["h"].tolist(), batch["r"].tolist(), strict=True)
-    targets = torch.tensor([[float((h, r, x) in truth) for x in range(13)] for h, r in asked])
-    expected = F.binary_cross_entropy_with_logits(
-        task.model.scorer.table.detach()[batch["r"], batch["h"]],
-        ((1 - smoothing) * targets + smoothing / 13).double(),
-    )
-    assert loss == pytest.approx(float(expected), rel=1e-6)
-
-
-@pytest.mark.parametrize("exponent", [2, 3])
-def test_the_regulariser_is_added_to_what_is_minimised_and_not_to_what_is_told(exponent):
-    data = graph_data(examples="triples")
-    batch = every(data)
-    objective = "cross_entropy"
-    found = []
-    for weight in (0.0, 0.3):
-        torch.manual_seed(0)
-        changes = {"regulariser": weight, "exponent": exponent, "negatives": None, "objective": objective}
-        found.append(trained(data, batch, **changes))
-    task = found[0][0]
-    factors = task.model.scorer.factors(batch["h"], batch["r"], batch["t"])
-    size = sum(float(x.detach().abs().pow(exponent).sum()) for x in factors) / len(batch["h"])
-    assert found[1][1] - found[0][1] == pytest.approx(0.3 * size)
-    assert float(found[1][3]["loss"]) == pytest.approx(float(found[0][3]["loss"]))
-    sums = {k: float(v) for k, v in found[1][3].items()}
-    assert task.summary(sums) == {"loss": pytest.approx(found[0][1])}
 
 
 # Settings
