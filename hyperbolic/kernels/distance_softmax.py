@@ -1,0 +1,126 @@
+"""Softmax over distances, of pairs of points against one draw of others (Nickel & Kiela 2017, Eq. 5).
+
+For points x_i, their partners y_i and P others z_j, with T the temperature, the mean over i of
+
+    -log( exp(-d(x_i, y_i) / T) / (exp(-d(x_i, y_i) / T) + sum_j exp(-d(x_i, z_j) / T)) )
+
+without the pairs (i, j) that are excluded. ``sinh^2(sqrt(c) d/2)`` of all pairs is one product, and ``exp(-d)`` an
+algebraic function of it; the gradient is made in the same pass, over blocks of rows that stay in the cache, so no matrix
+of distances is kept.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hyperbolic.kernels.mlr import refuse_graph
+from hyperbolic.manifolds import sheet
+from hyperbolic.numerics import asinhc, safe_sqrt, wide_curvature
+
+_BLOCK = 1 << 16  # float64 entries that are worked on at a time, half a megabyte
+_CLOSE = 1e-6  # part of its terms below which sinh^2(sqrt(c) d/2) of a pair is computed again from the difference
+_LEAST = 1e-12  # sinh^2(sqrt(c) d/2) that counts as 0
+Pairs = tuple[Tensor, Tensor]
+
+
+def distance_softmax(x: Tensor, y: Tensor, z: Tensor, c: Tensor, excluded: Pairs, temperature: float = 1.0) -> Tensor:
+    """The loss above, a float64 scalar.
+
+    Args:
+        x, y: (B, d) and z: (P, d), space coordinates of points of the hyperboloid, float64. c: scalar.
+        excluded: rows and columns (K,) of the pairs (i, j) that do not count, none twice.
+        temperature: positive.
+    """
+    c = wide_curvature(c).to(x.device)
+    if c.requires_grad:
+        return distance_softmax_reference(x, y, z, c, excluded, temperature)
+    left, right = _factors(x, torch.cat([y, z]), c)
+    near, right = right[: len(y)], right[len(y) :]
+    h = (left * near).sum(-1)
+    close = (h <= _CLOSE * left[:, -2] * near[:, -2]).nonzero().squeeze(1)
+    if len(close):  # the terms cancel
+        h = h.index_put((close,), sheet.half_sinh_square(x[close], y[close], c, careful=False).squeeze(-1))
+    return _Loss.apply(left, right, h, excluded, 2 / (float(c) ** 0.5 * temperature))
+
+
+def distance_softmax_reference(
+    x: Tensor, y: Tensor, z: Tensor, c: Tensor, excluded: Pairs, temperature: float = 1.0
+) -> Tensor:
+    """:func:`distance_softmax` by way of the matrix of distances."""
+    c = wide_curvature(c).to(x.device)
+    return softmax_of_distances(
+        _length(sheet.half_sinh_square(x, y, c), c), _length(sheet.half_sinh_square(x.unsqueeze(1), z, c), c),
+        excluded, temperature,
+    )  # fmt: skip
+
+
+def softmax_of_distances(near: Tensor, others: Tensor, excluded: Pairs, temperature: float) -> Tensor:
+    """The loss from the distances ``d(x_i, y_i)`` (B,) and ``d(x_i, z_j)`` (B, P) of any space."""
+    score = (-others / temperature).index_put(excluded, others.new_full((), -torch.inf))
+    return (torch.cat([-near.unsqueeze(1) / temperature, score], 1).logsumexp(1) + near / temperature).mean()
+
+
+def cosh_products(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
+    """``cosh(sqrt(c) d) = c (t_x t_y - <x, y>)`` of all pairs, which sorts them by distance.
+
+    Args: x (B, d), y (N, d): space coordinates on the hyperboloid, float64. c: scalar. Returns: (B, N), float64.
+    """
+    c = wide_curvature(c).to(x.device)
+    return torch.cat([-c * x, c * sheet.time(x, c)], -1) @ torch.cat([y, sheet.time(y, c)], -1).T
+
+
+def _factors(x: Tensor, z: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows whose inner products are ``sinh^2(sqrt(c) d/2) = (c (t_x t_z - <x, z>) - 1) / 2``."""
+    t_x, t_z = sheet.time(x, c), sheet.time(z, c)
+    left = torch.cat([-c / 2 * x, c / 2 * t_x, torch.full_like(t_x, -0.5)], -1)
+    return left, torch.cat([z, t_z, torch.ones_like(t_z)], -1)
+
+
+def _length(h: Tensor, c: Tensor) -> Tensor:
+    """``2/sqrt(c) arsinh(sqrt(h))`` (...) of h (..., 1)."""
+    return (2 / c.sqrt() * safe_sqrt(h) * asinhc(h)).squeeze(-1)
+
+
+class _Loss(torch.autograd.Function):
+    """The loss from ``h = sinh^2(sqrt(c) d/2)``: (B,) of the pairs, ``left right^T`` (B, P) of the others.
+
+    ``exp(-d/T) = exp(-power arsinh(sqrt(h)))`` with ``power = 2 / (sqrt(c) T)``, see :func:`_weights`.
+    """
+
+    @staticmethod
+    def forward(ctx, left: Tensor, right: Tensor, h: Tensor, excluded: Pairs, power: float) -> Tensor:
+        n = len(left)
+        near, slope = _weights(h.clamp_min(_LEAST), power)
+        rows, columns = excluded
+        order = rows.argsort()
+        rows, columns = rows[order], columns[order]
+        step = max(1, _BLOCK // max(len(right), 1)) if left.device.type == "cpu" else max(n, 1)
+        starts = range(0, n, step)
+        bounds = torch.searchsorted(rows, torch.tensor([*starts, n], device=rows.device)).tolist()
+        of_left, of_right, of_near, total = torch.empty_like(left), torch.zeros_like(right), torch.empty_like(h), 0.0
+        for k, start in enumerate(starts):
+            end, some = min(start + step, n), slice(bounds[k], bounds[k + 1])
+            weights, slopes = _weights((left[start:end] @ right.T).clamp_(_LEAST), power)
+            weights[rows[some] - start, columns[some]] = 0
+            sums = weights.sum(1).add_(near[start:end])
+            total = total + (sums / near[start:end]).log().sum()
+            of_near[start:end] = 1 - near[start:end] / sums
+            weights.div_(sums.unsqueeze(1)).mul_(slopes).neg_()
+            torch.mm(weights, right, out=of_left[start:end])
+            of_right.addmm_(weights.T, left[start:end])
+        ctx.save_for_backward(of_left / n, of_right / n, of_near.mul_(slope).div_(n))
+        return total / n
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+        refuse_graph("a softmax of distances")
+        return *(grad * saved for saved in ctx.saved_tensors), None, None
+
+
+def _weights(h: Tensor, power: float) -> tuple[Tensor, Tensor]:
+    """``exp(-power arsinh(sqrt(h))) = (1 + 2h + 2 sqrt(h (1 + h)))^(-power/2)``, and the derivative of ``power
+    arsinh(sqrt(h))``, ``power / (2 sqrt(h (1 + h)))``; h is used up."""
+    root = torch.addcmul(h, h, h).sqrt_()
+    weights = h.mul_(2).add_(1).add_(root, alpha=2).reciprocal_()
+    return weights if power == 2 else weights.pow_(power / 2), root.reciprocal_().mul_(power / 2)

@@ -1,0 +1,120 @@
+"""Directed graphs of names, child to parent: read from a file, and everything that is above a node."""
+
+import difflib
+import hashlib
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tasks.errors import UserError
+
+FORM = "child <tab> parent"
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """names: of the nodes. child, parent: int32 (E,), the two ends of each edge, none twice. source: name of the file;
+    sha256: of its contents."""
+
+    names: tuple[str, ...]
+    child: np.ndarray
+    parent: np.ndarray
+    source: str
+    sha256: str
+
+
+def read_edges(path: Path, setting: str) -> Edges:
+    """Edges from a text file, UTF-8, a line for each: child <tab> parent. Nodes are numbered as they appear.
+
+    Repeated lines and edges from a node to itself are left out, with a warning that counts them. Raises UserError,
+    which names `setting`, the file and the line, where the file is missing, empty or not of this form.
+    """
+    try:
+        data = path.read_bytes()
+        lines = data.decode("utf-8").splitlines()
+    except FileNotFoundError:
+        raise UserError(f"There is no file {path}; correct {setting}.") from None
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise UserError(f"{path}, line {line}: it is not UTF-8; convert the file ({setting}).") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}); see {setting}.") from None
+    number: dict[str, int] = {}
+    seen: dict[tuple[int, int], int] = {}
+    repeated, loops, first_loop = 0, 0, ""
+    for k, line in enumerate(lines, start=1):
+        fields = [field.strip() for field in line.split("\t")]
+        if len(fields) != 2 or not all(fields):
+            raise UserError(f"{path}, line {k}: {line[:60]!r} is not of the form {FORM} ({setting}).")
+        child, parent = (number.setdefault(name, len(number)) for name in fields)
+        if child == parent:
+            loops, first_loop = loops + 1, first_loop or f"line {k}, {fields[0]!r}"
+        elif (child, parent) in seen:
+            repeated += 1
+        else:
+            seen[child, parent] = k
+    if not seen:
+        raise UserError(f"{path} has no edge between two nodes; {setting} needs lines of the form {FORM}.")
+    if loops:
+        warnings.warn(f"{path}: {loops} edges from a node to itself were left out (first: {first_loop}).", stacklevel=2)
+    if repeated:
+        warnings.warn(f"{path}: {repeated} lines repeat earlier ones and were left out.", stacklevel=2)
+    ends = np.array(list(seen), dtype=np.int32)
+    return Edges(tuple(number), ends[:, 0], ends[:, 1], path.name, hashlib.sha256(data).hexdigest())
+
+
+def closure(child: np.ndarray, parent: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """All pairs (node, one above it): the transitive closure of E edges among n nodes.
+
+    Returns: descendants and ancestors, int32 (M,), sorted by descendant, then ancestor, without pairs of a node with
+    itself; and how many nodes lie on a cycle, which would be such pairs. (Nodes of one cycle are above each other.)
+    Memory is a few times that of the result; a step for each edge of the longest path.
+    """
+    order = np.argsort(child, kind="stable")
+    above, start = parent[order].astype(np.int64), np.searchsorted(child[order], np.arange(n + 1))
+    found = new = np.unique(child.astype(np.int64) * n + parent)
+    while len(new):
+        low, high = new // n, new % n
+        counts = start[high + 1] - start[high]
+        place = np.arange(counts.sum()) + np.repeat(start[high] - (np.cumsum(counts) - counts), counts)
+        new = np.unique(np.repeat(low, counts) * n + above[place])
+        new = new[~_among(new, found)]
+        found = _merged(found, new)
+    low, high = found // n, found % n
+    apart = low != high
+    return low[apart].astype(np.int32), high[apart].astype(np.int32), int((~apart).sum())
+
+
+def descendants(child: np.ndarray, parent: np.ndarray, n: int, root: int) -> np.ndarray:
+    """bool (n,): the nodes below `root`, without itself."""
+    below, new = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
+    new[root] = True
+    while new.any():
+        reached = np.zeros(n, dtype=bool)
+        reached[child[new[parent]]] = True
+        new = reached & ~below
+        below |= new
+    below[root] = False
+    return below
+
+
+def nearest_names(name: str, names: Sequence[str]) -> list[str]:
+    """The names most like `name`, at most 5: those with the same first word (before a dot) come first."""
+    word = name.partition(".")[0].lower()
+    same = [other for other in names if other.partition(".")[0].lower() == word]
+    alike = difflib.get_close_matches(name, [other for other in names if other[:1] == name[:1]], n=5, cutoff=0.6)
+    return list(dict.fromkeys([*same, *alike]))[:5]
+
+
+def _among(keys: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Which of `keys` are in the sorted `known`."""
+    place = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+    return known[place] == keys
+
+
+def _merged(known: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Both, sorted; neither is in the other."""
+    return np.insert(known, np.searchsorted(known, new), new)

@@ -1,0 +1,73 @@
+"""A point for every node, and the softmax over distances."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from hyperbolic.geometry import Geometry
+from hyperbolic.kernels.distance_softmax import cosh_products, distance_softmax, softmax_of_distances
+from hyperbolic.manifolds import Lorentz
+from hyperbolic.manifolds.base import HyperbolicManifold
+from hyperbolic.manifolds.charts import convert
+from tasks.errors import UserError, whole
+
+
+class NodeEmbeddings(nn.Module):
+    """Points of N nodes, close together where one is above the other (Nickel & Kiela 2017, Eq. 5)::
+
+        loss = -log( exp(-d(u, v) / T) / (exp(-d(u, v) / T) + sum_{v'} exp(-d(u, v') / T)) )
+
+    for a node u, one above it, v, and wrong ones v'. On the hyperboloid it is the model of Nickel & Kiela 2018.
+
+    geometry: of the only component, `points`. names: of the nodes. d: dimension. init_bound: coordinates start from
+    U(-init_bound, init_bound). temperature: T. sparse: gradients of the rows that a batch uses.
+    """
+
+    components = ("points",)
+
+    def __init__(
+        self, geometry: Geometry, names: Sequence[str], d: int, init_bound: float, temperature: float, sparse: bool
+    ):
+        super().__init__()
+        geometry.check_components(self.components)
+        whole("task.model.d", d, 1)
+        for name, value in (("init_bound", init_bound), ("temperature", temperature)):
+            if not 0 < value < float("inf"):
+                raise UserError(f"task.model.{name} must be a positive number, and it is {value}.")
+        space = geometry.part("points")
+        self.manifold, self.names, self.d, self.temperature, self.sparse = space.manifold, names, d, temperature, sparse
+        # What makes the bound of uniform_table (hyperbolic.layers.initial) the one that is asked for.
+        self.table = space.embedding(len(names), d, init_norm=(2 * d * init_bound**3 / 3) ** 0.5, sparse=sparse)
+
+    @property
+    def points(self) -> Tensor:
+        """(N, D)."""
+        return self.table(torch.arange(len(self.names), device=next(self.parameters()).device))
+
+    def forward(self, children: Tensor, parents: Tensor, drawn: Tensor, excluded: tuple[Tensor, Tensor]) -> Tensor:
+        """The mean loss of pairs children, parents (B,), against the nodes `drawn` (P,) but for the `excluded` pairs,
+        see `pairs.excluded`."""
+        n = len(children)
+        x, y, z = self._coordinates(self.table(torch.cat([children, parents, drawn]))).split([n, n, len(drawn)])
+        if isinstance(self.manifold, HyperbolicManifold):
+            return distance_softmax(x, y, z, self.manifold.c, excluded, self.temperature)
+        near, others = self.manifold.dist(x, y), torch.cdist(x, z)
+        return softmax_of_distances(near, others, excluded, self.temperature)
+
+    def order(self, nodes: Tensor, points: Tensor) -> Tensor:
+        """What rises with the distances of `nodes` (B,) from all points, which `all_coordinates` gave: (B, N)."""
+        if isinstance(self.manifold, HyperbolicManifold):
+            return cosh_products(points[nodes], points, self.manifold.c)
+        return torch.cdist(points[nodes], points)
+
+    def all_coordinates(self) -> Tensor:
+        """Coordinates of all points for `order`, float64."""
+        return self._coordinates(self.points)
+
+    def _coordinates(self, points: Tensor) -> Tensor:
+        """float64: space coordinates of the same points on the hyperboloid; in the flat space, the points."""
+        points = points.double()
+        if not isinstance(self.manifold, HyperbolicManifold):
+            return points
+        return convert(points, self.manifold, self.manifold.twin(Lorentz))[..., 1:]

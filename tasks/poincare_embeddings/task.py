@@ -1,0 +1,143 @@
+"""Training on pairs and drawn nodes, and how well the hierarchy can be read off the distances."""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import ChainedScheduler, ConstantLR
+
+from hyperbolic.manifolds import PoincareBall
+from hyperbolic.manifolds.base import HyperbolicManifold
+from hyperbolic.manifolds.charts import convert
+from tasks.base import Points, Step, Task
+from tasks.errors import UserError, whole
+from tasks.poincare_embeddings.model import NodeEmbeddings
+from tasks.poincare_embeddings.pairs import Above, excluded, ranks
+from tasks.points_files import write_points
+
+
+class EmbeddingTask(Task):
+    """Reconstruction of a hierarchy: are the nodes above a node the nearest to it?
+
+    Metrics (Nickel & Kiela 2017, Table 1): map, the mean over nodes of the average precision with which its ancestors
+    are found by distance among all nodes; mean_rank, the mean over pairs of the place of the ancestor among itself and
+    the nodes that are no ancestors.
+
+    above, source: from the data. negatives: nodes drawn for a batch, the same for all its pairs. dampening: they are drawn with
+    probabilities (1 + pairs with this ancestor)^dampening; 0: uniformly. burn_in_epochs, burn_in_factor: at the start
+    the learning rate is this part of itself. lazy: the optimiser moves only the rows that a batch uses. file: where the
+    points are written at the end, besides the run's folder; {source} in it stands for the data's name. The others are
+    Task's.
+    """
+
+    metric_names = ("map", "mean_rank", "loss")
+    model: NodeEmbeddings
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Callable[[nn.Module], Optimizer],
+        above: Above,
+        source: str,
+        negatives: int,
+        dampening: float,
+        burn_in_epochs: int,
+        burn_in_factor: float,
+        lazy: bool,
+        file: str,
+        select: str,
+        select_mode: str,
+    ):
+        super().__init__(model, functools.partial(optimizer, lazy=lazy), select, select_mode)
+        self.negatives = whole("task.module.negatives", negatives, 1)
+        self.burn_in_epochs = whole("task.module.burn_in_epochs", burn_in_epochs, 0)
+        if not 0 < burn_in_factor <= 1:
+            raise UserError(f"task.module.burn_in_factor must be above 0 and at most 1, and it is {burn_in_factor}.")
+        if not 0 <= dampening < float("inf"):
+            raise UserError(f"task.module.dampening must be at least 0, and it is {dampening}.")
+        self.burn_in_factor, self.dampening, self.above = burn_in_factor, dampening, above
+        self.file = Path(file.replace("{source}", source)).expanduser()
+        counts = 1 + torch.bincount(above.ancestors, minlength=len(model.names)).double()
+        self._cumulated = counts.pow(dampening).cumsum(0)
+        self._slots = torch.full((len(model.names),), -1)
+        self._all: Tensor | None = None  # coordinates of all points, while they are measured
+
+    def configure_optimizers(self) -> Any:
+        found = super().configure_optimizers()
+        if not self.burn_in_epochs:
+            return found
+        falling = isinstance(found, dict)
+        optimizer = found["optimizer"] if falling else found
+        schedulers = [found["lr_scheduler"]["scheduler"]] if falling else []
+        steps = self.burn_in_epochs * self.trainer.num_training_batches
+        schedulers.append(ConstantLR(optimizer, self.burn_in_factor, total_iters=steps))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": ChainedScheduler(schedulers), "interval": "step"}}
+
+    def step(self, batch: dict[str, Tensor]) -> Step:
+        return self._training(batch) if "children" in batch else self._evaluation(batch)
+
+    def _training(self, batch: dict[str, Tensor]) -> Step:
+        children = batch["children"]
+        self._move_to(children.device)
+        drawn = self._drawn()
+        pairs = excluded(children, drawn, self.above, self._slots)
+        loss = self.model(children, batch["parents"], drawn, pairs)
+        return Step(loss, {"examples": len(children), "loss": loss.detach() * len(children)})
+
+    def _drawn(self) -> Tensor:
+        """Different nodes, at most `negatives`."""
+        device = self._slots.device
+        if self.dampening:
+            at = torch.rand(self.negatives, dtype=torch.float64, device=device) * self._cumulated[-1]
+            return torch.searchsorted(self._cumulated, at).clamp_max(len(self._slots) - 1).unique()
+        return torch.randint(len(self._slots), (self.negatives,), device=device).unique()
+
+    def _move_to(self, device: torch.device) -> None:
+        if self._slots.device != device:
+            self._slots, self._cumulated = self._slots.to(device), self._cumulated.to(device)
+        self.above = self.above.to(device)
+
+    def _evaluation(self, batch: dict[str, Tensor]) -> Step:
+        nodes = batch["nodes"]
+        self._move_to(nodes.device)
+        self._all = self.model.all_coordinates() if self._all is None else self._all
+        rank_sum, precision = ranks(self.model.order(nodes, self._all), nodes, self.above)
+        pairs = (self.above.offsets[nodes + 1] - self.above.offsets[nodes]).sum()
+        sums = {"precision": precision.sum(), "ranks": rank_sum.sum(), "pairs": pairs}
+        return Step(precision.new_zeros(()), {"examples": len(nodes), **sums})
+
+    def on_validation_epoch_start(self) -> None:
+        super().on_validation_epoch_start()
+        self._all = None
+
+    def on_test_epoch_start(self) -> None:
+        super().on_test_epoch_start()
+        self._all = None
+
+    def summary(self, sums: dict[str, float]) -> dict[str, float]:
+        if "pairs" not in sums:
+            return {"loss": sums["loss"] / sums["examples"]}
+        return {"map": sums["precision"] / sums["examples"], "mean_rank": sums["ranks"] / sums["pairs"]}
+
+    def points(self, batch: dict[str, Tensor]) -> dict[str, Points]:
+        nodes = batch["children" if "children" in batch else "nodes"]
+        return {"nodes": Points(self.model.manifold, self.model.table(nodes))}
+
+    @torch.no_grad()
+    def export(self, folder: Path) -> dict[str, Path]:
+        """Write the points by name, those of a curved space in the coordinates of the ball, into the run's folder and
+        to `file` (see `tasks.points_files`)."""
+        manifold, points = self.model.manifold, self.model.points.double()
+        name, c = type(manifold).__name__, 0.0
+        if isinstance(manifold, HyperbolicManifold):
+            points = convert(points, manifold, manifold.twin(PoincareBall))
+            name, c = PoincareBall.__name__, float(manifold.c.detach())
+        found = np.asarray(points.cpu())
+        files = (folder / "points.npz", self.file)
+        own, shared = (write_points(path, self.model.names, found, name, c) for path in files)
+        return {"points": own, "embeddings": shared}

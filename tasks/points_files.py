@@ -1,0 +1,64 @@
+"""Points by name on disk: what one task embeds and another reads."""
+
+import hashlib
+import os
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tasks.errors import UserError
+
+FORMAT = "named points 1"
+
+
+@dataclass(frozen=True, eq=False)
+class PointsFile:
+    """names: of the N points. points: float32 (N, D), coordinates of the model `manifold` ("PoincareBall", "Lorentz",
+    "Klein" or "Euclidean") of curvature -c (0 where it is flat). sha256: of the file."""
+
+    names: tuple[str, ...]
+    points: np.ndarray
+    manifold: str
+    c: float
+    sha256: str
+
+
+def write_points(path: Path, names: Sequence[str], points: np.ndarray, manifold: str, c: float) -> Path:
+    """Write the points to an .npz file, whole or not at all; the same points give the same file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, part = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(
+                file, format=np.array(FORMAT), names=np.array("\n".join(names)), points=points.astype(np.float32),
+                manifold=np.array(manifold), c=np.array(float(c)),
+            )  # fmt: skip
+        os.chmod(part, 0o644)
+        os.replace(part, path)
+    except BaseException:
+        Path(part).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def read_points(path: Path, setting: str) -> PointsFile:
+    """Points that `write_points` wrote. Raises UserError, which names `setting`, where the file is no such file."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}); see {setting}.") from None
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            if str(stored["format"]) != FORMAT:
+                raise ValueError("it is of another format")
+            names, points = tuple(str(stored["names"]).split("\n")), stored["points"]
+            manifold, c = str(stored["manifold"]), float(stored["c"])
+        if points.ndim != 2 or len(names) != len(points) or not np.isfinite(points).all():
+            raise ValueError("its points are damaged")
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise UserError(f"{path} is no file of points ({error}); see {setting}.") from None
+    return PointsFile(names, points, manifold, c, hashlib.sha256(data).hexdigest())
