@@ -16,11 +16,11 @@ from torch import Tensor
 
 from hyperbolic.kernels.mlr import refuse_graph
 from hyperbolic.manifolds import sheet
-from hyperbolic.numerics import asinhc, safe_sqrt, wide_curvature
+from hyperbolic.numerics import asinhc, safe_sqrt, sqnorm, wide_curvature
 
 _BLOCK = 1 << 16  # float64 entries that are worked on at a time, half a megabyte
 _CLOSE = 1e-6  # part of its terms below which sinh^2(sqrt(c) d/2) of a pair is computed again from the difference
-_LEAST = 1e-12  # sinh^2(sqrt(c) d/2) that counts as 0
+_LEAST = 1e-12  # least sinh^2(sqrt(c) d/2) of the others; of the pairs, which are exact, the square of it
 Pairs = tuple[Tensor, Tensor]
 
 
@@ -38,7 +38,7 @@ def distance_softmax(x: Tensor, y: Tensor, z: Tensor, c: Tensor, excluded: Pairs
     left, right = _factors(x, torch.cat([y, z]), c)
     near, right = right[: len(y)], right[len(y) :]
     h = (left * near).sum(-1)
-    close = (h <= _CLOSE * left[:, -2] * near[:, -2]).nonzero().squeeze(1)
+    close = (h <= _CLOSE * (left[:, -2:] * near[:, -2:]).sum(-1)).nonzero().squeeze(1)
     if len(close):  # the terms cancel
         h = h.index_put((close,), sheet.half_sinh_square(x[close], y[close], c, careful=False).squeeze(-1))
     return _Loss.apply(left, right, h, excluded, 2 / (float(c) ** 0.5 * temperature))
@@ -71,10 +71,12 @@ def cosh_products(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
 
 
 def _factors(x: Tensor, z: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows whose inner products are ``sinh^2(sqrt(c) d/2) = (c (t_x t_z - <x, z>) - 1) / 2``."""
-    t_x, t_z = sheet.time(x, c), sheet.time(z, c)
-    left = torch.cat([-c / 2 * x, c / 2 * t_x, torch.full_like(t_x, -0.5)], -1)
-    return left, torch.cat([z, t_z, torch.ones_like(t_z)], -1)
+    """Rows whose inner products are ``sinh^2(sqrt(c) d/2) = (c (t_x t_z - <x, z>) - 1) / 2``, with the times t as what
+    they are above ``1/sqrt(c)``, so that near the origin nothing cancels."""
+    root = c.sqrt()
+    rise_x, rise_z = (sqnorm(s) / (sheet.time(s, c) + 1 / root) for s in (x, z))
+    left = torch.cat([-c / 2 * x, (c * rise_x + root) / 2, root / 2 * rise_x], -1)
+    return left, torch.cat([z, rise_z, torch.ones_like(rise_z)], -1)
 
 
 def _length(h: Tensor, c: Tensor) -> Tensor:
@@ -91,7 +93,7 @@ class _Loss(torch.autograd.Function):
     @staticmethod
     def forward(ctx, left: Tensor, right: Tensor, h: Tensor, excluded: Pairs, power: float) -> Tensor:
         n = len(left)
-        near, slope = _weights(h.clamp_min(_LEAST), power)
+        near, slope = _weights(h.clamp_min(_LEAST**2), power)
         rows, columns = excluded
         order = rows.argsort()
         rows, columns = rows[order], columns[order]

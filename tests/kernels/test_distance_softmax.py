@@ -1,0 +1,99 @@
+"""The softmax over distances against its plain form, and that against the distances of the manifold."""
+
+import pytest
+import torch
+
+from hyperbolic.kernels import distance_softmax as kernel
+from hyperbolic.kernels.distance_softmax import (
+    cosh_products,
+    distance_softmax,
+    distance_softmax_reference,
+    softmax_of_distances,
+)
+from hyperbolic.manifolds import Lorentz
+from tests.tolerances import tolerance
+
+F64 = torch.float64
+NONE = (torch.empty(0, dtype=torch.long),) * 2
+SOME = torch.tensor([4, 0, 4, 6]), torch.tensor([2, 0, 4, 1])
+
+
+def drawn(radius: float, b: int = 7, p: int = 5, d: int = 3) -> list[torch.Tensor]:
+    draw = torch.Generator().manual_seed(0)
+    return [torch.randn(n, d, dtype=F64, generator=draw) * radius for n in (b, b, p)]
+
+
+def with_gradients(function, points, *others) -> list[torch.Tensor]:
+    points = [x.clone().requires_grad_() for x in points]
+    loss = function(*points, *others)
+    return [loss.detach(), *torch.autograd.grad(loss, points)]
+
+
+@pytest.mark.parametrize("c", [0.3, 1.0, 2.0])
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+@pytest.mark.parametrize("excluded", [NONE, SOME], ids=["all", "some"])
+@pytest.mark.parametrize("radius", [1e-4, 1.0, 100.0])
+def test_values_and_gradients(c, temperature, excluded, radius):
+    points, c = drawn(radius), torch.tensor(c, dtype=F64)
+    found = with_gradients(distance_softmax, points, c, excluded, temperature)
+    expected = with_gradients(distance_softmax_reference, points, c, excluded, temperature)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-9 * float(other.abs().max()))
+
+
+def test_the_reference_has_the_distances_of_the_manifold():
+    manifold = Lorentz(c=0.7)
+    x, y, z = (manifold.expmap0(u) for u in drawn(1.0))
+    distances = manifold.dist(x, y), manifold.dist(x.unsqueeze(1), z)
+    expected = softmax_of_distances(*distances, SOME, 2.0)
+    found = distance_softmax_reference(x[:, 1:], y[:, 1:], z[:, 1:], manifold.c, SOME, 2.0)
+    torch.testing.assert_close(found, expected, **tolerance(F64, "identity"))
+
+
+def test_by_hand():
+    """One point at the origin, its partner at distance 1, others at 2 and, left out, 0.5."""
+    reach = torch.tensor([1.0, 2.0, 0.5], dtype=F64).sinh().unsqueeze(1)
+    loss = distance_softmax(
+        torch.zeros(1, 1, dtype=F64), reach[:1], reach[1:], torch.tensor(1.0), (torch.tensor([0]), torch.tensor([1]))
+    )
+    torch.testing.assert_close(loss, torch.tensor(1 + torch.exp(torch.tensor(-1.0, dtype=F64)).item()).double().log())
+
+
+def test_blocks_do_not_change_it(monkeypatch):
+    points, c = drawn(1.0), torch.tensor(1.0, dtype=F64)
+    whole = with_gradients(distance_softmax, points, c, SOME)
+    monkeypatch.setattr(kernel, "_BLOCK", 10)  # two rows at a time, the last alone
+    for one, other in zip(with_gradients(distance_softmax, points, c, SOME), whole, strict=True):
+        torch.testing.assert_close(one, other, **tolerance(F64, "identity"))
+
+
+def test_pairs_that_are_close_far_out_keep_their_distance():
+    """The terms of the product cancel to nothing here; the pair is computed from the difference."""
+    manifold = Lorentz(c=1.0)
+    u = torch.tensor([[9.0, 0.0]], dtype=F64)
+    x, y = manifold.expmap0(u), manifold.expmap0(u + torch.tensor([[1e-6, 0.0]], dtype=F64))
+    z = manifold.expmap0(u - torch.tensor([[0.5, 0.0]], dtype=F64))
+    found = with_gradients(distance_softmax, [x[:, 1:], y[:, 1:], z[:, 1:]], manifold.c, NONE)
+    expected = with_gradients(distance_softmax_reference, [x[:, 1:], y[:, 1:], z[:, 1:]], manifold.c, NONE)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-9)
+    assert float(found[1].norm()) > 1e-5, "the pair pulls together"
+
+
+def test_equal_points_and_a_learned_curvature_have_finite_gradients():
+    points = [torch.zeros(2, 3, dtype=F64, requires_grad=True) for _ in range(3)]
+    c = torch.tensor(1.0, dtype=F64, requires_grad=True)
+    for curvature in (c, c.detach()):
+        loss = distance_softmax(*points, curvature, NONE)
+        torch.testing.assert_close(loss.detach(), torch.tensor(3.0, dtype=F64).log(), rtol=1e-5, atol=0)
+        loss.backward()
+    assert all(torch.isfinite(x.grad).all() for x in points)
+    assert torch.isfinite(c.grad)
+
+
+def test_products_order_points_by_distance():
+    manifold = Lorentz(c=1.7)
+    x, y, _ = (manifold.expmap0(u) for u in drawn(1.0))
+    products = cosh_products(x[:, 1:], y[:, 1:], manifold.c)
+    distances = manifold.dist(x.unsqueeze(1), y)
+    torch.testing.assert_close(products.acosh() / manifold.c.sqrt(), distances, **tolerance(F64, "identity"))

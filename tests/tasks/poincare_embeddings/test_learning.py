@@ -1,0 +1,63 @@
+"""A small tree can be read off its points, better than off those of a flat plane; and what a user gets wrong is told."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tasks.points_files import read_points
+from tests.cli import QUIET, call, places
+
+LONG = ("trainer.max_epochs=80", "trainer.check_val_every_n_epoch=80")
+
+
+def distortion(points: np.ndarray, names: tuple[str, ...], hyperbolic: bool) -> float:
+    """Mean of |s d(u, v) / t(u, v) - 1| over pairs, t the length of the way in the tree, s the best factor."""
+    gap = np.square(points[:, None] - points).sum(-1)
+    if hyperbolic:
+        room = 1 - np.square(points).sum(-1)
+        distance = np.arccosh(1 + 2 * gap / (room[:, None] * room))
+    else:
+        distance = np.sqrt(gap)
+    ways = [name.split(".") for name in names]
+    common = [[sum(a == b for a, b in zip(u, v, strict=False)) for v in ways] for u in ways]
+    deep = np.array([len(way) for way in ways])
+    pairs = np.triu_indices(len(ways), 1)
+    ratio = distance[pairs] / (deep[:, None] + deep - 2 * np.array(common))[pairs]
+    return min(float(np.abs(ratio / (scale * ratio.mean()) - 1).mean()) for scale in np.linspace(0.5, 1.5, 101))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    found = {}
+    for geometry in ("poincare", "euclidean"):
+        folder = tmp_path_factory.mktemp(geometry)
+        result = call("task=poincare_embeddings_toy", f"geometry={geometry}", *LONG, *QUIET, *places(folder))
+        assert result.code == 0, result.err
+        (line,) = [line for line in result.out.splitlines() if line.startswith("embeddings: ")]
+        found[geometry] = result, read_points(Path(line.removeprefix("embeddings: ")), "x")
+    return found
+
+
+def test_a_tree_is_reconstructed_in_two_dimensions(runs):
+    result, file = runs["poincare"]
+    metrics, flat = result.record["metrics"], runs["euclidean"][0].record["metrics"]
+    assert metrics["test/map"] > 0.85, "chance is about 0.1"
+    assert metrics["test/mean_rank"] < 2
+    assert metrics["test/map"] > flat["test/map"] + 0.1
+    assert file.manifold == "PoincareBall"
+    assert file.c == 1.0
+    assert file.points.shape == (40, 2)
+
+
+def test_distances_are_those_of_the_tree_up_to_a_factor(runs):
+    curved = distortion(runs["poincare"][1].points.astype(float), runs["poincare"][1].names, True)
+    flat = distortion(runs["euclidean"][1].points.astype(float), runs["euclidean"][1].names, False)
+    assert curved < 0.35
+    assert curved < flat - 0.05
+
+
+def test_the_record_counts_nodes_and_pairs(runs):
+    counts = runs["poincare"][0].record["data"]["counts"]
+    assert counts["train"] == {"nodes": 40, "edges": 39, "pairs": 3 * 1 + 9 * 2 + 27 * 3}
+    assert counts["test"] == {"nodes": 39}

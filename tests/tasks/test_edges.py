@@ -1,0 +1,91 @@
+"""Edges from files, and what is above and below a node, against counting by hand."""
+
+import numpy as np
+import pytest
+
+from tasks.edges import closure, descendants, nearest_names, read_edges
+from tasks.errors import UserError
+
+#       0
+#     1   2
+#    3  4     (4 is below 1 and 2)
+#    5
+CHILD, PARENT = np.array([1, 2, 3, 4, 4, 5]), np.array([0, 0, 1, 1, 2, 3])
+
+
+def brute(child, parent, n) -> set[tuple[int, int]]:
+    reach = np.zeros((n, n), dtype=bool)
+    reach[child, parent] = True
+    for _ in range(n):
+        reach |= (reach.astype(int) @ reach.astype(int)) > 0
+    return {(int(i), int(j)) for i, j in zip(*np.nonzero(reach), strict=True) if i != j}
+
+
+def test_closure_by_hand():
+    low, high, turning = closure(CHILD, PARENT, 6)
+    assert list(zip(low.tolist(), high.tolist(), strict=True)) == [
+        (1, 0), (2, 0), (3, 0), (3, 1), (4, 0), (4, 1), (4, 2), (5, 0), (5, 1), (5, 3),
+    ]  # fmt: skip
+    assert turning == 0
+    assert low.dtype == np.int32
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_closure_of_graphs_with_cycles_against_matrix_powers(seed):
+    draw = np.random.default_rng(seed)
+    ends = np.unique(draw.integers(0, 12, size=(14, 2)), axis=0)
+    ends = ends[ends[:, 0] != ends[:, 1]]
+    low, high, turning = closure(ends[:, 0], ends[:, 1], 12)
+    pairs = brute(ends[:, 0], ends[:, 1], 12)
+    assert set(zip(low.tolist(), high.tolist(), strict=True)) == pairs
+    assert len(low) == len(pairs)
+    assert turning == len({i for i, j in pairs if (j, i) in pairs})
+
+
+def test_descendants():
+    assert descendants(CHILD, PARENT, 6, 1).nonzero()[0].tolist() == [3, 4, 5]
+    assert descendants(CHILD, PARENT, 6, 5).sum() == 0
+    assert descendants(np.array([0, 1, 2]), np.array([1, 0, 0]), 3, 0).nonzero()[0].tolist() == [1, 2], "a cycle ends"
+
+
+def test_a_file_of_edges(tmp_path):
+    path = tmp_path / "edges.tsv"
+    path.write_text("dog\tmammal\nmammal\tanimal\ndog\tdog\ndog\tmammal\n", encoding="utf-8")
+    with pytest.warns(UserWarning, match="left out") as told:
+        edges = read_edges(path, "task.data.file")
+    assert edges.names == ("dog", "mammal", "animal")
+    assert edges.child.tolist() == [0, 1]
+    assert edges.parent.tolist() == [1, 2]
+    assert "1 edges from a node to itself were left out (first: line 3, 'dog')" in str(told[0].message)
+    assert "1 lines repeat earlier ones" in str(told[1].message)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"a\tb\na b\n", "line 2: 'a b' is not of the form child <tab> parent (task.data.file)"),
+        (b"a\tb\tc\n", "line 1: 'a\\tb\\tc' is not of the form"),
+        (b"a\t\n", "line 1"),
+        (b"", "has no edge between two nodes"),
+        (b"a\tb\n\xff\tb\n", "line 2: it is not UTF-8"),
+    ],
+)
+def test_faulty_files(tmp_path, content, said):
+    path = tmp_path / "edges.tsv"
+    path.write_bytes(content)
+    with pytest.raises(UserError) as error:
+        read_edges(path, "task.data.file")
+    assert said in str(error.value)
+    assert str(path) in str(error.value)
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(UserError, match=r"There is no file .*edges.tsv; correct task.data.file."):
+        read_edges(tmp_path / "edges.tsv", "task.data.file")
+
+
+def test_nearest_names():
+    names = ("mammal.n.01", "mammoth.n.01", "dog.n.01", "dog.n.03")
+    assert nearest_names("mammal.n.02", names)[0] == "mammal.n.01"
+    assert nearest_names("dog", names) == ["dog.n.01", "dog.n.03"]
+    assert nearest_names("zebra.n.01", names) == []
