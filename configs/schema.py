@@ -208,24 +208,29 @@ def check(cfg: DictConfig) -> dict[str, Any]:
     return values
 
 
-def encoder_kind(node: Mapping[str, Any], key: str) -> str:
-    """What an encoder reads (its `kind`), or a model's encoder (`encoder_kind`): sequences, where nothing is said."""
-    return getattr(get_object(node["_target_"]), key, "sequences")
+def encoder_kind(node: Mapping[str, Any]) -> str:
+    """What the encoder of a node reads (its `kind`): sequences, where it does not say."""
+    return getattr(get_object(node["_target_"]), "kind", "sequences")
+
+
+def encoder_kinds(model: Mapping[str, Any]) -> tuple[str, ...]:
+    """The kinds of encoders that the model of a node takes (its `encoder_kind`, one or several)."""
+    kinds = getattr(get_object(model["_target_"]), "encoder_kind", "sequences")
+    return (kinds,) if isinstance(kinds, str) else tuple(kinds)
 
 
 def _check_encoder(values: dict[str, Any]) -> None:
     """That the encoder reads what the task's model gives it."""
-    wanted = encoder_kind(values["task"]["model"], "encoder_kind")
-    given = encoder_kind(values["encoder"], "kind")
-    if given != wanted:
+    wanted, given = encoder_kinds(values["task"]["model"]), encoder_kind(values["encoder"])
+    if given not in wanted:
         fitting = [
             file.stem
             for file in sorted((FOLDER / "encoder").glob("*.yaml"))
-            if encoder_kind(OmegaConf.load(file), "kind") == wanted
+            if encoder_kind(OmegaConf.load(file)) in wanted
         ]
         raise ConfigError(
-            f"task={values['task']['name']} needs an encoder of {wanted}, and the one chosen is of {given}; "
-            f"take encoder={' or '.join(fitting)}."
+            f"task={values['task']['name']} needs an encoder of {' or '.join(wanted)}, and the one chosen is of "
+            f"{given}; take encoder={' or '.join(fitting)}."
         )
 
 
@@ -296,6 +301,8 @@ def check_target(name: str, node: Mapping[str, Any], supplied: tuple[str, ...] |
     for key, value in settings.items():
         if key in hints and not fits(value, hints[key]):
             raise ConfigError(f"{name}.{key}={value!r}: {described(hints[key])} is needed here.")
+        if isinstance(value, Mapping) and "_target_" in value:  # an encoder made of another one
+            check_target(f"{name}.{key}", value, supplied)
 
 
 def parameters(name: str, node: Mapping[str, Any]) -> dict[str, inspect.Parameter]:

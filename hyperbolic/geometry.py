@@ -192,6 +192,9 @@ class Geometry:
     def centroid(self) -> nn.Module:
         return self._make("Centroid")
 
+    def ordered_sum(self) -> nn.Module:
+        return self._make("OrderedSum")
+
     def logits(self, d: int, n_classes: int, **options: Any) -> nn.Module:
         return self._make("Logits", d, n_classes, **options)
 

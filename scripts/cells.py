@@ -2,12 +2,14 @@
 
 import math
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-from scripts.layouts import Layout, Ordering, Place
+from scripts.layouts import SPREADS, Layout, Ordering, Place
 from scripts.records import Record, RecordError, value_at
 
+# 97.5 % quantiles of Student's t for 1, 2, ... degrees of freedom, of which n seeds have n - 1.
+T_QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 COLUMNS_OF_A_BLOCK = 6  # so that a block with its row names fits into 150 characters
 
 Cells = dict[Place, list[Record]]
@@ -47,7 +49,7 @@ def cell_lines(layout: Layout, row: str, column: str, runs: list[Record]) -> lis
         return [*lines, _why_empty(layout, row)]
     values = [100 * run["metrics"][metric] for run in runs]
     mean = statistics.fmean(values)
-    lines.append(f"**ours {_mean(values)}** ({_seeds(runs)})")
+    lines.append(f"**ours {_mean(values, layout.spread)}** ({_seeds(runs)})")
     if value is not None:
         lines.append(f"difference {mean - 100 * value:+.2f}")
     if layout.best_of_three and len(runs) >= 3:
@@ -77,7 +79,7 @@ def row_lines(
         labels += ["difference"] if compare else []
         for cell, column in zip(cells, columns, strict=True):
             values = [100 * run["metrics"][layout.metrics[column]] for run in runs]
-            cell.append(f"**{_mean(values)}**")
+            cell.append(f"**{_mean(values, layout.spread)}**")
             if compare:
                 value = layout.published.get((row, column))
                 cell.append("–" if value is None else f"{statistics.fmean(values) - 100 * value:+.2f}")
@@ -114,8 +116,35 @@ def notes(layout: Layout, cells: Cells) -> list[str]:
                 places[settings].append(f"{place} ({plural} {', '.join(map(str, seeds))})")
     lines += [f"Ours, {settings}: {'; '.join(where)}" for settings, where in places.items()]
     lines += [line for ordering in layout.orderings for line in ordering_lines(layout, ordering, cells)]
-    lines.append("Ours: mean ± sample standard deviation over the seeds; one record for each seed in results/runs/.")
+    lines += contest_lines(layout, cells)
+    lines.append(f"Ours: {SPREADS[layout.spread]}; one record for each seed in results/runs/.")
     return lines
+
+
+def contest_lines(layout: Layout, cells: Cells) -> list[str]:
+    """Of the rows that are compared, how often each is the highest, in the paper and in ours; ours where all of them
+    have runs. Rows of different contests are told together by their place in it, as "HYP" of "mammal, HYP"."""
+    if not layout.contests:
+        return []
+    theirs, ours = Counter(), Counter()
+    for contest in layout.contests:
+        names = [row.rpartition(", ")[2] for row in contest]
+        for column in layout.columns:
+            metric = layout.metrics[column]
+            values = [layout.published.get((row, column)) for row in contest]
+            if None not in values:
+                theirs[names[values.index(max(values))]] += 1
+            runs = [cells.get((row, column), []) for row in contest]
+            if all(runs):
+                means = [statistics.fmean(run["metrics"][metric] for run in some) for some in runs]
+                ours[names[means.index(max(means))]] += 1
+
+    def told(counts: Counter) -> str:
+        return f"{', '.join(f'{name} {n}' for name, n in counts.most_common())} of {counts.total()}"
+
+    in_ours = f"; in ours {told(ours)}" if ours else ""
+    names = ", ".join(row.rpartition(", ")[2] for row in layout.contests[0])
+    return [f"How often each of {names} is the highest: in the paper {told(theirs)}{in_ours}"]
 
 
 def ordering_lines(layout: Layout, ordering: Ordering, cells: Cells) -> list[str]:
@@ -175,13 +204,18 @@ def sources(run: Record) -> list[str]:
 def _quoted(layout: Layout, row: str, column: str) -> str:
     if (row, column) not in layout.published:
         return "–"
-    value = layout.published[row, column]
-    return "?" if value is None else f"{100 * value:.{layout.digits}f}"
+    value, interval = layout.published[row, column], layout.intervals.get((row, column))
+    around = "" if interval is None else f" ± {100 * interval:.{layout.digits}f}"
+    return "?" if value is None else f"{100 * value:.{layout.digits}f}{around}"
 
 
-def _mean(values: list[float]) -> str:
-    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.2f}{spread}"
+def _mean(values: list[float], spread: str) -> str:
+    if len(values) == 1:
+        return f"{values[0]:.2f}"
+    deviation = statistics.stdev(values)
+    if spread == "confidence":  # of more seeds than are listed, the last quantile: a little too wide
+        deviation *= T_QUANTILES[min(len(values) - 2, len(T_QUANTILES) - 1)] / math.sqrt(len(values))
+    return f"{statistics.fmean(values):.2f} ± {deviation:.2f}"
 
 
 def _seeds(runs: list[Record]) -> str:

@@ -3,6 +3,8 @@
 python scripts/download.py ultrafine       Ultra-Fine entity typing (Choi et al. 2018), about 0.7 GB, for task=ultrafine
 python scripts/download.py glove           GloVe 6B, 50 to 300 dimensions (Pennington et al. 2014), 0.9 GB
 python scripts/download.py poincare_glove  Poincaré GloVe, 100 dimensions (Tifrea et al. 2019)
+python scripts/download.py snli            SNLI 1.0 (Bowman et al. 2015), 0.1 GB, for task=snli
+python scripts/download.py multinli        MultiNLI 1.0 (Williams et al. 2018), 0.2 GB, for task=multinli
 
 An interrupted download goes on when the command is run again.
 """
@@ -58,7 +60,12 @@ def below(*folders: str) -> Callable[[PurePosixPath], PurePosixPath | None]:
 
 def flat(suffix: str) -> Callable[[PurePosixPath], PurePosixPath | None]:
     """Members with this ending, without their folders."""
-    return lambda member: PurePosixPath(member.name) if member.name.endswith(suffix) else None
+
+    def place(member: PurePosixPath) -> PurePosixPath | None:
+        wanted = member.name.endswith(suffix) and not member.name.startswith("._")  # what macOS adds
+        return PurePosixPath(member.name) if wanted else None
+
+    return place
 
 
 POINCARE = "poincare_glove_100D_cosh-dist-sq_init_trick.txt"
@@ -90,6 +97,26 @@ SOURCES = {
         otherwise="The authors' share is no lasting address. Vectors of the same kind can be trained from any text: "
         "`python run.py task=poincare_glove task.data.file=corpus.txt optim.lr=0.05`; put the file that it writes into "
         "{folder}.",
+    ),
+    "snli": Source(
+        url="https://nlp.stanford.edu/projects/snli/snli_1.0.zip",
+        name="snli_1.0.zip",
+        folder="snli",
+        files=(("snli_1.0_train.jsonl",), ("snli_1.0_dev.jsonl",), ("snli_1.0_test.jsonl",)),
+        place=flat(".jsonl"),
+        most=4 << 30,
+    ),
+    "multinli": Source(
+        url="https://cims.nyu.edu/~sbowman/multinli/multinli_1.0.zip",
+        name="multinli_1.0.zip",
+        folder="multinli",
+        files=(
+            ("multinli_1.0_train.jsonl",),
+            ("multinli_1.0_dev_matched.jsonl",),
+            ("multinli_1.0_dev_mismatched.jsonl",),
+        ),
+        place=flat(".jsonl"),
+        most=8 << 30,
     ),
 }
 

@@ -4,7 +4,7 @@ python scripts/figures.py FIGURE... RUN_FOLDER...     as in: figures.py boundari
 python scripts/figures.py all RUN_FOLDER...           every figure that these runs have
 python scripts/figures.py --list                      what there is
 
-Several runs are drawn side by side, or as curves of one figure; `nearest` makes files for each of them.
+Several runs are drawn side by side, or as curves of one figure; `nearest` and `lengths` make files for each of them.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _wishes(options: argparse.Namespace) -> Wishes:
         raise UserError(f"--words must be at least 1, and it is {options.words_drawn}.")
     if options.out.exists() and not options.out.is_dir():
         raise UserError(f"--out {options.out} is a file; name a folder.")
-    return Wishes(options.out, options.format, labels, options.name, options.words_drawn, options.state)
+    return Wishes(options.out, options.format, labels, options.name, options.words_drawn, options.state, options.pairs)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -114,7 +114,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("words", nargs="*", metavar="FIGURE... RUN_FOLDER", help=f"{', '.join(FIGURES)}, or {EVERY}")
     parser.add_argument("--list", action="store_true", help="say what the figures show")
-    parser.add_argument("--labels", metavar="A,B,...", help="types of nearest and boundaries, or entities")
+    parser.add_argument("--labels", metavar="A,B,...", help="types of nearest, boundaries; entities; nodes of tree")
+    parser.add_argument("--pairs", type=Path, metavar="FILE", help="premise <tab> hypothesis a line, for attention")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "figures", metavar="DIR", help="results/figures")
     parser.add_argument("--format", choices=FORMATS, default="png", help="of pictures; tables are Markdown")
     parser.add_argument("--name", help="what the files are called after the figure's name, in the place of the runs")

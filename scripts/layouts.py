@@ -15,6 +15,10 @@ EXPERIMENTS = ROOT / "configs" / "experiment"
 
 Place = tuple[str, str | None]  # row and column; no column: the whole row
 Key = tuple[str, int, str | None]  # paper, table, variant
+SPREADS = {
+    "deviation": "mean ± sample standard deviation over the seeds",
+    "confidence": "mean ± half the width of the 95 % confidence interval of the mean (Student's t) over the seeds",
+}
 
 
 class LayoutError(ValueError):
@@ -42,6 +46,8 @@ class Layout:
     paper's; `label` says what is different, `theirs` what the paper's values are called beside ours. quoted: rows that
     the paper took from others or from systems that are not built here. parameters: sizes of the models, as printed.
     sources: parts of the training data that a run needs, or it is partial. digits: decimals of the printed percentages.
+    spread: what ± means beside our means, a key of SPREADS; intervals[row, column]: what stands there in the paper.
+    contests: rows of which the notes tell how often each is the highest.
     """
 
     name: str
@@ -65,6 +71,9 @@ class Layout:
     best_of_three: bool = False
     digits: int = 2
     theirs: str = "paper, its own data"
+    spread: str = "deviation"
+    intervals: dict[tuple[str, str], float] = field(default_factory=dict)
+    contests: tuple[tuple[str, ...], ...] = ()
 
     @property
     def key(self) -> Key:
@@ -147,10 +156,18 @@ def make_layout(path: Path, node: dict, base: Layout | None) -> Layout:
     if base is None:
         own, published = _published(path, node), None
     else:
-        own = {key: getattr(base, key) for key in ("source", "measure", "columns", "metrics", "whole_rows", "digits")}
+        taken = ("source", "measure", "columns", "metrics", "whole_rows", "digits", "spread", "intervals")
+        own = {key: getattr(base, key) for key in taken}
         published = {place: value for place, value in base.published.items() if place[0] in node["rows"]}
         own |= {"rows": tuple(node["rows"]), "published": published}
-    for key in ("source", "measure", "best_of_three", "digits", "parameters", "theirs"):
+        if "columns" in node:  # some of the paper's
+            if unknown := sorted(set(node["columns"]) - set(base.columns)):
+                raise LayoutError(f"{path}: names columns that the table has not: {'; '.join(unknown)}")
+            own["columns"] = tuple(node["columns"])
+            own["metrics"] = {column: base.metrics[column] for column in own["columns"]}
+            published = {place: value for place, value in published.items() if place[1] in own["columns"]}
+            own["published"] = published
+    for key in ("source", "measure", "best_of_three", "digits", "parameters", "theirs", "spread"):
         if key in node:
             own[key] = node[key]
     layout = Layout(
@@ -161,12 +178,16 @@ def make_layout(path: Path, node: dict, base: Layout | None) -> Layout:
         label=node.get("label"),
         quoted=tuple(node.get("quoted", ())),
         sources=tuple(node.get("sources", ())),
+        contests=tuple(tuple(rows) for rows in node.get("contests", ())),
         orderings=tuple(
             Ordering(one["higher"], one["lower"], tuple(one.get("columns", own["columns"])))
             for one in node.get("orderings", ())
         ),
     )
+    if layout.spread not in SPREADS:
+        raise LayoutError(f"{path}: spread must be {' or '.join(SPREADS)}, and it is {layout.spread!r}")
     named = [*layout.quoted, *layout.parameters, *(row for o in layout.orderings for row in (o.higher, o.lower))]
+    named += [row for contest in layout.contests for row in contest]
     if unknown := sorted(set(named) - set(layout.rows)):
         raise LayoutError(f"{path}: names rows that the table has not: {'; '.join(unknown)}")
     if unknown := sorted({column for o in layout.orderings for column in o.columns} - set(layout.columns)):
@@ -178,11 +199,12 @@ def _published(path: Path, node: dict) -> dict:
     """Rows, columns, metrics and values of a paper's own table."""
     whole_rows = isinstance(node["columns"], dict)
     columns, rows = tuple(node["columns"]), node["rows"]
-    short = [row for row, values in rows.items() if len(values) != len(columns)]
-    if short:
-        raise LayoutError(f"{path}: not one value for each of the {len(columns)} columns in: {'; '.join(short)}")
-    pairs = {(row, column): v for row, values in rows.items() for column, v in zip(columns, values, strict=True)}
-    bad = [f"{row}, {column}: {v!r}" for (row, column), v in pairs.items() if v is not None and not 0 <= v <= 1]
+    pairs = _pairs(path, rows, columns)
+    intervals = _pairs(path, node.get("intervals", {}), columns)
+    if unknown := sorted(set(intervals) - set(pairs)):
+        raise LayoutError(f"{path}: intervals of rows that the table has not: {unknown[0][0]}")
+    both = [*pairs.items(), *intervals.items()]
+    bad = [f"{row}, {column}: {v!r}" for (row, column), v in both if v is not None and not 0 <= v <= 1]
     if bad:
         raise LayoutError(f"{path}: values are fractions between 0 and 1, or null; not so: {'; '.join(bad)}")
     return {
@@ -191,7 +213,16 @@ def _published(path: Path, node: dict) -> dict:
         "metrics": dict(node["columns"]) if whole_rows else dict.fromkeys(columns, node["metric"]),
         "whole_rows": whole_rows,
         "published": pairs,
+        "intervals": intervals,
     }
+
+
+def _pairs(path: Path, rows: dict, columns: tuple[str, ...]) -> dict[tuple[str, str], float | None]:
+    """Values by row and column. Raises LayoutError where a row has not one for each column."""
+    short = [row for row, values in rows.items() if len(values) != len(columns)]
+    if short:
+        raise LayoutError(f"{path}: not one value for each of the {len(columns)} columns in: {'; '.join(short)}")
+    return {(row, column): v for row, values in rows.items() for column, v in zip(columns, values, strict=True)}
 
 
 def experiments(folder: Path = EXPERIMENTS) -> dict[str, dict]:

@@ -9,11 +9,15 @@ from torch import Tensor
 
 from tasks.errors import UserError
 
-SHUFFLES = ("examples", "batches")
+SHUFFLES = ("examples", "batches", "buckets")
+BUCKET = 50  # batches whose examples are sorted together
 
 
 class Split(Protocol):
-    """Examples held as tensors: `split[index]` is the batch of the examples that the 1-D tensor `index` names."""
+    """Examples held as tensors: `split[index]` is the batch of the examples that the 1-D tensor `index` names.
+
+    For shuffle="buckets" it also has `sizes` (N,), the size of each example, as its number of words.
+    """
 
     def __len__(self) -> int: ...
 
@@ -29,6 +33,8 @@ class TrainBatches:
     shuffle="examples": every example is drawn anew in every epoch; the last batch may be smaller.
     shuffle="batches": batches are consecutive examples, built once; only their order changes. The last one is filled up
     from the beginning (Ganea et al.'s code), or where not `fill`, it may be smaller.
+    shuffle="buckets": as "examples", but those of each BUCKET batches are sorted by size, so that a batch has examples
+    of about the same size, and then the order of the batches is drawn; a smaller one comes last.
 
     again=(n, cycles): when all examples were given out, the first n of them are gone over `cycles` times more in the
     same epoch, each time in another order.
@@ -57,6 +63,11 @@ class TrainBatches:
             raise UserError(f"task.data.batch_size={batch_size} is more than the {len(split)} training examples.")
         if len(split) < world:
             raise UserError(f"{len(split)} examples cannot be shared by trainer.devices={world} processes; use fewer.")
+        if shuffle == "buckets" and not hasattr(split, "sizes"):
+            raise UserError(
+                "task.data.shuffle=buckets is for examples of different sizes, which this task's do not tell; take "
+                "task.data.shuffle=examples."
+            )
         self.split, self.batch_size, self.shuffle, self.seed = split, batch_size, shuffle, seed
         self.rank, self.world, self.fill = rank, world, fill
         self.passes = [len(split)] + [again[0]] * again[1]
@@ -83,10 +94,20 @@ class TrainBatches:
                 order = torch.from_numpy(draw.permutation(examples))
                 for k in range(count):
                     yield self._shared(order[k * self.batch_size : (k + 1) * self.batch_size])
+            elif self.shuffle == "buckets":
+                order = torch.from_numpy(self._sorted(draw.permutation(examples)))
+                full = examples // self.batch_size
+                for k in (*draw.permutation(full), *range(full, count)):
+                    yield self._shared(order[k * self.batch_size : (k + 1) * self.batch_size])
             else:
                 for k in draw.permutation(count):
                     batch = torch.arange(k * self.batch_size, (k + 1) * self.batch_size)
                     yield batch % examples if self.fill else self._shared(batch[batch < examples])
+
+    def _sorted(self, order: np.ndarray) -> np.ndarray:
+        """The examples of each BUCKET batches by size, equal ones as they were."""
+        sizes = np.asarray(self.split.sizes)[order]
+        return order[np.lexsort([sizes, np.arange(len(order)) // (BUCKET * self.batch_size)])]
 
     def _shared(self, batch: Tensor) -> Tensor:
         """As much of a batch as all processes can have equally many examples of."""

@@ -39,7 +39,7 @@ def experiment(name: str) -> dict:
 
 
 def encoder_kind(name: str) -> str:
-    return schema.encoder_kind(OmegaConf.load(CONFIGS / "encoder" / f"{name}.yaml"), "kind")
+    return schema.encoder_kind(OmegaConf.load(CONFIGS / "encoder" / f"{name}.yaml"))
 
 
 def test_the_options_are_found():
@@ -65,7 +65,7 @@ def test_an_experiment_is_a_flat_file_that_says_what_it_stands_for(name):
     assert f"python run.py experiment={name}" in text
     assert "# Expected: " in text
     values = experiment(name)
-    if name.startswith("hnn_"):
+    if name.startswith("hnn_") and not name.startswith("hnn_subtree_"):
         found = re.fullmatch(r"hnn_(prefix\d\d)_(rnn|gru)_(eucl|hyp_eucl_mlr|hyp)", name)
         task, cell, geometry = found.groups()
         assert values["task"]["name"] == task
@@ -81,12 +81,38 @@ def test_the_published_numbers_are_those_of_the_table():
     cells = set()
     for name in EXPERIMENTS:
         paper = experiment(name)["paper"]
-        if paper and paper["name"] == "hnn":
+        if paper and (paper["name"], paper["table"]) == ("hnn", 1):
             column = table["columns"].index(paper["column"])
             assert paper["published"] == pytest.approx(table["rows"][paper["row"]][column])
             assert paper["metric"] == table["metric"]
             cells.add((paper["row"], paper["column"]))
     assert len(cells) == 18, "every PREFIX cell of the table has its experiment"
+
+
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name.startswith("hnn_subtree_")])
+def test_a_subtree_experiment_is_what_its_name_says(name):
+    root, d, kind = re.fullmatch(r"hnn_subtree_(animal|group|worker|mammal)_d(2|3|5|10)_(hyp|eucl|log0)", name).groups()
+    values = experiment(name)
+    task, paper = values["task"], values["paper"]
+    assert (task["name"], task["data"]["subtree"], task["data"]["dim"]) == ("wordnet_subtree", f"{root}.n.01", int(d))
+    assert task["data"]["embeddings"].endswith(f"/embeddings/wordnet_nouns-poincare-{d}d.npz")
+    assert values["geometry"]["name"] == ("euclidean" if kind == "eucl" else "poincare")
+    assert values["geometry"]["parts"] == ({"classifier": "euclidean"} if kind == "log0" else {})
+    assert (paper["row"], paper["column"]) == (f"{root}.n.01, {kind.upper()}", f"D = {d}")
+
+
+def test_the_subtree_experiments_differ_in_the_learning_rate_of_a_classifier_alone():
+    names = [name for name in EXPERIMENTS if name.startswith("hnn_subtree_")]
+    assert len(names) == 48
+    rates, others = {}, []
+    for name in names:
+        values = experiment(name)
+        rates.setdefault(name.rpartition("_")[2], set()).add(values["optim"]["lr"])
+        data = {**values["task"]["data"], "subtree": None, "dim": None, "embeddings": None}
+        shared = {**values["task"], "root": None, "dim": None, "embeddings": None, "data": data}
+        others.append((shared, {**values["optim"], "lr": None}, values["trainer"]))
+    assert all(other == others[0] for other in others)
+    assert {kind: len(found) for kind, found in rates.items()} == {"hyp": 1, "eucl": 1, "log0": 1}
 
 
 GRAPHS = [name for name in EXPERIMENTS if name.startswith(("hybonet_wn18rr", "hybonet_fb15k237"))]
@@ -306,7 +332,7 @@ def test_a_model_without_an_encoder_is_given_none():
 
 
 def test_the_folder_of_a_run_is_named_by_what_was_chosen():
-    names = ("prefix10", "poincare", "gru", "tasks.prefix.model.SentencePairClassifier")
+    names = ("prefix10", "poincare", "gru", "tasks.sentence_pairs.SentencePairClassifier")
     assert schema.run_name(None, *names) == "prefix10-poincare-gru"
     assert schema.run_name("mine", *names) == "mine"
     alone = "tasks.poincare_glove.model.PoincareGlove"

@@ -43,6 +43,7 @@ LAYERS = {
     "norm": ((3,), {}),
     "multi_head_attention": ((4, 2), {}),
     "centroid": ((), {}),
+    "ordered_sum": ((), {}),
     "logits": ((3, 2), {}),
 }
 CLASSES = {name: name.upper() if len(name) == 3 else name.title().replace("_", "") for name in LAYERS}

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from hyperbolic.geometry import Geometry
 from hyperbolic.layers.multihead import AttentionCache
-from hyperbolic.layers.sequence import check_lengths
+from hyperbolic.layers.sequence import length_mask
 
 NORMS = ("post", "pre", "none")
 
@@ -192,12 +192,6 @@ def _check(name: str, x: Tensor, past: int, n_positions: int) -> None:
         raise ValueError(f"{name}: a sequence of {steps} positions is longer than n_positions={n_positions}")
 
 
-def _mask(lengths: Tensor | None, x: Tensor) -> Tensor | None:
-    """True at the positions (..., T) of x (..., T, D) that count; after a check of the lengths (...)."""
-    check_lengths(lengths, x)
-    return None if lengths is None else torch.arange(x.shape[-2], device=x.device) < lengths.unsqueeze(-1)
-
-
 class TransformerEncoder(nn.Module):
     """Transformer over a sequence of points, and the centroid of its states as the summary.
 
@@ -265,7 +259,7 @@ class TransformerEncoder(nn.Module):
         single, x = x.dim() == 3, self._streams(x)
         if single and lengths is not None:
             lengths = lengths.unsqueeze(0)
-        mask = _mask(lengths, x)
+        mask = length_mask(lengths, x)
         masks = [None] * self.streams if mask is None else mask
         states = torch.stack([self._run(*parts) for parts in zip(self.stacks, x, masks, strict=True)])
         summary = self.centroid(states, mask=mask)
@@ -332,7 +326,7 @@ class TransformerDecoder(nn.Module):
             )
         past = 0 if state is None else state.length
         _check("TransformerDecoder", x, past, self.n_positions)
-        memory_mask = _mask(memory_lengths, memory)
+        memory_mask = length_mask(memory_lengths, memory)
         x = self.stack.enter(x, past)
         for i, layer in enumerate(self.stack.layers):
             x = layer(x, memory, memory_mask=memory_mask, cache=None if state is None else state.layers[i])

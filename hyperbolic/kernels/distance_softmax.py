@@ -5,8 +5,8 @@ For points x_i, their partners y_i and P others z_j, with T the temperature, the
     -log( exp(-d(x_i, y_i) / T) / (exp(-d(x_i, y_i) / T) + sum_j exp(-d(x_i, z_j) / T)) )
 
 without the pairs (i, j) that are excluded. ``sinh^2(sqrt(c) d/2)`` of all pairs is one product, and ``exp(-d)`` an
-algebraic function of it; the gradient is made in the same pass, over blocks of rows that stay in the cache, so no matrix
-of distances is kept.
+algebraic function of it; the gradient is made in the same pass, over blocks of rows that stay in the cache, so no
+matrix of distances is kept.
 """
 
 from __future__ import annotations

@@ -182,6 +182,45 @@ def affine_point_grad(saved: Saved, grad: Tensor, grad_gap: Tensor) -> tuple[Ten
     return g_x.mul_(f).addcmul_(g_square, q), g_u, g_u_gap, g_bias, g_b_gap
 
 
+def add_points(x: Tensor, x_gap: Tensor, y: Tensor, y_gap: Tensor) -> tuple[Tensor, Tensor, Saved]:
+    """``x (+) y`` and its gap, kept inside the boundary margin; the sum is that of :func:`affine_point`.
+
+    Args: x, y (..., H, B) points with gaps (..., 1, B).
+    """
+    k = constants(x)
+    s = x + y
+    n = _dot(s, s)
+    i = torch.addcmul(n, x_gap, y_gap).reciprocal_()  # 1 / D
+    a, b = n.mul_(i), x_gap * i
+    new = (a * x).addcmul_(b, s)
+    norm2 = _dot(new, new)
+    # away from the boundary the coordinates give the gap just as well, and carried errors end there
+    gap = torch.where(torch.lt(norm2, k.near), torch.sub(k.one, norm2), b * y_gap)
+    inside = gap.clamp_min(k.least_gap)
+    cut = torch.ne(inside, gap)
+    outside = norm2 > k.bound**2
+    shrink = torch.where(outside, k.bound * norm2.rsqrt_(), k.one)
+    new.mul_(shrink)
+    return new, inside, (x, x_gap, y_gap, s, i, a, b, new, outside, shrink, cut)
+
+
+def add_points_grad(saved: Saved, grad: Tensor, grad_gap: Tensor) -> tuple[Tensor, ...]:
+    """Gradients of x, x_gap, y, y_gap."""
+    x, x_gap, y_gap, s, i, a, b, new, outside, shrink, cut = saved
+    k = constants(x)
+    # the margin: of the gradient at a point that was pulled back, only the part orthogonal to the point survives
+    radial = _dot(grad, new).mul_(outside).div_(k.bound**2)
+    grad = grad.addcmul(radial, new, value=-1).mul_(shrink)
+    grad_gap = grad_gap.masked_fill(cut, 0)
+    # x (+) y = a x + b s, gap = b y_gap with a = n i, b = x_gap i, 1/i = n + x_gap y_gap, n = |s|^2, s = x + y
+    g_a, g_b = _dot(grad, x), _dot(grad, s).addcmul_(grad_gap, y_gap)
+    g_d = (g_a * a).addcmul_(g_b, b).mul_(i).neg_()
+    g_y_gap = (grad_gap * b).addcmul_(g_d, x_gap)
+    g_x_gap = g_b.mul_(i).addcmul_(g_d, y_gap)
+    g_y = (b * grad).addcmul_(g_d.addcmul_(g_a, i), s, value=2)  # of s
+    return torch.addcmul(g_y, a, grad), g_x_gap, g_y, g_y_gap
+
+
 def gated_update(h: Tensor, h_gap: Tensor, o: Tensor, o_gap: Tensor, z: Tensor) -> tuple[Tensor, Tensor, Saved]:
     """``h' = h (+) exp_0(z * log_0((-h) (+) o))`` and its gap, kept inside the boundary margin
     (the update gate of Ganea et al. 2018, Eq. 31).
@@ -191,59 +230,31 @@ def gated_update(h: Tensor, h_gap: Tensor, o: Tensor, o_gap: Tensor, z: Tensor) 
     k = constants(h)
     e = o - h
     e2 = _dot(e, e)
-    i1 = torch.addcmul(e2, h_gap, o_gap).reciprocal_()  # 1 / D of (-h) (+) o
-    m = (h_gap * e).addcmul_(e2, h, value=-1).mul_(i1)
-    m_gap = (h_gap * o_gap).mul_(i1)
+    i = torch.addcmul(e2, h_gap, o_gap).reciprocal_()  # 1 / D of (-h) (+) o
+    m = (h_gap * e).addcmul_(e2, h, value=-1).mul_(i)
+    m_gap = (h_gap * o_gap).mul_(i)
     scale = artanhc(m_gap, k)
     step = scale * m  # log_0((-h) (+) o)
-    gated = z * step
-    square = _dot(gated, gated)
-    f, s_gap = tanhc(square, k)
-    s = torch.addcmul(h, f, gated)
-    n = _dot(s, s)
-    i2 = torch.addcmul(n, h_gap, s_gap).reciprocal_()  # 1 / D of h (+) f gated
-    a, b = n.mul_(i2), h_gap * i2
-    new = (a * h).addcmul_(b, s)
-    norm2 = _dot(new, new)
-    # away from the boundary the coordinates give the gap just as well, and carried errors end there
-    gap = torch.where(torch.lt(norm2, k.near), torch.sub(k.one, norm2), b * s_gap)
-    inside = gap.clamp_min(k.least_gap)
-    cut = torch.ne(inside, gap)
-    outside = norm2 > k.bound**2
-    shrink = torch.where(outside, k.bound * norm2.rsqrt_(), k.one)
-    new.mul_(shrink)
-    edge = (new, outside, shrink, cut)
-    saved = (h, h_gap, o_gap, z, e, e2, i1, m, m_gap, scale, step, gated, square, f, s_gap, s, i2, a, b, *edge)
-    return new, inside, saved
+    point, point_gap, exp = exp_origin(z * step)
+    new, gap, added = add_points(h, h_gap, point, point_gap)
+    return new, gap, (h, h_gap, o_gap, z, e, e2, i, m, m_gap, scale, step, exp, added)
 
 
 def gated_update_grad(saved: Saved, grad: Tensor, grad_gap: Tensor) -> tuple[Tensor, ...]:
     """Gradients of h, h_gap, o, o_gap, z."""
-    h, h_gap, o_gap, z, e, e2, i1, m, m_gap, scale, step, gated, square, f, s_gap, s, i2, a, b, *edge = saved
-    new, outside, shrink, cut = edge
+    h, h_gap, o_gap, z, e, e2, i, m, m_gap, scale, step, exp, added = saved
     k = constants(h)
-    # the margin: of the gradient at a point that was pulled back, only the part orthogonal to the point survives
-    radial = _dot(grad, new).mul_(outside).div_(k.bound**2)
-    grad = grad.addcmul(radial, new, value=-1).mul_(shrink)
-    grad_gap = grad_gap.masked_fill(cut, 0)
-    # h' = a h + b s, gap = b s_gap with a = n i2, b = h_gap i2, 1/i2 = n + h_gap s_gap, n = |s|^2, s = h + f gated
-    g_a, g_b = _dot(grad, h), _dot(grad, s).addcmul_(grad_gap, s_gap)
-    g_d = (g_a * a).addcmul_(g_b, b).mul_(i2).neg_()
-    g_s_gap = (grad_gap * b).addcmul_(g_d, h_gap)
-    g_h_gap = g_b.mul_(i2).addcmul_(g_d, s_gap)
-    g_x = (b * grad).addcmul_(g_d.addcmul_(g_a, i2), s, value=2)  # of s, and so of f gated
-    g_h = torch.addcmul(g_x, a, grad)
-    g_square = tanhc_slope(square, f, s_gap, k).mul_(_dot(g_x, gated)).addcmul_(g_s_gap.mul_(s_gap), f, value=-2)
-    g_gated = g_x.mul_(f).addcmul_(g_square, gated)
+    g_h, g_h_gap, g_point, g_point_gap = add_points_grad(added, grad, grad_gap)
+    g_gated = exp_origin_grad(exp, g_point, g_point_gap)
     g_z = g_gated * step
     g_step = g_gated.mul_(z)
     # log_0(m) with m = (h_gap e - e2 h)/D, gap = h_gap o_gap/D, D = e2 + h_gap o_gap
     g_m = scale * g_step
     g_m_gap = artanhc_slope(m_gap, scale, k).mul_(_dot(g_step, m))
-    g_d = _dot(g_m, m).addcmul_(g_m_gap, m_gap).mul_(i1).neg_()
-    g_mi = g_m.mul_(i1)
+    g_d = _dot(g_m, m).addcmul_(g_m_gap, m_gap).mul_(i).neg_()
+    g_mi = g_m.mul_(i)
     g_e2 = g_d - _dot(g_mi, h)
-    g_gi = g_m_gap.mul_(i1).add_(g_d)
+    g_gi = g_m_gap.mul_(i).add_(g_d)
     g_h_gap.addcmul_(g_gi, o_gap).add_(_dot(g_mi, e))
     g_o = (h_gap * g_mi).addcmul_(g_e2, e, value=2)
     g_h.sub_(g_o).addcmul_(e2, g_mi, value=-1)

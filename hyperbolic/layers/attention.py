@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.layers.description import shows
-from hyperbolic.layers.guard import check_mask, check_rows, check_sequence, name_of, takes_points
+from hyperbolic.layers.guard import check_mask, check_rows, check_sequence, check_weights, name_of, takes_points
 from hyperbolic.layers.positions import check_positions
 from hyperbolic.manifolds import Manifold
 from hyperbolic.manifolds.base import HyperbolicManifold
@@ -45,10 +45,8 @@ class Centroid(nn.Module):
         """
         check_sequence(self, x)
         shape = x.shape[:-1]
-        if weights is not None and weights.shape != shape:
-            raise ValueError(
-                f"{name_of(self)}: the weights must have the shape {tuple(shape)}, got {tuple(weights.shape)}"
-            )
+        if weights is not None:
+            check_weights(self, weights, shape)
         if mask is not None:
             check_mask(self, mask, shape)
             weights = mask.to(x.dtype) if weights is None else torch.where(mask, weights, 0)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from hyperbolic.kernels.flat import euclidean_gru, euclidean_rnn
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.kernels.table_rows import table_rows
-from hyperbolic.layers import attention, feedforward, positions
+from hyperbolic.layers import attention, feedforward, ordered_sum, positions
 from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.layers.description import shows
@@ -311,6 +311,20 @@ class Norm(nn.Module):
         return nn.functional.layer_norm(x, (self.d,), self.weight, self.bias, self.eps)
 
 
+class OrderedSum(ordered_sum.OrderedSum):
+    """``w_1 x_1 + w_2 x_2 + ...``; see :mod:`hyperbolic.layers.ordered_sum`."""
+
+    def total(self, x: Tensor, weights: Tensor | None, mask: Tensor | None) -> Tensor:
+        return weighted_sum(x, weights, mask)
+
+
+def weighted_sum(x: Tensor, weights: Tensor | None, mask: Tensor | None) -> Tensor:
+    """``sum w_i x_i`` (..., D) of vectors (..., N, D) over those that count; weights are 1 when left out."""
+    if weights is not None:
+        x = weights.unsqueeze(-1) * x
+    return (x if mask is None else torch.where(mask.unsqueeze(-1), x, 0)).sum(-2)
+
+
 class Logits(ClassLogits):
     """``scale <x - p_k, a_k>`` for K classes (K = 1: one binary logit); p = 0, a Glorot uniform.
 
@@ -351,6 +365,7 @@ __all__ = [
     "Logits",
     "MultiHeadAttention",
     "Norm",
+    "OrderedSum",
     "PositionEncoding",
     "RNNCell",
     "Residual",

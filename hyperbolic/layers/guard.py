@@ -147,6 +147,17 @@ def check_sequence(layer: nn.Module, x: Tensor) -> None:
         raise ValueError(f"{name_of(layer)}: takes points (..., N, D) with N > 0, got the shape {tuple(x.shape)}")
 
 
+def check_weights(layer: nn.Module, weights: Tensor, shape: tuple[int, ...]) -> None:
+    """
+    Raises:
+        ValueError: weights that do not have the ``shape``, a number a point.
+    """
+    if weights.shape != shape:
+        raise ValueError(
+            f"{name_of(layer)}: the weights must have the shape {tuple(shape)}, got {tuple(weights.shape)}"
+        )
+
+
 def check_mask(layer: nn.Module, mask: Tensor, shape: tuple[int, ...], hidden_rows: bool = False) -> None:
     """
     Args: shape: (..., N) that the mask must have. hidden_rows: rows without a true entry are allowed.

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from hyperbolic.layers import attention, mobius, tangent
+from hyperbolic.kernels.gyro_sum import mobius_sum
+from hyperbolic.layers import attention, mobius, ordered_sum, tangent
 from hyperbolic.layers.attention import Centroid
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.layers.guard import check_index, takes_points
@@ -289,6 +290,14 @@ class PositionEncoding(_Einstein):
         return self.to_disk(self.inner(self.to_ball(x), positions))
 
 
+class OrderedSum(ordered_sum.OrderedSum):
+    """:class:`hyperbolic.layers.mobius.OrderedSum` with Einstein's operations."""
+
+    def total(self, x: Tensor, weights: Tensor | None, mask: Tensor | None) -> Tensor:
+        c = self.manifold.c
+        return poincare_to_klein(mobius_sum(klein_to_poincare(x, c), c, weights, mask), c)
+
+
 class Logits(ClassLogits):
     """Hyperbolic MLR: :class:`hyperbolic.layers.mobius.Logits` of the point in the ball."""
 
@@ -320,6 +329,7 @@ __all__ = [
     "Logits",
     "LorentzActivation",
     "Norm",
+    "OrderedSum",
     "PositionEncoding",
     "RNNCell",
     "Residual",

@@ -12,10 +12,11 @@ import torch
 from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
+from hyperbolic.kernels.gyro_sum import mobius_sum
 from hyperbolic.kernels.lorentz import lift
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.kernels.table_rows import table_rows
-from hyperbolic.layers import feedforward, positions
+from hyperbolic.layers import feedforward, ordered_sum, positions
 from hyperbolic.layers.attention import Centroid
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import check_features, check_index, check_table, name_of, takes_points
@@ -25,6 +26,8 @@ from hyperbolic.layers.lorentz_linear import Linear
 from hyperbolic.layers.lorentz_logits import HyperplaneLogits, Logits, unit_points
 from hyperbolic.layers.tangent import GRU, RNN, GRUCell, RNNCell
 from hyperbolic.manifolds import Lorentz
+from hyperbolic.manifolds.charts import lorentz_to_poincare, poincare_to_lorentz
+from hyperbolic.numerics import wide
 
 
 class Embedding(nn.Module):
@@ -250,6 +253,19 @@ class Norm(nn.Module):
         return x
 
 
+class OrderedSum(ordered_sum.OrderedSum):
+    """The Möbius sum of :class:`hyperbolic.layers.mobius.OrderedSum` through the isometry: the gyroaddition
+    ``x (+) y = exp_x(PT_{0->x}(log_0(y)))`` is the same in every model (Ungar 2008), and HyboNet has none of its own.
+
+    Worked out in float64, as far points of the hyperboloid lie beyond what a float32 ball has.
+    """
+
+    def total(self, x: Tensor, weights: Tensor | None, mask: Tensor | None) -> Tensor:
+        c = self.manifold.c
+        total = mobius_sum(lorentz_to_poincare(wide(x), c), c, None if weights is None else wide(weights), mask)
+        return self.manifold.projx(poincare_to_lorentz(total, c).to(x.dtype))
+
+
 __all__ = [
     "GRU",
     "RNN",
@@ -267,6 +283,7 @@ __all__ = [
     "Logits",
     "MultiHeadAttention",
     "Norm",
+    "OrderedSum",
     "PositionEncoding",
     "RNNCell",
     "Residual",

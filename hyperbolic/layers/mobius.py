@@ -13,17 +13,19 @@ import torch
 from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
+from hyperbolic.kernels.gyro_sum import mobius_sum
 from hyperbolic.kernels.mlr import lift_hyperplanes, lift_points
 from hyperbolic.kernels.mobius import mobius_affine
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.kernels.recurrent import mobius_gru, mobius_rnn
 from hyperbolic.kernels.table_rows import table_rows
-from hyperbolic.layers import attention, feedforward, positions
+from hyperbolic.layers import attention, feedforward, ordered_sum, positions
 from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.layers.description import shows
-from hyperbolic.layers.guard import check_features, check_index, check_table, takes_points
+from hyperbolic.layers.guard import check_features, check_index, check_table, name_of, takes_points
 from hyperbolic.layers.initial import glorot, uniform_table
+from hyperbolic.layers.mobius_gru import input_first_gru
 from hyperbolic.layers.sequence import Recurrence
 from hyperbolic.manifolds import PoincareBall
 
@@ -271,9 +273,44 @@ class GRU(_Recurrent):
     """:class:`GRUCell` over a sequence; see :class:`hyperbolic.layers.sequence.Recurrence` for shapes.
 
     Two directions are joined by the Möbius concatenation. Runs :func:`hyperbolic.kernels.recurrent.mobius_gru`.
+
+    Args:
+        variant: "paper"; or "hypera", the order of operands and the second bias of the program of Patel et al., see
+            :func:`hyperbolic.layers.mobius_gru.input_first_gru`; several times slower.
+
+    Raises:
+        ValueError: another variant.
     """
 
     gates, kernel = 3, staticmethod(mobius_gru)
+
+    def __init__(
+        self,
+        manifold: PoincareBall,
+        d_in: int,
+        d_hidden: int,
+        nonlinearity: str | None = None,
+        bidirectional: bool = False,
+        streams: int = 1,
+        bias_std: float = 0.0,
+        variant: str = "paper",
+    ):
+        super().__init__(manifold, d_in, d_hidden, nonlinearity, bidirectional, streams, bias_std)
+        if variant not in ("paper", "hypera"):
+            raise ValueError(f"{name_of(self)}: variant must be 'paper' or 'hypera', got {variant!r}")
+        self.variant = variant
+        if variant == "hypera":
+            self.bias_hh = _bias(manifold, *self.bias.shape, std=bias_std)
+            self.phi = Activation(manifold, self.nonlinearity)
+
+    def run(self, x: Tensor, lengths: Tensor | None) -> Tensor:
+        if self.variant == "paper":
+            return super().run(x, lengths)
+        weights = (self.weight_ih, self.weight_hh, self.bias, self.bias_hh)
+        return input_first_gru(self.manifold, x, lengths, *weights, self.phi)
+
+    def run_both(self, x: Tensor, lengths: Tensor | None) -> Tensor:
+        return self.run(x, lengths) if self.variant == "paper" else Recurrence.run_both(self, x, lengths)
 
 
 class Attention(DistanceAttention):
@@ -345,6 +382,16 @@ class Norm(nn.Module):
         return x
 
 
+class OrderedSum(ordered_sum.OrderedSum):
+    """``((w_1 (x) x_1 (+) w_2 (x) x_2) (+) w_3 (x) x_3) (+) ...``; see :mod:`hyperbolic.layers.ordered_sum`.
+
+    Runs :func:`hyperbolic.kernels.gyro_sum.mobius_sum`.
+    """
+
+    def total(self, x: Tensor, weights: Tensor | None, mask: Tensor | None) -> Tensor:
+        return mobius_sum(x, self.manifold.c, weights, mask)
+
+
 class Logits(ClassLogits):
     """Hyperbolic MLR for K classes, K = 1 giving one binary logit (Ganea et al. 2018, Eq. 23):
 
@@ -384,6 +431,7 @@ __all__ = [
     "Linear",
     "Logits",
     "Norm",
+    "OrderedSum",
     "PositionEncoding",
     "RNNCell",
     "Residual",

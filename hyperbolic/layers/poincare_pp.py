@@ -31,6 +31,7 @@ from hyperbolic.layers.mobius import (
     Embedding,
     GRUCell,
     Norm,
+    OrderedSum,
     PositionEncoding,
     RNNCell,
 )
@@ -232,6 +233,7 @@ __all__ = [
     "Logits",
     "MultiHeadAttention",
     "Norm",
+    "OrderedSum",
     "PositionEncoding",
     "RNNCell",
     "Residual",

@@ -57,6 +57,12 @@ def check_lengths(lengths: Tensor | None, x: Tensor, layer: nn.Module | None = N
     check_range(layer, lengths, 1, x.shape[-2], rule, ": drop empty sequences first")
 
 
+def length_mask(lengths: Tensor | None, x: Tensor, layer: nn.Module | None = None) -> Tensor | None:
+    """True at the positions (..., T) of x (..., T, D) that count; after :func:`check_lengths`. None without lengths."""
+    check_lengths(lengths, x, layer)
+    return None if lengths is None else torch.arange(x.shape[-2], device=x.device) < lengths.unsqueeze(-1)
+
+
 class Recurrence(nn.Module):
     """Base of the RNN and GRU layers: ``(x, lengths) -> (states, last)``.
 

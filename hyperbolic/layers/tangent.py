@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from hyperbolic.layers import attention, euclidean, positions
+from hyperbolic.layers import attention, euclidean, ordered_sum, positions
 from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.layers.guard import check_index, takes_points
@@ -234,6 +234,13 @@ class Norm(_Tangent):
         super().__init__(manifold, euclidean.Norm(manifold, d), d)
 
 
+class OrderedSum(ordered_sum.OrderedSum):
+    """``exp_0(w_1 log_0(x_1) + w_2 log_0(x_2) + ...)``, in which the order does not count."""
+
+    def total(self, x: Tensor, weights: Tensor | None, mask: Tensor | None) -> Tensor:
+        return self.manifold.expmap0(euclidean.weighted_sum(self.manifold.logmap0(x), weights, mask))
+
+
 class Logits(ClassLogits):
     """``scale <log_0(x) - p_k, a_k>`` for K classes: Euclidean logits in the tangent space at the origin."""
 
@@ -265,6 +272,7 @@ __all__ = [
     "Logits",
     "MultiHeadAttention",
     "Norm",
+    "OrderedSum",
     "PositionEncoding",
     "RNNCell",
     "Residual",

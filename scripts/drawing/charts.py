@@ -53,6 +53,11 @@ def principal(vectors: Tensor, centred: bool) -> Basis:
     return Basis(found, float(lengths[:2].square().sum()) / total if total else 1.0, centre)
 
 
+def itself() -> Basis:
+    """The plane of points that have two dimensions: nothing is turned or projected."""
+    return Basis(torch.eye(2, dtype=torch.float64), 1.0, torch.zeros(2, dtype=torch.float64))
+
+
 def is_curved(manifold: Manifold) -> bool:
     return isinstance(manifold, HyperbolicManifold)
 

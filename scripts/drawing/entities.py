@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from matplotlib import colormaps, patheffects
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, LogNorm
@@ -22,7 +22,8 @@ from matplotlib.ticker import FuncFormatter
 from torch import Tensor
 
 from hyperbolic.manifolds import Manifold
-from scripts.drawing import canvas, charts
+from scripts.drawing import canvas, charts, lettering
+from scripts.drawing.lettering import LETTER, LINE, Box
 from scripts.drawing.nearest import shortened
 
 MOST = 20_000  # entities that are drawn
@@ -30,10 +31,7 @@ NAMED = 8  # of them with a name, where none are asked for
 RING = "#777777"
 STEPS = (1.0, 2.0, 5.0, 10.0)  # between rings, times a power of 10
 COLOURS = ListedColormap(colormaps["viridis_r"](torch.linspace(0.12, 1, 256).numpy()))  # the more triples, the darker
-_LETTER, _LINE, _DOT = 0.036, 0.042, 0.035  # sizes of names and rings about points, in halves of the panel's side
 _UNDER = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.75}
-
-Box = tuple[float, float, float, float]  # left, bottom, right, top
 
 
 @dataclass(frozen=True)
@@ -113,14 +111,7 @@ def paint(axis: Axes, found: Cloud, title: str, colours: LogNorm) -> None:
     axis.set(xlim=(-extent, extent), ylim=(-extent, extent))
     axis.set_aspect("equal")
     axis.set_axis_off()
-    for place, name, left in _fitting(found, extent, boxes):
-        x, y = found.xy[place].tolist()
-        axis.plot(x, y, "o", markersize=5, markerfacecolor="none", markeredgecolor="black", zorder=5)
-        text = axis.annotate(
-            name, (x, y), (-5 if left else 5, 0), textcoords="offset points", ha="right" if left else "left",
-            va="center", fontsize=7, zorder=6,
-        )  # fmt: skip
-        text.set_path_effects([patheffects.withStroke(linewidth=2, foreground="white")])
+    lettering.write(axis, found.xy, lettering.fitting(found.xy, found.named, found.most_named, extent, boxes))
     count = f"{found.of:,}" if len(found.xy) == found.of else f"{len(found.xy):,} of {found.of:,}"
     axis.set_title(f"{canvas.wrapped(title, 3.9, 9)}\n{count} entities; rank correlation {found.correlation:+.2f}")
 
@@ -144,31 +135,9 @@ def _rings(axis: Axes, manifold: Manifold, extent: float, far: float) -> list[Bo
         )
         label = f"{k * step:.3g}"
         axis.text(0, -r, label, fontsize=7, color="#333333", ha="center", va="center", zorder=4, bbox=_UNDER)
-        half = _LETTER * len(label) / 2 + 0.01
-        boxes.append((-half, -r / extent - _LINE, half, -r / extent + _LINE))
+        half = LETTER * len(label) / 2 + 0.01
+        boxes.append((-half, -r / extent - LINE, half, -r / extent + LINE))
     return boxes
-
-
-def _fitting(found: Cloud, extent: float, boxes: Sequence[Box]) -> list[tuple[int, str, bool]]:
-    """Of the named ones the first that fit beside each other and the boxes: place, name, whether on the left."""
-    taken, kept = list(boxes), []
-    for place, name in found.named:
-        x, y = (found.xy[place] / extent).tolist()
-        dot = (x - _DOT, y - _DOT, x + _DOT, y + _DOT)
-        long = _DOT + _LETTER * len(name)
-        for left in (x > 0, x <= 0):
-            text = (x - long, y - _LINE, x - _DOT, y + _LINE) if left else (x + _DOT, y - _LINE, x + long, y + _LINE)
-            inside = text[0] > -1.05 and text[2] < 1.05
-            free = not any(_meet(one, other) for one in (dot, text) for other in taken)
-            if len(kept) < found.most_named and inside and free:
-                taken += [dot, text]
-                kept.append((place, name, left))
-                break
-    return kept
-
-
-def _meet(a: Box, b: Box) -> bool:
-    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
 
 
 def draw(panels: Sequence[tuple[str, Cloud]]) -> Figure:

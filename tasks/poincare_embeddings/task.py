@@ -28,11 +28,11 @@ class EmbeddingTask(Task):
     are found by distance among all nodes; mean_rank, the mean over pairs of the place of the ancestor among itself and
     the nodes that are no ancestors.
 
-    above, source: from the data. negatives: nodes drawn for a batch, the same for all its pairs. dampening: they are drawn with
-    probabilities (1 + pairs with this ancestor)^dampening; 0: uniformly. burn_in_epochs, burn_in_factor: at the start
-    the learning rate is this part of itself. lazy: the optimiser moves only the rows that a batch uses. file: where the
-    points are written at the end, besides the run's folder; {source} in it stands for the data's name. The others are
-    Task's.
+    above, source: from the data. negatives: nodes drawn for a batch, the same for all its pairs. dampening: they are
+    drawn with probabilities (1 + pairs with this ancestor)^dampening; 0: uniformly. burn_in_epochs, burn_in_factor: at
+    the start the learning rate is this part of itself. lazy: the optimiser moves only the rows that a batch uses. file:
+    where the points are written at the end, besides the run's folder; {source} in it stands for the data's name. The
+    others are Task's.
     """
 
     metric_names = ("map", "mean_rank", "loss")

@@ -44,6 +44,13 @@ def test_linear_activation_and_concat():
         agree(mobius.Activation(BALL, fn)(x), euclidean.Activation(FLAT, fn)(x))
 
 
+def test_sums_from_the_left():
+    x, weights, mask = torch.randn(4, 6, 3), torch.randn(4, 6), torch.rand(4, 6) < 0.7
+    curved, flat = twins("OrderedSum")
+    for given in ((), (weights,), (weights, mask)):
+        agree(curved(x, *given), flat(x, *given))
+
+
 @pytest.mark.parametrize("name", ["RNN", "GRU"])
 @pytest.mark.parametrize("nonlinearity", ["identity", "tanh"])
 @pytest.mark.parametrize("options", [{}, {"streams": 2}, {"bidirectional": True}])

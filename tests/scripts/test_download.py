@@ -226,6 +226,17 @@ def test_poincare_glove_is_a_file_and_otherwise_says_how_to_train_one(server, tm
     assert (tmp_path / "poincare_glove" / source.name).read_bytes() == b"the 0.1 0.2\n"
 
 
+@pytest.mark.parametrize("name", ["snli", "multinli"])
+def test_pairs_of_sentences_are_taken_out_flat_without_what_macos_adds(server, tmp_path, name):
+    source = SOURCES[name]
+    names = [file for (file,) in source.files]
+    content = {f"{name}_1.0/{file}": b"{}\n" for file in names} | {f"{name}_1.0/README.txt": b"read"}
+    content |= {f"__MACOSX/{name}_1.0/._{file}": b"Mac" for file in names}
+    server.files["pairs.zip"] = zip_of(content)
+    assert main([name, "--data-dir", str(tmp_path)], {name: replace(source, url=server.url("pairs.zip"))}) == 0
+    assert left_behind(tmp_path) == {f"{name}/{file}" for file in names} | {SUMS}
+
+
 def test_glove_is_taken_out_flat(server, tmp_path):
     names = [f"glove.6B.{d}d.txt" for d in (50, 100, 200, 300)]
     server.files["glove.zip"] = zip_of({f"inside/{name}": name.encode() for name in names} | {"readme.md": b"no"})

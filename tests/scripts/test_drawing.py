@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from matplotlib.axes import Axes
@@ -11,7 +12,21 @@ from matplotlib.text import Text
 from hyperbolic.layers import euclidean, lorentz, mobius
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
 from hyperbolic.manifolds.charts import convert
-from scripts.drawing import attention, boundaries, canvas, charts, curves, entities, granularity, nearest
+from scripts.drawing import (
+    attention,
+    boundaries,
+    canvas,
+    charts,
+    classes,
+    curves,
+    entities,
+    granularity,
+    histograms,
+    nearest,
+    separation,
+    tree,
+    weights,
+)
 
 MODELS = [PoincareBall, Lorentz, Klein]
 D = 6
@@ -196,6 +211,21 @@ def every_figure():
     lines = [curves.Curve(f"run {k} {name}", [(e, e + k) for e in range(1, 9)], 3) for k in range(9)]
     around = [entities.cloud(m, points(m), [f"{n} {k}" for n in NAMES for k in range(7)], torch.arange(50)) for m in (ball, flat)]
     foot = "Small print. " * 40
+    inside, margin = torch.arange(50) < 20, lambda x: x[:, 0] - 0.3
+    apart = [separation.field(m, points(m, d=2), inside, margin, rim) for m, rim in ((ball, 0), (flat, 0), (flat, 4))]
+    child = np.arange(1, 50)
+    trees = [tree.picture(m, points(m, d=2), [n * 6 for n in NAMES] * 7, child, child // 4) for m in (ball, flat)]
+    lengths = {split: np.arange(1, 90) % k for split, k in (("train", 70), ("dev", 9))}
+    counts = [classes.Count(label, 9999, 8888, 7777) for label in ("entailment", "neutral", "contradiction")]
+    strips = [
+        weights.Pair("A hypothesis. " * k, "neutral", ("a-rather-long-word",) * t, ((f"{NAMES[0]}: entailment 0.99", np.full(t, 1 / t)),) * k)
+        for t, k in ((1, 1), (30, 3), (90, 1))
+    ]
+    yield "separation", separation.draw([(name, found) for found in [*apart, apart[0]]], "Title")
+    yield "tree", tree.draw([(name, found) for found in [*trees, *trees]], "Title")
+    yield "lengths", histograms.draw([("premises", lengths), ("hypotheses", lengths)], "Title", foot)
+    yield "classes", classes.draw([(name, counts)] * 4, "Title")
+    yield "weights", weights.draw(strips, "Title")
     yield "boundaries", boundaries.draw([(name, f) for f in [*fields, *fields]])
     yield "attention", attention.draw([[(name, clouds[0]), (name, clouds[1])], [(name, clouds[1])]], "Title")
     yield "entities", entities.draw([(name, found) for found in [*around, *around]])

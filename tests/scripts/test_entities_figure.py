@@ -12,7 +12,8 @@ from matplotlib.text import Annotation
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
 from hyperbolic.manifolds.charts import convert
 from scripts import shown
-from scripts.drawing import canvas, charts, entities
+from scripts.drawing import canvas, charts, entities, lettering
+from scripts.shown import graphs, histories
 from scripts.trained import Run, Trained
 from tasks.errors import UserError
 
@@ -119,7 +120,7 @@ def test_names_that_were_asked_for_are_drawn_where_there_is_room():
     x = manifold.expmap0(torch.tensor([[0.3, 0, 0, 0, 0], [0.3001, 0, 0, 0, 0], [-0.5, 0, 0, 0, 0], [0, 0.9, 0, 0, 0]]).double())
     found = entities.cloud(manifold, x, ["a", "b", "c", "d"], torch.tensor([9, 8, 7, 6]), chosen=[2, 1, 0])
     assert [name for _, name in found.named] == ["c", "b", "a"]
-    kept = [name for _, name, _ in entities._fitting(found, 1.04, [])]
+    kept = [name for _, name, _ in lettering.fitting(found.xy, found.named, found.most_named, 1.04)]
     assert kept == ["c", "b"]
 
 
@@ -169,7 +170,7 @@ def test_a_panel_for_each_run_with_one_bar_of_colours(tmp_path, drawn):
         manifold, head = models[one.name]
         return trained(manifold, points(manifold).float(), triples=torch.tensor([[head, 0, 1]] * 70))
 
-    (path,) = shown.draw_entities(runs, model, wishes(tmp_path))
+    (path,) = graphs.draw_entities(runs, model, wishes(tmp_path))
     assert path.name == "entities-a-seed0-vs-b-seed0.png"
     first, second, bar = drawn[0].subfigs[0].axes
     for axis, space in ((first, "lorentz, c = 1, epoch 4"), (second, "lorentz, c = 0, epoch 4")):
@@ -186,7 +187,7 @@ def test_a_panel_for_each_run_with_one_bar_of_colours(tmp_path, drawn):
 def test_a_large_graph_says_that_a_sample_is_drawn(tmp_path, drawn):
     n, manifold = entities.MOST + 500, PoincareBall(1.0)
     found = trained(manifold, points(manifold, n).float(), [str(k) for k in range(n)])
-    shown.draw_entities([run()], lambda _: found, wishes(tmp_path))
+    graphs.draw_entities([run()], lambda _: found, wishes(tmp_path))
     title = drawn[0].subfigs[0].axes[0].get_title()
     assert f"of {n:,} entities" in title
     assert "an even sample by number is drawn" in drawn[0].subfigs[1].texts[0].get_text().replace("\n", " ")
@@ -195,20 +196,20 @@ def test_a_large_graph_says_that_a_sample_is_drawn(tmp_path, drawn):
 def test_asked_for_by_name_and_what_is_wrong_is_told(tmp_path, drawn):
     manifold = PoincareBall(1.0)
     found = trained(manifold, points(manifold))
-    shown.draw_entities([run()], lambda _: found, wishes(tmp_path, ("entity 7",)))
+    graphs.draw_entities([run()], lambda _: found, wishes(tmp_path, ("entity 7",)))
     named = [text.get_text() for text in drawn[0].subfigs[0].axes[0].texts if isinstance(text, Annotation)]
     assert named == ["entity 7"]
     with pytest.raises(UserError, match=r"'entty 7' is none of the 60 entities of .* Did you mean entity 7"):
-        shown.draw_entities([run()], lambda _: found, wishes(tmp_path, ("entty 7",)))
+        graphs.draw_entities([run()], lambda _: found, wishes(tmp_path, ("entty 7",)))
     other = found._replace(model=SimpleNamespace())
     with pytest.raises(UserError, match=r"the task wn18rr has no entities; this figure shows knowledge graphs"):
-        shown.draw_entities([run()], lambda _: other, wishes(tmp_path))
+        graphs.draw_entities([run()], lambda _: other, wishes(tmp_path))
 
 
 def test_validation_curves_of_many_runs_stand_in_one_panel(tmp_path, drawn):
     """Figure 2 of Chen et al.: one panel with the selecting metric of every run, validated every other epoch."""
     runs = [run(f"model {k}", seed=k) for k in range(11)]
-    (path,) = shown.draw_curves(runs, None, wishes(tmp_path))
+    (path,) = histories.draw_curves(runs, None, wishes(tmp_path))
     assert path.name == "curves-model 0-seed0-and-10-more.png"
     panels = {axis.get_ylabel(): axis for axis in drawn[0].subfigs[0].axes}
     assert list(panels) == ["train/loss", "val/mrr"]

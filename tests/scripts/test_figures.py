@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from scripts import figures, shown
+from scripts.shown import entity_types
 from scripts.trained import load, read_run
 from tasks.entity_typing.toy import ToyTypingData
 from tasks.errors import UserError
@@ -59,7 +60,7 @@ def test_every_figure_of_two_runs(poincare, euclidean, tmp_path, capsys):
     assert draw(tmp_path, "all", poincare, euclidean) == 0
     said = capsys.readouterr()
     left_out = [line.split(":")[0] for line in said.err.splitlines() if line.startswith("left out")]
-    assert left_out == ["left out entities"]  # these runs have types
+    assert left_out == [f"left out {name}" for name in ("entities", "lengths", "classes", "separation", "tree")]
     made = sorted(file.name for file in tmp_path.iterdir())
     first, second = "entity_typing_toy-poincare-gru-seed0", "entity_typing_toy-euclidean-gru-seed3"
     both = f"{first}-vs-{second}"
@@ -127,7 +128,7 @@ def test_other_data_than_the_model_was_trained_with_are_refused(poincare, tmp_pa
 
 def test_padding_is_not_drawn(poincare):
     trained = load(read_run(poincare))
-    found = shown.attended(trained)
+    found = entity_types.attended(trained)
     batches = list(trained.data.val_dataloader())
     for name in ("mention", "context"):
         assert len(found[name][1]) == sum(int(batch[f"{name}_length"].sum()) for batch in batches)
@@ -219,16 +220,16 @@ def test_a_model_without_class_points_or_types(poincare, tmp_path):
         class_points = None
 
     with pytest.raises(UserError, match=r"the classifier of Bare has no class points"):
-        shown.class_points(trained._replace(model=Bare()))
+        entity_types.class_points(trained._replace(model=Bare()))
     with pytest.raises(UserError, match=r"Bare has no attention by distances"):
-        shown.attended(trained._replace(model=Bare()))
+        entity_types.attended(trained._replace(model=Bare()))
 
 
-def test_a_run_of_another_task_has_learning_curves_only(tmp_path, capsys):
+def test_a_run_of_another_task_has_lengths_and_learning_curves_only(tmp_path, capsys):
     done = cli.short(tmp_path, "trainer.max_epochs=1")
     run = done.record_path.parent
     assert draw(tmp_path / "drawn", "all", run) == 0
-    assert [file.name.partition("-")[0] for file in (tmp_path / "drawn").iterdir()] == ["curves"]
+    assert {file.name.partition("-")[0] for file in (tmp_path / "drawn").iterdir()} == {"curves", "lengths"}
     assert "the task prefix_toy has no types" in capsys.readouterr().err
     assert draw(tmp_path / "drawn", "boundaries", run) == 1
 
@@ -244,7 +245,7 @@ def test_the_paper_s_types_give_both_tables(poincare, tmp_path):
         model_sizes = {"types": types}  # noqa: RUF012
 
     wishes = shown.Wishes(tmp_path, "png", None, "x", 10, "best")
-    made = shown.draw_nearest([trained.run], lambda run: trained._replace(data=Data()), wishes)
+    made = entity_types.draw_nearest([trained.run], lambda run: trained._replace(data=Data()), wishes)
     assert [path.name for path in made] == [
         "nearest-x.md", "nearest-x.png", "nearest-coarse-x.md", "nearest-coarse-x.png"
     ]  # fmt: skip

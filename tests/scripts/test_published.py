@@ -31,6 +31,17 @@ PRINTED_OF_A_DATA_SET = {
     ("fb15k237", "HyboNet, d 32"): "33.4 51.6 36.5 24.4",
     ("fb15k237", "HyboNet, best d"): "35.2 52.9 38.7 26.3",
 }
+# Table 2, F1 and its interval, as they follow each other in print.
+PRINTED_OF_A_SUBTREE = {
+    "animal": "47.43 1.07 41.69 0.19 38.89 0.01 91.92 0.61 68.43 3.90 62.57 0.61 "
+    "98.07 0.55 95.59 1.18 89.21 1.34 99.26 0.59 99.36 0.18 98.27 0.70",
+    "group": "81.72 0.17 61.13 0.42 60.75 0.24 89.87 2.73 63.56 1.22 61.98 0.57 "
+    "87.89 0.80 67.82 0.81 67.92 0.74 91.91 3.07 91.38 1.19 91.41 0.18",
+    "worker": "12.68 0.82 10.86 0.01 9.04 0.06 24.09 1.49 22.39 0.04 22.57 0.20 "
+    "55.46 5.49 35.23 3.16 26.47 0.78 66.83 11.38 47.29 3.93 36.66 2.74",
+    "mammal": "32.01 17.14 15.58 0.04 13.10 0.13 87.54 4.55 44.68 1.87 44.89 1.18 "
+    "88.73 3.22 59.35 1.31 52.51 0.85 91.37 6.09 77.76 5.08 56.11 2.21",
+}
 
 
 def filled() -> list[tuple]:
@@ -59,6 +70,22 @@ def test_every_prefix_cell_of_table_1_has_an_experiment():
     prefix = {(row, column) for row in layout.rows for column in layout.columns if column.startswith("PREFIX")}
     assert len(prefix) == 18
     assert prefix <= covered
+
+
+def test_every_cell_of_table_2_has_an_experiment():
+    layout = LAYOUTS["hnn", 2, None]
+    covered = {tuple(place[3:]) for place in filled() if place[:3] == layout.key}
+    assert len(covered) == 48
+    assert covered == set(layout.published)
+
+
+@pytest.mark.parametrize(("root", "printed"), PRINTED_OF_A_SUBTREE.items())
+def test_values_of_subtrees_are_those_that_the_paper_prints(root, printed):
+    """The paper prints HYP, EUCL and LOG0 below each other, each with its interval, dimension by dimension."""
+    layout = LAYOUTS["hnn", 2, None]
+    cells = [(f"{root}.n.01, {kind}", column) for column in layout.columns for kind in ("HYP", "EUCL", "LOG0")]
+    values = [f"{100 * layout.published[cell]:.2f} {100 * layout.intervals[cell]:.2f}" for cell in cells]
+    assert " ".join(values) == printed
 
 
 @pytest.mark.parametrize("key", [key for key in LAYOUTS if LAYOUTS[key].whole_rows], ids=str)

@@ -1,7 +1,9 @@
 """`make tables` and `make check-tables`: what each cell says, and that a table which drifted is caught."""
 
+import mpmath
 import pytest
 
+from scripts.cells import T_QUANTILES
 from scripts.tables import main
 
 LAYOUT = """
@@ -82,6 +84,43 @@ def test_mean_and_sample_standard_deviation(tables, table, keep):
     assert tables() == 0
     # mean 97, deviations -1 and 1, variance 2 / (2 - 1)
     assert table()["fully hyperbolic GRU"][1][1:] == ["**ours 97.00 ± 1.41** (2 seeds)", "difference -0.14"]
+
+
+INTERVALS = """
+spread: confidence
+intervals:
+  fully hyperbolic GRU: [null, 0.0061]
+contests:
+  - [fully Euclidean GRU, fully hyperbolic GRU]
+"""
+
+
+def test_confidence_intervals_and_how_often_a_row_is_the_highest(tmp_path, tables, table, keep, make_record, write_record):
+    write_record(tmp_path / "published/hnn_table1.yaml", LAYOUT + INTERVALS)
+    keep(*accuracies((0.96, 0.95), (0.98, 0.94), (0.97, 0.94)))
+    assert tables() == 0
+    # deviation 1, Student's t for 2 degrees of freedom 4.303: 4.303 / sqrt(3)
+    published, ours, *_ = table()["fully hyperbolic GRU"][1]
+    assert published == "published 97.14 ± 0.61"
+    assert ours == "**ours 97.00 ± 2.48** (3 seeds)"
+    assert table()["fully hyperbolic GRU"][0] == ["published 81.19", "not run"]
+    text = (tmp_path / "tables/hnn.md").read_text()
+    assert "- Ours: mean ± half the width of the 95 % confidence interval of the mean (Student's t) over the seeds" in text
+    often = "- How often each of fully Euclidean GRU, fully hyperbolic GRU is the highest: in the paper "
+    told = f"{often}fully Euclidean GRU 1, fully hyperbolic GRU 1 of 2"
+    assert told + "\n" in text, "ours has not both rows of any column"
+    paper = {**make_record()["paper"], "row": "fully Euclidean GRU", "published": 0.9596}
+    other = {"paper": paper, "experiment": "hnn_prefix10_gru_eucl", "metrics.test/accuracy": 0.5}
+    write_record(tmp_path / "runs/other.json", make_record(other))
+    assert tables() == 0
+    assert f"{told}; in ours fully hyperbolic GRU 1 of 1\n" in (tmp_path / "tables/hnn.md").read_text()
+
+
+def test_quantiles_are_those_of_students_distribution():
+    for degrees, quantile in enumerate(T_QUANTILES, start=1):
+        # P(|T| > t) = I_x(n/2, 1/2) with x = n / (n + t^2)
+        x = degrees / (degrees + quantile**2)
+        assert float(mpmath.betainc(degrees / 2, 0.5, 0, x, regularized=True)) == pytest.approx(0.05, abs=3e-5)
 
 
 def test_the_best_of_three_is_chosen_by_validation_and_not_by_test(tables, table, keep):
@@ -182,6 +221,22 @@ def test_no_layout_is_an_error(tmp_path, tables, capsys):
     (tmp_path / "published/hnn_table1.yaml").unlink()
     assert tables() == 1
     assert "no table to make" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("spread: error", "spread must be deviation or confidence, and it is 'error'"),
+        ("intervals: {fully Euclidean GRU: [0.1]}", "not one value for each of the 2 columns in: fully Euclidean GRU"),
+        ("intervals: {LSTM: [0.1, 0.2]}", "intervals of rows that the table has not: LSTM"),
+        ("intervals: {fully Euclidean GRU: [1.5, 0.2]}", "not so: fully Euclidean GRU, SNLI: 1.5"),
+        ("contests: [[fully Euclidean GRU, LSTM]]", "names rows that the table has not: LSTM"),
+    ],
+)
+def test_faulty_intervals_and_contests_are_named(tmp_path, tables, write_record, capsys, more, words):
+    write_record(tmp_path / "published/hnn_table1.yaml", LAYOUT + more + "\n")
+    assert tables() == 1
+    assert words in capsys.readouterr().err
 
 
 def test_a_row_with_too_few_values_is_named(tmp_path, tables, write_record, capsys):

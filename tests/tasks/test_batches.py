@@ -1,5 +1,7 @@
 """Batches: a pure function of seed and epoch, every example once, equal shares for processes, resumable."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -20,8 +22,16 @@ class Numbers:
         return index
 
 
+class Sentences(Numbers):
+    """Numbers with a size each: 0 to 9, in no order."""
+
+    def __init__(self, n: int):
+        super().__init__(n)
+        self.sizes = torch.arange(n) * 7 % 10
+
+
 def train(n=23, size=4, shuffle="examples", seed=0, epoch=0, rank=0, world=1, **more) -> list[list[int]]:
-    batches = TrainBatches(Numbers(n), size, shuffle, seed, rank, world, **more)
+    batches = TrainBatches(Sentences(n), size, shuffle, seed, rank, world, **more)
     batches.set_epoch(epoch)
     found = [b.tolist() for b in batches]
     assert len(found) == len(batches)
@@ -46,7 +56,36 @@ def test_whole_batches_are_shuffled_and_the_last_is_filled_from_the_beginning():
     assert found != sorted(found) or train(n=10, shuffle="batches", seed=4) != sorted(found)
 
 
-@pytest.mark.parametrize("shuffle", ["examples", "batches"])
+def test_buckets_have_examples_of_about_the_same_size(monkeypatch):
+    monkeypatch.setattr("tasks.batches.BUCKET", 5)
+    sizes = Sentences(203).sizes
+    found = train(n=203, shuffle="buckets", seed=1)
+    assert sorted(i for batch in found for i in batch) == list(range(203))
+    assert sorted(len(b) for b in found) == [3] + [4] * 50
+    spread = [int(sizes[b].max() - sizes[b].min()) for b in found]
+    alone = [int(sizes[b].max() - sizes[b].min()) for b in train(n=203, seed=1)]
+    assert sum(spread) < sum(alone) / 2
+    means = [float(sizes[b].double().mean()) for b in found]
+    ups = sum(later > earlier for earlier, later in itertools.pairwise(means))
+    assert 15 < ups < 35, "batches do not come by size"
+
+
+def test_buckets_are_drawn_anew_in_every_epoch():
+    first, again, other, second = (
+        train(n=203, shuffle="buckets", seed=s, epoch=e) for s, e in ((1, 0), (1, 0), (2, 0), (1, 1))
+    )
+    assert first == again
+    as_sets = [{frozenset(b) for b in found} for found in (first, other, second)]
+    assert as_sets[0] != as_sets[1]
+    assert as_sets[0] != as_sets[2], "not only their order"
+
+
+def test_buckets_need_the_sizes_of_the_examples():
+    with pytest.raises(UserError, match=r"task\.data\.shuffle=buckets .* take task\.data\.shuffle=examples"):
+        TrainBatches(Numbers(9), 3, "buckets", 0)
+
+
+@pytest.mark.parametrize("shuffle", ["examples", "batches", "buckets"])
 @pytest.mark.parametrize("n", [24, 25, 27])
 def test_processes_share_each_batch_equally(n, shuffle):
     alone = train(n=n, shuffle=shuffle)
@@ -78,7 +117,7 @@ def test_a_last_batch_that_is_not_filled_may_be_the_only_one():
     assert train(n=3, size=4, shuffle="batches", fill=False) == [[0, 1, 2]]
 
 
-@pytest.mark.parametrize("shuffle", ["examples", "batches"])
+@pytest.mark.parametrize("shuffle", ["examples", "batches", "buckets"])
 @pytest.mark.parametrize("n", [24, 25, 27])
 @pytest.mark.parametrize("again", [(3, 2), (8, 1), (9, 3), (1, 2)])
 def test_processes_share_further_passes_equally(n, shuffle, again):
@@ -108,15 +147,15 @@ def test_the_rest_of_an_epoch_follows_after_a_break(given):
 
 
 @pytest.mark.parametrize("given", range(11))
-@pytest.mark.parametrize("shuffle", ["examples", "batches"])
+@pytest.mark.parametrize("shuffle", ["examples", "batches", "buckets"])
 def test_the_rest_of_an_epoch_with_further_passes_follows_after_a_break(given, shuffle):
     whole = train(epoch=1, shuffle=shuffle, again=(7, 2), fill=False)
     assert len(whole) == 10
-    before = TrainBatches(Numbers(23), 4, shuffle, 0, again=(7, 2), fill=False)
+    before = TrainBatches(Sentences(23), 4, shuffle, 0, again=(7, 2), fill=False)
     before.set_epoch(1)
     for _, _ in zip(range(given), before, strict=False):
         pass
-    after = TrainBatches(Numbers(23), 4, shuffle, 0, again=(7, 2), fill=False)
+    after = TrainBatches(Sentences(23), 4, shuffle, 0, again=(7, 2), fill=False)
     after.load_state_dict(before.state_dict())
     after.set_epoch(1)
     assert [b.tolist() for b in after] == (whole[given:] if given < 10 else whole)

@@ -29,13 +29,13 @@ def kinds() -> dict[str, list[str]]:
     """The encoders by what they read."""
     found: dict[str, list[str]] = {}
     for name in names("encoder"):
-        kind = schema.encoder_kind(OmegaConf.load(ROOT / "configs" / "encoder" / f"{name}.yaml"), "kind")
+        kind = schema.encoder_kind(OmegaConf.load(ROOT / "configs" / "encoder" / f"{name}.yaml"))
         found.setdefault(kind, []).append(name)
     return found
 
 
 ENCODERS = kinds()
-PAIRS = [(e, g) for e in ENCODERS["sequences"] for g in names("geometry")]
+PAIRS = [(e, g) for e in ENCODERS["sequences"] + ENCODERS["pairs"] for g in names("geometry")]
 BALL = {name for name, (manifold, _) in GEOMETRIES.items() if manifold == "PoincareBall"}
 # models of knowledge graphs: the geometries that they are defined with
 RELATIONAL = {
@@ -50,7 +50,7 @@ def encoders(task: str) -> list[str | None]:
     """Those that the task's model can have; None for a model that takes no encoder."""
     model = schema.composed(f"task={task}").task.model
     takes_one = "encoder" in schema.parameters("task.model", model)
-    return ENCODERS[schema.encoder_kind(model, "encoder_kind")] if takes_one else [None]
+    return [name for kind in schema.encoder_kinds(model) for name in ENCODERS.get(kind, ())] if takes_one else [None]
 
 
 def supported(encoder: str | None, geometry: str) -> bool:
@@ -124,6 +124,12 @@ def test_a_pair_that_is_not_supported_is_told_in_one_line(tmp_path, encoder, geo
         ("encoder.nonlinearity=tanh",),
         ("encoder=transformer", "geometry=lorentz_tangent", "encoder.norm=post", "encoder.dropout=0.1"),
         ("encoder=transformer", "geometry.parts.sentence=euclidean", "encoder.norm=none", "encoder.n_heads=5"),
+        ("geometry.options.GRU.variant=hypera", "encoder.bidirectional=true"),
+        ("encoder=dan", "encoder.linear=false"),
+        ("encoder=dan", "task.model.join=plain", "task.model.distance=false"),
+        ("encoder=gru_attention", "encoder.combine=mean", "encoder.reader.bidirectional=true"),
+        ("encoder=dan_attention", "geometry=euclidean", "encoder.norm=none"),
+        ("encoder=gru_attention", "geometry.parts.sentence=euclidean", "task.model.join=plain"),
         ("optim=hnn",),
         ("optim.rule=sgd", "optim.exact_exp=false"),
     ],
@@ -179,3 +185,32 @@ def test_mixtures_and_options_of_entity_typing_train_a_step(tmp_path, words):
 )
 def test_options_of_knowledge_graphs_train_a_step(tmp_path, words):
     train_step(tmp_path, "task=kg_completion_toy", *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("task=prefix_toy", "encoder=murp"),
+            "task=prefix_toy needs an encoder of sequences or pairs, and the one chosen is of triples; take "
+            f"encoder={' or '.join(sorted(ENCODERS['sequences'] + ENCODERS['pairs']))}.",
+        ),
+        (
+            ("task=entity_typing_toy", "encoder=gru_attention"),
+            "task=entity_typing_toy needs an encoder of sequences, and the one chosen is of pairs; take "
+            f"encoder={' or '.join(ENCODERS['sequences'])}.",
+        ),
+        (
+            ("task=prefix_toy", "encoder=gru_attention", "+encoder.reader.cel=rnn"),
+            "There is no key encoder.reader.cel. Did you mean cell?",
+        ),
+        (
+            ("task=prefix_toy", "encoder=dan_attention", "encoder.reader.linear=3"),
+            "encoder.reader.linear=3: true or false is needed here.",
+        ),
+    ],
+)
+def test_an_encoder_that_does_not_fit_is_told(words, said):
+    with pytest.raises(schema.ConfigError) as caught:
+        schema.check(schema.composed(*words))
+    assert said in str(caught.value)

@@ -1,21 +1,18 @@
-"""The figures that scripts/figures.py knows: from runs to the numbers that a drawing module shows, and to files."""
+"""Figures of entity typing runs: class points, decision boundaries, attention by distances, granularity."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.manifolds import Manifold
-from scripts.collect import write_atomically
-from scripts.drawing import attention, boundaries, canvas, charts, curves, entities, granularity, nearest
+from scripts.drawing import attention, boundaries, charts, granularity, nearest
+from scripts.shown.asked import Models, Wishes, caption, known
 from scripts.trained import Run, Trained
 from tasks.base import Points
 from tasks.errors import UserError
@@ -25,48 +22,7 @@ TABLE_2 = ("person", "artist", "musician")
 TABLE_9 = ("organization", "group", "location", "place", "event", "time", "object", "entity")
 GRANULARITIES = ("coarse", "fine", "ultrafine")
 MOST_CURVES = 6
-NORM = "diagnostics/texts/dist0_mean"  # column of a history
 INSIDE = 1  # position id of the words of the mention in its context
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What the command line asks for. labels: types to show, or None for the paper's. name: of the files, in the place
-    of the runs' names. words: most words whose queries and keys are drawn. state: best or last."""
-
-    out: Path
-    format: str
-    labels: tuple[str, ...] | None
-    name: str | None
-    words: int
-    state: str
-
-    def path(self, figure: str, runs: Sequence[Run], suffix: str | None = None) -> Path:
-        if len(runs) <= 2:
-            stem = "-vs-".join(dict.fromkeys(run.stem for run in runs))
-        else:
-            stem = f"{runs[0].stem}-and-{len(runs) - 1}-more"
-        return self.out / f"{figure}-{self.name or stem}.{suffix or self.format}"
-
-    def of_one(self, runs: Sequence[Run], run: Run) -> Wishes:
-        """The same for files of one of the runs, whose names must differ."""
-        alike = [other for other in runs if other.stem == run.stem]
-        number = f"-{alike.index(run) + 1}" if len(alike) > 1 else ""
-        if len(runs) == 1:
-            return self
-        return replace(self, name="-".join(filter(None, [self.name, run.stem])) + number)
-
-    def save(self, drawn: Figure, figure: str, runs: Sequence[Run]) -> Path:
-        return canvas.save(drawn, self.path(figure, runs))
-
-    def write(self, text: str, figure: str, runs: Sequence[Run]) -> Path:
-        path = self.path(figure, runs, "md")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, text)
-        return path
-
-
-Models = Callable[[Run], Trained]
 
 
 def draw_nearest(runs: Sequence[Run], models: Models, wishes: Wishes) -> list[Path]:
@@ -144,68 +100,6 @@ def draw_granularity(runs: Sequence[Run], models: Models, wishes: Wishes) -> lis
     return [table, wishes.save(granularity.draw(panels, title, foot + more), "granularity", runs)]
 
 
-def draw_norms(runs: Sequence[Run], models: Models, wishes: Wishes) -> list[Path]:
-    """One file with a curve for each run, of its history."""
-    drawn = [curve(run, NORM, "the distance of its text vectors from the origin") for run in runs]
-    foot = (
-        "Distance of the text's point, which the classifier takes, from the origin of its space: hyperbolic, or the "
-        "norm where that space is flat; mean over the first batch of the dev split. Rings: the selected epoch."
-    )
-    panel = curves.Panel("mean distance from the origin", drawn)
-    return [wishes.save(curves.draw([panel], "Norm of text vectors by epoch", foot, from_zero=True), "norms", runs)]
-
-
-def draw_curves(runs: Sequence[Run], models: Models, wishes: Wishes) -> list[Path]:
-    """One file: the training loss, the validation loss and the selecting metrics, a curve for each run."""
-    selecting = [run.settings.get("task.module.select") for run in runs]
-    panels = []
-    for column in dict.fromkeys(["train/loss", "val/loss", *selecting]):
-        drawn = [curve(run, column, "") for run in runs if run.column(column)]
-        if drawn:
-            panels.append(curves.Panel(column, drawn))
-    if not panels:
-        raise UserError(f"{runs[0].folder}: the run has no history.csv with losses. Name the folder of a training run.")
-    foot = "Rings: the selected epoch. Training values are means over the epoch, while the weights change."
-    return [wishes.save(curves.draw(panels, "Learning curves", foot), "curves", runs)]
-
-
-def draw_entities(runs: Sequence[Run], models: Models, wishes: Wishes) -> list[Path]:
-    """One file with a panel for each run."""
-    panels = []
-    for run in runs:
-        found = models(run)
-        manifold, points, names, degree = graph(found)
-        chosen = [known(label, names, found, "entities") for label in wishes.labels or ()]
-        panels.append((caption(found, manifold), entities.cloud(manifold, points, names, degree, chosen)))
-    return [wishes.save(entities.draw(panels), "entities", runs)]
-
-
-FIGURES: dict[str, tuple[str, Callable[[Sequence[Run], Models, Wishes], list[Path]]]] = {
-    "nearest": ("class points nearest to given types, with distances (HyFi, Tables 2 and 9)", draw_nearest),
-    "boundaries": ("decision boundaries of three types in a plane of the space (HyFi, Figure 4)", draw_boundaries),
-    "attention": ("queries and keys of the attention in two dimensions (HyFi, Figure 5)", draw_attention),
-    "norms": ("mean distance of text vectors from the origin by epoch (HyFi, Figure 6)", draw_norms),
-    "granularity": ("distance of class points from the origin by granularity", draw_granularity),
-    "entities": ("entities of a knowledge graph at their distance from the origin, by degree", draw_entities),
-    "curves": ("losses and the selecting metric by epoch", draw_curves),
-}
-
-
-def caption(found: Trained, manifold: Manifold) -> str:
-    return f"{found.run.title}\n{found.about(manifold)}"
-
-
-def curve(run: Run, column: str, what: str) -> curves.Curve:
-    """A curve with the run's name. Raises UserError where its history lacks the column; `what` says what it holds."""
-    points = run.column(column)
-    if not points:
-        raise UserError(
-            f"{run.folder}: its history.csv has no column {column}, {what}. Name a run of an entity typing task, or "
-            "train it again."
-        )
-    return curves.Curve(f"{run.title} ({run.space})", points, run.best_epoch)
-
-
 def inventory(found: Trained) -> Any:
     """The types of the run's data. Raises UserError where it is no entity typing run."""
     types = found.data.model_sizes.get("types")
@@ -213,19 +107,6 @@ def inventory(found: Trained) -> Any:
         task = found.run.settings.get("task.name")
         raise UserError(f"{found.run.folder}: the task {task} has no types; this figure shows entity typing runs.")
     return types
-
-
-def graph(found: Trained) -> tuple[Manifold, Tensor, Sequence[str], Tensor]:
-    """Of a knowledge graph's entities the manifold, points (E, D), names, and degrees (E,) in the training graph.
-
-    Raises UserError where it is no run of a knowledge graph.
-    """
-    if not hasattr(found.model, "scorer"):
-        task = found.run.settings.get("task.name")
-        raise UserError(f"{found.run.folder}: the task {task} has no entities; this figure shows knowledge graphs.")
-    manifold, points = found.model.scorer.points()
-    names = found.model.entities
-    return manifold, points, names, entities.degrees(found.data.graph.triples["train"], len(names))
 
 
 def types(found: Trained) -> tuple[Sequence[str], list[str]]:
@@ -262,16 +143,6 @@ def labels(found: Trained, wishes: Wishes, default: Sequence[str]) -> tuple[str,
     for label in chosen:
         known(label, names, found)
     return chosen
-
-
-def known(label: str, names: Sequence[str], found: Trained, what: str = "types") -> int:
-    """The number of a type or entity. Raises UserError, with the nearest names, where there is none of this name."""
-    index = {name: i for i, name in enumerate(names)}
-    if label not in index:
-        near = difflib.get_close_matches(label, names, n=5, cutoff=0.5)
-        hint = f"Did you mean {', '.join(near)}?" if near else f"There are {', '.join(names[:5])}, ..."
-        raise UserError(f"--labels: {label!r} is none of the {len(names):,} {what} of {found.run.title}. {hint}")
-    return index[label]
 
 
 def attended(found: Trained) -> dict[str, tuple[Manifold, Tensor, Tensor, Tensor]]:

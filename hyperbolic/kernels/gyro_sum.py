@@ -1,0 +1,118 @@
+"""The Möbius sum of many points from the left, ``((x_1 (+) x_2) (+) x_3) (+) ...``, with its derivative by hand.
+
+Gyrovector addition neither commutes nor associates, so there is one step a point; all rows go side by side. Layout
+inside: (T, D, B), points scaled to the unit ball, with their gaps ``1 - |x|^2`` (T, 1, B); see
+:mod:`hyperbolic.kernels.gyro`. A step takes the point and the gap of the sum so far, and nothing in it cancels; errors
+of the gap die out inside the ball and add up near its boundary, at one rounding a step.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from hyperbolic.kernels.gyro import constants
+from hyperbolic.manifolds.poincare import expmap0, logmap0, mobius_add, project
+from hyperbolic.numerics import artanhc, cosh_sqrt, scaled, sqnorm, tanhc
+
+
+class _Sum(torch.autograd.Function):
+    """x: (T, D, B) with gaps (T, 1, B), points that do not count at 0. last: (T, 1, B), one at the last step that is
+    wanted of each row and zero elsewhere; None for step T."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, gap: Tensor, last: Tensor | None) -> Tensor:
+        steps, size, rows = x.shape
+        least = constants(x).least_gap
+        # of step t: the sum so far and s = sum + x_t; and the numbers i, a, b, and the gap of the sum so far
+        vectors, numbers = x.new_empty(steps + 1, 2, size, rows), x.new_empty(steps + 1, 4, 1, rows)
+        vectors[1, 0], numbers[1, 3] = x[0], gap[0]
+        for t in range(1, steps):
+            (total, s), (i, a, b, total_gap) = vectors[t].unbind(0), numbers[t].unbind(0)
+            torch.add(total, x[t], out=s)
+            n = (s * s).sum(-2, keepdim=True)
+            torch.addcmul(n, total_gap, gap[t], out=i).reciprocal_()
+            torch.mul(n, i, out=a)
+            torch.mul(total_gap, i, out=b)
+            new, new_gap = torch.mul(a, total, out=vectors[t + 1, 0]).addcmul_(b, s), b * gap[t]
+            torch.clamp_min(new_gap, least, out=numbers[t + 1, 3])
+            new.addcmul_(new, new_gap.sub_(numbers[t + 1, 3]), value=0.5)  # back inside: |x|^2 = 1 - gap, both near 1
+        ctx.save_for_backward(gap, vectors, numbers, last)
+        if last is None:
+            return vectors[-1, 0].clone()
+        return (vectors[1:, 0] * last).sum(0)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_last: Tensor) -> tuple[Tensor, Tensor, None]:
+        gap, vectors, numbers, last = ctx.saved_tensors
+        steps, size, rows = len(gap), *grad_last.shape
+        cut = numbers[:, 3] <= constants(grad_last).least_gap  # sums that were brought back inside
+        cut = cut if cut.any() else None
+        g_x, g_gap = vectors.new_empty(steps, size, rows), torch.empty_like(gap)
+        grad = grad_last if last is None else grad_last * last[-1]
+        grad_gap = torch.zeros_like(gap[0])
+        for t in range(steps - 1, 0, -1):
+            i, a, b, total_gap = numbers[t].unbind(0)
+            if cut is not None:
+                radial = (grad * vectors[t + 1, 0]).sum(-2, keepdim=True).mul_(0.5)
+                grad_gap = torch.where(cut[t + 1], radial, grad_gap)
+            g_a, g_s = (grad * vectors[t]).sum(-2, keepdim=True).unbind(0)
+            g_b = torch.addcmul(g_s, grad_gap, gap[t])
+            g_d = (g_a * a).addcmul_(g_b, b).mul_(i)  # of 1/i = n + total_gap gap, negative
+            torch.mul(grad_gap, b, out=g_gap[t]).addcmul_(g_d, total_gap, value=-1)
+            grad_gap = g_b.mul_(i).addcmul_(g_d, gap[t], value=-1)
+            torch.mul(b, grad, out=g_x[t]).addcmul_(g_a.mul_(i).sub_(g_d), vectors[t, 1], value=2)
+            grad = torch.addcmul(g_x[t], a, grad)
+            if last is not None:
+                grad.addcmul_(grad_last, last[t - 1])
+        g_x[0], g_gap[0] = grad, grad_gap
+        return g_x, g_gap, None
+
+
+def mobius_sum(x: Tensor, c: Tensor, weights: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+    """``((w_1 (x) x_1 (+) w_2 (x) x_2) (+) w_3 (x) x_3) (+) ...`` of ball points.
+
+    Args:
+        x: (..., T, D), T > 0. c: curvature. weights: (..., T), of any sign; 1 when left out.
+        mask: (..., T), boolean, true for points that count; the sum of none is 0.
+    Returns: (..., D), inside the boundary margin. What stands behind the last point that counts does not touch it.
+    """
+    *lead, steps, size = x.shape
+    points, gap = _weighted(x, weights, c)
+    last = None
+    if mask is not None:
+        points, gap = torch.where(mask.unsqueeze(-1), points, 0), torch.where(mask.unsqueeze(-1), gap, 1)
+        position = torch.arange(1, steps + 1, device=x.device) * mask
+        last = _columns((position == position.amax(-1, keepdim=True).clamp_min(1)).unsqueeze(-1).to(x.dtype))
+    total = _Sum.apply(_columns(c.sqrt().to(x.dtype) * points), _columns(gap), last)
+    return project(c.rsqrt().to(x.dtype) * total.T, c).view(*lead, size)
+
+
+def _weighted(x: Tensor, weights: Tensor | None, c: Tensor) -> tuple[Tensor, Tensor]:
+    """``w (x) x`` and its gaps (..., T, 1)."""
+    k, square = constants(x), sqnorm(x)
+    gap = (1 - c * square).clamp_min(k.least_gap)
+    if weights is None:
+        return x, gap.to(x.dtype)
+    scale = weights.unsqueeze(-1) * artanhc(gap)
+    square = c * scale.square() * square
+    gap = cosh_sqrt(square.clamp_max(400)).square().reciprocal().clamp_min(k.least_gap)
+    factor = torch.minimum(tanhc(square), k.bound * square.clamp_min(0.25).rsqrt())
+    return scaled(scale * factor, x), gap.to(x.dtype)
+
+
+def _columns(values: Tensor) -> Tensor:
+    """(..., T, D) -> (T, D, B), the rows on the last axis."""
+    return values.reshape(-1, *values.shape[-2:]).permute(1, 2, 0).contiguous()
+
+
+def mobius_sum_reference(x: Tensor, c: Tensor, weights: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+    """Plain version of :func:`mobius_sum`: every operation by itself."""
+    points = x if weights is None else expmap0(weights.unsqueeze(-1) * logmap0(x, c), c)
+    total = torch.zeros_like(x[..., 0, :])
+    for t in range(x.shape[-2]):
+        new = mobius_add(total, points[..., t, :], c)
+        total = new if mask is None else torch.where(mask[..., t, None], new, total)
+    return total

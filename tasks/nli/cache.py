@@ -1,0 +1,89 @@
+"""Prepared pairs on disk, mapped into memory."""
+
+import hashlib
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tasks.errors import UserError
+from tasks.folders import made_whole
+from tasks.nli.columns import Arrays, Prepared, Recipe, prepare
+from tasks.nli.pairs import read_pairs
+from tasks.nli.places import SPLITS, Source
+
+FORMAT = 1  # of the cache
+META = "meta.json"
+
+
+def from_files(sources: Sequence[Source], recipe: Recipe, cache: Path) -> Prepared:
+    """What the recipe makes of some files; kept in `cache`/nli, and taken from there the next time.
+
+    The folder's name is a fingerprint of the files' contents and the recipe. One that is damaged is made again, with a
+    warning; where it cannot be written, the pairs are used without it. Raises UserError for a line that cannot be used,
+    where the recipe does not say to skip it.
+    """
+    shas = [_sha256(source.path) for source in sources]
+    labels = [[s.split, s.part, s.path.name, sha] for s, sha in zip(sources, shas, strict=True)]
+    settings = {"format": FORMAT, "sources": labels, **asdict(recipe)}
+    key = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]
+    place = cache / "nli" / f"{sources[0].path.parent.resolve().name}-{key}"
+    if place.exists():
+        try:
+            return _read(place, settings)
+        except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+            warnings.warn(f"{place} is damaged ({error}); it is made again.", stacklevel=2)
+    rows = ((s.split, s.part, f"{s.path}, line {k}", pair) for s in sources for k, pair in read_pairs(s.path))
+    made = prepare(rows, recipe)
+    of = {split: [k for k, s in enumerate(sources) if s.split == split] for split in SPLITS}
+    of["dev"] = of["dev"] or of["train"]  # held out
+    joined = {s: hashlib.sha256("".join(shas[k] for k in where).encode()).hexdigest() for s, where in of.items()}
+    made = made._replace(
+        files={s: " + ".join(sources[k].path.name for k in where) for s, where in of.items()},
+        sha256={s: shas[where[0]] if len(where) == 1 else joined[s] for s, where in of.items()},
+    )
+    try:
+        _write(place, made, settings)
+    except OSError as error:
+        warnings.warn(
+            f"The prepared pairs could not be kept in {place.parent} ({error.strerror}), so every run reads the files "
+            "again; paths.cache_dir=... names another folder.",
+            stacklevel=2,
+        )
+    return made
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}).") from None
+
+
+def _write(place: Path, made: Prepared, settings: Mapping[str, Any]) -> None:
+    arrays = made.arrays._asdict()
+    with made_whole(place) as part:
+        for name, values in arrays.items():
+            np.save(part / f"{name}.npy", values)
+        meta = {k: v for k, v in made._asdict().items() if k != "arrays"}
+        shapes = {name: [list(a.shape), str(a.dtype)] for name, a in arrays.items()}
+        (part / META).write_text(json.dumps({"settings": settings, "shapes": shapes, **meta}), encoding="ascii")
+
+
+def _read(place: Path, settings: Mapping[str, Any]) -> Prepared:
+    """What a folder keeps, mapped into memory. Raises ValueError where it is not whole or of another recipe."""
+    meta = json.loads((place / META).read_text(encoding="ascii"))
+    if meta.pop("settings") != json.loads(json.dumps(settings)):
+        raise ValueError("it is of another recipe")
+    arrays = {}
+    for name, (shape, dtype) in meta.pop("shapes").items():
+        values = np.load(place / f"{name}.npy", mmap_mode="c", allow_pickle=False)  # changes are not written back
+        if list(values.shape) != shape or str(values.dtype) != dtype:
+            raise ValueError(f"{name}.npy is not whole")
+        arrays[name] = values.view(np.ndarray)
+    return Prepared(Arrays(**arrays), **meta)

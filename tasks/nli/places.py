@@ -1,0 +1,85 @@
+"""Where the files of a data set of sentence pairs are: by name, or found in a folder."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from tasks.errors import UserError
+
+SPLITS = ("train", "dev", "test")
+ENDINGS = (".jsonl", ".json", ".txt", ".tsv")  # of the same file in several forms the first is taken
+BEGINNINGS = {"train": ("train",), "dev": ("dev", "val", "trial"), "test": ("test",)}  # of a word of a file's name
+ALL = "all"  # the part of a split that has no other
+
+
+class Source(NamedTuple):
+    """A file of a split, and the name of the part that it is, as matched."""
+
+    split: str
+    part: str
+    path: Path
+
+
+def named_files(folder: Path, files: Mapping[str, Mapping[str, str]], download: str | None) -> list[Source]:
+    """The files of each split by part, named without their ending. Raises UserError where there is none."""
+    found = []
+    for split in SPLITS:
+        for part, name in (files.get(split) or {}).items():
+            tried = [folder / name, *(folder / f"{name}{ending}" for ending in ENDINGS)]
+            path = next((p for p in tried if p.is_file()), None)
+            if path is None:
+                fetch = f"Fetch it with `python scripts/download.py {download}`, or name" if download else "Name"
+                raise UserError(
+                    f"There is no file {folder / name}.jsonl or .txt ({split}). {fetch} the folder of data sets with "
+                    "paths.data_dir=... or the environment variable HYPERBOLIC_DATA."
+                )
+            found.append(Source(split, part, path))
+    return found
+
+
+def find_files(folder: Path) -> list[Source]:
+    """The files of a folder whose names say of which split they are: a word that begins with train; dev, val or trial;
+    test. Of matched and mismatched dev files without a test file, the latter is the test (MultiNLI as it is published).
+
+    Raises UserError where there is no folder, or no file for train or test.
+    """
+    if not folder.is_dir():
+        raise UserError(
+            f"There is no folder {folder}; name one with data.dir=..., with files such as train.jsonl, dev.jsonl and "
+            "test.jsonl."
+        )
+    stems: dict[str, dict[str, Path]] = {split: {} for split in SPLITS}
+    for ending in ENDINGS:
+        for path in sorted(folder.glob(f"*{ending}")):
+            split = _split_of(path.stem)
+            if split and not path.name.startswith(".") and path.is_file():
+                stems[split].setdefault(path.stem, path)
+    dev = stems["dev"]
+    parts = {_part_of(stem): stem for stem in dev}
+    if not stems["test"] and set(parts) == {"matched", "mismatched"}:
+        stems["test"] = {parts["mismatched"]: dev.pop(parts["mismatched"])}
+    for split in ("train", "test"):
+        if not stems[split]:
+            raise UserError(
+                f"{folder} has no file for {split}: no name of its .jsonl, .txt and .tsv files has a word that begins "
+                f"with {' or '.join(BEGINNINGS[split])}. Name it so, as in {split}.jsonl, or set task.data.files."
+            )
+    return [
+        Source(split, _part_of(stem) or (stem if len(stems[split]) > 1 else ALL), path)
+        for split in SPLITS
+        for stem, path in sorted(stems[split].items())
+    ]
+
+
+def _split_of(stem: str) -> str | None:
+    words = re.findall(r"[a-z]+", stem.lower())
+    for split, beginnings in BEGINNINGS.items():
+        if any(word.startswith(beginnings) for word in words):
+            return split
+    return None
+
+
+def _part_of(stem: str) -> str:
+    words = re.findall(r"[a-z]+", stem.lower())
+    return next((part for part in ("mismatched", "matched") if part in words), "")

@@ -1,0 +1,107 @@
+"""Training and evaluation on pairs of sentences: accuracy by group, scores and a table by class, predictions."""
+
+import csv
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import Optimizer
+
+from tasks.base import Step
+from tasks.sentence_pairs import PairTask
+
+
+class NliTask(PairTask):
+    """Cross-entropy and accuracy; of dev and test also macro_f1, the mean over the classes of the harmonic mean of
+    precision and recall (0 for a class that is neither there nor predicted), and the accuracy of each group,
+    matched/accuracy. `export` writes how many pairs of each class the test has and how many were found.
+
+    labels: names of the classes. groups: of each group the names that its metrics have, see `NliData.groups`.
+    The others are Task's.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Callable[[nn.Module], Optimizer],
+        labels: tuple[str, ...],
+        groups: tuple[tuple[str, ...], ...],
+        select: str,
+        select_mode: str,
+    ):
+        self.names = tuple(sorted({name for several in groups for name in several}))
+        self.metric_names = ("accuracy", "macro_f1", "loss", *(f"{name}/accuracy" for name in self.names))
+        super().__init__(model, optimizer, select, select_mode)
+        self.labels, self.groups = labels, groups
+        self.confusion: dict[str, Tensor] = {}  # by split: pairs (gold class, predicted class) of its newest evaluation
+        self._newest: Tensor | None = None
+
+    def step(self, batch: dict[str, Any]) -> Step:
+        if self.training:
+            return super().step(batch)
+        gold, n = batch["labels"], len(self.labels)
+        logits = self.model(batch["words"], batch["lengths"])
+        loss = F.cross_entropy(logits, gold)
+        cell = (batch["group"] * n + gold) * n + logits.argmax(dim=-1)
+        table = torch.zeros(len(self.groups) * n * n, dtype=torch.float64, device=gold.device)
+        table.index_add_(0, cell, torch.ones_like(cell, dtype=table.dtype))
+        sums = {"examples": len(gold), "loss": loss.detach() * len(gold), "table": table.view(-1, n, n)}
+        return Step(loss, sums)
+
+    def summary(self, sums: dict[str, Any]) -> dict[str, float]:
+        if "table" not in sums:
+            return super().summary(sums)
+        table = sums["table"]
+        self._newest = every = table.sum(0)
+        correct, wrong = every.diagonal(), every.sum(0) + every.sum(1) - 2 * every.diagonal()
+        f1 = 2 * correct / (2 * correct + wrong).clamp_min(1)
+        found = {
+            "loss": sums["loss"] / sums["examples"],
+            "accuracy": float(correct.sum() / every.sum()),
+            "macro_f1": float(f1.mean()),
+        }
+        for name in self.names:
+            part = table[[name in several for several in self.groups]].sum(0)
+            if part.sum():
+                found[f"{name}/accuracy"] = float(part.diagonal().sum() / part.sum())
+        return found
+
+    def _finish(self, split: str) -> None:
+        self._newest = None
+        super()._finish(split)
+        if self._newest is not None:
+            self.confusion[split] = self._newest
+
+    def export(self, folder: Path) -> dict[str, Path]:
+        """Write classes.csv: for each class of the test its pairs, how many were predicted, and how many rightly."""
+        if "test" not in self.confusion:
+            return {}
+        path = folder / "classes.csv"
+        part, table = path.with_suffix(".part"), self.confusion["test"]
+        with part.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["split", "label", "gold", "predicted", "true_positives"])
+            for label, *counts in zip(self.labels, table.sum(1), table.sum(0), table.diagonal(), strict=True):
+                writer.writerow(["test", label, *(int(count) for count in counts)])
+        os.replace(part, path)
+        return {"classes": path}
+
+    def predict(self, batch: dict[str, Any]) -> list[dict[str, Any]]:
+        """{"label": name, "probabilities": {name: p}} of each pair; with an encoder that attends, also "attention",
+        the premise's words as the model has them, each with its weight."""
+        words, lengths = batch["words"], batch["lengths"]
+        probabilities = self.model(words, lengths).softmax(-1).tolist()
+        found = []
+        for row in probabilities:
+            said = {label: float(f"{p:.6g}") for label, p in zip(self.labels, row, strict=True)}
+            found.append({"label": max(said, key=said.__getitem__), "probabilities": said})
+        weights = self.model.attention(words, lengths)
+        if weights is not None:
+            for said, tokens, row in zip(found, batch["tokens"], weights.tolist(), strict=True):
+                pairs = zip(tokens, row[: len(tokens)], strict=True)
+                said["attention"] = [[token, float(f"{weight:.6g}")] for token, weight in pairs]
+        return found

@@ -1,0 +1,110 @@
+"""What tasks on pairs of sentences share: the two-sentence network of Hyperbolic Neural Networks, written against a
+geometry, and its training by cross-entropy."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from hyperbolic.geometry import ChangeGeometry, Geometry
+from hyperbolic.manifolds import Manifold
+from tasks.base import Points, Step, Task
+from tasks.errors import UserError, one_of, whole
+
+JOINS = ("mobius", "plain")
+
+
+class SentencePairClassifier(nn.Module):
+    """An encoder of both sentences, a feed-forward layer on them and their distance, and an MLR.
+
+    f = ((W1 ⊗ s1 ⊕ W2 ⊗ s2) ⊕ b) ⊕ (d²(s1, s2) ⊗ b_d), logits = MLR(f); premise and hypothesis share the word table,
+    and the encoder has its own parameters for each. The squared distance is that of the sentences' geometry, also where
+    the layer has another one. Of an encoder of pairs, s1 is what the hypothesis attends to in the premise.
+
+    geometry: of all components, or one for each of `components`. encoder: called with geometry, d_in, d_hidden and
+    streams=2. distance: whether f has its last term. join: "mobius": as above; "plain": one matrix on the coordinates
+    side by side, f = W ⊗ proj(s1 | s2) ⊕ b, with the same last term.
+    Sources: Ganea, Bécigneul and Hofmann 2018, section 4, and their code (hyp_rnn.py); "plain" the deep averaging
+    network in the program of Patel et al., Attention Networks in Hyperbolic Space (HyperA).
+    """
+
+    components = ("sentence", "ffnn", "classifier")
+    encoder_kind = ("sequences", "pairs")
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        encoder: Callable[..., nn.Module],
+        n_words: int,
+        n_classes: int,
+        d_word: int,
+        d_hidden: int,
+        d_ffnn: int,
+        init_norm: float,
+        distance: bool,
+        join: str,
+    ):
+        super().__init__()
+        geometry.check_components(self.components)
+        for name, size in (("d_word", d_word), ("d_hidden", d_hidden), ("d_ffnn", d_ffnn)):
+            whole(f"task.model.{name}", size, 1)
+        if not init_norm > 0:
+            raise UserError(f"task.model.init_norm must be positive, and it is {init_norm}.")
+        self.distance, self.join = distance, one_of("task.model.join", join, JOINS)
+        sentence, ffnn, classifier = (geometry.part(name) for name in self.components)
+        self.manifold = sentence.manifold
+        self.embedding = sentence.embedding(n_words, d_word, init_norm=init_norm)
+        self.encoder = encoder(geometry=sentence, d_in=d_word, d_hidden=d_hidden, streams=2)
+        self.to_ffnn = ChangeGeometry(sentence, ffnn)
+        size = self.encoder.d_out
+        self.ffnn = ffnn.concat((size, size) if join == "mobius" else (2 * size,), d_ffnn, n_features=int(distance))
+        self.to_classifier = ChangeGeometry(ffnn, classifier)
+        self.classifier = classifier.logits(d_ffnn, n_classes)
+
+    def encode(self, words: Tensor, lengths: Tensor) -> Tensor:
+        """words (2, B, T), lengths (2, B) -> both sentences (2, B, D) as points."""
+        return self.encoder(self.embedding(words), lengths)[1]
+
+    def attention(self, words: Tensor, lengths: Tensor) -> Tensor | None:
+        """words (2, B, T), lengths (2, B) -> the weights (B, T) of the premise's words, zeros behind its end; None for
+        an encoder that does not attend."""
+        if getattr(self.encoder, "kind", "sequences") != "pairs":
+            return None
+        return self.encoder.weights(self.embedding(words), lengths)
+
+    def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
+        """words (2, B, T), lengths (2, B) -> logits (B, n_classes)."""
+        first, second = self.encode(words, lengths)
+        distance = self.manifold.dist2(first, second, keepdim=True) if self.distance else None
+        sentences = self.to_ffnn(first), self.to_ffnn(second)
+        if self.join == "plain":
+            sentences = (side_by_side(self.ffnn.manifold, *sentences),)
+        return self.classifier(self.to_classifier(self.ffnn(*sentences, features=distance)))
+
+
+def side_by_side(manifold: Manifold, *points: Tensor) -> Tensor:
+    """The point of the coordinates of all points (..., D_i) one after the other, brought back into the space:
+    (..., D) with the sum of their intrinsic sizes. A coordinate that the manifold adds follows from the others."""
+    extra = points[0].shape[-1] - manifold.intrinsic_dim(points[0].shape[-1])
+    return manifold.projx(torch.cat([points[0][..., :extra], *(x[..., extra:] for x in points)], -1))
+
+
+class PairTask(Task):
+    """Cross-entropy over the classes, and accuracy. Batches are {"words": (2, B, T), premise first, "lengths": (2, B),
+    "labels": (B,)}, all int64."""
+
+    metric_names: tuple[str, ...] = ("accuracy", "loss")
+
+    def step(self, batch: dict[str, Tensor]) -> Step:
+        labels = batch["labels"]
+        logits = self.model(batch["words"], batch["lengths"])
+        loss = F.cross_entropy(logits, labels)
+        correct = (logits.argmax(dim=-1) == labels).sum()
+        return Step(loss, {"examples": len(labels), "loss": loss.detach() * len(labels), "correct": correct})
+
+    def summary(self, sums: dict[str, float]) -> dict[str, float]:
+        return {"loss": sums["loss"] / sums["examples"], "accuracy": sums["correct"] / sums["examples"]}
+
+    def points(self, batch: dict[str, Tensor]) -> dict[str, Points]:
+        return {"sentences": Points(self.model.manifold, self.model.encode(batch["words"], batch["lengths"]))}

@@ -1,0 +1,220 @@
+"""NLI data: splits, batches, groups and texts; settings that cannot be; the counts of the real files."""
+
+import pytest
+import torch
+
+import run
+from configs import schema
+from tasks.errors import UserError
+from tasks.nli.data import NliData
+from tasks.text import PAD, UNK
+from tests.tasks.nli.files import ROWS, SETTINGS, folder, lines
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _registered() -> None:
+    schema.register()
+
+
+def made(tmp_path, content=None, **changes) -> NliData:
+    place = folder(tmp_path / "pairs", **(content or {}))
+    return NliData(**{"folder": str(place), "cache": str(tmp_path / "cache"), **SETTINGS, **changes})
+
+
+def test_batches_are_as_wide_as_their_longest_sentence(tmp_path):
+    data = made(tmp_path)
+    split = data.splits()["train"]
+    assert len(split) == 3
+    assert split.lengths.tolist() == [[4, 4, 4], [4, 5, 4]]
+    assert split.sizes.tolist() == [4, 5, 4]
+    batch = split[torch.tensor([2, 1])]
+    names = ["<pad>", "<unk>", *data.prepared().words]
+    words = [[[names[w] for w in sentence] for sentence in side] for side in batch["words"].tolist()]
+    assert words[0] == [["a", "dog", "runs", ".", "<pad>"]] * 2
+    assert words[1] == [["a", "dog", "sleeps", ".", "<pad>"], ["a", "dog", "runs", "home", "."]]
+    assert batch["labels"].tolist() == [0, 0]
+    assert batch["lengths"].tolist() == [[4, 4], [4, 5]]
+    assert {value.dtype for value in batch.values()} == {torch.int64}
+    assert split[torch.tensor([0])]["words"].shape == (2, 1, 4)
+
+
+def test_the_texts_of_a_split_are_those_of_its_file(tmp_path):
+    data = made(tmp_path, {"dev": lines(ROWS[3:] + ROWS[1:2])})
+    assert data.texts("dev", 0) == ROWS[1][1:]
+    assert [data.texts("train", k) for k in range(3)] == [row[1:] for row in ROWS[:3]]
+    assert [data.texts("test", k) for k in range(3)] == [ROWS[k][1:] for k in (0, 2, 1)], "the shortest first"
+    split = data.splits()["test"]
+    assert split.sizes.tolist() == [4, 4, 5]
+    assert split.labels.tolist() == [1, 0, 0]
+
+
+def test_sizes_and_names_for_the_model(tmp_path):
+    data = made(tmp_path)
+    sizes = data.model_sizes
+    assert sizes["n_words"] == 2 + len({"a", "dog", "runs", ".", "an", "animal", "moves", "home", "sleeps"})
+    assert (sizes["n_classes"], sizes["labels"], data.labels) == (2, ("other", "entailment"), ("other", "entailment"))
+    assert sizes["groups"] == ((),)
+
+
+def test_groups_are_the_parts_and_the_genres(tmp_path):
+    content = {
+        "test_matched": lines(ROWS[:1], genre="fiction") + lines(ROWS[1:2]),
+        "test_mismatched": lines(ROWS[:2], genre="face to/face"),
+    }
+    data = made(tmp_path, content)
+    (tmp_path / "pairs" / "test.jsonl").unlink()
+    assert data.groups == ((), ("matched", "fiction"), ("matched",), ("mismatched", "face_to_face"))
+    split = data.splits()["test"]
+    assert list(zip(split.groups.tolist(), split.sizes.tolist(), strict=True)) == [(1, 4), (3, 4), (2, 5), (3, 5)]
+
+
+def test_too_many_genres_make_no_groups(tmp_path):
+    data = made(tmp_path, {"test": "".join(lines(ROWS[:1], genre=f"g{k}") for k in range(30))})
+    assert set(data.groups) == {()}
+
+
+def test_the_record_counts_every_line(tmp_path):
+    data = made(tmp_path, {"dev": lines((*ROWS, ("what", "A", "b")))}, on_error="skip", max_length=4, paper_pairs=30)
+    found = data.fingerprint()
+    assert found["counts"]["dev"] == {
+        "pairs": 3, "unlabelled": 1, "skipped": 1, "cut": 1, "words": 24, "unknown": 0,
+        "labels": {"other": 2, "entailment": 1},
+    }  # fmt: skip
+    assert found["files"] == {"train": "train.jsonl", "dev": "dev.jsonl", "test": "test.jsonl"}
+    assert found["sha256"]["train"] == found["sha256"]["test"] != found["sha256"]["dev"]
+    assert found["paper"] == {"pairs": 30, "share": 0.1}
+
+
+def test_what_was_skipped_is_told(tmp_path, capsys):
+    made(tmp_path, {"dev": lines((*ROWS, ("what", "A", "b")))}, on_error="skip").prepared()
+    assert "1 lines of dev were skipped; the first is line 5: the label 'what'" in capsys.readouterr().out
+
+
+def test_a_part_of_train_is_dev_where_there_is_no_file(tmp_path):
+    train = lines(tuple(("neutral", f"Premise {k}.", "b") for k in range(300)) + ROWS)
+    data = made(tmp_path, {"train": train}, held_out=0.1)
+    assert len(data.splits()["dev"]) == 3, "the file is there"
+    (tmp_path / "pairs" / "dev.jsonl").unlink()
+    with pytest.raises(UserError, match=r"no file for dev .* task\.data\.held_out=0\.1"):
+        made_without(tmp_path).splits()
+    data = made_without(tmp_path, held_out=0.1)
+    assert 10 < len(data.splits()["dev"]) < 60
+    assert len(data.splits()["dev"]) + len(data.splits()["train"]) == 303
+    assert data.fingerprint()["files"]["dev"] == "train.jsonl"
+
+
+def made_without(tmp_path, **changes) -> NliData:
+    return NliData(**{"folder": str(tmp_path / "pairs"), "cache": str(tmp_path / "cache"), **SETTINGS, **changes})
+
+
+def test_other_words_or_labels_are_another_identity(tmp_path):
+    first = made(tmp_path).identity
+    assert first["labels"] == "other, entailment"
+    assert made(tmp_path, lower=False).identity["words"] != first["words"]
+    assert made(tmp_path, classes=None).identity["labels"] == "contradiction, entailment, neutral"
+
+
+def test_new_pairs_are_encoded_as_those_of_the_files(tmp_path):
+    data = made(tmp_path, max_length=4)
+    inputs = list(data.read_inputs([b"A dog runs.\tA DOG runs home.\n", b"Cats.\tA dog sleeps.\n"], "in"))
+    batch = data.encode(inputs)[torch.arange(2)]
+    split = data.splits()["train"][torch.tensor([1, 2])]
+    assert batch["tokens"] == [["a", "dog", "runs", "."], ["cats", "."]]
+    assert batch["words"][1].tolist() == split["words"][1].tolist()
+    assert batch["words"][0, 0].tolist() == split["words"][0, 0].tolist()
+    assert batch["words"][0, 1].tolist() == [UNK, split["words"][0, 1, 3].item(), PAD, PAD]
+    assert batch["lengths"].tolist() == [[4, 2], [4, 4]]
+    assert data.describe(inputs[1]) == {"premise": "Cats.", "hypothesis": "A dog sleeps."}
+
+
+def test_the_made_up_pairs_are_the_same_for_the_same_seed(tmp_path):
+    toy = {"folder": None, "classes": None, "sizes": {"train": 50, "dev": 20, "test": 20}}
+    first, again, other = (made(tmp_path, **toy, toy={"seed": seed}) for seed in (0, 0, 1))
+    assert first.texts("train", 3) == again.texts("train", 3)
+    assert first.fingerprint() == again.fingerprint()
+    assert first.fingerprint()["sha256"] != other.fingerprint()["sha256"]
+    assert first.labels == ("contradiction", "entailment", "neutral")
+    assert {name for names in first.groups for name in names} == {"road", "field"}
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"folder": None}, r"task=nli needs a folder .* data\.dir=my_pairs"),
+        ({"tokenizer": "word"}, r"task\.data\.tokenizer must be one of words, letters"),
+        ({"vocabulary": "dev"}, r"task\.data\.vocabulary must be one of train, all"),
+        ({"min_count": 0}, r"task\.data\.min_count"),
+        ({"max_length": 0}, r"task\.data\.max_length"),
+        ({"held_out": 1.0}, r"task\.data\.held_out must be at least 0 and less than 1"),
+        ({"on_error": "stop"}, r"task\.data\.on_error must be one of fail, skip"),
+        ({"sizes": {"train": 0}}, r"task\.data\.sizes\.train must be a whole number of at least 1"),
+        ({"sizes": {"valid": 5}}, r"task\.data\.sizes must be one of train, dev, test"),
+        ({"files": {"valid": {"all": "x"}}}, r"task\.data\.files must be one of train, dev, test"),
+        ({"classes": {"a": ["x"]}}, r"task\.data\.classes needs at least two classes"),
+        ({"classes": {"a": ["x"], "b": ["x"]}}, r"task\.data\.classes needs .* no other has"),
+        ({"classes": {"a": ["x"], "b": []}}, r"task\.data\.classes needs .* one or more labels"),
+        ({"shuffle": "words"}, r"task\.data\.shuffle must be one of examples, batches, buckets"),
+    ],
+)
+def test_a_wrong_setting_is_named(tmp_path, change, said):
+    with pytest.raises(UserError, match=said):
+        made(tmp_path, **change)
+
+
+def test_files_without_train_are_named(tmp_path):
+    with pytest.raises(UserError, match=r"task\.data\.files names no file for test"):
+        made(tmp_path, files={"train": {"all": "train"}, "dev": {"all": "dev"}}).splits()
+
+
+def real(data_dir, tmp_path, *words: str) -> NliData:
+    words = (*words, f"paths.data_dir={data_dir}", f"paths.output_dir={tmp_path}")
+    return run.make(schema.check(schema.composed(*words))["task"]["data"])
+
+
+def counts(data: NliData, split: str) -> tuple[int, ...]:
+    found = data.fingerprint()["counts"][split]
+    assert found["unlabelled"] == found["skipped"] == 0
+    return found["pairs"], *found["labels"].values()
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("fidelity", ["paper", "code"])
+def test_snli_in_two_classes_has_the_counts_of_the_release(data_dir, tmp_path, fidelity):
+    data = real(data_dir, tmp_path, "task=snli", f"fidelity={fidelity}", "task.data.sizes.train=5000")
+    assert data.labels == ("not_entailment", "entailment")
+    assert counts(data, "dev") == (9842, 6513, 3329)
+    assert counts(data, "test") == (9824, 6456, 3368)
+    unknown = data.fingerprint()["counts"]["test"]["unknown"]
+    assert unknown == 0 if fidelity == "code" else 0 < unknown < 20_000
+    assert data.fingerprint()["paper"] == {"pairs": 549_367, "share": 5000 / 549_367}
+
+
+@pytest.mark.data
+def test_snli_in_three_classes(data_dir, tmp_path):
+    data = real(data_dir, tmp_path, "task=snli", "task.labels=3", "task.data.sizes.train=1000")
+    assert data.labels == ("entailment", "neutral", "contradiction")
+    assert counts(data, "test") == (9824, 3368, 3219, 3237)
+    texts = [data.texts("test", k) for k in range(9824)]
+    church = next(k for k, (_, hypothesis) in enumerate(texts) if hypothesis == "The church is filled with song.")
+    assert data.labels[data.splits()["test"].labels[church]] == "entailment"
+
+
+@pytest.mark.data
+def test_multinli_by_the_report_tests_on_both_dev_sets(data_dir, tmp_path):
+    data = real(data_dir, tmp_path, "task=multinli")
+    train, dev = (data.fingerprint()["counts"][split]["pairs"] for split in ("train", "dev"))
+    assert dev / (train + dev) == pytest.approx(0.1, abs=0.02)
+    assert counts(data, "test") == (9815 + 9832, 3506 + 3492, 3042 + 3075, 3267 + 3265)
+    parts = [data.groups[k][0] for k in data.splits()["test"].groups.tolist()]
+    assert (parts.count("matched"), parts.count("mismatched")) == (9815, 9832)
+    assert max(data.splits()["train"].sizes.tolist()) <= 100
+    kept = {data.texts("train", k)[0] for k in range(train)}
+    assert not kept & {data.texts("dev", k)[0] for k in range(dev)}
+
+
+@pytest.mark.data
+def test_multinli_by_the_code_chooses_on_matched_and_tests_on_mismatched(data_dir, tmp_path):
+    words = ("fidelity=code", "task.data.tokenizer=words", "task.data.sizes.train=1000")
+    data = real(data_dir, tmp_path, "task=multinli", *words)
+    assert [counts(data, split)[0] for split in ("dev", "test")] == [9815, 9832]

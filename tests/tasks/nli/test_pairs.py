@@ -1,0 +1,128 @@
+"""Pairs are read alike from all the forms that data sets have, and what is wrong with a line is said."""
+
+import json
+
+import pytest
+
+from tasks.errors import UserError
+from tasks.nli.pairs import Fault, Pair, read_inputs, read_pairs
+
+SNLI = (
+    "gold_label\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse\tsentence1\tsentence2"
+    "\tcaptionID\tpairID\tlabel1\n"
+    'neutral\t( A )\t( B )\t(ROOT)\t(ROOT)\tA "man" runs.\tHe is late.\t1.jpg#4\t1.jpg#4r1n\tneutral\n'
+    "-\t( A )\t( B )\t(ROOT)\t(ROOT)\tA man.\tA boy.\t1.jpg#4\t1.jpg#4r1n\n"
+)
+MULTINLI = "gold_label\tsentence1\tsentence2\tpromptID\tpairID\tgenre\tlabel1\nneutral\tHe ran.\tWhy?\t1\t1n\tfiction\tneutral\n"
+SICK = "pair_ID\tsentence_A\tsentence_B\tentailment_label\trelatedness_score\n1\tA man.\tA boy.\tNEUTRAL\t4.5\n"
+
+
+def read(tmp_path, text: str, name: str = "train.txt") -> list:
+    path = tmp_path / name
+    path.write_bytes(text.encode("utf-8"))
+    return list(read_pairs(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "pairs"),
+    [
+        (SNLI, [(2, Pair('A "man" runs.', "He is late.", "neutral")), (3, Pair("A man.", "A boy.", "-"))]),
+        (SNLI.replace("\n", "\r\n"), [(2, Pair('A "man" runs.', "He is late.", "neutral")), (3, Pair("A man.", "A boy.", "-"))]),
+        (MULTINLI, [(2, Pair("He ran.", "Why?", "neutral", "fiction"))]),
+        (SICK, [(2, Pair("A man.", "A boy.", "NEUTRAL"))]),
+        ("\ufeffpremise\thypothesis\tlabel\n\nA\tB\tx\n", [(3, Pair("A", "B", "x"))]),
+    ],
+    ids=["SNLI", "Windows", "MultiNLI", "SICK", "blank line and mark"],
+)
+def test_tables_are_read_by_the_names_of_their_columns(tmp_path, text, pairs):
+    assert read(tmp_path, text) == pairs
+
+
+def test_json_lines_are_told_by_their_content(tmp_path):
+    """SciTail's have the ending .txt; a line separator inside of a sentence is no end of a line."""
+    records = [
+        {"gold_label": "entails", "sentence1": "A\u2028b", "sentence2": "c", "annotator_labels": ["x"], "genre": None},
+        {"label": 2, "premise": "A", "hypothesis": "b", "genre": "oup"},
+    ]
+    text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+    assert read(tmp_path, text) == [(1, Pair("A\u2028b", "c", "entails")), (2, Pair("A", "b", "2", "oup"))]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"gold_label": "neutral", "sentence1": "A"}', "no key sentence2"),
+        ('{"sentence1": "A", "sentence2": "B"}', "no key gold_label"),
+        ('{"gold_label": "neutral", "sentence1": 3, "sentence2": "B"}', "sentence1 must be a string, and it is 3"),
+        ('{"gold_label": true, "sentence1": "A", "sentence2": "B"}', "gold_label must be a string"),
+        ('{"gold_label": "neutral"', "not a JSON object"),
+        ("[]", "not a JSON object"),
+    ],
+)
+def test_a_faulty_json_line_is_told_and_the_next_is_read(tmp_path, line, said):
+    good = '{"gold_label": "neutral", "sentence1": "A", "sentence2": "B"}\n'
+    first, (number, fault), last = read(tmp_path, f"{good}{line}\n{good}")
+    assert isinstance(fault, Fault)
+    assert number == 2
+    assert said in str(fault)
+    assert (first[1], last) == (Pair("A", "B", "neutral"), (3, first[1]))
+
+
+@pytest.mark.parametrize(("row", "columns"), [("neutral\tA", 2), ("neutral\tA\tB\tC\tD\tE\tF\tG", 8)])
+def test_a_row_with_other_columns_is_told(tmp_path, row, columns):
+    _, (number, fault) = read(tmp_path, f"{MULTINLI}{row}\n")
+    assert (number, str(fault)) == (3, f"it has {columns} columns, and the first line has 7")
+
+
+def test_a_line_that_is_not_utf_8_is_told(tmp_path):
+    path = tmp_path / "dev.jsonl"
+    path.write_bytes(b'{"gold_label": "x", "sentence1": "A", "sentence2": "B"}\n\xff\n')
+    assert "not UTF-8 (byte 1)" in str(list(read_pairs(path))[1][1])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", r"train\.txt is empty"),
+        ("\n\n", r"train\.txt is empty"),
+        ("neutral\tA man.\tA boy.\n", r"train\.txt: its first line has no column gold_label \(it has neutral, A man"),
+        ("gold_label\tsentence1\n", "no column sentence2"),
+    ],
+)
+def test_a_file_that_has_no_pairs_is_named(tmp_path, text, said):
+    with pytest.raises(UserError, match=said):
+        read(tmp_path, text)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"dev\.txt cannot be read"):
+        list(read_pairs(tmp_path / "dev.txt"))
+
+
+def test_new_pairs_are_tab_separated_or_json():
+    text = 'A man.\tHe is.\n\n{"premise": "A", "hypothesis": "b"}\r\n{"sentence1": "A", "sentence2": "b", "label": 1}\n'
+    pairs = list(read_inputs(text.encode().splitlines(keepends=True), "in"))
+    assert [pair[:2] for pair in pairs] == [("A man.", "He is."), ("A", "b"), ("A", "b")]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"no tab", "1 column instead of 2"),
+        (b"a\tb\tc", "3 columns instead of 2"),
+        (b"a\t ", "its hypothesis is empty"),
+        (b'{"premise": " ", "hypothesis": "b"}', "its premise is empty"),
+        (b'{"premise": "a"}', "no key sentence2"),
+        (b"{", "not a JSON object"),
+        (b"\xff\ta", "is not UTF-8"),
+    ],
+)
+def test_a_faulty_new_pair_is_named_with_its_line(line, said):
+    with pytest.raises(UserError, match=r"^in\.tsv, line 2") as caught:
+        list(read_inputs([b"a\tb\n", line], "in.tsv"))
+    assert said in str(caught.value)
+
+
+def test_no_new_pairs_at_all_is_an_error():
+    with pytest.raises(UserError, match=r"in\.tsv has no pairs"):
+        list(read_inputs([b"\n"], "in.tsv"))

@@ -1,0 +1,182 @@
+"""Metrics of NLI against scikit-learn, by group and by class; training leaves a table, predictions have what was asked."""
+
+import csv
+import json
+import types
+
+import pytest
+import torch
+from sklearn.metrics import f1_score
+
+from tasks.nli.task import NliTask
+from tests.cli import QUIET, Result, call, places
+from tests.tasks.nli.files import folder, lines
+
+LABELS = ("entailment", "neutral", "contradiction")
+GROUPS = (("matched", "fiction"), ("matched",), ("mismatched", "oup"), ())
+SMALL = ("task.data.sizes={train: 200, dev: 40, test: 60}", "trainer.max_epochs=2", "task.data.batch_size=50")
+
+
+class Answers(torch.nn.Module):
+    """Says what the first word of the premise is, as a class."""
+
+    def forward(self, words: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        return 5.0 * torch.nn.functional.one_hot(words[0, :, 0], len(LABELS)).float()
+
+
+def batches(n: int, size: int, gold: torch.Tensor, said: torch.Tensor, group: torch.Tensor):
+    for k in range(0, n, size):
+        part = slice(k, k + size)
+        words = said[part].view(1, -1, 1).expand(2, -1, 3)
+        yield {"words": words, "lengths": torch.ones(2, len(gold[part])), "labels": gold[part], "group": group[part]}
+
+
+def evaluated(task: NliTask, found) -> dict[str, float]:
+    """The metrics of a split, by the same way as in a run."""
+    task.eval()
+    task.trainer = types.SimpleNamespace(
+        world_size=1, strategy=types.SimpleNamespace(reduce=lambda x, reduce_op: x), training=False
+    )
+    task.log_dict = lambda *_, **__: None
+    for batch in found:
+        task.test_step(batch, 0)
+    task._finish("test")
+    return task.metrics
+
+
+@pytest.fixture
+def task(monkeypatch) -> NliTask:
+    monkeypatch.setattr(NliTask, "trainer", None, raising=False)
+    return NliTask(Answers(), lambda module: None, LABELS, GROUPS, "val/accuracy", "max")
+
+
+def drawn(n: int = 500) -> tuple[torch.Tensor, ...]:
+    return torch.randint(3, (n,)), torch.randint(3, (n,)), torch.randint(4, (n,))
+
+
+def test_metrics_are_those_of_scikit_learn_whatever_the_batches(task):
+    gold, said, group = drawn()
+    found = evaluated(task, batches(500, 70, gold, said, group))
+    right = (gold == said).double()
+    assert found["test/accuracy"] == pytest.approx(float(right.mean()))
+    assert found["test/macro_f1"] == pytest.approx(f1_score(gold, said, average="macro"))
+    loss = torch.nn.functional.cross_entropy(5.0 * torch.nn.functional.one_hot(said, 3).double(), gold)
+    assert found["test/loss"] == pytest.approx(float(loss), rel=1e-6)
+    for name, members in (("matched", (0, 1)), ("fiction", (0,)), ("mismatched", (2,)), ("oup", (2,))):
+        here = torch.isin(group, torch.tensor(members))
+        assert found[f"test/{name}/accuracy"] == pytest.approx(float(right[here].mean()))
+    assert len(found) == 3 + 4
+
+
+def test_a_class_that_is_nowhere_counts_as_0_and_an_empty_group_has_no_metric(task):
+    gold, said = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 1, 1])
+    found = evaluated(task, batches(4, 4, gold, said, torch.full((4,), 3)))
+    assert found["test/macro_f1"] == pytest.approx((2 / 3 + 4 / 5 + 0) / 3)
+    assert set(found) == {"test/accuracy", "test/macro_f1", "test/loss"}
+
+
+def test_the_table_of_classes_adds_up(task, tmp_path):
+    assert task.export(tmp_path) == {}, "nothing was tested"
+    gold, said, group = drawn()
+    evaluated(task, batches(500, 100, gold, said, group))
+    path = task.export(tmp_path)["classes"]
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["label"] for row in rows] == list(LABELS)
+    for k, row in enumerate(rows):
+        expected = (gold == k).sum(), (said == k).sum(), ((gold == k) & (said == k)).sum()
+        assert (row["split"], *(int(row[c]) for c in ("gold", "predicted", "true_positives"))) == ("test", *expected)
+    assert [f.name for f in tmp_path.iterdir()] == ["classes.csv"]
+
+
+def test_the_metric_that_selects_may_be_of_a_group():
+    NliTask(Answers(), lambda module: None, LABELS, GROUPS, "val/matched/accuracy", "max")
+    with pytest.raises(ValueError, match=r"task\.module\.select must be one of val/accuracy, val/macro_f1"):
+        NliTask(Answers(), lambda module: None, LABELS, (), "val/matched/accuracy", "max")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> tuple[object, Result]:
+    place = tmp_path_factory.mktemp("trained")
+    result = call(
+        "task=nli_toy", "geometry=euclidean", "encoder=gru_attention", "optim.lr=0.03", *SMALL, *QUIET, *places(place)
+    )
+    assert result.code == 0, result.err
+    return place, result
+
+
+def test_a_run_leaves_metrics_counts_and_the_table(trained):
+    _, result = trained
+    record = result.record
+    assert {"test/accuracy", "test/macro_f1", "test/road/accuracy", "val/field/accuracy"} <= set(record["metrics"])
+    assert record["data"]["counts"]["test"]["pairs"] == sum(record["data"]["counts"]["test"]["labels"].values()) == 60
+    with (result.record_path.parent / "classes.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert sum(int(row["gold"]) for row in rows) == 60
+    assert sum(int(row["true_positives"]) for row in rows) == round(60 * record["metrics"]["test/accuracy"])
+
+
+def predicted(trained, tmp_path, text: str, *words: str) -> Result:
+    (tmp_path / "in.tsv").write_text(text, encoding="utf-8")
+    return call(
+        "mode=predict", f"checkpoint={trained[1].record_path.parent}", f"input={tmp_path}/in.tsv",
+        f"output={tmp_path}/out.jsonl", *places(trained[0]), *words,
+    )  # fmt: skip
+
+
+def test_predictions_have_probabilities_and_the_weights_of_the_premise(trained, tmp_path):
+    text = "The old dog follows the car.\ta vehicle meets a snail.\n"
+    text += json.dumps({"premise": "A horse.", "hypothesis": "an animal meets a vehicle because it is late."}) + "\n"
+    result = predicted(trained, tmp_path, text)
+    assert result.code == 0, result.err
+    said = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [s["premise"] for s in said] == ["The old dog follows the car.", "A horse."]
+    for answer in said:
+        assert set(answer["probabilities"]) == set(LABELS)
+        assert sum(answer["probabilities"].values()) == pytest.approx(1, abs=1e-4)
+        assert answer["label"] == max(answer["probabilities"], key=answer["probabilities"].get)
+        assert sum(weight for _, weight in answer["attention"]) == pytest.approx(1, abs=1e-4)
+    assert [token for token, _ in said[0]["attention"]] == ["the", "old", "dog", "follows", "the", "car", "."]
+    assert [token for token, _ in said[1]["attention"]] == ["a", "horse", "."]
+
+
+def test_batches_do_not_change_predictions(trained, tmp_path):
+    text = "The dog meets the car.\ta vehicle meets an animal.\nThe car.\ta vehicle meets an animal.\n"
+    found = []
+    for size in (1, 2):
+        assert predicted(trained, tmp_path, text, f"task.data.eval_batch_size={size}").code == 0
+        found.append([json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()])
+    for one, other in zip(*found, strict=True):
+        assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
+        assert [w for _, w in one["attention"]] == pytest.approx([w for _, w in other["attention"]], abs=1e-5)
+
+
+def test_a_faulty_new_pair_is_named(trained, tmp_path):
+    result = predicted(trained, tmp_path, "a\tb\na\t\n")
+    assert result.code == 1
+    assert "in.tsv, line 2: its hypothesis is empty" in result.err
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_predictions_without_attention_have_none(tmp_path):
+    fitted = call("task=nli_toy", "geometry=euclidean", "encoder=rnn", *SMALL, *QUIET, *places(tmp_path))
+    assert fitted.code == 0, fitted.err
+    result = predicted((tmp_path, fitted), tmp_path, "a\tb\n")
+    assert result.code == 0, result.err
+    assert set(json.loads((tmp_path / "out.jsonl").read_text())) == {"premise", "hypothesis", "label", "probabilities"}
+
+
+def test_a_folder_of_ones_own_is_trained_on(tmp_path):
+    rows = lines(genre="x") * 10
+    pairs = folder(tmp_path / "mine", train=rows, dev=rows, test=rows)
+    result = call(
+        "task=nli", f"data.dir={pairs}", "encoder=rnn", "geometry=euclidean", "trainer.max_epochs=1", *QUIET,
+        *places(tmp_path),
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    assert result.record["data"]["counts"]["train"]["labels"] == {"contradiction": 10, "entailment": 10, "neutral": 10}
+    assert result.record["data"]["counts"]["train"]["unlabelled"] == 10
+    assert "test/x/accuracy" in result.record["metrics"]
+    assert str(tmp_path) not in json.dumps(result.record)
+    again = call("task=nli", "encoder=rnn", *QUIET, *places(tmp_path))
+    assert "task=nli needs a folder" in again.err

@@ -1,0 +1,179 @@
+"""The two-sentence network is the one of the papers, whichever geometry its parts have; its loss and metrics."""
+
+import functools
+
+import pytest
+import torch
+
+from hyperbolic.encoders.pair_attention import PairAttention
+from hyperbolic.encoders.rnn import RecurrentEncoder
+from hyperbolic.geometry import GEOMETRIES, make_geometry
+from tasks.errors import UserError
+from tasks.sentence_pairs import PairTask, SentencePairClassifier, side_by_side
+
+ENCODER = functools.partial(RecurrentEncoder, cell="gru", nonlinearity=None, bidirectional=False)
+SIZES = {"n_words": 11, "n_classes": 2, "d_word": 3, "d_hidden": 4, "d_ffnn": 5, "init_norm": 0.1}
+SIZES |= {"distance": True, "join": "mobius"}
+
+
+def model(name="poincare", manifold="PoincareBall", layers="mobius", c=1.0, parts=None, encoder=ENCODER, **sizes):
+    geometry = make_geometry(name, manifold, layers, c=c, parts=parts)
+    return SentencePairClassifier(geometry, encoder, **{**SIZES, **sizes}).double()
+
+
+@pytest.fixture
+def batch() -> tuple[torch.Tensor, torch.Tensor]:
+    words = torch.randint(1, 11, (2, 6, 7))
+    lengths = torch.tensor([[7, 7, 5, 3, 1, 6], [2, 7, 1, 3, 1, 4]])
+    return words, lengths
+
+
+def test_it_is_the_formula_of_the_paper(batch):
+    """f = ((W1 ⊗ s1 ⊕ W2 ⊗ s2) ⊕ b) ⊕ (d²(s1, s2) ⊗ b_d), by the manifold's own operations."""
+    net = model(c=0.7)
+    ball = net.manifold
+    for p in net.ffnn.parameters():
+        p.data += 0.1 * torch.randn_like(p)
+    first, second = net.encode(*batch)
+    w1, w2 = net.ffnn.weights
+    joined = ball.mobius_add(ball.mobius_matvec(w1, first), ball.mobius_matvec(w2, second))
+    joined = ball.mobius_add(joined, net.ffnn.bias)
+    distance = ball.dist(first, second, keepdim=True) ** 2
+    joined = ball.mobius_add(joined, ball.mobius_scalar(distance, net.ffnn.feature_bias.expand(len(distance), -1)))
+    torch.testing.assert_close(net(*batch), net.classifier(joined))
+
+
+def test_euclidean_sentences_make_the_euclidean_network(batch):
+    net = model("euclidean", "Euclidean", "euclidean", None)
+    first, second = net.encode(*batch)
+    distance = ((first - second) ** 2).sum(-1, keepdim=True)
+    for p in net.ffnn.parameters():
+        p.data += 0.1 * torch.randn_like(p)
+    net.ffnn(first, second, features=distance)
+    torch.testing.assert_close(net(*batch), net.classifier(net.ffnn(first, second, features=distance)))
+
+
+@pytest.mark.parametrize(
+    ("parts", "ffnn", "classifier"),
+    [
+        ({"classifier": "euclidean"}, "poincare", "euclidean"),
+        ({"ffnn": "euclidean", "classifier": "euclidean"}, "euclidean", "euclidean"),
+    ],
+)
+def test_log_at_the_origin_stands_where_geometries_meet(batch, parts, ffnn, classifier):
+    net = model(parts=parts)
+    for p in net.parameters():
+        p.data += 0.01 * torch.randn_like(p)
+    ball = net.manifold
+    first, second = net.encode(*batch)
+    distance = ball.dist2(first, second, keepdim=True)
+    if ffnn == "euclidean":
+        first, second = ball.logmap0(first), ball.logmap0(second)
+    joined = net.ffnn(first, second, features=distance)
+    if ffnn != classifier:
+        joined = ball.logmap0(joined)
+    torch.testing.assert_close(net(*batch), net.classifier(joined))
+
+
+def test_premise_and_hypothesis_have_a_cell_each_and_share_the_words(batch):
+    net = model()
+    words, lengths = batch
+    same = torch.stack([words[0], words[0]]), torch.stack([lengths[0], lengths[0]])
+    first, second = net.encode(*same)
+    assert not torch.allclose(first, second)
+    assert [name for name, _ in net.named_parameters() if "embedding" in name] == ["embedding.weight"]
+
+
+def test_padding_does_not_matter(batch):
+    net, (words, lengths) = model(), batch
+    place = torch.arange(words.shape[-1])
+    padded = torch.where(place < lengths.unsqueeze(-1), words, 0)
+    other = torch.where(place < lengths.unsqueeze(-1), words, torch.randint(1, 11, words.shape))
+    torch.testing.assert_close(net(padded, lengths), net(other, lengths))
+    torch.testing.assert_close(net(padded, lengths)[3:4], net(padded[:, 3:4, :3], lengths[:, 3:4]))
+
+
+@pytest.mark.parametrize("setting", ["d_word", "d_hidden", "d_ffnn"])
+def test_a_size_below_one_is_named(setting):
+    with pytest.raises(UserError, match=f"task.model.{setting} must be a whole number of at least 1"):
+        model(**{setting: 0})
+
+
+def test_an_unknown_component_is_named_with_the_known_ones():
+    with pytest.raises(ValueError, match="sentence, ffnn, classifier"):
+        model(parts={"clasifier": "euclidean"})
+
+
+def test_without_the_distance_the_layer_has_no_feature(batch):
+    net = model(c=0.7, distance=False)
+    for p in net.ffnn.parameters():
+        p.data += 0.1 * torch.randn_like(p)
+    assert net.ffnn.feature_bias is None
+    ball, (first, second), (w1, w2) = net.manifold, net.encode(*batch), net.ffnn.weights
+    joined = ball.mobius_add(ball.mobius_matvec(w1, first), ball.mobius_matvec(w2, second))
+    torch.testing.assert_close(net(*batch), net.classifier(ball.mobius_add(joined, net.ffnn.bias)))
+
+
+@pytest.mark.parametrize("distance", [True, False])
+def test_a_plain_join_is_one_matrix_on_the_coordinates_side_by_side(batch, distance):
+    net = model(c=0.7, join="plain", distance=distance)
+    for p in net.ffnn.parameters():
+        p.data += 0.1 * torch.randn_like(p)
+    ball, (first, second), (weight,) = net.manifold, net.encode(*batch), net.ffnn.weights
+    assert weight.shape == (5, 8)
+    joined = ball.mobius_add(ball.mobius_matvec(weight, torch.cat([first, second], -1)), net.ffnn.bias)
+    if distance:
+        square = ball.dist2(first, second, keepdim=True)
+        joined = ball.mobius_add(joined, ball.mobius_scalar(square, net.ffnn.feature_bias.expand(len(square), -1)))
+    torch.testing.assert_close(net(*batch), net.classifier(joined))
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_points_side_by_side_are_a_point_with_their_coordinates(name):
+    kind, layers = GEOMETRIES[name]
+    space = make_geometry(name, kind, layers, c=None if kind == "Euclidean" else 2.0).manifold
+    x, y = space.random(4, 3, std=0.2, dtype=torch.float64), space.random(4, 2, std=0.2, dtype=torch.float64)
+    joined = side_by_side(space, x, y)
+    assert joined.shape == (4, space.ambient_dim(5))
+    assert space.check_point_on_manifold(joined, atol=1e-9)
+    torch.testing.assert_close(joined[:, -5:], torch.cat([x[:, -3:], y[:, -2:]], -1))
+    far = [space.random(4, 3, std=9.0, dtype=torch.float64) for _ in range(2)]
+    assert space.check_point_on_manifold(side_by_side(space, *far), atol=1e-9)
+
+
+def test_an_encoder_of_sequences_has_no_attention(batch):
+    assert model().attention(*batch) is None
+
+
+def test_an_encoder_of_pairs_stands_in_the_places_of_both_sentences(batch):
+    attention = functools.partial(PairAttention, reader=ENCODER, combine="sum", norm="key")
+    net = model(c=0.7, encoder=attention)
+    points = net.embedding(batch[0])
+    states, last = net.encoder.reader(points, batch[1])
+    weights = net.attention(*batch)
+    torch.testing.assert_close(weights, net.encoder.weights(points, batch[1]))
+    assert torch.equal(weights != 0, torch.arange(7) < batch[1][0].unsqueeze(-1))
+    attended, query = net.encode(*batch)
+    torch.testing.assert_close(query, last[1])
+    torch.testing.assert_close(attended, net.encoder.sum(states[0], weights))
+    distance = net.manifold.dist2(attended, query, keepdim=True)
+    torch.testing.assert_close(net(*batch), net.classifier(net.ffnn(attended, query, features=distance)))
+
+
+def test_an_unknown_join_is_named():
+    with pytest.raises(UserError, match=r"task.model.join must be one of mobius, plain, and it is 'concat'"):
+        model(join="concat")
+
+
+def test_the_task_is_cross_entropy_and_accuracy(batch):
+    words, lengths = batch
+    task = PairTask(model(n_classes=3), torch.optim.SGD, "val/accuracy", "max")
+    labels = torch.tensor([0, 1, 2, 2, 1, 0])
+    step = task.step({"words": words, "lengths": lengths, "labels": labels})
+    logits = task.model(words, lengths)
+    torch.testing.assert_close(step.loss, -logits.log_softmax(-1)[torch.arange(6), labels].mean())
+    found = task.summary({name: float(value) for name, value in step.sums.items()})
+    assert set(found) == set(task.metric_names)
+    assert found["loss"] == pytest.approx(step.loss.item())
+    assert found["accuracy"] == (logits.argmax(-1) == labels).double().mean()
+    assert torch.equal(task.points({"words": words, "lengths": lengths})["sentences"].x, task.model.encode(*batch))
