@@ -68,6 +68,9 @@ data: ## say which data sets the tasks need and where they are looked for
 	@echo "OntoNotes (task=ontonotes) has a licence: put g_dev.json and g_test.json, and augmented_train.json, into ontonotes/."
 	@echo "Knowledge graphs (task=wn18rr, fb15k237, umls) read WN18RR/, FB15k-237/ or UMLS/ with train.txt, valid.txt and test.txt;"
 	@echo "tasks/kg_completion/README.md says who has them. task=kg reads any such folder: data.dir=my_graph."
+	@echo "SNLI and MultiNLI (task=snli, task=multinli) and WordNet (task=poincare_embeddings, task=wordnet_subtree):"
+	@echo "  python scripts/download.py snli | multinli | wordnet"
+	@echo "task=nli reads any pairs of sentences in their formats: data.dir=my_pairs."
 	@echo "task=poincare_glove learns word vectors from any text: task.data.file=corpus.txt. The *_toy tasks need nothing."
 
 reproduce: setup ## run the experiments of a TABLE, or EXPERIMENTS, once for each seed in SEEDS (else PREFIX-10's six)

@@ -5,6 +5,7 @@ python scripts/download.py glove           GloVe 6B, 50 to 300 dimensions (Penni
 python scripts/download.py poincare_glove  Poincaré GloVe, 100 dimensions (Tifrea et al. 2019)
 python scripts/download.py snli            SNLI 1.0 (Bowman et al. 2015), 0.1 GB, for task=snli
 python scripts/download.py multinli        MultiNLI 1.0 (Williams et al. 2018), 0.2 GB, for task=multinli
+python scripts/download.py wordnet         WordNet 3.0 (Princeton University), 0.01 GB, for task=poincare_embeddings
 
 An interrupted download goes on when the command is run again.
 """
@@ -117,6 +118,14 @@ SOURCES = {
         ),
         place=flat(".jsonl"),
         most=8 << 30,
+    ),
+    "wordnet": Source(
+        url="https://wordnetcode.princeton.edu/3.0/WordNet-3.0.tar.gz",
+        name="WordNet-3.0.tar.gz",
+        folder="wordnet30",
+        files=(("data.noun",), ("index.noun",)),
+        place=flat(".noun"),
+        most=1 << 30,
     ),
 }
 

@@ -178,7 +178,7 @@ class Task(pl.LightningModule, abc.ABC):
 class TaskData(pl.LightningDataModule, abc.ABC):
     """The splits train, dev and test of a task, held as tensors, and their batches.
 
-    shuffle: "examples" or "batches" (TrainBatches says what they mean). batch_size: of a whole training batch, shared
+    shuffle: one of SHUFFLES (TrainBatches says what they mean). batch_size: of a whole training batch, shared
     by all processes. eval_batch_size: most examples of an evaluation batch. seed: of the order of the batches.
     """
 

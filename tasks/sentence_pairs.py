@@ -100,8 +100,12 @@ class PairTask(Task):
         labels = batch["labels"]
         logits = self.model(batch["words"], batch["lengths"])
         loss = F.cross_entropy(logits, labels)
-        correct = (logits.argmax(dim=-1) == labels).sum()
-        return Step(loss, {"examples": len(labels), "loss": loss.detach() * len(labels), "correct": correct})
+        sums = {"examples": len(labels), "loss": loss.detach() * len(labels)}
+        return Step(loss, sums | self.counted(batch, logits.argmax(dim=-1)))
+
+    def counted(self, batch: dict[str, Tensor], found: Tensor) -> dict[str, Tensor]:
+        """Sums of a batch besides the loss, from the classes that were found (B,)."""
+        return {"correct": (found == batch["labels"]).sum()}
 
     def summary(self, sums: dict[str, float]) -> dict[str, float]:
         return {"loss": sums["loss"] / sums["examples"], "accuracy": sums["correct"] / sums["examples"]}

@@ -237,6 +237,15 @@ def test_pairs_of_sentences_are_taken_out_flat_without_what_macos_adds(server, t
     assert left_behind(tmp_path) == {f"{name}/{file}" for file in names} | {SUMS}
 
 
+def test_the_noun_files_of_wordnet_are_taken_out(server, tmp_path):
+    kinds = ("noun", "verb")
+    content = {f"WordNet-3.0/dict/{name}.{kind}": b"1" for name in ("data", "index") for kind in kinds}
+    server.files["wordnet.tar.gz"] = tar_of(content, "")
+    source = replace(SOURCES["wordnet"], url=server.url("wordnet.tar.gz"))
+    assert main(["wordnet", "--data-dir", str(tmp_path)], {"wordnet": source}) == 0
+    assert left_behind(tmp_path) == {"wordnet30/data.noun", "wordnet30/index.noun", SUMS}
+
+
 def test_glove_is_taken_out_flat(server, tmp_path):
     names = [f"glove.6B.{d}d.txt" for d in (50, 100, 200, 300)]
     server.files["glove.zip"] = zip_of({f"inside/{name}": name.encode() for name in names} | {"readme.md": b"no"})
