@@ -3,7 +3,7 @@
 import difflib
 import hashlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,6 +99,23 @@ def descendants(child: np.ndarray, parent: np.ndarray, n: int, root: int) -> np.
         below |= new
     below[root] = False
     return below
+
+
+def from_the_top(edges: Edges) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Nodes below the tops, nearest first, with one node above each: (nodes, parents) for each number of edges to the
+    nearest top. A node has the first of its parents that is as near to a top as any. Nodes that no top is above (all
+    above them lie on a cycle) are left out."""
+    reached = np.ones(len(edges.names), dtype=bool)
+    reached[edges.child] = False
+    level = reached.copy()
+    while level.any():
+        places = np.flatnonzero(level[edges.parent] & ~reached[edges.child])
+        nodes, first = np.unique(edges.child[places], return_index=True)
+        if len(nodes):
+            yield nodes, edges.parent[places[first]]
+        level = np.zeros_like(reached)
+        level[nodes] = True
+        reached |= level
 
 
 def nearest_names(name: str, names: Sequence[str]) -> list[str]:

@@ -91,7 +91,7 @@ class HierarchyData(TaskData):
 
     @property
     def model_sizes(self) -> dict[str, Any]:
-        return {"names": self.edges.names, "above": self.above, "source": self.source}
+        return {"edges": self.edges, "above": self.above, "source": self.source}
 
     @property
     def identity(self) -> dict[str, str]:

@@ -1,7 +1,5 @@
 """A point for every node, and the softmax over distances."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 
@@ -10,7 +8,10 @@ from hyperbolic.kernels.distance_softmax import cosh_products, distance_softmax,
 from hyperbolic.manifolds import Lorentz
 from hyperbolic.manifolds.base import HyperbolicManifold
 from hyperbolic.manifolds.charts import convert
-from tasks.errors import UserError, whole
+from tasks.edges import Edges, from_the_top
+from tasks.errors import UserError, one_of, whole
+
+STARTS = ("uniform", "tree")
 
 
 class NodeEmbeddings(nn.Module):
@@ -20,25 +21,48 @@ class NodeEmbeddings(nn.Module):
 
     for a node u, one above it, v, and wrong ones v'. On the hyperboloid it is the model of Nickel & Kiela 2018.
 
-    geometry: of the only component, `points`. names: of the nodes. d: dimension. init_bound: coordinates start from
-    U(-init_bound, init_bound). temperature: T. sparse: gradients of the rows that a batch uses.
+    geometry: of the only component, `points`. edges: the hierarchy. d: dimension. start: "uniform": coordinates from
+    U(-init_bound, init_bound); "tree": besides, every node lies a step of the length start_step in a random direction
+    from the first node above it, so that branches are together before they are learnt. temperature: T. sparse:
+    gradients of the rows that a batch uses.
     """
 
     components = ("points",)
 
     def __init__(
-        self, geometry: Geometry, names: Sequence[str], d: int, init_bound: float, temperature: float, sparse: bool
+        self,
+        geometry: Geometry,
+        edges: Edges,
+        d: int,
+        start: str,
+        start_step: float,
+        init_bound: float,
+        temperature: float,
+        sparse: bool,
     ):
         super().__init__()
         geometry.check_components(self.components)
         whole("task.model.d", d, 1)
-        for name, value in (("init_bound", init_bound), ("temperature", temperature)):
+        one_of("task.model.start", start, STARTS)
+        for name, value in (("init_bound", init_bound), ("temperature", temperature), ("start_step", start_step)):
             if not 0 < value < float("inf"):
                 raise UserError(f"task.model.{name} must be a positive number, and it is {value}.")
         space = geometry.part("points")
+        names = edges.names
         self.manifold, self.names, self.d, self.temperature, self.sparse = space.manifold, names, d, temperature, sparse
         # What makes the bound of uniform_table (hyperbolic.layers.initial) the one that is asked for.
         self.table = space.embedding(len(names), d, init_norm=(2 * d * init_bound**3 / 3) ** 0.5, sparse=sparse)
+        if start == "tree":
+            self._branch_out(edges, start_step)
+
+    @torch.no_grad()
+    def _branch_out(self, edges: Edges, step: float) -> None:
+        """Move the points, those next to the top first, to a step from the first node above each."""
+        table, manifold = next(self.table.parameters()), self.manifold
+        for nodes, parents in from_the_top(edges):
+            away = torch.nn.functional.normalize(torch.randn(len(nodes), self.d, dtype=torch.float64), dim=-1) * step
+            at = table[torch.from_numpy(parents)].double()
+            table[torch.from_numpy(nodes)] = manifold.expmap(at, manifold.transp0(at, away)).to(table.dtype)
 
     @property
     def points(self) -> Tensor:
