@@ -60,9 +60,10 @@ class NodeEmbeddings(nn.Module):
         """Move the points, those next to the top first, to a step from the first node above each."""
         table, manifold = next(self.table.parameters()), self.manifold
         for nodes, parents in from_the_top(edges):
-            away = torch.nn.functional.normalize(torch.randn(len(nodes), self.d, dtype=torch.float64), dim=-1) * step
             at = table[torch.from_numpy(parents)].double()
-            table[torch.from_numpy(nodes)] = manifold.expmap(at, manifold.transp0(at, away)).to(table.dtype)
+            away = manifold.transp0(at, torch.randn(len(nodes), self.d, dtype=torch.float64))
+            away = away * step / manifold.norm(at, away, keepdim=True)
+            table[torch.from_numpy(nodes)] = manifold.expmap(at, away).to(table.dtype)
 
     @property
     def points(self) -> Tensor:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tasks.edges import closure, descendants, nearest_names, read_edges
+from tasks.edges import Edges, closure, descendants, from_the_top, nearest_names, read_edges
 from tasks.errors import UserError
 
 #       0
@@ -89,3 +89,12 @@ def test_nearest_names():
     assert nearest_names("mammal.n.02", names)[0] == "mammal.n.01"
     assert nearest_names("dog", names) == ["dog.n.01", "dog.n.03"]
     assert nearest_names("zebra.n.01", names) == []
+
+
+def test_levels_from_the_top():
+    """Node 5 is below 3, and 4 has two parents of one level; 6 and 7 are on a cycle that nothing is above."""
+    child, parent = np.append(CHILD, [6, 7]).astype(np.int32), np.append(PARENT, [7, 6]).astype(np.int32)
+    levels = list(from_the_top(Edges(tuple("abcdefgh"), child, parent, "", "")))
+    assert [(nodes.tolist(), parents.tolist()) for nodes, parents in levels] == [
+        ([1, 2], [0, 0]), ([3, 4], [1, 1]), ([5], [3]),
+    ]  # fmt: skip

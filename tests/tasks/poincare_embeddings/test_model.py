@@ -1,0 +1,97 @@
+"""Points that start as a tree; settings that cannot be; the file that another task reads."""
+
+import numpy as np
+import pytest
+import torch
+
+from hyperbolic.geometry import GEOMETRIES, make_geometry
+from tasks.errors import UserError
+from tasks.poincare_embeddings.model import NodeEmbeddings
+from tasks.poincare_embeddings.toy import toy_tree
+from tests.cli import QUIET, call, places
+
+
+def model(geometry: str = "poincare", **changes) -> NodeEmbeddings:
+    space, layers = GEOMETRIES[geometry]
+    c = None if space == "Euclidean" else 1.0
+    settings = {"d": 3, "start": "tree", "start_step": 0.4, "init_bound": 1e-3, "temperature": 1.0, "sparse": True}
+    return NodeEmbeddings(make_geometry(geometry, space, layers, c=c), toy_tree(2, 3), **(settings | changes))
+
+
+@pytest.mark.parametrize("geometry", ["poincare", "lorentz", "klein", "euclidean"])
+def test_every_node_starts_a_step_from_the_one_above_it(geometry):
+    torch.manual_seed(0)
+    made, edges = model(geometry), toy_tree(2, 3)
+    points = made.points.detach()
+    steps = made.manifold.dist(points[edges.child.astype(np.int64)], points[edges.parent.astype(np.int64)])
+    torch.testing.assert_close(steps, torch.full_like(steps, 0.4), rtol=1e-4, atol=0)
+    top = made.manifold.dist(points[0], made.manifold.origin(3))
+    assert top < 3e-3
+
+
+@pytest.mark.parametrize("geometry", ["poincare", "lorentz", "klein", "euclidean"])
+def test_the_loss_is_that_of_the_distances_of_the_space(geometry):
+    torch.manual_seed(0)
+    made = model(geometry, temperature=0.7)
+    children, parents, drawn = torch.tensor([3, 8, 14]), torch.tensor([1, 0, 2]), torch.tensor([0, 5, 6, 9])
+    excluded = torch.tensor([0, 1]), torch.tensor([0, 0])
+    x, far = made.points.detach().double(), []
+    distance = made.manifold.dist(x.unsqueeze(1), x)
+    for row, (u, v) in enumerate(zip(children.tolist(), parents.tolist(), strict=True)):
+        others = [z for k, z in enumerate(drawn.tolist()) if (row, k) not in ((0, 0), (1, 0))]
+        scores = -distance[u, [v, *others]] / 0.7
+        far.append(scores.logsumexp(0) - scores[0])
+    torch.testing.assert_close(made(children, parents, drawn, excluded).detach(), torch.stack(far).mean(), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("geometry", ["poincare", "lorentz", "euclidean"])
+def test_order_is_that_of_the_distances(geometry):
+    torch.manual_seed(0)
+    made, nodes = model(geometry), torch.tensor([0, 7])
+    points = made.points.detach()
+    distances = made.manifold.dist(points[nodes].unsqueeze(1), points)
+    ranked = distances.gather(-1, made.order(nodes, made.all_coordinates().detach()).argsort(-1))
+    assert (ranked.diff() > -1e-5).all()
+    assert (distances.diff() < -1e-2).any(), "their own order is another"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"d": 0}, "task.model.d must be a whole number of at least 1"),
+        ({"start": "top"}, "task.model.start must be one of uniform, tree"),
+        ({"start_step": 0.0}, "task.model.start_step must be a positive number"),
+        ({"temperature": -1.0}, "task.model.temperature must be a positive number"),
+    ],
+)
+def test_settings_that_cannot_be(changes, said):
+    with pytest.raises(UserError, match=said):
+        model(**changes)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["task.module.negatives=0"], "task.module.negatives must be a whole number of at least 1"),
+        (["task.module.burn_in_factor=2.0"], "task.module.burn_in_factor must be above 0 and at most 1"),
+        (["task.module.dampening=-0.1"], "task.module.dampening must be at least 0"),
+        (["task.data.toy=null", "task.data.wordnet=nowhere"], "download.py wordnet"),
+        (["task.data.toy=null", "task.data.file=nowhere.tsv"], "There is no file nowhere.tsv; correct task.data.file."),
+    ],
+)
+def test_what_a_user_gets_wrong(tmp_path, words, said):
+    result = call("task=poincare_embeddings_toy", *words, *QUIET, *places(tmp_path))
+    assert result.code == 1
+    assert said in result.err
+
+
+def test_a_list_of_edges_with_a_cycle_gives_a_file_of_its_name(tmp_path):
+    path = tmp_path / "mine.tsv"
+    path.write_text("a\tb\nb\tc\nc\ta\nd\ta\n", encoding="utf-8")
+    result = call(
+        "task=poincare_embeddings_toy", "task.data.toy=null", f"task.data.file={path}", "trainer.max_epochs=1",
+        "task.model.start=tree", "geometry=lorentz", *QUIET, *places(tmp_path),
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    assert "mine.tsv: 3 of 4 nodes lie on cycles" in result.out
+    assert "mine-lorentz-2d.npz" in result.out
