@@ -58,7 +58,8 @@ class NodeEmbeddings(nn.Module):
     @torch.no_grad()
     def _branch_out(self, edges: Edges, step: float) -> None:
         """Move the points, those next to the top first, to a step from the first node above each."""
-        table, manifold = next(self.table.parameters()), self.manifold
+        table = next(self.table.parameters())
+        manifold = getattr(table, "manifold", self.manifold)  # a table may keep them on another model
         for nodes, parents in from_the_top(edges):
             at = table[torch.from_numpy(parents)].double()
             away = manifold.transp0(at, torch.randn(len(nodes), self.d, dtype=torch.float64))
