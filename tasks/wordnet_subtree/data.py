@@ -1,0 +1,211 @@
+"""The nodes of a tree with their points, and which of them are below the root of a subtree."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tasks.base import TaskData
+from tasks.edges import Edges, descendants, nearest_names, read_edges
+from tasks.errors import UserError, whole
+from tasks.points_files import PointsFile, read_points
+from tasks.wordnet import read_nouns
+from tasks.wordnet_subtree.toy import toy_points, toy_tree
+
+POINTS = "points"
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Nodes as examples: rows (N,) of the table of points, labels (N,), 1 below the root; both int64."""
+
+    rows: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: Tensor) -> dict[str, Tensor]:
+        """rows, labels (B,)."""
+        return {"rows": self.rows[index], "labels": self.labels[index]}
+
+
+class SubtreeData(TaskData):
+    """All nodes of a tree but one, the root of a subtree: positive below it, negative elsewhere.
+
+    The tree is one of: wordnet, a folder with WordNet's noun files; file, a table `child <tab> parent` of direct edges;
+    toy, a recipe of a generated one with its points ({depth, branching, length}, see `toy`). embeddings: file of points
+    for exactly these nodes. subtree: name of the root. dim: dimension the points must have.
+
+    Each node is drawn into the training part with the probability train_share, by split_seed alone, so the parts are
+    the same for every subtree of a tree. The others are the test part. Nothing else is held out, as in the paper: dev
+    is the training part again. sizes: {train: n}, the first n training nodes only; null: all. The rest are TaskData's.
+    """
+
+    def __init__(
+        self,
+        wordnet: str | None,
+        file: str | None,
+        toy: dict[str, float] | None,
+        embeddings: str,
+        subtree: str,
+        dim: int,
+        train_share: float,
+        split_seed: int,
+        sizes: dict[str, int | None],
+        shuffle: str,
+        batch_size: int,
+        eval_batch_size: int,
+        seed: int,
+    ):
+        super().__init__(shuffle=shuffle, batch_size=batch_size, eval_batch_size=eval_batch_size, seed=seed)
+        whole("task.dim", dim, 1)
+        whole("task.data.split_seed", split_seed, 0)
+        if not 0 < train_share < 1:
+            raise UserError(f"task.data.train_share must be between 0 and 1, and it is {train_share}.")
+        if sizes.get("train") is not None:
+            whole("task.data.sizes.train", sizes["train"], 1)
+        if file is None and toy is None and wordnet is None:
+            raise UserError("task.data needs a tree: set task.data.wordnet to a folder or task.data.file to a table.")
+        self.wordnet, self.file, self.toy, self.embeddings = wordnet, file, toy, embeddings
+        self.subtree, self.dim, self.limit = str(subtree), dim, sizes.get("train")
+        self.train_share, self.split_seed = train_share, split_seed
+        self._read: tuple[Edges, PointsFile, int] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all nodes, in the order of the rows."""
+        return self._tree()[0].names
+
+    @property
+    def edges(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of children and of their parents."""
+        tree = self._tree()[0]
+        return tree.child, tree.parent
+
+    @property
+    def root(self) -> int:
+        """The row of the root, which is no example."""
+        return self._tree()[2]
+
+    @property
+    def model_sizes(self) -> dict[str, Any]:
+        labels = self.splits()["train"].labels
+        positive = int(labels.sum())
+        return {"embedded": self._tree()[1], "class_counts": (len(labels) - positive, positive)}
+
+    @property
+    def identity(self) -> dict[str, str]:
+        tree, points, root = self._tree()
+        return {
+            POINTS: f"{len(tree.names)} in {points.points.shape[1]} coordinates with sha256 {points.sha256[:12]}",
+            "subtree": tree.names[root],
+        }
+
+    def load(self) -> dict[str, Nodes]:
+        tree, _, root = self._tree()
+        below = descendants(tree.child, tree.parent, len(tree.names), root)
+        drawn = np.random.default_rng(self.split_seed).random(len(tree.names)) < self.train_share
+        others = np.arange(len(tree.names)) != root
+        train, test = (self._nodes(part & others, below) for part in (drawn, ~drawn))
+        for part, nodes in (("training", train), ("test", test)):
+            if (count := int(nodes.labels.sum())) in (0, len(nodes)):
+                raise UserError(
+                    f"task.root={self.subtree}: {count} of the {len(nodes)} {part} nodes are below it, and both kinds "
+                    f"are needed; it has {int(below.sum())} nodes below it, of {len(tree.names)}. Take another root."
+                )
+        used = train if self.limit is None else Nodes(train.rows[: self.limit], train.labels[: self.limit])
+        return {"train": used, "dev": used, "test": test}
+
+    def fingerprint(self) -> dict[str, Any]:
+        counts, digests = {}, {}
+        for split, nodes in self.splits().items():
+            positive = int(nodes.labels.sum())
+            counts[split] = {"positive": positive, "negative": len(nodes) - positive}
+            digests[split] = hashlib.sha256(torch.stack([nodes.rows, nodes.labels]).numpy().tobytes()).hexdigest()
+        tree, points, _ = self._tree()
+        file = tree.source if self.toy else Path(self.embeddings).name
+        return {
+            "files": dict.fromkeys(counts, tree.source) | {POINTS: file},
+            "counts": counts,
+            "sha256": digests | {"tree": tree.sha256, POINTS: points.sha256},
+        }
+
+    def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[tuple[str, int]]:
+        """Names of nodes, one a line."""
+        index = {node: row for row, node in enumerate(self.names)}
+        for number, line in enumerate(lines, start=1):
+            node = line.decode("utf-8", errors="replace").strip()
+            if node not in index:
+                raise UserError(f"{name}, line {number}: {self._unknown(node, self.names)}")
+            yield node, index[node]
+
+    def encode(self, inputs: Sequence[tuple[str, int]]) -> Nodes:
+        rows = torch.tensor([row for _, row in inputs])
+        return Nodes(rows, torch.zeros_like(rows))
+
+    def describe(self, example: tuple[str, int]) -> dict[str, Any]:
+        return {"node": example[0], "root": self.subtree}
+
+    def _nodes(self, chosen: np.ndarray, below: np.ndarray) -> Nodes:
+        rows = np.flatnonzero(chosen)
+        return Nodes(torch.from_numpy(rows), torch.from_numpy(below[rows].astype(np.int64)))
+
+    def _tree(self) -> tuple[Edges, PointsFile, int]:
+        """The tree, the points in the order of its nodes, and the row of the root; read once."""
+        if self._read is None:
+            tree = self._read_tree()
+            if self.subtree not in tree.names:
+                raise UserError(f"task.root={self.subtree}: {self._unknown(self.subtree, tree.names)}")
+            self._read = tree, self._read_points(tree), tree.names.index(self.subtree)
+        return self._read
+
+    def _read_tree(self) -> Edges:
+        if self.toy is not None:
+            return toy_tree(self.toy["depth"], self.toy["branching"])
+        if self.file is not None:
+            return read_edges(Path(self.file).expanduser(), "task.data.file")
+        return read_nouns(Path(self.wordnet).expanduser())
+
+    def _read_points(self, tree: Edges) -> PointsFile:
+        if self.toy is not None:
+            return toy_points(tree, self.toy["length"], self.dim)
+        path = Path(self.embeddings).expanduser()
+        if not path.is_file():
+            source = f" task.data.file={self.file}" if self.file is not None else ""
+            raise UserError(
+                f"There are no points {path} (task.embeddings). `python run.py task=poincare_embeddings "
+                f"task.dim={self.dim}{source}` makes such a file; or name another one."
+            )
+        found = read_points(path, "task.embeddings")
+        d = found.points.shape[1] - (found.manifold == "Lorentz")
+        if d != self.dim:
+            raise UserError(f"{path} (task.embeddings) has points of {d} dimensions, and task.dim is {self.dim}.")
+        return _ordered(found, tree.names, path)
+
+    def _unknown(self, name: str, names: Sequence[str]) -> str:
+        near = ", ".join(nearest_names(name, names))
+        return f"there is no node {name!r} among {len(names)}." + (f" The nearest: {near}." if near else "")
+
+
+def _ordered(found: PointsFile, names: tuple[str, ...], path: Path) -> PointsFile:
+    """The points in the order of `names`. Raises UserError unless they are of exactly these nodes."""
+    if found.names == names:
+        return found
+    index = {name: row for row, name in enumerate(found.names)}
+    known = set(names)
+    missing, extra = [n for n in names if n not in index], [n for n in found.names if n not in known]
+    if missing or extra:
+        parts = [f"it lacks {len(missing)}, first {missing[0]}"] if missing else []
+        parts += [f"it has {len(extra)} that the tree has not, first {extra[0]}"] if extra else []
+        raise UserError(
+            f"{path} (task.embeddings) has {len(found.names)} points, and the tree {len(names)} nodes: "
+            f"{'; '.join(parts)}. Take points that were trained on this tree."
+        )
+    order = np.array([index[name] for name in names])
+    return PointsFile(names, found.points[order], found.manifold, found.c, found.sha256)

@@ -1,0 +1,81 @@
+"""Multinomial logistic regression on embeddings that stay as they are, written against a geometry."""
+
+import torch
+from torch import Tensor, nn
+
+from hyperbolic.geometry import MANIFOLDS, ChangeGeometry, Geometry
+from hyperbolic.manifolds import Manifold, PoincareBall
+from hyperbolic.manifolds.base import HyperbolicManifold
+from hyperbolic.manifolds.charts import convert
+from tasks.errors import UserError, one_of
+from tasks.points_files import PointsFile
+
+
+class SubtreeClassifier(nn.Module):
+    """Logits of "not below the root" and "below it" from the point of a node (Ganea et al. 2018, section 4).
+
+    The three classifiers of their Table 2 differ in the geometries of the components `points` and `classifier` alone:
+    both hyperbolic is their MLR (Eq. 23) of the points; both flat the usual MLR of the coordinates in the ball; points
+    hyperbolic and classifier flat the usual MLR of log_0 of the points.
+
+    geometry: of all components, or one for each. embedded: the points of all nodes. hyperplanes: 2, one for each class,
+    or 1, that of the subtree, which alone is then the boundary.
+    """
+
+    components = ("points", "classifier")
+
+    def __init__(self, geometry: Geometry, embedded: PointsFile, hyperplanes: int):
+        super().__init__()
+        geometry.check_components(self.components)
+        if hyperplanes not in (1, 2):
+            raise UserError(f"task.model.hyperplanes must be 1 or 2, and it is {hyperplanes}.")
+        points, classifier = (geometry.part(name) for name in self.components)
+        self.manifold = points.manifold
+        self.source = _space(embedded, self.manifold)
+        # Not in checkpoints: the file has them, and `identity` of the data says which.
+        self.register_buffer("embedded", torch.from_numpy(embedded.points.copy()), persistent=False)
+        d = embedded.points.shape[1] - (embedded.manifold == "Lorentz")
+        self.to_classifier = ChangeGeometry(points, classifier)
+        self.classifier = classifier.logits(d, hyperplanes)
+
+    @property
+    def points(self) -> Tensor:
+        """(N, D) the points of all nodes on `manifold`."""
+        return self._moved(self.embedded)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """rows (B,) -> logits (B, 2)."""
+        return self.logits(self._moved(self.embedded[rows]))
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Any points (..., D) of `manifold` -> logits (..., 2), the second of the subtree."""
+        logits = self.classifier(self.to_classifier(x))
+        return logits if logits.shape[-1] == 2 else torch.cat([torch.zeros_like(logits), logits], -1)
+
+    def _moved(self, x: Tensor) -> Tensor:
+        """Points of the file on `manifold`: by the isometry to another model of their space; in the flat space as they
+        stand in the ball."""
+        if isinstance(self.source, HyperbolicManifold) and not isinstance(self.manifold, HyperbolicManifold):
+            return convert(x, self.source, self.source.twin(PoincareBall))
+        return convert(x, self.source, self.manifold)
+
+
+def _space(embedded: PointsFile, target: Manifold) -> Manifold:
+    """The manifold of the points in the file. Raises UserError where they are not on it, or it has another curvature
+    than `target`."""
+    one_of("The manifold of the points in task.embeddings", embedded.manifold, tuple(MANIFOLDS))
+    if embedded.manifold == "Euclidean":
+        return MANIFOLDS["Euclidean"]()
+    source = MANIFOLDS[embedded.manifold](c=embedded.c)
+    valid, reason = source.check_point_on_manifold(torch.from_numpy(embedded.points), explain=True)
+    if not valid:
+        raise UserError(f"task.embeddings has points that are not on its {embedded.manifold}: {reason}; take others.")
+    if isinstance(target, HyperbolicManifold):
+        if target.learn_c:
+            raise UserError("geometry.learn_c=true: the points of task.embeddings have a curvature; take false.")
+        if abs(float(target.c) - embedded.c) > 1e-6 * embedded.c:
+            raise UserError(
+                f"The points of task.embeddings have c = {embedded.c:g}, and geometry.c is {float(target.c):g}; add "
+                f"geometry.c={embedded.c:g}."
+            )
+    return source

@@ -1,0 +1,123 @@
+"""The three classifiers of the paper's Table 2 are one model in different geometries; points move by isometries."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from hyperbolic.geometry import GEOMETRIES, MANIFOLDS, make_geometry
+from hyperbolic.manifolds import PoincareBall
+from hyperbolic.manifolds.charts import convert
+from tasks.errors import UserError
+from tasks.points_files import PointsFile
+from tasks.wordnet_subtree.model import SubtreeClassifier
+
+ROWS = torch.tensor([4, 0, 7])
+
+
+def points(kind="PoincareBall", c=1.0, d=3) -> PointsFile:
+    ball = np.random.default_rng(0).uniform(-0.5, 0.5, (9, d)).astype(np.float32) / c**0.5
+    x = torch.from_numpy(ball)
+    if kind != "PoincareBall":
+        space = PoincareBall(c)
+        x = x if kind == "Euclidean" else convert(x, space, space.twin(MANIFOLDS[kind]))
+    return PointsFile(tuple("abcdefghi"), x.numpy(), kind, 0.0 if kind == "Euclidean" else c, "")
+
+
+def model(name="poincare", embedded=None, parts=None, c=1.0, hyperplanes=2) -> SubtreeClassifier:
+    manifold, layers = GEOMETRIES[name]
+    geometry = make_geometry(name, manifold, layers, c=c if manifold != "Euclidean" else None, parts=parts)
+    made = SubtreeClassifier(geometry, embedded or points(c=c), hyperplanes)
+    for p in made.classifier.parameters():
+        p.data = torch.empty_like(p).uniform_(-0.4, 0.4)
+    return made
+
+
+@pytest.mark.parametrize("c", [0.5, 1.0, 2.0])
+def test_both_hyperbolic_is_the_formula_of_the_paper(c):
+    made = model(c=c).double()
+    ball, expected = PoincareBall(c), []
+    for row in ROWS:
+        x, logits = made.embedded[row], []
+        for p, a in zip(made.classifier.p.detach(), made.classifier.a.detach(), strict=True):
+            z = ball.mobius_add(-p, x)
+            # Eq. 25 with a' = a, normals at the origin: lambda_p |a_k| = 2 |a'|
+            inner = 2 * c**0.5 * (z * a).sum() / ((1 - c * z.square().sum()) * a.norm())
+            logits.append(2 * a.norm() / c**0.5 * torch.asinh(inner))
+        expected.append(torch.stack(logits))
+    torch.testing.assert_close(made(ROWS).detach(), torch.stack(expected), rtol=1e-6, atol=1e-9)
+
+
+def test_flat_is_the_usual_mlr_of_the_coordinates_in_the_ball():
+    made = model("euclidean")
+    x, p, a = made.embedded[ROWS], made.classifier.p, made.classifier.a
+    torch.testing.assert_close(made(ROWS), (x @ a.T - (p * a).sum(-1)))
+    assert (made.points == torch.from_numpy(points().points)).all()
+
+
+def test_a_flat_classifier_of_hyperbolic_points_sees_log0():
+    made = model(parts={"classifier": "euclidean"})
+    x = made.embedded[ROWS]
+    log0 = torch.atanh(x.norm(dim=-1, keepdim=True)) * x / x.norm(dim=-1, keepdim=True)
+    p, a = made.classifier.p, made.classifier.a
+    logits = made(ROWS)
+    # the project's log0 has the Euclidean metric times 4 at the origin as tangent vectors of the ball do
+    torch.testing.assert_close(logits, log0 @ a.T - (p * a).sum(-1), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["PoincareBall", "Lorentz", "Klein"])
+@pytest.mark.parametrize("name", ["poincare", "lorentz", "klein", "poincare_tangent"])
+def test_points_of_any_model_go_to_any_other_by_the_isometry(kind, name):
+    made = model(name, points(kind, c=2.0), c=2.0)
+    again = convert(made.points, made.manifold, made.manifold.twin(PoincareBall))
+    torch.testing.assert_close(again, torch.from_numpy(points(c=2.0).points), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(made(ROWS), made.logits(made.points[ROWS]))
+    flat = model("euclidean", points(kind, c=2.0))
+    torch.testing.assert_close(flat.points, torch.from_numpy(points(c=2.0).points), rtol=1e-4, atol=1e-5)
+
+
+def test_flat_points_enter_hyperbolic_space_by_exp0():
+    made = model("poincare", points("Euclidean"))
+    torch.testing.assert_close(made.points, PoincareBall(1.0).expmap0(torch.from_numpy(points("Euclidean").points)))
+
+
+@pytest.mark.parametrize("name", sorted(GEOMETRIES))
+def test_one_hyperplane_is_the_boundary(name):
+    made = model(name, hyperplanes=1)
+    logits = made(ROWS)
+    assert logits.shape == (3, 2)
+    assert (logits[:, 0] == 0).all()
+    at = made.classifier.p if name in ("poincare", "euclidean") else None
+    if at is not None:
+        torch.testing.assert_close(made.logits(at.detach()), torch.zeros(1, 2), rtol=0, atol=1e-6)
+    loss = F.cross_entropy(logits, torch.tensor([1, 0, 1]))
+    torch.testing.assert_close(loss, F.binary_cross_entropy_with_logits(logits[:, 1], torch.tensor([1.0, 0, 1])))
+
+
+def test_points_stay_as_they_are_and_are_not_kept_in_checkpoints():
+    made = model()
+    assert {name for name, _ in made.named_parameters()} == {"classifier.p", "classifier.a"}
+    assert not any("embedded" in name for name in made.state_dict())
+    made(ROWS).sum().backward()
+    assert made.embedded.grad is None
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: model(hyperplanes=3), "task.model.hyperplanes must be 1 or 2"),
+        (lambda: model(parts={"encoder": "euclidean"}), "its components are points, classifier"),
+        (lambda: model(embedded=points(c=2.0)), r"have c = 2, and geometry.c is 1; add geometry.c=2\."),
+        (lambda: model(embedded=PointsFile(("a",), np.ones((1, 2), np.float32), "PoincareBall", 1.0, "")), "not on its Poin"),
+        (lambda: model(embedded=PointsFile(("a",), np.ones((1, 2), np.float32), "Sphere", 1.0, "")), "it is 'Sphere'"),
+    ],
+)
+def test_what_does_not_fit_is_told(make, said):
+    with pytest.raises(ValueError, match=said):
+        make()
+
+
+def test_a_learned_curvature_is_refused():
+    geometry = make_geometry("poincare", "PoincareBall", "mobius", c=1.0, learn_c=True)
+    with pytest.raises(UserError, match="geometry.learn_c=true"):
+        SubtreeClassifier(geometry, points(), 2)
