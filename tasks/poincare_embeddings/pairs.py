@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+_MANY = 0.05  # share of the nodes from which on they are counted all together
+
 
 @dataclass(frozen=True, eq=False)
 class Above:
@@ -83,10 +85,21 @@ def ranks(order: Tensor, nodes: Tensor, above: Above) -> tuple[Tensor, Tensor]:
     near[rows, column] = order[rows, ancestors]
     near = near.sort(-1).values
     order[rows, ancestors] = torch.inf
-    flags = torch.empty_like(order, dtype=torch.float32)
-    before = torch.stack([torch.le(order, near[:, k : k + 1], out=flags).sum(-1) for k in range(width)], -1).double()
+    before = _before(order, near)
     there = near > -torch.inf
     place = there.cumsum(-1)
     rank_sum = torch.where(there, before + 1, 0).sum(-1)
     precision = torch.where(there, place / (place + before), 0).sum(-1) / counts.clamp_min(1)
     return rank_sum, precision
+
+
+def _before(order: Tensor, near: Tensor) -> Tensor:
+    """How many of each row of `order` (B, N) are at most each of its thresholds `near` (B, W), which rise: (B, W)."""
+    row, column = (order <= near[:, -1:]).nonzero(as_tuple=True)
+    if len(row) > order.numel() * _MANY:
+        flags = torch.empty_like(order, dtype=torch.float32)
+        counts = [torch.le(order, near[:, k : k + 1], out=flags).sum(-1) for k in range(near.shape[1])]
+        return torch.stack(counts, -1).double()
+    value = order[row, column]
+    counts = [torch.bincount(row[value <= near[row, k]], minlength=len(order)) for k in range(near.shape[1])]
+    return torch.stack(counts, -1).double()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from tasks.poincare_embeddings import pairs
 from tasks.poincare_embeddings.pairs import Above, excluded, ranks
 
 # 0 and 1 are at the top; 2 is below 0; 3 is below 0, 1 and 2; 4 is below nothing
@@ -39,7 +40,9 @@ def test_others_as_near_come_first():
     assert precision.tolist() == [0.25]
 
 
-def test_against_sorting_all_nodes():
+@pytest.mark.parametrize("many", [0.0, 1.0], ids=["all", "few"])
+def test_against_sorting_all_nodes(monkeypatch, many):
+    monkeypatch.setattr(pairs, "_MANY", many)
     draw = np.random.default_rng(0)
     n = 40
     above = [np.sort(draw.choice(n, size=draw.integers(1, 6), replace=False)) for _ in range(n)]
