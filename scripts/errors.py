@@ -76,10 +76,12 @@ def compare(a: Trained, b: Trained, split: str) -> Answers:
         )
     (gold, first), (other, second) = answered(a, split), answered(b, split)
     files = [found.data.fingerprint()["sha256"].get(split) for found in (a, b)]
-    if files[0] != files[1] or not torch.equal(gold, other):
+    rows = [list(found.data.rows(split)) for found in (a, b)]
+    if files[0] != files[1] or rows[0] != rows[1] or not torch.equal(gold, other):
         raise UserError(
             f"The runs have other examples in their {split} split: {len(gold):,} ({a.run.title}) and {len(other):,} "
-            f"({b.run.title}) of other files or another choice of them. Name runs on the same data."
+            f"({b.run.title}) of other files, another choice of them, or in another order, as another tokeniser gives. "
+            "Name runs on the same data with the same task.data.tokenizer and task.data.max_length."
         )
     return Answers(gold, first, second)
 

@@ -34,7 +34,7 @@ def read_edges(path: Path, setting: str) -> Edges:
     """
     try:
         data = path.read_bytes()
-        lines = data.decode("utf-8").splitlines()
+        lines = data.decode("utf-8-sig").split("\n")
     except FileNotFoundError:
         raise UserError(f"There is no file {path}; correct {setting}.") from None
     except UnicodeDecodeError as error:
@@ -46,6 +46,8 @@ def read_edges(path: Path, setting: str) -> Edges:
     seen: dict[tuple[int, int], int] = {}
     repeated, loops, first_loop = 0, 0, ""
     for k, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
         fields = [field.strip() for field in line.split("\t")]
         if len(fields) != 2 or not all(fields):
             raise UserError(f"{path}, line {k}: {line[:60]!r} is not of the form {FORM} ({setting}).")

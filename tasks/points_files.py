@@ -17,7 +17,7 @@ FORMAT = "named points 1"
 
 @dataclass(frozen=True, eq=False)
 class PointsFile:
-    """names: of the N points. points: float32 (N, D), coordinates of the model `manifold` ("PoincareBall", "Lorentz",
+    """names: of the N points. points: float64 (N, D), coordinates of the model `manifold` ("PoincareBall", "Lorentz",
     "Klein" or "Euclidean") of curvature -c (0 where it is flat). sha256: of the file."""
 
     names: tuple[str, ...]
@@ -34,7 +34,7 @@ def write_points(path: Path, names: Sequence[str], points: np.ndarray, manifold:
     try:
         with os.fdopen(handle, "wb") as file:
             np.savez(
-                file, format=np.array(FORMAT), names=np.array("\n".join(names)), points=points.astype(np.float32),
+                file, format=np.array(FORMAT), names=np.array("\n".join(names)), points=points.astype(np.float64),
                 manifold=np.array(manifold), c=np.array(float(c)),
             )  # fmt: skip
         os.chmod(part, 0o644)

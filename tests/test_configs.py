@@ -66,13 +66,14 @@ def test_an_experiment_is_a_flat_file_that_says_what_it_stands_for(name):
     assert "# Expected: " in text
     values = experiment(name)
     if name.startswith("hnn_") and not name.startswith("hnn_subtree_"):
-        found = re.fullmatch(r"hnn_(prefix\d\d)_(rnn|gru)_(eucl|hyp_eucl_mlr|hyp)", name)
-        task, cell, geometry = found.groups()
+        found = re.fullmatch(r"hnn_(prefix\d\d|snli)(_small)?_(rnn|gru)_(eucl|hyp_eucl_mlr|hyp)", name)
+        task, small, cell, geometry = found.groups()
+        assert values["paper"]["variant"] == ("snli_small" if small else None)
         assert values["task"]["name"] == task
         assert values["encoder"]["cell"] == cell
         assert values["geometry"]["name"] == ("euclidean" if geometry == "eucl" else "poincare")
         assert values["geometry"]["parts"] == ({"classifier": "euclidean"} if geometry == "hyp_eucl_mlr" else {})
-        assert values["paper"]["column"] == f"PREFIX-{task[-2:]}"
+        assert values["paper"]["column"] == ("SNLI" if task == "snli" else f"PREFIX-{task[-2:]}")
         assert cell.upper() in values["paper"]["row"]
 
 
@@ -86,7 +87,23 @@ def test_the_published_numbers_are_those_of_the_table():
             assert paper["published"] == pytest.approx(table["rows"][paper["row"]][column])
             assert paper["metric"] == table["metric"]
             cells.add((paper["row"], paper["column"]))
-    assert len(cells) == 18, "every PREFIX cell of the table has its experiment"
+    assert len(cells) == 24, "every cell of the table has its experiment"
+
+
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name.startswith("multinli_report_")])
+def test_an_experiment_of_the_report_is_what_its_name_says(name):
+    found = re.fullmatch(r"multinli_report_(small_)?(dan|gru|gru_attention)_(eucl|hyp)", name)
+    small, encoder, geometry = found.groups()
+    values = experiment(name)
+    size = 100 if geometry == "eucl" else 5
+    assert values["task"]["name"] == "multinli"
+    assert values["geometry"]["name"] == ("euclidean" if geometry == "eucl" else "poincare")
+    assert {values["task"]["model"][key] for key in ("d_word", "d_hidden", "d_ffnn")} == {size}
+    assert values["paper"]["column"] == ("Euclidean" if geometry == "eucl" else "Hyperbolic")
+    assert values["paper"]["row"] == {"dan": "DAN", "gru": "GRU", "gru_attention": "GRU+Attention"}[encoder]
+    assert ("reader" in values["encoder"]) == (encoder == "gru_attention")
+    assert values["encoder"].get("norm") == {"gru_attention": "none" if geometry == "eucl" else "key"}.get(encoder)
+    assert values["paper"]["variant"] == ("small" if small else None)
 
 
 @pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name.startswith("hnn_subtree_")])

@@ -167,6 +167,8 @@ class _Store:
             if not words:
                 raise Fault(f"its {field} is empty")
             sentences.append(words)
+        if not pair.label:
+            raise Fault("its label is empty")
         of_train = split == "train" or (split == "dev" and self.recipe.held_out > 0)
         if self.recipe.classes is None and of_train:
             self.label_of.setdefault(pair.label, len(self.label_of))

@@ -100,7 +100,7 @@ def _text(name: str, value: Any, is_label: bool) -> str:
         return str(value)
     if not isinstance(value, str):
         raise Fault(f"{name} must be a string, and it is {value!r}")
-    return value
+    return value.strip() if is_label else value
 
 
 class _Table:
@@ -124,7 +124,7 @@ class _Table:
         columns = line.split("\t")
         if not self.needed <= len(columns) <= len(self.names):
             raise Fault(f"it has {len(columns)} columns, and the first line has {len(self.names)}")
-        found = {field: columns[k] for field, k in self.places.items()}
+        found = {field: _text(field, columns[k], field == "label") for field, k in self.places.items()}
         return Pair(**found, genre="" if self.genre is None else columns[self.genre])
 
 

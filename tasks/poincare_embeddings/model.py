@@ -1,6 +1,7 @@
 """A point for every node, and the softmax over distances."""
 
 import torch
+from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
 from hyperbolic.geometry import Geometry
@@ -58,13 +59,17 @@ class NodeEmbeddings(nn.Module):
     @torch.no_grad()
     def _branch_out(self, edges: Edges, step: float) -> None:
         """Move the points, those next to the top first, to a step from the first node above each."""
-        table = next(self.table.parameters())
-        manifold = getattr(table, "manifold", self.manifold)  # a table may keep them on another model
+        points = self.points.double()
         for nodes, parents in from_the_top(edges):
-            at = table[torch.from_numpy(parents)].double()
-            away = manifold.transp0(at, torch.randn(len(nodes), self.d, dtype=torch.float64))
-            away = away * step / manifold.norm(at, away, keepdim=True)
-            table[torch.from_numpy(nodes)] = manifold.expmap(at, away).to(table.dtype)
+            at = points[torch.from_numpy(parents)]
+            away = self.manifold.transp0(at, torch.randn(len(nodes), self.d, dtype=torch.float64))
+            away = away * step / self.manifold.norm(at, away, keepdim=True)
+            points[torch.from_numpy(nodes)] = self.manifold.expmap(at, away)
+        table = next(self.table.parameters())
+        if isinstance(table, ManifoldParameter):  # of another model of the space, in the Klein family
+            table.copy_(convert(points, self.manifold, table.manifold))
+        else:
+            table.copy_(self.manifold.logmap0(points))
 
     @property
     def points(self) -> Tensor:

@@ -74,7 +74,8 @@ class EmbeddingTask(Task):
         falling = isinstance(found, dict)
         optimizer = found["optimizer"] if falling else found
         schedulers = [found["lr_scheduler"]["scheduler"]] if falling else []
-        steps = self.burn_in_epochs * self.trainer.num_training_batches
+        self.trainer.estimated_stepping_batches  # noqa: B018  without it the batches of an epoch are not counted yet
+        steps = -(-self.trainer.num_training_batches // self.trainer.accumulate_grad_batches) * self.burn_in_epochs
         schedulers.append(ConstantLR(optimizer, self.burn_in_factor, total_iters=steps))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": ChainedScheduler(schedulers), "interval": "step"}}
 

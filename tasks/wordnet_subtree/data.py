@@ -113,13 +113,14 @@ class SubtreeData(TaskData):
         drawn = np.random.default_rng(self.split_seed).random(len(tree.names)) < self.train_share
         others = np.arange(len(tree.names)) != root
         train, test = (self._nodes(part & others, below) for part in (drawn, ~drawn))
-        for part, nodes in (("training", train), ("test", test)):
+        used = train if self.limit is None else Nodes(train.rows[: self.limit], train.labels[: self.limit])
+        for part, nodes in (("training", used), ("test", test)):
             if (count := int(nodes.labels.sum())) in (0, len(nodes)):
                 raise UserError(
                     f"task.root={self.subtree}: {count} of the {len(nodes)} {part} nodes are below it, and both kinds "
-                    f"are needed; it has {int(below.sum())} nodes below it, of {len(tree.names)}. Take another root."
+                    f"are needed; it has {int(below.sum())} nodes below it, of {len(tree.names)}. Take another root"
+                    f"{'' if self.limit is None else ' or a larger task.data.sizes.train'}."
                 )
-        used = train if self.limit is None else Nodes(train.rows[: self.limit], train.labels[: self.limit])
         return {"train": used, "dev": used, "test": test}
 
     def fingerprint(self) -> dict[str, Any]:

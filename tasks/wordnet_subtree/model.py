@@ -33,7 +33,8 @@ class SubtreeClassifier(nn.Module):
         self.manifold = points.manifold
         self.source = _space(embedded, self.manifold)
         # Not in checkpoints: the file has them, and `identity` of the data says which.
-        self.register_buffer("embedded", torch.from_numpy(embedded.points.copy()), persistent=False)
+        table = torch.from_numpy(embedded.points.copy()).to(torch.get_default_dtype())
+        self.register_buffer("embedded", self.source.projx(table), persistent=False)
         d = embedded.points.shape[1] - (embedded.manifold == "Lorentz")
         self.to_classifier = ChangeGeometry(points, classifier)
         self.classifier = classifier.logits(d, hyperplanes)

@@ -52,8 +52,8 @@ class SubtreeTask(Task):
     ):
         one_of("task.module.class_weights", class_weights, WEIGHTS)
         super().__init__(model, optimizer, select, select_mode)
-        balanced = [sum(class_counts) / (2 * count) for count in class_counts]
-        weights = torch.tensor(balanced if class_weights == "balanced" else [1.0, 1.0])
+        balanced = class_weights == "balanced"
+        weights = torch.tensor([sum(class_counts) / (2 * count) if balanced else 1.0 for count in class_counts])
         self.register_buffer("weights", weights, persistent=False)
 
     def step(self, batch: dict[str, Tensor]) -> Step:

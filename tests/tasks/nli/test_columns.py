@@ -96,6 +96,7 @@ def test_classes_are_the_labels_of_train_where_none_are_given():
         (("maybe", "A dog.", "A cat."), "the label 'maybe' is none of neutral, contradiction, entailment"),
         (("neutral", " ", "A cat."), "its premise is empty"),
         (("neutral", "A dog.", ""), "its hypothesis is empty"),
+        (("", "A dog.", "A cat."), "its label is empty"),
     ],
 )
 def test_a_pair_that_cannot_be_used_is_named_or_skipped(row, said):
