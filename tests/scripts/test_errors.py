@@ -25,13 +25,13 @@ class Pairs:
         return {"words": index, "lengths": self.lengths[:, index], "labels": GOLD[index]}
 
 
-def trained(name, answers, labels=LABELS, sha="x", pairs=None, texts=True) -> Trained:
+def trained(name, answers, labels=LABELS, sha="x", pairs=None, texts=True, rows=range(5)) -> Trained:
     """A run that gives pair k the class answers[k] with the probability 0.6 + 0.05 k."""
     sure = torch.tensor([0.6 + 0.05 * k for k in range(5)], dtype=torch.float64)
     table = torch.where(torch.tensor(answers).unsqueeze(-1) == torch.arange(2), sure.unsqueeze(-1), 1 - sure.unsqueeze(-1))
     data = SimpleNamespace(
         labels=labels, splits=lambda: {"test": pairs or Pairs()}, eval_batch_size=2,
-        fingerprint=lambda: {"sha256": {"test": sha}},
+        fingerprint=lambda: {"sha256": {"test": sha}}, rows=lambda split: rows,
     )  # fmt: skip
     if texts:
         data.texts = lambda split, k: TEXTS[k]
@@ -94,6 +94,7 @@ def shorter():
         ({"labels": ("entailment", "other")}, "other classes: entailment, neutral .* task.labels"),
         ({"sha": "y"}, "other examples in their test split"),
         ({"pairs": shorter()}, "other examples in their test split"),
+        ({"rows": [1, 0, 2, 3, 4]}, "in another order, as another tokeniser gives"),
         ({"texts": False}, "the task snli has no texts; name runs of task=snli, multinli or nli"),
     ],
 )

@@ -58,10 +58,16 @@ def test_points_are_found_by_name(make, tmp_path, points):
 
 
 def test_a_part_of_the_training_nodes(make):
-    data = make(sizes={"train": 2})
-    assert len(data.splits()["train"]) == 2
-    assert list(named(data, "train")) == list(named(make(), "train"))[:2]
-    assert len(data.splits()["test"]) == len(make().splits()["test"])
+    share, n = {"train_share": 0.7}, 4
+    whole, data = make(**share), make(**share, sizes={"train": n})
+    assert len(data.splits()["train"]) == n
+    assert list(named(data, "train")) == list(named(whole, "train"))[:n]
+    assert len(data.splits()["test"]) == len(whole.splits()["test"])
+
+
+def test_a_part_with_nodes_of_one_kind_is_an_error(make):
+    with pytest.raises(UserError, match=r"0 of the 2 training nodes are below it.*a larger task\.data\.sizes\.train"):
+        make(sizes={"train": 2}).splits()
 
 
 def test_lines_to_predict(make):
