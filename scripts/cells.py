@@ -123,7 +123,8 @@ def notes(layout: Layout, cells: Cells) -> list[str]:
 
 def contest_lines(layout: Layout, cells: Cells) -> list[str]:
     """Of the rows that are compared, how often each is the highest, in the paper and in ours; ours where all of them
-    have runs. Rows of different contests are told together by their place in it, as "HYP" of "mammal, HYP"."""
+    have runs. Rows of different contests are told together by their place in it, as "HYP" of "mammal, HYP"; where
+    several are as high, none is the highest."""
     if not layout.contests:
         return []
     theirs, ours = Counter(), Counter()
@@ -133,11 +134,11 @@ def contest_lines(layout: Layout, cells: Cells) -> list[str]:
             metric = layout.metrics[column]
             values = [layout.published.get((row, column)) for row in contest]
             if None not in values:
-                theirs[names[values.index(max(values))]] += 1
+                theirs[_highest(names, values)] += 1
             runs = [cells.get((row, column), []) for row in contest]
             if all(runs):
                 means = [statistics.fmean(run["metrics"][metric] for run in some) for some in runs]
-                ours[names[means.index(max(means))]] += 1
+                ours[_highest(names, means)] += 1
 
     def told(counts: Counter) -> str:
         return f"{', '.join(f'{name} {n}' for name, n in counts.most_common())} of {counts.total()}"
@@ -145,6 +146,10 @@ def contest_lines(layout: Layout, cells: Cells) -> list[str]:
     in_ours = f"; in ours {told(ours)}" if ours else ""
     names = ", ".join(row.rpartition(", ")[2] for row in layout.contests[0])
     return [f"How often each of {names} is the highest: in the paper {told(theirs)}{in_ours}"]
+
+
+def _highest(names: list[str], values: list[float]) -> str:
+    return names[values.index(max(values))] if values.count(max(values)) == 1 else "none alone"
 
 
 def ordering_lines(layout: Layout, ordering: Ordering, cells: Cells) -> list[str]:

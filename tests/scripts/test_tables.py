@@ -114,6 +114,9 @@ def test_confidence_intervals_and_how_often_a_row_is_the_highest(tmp_path, table
     write_record(tmp_path / "runs/other.json", make_record(other))
     assert tables() == 0
     assert f"{told}; in ours fully hyperbolic GRU 1 of 1\n" in (tmp_path / "tables/hnn.md").read_text()
+    write_record(tmp_path / "runs/other.json", make_record({**other, "metrics.test/accuracy": 0.97}))
+    assert tables() == 0
+    assert f"{told}; in ours none alone 1 of 1\n" in (tmp_path / "tables/hnn.md").read_text()
 
 
 def test_quantiles_are_those_of_students_distribution():
