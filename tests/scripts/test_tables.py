@@ -1,5 +1,7 @@
 """`make tables` and `make check-tables`: what each cell says, and that a table which drifted is caught."""
 
+import statistics
+
 import mpmath
 import pytest
 
@@ -114,7 +116,7 @@ def test_confidence_intervals_and_how_often_a_row_is_the_highest(tmp_path, table
     write_record(tmp_path / "runs/other.json", make_record(other))
     assert tables() == 0
     assert f"{told}; in ours fully hyperbolic GRU 1 of 1\n" in (tmp_path / "tables/hnn.md").read_text()
-    write_record(tmp_path / "runs/other.json", make_record({**other, "metrics.test/accuracy": 0.97}))
+    write_record(tmp_path / "runs/other.json", make_record({**other, "metrics.test/accuracy": statistics.fmean([0.96, 0.98, 0.97])}))
     assert tables() == 0
     assert f"{told}; in ours none alone 1 of 1\n" in (tmp_path / "tables/hnn.md").read_text()
 
