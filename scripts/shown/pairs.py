@@ -17,7 +17,7 @@ from scripts.trained import Run, Trained
 from tasks.errors import UserError
 
 SIDES = ("premises", "hypotheses")
-SHOWN, SHORT = 6, 24  # pairs of the test split that are shown where no file is named, and the words of their premises
+SHOWN, SHORT = 6, (8, 16)  # pairs of the test split that are shown where no file is named; words of their premises
 MOST = 12  # pairs of a file
 COLUMNS = ("split", "label", "gold", "predicted", "true_positives")  # of classes.csv
 
@@ -126,7 +126,7 @@ def some_texts(found: Trained) -> list[Text]:
     """The first pairs of the test split with a short premise, as many of each class."""
     split = found.data.splits()["test"]
     names = found.data.labels
-    short = split.lengths[0] <= SHORT
+    short = (split.lengths[0] >= SHORT[0]) & (split.lengths[0] <= SHORT[1])
     candidates = short if short.any() else torch.ones_like(short)
     chosen: list[int] = []
     for label in range(len(names)):
