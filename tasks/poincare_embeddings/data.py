@@ -22,7 +22,8 @@ class HierarchyData(TaskData):
 
     wordnet: the folder of WordNet's files. file: a text file of edges, child <tab> parent, in its place. toy: recipe of
     a made-up tree instead of both. closure: pairs over several edges, too; false: the edges alone. eval_nodes: so many
-    nodes, drawn with eval_seed, are measured during training; at the end all are. The others are TaskData's.
+    nodes, drawn with eval_seed, are measured during training; at the end all are. sizes: {train: n}, the first n
+    pairs only; null: all. The others are TaskData's.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class HierarchyData(TaskData):
         closure: bool,
         eval_nodes: int,
         eval_seed: int,
+        sizes: dict[str, int | None],
         shuffle: str,
         batch_size: int,
         eval_batch_size: int,
@@ -41,6 +43,9 @@ class HierarchyData(TaskData):
         super().__init__(shuffle=shuffle, batch_size=batch_size, eval_batch_size=eval_batch_size, seed=seed)
         self.eval_nodes = whole("task.data.eval_nodes", eval_nodes, 1)
         self.eval_seed = whole("task.data.eval_seed", eval_seed, 0)
+        self.limit = sizes.get("train")
+        if self.limit is not None:
+            whole("task.data.sizes.train", self.limit, 1)
         if wordnet is None and file is None and toy is None:
             raise UserError("task=poincare_embeddings needs task.data.wordnet, a folder, or task.data.file, edges.")
         self.wordnet, self.file, self.toy, self.closure = wordnet, file, toy, closure
@@ -103,7 +108,7 @@ class HierarchyData(TaskData):
         nodes = torch.from_numpy(np.unique(child).astype(np.int64))
         drawn = np.random.default_rng(self.eval_seed).permutation(len(nodes))[: self.eval_nodes]
         return {
-            "train": TrainPairs(torch.from_numpy(child), torch.from_numpy(parent)),
+            "train": TrainPairs(torch.from_numpy(child[: self.limit]), torch.from_numpy(parent[: self.limit])),
             "dev": EvaluationNodes(nodes[torch.from_numpy(np.sort(drawn))]),
             "test": EvaluationNodes(nodes),
         }
@@ -112,7 +117,7 @@ class HierarchyData(TaskData):
         edges, (child, parent) = self.edges, self.pairs
         digest = hashlib.sha256(np.ascontiguousarray(np.stack([child, parent]), dtype="<i4").tobytes())
         digest.update("\n".join(edges.names).encode())
-        counts = {"nodes": len(edges.names), "edges": len(edges.child), "pairs": len(child)}
+        counts = {"nodes": len(edges.names), "edges": len(edges.child), "pairs": len(child[: self.limit])}
         splits = self.splits()
         return {
             "files": dict.fromkeys(("train", "dev", "test"), edges.source),

@@ -69,7 +69,7 @@ class EmbeddingTask(Task):
 
     def configure_optimizers(self) -> Any:
         found = super().configure_optimizers()
-        if not self.burn_in_epochs:
+        if not self.burn_in_epochs or self._trainer is None:
             return found
         falling = isinstance(found, dict)
         optimizer = found["optimizer"] if falling else found
