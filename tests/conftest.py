@@ -2,6 +2,7 @@
 
 import os
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -10,6 +11,8 @@ os.environ.setdefault("WANDB_MODE", "offline")
 import hypothesis
 import pytest
 import torch
+
+from hyperbolic.kernels import switch
 
 torch.set_num_threads(1)
 
@@ -29,6 +32,17 @@ def fixed_seed() -> None:
     """Every test starts from the same random state, whatever ran before it and in whichever process."""
     random.seed(0)
     torch.manual_seed(0)
+
+
+@pytest.fixture(params=["0", "native"])
+def each_path(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Runs a test with kernels made of PyTorch operations, and with those in C++ where there is a compiler."""
+    before = switch.mode()
+    switch.use_compile(request.param)
+    if request.param == "native" and not switch.native():
+        pytest.skip("no C++ compiler")
+    yield request.param
+    switch.use_compile(before)
 
 
 @pytest.fixture(scope="session")

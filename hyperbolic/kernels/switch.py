@@ -1,9 +1,16 @@
-"""The one switch between eager and compiled kernels, and CUDA graphs for recurrent layers.
+"""The one switch between kernels made of PyTorch operations and compiled ones, and CUDA graphs for recurrent layers.
 
-``HYPERBOLIC_COMPILE=0|1|auto`` in the environment, or :func:`use_compile` in code; off by default. The first training
-step then waits up to a minute for the compiler (PyTorch keeps the result in its cache on disk). On CPU a C++ compiler
-is needed; ``auto`` compiles where one is found. Both paths compute the same formulas and differ in the last bits.
-On a GPU, :func:`use_cuda_graphs` replays a layer as one graph instead; it needs no compiler.
+``HYPERBOLIC_COMPILE=0|native|1|auto`` in the environment, or :func:`use_compile` in code:
+
+- ``0``: PyTorch operations alone.
+- ``native``, the default: on a CPU the C++ kernels of :mod:`hyperbolic.kernels.native`, built in a few seconds when
+  they are first used and kept; where there is no C++ compiler, as ``0``.
+- ``1``: those, and ``torch.compile`` for the rest; the first training step waits up to a minute for it (PyTorch keeps
+  the result in its cache on disk). Needs a C++ compiler and Python's headers.
+- ``auto``: as ``1`` where that can be, else as ``native``.
+
+All compute the same formulas and differ in the last bits. On a GPU, :func:`use_cuda_graphs` replays a layer as one
+graph instead; it needs no compiler.
 """
 
 from __future__ import annotations
@@ -18,42 +25,58 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-_MODES = {"0": False, "1": True, "auto": "auto", "false": False, "true": True}
-_state: dict[str, bool] = {}
+_MODES = {"0": "0", "false": "0", "native": "native", "1": "1", "true": "1", "auto": "auto"}
+_state: dict[str, bool | str] = {}
 _batches: dict[tuple, int] = {}  # of a function and its other sizes: the batch size that is compiled
 _compiled: dict[Callable, Callable] = {}
 _made: dict[Callable, set[tuple]] = {}  # batch and other sizes a function was compiled for in this process
 _MOST = 7  # PyTorch gives up at 8 versions of one function
 
 
+def cpp_compiler() -> str | None:
+    """The C++ compiler of this machine: ``$CXX``, g++ or clang++."""
+    names = (os.environ.get("CXX", ""), "g++", "clang++")
+    return next((found for name in names if name and (found := shutil.which(name))), None)
+
+
 def compiler_found() -> bool:
     """Whether torch.compile can build kernels here: a C++ compiler, and Python's headers."""
-    names = (os.environ.get("CXX", ""), "g++", "clang++")
-    headers = Path(sysconfig.get_path("include"), "Python.h")
-    return headers.exists() and any(name and shutil.which(name) for name in names)
+    return Path(sysconfig.get_path("include"), "Python.h").exists() and cpp_compiler() is not None
 
 
 def use_compile(mode: bool | str) -> bool:
-    """Sets the switch to true, false or "auto"; returns whether kernels are compiled from now on.
+    """Sets the switch to false, "native", true or "auto"; returns whether torch.compile is used from now on.
 
     Raises:
         ValueError: unknown mode. RuntimeError: true, where no compiler is found.
     """
     value = _MODES.get(str(mode).lower())
     if value is None:
-        raise ValueError(f"compile must be true, false or auto, got {mode!r}")
-    if value is True and not compiler_found():
+        raise ValueError(f"compile must be false, native, true or auto, got {mode!r}")
+    if value == "1" and not compiler_found():
         raise RuntimeError("compile=true needs a C++ compiler (g++, clang++ or $CXX) and none was found; use auto")
     _batches.clear()  # so that the batch size of the next run counts
-    _state["on"] = compiler_found() if value == "auto" else value
+    _state["native"] = value != "0" and cpp_compiler() is not None
+    _state["on"] = compiler_found() if value == "auto" else value == "1"
+    _state["mode"] = "1" if _state["on"] else "native" if value == "auto" else value
     return _state["on"]
+
+
+def mode() -> str:
+    """What is in force, a value for :func:`use_compile`: "0", "native" or "1"."""
+    if not _state:
+        use_compile(os.environ.get("HYPERBOLIC_COMPILE", "native"))
+    return _state["mode"]
 
 
 def compiling() -> bool:
-    """Whether kernels are compiled."""
-    if "on" not in _state:
-        use_compile(os.environ.get("HYPERBOLIC_COMPILE", "0"))
-    return _state["on"]
+    """Whether ``torch.compile`` is used."""
+    return mode() == "1"
+
+
+def native() -> bool:
+    """Whether C++ kernels are used on CPUs: the switch says so, and there is a compiler."""
+    return mode() != "0" and _state["native"]
 
 
 def maybe_compiled(function: Callable, batch: int, *sizes: Hashable) -> Callable:

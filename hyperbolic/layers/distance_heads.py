@@ -16,6 +16,7 @@ from hyperbolic.numerics import sqnorm, wide
 
 _PAIRWISE = {Lorentz: lorentz_pairwise, PoincareBall: poincare_pairwise}
 
+
 class DistanceHeads(MultiHead):
     """In each head ``w_ti = f(-tau d(q_t, k_i))`` over their sum, and the centroid of the values with these weights.
 

@@ -33,9 +33,35 @@ def compiler(monkeypatch, tmp_path):
     return install
 
 
-def test_off_by_default():
+def test_native_by_default(compiler):
+    compiler("g++")
+    assert switch.mode() == "native"
+    assert switch.native() is True
     assert switch.compiling() is False
     assert switch.maybe_compiled(torch.sin, 3) is torch.sin
+
+
+@pytest.mark.parametrize(("mode", "native"), [("0", False), ("native", True), ("1", True), ("auto", True)])
+def test_cpp_kernels(compiler, mode, native):
+    compiler("g++")
+    switch.use_compile(mode)
+    assert switch.native() is native
+    assert switch.use_compile(switch.mode()) is (mode in ("1", "auto"))  # what mode() says can be set again
+    assert switch.native() is native
+
+
+def test_cpp_kernels_need_no_headers_of_python(compiler):
+    compiler("g++", headers=False)
+    assert switch.use_compile("auto") is False
+    assert switch.native() is True
+    assert switch.mode() == "native"
+
+
+def test_no_cpp_kernels_without_a_compiler(compiler):
+    compiler()
+    assert switch.native() is False
+    assert switch.use_compile("native") is False
+    assert switch.native() is False
 
 
 @pytest.mark.parametrize(
@@ -65,7 +91,7 @@ def test_code_wins_over_the_environment(monkeypatch, compiler):
 
 @pytest.mark.parametrize("mode", ["yes", "2", "", None, 0.5])
 def test_unknown_modes(mode):
-    with pytest.raises(ValueError, match="compile must be true, false or auto"):
+    with pytest.raises(ValueError, match="compile must be false, native, true or auto"):
         switch.use_compile(mode)
     assert switch.compiling() is False
 

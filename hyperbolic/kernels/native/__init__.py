@@ -1,0 +1,132 @@
+"""Kernels in C++ for CPUs, built by the machine's own compiler when they are first used.
+
+``library("adam")`` compiles ``adam.cpp`` once (a few seconds) into ``$XDG_CACHE_HOME/hyperbolic`` (``~/.cache``), under
+a name that follows from the source, the compiler and the processor. The functions in it take addresses and sizes and
+know nothing of PyTorch, so one build serves every version of it. Where there is no compiler, or it fails, the kernels
+run on PyTorch operations; :mod:`hyperbolic.kernels.switch` turns these ones off.
+
+Conventions of the sources: every exported function ends with the number of threads it may use; the formulas are those
+of the Python file that calls it, which names them and has the version made of PyTorch operations.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import subprocess
+import tempfile
+import warnings
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from hyperbolic.kernels import switch
+
+_HERE = Path(__file__).parent
+_FLAGS = ("-O3", "-march=native", "-std=c++17", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
+_X86 = ("-mprefer-vector-width=512",) if platform.machine() in ("x86_64", "AMD64") else ()
+_PARALLEL = ("-fopenmp",)
+_loaded: dict[str, ctypes.CDLL | None] = {}
+
+
+def usable(*tensors: Tensor | None) -> bool:
+    """Whether a C++ kernel may read and write these tensors: on a CPU, of one dtype, float32 or float64, contiguous.
+
+    Not inside of ``torch.compile`` or ``torch.func``, which follow PyTorch operations only.
+    """
+    given = [tensor for tensor in tensors if tensor is not None]
+    return (
+        switch.native()
+        and all(t.device.type == "cpu" and t.is_contiguous() for t in given)
+        and given[0].dtype in (torch.float32, torch.float64)
+        and all(t.dtype is given[0].dtype for t in given)
+        and not torch.compiler.is_compiling()
+        and not torch._C._are_functorch_transforms_active()
+    )
+
+
+def address(tensor: Tensor | None) -> int | None:
+    """Of the first number, for a pointer argument; None for a missing tensor."""
+    return None if tensor is None else tensor.data_ptr()
+
+
+def library(name: str) -> ctypes.CDLL | None:
+    """The functions of ``name.cpp``; None where it cannot be built, which is warned of once."""
+    if name not in _loaded:
+        try:
+            _loaded[name] = ctypes.CDLL(str(_built(name)))
+        except (OSError, subprocess.SubprocessError) as error:
+            reason = getattr(error, "stderr", None) or str(error)
+            warnings.warn(
+                f"the C++ kernels {name!r} could not be built, PyTorch operations are used instead "
+                f"(HYPERBOLIC_COMPILE=0 does so without this warning): {reason.strip()[-500:]}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            _loaded[name] = None
+    return _loaded[name]
+
+
+def function(name: str, symbol: str, *kinds: type) -> ctypes._CFuncPtr | None:
+    """A function of the library with arguments of these ctypes; a number of threads is added at the end."""
+    found = library(name)
+    if found is None:
+        return None
+    called = getattr(found, symbol)
+    if called.argtypes is None:
+        called.argtypes, called.restype = (*kinds, ctypes.c_int), None
+    return called
+
+
+def _built(name: str) -> Path:
+    """The shared object of a source, compiled unless it lies in the cache; it appears there whole or not at all."""
+    compiler = switch.cpp_compiler()
+    if compiler is None:
+        raise OSError("there is no C++ compiler (g++, clang++ or $CXX)")
+    source = _HERE / f"{name}.cpp"
+    texts = [source.read_text(), *(header.read_text() for header in sorted(_HERE.glob("*.h")))]
+    key = "\n".join([*texts, *_FLAGS, *_X86, _version(compiler), _processor(), torch.__version__])
+    target = _cache() / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.so"
+    if target.exists():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        made = Path(folder, target.name)
+        command = [compiler, *_FLAGS, *_X86, str(source), "-o", str(made)]
+        try:
+            _run([*command, *_PARALLEL, *_threads()])
+        except subprocess.CalledProcessError:  # a compiler without OpenMP, as Apple's: one thread
+            _run(command)
+        os.replace(made, target)
+    return target
+
+
+def _run(command: list[str]) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
+
+
+def _threads() -> list[str]:
+    """PyTorch's own OpenMP runtime, so that there is one pool of threads in the process."""
+    folder = Path(torch.__file__).parent
+    found = [*folder.glob("lib/libgomp*.so*"), *folder.parent.glob("torch.libs/libgomp*.so*")]
+    return [str(found[0]), f"-Wl,-rpath,{found[0].parent}"] if found else []
+
+
+def _version(compiler: str) -> str:
+    return compiler + _run([compiler, "--version"])
+
+
+def _processor() -> str:
+    """What ``-march=native`` follows: a home may be shared by different machines."""
+    about = Path("/proc/cpuinfo")
+    lines = about.read_text().splitlines() if about.exists() else []
+    flags = [line for line in lines if line.startswith(("flags", "Features"))]
+    return platform.machine() + platform.processor() + "".join(flags[:1])
+
+
+def _cache() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home, "hyperbolic")

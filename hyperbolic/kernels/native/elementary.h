@@ -1,0 +1,105 @@
+// Elementary functions without branches and calls, which compilers turn into vector instructions.
+//
+// T is float or double. tests/kernels/test_native_functions.py measures the errors: at most 3 units in the last place.
+#pragma once
+#include <cmath>
+#include <cstdint>
+
+namespace elementary {
+
+template <class T> struct Format;
+template <> struct Format<float> {
+    using Int = int32_t;
+    static constexpr int fraction = 23, bias = 127;
+    static constexpr float round = 12582912.f;  // 1.5 * 2^23: what is added to it is rounded to whole numbers
+    static constexpr float ln2_high = 0x1.62ep-1f, ln2_low = 0x1.0bfbe8p-15f;
+    static constexpr float lowest = -87.3f, highest = 88.3f;  // arguments of exp with normal, finite results
+    static constexpr Int root_half = 0x3f3504f3;              // bits of sqrt(1/2)
+    static constexpr int exp_terms = 8, log_terms = 5;
+};
+template <> struct Format<double> {
+    using Int = int64_t;
+    static constexpr int fraction = 52, bias = 1023;
+    static constexpr double round = 6755399441055744.0;
+    static constexpr double ln2_high = 0x1.62e42feep-1, ln2_low = 0x1.a39ef35793c76p-33;
+    static constexpr double lowest = -708.0, highest = 709.0;
+    static constexpr Int root_half = 0x3fe6a09e667f3bcd;
+    static constexpr int exp_terms = 14, log_terms = 11;
+};
+
+// 1/k!
+constexpr double inverse_factorial[] = {1.0, 1.0, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040,
+    1.0 / 40320, 1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800, 1.0 / 87178291200};
+
+// With x = n ln 2 + r and |r| <= ln(2)/2: e^r - 1 by its series, and 2^n.
+template <class T> inline T reduced(T x, T &power) {
+    using F = Format<T>;
+    using Int = typename F::Int;
+    x = x < F::lowest ? F::lowest : x;
+    x = x > F::highest ? F::highest : x;
+    const T shifted = x * T(1.44269504088896340736) + F::round;
+    const T n = shifted - F::round;
+    const T r = (x - n * F::ln2_high) - n * F::ln2_low;
+    T p = T(inverse_factorial[F::exp_terms]);
+#pragma GCC unroll 16
+    for (int k = F::exp_terms - 1; k >= 2; k--) p = p * r + T(inverse_factorial[k]);
+    const Int exponent = __builtin_bit_cast(Int, shifted) - __builtin_bit_cast(Int, F::round);
+    power = __builtin_bit_cast(T, Int((exponent + F::bias) << F::fraction));
+    return r * r * p + r;
+}
+
+// e^x, for x outside of the range of normal numbers at its end.
+template <class T> inline T exp(T x) {
+    T power;
+    const T r = reduced(x, power);
+    return power * r + power;
+}
+
+// e^x - 1 with full relative accuracy near 0.
+template <class T> inline T expm1(T x) {
+    T power;
+    const T r = reduced(x, power);
+    return power * r + (power - T(1));
+}
+
+// log(x) of normal positive x, and log(1 + x) where x = 1 + "rest" is given as x and what it lost.
+template <class T> inline T log(T x) {
+    using F = Format<T>;
+    using Int = typename F::Int;
+    const Int shifted = __builtin_bit_cast(Int, x) - F::root_half;
+    const T e = T(shifted >> F::fraction);
+    const T f = __builtin_bit_cast(T, Int((shifted & ((Int(1) << F::fraction) - 1)) + F::root_half)) - T(1);
+    const T s = f / (T(2) + f), z = s * s;  // log(1 + f) = 2 artanh(s) = f - f^2/2 + s (f^2/2 + 2 (z/3 + z^2/5 + ...))
+    T p = T(2) / T(2 * F::log_terms + 1);
+#pragma GCC unroll 16
+    for (int k = F::log_terms - 1; k >= 1; k--) p = p * z + T(2) / T(2 * k + 1);
+    const T half = T(0.5) * f * f;
+    return e * F::ln2_high - ((half - (s * (half + z * p) + e * F::ln2_low)) - f);
+}
+
+// log(1 + x) for x >= 0, with full relative accuracy near 0.
+template <class T> inline T log1p(T x) {
+    const T u = T(1) + x;
+    const T lost = x - (u - T(1));  // exact for x <= 1; beyond, what is lost does not matter
+    return log(u) + lost / u;
+}
+
+// tanh(x) and 1/cosh(x)^2 with full relative accuracy, for x >= 0.
+template <class T> inline T tanh(T x, T &sech2) {
+    T power;
+    const T r = reduced(T(-2) * x, power);
+    const T e = power * r + power, below = power * r + (power - T(1)), sum = T(1) + e;  // e^-2x, e^-2x - 1
+    sech2 = T(4) * e / (sum * sum);
+    return -below / sum;
+}
+
+// arsinh(z) = sign(z) log1p(|z| + z^2 / (1 + sqrt(1 + z^2))), of |z| whose square is finite.
+template <class T> inline T asinh(T z) {
+    const T a = std::fabs(z);
+    return std::copysign(log1p(a + a * a / (T(1) + std::sqrt(T(1) + a * a))), z);
+}
+
+// 1 / (1 + e^-x).
+template <class T> inline T sigmoid(T x) { return T(1) / (T(1) + exp(-x)); }
+
+}  // namespace elementary

@@ -1,0 +1,121 @@
+"""How C++ kernels are built and found."""
+
+import ctypes
+import os
+import subprocess
+
+import pytest
+import torch
+
+from hyperbolic.kernels import native, switch
+
+_SOURCE = """
+#include <cstdint>
+extern "C" void doubled(double *x, int64_t n, int threads) {
+#pragma omp parallel for num_threads(threads)
+    for (int64_t i = 0; i < n; i++) x[i] *= 2;
+}
+"""
+needs_compiler = pytest.mark.skipif(switch.cpp_compiler() is None, reason="needs a C++ compiler")
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(monkeypatch, tmp_path):
+    """Sources and cache of each test are its own."""
+    monkeypatch.setattr(native, "_HERE", tmp_path)
+    monkeypatch.setattr(native, "_loaded", {})
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    before = switch.mode()
+    switch.use_compile("native")
+    yield
+    switch.use_compile(before)
+
+
+@needs_compiler
+def test_a_kernel_is_built_once_and_called(tmp_path, monkeypatch):
+    (tmp_path / "twice.cpp").write_text(_SOURCE)
+    x = torch.arange(5.0, dtype=torch.float64)
+    doubled = native.function("twice", "doubled", ctypes.c_void_p, ctypes.c_int64)
+    doubled(native.address(x), 5, 2)
+    assert x.tolist() == [0, 2, 4, 6, 8]
+    (made,) = (tmp_path / "cache" / "hyperbolic").iterdir()
+    monkeypatch.setattr(native, "_loaded", {})
+    ran, run = [], native._run
+    monkeypatch.setattr(native, "_run", lambda command: ran.append(command[1]) or run(command))
+    assert native._built("twice") == made
+    assert ran == ["--version"]
+
+
+@needs_compiler
+def test_a_changed_source_is_another_kernel(tmp_path):
+    (tmp_path / "twice.cpp").write_text(_SOURCE)
+    first = native._built("twice")
+    (tmp_path / "twice.cpp").write_text(_SOURCE.replace("*= 2", "*= 3"))
+    second = native._built("twice")
+    (tmp_path / "rows.h").write_text("// new")
+    assert len({first, second, native._built("twice")}) == 3
+
+
+@needs_compiler
+def test_without_openmp_it_is_built_for_one_thread(tmp_path, monkeypatch):
+    (tmp_path / "twice.cpp").write_text(_SOURCE)
+    monkeypatch.setattr(native, "_PARALLEL", ("-fno-such-option-at-all",))
+    x = torch.ones(3, dtype=torch.float64)
+    native.function("twice", "doubled", ctypes.c_void_p, ctypes.c_int64)(native.address(x), 3, 2)
+    assert x.tolist() == [2, 2, 2]
+
+
+@needs_compiler
+def test_a_source_that_does_not_compile_is_warned_of_once_and_leaves_nothing(tmp_path, recwarn):
+    (tmp_path / "broken.cpp").write_text("int f( {")
+    with pytest.warns(RuntimeWarning, match=r"'broken' could not be built, PyTorch operations are used.*broken.cpp"):
+        assert native.function("broken", "f") is None
+    recwarn.clear()
+    assert native.library("broken") is None
+    assert not recwarn.list
+    assert not list((tmp_path / "cache" / "hyperbolic").iterdir())
+
+
+def test_no_compiler(tmp_path, monkeypatch):
+    monkeypatch.setattr(switch, "cpp_compiler", lambda: None)
+    (tmp_path / "twice.cpp").write_text(_SOURCE)
+    with pytest.warns(RuntimeWarning, match=r"no C\+\+ compiler"):
+        assert native.library("twice") is None
+
+
+def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch):
+    (tmp_path / "twice.cpp").write_text(_SOURCE)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.warns(RuntimeWarning, match="could not be built"):
+        assert native.library("twice") is None
+
+
+def test_a_compiler_that_never_ends(tmp_path, monkeypatch):
+    (tmp_path / "twice.cpp").write_text(_SOURCE)
+
+    def hang(command):
+        raise subprocess.TimeoutExpired(command, 300)
+
+    monkeypatch.setattr(native, "_run", hang)
+    with pytest.warns(RuntimeWarning, match="timed out"):
+        assert native.library("twice") is None
+
+
+@needs_compiler
+def test_which_tensors_a_kernel_takes():
+    x = torch.ones(4, 3)
+    assert native.usable(x, None, x[:2])
+    assert not native.usable(x.T)
+    assert not native.usable(x, x.double())
+    assert not native.usable(x.half())
+    assert not native.usable(x.to("meta"))
+    assert torch.func.vmap(lambda row: row * native.usable(row))(x).sum() == 0
+    switch.use_compile(False)
+    assert not native.usable(x)
+
+
+def test_the_cache_folder(monkeypatch, tmp_path):
+    assert native._cache() == tmp_path / "cache" / "hyperbolic"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert native._cache() == native.Path(os.path.expanduser("~"), ".cache", "hyperbolic")

@@ -1,0 +1,66 @@
+"""The elementary functions of the C++ kernels against mpmath, on the exact input bits."""
+
+import ctypes
+import math
+
+import mpmath
+import pytest
+import torch
+
+from hyperbolic.kernels import native, switch
+
+pytestmark = pytest.mark.skipif(switch.cpp_compiler() is None, reason="needs a C++ compiler")
+
+_TRUE = {
+    "exp": mpmath.exp,
+    "expm1": mpmath.expm1,
+    "log": mpmath.log,
+    "log1p": mpmath.log1p,
+    "asinh": mpmath.asinh,
+    "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
+    "tanh": mpmath.tanh,
+    "sech2": lambda x: mpmath.sech(x) ** 2,
+}
+_RANGES = {"exp": (1e-6, 87), "expm1": (1e-9, 80), "log": (1e-30, 1e30), "sigmoid": (1e-6, 80), "tanh": (1e-9, 40)}
+_SIGNED = {"exp", "expm1", "asinh", "sigmoid"}
+
+
+def _call(name, x):
+    kind = "float" if x.dtype == torch.float32 else "double"
+    y = torch.empty_like(x)
+    function = native.function("functions", f"{name}_{kind}", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+    function(native.address(x), native.address(y), x.numel(), 1)
+    return y
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", _TRUE)
+def test_error(name, dtype):
+    low, high = _RANGES.get(name, (1e-9, 1e12 if name in ("log1p", "asinh") else 40))
+    x = torch.logspace(math.log10(low), math.log10(high), 400, dtype=torch.float64).to(dtype)
+    if name in _SIGNED:
+        x = torch.cat([x, -x])
+    with mpmath.workprec(160):
+        errors = [
+            abs(mpmath.mpf(y) / _TRUE[name](mpmath.mpf(v)) - 1)
+            for v, y in zip(x.tolist(), _call(name, x).tolist(), strict=True)
+        ]
+    assert max(errors) <= 3 * torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_ends(dtype):
+    def values(name, *numbers):
+        return _call(name, torch.tensor(numbers, dtype=dtype)).tolist()
+
+    huge = torch.finfo(dtype).max ** 0.5 / 2
+    assert values("exp", 0.0) == [1.0]
+    assert values("expm1", 0.0, -1e9) == [0.0, -1.0]
+    assert values("tanh", 0.0, huge) == [0.0, 1.0]
+    assert values("sech2", 0.0) == [1.0]
+    assert values("log1p", 0.0) == [0.0]
+    assert values("sigmoid", 0.0, huge) == [0.5, 1.0]
+    assert all(map(math.isfinite, values("exp", huge, -huge)))
+    assert values("asinh", huge, -huge) == pytest.approx(
+        [torch.tensor(huge, dtype=torch.float64).asinh().item() * s for s in (1, -1)], rel=1e-6
+    )
