@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hyperbolic.kernels import adam
 from hyperbolic.manifolds import Manifold
 from hyperbolic.optim import flat, gradients
 from hyperbolic.optim.gradients import Gradient
@@ -201,16 +200,10 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         project = self.stabilize is not None and number % self.stabilize == 0
         manifold: Manifold = manifold_of(params[0])
         tables = [[p.detach().as_subclass(Tensor) for p in params], *([s[key] for s in states] for key in names)]
-        index = grads[0].index
-        if index is not None:  # some rows of one tensor
-            n, (grad, index) = len(index), adam.padded(grads[0].values, index)
-            rows = [table.index_select(0, index) for (table,) in tables]
-            step_rows(rows[0], grad, _named(names, rows), number, group, manifold, project)
-            for (table,), row in zip(tables, rows, strict=True):
-                table.index_copy_(0, index[:n], row[:n])
-        elif len(params) == 1 and all(t.is_contiguous() for (t,) in tables):
+        index = grads[0].index  # of a table's rows
+        if index is not None or (len(params) == 1 and all(t.is_contiguous() for (t,) in tables)):
             rows = [_rows(table) for (table,) in tables]
-            step_rows(rows[0], _rows(grads[0].values), _named(names, rows), number, group, manifold, project)
+            step_rows(rows[0], _rows(grads[0].values), _named(names, rows), number, group, manifold, project, index)
         else:
             rows = [torch.cat([_rows(t) for t in each]) for each in tables]
             grad = torch.cat([_rows(g.values) for g in grads])

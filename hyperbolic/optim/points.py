@@ -8,7 +8,7 @@ import torch
 from geoopt import ManifoldParameter
 from torch import Tensor
 
-from hyperbolic.kernels import adam
+from hyperbolic.kernels import adam, adam_native
 from hyperbolic.kernels.geodesic_steps import Numbers, Rule
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, Manifold, PoincareBall
 from hyperbolic.numerics import WIDE, wide
@@ -42,15 +42,25 @@ def new_state(p: Tensor, group: dict) -> dict[str, Tensor]:
 
 
 def step_rows(
-    x: Tensor, grad: Tensor, state: dict[str, Tensor], number: int, group: dict, manifold: Manifold, project: bool
+    x: Tensor,
+    grad: Tensor,
+    state: dict[str, Tensor],
+    number: int,
+    group: dict,
+    manifold: Manifold,
+    project: bool,
+    index: Tensor | None = None,
 ) -> None:
     """One step of the points x (N, D), in place.
 
     Args:
         state: rows of the moments, see :func:`new_state`. number: of the step, from 1.
         project: end with a projection of the points, and move the momenta along.
+        index: (K,) different rows that the gradient (K, D) is of; the others stay.
     """
-    if type(manifold) in _CLOSED and (group["exact_exp"] or type(manifold) is PoincareBall):
+    radius, sheet = group["max_radius"], type(manifold) is Lorentz
+    done, closed = False, type(manifold) in _CLOSED and (group["exact_exp"] or type(manifold) is PoincareBall)
+    if closed:
         rows = adam.Rows(x, grad, state.get("momentum"), state.get("square"), state.get("largest_square"))
         rule = Rule(
             adam=group["rule"] == "adam",
@@ -59,16 +69,34 @@ def step_rows(
             decay=group["weight_decay"] > 0,
             exact_exp=group["exact_exp"],
         )
-        adam.step(type(manifold).__name__, rows, _numbers(x, number, group, manifold), rule)
-    else:
+        numbers, kind = _numbers(x, number, group, manifold), type(manifold).__name__
+        if index is None or not (project or (radius and not sheet)):  # of a whole table the rest is done below
+            done = adam_native.step(kind, rows, numbers, rule, index, radius if sheet else None)
+    if index is not None:
+        return None if done else _step_some(x, grad, state, number, group, manifold, project, index)
+    if closed and not done:
+        adam.step(kind, rows, numbers, rule)
+    elif not done:
         _step_by_methods(x, grad, state, number, group, manifold)
     if project:
         projected = manifold.projx(x)
         if "momentum" in state:
             state["momentum"].copy_(_bounded(manifold.transp(x, projected, state["momentum"])))
         x.copy_(projected)
-    if group["max_radius"] is not None:
-        _pull_back(x, state.get("momentum"), manifold, group["max_radius"])
+    if radius is not None:
+        _pull_back(x, state.get("momentum"), manifold, radius)
+
+
+def _step_some(x: Tensor, grad: Tensor, state: dict[str, Tensor], *rest: Any) -> None:
+    """:func:`step_rows` of the rows of an index, the last argument, taken out of the tables and put back."""
+    *rest, index = rest
+    n, (grad, index) = len(index), adam.padded(grad, index)
+    tables = {"x": x, **state}
+    rows = {name: table.index_select(0, index) for name, table in tables.items()}
+    moved = rows.pop("x")
+    step_rows(moved, grad, rows, *rest)
+    for name, row in {"x": moved, **rows}.items():
+        tables[name].index_copy_(0, index[:n], row[:n])
 
 
 def _pull_back(x: Tensor, momentum: Tensor | None, manifold: Manifold, max_radius: float) -> None:

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from hyperbolic.kernels import adam, switch
-from hyperbolic.kernels.adam import Rows, step
+from hyperbolic.kernels import adam, adam_native, switch
+from hyperbolic.kernels.adam import Rows
 from hyperbolic.kernels.geodesic_steps import Numbers, Rule
 from hyperbolic.manifolds import Klein, Lorentz, PoincareBall
 from tests.tolerances import tolerance
@@ -13,6 +13,14 @@ F32, F64 = torch.float32, torch.float64
 CURVED = pytest.mark.parametrize("kind", [PoincareBall, Lorentz, Klein])
 CURVATURES = pytest.mark.parametrize("c", [0.3, 1.0, 2.5])
 LR, BETAS, EPS = 0.05, (0.8, 0.9), 1e-6
+pytestmark = pytest.mark.usefixtures("each_path")
+
+
+def step(name, rows, k, rule):
+    if switch.native() and not switch.compiling():
+        assert adam_native.step(name, rows, k, rule)
+    else:
+        adam.step(name, rows, k, rule)
 
 
 def numbers(c, rule, t, decay=0.0):

@@ -17,6 +17,8 @@ _TRUE = {
     "log": mpmath.log,
     "log1p": mpmath.log1p,
     "asinh": mpmath.asinh,
+    "cosh": mpmath.cosh,
+    "sinh": mpmath.sinh,
     "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
     "tanh": mpmath.tanh,
     "sech2": lambda x: mpmath.sech(x) ** 2,

@@ -13,6 +13,8 @@ from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
 from hyperbolic.optim import RiemannianAdam, RiemannianOptimizer
 from tests.tolerances import tolerance
 
+pytestmark = pytest.mark.usefixtures("each_path")
+
 F64 = torch.float64
 SPACES = pytest.mark.parametrize("kind", [PoincareBall, Lorentz, Klein, Euclidean])
 RULES = pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from hyperbolic.manifolds import Klein, Lorentz, PoincareBall
 from hyperbolic.optim import RiemannianAdam, RiemannianOptimizer, optimizer, parameter_groups
 from tests.tolerances import tolerance
 
+pytestmark = pytest.mark.usefixtures("each_path")
+
 F32, F64 = torch.float32, torch.float64
 C, LR, N, D = 2.5, 0.2, 12, 3
 RADIUS = 0.5

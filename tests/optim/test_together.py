@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from hyperbolic.manifolds import Klein, Lorentz, PoincareBall
 from hyperbolic.optim import RiemannianAdam, RiemannianOptimizer, RiemannianSGD, flat, optimizer
 
+pytestmark = pytest.mark.usefixtures("each_path")
+
 F64 = torch.float64
 
 

@@ -93,6 +93,16 @@ template <class T> inline T tanh(T x, T &sech2) {
     return -below / sum;
 }
 
+// cosh(x), and sinh(x) of x >= 0 with full relative accuracy near 0.
+template <class T> inline T cosh(T x) {
+    const T e = exp(x);
+    return T(0.5) * (e + T(1) / e);
+}
+template <class T> inline T sinh(T x) {
+    const T e = expm1(x);
+    return T(0.5) * (e + e / (e + T(1)));
+}
+
 // arsinh(z) = sign(z) log1p(|z| + z^2 / (1 + sqrt(1 + z^2))), of |z| whose square is finite.
 template <class T> inline T asinh(T z) {
     const T a = std::fabs(z);

@@ -1,0 +1,97 @@
+"""Steps in C++ against the same steps on PyTorch operations."""
+
+import pytest
+import torch
+
+from hyperbolic.kernels import adam, adam_native, switch
+from hyperbolic.kernels.adam import Rows
+from hyperbolic.kernels.geodesic_steps import Rule
+from hyperbolic.manifolds import Lorentz
+from tests.kernels.test_adam import CURVED, F32, F64, RULES, numbers, rows_of, start
+from tests.tolerances import tolerance
+
+pytestmark = pytest.mark.skipif(switch.cpp_compiler() is None, reason="needs a C++ compiler")
+
+
+@pytest.fixture(autouse=True)
+def _native():
+    before = switch.mode()
+    switch.use_compile("native")
+    yield
+    switch.use_compile(before)
+
+
+def by_pytorch(name, rows, k, rule, index):
+    """The rows of an index are taken out of the tables and put back."""
+    tables = [table for table in rows[:1] + rows[2:] if table is not None]
+    some = rows if index is None else Rows(*(t if t is None or t is rows.grad else t[index] for t in rows))
+    adam.step(name, some, k, rule)
+    for table, part in zip(tables, [t for t in some[:1] + some[2:] if t is not None], strict=True):
+        if index is not None:
+            table[index] = part
+
+
+def both(manifold, rule, n, d, dtype, index=None, threads=1):
+    """Tables after four steps: of the C++ kernel, and of PyTorch's operations."""
+    x = start(manifold, max(n, 1), d, dtype)[:n]
+    size = 1.0 if rule.adam else 0.02
+    gradients = [size * torch.randn_like(x if index is None else x[index]) * 10.0 ** (1 - k) for k in range(4)]
+    ends = []
+    for cpp in (True, False):
+        rows = rows_of(x.clone(), rule)
+        for t, gradient in enumerate(gradients, 1):
+            k = numbers(manifold.c.item(), rule, t, 0.7 if rule.decay else 0.0)
+            given = (type(manifold).__name__, rows._replace(grad=gradient), k, rule, index)
+            if cpp:
+                torch.set_num_threads(threads)
+                assert adam_native.step(*given)
+                torch.set_num_threads(1)
+            else:
+                by_pytorch(*given)
+        ends.append([r for r in rows if r is not None])
+    return zip(*ends, strict=True)
+
+
+@CURVED
+@pytest.mark.parametrize("rule", [*RULES, Rule(amsgrad=True, decay=True)], ids=str)
+@pytest.mark.parametrize(("n", "d", "threads"), [(0, 3, 1), (1, 1, 1), (65, 17, 2)])
+@pytest.mark.parametrize("dtype", [F64, F32], ids=str)
+def test_cpp_equals_pytorch(kind, rule, n, d, threads, dtype):
+    for fast, plain in both(kind(2.5), rule, n, d, dtype, threads=threads):
+        torch.testing.assert_close(fast, plain, **tolerance(dtype, "model" if dtype is F32 else "identity"))
+
+
+@CURVED
+def test_the_rows_of_an_index_move_and_no_others(kind):
+    for fast, plain in both(kind(2.5), Rule(amsgrad=True), 40, 5, F64, torch.tensor([4, 0, 39, 17, 8])):
+        torch.testing.assert_close(fast, plain, **tolerance(F64, "identity"))
+
+
+@pytest.mark.parametrize("dtype", [F64, F32], ids=str)
+def test_a_largest_radius_on_the_hyperboloid(dtype):
+    """As the manifold's own way back, with the momenta; the next step starts from there in the same way."""
+    manifold, rule, radius = Lorentz(2.5), Rule(), 0.6
+    x = start(manifold, 20, 4, dtype, std=0.3)
+    rows, plain = rows_of(x.clone(), rule), rows_of(x.clone(), rule)
+    for t in range(1, 4):
+        gradient, k = torch.randn_like(x), numbers(2.5, rule, t)
+        assert adam_native.step("Lorentz", rows._replace(grad=gradient), k, rule, None, radius)
+        adam.step("Lorentz", plain._replace(grad=gradient), k, rule)
+        far = manifold.beyond(plain.x, radius)
+        assert 0 < far.sum() < 20
+        plain.x[far], plain.momentum[far] = manifold.shortened(plain.x[far], radius, plain.momentum[far])
+    assert not manifold.beyond(rows.x, radius).any()
+    for fast, slow in zip(rows, plain, strict=True):
+        if fast is not None:
+            torch.testing.assert_close(fast, slow, **tolerance(dtype, "model" if dtype is F32 else "identity"))
+
+
+def test_tables_it_is_not_for():
+    wide, rule = torch.zeros(3, 8), Rule()
+    rows = Rows(wide[:, :4], torch.zeros(3, 4), torch.zeros(3, 4), torch.zeros(3, 1))
+    assert not adam_native.step("PoincareBall", rows, numbers(1.0, rule, 1), rule)
+    rows = rows_of(torch.zeros(3, 4), rule, torch.zeros(3, 4))
+    assert not adam_native.step("PoincareBall", rows, numbers(1.0, rule, 1), rule, None, 2.0)
+    assert not adam_native.step("PoincareBall", rows, numbers(1.0, rule, 1), rule, torch.arange(6)[::2])
+    switch.use_compile(False)
+    assert not adam_native.step("PoincareBall", rows, numbers(1.0, rule, 1), rule)
