@@ -48,7 +48,7 @@ class Task(pl.LightningModule, abc.ABC):
     over all processes once, at the end: so every example counts once, whatever the batches.
 
     metric_names: what `summary` gives. optimizer: called with this module, gives its optimiser. select: the metric, as
-    "val/accuracy", whose best state is tested. select_mode: "max" or "min".
+    "val/accuracy", whose best state is tested; one of `validated`. select_mode: "max" or "min".
     """
 
     metric_names: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Task(pl.LightningModule, abc.ABC):
     def __init__(self, model: nn.Module, optimizer: Callable[[nn.Module], Optimizer], select: str, select_mode: str):
         super().__init__()
         one_of("task.module.select_mode", select_mode, ("max", "min"))
-        one_of("task.module.select", select, tuple(f"val/{name}" for name in self.metric_names))
+        one_of("task.module.select", select, tuple(f"val/{name}" for name in self.validated))
         self.model = model
         self.optimizer = optimizer
         self.select, self.select_mode = select, select_mode
@@ -67,6 +67,11 @@ class Task(pl.LightningModule, abc.ABC):
         self.counts: dict[str, int] = {}  # examples that the newest metrics of a split were made from
         self.latest_loss: Tensor | None = None
         self._sums: dict[str, dict[str, Any]] = {}
+
+    @property
+    def validated(self) -> tuple[str, ...]:
+        """Those of `metric_names` that the validation split has."""
+        return self.metric_names
 
     @abc.abstractmethod
     def step(self, batch: Any) -> Step:
@@ -124,6 +129,9 @@ class Task(pl.LightningModule, abc.ABC):
 
     def on_validation_epoch_end(self) -> None:
         self._finish("val")
+        if self.select not in self.metrics:  # of a part of the split
+            found = ", ".join(name for name in self.metrics if name.startswith("val/"))
+            raise UserError(f"task.module.select={self.select}: this validation has {found}; take one of these.")
 
     def on_test_epoch_start(self) -> None:
         self._sums.pop("test", None)

@@ -1,4 +1,4 @@
-"""Directed graphs of names, child to parent: read from a file, and everything that is above a node."""
+"""Directed graphs of names, child to parent: read from a file or made up, and everything that is above a node."""
 
 import difflib
 import hashlib
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.errors import UserError
+from tasks.errors import UserError, whole
 
 FORM = "child <tab> parent"
 
@@ -68,12 +68,27 @@ def read_edges(path: Path, setting: str) -> Edges:
     return Edges(tuple(number), ends[:, 0], ends[:, 1], path.name, hashlib.sha256(data).hexdigest())
 
 
-def closure(child: np.ndarray, parent: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, int]:
+def complete_tree(depth: int, branching: int) -> Edges:
+    """A tree of `depth` levels below its root, where each node has `branching` children; level by level, parents before
+    children. Nodes are named by their path: 0, 0.2, 0.2.1."""
+    whole("task.data.toy.depth", depth, 1)
+    whole("task.data.toy.branching", branching, 1)
+    names, parent = ["0"], [-1]
+    for node, name in enumerate(names):  # grows while it is gone through
+        if name.count(".") < depth:
+            names += [f"{name}.{k}" for k in range(branching)]
+            parent += [node] * branching
+    child, above = np.arange(1, len(names), dtype=np.int32), np.array(parent[1:], dtype=np.int32)
+    sha256 = hashlib.sha256("\n".join(names).encode()).hexdigest()
+    return Edges(tuple(names), child, above, f"tree {branching}^{depth}", sha256)
+
+
+def closure(child: np.ndarray, parent: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """All pairs (node, one above it): the transitive closure of E edges among n nodes.
 
     Returns: descendants and ancestors, int32 (M,), sorted by descendant, then ancestor, without pairs of a node with
-    itself; and how many nodes lie on a cycle, which would be such pairs. (Nodes of one cycle are above each other.)
-    Memory is a few times that of the result; a step for each edge of the longest path.
+    itself. Nodes of one cycle are above each other. Memory is a few times that of the result; a step for each edge of
+    the longest path.
     """
     order = np.argsort(child, kind="stable")
     above, start = parent[order].astype(np.int64), np.searchsorted(child[order], np.arange(n + 1))
@@ -87,7 +102,21 @@ def closure(child: np.ndarray, parent: np.ndarray, n: int) -> tuple[np.ndarray, 
         found = _merged(found, new)
     low, high = found // n, found % n
     apart = low != high
-    return low[apart].astype(np.int32), high[apart].astype(np.int32), int((~apart).sum())
+    return low[apart].astype(np.int32), high[apart].astype(np.int32)
+
+
+def on_cycles(child: np.ndarray, parent: np.ndarray, n: int) -> int:
+    """How many of n nodes lie on a cycle of two or more."""
+    found = 0
+    child, parent = _turning(child, parent, n)
+    while len(child):
+        node = int(child[0])
+        both = descendants(child, parent, n, node) & descendants(parent, child, n, node)
+        found += int(both.sum()) + bool(both.any())
+        both[node] = True
+        others = ~(both[child] | both[parent])
+        child, parent = _turning(child[others], parent[others], n)
+    return found
 
 
 def descendants(child: np.ndarray, parent: np.ndarray, n: int, root: int) -> np.ndarray:
@@ -103,21 +132,31 @@ def descendants(child: np.ndarray, parent: np.ndarray, n: int, root: int) -> np.
     return below
 
 
-def from_the_top(edges: Edges) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def from_the_top(child: np.ndarray, parent: np.ndarray, n: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Nodes below the tops, nearest first, with one node above each: (nodes, parents) for each number of edges to the
     nearest top. A node has the first of its parents that is as near to a top as any. Nodes that no top is above (all
     above them lie on a cycle) are left out."""
-    reached = np.ones(len(edges.names), dtype=bool)
-    reached[edges.child] = False
+    reached = np.ones(n, dtype=bool)
+    reached[child] = False
     level = reached.copy()
     while level.any():
-        places = np.flatnonzero(level[edges.parent] & ~reached[edges.child])
-        nodes, first = np.unique(edges.child[places], return_index=True)
+        places = np.flatnonzero(level[parent] & ~reached[child])
+        nodes, first = np.unique(child[places], return_index=True)
         if len(nodes):
-            yield nodes, edges.parent[places[first]]
+            yield nodes, parent[places[first]]
         level = np.zeros_like(reached)
         level[nodes] = True
         reached |= level
+
+
+def depths(child: np.ndarray, parent: np.ndarray, n: int) -> np.ndarray:
+    """The number of edges from each of n nodes up to the nearest top (a node without parents): (n,); n of a node that
+    no top is above."""
+    found = np.full(n, n)
+    found[np.setdiff1d(np.arange(n), child)] = 0
+    for depth, (nodes, _) in enumerate(from_the_top(child, parent, n), start=1):
+        found[nodes] = depth
+    return found
 
 
 def nearest_names(name: str, names: Sequence[str]) -> list[str]:
@@ -126,6 +165,17 @@ def nearest_names(name: str, names: Sequence[str]) -> list[str]:
     same = [other for other in names if other.partition(".")[0].lower() == word]
     alike = difflib.get_close_matches(name, [other for other in names if other[:1] == name[:1]], n=5, cutoff=0.6)
     return list(dict.fromkeys([*same, *alike]))[:5]
+
+
+def _turning(child: np.ndarray, parent: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The edges whose ends both have a node above and a node below among these edges: of cycles, and between them."""
+    while True:
+        is_child, is_parent = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
+        is_child[child], is_parent[parent] = True, True
+        kept = is_parent[child] & is_child[parent]
+        if kept.all():
+            return child, parent
+        child, parent = child[kept], parent[kept]
 
 
 def _among(keys: np.ndarray, known: np.ndarray) -> np.ndarray:

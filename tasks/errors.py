@@ -1,5 +1,7 @@
 """The mistakes a user can make, told apart from our own."""
 
+from collections.abc import Iterable, Mapping
+
 
 class UserError(ValueError):
     """What was asked for cannot be done; the message names the culprit and the remedy in one paragraph."""
@@ -33,3 +35,25 @@ def one_of(name: str, value: object, choices: tuple[str, ...]) -> str:
     if value not in choices:
         raise UserError(f"{name} must be one of {', '.join(choices)}, and it is {value!r}.")
     return value
+
+
+def known_splits(name: str, splits: Iterable[str], known: tuple[str, ...]) -> None:
+    """Raises UserError, which names the setting, where one of `splits` is not among those `known`."""
+    for split in splits:
+        if split not in known:
+            raise UserError(f"{name}.{split}: the splits are {', '.join(known)}.")
+
+
+def sizes_of(
+    sizes: Mapping[str, int | None], splits: tuple[str, ...], least: int = 1, needed: bool = False
+) -> dict[str, int | None]:
+    """`sizes` by split: how many examples are used, at least `least`; None: all, where no number is `needed`.
+
+    Raises UserError, which names the setting, for another split or no such number.
+    """
+    known_splits("task.data.sizes", sizes, splits)
+    found = {split: sizes.get(split) for split in splits}
+    for split, size in found.items():
+        if needed or size is not None:
+            whole(f"task.data.sizes.{split}", size, least)
+    return found

@@ -1,4 +1,4 @@
-"""Folders of prepared data that appear whole or not at all."""
+"""Folders of prepared data that appear whole or not at all, and what is said of those that do not."""
 
 import contextlib
 import os
@@ -25,3 +25,16 @@ def made_whole(place: Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
+
+
+def damaged(place: Path, error: Exception) -> str:
+    """The warning that a kept folder or file is not whole, or of another recipe."""
+    return f"{place} is damaged ({error}); it is made again."
+
+
+def not_kept(what: str, place: Path, error: OSError, again: str, setting: str) -> str:
+    """The warning that `what` could not be written to `place`. again: what every run now does; setting: the remedy."""
+    return (
+        f"The {what} could not be kept in {place.parent} ({error.strerror}), so every run {again} again; {setting} "
+        "names another folder."
+    )

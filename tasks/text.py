@@ -19,7 +19,7 @@ from hyperbolic.manifolds import Manifold, PoincareBall
 from hyperbolic.manifolds.base import HyperbolicManifold
 from hyperbolic.manifolds.charts import convert
 from tasks.errors import UserError, one_of
-from tasks.folders import made_whole
+from tasks.folders import made_whole, not_kept
 from tasks.vector_files import VectorFile, dimension, parse
 
 PAD, UNK = 0, 1
@@ -164,10 +164,8 @@ def _prepare(path: Path, file: VectorFile, space: str, c: float, place: Path | N
         try:
             _write_cache(place, words, tangent, meta)
         except OSError as error:
-            notes.append(
-                f"The vectors could not be kept in {place.parent} ({error.strerror}), so every run reads the text file "
-                "again; paths.cache_dir=... names another folder"
-            )
+            said = not_kept("vectors", place, error, "reads the text file", "paths.cache_dir=...")
+            notes.append(said.removesuffix("."))
         else:
             del tangent
             return _read_cache(place)  # mapped into memory

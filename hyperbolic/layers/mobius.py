@@ -7,53 +7,22 @@ tables and the points of hyperplanes are points of the ball (``geoopt.ManifoldPa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
 from hyperbolic.kernels.gyro_sum import mobius_sum
 from hyperbolic.kernels.mlr import lift_hyperplanes, lift_points
-from hyperbolic.kernels.mobius import mobius_affine
-from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
-from hyperbolic.kernels.recurrent import mobius_gru, mobius_rnn
 from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.layers import attention, feedforward, ordered_sum, positions
 from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.layers.description import shows
-from hyperbolic.layers.guard import check_features, check_index, check_table, name_of, takes_points
+from hyperbolic.layers.guard import check_index, check_table, takes_points
 from hyperbolic.layers.initial import glorot, uniform_table
-from hyperbolic.layers.mobius_gru import input_first_gru
-from hyperbolic.layers.sequence import Recurrence
+from hyperbolic.layers.mobius_linear import Activation, Concat, Linear, ball_parameter
+from hyperbolic.layers.mobius_recurrent import GRU, RNN, GRUCell, RNNCell
 from hyperbolic.manifolds import PoincareBall
-
-
-def _bias(manifold: PoincareBall, *size: int, std: float = 0.0) -> ManifoldParameter:
-    start = manifold.random(*size, std=std) if std else torch.zeros(*size)
-    return ManifoldParameter(start, manifold=manifold)
-
-
-class Linear(nn.Module):
-    """``(W (x) x) (+) b`` (Ganea et al. 2018, Lemma 6 and Eq. 26).
-
-    Args:
-        bias_std: spread of the bias at the start; 0 in Ganea et al., 1e-3 in Lopez & Strube's code.
-    """
-
-    def __init__(self, manifold: PoincareBall, d_in: int, d_out: int, bias: bool = True, bias_std: float = 0.0):
-        super().__init__()
-        self.manifold, self.d_in, self.d_out = manifold, d_in, d_out
-        self.weight = nn.Parameter(glorot(torch.empty(d_out, d_in)))
-        self.bias = _bias(manifold, d_out, std=bias_std) if bias else None
-
-    extra_repr = shows("d_in", "d_out")
-
-    @takes_points("d_in")
-    def forward(self, x: Tensor) -> Tensor:
-        points = None if self.bias is None else self.bias.unsqueeze(0)
-        return mobius_affine([x], [self.weight], self.manifold.c, points)
 
 
 class Embedding(nn.Module):
@@ -87,22 +56,6 @@ class Embedding(nn.Module):
         return table_rows(self.weight, index, self.sparse)
 
 
-class Activation(nn.Module):
-    """Möbius version ``exp_0(fn(log_0(x)))`` of a pointwise function (Ganea et al. 2018, Eq. 24)."""
-
-    def __init__(self, manifold: PoincareBall, fn: str):
-        super().__init__()
-        self.manifold, self.fn = manifold, checked(fn)
-
-    extra_repr = shows("fn")
-
-    @takes_points(None)
-    def forward(self, x: Tensor) -> Tensor:
-        if self.fn == "identity":
-            return x
-        return self.manifold.expmap0(NONLINEARITIES[self.fn][0](self.manifold.logmap0(x)))
-
-
 class Dropout(nn.Module):
     """Dropout of a point.
 
@@ -132,185 +85,6 @@ class Dropout(nn.Module):
         if self.space == "coordinates":
             return self(self.manifold.expmap0(u))
         return self.manifold.expmap0(self.drop(u))
-
-
-class Concat(nn.Module):
-    """``((W_1 (x) x_1 (+) W_2 (x) x_2) (+) ...) (+) b) (+) y_1 (x) b_1 (+) ...``, summed from the left
-    (Ganea et al. 2018, end of section 3.2; Lopez & Strube 2020, Eq. 8).
-
-    Args:
-        dims: sizes of the points, in the order of the call. d_out: size of the result.
-        n_features: number of real features y_j; each scales its own point b_j, added after the bias.
-        bias_std: spread of the bias at the start.
-    """
-
-    def __init__(
-        self,
-        manifold: PoincareBall,
-        dims: Sequence[int],
-        d_out: int,
-        bias: bool = True,
-        n_features: int = 0,
-        bias_std: float = 0.0,
-    ):
-        super().__init__()
-        self.manifold, self.dims, self.d_out = manifold, tuple(dims), d_out
-        self.weights = nn.ParameterList(glorot(torch.empty(d_out, d)) for d in dims)
-        self.bias = _bias(manifold, d_out, std=bias_std) if bias else None
-        self.feature_bias = _bias(manifold, n_features, d_out) if n_features else None
-
-    extra_repr = shows("dims", "d_out")
-
-    @takes_points("dims*")
-    def forward(self, *x: Tensor, features: Tensor | None = None) -> Tensor:
-        """
-        Args: x: one tensor (..., d_i) for every size in dims; features: (..., n_features).
-
-        Raises:
-            ValueError: features are missing, not expected, or of another number.
-        """
-        check_features(self, features)
-        points = [p for p in (self.bias, self.feature_bias) if p is not None]
-        points = torch.cat([p.view(-1, self.d_out) for p in points]) if points else None
-        return mobius_affine(x, list(self.weights), self.manifold.c, points, features)
-
-
-class RNNCell(nn.Module):
-    """``h' = phi((W (x) h (+) U (x) x) (+) b)`` with the Möbius version of phi (Ganea et al. 2018, Eq. 27).
-
-    Args:
-        nonlinearity: the identity when left out, as in the published command.
-    """
-
-    def __init__(self, manifold: PoincareBall, d_in: int, d_hidden: int, nonlinearity: str | None = None):
-        super().__init__()
-        self.manifold, self.d_in, self.d_hidden = manifold, d_in, d_hidden
-        self.phi = Activation(manifold, nonlinearity or "identity")
-        self.weight_ih = nn.Parameter(glorot(torch.empty(1, d_hidden, d_in)))
-        self.weight_hh = nn.Parameter(glorot(torch.empty(1, d_hidden, d_hidden)))
-        self.bias = _bias(manifold, 1, d_hidden)
-
-    extra_repr = shows("d_in", "d_hidden")
-
-    @takes_points("d_in", "d_hidden")
-    def forward(self, x: Tensor, h: Tensor) -> Tensor:
-        return self.phi(_affine(self, 0, x, self.manifold.mobius_matvec(self.weight_hh[0], h)))
-
-
-class GRUCell(nn.Module):
-    """Möbius GRU (Ganea et al. 2018, Eq. 29-31), parameters stacked in the order r, z, candidate.
-
-    ``r, z = sigma(log_0((W (x) h (+) U (x) x) (+) b))``, ``h~ = phi((W diag(r) (x) h (+) U (x) x) (+) b)`` and
-    ``h' = h (+) diag(z) (x) ((-h) (+) h~)``.
-
-    Args:
-        nonlinearity: the identity when left out, as in the published command.
-    """
-
-    def __init__(self, manifold: PoincareBall, d_in: int, d_hidden: int, nonlinearity: str | None = None):
-        super().__init__()
-        self.manifold, self.d_in, self.d_hidden = manifold, d_in, d_hidden
-        self.phi = Activation(manifold, nonlinearity or "identity")
-        self.weight_ih = nn.Parameter(glorot(torch.empty(3, d_hidden, d_in)))
-        self.weight_hh = nn.Parameter(glorot(torch.empty(3, d_hidden, d_hidden)))
-        self.bias = _bias(manifold, 3, d_hidden)
-
-    extra_repr = shows("d_in", "d_hidden")
-
-    @takes_points("d_in", "d_hidden")
-    def forward(self, x: Tensor, h: Tensor) -> Tensor:
-        ball, w = self.manifold, self.weight_hh
-        tangent = ball.logmap0(h)
-        gates = [_affine(self, gate, x, ball.expmap0(tangent @ w[gate].T)) for gate in (0, 1)]
-        r, z = (torch.sigmoid(ball.logmap0(gate)) for gate in gates)
-        new = self.phi(_affine(self, 2, x, ball.expmap0((r * tangent) @ w[2].T)))
-        step = z * ball.logmap0(ball.mobius_add(-h, new))
-        return ball.mobius_add(h, ball.expmap0(step))
-
-
-def _affine(cell: nn.Module, gate: int, x: Tensor, wh: Tensor) -> Tensor:
-    """``(wh (+) U (x) x) (+) b`` of one gate."""
-    ball = cell.manifold
-    return ball.mobius_add(ball.mobius_add(wh, ball.mobius_matvec(cell.weight_ih[gate], x)), cell.bias[gate])
-
-
-class _Recurrent(Recurrence):
-    gates: int
-    kernel: staticmethod
-
-    def __init__(
-        self,
-        manifold: PoincareBall,
-        d_in: int,
-        d_hidden: int,
-        nonlinearity: str | None = None,
-        bidirectional: bool = False,
-        streams: int = 1,
-        bias_std: float = 0.0,
-    ):
-        sizes = (d_in, d_hidden, self.gates)
-        super().__init__(manifold, *sizes, nonlinearity or "identity", bidirectional, streams, concat=Concat)
-        self.bias = _bias(manifold, *self.weight_ih.shape[:3], std=bias_std)
-
-    def run(self, x: Tensor, lengths: Tensor | None) -> Tensor:
-        return self.kernel(x, lengths, self.weight_ih, self.weight_hh, self.bias, self.manifold.c, self.nonlinearity)
-
-    run_both = run  # the kernels know the second direction by the number of cells
-
-    forward = takes_points("d_in")(Recurrence.forward)
-
-
-class RNN(_Recurrent):
-    """:class:`RNNCell` over a sequence; see :class:`hyperbolic.layers.sequence.Recurrence` for shapes.
-
-    Two directions are joined by the Möbius concatenation. Runs :func:`hyperbolic.kernels.recurrent.mobius_rnn`.
-    """
-
-    gates, kernel = 1, staticmethod(mobius_rnn)
-
-
-class GRU(_Recurrent):
-    """:class:`GRUCell` over a sequence; see :class:`hyperbolic.layers.sequence.Recurrence` for shapes.
-
-    Two directions are joined by the Möbius concatenation. Runs :func:`hyperbolic.kernels.recurrent.mobius_gru`.
-
-    Args:
-        variant: "paper"; or "hypera", the order of operands and the second bias of the program of Patel et al., see
-            :func:`hyperbolic.layers.mobius_gru.input_first_gru`; several times slower.
-
-    Raises:
-        ValueError: another variant.
-    """
-
-    gates, kernel = 3, staticmethod(mobius_gru)
-
-    def __init__(
-        self,
-        manifold: PoincareBall,
-        d_in: int,
-        d_hidden: int,
-        nonlinearity: str | None = None,
-        bidirectional: bool = False,
-        streams: int = 1,
-        bias_std: float = 0.0,
-        variant: str = "paper",
-    ):
-        super().__init__(manifold, d_in, d_hidden, nonlinearity, bidirectional, streams, bias_std)
-        if variant not in ("paper", "hypera"):
-            raise ValueError(f"{name_of(self)}: variant must be 'paper' or 'hypera', got {variant!r}")
-        self.variant = variant
-        if variant == "hypera":
-            self.bias_hh = _bias(manifold, *self.bias.shape, std=bias_std)
-            self.phi = Activation(manifold, self.nonlinearity)
-
-    def run(self, x: Tensor, lengths: Tensor | None) -> Tensor:
-        if self.variant == "paper":
-            return super().run(x, lengths)
-        weights = (self.weight_ih, self.weight_hh, self.bias, self.bias_hh)
-        return input_first_gru(self.manifold, x, lengths, *weights, self.phi)
-
-    def run_both(self, x: Tensor, lengths: Tensor | None) -> Tensor:
-        return self.run(x, lengths) if self.variant == "paper" else Recurrence.run_both(self, x, lengths)
 
 
 class Attention(DistanceAttention):
@@ -404,7 +178,7 @@ class Logits(ClassLogits):
 
     def __init__(self, manifold: PoincareBall, d: int, n_classes: int, point_std: float = 0.0):
         super().__init__(manifold, d, n_classes)
-        self.p = _bias(manifold, n_classes, d, std=point_std)
+        self.p = ball_parameter(manifold, n_classes, d, std=point_std)
         self.a = nn.Parameter(glorot(torch.empty(n_classes, d)))
 
     @property

@@ -17,6 +17,7 @@ from torch import Tensor
 from hyperbolic.manifolds import Manifold
 from scripts.drawing import canvas, charts, lettering
 from scripts.drawing.nearest import shortened
+from tasks.edges import depths
 
 MOST_EDGES = 600
 NAMED = 12
@@ -40,21 +41,6 @@ class Picture:
     named: tuple[tuple[int, str], ...]
     most_named: int
     manifold: Manifold
-
-
-def depths(child: np.ndarray, parent: np.ndarray, n: int) -> np.ndarray:
-    """The number of edges from each of n nodes up to the nearest root (a node without parents): (n,); n of a node from
-    which no root is reached."""
-    is_root = np.ones(n, dtype=bool)
-    is_root[child] = False
-    found = np.where(is_root, 0, n)
-    for depth in range(1, n + 1):
-        below = child[found[parent] == depth - 1]
-        below = below[found[below] > depth]
-        if not len(below):
-            break
-        found[below] = depth
-    return found
 
 
 @torch.no_grad()

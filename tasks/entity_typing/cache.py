@@ -19,7 +19,7 @@ import numpy as np
 from tasks.entity_typing.chunks import ChunkEncoder, encoded, progress
 from tasks.entity_typing.examples import Columns, Limits
 from tasks.errors import UserError
-from tasks.folders import made_whole
+from tasks.folders import damaged, made_whole
 
 FORMAT = 2  # of the cache; another one is another folder
 DTYPES = {"words": "i4", "word_starts": "i8", "spans": "u1", "characters": "u1", "types": "i4", "type_starts": "i8"}
@@ -107,7 +107,7 @@ def prepared(folder: Path, name: str, recipe: Recipe, workers: int) -> Prepared:
                 try:
                     return _read(place, settings)
                 except (OSError, ValueError, KeyError, TypeError) as error:
-                    warnings.warn(f"{place} is damaged ({error}); it is made again.", stacklevel=2)
+                    warnings.warn(damaged(place, error), stacklevel=2)
             for rest in (place, *folder.glob(f"{name}-{key}.*.part")):
                 shutil.rmtree(rest, ignore_errors=True)
             _make(place, name, recipe, settings, workers)

@@ -10,7 +10,7 @@ from tasks.entity_typing.data import TypingData
 from tasks.entity_typing.examples import Columns, Encoder, Examples, encode
 from tasks.entity_typing.mentions import Mention
 from tasks.entity_typing.types import TypeInventory, count_pairs
-from tasks.errors import UserError, whole
+from tasks.errors import UserError, sizes_of, whole
 from tasks.text import WordVectors
 
 SPLITS = ("train", "dev", "test")
@@ -114,9 +114,7 @@ class ToyTypingData(TypingData):
         seed: int,
     ):
         super().__init__(limits, mask_padding, crowd_cycles, shuffle, batch_size, eval_batch_size, seed)
-        if unknown := [key for key in sizes if key not in SPLITS]:
-            raise UserError(f"task.data.sizes.{unknown[0]}: the splits are {', '.join(SPLITS)}.")
-        self.sizes = {split: whole(f"task.data.sizes.{split}", sizes.get(split), 1) for split in SPLITS}
+        self.sizes = sizes_of(sizes, SPLITS, needed=True)
         if not 0 <= noise < 1:
             raise UserError(f"task.data.noise is a probability below 1, and it is {noise}.")
         self.noise, self.generator_seed = noise, whole("task.data.generator_seed", generator_seed, 0)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tasks.base import TaskData
 from tasks.batches import Split
-from tasks.errors import UserError, one_of, whole
+from tasks.errors import UserError, one_of, sizes_of
 from tasks.kg_completion.facts import Facts
 from tasks.kg_completion.queries import Query, read_queries
 from tasks.kg_completion.toy import toy_graph
@@ -118,17 +118,13 @@ class GraphData(TaskData):
             )
         self.examples = one_of("task.data.examples", examples, EXAMPLES)
         self.unseen = one_of("task.data.unseen", unseen, UNSEEN)
-        for split, size in sizes.items():
-            one_of("task.data.sizes", split, SPLITS)
-            if size is not None:
-                whole(f"task.data.sizes.{split}", size, 1)
         for name, splits in (*((f"known.{k}", v) for k, v in known.items()), ("known_in_training", known_in_training)):
             for split in splits:
                 one_of(f"task.data.{name}", split, SPLITS)
         for split in ("dev", "test"):
             if split not in known.get(split, ()):
                 raise UserError(f"task.data.known.{split} needs {split} itself, or other right answers count as wrong.")
-        self.folder, self.toy, self.sizes = folder, toy, dict(sizes)
+        self.folder, self.toy, self.sizes = folder, toy, sizes_of(sizes, SPLITS)
         self.reciprocal, self.without_self = reciprocal, without_self
         self.known, self.known_in_training = known, known_in_training
         self._graph: Graph | None = None

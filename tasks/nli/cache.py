@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tasks.errors import UserError
-from tasks.folders import made_whole
+from tasks.folders import damaged, made_whole, not_kept
 from tasks.nli.columns import Arrays, Prepared, Recipe, prepare
 from tasks.nli.pairs import read_pairs
 from tasks.nli.places import SPLITS, Source
@@ -36,7 +36,7 @@ def from_files(sources: Sequence[Source], recipe: Recipe, cache: Path) -> Prepar
         try:
             return _read(place, settings)
         except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
-            warnings.warn(f"{place} is damaged ({error}); it is made again.", stacklevel=2)
+            warnings.warn(damaged(place, error), stacklevel=2)
     rows = ((s.split, s.part, f"{s.path}, line {k}", pair) for s in sources for k, pair in read_pairs(s.path))
     made = prepare(rows, recipe)
     of = {split: [k for k, s in enumerate(sources) if s.split == split] for split in SPLITS}
@@ -49,11 +49,8 @@ def from_files(sources: Sequence[Source], recipe: Recipe, cache: Path) -> Prepar
     try:
         _write(place, made, settings)
     except OSError as error:
-        warnings.warn(
-            f"The prepared pairs could not be kept in {place.parent} ({error.strerror}), so every run reads the files "
-            "again; paths.cache_dir=... names another folder.",
-            stacklevel=2,
-        )
+        said = not_kept("prepared pairs", place, error, "reads the files", "paths.cache_dir=...")
+        warnings.warn(said, stacklevel=2)
     return made
 
 

@@ -13,7 +13,7 @@ from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
 from tasks.base import TaskData
-from tasks.errors import UserError, one_of, rate, whole
+from tasks.errors import UserError, known_splits, one_of, rate, sizes_of, whole
 from tasks.nli.cache import from_files
 from tasks.nli.columns import FIRST, Prepared, Recipe, prepare
 from tasks.nli.pairs import Pair, read_inputs
@@ -67,11 +67,11 @@ class NliData(TaskData):
     """Premise and hypothesis, and how they are related: SNLI, MultiNLI, and any files in their formats.
 
     folder: of the files; null makes pairs up by the recipe `toy` ({"seed": of the generator}). cache: the folder that
-    prepared pairs are kept in. files: by split and part, names without their ending; null: found by name, see
-    `places.find_files`. download: what scripts/download.py calls the data set, or null. paper_pairs: how many training
-    pairs the paper has, if it says so, for the record. Of tokenizer, lower, ends, max_length, vocabulary, min_count,
-    classes, held_out_seed, sizes and on_error `columns.Recipe` says what they mean. held_out: of train, where there are
-    no files for dev. The others are TaskData's.
+    prepared pairs are kept in. files: by split and part, names without their ending, null for a part that is not there;
+    null: found by name, see `places.find_files`. download: what scripts/download.py calls the data set, or null.
+    paper_pairs: how many training pairs the paper has, if it says so, for the record. Of tokenizer, lower, ends,
+    max_length, vocabulary, min_count, classes, held_out_seed, sizes and on_error `columns.Recipe` says what they mean.
+    held_out: of train, where there are no files for dev. The others are TaskData's.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class NliData(TaskData):
         folder: str | None,
         toy: dict[str, int] | None,
         cache: str,
-        files: dict[str, dict[str, str]] | None,
+        files: dict[str, dict[str, str | None]] | None,
         download: str | None,
         paper_pairs: int | None,
         tokenizer: str,
@@ -104,12 +104,7 @@ class NliData(TaskData):
                 "task=nli needs a folder with pairs for train, dev and test, such as train.jsonl, dev.jsonl and "
                 "test.jsonl; name it with data.dir=my_pairs."
             )
-        for split, size in sizes.items():
-            one_of("task.data.sizes", split, SPLITS)
-            if size is not None:
-                whole(f"task.data.sizes.{split}", size, 1)
-        for split in files or {}:
-            one_of("task.data.files", split, SPLITS)
+        known_splits("task.data.files", files or {}, SPLITS)
         if classes is not None:
             labels = [label for several in classes.values() for label in several]
             if len(classes) < 2 or len(set(labels)) < len(labels) or not all(classes.values()):
@@ -125,7 +120,7 @@ class NliData(TaskData):
             vocabulary=one_of("task.data.vocabulary", vocabulary, ("train", "all")),
             min_count=whole("task.data.min_count", min_count, 1), classes=classes,
             held_out=rate("task.data.held_out", held_out),
-            held_out_seed=whole("task.data.held_out_seed", held_out_seed, 0), sizes=dict(sizes),
+            held_out_seed=whole("task.data.held_out_seed", held_out_seed, 0), sizes=sizes_of(sizes, SPLITS),
             on_error=one_of("task.data.on_error", on_error, ("fail", "skip")),
         )  # fmt: skip
         self.recipe.cutter()  # an unknown tokeniser is told at once
@@ -188,7 +183,7 @@ class NliData(TaskData):
         made = self.prepared()
         return {
             "n_words": FIRST + len(made.words), "n_classes": len(made.classes), "labels": self.labels,
-            "groups": self.groups,
+            "groups": self.groups, "dev_groups": tuple(np.unique(made.arrays.groups[self.rows("dev")]).tolist()),
         }  # fmt: skip
 
     @property

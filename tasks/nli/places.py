@@ -21,11 +21,14 @@ class Source(NamedTuple):
     path: Path
 
 
-def named_files(folder: Path, files: Mapping[str, Mapping[str, str]], download: str | None) -> list[Source]:
-    """The files of each split by part, named without their ending. Raises UserError where there is none."""
+def named_files(folder: Path, files: Mapping[str, Mapping[str, str | None]], download: str | None) -> list[Source]:
+    """The files of each split by part, named without their ending; a part that is None has none. Raises UserError where
+    one is not there."""
     found = []
     for split in SPLITS:
         for part, name in (files.get(split) or {}).items():
+            if name is None:
+                continue
             tried = [folder / name, *(folder / f"{name}{ending}" for ending in ENDINGS)]
             path = next((p for p in tried if p.is_file()), None)
             if path is None:

@@ -2,7 +2,7 @@
 
 import csv
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,23 @@ from torch.optim import Optimizer
 from tasks.sentence_pairs import PairTask
 
 
+def _names(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """The names of some groups, each once."""
+    return tuple(sorted({name for several in groups for name in several}))
+
+
+def _metrics(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The metrics of a split with groups of these names."""
+    return ("accuracy", "macro_f1", "loss", *(f"{name}/accuracy" for name in names))
+
+
 class NliTask(PairTask):
     """Cross-entropy and accuracy; of dev and test also macro_f1, the mean over the classes of the harmonic mean of
     precision and recall (0 for a class that is neither there nor predicted), and the accuracy of each group,
     matched/accuracy. `export` writes how many pairs of each class the test has and how many were found.
 
     labels: names of the classes. groups: of each group the names that its metrics have, see `NliData.groups`.
-    The others are Task's.
+    dev_groups: numbers of those that dev has, whose metrics may select. The others are Task's.
     """
 
     def __init__(
@@ -28,15 +38,20 @@ class NliTask(PairTask):
         optimizer: Callable[[nn.Module], Optimizer],
         labels: tuple[str, ...],
         groups: tuple[tuple[str, ...], ...],
+        dev_groups: tuple[int, ...],
         select: str,
         select_mode: str,
     ):
-        self.names = tuple(sorted({name for several in groups for name in several}))
-        self.metric_names = ("accuracy", "macro_f1", "loss", *(f"{name}/accuracy" for name in self.names))
+        self.labels, self.groups, self.dev_groups = labels, groups, dev_groups
+        self.names = _names(groups)
+        self.metric_names = _metrics(self.names)
         super().__init__(model, optimizer, select, select_mode)
-        self.labels, self.groups = labels, groups
         self.confusion: dict[str, Tensor] = {}  # by split: pairs (gold class, predicted class) of its newest evaluation
         self._newest: Tensor | None = None
+
+    @property
+    def validated(self) -> tuple[str, ...]:
+        return _metrics(_names([self.groups[k] for k in self.dev_groups]))
 
     def counted(self, batch: dict[str, Any], found: Tensor) -> dict[str, Tensor]:
         """Of dev and test the table of groups, gold classes and found classes."""

@@ -13,6 +13,7 @@ from tasks.edges import Edges, from_the_top
 from tasks.errors import UserError, one_of, whole
 
 STARTS = ("uniform", "tree")
+LEAST_TEMPERATURE = 0.02  # exp(-d / T) of a pair is 0 from d = 745 T on, and the loss is not finite: here from 15 on
 
 
 class NodeEmbeddings(nn.Module):
@@ -24,8 +25,8 @@ class NodeEmbeddings(nn.Module):
 
     geometry: of the only component, `points`. edges: the hierarchy. d: dimension. start: "uniform": coordinates from
     U(-init_bound, init_bound); "tree": besides, every node lies a step of the length start_step in a random direction
-    from the first node above it, so that branches are together before they are learnt. temperature: T. sparse:
-    gradients of the rows that a batch uses.
+    from the first node above it, so that branches are together before they are learnt. temperature: T, at least
+    LEAST_TEMPERATURE. sparse: gradients of the rows that a batch uses.
     """
 
     components = ("points",)
@@ -48,6 +49,8 @@ class NodeEmbeddings(nn.Module):
         for name, value in (("init_bound", init_bound), ("temperature", temperature), ("start_step", start_step)):
             if not 0 < value < float("inf"):
                 raise UserError(f"task.model.{name} must be a positive number, and it is {value}.")
+        if temperature < LEAST_TEMPERATURE:
+            raise UserError(f"task.model.temperature must be at least {LEAST_TEMPERATURE}, and it is {temperature}.")
         space = geometry.part("points")
         names = edges.names
         self.manifold, self.names, self.d, self.temperature, self.sparse = space.manifold, names, d, temperature, sparse
@@ -60,7 +63,7 @@ class NodeEmbeddings(nn.Module):
     def _branch_out(self, edges: Edges, step: float) -> None:
         """Move the points, those next to the top first, to a step from the first node above each."""
         points = self.points.double()
-        for nodes, parents in from_the_top(edges):
+        for nodes, parents in from_the_top(edges.child, edges.parent, len(edges.names)):
             at = points[torch.from_numpy(parents)]
             away = self.manifold.transp0(at, torch.randn(len(nodes), self.d, dtype=torch.float64))
             away = away * step / self.manifold.norm(at, away, keepdim=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ChainedScheduler, ConstantLR
@@ -66,6 +67,10 @@ class EmbeddingTask(Task):
         self._cumulated = counts.pow(dampening).cumsum(0)
         self._slots = torch.full((len(model.names),), -1)
         self._all: Tensor | None = None  # coordinates of all points, while they are measured
+
+    @property
+    def validated(self) -> tuple[str, ...]:
+        return ("map", "mean_rank")
 
     def configure_optimizers(self) -> Any:
         found = super().configure_optimizers()
@@ -132,13 +137,15 @@ class EmbeddingTask(Task):
     @torch.no_grad()
     def export(self, folder: Path) -> dict[str, Path]:
         """Write the points by name, those of a curved space in the coordinates of the ball, into the run's folder and
-        to `file` (see `tasks.points_files`)."""
+        to `file` (see `tasks.points_files`), which all runs of one size share: that it is replaced is told."""
         manifold, points = self.model.manifold, self.model.points.double()
         name, c = type(manifold).__name__, 0.0
         if isinstance(manifold, HyperbolicManifold):
             points = convert(points, manifold, manifold.twin(PoincareBall))
             name, c = PoincareBall.__name__, float(manifold.c.detach())
         found = np.asarray(points.cpu())
+        if self.file.exists():
+            rank_zero_only(print)(f"{self.file} is replaced by the points of this run, {folder}.", flush=True)
         files = (folder / "points.npz", self.file)
         own, shared = (write_points(path, self.model.names, found, name, c) for path in files)
         return {"points": own, "embeddings": shared}

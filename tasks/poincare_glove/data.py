@@ -14,7 +14,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from tasks.base import TaskData
-from tasks.errors import UserError, one_of, whole
+from tasks.errors import UserError, known_splits, one_of, whole
 from tasks.folders import made_whole
 from tasks.poincare_glove.cooccurrence import PARTS, pair_counts, write_parts
 from tasks.poincare_glove.corpus import count_words, numbered
@@ -81,8 +81,7 @@ class PoincareGloveData(TaskData):
             whole(f"task.data.{name}", value, least)
         if max_vocabulary is not None:
             whole("task.data.max_vocabulary", max_vocabulary, 2)
-        if unknown := [key for key in sizes if key not in PARTS]:
-            raise UserError(f"task.data.sizes.{unknown[0]}: the splits are {', '.join(PARTS)}.")
+        known_splits("task.data.sizes", sizes, PARTS)
         for part in ("dev", "test"):
             if not isinstance(sizes.get(part), float) or not 0 < sizes[part] <= 0.5:
                 raise UserError(

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from tasks.base import TaskData
-from tasks.errors import UserError, whole
+from tasks.errors import UserError, known_splits, sizes_of, whole
 from tasks.prefix.files import generated, read_tab_file
 from tasks.prefix.pairs import Pairs, PairTensors
 
@@ -42,13 +42,12 @@ class PrefixData(TaskData):
             raise UserError(f"task.data.vocabulary must be less than {2**16}, and it is {vocabulary}.")
         whole("task.data.max_length", max_length, 1)
         whole("task.data.generator_seed", generator_seed, 0)
-        for name, node in (("sizes", sizes), ("files", files)):
-            if unknown := [key for key in node if key not in SPLITS]:
-                raise UserError(f"task.data.{name}.{unknown[0]}: the splits are {', '.join(SPLITS)}.")
-        for split in SPLITS:
-            if whole(f"task.data.sizes.{split}", sizes.get(split), 2) % 2:
-                raise UserError(f"task.data.sizes.{split} must be even (pairs come in twos), and it is {sizes[split]}.")
-        self.root, self.sizes, self.generator_seed = Path(root), dict(sizes), generator_seed
+        known_splits("task.data.files", files, SPLITS)
+        self.root, self.generator_seed = Path(root), generator_seed
+        self.sizes = sizes_of(sizes, SPLITS, 2, needed=True)
+        for split, size in self.sizes.items():
+            if size % 2:
+                raise UserError(f"task.data.sizes.{split} must be even (pairs come in twos), and it is {size}.")
         self.files = {split: files.get(split) for split in SPLITS}
         self.recipe = {"noise": noise, "vocabulary": vocabulary, "max_length": max_length}
         self._pairs: dict[str, Pairs] = {}

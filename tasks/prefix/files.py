@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from tasks.errors import UserError
+from tasks.folders import damaged, not_kept
 from tasks.prefix.pairs import PAD, Pairs, generate
 
 
@@ -24,16 +25,13 @@ def generated(path: Path, n: int, recipe: dict) -> Pairs:
         try:
             return _read(path, stamp)
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            warnings.warn(f"{path} is damaged ({error}); it is generated again from its seed.", stacklevel=2)
+            warnings.warn(damaged(path, error), stacklevel=2)
     pairs = generate(n, **recipe)
     try:
         _write(path, pairs, stamp)
     except OSError as error:
-        warnings.warn(
-            f"The generated pairs could not be kept in {path.parent} ({error.strerror}), so every run generates them "
-            "again; paths.data_dir=... (or the environment variable HYPERBOLIC_DATA) names another folder.",
-            stacklevel=2,
-        )
+        setting = "paths.data_dir=... (or the environment variable HYPERBOLIC_DATA)"
+        warnings.warn(not_kept("generated pairs", path, error, "generates them", setting), stacklevel=2)
     return pairs
 
 

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from tasks.base import TaskData
-from tasks.edges import Edges, descendants, nearest_names, read_edges
-from tasks.errors import UserError, whole
+from tasks.edges import Edges, descendants, nearest_names
+from tasks.errors import UserError, sizes_of, whole
+from tasks.hierarchies import Hierarchy
 from tasks.points_files import PointsFile, read_points
-from tasks.wordnet import read_nouns
-from tasks.wordnet_subtree.toy import toy_points, toy_tree
+from tasks.wordnet_subtree.toy import SOURCE, toy_points
 
 POINTS = "points"
 
@@ -38,9 +38,9 @@ class Nodes:
 class SubtreeData(TaskData):
     """All nodes of a tree but one, the root of a subtree: positive below it, negative elsewhere.
 
-    The tree is one of: wordnet, a folder with WordNet's noun files; file, a table `child <tab> parent` of direct edges;
-    toy, a recipe of a generated one with its points ({depth, branching, length}, see `toy`). embeddings: file of points
-    for exactly these nodes. subtree: name of the root. dim: dimension the points must have.
+    wordnet, file, toy: the tree, see `hierarchies.Hierarchy`; toy has also the length of an edge, with which its points
+    are made (see `toy`). embeddings: file of points for exactly the nodes of another tree. subtree: name of the root.
+    dim: dimension the points must have.
 
     Each node is drawn into the training part with the probability train_share, by split_seed alone, so the parts are
     the same for every subtree of a tree. The others are the test part. Nothing else is held out, as in the paper: dev
@@ -68,12 +68,8 @@ class SubtreeData(TaskData):
         whole("task.data.split_seed", split_seed, 0)
         if not 0 < train_share < 1:
             raise UserError(f"task.data.train_share must be between 0 and 1, and it is {train_share}.")
-        if sizes.get("train") is not None:
-            whole("task.data.sizes.train", sizes["train"], 1)
-        if file is None and toy is None and wordnet is None:
-            raise UserError("task.data needs a tree: set task.data.wordnet to a folder or task.data.file to a table.")
-        self.wordnet, self.file, self.toy, self.embeddings = wordnet, file, toy, embeddings
-        self.subtree, self.dim, self.limit = str(subtree), dim, sizes.get("train")
+        self.hierarchy, self.embeddings = Hierarchy(wordnet, file, toy), embeddings
+        self.subtree, self.dim, self.limit = str(subtree), dim, sizes_of(sizes, ("train",))["train"]
         self.train_share, self.split_seed = train_share, split_seed
         self._read: tuple[Edges, PointsFile, int] | None = None
 
@@ -130,7 +126,7 @@ class SubtreeData(TaskData):
             counts[split] = {"positive": positive, "negative": len(nodes) - positive}
             digests[split] = hashlib.sha256(torch.stack([nodes.rows, nodes.labels]).numpy().tobytes()).hexdigest()
         tree, points, _ = self._tree()
-        file = tree.source if self.toy else Path(self.embeddings).name
+        file = SOURCE if self.hierarchy.toy else Path(self.embeddings).name
         return {
             "files": dict.fromkeys(counts, tree.source) | {POINTS: file},
             "counts": counts,
@@ -160,25 +156,18 @@ class SubtreeData(TaskData):
     def _tree(self) -> tuple[Edges, PointsFile, int]:
         """The tree, the points in the order of its nodes, and the row of the root; read once."""
         if self._read is None:
-            tree = self._read_tree()
+            tree = self.hierarchy.edges
             if self.subtree not in tree.names:
                 raise UserError(f"task.root={self.subtree}: {self._unknown(self.subtree, tree.names)}")
             self._read = tree, self._read_points(tree), tree.names.index(self.subtree)
         return self._read
 
-    def _read_tree(self) -> Edges:
-        if self.toy is not None:
-            return toy_tree(self.toy["depth"], self.toy["branching"])
-        if self.file is not None:
-            return read_edges(Path(self.file).expanduser(), "task.data.file")
-        return read_nouns(Path(self.wordnet).expanduser())
-
     def _read_points(self, tree: Edges) -> PointsFile:
-        if self.toy is not None:
-            return toy_points(tree, self.toy["length"], self.dim)
+        if self.hierarchy.toy is not None:
+            return toy_points(tree, self.hierarchy.toy["length"], self.dim)
         path = Path(self.embeddings).expanduser()
         if not path.is_file():
-            source = f" task.data.file={self.file}" if self.file is not None else ""
+            source = f" task.data.file={self.hierarchy.file}" if self.hierarchy.file is not None else ""
             raise UserError(
                 f"There are no points {path} (task.embeddings). `python run.py task=poincare_embeddings "
                 f"task.dim={self.dim}{source}` makes such a file; or name another one."

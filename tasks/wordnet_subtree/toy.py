@@ -1,4 +1,4 @@
-"""A made-up tree with points in the ball that are a good embedding of it, so that no file is needed."""
+"""Points in the ball that are a good embedding of a made-up tree, so that no file is needed."""
 
 import hashlib
 
@@ -11,27 +11,13 @@ from tasks.points_files import PointsFile
 SOURCE = "generated"  # where a file would be named
 
 
-def toy_tree(depth: int, branching: int) -> Edges:
-    """A tree of `depth` levels below its root, where each node has `branching` children. Nodes are named by their path:
-    0, 0.2, 0.2.1."""
-    whole("task.data.toy.depth", depth, 1)
-    whole("task.data.toy.branching", branching, 1)
-    names, parent = ["0"], [-1]
-    for node, name in enumerate(names):  # grows while it is gone through
-        if name.count(".") < depth:
-            names += [f"{name}.{k}" for k in range(branching)]
-            parent += [node] * branching
-    child, above = np.arange(1, len(names), dtype=np.int32), np.array(parent[1:], dtype=np.int32)
-    return Edges(tuple(names), child, above, SOURCE, hashlib.sha256("\n".join(names).encode()).hexdigest())
-
-
 def toy_points(tree: Edges, length: float, dim: int) -> PointsFile:
     """Points of the disk of curvature -1 in Sarkar's construction (2011): the root is the origin, and around a node its
     parent and its children lie in equally spaced directions at the hyperbolic distance `length`. With z ⊕ y =
     (z + y) / (1 + z̄ y), which keeps angles, a child in the direction e^iθ is z ⊕ tanh(length / 2) e^iθ. Coordinates
     after the second are 0.
 
-    tree: as `toy_tree` gives it, parents before children.
+    tree: as `edges.complete_tree` gives it, parents before children.
     """
     whole("task.dim", dim, 2)
     if not 0 < length < float("inf"):

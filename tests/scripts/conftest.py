@@ -1,10 +1,15 @@
-"""Invented records: what a run of the fully hyperbolic GRU on PREFIX-10 could have left."""
+"""Invented records: what a run of the fully hyperbolic GRU on PREFIX-10 could have left; the command that makes tables of
+them; and figures that are not written."""
 
 import copy
 import json
 from pathlib import Path
 
 import pytest
+
+from scripts import shown
+from scripts import tables as command
+from scripts.drawing import canvas
 
 RECORD = {
     "experiment": "hnn_prefix10_gru_hyp",
@@ -76,3 +81,24 @@ def write_record():
         return path
 
     return write
+
+
+@pytest.fixture
+def tables(tmp_path):
+    """A function that makes or checks the tables of the folder tmp_path and returns the exit code."""
+    folders = {name: tmp_path / name for name in ("runs", "tables", "published")}
+    return lambda *arguments: command.main(list(arguments), **folders)
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The figures that are drawn, in the place of files."""
+    kept = []
+    monkeypatch.setattr(canvas, "save", lambda figure, path: kept.append(figure) or path)
+    return kept
+
+
+@pytest.fixture
+def wishes(tmp_path):
+    """A function that says how a figure is wanted in tmp_path: perhaps with labels."""
+    return lambda labels=None: shown.Wishes(tmp_path, "png", labels, None, 10, "best")

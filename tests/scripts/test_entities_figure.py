@@ -11,8 +11,7 @@ from matplotlib.text import Annotation
 
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
 from hyperbolic.manifolds.charts import convert
-from scripts import shown
-from scripts.drawing import canvas, charts, entities, lettering
+from scripts.drawing import charts, entities, lettering
 from scripts.shown import graphs, histories
 from scripts.trained import Run, Trained
 from tasks.errors import UserError
@@ -40,18 +39,6 @@ def trained(manifold, x, names=NAMES, triples=None) -> Trained:
     model = SimpleNamespace(scorer=SimpleNamespace(points=lambda: (manifold, x)), entities=tuple(names))
     triples = torch.tensor([[0, 0, 1], [2, 1, 1], [1, 0, 1]]) if triples is None else triples
     return Trained(run(), None, model, SimpleNamespace(graph=SimpleNamespace(triples={"train": triples})), 4)
-
-
-@pytest.fixture
-def drawn(monkeypatch):
-    """The figures that are drawn, in the place of files."""
-    kept = []
-    monkeypatch.setattr(canvas, "save", lambda figure, path: kept.append(figure) or path)
-    return kept
-
-
-def wishes(folder, labels=None):
-    return shown.Wishes(folder, "png", labels, None, 10, "best")
 
 
 @pytest.mark.parametrize("c", [0.4, 1.0, 2.5])
@@ -162,7 +149,7 @@ def test_names_stand_apart(model):
     assert not any(a.padded(-1).overlaps(b.padded(-1)) for a, b in itertools.combinations(boxes, 2))
 
 
-def test_a_panel_for_each_run_with_one_bar_of_colours(tmp_path, drawn):
+def test_a_panel_for_each_run_with_one_bar_of_colours(drawn, wishes):
     models = {"a": (Lorentz(1.0), 3), "b": (Euclidean(), 2)}
     runs = [run(name) for name in models]
 
@@ -170,7 +157,7 @@ def test_a_panel_for_each_run_with_one_bar_of_colours(tmp_path, drawn):
         manifold, head = models[one.name]
         return trained(manifold, points(manifold).float(), triples=torch.tensor([[head, 0, 1]] * 70))
 
-    (path,) = graphs.draw_entities(runs, model, wishes(tmp_path))
+    (path,) = graphs.draw_entities(runs, model, wishes())
     assert path.name == "entities-a-seed0-vs-b-seed0.png"
     first, second, bar = drawn[0].subfigs[0].axes
     for axis, space in ((first, "lorentz, c = 1, epoch 4"), (second, "lorentz, c = 0, epoch 4")):
@@ -184,32 +171,32 @@ def test_a_panel_for_each_run_with_one_bar_of_colours(tmp_path, drawn):
     assert "sample" not in small
 
 
-def test_a_large_graph_says_that_a_sample_is_drawn(tmp_path, drawn):
+def test_a_large_graph_says_that_a_sample_is_drawn(drawn, wishes):
     n, manifold = entities.MOST + 500, PoincareBall(1.0)
     found = trained(manifold, points(manifold, n).float(), [str(k) for k in range(n)])
-    graphs.draw_entities([run()], lambda _: found, wishes(tmp_path))
+    graphs.draw_entities([run()], lambda _: found, wishes())
     title = drawn[0].subfigs[0].axes[0].get_title()
     assert f"of {n:,} entities" in title
     assert "an even sample by number is drawn" in drawn[0].subfigs[1].texts[0].get_text().replace("\n", " ")
 
 
-def test_asked_for_by_name_and_what_is_wrong_is_told(tmp_path, drawn):
+def test_asked_for_by_name_and_what_is_wrong_is_told(drawn, wishes):
     manifold = PoincareBall(1.0)
     found = trained(manifold, points(manifold))
-    graphs.draw_entities([run()], lambda _: found, wishes(tmp_path, ("entity 7",)))
+    graphs.draw_entities([run()], lambda _: found, wishes(("entity 7",)))
     named = [text.get_text() for text in drawn[0].subfigs[0].axes[0].texts if isinstance(text, Annotation)]
     assert named == ["entity 7"]
     with pytest.raises(UserError, match=r"'entty 7' is none of the 60 entities of .* Did you mean entity 7"):
-        graphs.draw_entities([run()], lambda _: found, wishes(tmp_path, ("entty 7",)))
+        graphs.draw_entities([run()], lambda _: found, wishes(("entty 7",)))
     other = found._replace(model=SimpleNamespace())
     with pytest.raises(UserError, match=r"the task wn18rr has no entities; this figure shows knowledge graphs"):
-        graphs.draw_entities([run()], lambda _: other, wishes(tmp_path))
+        graphs.draw_entities([run()], lambda _: other, wishes())
 
 
-def test_validation_curves_of_many_runs_stand_in_one_panel(tmp_path, drawn):
+def test_validation_curves_of_many_runs_stand_in_one_panel(drawn, wishes):
     """Figure 2 of Chen et al.: one panel with the selecting metric of every run, validated every other epoch."""
     runs = [run(f"model {k}", seed=k) for k in range(11)]
-    (path,) = histories.draw_curves(runs, None, wishes(tmp_path))
+    (path,) = histories.draw_curves(runs, None, wishes())
     assert path.name == "curves-model 0-seed0-and-10-more.png"
     panels = {axis.get_ylabel(): axis for axis in drawn[0].subfigs[0].axes}
     assert list(panels) == ["train/loss", "val/mrr"]

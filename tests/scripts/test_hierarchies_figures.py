@@ -14,8 +14,7 @@ from torch import nn
 from hyperbolic.geometry import make_geometry
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
 from hyperbolic.manifolds.charts import convert
-from scripts import shown
-from scripts.drawing import canvas, charts, separation, tree
+from scripts.drawing import charts, separation, tree
 from scripts.shown import hierarchies
 from scripts.trained import Run, Trained
 from tasks.errors import UserError
@@ -70,18 +69,6 @@ def hierarchy(manifold, x, names=None, name="poincare_embeddings") -> Trained:
     edges = SimpleNamespace(names=tuple(names or map(str, range(n))), child=child, parent=(child - 1) // 2, source="words")
     model = SimpleNamespace(points=x, manifold=manifold)
     return Trained(run(name, "poincare_embeddings"), None, model, SimpleNamespace(edges=edges), 3)
-
-
-@pytest.fixture
-def drawn(monkeypatch):
-    """The figures that are drawn, in the place of files."""
-    kept = []
-    monkeypatch.setattr(canvas, "save", lambda figure, path: kept.append(figure) or path)
-    return kept
-
-
-def wishes(folder, labels=None):
-    return shown.Wishes(folder, "png", labels, None, 10, "best")
 
 
 @pytest.mark.parametrize("c", [0.4, 1.0, 2.5])
@@ -139,14 +126,14 @@ def test_a_class_that_is_predicted_nowhere_is_told(offset, said):
     assert separation.draw([("run", found)], "Title").subfigs[0].axes[0].get_title().endswith(said)
 
 
-def test_f1_is_that_of_the_test_nodes(tmp_path, drawn):
+def test_f1_is_that_of_the_test_nodes(drawn, wishes):
     found = trained()
     test = found.data.splits()["test"]
     said = found.model(test.rows).argmax(-1)
     right = int((said & test.labels).sum())
     wanted = 2 * right / int(said.sum() + test.labels.sum())
     assert hierarchies.separated(found)[1] == pytest.approx(wanted)
-    (path,) = hierarchies.draw_separation([run("a"), run("b")], lambda one: trained(name=one.name), wishes(tmp_path))
+    (path,) = hierarchies.draw_separation([run("a"), run("b")], lambda one: trained(name=one.name), wishes())
     assert path.name == "separation-a-seed0-vs-b-seed0.png"
     axes = drawn[0].subfigs[0].axes
     assert [axis.get_title().splitlines()[0] for axis in axes] == ["a, seed 0", "b, seed 0"]
@@ -154,7 +141,7 @@ def test_f1_is_that_of_the_test_nodes(tmp_path, drawn):
     assert drawn[0].subfigs[0].get_suptitle() == "Nodes below animal.n.01, and all others"
 
 
-def test_what_has_no_plane_is_refused(tmp_path):
+def test_what_has_no_plane_is_refused(wishes):
     with pytest.raises(UserError, match=r"its points have 3 dimensions; name runs with task.dim=2"):
         hierarchies.separated(trained(d=3))
     other = trained()._replace(data=SimpleNamespace())
@@ -164,16 +151,7 @@ def test_what_has_no_plane_is_refused(tmp_path):
         hierarchies.embedded(trained())
     deep = hierarchy(Lorentz(1.0), Lorentz(1.0).expmap0(torch.zeros(5, 5)))
     with pytest.raises(UserError, match=r"5 dimensions"):
-        hierarchies.draw_tree([deep.run], lambda _: deep, wishes(tmp_path))
-
-
-def test_depths_by_the_shortest_way_up():
-    #   0   1      6 -> 7 -> 6, a cycle that no root is above
-    #   |\ /
-    #   2 3 <- 4 <- 5, and 5 is below 1 as well
-    child, parent = np.array([2, 3, 3, 4, 5, 5, 6, 7]), np.array([0, 0, 1, 3, 4, 1, 7, 6])
-    assert tree.depths(child, parent, 8).tolist() == [0, 0, 1, 1, 2, 1, 8, 8]
-    assert tree.depths(np.array([], int), np.array([], int), 2).tolist() == [0, 0]
+        hierarchies.draw_tree([deep.run], lambda _: deep, wishes())
 
 
 @pytest.mark.parametrize("manifold", [PoincareBall(0.6), Lorentz(2.0), Euclidean()])
@@ -202,11 +180,11 @@ def test_whole_levels_are_drawn_up_to_so_many_edges(most, levels, edges):
     assert (found.levels, len(found.edges)) == (levels, edges)
 
 
-def test_names_of_the_top_or_those_that_were_asked_for(tmp_path, drawn):
+def test_names_of_the_top_or_those_that_were_asked_for(drawn, wishes):
     ball = PoincareBall(1.0)
     names = ["entity", "cat", "dog", *(f"name {k}" for k in range(N - 3))]
     found = hierarchy(ball, disk_points(), names)
-    (path,) = hierarchies.draw_tree([found.run], lambda _: found, wishes(tmp_path))
+    (path,) = hierarchies.draw_tree([found.run], lambda _: found, wishes())
     assert path.name == "tree-poincare_embeddings-seed0.png"
     axis = drawn[0].subfigs[0].axes[0]
     written = [text.get_text() for text in axis.texts if isinstance(text, Annotation)]
@@ -216,10 +194,10 @@ def test_names_of_the_top_or_those_that_were_asked_for(tmp_path, drawn):
     drawn[0].draw_without_rendering()
     boxes = [text.get_window_extent() for text in axis.texts]
     assert not any(a.padded(-1).overlaps(b.padded(-1)) for a, b in itertools.combinations(boxes, 2))
-    hierarchies.draw_tree([found.run], lambda _: found, wishes(tmp_path, ("name 30", "dog")))
+    hierarchies.draw_tree([found.run], lambda _: found, wishes(("name 30", "dog")))
     assert [text.get_text() for text in drawn[1].subfigs[0].axes[0].texts] == ["name 30", "dog"]
     with pytest.raises(UserError, match=r"'dgo' is none of the 40 nodes of .* Did you mean dog"):
-        hierarchies.draw_tree([found.run], lambda _: found, wishes(tmp_path, ("dgo",)))
+        hierarchies.draw_tree([found.run], lambda _: found, wishes(("dgo",)))
 
 
 def test_a_point_alone_is_a_tree():

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from scripts import figures, shown
-from scripts.drawing import canvas, classes, histograms, weights
+from scripts import figures
+from scripts.drawing import classes, histograms, weights
 from scripts.shown import pairs
 from scripts.trained import Run, Trained, load, read_run
 from tasks.errors import UserError
@@ -30,18 +30,6 @@ def attentive(tmp_path_factory) -> Path:
     return done.record_path.parent
 
 
-@pytest.fixture
-def drawn(monkeypatch):
-    """The figures that are drawn, in the place of files."""
-    kept = []
-    monkeypatch.setattr(canvas, "save", lambda figure, path: kept.append(figure) or path)
-    return kept
-
-
-def wishes(folder, file=None):
-    return shown.Wishes(folder, "png", None, None, 10, "best", file)
-
-
 def run(folder=Path("outputs"), name="hypera_dan") -> Run:
     return Run(folder, name, {"seed": 0, "task.name": "multinli", "geometry.name": "poincare", "geometry.c": 1.0}, None, [])
 
@@ -56,11 +44,11 @@ def test_steps_are_whole_and_hold_every_length(lengths, width, first, last):
     assert (found[0], found[-1]) == (first, last)
 
 
-def test_lengths_by_split_are_shares(tmp_path, drawn):
+def test_lengths_by_split_are_shares(drawn, wishes):
     lengths = {"train": torch.tensor([[2, 2, 4, 8], [1, 1, 1, 3]]), "dev": torch.tensor([[2], [5]])}
     splits = {name: SimpleNamespace(lengths=value) for name, value in lengths.items()}
     found = Trained(run(), None, None, SimpleNamespace(splits=lambda: splits), 1)
-    (path,) = pairs.draw_lengths([found.run], lambda _: found, wishes(tmp_path))
+    (path,) = pairs.draw_lengths([found.run], lambda _: found, wishes())
     assert path.name == "lengths-hypera_dan-seed0.png"
     premises, hypotheses = drawn[0].subfigs[0].axes
     train, dev = premises.patches
@@ -71,17 +59,17 @@ def test_lengths_by_split_are_shares(tmp_path, drawn):
     ]  # fmt: skip
     other = found._replace(data=SimpleNamespace(splits=lambda: {"train": SimpleNamespace()}))
     with pytest.raises(UserError, match=r"the task multinli has no pairs of sentences"):
-        pairs.draw_lengths([found.run], lambda _: other, wishes(tmp_path))
+        pairs.draw_lengths([found.run], lambda _: other, wishes())
 
 
-def test_classes_of_two_runs_stand_on_one_scale(tmp_path, drawn):
+def test_classes_of_two_runs_stand_on_one_scale(tmp_path, drawn, wishes):
     for name, right in (("a", 10), ("b", 300)):
         (tmp_path / name).mkdir()
         rows = f"dev,entailment,1,1,1\ntest,entailment,400,350,{right}\ntest,neutral,100,150,90\n"
         (tmp_path / name / "classes.csv").write_text(HEAD + rows)
     runs = [run(tmp_path / name, name) for name in "ab"]
     assert pairs.counted(runs[0])[0] == classes.Count("entailment", 400, 350, 10)
-    pairs.draw_classes(runs, None, wishes(tmp_path))
+    pairs.draw_classes(runs, None, wishes())
     axes = drawn[0].subfigs[0].axes
     assert axes[0].get_ylim() == axes[1].get_ylim()
     heights = [[bar.get_height() for bar in axis.patches] for axis in axes]
@@ -166,7 +154,7 @@ def test_runs_that_cut_a_premise_into_other_words_get_strips_of_their_own():
     assert pairs.attended([one], [text])[0].rows[0][0] == "yes 0.75"
 
 
-def test_an_encoder_that_does_not_attend_is_told(tmp_path):
+def test_an_encoder_that_does_not_attend_is_told(wishes):
     data = SimpleNamespace(
         texts=None, read_inputs=lambda lines, name: lines, encode=lambda lines: torch.zeros(len(lines)), labels=("yes",),
     )  # fmt: skip
@@ -176,10 +164,10 @@ def test_an_encoder_that_does_not_attend_is_told(tmp_path):
     task = SimpleNamespace(predict=lambda batch: [{"label": "yes", "probabilities": {"yes": 1.0}}])
     found = Trained(run(), task, None, data, 1)
     with pytest.raises(UserError, match=r"does not attend to anything. Name a run of encoder=gru_attention"):
-        pairs.draw_attention([found.run], lambda _: found, wishes(tmp_path))
+        pairs.draw_attention([found.run], lambda _: found, wishes())
     other = found._replace(data=SimpleNamespace(), model=object())
     with pytest.raises(UserError, match=r"has no attention"):
-        pairs.draw_attention([found.run], lambda _: other, wishes(tmp_path))
+        pairs.draw_attention([found.run], lambda _: other, wishes())
 
 
 def test_a_long_premise_is_cut_and_the_rest_of_its_weight_told():

@@ -1,9 +1,18 @@
-"""Edges from files, and what is above and below a node, against counting by hand."""
+"""Edges from files and made up, and what is above and below a node, against counting by hand."""
 
 import numpy as np
 import pytest
 
-from tasks.edges import Edges, closure, descendants, from_the_top, nearest_names, read_edges
+from tasks.edges import (
+    closure,
+    complete_tree,
+    depths,
+    descendants,
+    from_the_top,
+    nearest_names,
+    on_cycles,
+    read_edges,
+)
 from tasks.errors import UserError
 
 #       0
@@ -22,11 +31,11 @@ def brute(child, parent, n) -> set[tuple[int, int]]:
 
 
 def test_closure_by_hand():
-    low, high, turning = closure(CHILD, PARENT, 6)
+    low, high = closure(CHILD, PARENT, 6)
     assert list(zip(low.tolist(), high.tolist(), strict=True)) == [
         (1, 0), (2, 0), (3, 0), (3, 1), (4, 0), (4, 1), (4, 2), (5, 0), (5, 1), (5, 3),
     ]  # fmt: skip
-    assert turning == 0
+    assert on_cycles(CHILD, PARENT, 6) == 0
     assert low.dtype == np.int32
 
 
@@ -35,11 +44,11 @@ def test_closure_of_graphs_with_cycles_against_matrix_powers(seed):
     draw = np.random.default_rng(seed)
     ends = np.unique(draw.integers(0, 12, size=(14, 2)), axis=0)
     ends = ends[ends[:, 0] != ends[:, 1]]
-    low, high, turning = closure(ends[:, 0], ends[:, 1], 12)
+    low, high = closure(ends[:, 0], ends[:, 1], 12)
     pairs = brute(ends[:, 0], ends[:, 1], 12)
     assert set(zip(low.tolist(), high.tolist(), strict=True)) == pairs
     assert len(low) == len(pairs)
-    assert turning == len({i for i, j in pairs if (j, i) in pairs})
+    assert on_cycles(ends[:, 0], ends[:, 1], 12) == len({i for i, j in pairs if (j, i) in pairs})
 
 
 def test_descendants():
@@ -94,7 +103,32 @@ def test_nearest_names():
 def test_levels_from_the_top():
     """Node 5 is below 3, and 4 has two parents of one level; 6 and 7 are on a cycle that nothing is above."""
     child, parent = np.append(CHILD, [6, 7]).astype(np.int32), np.append(PARENT, [7, 6]).astype(np.int32)
-    levels = list(from_the_top(Edges(tuple("abcdefgh"), child, parent, "", "")))
+    levels = list(from_the_top(child, parent, 8))
     assert [(nodes.tolist(), parents.tolist()) for nodes, parents in levels] == [
         ([1, 2], [0, 0]), ([3, 4], [1, 1]), ([5], [3]),
     ]  # fmt: skip
+
+
+def test_depths_by_the_shortest_way_up():
+    #   0   1      6 -> 7 -> 6, a cycle that no root is above
+    #   |\ /
+    #   2 3 <- 4 <- 5, and 5 is below 1 as well
+    child, parent = np.array([2, 3, 3, 4, 5, 5, 6, 7]), np.array([0, 0, 1, 3, 4, 1, 7, 6])
+    assert depths(child, parent, 8).tolist() == [0, 0, 1, 1, 2, 1, 8, 8]
+    assert depths(np.array([], int), np.array([], int), 2).tolist() == [0, 0]
+
+
+def test_the_tree_has_all_nodes_once_and_their_paths_say_what_is_above():
+    tree = complete_tree(3, 2)
+    assert len(tree.names) == len(set(tree.names)) == 15
+    low, high = closure(tree.child, tree.parent, 15)
+    pairs = {(tree.names[a], tree.names[b]) for a, b in zip(low, high, strict=True)}
+    assert on_cycles(tree.child, tree.parent, 15) == 0
+    assert pairs == {(a, b) for a in tree.names for b in tree.names if a.startswith(b + ".")}
+
+
+def test_nodes_on_cycles_by_hand():
+    """2 -> 3 -> 2 and 5 -> 6 -> 7 -> 5; 4 is between them, 1 above and 0 below all, and 6 and 7 are on a second cycle."""
+    child, parent = np.array([0, 2, 3, 3, 4, 5, 6, 7, 7, 5]), np.array([2, 3, 2, 4, 5, 6, 7, 5, 6, 1])
+    assert on_cycles(child, parent, 8) == 5
+    assert on_cycles(child[:0], parent[:0], 8) == 0

@@ -168,7 +168,7 @@ def test_the_home_folder_may_be_written_as_a_tilde(tmp_path, monkeypatch):
         ({"toy": None}, r"data\.dir="),
         ({"examples": "pairs"}, r"task\.data\.examples must be one of triples, queries"),
         ({"unseen": "ignore"}, r"task\.data\.unseen must be one of keep, drop"),
-        ({"sizes": {"valid": 3}}, r"task\.data\.sizes must be one of train, dev, test"),
+        ({"sizes": {"valid": 3}}, r"task\.data\.sizes\.valid: the splits are train, dev, test"),
         ({"sizes": {"dev": 0}}, r"task\.data\.sizes\.dev must be a whole number of at least 1"),
         ({"sizes": {"train": 0.5}}, r"task\.data\.sizes\.train must be"),
         ({"known": {"dev": ["dev"], "test": ["train", "dev"]}}, r"task\.data\.known\.test needs test itself"),

@@ -68,6 +68,24 @@ def test_groups_are_the_parts_and_the_genres(tmp_path):
     assert list(zip(split.groups.tolist(), split.sizes.tolist(), strict=True)) == [(1, 4), (3, 4), (2, 5), (3, 5)]
 
 
+def test_the_groups_of_dev_are_those_of_its_pairs(tmp_path):
+    content = {"dev_matched": lines(ROWS[:3], genre="fiction"), "test": lines(ROWS[:2], genre="letters")}
+    data = made(tmp_path, content)
+    (tmp_path / "pairs" / "dev.jsonl").unlink()
+    assert data.groups == ((), ("matched", "fiction"), ("letters",))
+    assert data.model_sizes["dev_groups"] == (1,)
+
+
+@pytest.mark.parametrize(("fidelity", "dev"), [("paper", None), ("code", "multinli_1.0_dev_matched")])
+def test_one_file_of_multinli_is_exchanged_alone(fidelity, dev):
+    words = ("task=multinli", f"fidelity={fidelity}", "task.data.files.test.matched=mine")
+    files = schema.check(schema.composed(*words))["task"]["data"]["files"]
+    assert files == {
+        "train": {"all": "multinli_1.0_train"}, "dev": {"all": None, "matched": dev},
+        "test": {"all": None, "matched": "mine", "mismatched": "multinli_1.0_dev_mismatched"},
+    }  # fmt: skip
+
+
 def test_too_many_genres_make_no_groups(tmp_path):
     data = made(tmp_path, {"test": "".join(lines(ROWS[:1], genre=f"g{k}") for k in range(30))})
     assert set(data.groups) == {()}
@@ -149,8 +167,8 @@ def test_the_made_up_pairs_are_the_same_for_the_same_seed(tmp_path):
         ({"held_out": 1.0}, r"task\.data\.held_out must be at least 0 and less than 1"),
         ({"on_error": "stop"}, r"task\.data\.on_error must be one of fail, skip"),
         ({"sizes": {"train": 0}}, r"task\.data\.sizes\.train must be a whole number of at least 1"),
-        ({"sizes": {"valid": 5}}, r"task\.data\.sizes must be one of train, dev, test"),
-        ({"files": {"valid": {"all": "x"}}}, r"task\.data\.files must be one of train, dev, test"),
+        ({"sizes": {"valid": 5}}, r"task\.data\.sizes\.valid: the splits are train, dev, test"),
+        ({"files": {"valid": {"all": "x"}}}, r"task\.data\.files\.valid: the splits are train, dev, test"),
         ({"classes": {"a": ["x"]}}, r"task\.data\.classes needs at least two classes"),
         ({"classes": {"a": ["x"], "b": ["x"]}}, r"task\.data\.classes needs .* no other has"),
         ({"classes": {"a": ["x"], "b": []}}, r"task\.data\.classes needs .* one or more labels"),

@@ -71,6 +71,12 @@ def test_named_files_may_have_any_ending(tmp_path):
     ]  # fmt: skip
 
 
+def test_a_part_without_a_name_has_no_file(tmp_path):
+    touch(tmp_path, "a.jsonl", "b.jsonl")
+    files = {"train": {"all": "a"}, "dev": {"all": None}, "test": {"all": None, "x": "b"}}
+    assert [(s.split, s.part) for s in named_files(tmp_path, files, None)] == [("train", "all"), ("test", "x")]
+
+
 def test_a_file_that_is_absent_is_named_with_how_to_fetch_it(tmp_path):
     with pytest.raises(UserError, match=r"snli_train\.jsonl or \.txt \(train\).*scripts/download\.py snli.*HYPERBOLIC_DATA"):
         named_files(tmp_path, {"train": {"all": "snli_train"}}, "snli")

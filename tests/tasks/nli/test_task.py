@@ -8,9 +8,10 @@ import pytest
 import torch
 from sklearn.metrics import f1_score
 
+from tasks.errors import UserError
 from tasks.nli.task import NliTask
 from tests.cli import QUIET, Result, call, places
-from tests.tasks.nli.files import folder, lines
+from tests.tasks.nli.files import ROWS, folder, lines
 
 LABELS = ("entailment", "neutral", "contradiction")
 GROUPS = (("matched", "fiction"), ("matched",), ("mismatched", "oup"), ())
@@ -31,7 +32,7 @@ def batches(n: int, size: int, gold: torch.Tensor, said: torch.Tensor, group: to
         yield {"words": words, "lengths": torch.ones(2, len(gold[part])), "labels": gold[part], "group": group[part]}
 
 
-def evaluated(task: NliTask, found) -> dict[str, float]:
+def evaluated(task: NliTask, found, stage: str = "test") -> dict[str, float]:
     """The metrics of a split, by the same way as in a run."""
     task.eval()
     task.trainer = types.SimpleNamespace(
@@ -39,15 +40,15 @@ def evaluated(task: NliTask, found) -> dict[str, float]:
     )
     task.log_dict = lambda *_, **__: None
     for batch in found:
-        task.test_step(batch, 0)
-    task._finish("test")
+        getattr(task, f"{stage}_step")(batch, 0)
+    getattr(task, f"on_{stage}_epoch_end")()
     return task.metrics
 
 
 @pytest.fixture
 def task(monkeypatch) -> NliTask:
     monkeypatch.setattr(NliTask, "trainer", None, raising=False)
-    return NliTask(Answers(), lambda module: None, LABELS, GROUPS, "val/accuracy", "max")
+    return NliTask(Answers(), lambda module: None, LABELS, GROUPS, (0, 1, 2, 3), "val/accuracy", "max")
 
 
 def drawn(n: int = 500) -> tuple[torch.Tensor, ...]:
@@ -90,9 +91,25 @@ def test_the_table_of_classes_adds_up(task, tmp_path):
 
 
 def test_the_metric_that_selects_may_be_of_a_group():
-    NliTask(Answers(), lambda module: None, LABELS, GROUPS, "val/matched/accuracy", "max")
+    NliTask(Answers(), lambda module: None, LABELS, GROUPS, (0, 1, 2, 3), "val/matched/accuracy", "max")
     with pytest.raises(ValueError, match=r"task\.module\.select must be one of val/accuracy, val/macro_f1"):
-        NliTask(Answers(), lambda module: None, LABELS, (), "val/matched/accuracy", "max")
+        NliTask(Answers(), lambda module: None, LABELS, (), (), "val/matched/accuracy", "max")
+
+
+def test_the_metric_that_selects_is_of_a_group_that_dev_has():
+    said = r"select must be one of .*, val/loss, val/mismatched/accuracy, val/oup/accuracy, and it is 'val/matched/accuracy'"
+    with pytest.raises(UserError, match=said):
+        NliTask(Answers(), lambda module: None, LABELS, GROUPS, (2, 3), "val/matched/accuracy", "max")
+
+
+def test_a_validation_without_the_metric_that_selects_is_told(task):
+    """As with trainer.limit_val_batches: the part that is measured has no pair of the group."""
+    task.select = "val/matched/accuracy"
+    gold, said, _ = drawn(5)
+    with pytest.raises(UserError, match=r"select=val/matched/accuracy: this validation has val/.*val/oup/accuracy; take"):
+        evaluated(task, batches(5, 5, gold, said, torch.full((5,), 2)), "validation")
+    gold, said, _ = drawn(5)
+    assert "val/matched/accuracy" in evaluated(task, batches(5, 5, gold, said, torch.full((5,), 1)), "validation")
 
 
 @pytest.fixture(scope="module")
@@ -180,3 +197,31 @@ def test_a_folder_of_ones_own_is_trained_on(tmp_path):
     assert str(tmp_path) not in json.dumps(result.record)
     again = call("task=nli", "encoder=rnn", *QUIET, *places(tmp_path))
     assert "task=nli needs a folder" in again.err
+
+
+MULTINLI = ("train", "dev_matched", "dev_mismatched")
+
+
+@pytest.fixture
+def multinli(tmp_path):
+    """A function that runs task=multinli on a few pairs."""
+    place = tmp_path / "data" / "multinli"
+    place.mkdir(parents=True)
+    for stem in MULTINLI:
+        rows = [(*row[:1], f"{row[1]} {k}", row[2]) for k in range(100) for row in ROWS[:3]]
+        (place / f"multinli_1.0_{stem}.jsonl").write_text(lines(rows, genre=stem), encoding="utf-8")
+    words = ("task=multinli", "encoder=rnn", "geometry=euclidean", "trainer.max_epochs=1", *QUIET, *places(tmp_path))
+    return lambda *more: call(*words, *more)
+
+
+def test_a_metric_that_dev_has_not_is_refused_before_training(multinli):
+    """By the report dev is a part of train, and both published dev sets are the test."""
+    result = multinli("task.module.select=val/matched/accuracy")
+    assert result.code == 1
+    assert "task.module.select must be one of val/accuracy, val/macro_f1, val/loss, val/train/accuracy, and it is" in result.err
+    assert "val/matched/accuracy" in result.err
+    assert "train/loss" not in result.out
+    result = multinli("task.module.select=val/matched/accuracy", "task.data.files.dev.matched=multinli_1.0_dev_matched")
+    assert result.code == 0, result.err
+    assert result.record["selection"]["metric"] == "val/matched/accuracy"
+    assert "test/mismatched/accuracy" in result.record["metrics"]

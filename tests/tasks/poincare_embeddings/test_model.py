@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from hyperbolic.geometry import GEOMETRIES, make_geometry
+from tasks.edges import complete_tree
 from tasks.errors import UserError
 from tasks.poincare_embeddings.model import NodeEmbeddings
-from tasks.poincare_embeddings.toy import toy_tree
 from tests.cli import QUIET, call, places
 
 
@@ -15,13 +15,13 @@ def model(geometry: str = "poincare", **changes) -> NodeEmbeddings:
     space, layers = GEOMETRIES[geometry]
     c = None if space == "Euclidean" else 1.0
     settings = {"d": 3, "start": "tree", "start_step": 0.4, "init_bound": 1e-3, "temperature": 1.0, "sparse": True}
-    return NodeEmbeddings(make_geometry(geometry, space, layers, c=c), toy_tree(2, 3), **(settings | changes))
+    return NodeEmbeddings(make_geometry(geometry, space, layers, c=c), complete_tree(3, 2), **(settings | changes))
 
 
 @pytest.mark.parametrize("geometry", list(GEOMETRIES))
 def test_every_node_starts_a_step_from_the_one_above_it(geometry):
     torch.manual_seed(0)
-    made, edges = model(geometry), toy_tree(2, 3)
+    made, edges = model(geometry), complete_tree(3, 2)
     points = made.points.detach()
     steps = made.manifold.dist(points[edges.child.astype(np.int64)], points[edges.parent.astype(np.int64)])
     torch.testing.assert_close(steps, torch.full_like(steps, 0.4), rtol=1e-4, atol=0)
@@ -62,6 +62,7 @@ def test_order_is_that_of_the_distances(geometry):
         ({"start": "top"}, "task.model.start must be one of uniform, tree"),
         ({"start_step": 0.0}, "task.model.start_step must be a positive number"),
         ({"temperature": -1.0}, "task.model.temperature must be a positive number"),
+        ({"temperature": 0.019}, "task.model.temperature must be at least 0.02, and it is 0.019"),
     ],
 )
 def test_settings_that_cannot_be(changes, said):
@@ -74,6 +75,7 @@ def test_settings_that_cannot_be(changes, said):
     [
         (["task.module.negatives=0"], "task.module.negatives must be a whole number of at least 1"),
         (["task.module.burn_in_factor=2.0"], "task.module.burn_in_factor must be above 0 and at most 1"),
+        (["task.module.select=val/loss"], "task.module.select must be one of val/map, val/mean_rank, and it is 'val/loss'"),
         (["task.module.dampening=-0.1"], "task.module.dampening must be at least 0"),
         (["task.data.toy=null", "task.data.wordnet=nowhere"], "download.py wordnet"),
         (["task.data.toy=null", "task.data.file=nowhere.tsv"], "There is no file nowhere.tsv; correct task.data.file."),
@@ -85,12 +87,36 @@ def test_what_a_user_gets_wrong(tmp_path, words, said):
     assert said in result.err
 
 
-def test_a_list_of_edges_with_a_cycle_gives_a_file_of_its_name(tmp_path):
+@pytest.mark.parametrize("geometry", ["poincare", "lorentz", "euclidean"])
+def test_the_loss_is_finite_at_the_least_temperature(geometry):
+    """Where each node is 4 from the one above it, and 24 from the farthest."""
+    made = model(geometry, temperature=0.02, start_step=4.0)
+    nodes, drawn = torch.arange(1, 7), torch.arange(7, 15)
+    excluded = torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.long)
+    loss = made(nodes, (nodes - 1) // 2, drawn, excluded)
+    loss.backward()
+    assert loss.isfinite()
+    assert all(p.grad.to_dense().isfinite().all() for p in made.parameters())
+
+
+def test_that_the_shared_file_is_replaced_is_told(tmp_path):
+    words = ("task=poincare_embeddings_toy", "trainer.max_epochs=1", *QUIET, *places(tmp_path))
+    first, second = call(*words), call(*words, "seed=1")
+    assert first.code == second.code == 0, first.err + second.err
+    shared = tmp_path / "out" / "embeddings" / "toy-poincare-2d.npz"
+    assert "is replaced" not in first.out
+    assert f"{shared} is replaced by the points of this run, {second.record_path.parent}." in second.out
+    assert (second.record_path.parent / "points.npz").read_bytes() == shared.read_bytes()
+    assert (first.record_path.parent / "points.npz").read_bytes() != shared.read_bytes()
+
+
+@pytest.mark.parametrize("closure", ["true", "false"])
+def test_a_list_of_edges_with_a_cycle_gives_a_file_of_its_name(tmp_path, closure):
     path = tmp_path / "mine.tsv"
     path.write_text("a\tb\nb\tc\nc\ta\nd\ta\n", encoding="utf-8")
     result = call(
         "task=poincare_embeddings_toy", "task.data.toy=null", f"task.data.file={path}", "trainer.max_epochs=1",
-        "task.model.start=tree", "geometry=lorentz", *QUIET, *places(tmp_path),
+        "task.model.start=tree", "geometry=lorentz", f"task.data.closure={closure}", *QUIET, *places(tmp_path),
     )  # fmt: skip
     assert result.code == 0, result.err
     assert "mine.tsv: 3 of 4 nodes lie on cycles" in result.out

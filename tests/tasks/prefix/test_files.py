@@ -42,7 +42,7 @@ def test_a_damaged_cache_is_made_again(tmp_path, damage):
     else:
         generated(tmp_path / "other.npz", 100, {**RECIPE, "noise": 50})
         (tmp_path / "other.npz").replace(path)
-    with pytest.warns(UserWarning, match=r"pairs\.npz is damaged .* generated again"):
+    with pytest.warns(UserWarning, match=r"pairs\.npz is damaged .* made again"):
         assert generated(path, 100, RECIPE).sha256() == good
     with warnings.catch_warnings():
         warnings.simplefilter("error")

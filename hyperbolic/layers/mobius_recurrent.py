@@ -1,0 +1,190 @@
+"""The recurrent layers of the Möbius family (Ganea, Bécigneul & Hofmann 2018, Eq. 27-31), and the GRU with the input
+first, as in the program of Patel et al. (HyperA)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from hyperbolic.kernels.recurrent import mobius_gru, mobius_rnn
+from hyperbolic.layers.description import shows
+from hyperbolic.layers.guard import name_of, takes_points
+from hyperbolic.layers.initial import glorot
+from hyperbolic.layers.mobius_linear import Activation, Concat, ball_parameter
+from hyperbolic.layers.sequence import Recurrence
+from hyperbolic.manifolds import PoincareBall
+
+
+class RNNCell(nn.Module):
+    """``h' = phi((W (x) h (+) U (x) x) (+) b)`` with the Möbius version of phi (Ganea et al. 2018, Eq. 27).
+
+    Args:
+        nonlinearity: the identity when left out, as in the published command.
+    """
+
+    def __init__(self, manifold: PoincareBall, d_in: int, d_hidden: int, nonlinearity: str | None = None):
+        super().__init__()
+        self.manifold, self.d_in, self.d_hidden = manifold, d_in, d_hidden
+        self.phi = Activation(manifold, nonlinearity or "identity")
+        self.weight_ih = nn.Parameter(glorot(torch.empty(1, d_hidden, d_in)))
+        self.weight_hh = nn.Parameter(glorot(torch.empty(1, d_hidden, d_hidden)))
+        self.bias = ball_parameter(manifold, 1, d_hidden)
+
+    extra_repr = shows("d_in", "d_hidden")
+
+    @takes_points("d_in", "d_hidden")
+    def forward(self, x: Tensor, h: Tensor) -> Tensor:
+        return self.phi(_affine(self, 0, x, self.manifold.mobius_matvec(self.weight_hh[0], h)))
+
+
+class GRUCell(nn.Module):
+    """Möbius GRU (Ganea et al. 2018, Eq. 29-31), parameters stacked in the order r, z, candidate.
+
+    ``r, z = sigma(log_0((W (x) h (+) U (x) x) (+) b))``, ``h~ = phi((W diag(r) (x) h (+) U (x) x) (+) b)`` and
+    ``h' = h (+) diag(z) (x) ((-h) (+) h~)``.
+
+    Args:
+        nonlinearity: the identity when left out, as in the published command.
+    """
+
+    def __init__(self, manifold: PoincareBall, d_in: int, d_hidden: int, nonlinearity: str | None = None):
+        super().__init__()
+        self.manifold, self.d_in, self.d_hidden = manifold, d_in, d_hidden
+        self.phi = Activation(manifold, nonlinearity or "identity")
+        self.weight_ih = nn.Parameter(glorot(torch.empty(3, d_hidden, d_in)))
+        self.weight_hh = nn.Parameter(glorot(torch.empty(3, d_hidden, d_hidden)))
+        self.bias = ball_parameter(manifold, 3, d_hidden)
+
+    extra_repr = shows("d_in", "d_hidden")
+
+    @takes_points("d_in", "d_hidden")
+    def forward(self, x: Tensor, h: Tensor) -> Tensor:
+        ball, w = self.manifold, self.weight_hh
+        tangent = ball.logmap0(h)
+        gates = [_affine(self, gate, x, ball.expmap0(tangent @ w[gate].T)) for gate in (0, 1)]
+        r, z = (torch.sigmoid(ball.logmap0(gate)) for gate in gates)
+        new = self.phi(_affine(self, 2, x, ball.expmap0((r * tangent) @ w[2].T)))
+        step = z * ball.logmap0(ball.mobius_add(-h, new))
+        return ball.mobius_add(h, ball.expmap0(step))
+
+
+def _affine(cell: nn.Module, gate: int, x: Tensor, wh: Tensor) -> Tensor:
+    """``(wh (+) U (x) x) (+) b`` of one gate."""
+    ball = cell.manifold
+    return ball.mobius_add(ball.mobius_add(wh, ball.mobius_matvec(cell.weight_ih[gate], x)), cell.bias[gate])
+
+
+class _Recurrent(Recurrence):
+    gates: int
+    kernel: staticmethod
+
+    def __init__(
+        self,
+        manifold: PoincareBall,
+        d_in: int,
+        d_hidden: int,
+        nonlinearity: str | None = None,
+        bidirectional: bool = False,
+        streams: int = 1,
+        bias_std: float = 0.0,
+    ):
+        sizes = (d_in, d_hidden, self.gates)
+        super().__init__(manifold, *sizes, nonlinearity or "identity", bidirectional, streams, concat=Concat)
+        self.bias = ball_parameter(manifold, *self.weight_ih.shape[:3], std=bias_std)
+
+    def run(self, x: Tensor, lengths: Tensor | None) -> Tensor:
+        return self.kernel(x, lengths, self.weight_ih, self.weight_hh, self.bias, self.manifold.c, self.nonlinearity)
+
+    run_both = run  # the kernels know the second direction by the number of cells
+
+    forward = takes_points("d_in")(Recurrence.forward)
+
+
+class RNN(_Recurrent):
+    """:class:`RNNCell` over a sequence; see :class:`hyperbolic.layers.sequence.Recurrence` for shapes.
+
+    Two directions are joined by the Möbius concatenation. Runs :func:`hyperbolic.kernels.recurrent.mobius_rnn`.
+    """
+
+    gates, kernel = 1, staticmethod(mobius_rnn)
+
+
+class GRU(_Recurrent):
+    """:class:`GRUCell` over a sequence; see :class:`hyperbolic.layers.sequence.Recurrence` for shapes.
+
+    Two directions are joined by the Möbius concatenation. Runs :func:`hyperbolic.kernels.recurrent.mobius_gru`.
+
+    Args:
+        variant: "paper"; or "hypera", the order of operands and the second bias of the program of Patel et al., see
+            :func:`input_first_gru`; several times slower.
+
+    Raises:
+        ValueError: another variant.
+    """
+
+    gates, kernel = 3, staticmethod(mobius_gru)
+
+    def __init__(
+        self,
+        manifold: PoincareBall,
+        d_in: int,
+        d_hidden: int,
+        nonlinearity: str | None = None,
+        bidirectional: bool = False,
+        streams: int = 1,
+        bias_std: float = 0.0,
+        variant: str = "paper",
+    ):
+        super().__init__(manifold, d_in, d_hidden, nonlinearity, bidirectional, streams, bias_std)
+        if variant not in ("paper", "hypera"):
+            raise ValueError(f"{name_of(self)}: variant must be 'paper' or 'hypera', got {variant!r}")
+        self.variant = variant
+        if variant == "hypera":
+            self.bias_hh = ball_parameter(manifold, *self.bias.shape, std=bias_std)
+            self.phi = Activation(manifold, self.nonlinearity)
+
+    def run(self, x: Tensor, lengths: Tensor | None) -> Tensor:
+        if self.variant == "paper":
+            return super().run(x, lengths)
+        weights = (self.weight_ih, self.weight_hh, self.bias, self.bias_hh)
+        return input_first_gru(self.manifold, x, lengths, *weights, self.phi)
+
+    def run_both(self, x: Tensor, lengths: Tensor | None) -> Tensor:
+        return self.run(x, lengths) if self.variant == "paper" else Recurrence.run_both(self, x, lengths)
+
+
+def input_first_gru(
+    ball: PoincareBall,
+    x: Tensor,
+    lengths: Tensor | None,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias: Tensor,
+    bias_hh: Tensor,
+    phi: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """``u = U (x) x (+) b``, ``w = W (x) h (+) b'`` for each gate; ``r, z = sigma(log_0(u (+) w))``,
+    ``h~ = phi(diag(r) (x) w (+) u)`` and ``h' = h (+) diag(z) (x) ((-h) (+) h~)``, h_0 = 0.
+
+    The reset gate acts after the matrix, as in ``torch.nn.GRU``, which this is for c to 0 with phi = tanh and 1 - z.
+
+    Args:
+        x: (S, B, T, D) ball points. lengths: (S, B), states after the end repeat the last one.
+        weight_ih: (S, 3, H, D); weight_hh: (S, 3, H, H); bias, bias_hh: (S, 3, H) ball points; gates r, z, candidate.
+        phi: points to points.
+    Returns: (S, B, T, H).
+    """
+    plus, exp, log = ball.mobius_add, ball.expmap0, ball.logmap0
+    inputs = plus(exp(torch.einsum("sbtd,sghd->stgbh", log(x), weight_ih)), bias[:, None, :, None])
+    h = x.new_zeros(*x.shape[:2], weight_hh.shape[-1])
+    states = []
+    for t, u in enumerate(inputs.unbind(1)):
+        w = plus(exp(torch.einsum("sbh,sgkh->sgbk", log(h), weight_hh)), bias_hh[:, :, None])
+        r, z = torch.sigmoid(log(plus(u[:, :2], w[:, :2]))).unbind(1)
+        candidate = phi(plus(exp(r * log(w[:, 2])), u[:, 2]))
+        moved = plus(h, exp(z * log(plus(-h, candidate))))
+        h = moved if lengths is None else torch.where((t < lengths).unsqueeze(-1), moved, h)
+        states.append(h)
+    return torch.stack(states, 2)

@@ -1,0 +1,50 @@
+"""Hierarchies that tasks learn: WordNet's nouns, a list of edges, or a tree that is made up."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pytorch_lightning.utilities import rank_zero_only
+
+from tasks.edges import Edges, complete_tree, on_cycles, read_edges
+from tasks.errors import UserError
+from tasks.wordnet import read_nouns
+
+
+class Hierarchy:
+    """One of: wordnet, a folder with WordNet's noun files; in its place file, a table `child <tab> parent` of direct
+    edges; in the place of both toy, the recipe {depth, branching} of a tree (see `edges.complete_tree`).
+
+    Raises UserError where there is none of them.
+    """
+
+    def __init__(self, wordnet: str | None, file: str | None, toy: Mapping[str, Any] | None):
+        if wordnet is None and file is None and toy is None:
+            raise UserError("task.data needs a tree: set task.data.wordnet to a folder or task.data.file to a table.")
+        self.wordnet, self.file, self.toy = wordnet, file, toy
+        self._edges: Edges | None = None
+
+    @property
+    def source(self) -> str:
+        """What it is called in the name of a file."""
+        return "toy" if self.toy is not None else "wordnet_nouns" if self.file is None else Path(self.file).stem
+
+    @property
+    def edges(self) -> Edges:
+        """Read the first time they are asked for; cycles among them are told."""
+        if self._edges is None:
+            self._edges = edges = self._read()
+            if turning := on_cycles(edges.child, edges.parent, len(edges.names)):
+                rank_zero_only(print)(
+                    f"{edges.source}: {turning} of {len(edges.names)} nodes lie on cycles; nodes of one cycle are "
+                    "above each other.",
+                    flush=True,
+                )
+        return self._edges
+
+    def _read(self) -> Edges:
+        if self.toy is not None:
+            return complete_tree(self.toy["depth"], self.toy["branching"])
+        if self.file is not None:
+            return read_edges(Path(self.file).expanduser(), "task.data.file")
+        return read_nouns(Path(self.wordnet).expanduser())

@@ -1,0 +1,263 @@
+"""Tables of which a run fills a row: in the table, its variants and parts, and what does not fit."""
+
+import pytest
+
+ROWS = """
+name: hyfi
+table: 3
+title: "Table 3: the test split"
+source: The paper
+measure: macro F1 in %
+protocol: Mean of three.
+digits: 1
+columns: {coarse: test/coarse/macro_f1, fine: test/fine/macro_f1, ultra: test/ultrafine/macro_f1}
+rows:
+  BERT: [0.8, 0.6, 0.4]
+  HY BASE: [0.696, null, 0.212]
+  EU BASE: [0.685, 0.398, 0.178]
+quoted: [BERT]
+parameters: {HY BASE: 1800000}
+sources: [crowd, el]
+orderings:
+  - {higher: HY BASE, lower: EU BASE, columns: [coarse, ultra]}
+"""
+CROWD = """
+name: hyfi
+table: 3
+variant: crowd
+title: Table 3, crowd only
+label: Crowd only.
+protocol: Other data.
+rows: [HY BASE, LABELGCN]
+"""
+PART = """
+name: hyfi
+table: 4
+variant: left
+title: Table 4, left
+source: The paper
+measure: macro F1 in %
+protocol: Mean of three.
+digits: 1
+columns: {coarse: test/coarse/macro_f1, fine: test/fine/macro_f1}
+rows:
+  "HY, best d": [0.7, 0.5]
+  "EU, best d": [0.6, 0.4]
+orderings:
+  - {higher: "HY, best d", lower: "EU, best d", columns: [coarse]}
+"""
+SHORT = """
+name: hyfi
+table: 4
+variant: left_short
+values_of: left
+title: Table 4, left, short
+label: Short runs.
+theirs: paper, its own epochs
+protocol: Few epochs.
+rows: ["HY, best d", "EU, small d"]
+orderings:
+  - {higher: "HY, best d", lower: "EU, small d", columns: [coarse]}
+"""
+ALSO = """
+name: hybonet
+table: 6
+title: HyboNet
+source: The other paper
+measure: macro F1 in %
+protocol: As there.
+columns: {a: test/coarse/macro_f1, b: test/coarse/macro_f1, c: test/coarse/macro_f1, d: test/coarse/macro_f1,
+  e: test/coarse/macro_f1, f: test/coarse/macro_f1, g: test/fine/macro_f1}
+rows: {HY BASE: [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]}
+"""
+
+
+@pytest.fixture
+def rows(tmp_path, write_record):
+    """The layouts of three tables whose rows are filled by one run each."""
+    for name, text in (("hyfi_table3", ROWS), ("hyfi_table3_crowd", CROWD), ("hybonet_table6", ALSO)):
+        write_record(tmp_path / f"published/{name}.yaml", text)
+
+
+@pytest.fixture
+def keep_row(tmp_path, make_record, write_record):
+    """A function that keeps runs of a row: (coarse, fine, ultra) for each seed."""
+
+    def write(row: str, *scores: tuple[float, float, float], **changes) -> None:
+        paper = {
+            "name": "hyfi", "table": 3, "row": row, "column": None, "metric": None, "published": None, "protocol": "",
+            "variant": None, "also": [],
+        }  # fmt: skip
+        paper |= {key: changes.pop(key) for key in list(changes) if key in paper}
+        for seed, values in enumerate(scores):
+            groups = ("coarse", "fine", "ultrafine")
+            metrics = {f"test/{g}/macro_f1": v for g, v in zip(groups, values, strict=True)}
+            record = make_record({"seed": seed, "metrics": metrics, "paper": paper, "experiment": f"hyfi_{row}"})
+            record["parameters"] = 1_812_345
+            sources = {name: {"mentions": 10} for name in (*changes.get("sources", ("crowd", "el")), "dev", "test")}
+            record["data"] |= {**changes, "sources": sources, "files": {"train": "crowd.json", "vectors": "glove.txt"}}
+            write_record(tmp_path / f"runs/{row}{paper['variant']}{seed}.json", record)
+
+    return write
+
+
+@pytest.fixture
+def lines(tmp_path):
+    """A function that reads a file of tables as its lines, the rows of tables as lists of lists of lines."""
+
+    def read(name: str) -> list:
+        text = (tmp_path / f"tables/{name}.md").read_text().splitlines()
+        return [[c.strip().split("<br>") for c in t[1:-1].split("|")] if t.startswith("| ") else t for t in text]
+
+    return read
+
+
+def test_a_run_fills_a_row_and_what_is_not_run_or_only_quoted_says_so(tables, rows, keep_row, lines):
+    keep_row("HY BASE", (0.70, 0.40, 0.20), (0.72, 0.42, 0.22))
+    assert tables() == 0
+    found = lines("hyfi")
+    # means 71, 41, 21; deviations -1 and 1 in each: sample standard deviation 1.41
+    assert [["HY BASE"], ["published", "**ours** (2 seeds)", "difference"], ["69.6", "**71.00 ± 1.41**", "+1.40"],
+            ["?", "**41.00 ± 1.41**", "–"], ["21.2", "**21.00 ± 1.41**", "-0.20"], ["1.8M", "1,812,345"]] in found  # fmt: skip
+    assert [["EU BASE"], ["published", "not run"], ["68.5"], ["39.8"], ["17.8"], ["–"]] in found
+    assert [["BERT"], ["published", "quoted, not built"], ["80.0"], ["60.0"], ["40.0"], ["–"]] in found
+    assert "- A value shown as ? is in the paper, but cannot be read in the copy that was at hand." in found
+    assert any(str(line).startswith("- Ours, trained on crowd, el, word vectors glove.txt, 10 epochs") for line in found)
+
+
+def test_a_variant_has_the_numbers_of_its_table_and_no_difference(tables, rows, keep_row, lines):
+    keep_row("HY BASE", (0.50, 0.20, 0.10), variant="crowd", sources=["crowd"])
+    assert tables() == 0
+    found = lines("hyfi")
+    found = found[found.index("## Table 3, crowd only") :]
+    assert "**Crowd only.**" in found
+    assert [["HY BASE"], ["paper, its own data", "**ours** (1 seed)"], ["69.6", "**50.00**"], ["?", "**20.00**"],
+            ["21.2", "**10.00**"], ["–", "1,812,345"]] in found  # fmt: skip
+    assert [["LABELGCN"], ["not in the paper", "not run"], ["–"], ["–"], ["–"], ["–"]] in found
+    assert not any("Other data" in str(line) and "Paper:" in str(line) for line in found)
+
+
+def test_one_run_stands_in_several_tables_and_a_wide_one_is_split(tables, rows, keep_row, lines, capsys):
+    keep_row("HY BASE", (0.70, 0.40, 0.20), also=[{"name": "hybonet", "table": 6, "row": "HY BASE"}])
+    assert tables() == 0
+    assert any(line[:1] == [["HY BASE"]] and ["69.6", "**70.00**", "+0.40"] in line for line in lines("hyfi"))
+    first, second = (line for line in lines("hybonet") if line[:1] == [["HY BASE"]])
+    assert first[2:] == [[f"{n}0.00", "**70.00**", f"{70 - 10 * n:+.2f}"] for n in range(1, 7)]
+    assert second[2:] == [["70.00", "**40.00**", "-30.00"], ["–", "1,812,345"]]
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 150
+
+
+def test_a_row_on_less_data_is_partial_and_decides_no_ordering(tables, rows, keep_row, lines):
+    keep_row("HY BASE", (0.70, 0.40, 0.20), sources=["crowd"])
+    keep_row("EU BASE", (0.60, 0.40, 0.20), share=0.5)
+    assert tables() == 0
+    found = {row[0][0]: row[1] for row in lines("hyfi") if isinstance(row, list)}
+    assert found["EU BASE"][3:] == ["partial: 50 % of the data"]
+    text = lines("hyfi")
+    labels = [row[1] for row in text if isinstance(row, list) and row[0] == ["HY BASE"]]
+    assert labels[0][3:] == ["partial: without", "el"]
+    assert not any("above" in str(line) for line in text)
+
+
+def test_orderings_of_the_paper_are_told_for_our_runs(tables, rows, keep_row, lines):
+    keep_row("HY BASE", (0.70, 0.4, 0.20), (0.72, 0.4, 0.20))
+    keep_row("EU BASE", (0.60, 0.4, 0.21), (0.60, 0.4, 0.23))
+    assert tables() == 0
+    # coarse 71 - 60, variance of the mean 2/2 + 0; ultra 20 - 22, variance 0 + 2/2
+    assert (
+        "- The paper has HY BASE above EU BASE. Ours, difference in points ± its standard error: "
+        "holds for coarse +11.00 ± 1.00; fails for ultra -2.00 ± 1.00"
+    ) in lines("hyfi")
+
+
+@pytest.fixture
+def parts(tmp_path, write_record, rows):
+    """Table 4 in two halves with values of their own, and the left one again under another protocol."""
+    for name, text in (("left", PART), ("right", PART.replace("left", "right").replace("0.7", "0.8")), ("short", SHORT)):
+        write_record(tmp_path / f"published/hyfi_table4_{name}.yaml", text)
+
+
+def of_table(found: list, title: str) -> list:
+    """The lines of one table."""
+    start = found.index(f"## {title}")
+    end = next((k for k in range(start + 1, len(found)) if str(found[k]).startswith("## ")), None)
+    return found[start:end]
+
+
+def test_the_parts_of_a_table_have_values_and_runs_of_their_own(tables, parts, keep_row, lines):
+    keep_row("HY, best d", (0.75, 0.50, 0.10), table=4, variant="left")
+    keep_row("EU, best d", (0.65, 0.50, 0.10), table=4, variant="left")
+    assert tables() == 0
+    left, right = (of_table(lines("hyfi"), f"Table 4, {name}") for name in ("left", "right"))
+    assert [["HY, best d"], ["published", "**ours** (1 seed)", "difference"], ["70.0", "**75.00**", "+5.00"],
+            ["50.0", "**50.00**", "+0.00"], ["–", "1,812,345"]] in left  # fmt: skip
+    assert [["HY, best d"], ["published", "not run"], ["80.0"], ["50.0"]] in right
+    assert left[2].endswith("differences in points.")
+    assert "- Paper: Mean of three." in left
+    above = "- The paper has HY, best d above EU, best d. Ours, difference in points ± its standard error: "
+    assert f"{above}holds for coarse +10.00" in left
+
+
+def test_a_part_is_made_again_with_its_own_values(tables, parts, keep_row, lines):
+    keep_row("HY, best d", (0.50, 0.30, 0.10), table=4, variant="left_short")
+    keep_row("EU, small d", (0.55, 0.30, 0.10), table=4, variant="left_short")
+    assert tables() == 0
+    short = of_table(lines("hyfi"), "Table 4, left, short")
+    assert [["HY, best d"], ["paper, its own epochs", "**ours** (1 seed)"], ["70.0", "**50.00**"], ["50.0", "**30.00**"],
+            ["–", "1,812,345"]] in short  # fmt: skip
+    assert [["EU, small d"], ["not in the paper", "**ours** (1 seed)"], ["–", "**55.00**"], ["–", "**30.00**"],
+            ["–", "1,812,345"]] in short  # fmt: skip
+    above = "- Expected, not in the paper: HY, best d above EU, small d. Ours, difference in points ± its standard error: "
+    assert f"{above}fails for coarse -5.00" in short
+    assert "- Few epochs." in short
+    assert not any("differences in points." in str(line) for line in short)
+
+
+def test_the_values_of_a_part_that_is_not_there_are_missed(tmp_path, tables, parts, capsys):
+    (tmp_path / "published/hyfi_table4_left.yaml").unlink()
+    assert tables() == 1
+    assert "no layout in results/published/ is hyfi, table 4, variant left" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"column": "coarse"}, "a run fills a whole row of Table 3: the test split, so column must be null"),
+        ({"published": 0.7}, "so published must be null"),
+        ({"row": "BERT"}, "only quotes 'BERT'"),
+        ({"row": "HY HUGE"}, "has no cell 'HY HUGE'"),
+        ({"variant": "small"}, "no layout in results/published/ is hyfi, table 3, variant small"),
+        ({"also": [{"table": 8, "row": "HY BASE"}]}, "is hyfi, table 8"),
+    ],
+)
+def test_a_row_that_does_not_fit_is_an_error(tables, rows, keep_row, capsys, changes, words):
+    keep_row(changes.pop("row", "HY BASE"), (0.7, 0.4, 0.2), **changes)
+    assert tables() == 1
+    assert words in capsys.readouterr().err
+
+
+def test_a_run_of_a_row_without_one_of_its_metrics_is_named(
+    tmp_path, tables, rows, keep_row, make_record, write_record, capsys
+):
+    keep_row("HY BASE", (0.7, 0.4, 0.2))
+    path = tmp_path / "runs/HY BASENone0.json"
+    path.write_text(path.read_text().replace("test/fine/macro_f1", "test/fine/accuracy"))
+    assert tables() == 1
+    assert "'HY BASE' of Table 3: the test split needs test/fine/macro_f1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("0.685", "68.5", "values are fractions between 0 and 1, or null; not so: EU BASE, coarse: 68.5"),
+        ("quoted: [BERT]", "quoted: [ELMO]", "names rows that the table has not: ELMO"),
+        ("lower: EU BASE", "lower: EU HUGE", "names rows that the table has not: EU HUGE"),
+        ("[coarse, ultra]", "[coarse, medium]", "names columns that the table has not: medium"),
+        ("table: 3", "table: 5", "no layout in results/published/ is hyfi, table 3"),
+    ],
+)
+def test_a_faulty_layout_is_named(tmp_path, tables, rows, write_record, capsys, old, new, words):
+    assert old in ROWS
+    write_record(tmp_path / "published/hyfi_table3.yaml", ROWS.replace(old, new))
+    assert tables() == 1
+    assert words in capsys.readouterr().err
