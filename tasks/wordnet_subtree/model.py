@@ -1,6 +1,7 @@
 """Multinomial logistic regression on embeddings that stay as they are, written against a geometry."""
 
 import torch
+from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
 from hyperbolic.geometry import MANIFOLDS, ChangeGeometry, Geometry
@@ -19,16 +20,19 @@ class SubtreeClassifier(nn.Module):
     hyperbolic and classifier flat the usual MLR of log_0 of the points.
 
     geometry: of all components, or one for each. embedded: the points of all nodes. hyperplanes: 2, one for each class,
-    or 1, that of the subtree, which alone is then the boundary.
+    or 1, that of the subtree, which alone is then the boundary. start_scale: factor of what the classifier starts with,
+    but for its points.
     """
 
     components = ("points", "classifier")
 
-    def __init__(self, geometry: Geometry, embedded: PointsFile, hyperplanes: int):
+    def __init__(self, geometry: Geometry, embedded: PointsFile, hyperplanes: int, start_scale: float):
         super().__init__()
         geometry.check_components(self.components)
         if hyperplanes not in (1, 2):
             raise UserError(f"task.model.hyperplanes must be 1 or 2, and it is {hyperplanes}.")
+        if not start_scale > 0:
+            raise UserError(f"task.model.start_scale must be positive, and it is {start_scale}.")
         points, classifier = (geometry.part(name) for name in self.components)
         self.manifold = points.manifold
         self.source = _space(embedded, self.manifold)
@@ -38,6 +42,10 @@ class SubtreeClassifier(nn.Module):
         d = embedded.points.shape[1] - (embedded.manifold == "Lorentz")
         self.to_classifier = ChangeGeometry(points, classifier)
         self.classifier = classifier.logits(d, hyperplanes)
+        with torch.no_grad():
+            for parameter in self.classifier.parameters():
+                if not isinstance(parameter, ManifoldParameter):
+                    parameter.mul_(start_scale)
 
     @property
     def points(self) -> Tensor:

@@ -43,7 +43,7 @@ def trained(geometry="poincare", parts=None, c=0.5, name="hnn_subtree", d=2) -> 
     torch.manual_seed(0)
     points = torch.nn.functional.pad(disk_points(c), (0, d - 2)).float().numpy()
     file = PointsFile(tuple(map(str, range(N))), points, "PoincareBall", c, "")
-    model = SubtreeClassifier(make_geometry(**FAMILIES[geometry], c=c, learn_c=False, parts=parts or {}, options={}), file, 1)
+    model = SubtreeClassifier(make_geometry(**FAMILIES[geometry], c=c, learn_c=False, parts=parts or {}, options={}), file, 1, 1.0)
     for p in model.parameters():
         nn.init.normal_(p, std=0.3)
     rows = torch.arange(N)

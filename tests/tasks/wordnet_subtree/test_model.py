@@ -24,10 +24,10 @@ def points(kind="PoincareBall", c=1.0, d=3) -> PointsFile:
     return PointsFile(tuple("abcdefghi"), x.numpy(), kind, 0.0 if kind == "Euclidean" else c, "")
 
 
-def model(name="poincare", embedded=None, parts=None, c=1.0, hyperplanes=2) -> SubtreeClassifier:
+def model(name="poincare", embedded=None, parts=None, c=1.0, hyperplanes=2, start_scale=1.0) -> SubtreeClassifier:
     manifold, layers = GEOMETRIES[name]
     geometry = make_geometry(name, manifold, layers, c=c if manifold != "Euclidean" else None, parts=parts)
-    made = SubtreeClassifier(geometry, embedded or points(c=c), hyperplanes)
+    made = SubtreeClassifier(geometry, embedded or points(c=c), hyperplanes, start_scale)
     for p in made.classifier.parameters():
         p.data = torch.empty_like(p).uniform_(-0.4, 0.4)
     return made
@@ -106,6 +106,7 @@ def test_points_stay_as_they_are_and_are_not_kept_in_checkpoints():
     ("make", "said"),
     [
         (lambda: model(hyperplanes=3), "task.model.hyperplanes must be 1 or 2"),
+        (lambda: model(start_scale=0.0), "task.model.start_scale must be positive"),
         (lambda: model(parts={"encoder": "euclidean"}), "its components are points, classifier"),
         (lambda: model(embedded=points(c=2.0)), r"have c = 2, and geometry.c is 1; add geometry.c=2\."),
         (lambda: model(embedded=PointsFile(("a",), np.ones((1, 2), np.float32), "PoincareBall", 1.0, "")), "not on its Poin"),
@@ -120,4 +121,15 @@ def test_what_does_not_fit_is_told(make, said):
 def test_a_learned_curvature_is_refused():
     geometry = make_geometry("poincare", "PoincareBall", "mobius", c=1.0, learn_c=True)
     with pytest.raises(UserError, match="geometry.learn_c=true"):
-        SubtreeClassifier(geometry, points(), 2)
+        SubtreeClassifier(geometry, points(), 2, 1.0)
+
+
+@pytest.mark.parametrize("name", ["poincare", "euclidean"])
+def test_the_start_is_scaled_but_for_points(name):
+    manifold, layers = GEOMETRIES[name]
+    geometry, starts = make_geometry(name, manifold, layers, c=1.0 if name == "poincare" else None), []
+    for scale in (1.0, 0.1):
+        torch.manual_seed(3)
+        starts.append(dict(SubtreeClassifier(geometry, points(), 2, scale).classifier.named_parameters()))
+    for key, value in starts[0].items():
+        torch.testing.assert_close(starts[1][key], value if key == "p" else 0.1 * value)
