@@ -1,16 +1,20 @@
 """Row sums and row scalings of float32 tensors in float64 arithmetic, without float64 copies of the tensors.
 
-On a CPU a large temporary costs more than the arithmetic on it, so rows are taken in blocks that stay in the cache.
+On a CPU a large temporary costs more than the arithmetic on it: there a C++ kernel makes each in one pass, or, without
+a compiler, PyTorch's operations take the rows in blocks that stay in the cache.
 Each function gives what the plain expression beside it gives, and falls back on it for small, float64, compiled and GPU
 tensors.
 """
 
 from __future__ import annotations
 
+import ctypes
 import threading
 
 import torch
 from torch import Tensor
+
+from hyperbolic import native
 
 _BLOCK = 1 << 14  # entries of a block for each CPU thread
 _WIDE = torch.float64
@@ -42,10 +46,24 @@ def _space(size: int) -> Tensor:
     return space
 
 
+def _call(symbol: str, tensors: tuple[Tensor | None, ...], *sizes: int) -> bool:
+    """Runs a C++ kernel on the addresses of contiguous tensors; False where there is none."""
+    if not native.usable(*(t for t in tensors if t is not None and t.dtype is torch.float32)):
+        return False
+    kinds = [ctypes.c_void_p] * len(tensors) + [ctypes.c_int64] * len(sizes)
+    run = native.function("row_operations", symbol, *kinds)
+    if run is None:
+        return False
+    run(*map(native.address, tensors), *sizes, torch.get_num_threads())
+    return True
+
+
 def _row_dot(x: Tensor, y: Tensor) -> Tensor:
-    x2, y2 = x.reshape(-1, x.shape[-1]), y.reshape(-1, y.shape[-1])
+    x2, y2 = (t.reshape(-1, t.shape[-1]).contiguous() for t in (x, y))
     n, d = x2.shape
     out = torch.empty(n, 1, dtype=_WIDE)
+    if _call("row_dot", (x2, y2, out), n, d):
+        return out.view(*x.shape[:-1], 1)
     blocks = list(_blocks(n, d))
     most = blocks[0][1] * d
     first, second = _space(2 * most)[: 2 * most].split(most)
@@ -60,12 +78,23 @@ def _row_dot(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _narrow_scale(scale: Tensor, x: Tensor) -> Tensor:
-    """``scale x`` in the dtype of x, with a scale rounded to it: for gradients."""
+    """``scale x`` in the dtype of x, with a scale that may be rounded to it: for gradients."""
+    if not torch.is_grad_enabled() and (out := _scaled(scale, x)) is not None:
+        return out
     limit = torch.finfo(x.dtype).max
     return scale.clamp(-limit, limit).to(x.dtype) * x
 
 
+def _scaled(scale: Tensor, x: Tensor) -> Tensor | None:
+    """``scale x`` by the C++ kernel."""
+    out = torch.empty_like(x, memory_format=torch.contiguous_format)
+    given = (scale.contiguous(), x.contiguous(), out)
+    return out if _call("row_scale", given, scale.numel(), x.shape[-1]) else None
+
+
 def _row_scale(scale: Tensor, x: Tensor) -> Tensor:
+    if (out := _scaled(scale, x)) is not None:
+        return out
     high = scale.to(x.dtype)
     if not torch.isfinite(high).all():
         return (scale * x.to(_WIDE)).to(x.dtype)
@@ -95,6 +124,11 @@ class _RowScale(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
         scale, x = ctx.saved_tensors
+        if not torch.is_grad_enabled() and all(ctx.needs_input_grad):
+            given = (scale.contiguous(), x.contiguous(), grad.contiguous())
+            out = (torch.empty_like(given[0]), torch.empty_like(given[1]))
+            if _call("row_scale_grad", (*given, *out), scale.numel(), x.shape[-1]):
+                return out
         of_scale = row_dot(grad, x) if ctx.needs_input_grad[0] else None
         return of_scale, _narrow_scale(scale, grad) if ctx.needs_input_grad[1] else None
 
@@ -104,8 +138,10 @@ class _WeightedSum(torch.autograd.Function):
     def forward(ctx, weights: Tensor, x: Tensor) -> Tensor:
         ctx.save_for_backward(weights, x)
         n, d = x.shape[-2:]
-        w2, x2 = weights.reshape(-1, 1, n), x.reshape(-1, n, d)
+        w2, x2 = weights.reshape(-1, 1, n).contiguous(), x.reshape(-1, n, d).contiguous()
         out = torch.empty(x2.shape[0], 1, d, dtype=_WIDE)
+        if _call("weighted_sum", (w2, x2, out), len(x2), n, d):
+            return out.view(*x.shape[:-2], d)
         for start, end in _blocks(x2.shape[0], n * d):
             torch.bmm(w2[start:end], x2[start:end].to(_WIDE), out=out[start:end])
         return out.view(*x.shape[:-2], d)
@@ -114,10 +150,12 @@ class _WeightedSum(torch.autograd.Function):
     def backward(ctx, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
         weights, x = ctx.saved_tensors
         n, d = x.shape[-2:]
-        w2, x2, g2 = weights.reshape(-1, n, 1), x.reshape(-1, n, d), grad.reshape(-1, 1, d)
+        parts = (weights.reshape(-1, n, 1), x.reshape(-1, n, d), grad.reshape(-1, 1, d))
+        w2, x2, g2 = (part.contiguous() for part in parts)
         of_x = torch.empty(x2.shape) if ctx.needs_input_grad[1] else None
         of_weights = torch.empty(w2.shape, dtype=_WIDE) if ctx.needs_input_grad[0] else None
-        for start, end in _blocks(x2.shape[0], n * d):
+        done = _call("weighted_sum_grad", (w2, x2, g2, of_weights, of_x), len(x2), n, d)
+        for start, end in () if done else _blocks(x2.shape[0], n * d):
             if of_weights is not None:
                 torch.bmm(x2[start:end].to(_WIDE), g2[start:end].transpose(1, 2), out=of_weights[start:end])
             if of_x is not None:

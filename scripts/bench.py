@@ -21,7 +21,7 @@ if __package__ in (None, ""):
 import torch  # noqa: E402
 from rich.console import Console  # noqa: E402
 
-from hyperbolic.kernels import switch  # noqa: E402
+from hyperbolic import switch  # noqa: E402
 from scripts.benchmarks.report import environment, file_stem, print_table, write  # noqa: E402
 from scripts.benchmarks.row import Result, Row, Setting, run_row  # noqa: E402
 from scripts.benchmarks.rows import ROWS  # noqa: E402

@@ -14,8 +14,8 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from torch import nn
 
-from hyperbolic.kernels.switch import use_compile
 from hyperbolic.optim import RiemannianOptimizer, parameter_groups
+from hyperbolic.switch import use_compile
 from tasks import resume as resuming
 from tasks.base import Task, TaskData
 from tasks.checkpoints import BEST, LAST, Checkpoints, History

@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 import torch
 
-from hyperbolic.kernels import switch
+from hyperbolic import switch
 
 torch.set_num_threads(1)
 

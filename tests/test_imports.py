@@ -15,7 +15,7 @@ MAY_REBUILD = {"scripts.trained"}  # asks run.py for the model of a run's folder
 LIBRARY_MAY_IMPORT = {"torch", "geoopt", "hyperbolic"}
 
 # Rooms of hyperbolic/ from the inside out: a room may import itself and what stands before it.
-INWARD = ("typing", "rows", "numerics", "manifolds", "kernels", "layers", "geometry", "encoders")
+INWARD = ("typing", "switch", "native", "rows", "numerics", "manifolds", "kernels", "layers", "geometry", "encoders")
 # These two stand beside the order: they may import manifolds and what is inside of it, and no one inside imports them.
 BESIDE = {"optim": "kernels", "diagnostics": "manifolds"}
 

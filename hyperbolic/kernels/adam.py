@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from hyperbolic.kernels.geodesic_steps import MODELS, Model, Numbers, Rule, Sums, inverse_square, nothing
-from hyperbolic.kernels.switch import compiling, maybe_compiled
 from hyperbolic.numerics import SHEET_RADIUS, WIDE, limit
+from hyperbolic.switch import compiling, maybe_compiled
 
 _BLOCK = 1 << 16  # numbers in a block of rows for each CPU thread: its float64 copies fit in the cache
 _CHUNK = 1 << 15  # rows whose coefficients are computed together

@@ -9,7 +9,7 @@ import math
 import torch
 from torch import Tensor
 
-from hyperbolic.kernels import native
+from hyperbolic import native
 from hyperbolic.kernels.geodesic_steps import Numbers, Rule
 
 _MODELS = {"Lorentz": "Lorentz", "PoincareBall": "Poincare", "Klein": "Klein"}

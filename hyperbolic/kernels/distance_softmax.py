@@ -6,14 +6,17 @@ For points x_i, their partners y_i and P others z_j, with T the temperature, the
 
 without the pairs (i, j) that are excluded. ``sinh^2(sqrt(c) d/2)`` of all pairs is one product, and ``exp(-d)`` an
 algebraic function of it; the gradient is made in the same pass, over blocks of rows that stay in the cache, so no
-matrix of distances is kept.
+matrix of distances is kept. On a CPU one pass in C++ works on a block between its products.
 """
 
 from __future__ import annotations
 
+import ctypes
+
 import torch
 from torch import Tensor
 
+from hyperbolic import native
 from hyperbolic.kernels.mlr import refuse_graph
 from hyperbolic.manifolds import sheet
 from hyperbolic.numerics import asinhc, safe_sqrt, sqnorm, wide_curvature
@@ -21,6 +24,7 @@ from hyperbolic.numerics import asinhc, safe_sqrt, sqnorm, wide_curvature
 _BLOCK = 1 << 16  # float64 entries that are worked on at a time, half a megabyte
 _CLOSE = 1e-6  # part of its terms below which sinh^2(sqrt(c) d/2) of a pair is computed again from the difference
 _LEAST = 1e-12  # least sinh^2(sqrt(c) d/2) of the others; of the pairs, which are exact, the square of it
+_ARGUMENTS = (*[ctypes.c_void_p] * 5, ctypes.c_int64, ctypes.c_int64, ctypes.c_double, ctypes.c_double)
 Pairs = tuple[Tensor, Tensor]
 
 
@@ -97,20 +101,17 @@ class _Loss(torch.autograd.Function):
         rows, columns = excluded
         order = rows.argsort()
         rows, columns = rows[order], columns[order]
+        bounds = torch.searchsorted(rows, torch.arange(n + 1, device=rows.device))
         step = max(1, _BLOCK // max(len(right), 1)) if left.device.type == "cpu" else max(n, 1)
-        starts = range(0, n, step)
-        bounds = torch.searchsorted(rows, torch.tensor([*starts, n], device=rows.device)).tolist()
-        of_left, of_right, of_near, total = torch.empty_like(left), torch.zeros_like(right), torch.empty_like(h), 0.0
-        for k, start in enumerate(starts):
-            end, some = min(start + step, n), slice(bounds[k], bounds[k + 1])
-            weights, slopes = _weights((left[start:end] @ right.T).clamp_(_LEAST), power)
-            weights[rows[some] - start, columns[some]] = 0
-            sums = weights.sum(1).add_(near[start:end])
-            total = total + (sums / near[start:end]).log().sum()
-            of_near[start:end] = 1 - near[start:end] / sums
-            weights.div_(sums.unsqueeze(1)).mul_(slopes).neg_()
-            torch.mm(weights, right, out=of_left[start:end])
-            of_right.addmm_(weights.T, left[start:end])
+        derive = _derive_in_cpp if native.usable(left, right) and native.library("distance_softmax") else _derive
+        of_left, of_right, sums = torch.empty_like(left), torch.zeros_like(right), torch.empty_like(near)
+        for start in range(0, n, step):
+            some, ends = slice(start, start + step), bounds[start : start + step + 1]
+            slopes = left[some] @ right.T
+            derive(slopes, near[some], sums[some], rows - start, columns, ends, power)
+            torch.mm(slopes, right, out=of_left[some])
+            of_right.addmm_(slopes.T, left[some])
+        total, of_near = (sums / near).log().sum(), 1 - near / sums
         ctx.save_for_backward(of_left / n, of_right / n, of_near.mul_(slope).div_(n))
         return total / n
 
@@ -120,9 +121,30 @@ class _Loss(torch.autograd.Function):
         return *(grad * saved for saved in ctx.saved_tensors), None, None
 
 
+def _derive(h: Tensor, near: Tensor, sums: Tensor, rows: Tensor, columns: Tensor, ends: Tensor, power: float) -> None:
+    """Of a block of h (n, P) the derivatives of ``log(sums / near)`` in its place, and the sums (n,) of all weights.
+
+    Args: near: (n,), the weights of the pairs. rows, columns: pairs that are excluded, sorted by row; those of this
+        block's row r are from ``ends[r]`` on and before ``ends[r + 1]``.
+    """
+    weights, slopes = _weights(h.clamp_(_LEAST), power)
+    mine = slice(int(ends[0]), int(ends[-1]))
+    weights[rows[mine], columns[mine]] = 0
+    torch.add(weights.sum(1), near, out=sums)
+    weights.div_(sums.unsqueeze(1)).mul_(slopes).neg_()
+
+
+def _derive_in_cpp(
+    h: Tensor, near: Tensor, sums: Tensor, rows: Tensor, columns: Tensor, ends: Tensor, power: float
+) -> None:
+    run = native.function("distance_softmax", "distance_softmax", *_ARGUMENTS)
+    given = (native.address(t) for t in (h, near, sums, ends, columns))
+    run(*given, *h.shape, _LEAST, power, torch.get_num_threads())
+
+
 def _weights(h: Tensor, power: float) -> tuple[Tensor, Tensor]:
     """``exp(-power arsinh(sqrt(h))) = (1 + 2h + 2 sqrt(h (1 + h)))^(-power/2)``, and the derivative of ``power
-    arsinh(sqrt(h))``, ``power / (2 sqrt(h (1 + h)))``; h is used up."""
+    arsinh(sqrt(h))``, ``power / (2 sqrt(h (1 + h)))``; the weights take the place of h."""
     root = torch.addcmul(h, h, h).sqrt_()
     weights = h.mul_(2).add_(1).add_(root, alpha=2).reciprocal_()
     return weights if power == 2 else weights.pow_(power / 2), root.reciprocal_().mul_(power / 2)

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from hyperbolic.kernels import lorentz_native
+
 _SHORT = 2.0**-20  # length of a space part below which normalised points shrink to the origin; its square is exact
 _MATMUL_LENGTH = 64  # on CPU, up to this many keys, two matrix products are faster than the fused attention
 
@@ -76,7 +78,27 @@ def normalise_(z: Tensor, scale: Tensor, c: Tensor, offset: float = 1.1, heads: 
     """
     if z.numel() == 0:  # the fused kernel divides by the number of rows
         return z * scale
+    if lorentz_native.usable(z):
+        return lorentz_native.normalise_(z, scale, c, offset, heads)
     return _Normalise.apply(z, scale, c, offset, heads)
+
+
+def normalised_linear(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    scale: Tensor,
+    c: Tensor,
+    offset: float = 1.1,
+    heads: int = 1,
+) -> Tensor:
+    """:func:`normalise_` of ``x W^T + b``: x (n, D_in), weight (heads * D, D_in), bias (heads * D).
+
+    Returns: (n, heads * D).
+    """
+    if x.numel() and lorentz_native.usable(x, weight, bias):
+        return lorentz_native.linear(x, weight, bias, scale, c, offset, heads)
+    return normalise_(torch.nn.functional.linear(x, weight, bias), scale, c, offset, heads)
 
 
 def normalise_reference(z: Tensor, scale: Tensor, c: Tensor, offset: float = 1.1) -> Tensor:
@@ -118,6 +140,8 @@ def _time_grad(slope: Tensor, c: Tensor) -> Tensor:
 
 def set_time_(z: Tensor, c: Tensor, heads: int = 1) -> Tensor:
     """``(sqrt(1/c + |s|^2), s)`` in place; the first coordinate of z is ignored. z as for :func:`normalise_`."""
+    if lorentz_native.usable(z):
+        return lorentz_native.set_time_(z, c, heads)
     return _SetTime.apply(z, c, heads)
 
 
@@ -146,6 +170,8 @@ def lift(s: Tensor, c: Tensor, axes: int = 1) -> Tensor:
 
     Args: axes: how many axes of s, from the end, hold the coordinates; 2 joins heads (..., n_heads, d_head).
     """
+    if lorentz_native.usable_strided(s):
+        return lorentz_native.lift(s, c, axes)
     return _Lift.apply(s, c, axes)
 
 
@@ -189,6 +215,8 @@ def normalised_mean(mean: Tensor, c: Tensor) -> Tensor:
     ``-c <m, m>_L = 1 + c (m_0 - t)(m_0 + t)`` with ``t = sqrt(1/c + |m_s|^2) <= m_0``, so it never falls below 1. In
     float32 its relative error is about ``1e-7 c m_0^2``. (..., D) -> (..., D).
     """
+    if lorentz_native.usable_strided(mean):
+        return lorentz_native.normalised_mean(mean, c)
     return _Mean.apply(mean, c)
 
 
@@ -218,6 +246,8 @@ class _Dual(torch.autograd.Function):
 
 def dual(q: Tensor, factor: Tensor) -> Tensor:
     """``factor (-q_0, q_s)``, whose dot product with k is ``factor <q, k>_L``; factor a scalar tensor, not 0."""
+    if lorentz_native.usable_strided(q):
+        return lorentz_native.dual(q, factor)
     return _Dual.apply(q, factor)
 
 

@@ -5,7 +5,8 @@ With the lift ``X = [2x/g_x, 2(1 + c|x|^2)/g_x]``, ``g_x = 1 - c|x|^2``, and per
 
 ``logit_k = 2|a_k|/sqrt(c) arsinh(2 sqrt(c) <-p_k (+) x, a_k> / ((1 - c|-p_k (+) x|^2) |a_k|)) = s_k arsinh(<X, W_k>)``
 
-No tensor of batch x classes x dimension is formed. Row scalars (gaps, squared norms, products) are float64.
+No tensor of batch x classes x dimension is formed. Row scalars (gaps, squared norms, products) are float64. On a CPU
+the passes over rows are those of :mod:`hyperbolic.kernels.mlr_native`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from hyperbolic.kernels import mlr_native
 from hyperbolic.manifolds.poincare import mobius_add
 from hyperbolic.numerics import BALL_EPS, WIDE, ball_gap, dot, limit, sqnorm, wide, wide_curvature
 
@@ -31,6 +33,10 @@ def lift_points(x: Tensor, c: Tensor) -> Tensor:
 class _LiftPoints(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor, c: Tensor) -> Tensor:
+        if mlr_native.liftable(x):
+            out, gap = mlr_native.lift_points(x, c)
+            ctx.save_for_backward(x, c, gap)
+            return out
         gap = ball_gap(x, c)
         ctx.save_for_backward(x, c, gap)
         out = x.new_empty(*x.shape[:-1], x.shape[-1] + 1)
@@ -42,6 +48,8 @@ class _LiftPoints(torch.autograd.Function):
     def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor | None]:
         refuse_graph("the lift of points")
         x, c, gap = ctx.saved_tensors
+        if mlr_native.liftable(x, grad):
+            return mlr_native.lift_points_grad(grad, x, c, gap, ctx.needs_input_grad[1])
         space, time = grad[..., :-1], wide(grad[..., -1:])
         grad_gap = _unfloored(gap, x.dtype) * (dot(space, x) + 2 * time) * (-2 / gap.square())
         grad_x = (2 / gap * wide(space) - 2 * c * grad_gap * wide(x)).to(x.dtype)
@@ -66,6 +74,10 @@ class _LiftHyperplanes(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, p: Tensor, a: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        if mlr_native.liftable(p, a):
+            w, scale, *scalars = mlr_native.lift_hyperplanes(p, a, c)
+            ctx.save_for_backward(p, a, c, *scalars)
+            return w, scale
         gap = ball_gap(p, c) if p.dtype is WIDE else (1 - c * _square(p)).clamp_min(limit(BALL_EPS, p.dtype) / 4)
         shift = dot(p, a) / gap
         norm = (_square(a) + _TINY).sqrt()
@@ -81,6 +93,8 @@ class _LiftHyperplanes(torch.autograd.Function):
     def backward(ctx, grad_w: Tensor, grad_s: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         refuse_graph("the lift of hyperplanes")
         p, a, c, *scalars = ctx.saved_tensors
+        if mlr_native.liftable(p, a, grad_w, grad_s):
+            return mlr_native.lift_hyperplanes_grad(grad_w, grad_s, p, a, c, scalars, ctx.needs_input_grad[2])
         grad_p, grad_a, grad_c = torch.empty_like(p), torch.empty_like(a), torch.zeros_like(c)
         for rows in _row_blocks(a):
             grads = grad_w[rows], wide(grad_s[rows]).unsqueeze(-1)
@@ -158,6 +172,8 @@ def scaled_arsinh_(z: Tensor, scale: Tensor) -> None:
     """``z <- scale arsinh(z)`` in place, for z (B, K) and a scale that broadcasts to its rows."""
     if z.device.type != "cpu":
         z.asinh_().mul_(scale)
+    elif scale.dim() and mlr_native.usable(z, scale):
+        mlr_native.scaled_arsinh_(z, scale)
     elif z.numel():
         root, size, value = z.new_empty(3, min(_rows(z), len(z)), z.shape[1])
         for block in z.split(len(root)):
@@ -180,6 +196,8 @@ class _ScaledLogits(torch.autograd.Function):
     def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
         refuse_graph("the logits")
         x, w, scale, out = ctx.saved_tensors
+        if mlr_native.usable(x, w, scale, out):
+            return mlr_native.logit_grads(x, w, scale, out, grad.contiguous(), ctx.needs_input_grad)
         inverse, twice = 1 / scale, 2 * w * scale.unsqueeze(-1)
         slope, grad_scale = torch.empty_like(out), torch.zeros_like(scale)
         step = _rows(out)

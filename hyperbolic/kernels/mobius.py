@@ -12,43 +12,27 @@ from __future__ import annotations
 
 import functools
 import itertools
-import threading
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from hyperbolic.kernels import switch
+from hyperbolic import switch
+from hyperbolic.kernels import mobius_native
 from hyperbolic.kernels.mobius_rows import Gram, Rows, Vector, row_coefficients, row_coefficients_grad
+from hyperbolic.kernels.scratch import row_blocks
 from hyperbolic.manifolds.poincare import expmap0, logmap0, mobius_add
 from hyperbolic.numerics import BALL_EPS, dot, limit
 
 _TINY = 1e-30
-_SPACE = 1 << 20  # float32 numbers of the scratch space
-_local = threading.local()
-
-Blocks = list[tuple[slice, Tensor]]
-
-
-def _blocks(x: Tensor, dtype: torch.dtype) -> Blocks:
-    """Row ranges of x (N, D) with scratch space for each. On a CPU it is kept: there fresh memory costs more than the
-    arithmetic done in it. On a GPU, one range with all rows."""
-    n, size = x.shape
-    if x.is_cuda or size > _SPACE // 2:
-        return [(slice(0, n), x.new_empty(n, size, dtype=dtype))]
-    if not hasattr(_local, "space"):
-        _local.space = torch.empty(_SPACE)
-    space = _local.space.view(dtype)
-    step = space.numel() // max(size, 1)
-    return [(slice(i, i + step), space[: min(step, n - i) * size].view(-1, size)) for i in range(0, n, step)]
 
 
 def _norms_and_dots(x: Tensor, points: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """``|x|`` (N, 1) and ``<x, b_j>`` (N, P) of rows and float64 points, in float64."""
     norm = x.new_empty(x.shape[0], 1, dtype=torch.float64)
     dots = None if points is None else norm.new_empty(x.shape[0], points.shape[0])
-    for rows, space in _blocks(x, torch.float64):
+    for rows, space in row_blocks(x, torch.float64):
         space.copy_(x[rows])
         torch.linalg.vector_norm(space, dim=-1, keepdim=True, out=norm[rows])
         if points is not None:
@@ -59,12 +43,12 @@ def _norms_and_dots(x: Tensor, points: Tensor | None) -> tuple[Tensor, Tensor | 
 def _row_dot(x: Tensor, y: Tensor) -> Tensor:
     """``<x, y>`` (N, 1) of rows, summed in their dtype, as float64."""
     out = x.new_empty(x.shape[0], 1)
-    for rows, space in _blocks(x, x.dtype):
+    for rows, space in row_blocks(x, x.dtype):
         torch.sum(torch.mul(x[rows], y[rows], out=space), -1, keepdim=True, out=out[rows])
     return out.double()
 
 
-def _rows(c: Tensor, xs, products, points, factors) -> tuple[list[Tensor], Rows]:
+def _rows(c: Tensor, xs, products, points, factors, bound: float) -> tuple[list[Tensor], Rows]:
     n, root = len(xs), c.sqrt()
     wide_points = None if points is None else points.double()
     scaled_points = None if points is None else c * wide_points
@@ -85,18 +69,18 @@ def _rows(c: Tensor, xs, products, points, factors) -> tuple[list[Tensor], Rows]
             length = among[j : j + 1, j : j + 1].sqrt().clamp_min_(_TINY)
             vectors.append(Vector(length, length, None if j < fixed else scaled[j - fixed]))
     numbers = switch.maybe_compiled(row_coefficients, len(xs[0]), n, _count(points), factors is None)
-    return numbers(vectors, gram, 1 - limit(BALL_EPS, xs[0].dtype))
+    return numbers(vectors, gram, bound)
 
 
 class _MobiusAffine(torch.autograd.Function):
     """points: (P, D); factors: (N, P') of the last P' of them; tensors: the x_i (N, D_i), then the W_i (D, D_i)."""
 
     @staticmethod
-    def forward(ctx, c, points, factors, *tensors):
+    def forward(ctx, c, points, factors, bound, *tensors):
         n = len(tensors) // 2
         xs, weights = tensors[:n], tensors[n:]
         products = [x @ w.T for x, w in zip(xs, weights, strict=True)]
-        coefficients, rows = _rows(c, xs, products, points, factors)
+        coefficients, rows = _rows(c, xs, products, points, factors, bound)
         coefficients = [k.to(xs[0].dtype) for k in coefficients]
         out = products[0] * coefficients[0]
         for p, k in zip(products[1:], coefficients[1:n], strict=True):
@@ -119,7 +103,7 @@ class _MobiusAffine(torch.autograd.Function):
         numbers = switch.maybe_compiled(row_coefficients_grad, len(grad), n, _count(points), needs[2], needs[0])
         g_vectors, g_gram = numbers(rows, grads, needs[0])
         across = _across(c, g_gram, n, _count(points), grad.dtype)
-        results = [None, None, None]
+        results = [None, None, None, None]
         if needs[0]:
             results[0] = _curvature_grad(rows, g_vectors, g_gram) / c
         if needs[1]:
@@ -137,8 +121,8 @@ class _MobiusAffine(torch.autograd.Function):
             ]
             sources = [(grad, ctx.coefficients[i])] + [(p, k.to(grad.dtype)) for p, k in sources]
             shared = None if points is None else (across[i], points)
-            own = (twice * g_vectors[i][0]).to(x.dtype) if needs[3 + i] else None
-            pairs.append(_product_grad(sources, shared, x, weight, own, needs[3 + n + i]))
+            own = (twice * g_vectors[i][0]).to(x.dtype) if needs[4 + i] else None
+            pairs.append(_product_grad(sources, shared, x, weight, own, needs[4 + n + i]))
         return *results, *(g for g, _ in pairs), *(g for _, g in pairs)
 
 
@@ -169,7 +153,7 @@ def _product_grad(sources, shared, x: Tensor, weight: Tensor, own: Tensor | None
     (grad, coefficient), *others = sources
     g_x = None if own is None else torch.empty_like(x)
     g_weight = torch.zeros_like(weight) if needs_weight else None
-    for rows, space in _blocks(grad, grad.dtype):
+    for rows, space in row_blocks(grad, grad.dtype):
         torch.mul(grad[rows], coefficient[rows], out=space)
         for p, k in others:
             space.addcmul_(p[rows], k[rows])
@@ -218,11 +202,26 @@ def mobius_affine(
     """
     if xs[0].dtype is torch.float64:
         return mobius_affine_reference(xs, weights, c, points, factors)
-    lead = torch.broadcast_shapes(*(x.shape[:-1] for x in xs), *([] if factors is None else [factors.shape[:-1]]))
-    flat = [x.expand(*lead, x.shape[-1]).reshape(-1, x.shape[-1]) for x in xs]
-    if factors is not None:
-        factors = factors.expand(*lead, factors.shape[-1]).reshape(-1, factors.shape[-1])
-    return _MobiusAffine.apply(c, points, factors, *flat, *weights).view(*lead, weights[0].shape[0])
+    given = [*xs] if factors is None else [*xs, factors]
+    lead = _common_lead(given)
+    flat = [_flat(x, lead) for x in given]
+    factors = None if factors is None else flat.pop()
+    function = mobius_native.MobiusAffine if mobius_native.usable(points, factors, flat, weights) else _MobiusAffine
+    out = function.apply(c, points, factors, 1 - limit(BALL_EPS, xs[0].dtype), *flat, *weights)
+    return out if len(lead) == 1 else out.view(*lead, weights[0].shape[0])
+
+
+def _common_lead(tensors: Sequence[Tensor]) -> torch.Size:
+    """The leading axes that all tensors (..., D) broadcast to."""
+    lead = tensors[0].shape[:-1]
+    same = all(t.shape[:-1] == lead for t in tensors[1:])
+    return lead if same else torch.broadcast_shapes(*(t.shape[:-1] for t in tensors))
+
+
+def _flat(x: Tensor, lead: torch.Size) -> Tensor:
+    """The rows of x (..., D) with these leading axes, (N, D)."""
+    x = x if x.shape[:-1] == lead else x.expand(*lead, x.shape[-1])
+    return x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
 
 
 def mobius_affine_reference(

@@ -5,7 +5,8 @@ in float64. Where its terms cancel (points close to each other, measured by thei
 computed again from the difference of its points, as the manifolds do. The relative error of distances is at most about
 2e-7 for float32 points, and 1e-12 for float64 points; memory is that of a few float64 matrices of pairs. With
 ``refine=False``, for attention, close pairs keep what the product gives: an error of ``sinh^2(sqrt(c) d/2)`` of about
-1e-16 times the terms, at half the time and without waiting for a GPU.
+1e-16 times the terms, at half the time and without waiting for a GPU. On a CPU the factors and the lengths are those of
+:mod:`hyperbolic.kernels.pairwise_native`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from hyperbolic.kernels import pairwise_native
 from hyperbolic.kernels.mlr import refuse_graph, scaled_arsinh_
 from hyperbolic.manifolds import sheet
 from hyperbolic.manifolds.poincare import distance_square
@@ -30,20 +32,19 @@ def poincare_pairwise(x: Tensor, y: Tensor, c: Tensor, refine: bool = True) -> T
     ``sinh^2(sqrt(c) d/2) = c |x - y|^2 / (g_x g_y)``, ``g = 1 - c|x|^2``. At equal points value and gradient are 0.
     """
     c = wide_curvature(c).to(x.device)
-    factors = []
-    for points in (x, y):
-        inverse = 1 / ball_gap(points, c)
-        factors.append((wide(points) * inverse, c * sqnorm(points) * inverse, inverse))
-    (x_space, x_square, x_one), (y_space, y_square, y_one) = factors
-    terms = torch.cat([x_square, x_one], -1), torch.cat([y_one, y_square], -1)
-    left = torch.cat([-2 * c * x_space, terms[0]], -1)
-    right = torch.cat([y_space, terms[1]], -1)
 
     def again(x: Tensor, y: Tensor) -> Tensor:
         t = distance_square(x, y, c)
         return 2 * safe_sqrt(t) * asinhc(c * t)
 
-    return _pairwise(x, y, left, right, terms, c, again if refine else None)
+    return _pairwise(x, y, *_factors(x, y, c, "poincare", _poincare_factors), 2, c, again if refine else None)
+
+
+def _poincare_factors(x: Tensor, c: Tensor, left: bool) -> Tensor:
+    """``[-2c x/g, c|x|^2/g, 1/g]`` on the left and ``[x/g, 1/g, c|x|^2/g]`` on the right."""
+    inverse = 1 / ball_gap(x, c)
+    space, terms = wide(x) * inverse, [c * sqnorm(x) * inverse, inverse]
+    return torch.cat([-2 * c * space, *terms] if left else [space, *terms[::-1]], -1)
 
 
 def lorentz_pairwise(x: Tensor, y: Tensor, c: Tensor, refine: bool = True) -> Tensor:
@@ -53,17 +54,20 @@ def lorentz_pairwise(x: Tensor, y: Tensor, c: Tensor, refine: bool = True) -> Te
     s; there is no gradient for the time coordinates given. At equal points value and gradient are 0.
     """
     c = wide_curvature(c).to(x.device)
-    space = [wide(points[..., 1:]) for points in (x, y)]
-    time = [(1 / c + sqnorm(s)).sqrt() for s in space]
-    one = [torch.ones_like(t) for t in time]
-    left = torch.cat([-c / 2 * space[0], c / 2 * time[0], -one[0] / 2], -1)
-    right = torch.cat([space[1], time[1], one[1]], -1)
 
     def again(x: Tensor, y: Tensor) -> Tensor:
         q = sheet.half_sinh_square(x[..., 1:], y[..., 1:], c)
         return 2 / c.sqrt() * safe_sqrt(q) * asinhc(q)
 
-    return _pairwise(x, y, left, right, (c / 2 * time[0], time[1]), c, again if refine else None)
+    return _pairwise(x, y, *_factors(x, y, c, "lorentz", _lorentz_factors), 1, c, again if refine else None)
+
+
+def _lorentz_factors(x: Tensor, c: Tensor, left: bool) -> Tensor:
+    """``[-c/2 s, c/2 t, -1/2]`` on the left and ``[s, t, 1]`` on the right."""
+    space = wide(x[..., 1:])
+    time = (1 / c + sqnorm(space)).sqrt()
+    one = torch.ones_like(time)
+    return torch.cat([-c / 2 * space, c / 2 * time, -one / 2] if left else [space, time, one], -1)
 
 
 def lorentz_products(queries: Tensor, table: Tensor) -> Tensor:
@@ -74,24 +78,39 @@ def lorentz_products(queries: Tensor, table: Tensor) -> Tensor:
     return torch.nn.functional.linear(torch.cat([-queries[..., :1], queries[..., 1:]], -1), table)
 
 
+def _factors(x: Tensor, y: Tensor, c: Tensor, model: str, plain: Callable) -> tuple[Tensor, Tensor]:
+    """Left factors of x and right factors of y; ``plain(points, c, left)`` makes them of PyTorch operations."""
+    if pairwise_native.factors_usable(x, y, c):
+        return pairwise_native.Factors.apply(x, c, model, True), pairwise_native.Factors.apply(y, c, model, False)
+    return plain(x, c, True), plain(y, c, False)
+
+
 def _pairwise(
     x: Tensor,
     y: Tensor,
     left: Tensor,
     right: Tensor,
-    terms: tuple[Tensor, Tensor],
+    terms: int,
     c: Tensor,
     again: Callable[[Tensor, Tensor], Tensor] | None,
 ) -> Tensor:
-    """``2/sqrt(c) arsinh(sqrt(h))`` of the product ``h = left right^T``; pairs with h far below the product of
-    ``terms``, the size of what h is a sum of, get the distance ``again(x, y)`` (M, 1) instead."""
+    """``2/sqrt(c) arsinh(sqrt(h))`` of the product ``h = left right^T``; pairs with h far below the sum of the products
+    of so many of the last two factors, the size of what h is a sum of, get the distance ``again(x, y)`` (M, 1)."""
     dtype = torch.promote_types(x.dtype, y.dtype)
     h = left @ right.transpose(-2, -1)
-    if again is None:
-        return _Length.apply(h, c, h <= 0, dtype)
-    with torch.no_grad():
-        close = h <= _CLOSE[dtype] * (terms[0] @ terms[1].transpose(-2, -1))
-    distance = _Length.apply(h, c, close, dtype)
+    limit = 0.0 if again is None else _CLOSE[dtype]
+    if pairwise_native.usable(h):
+        distance, found = pairwise_native.Lengths.apply(h, c, left.detach(), right.detach(), terms, limit, dtype)
+        if again is None or not found:
+            return distance
+        close = h < 0
+    else:
+        with torch.no_grad():
+            ends = [side[..., -2:][..., :terms] for side in (left, right)]
+            close = h <= (0 if again is None else limit * (ends[0] @ ends[1].transpose(-2, -1)))
+        distance = _Length.apply(h, c, close, dtype)
+        if again is None:
+            return distance
     index = close.nonzero(as_tuple=True)
     lead = h.shape[:-2]
     x, y = x.expand(*lead, *x.shape[-2:])[index[:-1]], y.expand(*lead, *y.shape[-2:])[(*index[:-2], index[-1])]

@@ -2,7 +2,8 @@
 
 Everything that depends on the inputs alone, ``U (x) x`` for all steps and gates, is made before the loop; the gates of
 a step share one product. Several independent cells of one size (S streams, or two directions) run side by side in
-batched products. The plain reference versions are the cells of :mod:`hyperbolic.layers.mobius`.
+batched products. The plain reference versions are the cells of :mod:`hyperbolic.layers.mobius`. On a CPU the same is
+done in C++, see :mod:`hyperbolic.kernels.recurrent_native`.
 
 Layout inside: (T, S, G, H, B) with G gates, see :mod:`hyperbolic.kernels.gyro`; states come out as (S, B, T, H).
 """
@@ -15,7 +16,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from hyperbolic.kernels import switch
+from hyperbolic import switch
+from hyperbolic.kernels import recurrent_native
 from hyperbolic.kernels.gyro import (
     affine_point,
     affine_point_grad,
@@ -78,11 +80,6 @@ def rnn_step_grad(saved, mask, unit, weight, grad_point, grad, phi: str, learned
     g_v = weight.transpose(-1, -2) @ g_q
     g_v = g_v if kept is None else g_v + kept
     return (g_v,), *([g.unsqueeze(1)] for g in rest), g_unit, (g_q @ v.transpose(-1, -2),)
-
-
-def _kept(mask, *pairs):
-    """Sequences that have ended keep their state."""
-    return tuple(new if mask is None else torch.lerp(old, new, mask) for old, new in pairs)
 
 
 def gru_step(h, gap, u, u_gap, mask, unit, w_gates, w_new, b, b_gap, phi: str):
@@ -246,23 +243,29 @@ _STEPS = {
 }
 
 
-def _run(kind: str, x, lengths, weight_ih, weights, bias, c, nonlinearity: str) -> Tensor:
-    streams, _, steps, _ = x.shape
+def _run(kind: str, x, lengths, weight_ih, weight_hh, bias, c, nonlinearity: str) -> Tensor:
+    streams, both = len(x), len(weight_ih) > len(x)
     root = c.sqrt().to(x.dtype)
-    u, u_gap = input_side(x, weight_ih, c)
     b = (root * bias).unsqueeze(-1)
     b_gap = ball_gap(bias, c).to(x.dtype).unsqueeze(-1)
-    mask = ended = None
-    if lengths is not None:
-        positions = torch.arange(steps, device=x.device)
-        inside = positions.view(-1, 1, 1, 1) < lengths.unsqueeze(1)  # (T, S', 1, B)
-        mask = torch.cat([inside, inside.flip(0)], 1) if len(weight_ih) > streams else inside
-        mask, ended = mask.to(x.dtype), (positions >= lengths.unsqueeze(-1)).unsqueeze(-1)
-    out = _Cells.apply(kind, nonlinearity, streams, mask, u, u_gap, 1 / root, b, b_gap, *weights)
-    if ended is not None and len(weight_ih) > streams:
+    if recurrent_native.usable(x, lengths, weight_ih, weight_hh, bias, nonlinearity):
+        out = recurrent_native.run(x, lengths, weight_ih, weight_hh, b, b_gap, c, nonlinearity)
+    else:
+        weights = [weight_hh[:, 0]] if kind == "rnn" else [weight_hh[:, :2].flatten(1, 2), weight_hh[:, 2]]
+        mask = None if lengths is None else _inside(x, lengths, both)
+        u, u_gap = input_side(x, weight_ih, c)
+        out = _Cells.apply(kind, nonlinearity, streams, mask, u, u_gap, 1 / root, b, b_gap, *weights)
+    if lengths is not None and both:
+        ended = (torch.arange(x.shape[2], device=x.device) >= lengths.unsqueeze(-1)).unsqueeze(-1)
         ahead, back = out.split(streams)
         out = torch.cat([ahead, torch.where(ended, back[:, :, :1], back)])
     return out
+
+
+def _inside(x: Tensor, lengths: Tensor, both: bool) -> Tensor:
+    """1 where the position that a cell reads in a step is inside of the sequence, else 0: (T, S, 1, B)."""
+    inside = torch.arange(x.shape[2], device=x.device).view(-1, 1, 1, 1) < lengths.unsqueeze(1)
+    return (torch.cat([inside, inside.flip(0)], 1) if both else inside).to(x.dtype)
 
 
 def mobius_rnn(
@@ -283,7 +286,7 @@ def mobius_rnn(
         nonlinearity: a key of ``NONLINEARITIES``.
     Returns: (S, B, T, H) states of S cells.
     """
-    return _run("rnn", x, lengths, weight_ih, [weight_hh[:, 0]], bias, c, nonlinearity)
+    return _run("rnn", x, lengths, weight_ih, weight_hh, bias, c, nonlinearity)
 
 
 def mobius_gru(
@@ -307,5 +310,4 @@ def mobius_gru(
         nonlinearity: a key of ``NONLINEARITIES``.
     Returns: (S, B, T, H) states of S cells.
     """
-    weights = [weight_hh[:, :2].flatten(1, 2), weight_hh[:, 2]]
-    return _run("gru", x, lengths, weight_ih, weights, bias, c, nonlinearity)
+    return _run("gru", x, lengths, weight_ih, weight_hh, bias, c, nonlinearity)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from hyperbolic.kernels.lorentz import normalise_, set_time_
+from hyperbolic.kernels.lorentz import normalise_, normalised_linear, set_time_
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import name_of, takes_points
@@ -158,32 +158,51 @@ class Linear(nn.Module):
         Returns: (..., D_out).
         """
         lead, size, c = x.shape[:-1], self.d_out + 1, self.manifold.c
-        y = self._affine(x.reshape(-1, x.shape[-1]))
-        if added is not None:
-            if added.shape[-1] == size and not self.residual_in_time:
-                added = added[..., 1:]
-            if added.shape[-1] < size:
-                added = nn.functional.pad(added, (1, 0))
-            y = y.add_(added.expand(*lead, size).reshape(-1, size))
-        if self.normalize:
-            y = normalise_(y, self.scale, c, self.offset, self.heads)
-        else:
-            y = set_time_(self._inside(y), c, self.heads)
-        return y.view(*lead, size) if self.heads == 1 else y.view(*lead, self.heads, size)
-
-    def _affine(self, x: Tensor) -> Tensor:
-        """``(v^T x + b', W h(x) + b)`` of all heads, (n, D_in) -> (n, heads * D_out)."""
+        x = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
         inner = self._inner(x)
+        apart = self.normalize and self.raw_time and inner is not x
+        if self.normalize and not apart and added is None:
+            y = normalised_linear(inner, *self._parameters_with_time(), self.scale, c, self.offset, self.heads)
+        else:
+            y = self._affine(inner, x if apart else None)
+            if added is not None:
+                y = y.add_(self._with_first(added).expand(*lead, size).reshape(-1, size))
+            if self.normalize:
+                y = normalise_(y, self.scale, c, self.offset, self.heads)
+            else:
+                y = set_time_(self._inside(y), c, self.heads)
+        if self.heads > 1:
+            return y.view(*lead, self.heads, size)
+        return y if len(lead) == 1 else y.view(*lead, size)
+
+    def _with_first(self, added: Tensor) -> Tensor:
+        """The added vector with the entry that counts in the time coordinate, or 0 there."""
+        if added.shape[-1] == self.d_out + 1:
+            if self.residual_in_time:
+                return added
+            added = added[..., 1:]
+        return nn.functional.pad(added, (1, 0))
+
+    def _parameters_with_time(self) -> tuple[Tensor, Tensor | None]:
+        """Weight and bias with a row and an entry for the time coordinate of each head, 0 where there is none."""
         weight, bias = self.weight, self.bias
         if not self.normalize:
             weight = self._with_time(weight)
         if bias is not None and not self.bias_in_time:
             bias = self._with_time(bias)
+        return weight, bias
+
+    def _affine(self, inner: Tensor, raw: Tensor | None) -> Tensor:
+        """``(v^T x + b', W h(x) + b)`` of all heads, (n, D_in) -> (n, heads * D_out).
+
+        Args: inner: h(x). raw: x where v is not to act on h(x).
+        """
+        weight, bias = self._parameters_with_time()
         y = nn.functional.linear(inner, weight, bias)
-        if inner is x or not (self.raw_time and self.normalize):
+        if raw is None:
             return y
         first = slice(None, None, self.d_out + 1)
-        time = nn.functional.linear(x, weight[first], None if bias is None else bias[first])
+        time = nn.functional.linear(raw, weight[first], None if bias is None else bias[first])
         space = y.unflatten(-1, (self.heads, self.d_out + 1))[..., 1:]
         return torch.cat([time.unsqueeze(-1), space], -1).flatten(-2)
 

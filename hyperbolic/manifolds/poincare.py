@@ -14,7 +14,7 @@ import math
 import torch
 from torch import Tensor
 
-from hyperbolic.manifolds import sheet
+from hyperbolic.manifolds import ball_rows, sheet
 from hyperbolic.manifolds.base import HyperbolicManifold
 from hyperbolic.numerics import (
     BALL_EPS,
@@ -47,6 +47,10 @@ def mobius_add(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
     The same point as ``((1 + 2c<x,y> + c|y|^2) x + (1 - c|x|^2) y) / (1 + 2c<x,y> + c^2|x|^2|y|^2)``
     (Ganea et al. 2018, Eq. 4), but exact also for ``y`` near ``-x``.
     """
+    return ball_rows.mobius_add(x, y, c, _mobius_add) if ball_rows.fits(x, y, c) else _mobius_add(x, y, c)
+
+
+def _mobius_add(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
     gap_x, gap_y = ball_gap(x, c), ball_gap(y, c)
     total = x + y
     square = c * sqnorm(total)
@@ -99,6 +103,12 @@ def logmap(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
 
 def distance_square(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
     """``t = |x - y|^2 / (g_x g_y)``, shape (..., 1) in float64; the distance is ``2 arsinh(sqrt(c t)) / sqrt(c)``."""
+    if ball_rows.fits(x, y, c):
+        return ball_rows.distance_square(x, y, c, _distance_square)
+    return _distance_square(x, y, c)
+
+
+def _distance_square(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
     e = x - y if blocked(x, y) else wide(x) - wide(y)  # in float32 off by a rounding of itself, at most
     return sqnorm(e) / (ball_gap(x, c) * ball_gap(y, c))
 

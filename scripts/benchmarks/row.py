@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from hyperbolic.kernels import switch
+from hyperbolic import switch
 from scripts.benchmarks.measure import Case, Effort, Part, Timing, measure, measure_parts
 
 _CHANCE = 1.5  # a row this many times above its gate has not missed it by chance

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from hyperbolic.kernels import adam, adam_native, switch
+from hyperbolic import switch
+from hyperbolic.kernels import adam, adam_native
 from hyperbolic.kernels.adam import Rows
 from hyperbolic.kernels.geodesic_steps import Numbers, Rule
 from hyperbolic.manifolds import Klein, Lorentz, PoincareBall

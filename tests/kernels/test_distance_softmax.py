@@ -13,6 +13,7 @@ from hyperbolic.kernels.distance_softmax import (
 from hyperbolic.manifolds import Lorentz
 from tests.tolerances import tolerance
 
+pytestmark = pytest.mark.usefixtures("each_path")
 F64 = torch.float64
 NONE = (torch.empty(0, dtype=torch.long),) * 2
 SOME = torch.tensor([4, 0, 4, 6]), torch.tensor([2, 0, 4, 1])

@@ -9,6 +9,7 @@ from tests.tolerances import tolerance
 
 F64 = torch.float64
 CURVATURES = (0.3, 1.0, 2.5)
+pytestmark = pytest.mark.usefixtures("each_path")
 
 
 def scalar(value: float) -> torch.Tensor:

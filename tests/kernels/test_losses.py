@@ -6,20 +6,21 @@ import pytest
 import torch
 from torch.nn import functional
 
-from hyperbolic.kernels import losses
+from hyperbolic.kernels import tile_losses, tiled_products
 from hyperbolic.kernels.losses import (
     bce_reference,
     cross_entropy_reference,
-    dense_targets,
     streamed_bce,
     streamed_cross_entropy,
 )
-from hyperbolic.kernels.mlr import lift_hyperplanes, lift_points
+from hyperbolic.kernels.mlr import class_logits, lift_hyperplanes, lift_points
+from hyperbolic.kernels.target_lists import Lists, SortedLists, dense_targets
 from hyperbolic.manifolds import PoincareBall
 from tests.tolerances import tolerance
 
 F32, F64 = torch.float32, torch.float64
 D = 4
+pytestmark = pytest.mark.usefixtures("each_path")
 KINDS = pytest.mark.parametrize("kind", ["scale", "bias", "plain"])
 SIZES = pytest.mark.parametrize(("batch", "classes"), [(0, 3), (1, 1), (1, 50), (7, 1), (9, 50), (40, 3)])
 
@@ -27,8 +28,9 @@ SIZES = pytest.mark.parametrize(("batch", "classes"), [(0, 3), (1, 1), (1, 50), 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     """Many tiles of rows and of classes, the last ones incomplete."""
-    monkeypatch.setitem(losses._TILE, "cpu", 80)
-    monkeypatch.setattr(losses, "_ROWS", 5)
+    for kind in ("c++", "cpu"):
+        monkeypatch.setitem(tile_losses._TILE, kind, 80)
+    monkeypatch.setattr(tile_losses, "_ROWS", 5)
 
 
 def arguments(kind: str, batch: int, classes: int, dtype=F64) -> list[torch.Tensor | None]:
@@ -136,7 +138,7 @@ def test_memory_layouts_and_partial_gradients():
 
 def test_lists_for_gpus_are_the_sorted_lists():
     targets = lists(9, 20, 8)
-    tiled, plain = losses._SortedLists(targets, 20, 5, 16), losses._Lists(targets, 20, 5, 16)
+    tiled, plain = SortedLists(targets, 20, 5, 16), Lists(targets, 20, 5, 16)
     for rows in (slice(0, 5), slice(5, 9)):
         for columns in (slice(0, 16), slice(16, 20)):
             values = torch.randn(rows.stop - rows.start, columns.stop - columns.start)
@@ -155,7 +157,7 @@ def test_sure_and_unsure_logits_in_float32(size, kind):
     x, w, scale, bias = arguments(kind, 12, 30, F64)
     with torch.no_grad():
         x.mul_(size)
-        targets = (losses.class_logits(x, w, scale, bias) > 0).double()
+        targets = (class_logits(x, w, scale, bias) > 0).double()
     lists_of = torch.where(targets.bool(), torch.arange(30), -1)
     narrow = [None if t is None else t.detach().float().requires_grad_() for t in (x, w, scale, bias)]
     wide = [None if t is None else t.detach().double().requires_grad_() for t in narrow]
@@ -180,7 +182,7 @@ def test_sum_of_logarithms():
     for length in (0, 1, 7, 8, 1000, 1003):
         e = torch.rand(length) * 10.0 ** -torch.randint(12, (length,)).float()
         expected = math.fsum(math.log1p(v) for v in e.double().tolist())
-        assert losses._sum_log1p_(e.clone()).item() == pytest.approx(expected, rel=1e-6)
+        assert tile_losses._sum_log1p_(e.clone()).item() == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("loss", ["bce", "cross entropy"])
@@ -225,7 +227,7 @@ def test_logits_are_never_kept(monkeypatch):
 
     with Watch():
         streamed_bce(*given, targets).backward()
-    assert 0 < largest <= 4 * 4 * losses._TILE["cpu"] < 4 * batch * classes
+    assert 0 < largest <= 4 * 4 * tile_losses._TILE["cpu"] < 4 * batch * classes
 
 
 @pytest.mark.parametrize("size", [1e-3, 1.0, 1e15])
@@ -235,6 +237,6 @@ def test_bce_of_products_whose_squares_may_overflow(size):
     x, w = (t.detach().mul(size).requires_grad_() for t in (x, w))
     loss = streamed_bce(x, w, scale, None, lists(9, 50, 3))
     grads = torch.autograd.grad(loss, [x, w, scale])
-    assert losses._bounded(x.detach(), w.detach()) is (size < 1e3)
+    assert tiled_products._bounded(x.detach(), w.detach()) is (size < 1e3)
     assert torch.isfinite(loss)
     assert all(torch.isfinite(grad).all() for grad in grads)

@@ -14,6 +14,7 @@ from tests.tolerances import tolerance
 
 F32, F64 = torch.float32, torch.float64
 D = 5
+pytestmark = pytest.mark.usefixtures("each_path")
 CURVATURES = pytest.mark.parametrize("c", [0.1, 2.0])
 
 

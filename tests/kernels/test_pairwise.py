@@ -10,6 +10,7 @@ from hyperbolic.manifolds.lorentz import minkowski_inner
 
 F32, F64 = torch.float32, torch.float64
 D = 5
+pytestmark = pytest.mark.usefixtures("each_path")
 SPACES = pytest.mark.parametrize(
     ("space", "pairwise"), [(PoincareBall, poincare_pairwise), (Lorentz, lorentz_pairwise)], ids=["poincare", "lorentz"]
 )

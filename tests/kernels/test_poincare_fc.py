@@ -7,6 +7,7 @@ from hyperbolic.kernels.poincare_fc import poincare_fc, poincare_fc_reference
 from hyperbolic.manifolds import PoincareBall
 
 F64 = torch.float64
+pytestmark = pytest.mark.usefixtures("each_path")
 
 
 def arguments(c, rows, d, k, std=0.4):
@@ -29,17 +30,22 @@ def test_values_and_gradients(c, shape):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11)
 
 
-def test_float32_is_close_to_float64():
-    x, z, r, c = arguments(1.7, 50, 16, 8)
+@pytest.mark.parametrize("shape", [(0, 3, 2), (1, 1, 1), (50, 16, 8), (33, 7, 65), (300, 64, 64)], ids=str)
+@pytest.mark.parametrize("std", [1e-6, 0.4, 2.0])
+def test_float32_is_close_to_float64(shape, std):
+    x, z, r, _ = (t.detach().float().double().requires_grad_() for t in arguments(1.7, *shape, std / shape[1] ** 0.5))
+    c = torch.tensor(1.7, dtype=F64, requires_grad=True)
     exact = poincare_fc(x, z, r, c)
     single = [t.detach().float().requires_grad_() for t in (x, z, r)]
     found = poincare_fc(*single, c)
     assert found.dtype == torch.float32
     torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=1e-6)
     direction = torch.randn_like(exact)
-    ours = torch.autograd.grad(found, single, direction.float())
-    for a, b in zip(ours, torch.autograd.grad(exact, (x, z, r), direction), strict=True):
-        torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-4 * b.abs().max().item())
+    ours = torch.autograd.grad(found, (*single, c), direction.float())
+    wanted = torch.autograd.grad(exact, (x, z, r, c), direction.float().double())
+    for a, b in zip(ours, wanted, strict=True):
+        size = b.abs().max().item() if b.numel() else 0.0
+        torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-4 * size)
 
 
 def test_layouts():

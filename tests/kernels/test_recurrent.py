@@ -11,6 +11,7 @@ from hyperbolic.layers import mobius
 from hyperbolic.manifolds import PoincareBall
 from tests.tolerances import tolerance
 
+pytestmark = pytest.mark.usefixtures("each_path")
 F32, F64 = torch.float32, torch.float64
 LAYERS = {"gru": (mobius.GRU, mobius.GRUCell), "rnn": (mobius.RNN, mobius.RNNCell)}
 KERNELS = {"gru": mobius_gru, "rnn": mobius_rnn}

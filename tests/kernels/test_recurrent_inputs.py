@@ -51,6 +51,7 @@ def test_inputs_in_another_layout():
     assert_same([other, weight, c], [other, weight, c])
 
 
+@pytest.mark.usefixtures("each_path")
 @pytest.mark.parametrize(("kernel", "gates"), [(mobius_rnn, 1), (mobius_gru, 3)])
 @pytest.mark.parametrize("with_lengths", [False, True])
 def test_twice_the_cells_run_in_both_directions(kernel, gates, with_lengths):

@@ -7,6 +7,7 @@ from hyperbolic.layers import mobius
 from hyperbolic.manifolds import PoincareBall
 from hyperbolic.numerics import BALL_EPS
 
+pytestmark = pytest.mark.usefixtures("each_path")
 LAYERS = {"gru": mobius.GRU, "rnn": mobius.RNN}
 BATCH, STEPS = 64, 12
 

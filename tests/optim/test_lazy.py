@@ -7,7 +7,8 @@ import torch
 from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
-from hyperbolic.kernels import adam, switch
+from hyperbolic import switch
+from hyperbolic.kernels import adam
 from hyperbolic.layers import euclidean, lorentz, mobius
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
 from hyperbolic.optim import RiemannianAdam, RiemannianOptimizer

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from hyperbolic.kernels import switch
+from hyperbolic import switch
 from scripts import bench
 from scripts.benchmarks import measure, peers, report, triples
 from scripts.benchmarks import row as row_module

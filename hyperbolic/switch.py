@@ -3,7 +3,7 @@
 ``HYPERBOLIC_COMPILE=0|native|1|auto`` in the environment, or :func:`use_compile` in code:
 
 - ``0``: PyTorch operations alone.
-- ``native``, the default: on a CPU the C++ kernels of :mod:`hyperbolic.kernels.native`, built in a few seconds when
+- ``native``, the default: on a CPU the C++ kernels of :mod:`hyperbolic.native`, built in a few seconds when
   they are first used and kept; where there is no C++ compiler, as ``0``.
 - ``1``: those, and ``torch.compile`` for the rest; the first training step waits up to a minute for it (PyTorch keeps
   the result in its cache on disk). Needs a C++ compiler and Python's headers.

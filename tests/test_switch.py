@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from hyperbolic.kernels import switch
+from hyperbolic import switch
 from hyperbolic.layers import mobius
 from hyperbolic.manifolds import PoincareBall
 

@@ -1,4 +1,4 @@
-// The steps of hyperbolic/kernels/gyro.py, which has the formulas, on columns: LANES points of the unit ball side by side.
+// The steps of kernels/gyro.py, which has the formulas, on columns: LANES points of the unit ball side by side.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -65,7 +65,7 @@ template <class T> inline void scaled(int64_t size, const Row<T> &scale, const R
     for (int64_t i = 0; i < size; i++) LANE out[i][j] = scale[j] * x[i][j];
 }
 
-// log_0(x) of points with known gaps, and its gradients: that of x is added to, that of the gap set.
+// log_0(x) of points with known gaps. The gradient of x is scale * grad, and that of the gap `slope`.
 template <class T> struct Log {
     Row<T> scale;
 
@@ -186,6 +186,85 @@ template <class T> struct Affine {
         }
         LANE along[j] = tanhc_slope(square[j], f[j], x_gap[j], k) * along[j] - 2 * g_b[j] * x_gap[j] * f[j];
         for (int64_t i = 0; i < size; i++) LANE g_q[i][j] = f[j] * g_q[i][j] + along[j] * q[i][j];
+    }
+};
+
+// h' = h (+) exp_0(z * log_0((-h) (+) o)) and its gap, kept inside the boundary margin.
+template <class T> struct Gated {
+    Row<T> e2, i, m_gap, scale, shrink, outside, cut, gap;  // i = 1/(|e|^2 + g_h g_o) with e = o - h
+    Exp<T> exp;
+    Sum<T> sum;
+
+    // m = (-h) (+) o; w = z log_0(m); added = exp_0(w).
+    void forward(int64_t size, const Row<T> *h, const Row<T> &h_gap, const Row<T> *o, const Row<T> &o_gap,
+                 const Row<T> *z, const Limits<T> &k, Row<T> *m, Row<T> *w, Row<T> *added, Row<T> *out) {
+        Row<T> n = {}, norm2 = {};
+        LANE e2[j] = 0;
+        for (int64_t c = 0; c < size; c++) LANE e2[j] += (o[c][j] - h[c][j]) * (o[c][j] - h[c][j]);
+        LANE i[j] = T(1) / (e2[j] + h_gap[j] * o_gap[j]), m_gap[j] = h_gap[j] * o_gap[j] * i[j];
+        LANE scale[j] = artanhc(m_gap[j], k);
+        for (int64_t c = 0; c < size; c++) LANE {
+            m[c][j] = (h_gap[j] * (o[c][j] - h[c][j]) - e2[j] * h[c][j]) * i[j];
+            w[c][j] = z[c][j] * (scale[j] * m[c][j]);
+        }
+        exp.forward(size, w, k, added);
+        for (int64_t c = 0; c < size; c++) LANE n[j] += (h[c][j] + added[c][j]) * (h[c][j] + added[c][j]);
+        sum.forward(n, h_gap, exp.gap);
+        for (int64_t c = 0; c < size; c++) LANE {
+            out[c][j] = sum.a[j] * h[c][j] + sum.b[j] * (h[c][j] + added[c][j]);
+            norm2[j] += out[c][j] * out[c][j];
+        }
+        LANE {  // away from the boundary the coordinates give the gap just as well, and carried errors end there
+            const T carried = norm2[j] < T(0.9) ? T(1) - norm2[j] : sum.b[j] * exp.gap[j];
+            cut[j] = carried < k.least_gap;
+            gap[j] = carried < k.least_gap ? k.least_gap : carried;
+            outside[j] = norm2[j] > k.bound * k.bound;
+            shrink[j] = norm2[j] > k.bound * k.bound ? k.bound / std::sqrt(norm2[j]) : T(1);
+        }
+        scaled(size, shrink, out, out);
+    }
+
+    // From grad, which becomes that of h, and g_gap, which becomes that of its gap: the gradients of o, its gap and z.
+    void backward(int64_t size, const Row<T> *h, const Row<T> &h_gap, const Row<T> *o, const Row<T> &o_gap,
+                  const Row<T> *z, const Limits<T> &k, const Row<T> *m, const Row<T> *w, const Row<T> *added,
+                  const Row<T> *out, Row<T> *grad, Row<T> &g_gap, Row<T> *g_o, Row<T> &g_o_gap, Row<T> *g_z) const {
+        // of a point that was pulled back to the margin, only the gradient orthogonal to it survives
+        Row<T> radial = dot(size, grad, out), g_a = {}, g_b = {};
+        LANE radial[j] *= outside[j] / (k.bound * k.bound), g_gap[j] *= T(1) - cut[j];
+        for (int64_t c = 0; c < size; c++) LANE {
+            grad[c][j] = (grad[c][j] - radial[j] * out[c][j]) * shrink[j];
+            g_a[j] += grad[c][j] * h[c][j];
+            g_b[j] += grad[c][j] * (h[c][j] + added[c][j]);
+        }
+        LANE g_b[j] += g_gap[j] * exp.gap[j];
+        const Row<T> g_added_gap = sum.backward(h_gap, exp.gap, g_gap, g_a, g_b);
+        Row<T> *g_w = g_o;
+        for (int64_t c = 0; c < size; c++) LANE {
+            g_w[c][j] = sum.b[j] * grad[c][j] + 2 * g_a[j] * (h[c][j] + added[c][j]);
+            grad[c][j] = g_w[c][j] + sum.a[j] * grad[c][j];
+        }
+        exp.backward(size, w, k, g_w, g_added_gap);
+        // log_0(m) with m = (g_h e - |e|^2 h) i and gap g_h g_o i
+        Row<T> *g_m = g_o, of_m = {}, of_h = {}, of_e = {}, g_e2;
+        for (int64_t c = 0; c < size; c++) LANE {
+            g_z[c][j] = g_w[c][j] * (scale[j] * m[c][j]);
+            g_m[c][j] = g_w[c][j] * z[c][j];
+            of_m[j] += g_m[c][j] * m[c][j];
+            of_h[j] += g_m[c][j] * h[c][j];
+            of_e[j] += g_m[c][j] * (o[c][j] - h[c][j]);
+        }
+        LANE {
+            const T g_m_gap = artanhc_slope(m_gap[j], scale[j]) * of_m[j], each = scale[j] * i[j];
+            const T g_d = -(scale[j] * of_m[j] + g_m_gap * m_gap[j]) * i[j], g_product = g_m_gap * i[j] + g_d;
+            g_e2[j] = g_d - each * of_h[j];
+            g_gap[j] = g_b[j] + g_product * o_gap[j] + each * of_e[j];
+            g_o_gap[j] = g_product * h_gap[j];
+        }
+        for (int64_t c = 0; c < size; c++) LANE {
+            const T each = scale[j] * i[j] * g_m[c][j];
+            g_o[c][j] = h_gap[j] * each + 2 * g_e2[j] * (o[c][j] - h[c][j]);
+            grad[c][j] -= g_o[c][j] + e2[j] * each;
+        }
     }
 };
 

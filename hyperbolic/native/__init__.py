@@ -3,7 +3,7 @@
 ``library("adam")`` compiles ``adam.cpp`` once (a few seconds) into ``$XDG_CACHE_HOME/hyperbolic`` (``~/.cache``), under
 a name that follows from the source, the compiler and the processor. The functions in it take addresses and sizes and
 know nothing of PyTorch, so one build serves every version of it. Where there is no compiler, or it fails, the kernels
-run on PyTorch operations; :mod:`hyperbolic.kernels.switch` turns these ones off.
+run on PyTorch operations; :mod:`hyperbolic.switch` turns these ones off.
 
 Conventions of the sources: every exported function ends with the number of threads it may use; the formulas are those
 of the Python file that calls it, which names them and has the version made of PyTorch operations.
@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from hyperbolic.kernels import switch
+from hyperbolic import switch
 
 _HERE = Path(__file__).parent
 _FLAGS = ("-O3", "-march=native", "-std=c++17", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")

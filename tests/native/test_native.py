@@ -7,7 +7,7 @@ import subprocess
 import pytest
 import torch
 
-from hyperbolic.kernels import native, switch
+from hyperbolic import native, switch
 
 _SOURCE = """
 #include <cstdint>

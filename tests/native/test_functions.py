@@ -7,7 +7,7 @@ import mpmath
 import pytest
 import torch
 
-from hyperbolic.kernels import native, switch
+from hyperbolic import native, switch
 
 pytestmark = pytest.mark.skipif(switch.cpp_compiler() is None, reason="needs a C++ compiler")
 

@@ -1,0 +1,82 @@
+"""Losses of a tile of products in one C++ pass: :mod:`hyperbolic.kernels.losses` on a CPU."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hyperbolic import native
+from hyperbolic.native import address
+
+_POINTER, _SIZE, _NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
+_TILE = (_POINTER, _SIZE, _SIZE, _POINTER, _POINTER, _POINTER, _POINTER, _POINTER)
+_ARGUMENTS = {
+    "bce": (*_TILE, _POINTER, _SIZE, _POINTER, _SIZE, _SIZE, _POINTER, _SIZE, _POINTER, _NUMBER),
+    "cross_entropy": (*_TILE, _POINTER, _POINTER, _NUMBER),
+}
+
+
+@functools.cache
+def _function(name: str, dtype: torch.dtype) -> ctypes._CFuncPtr | None:
+    return native.function("losses", f"{name}_{'float' if dtype is torch.float32 else 'double'}", *_ARGUMENTS[name])
+
+
+def usable(*tensors: Tensor | None) -> bool:
+    """Whether :func:`bce` and :func:`cross_entropy` can be used with these."""
+    return native.usable(*tensors) and native.library("losses") is not None
+
+
+@dataclass
+class Tile:
+    """Products z (R, C), which become the derivative of the loss by them.
+
+    Args:
+        scale: (C,), where the logits are ``scale arsinh(z + bias)``; None where they are ``z + bias``. bias: (C,) or
+            None. grad_scale, grad_bias: (C,) or None, to which their derivatives, sums over rows, are added.
+        total: float64 scalar, to which the loss is added.
+    """
+
+    z: Tensor
+    scale: Tensor | None
+    bias: Tensor | None
+    grad_scale: Tensor | None
+    grad_bias: Tensor | None
+    total: Tensor
+
+    def arguments(self) -> tuple[int | None, ...]:
+        numbers = (address(t) for t in (self.scale, self.bias, self.grad_scale, self.grad_bias, self.total))
+        return address(self.z), *self.z.shape, *numbers
+
+
+def bce(
+    tile: Tile,
+    dense: Tensor | None,
+    lists: Tensor | None,
+    first: int,
+    weights: Tensor | None,
+    groups: Tensor | None,
+    factor: float,
+) -> None:
+    """Binary cross entropy of each logit; derivatives are multiplied by the factor, the loss is not.
+
+    Args:
+        dense: y (R, C) with adjacent columns, of the dtype of z; or lists: long (R, L), contiguous, the classes with
+            y = 1, of which the tile has those from ``first`` on.
+        weights: (R, G), contiguous, of that dtype, or None; of column k that of ``groups[k]``, or the first of one.
+    """
+    columns = (address(dense), 0 if dense is None else dense.stride(0))
+    listed = (address(lists), 0 if lists is None else lists.shape[1], first)
+    weighted = (address(weights), 0 if weights is None else weights.shape[1], address(groups))
+    _function("bce", tile.z.dtype)(
+        *tile.arguments(), *columns, *listed, *weighted, factor, torch.get_num_threads()
+    )  # fmt: skip
+
+
+def cross_entropy(tile: Tile, target: Tensor, weights: Tensor, smoothing: float) -> None:
+    """Softmax cross entropy of each row (of all classes), weighted; target: long (R,). weights: (R,)."""
+    run = _function("cross_entropy", tile.z.dtype)
+    run(*tile.arguments(), address(target), address(weights), smoothing, torch.get_num_threads())

@@ -1,0 +1,107 @@
+"""The sums of :mod:`hyperbolic.kernels.mobius` in two C++ passes over rows, forward and backward, around the matrix
+products."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from hyperbolic import native
+from hyperbolic.kernels.scratch import plus_product, row_blocks, rows_of
+
+_MOST = 8  # vectors of a sum, as in native/mobius_rows.h
+_POINTER, _SIZE, _FLAG, _NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_double
+_SUM = (*[_POINTER] * 3, _FLAG, _POINTER, _FLAG, _POINTER, _FLAG, _SIZE, _SIZE, _NUMBER, _NUMBER, _POINTER)
+_ARGUMENTS = {
+    "mobius_forward": (*_SUM, _POINTER),
+    "mobius_backward": (*_SUM, _POINTER, _SIZE, _SIZE, *[_POINTER] * 5),
+}
+
+
+@functools.cache
+def _function(name: str) -> ctypes._CFuncPtr | None:
+    return native.function("mobius", name, *_ARGUMENTS[name])
+
+
+def usable(points: Tensor | None, factors: Tensor | None, xs: Sequence[Tensor], weights: Sequence[Tensor]) -> bool:
+    """Whether :class:`MobiusAffine` takes these arguments, which are float32."""
+    if len(xs) + (0 if points is None else len(points)) > _MOST:
+        return False
+    strided = (t if t is None or t.is_contiguous() else t.new_empty(0) for t in (*xs, factors))
+    return native.usable(points, *strided, *weights) and _function("mobius_forward") is not None
+
+
+def _addresses(tensors: Sequence[Tensor | None]) -> ctypes.Array:
+    return (_POINTER * len(tensors))(*map(native.address, tensors))
+
+
+class _Sum:
+    """What both passes are given; it keeps the tensors whose addresses it hands out."""
+
+    def __init__(self, c: Tensor, points, factors, bound: float, xs, products, numbers: Tensor):
+        n, size = products[0].shape
+        self.tensors = (points, factors, xs, products, numbers)
+        self.given = (
+            _addresses(xs),
+            (_SIZE * len(xs))(*(x.shape[1] for x in xs)),
+            _addresses(products),
+            len(xs),
+            native.address(points),
+            0 if points is None else len(points),
+            native.address(factors),
+            0 if factors is None else factors.shape[1],
+            n,
+            size,
+            float(c),
+            bound,
+            native.address(numbers),
+        )
+
+    def run(self, name: str, *arguments: int | ctypes.Array | None) -> None:
+        _function(name)(*self.given, *arguments, torch.get_num_threads())
+
+
+class MobiusAffine(torch.autograd.Function):
+    """points: (P, D); factors: (N, P') of the last P' of them; tensors: the x_i (N, D_i), then the W_i (D, D_i)."""
+
+    @staticmethod
+    def forward(ctx, c, points, factors, bound: float, *tensors):
+        n = len(tensors) // 2
+        points, factors = (None if t is None else t.contiguous() for t in (points, factors))
+        xs, weights = [x.contiguous() for x in tensors[:n]], tensors[n:]
+        products = [x @ w.T for x, w in zip(xs, weights, strict=True)]
+        count = 0 if points is None else len(points)
+        numbers = torch.empty(2 * n + n * (n - 1) // 2 + n * count, len(xs[0]), dtype=torch.float64)
+        out = torch.empty_like(products[0])
+        _Sum(c, points, factors, bound, xs, products, numbers).run("mobius_forward", out.data_ptr())
+        ctx.save_for_backward(c, points, factors, numbers, *xs, *products, *weights)
+        ctx.bound = bound
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        c, points, factors, numbers, *tensors = ctx.saved_tensors
+        n, needs, grad = len(tensors) // 3, ctx.needs_input_grad, grad.contiguous()
+        xs, products, weights = tensors[:n], tensors[n : 2 * n], tensors[2 * n :]
+        given = _Sum(c, points, factors, ctx.bound, xs, products, numbers)
+        of_c = torch.zeros((), dtype=torch.float64) if needs[0] else None
+        of_points = torch.zeros_like(points) if needs[1] else None
+        of_factors = torch.empty_like(factors) if needs[2] else None
+        of_xs = [torch.empty_like(x) if need else None for x, need in zip(xs, needs[4:], strict=False)]
+        of_weights = [None] * n
+        single, of_norms = tuple(map(native.address, (of_factors, of_points, of_c))), _addresses(of_xs)
+        for rows, space in row_blocks(grad, grad.dtype, n):
+            place = (grad.data_ptr(), rows.start, rows.stop, space.data_ptr())
+            given.run("mobius_backward", *place, of_norms, *single)
+            for i, of_product in enumerate(space.unbind(0) if n > 1 else [space]):
+                if needs[4 + i]:
+                    rows_of(of_xs[i], rows).addmm_(of_product, weights[i])
+                if needs[4 + n + i]:
+                    of_weights[i] = plus_product(of_weights[i], of_product.T, rows_of(xs[i], rows))
+        return None if of_c is None else of_c / c, of_points, of_factors, None, *of_xs, *of_weights

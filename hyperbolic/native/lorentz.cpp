@@ -1,0 +1,258 @@
+// Points of the hyperboloid, time coordinate first, in single passes over rows: see hyperbolic/kernels/lorentz.py.
+//
+// Rows are scaled and combined as a whole, and their time coordinates put in after.
+#include <cmath>
+#include <vector>
+
+#include "elementary.h"
+#include "rows.h"
+
+using rows::Numbers;
+
+namespace {
+
+constexpr double short_square = 0x1p-40;  // e^2, which |u|^2 of a space part counts as more
+
+// t = scale gate + lowest + radius and r^2 = t^2 - radius^2, radius = 1/sqrt(c).
+struct Times {
+    double scale, lowest, radius;
+    inline double time(double gate) const { return gate * scale + lowest + radius; }
+    inline double square(double gate) const {
+        const double above = gate * scale + lowest;
+        return above * (above + 2 * radius);
+    }
+};
+
+// z = (z_0, u) becomes y = (sqrt(radius^2 + r^2 - k^2 e^2), k u) with k = r / sqrt(|u|^2 + e^2).
+// kept: the gates sigmoid(z_0) of all rows, then the factors k of all rows.
+template <class T> void normalise(T *z, double *kept, int64_t n, int64_t size, Times times, int threads) {
+    rows::each_block(n, threads, [=](int64_t start, int count) {
+        double *gate = kept + start, *factor = kept + n + start;
+        Numbers square, time;
+        for (int i = 0; i < count; i++) {
+            const T *row = z + (start + i) * size;
+            gate[i] = row[0];
+            square[i] = rows::dot<true>(row, row, size);
+        }
+#pragma omp simd
+        for (int i = 0; i < count; i++) {
+            gate[i] = elementary::sigmoid(gate[i]);
+            const double inverse = 1 / (square[i] + short_square), wanted = times.square(gate[i]);
+            factor[i] = std::sqrt(wanted * inverse);
+            time[i] = std::sqrt(wanted - wanted * (short_square * inverse) + times.radius * times.radius);
+        }
+        for (int i = 0; i < count; i++) {
+            T *row = z + (start + i) * size;
+            rows::scale(T(factor[i]), row, row, size);
+            row[0] = T(time[i]);
+        }
+    });
+}
+
+// What the gradients of a normalisation of n rows are made of.
+template <class T> struct Normalised {
+    const T *grad, *y;
+    const double *kept;
+    int64_t n, size;
+    Times times;
+};
+
+// The gradient of z, from its row `start` on. sums: added to, those over the rows of the gradient of t times the gate, and of <grad, y>.
+//
+// With a = (<grad_s, y_s> - grad_0 k^2 e^2 / y_0) / r^2: the gradient of t is (a + grad_0 / y_0) t, and that of u is
+// k (grad_s - a y_s).
+template <class T> void normalise_grad(const Normalised<T> &of, T *out, double *sums, int64_t start, int count) {
+    const T *grad = of.grad + start * of.size, *y = of.y + start * of.size;
+    const double *gate = of.kept + start, *factor = of.kept + of.n + start;
+    const Times times = of.times;
+    const int64_t size = of.size;
+    Numbers all, space, slope, along, by_gate;
+    for (int i = 0; i < count; i++) {
+        const T *g = grad + i * size, *row = y + i * size;
+        space[i] = rows::dot<true>(g, row, size);
+        all[i] = space[i] + double(g[0]) * row[0];
+        slope[i] = double(g[0]) / row[0];
+    }
+#pragma omp simd
+    for (int i = 0; i < count; i++) {
+        const double lost = factor[i] * factor[i] * short_square;
+        along[i] = (space[i] - slope[i] * lost) / times.square(gate[i]);
+        by_gate[i] = (along[i] + slope[i]) * times.time(gate[i]) * gate[i];
+    }
+    for (int i = 0; i < count; i++) {
+        T *to = out + i * size;
+        rows::combine(T(factor[i]), grad + i * size, T(-factor[i] * along[i]), y + i * size, to, size);
+        to[0] = T(by_gate[i] * (1 - gate[i]) * times.scale);
+    }
+    sums[0] += rows::total(by_gate, count);
+    sums[1] += rows::total(all, count);
+}
+
+// Of the rows first..last. columns: added to, the sums over the rows of the gradient of z; null where not wanted.
+template <class T>
+void normalise_grads(const Normalised<T> &of, int64_t first, int64_t last, T *out, double *sums, T *columns,
+                     int threads) {
+    const int64_t width = 2 + (columns ? of.size : 0);
+    std::vector<double> totals(width * threads);
+    rows::each_part(last - first, threads, [&](int part, int64_t start, int64_t end) {
+        double *own = totals.data() + part * width;
+        for (; start < end; start += rows::of_block) {
+            const int count = rows::in_block(start, end);
+            T *to = out + start * of.size;
+            normalise_grad(of, to, own, first + start, count);
+            rows::add_columns<T>(nullptr, to, count, width - 2, own + 2);
+        }
+    });
+    for (int part = 0; part < threads; part++) {
+        const double *own = totals.data() + part * width;
+        for (int k = 0; k < 2; k++) sums[k] += own[k];
+        for (int64_t k = 2; k < width; k++) columns[k - 2] += T(own[k]);
+    }
+}
+
+// The time sqrt(1/c + |s|^2) of the row (., s), in place.
+template <class T> inline void set_time(T *row, int64_t size, double inverse_c) {
+    row[0] = T(std::sqrt(rows::dot<true>(row, row, size) + inverse_c));
+}
+
+template <class T> void set_times(T *y, int64_t n, int64_t size, double inverse_c, int threads) {
+    rows::each(n, threads, [=](int64_t r) { set_time(y + r * size, size, inverse_c); });
+}
+
+// Where the coordinates of space parts lie: of row a * b_size + b, the coordinates k of head h at
+// a * by_a + b * by_b + h * by_head + k.
+struct Layout {
+    int64_t b_size, heads, coordinates, by_a, by_b, by_head;
+};
+
+template <class T> void lift(const T *s, T *y, int64_t n, Layout at, double inverse_c, int threads) {
+    const int64_t size = at.heads * at.coordinates + 1;
+    rows::each(n, threads, [=](int64_t r) {
+        T *row = y + r * size;
+        const T *from = s + r / at.b_size * at.by_a + r % at.b_size * at.by_b;
+        for (int64_t h = 0; h < at.heads; h++) {
+            std::copy_n(from + h * at.by_head, at.coordinates, row + 1 + h * at.coordinates);
+        }
+        set_time(row, size, inverse_c);
+    });
+}
+
+// grad + grad_0 / y_0 y, the first `left_out` entries of each row left out; 0 in the place of the time if that is 0.
+// Returns the sum of grad_0 / y_0.
+template <class T>
+double time_grad(const T *grad, const T *y, T *out, int64_t n, int64_t size, int left_out, int threads) {
+    return rows::sum_of_each(n, threads, [=](int64_t r) {
+        const T *g = grad + r * size, *row = y + r * size;
+        T *to = out + r * (size - left_out);
+        const double slope = double(g[0]) / row[0];
+        rows::combine(T(1), g + left_out, T(slope), row + left_out, to, size - left_out);
+        if (left_out == 0) to[0] = 0;
+        return slope;
+    });
+}
+
+inline double positive(double x) { return x < 0 ? 0 : x; }
+
+// y = f m, f = 1 / sqrt(1 + c (t - below) (t + below)) of m = (t, s) with below = sqrt(1/c + |s|^2) <= t.
+template <class T>
+void mean(const T *means, T *y, double *factors, int64_t n, int64_t size, double c, int threads) {
+    const double inverse_c = 1 / c;
+    rows::each_block(n, threads, [=](int64_t start, int count) {
+        double *factor = factors + start;
+        Numbers square, time;
+        for (int i = 0; i < count; i++) {
+            const T *row = means + (start + i) * size;
+            time[i] = row[0];
+            square[i] = rows::dot<true>(row, row, size);
+        }
+#pragma omp simd
+        for (int i = 0; i < count; i++) {
+            const double below = std::sqrt(square[i] + inverse_c);
+            const double squared = 1 + c * positive(time[i] - below) * (time[i] + below);
+            factor[i] = 1 / std::sqrt(squared);
+            time[i] = std::sqrt(square[i] / squared + inverse_c);
+        }
+        for (int i = 0; i < count; i++) {
+            T *to = y + (start + i) * size;
+            rows::scale(T(factor[i]), means + (start + i) * size, to, size);
+            to[0] = T(time[i]);
+        }
+    });
+}
+
+// f grad + f c <grad, y> (-y_0, y_s). Returns the sum of <grad, y>.
+template <class T>
+double mean_grad(const T *grad, const T *y, const double *factors, T *out, int64_t n, int64_t size, double c,
+                 int threads) {
+    return rows::sum_of_each(n, threads, [=](int64_t r) {
+        const T *g = grad + r * size, *row = y + r * size, factor = T(factors[r]);
+        T *to = out + r * size;
+        const double along = rows::dot(g, row, size);
+        const T on_y = T(along * factors[r] * c);
+        rows::combine(factor, g, on_y, row, to, size);
+        to[0] = factor * g[0] - on_y * row[0];
+        return along;
+    });
+}
+
+// factor (-q_0, q_s).
+template <class T> inline void flip(const T *q, T *to, int64_t size, double factor) {
+    rows::scale(T(factor), q, to, size);
+    to[0] = -to[0];
+}
+
+template <class T> void dual(const T *q, T *out, int64_t n, int64_t size, double factor, int threads) {
+    rows::each(n, threads, [=](int64_t r) { flip(q + r * size, out + r * size, size, factor); });
+}
+
+// The gradient of q. Returns the sum of <grad, dual>; 0 where the dual is not given.
+template <class T>
+double dual_grad(const T *grad, const T *dual, T *out, int64_t n, int64_t size, double factor, int threads) {
+    return rows::sum_of_each(n, threads, [=](int64_t r) {
+        flip(grad + r * size, out + r * size, size, factor);
+        return dual ? rows::dot(grad + r * size, dual + r * size, size) : 0.0;
+    });
+}
+
+}  // namespace
+
+#define EXPORT(T)                                                                                                      \
+    extern "C" void normalise_##T(T *z, double *kept, int64_t n, int64_t size, double scale, double lowest,            \
+                                  double radius, int threads) {                                                        \
+        normalise(z, kept, n, size, {scale, lowest, radius}, rows::worth(n * size, threads));                          \
+    }                                                                                                                  \
+    extern "C" void normalise_grad_##T(const T *grad, const T *y, const double *kept, int64_t first, int64_t last,     \
+                                       T *out, double *sums, T *columns, int64_t n, int64_t size, double scale,        \
+                                       double lowest, double radius, int threads) {                                    \
+        normalise_grads<T>({grad, y, kept, n, size, {scale, lowest, radius}}, first, last, out, sums, columns,         \
+                           rows::worth(n * size, threads));                                                            \
+    }                                                                                                                  \
+    extern "C" void time_##T(T *y, int64_t n, int64_t size, double c, int threads) {                                   \
+        set_times(y, n, size, 1 / c, rows::worth(n * size, threads));                                                  \
+    }                                                                                                                  \
+    extern "C" void lift_##T(const T *s, T *y, int64_t n, int64_t b_size, int64_t heads, int64_t coordinates,          \
+                             int64_t by_a, int64_t by_b, int64_t by_head, double c, int threads) {                     \
+        lift(s, y, n, {b_size, heads, coordinates, by_a, by_b, by_head}, 1 / c,                                        \
+             rows::worth(n * heads * coordinates, threads));                                                           \
+    }                                                                                                                  \
+    extern "C" void time_grad_##T(const T *grad, const T *y, T *out, double *sum, int64_t n, int64_t size,    \
+                                  int left_out, int threads) {                                                         \
+        *sum = time_grad(grad, y, out, n, size, left_out, rows::worth(n * size, threads));                             \
+    }                                                                                                                  \
+    extern "C" void mean_##T(const T *means, T *y, double *factors, int64_t n, int64_t size, double c, int threads) {  \
+        mean(means, y, factors, n, size, c, rows::worth(n * size, threads));                                           \
+    }                                                                                                                  \
+    extern "C" void mean_grad_##T(const T *grad, const T *y, const double *factors, T *out, double *sum, int64_t n,    \
+                                  int64_t size, double c, int threads) {                                               \
+        *sum = mean_grad(grad, y, factors, out, n, size, c, rows::worth(n * size, threads));                           \
+    }                                                                                                                  \
+    extern "C" void dual_##T(const T *q, T *out, int64_t n, int64_t size, double factor, int threads) {                \
+        dual(q, out, n, size, factor, rows::worth(n * size, threads));                                                 \
+    }                                                                                                                  \
+    extern "C" void dual_grad_##T(const T *grad, const T *dual, T *out, double *sum, int64_t n, int64_t size,          \
+                                  double factor, int threads) {                                                        \
+        *sum = dual_grad(grad, dual, out, n, size, factor, rows::worth(n * size, threads));                            \
+    }                                                                                                                  \
+
+EXPORT(float)
+EXPORT(double)

@@ -1,0 +1,4 @@
+// Möbius RNN and GRU in float64.
+#include "recurrent.h"
+
+RECURRENT(double)

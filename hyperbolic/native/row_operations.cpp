@@ -1,0 +1,69 @@
+// The operations of hyperbolic/rows.py on float32 rows with float64 row numbers, each in one pass.
+#include "rows.h"
+
+namespace {
+
+constexpr double most = 1e300;  // of a factor, so that 0 times it is 0
+
+inline double finite(double factor) { return std::min(std::max(factor, -most), most); }
+
+// to = a x, the product rounded once.
+inline void scaled(double a, const float *x, float *to, int64_t size) {
+#pragma omp simd
+    for (int64_t j = 0; j < size; j++) to[j] = float(a * double(x[j]));
+}
+
+}  // namespace
+
+extern "C" {
+
+void row_dot(const float *x, const float *y, double *out, int64_t n, int64_t size, int threads) {
+    rows::each(n, rows::worth(n * size, threads), [=](int64_t r) { out[r] = rows::dot(x + r * size, y + r * size, size); });
+}
+
+void row_scale(const double *scale, const float *x, float *out, int64_t n, int64_t size, int threads) {
+    rows::each(n, rows::worth(n * size, threads),
+               [=](int64_t r) { scaled(finite(scale[r]), x + r * size, out + r * size, size); });
+}
+
+// Gradients of row_scale: <grad, x> and scale grad.
+void row_scale_grad(const double *scale, const float *x, const float *grad, double *of_scale, float *of_x, int64_t n,
+                    int64_t size, int threads) {
+    rows::each(n, rows::worth(n * size, threads), [=](int64_t r) {
+        const float *g = grad + r * size;
+        of_scale[r] = rows::dot(g, x + r * size, size);
+        scaled(finite(scale[r]), g, of_x + r * size, size);
+    });
+}
+
+// out_b = sum_i w_bi x_bi of `count` rows for each b.
+void weighted_sum(const double *weights, const float *x, double *out, int64_t n, int64_t count, int64_t size,
+                  int threads) {
+    rows::each(n, rows::worth(n * count * size, threads), [=](int64_t b) {
+        double *sum = out + b * size;
+        std::fill(sum, sum + size, 0.0);
+        for (int64_t i = b * count; i < (b + 1) * count; i++) {
+            const double weight = weights[i];
+            const float *row = x + i * size;
+#pragma omp simd
+            for (int64_t j = 0; j < size; j++) sum[j] += weight * row[j];
+        }
+    });
+}
+
+// Its gradients: <x_bi, grad_b> and w_bi grad_b; either may be left out.
+void weighted_sum_grad(const double *weights, const float *x, const double *grad, double *of_weights, float *of_x,
+                       int64_t n, int64_t count, int64_t size, int threads) {
+    rows::each(n, rows::worth(n * count * size, threads), [=](int64_t b) {
+        const double *g = grad + b * size;
+        for (int64_t i = b * count; i < (b + 1) * count; i++) {
+            if (of_weights) of_weights[i] = rows::dot(x + i * size, g, size);
+            if (!of_x) continue;
+            const double weight = weights[i];
+            float *to = of_x + i * size;
+#pragma omp simd
+            for (int64_t j = 0; j < size; j++) to[j] = float(weight * g[j]);
+        }
+    });
+}
+}

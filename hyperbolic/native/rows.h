@@ -1,0 +1,137 @@
+// Passes over rows: sums in float64, combinations, and what shares the rows among threads.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace rows {
+
+constexpr int of_block = 32;  // rows whose numbers are worked on together, vectorised across them
+using Numbers = double[of_block];
+
+inline int in_block(int64_t start, int64_t end) { return int(std::min<int64_t>(of_block, end - start)); }
+
+// Threads that so many entries are worth.
+inline int worth(int64_t entries, int threads) { return entries < (1 << 15) ? 1 : threads; }
+
+// work(first row, number of rows) for blocks of n rows.
+template <class Work> inline void each_block(int64_t n, int threads, Work work) {
+#pragma omp parallel for num_threads(threads) if (parallel : threads > 1) firstprivate(work)
+    for (int64_t start = 0; start < n; start += of_block) work(start, in_block(start, n));
+}
+
+// work(row) for n rows.
+template <class Work> inline void each(int64_t n, int threads, Work work) {
+#pragma omp parallel for num_threads(threads) if (parallel : threads > 1) firstprivate(work)
+    for (int64_t r = 0; r < n; r++) work(r);
+}
+
+// work(part, first row, row after the last) for as many parts as there are threads, made of whole blocks.
+template <class Work> inline void each_part(int64_t n, int threads, Work work) {
+    const int64_t blocks = (n + of_block - 1) / of_block;
+#pragma omp parallel for num_threads(threads) if (parallel : threads > 1)
+    for (int part = 0; part < threads; part++) {
+        work(part, blocks * part / threads * of_block, std::min(blocks * (part + 1) / threads * of_block, n));
+    }
+}
+
+inline double total(const double *x, int64_t n) {
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) sum += x[i];
+    return sum;
+}
+
+// The sum of work(row) over n rows, always in the same order.
+template <class Work> inline double sum_of_each(int64_t n, int threads, Work work) {
+    std::vector<double> values(n);
+    double *value = values.data();
+    each(n, threads, [=](int64_t r) { value[r] = work(r); });
+    return total(value, n);
+}
+
+// to += a x.
+template <class T> inline void add(T a, const T *x, T *to, int64_t size) {
+#pragma omp simd
+    for (int64_t j = 0; j < size; j++) to[j] += a * x[j];
+}
+
+using Four = double __attribute__((vector_size(32)));
+inline Four four(const double *x) {
+    Four loaded;
+    std::memcpy(&loaded, x, sizeof loaded);
+    return loaded;
+}
+inline Four four(const float *x) {
+    float __attribute__((vector_size(16))) loaded;
+    std::memcpy(&loaded, x, sizeof loaded);
+    return __builtin_convertvector(loaded, Four);
+}
+
+// <x, y>; of points of the hyperboloid without the times.
+template <bool space = false, class T, class U> inline double dot(const T *x, const U *y, int64_t size) {
+    constexpr int lanes = 16;
+    double sum = 0;
+    int64_t start = space ? 1 : 0;
+    if (size >= lanes) {
+        double sums[lanes];
+        for (int l = 0; l < lanes; l++) sums[l] = double(x[l]) * double(y[l]);
+        if (space) sums[0] = 0;
+        for (start = lanes; start + lanes <= size; start += lanes) {
+            for (int l = 0; l < lanes; l++) sums[l] += double(x[start + l]) * double(y[start + l]);
+        }
+        for (int half = lanes / 2; half > 0; half /= 2) {
+            for (int l = 0; l < half; l++) sums[l] += sums[l + half];
+        }
+        sum = sums[0];
+    }
+    Four tail = {};
+    for (; start + 4 <= size; start += 4) tail += four(x + start) * four(y + start);
+    for (; start < size; start++) sum += double(x[start]) * double(y[start]);
+    return sum + ((tail[0] + tail[2]) + (tail[1] + tail[3]));
+}
+
+// to = a x; to = a x + b y.
+template <class T> inline void scale(T a, const T *x, T *to, int64_t size) {
+#pragma omp simd
+    for (int64_t j = 0; j < size; j++) to[j] = a * x[j];
+}
+template <class T> inline void combine(T a, const T *x, T b, const T *y, T *to, int64_t size) {
+#pragma omp simd
+    for (int64_t j = 0; j < size; j++) to[j] = a * x[j] + b * y[j];
+}
+
+// to = sum_k a_k x_k of one vector or more.
+template <class T> inline void combine(const T *a, const T *const *x, int count, T *to, int64_t size) {
+    if (count == 1) return scale(a[0], x[0], to, size);
+    if (count == 2) return combine(a[0], x[0], a[1], x[1], to, size);
+    const T a0 = a[0], a1 = a[1], a2 = a[2], *x0 = x[0], *x1 = x[1], *x2 = x[2];
+#pragma omp simd
+    for (int64_t j = 0; j < size; j++) to[j] = a0 * x0[j] + a1 * x1[j] + a2 * x2[j];
+    for (int k = 3; k < count; k++) add(a[k], x[k], to, size);
+}
+
+// sums += sum_i weights_i x_i over rows of a block, sum_i x_i where the weights are null; they are taken in T.
+template <class T> inline void add_columns(const T *weights, const T *x, int count, int64_t size, double *sums) {
+    constexpr int lanes = 64;
+    int64_t start = 0;
+    for (; start + lanes <= size; start += lanes) {
+        T sum[lanes] = {};
+        for (int i = 0; i < count; i++) {
+            const T weight = weights ? weights[i] : T(1);
+            for (int l = 0; l < lanes; l++) sum[l] += weight * x[i * size + start + l];
+        }
+        for (int l = 0; l < lanes; l++) sums[start + l] += double(sum[l]);
+    }
+    const int left = int(size - start);
+    T sum[lanes] = {};
+    for (int i = 0; i < count && left > 0; i++) {
+        const T weight = weights ? weights[i] : T(1);
+#pragma omp simd
+        for (int l = 0; l < left; l++) sum[l] += weight * x[i * size + start + l];
+    }
+    for (int l = 0; l < left; l++) sums[start + l] += double(sum[l]);
+}
+
+}  // namespace rows

@@ -1,0 +1,100 @@
+"""The C++ passes of the Möbius linear kernel against the PyTorch operations they stand for."""
+
+import pytest
+import torch
+
+from hyperbolic import native, switch
+from hyperbolic.kernels import mobius_native, scratch
+from hyperbolic.kernels.mobius import mobius_affine
+from tests.kernels.test_mobius import Case, error, points
+
+pytestmark = pytest.mark.skipif(switch.cpp_compiler() is None, reason="needs a C++ compiler")
+
+
+@pytest.fixture(autouse=True)
+def _switch_restored():
+    before = switch.mode()
+    yield
+    switch.use_compile(before)
+
+
+@pytest.fixture
+def two_threads():
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
+
+
+def both(case: Case, cotangent: torch.Tensor):
+    results = []
+    for mode in ("0", "native"):
+        switch.use_compile(mode)
+        results.append(case.run(mobius_affine, cotangent=cotangent))
+    return results
+
+
+def check(case: Case, skip_c: bool = False) -> None:
+    cotangent = torch.randn(len(case.xs[0]), case.weights[0].shape[0])
+    (plain, wanted), (out, grads) = both(case, cotangent)
+    torch.testing.assert_close(out, plain, rtol=1e-5, atol=1e-6)
+    for number, (a, b) in enumerate(zip(grads, wanted, strict=True)):
+        assert torch.isfinite(a).all()
+        assert a.dtype is b.dtype
+        assert a.shape == b.shape
+        assert (skip_c and number == 0) or error(a, b.double()) <= 1e-5, number
+
+
+@pytest.mark.parametrize("n", [0, 1, 33, 100])
+@pytest.mark.parametrize(("dims", "d_out"), [((1,), 1), ((7,), 3), ((64,), 64), ((3, 20), 65), ((5, 6, 70), 31)])
+@pytest.mark.parametrize(("bias", "scaled"), [(None, 0), (0.7, 0), (0.7, 2)])
+def test_shapes(n, dims, d_out, bias, scaled):
+    check(Case(2.0, dims, d_out, 1.5, 0.7, bias, scaled, n=n))
+
+
+@pytest.mark.parametrize(("radius", "scale"), [(0.0, 1.0), (1e-8, 1.0), (1e-3, 1.0), (6.0, 0.5), (12.0, 0.4)])
+@pytest.mark.parametrize("scaled", [0, 1])
+def test_near_and_far(radius, scale, scaled):
+    check(Case(0.7, (6, 5), 4, radius, scale, 0.9, scaled), skip_c=radius < 1e-4)
+
+
+def test_threads(two_threads):
+    """More rows than one thread gets, in several blocks of the scratch space; always with the same result."""
+    case = Case(1.3, (40, 9), 64, 1.5, 0.7, 0.6, 1, n=10000)
+    check(case)
+    switch.use_compile("native")
+    runs = [case.run(mobius_affine) for _ in range(2)]
+    for a, b in zip([runs[0][0], *runs[0][1]], [runs[1][0], *runs[1][1]], strict=True):
+        assert torch.equal(a, b)
+
+
+def test_strided_arguments():
+    case = Case(2.0, (6,), 5, 1.5, bias=0.5, scaled=1)
+    x, factors = torch.randn(12, 24)[::2].T * 0.1, torch.rand(24, 2)[:, 1:]
+    case.xs, case.factors = [x], factors
+    assert mobius_native.usable(case.points, factors, [x], case.weights)
+    check(case)
+
+
+def test_what_it_does_not_take(monkeypatch):
+    case = Case(2.0, (6,), 5, 1.5, bias=0.5)
+    case.points = points(9, 5, 2.0, 0.2)
+    assert not mobius_native.usable(case.points, None, case.xs, case.weights)
+    check(case)
+    assert mobius_native.usable(case.points[:7], None, case.xs, case.weights)
+    assert not mobius_native.usable(None, None, case.xs, [w.T for w in case.weights])
+    monkeypatch.setattr(native, "function", lambda *_: None)
+    mobius_native._function.cache_clear()
+    assert not mobius_native.usable(None, None, case.xs, case.weights)
+    mobius_native._function.cache_clear()
+
+
+def test_scratch_views_are_kept_for_some_shapes(monkeypatch):
+    monkeypatch.setattr(scratch, "_local", type("Local", (), {})())
+    x = torch.zeros(3, 4)
+    first = scratch.row_blocks(x, x.dtype)
+    assert scratch.row_blocks(x, x.dtype) is first
+    assert scratch.row_blocks(x, torch.float64)[0][1].dtype is torch.float64
+    assert scratch.row_blocks(x, x.dtype, 2)[0][1].shape == (2, 3, 4)
+    for n in range(scratch._SHAPES):
+        scratch.row_blocks(torch.zeros(n, 4), x.dtype)
+    assert len(scratch._local.blocks) <= scratch._SHAPES

@@ -1,0 +1,170 @@
+"""Möbius RNN and GRU in C++ against those of PyTorch operations, in value and gradient."""
+
+import pytest
+import torch
+
+from hyperbolic import switch
+from hyperbolic.kernels import recurrent_native
+from hyperbolic.kernels.recurrent import mobius_gru, mobius_rnn
+from tests.tolerances import tolerance
+
+pytestmark = pytest.mark.skipif(switch.cpp_compiler() is None, reason="needs a C++ compiler")
+F32, F64 = torch.float32, torch.float64
+KERNELS = {"rnn": (mobius_rnn, 1), "gru": (mobius_gru, 3)}
+KINDS = pytest.mark.parametrize("kind", KERNELS)
+DTYPES = pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+
+
+@pytest.fixture(autouse=True)
+def _as_before():
+    mode, threads = switch.mode(), torch.get_num_threads()
+    switch.use_compile("native")
+    yield
+    switch.use_compile(mode)
+    torch.set_num_threads(threads)
+
+
+def arguments(kind, batch, steps=4, d_in=3, hidden=5, streams=1, cells=1, dtype=F64, length=0.4, c=1.7, ended=False):
+    """x, lengths, weights, bias and curvature; points of about this length for c = 1."""
+    gates = KERNELS[kind][1]
+
+    def points(*size):
+        return (length * torch.nn.functional.normalize(torch.randn(*size, dtype=F64), dim=-1) / c**0.5).to(dtype)
+
+    weights = [torch.randn(cells, gates, hidden, d, dtype=dtype) / d**0.5 for d in (d_in, hidden)]
+    free = [points(streams, batch, steps, d_in), *weights, points(cells, gates, hidden), torch.tensor(c, dtype=F64)]
+    lengths = torch.randint(1, steps + 1, (streams, batch)) if ended else None
+    return [t.requires_grad_() for t in free], lengths
+
+
+def cotangent(states):
+    return torch.randn(states.shape, dtype=F64, generator=torch.Generator().manual_seed(1)).to(states.dtype)
+
+
+def results(kind, free, lengths, phi="identity"):
+    """States, and gradients of everything."""
+    x, *rest = free
+    states = KERNELS[kind][0](x, lengths, *rest, phi)
+    return states, *torch.autograd.grad(states, free, cotangent(states))
+
+
+def assert_same(kind, free, lengths, phi="identity", room=1.0):
+    assert recurrent_native.usable(free[0], lengths, *free[1:4], phi)
+    actual = results(kind, free, lengths, phi)
+    assert all(t.isfinite().all() for t in actual)
+    mode = switch.mode()
+    switch.use_compile("0")
+    expected = results(kind, free, lengths, phi)
+    switch.use_compile(mode)
+    limit = tolerance(actual[0].dtype, "identity")["rtol"] * room
+    sizes = [b.abs().max().item() if b.numel() else 0 for b in expected]
+    sizes[-1] = max(sizes)  # terms of the curvature's gradient cancel
+    for a, b, size in zip(actual, expected, sizes, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=limit * size)
+
+
+@KINDS
+@DTYPES
+@pytest.mark.parametrize("batch", [0, 1, 15, 16, 17, 31, 32, 33, 70])
+def test_batches_that_do_not_fill_a_block(kind, dtype, batch):
+    assert_same(kind, *arguments(kind, batch, dtype=dtype, ended=True))
+
+
+@KINDS
+@DTYPES
+@pytest.mark.parametrize(("d_in", "hidden"), [(1, 1), (5, 5), (7, 12), (33, 13), (40, 65)])
+def test_sizes_that_do_not_fill_a_tile(kind, dtype, d_in, hidden):
+    assert_same(kind, *arguments(kind, 19, 3, d_in, hidden, dtype=dtype, length=0.2))
+
+
+@KINDS
+@DTYPES
+@pytest.mark.parametrize("phi", ["identity", "tanh", "relu", "sigmoid"])
+@pytest.mark.parametrize("cells", [2, 4])
+@pytest.mark.parametrize("ended", [False, True])
+def test_streams_directions_and_nonlinearities(kind, dtype, phi, cells, ended):
+    assert_same(kind, *arguments(kind, 18, streams=2, cells=cells, dtype=dtype, ended=ended), phi)
+
+
+@KINDS
+@DTYPES
+@pytest.mark.parametrize(("length", "room"), [(1e-20, 1), (1e-6, 1), (0.9, 1), (0.999, 100)])
+def test_tiny_and_far_points(kind, dtype, length, room):
+    """Gradients through a gap g have relative errors of about eps/g."""
+    assert_same(kind, *arguments(kind, 20, 3, dtype=dtype, length=length), room=room)
+
+
+@KINDS
+@DTYPES
+def test_threads(kind, dtype):
+    """The work of one thread split among several, and the same bits each time for a number of threads."""
+    free, lengths = arguments(kind, 75, streams=2, cells=4, dtype=dtype, ended=True)
+    alone = results(kind, free, lengths)
+    torch.set_num_threads(3)
+    shared, again = (results(kind, free, lengths) for _ in range(2))
+    assert all(map(torch.equal, shared, again))
+    assert torch.equal(alone[0], shared[0])
+    for a, b in zip(alone, shared, strict=True):
+        torch.testing.assert_close(a, b, **tolerance(dtype, "identity"))
+
+
+@KINDS
+def test_only_what_needs_a_gradient_gets_one(kind):
+    free, lengths = arguments(kind, 6)
+    states, *expected = results(kind, free, lengths)
+    for i, wanted in enumerate(expected):
+        given = [t.clone().detach().requires_grad_(i == j) for j, t in enumerate(free)]
+        same = KERNELS[kind][0](given[0], lengths, *given[1:])
+        (grad,) = torch.autograd.grad(same, given[i], cotangent(same))
+        assert torch.equal(same, states)
+        assert torch.equal(grad, wanted)
+    with torch.no_grad():
+        assert torch.equal(KERNELS[kind][0](free[0], lengths, *free[1:]), states)
+
+
+@KINDS
+def test_gradients_that_fade_end_at_zero(kind):
+    """From the last of many states, through weights that forget: numbers below the normal ones take long."""
+    free, lengths = arguments(kind, 3, steps=80, dtype=F32)
+    with torch.no_grad():
+        free[1] *= 0.1
+        free[2] *= 0.01
+    states = KERNELS[kind][0](free[0], lengths, *free[1:])
+    (grad,) = torch.autograd.grad(states[:, :, -1].sum(), free[0])
+    assert grad[:, :, -1].any()
+    assert not grad[grad != 0].abs().lt(torch.finfo(F32).tiny).any()
+
+
+def _changed(place, change):
+    free, lengths = arguments("gru", 4)
+    free[place] = change(free[place].detach())
+    return free, lengths
+
+
+@pytest.mark.parametrize(
+    ("place", "change", "error"),
+    [
+        (0, lambda x: x[..., :2], "mat2|size|shapes"),
+        (0, lambda x: x.float(), "dtype"),
+        (2, lambda w: w[..., :4], "size|shape|inconsistent"),
+        (3, lambda b: b[..., :4], "size|shape"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused_by_pytorch(place, change, error):
+    (x, *rest), lengths = _changed(place, change)
+    with pytest.raises(RuntimeError, match=error):
+        mobius_gru(x, lengths, *rest)
+
+
+def test_which_arguments_it_is_for():
+    (x, w_ih, w_hh, bias, _), _ = arguments("gru", 4)
+    lengths = torch.ones(1, 4, dtype=torch.int32)
+    fits = recurrent_native.usable
+    assert fits(x, lengths, w_ih, w_hh, bias, "tanh")
+    assert fits(x.transpose(1, 2).contiguous().transpose(1, 2), None, w_ih, w_hh, bias, "tanh")
+    assert not fits(x, lengths, w_ih, w_hh, bias, "softsign")
+    assert not fits(x, lengths[:, :3], w_ih, w_hh, bias, "tanh")
+    large = torch.empty(1, 3, 600, 600, dtype=F64)
+    assert not fits(torch.empty(1, 2, 2, 600, dtype=F64), None, large, large, torch.empty(1, 3, 600, dtype=F64), "tanh")
+    switch.use_compile("0")
+    assert not fits(x, lengths, w_ih, w_hh, bias, "tanh")
