@@ -70,7 +70,7 @@ def test_every_row_of_the_table_has_a_gate():
 def test_the_variants_of_a_row_agree(row):
     case = build(row)
     if case.ours.value is None:
-        assert row.name.startswith("training-step")
+        assert row.name.startswith(("training-step", "kg-step"))  # two models
         return
     ours = case.ours.value().double()
     assert ours.isfinite().all()
