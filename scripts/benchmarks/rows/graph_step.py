@@ -15,7 +15,7 @@ from hyperbolic.geometry import make_geometry
 from hyperbolic.kernels.relation_linear import relation_linear
 from hyperbolic.optim import RiemannianAdam, parameter_groups
 from scripts.benchmarks.measure import Case, Variant
-from scripts.benchmarks.row import Gate, Row, Setting
+from scripts.benchmarks.row import Row, Setting
 
 _RELATIONS = 22  # WN18RR's, with their reciprocals
 _LR = 0.005
@@ -66,7 +66,6 @@ ROWS = [
         step,
         {"batch": 1000, "negatives": 50, "entities": 40_943, "d": 32},
         {"batch": 5, "negatives": 2, "entities": 9, "d": 4},
-        gates=[Gate(1.1)],
-        aim="1.0",
+        aim="1.1",
     )
 ]
