@@ -216,7 +216,7 @@ def draw(results: list[Result], where: dict[str, Any], path: Path) -> Path:
     axes.margins(x=0.08)
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set_xlabel("time, Euclidean floor = 1 (median, quartiles)")
-    axes.set_title(heading(where), fontsize=8, loc="left")
+    figure.suptitle(heading(where), fontsize=8, x=0.01, ha="left")
     axes.spines[["top", "right"]].set_visible(False)
     partial = path.with_name(f".{path.name}.tmp")
     figure.savefig(partial, format="png", dpi=150)
