@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from hyperbolic.encoders.relational.scorer import Scorer, Table, flat
 from hyperbolic.geometry import Geometry
 from hyperbolic.kernels.relation_linear import relation_linear
+from hyperbolic.kernels.table_products import table_products
 from hyperbolic.manifolds import Manifold
 from hyperbolic.numerics import safe_sqrt
 
@@ -49,7 +50,7 @@ class Bilinear(Scorer):
             nn.init.xavier_normal_(table.weight)
 
     def compare(self, query: Tensor, r: Tensor, t: Tensor) -> Tensor:
-        return torch.bmm(self.entity(t), query.unsqueeze(-1)).squeeze(-1)
+        return table_products(query, self.entity.weight, t, sparse=self.sparse)
 
     def compare_all(self, query: Tensor, r: Tensor, rows: slice | Tensor) -> Tensor:
         return query @ self.rows_of(self.entity.weight, rows).T

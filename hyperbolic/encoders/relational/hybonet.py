@@ -15,6 +15,7 @@ from hyperbolic.geometry import Geometry
 from hyperbolic.kernels.lorentz import dual, normalise_
 from hyperbolic.kernels.pairwise import lorentz_products
 from hyperbolic.kernels.relation_linear import relation_linear
+from hyperbolic.kernels.table_products import table_products
 from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.layers.lorentz_linear import VARIANTS
 from hyperbolic.layers.lorentz_logits import unit_points
@@ -86,9 +87,11 @@ class HyboNet(Scorer):
 
     def compare(self, query: Any, r: Tensor, t: Tensor) -> Tensor:
         x, shift = query
-        shift = shift + table_rows(self.tail_bias, t, self.sparse).squeeze(-1)
         x = dual(x, x.new_tensor(2.0))
-        return torch.baddbmm(shift.unsqueeze(-1), self.entity(t), x.unsqueeze(-1)).squeeze(-1)
+        if self.manifold.learn_c:  # the points used move with the curvature
+            products = torch.bmm(self.entity(t), x.unsqueeze(-1)).squeeze(-1)
+            return shift + products + table_rows(self.tail_bias, t, self.sparse).squeeze(-1)
+        return shift + table_products(x, self.entity.weight, t, self.tail_bias, self.sparse)
 
     def compare_all(self, query: Any, r: Tensor, rows: slice | Tensor) -> Tensor:
         x, shift = query

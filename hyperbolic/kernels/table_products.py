@@ -1,0 +1,80 @@
+"""Products of vectors with chosen rows of a table: scores of a few candidates for each query of a batch."""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+from torch import Tensor
+
+from hyperbolic import native
+from hyperbolic.kernels.mlr import refuse_graph
+from hyperbolic.kernels.table_rows import table_rows
+
+_POINTER, _SIZE = ctypes.c_void_p, ctypes.c_int64
+
+
+def table_products(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None = None, sparse: bool = False) -> Tensor:
+    """``<x_i, table[index_ij]> + bias[index_ij]``: x (B, D), table (N, D), index long (B, M), bias (N, 1) -> (B, M).
+
+    On a CPU the chosen rows are read where they lie, in C++, and the gradient of the table is added up row by row: the
+    (B, M, D) rows are never made. Else they are (:func:`table_products_reference`), which is differentiable twice.
+
+    Args: sparse: gradients of the rows used only, for an optimiser with ``lazy=True``.
+
+    Raises:
+        IndexError: an index outside of the table.
+    """
+    if sparse or index.numel() == 0 or not _usable(x, table, index, bias):
+        return table_products_reference(x, table, index, bias, sparse)
+    return _TableProducts.apply(x, table, index, bias)
+
+
+def table_products_reference(
+    x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None = None, sparse: bool = False
+) -> Tensor:
+    """Plain version of :func:`table_products`."""
+    products = torch.bmm(table_rows(table, index, sparse), x.unsqueeze(-1)).squeeze(-1)
+    return products if bias is None else products + table_rows(bias, index, sparse).squeeze(-1)
+
+
+def _usable(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None) -> bool:
+    return (
+        native.usable(table, bias)
+        and x.dtype is table.dtype
+        and x.device == index.device == table.device
+        and native.library("table_products") is not None
+    )
+
+
+def _function(name: str, dtype: torch.dtype, pointers: int, sizes: int) -> ctypes._CFuncPtr:
+    kind = "float" if dtype is torch.float32 else "double"
+    return native.function("table_products", f"{name}_{kind}", *[_POINTER] * pointers, *[_SIZE] * sizes)
+
+
+class _TableProducts(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None) -> Tensor:
+        low, high = torch.aminmax(index)
+        if low < 0 or high >= len(table):
+            raise IndexError(f"table_products: index {int(low if low < 0 else high)} in a table of {len(table)} rows")
+        x, index = x.contiguous(), index.long().contiguous()
+        out = x.new_empty(index.shape)
+        tensors = map(native.address, (x, table, bias, index, out))
+        _function("scores", x.dtype, 5, 3)(*tensors, *index.shape, x.shape[1], torch.get_num_threads())
+        ctx.save_for_backward(x, table, index)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, Tensor | None]:
+        refuse_graph("products with rows of a table")
+        x, table, index = ctx.saved_tensors
+        grad = grad.contiguous()
+        of_x, of_table, _, of_bias = ctx.needs_input_grad
+        grad_x = torch.empty_like(x) if of_x else None
+        grad_table = x.new_empty(table.shape) if of_table else None
+        grad_bias = x.new_empty(len(table), 1) if of_bias else None
+        tensors = map(native.address, (grad, x, table, index, grad_x, grad_table, grad_bias))
+        sizes = (*index.shape, *reversed(table.shape))
+        _function("grads", x.dtype, 7, 4)(*tensors, *sizes, torch.get_num_threads())
+        return grad_x, grad_table, None, grad_bias
