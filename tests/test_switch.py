@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from hyperbolic import switch
+from hyperbolic import native, switch
 from hyperbolic.layers import mobius
 from hyperbolic.manifolds import PoincareBall
 
@@ -188,7 +188,14 @@ def test_cuda_graphs_equal_eager(kind):
     assert torch.equal(layer.eval()(x, lengths)[1], twin.eval()(x, lengths)[1])
 
 
+@pytest.fixture
+def without_cpp(monkeypatch):
+    """No C++ kernels, which on a CPU come before compiled ones."""
+    monkeypatch.setattr(native, "usable", lambda *_: False)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("without_cpp")
 @pytest.mark.skipif(not switch.compiler_found(), reason="needs a C++ compiler")
 @pytest.mark.parametrize(("kind", "nonlinearity"), [("GRU", None), ("RNN", "tanh")])
 def test_compiled_equals_eager(kind, nonlinearity):
@@ -211,6 +218,7 @@ def test_compiled_equals_eager(kind, nonlinearity):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("without_cpp")
 @pytest.mark.skipif(not switch.compiler_found(), reason="needs a C++ compiler")
 def test_compiled_linear_and_concat_equal_eager():
     """With a full batch and an incomplete last one."""

@@ -24,6 +24,7 @@ from hyperbolic.numerics import asinhc, safe_sqrt, sqnorm, wide_curvature
 _BLOCK = 1 << 16  # float64 entries that are worked on at a time, half a megabyte
 _CLOSE = 1e-6  # part of its terms below which sinh^2(sqrt(c) d/2) of a pair is computed again from the difference
 _LEAST = 1e-12  # least sinh^2(sqrt(c) d/2) of the others; of the pairs, which are exact, the square of it
+_LEAST_WEIGHT = 1e-300  # of a pair; smaller ones, of points more than 690 T apart, would be 0
 _ARGUMENTS = (*[ctypes.c_void_p] * 5, ctypes.c_int64, ctypes.c_int64, ctypes.c_double, ctypes.c_double)
 Pairs = tuple[Tensor, Tensor]
 
@@ -98,6 +99,7 @@ class _Loss(torch.autograd.Function):
     def forward(ctx, left: Tensor, right: Tensor, h: Tensor, excluded: Pairs, power: float) -> Tensor:
         n = len(left)
         near, slope = _weights(h.clamp_min(_LEAST**2), power)
+        near.clamp_min_(_LEAST_WEIGHT)
         rows, columns = excluded
         order = rows.argsort()
         rows, columns = rows[order], columns[order]

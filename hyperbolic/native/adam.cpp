@@ -3,6 +3,7 @@
 // Blocks of rows stay in the first cache while their sums, the coefficients of their rows (vectorised across rows) and
 // the combinations are made.
 #include "geodesic_steps.h"
+#include "rows.h"
 
 using namespace steps;
 
@@ -39,148 +40,187 @@ template <class T> inline T narrow(double value) {
     constexpr double most = std::numeric_limits<T>::max();
     return T(std::min(std::max(value, -most), most));
 }
-template <class T> inline T bounded(T gradient) {
+// Gradients of float64 tables, or vectors of them, whose squares are finite.
+template <class T, class Value> inline Value bounded(Value gradient) {
     if (sizeof(T) == 4) return gradient;
-    return std::min(std::max(gradient, T(-huge_gradient)), T(huge_gradient));
+    gradient = gradient > huge_gradient ? Value{} + huge_gradient : gradient;
+    return gradient < -huge_gradient ? Value{} - huge_gradient : gradient;
 }
+
+// Numbers of a block's rows, side by side.
+struct Columns {
+    double xx[rows_of_block], xv[rows_of_block], vv[rows_of_block], inverse[rows_of_block], gap[rows_of_block];
+};
 
 template <class T, template <class> class Model> struct Pass {
     static constexpr int start = Model<T>::sheet ? 1 : 0;
     static constexpr bool ball = !Model<T>::sheet, across = Model<T>::orthogonal && sizeof(T) == 8;
     const Table<T> &table;
-    const Numbers &k;
+    const Numbers k;
     const bool adam;
     const double max_time, max_space;  // of points of the hyperboloid that may not go further out
-    Sums sums[rows_of_block];
-    double scale[rows_of_block];
-    T on_h[rows_of_block], on_x[rows_of_block];
+    Columns sums;
+    double scale[rows_of_block], on_h[rows_of_block], on_x[rows_of_block];
 
     int64_t row(int64_t i) const { return table.index ? table.index[i] : i; }
 
-    void sum_products(Sums &s, const T *x, const T *v) const {
-        double xv = 0, vv = 0;
-#pragma omp simd reduction(+ : xv, vv)
-        for (int64_t j = start; j < table.size; j++) {
-            const double one = x[j], other = bounded(v[j]);
-            xv += one * other;
-            vv += other * other;
-        }
-        s.xv = xv;
-        s.vv = Model<T>::orthogonal && !across ? std::max(vv - xv * (xv * s.inverse), 0.0) : vv;
-        if (!across) return;
-        const double part = xv * s.inverse;
-        vv = 0;
-#pragma omp simd reduction(+ : vv)
-        for (int64_t j = start; j < table.size; j++) vv += squared(bounded(v[j]) - part * x[j]);
-        s.vv = vv;
-    }
-
-    double square_of(const T *x) const {
-        double xx = 0;
-#pragma omp simd reduction(+ : xx)
-        for (int64_t j = start; j < table.size; j++) xx += double(x[j]) * double(x[j]);
-        return xx;
-    }
-
-    double gap_of(const T *x, double xx) const {
+    // Of a row i: |x|^2 and the gap.
+    void set_square(int i, const T *x, double xx) {
+        sums.xx[i] = xx;
+        sums.inverse[i] = inverse_square(xx);
+        if (!ball) return;
         double gap = 1 - k.c * xx;
         if constexpr (sizeof(T) == 8) gap = compensated_gap(x, table.size, k.c);
-        return std::max(gap, Limits<T>::ball_eps / 4);
+        sums.gap[i] = std::max(gap, Limits<T>::ball_eps / 4);
     }
 
+    // Of a row i: <x, v> and the |v|^2 that belongs to it.
+    void set_products(int i, const T *x, const T *v, double xv, double vv) {
+        sums.xv[i] = xv;
+        if (across) {
+            const double part = xv * sums.inverse[i];
+            rows::sums<1>(start, table.size, x, v, &vv, [=](auto one, auto other, auto *term) {
+                const auto rest = bounded<T>(other) - part * one;
+                term[0] = rest * rest;
+            });
+        } else if (Model<T>::orthogonal) {
+            vv = std::max(vv - xv * (xv * sums.inverse[i]), 0.0);
+        }
+        sums.vv[i] = vv;
+    }
+
+    // What a row's step needs of its gradient h: the sums, the second moment, and the weights of h and x in m.
     void take_gradients(int64_t first, int count) {
-        double times[rows_of_block];
+        double times[rows_of_block], squares[rows_of_block];
         for (int i = 0; i < count; i++) {
             const T *x = table.x + row(first + i) * table.size, *h = table.grad + (first + i) * table.size;
-            sums[i].xx = square_of(x);
-            sums[i].inverse = inverse_square(sums[i].xx);
-            if (ball) sums[i].gap = gap_of(x, sums[i].xx);
-            sum_products(sums[i], x, h);
-            times[i] = Model<T>::sheet ? double(bounded(h[0])) : 0;
+            double sum[3];
+            rows::sums<3>(start, table.size, x, h, sum, [](auto one, auto other, auto *term) {
+                other = bounded<T>(other);
+                term[0] = one * one, term[1] = one * other, term[2] = other * other;
+            });
+            set_square(i, x, sum[0]);
+            set_products(i, x, h, sum[1], sum[2]);
+            times[i] = start ? bounded<T>(double(h[0])) : 0;
         }
+        constexpr double longest = Limits<T>::longest_gradient;
+        const Numbers k = this->k;
+#pragma omp simd
         for (int i = 0; i < count; i++) {
             double p, q;
-            const double length2 = Model<T>::gradient(sums[i], times[i], k.c, p, q);
-            constexpr double longest = Limits<T>::longest_gradient;
-            const double shrink = std::min(longest / std::sqrt(std::max(length2, longest * longest)), 1.0);
-            scale[i] = adam ? follow(row(first + i), shrink * shrink * length2) : -k.rate;
-            on_h[i] = narrow<T>(q * shrink * k.share);
-            on_x[i] = narrow<T>(p * shrink * k.share);
+            const double square = Model<T>::gradient(of_row(i), times[i], k.c, p, q);
+            const double shrink = std::min(longest / std::sqrt(std::max(square, longest * longest)), 1.0);
+            squares[i] = shrink * shrink * square;
+            on_h[i] = q * shrink * k.share;
+            on_x[i] = p * shrink * k.share;
+        }
+        if (adam) {
+            for (int i = 0; i < count; i++) squares[i] = follow(row(first + i), squares[i]);
+        }
+#pragma omp simd
+        for (int i = 0; i < count; i++) {
+            scale[i] = adam ? -k.rate / (std::sqrt(squares[i] * k.correction) + k.eps) : -k.rate;
         }
     }
 
-    // The second moment of a row, and the weight of its momentum in the step.
-    double follow(int64_t r, double length2) {
+    ALWAYS_INLINE Sums of_row(int i) const {
+        return {sums.xx[i], sums.xv[i], sums.vv[i], sums.inverse[i], ball ? sums.gap[i] : 0};
+    }
+
+    // The second moment of a row.
+    double follow(int64_t r, double square) {
         double v = table.square[r];
-        v += (length2 - v) * k.follow;
+        v += (square - v) * k.follow;
         table.square[r] = T(v);
         if (table.largest) {
             v = std::max(double(table.largest[r]), v);
             table.largest[r] = T(v);
         }
-        return -k.rate / (std::sqrt(v * k.correction) + k.eps);
+        return v;
+    }
+
+    // m <- beta m + on_h h + on_x x of a row i, and its sums.
+    void add_gradient(int i, const T *x, const T *h, T *m) {
+        const T beta = T(k.beta), of_h = narrow<T>(on_h[i]), of_x = narrow<T>(on_x[i]);
+        const bool kept = table.momentum;
+#pragma omp simd
+        for (int64_t j = 0; j < table.size; j++) {
+            const T value = (kept ? m[j] * beta : T(0)) + bounded<T>(h[j]) * of_h;
+            m[j] = Model<T>::orthogonal ? value + x[j] * of_x : value;
+        }
+        double sum[2];
+        rows::sums<2>(start, table.size, x, m, sum, [](auto one, auto other, auto *term) {
+            other = bounded<T>(other);
+            term[0] = one * other, term[1] = other * other;
+        });
+        set_products(i, x, m, sum[0], sum[1]);
     }
 
     template <bool decay, bool exact> void step(int64_t first, int count, T *none) {
         take_gradients(first, count);
-        const T beta = T(k.beta);
+        T *x[rows_of_block], *m[rows_of_block];
         for (int i = 0; i < count; i++) {
-            const int64_t r = row(first + i);
-            const T *x = table.x + r * table.size, *h = table.grad + (first + i) * table.size;
-            T *m = table.momentum ? table.momentum + r * table.size : none + i * table.size;
-            const T of_h = on_h[i], of_x = on_x[i];
-#pragma omp simd
-            for (int64_t j = 0; j < table.size; j++) {
-                T value = (table.momentum ? m[j] * beta : T(0)) + bounded(h[j]) * of_h;
-                m[j] = Model<T>::orthogonal ? value + x[j] * of_x : value;
-            }
-            sum_products(sums[i], x, m);
+            x[i] = table.x + row(first + i) * table.size;
+            m[i] = table.momentum ? table.momentum + row(first + i) * table.size : none + i * table.size;
+            add_gradient(i, x[i], table.grad + (first + i) * table.size, m[i]);
         }
-        Move moves[rows_of_block];
+        double a[rows_of_block], b[rows_of_block], a_m[rows_of_block], b_m[rows_of_block], product[rows_of_block];
+        const Numbers k = this->k;
 #pragma omp simd
-        for (int i = 0; i < count; i++) moves[i] = Model<T>::template move<decay, exact>(sums[i], scale[i], k);
         for (int i = 0; i < count; i++) {
-            const int64_t r = row(first + i);
-            T *m = table.momentum ? table.momentum + r * table.size : none + i * table.size;
-            apply(table.x + r * table.size, m, moves[i]);
+            const Move move = Model<T>::template move<decay, exact>(of_row(i), scale[i], k);
+            a[i] = move.a, b[i] = move.b, a_m[i] = move.a_m, b_m[i] = move.b_m, product[i] = move.product;
         }
+        for (int i = 0; i < count; i++) {
+            apply(x[i], m[i], narrow<T>(a[i]), narrow<T>(b[i]), narrow<T>(a_m[i]), narrow<T>(b_m[i]));
+        }
+        if (Model<T>::sheet) set_times(x, m, product, count);
     }
 
-    void apply(T *x, T *m, const Move &move) const {
-        const T a = narrow<T>(move.a), b = narrow<T>(move.b), a_m = narrow<T>(move.a_m), b_m = narrow<T>(move.b_m);
+    // x <- a x + b m and m <- a_m x + b_m m.
+    void apply(T *x, T *m, T a, T b, T a_m, T b_m) const {
 #pragma omp simd
         for (int64_t j = 0; j < table.size; j++) {
             const T point = x[j], vector = m[j];
             x[j] = point * a + vector * b;
             m[j] = vector * b_m + point * a_m;
         }
-        if (Model<T>::sheet) set_times(x, m, double(narrow<T>(move.product)));
     }
 
     // Points of the hyperboloid end inside the largest radius, with the time coordinates that follow from the others.
-    void set_times(T *x, T *m, double product) const {
-        const double square = square_of(x), inside = std::sqrt(k.bound / std::max(square, k.bound));
-        const double time = std::sqrt(1 / k.c + square * inside * inside);
-        if (inside < 1)
-            for (int64_t j = 1; j < table.size; j++) x[j] *= T(inside);
-        x[0] = T(time);
-        m[0] = T(product / time);
-        if (x[0] > max_time) shorten(x, m);
+    // Beyond max_time they are moved back along their geodesic from the origin: along the direction e of the space part,
+    // <m, e> changes as the time coordinate does (Lorentz.shortened). product: <x, m> of space coordinates.
+    void set_times(T *const *x, T *const *m, const double *product, int count) const {
+        double inside[rows_of_block], added[rows_of_block], time[rows_of_block], time_m[rows_of_block];
+        for (int i = 0; i < count; i++) {
+            rows::sums<1>(1, table.size, x[i], x[i], &inside[i],
+                          [](auto one, auto other, auto *term) { term[0] = one * other; });
+        }
+        const double root = std::sqrt(k.c), bound = k.bound, c = k.c, farthest = max_time, longest = max_space;
+#pragma omp simd
+        for (int i = 0; i < count; i++) {
+            const double pull = std::sqrt(bound / std::max(inside[i], bound)), norm2 = inside[i] * pull * pull;
+            const double t = std::sqrt(1 / c + norm2), over = 1 / std::max(norm2, tiny);
+            const bool far = double(T(t)) > farthest;
+            const double rate = product[i] / (root * t);  // of <m, e> |x|, by arc length
+            inside[i] = far ? longest * std::sqrt(over) * pull : pull;
+            added[i] = far ? (rate * root * farthest - product[i]) * over * pull : 0.0;
+            time[i] = far ? farthest : t;
+            time_m[i] = far ? rate * root * longest * std::sqrt(over) : product[i] / t;
+        }
+        for (int i = 0; i < count; i++) {
+            if (added[i] != 0 || inside[i] != 1) shorten(x[i], m[i], T(inside[i]), T(added[i]));
+            x[i][0] = T(time[i]);
+            m[i][0] = narrow<T>(time_m[i]);
+        }
     }
 
-    // Along the direction e of the space part, <m, e> changes as the time coordinate does (Lorentz.shortened).
-    void shorten(T *x, T *m) const {
-        const double norm = std::sqrt(square_of(x)), root = std::sqrt(k.c);
-        double along = 0;
-        for (int64_t j = 1; j < table.size; j++) along += double(m[j]) * x[j] / norm;
-        const double rate = along / std::sqrt(k.c * norm * norm + 1);
+    void shorten(T *x, T *m, T inside, T added) const {
+#pragma omp simd
         for (int64_t j = 1; j < table.size; j++) {
-            const double e = x[j] / norm;
-            m[j] = narrow<T>(m[j] + (rate * root * max_time - along) * e);
-            x[j] = T(max_space * e);
+            m[j] += x[j] * added;
+            x[j] *= inside;
         }
-        m[0] = narrow<T>(rate * root * max_space);
-        x[0] = T(max_time);
     }
 };
 

@@ -6,6 +6,8 @@
 
 #include "elementary.h"
 
+#define ALWAYS_INLINE inline __attribute__((always_inline))  // in loops that are vectorised across rows
+
 namespace steps {
 
 constexpr double tiny = 1e-300, longest_step = 32.0, far_out = 2e9, longest_far = 11.5;
@@ -43,14 +45,14 @@ inline double squared(double x) { return x * x; }
 inline double inverse_square(double xx) { return xx < 1e-30 ? 0.0 : 1.0 / std::max(xx, 1e-30); }
 
 // Length r of a step scale * m with |m|^2 = square; both are cut at the longest step.
-inline double length(double &scale, double square, double longest) {
+ALWAYS_INLINE double length(double &scale, double square, double longest) {
     const double r = std::max(std::sqrt(square) * std::fabs(scale), tiny);
     scale *= std::min(longest / r, 1.0);
     return std::min(r, longest);
 }
 
 // Factor that keeps momenta of this squared length inside the dtype.
-template <class T> inline double fitting(double square) {
+template <class T> ALWAYS_INLINE double fitting(double square) {
     constexpr double longest = Limits<T>::longest_momentum;
     return std::min(longest / std::sqrt(std::max(square, longest * longest)), 1.0);
 }
@@ -62,7 +64,7 @@ template <class T> inline double least_gap() {
 inline double pull(double gap, double least) { return std::sqrt((1 - least) / std::max(1 - gap, 1 - least)); }
 
 // Factor of x and the new gap of a point that keeps a share of its distance from the origin.
-inline double ball_decay(const Sums &s, double c, double keep, double &kept_gap) {
+ALWAYS_INLINE double ball_decay(const Sums &s, double c, double keep, double &kept_gap) {
     const double r = std::sqrt(std::max(c * s.xx, tiny));
     double sech2;
     const double tanh = elementary::tanh(elementary::log1p((r + r * r) * 2 / s.gap) * (keep / 2), sech2);
@@ -77,14 +79,14 @@ template <class T> struct Lorentz {
     static constexpr bool orthogonal = true, sheet = true;
 
     // <g, g>_x of the Riemannian gradient g = p x + q h; time: the time coordinate of h.
-    static double gradient(const Sums &s, double time, double c, double &p, double &q) {
+    static ALWAYS_INLINE double gradient(const Sums &s, double time, double c, double &p, double &q) {
         const double e = 1 + c * s.xx;
         p = c * (s.xv + std::sqrt(e / c) * time);
         q = 1;
         return s.vv + squared(s.xv + s.xx * p) * (s.inverse / e);
     }
 
-    template <bool decay, bool exact> static Move move(const Sums &s, double scale, const Numbers &k) {
+    template <bool decay, bool exact> static ALWAYS_INLINE Move move(const Sums &s, double scale, const Numbers &k) {
         const double c = k.c, xx = s.xx, mm = s.vv;
         double radial = s.xv, e = 1 + c * xx, keep = 1, added = 0;
         if (decay) {
@@ -118,13 +120,13 @@ template <class T> struct Lorentz {
 template <class T> struct Poincare {
     static constexpr bool orthogonal = false, sheet = false;
 
-    static double gradient(const Sums &s, double, double, double &p, double &q) {
+    static ALWAYS_INLINE double gradient(const Sums &s, double, double, double &p, double &q) {
         p = 0;
         q = squared(s.gap / 2);
         return q * s.vv;
     }
 
-    template <bool decay, bool exact> static Move move(const Sums &s, double scale, const Numbers &k) {
+    template <bool decay, bool exact> static ALWAYS_INLINE Move move(const Sums &s, double scale, const Numbers &k) {
         const double least = least_gap<T>();
         if (!decay) return along<exact>(least, k.c, k.keep, s.gap, scale, s);
         double kept_gap;
@@ -138,10 +140,10 @@ template <class T> struct Poincare {
 
     // The geodesic, or the retraction proj(x + u).
     template <bool exact>
-    static Move along(double least, double c, double keep, double gap, double scale, const Sums &s) {
+    static ALWAYS_INLINE Move along(double least, double c, double keep, double gap, double scale, const Sums &s) {
         return exact ? geodesic(least, c, keep, gap, scale, s) : retraction(least, c, keep, gap, scale, s);
     }
-    static Move geodesic(double least, double c, double keep, double gap, double scale, const Sums &s) {
+    static ALWAYS_INLINE Move geodesic(double least, double c, double keep, double gap, double scale, const Sums &s) {
         scale /= gap;
         const double r = length(scale, c * s.vv, longest_step);
         double gap_y;
@@ -153,7 +155,7 @@ template <class T> struct Poincare {
         const double share = std::max(new_gap, least) / (gap * denominator);
         return {a * pulled, b * pulled, c * eta * s.vv * (q + gaps) * share * keep, (gaps - product) * share, 0};
     }
-    static Move retraction(double least, double c, double keep, double gap, double scale, const Sums &s) {
+    static ALWAYS_INLINE Move retraction(double least, double c, double keep, double gap, double scale, const Sums &s) {
         const double xx = keep * keep * s.xx, xm = keep * s.xv, mm = s.vv, square = c * norm2(keep, scale, s);
         const double inside = pull(1 - square, least);
         const double new_gap = std::max(1 - square * inside * inside, least / 2);
@@ -169,13 +171,13 @@ template <class T> struct Poincare {
 template <class T> struct Klein {
     static constexpr bool orthogonal = true, sheet = false;
 
-    static double gradient(const Sums &s, double, double c, double &p, double &q) {
+    static ALWAYS_INLINE double gradient(const Sums &s, double, double c, double &p, double &q) {
         p = -c * s.gap * s.xv;
         q = s.gap;
         return s.gap * (s.vv + s.xv * s.xv * (s.gap * s.inverse));
     }
 
-    template <bool decay, bool exact> static Move move(const Sums &s, double scale, const Numbers &k) {
+    template <bool decay, bool exact> static ALWAYS_INLINE Move move(const Sums &s, double scale, const Numbers &k) {
         const double c = k.c, xx = s.xx, least = least_gap<T>();
         double gap = s.gap, keep = k.keep, radial = s.xv, mm = s.vv, beta = radial * s.inverse, root = 1, added = 0;
         if (decay) {

@@ -58,15 +58,31 @@ template <class T> inline void add(T a, const T *x, T *to, int64_t size) {
 }
 
 using Four = double __attribute__((vector_size(32)));
-inline Four four(const double *x) {
-    Four loaded;
+using Eight = double __attribute__((vector_size(64)));
+template <class Wide, class T> inline Wide load(const T *x) {
+    T __attribute__((vector_size(sizeof(Wide) / sizeof(double) * sizeof(T)))) loaded;
     std::memcpy(&loaded, x, sizeof loaded);
-    return loaded;
+    return __builtin_convertvector(loaded, Wide);
 }
-inline Four four(const float *x) {
-    float __attribute__((vector_size(16))) loaded;
-    std::memcpy(&loaded, x, sizeof loaded);
-    return __builtin_convertvector(loaded, Four);
+
+// Sums in float64 over j = start .. size - 1 of the terms that term(x_j, y_j, terms) sets; it is called with numbers and
+// with vectors of them.
+template <int count, class T, class Term>
+inline void sums(int64_t start, int64_t size, const T *x, const T *y, double *out, Term term) {
+    constexpr int lanes = 8;
+    Eight sum[count] = {}, terms[count];
+    for (; start + lanes <= size; start += lanes) {
+        term(load<Eight>(x + start), load<Eight>(y + start), terms);
+        for (int k = 0; k < count; k++) sum[k] += terms[k];
+    }
+    for (int k = 0; k < count; k++) {
+        const Eight s = sum[k];
+        out[k] = ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+    }
+    for (double one[count]; start < size; start++) {
+        term(double(x[start]), double(y[start]), one);
+        for (int k = 0; k < count; k++) out[k] += one[k];
+    }
 }
 
 // <x, y>; of points of the hyperboloid without the times.
@@ -87,7 +103,7 @@ template <bool space = false, class T, class U> inline double dot(const T *x, co
         sum = sums[0];
     }
     Four tail = {};
-    for (; start + 4 <= size; start += 4) tail += four(x + start) * four(y + start);
+    for (; start + 4 <= size; start += 4) tail += load<Four>(x + start) * load<Four>(y + start);
     for (; start < size; start++) sum += double(x[start]) * double(y[start]);
     return sum + ((tail[0] + tail[2]) + (tail[1] + tail[3]));
 }

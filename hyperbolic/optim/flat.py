@@ -45,8 +45,8 @@ def _bounded(grads: list[Tensor], dtype: torch.dtype, device: torch.device) -> l
     """Gradients cut to a quarter of the largest number: the fused kernel forms ``grad - momentum``."""
     most = torch.finfo(dtype).max / 4
     if device.type == "cpu":  # elsewhere looking at the numbers would wait for the device
-        filled = [g for g in grads if g.numel()]
-        if not filled or not any(norm > most for norm in torch._foreach_norm(filled, float("inf"))):
+        ends = [torch.aminmax(g) for g in grads if g.numel()]
+        if not any(low < -most or high > most for low, high in ends):
             return grads
     grads = torch._foreach_clamp_min(grads, -most)
     torch._foreach_clamp_max_(grads, most)

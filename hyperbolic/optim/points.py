@@ -83,7 +83,7 @@ def step_rows(
         if "momentum" in state:
             state["momentum"].copy_(_bounded(manifold.transp(x, projected, state["momentum"])))
         x.copy_(projected)
-    if radius is not None:
+    if radius is not None and not (done and sheet and not project):
         _pull_back(x, state.get("momentum"), manifold, radius)
 
 

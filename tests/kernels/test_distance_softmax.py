@@ -98,3 +98,15 @@ def test_products_order_points_by_distance():
     products = cosh_products(x[:, 1:], y[:, 1:], manifold.c)
     distances = manifold.dist(x.unsqueeze(1), y)
     torch.testing.assert_close(products.acosh() / manifold.c.sqrt(), distances, **tolerance(F64, "identity"))
+
+
+def test_a_pair_whose_weight_is_too_small_for_a_number_is_still_pulled_together():
+    """Its points are 20 apart at a temperature of 0.02, and an other is at distance 1; so are, then, all."""
+    far, near = (torch.tensor([[reach]], dtype=F64).sinh() for reach in (20.0, 1.0))
+    partner = far.clone().requires_grad_()
+    loss = distance_softmax(torch.zeros(1, 1, dtype=F64), partner, near, torch.tensor(1.0), NONE, 0.02)
+    (gradient,) = torch.autograd.grad(loss, partner)
+    torch.testing.assert_close(gradient, 1 / (0.02 * (1 + far * far).sqrt()), **tolerance(F64, "identity"))
+    loss = distance_softmax(torch.zeros(1, 1, dtype=F64), partner, far, torch.tensor(1.0), NONE, 0.02)
+    assert torch.isfinite(loss)
+    assert torch.isfinite(torch.autograd.grad(loss, partner)[0])
