@@ -60,6 +60,16 @@ def supported(encoder: str | None, geometry: str) -> bool:
 TRIPLES = [(t, e, g) for t in TASKS for e in encoders(t) for g in names("geometry") if supported(e, g)]
 
 
+def marked() -> list:
+    """All triples; slow are those whose encoder and task have both been with the geometry before."""
+    seen, found = set(), []
+    for task, encoder, geometry in TRIPLES:
+        pairs = {(encoder, geometry), (task, geometry)}
+        found.append(pytest.param(task, encoder, geometry, marks=[pytest.mark.slow] if pairs <= seen else []))
+        seen |= pairs
+    return found
+
+
 def test_there_are_triples_and_every_task_has_a_toy_split():
     assert len(TRIPLES) >= 50
     assert {t for t, *_ in TRIPLES} == set(TASKS)
@@ -93,7 +103,7 @@ def train_step(tmp_path, *words: str) -> None:
             assert p.manifold.check_point_on_manifold(p.detach()), name
 
 
-@pytest.mark.parametrize(("task", "encoder", "geometry"), TRIPLES)
+@pytest.mark.parametrize(("task", "encoder", "geometry"), marked())
 def test_every_triple_trains_a_step(tmp_path, task, encoder, geometry):
     chosen = [] if encoder is None else [f"encoder={encoder}"]
     train_step(tmp_path, f"task={task}", *chosen, f"geometry={geometry}", "optim.lr=0.01")
