@@ -1,17 +1,23 @@
 """Products of rows with matrices of their own, of which many rows share one: ``y_i = W_{r_i} x_i``.
 
 With one (d_out, d_in) matrix for each relation of a knowledge graph, gathering a matrix for every row costs
-B d_out d_in numbers: 1 GB for a batch of 1,000 at d = 500. Here small gathers are one batched product, large ones go
-relation by relation, and the gradient is written for the relations of the batch only.
+B d_out d_in numbers: 1 GB for a batch of 1,000 at d = 500. Here large products go relation by relation, small ones are
+one batched product of gathered matrices or, on a CPU, made in C++ where the matrices lie; the gradient is written for
+the relations of the batch only.
 """
 
 from __future__ import annotations
+
+import ctypes
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from hyperbolic import native
+
 _GATHERED = 1 << 22  # entries of gathered matrices, up to which one batched product is faster
+_POINTER, _SIZE = ctypes.c_void_p, ctypes.c_int64
 
 
 def relation_linear(x: Tensor, weight: Tensor, r: Tensor, sparse: bool = False) -> Tensor:
@@ -20,12 +26,55 @@ def relation_linear(x: Tensor, weight: Tensor, r: Tensor, sparse: bool = False) 
     Args: sparse: the gradient of the weight is a sparse tensor of the matrices used, for an optimiser with
         ``lazy=True``.
     """
+    if not sparse and 0 < len(r) * weight[0].numel() <= _GATHERED and _usable(x, weight, r):
+        return _InCpp.apply(x, weight, r)
     return _RelationLinear.apply(x, weight, r, sparse)
 
 
 def relation_linear_reference(x: Tensor, weight: Tensor, r: Tensor) -> Tensor:
     """Plain version of :func:`relation_linear`."""
     return torch.einsum("boi,bi->bo", weight[r], x)
+
+
+def _usable(x: Tensor, weight: Tensor, r: Tensor) -> bool:
+    return (
+        native.usable(weight)
+        and x.dtype is weight.dtype
+        and x.device == r.device == weight.device
+        and native.library("relation_linear") is not None
+    )
+
+
+def _function(name: str, dtype: torch.dtype) -> ctypes._CFuncPtr:
+    kind = "float" if dtype is torch.float32 else "double"
+    pointers, sizes = {"products": (4, 3), "grads": (6, 4)}[name]
+    return native.function("relation_linear", f"{name}_{kind}", *[_POINTER] * pointers, *[_SIZE] * sizes)
+
+
+class _InCpp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, weight: Tensor, r: Tensor) -> Tensor:
+        low, high = torch.aminmax(r)
+        if low < 0 or high >= len(weight):
+            raise IndexError(f"relation_linear: index {int(low if low < 0 else high)} of {len(weight)} matrices")
+        x, r = x.contiguous(), r.long().contiguous()
+        y = x.new_empty(len(x), weight.shape[1])
+        tensors = map(native.address, (x, weight, r, y))
+        _function("products", x.dtype)(*tensors, len(x), *weight.shape[1:], torch.get_num_threads())
+        ctx.save_for_backward(x, weight, r)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        x, weight, r = ctx.saved_tensors
+        grad = grad.contiguous()
+        of_x = torch.empty_like(x) if ctx.needs_input_grad[0] else None
+        of_weight = x.new_empty(weight.shape) if ctx.needs_input_grad[1] else None
+        tensors = map(native.address, (grad, x, weight, r, of_x, of_weight))
+        sizes = (len(x), *weight.shape[1:], len(weight))
+        _function("grads", x.dtype)(*tensors, *sizes, torch.get_num_threads())
+        return of_x, of_weight, None
 
 
 class _RelationLinear(torch.autograd.Function):

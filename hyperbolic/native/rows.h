@@ -108,6 +108,14 @@ template <bool space = false, class T, class U> inline double dot(const T *x, co
     return sum + ((tail[0] + tail[2]) + (tail[1] + tail[3]));
 }
 
+// <x, y> in the numbers' own dtype.
+template <class T> inline T product(const T *x, const T *y, int64_t size) {
+    T sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t k = 0; k < size; k++) sum += x[k] * y[k];
+    return sum;
+}
+
 // to = a x; to = a x + b y.
 template <class T> inline void scale(T a, const T *x, T *to, int64_t size) {
 #pragma omp simd

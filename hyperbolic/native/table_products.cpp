@@ -6,13 +6,6 @@
 
 namespace {
 
-template <class T> inline T product(const T *x, const T *y, int64_t size) {
-    T sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t k = 0; k < size; k++) sum += x[k] * y[k];
-    return sum;
-}
-
 constexpr int64_t ahead = 12;  // rows that are asked for before they are needed: they lie anywhere in the table
 
 template <class T> inline void ask(const T *row, int64_t size) {
@@ -28,7 +21,7 @@ void scores(const T *x, const T *table, const T *bias, const int64_t *index, T *
         for (int64_t j = 0; j < m; j++) {
             if (j + ahead < m) ask(table + chosen[j + ahead] * size, size);
             const int64_t t = chosen[j];
-            out[i * m + j] = product(x + i * size, table + t * size, size) + (bias ? bias[t] : T(0));
+            out[i * m + j] = rows::product(x + i * size, table + t * size, size) + (bias ? bias[t] : T(0));
         }
     });
 }

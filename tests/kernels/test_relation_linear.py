@@ -1,8 +1,9 @@
-"""Products with a matrix of each relation against the plain version, gathered and relation by relation."""
+"""Products with a matrix of each relation against the plain version, on every path."""
 
 import pytest
 import torch
 
+from hyperbolic import native
 from hyperbolic.kernels import relation_linear as kernel
 from hyperbolic.kernels.relation_linear import relation_linear, relation_linear_reference
 from tests.tolerances import tolerance
@@ -14,10 +15,12 @@ BATCHES = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(params=["gathered", "relation by relation"])
+@pytest.fixture(params=["in C++", "gathered", "relation by relation"])
 def path(request, monkeypatch):
-    """Both paths; every batch is small enough for the first."""
-    if request.param != "gathered":
+    """All paths; every batch is small enough for the first ones."""
+    if request.param == "gathered":
+        monkeypatch.setattr(kernel, "_usable", lambda *_: False)
+    elif request.param != "in C++":
         monkeypatch.setattr(kernel, "_GATHERED", 0)
     return request.param
 
@@ -96,6 +99,7 @@ def test_sparse_gradients_of_two_calls_add_up(path):
 
 def test_the_size_decides_the_path(monkeypatch):
     """Gathered matrices have B d_out d_in entries; more than the limit of them are never made."""
+    monkeypatch.setattr(kernel, "_usable", lambda *_: False)
     x, weight, r = drawn([1, 3])
     calls = []
     bmm = torch.bmm
@@ -112,3 +116,11 @@ def test_second_derivatives_are_refused(path):
     (gradient,) = torch.autograd.grad(relation_linear(x, weight, r).square().sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         gradient.sum().backward()
+
+
+@pytest.mark.parametrize("wrong", [-1, R])
+@pytest.mark.skipif(not native.usable(torch.ones(1)), reason="the C++ path alone looks")
+def test_matrices_that_are_not_there(wrong):
+    x, weight, _ = drawn([0, 0])
+    with pytest.raises(IndexError, match=f"index {wrong} of {R} matrices"):
+        relation_linear(x, weight, torch.tensor([0, wrong]))

@@ -1,8 +1,10 @@
-"""A training step of knowledge-graph completion: HyboNet (Chen et al. 2022) and a Euclidean bilinear score (RESCAL)."""
+"""A training step of knowledge-graph completion: HyboNet (Chen et al. 2022) and a Euclidean bilinear score (RESCAL).
+
+The floor is RESCAL as one writes it in PyTorch; "bilinear score, our parts" is the same model with the project's tables,
+products and optimiser, which HyboNet has too.
+"""
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,23 +12,34 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from hyperbolic.encoders.relational.bilinear import Bilinear
 from hyperbolic.encoders.relational.hybonet import HyboNet
-from hyperbolic.encoders.relational.scorer import Scorer
-from hyperbolic.geometry import make_geometry
+from hyperbolic.geometry import Geometry, make_geometry
 from hyperbolic.kernels.relation_linear import relation_linear
 from hyperbolic.optim import RiemannianAdam, parameter_groups
 from scripts.benchmarks.measure import Case, Variant
-from scripts.benchmarks.row import Row, Setting
+from scripts.benchmarks.row import Gate, Row, Setting
 
 _RELATIONS = 22  # WN18RR's, with their reciprocals
 _LR = 0.005
 
 
-class _Rescal(Bilinear):
-    """``<W_r e_h, e_t>`` with a matrix for each relation."""
+class _Rescal(nn.Module):
+    """``<W_r e_h, e_t>`` with a matrix for each relation (Nickel et al. 2011)."""
 
-    def __init__(self, geometry: Any, n_entities: int, n_relations: int, d: int):
+    def __init__(self, n_entities: int, n_relations: int, d: int):
+        super().__init__()
+        self.entity = nn.Embedding(n_entities, d)
+        self.matrix = nn.Parameter(torch.randn(n_relations, d, d) / d**0.5)
+
+    def forward(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
+        query = torch.bmm(self.matrix[r], self.entity(h).unsqueeze(-1))
+        return torch.bmm(self.entity(t), query).squeeze(-1)
+
+
+class _OurRescal(Bilinear):
+    """The same."""
+
+    def __init__(self, geometry: Geometry, n_entities: int, n_relations: int, d: int):
         super().__init__(geometry, n_entities, n_relations, False, d, 1)
-        self.start_normal(0.1)
         self.relation = None
         self.matrix = nn.Parameter(torch.randn(n_relations, d, d) / d**0.5)
 
@@ -35,7 +48,7 @@ class _Rescal(Bilinear):
 
 
 def step(setting: Setting, batch: int, negatives: int, entities: int, d: int) -> Case:
-    """Scores of a batch with its negatives, loss, gradients and optimiser; both have d + 1 numbers for an entity."""
+    """Scores of a batch with its negatives, loss, gradients and optimiser; all have d + 1 numbers for an entity."""
     h = torch.randint(entities, (batch,), device=setting.device)
     r = torch.randint(_RELATIONS, (batch,), device=setting.device)
     t = torch.randint(entities, (batch, 1 + negatives), device=setting.device)
@@ -44,9 +57,13 @@ def step(setting: Setting, batch: int, negatives: int, entities: int, d: int) ->
     lorentz = make_geometry("lorentz", "Lorentz", "lorentz", c=1.0)
     flat = make_geometry("euclidean", "Euclidean", "euclidean")
 
-    def variant(name: str, model: Scorer) -> Variant:
+    def variant(name: str, model: nn.Module, plain: bool = False) -> Variant:
         model = model.to(**setting.placed)
-        optimiser = RiemannianAdam(parameter_groups(model), lr=_LR)
+        optimiser = (
+            torch.optim.Adam(model.parameters(), lr=_LR)
+            if plain
+            else RiemannianAdam(parameter_groups(model), lr=_LR)
+        )
 
         def run() -> None:
             optimiser.zero_grad()
@@ -55,8 +72,11 @@ def step(setting: Setting, batch: int, negatives: int, entities: int, d: int) ->
 
         return Variant(name, run)
 
-    ours = HyboNet(lorentz, entities, _RELATIONS, False, d, False, 2.0, 8.0, 1.5)
-    return Case(variant("bilinear score", _Rescal(flat, entities, _RELATIONS, d + 1)), variant("ours", ours))
+    return Case(
+        variant("bilinear score", _Rescal(entities, _RELATIONS, d + 1), plain=True),
+        variant("ours", HyboNet(lorentz, entities, _RELATIONS, False, d, False, 2.0, 8.0, 1.5)),
+        [variant("bilinear score, our parts", _OurRescal(flat, entities, _RELATIONS, d + 1))],
+    )
 
 
 ROWS = [
@@ -66,6 +86,7 @@ ROWS = [
         step,
         {"batch": 1000, "negatives": 50, "entities": 40_943, "d": 32},
         {"batch": 5, "negatives": 2, "entities": 9, "d": 4},
-        aim="1.1",
+        gates=[Gate(1.1)],
+        aim="1.0",
     )
 ]
