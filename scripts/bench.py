@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,10 +48,13 @@ def main(arguments: list[str] | None = None, rows: list[Row] = ROWS) -> int:
     torch.set_num_threads(options.threads)
     try:
         where = environment(options.threads, setting.device, options.quick)
+        begun = time.monotonic()
         results = _measure(chosen, setting, options, console)
+        where["wall_s"] = round(time.monotonic() - begun, 1)
     finally:
         torch.set_num_threads(threads)
     print_table(results, where, console)
+    console.print(f"measured in {where['wall_s']:.0f} s", highlight=False)
     stem = file_stem(where, options.dtype, partial=len(chosen) < len(rows) and options.rows != "*")
     for path in write(results, where, options.output, stem):
         console.print(f"written: {path}", highlight=False, soft_wrap=True)

@@ -19,8 +19,7 @@ _ARGUMENTS = (*[_POINTER] * 6, _SIZE, _SIZE, _POINTER, _FLAG, _FLAG, _FLAG, _NUM
 
 @functools.cache
 def _function(name: str, dtype: torch.dtype) -> ctypes._CFuncPtr | None:
-    kind = "float" if dtype is torch.float32 else "double"
-    return native.function("adam", f"step_{_MODELS[name]}_{kind}", *_ARGUMENTS)
+    return native.function("adam", f"step_{_MODELS[name]}{native.SUFFIX[dtype]}", *_ARGUMENTS)
 
 
 def step(name: str, rows, k: Numbers, rule: Rule, index: Tensor | None = None, max_radius: float | None = None) -> bool:
@@ -44,7 +43,6 @@ def step(name: str, rows, k: Numbers, rule: Rule, index: Tensor | None = None, m
             return False
         root = math.sqrt(numbers[0])
         time, space = math.cosh(root * max_radius) / root, math.sinh(root * max_radius) / root
-        time = torch.tensor(time, dtype=rows.x.dtype).item()  # as the time coordinates it is compared with
     n, size = rows.grad.shape
     run(
         *(native.address(t) for t in rows),

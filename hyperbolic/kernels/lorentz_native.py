@@ -28,8 +28,7 @@ _ARGUMENTS = {
 
 @functools.cache
 def _function(name: str, dtype: torch.dtype) -> ctypes._CFuncPtr:
-    kind = "float" if dtype is torch.float32 else "double"
-    return native.function("lorentz", f"{name}_{kind}", *_ARGUMENTS[name])
+    return native.function("lorentz", name + native.SUFFIX[dtype], *_ARGUMENTS[name])
 
 
 def _run(name: str, points: Tensor, *arguments: Tensor | float | ctypes.Array | None) -> None:

@@ -27,8 +27,7 @@ _FLOOR = BALL_EPS[torch.float32] / 4  # of gaps
 
 @functools.cache
 def _function(name: str, dtype: torch.dtype | None = None) -> ctypes._CFuncPtr:
-    kind = {None: "", torch.float32: "_float", torch.float64: "_double"}[dtype]
-    return native.function("mlr", name + kind, *_ARGUMENTS[name])
+    return native.function("mlr", name + native.SUFFIX[dtype], *_ARGUMENTS[name])
 
 
 def usable(*tensors: Tensor | None) -> bool:

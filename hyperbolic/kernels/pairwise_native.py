@@ -29,8 +29,7 @@ _FLOOR = BALL_EPS[torch.float32] / 4  # of gaps
 
 @functools.cache
 def _function(name: str, dtype: torch.dtype | None = None) -> ctypes._CFuncPtr:
-    kind = {None: "", torch.float32: "_float", torch.float64: "_double"}[dtype]
-    return native.function("pairwise", name + kind, *_ARGUMENTS[name])
+    return native.function("pairwise", name + native.SUFFIX[dtype], *_ARGUMENTS[name])
 
 
 def usable(h: Tensor) -> bool:

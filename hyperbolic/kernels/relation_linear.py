@@ -25,7 +25,15 @@ def relation_linear(x: Tensor, weight: Tensor, r: Tensor, sparse: bool = False) 
 
     Args: sparse: the gradient of the weight is a sparse tensor of the matrices used, for an optimiser with
         ``lazy=True``.
+
+    Raises:
+        ValueError: sizes that do not fit. IndexError: a matrix that is not there.
     """
+    if r.shape != x.shape[:1] or x.shape[1:] != weight.shape[2:] or weight.dim() != 3:
+        raise ValueError(
+            f"relation_linear: takes x (B, d_in), weight (R, d_out, d_in) and r (B,), got {tuple(x.shape)}, "
+            f"{tuple(weight.shape)} and {tuple(r.shape)}"
+        )
     if not sparse and 0 < len(r) * weight[0].numel() <= _GATHERED and _usable(x, weight, r):
         return _InCpp.apply(x, weight, r)
     return _RelationLinear.apply(x, weight, r, sparse)
@@ -41,14 +49,14 @@ def _usable(x: Tensor, weight: Tensor, r: Tensor) -> bool:
         native.usable(weight)
         and x.dtype is weight.dtype
         and x.device == r.device == weight.device
+        and r.dtype in (torch.int64, torch.int32)
         and native.library("relation_linear") is not None
     )
 
 
 def _function(name: str, dtype: torch.dtype) -> ctypes._CFuncPtr:
-    kind = "float" if dtype is torch.float32 else "double"
     pointers, sizes = {"products": (4, 3), "grads": (6, 4)}[name]
-    return native.function("relation_linear", f"{name}_{kind}", *[_POINTER] * pointers, *[_SIZE] * sizes)
+    return native.function("relation_linear", name + native.SUFFIX[dtype], *[_POINTER] * pointers, *[_SIZE] * sizes)
 
 
 class _InCpp(torch.autograd.Function):

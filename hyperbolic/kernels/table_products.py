@@ -23,8 +23,14 @@ def table_products(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None 
     Args: sparse: gradients of the rows used only, for an optimiser with ``lazy=True``.
 
     Raises:
-        IndexError: an index outside of the table.
+        ValueError: sizes that do not fit. IndexError: an index outside of the table.
     """
+    fitting = x.shape == (*index.shape[:1], *table.shape[1:]) and index.dim() == table.dim() == 2
+    if not fitting or (bias is not None and bias.shape != (len(table), 1)):
+        shapes = ", ".join(str(tuple(t.shape)) for t in (x, table, index, bias) if t is not None)
+        raise ValueError(
+            f"table_products: takes x (B, D), table (N, D), index (B, M) and bias (N, 1) or none, got {shapes}"
+        )
     if sparse or index.numel() == 0 or not _usable(x, table, index, bias):
         return table_products_reference(x, table, index, bias, sparse)
     return _TableProducts.apply(x, table, index, bias)
@@ -43,13 +49,13 @@ def _usable(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None) -> boo
         native.usable(table, bias)
         and x.dtype is table.dtype
         and x.device == index.device == table.device
+        and index.dtype in (torch.int64, torch.int32)
         and native.library("table_products") is not None
     )
 
 
 def _function(name: str, dtype: torch.dtype, pointers: int, sizes: int) -> ctypes._CFuncPtr:
-    kind = "float" if dtype is torch.float32 else "double"
-    return native.function("table_products", f"{name}_{kind}", *[_POINTER] * pointers, *[_SIZE] * sizes)
+    return native.function("table_products", name + native.SUFFIX[dtype], *[_POINTER] * pointers, *[_SIZE] * sizes)
 
 
 class _TableProducts(torch.autograd.Function):

@@ -29,6 +29,7 @@ _HERE = Path(__file__).parent
 _FLAGS = ("-O3", "-march=native", "-std=c++17", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 _X86 = ("-mprefer-vector-width=512",) if platform.machine() in ("x86_64", "AMD64") else ()
 _PARALLEL = ("-fopenmp",)
+SUFFIX = {None: "", torch.float32: "_float", torch.float64: "_double"}  # of functions that there are of every dtype
 _loaded: dict[str, ctypes.CDLL | None] = {}
 
 

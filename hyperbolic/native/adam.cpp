@@ -9,7 +9,7 @@ using namespace steps;
 
 namespace {
 
-constexpr int rows_of_block = 32;
+constexpr int rows_of_block = rows::of_block;
 constexpr double huge_gradient = 1e100;
 
 // Kept apart from fused multiplications: its sums need every rounding where it stands.
@@ -201,7 +201,7 @@ template <class T, template <class> class Model> struct Pass {
         for (int i = 0; i < count; i++) {
             const double pull = std::sqrt(bound / std::max(inside[i], bound)), norm2 = inside[i] * pull * pull;
             const double t = std::sqrt(1 / c + norm2), over = 1 / std::max(norm2, tiny);
-            const bool far = double(T(t)) > farthest;
+            const bool far = norm2 > longest * longest;
             const double rate = product[i] / (root * t);  // of <m, e> |x|, by arc length
             inside[i] = far ? longest * std::sqrt(over) * pull : pull;
             added[i] = far ? (rate * root * farthest - product[i]) * over * pull : 0.0;
@@ -227,7 +227,6 @@ template <class T, template <class> class Model> struct Pass {
 template <class T, template <class> class Model>
 void run(const Table<T> &table, const Numbers &k, bool adam, bool decay, bool exact, double max_time, double max_space,
          int threads) {
-    const int64_t blocks = (table.n + rows_of_block - 1) / rows_of_block;
     using Kind = Pass<T, Model>;
     const auto step = decay ? (exact ? &Kind::template step<true, true> : &Kind::template step<true, false>)
                             : (exact ? &Kind::template step<false, true> : &Kind::template step<false, false>);
@@ -236,9 +235,8 @@ void run(const Table<T> &table, const Numbers &k, bool adam, bool decay, bool ex
         Kind pass{table, k, adam, max_time, max_space, {}, {}, {}, {}};
         T *none = table.momentum ? nullptr : new T[rows_of_block * table.size];
 #pragma omp for schedule(static)
-        for (int64_t block = 0; block < blocks; block++) {
-            const int64_t first = block * rows_of_block;
-            (pass.*step)(first, int(std::min<int64_t>(rows_of_block, table.n - first)), none);
+        for (int64_t first = 0; first < table.n; first += rows_of_block) {
+            (pass.*step)(first, rows::in_block(first, table.n), none);
         }
         delete[] none;
     }

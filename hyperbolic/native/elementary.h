@@ -1,6 +1,6 @@
 // Elementary functions without branches and calls, which compilers turn into vector instructions.
 //
-// T is float or double. tests/kernels/test_native_functions.py measures the errors: at most 3 units in the last place.
+// T is float or double. tests/native/test_functions.py measures the errors: at most 3 units in the last place.
 #pragma once
 #include <cmath>
 #include <cstdint>

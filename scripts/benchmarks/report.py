@@ -19,6 +19,7 @@ from rich.table import Table
 from scripts.benchmarks.measure import Timing
 from scripts.benchmarks.row import Result, Verdict, thp_enabled
 from scripts.collect import write_atomically
+from tasks.record import commit
 
 SCHEMA = 1
 
@@ -33,6 +34,7 @@ def environment(threads: int, device: torch.device, quick: bool) -> dict[str, An
             packages[name] = None
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        **dict(zip(("commit", "dirty"), commit(), strict=True)),
         "mode": "quick" if quick else "full",
         "device": device.type,
         "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),

@@ -6,6 +6,7 @@ import torch
 from hyperbolic import native
 from hyperbolic.kernels import relation_linear as kernel
 from hyperbolic.kernels.relation_linear import relation_linear, relation_linear_reference
+from tests.kernels.paths import assert_paths_agree
 from tests.tolerances import tolerance
 
 F64 = torch.float64
@@ -124,3 +125,16 @@ def test_matrices_that_are_not_there(wrong):
     x, weight, _ = drawn([0, 0])
     with pytest.raises(IndexError, match=f"index {wrong} of {R} matrices"):
         relation_linear(x, weight, torch.tensor([0, wrong]))
+
+
+@pytest.mark.parametrize(
+    ("x", "weight", "r"), [((3, 6), (4, 5, 6), (1,)), ((2, 3), (4, 5, 6), (2,)), ((2, 6), (5, 6), (2,)), ((6,), (4, 5, 6), ())]
+)
+def test_sizes_that_do_not_fit(path, x, weight, r):
+    with pytest.raises(ValueError, match=r"takes x \(B, d_in\), .* got \(" + ", ".join(map(str, x))):
+        relation_linear(torch.zeros(x), torch.zeros(weight), torch.zeros(r, dtype=torch.long))
+
+
+def test_threads_change_nothing():
+    x, weight, r = torch.randn(300, 12, dtype=F64), torch.randn(R, 11, 12, dtype=F64), torch.randint(R, (300,))
+    assert_paths_agree(lambda x, weight: relation_linear(x, weight, r), [x, weight], 1e-12)

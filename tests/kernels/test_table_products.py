@@ -6,6 +6,7 @@ from geoopt import ManifoldParameter
 
 from hyperbolic.kernels.table_products import table_products, table_products_reference
 from hyperbolic.manifolds import Lorentz
+from tests.kernels.paths import assert_paths_agree
 from tests.tolerances import tolerance
 
 F64 = torch.float64
@@ -83,6 +84,34 @@ def test_rows_that_are_not_there(wrong):
     index[1, 2] = wrong
     with pytest.raises(IndexError, match=f"index {wrong} |out of range"):
         table_products(x, table, index, shift)
+
+
+@pytest.mark.parametrize(
+    ("x", "table", "index", "bias"),
+    [
+        ((2, 6), (3, 4), (2, 2), None),
+        ((1, 4), (3, 4), (5, 2), None),
+        ((2, 4), (3, 4), (2,), None),
+        ((2, 4), (3, 4), (2, 2), (2, 1)),
+        ((2, 4), (3, 4), (2, 2), (3,)),
+    ],
+)
+def test_sizes_that_do_not_fit(x, table, index, bias):
+    bias = None if bias is None else torch.zeros(bias)
+    with pytest.raises(ValueError, match=r"takes x \(B, D\), .* got \(" + ", ".join(map(str, x))):
+        table_products(torch.zeros(x), torch.zeros(table), torch.zeros(index, dtype=torch.long), bias)
+
+
+def test_an_index_of_fractions():
+    x, table, index, _ = case(2, 3, 4)
+    with pytest.raises(RuntimeError, match="Long|Int"):
+        table_products(x, table, index + 0.7)
+
+
+def test_threads_change_nothing():
+    x, table, _, shift = case(400, 1, 4)
+    index = torch.randint(ROWS, (400, 30))
+    assert_paths_agree(lambda *leaves: table_products(*leaves[:2], index, leaves[2]), [x, table, shift], 1e-12)
 
 
 def test_functions_that_are_transformed():

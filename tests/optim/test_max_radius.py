@@ -210,3 +210,18 @@ def test_a_modules_radius_is_a_group_and_survives_a_copy():
     assert [group.get("max_radius") for group in both] in ([None, RADIUS], [RADIUS, None])
     with pytest.raises(ValueError, match="max_radius must be positive, got 0"):
         RiemannianAdam(module.parameters(), max_radius=0)
+
+
+@SPACES
+@pytest.mark.parametrize("radius", [1e-1, 1e-2, 1e-3, 1e-4])
+def test_small_radii_in_float32(kind, radius):
+    """Where time coordinates say nothing of the distance."""
+    manifold = kind(C)
+    p = ManifoldParameter(manifold.random(N, D, std=radius, dtype=F32), manifold=manifold)
+    optimiser = RiemannianAdam([{"params": [p], "max_radius": radius}], lr=radius)
+    for grad in gradients(manifold):
+        p.grad = grad.float()
+        optimiser.step()
+    reached = distances(p).double()
+    assert reached.max() <= radius * (1 + 1e-5)
+    assert reached.max() > 0.9 * radius

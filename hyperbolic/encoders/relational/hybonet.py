@@ -17,6 +17,7 @@ from hyperbolic.kernels.pairwise import lorentz_products
 from hyperbolic.kernels.relation_linear import relation_linear
 from hyperbolic.kernels.table_products import table_products
 from hyperbolic.kernels.table_rows import table_rows
+from hyperbolic.layers.guard import check_index
 from hyperbolic.layers.lorentz_linear import VARIANTS
 from hyperbolic.layers.lorentz_logits import unit_points
 from hyperbolic.manifolds import Lorentz, Manifold
@@ -88,6 +89,7 @@ class HyboNet(Scorer):
     def compare(self, query: Any, r: Tensor, t: Tensor) -> Tensor:
         x, shift = query
         x = dual(x, x.new_tensor(2.0))
+        check_index(self.entity, t, self.n_entities)
         if self.manifold.learn_c:  # the points used move with the curvature
             products = torch.bmm(self.entity(t), x.unsqueeze(-1)).squeeze(-1)
             return shift + products + table_rows(self.tail_bias, t, self.sparse).squeeze(-1)

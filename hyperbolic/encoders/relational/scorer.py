@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import abc
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,6 +13,19 @@ from torch import Tensor, nn
 from hyperbolic.geometry import Geometry
 from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.manifolds import Euclidean, Manifold
+
+
+def leaves_autocast(method: Callable) -> Callable:
+    """A method of a scorer, of curved geometries in float32 or above whatever autocast says."""
+
+    @functools.wraps(method)
+    def run(self: Scorer, index: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if isinstance(self.manifold, Euclidean):
+            return method(self, index, *args, **kwargs)
+        with torch.autocast(index.device.type, enabled=False):
+            return method(self, index, *args, **kwargs)
+
+    return run
 
 
 class Table(nn.Embedding):
@@ -66,12 +81,14 @@ class Scorer(nn.Module, abc.ABC):
         """A query that, compared with an entity h, gives f(h, r, t); None for models that have none."""
         return None
 
+    @leaves_autocast
     def forward(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
         """Scores of h (B,), r (B,) and tails t: (B,) -> (B,), or (B, N) -> (B, N)."""
         if t.dim() == 1:
             return self.compare(self.query(h, r), r, t.unsqueeze(-1)).squeeze(-1)
         return self.compare(self.query(h, r), r, t)
 
+    @leaves_autocast
     def of_heads(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
         """Scores (B, N) of heads h (B, N) given r (B,) and t (B,)."""
         query = self.head_query(t, r)
@@ -80,10 +97,12 @@ class Scorer(nn.Module, abc.ABC):
         n = h.shape[1]
         return self(h.flatten(), r.repeat_interleave(n), t.repeat_interleave(n)).view(h.shape)
 
+    @leaves_autocast
     def tails(self, h: Tensor, r: Tensor, start: int = 0, stop: int | None = None) -> Tensor:
         """Scores (B, stop - start) of the entities as tails of (h, r, ?)."""
         return self.compare_all(self.query(h, r), r, slice(start, self.n_entities if stop is None else stop))
 
+    @leaves_autocast
     def with_shared(self, h: Tensor, r: Tensor, t: Tensor, others: Tensor) -> Tensor:
         """Scores (B, 1 + N) of triples (B,), and of their queries with the entities others (N,) as tails."""
         query = self.query(h, r)
@@ -93,6 +112,7 @@ class Scorer(nn.Module, abc.ABC):
         """Rows of a table, of a slice or of an index."""
         return table[rows] if isinstance(rows, slice) else table_rows(table, rows, self.sparse)
 
+    @leaves_autocast
     def heads(self, r: Tensor, t: Tensor, start: int = 0, stop: int | None = None) -> Tensor:
         """Scores (B, stop - start) of the entities as heads of (?, r, t)."""
         stop = self.n_entities if stop is None else stop

@@ -226,3 +226,21 @@ def test_another_geometry_is_refused_by_name(name):
 def test_mistakes_are_named(changed, message):
     with pytest.raises(ValueError, match=message):
         fresh(**changed)
+
+
+@pytest.mark.usefixtures("each_path")
+def test_scores_leave_autocast():
+    scorer = model(F32)
+    expected = [scorer(H, REL, T), scorer.tails(H, REL), scorer.with_shared(H, REL, T[:, 0], torch.arange(3))]
+    with torch.autocast("cpu", torch.bfloat16):
+        found = [scorer(H, REL, T), scorer.tails(H, REL), scorer.with_shared(H, REL, T[:, 0], torch.arange(3))]
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.usefixtures("each_path")
+@pytest.mark.parametrize("wrong", [-1, N])
+def test_an_entity_that_is_not_there(wrong):
+    scorer, index = model(), torch.tensor([[0, wrong]])
+    with pytest.raises(ValueError, match=rf"Embedding: row numbers must lie in 0..{N - 1}"):
+        scorer(H[:1], REL[:1], index)
