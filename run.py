@@ -22,7 +22,7 @@ from hyperbolic.diagnostics import NonFiniteError
 from hyperbolic.layers.guard import OffManifoldError, validate_points
 from tasks import loggers, prediction, record, report, training
 from tasks.base import SCHEDULES, Task, TaskData
-from tasks.errors import UserError, one_of
+from tasks.errors import UserError, one_of, plain_warnings
 from tasks.resume import choosing, flat, words_of_checkpoint
 
 # A user's mistakes are told in one paragraph; HYPERBOLIC_FULL_ERROR=1 shows where they happened. Other errors are ours.
@@ -161,4 +161,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    plain_warnings()
     sys.exit(main())

@@ -246,8 +246,9 @@ def _check_task(cfg: DictConfig) -> None:
         raise ConfigError(unknown_key(f"task.{unknown[0]}", unknown[0], sorted(known.union(TASK))))
     if missing := [k for k in TASK if k not in node]:
         raise ConfigError(f"task.{missing[0]} is missing; the task's file in configs/task needs it.")
-    if "size" in node and "sizes" in node and node.size not in node.sizes:
-        raise ConfigError(f"task.size={node.size}: task.size must be {' or '.join(map(str, node.sizes))}.")
+    for key, sets in (("size", "sizes"), ("labels", "label_sets")):
+        if key in node and sets in node and str(node[key]) not in (choices := [str(k) for k in node[sets]]):
+            raise ConfigError(f"task.{key}={node[key]}: task.{key} must be {' or '.join(choices)}.")
 
 
 def _declared(name: str) -> set[str]:

@@ -10,6 +10,7 @@ from scripts.records import Record, RecordError, value_at
 
 # 97.5 % quantiles of Student's t for 1, 2, ... degrees of freedom, of which n seeds have n - 1.
 T_QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+ROUNDING = 1e-9  # of fractions between 0 and 1: ends of intervals that are no further apart touch
 COLUMNS_OF_A_BLOCK = 6  # so that a block with its row names fits into 150 characters
 
 Cells = dict[Place, list[Record]]
@@ -124,53 +125,88 @@ def notes(layout: Layout, cells: Cells) -> list[str]:
 def contest_lines(layout: Layout, cells: Cells) -> list[str]:
     """Of the rows that are compared, how often each is the highest, in the paper and in ours; ours where all of them
     have runs. Rows of different contests are told together by their place in it, as "HYP" of "mammal, HYP"; where
-    several are as high, none is the highest."""
+    several are as high, none is the highest. Where ± is a confidence interval: also how often that of the highest
+    overlaps no other's."""
     if not layout.contests:
         return []
-    theirs, ours = Counter(), Counter()
+    theirs, ours = [], []
+    confident = layout.spread == "confidence"
     for contest in layout.contests:
         names = [row.rpartition(", ")[2] for row in contest]
         for column in layout.columns:
             metric = layout.metrics[column]
             values = [layout.published.get((row, column)) for row in contest]
             if None not in values:
-                theirs[_highest(names, values)] += 1
+                theirs.append(_highest(names, values, [layout.intervals.get((row, column)) for row in contest]))
             runs = [cells.get((row, column), []) for row in contest]
             if all(runs):
-                means = [statistics.fmean(run["metrics"][metric] for run in some) for some in runs]
-                ours[_highest(names, means)] += 1
+                scores = [[run["metrics"][metric] for run in some] for some in runs]
+                widths = [_plus_minus(some, layout.spread) for some in scores]
+                ours.append(_highest(names, [statistics.fmean(some) for some in scores], widths))
 
-    def told(counts: Counter) -> str:
-        return f"{', '.join(f'{name} {n}' for name, n in counts.most_common())} of {counts.total()}"
+    def told(found: list[tuple[str, bool | None]]) -> str:
+        parts = []
+        for name, n in Counter(name for name, _ in found).most_common():
+            known = [apart for winner, apart in found if winner == name and apart is not None]
+            of = "" if len(known) == n else f" of {len(known)} with intervals"
+            parts.append(f"{name} {n}" + (f" ({sum(known)} apart{of})" if known and confident else ""))
+        return f"{', '.join(parts)} of {len(found)}"
 
     in_ours = f"; in ours {told(ours)}" if ours else ""
     names = ", ".join(row.rpartition(", ")[2] for row in layout.contests[0])
-    return [f"How often each of {names} is the highest: in the paper {told(theirs)}{in_ours}"]
+    counts = f"in the paper {told(theirs)}{in_ours}"
+    legend = ". Apart: its 95 % interval overlaps none of the others'" if " apart" in counts else ""
+    return [f"How often each of {names} is the highest: {counts}{legend}"]
 
 
-def _highest(names: list[str], values: list[float]) -> str:
-    return names[values.index(max(values))] if values.count(max(values)) == 1 else "none alone"
+def _highest(names: list[str], means: list[float], widths: list[float | None]) -> tuple[str, bool | None]:
+    """Which mean is the highest, and whether it, less its half width, is above every other plus its own half width.
+
+    Intervals that touch overlap. None: nothing is the highest alone, or a half width is not known.
+    """
+    best = max(means)
+    if means.count(best) > 1:
+        return "none alone", None
+    place = means.index(best)
+    if None in widths:
+        return names[place], None
+    ends = [mean + width for k, (mean, width) in enumerate(zip(means, widths, strict=True)) if k != place]
+    return names[place], all(best - widths[place] - end > ROUNDING for end in ends)
 
 
 def ordering_lines(layout: Layout, ordering: Ordering, cells: Cells) -> list[str]:
-    """Whether what is said of two rows holds for ours, column by column; nothing without whole runs."""
-    runs = [cells.get((row, None), []) for row in (ordering.higher, ordering.lower)]
-    if not all(some and not _partial(layout, some) for some in runs):
-        return []
-    said: dict[bool, list[str]] = {True: [], False: []}
-    for column in ordering.columns:
-        high, low = ([100 * run["metrics"][layout.metrics[column]] for run in some] for some in runs)
-        gain = statistics.fmean(high) - statistics.fmean(low)
-        error = ""
+    """Whether what is said of two rows holds for ours, column by column, or of two columns, row by row.
+
+    Only where both have runs, and of all the data; no line where there are none.
+    """
+    found: list[tuple[str, float, str, str]] = []  # what is compared, the difference, its error, why it has none
+    for name, *pair in ordering.pairs():
+        runs = [cells.get((row, None if layout.whole_rows else column), []) for row, column in pair]
+        if not all(some and not _partial(layout, some) for some in runs):
+            continue
+        metrics = [layout.metrics[column] for _, column in pair]
+        high, low = ([100 * run["metrics"][key] for run in some] for key, some in zip(metrics, runs, strict=True))
+        error = few = ""
         if len(high) > 1 and len(low) > 1:
             error = f" ± {math.sqrt(statistics.variance(high) / len(high) + statistics.variance(low) / len(low)):.2f}"
-        said[gain > 0].append(f"{column} {gain:+.2f}{error}")
-    verdicts = {"holds": said[True], "fails": said[False]}
-    parts = [f"{word} for {', '.join(where)}" for word, where in verdicts.items() if where]
-    compared = {(row, column) for row in (ordering.higher, ordering.lower) for column in ordering.columns}
+        else:
+            few = "1 seed each" if len(high) == len(low) else f"{_seeds(runs[0])} against {_seeds(runs[1])}"
+        found.append((name, statistics.fmean(high) - statistics.fmean(low), error, few))
+    if not found:
+        return []
+    same = found[0][3] if len({few for *_, few in found}) == 1 else ""  # then said once, before all of them
+    parts = []
+    for word, holds in (("holds", True), ("fails", False)):
+        where = [
+            f"{name} {gain:+.2f}{error}" + (f" ({few})" if few and not same else "")
+            for name, gain, error, few in found
+            if (gain > 0) is holds
+        ]
+        parts += [f"{word} for {', '.join(where)}"] if where else []
+    compared = {place for _, *pair in ordering.pairs() for place in pair}
     who = "The paper has" if compared <= set(layout.published) else "Expected, not in the paper:"
-    above = f"{who} {ordering.higher} above {ordering.lower}"
-    return [f"{above}. Ours, difference in points ± its standard error: {'; '.join(parts)}"]
+    what = f"difference in points ({same}, no standard error)" if same else "difference in points ± its standard error"
+    return [f"{who} {ordering.higher} above {ordering.lower}. Ours, {what}: {'; '.join(parts)}"]
 
 
 def settings_line(run: Record) -> str:
@@ -215,12 +251,18 @@ def _quoted(layout: Layout, row: str, column: str) -> str:
 
 
 def _mean(values: list[float], spread: str) -> str:
+    width = _plus_minus(values, spread)
+    return f"{statistics.fmean(values):.2f}" + ("" if width is None else f" ± {width:.2f}")
+
+
+def _plus_minus(values: list[float], spread: str) -> float | None:
+    """What stands behind ± for these values, a key of SPREADS; None for a single one."""
     if len(values) == 1:
-        return f"{values[0]:.2f}"
+        return None
     deviation = statistics.stdev(values)
     if spread == "confidence":  # of more seeds than are listed, the last quantile: a little too wide
         deviation *= T_QUANTILES[min(len(values) - 2, len(T_QUANTILES) - 1)] / math.sqrt(len(values))
-    return f"{statistics.fmean(values):.2f} ± {deviation:.2f}"
+    return deviation
 
 
 def _seeds(runs: list[Record]) -> str:

@@ -22,7 +22,7 @@ if __package__ in (None, ""):
 
 from scripts.collect import write_atomically  # noqa: E402
 from scripts.trained import STATES, Trained, load, read_run  # noqa: E402
-from tasks.errors import UserError, whole  # noqa: E402
+from tasks.errors import UserError, plain_warnings, whole  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -176,4 +176,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    plain_warnings()
     sys.exit(main())

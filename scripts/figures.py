@@ -23,7 +23,7 @@ if __package__ in (None, ""):
 from scripts.drawing.canvas import FORMATS  # noqa: E402
 from scripts.shown import FIGURES, Wishes  # noqa: E402
 from scripts.trained import STATES, Run, load, read_run  # noqa: E402
-from tasks.errors import UserError  # noqa: E402
+from tasks.errors import UserError, plain_warnings  # noqa: E402
 
 EVERY = "all"
 
@@ -125,4 +125,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    plain_warnings()
     sys.exit(main())

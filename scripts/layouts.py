@@ -27,12 +27,23 @@ class LayoutError(ValueError):
 
 @dataclass(frozen=True)
 class Ordering:
-    """What the paper says, or what is expected where it lacks one of the rows: `higher` has more than `lower` in these
-    columns."""
+    """What the paper says, or what is expected where it lacks a value: `higher` has more than `lower`.
+
+    Both are rows, compared in each column that `along` names; with of_columns both are columns, compared in each row.
+    """
 
     higher: str
     lower: str
-    columns: tuple[str, ...]
+    along: tuple[str, ...]
+    of_columns: bool = False
+
+    def pairs(self) -> Iterator[tuple[str, tuple[str, str], tuple[str, str]]]:
+        """What is compared: the column, or the row, and in it the cells (row, column) of `higher` and of `lower`."""
+        for name in self.along:
+            if self.of_columns:
+                yield name, (name, self.higher), (name, self.lower)
+            else:
+                yield name, (self.higher, name), (self.lower, name)
 
 
 @dataclass(frozen=True)
@@ -47,6 +58,7 @@ class Layout:
     the paper took from others or from systems that are not built here. parameters: sizes of the models, as printed.
     sources: parts of the training data that a run needs, or it is partial. digits: decimals of the printed percentages.
     spread: what ± means beside our means, a key of SPREADS; intervals[row, column]: what stands there in the paper.
+    orderings: pairs of rows, or of columns, of which the notes tell whether one is above the other in ours.
     contests: rows of which the notes tell how often each is the highest.
     """
 
@@ -179,20 +191,37 @@ def make_layout(path: Path, node: dict, base: Layout | None) -> Layout:
         quoted=tuple(node.get("quoted", ())),
         sources=tuple(node.get("sources", ())),
         contests=tuple(tuple(rows) for rows in node.get("contests", ())),
-        orderings=tuple(
-            Ordering(one["higher"], one["lower"], tuple(one.get("columns", own["columns"])))
-            for one in node.get("orderings", ())
-        ),
+        orderings=tuple(_ordering(path, one, own) for one in node.get("orderings", ())),
     )
     if layout.spread not in SPREADS:
         raise LayoutError(f"{path}: spread must be {' or '.join(SPREADS)}, and it is {layout.spread!r}")
-    named = [*layout.quoted, *layout.parameters, *(row for o in layout.orderings for row in (o.higher, o.lower))]
-    named += [row for contest in layout.contests for row in contest]
+    named = [*layout.quoted, *layout.parameters, *(row for contest in layout.contests for row in contest)]
     if unknown := sorted(set(named) - set(layout.rows)):
         raise LayoutError(f"{path}: names rows that the table has not: {'; '.join(unknown)}")
-    if unknown := sorted({column for o in layout.orderings for column in o.columns} - set(layout.columns)):
-        raise LayoutError(f"{path}: names columns that the table has not: {'; '.join(unknown)}")
     return layout
+
+
+def _ordering(path: Path, node: dict, own: dict) -> Ordering:
+    """One of a file's `orderings`, of two rows or of two columns. own: the table's rows, columns and metrics."""
+    of_columns = "higher_column" in node
+    compared, others = ("columns", "rows") if of_columns else ("rows", "columns")
+    higher, lower = ("higher_column", "lower_column") if of_columns else ("higher", "lower")
+    if not {higher, lower} <= set(node) <= {higher, lower, others}:
+        raise LayoutError(
+            f"{path}: orderings: takes higher and lower, perhaps with columns, or higher_column and lower_column, "
+            f"perhaps with rows; one has {', '.join(node)}"
+        )
+    along = tuple(node.get(others, own[others]))
+    named = ((higher, (node[higher],), compared), (lower, (node[lower],), compared), (others, along, others))
+    for key, names, kind in named:
+        if unknown := sorted(set(names) - set(own[kind])):
+            raise LayoutError(f"{path}: orderings: {key} names {kind} that the table has not: {'; '.join(unknown)}")
+    if of_columns and own["metrics"][node[higher]] != own["metrics"][node[lower]]:
+        metrics = " and ".join(own["metrics"][node[key]] for key in (higher, lower))
+        raise LayoutError(
+            f"{path}: orderings: {higher} {node[higher]} and {lower} {node[lower]} are different metrics, {metrics}"
+        )
+    return Ordering(node[higher], node[lower], along, of_columns)
 
 
 def _published(path: Path, node: dict) -> dict:

@@ -93,9 +93,10 @@ def exactness(path: Path) -> str:
         "([results/numerics.md](results/numerics.md), which also has gradients; `make numerics` makes it):"
     )
     closing = (
-        "Not in this table: logits of a point beside a hyperplane's own point, or with both near the boundary, have the "
-        "error of one rounded matrix product, as in the other libraries, and so no digits where they are about 0 "
-        "(`mlr_logits_beside`). The Klein disk's radius in float32 is 6.5, half of the ball's: its points run out of digits."
+        "Not in this table: logits of a point beside a hyperplane's own point, or with both near the boundary, have "
+        "the error of one rounded matrix product, as in the other libraries, and so no digits where they are about 0 "
+        "(`mlr_logits_beside`). The Klein disk's radius in float32 is 6.5, half of the ball's: its points run out of "
+        "digits."
     )
     return "\n".join([opening, "", *table, "", closing])
 

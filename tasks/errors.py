@@ -1,6 +1,9 @@
 """The mistakes a user can make, told apart from our own."""
 
+import warnings
 from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
 
 class UserError(ValueError):
@@ -57,3 +60,15 @@ def sizes_of(
         if needed or size is not None:
             whole(f"task.data.sizes.{split}", size, least)
     return found
+
+
+def plain_warnings() -> None:
+    """Warnings of the tasks about a user's data are printed as one line, without the place in the source."""
+    usual, folder = warnings.formatwarning, str(Path(__file__).parent)
+
+    def formatted(message: Warning | str, category: type[Warning], filename: str, *rest: Any, **more: Any) -> str:
+        if category is UserWarning and filename.startswith(folder):
+            return f"warning: {message}\n"
+        return usual(message, category, filename, *rest, **more)
+
+    warnings.formatwarning = formatted

@@ -60,5 +60,6 @@ def read_points(path: Path, setting: str) -> PointsFile:
         if points.ndim != 2 or len(names) != len(points) or not np.isfinite(points).all():
             raise ValueError("its points are damaged")
     except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path} is no file of points ({error}); see {setting}.") from None
+        why = "it is no .npz file" if "pickle" in str(error) else error  # NumPy's word for any other file
+        raise UserError(f"{path} is no file of points ({why}); see {setting}.") from None
     return PointsFile(names, points, manifold, c, hashlib.sha256(data).hexdigest())

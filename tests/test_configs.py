@@ -158,6 +158,7 @@ def test_a_typo_on_the_command_line_is_named(word, said):
     ("words", "said"),
     [
         (("task=ultrafine", "task.size=huge"), "task.size=huge: task.size must be base or large or xlarge."),
+        (("task=snli", "task.labels=4"), "task.labels=4: task.labels must be 2 or 3."),
         (("task=ultrafine", "task.sise=base"), "Did you mean task.size"),
         (("task=ultrafine", "+task.sise=base"), "There is no key task.sise. Did you mean size"),
         (("+task.size=base",), "There is no key task.size. There are: data, fidelity, model, module, name."),

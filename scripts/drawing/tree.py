@@ -53,7 +53,7 @@ def picture(
 
     chosen: nodes that get a name; else the roots and, level by level, those of the most children. Edges are geodesics.
     """
-    depth = depths(child, parent, len(points))
+    depth = _levels(child, parent, len(points))
     from_above = depth[parent] < depth[child]
     child, above = child[from_above], parent[from_above]
     levels = 1
@@ -70,6 +70,16 @@ def picture(
         candidates = shown[np.lexsort((shown, -children[shown], depth[shown]))][: 20 * NAMED].tolist()
     named = tuple((k, shortened(names[k], 26)) for k in candidates)
     return Picture(xy, depth, levels, edges.numpy(), named, len(chosen) or NAMED, manifold)
+
+
+def _levels(child: np.ndarray, parent: np.ndarray, n: int) -> np.ndarray:
+    """The edges from each of n nodes up to the nearest root, a node without parents; where no such node is above, the
+    one of the most children is a root too."""
+    children = np.bincount(parent, minlength=n)
+    while (depth := depths(child, parent, n)).max(initial=0) == n > 0:
+        root = np.argmax(np.where(depth == n, children, -1))
+        child, parent = child[kept := child != root], parent[kept]
+    return depth
 
 
 def geodesics(a: Tensor, b: Tensor, curved: bool) -> Tensor:
@@ -122,8 +132,9 @@ def draw(panels: Sequence[tuple[str, Picture]], title: str) -> Figure:
     foot = (
         "Nodes are where they are, in the Poincaré disk of radius 1 (or, where no rim is drawn, in a flat plane): "
         "nothing is projected. Level: the fewest edges up to a root; edges are geodesics, each from one level to the "
-        "next, and nodes of lower levels are pale. Named are roots and, level by level, the nodes of the most "
-        "children, or those that were asked for, where there is room."
+        "next, and nodes of lower levels are pale. Of a cycle with nothing above it, the node of the most children "
+        "counts as a root. Named are roots and, level by level, the nodes of the most children, or those that were "
+        "asked for, where there is room."
     )
     levels = max(found.levels for _, found in panels)
     marks = {"ls": "", "marker": "o", "markersize": 4}

@@ -90,7 +90,7 @@ def _from_record(record: dict[str, Any]) -> Pair:
     for field, names in FIELDS.items():
         name = next((n for n in names if n in record), None)
         if name is None:
-            raise Fault(f"it has no key {names[0]}")
+            raise Fault(f"it has none of the keys {', '.join(names)}")
         found[field] = _text(name, record[name], field == "label")
     return Pair(**found, genre=str(record.get(GENRE) or ""))
 

@@ -78,4 +78,5 @@ class SubtreeTask(Task):
         """label: subtree or rest. probability: of the subtree."""
         logits = self.model(batch["rows"])
         chosen, probabilities = logits.argmax(-1).tolist(), logits.softmax(-1)[:, 1].tolist()
-        return [{"label": CLASSES[k], "probability": p} for k, p in zip(chosen, probabilities, strict=True)]
+        found = zip(chosen, probabilities, strict=True)
+        return [{"label": CLASSES[k], "probability": float(f"{p:.6g}")} for k, p in found]

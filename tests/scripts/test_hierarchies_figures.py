@@ -205,3 +205,10 @@ def test_a_point_alone_is_a_tree():
     assert found.edges.shape == (0, tree.STEPS, 2)
     assert math.isclose(float(found.xy.norm()), 0)
     tree.draw([("run", found)], "Title").draw_without_rendering()
+
+
+def test_of_a_cycle_with_nothing_above_the_node_of_the_most_children_is_the_root():
+    """0 -> 1 -> 2 -> 0, 2 has the children 3 and 4; 5 is above 6."""
+    child, parent = np.array([0, 1, 2, 3, 4, 6]), np.array([1, 2, 0, 2, 2, 5])
+    assert tree._levels(child, parent, 7).tolist() == [2, 1, 0, 1, 1, 0, 1]
+    assert tree._levels(child[:0], parent[:0], 2).tolist() == [0, 0]

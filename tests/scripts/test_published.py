@@ -147,12 +147,12 @@ def test_a_row_that_stands_in_two_tables_has_the_same_values(one, other, columns
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=lambda layout: str(layout.key))
-def test_what_a_layout_says_of_its_rows_holds_in_the_paper(layout):
+def test_what_a_layout_says_of_its_rows_and_columns_holds_in_the_paper(layout):
     for ordering in layout.orderings:
-        for column in ordering.columns:
-            high, low = (layout.published.get((row, column)) for row in (ordering.higher, ordering.lower))
+        for name, *pair in ordering.pairs():
+            high, low = (layout.published.get(place) for place in pair)
             if high is not None and low is not None:
-                assert high > low, f"{layout.title}: {ordering.higher}, {ordering.lower}, {column}"
+                assert high > low, f"{layout.title}: {ordering.higher}, {ordering.lower}, {name}"
 
 
 def test_crowd_tables_say_so_and_repeat_no_number():

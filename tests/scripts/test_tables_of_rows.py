@@ -194,7 +194,7 @@ def test_the_parts_of_a_table_have_values_and_runs_of_their_own(tables, parts, k
     assert [["HY, best d"], ["published", "not run"], ["80.0"], ["50.0"]] in right
     assert left[2].endswith("differences in points.")
     assert "- Paper: Mean of three." in left
-    above = "- The paper has HY, best d above EU, best d. Ours, difference in points ± its standard error: "
+    above = "- The paper has HY, best d above EU, best d. Ours, difference in points (1 seed each, no standard error): "
     assert f"{above}holds for coarse +10.00" in left
 
 
@@ -207,7 +207,7 @@ def test_a_part_is_made_again_with_its_own_values(tables, parts, keep_row, lines
             ["–", "1,812,345"]] in short  # fmt: skip
     assert [["EU, small d"], ["not in the paper", "**ours** (1 seed)"], ["–", "**55.00**"], ["–", "**30.00**"],
             ["–", "1,812,345"]] in short  # fmt: skip
-    above = "- Expected, not in the paper: HY, best d above EU, small d. Ours, difference in points ± its standard error: "
+    above = "- Expected, not in the paper: HY, best d above EU, small d. Ours, difference in points (1 seed each, no standard error): "
     assert f"{above}fails for coarse -5.00" in short
     assert "- Few epochs." in short
     assert not any("differences in points." in str(line) for line in short)
@@ -253,6 +253,11 @@ def test_a_run_of_a_row_without_one_of_its_metrics_is_named(
         ("quoted: [BERT]", "quoted: [ELMO]", "names rows that the table has not: ELMO"),
         ("lower: EU BASE", "lower: EU HUGE", "names rows that the table has not: EU HUGE"),
         ("[coarse, ultra]", "[coarse, medium]", "names columns that the table has not: medium"),
+        (
+            "higher: HY BASE, lower: EU BASE, columns: [coarse, ultra]",
+            "higher_column: coarse, lower_column: ultra",
+            "higher_column coarse and lower_column ultra are different metrics, test/coarse/macro_f1 and test/ultrafine",
+        ),
         ("table: 3", "table: 5", "no layout in results/published/ is hyfi, table 3"),
     ],
 )

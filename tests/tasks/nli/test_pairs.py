@@ -51,8 +51,8 @@ def test_json_lines_are_told_by_their_content(tmp_path):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ('{"gold_label": "neutral", "sentence1": "A"}', "no key sentence2"),
-        ('{"sentence1": "A", "sentence2": "B"}', "no key gold_label"),
+        ('{"gold_label": "neutral", "sentence1": "A"}', "none of the keys sentence2, "),
+        ('{"sentence1": "A", "sentence2": "B"}', "none of the keys gold_label, "),
         ('{"gold_label": "neutral", "sentence1": 3, "sentence2": "B"}', "sentence1 must be a string, and it is 3"),
         ('{"gold_label": true, "sentence1": "A", "sentence2": "B"}', "gold_label must be a string"),
         ('{"gold_label": "neutral"', "not a JSON object"),
@@ -112,7 +112,7 @@ def test_new_pairs_are_tab_separated_or_json():
         (b"a\tb\tc", "3 columns instead of 2"),
         (b"a\t ", "its hypothesis is empty"),
         (b'{"premise": " ", "hypothesis": "b"}', "its premise is empty"),
-        (b'{"premise": "a"}', "no key sentence2"),
+        (b'{"premise": "a"}', "none of the keys sentence2, "),
         (b"{", "not a JSON object"),
         (b"\xff\ta", "is not UTF-8"),
     ],

@@ -1,0 +1,238 @@
+"""Tables of which a run fills a cell: what is said of two rows or two columns, and how far apart the highest is."""
+
+import pytest
+
+TABLE = """
+name: hnn
+table: 1
+title: The table
+source: The paper
+measure: test accuracy in %
+metric: test/accuracy
+digits: 1
+protocol: Mean.
+columns: [Euclidean, Hyperbolic]
+rows:
+  DAN: [0.5, 0.6]
+  GRU: [0.6, 0.7]
+  LSTM: [0.7, 0.8]
+"""
+AGAIN = """
+name: hnn
+table: 1
+variant: small
+title: The table, small
+label: Small.
+protocol: Other data.
+rows: [DAN, GRU]
+orderings:
+  - {higher_column: Hyperbolic, lower_column: Euclidean, rows: [DAN]}
+  - {higher: DAN, lower: GRU}
+"""
+ALONE = "difference in points (1 seed each, no standard error)"
+SEEDS = "difference in points ± its standard error"
+
+
+@pytest.fixture
+def lay(tmp_path, write_record):
+    """A function that writes the layout, with more lines at its end."""
+    return lambda more="": write_record(tmp_path / "published/hnn_table1.yaml", TABLE + more)
+
+
+@pytest.fixture
+def keep(tmp_path, make_record, write_record):
+    """A function that keeps the runs of a cell, one for each accuracy."""
+
+    def write(row: str, column: str, *scores: float, variant: str | None = None, **data) -> None:
+        published = {"DAN": 0.5, "GRU": 0.6, "LSTM": 0.7}.get(row)
+        if published is not None:
+            published = round(published + 0.1 * (column == "Hyperbolic"), 1)
+        paper = {**make_record()["paper"], "row": row, "column": column, "published": published, "variant": variant}
+        for seed, score in enumerate(scores):
+            changes = {"seed": seed, "paper": paper, "experiment": f"{row} {column}", "metrics.test/accuracy": score}
+            changes |= {f"data.{key}": value for key, value in data.items()}
+            write_record(tmp_path / f"runs/{row}{column}{variant}{seed}.json", make_record(changes))
+
+    return write
+
+
+@pytest.fixture
+def said(tmp_path, tables):
+    """A function that makes the tables and reads the notes that compare rows or columns."""
+
+    def read() -> list[str]:
+        assert tables() == 0
+        lines = (tmp_path / "tables/hnn.md").read_text().splitlines()
+        return [line.removeprefix("- ") for line in lines if " above " in line or "How often" in line]
+
+    return read
+
+
+def ordering(line: str) -> str:
+    return f"orderings:\n  - {line}\n"
+
+
+def test_rows_are_compared_in_every_column_where_both_have_a_run(lay, keep, said):
+    lay(ordering("{higher: GRU, lower: DAN}"))
+    keep("GRU", "Euclidean", 0.62)
+    assert said() == []
+    keep("DAN", "Euclidean", 0.50)
+    keep("DAN", "Hyperbolic", 0.70)
+    assert said() == [f"The paper has GRU above DAN. Ours, {ALONE}: holds for Euclidean +12.00"]
+    keep("GRU", "Hyperbolic", 0.699)
+    assert said() == [
+        f"The paper has GRU above DAN. Ours, {ALONE}: holds for Euclidean +12.00; fails for Hyperbolic -0.10"
+    ]
+
+
+def test_rows_are_compared_in_the_columns_that_are_named(lay, keep, said):
+    lay(ordering("{higher: GRU, lower: DAN, columns: [Hyperbolic]}"))
+    for row, column, score in (("GRU", "Euclidean", 0.9), ("DAN", "Euclidean", 0.1), ("GRU", "Hyperbolic", 0.5)):
+        keep(row, column, score)
+    assert said() == []
+    keep("DAN", "Hyperbolic", 0.5)
+    assert said() == [f"The paper has GRU above DAN. Ours, {ALONE}: fails for Hyperbolic +0.00"]
+
+
+def test_columns_are_compared_in_every_row_where_both_have_runs(lay, keep, said):
+    lay(ordering("{higher_column: Hyperbolic, lower_column: Euclidean}"))
+    keep("DAN", "Hyperbolic", 0.44)
+    keep("DAN", "Euclidean", 0.47)
+    keep("GRU", "Hyperbolic", 0.65)
+    keep("GRU", "Euclidean", 0.60)
+    keep("LSTM", "Hyperbolic", 0.99)
+    assert said() == [
+        f"The paper has Hyperbolic above Euclidean. Ours, {ALONE}: holds for GRU +5.00; fails for DAN -3.00"
+    ]
+
+
+def test_columns_are_compared_in_the_rows_that_are_named(lay, keep, said):
+    lay(ordering("{higher_column: Hyperbolic, lower_column: Euclidean, rows: [LSTM]}"))
+    for row, high in (("DAN", 0.4), ("LSTM", 0.6)):
+        keep(row, "Hyperbolic", high)
+        keep(row, "Euclidean", 0.5)
+    assert said() == [f"The paper has Hyperbolic above Euclidean. Ours, {ALONE}: holds for LSTM +10.00"]
+
+
+def test_several_seeds_have_a_standard_error_and_single_ones_say_that_they_are(lay, keep, said):
+    lay(ordering("{higher_column: Hyperbolic, lower_column: Euclidean}"))
+    # 71 - 60 with variances 2 and 0 of two seeds each: sqrt(2/2 + 0)
+    keep("DAN", "Hyperbolic", 0.70, 0.72)
+    keep("DAN", "Euclidean", 0.60, 0.60)
+    # 60 - 62 with variances 1 of three and 8 of two seeds: sqrt(1/3 + 8/2) = 2.08
+    keep("GRU", "Hyperbolic", 0.59, 0.60, 0.61)
+    keep("GRU", "Euclidean", 0.60, 0.64)
+    assert said() == [
+        f"The paper has Hyperbolic above Euclidean. Ours, {SEEDS}: holds for DAN +11.00 ± 1.00; fails for GRU -2.00 ± 2.08"
+    ]
+    keep("LSTM", "Hyperbolic", 0.9)
+    keep("LSTM", "Euclidean", 0.80, 0.82)
+    assert said()[0].endswith(": holds for DAN +11.00 ± 1.00, LSTM +9.00 (1 seed against 2 seeds); fails for GRU -2.00 ± 2.08")
+
+
+def test_a_single_seed_in_the_first_row_says_nothing_of_the_next(lay, keep, said):
+    lay(ordering("{higher_column: Hyperbolic, lower_column: Euclidean}"))
+    for row, scores in (("DAN", (0.7,)), ("GRU", (0.7, 0.72))):
+        keep(row, "Hyperbolic", *scores)
+        keep(row, "Euclidean", *(0.6 for _ in scores))
+    assert said() == [
+        f"The paper has Hyperbolic above Euclidean. Ours, {SEEDS}: holds for DAN +10.00 (1 seed each), GRU +11.00 ± 1.00"
+    ]
+
+
+def test_a_cell_of_less_data_decides_no_ordering(lay, keep, said):
+    lay(ordering("{higher: GRU, lower: DAN}"))
+    for column in ("Euclidean", "Hyperbolic"):
+        keep("GRU", column, 0.7)
+        keep("DAN", column, 0.6, share=0.5 if column == "Euclidean" else 1.0)
+    assert said() == [f"The paper has GRU above DAN. Ours, {ALONE}: holds for Hyperbolic +10.00"]
+
+
+def test_a_table_that_is_made_again_has_orderings_of_its_own(tmp_path, write_record, lay, keep, said):
+    lay()
+    write_record(tmp_path / "published/hnn_table1_small.yaml", AGAIN)
+    for row, low, high in (("DAN", 0.47, 0.44), ("GRU", 0.2, 0.3)):
+        keep(row, "Euclidean", low, variant="small")
+        keep(row, "Hyperbolic", high, variant="small")
+    assert said() == [
+        f"The paper has Hyperbolic above Euclidean. Ours, {ALONE}: fails for DAN -3.00",
+        f"The paper has DAN above GRU. Ours, {ALONE}: holds for Euclidean +27.00, Hyperbolic +14.00",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("{higher: GRU, lower: CNN}", "lower names rows that the table has not: CNN"),
+        ("{higher: CNN, lower: GRU}", "higher names rows that the table has not: CNN"),
+        ("{higher: GRU, lower: DAN, columns: [Flat]}", "columns names columns that the table has not: Flat"),
+        ("{higher_column: Flat, lower_column: Euclidean}", "higher_column names columns that the table has not: Flat"),
+        ("{higher_column: Hyperbolic, lower_column: DAN}", "lower_column names columns that the table has not: DAN"),
+        ("{higher_column: Hyperbolic, lower_column: Euclidean, rows: [CNN]}", "rows names rows that the table has not: CNN"),
+        ("{higher_column: Hyperbolic, lower: DAN}", "one has higher_column, lower"),
+        ("{higher: GRU}", "takes higher and lower, perhaps with columns"),
+        ("{higher: GRU, lower: DAN, rows: [DAN]}", "one has higher, lower, rows"),
+    ],
+)
+def test_a_faulty_ordering_is_named_with_its_file(lay, tables, capsys, line, words):
+    lay(ordering(line))
+    assert tables() == 1
+    error = capsys.readouterr().err
+    assert "published/hnn_table1.yaml: orderings: " in error
+    assert words in error
+
+
+CONTEST = """
+spread: confidence
+contests:
+  - [DAN, GRU, LSTM]
+"""
+# Around 0.5, 0.6 and 0.7, and around 0.6, 0.7 and 0.8: LSTM's interval touches GRU's in the first column, is clear of
+# both others in the second.
+INTERVALS = "intervals: {DAN: [0.01, 0.01], GRU: [0.06, 0.04], LSTM: [0.04, 0.05]}\n"
+
+
+def test_the_highest_is_apart_where_its_interval_overlaps_none(lay, keep, said):
+    lay(CONTEST + INTERVALS)
+    often = "How often each of DAN, GRU, LSTM is the highest: in the paper LSTM 2 (1 apart) of 2"
+    legend = ". Apart: its 95 % interval overlaps none of the others'"
+    assert said() == [often + legend]
+    # Deviation 1 of three seeds: half the interval is 4.303 / sqrt(3) = 2.48. 75 - 2.48 < 70.1 + 2.48, though 75 itself
+    # is outside of both others' intervals.
+    keep("DAN", "Euclidean", 0.691, 0.701, 0.711)
+    keep("GRU", "Euclidean", 0.74, 0.75, 0.76)
+    keep("LSTM", "Euclidean", 0.29, 0.30, 0.31)
+    assert said() == [f"{often}; in ours GRU 1 (0 apart) of 1{legend}"]
+    # 75 - 2.48 = 72.52 > 70.01 + 2.48 = 72.49
+    keep("DAN", "Euclidean", 0.6901, 0.7001, 0.7101)
+    assert said() == [f"{often}; in ours GRU 1 (1 apart) of 1{legend}"]
+    # the runner-up is far below, but the last one's interval is wide: 30 +- 12.706 * sqrt(1800) / sqrt(2) = 30 +- 381
+    keep("LSTM", "Hyperbolic", 0.0, 0.6)
+    keep("GRU", "Hyperbolic", 0.9, 0.9)
+    keep("DAN", "Hyperbolic", 0.4, 0.4)
+    assert said() == [f"{often}; in ours GRU 2 (1 apart) of 2{legend}"]
+
+
+def test_what_has_no_interval_is_not_called_apart(lay, keep, said):
+    lay(CONTEST)
+    often = "How often each of DAN, GRU, LSTM is the highest: in the paper LSTM 2 of 2"
+    for row, score in (("DAN", 0.1), ("GRU", 0.2), ("LSTM", 0.9)):
+        keep(row, "Euclidean", score)
+    assert said() == [f"{often}; in ours LSTM 1 of 1"]
+    for row, score in (("DAN", 0.1), ("GRU", 0.2), ("LSTM", 0.9)):
+        keep(row, "Hyperbolic", score, score)
+    assert said()[0].startswith(f"{often}; in ours LSTM 2 (1 apart of 1 with intervals) of 2. Apart: ")
+
+
+def test_deviations_are_no_intervals(lay, keep, said):
+    lay(CONTEST.replace("spread: confidence", "") + INTERVALS)
+    for row, score in (("DAN", 0.1), ("GRU", 0.2), ("LSTM", 0.9)):
+        keep(row, "Euclidean", score, score)
+    assert said() == ["How often each of DAN, GRU, LSTM is the highest: in the paper LSTM 2 of 2; in ours LSTM 1 of 1"]
+
+
+def test_equal_means_are_not_apart(lay, keep, said):
+    lay(CONTEST)
+    for row, score in (("DAN", 0.1), ("GRU", 0.9), ("LSTM", 0.9)):
+        keep(row, "Euclidean", score, score)
+    assert said()[0].endswith("in ours none alone 1 of 1")
