@@ -49,10 +49,10 @@ run: setup ## train the quickstart (PREFIX-10, Möbius GRU on the Poincaré ball
 	$(PY) run.py experiment=quickstart $(ARGS)
 
 test: setup ## the tests that run in minutes on a CPU
-	$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	$(PY) -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 test-all: setup ## every test, the slow ones and, where there is a GPU, the GPU ones
-	$(PY) -m pytest -n $(WORKERS) --dist loadgroup -m "" $(ARGS)
+	$(PY) -m pytest -n $(WORKERS) --dist loadfile -m "" $(ARGS)
 
 lint: setup ## ruff: style and common mistakes
 	$(PY) -m ruff check .

@@ -133,6 +133,8 @@ def load(run: Run, state: str = "best") -> Trained:
     if not file.is_file():
         other = next((k for k, n in STATES.items() if (file.parent / n).is_file()), None)
         remedy = f"Draw its {other} state: --state {other}." if other else "Run it again, or name another folder."
+        if (mode := run.settings.get("mode", "fit")) != "fit":
+            remedy = f"It is one of mode={mode}; name the run that trained the model: {run.settings.get('checkpoint')}."
         raise UserError(f"{run.folder}: the run has no checkpoint {file.relative_to(run.folder)}. {remedy}")
     checkpoint = resume.read(file, str(run.folder))
     task, data = rebuild(run.folder)

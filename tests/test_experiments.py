@@ -9,8 +9,6 @@ from configs import schema
 from tests.cli import ROOT
 from tests.configurations import CONFIGS, EXPERIMENTS, experiment
 
-pytestmark = pytest.mark.xdist_group("experiments")  # one process composes each of them once
-
 
 @pytest.fixture(autouse=True, scope="module")
 def _registered() -> None:

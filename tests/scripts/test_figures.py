@@ -198,6 +198,15 @@ def test_a_folder_that_lacks_a_part(copied, tmp_path, capsys, lost, said):
     assert "left out nearest: " in capsys.readouterr().err
 
 
+def test_a_run_of_predictions_is_told_from_the_one_that_trained(copied, tmp_path, capsys):
+    shutil.rmtree(copied / "checkpoints")
+    record = json.loads((copied / "record.json").read_text())
+    record["config"] |= {"mode": "predict", "checkpoint": "outputs/trained"}
+    (copied / "record.json").write_text(json.dumps(record))
+    assert draw(tmp_path / "out", "nearest", copied) == 1
+    assert "It is one of mode=predict; name the run that trained the model: outputs/trained." in error_of(capsys)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
