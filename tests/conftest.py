@@ -35,14 +35,32 @@ def fixed_seed() -> None:
 
 
 @pytest.fixture(params=["0", "native"])
-def each_path(request: pytest.FixtureRequest) -> Iterator[str]:
+def each_path(request: pytest.FixtureRequest, kernels_restored: None) -> str:
     """Runs a test with kernels made of PyTorch operations, and with those in C++ where there is a compiler."""
-    before = switch.mode()
     switch.use_compile(request.param)
     if request.param == "native" and not switch.native():
         pytest.skip("no C++ compiler")
-    yield request.param
-    switch.use_compile(before)
+    return request.param
+
+
+@pytest.fixture
+def kernels_restored() -> Iterator[None]:
+    """A test may turn the switch of the kernels and take more threads; the next one finds both as they were."""
+    mode, threads = switch.mode(), torch.get_num_threads()
+    yield
+    switch.use_compile(mode)
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def native_kernels(kernels_restored: None) -> None:
+    """Kernels in C++."""
+    switch.use_compile("native")
+
+
+@pytest.fixture
+def two_threads(kernels_restored: None) -> None:
+    torch.set_num_threads(2)
 
 
 @pytest.fixture(scope="session")

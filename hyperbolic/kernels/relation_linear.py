@@ -35,7 +35,7 @@ def relation_linear(x: Tensor, weight: Tensor, r: Tensor, sparse: bool = False) 
             f"{tuple(weight.shape)} and {tuple(r.shape)}"
         )
     if not sparse and 0 < len(r) * weight[0].numel() <= _GATHERED and _usable(x, weight, r):
-        return _InCpp.apply(x, weight, r)
+        return _InCpp.apply(x.contiguous(), weight, r)
     return _RelationLinear.apply(x, weight, r, sparse)
 
 
@@ -46,10 +46,8 @@ def relation_linear_reference(x: Tensor, weight: Tensor, r: Tensor) -> Tensor:
 
 def _usable(x: Tensor, weight: Tensor, r: Tensor) -> bool:
     return (
-        native.usable(weight)
-        and x.dtype is weight.dtype
-        and x.device == r.device == weight.device
-        and r.dtype in (torch.int64, torch.int32)
+        native.usable(x.new_empty(0), weight)
+        and native.takes_index(r)
         and native.library("relation_linear") is not None
     )
 
@@ -62,10 +60,7 @@ def _function(name: str, dtype: torch.dtype) -> ctypes._CFuncPtr:
 class _InCpp(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, r: Tensor) -> Tensor:
-        low, high = torch.aminmax(r)
-        if low < 0 or high >= len(weight):
-            raise IndexError(f"relation_linear: index {int(low if low < 0 else high)} of {len(weight)} matrices")
-        x, r = x.contiguous(), r.long().contiguous()
+        r = native.checked_index(r, len(weight), "relation_linear", "matrices")
         y = x.new_empty(len(x), weight.shape[1])
         tensors = map(native.address, (x, weight, r, y))
         _function("products", x.dtype)(*tensors, len(x), *weight.shape[1:], torch.get_num_threads())

@@ -33,7 +33,7 @@ def table_products(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None 
         )
     if sparse or index.numel() == 0 or not _usable(x, table, index, bias):
         return table_products_reference(x, table, index, bias, sparse)
-    return _TableProducts.apply(x, table, index, bias)
+    return _TableProducts.apply(x.contiguous(), table, index, bias)
 
 
 def table_products_reference(
@@ -46,10 +46,8 @@ def table_products_reference(
 
 def _usable(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None) -> bool:
     return (
-        native.usable(table, bias)
-        and x.dtype is table.dtype
-        and x.device == index.device == table.device
-        and index.dtype in (torch.int64, torch.int32)
+        native.usable(x.new_empty(0), table, bias)
+        and native.takes_index(index)
         and native.library("table_products") is not None
     )
 
@@ -61,10 +59,7 @@ def _function(name: str, dtype: torch.dtype, pointers: int, sizes: int) -> ctype
 class _TableProducts(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None) -> Tensor:
-        low, high = torch.aminmax(index)
-        if low < 0 or high >= len(table):
-            raise IndexError(f"table_products: index {int(low if low < 0 else high)} in a table of {len(table)} rows")
-        x, index = x.contiguous(), index.long().contiguous()
+        index = native.checked_index(index, len(table), "table_products", "rows")
         out = x.new_empty(index.shape)
         tensors = map(native.address, (x, table, bias, index, out))
         _function("scores", x.dtype, 5, 3)(*tensors, *index.shape, x.shape[1], torch.get_num_threads())

@@ -49,6 +49,23 @@ def usable(*tensors: Tensor | None) -> bool:
     )
 
 
+def takes_index(index: Tensor) -> bool:
+    """Whether a C++ kernel may take a tensor for numbers of rows."""
+    return index.device.type == "cpu" and index.dtype in (torch.int64, torch.int32)
+
+
+def checked_index(index: Tensor, n: int, caller: str, things: str) -> Tensor:
+    """The index as C++ reads it, contiguous int64.
+
+    Raises:
+        IndexError: a number that is not one of the n things.
+    """
+    low, high = torch.aminmax(index)
+    if low < 0 or high >= n:
+        raise IndexError(f"{caller}: index {int(low if low < 0 else high)} of {n} {things}")
+    return index.long().contiguous()
+
+
 def address(tensor: Tensor | None) -> int | None:
     """Of the first number, for a pointer argument; None for a missing tensor."""
     return None if tensor is None else tensor.data_ptr()

@@ -35,14 +35,15 @@ inline Sum sum_of(double xx, double yy, double ss, double c, double floor, doubl
     return s;
 }
 
+// |x|^2, |y|^2 and |x + y|^2, or, with a sign of -1, |x - y|^2.
 struct Squares {
     double xx = 0, yy = 0, ss = 0;
 };
-inline Squares squares_of(const float *x, const float *y, int64_t size) {
+template <int sign> inline Squares squares_of(const float *x, const float *y, int64_t size) {
     double xx = 0, yy = 0, ss = 0;
 #pragma omp simd reduction(+ : xx, yy, ss)
     for (int64_t j = 0; j < size; j++) {
-        const double a = x[j], b = y[j], s = x[j] + y[j];
+        const double a = x[j], b = y[j], s = a + sign * b;
         xx += a * a;
         yy += b * b;
         ss += s * s;
@@ -58,7 +59,7 @@ void mobius_add(const float *x, const float *y, float *out, int64_t n, int64_t s
                 double bound, int threads) {
     rows::each(n, rows::worth(n * size, threads), [=](int64_t r) {
         const float *a = x + r * size, *b = y + r * size;
-        const Squares square = squares_of(a, b, size);
+        const Squares square = squares_of<1>(a, b, size);
         const Sum s = sum_of(square.xx, square.yy, square.ss, c, floor, bound);
         const float of_sum = float(s.k * s.x.value), of_x = float(s.k * s.q);
         float *to = out + r * size;
@@ -72,7 +73,7 @@ void mobius_add_grad(const float *x, const float *y, const float *grad, float *o
                      int64_t n, int64_t size, double c, double floor, double bound, int threads) {
     rows::each(n, rows::worth(n * size, threads), [=](int64_t r) {
         const float *a = x + r * size, *b = y + r * size, *g = grad + r * size;
-        const Squares square = squares_of(a, b, size);
+        const Squares square = squares_of<1>(a, b, size);
         const Sum s = sum_of(square.xx, square.yy, square.ss, c, floor, bound);
         const double along_x = rows::dot(g, a, size), g_a = along_x + rows::dot(g, b, size);
         const double g_k = g_a * s.x.value + along_x * s.q, of_inside = g_k / s.denominator;
@@ -99,16 +100,8 @@ void mobius_add_grad(const float *x, const float *y, const float *grad, float *o
 void distance_square(const float *x, const float *y, double *out, int64_t n, int64_t size, double c, double floor,
                      int threads) {
     rows::each(n, rows::worth(n * size, threads), [=](int64_t r) {
-        const float *a = x + r * size, *b = y + r * size;
-        double xx = 0, yy = 0, ee = 0;
-#pragma omp simd reduction(+ : xx, yy, ee)
-        for (int64_t j = 0; j < size; j++) {
-            const double one = a[j], other = b[j], e = one - other;
-            xx += one * one;
-            yy += other * other;
-            ee += e * e;
-        }
-        out[r] = ee / (gap_of(xx, c, floor).value * gap_of(yy, c, floor).value);
+        const Squares square = squares_of<-1>(x + r * size, y + r * size, size);
+        out[r] = square.ss / (gap_of(square.xx, c, floor).value * gap_of(square.yy, c, floor).value);
     });
 }
 
@@ -116,16 +109,9 @@ void distance_square_grad(const float *x, const float *y, const double *grad, fl
                           int64_t n, int64_t size, double c, double floor, int threads) {
     rows::each(n, rows::worth(n * size, threads), [=](int64_t r) {
         const float *a = x + r * size, *b = y + r * size;
-        double xx = 0, yy = 0, ee = 0;
-#pragma omp simd reduction(+ : xx, yy, ee)
-        for (int64_t j = 0; j < size; j++) {
-            const double one = a[j], other = b[j], e = one - other;
-            xx += one * one;
-            yy += other * other;
-            ee += e * e;
-        }
-        const Gap gx = gap_of(xx, c, floor), gy = gap_of(yy, c, floor);
-        const double across = grad[r] / (gx.value * gy.value), of_e = 2 * across, per_gap = across * ee;
+        const Squares square = squares_of<-1>(a, b, size);
+        const Gap gx = gap_of(square.xx, c, floor), gy = gap_of(square.yy, c, floor);
+        const double across = grad[r] / (gx.value * gy.value), of_e = 2 * across, per_gap = across * square.ss;
         const double by_x = gx.floored ? 0 : per_gap / gx.value, by_y = gy.floored ? 0 : per_gap / gy.value;
         const double on_x = 2 * c * by_x, on_y = 2 * c * by_y;
         float *to_x = of_x + r * size, *to_y = of_y + r * size;
@@ -135,7 +121,7 @@ void distance_square_grad(const float *x, const float *y, const double *grad, fl
             to_x[j] = float(e + on_x * a[j]);
             to_y[j] = float(on_y * b[j] - e);
         }
-        if (of_c) of_c[r] = by_x * xx + by_y * yy;
+        if (of_c) of_c[r] = by_x * square.xx + by_y * square.yy;
     });
 }
 }

@@ -23,17 +23,22 @@ struct Times {
     }
 };
 
+// The first coordinates of a block's rows, and |s|^2 of the others.
+template <class T> inline void read_block(const T *block, int count, int64_t size, double *first, double *square) {
+    for (int i = 0; i < count; i++) {
+        const T *row = block + i * size;
+        first[i] = row[0];
+        square[i] = rows::dot<true>(row, row, size);
+    }
+}
+
 // z = (z_0, u) becomes y = (sqrt(radius^2 + r^2 - k^2 e^2), k u) with k = r / sqrt(|u|^2 + e^2).
 // kept: the gates sigmoid(z_0) of all rows, then the factors k of all rows.
 template <class T> void normalise(T *z, double *kept, int64_t n, int64_t size, Times times, int threads) {
     rows::each_block(n, threads, [=](int64_t start, int count) {
         double *gate = kept + start, *factor = kept + n + start;
         Numbers square, time;
-        for (int i = 0; i < count; i++) {
-            const T *row = z + (start + i) * size;
-            gate[i] = row[0];
-            square[i] = rows::dot<true>(row, row, size);
-        }
+        read_block(z + start * size, count, size, gate, square);
 #pragma omp simd
         for (int i = 0; i < count; i++) {
             gate[i] = elementary::sigmoid(gate[i]);
@@ -160,11 +165,7 @@ void mean(const T *means, T *y, double *factors, int64_t n, int64_t size, double
     rows::each_block(n, threads, [=](int64_t start, int count) {
         double *factor = factors + start;
         Numbers square, time;
-        for (int i = 0; i < count; i++) {
-            const T *row = means + (start + i) * size;
-            time[i] = row[0];
-            square[i] = rows::dot<true>(row, row, size);
-        }
+        read_block(means + start * size, count, size, time, square);
 #pragma omp simd
         for (int i = 0; i < count; i++) {
             const double below = std::sqrt(square[i] + inverse_c);

@@ -11,15 +11,10 @@ from hyperbolic.manifolds import Lorentz
 from tests.kernels.test_adam import CURVED, F32, F64, RULES, numbers, rows_of, start
 from tests.tolerances import tolerance
 
-pytestmark = pytest.mark.skipif(switch.cpp_compiler() is None, reason="needs a C++ compiler")
-
-
-@pytest.fixture(autouse=True)
-def _native():
-    before = switch.mode()
-    switch.use_compile("native")
-    yield
-    switch.use_compile(before)
+pytestmark = [
+    pytest.mark.skipif(switch.cpp_compiler() is None, reason="needs a C++ compiler"),
+    pytest.mark.usefixtures("native_kernels"),
+]
 
 
 def by_pytorch(name, rows, k, rule, index):

@@ -7,23 +7,12 @@ from hyperbolic import switch
 from hyperbolic.kernels import lorentz as kernel
 from hyperbolic.manifolds import Lorentz
 
-pytestmark = pytest.mark.skipif(switch.cpp_compiler() is None, reason="needs a C++ compiler")
+pytestmark = [
+    pytest.mark.skipif(switch.cpp_compiler() is None, reason="needs a C++ compiler"),
+    pytest.mark.usefixtures("kernels_restored"),
+]
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 CLOSE = {torch.float32: {"rtol": 2e-5, "atol": 5e-6}, torch.float64: {"rtol": 1e-11, "atol": 1e-13}}
-
-
-@pytest.fixture(autouse=True)
-def _switch_restored():
-    before = switch.mode()
-    yield
-    switch.use_compile(before)
-
-
-@pytest.fixture
-def two_threads():
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(1)
 
 
 def check(function, *inputs: torch.Tensor, scale: float = 1.0) -> None:

@@ -8,21 +8,10 @@ from hyperbolic.kernels import mobius_native, scratch
 from hyperbolic.kernels.mobius import mobius_affine
 from tests.kernels.test_mobius import Case, error, points
 
-pytestmark = pytest.mark.skipif(switch.cpp_compiler() is None, reason="needs a C++ compiler")
-
-
-@pytest.fixture(autouse=True)
-def _switch_restored():
-    before = switch.mode()
-    yield
-    switch.use_compile(before)
-
-
-@pytest.fixture
-def two_threads():
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(1)
+pytestmark = [
+    pytest.mark.skipif(switch.cpp_compiler() is None, reason="needs a C++ compiler"),
+    pytest.mark.usefixtures("kernels_restored"),
+]
 
 
 def both(case: Case, cotangent: torch.Tensor):

@@ -8,20 +8,14 @@ from hyperbolic.kernels import recurrent_native
 from hyperbolic.kernels.recurrent import mobius_gru, mobius_rnn
 from tests.tolerances import tolerance
 
-pytestmark = pytest.mark.skipif(switch.cpp_compiler() is None, reason="needs a C++ compiler")
+pytestmark = [
+    pytest.mark.skipif(switch.cpp_compiler() is None, reason="needs a C++ compiler"),
+    pytest.mark.usefixtures("native_kernels"),
+]
 F32, F64 = torch.float32, torch.float64
 KERNELS = {"rnn": (mobius_rnn, 1), "gru": (mobius_gru, 3)}
 KINDS = pytest.mark.parametrize("kind", KERNELS)
 DTYPES = pytest.mark.parametrize("dtype", [F32, F64], ids=str)
-
-
-@pytest.fixture(autouse=True)
-def _as_before():
-    mode, threads = switch.mode(), torch.get_num_threads()
-    switch.use_compile("native")
-    yield
-    switch.use_compile(mode)
-    torch.set_num_threads(threads)
 
 
 def arguments(kind, batch, steps=4, d_in=3, hidden=5, streams=1, cells=1, dtype=F64, length=0.4, c=1.7, ended=False):

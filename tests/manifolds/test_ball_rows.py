@@ -6,17 +6,12 @@ import torch
 from hyperbolic import switch
 from hyperbolic.manifolds import PoincareBall, ball_rows, poincare
 
-pytestmark = pytest.mark.skipif(switch.cpp_compiler() is None, reason="needs a C++ compiler")
+pytestmark = [
+    pytest.mark.skipif(switch.cpp_compiler() is None, reason="needs a C++ compiler"),
+    pytest.mark.usefixtures("native_kernels"),
+]
 F64 = torch.float64
 BOTH = pytest.mark.parametrize("name", ["mobius_add", "distance_square"])
-
-
-@pytest.fixture(autouse=True)
-def _native():
-    before = switch.mode()
-    switch.use_compile("native")
-    yield
-    switch.use_compile(before)
 
 
 def points(n, d, c, std, radius=None):

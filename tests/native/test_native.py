@@ -20,15 +20,11 @@ needs_compiler = pytest.mark.skipif(switch.cpp_compiler() is None, reason="needs
 
 
 @pytest.fixture(autouse=True)
-def _own_folders(monkeypatch, tmp_path):
+def _own_folders(monkeypatch, tmp_path, native_kernels):
     """Sources and cache of each test are its own."""
     monkeypatch.setattr(native, "_HERE", tmp_path)
     monkeypatch.setattr(native, "_loaded", {})
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    before = switch.mode()
-    switch.use_compile("native")
-    yield
-    switch.use_compile(before)
 
 
 @needs_compiler
