@@ -215,9 +215,9 @@ template <class T, template <class> class Model> struct Pass {
         }
     }
 
-    void shorten(T *x, T *m, T inside, T added) const {
+    void shorten(T *x, T *m, T inside, T added) const {  // the time coordinates, too: they are set afterwards
 #pragma omp simd
-        for (int64_t j = 1; j < table.size; j++) {
+        for (int64_t j = 0; j < table.size; j++) {
             m[j] += x[j] * added;
             x[j] *= inside;
         }

@@ -66,14 +66,22 @@ template <class Wide, class T> inline Wide load(const T *x) {
 }
 
 // Sums in float64 over j = start .. size - 1 of the terms that term(x_j, y_j, terms) sets; it is called with numbers and
-// with vectors of them.
+// with vectors of them, and its terms of (0, 0) are 0.
 template <int count, class T, class Term>
 inline void sums(int64_t start, int64_t size, const T *x, const T *y, double *out, Term term) {
     constexpr int lanes = 8;
+    using Lane = int64_t __attribute__((vector_size(64)));
     Eight sum[count] = {}, terms[count];
     for (; start + lanes <= size; start += lanes) {
         term(load<Eight>(x + start), load<Eight>(y + start), terms);
         for (int k = 0; k < count; k++) sum[k] += terms[k];
+    }
+    if (start < size && size >= lanes) {  // the last numbers, without those that are in already
+        constexpr Lane lane = {0, 1, 2, 3, 4, 5, 6, 7};
+        const auto left = lane >= lanes - (size - start);
+        term(left ? load<Eight>(x + size - lanes) : Eight{}, left ? load<Eight>(y + size - lanes) : Eight{}, terms);
+        for (int k = 0; k < count; k++) sum[k] += terms[k];
+        start = size;
     }
     for (int k = 0; k < count; k++) {
         const Eight s = sum[k];
