@@ -135,6 +135,10 @@ class NliData(TaskData):
             for split, fault in self._prepared.faults.items():
                 n = self._prepared.counts[split]["skipped"]
                 rank_zero_only(print)(f"{n:,} lines of {split} were skipped; the first is {fault}.", flush=True)
+            n, whole_set = self._prepared.counts["train"]["pairs"], self.paper_pairs
+            if whole_set is not None and n < whole_set:
+                said = f"{n:,} training pairs, {n / whole_set:.1%} of the paper's {whole_set:,}."
+                rank_zero_only(print)(said, flush=True)
         return self._prepared
 
     def _from_files(self, folder: Path) -> Prepared:

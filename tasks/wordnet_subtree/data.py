@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
 from tasks.base import TaskData
@@ -176,6 +177,7 @@ class SubtreeData(TaskData):
         d = found.points.shape[1] - (found.manifold == "Lorentz")
         if d != self.dim:
             raise UserError(f"{path} (task.embeddings) has points of {d} dimensions, and task.dim is {self.dim}.")
+        rank_zero_only(print)(f"points: {path} ({len(found.names):,} of {found.manifold}, c = {found.c:g})", flush=True)
         return _ordered(found, tree.names, path)
 
     def _unknown(self, name: str, names: Sequence[str]) -> str:

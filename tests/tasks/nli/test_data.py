@@ -103,6 +103,12 @@ def test_the_record_counts_every_line(tmp_path):
     assert found["paper"] == {"pairs": 30, "share": 0.1}
 
 
+@pytest.mark.parametrize(("pairs", "said"), [(4, "3 training pairs, 75.0% of the paper's 4."), (3, ""), (None, "")])
+def test_a_part_of_the_papers_pairs_is_told(tmp_path, capsys, pairs, said):
+    made(tmp_path, paper_pairs=pairs).prepared()
+    assert capsys.readouterr().out.strip() == said
+
+
 def test_what_was_skipped_is_told(tmp_path, capsys):
     made(tmp_path, {"dev": lines((*ROWS, ("what", "A", "b")))}, on_error="skip").prepared()
     assert "1 lines of dev were skipped; the first is line 5: the label 'what'" in capsys.readouterr().out

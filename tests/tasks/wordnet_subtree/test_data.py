@@ -34,9 +34,10 @@ def test_the_draw_depends_on_the_split_seed_alone(make):
     assert named(make(subtree="plant", split_seed=1), "train").keys() - {"animal"} == other.keys() - {"plant"}
 
 
-def test_what_is_told_of_the_data(make, points):
+def test_what_is_told_of_the_data(make, points, capsys):
     data = make()
     told = data.fingerprint()
+    assert capsys.readouterr().out.endswith("points.npz (9 of PoincareBall, c = 1)\n")
     assert told["files"] == dict.fromkeys(("train", "dev", "test"), "tree.tsv") | {"points": "points.npz"}
     for split in ("train", "test"):
         labels = named(data, split).values()
