@@ -70,7 +70,8 @@ def draw_attention(runs: Sequence[Run], models: Models, wishes: Wishes) -> list[
         strips = attended(on_pairs, texts)
         alone = f"\n{caption(on_pairs[0], on_pairs[0].model.manifold)}" if len(on_pairs) == 1 else ""
         drawn = weights.draw(strips, f"What hypotheses attend to in their premises{alone}")
-        made.append(wishes.save(drawn, "attention-pairs", [found.run for found in on_pairs]))
+        figure = "attention-pairs" + (f"-{wishes.pairs.stem}" if wishes.pairs else "")
+        made.append(wishes.save(drawn, figure, [found.run for found in on_pairs]))
     return made
 
 

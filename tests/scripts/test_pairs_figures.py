@@ -126,11 +126,13 @@ def test_the_weights_are_the_models_and_belong_to_their_words(attentive):
 
 
 def test_pairs_of_a_file(attentive, tmp_path, drawn, capsys):
-    file = tmp_path / "pairs.tsv"
+    file = tmp_path / "mine.tsv"
     lines = ["the dog sleeps\tan animal rests", json.dumps({"premise": "the train stands", "hypothesis": "it moves"})]
     file.write_text("\n".join(lines * 7) + "\n")
     assert figures.main(["attention", str(attentive), "--pairs", str(file), "--out", str(tmp_path)]) == 0
-    assert "shown are the first 12 of 14 pairs" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "shown are the first 12 of 14 pairs" in said
+    assert "attention-pairs-mine-" in said, "the picture of the test split has another name"
     axes = drawn[0].subfigs[0].axes[:-1]
     assert len(axes) == 12
     assert [axis.get_title(loc="left") for axis in axes[:2]] == ["an animal rests", "it moves"]
