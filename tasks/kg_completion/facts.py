@@ -70,12 +70,16 @@ class Facts:
         return torch.stack([pairs.div(2 * self.n_relations, rounding_mode="floor"), pairs % (2 * self.n_relations)], -1)
 
 
-def corrupt(e: Tensor, r: Tensor, n: int, facts: Facts, rounds: int = 100) -> Tensor:
+def corrupt(e: Tensor, r: Tensor, n: int, facts: Facts, self_share: float = 0.0, rounds: int = 100) -> Tensor:
     """Wrong answers (B, n) of the queries (e, r) (B,): uniform over the entities, with replacement, none in `facts`.
 
-    What is true is drawn anew, up to `rounds` times; only a query that nearly every entity answers can keep a true one.
+    self_share: the share of queries whose first one is e itself, where that is wrong. What is true is drawn anew, up to
+    `rounds` times; only a query that nearly every entity answers can keep a true one.
     """
     drawn = torch.randint(facts.n_entities, (len(e), n), device=e.device)
+    if self_share:
+        own = torch.rand(len(e), device=e.device) < self_share
+        drawn[:, 0] = torch.where(own, e, drawn[:, 0])
     row = torch.arange(len(e), device=e.device).repeat_interleave(n)
     place = facts.true(e.unsqueeze(-1), r.unsqueeze(-1), drawn).flatten().nonzero().squeeze(-1)
     flat = drawn.view(-1)

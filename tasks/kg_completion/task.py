@@ -43,10 +43,11 @@ class LinkPredictionTask(Task):
     task.data.examples=queries). corrupt: wrong answers take the place of tails, or (both) in every second triple of
     heads, which is for data without reciprocals. pool: one draw of so many entities for all triples of a batch, in
     the place of `negatives` of each: cheaper, since a batch uses fewer rows, and bce, where they weigh as `negatives`,
-    has the same expectation with less noise. temperature: of self_adversarial. smoothing: of labels, in all_bce.
-    regulariser: weight of sum |x|^exponent over the rows that a batch uses. ties: of the headline metrics. lazy: the
-    optimiser moves only rows with a gradient. top_k: answers to a question; hide_known: without those the graph has.
-    The others are Task's.
+    has the same expectation with less noise. self_share: of this share of the queries, from 0 to 1, one wrong answer
+    is the entity in the query, which is often close to the right one and which a random draw seldom has. temperature:
+    of self_adversarial. smoothing: of labels, in all_bce. regulariser: weight of sum |x|^exponent over the rows that a
+    batch uses. ties: of the headline metrics. lazy: the optimiser moves only rows with a gradient. top_k: answers to a
+    question; hide_known: without those the graph has. The others are Task's.
     """
 
     metric_names = (
@@ -65,6 +66,7 @@ class LinkPredictionTask(Task):
         objective: str,
         negatives: int | None,
         pool: int | None,
+        self_share: float,
         corrupt: str,
         temperature: float,
         smoothing: float,
@@ -98,6 +100,14 @@ class LinkPredictionTask(Task):
                 "task.module.corrupt=both is for data without reciprocal relations; add task.data.reciprocal=false, or "
                 "take corrupt=tails, which with reciprocals are of both directions."
             )
+        if not 0 <= self_share <= 1:
+            raise UserError(f"task.module.self_share must be from 0 to 1, got {self_share}.")
+        if self_share and (pool is not None or self.negatives is None or objective == "all_bce"):
+            raise UserError(
+                f"task.module.self_share={self_share} is for wrong answers of each query; it needs "
+                "task.module.negatives=N, task.module.pool=null and another objective than all_bce."
+            )
+        self.self_share = self_share
         self.temperature, self.regulariser, self.hide_known = temperature, regulariser, hide_known
         self.facts, self.known = facts, known
         self.n = len(model.relations)
@@ -141,9 +151,10 @@ class LinkPredictionTask(Task):
             scores[:, 1:].masked_fill_(among(h, r, wrong, facts), losses.RULED_OUT)
             return scores
         if self.corrupt == "tails":
-            return self.model.negative_scores(h, r, t, corrupt(h, r, self.negatives, facts))
+            return self.model.negative_scores(h, r, t, corrupt(h, r, self.negatives, facts, self.self_share))
         of_heads = torch.arange(len(h), device=h.device) % 2 == 1
-        wrong = corrupt(torch.where(of_heads, t, h), r + self.n * of_heads, self.negatives, facts)
+        asked = torch.where(of_heads, t, h)
+        wrong = corrupt(asked, r + self.n * of_heads, self.negatives, facts, self.self_share)
         return self.model.negative_scores(h, r, t, wrong, of_heads)
 
     def _evaluation(self, batch: dict[str, Tensor]) -> Step:

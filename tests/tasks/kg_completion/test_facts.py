@@ -116,6 +116,19 @@ def test_wrong_answers_depend_on_each_query():
     assert corrupt(e[:0], r[:0], 30, facts).shape == (0, 30)
 
 
+def test_the_first_wrong_answer_is_the_entity_of_the_query_unless_it_is_right():
+    facts, truth = random_facts()
+    e, r = every_query()
+    first, *others = corrupt(e, r, 30, facts, self_share=1.0).T.tolist()
+    loops = [(x, y, x) in truth for x, y in zip(e.tolist(), r.tolist(), strict=True)]
+    assert 0 < sum(loops) < len(loops)
+    for x, y, loop, answer in zip(e.tolist(), r.tolist(), loops, first, strict=True):
+        assert (x, y, answer) not in truth
+        assert loop or answer == x
+    alone = sum(answer == x for column in others for answer, x in zip(column, e.tolist(), strict=True))
+    assert alone < 0.5 * sum(map(len, others)), "the others are random"
+
+
 def test_drawing_ends_where_every_entity_is_right():
     facts = dense_facts(5, 0)
     drawn = corrupt(torch.tensor([0, 4]), torch.tensor([0, 1]), 50, facts)

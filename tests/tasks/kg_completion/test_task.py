@@ -164,6 +164,13 @@ def test_the_parts_add_up_and_relations_csv_has_them(tmp_path, ties):
         ({"corrupt": "heads"}, r"task\.module\.corrupt must be one of tails, both"),
         ({"corrupt": "both"}, r"task\.module\.corrupt=both .*task\.data\.reciprocal=false"),
         ({"corrupt": "both", "pool": 9}, r"task\.module\.pool .*task\.module\.corrupt=tails"),
+        ({"self_share": -0.1}, r"task\.module\.self_share must be from 0 to 1"),
+        ({"self_share": 1.0, "pool": 9}, r"task\.module\.self_share=1.0 .*task\.module\.pool=null"),
+        ({"self_share": 1.0, "objective": "all_bce"}, r"task\.module\.self_share=1.0 .*another objective than all_bce"),
+        (
+            {"self_share": 1.0, "objective": "cross_entropy", "negatives": None},
+            r"task\.module\.self_share=1.0 .*task\.module\.negatives=N",
+        ),
         ({"ties": "mean"}, r"task\.module\.ties must be one of realistic, optimistic, pessimistic"),
         ({"smoothing": 1.0}, r"task\.module\.smoothing must be"),
         ({"temperature": -1.0}, r"task\.module\.temperature must be"),

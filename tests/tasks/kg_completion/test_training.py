@@ -47,6 +47,7 @@ def dense_data(tmp_path, **changes):
         ("cross_entropy", {"pool": 20}),
         ("bce", {"corrupt": "both"}),
         ("self_adversarial", {"corrupt": "both"}),
+        ("bce", {"self_share": 0.5}),
     ],
 )
 @pytest.mark.parametrize("splits", [["train"], list(SPLITS)])
@@ -66,6 +67,27 @@ def test_wrong_answers_are_never_true(tmp_path, objective, changes, splits):
     if splits == ["train"]:
         assert wrong & truths(data, "test"), "what training does not know is drawn"
     assert len(wrong) > (0.4 if small else 0.9) * len(possible), "nothing else is left out"
+
+
+@pytest.mark.parametrize("changes", [{}, {"corrupt": "both"}])
+def test_the_entity_of_the_question_is_drawn_where_it_is_wrong(tmp_path, changes):
+    rows = "a r a, a r b, b r c, c s c, c r a, b s a"
+    data = folder_data(tmp_path, rows, "a s b", "b s b", reciprocal="corrupt" not in changes)
+    batch = every(data)
+    *_, gradient, _ = trained(data, batch, self_share=1.0, negatives=1, **changes)
+    truth, loops, others = truths(data, "train"), set(), set()
+    for k, (h, r, t) in enumerate(zip(*(batch[k].tolist() for k in "hrt"), strict=True)):
+        of_head = bool(changes) and k % 2 == 1
+        asked = t if of_head else h
+        if (asked, r, asked) in truth:
+            others |= {(x, r, t) if of_head else (h, r, x) for x in range(3)} - truth
+        else:
+            loops.add((asked, r, asked))
+    assert loops
+    assert others
+    wrong = cells(gradient > 0)
+    assert loops <= wrong <= loops | others
+    assert wrong & others, "one is drawn for a loop that is true"
 
 
 def test_every_second_triple_has_wrong_heads():
