@@ -11,6 +11,7 @@ from hyperbolic.layers import euclidean, klein, mobius, poincare_pp, tangent
 from hyperbolic.layers.attention import ContextAttention
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
 from hyperbolic.optim import RiemannianAdam
+from tests.layers.filled import filled as random_parameters
 
 F64 = torch.float64
 CURVATURES = (0.3, 1.0, 2.5)
@@ -22,16 +23,9 @@ FAMILIES = [
 
 
 def filled(layer: nn.Module, beta: float = 0.8) -> nn.Module:
-    """The layer in float64 with parameters that are not at their start."""
-    layer.double()
-    with torch.no_grad():
-        for name, p in layer.named_parameters():
-            if isinstance(p, ManifoldParameter):
-                p.copy_(p.manifold.expmap0(0.4 * torch.randn_like(p.manifold.logmap0(p))))
-            elif name == "free_beta":
-                p.fill_(math.log(math.expm1(beta)))
-            elif not name.endswith("free_c"):
-                p.normal_(std=0.6)
+    """The layer in float64 with random parameters and this beta."""
+    if (free := getattr(random_parameters(layer, 0.6), "free_beta", None)) is not None:
+        free.data.fill_(math.log(math.expm1(beta)))
     return layer
 
 

@@ -7,6 +7,7 @@ from torch import nn
 from hyperbolic.layers import euclidean, mobius, tangent
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
 from hyperbolic.optim import parameter_groups
+from tests.layers.filled import filled
 from tests.tolerances import tolerance
 
 F64 = torch.float64
@@ -19,16 +20,6 @@ family = pytest.mark.parametrize("family", FAMILIES)
 @pytest.fixture(params=[PoincareBall(c=2.0), Lorentz(c=0.5), Klein(c=2.0)], ids=lambda m: m.name)
 def manifold(request):
     return request.param
-
-
-def filled(layer: nn.Module) -> nn.Module:
-    """Random parameters, also where they start at zero."""
-    layer = layer.double()
-    with torch.no_grad():
-        for p in layer.parameters():
-            on = getattr(p, "manifold", None)
-            p.copy_(on.random(*p.shape, std=0.3, dtype=F64) if on is not None else 0.5 * torch.randn_like(p))
-    return layer
 
 
 def test_the_euclidean_residual_and_block():

@@ -5,24 +5,15 @@ import math
 
 import pytest
 import torch
-from torch import nn
 
 from hyperbolic.layers import euclidean, hatt
 from hyperbolic.layers.multihead import AttentionCache
 from hyperbolic.manifolds import Euclidean
+from tests.layers.filled import filled
 
 F64 = torch.float64
 FLAT = Euclidean()
 CLOSE = {"rtol": 1e-8, "atol": 1e-11}
-
-
-def filled(layer: nn.Module, std: float = 0.5) -> nn.Module:
-    layer.double()
-    with torch.no_grad():
-        for name, p in layer.named_parameters():
-            if not name.endswith("free_c"):
-                p.normal_(std=std)
-    return layer
 
 
 def test_values_worked_by_hand():

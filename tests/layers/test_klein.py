@@ -5,13 +5,13 @@ import inspect
 import mpmath
 import pytest
 import torch
-from geoopt import ManifoldParameter
 from torch import nn
 
 from hyperbolic.layers import klein, mobius
 from hyperbolic.layers.guard import validate_points
 from hyperbolic.manifolds import Klein, Lorentz, PoincareBall, charts
 from hyperbolic.optim import RiemannianAdam
+from tests.layers.filled import filled
 
 F64 = torch.float64
 CURVATURES = (0.3, 1.0, 2.5)
@@ -24,18 +24,6 @@ def to_ball(x, c):
 
 def to_disk(x, c):
     return 2 * x / (1 + c * x.square().sum(-1, keepdim=True))
-
-
-def filled(layer: nn.Module) -> nn.Module:
-    """The layer in float64 with parameters that are not at their start."""
-    layer.double()
-    with torch.no_grad():
-        for name, p in layer.named_parameters():
-            if isinstance(p, ManifoldParameter):
-                p.copy_(p.manifold.expmap0(0.3 * torch.randn_like(p)))
-            elif not name.endswith("free_c"):
-                p.normal_(std=0.3)
-    return layer
 
 
 @pytest.mark.parametrize("c", CURVATURES)
@@ -69,7 +57,7 @@ def einstein_sum(u, v, c):
 @pytest.mark.parametrize("c", CURVATURES)
 def test_linear_is_einsteins_product_and_sum(c):
     disk = Klein(c)
-    layer = filled(klein.Linear(disk, 3, 4))
+    layer = filled(klein.Linear(disk, 3, 4), 0.3)
     x = disk.random(6, 3, std=0.7, dtype=F64)
     wx, norm = x @ layer.inner.weight.T, x.norm(dim=-1, keepdim=True)
     length = wx.norm(dim=-1, keepdim=True)
@@ -110,7 +98,7 @@ LAYERS = {
 @pytest.mark.parametrize("name", LAYERS)
 def test_every_layer_is_the_mobius_layer_through_the_isometry(name, c):
     (sizes, options), arguments = LAYERS[name]
-    ours = filled(getattr(klein, name)(Klein(c), *sizes, **options))
+    ours = filled(getattr(klein, name)(Klein(c), *sizes, **options), 0.3)
     other = getattr(mobius, name)(PoincareBall(c), *sizes, **options).double()
     state = {k.removeprefix("inner.").replace("key.inner", "key"): v for k, v in ours.state_dict().items()}
     if name == "ContextAttention":
@@ -135,7 +123,7 @@ def test_every_layer_is_the_mobius_layer_through_the_isometry(name, c):
 
 def test_embedding_and_dropout():
     disk = Klein(2.0)
-    table = filled(klein.Embedding(disk, 6, 3))
+    table = filled(klein.Embedding(disk, 6, 3), 0.3)
     index = torch.tensor([[0, 5], [2, 2]])
     torch.testing.assert_close(table(index), to_disk(table.inner.weight[index], 2.0), **CLOSE)
     fresh = klein.Embedding(disk, 6, 3, padding_idx=1)
@@ -195,7 +183,7 @@ def test_the_sequence_is_converted_once(monkeypatch):
 def test_one_learned_curvature():
     """The disk and the ball inside share c: its gradient is that of a difference quotient, and both move."""
     disk = Klein(1.3, learn_c=True)
-    layer = filled(klein.GRU(disk, 3, 4))
+    layer = filled(klein.GRU(disk, 3, 4), 0.3)
     u = 0.5 * torch.randn(2, 4, 3, dtype=F64)
 
     def loss() -> torch.Tensor:
