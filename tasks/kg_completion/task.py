@@ -102,10 +102,10 @@ class LinkPredictionTask(Task):
             )
         if not 0 <= self_share <= 1:
             raise UserError(f"task.module.self_share must be from 0 to 1, got {self_share}.")
-        if self_share and (pool is not None or self.negatives is None or objective == "all_bce"):
+        if self_share and (self.negatives is None or objective == "all_bce"):
             raise UserError(
-                f"task.module.self_share={self_share} is for wrong answers of each query; it needs "
-                "task.module.negatives=N, task.module.pool=null and another objective than all_bce."
+                f"task.module.self_share={self_share} is for wrong answers that are drawn; it needs "
+                "task.module.negatives=N and another objective than all_bce."
             )
         self.self_share = self_share
         self.temperature, self.regulariser, self.hide_known = temperature, regulariser, hide_known
@@ -147,8 +147,12 @@ class LinkPredictionTask(Task):
         self.facts = facts = self.facts.to(h.device)
         if self.pool is not None:
             wrong = torch.unique(torch.randint(facts.n_entities, (self.pool,), device=h.device))
-            scores = self.model.scorer.with_shared(h, r, t, wrong)
-            scores[:, 1:].masked_fill_(among(h, r, wrong, facts), losses.RULED_OUT)
+            own, hidden = t.unsqueeze(-1), among(h, r, wrong, facts)
+            if self.self_share:
+                left_out = facts.true(h, r, h) | (torch.rand(len(h), device=h.device) >= self.self_share)
+                own, hidden = torch.stack([t, h], -1), torch.cat([left_out.unsqueeze(-1), hidden], -1)
+            scores = self.model.scorer.with_shared(h, r, own, wrong)
+            scores[:, 1:].masked_fill_(hidden, losses.RULED_OUT)
             return scores
         if self.corrupt == "tails":
             return self.model.negative_scores(h, r, t, corrupt(h, r, self.negatives, facts, self.self_share))

@@ -104,9 +104,9 @@ class Scorer(nn.Module, abc.ABC):
 
     @leaves_autocast
     def with_shared(self, h: Tensor, r: Tensor, t: Tensor, others: Tensor) -> Tensor:
-        """Scores (B, 1 + N) of triples (B,), and of their queries with the entities others (N,) as tails."""
+        """Scores (B, K + N) of h, r (B,) with tails t (B, K) of their own, then with the others (N,) that all share."""
         query = self.query(h, r)
-        return torch.cat([self.compare(query, r, t.unsqueeze(-1)), self.compare_all(query, r, others)], -1)
+        return torch.cat([self.compare(query, r, t), self.compare_all(query, r, others)], -1)
 
     def rows_of(self, table: Tensor, rows: slice | Tensor) -> Tensor:
         """Rows of a table, of a slice or of an index."""

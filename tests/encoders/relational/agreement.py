@@ -12,7 +12,7 @@ OTHERS = torch.tensor([5, 0, 3, 3, 6])  # entities that all queries of a batch a
 WAYS = {  # of asking for scores, given heads and relations (B,) and tails (B, N)
     "triples": lambda scorer, h, r, t: scorer(h, r, t),
     "all": lambda scorer, h, r, t: scorer.tails(h, r, 1, 6),
-    "shared": lambda scorer, h, r, t: scorer.with_shared(h, r, t[:, 0], OTHERS),
+    "shared": lambda scorer, h, r, t: scorer.with_shared(h, r, t[:, :2], OTHERS),
 }
 CURVED = [name for name, (manifold, _) in GEOMETRIES.items() if manifold != "Euclidean"]
 
@@ -79,21 +79,21 @@ def check_directions(scorer, dtype):
 
 
 def check_shared(scorer, h, r, t, dtype):
-    """Entities that a batch shares have the scores of triples, after those of the triples (B,) themselves; an index of
+    """Entities that a batch shares have the scores of triples, after those of the tails of their own; an index of
     entities means the same as a slice."""
     same = tolerance(dtype, "identity")
     candidates = torch.cat([t.unsqueeze(-1), OTHERS.expand(len(h), -1)], -1)
     expected = scorer(h, r, candidates)
     torch.testing.assert_close(expected[1, 3], scorer(h[1:2], r[1:2], candidates[1:2, 3])[0], **same)
-    scores = scorer.with_shared(h, r, t, OTHERS)
+    scores = scorer.with_shared(h, r, t.unsqueeze(-1), OTHERS)
     assert scores.dtype is dtype
     torch.testing.assert_close(scores, expected, **same)
     with torch.no_grad():
-        torch.testing.assert_close(scorer.with_shared(h, r, t, OTHERS), expected, **same)
+        torch.testing.assert_close(scorer.with_shared(h, r, t.unsqueeze(-1), OTHERS), expected, **same)
         query = scorer.query(h, r)
         of_index = scorer.compare_all(query, r, torch.arange(2, 6))
         torch.testing.assert_close(of_index, scorer.compare_all(query, r, slice(2, 6)), **same)
-        assert scorer.with_shared(h, r, t, OTHERS[:0]).shape == (len(h), 1)
+        assert scorer.with_shared(h, r, t.unsqueeze(-1), OTHERS[:0]).shape == (len(h), 1)
 
 
 def check_gradients(scorer):
@@ -109,7 +109,7 @@ def check_gradients(scorer):
                 _Calling(scorer, function), {f"inner.{n}": v for n, v in zip(names, given, strict=True)}, args
             )
 
-        shared = call("with_shared", h, r, t, OTHERS)
+        shared = call("with_shared", h, r, t.unsqueeze(-1), OTHERS)
         return call("__call__", h, r, some), call("tails", h, r), call("of_heads", some, r, t), shared
 
     assert torch.autograd.gradcheck(scores, values, fast_mode=True)

@@ -165,7 +165,6 @@ def test_the_parts_add_up_and_relations_csv_has_them(tmp_path, ties):
         ({"corrupt": "both"}, r"task\.module\.corrupt=both .*task\.data\.reciprocal=false"),
         ({"corrupt": "both", "pool": 9}, r"task\.module\.pool .*task\.module\.corrupt=tails"),
         ({"self_share": -0.1}, r"task\.module\.self_share must be from 0 to 1"),
-        ({"self_share": 1.0, "pool": 9}, r"task\.module\.self_share=1.0 .*task\.module\.pool=null"),
         ({"self_share": 1.0, "objective": "all_bce"}, r"task\.module\.self_share=1.0 .*another objective than all_bce"),
         (
             {"self_share": 1.0, "objective": "cross_entropy", "negatives": None},

@@ -48,6 +48,7 @@ def dense_data(tmp_path, **changes):
         ("bce", {"corrupt": "both"}),
         ("self_adversarial", {"corrupt": "both"}),
         ("bce", {"self_share": 0.5}),
+        ("cross_entropy", {"self_share": 0.5, "pool": 100}),
     ],
 )
 @pytest.mark.parametrize("splits", [["train"], list(SPLITS)])
@@ -88,6 +89,18 @@ def test_the_entity_of_the_question_is_drawn_where_it_is_wrong(tmp_path, changes
     wrong = cells(gradient > 0)
     assert loops <= wrong <= loops | others
     assert wrong & others, "one is drawn for a loop that is true"
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_a_pool_and_the_entity_of_the_question(tmp_path, share):
+    data = folder_data(tmp_path, "a r a, a r b, b r c, c s c, c r a, b s a", "a s b", "b s b")
+    batch = every(data)
+    *_, gradient, _ = trained(data, batch, objective="cross_entropy", self_share=share, pool=1)
+    loops = {(h, r, h) for h, r in zip(batch["h"].tolist(), batch["r"].tolist(), strict=True)} - truths(data, "train")
+    wrong = cells(gradient > 0)
+    assert (loops <= wrong) == bool(share)
+    assert wrong - loops, "the pool's"
+    assert not wrong & truths(data, "train")
 
 
 def test_every_second_triple_has_wrong_heads():
