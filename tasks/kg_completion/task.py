@@ -42,12 +42,12 @@ class LinkPredictionTask(Task):
     cross_entropy None for all entities (Lacroix et al. 2018); all_bce (1-N: all entities, right and wrong; needs
     task.data.examples=queries). corrupt: wrong answers take the place of tails, or (both) in every second triple of
     heads, which is for data without reciprocals. pool: one draw of so many entities for all triples of a batch, in
-    the place of `negatives` of each: cheaper, since a batch uses fewer rows, and bce, where they weigh as `negatives`,
-    has the same expectation with less noise. self_share: of this share of the queries, from 0 to 1, one wrong answer
-    is the entity in the query, which is often close to the right one and which a random draw seldom has. temperature:
-    of self_adversarial. smoothing: of labels, in all_bce. regulariser: weight of sum |x|^exponent over the rows that a
-    batch uses. ties: of the headline metrics. lazy: the optimiser moves only rows with a gradient. top_k: answers to a
-    question; hide_known: without those the graph has. The others are Task's.
+    the place of `negatives` of each; in bce they weigh as `negatives`, so the loss has the same expectation, with less
+    noise. self_share: of this share of the queries, from 0 to 1, one wrong answer is the entity in the query, which is
+    often close to the right one and which a random draw seldom has. temperature: of self_adversarial. smoothing: of
+    labels, in all_bce. regulariser: weight of sum |x|^exponent over the rows that a batch uses. ties: of the headline
+    metrics. lazy: the optimiser moves only rows with a gradient. top_k: answers to a question; hide_known: without
+    those the graph has. The others are Task's.
     """
 
     metric_names = (
