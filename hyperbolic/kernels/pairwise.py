@@ -70,12 +70,13 @@ def _lorentz_factors(x: Tensor, c: Tensor, left: bool) -> Tensor:
     return torch.cat([-c / 2 * space, c / 2 * time, -one / 2] if left else [space, time, one], -1)
 
 
-def lorentz_products(queries: Tensor, table: Tensor) -> Tensor:
-    """``<q, e>_L = -q_0 e_0 + sum_i q_i e_i`` of all pairs: (..., d+1), (N, d+1) -> (..., N), in the points' dtype.
+def lorentz_products(queries: Tensor, table: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``<q, e>_L = -q_0 e_0 + sum_i q_i e_i`` of all pairs: (..., d+1), (N, d+1) -> (..., N), in the points' dtype;
+    plus a bias (N,) of the points.
 
     The order of the products is that of the distances, nearest first: ``cosh(sqrt(c) d) = -c <q, e>_L``.
     """
-    return torch.nn.functional.linear(torch.cat([-queries[..., :1], queries[..., 1:]], -1), table)
+    return torch.nn.functional.linear(torch.cat([-queries[..., :1], queries[..., 1:]], -1), table, bias)
 
 
 def _factors(x: Tensor, y: Tensor, c: Tensor, model: str, plain: Callable) -> tuple[Tensor, Tensor]:

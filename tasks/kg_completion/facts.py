@@ -92,13 +92,11 @@ def corrupt(e: Tensor, r: Tensor, n: int, facts: Facts, self_share: float = 0.0,
     return drawn
 
 
-def among(e: Tensor, r: Tensor, entities: Tensor, facts: Facts) -> Tensor:
-    """bool (B, N): which of the distinct entities (N,) answer the queries (e, r) (B,)."""
+def among(e: Tensor, r: Tensor, entities: Tensor, facts: Facts) -> tuple[Tensor, Tensor]:
+    """Which of the distinct entities (N,) answer the queries (e, r) (B,): the rows of the queries, and the columns."""
     place = entities.new_full((facts.n_entities,), -1)
     place[entities] = torch.arange(len(entities), device=entities.device)
     offsets, answers = facts.answers(e, r)
     column = place[answers]
     row = torch.arange(len(e), device=e.device).repeat_interleave(offsets.diff())
-    found = torch.zeros(len(e), len(entities), dtype=torch.bool, device=e.device)
-    found[row[column >= 0], column[column >= 0]] = True
-    return found
+    return row[column >= 0], column[column >= 0]

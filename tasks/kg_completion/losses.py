@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-RULED_OUT = -1e30  # the score of what is no wrong answer; losses do not see it
+RULED_OUT = -1e30  # the score of what is no wrong answer; losses do not see it, and have no gradient by it
 
 
 def negative_bce(scores: Tensor, count: int) -> Tensor:

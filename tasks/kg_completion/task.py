@@ -146,20 +146,26 @@ class LinkPredictionTask(Task):
     def _negative_scores(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
         self.facts = facts = self.facts.to(h.device)
         if self.pool is not None:
-            wrong = torch.unique(torch.randint(facts.n_entities, (self.pool,), device=h.device))
-            own, hidden = t.unsqueeze(-1), among(h, r, wrong, facts)
-            if self.self_share:
-                left_out = facts.true(h, r, h) | (torch.rand(len(h), device=h.device) >= self.self_share)
-                own, hidden = torch.stack([t, h], -1), torch.cat([left_out.unsqueeze(-1), hidden], -1)
-            scores = self.model.scorer.with_shared(h, r, own, wrong)
-            scores[:, 1:].masked_fill_(hidden, losses.RULED_OUT)
-            return scores
+            return self._pooled_scores(h, r, t, facts)
         if self.corrupt == "tails":
             return self.model.negative_scores(h, r, t, corrupt(h, r, self.negatives, facts, self.self_share))
         of_heads = torch.arange(len(h), device=h.device) % 2 == 1
         asked = torch.where(of_heads, t, h)
         wrong = corrupt(asked, r + self.n * of_heads, self.negatives, facts, self.self_share)
         return self.model.negative_scores(h, r, t, wrong, of_heads)
+
+    def _pooled_scores(self, h: Tensor, r: Tensor, t: Tensor, facts: Facts) -> Tensor:
+        wrong = torch.unique(torch.randint(facts.n_entities, (self.pool,), device=h.device))
+        own, (row, column) = t.unsqueeze(-1), among(h, r, wrong, facts)
+        if self.self_share:
+            own = torch.stack([t, h], -1)
+            left_out = facts.true(h, r, h) | (torch.rand(len(h), device=h.device) >= self.self_share)
+        scores = self.model.scorer.with_shared(h, r, own, wrong)
+        with torch.no_grad():  # losses have no gradient there
+            scores[row, own.shape[1] + column] = losses.RULED_OUT
+            if self.self_share:
+                scores[left_out, 1] = losses.RULED_OUT
+        return scores
 
     def _evaluation(self, batch: dict[str, Tensor]) -> Step:
         e, r, target = batch["e"], batch["r"], batch["target"]

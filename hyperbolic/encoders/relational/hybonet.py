@@ -98,8 +98,9 @@ class HyboNet(Scorer):
     def compare_all(self, query: Any, r: Tensor, rows: slice | Tensor) -> Tensor:
         x, shift = query
         table = self.rows_of(self.entity.weight, rows)
-        scores = lorentz_products(2 * x, self.manifold.projx(table) if self.manifold.learn_c else table)
-        return scores + (shift + self.rows_of(self.tail_bias, rows).squeeze(-1))
+        if self.manifold.learn_c:
+            table = self.manifold.projx(table)
+        return lorentz_products(2 * x, table, self.rows_of(self.tail_bias, rows).squeeze(-1)) + shift
 
     def points(self) -> tuple[Manifold, Tensor]:
         return self.manifold, self.manifold.projx(self.entity.weight.detach())

@@ -140,7 +140,8 @@ def test_which_of_some_entities_answer(count):
     facts, truth = random_facts()
     e, r = every_query()
     entities = torch.randperm(E)[:count]
-    found = among(e, r, entities, facts)
+    found = torch.zeros(len(e), count, dtype=torch.bool)
+    found[among(e, r, entities, facts)] = True
     assert found.tolist() == [
         [(x, y, a) in truth for a in entities.tolist()] for x, y in zip(e.tolist(), r.tolist(), strict=True)
     ]
