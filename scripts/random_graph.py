@@ -1,0 +1,87 @@
+"""Write a large random knowledge graph, to see what a machine can hold and how fast.
+
+python scripts/random_graph.py FOLDER [--entities E] [--triples N] [--relations R] [--held-out H] [--seed S]
+
+FOLDER gets train.txt with N triples, and valid.txt and test.txt with H each. Every entity is the head of a triple of
+train if N is at least E; all else is drawn with a few frequent entities and relations and many rare ones. Nothing follows
+from anything, so models learn nothing from it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+if __package__ in (None, ""):
+    sys.path[0] = str(ROOT)
+
+import numpy as np  # noqa: E402
+
+from tasks.errors import UserError, whole  # noqa: E402
+from tasks.kg_completion.triples import FILES  # noqa: E402
+
+BLOCK = 500_000  # rows that are made at once
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; returns 0, or 1 for numbers that cannot be and folders that cannot be written."""
+    options = _parser().parse_args(arguments)
+    try:
+        for name in ("entities", "triples", "relations", "held_out"):
+            whole(f"--{name.replace('_', '-')}", getattr(options, name), 1)
+        whole("--seed", options.seed, 0)
+        taken = [name for name in FILES.values() if (options.folder / name).exists()]
+        if taken:
+            raise UserError(f"{options.folder} has a {taken[0]} already; name another folder.")
+        options.folder.mkdir(parents=True, exist_ok=True)
+        draw = np.random.default_rng(options.seed)
+        for split, count in (("train", options.triples), ("dev", options.held_out), ("test", options.held_out)):
+            write(options.folder / FILES[split], count, options.entities, options.relations, split == "train", draw)
+            print(f"{options.folder / FILES[split]}: {count:,} triples", flush=True)
+    except (UserError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def write(path: Path, count: int, entities: int, relations: int, every: bool, draw: np.random.Generator) -> None:
+    """One file, whole or not at all. every: heads are all entities in order, before they are drawn."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with part.open("w", encoding="utf-8") as file:
+            for start in range(0, count, BLOCK):
+                n = min(BLOCK, count - start)
+                heads, tails = (_frequent(entities, n, draw) for _ in range(2))
+                if every:
+                    fixed = np.arange(start, min(start + n, entities))
+                    heads[: len(fixed)] = fixed
+                rows = zip(heads.tolist(), _frequent(relations, n, draw).tolist(), tails.tolist(), strict=True)
+                file.writelines(f"e{h}\tr{r}\te{t}\n" for h, r, t in rows)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _frequent(size: int, count: int, draw: np.random.Generator) -> np.ndarray:
+    """Numbers below `size`, the small ones more often: squares of uniform ones."""
+    return (size * draw.random(count) ** 2).astype(np.int64)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="random_graph.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="where train.txt, valid.txt and test.txt go")
+    parser.add_argument("--entities", type=int, default=2_000_000, metavar="E", help="2,000,000")
+    parser.add_argument("--triples", type=int, default=20_000_000, metavar="N", help="of train (20,000,000)")
+    parser.add_argument("--relations", type=int, default=200, metavar="R", help="200")
+    parser.add_argument("--held-out", type=int, default=500, metavar="H", help="of valid and of test (500)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of what is drawn (0)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
