@@ -3,8 +3,8 @@
 python scripts/random_graph.py FOLDER [--entities E] [--triples N] [--relations R] [--held-out H] [--seed S]
 
 FOLDER gets train.txt with N triples, and valid.txt and test.txt with H each. Every entity is the head of a triple of
-train if N is at least E; all else is drawn with a few frequent entities and relations and many rare ones. Nothing follows
-from anything, so models learn nothing from it.
+train if N is at least E; all else is drawn with a few frequent entities and relations and many rare ones. Nothing
+follows from anything, so models learn nothing from it.
 """
 
 from __future__ import annotations

@@ -20,14 +20,38 @@ def whole(name: str, value: object, least: int) -> int:
     return value
 
 
-def rate(name: str, value: float) -> float:
+def number(name: str, value: object, least: float = 0.0) -> float:
+    """`value` if it is a number of at least `least`.
+
+    Raises UserError, which names the setting, otherwise.
+    """
+    if not _is_number(value) or not value >= least:
+        raise UserError(f"{name} must be a number of at least {least:g}, and it is {value!r}.")
+    return value
+
+
+def share(name: str, value: object) -> float:
+    """`value` if it is a number from 0 to 1.
+
+    Raises UserError, which names the setting, otherwise.
+    """
+    if not _is_number(value) or not 0 <= value <= 1:
+        raise UserError(f"{name} must be from 0 to 1, and it is {value!r}.")
+    return value
+
+
+def rate(name: str, value: object) -> float:
     """`value` if it is at least 0 and less than 1, as the probability of a dropout.
 
     Raises UserError, which names the setting, otherwise.
     """
-    if not 0 <= value < 1:
-        raise UserError(f"{name} must be at least 0 and less than 1, and it is {value}.")
+    if not _is_number(value) or not 0 <= value < 1:
+        raise UserError(f"{name} must be at least 0 and less than 1, and it is {value!r}.")
     return value
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def one_of(name: str, value: object, choices: tuple[str, ...]) -> str:

@@ -138,8 +138,8 @@ class GraphData(TaskData):
                 self._graph = toy_graph(**self.toy)
             else:
                 self._graph = read_graph(Path(self.folder).expanduser())
-            for remark in self._graph.remarks():
-                rank_zero_only(print)(remark, flush=True)
+            for line in (f"{self._graph}.", *self._graph.remarks()):
+                rank_zero_only(print)(line, flush=True)
         return self._graph
 
     @property
@@ -223,7 +223,7 @@ class GraphData(TaskData):
     def encode(self, inputs: Sequence[Query]) -> Split:
         e = torch.tensor([query.e for query in inputs])
         r = torch.tensor([query.r + len(self.graph.relations) * query.of_head for query in inputs])
-        return EvaluationQueries(e, r, e, self.facts(SPLITS), False)
+        return EvaluationQueries(e, r, e, self.facts(SPLITS), self.without_self)
 
     def describe(self, example: Query) -> dict[str, Any]:
         return {"head": example.head, "relation": example.relation, "tail": example.tail}

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from tasks.base import Points, Step, Task
-from tasks.errors import UserError, one_of, rate, whole
+from tasks.errors import UserError, number, one_of, rate, share, whole
 from tasks.kg_completion import losses
 from tasks.kg_completion.facts import Facts, among, corrupt
 from tasks.kg_completion.model import BLOCK, LinkPredictor
@@ -44,10 +44,10 @@ class LinkPredictionTask(Task):
     heads, which is for data without reciprocals. pool: one draw of so many entities for all triples of a batch, in
     the place of `negatives` of each; in bce they weigh as `negatives`, so the loss has the same expectation, with less
     noise. self_share: of this share of the queries, from 0 to 1, one wrong answer is the entity in the query, which is
-    often close to the right one and which a random draw seldom has. temperature: of self_adversarial. smoothing: of
-    labels, in all_bce. regulariser: weight of sum |x|^exponent over the rows that a batch uses. ties: of the headline
-    metrics. lazy: the optimiser moves only rows with a gradient. top_k: answers to a question; hide_known: without
-    those the graph has. The others are Task's.
+    often close to the right one and which a random draw seldom has; with a pool it weighs as one of it. temperature: of
+    self_adversarial. smoothing: of labels, in all_bce. regulariser: weight of sum |x|^exponent over the rows that a
+    batch uses. ties: of the headline metrics. lazy: the optimiser moves only rows with a gradient. top_k: answers to a
+    question; hide_known: without those the graph has. The others are Task's.
     """
 
     metric_names = (
@@ -89,8 +89,14 @@ class LinkPredictionTask(Task):
         self.pool = None if pool is None else whole("task.module.pool", pool, 1)
         self.exponent, self.top_k = whole("task.module.exponent", exponent, 1), whole("task.module.top_k", top_k, 1)
         self.smoothing = rate("task.module.smoothing", smoothing)
-        if regulariser < 0 or temperature < 0:
-            raise UserError("task.module.regulariser and task.module.temperature must be at least 0.")
+        self.regulariser = number("task.module.regulariser", regulariser)
+        self.temperature = number("task.module.temperature", temperature)
+        self.self_share = share("task.module.self_share", self_share)
+        if (pool is not None or self_share) and (self.negatives is None or objective == "all_bce"):
+            raise UserError(
+                f"task.module.pool={pool} and self_share={self_share} are about wrong answers that are drawn, and "
+                f"objective={objective} with negatives={negatives} takes all entities; set pool=null and self_share=0."
+            )
         if pool is not None and corrupt == "both":
             raise UserError("task.module.pool draws tails only; take task.module.corrupt=tails.")
         if regulariser and objective == "all_bce":
@@ -100,16 +106,7 @@ class LinkPredictionTask(Task):
                 "task.module.corrupt=both is for data without reciprocal relations; add task.data.reciprocal=false, or "
                 "take corrupt=tails, which with reciprocals are of both directions."
             )
-        if not 0 <= self_share <= 1:
-            raise UserError(f"task.module.self_share must be from 0 to 1, got {self_share}.")
-        if self_share and (self.negatives is None or objective == "all_bce"):
-            raise UserError(
-                f"task.module.self_share={self_share} is for wrong answers that are drawn; it needs "
-                "task.module.negatives=N and another objective than all_bce."
-            )
-        self.self_share = self_share
-        self.temperature, self.regulariser, self.hide_known = temperature, regulariser, hide_known
-        self.facts, self.known = facts, known
+        self.facts, self.known, self.hide_known = facts, known, hide_known
         self.n = len(model.relations)
         self.categories = categories(graph.triples["train"], self.n)
         self.by_relation: Tensor | None = None  # of the newest evaluation
@@ -155,16 +152,16 @@ class LinkPredictionTask(Task):
         return self.model.negative_scores(h, r, t, wrong, of_heads)
 
     def _pooled_scores(self, h: Tensor, r: Tensor, t: Tensor, facts: Facts) -> Tensor:
+        """Scores (B, 1 + N), of a query's own entity (B, 2 + N), with one draw of wrong answers for all."""
         wrong = torch.unique(torch.randint(facts.n_entities, (self.pool,), device=h.device))
-        own, (row, column) = t.unsqueeze(-1), among(h, r, wrong, facts)
-        if self.self_share:
-            own = torch.stack([t, h], -1)
-            left_out = facts.true(h, r, h) | (torch.rand(len(h), device=h.device) >= self.self_share)
-        scores = self.model.scorer.with_shared(h, r, own, wrong)
+        tails = torch.stack([t, h], -1) if self.self_share else t.unsqueeze(-1)
+        scores = self.model.scorer.with_shared(h, r, tails, wrong)
         with torch.no_grad():  # losses have no gradient there
-            scores[row, own.shape[1] + column] = losses.RULED_OUT
+            row, column = among(h, r, wrong, facts)
+            scores[row, tails.shape[1] + column] = losses.RULED_OUT
             if self.self_share:
-                scores[left_out, 1] = losses.RULED_OUT
+                left_out = torch.rand(len(h), device=h.device) >= self.self_share
+                scores[left_out | facts.true(h, r, h), 1] = losses.RULED_OUT
         return scores
 
     def _evaluation(self, batch: dict[str, Tensor]) -> Step:

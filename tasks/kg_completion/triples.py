@@ -63,6 +63,11 @@ class Graph:
         relations[train[:, 1]] = True
         return ~(entities[triples[:, 0]] & relations[triples[:, 1]] & entities[triples[:, 2]])
 
+    def __str__(self) -> str:
+        """Its name and how large it is."""
+        sizes = ", ".join(f"{len(triples):,} triples in {split}" for split, triples in self.triples.items())
+        return f"{self.name}: {len(self.entities):,} entities, {len(self.relations):,} relations, {sizes}"
+
     def remarks(self) -> list[str]:
         """What is unusual about the files, a sentence for each fact; none for files without a fault."""
         found = []
@@ -76,9 +81,17 @@ class Graph:
             if notes.unseen:
                 found.append(
                     f"{where}: {notes.unseen} of {len(self.triples[split])} triples have an entity or a relation that "
-                    f"train does not have ({notes.new_entities} entities, {notes.new_relations} relations)."
+                    f"train does not have (entities: {notes.new_entities}, relations: {notes.new_relations}), first "
+                    f"{self._words(self.triples[split][self.unseen(split)][0])}."
                 )
+        blank = [name for name in (*self.entities, *self.relations) if name != name.strip()]
+        if blank:
+            found.append(f"{self.name}: {len(blank)} names begin or end with a blank, first {blank[0]!r}.")
         return found
+
+    def _words(self, triple: Tensor) -> str:
+        h, r, t = triple.tolist()
+        return f"({self.entities[h]}, {self.relations[r]}, {self.entities[t]})"
 
 
 class Names:

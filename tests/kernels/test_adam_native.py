@@ -50,7 +50,7 @@ def both(manifold, rule, n, d, dtype, index=None, threads=1):
 
 @CURVED
 @pytest.mark.parametrize("rule", [*RULES, Rule(amsgrad=True, decay=True)], ids=str)
-@pytest.mark.parametrize(("n", "d", "threads"), [(0, 3, 1), (1, 1, 1), (65, 17, 2)])
+@pytest.mark.parametrize(("n", "d", "threads"), [(0, 3, 1), (1, 1, 1), (65, 17, 2), (40, 7, 1), (12, 15, 1)])
 @pytest.mark.parametrize("dtype", [F64, F32], ids=str)
 def test_cpp_equals_pytorch(kind, rule, n, d, threads, dtype):
     for fast, plain in both(kind(2.5), rule, n, d, dtype, threads=threads):

@@ -94,6 +94,8 @@ def check_shared(scorer, h, r, t, dtype):
         of_index = scorer.compare_all(query, r, torch.arange(2, 6))
         torch.testing.assert_close(of_index, scorer.compare_all(query, r, slice(2, 6)), **same)
         assert scorer.with_shared(h, r, t.unsqueeze(-1), OTHERS[:0]).shape == (len(h), 1)
+        with pytest.raises(ValueError, match=r"with_shared takes tails \(B, K\)"):
+            scorer.with_shared(h, r, t, OTHERS)
 
 
 def check_gradients(scorer):

@@ -7,7 +7,7 @@ import torch
 
 from tasks.errors import UserError
 from tasks.kg_completion.queries import Query
-from tasks.kg_completion.triples import SPLITS
+from tasks.kg_completion.triples import FILES, SPLITS
 from tests.tasks.kg_completion.graphs import EVERYTHING, folder_data, graph_data, truths
 
 KNOWN = {"dev": EVERYTHING, "test": EVERYTHING}
@@ -127,7 +127,8 @@ def test_questions_with_what_train_lacks_are_kept_or_dropped(tmp_path, capsys):
     assert (counts["dev"], counts["test"]["unseen"]) == ({"triples": 2, "unseen": 2}, 2)
     assert (counts["train"]["entities"], counts["train"]["relations"]) == (4, 4)
     said = capsys.readouterr().out
-    assert "valid.txt: 2 of 4 triples have an entity or a relation that train does not have" in said
+    assert "valid.txt: 2 of 4 triples have an entity or a relation that train does not have (" in said
+    assert "(entities: 1, relations: 1), first (a, r, new)." in said
     assert "test.txt: 2 of 3 triples" in said
     limited = folder_data(tmp_path, **UNSEEN, unseen="drop", sizes={"dev": 2})
     assert len(limited.splits()["dev"]) == 2, "of the first two one is dropped"
@@ -149,10 +150,18 @@ def test_repeated_and_shared_triples_are_told(tmp_path, capsys):
     assert [len(data.splits()[s]) for s in ("dev", "test")] == [4, 4], "they are kept"
 
 
-def test_files_without_a_fault_are_read_in_silence_and_once(tmp_path, capsys):
+def test_of_files_without_a_fault_the_sizes_are_told_once(tmp_path, capsys):
     data = folder_data(tmp_path, "a r b,b r c", "a r c", "c r b")
     assert data.graph is data.graph
-    assert capsys.readouterr().out == ""
+    sizes = "3 entities, 1 relations, 2 triples in train, 1 triples in dev, 1 triples in test.\n"
+    assert capsys.readouterr().out == f"{tmp_path.name}: {sizes}"
+
+
+def test_names_with_blanks_at_their_ends_are_told(tmp_path, capsys):
+    for name in FILES.values():
+        (tmp_path / name).write_text("a\tr\tb\nb \tr\ta\n")
+    assert graph_data(folder=str(tmp_path), toy=None).graph.entities == ("a", "b", "b ")
+    assert "1 names begin or end with a blank, first 'b '." in capsys.readouterr().out
 
 
 def test_the_home_folder_may_be_written_as_a_tilde(tmp_path, monkeypatch):
@@ -195,8 +204,9 @@ def test_the_order_of_names_is_part_of_the_identity(tmp_path):
     assert one["relations"] == two["relations"]
 
 
-def test_questions_become_a_split_with_all_that_is_known():
-    data = graph_data(without_self=True, known={"dev": ["dev"], "test": ["test"]})
+@pytest.mark.parametrize("without_self", [False, True])
+def test_questions_become_a_split_with_all_that_is_known(without_self):
+    data = graph_data(without_self=without_self, known={"dev": ["dev"], "test": ["test"]})
     n, graph = len(data.graph.relations), data.graph
     text = f"{graph.entities[3]}\t{graph.relations[2]}\t?\n\n?\t{graph.relations[1]}\t{graph.entities[0]}\n".encode()
     asked = list(data.read_inputs(text.splitlines(keepends=True), "questions.tsv"))
@@ -208,7 +218,8 @@ def test_questions_become_a_split_with_all_that_is_known():
     batch = whole(split)
     assert (batch["e"].tolist(), batch["r"].tolist()) == ([3, 0], [2, 1 + n])
     truth = truths(data, *SPLITS)
-    assert known_of(batch) == [[x for x in range(13) if (e, r, x) in truth] for e, r in ((3, 2), (0, 1 + n))]
+    known = [[x for x in range(13) if (e, r, x) in truth] for e, r in ((3, 2), (0, 1 + n))]
+    assert known_of(batch) == ([[*known[0], 3], [*known[1], 0]] if without_self else known)
     assert data.describe(asked[1]) == {"head": "?", "relation": graph.relations[1], "tail": graph.entities[0]}
     with pytest.raises(UserError, match=r"questions\.tsv, line 1: toy-2-3 has no relation .*spellings: 'parent_of'"):
         list(data.read_inputs([b"0.2\tParent of\t?\n"], "questions.tsv"))

@@ -129,6 +129,14 @@ def test_the_first_wrong_answer_is_the_entity_of_the_query_unless_it_is_right():
     assert alone < 0.5 * sum(map(len, others)), "the others are random"
 
 
+def test_a_share_of_the_queries_has_its_own_entity():
+    facts = Facts(torch.tensor([[0, 0, 1]]), 10_000, 1)
+    e = torch.arange(10_000)
+    drawn = corrupt(e, torch.zeros_like(e), 2, facts, self_share=0.1)
+    assert abs(int((drawn[:, 0] == e).sum()) - 1000) < 150, "5 standard deviations"
+    assert int((drawn[:, 1] == e).sum()) < 10
+
+
 def test_drawing_ends_where_every_entity_is_right():
     facts = dense_facts(5, 0)
     drawn = corrupt(torch.tensor([0, 4]), torch.tensor([0, 1]), 50, facts)

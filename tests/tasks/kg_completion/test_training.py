@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from tasks.kg_completion.losses import RULED_OUT
 from tasks.kg_completion.task import LinkPredictionTask
 from tasks.kg_completion.triples import SPLITS
 from tests.tasks.kg_completion.graphs import every, folder_data, graph_data, link_prediction, score, truths
@@ -101,6 +102,15 @@ def test_a_pool_and_the_entity_of_the_question(tmp_path, share):
     assert (loops <= wrong) == bool(share)
     assert wrong - loops, "the pool's"
     assert not wrong & truths(data, "train")
+
+
+def test_a_pool_has_the_entity_of_a_share_of_the_questions():
+    data = graph_data()
+    batch = {key: value.repeat(2000) for key, value in data.splits()["train"][torch.tensor([0])].items()}
+    task = link_prediction(data, objective="cross_entropy", self_share=0.1, pool=1)
+    scores = task._negative_scores(batch["h"], batch["r"], batch["t"])
+    kept = int((scores[:, 1] > RULED_OUT / 2).sum())
+    assert abs(kept - 200) < 70, "5 standard deviations"
 
 
 def test_every_second_triple_has_wrong_heads():
