@@ -104,7 +104,11 @@ class Scorer(nn.Module, abc.ABC):
 
     @leaves_autocast
     def with_shared(self, h: Tensor, r: Tensor, t: Tensor, others: Tensor) -> Tensor:
-        """Scores (B, K + N) of h, r (B,) with tails t (B, K) of their own, then with the others (N,) that all share."""
+        """Scores (B, K + N) of h, r (B,) with tails t (B, K) of their own, then with the others (N,) that all share.
+
+        Raises:
+            ValueError: t has another number of dimensions.
+        """
         if t.dim() != 2:
             raise ValueError(f"{type(self).__name__}: with_shared takes tails (B, K), got {tuple(t.shape)}")
         query = self.query(h, r)
