@@ -17,7 +17,8 @@ class LinkPredictor(nn.Module):
     geometry: of the entities, and all that belongs to them; the model has no other component. encoder: a relational
     one, called with geometry, n_entities, n_relations and sparse. entities, relations: names, from the data.
     n_relations: R, or 2R with reciprocal relations. sparse: gradients of the rows that a batch uses, for an optimiser
-    with lazy=True.
+    with lazy=True. loop_bias: each relation has a number that is added to the scores of its loops, the triples
+    (e, r, e); whether entities stand in a relation to themselves is then learned apart from which entities are close.
     """
 
     components = ()
@@ -31,6 +32,7 @@ class LinkPredictor(nn.Module):
         relations: Sequence[str],
         n_relations: int,
         sparse: bool,
+        loop_bias: bool = False,
     ):
         super().__init__()
         geometry.check_components(self.components)
@@ -38,6 +40,7 @@ class LinkPredictor(nn.Module):
         self.reciprocal = n_relations > len(self.relations)
         self.scorer = encoder(geometry=geometry, n_entities=len(self.entities), n_relations=n_relations, sparse=sparse)
         self.manifold = self.scorer.manifold
+        self.loop = nn.Parameter(torch.zeros(n_relations)) if loop_bias else None
 
     def forward(self, e: Tensor, r: Tensor) -> Tensor:
         """Scores (B, E) for queries e, r (B,)."""
@@ -53,6 +56,15 @@ class LinkPredictor(nn.Module):
         return scores
 
     def _block(self, e: Tensor, r: Tensor, start: int, stop: int) -> Tensor:
+        part = self._scores(e, r, start, stop)
+        if self.loop is None:
+            return part
+        row = ((e >= start) & (e < stop)).nonzero().squeeze(-1)
+        relation = r if self.reciprocal else r % len(self.relations)
+        put = part.index_put if torch.is_grad_enabled() else part.index_put_
+        return put((row, e[row] - start), self.loop[relation[row]].to(part.dtype), accumulate=True)
+
+    def _scores(self, e: Tensor, r: Tensor, start: int, stop: int) -> Tensor:
         of_heads = r >= len(self.relations)
         if self.reciprocal or not of_heads.any():
             return self.scorer.tails(e, r, start, stop)
@@ -65,17 +77,31 @@ class LinkPredictor(nn.Module):
         scores[heads] = self.scorer.heads(r[heads] - len(self.relations), e[heads], start, stop)
         return scores
 
+    def shared_scores(self, h: Tensor, r: Tensor, t: Tensor, others: Tensor) -> Tensor:
+        """Scores (B, K + N) of triples h, r (B,) with tails t (B, K) of their own, then with the others (N,)."""
+        scores = self.scorer.with_shared(h, r, t, others)
+        return self._with_loops(scores, h, r, torch.cat([t, others.expand(len(h), -1)], -1))
+
     def negative_scores(self, h: Tensor, r: Tensor, t: Tensor, wrong: Tensor, of_heads: Tensor | None = None) -> Tensor:
         """Scores (B, 1 + N) of triples (B,) and of those in which other entities stand for the tail.
 
         wrong: (B, N). of_heads: bool (B,), true where they stand for the head; None: nowhere.
         """
         if of_heads is None:
-            return self.scorer(h, r, torch.cat([t.unsqueeze(-1), wrong], -1))
+            candidates = torch.cat([t.unsqueeze(-1), wrong], -1)
+            return self._with_loops(self.scorer(h, r, candidates), h, r, candidates)
         heads, tails = of_heads.nonzero().squeeze(-1), (~of_heads).nonzero().squeeze(-1)
         order = torch.cat([tails, heads]).argsort()
+        of_tails = torch.cat([t[tails].unsqueeze(-1), wrong[tails]], -1)
+        of_heads = torch.cat([h[heads].unsqueeze(-1), wrong[heads]], -1)
         parts = (
-            self.scorer(h[tails], r[tails], torch.cat([t[tails].unsqueeze(-1), wrong[tails]], -1)),
-            self.scorer.of_heads(torch.cat([h[heads].unsqueeze(-1), wrong[heads]], -1), r[heads], t[heads]),
+            self._with_loops(self.scorer(h[tails], r[tails], of_tails), h[tails], r[tails], of_tails),
+            self._with_loops(self.scorer.of_heads(of_heads, r[heads], t[heads]), t[heads], r[heads], of_heads),
         )
         return torch.cat(parts)[order]
+
+    def _with_loops(self, scores: Tensor, e: Tensor, r: Tensor, candidates: Tensor) -> Tensor:
+        """Scores (B, N) of candidates (B, N) for e (B,), with the bias of those that are e."""
+        if self.loop is None:
+            return scores
+        return scores + (candidates == e.unsqueeze(-1)) * self.loop[r].unsqueeze(-1)

@@ -121,9 +121,9 @@ class LinkPredictionTask(Task):
             raise UserError(f"task.module.objective={self.objective} needs task.data.examples={needed}.")
         if self.objective == "all_bce":
             rows = torch.arange(len(h), device=h.device).repeat_interleave(batch["offsets"].diff())
-            loss = losses.all_bce(self.model.scorer.tails(h, r), rows, batch["answers"], self.smoothing)
+            loss = losses.all_bce(self.model(h, r), rows, batch["answers"], self.smoothing)
         elif self.negatives is None:
-            loss = F.cross_entropy(self.model.scorer.tails(h, r), batch["t"])
+            loss = F.cross_entropy(self.model(h, r), batch["t"])
         else:
             loss = self._negative_loss(self._negative_scores(h, r, batch["t"]))
         sums = {"examples": len(h), "loss": loss.detach() * len(h)}
@@ -155,7 +155,7 @@ class LinkPredictionTask(Task):
         """Scores (B, 1 + N), of a query's own entity (B, 2 + N), with one draw of wrong answers for all."""
         wrong = torch.unique(torch.randint(facts.n_entities, (self.pool,), device=h.device))
         tails = torch.stack([t, h], -1) if self.self_share else t.unsqueeze(-1)
-        scores = self.model.scorer.with_shared(h, r, tails, wrong)
+        scores = self.model.shared_scores(h, r, tails, wrong)
         with torch.no_grad():  # losses have no gradient there
             row, column = among(h, r, wrong, facts)
             scores[row, tails.shape[1] + column] = losses.RULED_OUT

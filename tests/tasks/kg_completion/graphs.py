@@ -72,9 +72,9 @@ class Given(Scorer):
         return [self.table[r, h, t].unsqueeze(-1), self.table[r, h]]
 
 
-def predictor(data: GraphData, encoder=Given, geometry=EUCLIDEAN) -> LinkPredictor:
+def predictor(data: GraphData, encoder=Given, geometry=EUCLIDEAN, loop_bias: bool = False) -> LinkPredictor:
     sizes = {k: data.model_sizes[k] for k in ("entities", "relations", "n_relations")}
-    return LinkPredictor(geometry, encoder, **sizes, sparse=False)
+    return LinkPredictor(geometry, encoder, **sizes, sparse=False, loop_bias=loop_bias)
 
 
 def link_prediction(data: GraphData, **changes) -> LinkPredictionTask:

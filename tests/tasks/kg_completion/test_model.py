@@ -34,9 +34,10 @@ RECIPROCAL = pytest.mark.parametrize("reciprocal", [True, False])
 
 def made(name: str, reciprocal: bool) -> model.LinkPredictor:
     encoder, geometry = ENCODERS[name]
-    link = predictor(graph_data(reciprocal=reciprocal), encoder, geometry).double().requires_grad_(False)
+    data = graph_data(reciprocal=reciprocal)
+    link = predictor(data, encoder, geometry, loop_bias=True).double().requires_grad_(False)
     for key, value in link.named_parameters():
-        if "bias" in key:
+        if "bias" in key or key == "loop":
             torch.nn.init.normal_(value)
     return link.eval()
 
@@ -54,7 +55,12 @@ def one_by_one(link: model.LinkPredictor, e: torch.Tensor, r: torch.Tensor) -> t
     for x, y in zip(e.tolist(), r.tolist(), strict=True):
         turned = y >= n and not link.reciprocal
         triples += [(k, y - n, x) if turned else (x, y, k) for k in range(len(link.entities))]
-    return link.scorer(*torch.tensor(triples).unbind(-1)).view(len(e), -1)
+    return scored(link, triples).view(len(e), -1)
+
+
+def scored(link: model.LinkPredictor, triples: list[tuple[int, int, int]]) -> torch.Tensor:
+    loops = torch.tensor([link.loop[r] if h == t else 0.0 for h, r, t in triples], dtype=torch.float64)
+    return link.scorer(*torch.tensor(triples).unbind(-1)) + loops
 
 
 @ANY
@@ -106,8 +112,28 @@ def test_wrong_answers_stand_for_tails_or_heads(name, places):
         turned = of_heads is not None and bool(of_heads[k])
         pairs = [(h[k], t[k]), *((x, t[k]) if turned else (h[k], x) for x in wrong[k])]
         triples += [(int(a), int(r[k]), int(b)) for a, b in pairs]
-    expected = link.scorer(*torch.tensor(triples).unbind(-1)).view(count, -1)
+    expected = scored(link, triples).view(count, -1)
     torch.testing.assert_close(found, expected, **tolerance(torch.float64, "identity"))
+
+
+def test_wrong_answers_that_a_batch_shares():
+    link = made("given", reciprocal=True)
+    h, r, own, others = torch.tensor([0, 1, 2]), torch.tensor([3, 7, 0]), torch.tensor([[0, 4], [2, 1], [5, 5]]), [1, 2, 9]
+    found = link.shared_scores(h, r, own, torch.tensor(others))
+    rows = zip(h.tolist(), r.tolist(), own.tolist(), strict=True)
+    expected = scored(link, [(x, y, z) for x, y, mine in rows for z in (*mine, *others)]).view(3, -1)
+    torch.testing.assert_close(found, expected, **tolerance(torch.float64, "identity"))
+
+
+@RECIPROCAL
+def test_loops_have_a_bias_that_is_learned(reciprocal):
+    link = made("given", reciprocal)
+    link.loop.requires_grad_()
+    e, r = queries(link)
+    link(e, r).sum().backward()
+    relation = r if reciprocal else r % len(link.relations)
+    assert link.loop.grad.tolist() == torch.bincount(relation, minlength=len(link.loop)).tolist()
+    assert predictor(graph_data()).loop is None
 
 
 def test_reciprocals_are_relations_of_their_own():
