@@ -72,6 +72,25 @@ def test_repeated_and_shared_triples_are_counted(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("header", "dev", "told"),
+    [
+        ("head\trelation\ttail\n", "", True),
+        ("head\trelation\ttail\n", "head\trelation\ttail\n", True),
+        ("head\trelation\tb\n", "", False),
+        ("head\tr\ttail\n", "", False),
+        ("head\trelation\ttail\n", "a\tr\ttail\n", False),
+        ("", "", False),
+    ],
+)
+def test_a_header_is_suspected(tmp_path, header, dev, told):
+    graph = read_graph(write(tmp_path, train=header + GOOD["train"], dev=dev + GOOD["dev"]))
+    found = [remark for remark in graph.remarks() if "If it is a header" in remark]
+    assert bool(found) == told
+    if told:
+        assert "train.txt: the names of the first row, (head, relation, tail), are in no other" in found[0]
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("a\tr\tb\nb\tr\n", r"train\.txt, line 2 has 2 columns instead of 3 \(head <tab> relation <tab> tail\)"),
