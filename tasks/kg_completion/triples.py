@@ -87,8 +87,8 @@ class Graph:
         if self._begins_with_a_header():
             found.append(
                 f"{self.name}/{self.files['train']}: the names of the first row, "
-                f"{self._words(self.triples['train'][0])}, are in no other. If it is a header, remove it: it was read as "
-                "a triple."
+                f"{self._words(self.triples['train'][0])}, are in no other. If it is a header, remove it: it was read "
+                "as a triple."
             )
         blank = [name for name in (*self.entities, *self.relations) if name != name.strip()]
         if blank:
