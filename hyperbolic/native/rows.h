@@ -57,12 +57,24 @@ template <class T> inline void add(T a, const T *x, T *to, int64_t size) {
     for (int64_t j = 0; j < size; j++) to[j] += a * x[j];
 }
 
+using Two = double __attribute__((vector_size(16)));
 using Four = double __attribute__((vector_size(32)));
 using Eight = double __attribute__((vector_size(64)));
 template <class Wide, class T> inline Wide load(const T *x) {
     T __attribute__((vector_size(sizeof(Wide) / sizeof(double) * sizeof(T)))) loaded;
     std::memcpy(&loaded, x, sizeof loaded);
     return __builtin_convertvector(loaded, Wide);
+}
+
+// The halves are added up, not number by number.
+inline double total(Eight numbers) {
+    Four fours[2];
+    std::memcpy(fours, &numbers, sizeof fours);
+    const Four four = fours[0] + fours[1];
+    Two twos[2];
+    std::memcpy(twos, &four, sizeof twos);
+    const Two two = twos[0] + twos[1];
+    return two[0] + two[1];
 }
 
 // Sums in float64 over j = start .. size - 1 of the terms that term(x_j, y_j, terms) sets; it is called with numbers and
@@ -83,10 +95,7 @@ inline void sums(int64_t start, int64_t size, const T *x, const T *y, double *ou
         for (int k = 0; k < count; k++) sum[k] += terms[k];
         start = size;
     }
-    for (int k = 0; k < count; k++) {
-        const Eight s = sum[k];
-        out[k] = ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
-    }
+    for (int k = 0; k < count; k++) out[k] = total(sum[k]);
     for (double one[count]; start < size; start++) {
         term(double(x[start]), double(y[start]), one);
         for (int k = 0; k < count; k++) out[k] += one[k];
