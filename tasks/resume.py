@@ -36,6 +36,8 @@ IRRELEVANT = (
     "task.data.workers",
     "task.data.vectors.root",
 )
+# Settings that runs from before them lack, and what was done then.
+LATER = {"task.model.loop_bias": False, "task.module.self_share": 0.0}
 # What must be the same for a checkpoint to be tested; "data" is TaskData.identity.
 TESTED = ("task.name", "task.model", "task.data.limits", "task.data.vectors.c", "data", "geometry", "encoder")
 # Of the words on the command line, by the first part of their key, those that choose what a checkpoint is of.
@@ -102,7 +104,7 @@ def differences(checkpoint: dict[str, Any], settings: dict[str, Any], keys: tupl
     def chosen(key: str) -> bool:
         return key not in IRRELEVANT and any(key == k or key.startswith(f"{k}.") for k in keys)
 
-    theirs = checkpoint["settings"]
+    theirs = {k: v for k, v in LATER.items() if k in settings} | checkpoint["settings"]
     if keys is CONTINUED and settings.get("optim.schedule", "constant") != "constant":
         keys = (*keys, "trainer.max_epochs", "trainer.max_steps")  # the learning rate falls to 0 at their end
     names = [k for k in dict.fromkeys([*theirs, *settings]) if chosen(k)]

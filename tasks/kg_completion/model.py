@@ -17,8 +17,9 @@ class LinkPredictor(nn.Module):
     geometry: of the entities, and all that belongs to them; the model has no other component. encoder: a relational
     one, called with geometry, n_entities, n_relations and sparse. entities, relations: names, from the data.
     n_relations: R, or 2R with reciprocal relations. sparse: gradients of the rows that a batch uses, for an optimiser
-    with lazy=True. loop_bias: each relation has a number that is added to the scores of its loops, the triples
-    (e, r, e); whether entities stand in a relation to themselves is then learned apart from which entities are close.
+    with lazy=True. loop_bias: each of the n_relations has a number that is added to the scores of its self-loops, the
+    triples (e, r, e); whether entities stand in a relation to themselves is then learned apart from which entities are
+    close.
     """
 
     components = ()
@@ -32,7 +33,7 @@ class LinkPredictor(nn.Module):
         relations: Sequence[str],
         n_relations: int,
         sparse: bool,
-        loop_bias: bool = False,
+        loop_bias: bool = False,  # runs from before this setting have none: see tasks/resume.py
     ):
         super().__init__()
         geometry.check_components(self.components)
@@ -43,28 +44,35 @@ class LinkPredictor(nn.Module):
         self.loop = nn.Parameter(torch.zeros(n_relations)) if loop_bias else None
 
     def forward(self, e: Tensor, r: Tensor) -> Tensor:
-        """Scores (B, E) for queries e, r (B,)."""
+        """Scores (B, E) for queries e, r (B,), in blocks of entities: to rank them, and to answer."""
         n = len(self.entities)
         step = max(1, BLOCK // max(len(e), 1))
         if n <= step:
-            return self._block(e, r, 0, n)
+            return self.block(e, r, 0, n)
         scores = None
         for start in range(0, n, step):
-            part = self._block(e, r, start, min(start + step, n))
+            part = self.block(e, r, start, min(start + step, n))
             scores = part.new_empty(len(e), n) if scores is None else scores
             scores[:, start : start + part.shape[1]] = part
         return scores
 
-    def _block(self, e: Tensor, r: Tensor, start: int, stop: int) -> Tensor:
-        part = self._scores(e, r, start, stop)
+    def all_scores(self, e: Tensor, r: Tensor) -> Tensor:
+        """The same at once, to train on: each query is made once, with one dropout and one batch norm."""
+        return self.block(e, r, 0, len(self.entities))
+
+    def block(self, e: Tensor, r: Tensor, start: int, stop: int) -> Tensor:
+        """Scores (B, stop - start) of these entities for queries e, r (B,)."""
+        part = self._block_without_loops(e, r, start, stop)
         if self.loop is None:
             return part
+        # the matrix of all candidates is not looked through, as in _with_loops: each query has one place at most
         row = ((e >= start) & (e < stop)).nonzero().squeeze(-1)
         relation = r if self.reciprocal else r % len(self.relations)
-        put = part.index_put if torch.is_grad_enabled() else part.index_put_
-        return put((row, e[row] - start), self.loop[relation[row]].to(part.dtype), accumulate=True)
+        place = row, e[row] - start
+        biased = part[place] + self.loop[relation[row]].to(part.dtype)
+        return part.index_put(place, biased) if torch.is_grad_enabled() else part.index_put_(place, biased)
 
-    def _scores(self, e: Tensor, r: Tensor, start: int, stop: int) -> Tensor:
+    def _block_without_loops(self, e: Tensor, r: Tensor, start: int, stop: int) -> Tensor:
         of_heads = r >= len(self.relations)
         if self.reciprocal or not of_heads.any():
             return self.scorer.tails(e, r, start, stop)
@@ -80,7 +88,12 @@ class LinkPredictor(nn.Module):
     def shared_scores(self, h: Tensor, r: Tensor, t: Tensor, others: Tensor) -> Tensor:
         """Scores (B, K + N) of triples h, r (B,) with tails t (B, K) of their own, then with the others (N,)."""
         scores = self.scorer.with_shared(h, r, t, others)
-        return self._with_loops(scores, h, r, torch.cat([t, others.expand(len(h), -1)], -1))
+        if self.loop is None:
+            return scores
+        own, shared = scores.split([t.shape[1], len(others)], -1)
+        row, column = (h.unsqueeze(-1) == others).nonzero(as_tuple=True)  # few
+        shared = shared.index_put((row, column), shared[row, column] + self.loop[r[row]].to(shared.dtype))
+        return torch.cat([self._with_loops(own, h, r, t), shared], -1)
 
     def negative_scores(self, h: Tensor, r: Tensor, t: Tensor, wrong: Tensor, of_heads: Tensor | None = None) -> Tensor:
         """Scores (B, 1 + N) of triples (B,) and of those in which other entities stand for the tail.
@@ -92,11 +105,11 @@ class LinkPredictor(nn.Module):
             return self._with_loops(self.scorer(h, r, candidates), h, r, candidates)
         heads, tails = of_heads.nonzero().squeeze(-1), (~of_heads).nonzero().squeeze(-1)
         order = torch.cat([tails, heads]).argsort()
-        of_tails = torch.cat([t[tails].unsqueeze(-1), wrong[tails]], -1)
-        of_heads = torch.cat([h[heads].unsqueeze(-1), wrong[heads]], -1)
+        as_tails = torch.cat([t[tails].unsqueeze(-1), wrong[tails]], -1)
+        as_heads = torch.cat([h[heads].unsqueeze(-1), wrong[heads]], -1)
         parts = (
-            self._with_loops(self.scorer(h[tails], r[tails], of_tails), h[tails], r[tails], of_tails),
-            self._with_loops(self.scorer.of_heads(of_heads, r[heads], t[heads]), t[heads], r[heads], of_heads),
+            self._with_loops(self.scorer(h[tails], r[tails], as_tails), h[tails], r[tails], as_tails),
+            self._with_loops(self.scorer.of_heads(as_heads, r[heads], t[heads]), t[heads], r[heads], as_heads),
         )
         return torch.cat(parts)[order]
 

@@ -121,9 +121,9 @@ class LinkPredictionTask(Task):
             raise UserError(f"task.module.objective={self.objective} needs task.data.examples={needed}.")
         if self.objective == "all_bce":
             rows = torch.arange(len(h), device=h.device).repeat_interleave(batch["offsets"].diff())
-            loss = losses.all_bce(self.model(h, r), rows, batch["answers"], self.smoothing)
+            loss = losses.all_bce(self.model.all_scores(h, r), rows, batch["answers"], self.smoothing)
         elif self.negatives is None:
-            loss = F.cross_entropy(self.model(h, r), batch["t"])
+            loss = F.cross_entropy(self.model.all_scores(h, r), batch["t"])
         else:
             loss = self._negative_loss(self._negative_scores(h, r, batch["t"]))
         sums = {"examples": len(h), "loss": loss.detach() * len(h)}
