@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tasks import resume
 from tasks.base import Task
 from tasks.entity_typing.task import EntityTypingTask
 from tasks.prefix.task import PrefixTask
@@ -159,3 +160,13 @@ def test_a_killed_process_goes_on_exactly_from_its_last_checkpoint(tmp_path, uni
     resumed = short(tmp_path, *WHERE, "trainer.checkpoint_every_n_steps=1", "trainer.resume=auto")
     assert "resume" not in resumed.err
     assert same_end(uninterrupted, resumed)
+
+
+def test_a_setting_that_came_later_is_what_was_done_before():
+    old = {"settings": {"task.name": "wn18rr"}}
+    settings = {"task.name": "wn18rr", "task.model.loop_bias": False, "task.module.self_share": 0.0}
+    assert resume.differences(old, settings, resume.TESTED) == []
+    assert resume.differences(old, settings, resume.CONTINUED) == []
+    found = resume.differences(old, settings | {"task.model.loop_bias": True}, resume.TESTED)
+    assert found == ["task.model.loop_bias=False, not True"]
+    assert resume.differences(old, {"task.name": "wn18rr"}, resume.CONTINUED) == [], "tasks without the setting"

@@ -84,9 +84,9 @@ class Graph:
                     f"train does not have (entities: {notes.new_entities}, relations: {notes.new_relations}), first "
                     f"{self._words(self.triples[split][self.unseen(split)][0])}."
                 )
-        if self._begins_with_a_header():
+        if headed := self._begin_with_a_header():
             found.append(
-                f"{self.name}/{self.files['train']}: the names of the first row, "
+                f"{self.name}/{', '.join(headed)}: the names of the first row, "
                 f"{self._words(self.triples['train'][0])}, are in no other. If it is a header, remove it: it was read "
                 "as a triple."
             )
@@ -95,13 +95,15 @@ class Graph:
             found.append(f"{self.name}: {len(blank)} names begin or end with a blank, first {blank[0]!r}.")
         return found
 
-    def _begins_with_a_header(self) -> bool:
-        """Whether the entities and the relation of train's first row are in no other triple."""
-        header = self.triples["train"][0]
-        others = [rows[int(rows[:1].equal(header.unsqueeze(0))) :] for rows in self.triples.values()]
-        return sum(map(len, others)) > 0 and not any(
-            (rows[:, 1] == header[1]).any() or torch.isin(rows[:, ::2], header[::2]).any() for rows in others
+    def _begin_with_a_header(self) -> list[str]:
+        """The files that begin as train does, if the entities and the relation of that row are in no other triple."""
+        header = self.triples["train"][:1]
+        headed = [split for split, rows in self.triples.items() if rows[:1].equal(header)]
+        others = [rows[split in headed :] for split, rows in self.triples.items()]
+        found = sum(map(len, others)) > 0 and not any(
+            (rows[:, 1] == header[0, 1]).any() or torch.isin(rows[:, ::2], header[0, ::2]).any() for rows in others
         )
+        return [self.files[split] for split in headed] if found else []
 
     def _words(self, triple: Tensor) -> str:
         h, r, t = triple.tolist()

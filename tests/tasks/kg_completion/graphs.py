@@ -77,10 +77,10 @@ def predictor(data: GraphData, encoder=Given, geometry=EUCLIDEAN, loop_bias: boo
     return LinkPredictor(geometry, encoder, **sizes, sparse=False, loop_bias=loop_bias)
 
 
-def link_prediction(data: GraphData, **changes) -> LinkPredictionTask:
+def link_prediction(data: GraphData, loop_bias: bool = False, **changes) -> LinkPredictionTask:
     """The task with given scores."""
     sizes = {k: data.model_sizes[k] for k in ("graph", "facts", "known")}
-    return LinkPredictionTask(predictor(data), RADAM, **sizes, **{**MODULE, **changes})
+    return LinkPredictionTask(predictor(data, loop_bias=loop_bias), RADAM, **sizes, **{**MODULE, **changes})
 
 
 def evaluated(task: LinkPredictionTask, batches) -> dict[str, float]:

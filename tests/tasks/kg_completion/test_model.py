@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from hyperbolic.encoders.relational.bilinear import ComplEx, DistMult
+from hyperbolic.encoders.relational.conve import ConvE
 from hyperbolic.encoders.relational.hybonet import HyboNet
 from hyperbolic.encoders.relational.isometries import Attention, Rotation
 from hyperbolic.encoders.relational.mur import MuR
@@ -65,7 +66,8 @@ def scored(link: model.LinkPredictor, triples: list[tuple[int, int, int]]) -> to
 
 @ANY
 @RECIPROCAL
-def test_all_entities_have_the_scores_of_the_triples(monkeypatch, name, reciprocal):
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+def test_all_entities_have_the_scores_of_the_triples(monkeypatch, name, reciprocal, mode):
     link = made(name, reciprocal)
     e, r = queries(link)
     expected = one_by_one(link, e, r)
@@ -78,8 +80,20 @@ def test_all_entities_have_the_scores_of_the_triples(monkeypatch, name, reciproc
     for block, parts in ((1 << 25, every), (5 * len(e), every[:1]), (1, every[:1])):
         monkeypatch.setattr(model, "BLOCK", block)
         for some in parts:
-            found = link(e[some], r[some])
+            with mode():
+                found = link(e[some], r[some])
             torch.testing.assert_close(found, expected[some], **tolerance(torch.float64, "identity"))
+
+
+def test_training_makes_all_scores_at_once(monkeypatch):
+    sizes = {"d": 12, "height": 3, "n_filters": 2}
+    conve = functools.partial(ConvE, **sizes, input_dropout=0.0, feature_dropout=0.0, hidden_dropout=0.0)
+    link = predictor(graph_data(), conve).train()
+    monkeypatch.setattr(model, "BLOCK", 1)
+    assert link.all_scores(*queries(link)).shape == (11, len(link.entities))
+    norms = [part for part in link.modules() if hasattr(part, "num_batches_tracked")]
+    assert norms
+    assert all(part.num_batches_tracked == 1 for part in norms)
 
 
 def test_blocks_are_not_larger_than_asked_for(monkeypatch):

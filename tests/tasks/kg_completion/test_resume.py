@@ -4,7 +4,10 @@ from pathlib import Path
 
 from tests.cli import QUIET, call, places
 
-WORDS = ("task=kg_completion_toy", "optim.schedule=constant", "trainer.limit_train_batches=5", *QUIET)
+WORDS = (
+    "task=kg_completion_toy", "task.model.loop_bias=true", "task.module.self_share=0.5", "optim.schedule=constant",
+    "trainer.limit_train_batches=5", *QUIET,
+)  # fmt: skip
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):

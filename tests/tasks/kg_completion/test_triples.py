@@ -71,23 +71,27 @@ def test_repeated_and_shared_triples_are_counted(tmp_path):
     assert len(graph.triples["dev"]) == len(graph.triples["test"]) == 2
 
 
+HEADER = "head\trelation\ttail\n"
+
+
 @pytest.mark.parametrize(
-    ("header", "dev", "told"),
+    ("headers", "files"),
     [
-        ("head\trelation\ttail\n", "", True),
-        ("head\trelation\ttail\n", "head\trelation\ttail\n", True),
-        ("head\trelation\tb\n", "", False),
-        ("head\tr\ttail\n", "", False),
-        ("head\trelation\ttail\n", "a\tr\ttail\n", False),
-        ("", "", False),
+        ({"train": HEADER}, "train.txt"),
+        ({"train": HEADER, "dev": HEADER, "test": HEADER}, "train.txt, valid.txt, test.txt"),
+        ({"train": "head\trelation\tb\n"}, None),
+        ({"train": "head\tr\ttail\n"}, None),
+        ({"train": HEADER, "dev": "a\tr\ttail\n"}, None),
+        ({}, None),
     ],
 )
-def test_a_header_is_suspected(tmp_path, header, dev, told):
-    graph = read_graph(write(tmp_path, train=header + GOOD["train"], dev=dev + GOOD["dev"]))
+def test_a_header_is_suspected(tmp_path, headers, files):
+    graph = read_graph(write(tmp_path, **{split: headers.get(split, "") + GOOD[split] for split in SPLITS}))
     found = [remark for remark in graph.remarks() if "If it is a header" in remark]
-    assert bool(found) == told
-    if told:
-        assert "train.txt: the names of the first row, (head, relation, tail), are in no other" in found[0]
+    if files is None:
+        assert not found
+    else:
+        assert f"/{files}: the names of the first row, (head, relation, tail), are in no other" in found[0]
 
 
 @pytest.mark.parametrize(
