@@ -48,24 +48,24 @@ class LinkPredictor(nn.Module):
         n = len(self.entities)
         step = max(1, BLOCK // max(len(e), 1))
         if n <= step:
-            return self.block(e, r, 0, n)
+            return self._block(e, r, 0, n)
         scores = None
         for start in range(0, n, step):
-            part = self.block(e, r, start, min(start + step, n))
+            part = self._block(e, r, start, min(start + step, n))
             scores = part.new_empty(len(e), n) if scores is None else scores
             scores[:, start : start + part.shape[1]] = part
         return scores
 
     def all_scores(self, e: Tensor, r: Tensor) -> Tensor:
         """The same at once, to train on: each query is made once, with one dropout and one batch norm."""
-        return self.block(e, r, 0, len(self.entities))
+        return self._block(e, r, 0, len(self.entities))
 
-    def block(self, e: Tensor, r: Tensor, start: int, stop: int) -> Tensor:
+    def _block(self, e: Tensor, r: Tensor, start: int, stop: int) -> Tensor:
         """Scores (B, stop - start) of these entities for queries e, r (B,)."""
         part = self._block_without_loops(e, r, start, stop)
         if self.loop is None:
             return part
-        # the matrix of all candidates is not looked through, as in _with_loops: each query has one place at most
+        # _with_loops would compare all candidates; here each query has one place at most
         row = ((e >= start) & (e < stop)).nonzero().squeeze(-1)
         relation = r if self.reciprocal else r % len(self.relations)
         place = row, e[row] - start
