@@ -194,6 +194,11 @@ def check(cfg: DictConfig) -> dict[str, Any]:
         raise ConfigError(f"seed must be a whole number of at least 0 and less than 2**32, and it is {cfg.seed}.")
     if missing := sorted(OmegaConf.missing_keys(cfg)):
         raise ConfigError(f"{missing[0]} has no value; set it, as in {missing[0]}=...")
+    if cfg.data.dir is not None and "${data.dir}" not in OmegaConf.to_yaml(cfg, resolve=False):
+        raise ConfigError(
+            f"data.dir={cfg.data.dir} is for tasks that read a folder of your own (task=kg, task=nli); task="
+            f"{cfg.task.name} has its own data, below paths.data_dir. Leave data.dir out, or choose such a task."
+        )
     values = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
     for name, supplied in SUPPLIED.items():
         node = values

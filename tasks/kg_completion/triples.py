@@ -21,7 +21,7 @@ FORM = "head <tab> relation <tab> tail"
 BLOCK = 1 << 23  # bytes that are read at once
 COMPARED = 20_000  # names at most that an unknown one is compared with
 TAB, NEWLINE = 9, 10
-BLANK = "is blank; only at the end of a file may lines be"
+BLANK = "is blank; blank lines are allowed at the end of a file only"
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,12 @@ class Graph:
     def remarks(self) -> list[str]:
         """What is unusual about the files, a sentence for each fact; none for files without a fault."""
         found = []
+        if headed := self._begin_with_a_header():
+            found.append(
+                f"{self.name}/{', '.join(headed)}: the names of the first row, "
+                f"{self._words(self.triples['train'][0])}, are in no other. If it is a header, remove it: it was read "
+                "as a triple."
+            )
         for split, notes in self.notes.items():
             where = f"{self.name}/{self.files[split]}"
             if notes.duplicates:
@@ -84,12 +90,6 @@ class Graph:
                     f"train does not have (entities: {notes.new_entities}, relations: {notes.new_relations}), first "
                     f"{self._words(self.triples[split][self.unseen(split)][0])}."
                 )
-        if headed := self._begin_with_a_header():
-            found.append(
-                f"{self.name}/{', '.join(headed)}: the names of the first row, "
-                f"{self._words(self.triples['train'][0])}, are in no other. If it is a header, remove it: it was read "
-                "as a triple."
-            )
         blank = [name for name in (*self.entities, *self.relations) if name != name.strip()]
         if blank:
             found.append(f"{self.name}: {len(blank)} names begin or end with a blank, first {blank[0]!r}.")
@@ -129,8 +129,9 @@ class Names:
         if number is not None:
             return number
         near = ", ".join(map(repr, self.near(name)))
-        hint = f" The nearest spellings: {near}." if near else ""
-        raise UserError(f"{self.source} has no {self.kind} {name!r}.{hint}")
+        some = ", ".join(map(repr, self.names[:3]))
+        hint = f"The nearest spellings: {near}." if near else f"It has {len(self.names):,}, as {some}."
+        raise UserError(f"{self.source} has no {self.kind} {name!r}. {hint}")
 
     def near(self, name: str) -> list[str]:
         """Up to three names, the nearest first: those that differ in capitals, blanks and underscores only, then by
@@ -222,7 +223,8 @@ def _find(folder: Path, split: str) -> Path:
     if not folder.is_dir():
         raise UserError(
             f"There is no folder {folder}. {expected} tasks/kg_completion/README.md says who has the official ones; "
-            "paths.data_dir or the environment variable HYPERBOLIC_DATA, and for task=kg data.dir, say where it is."
+            "data.dir says where that of task=kg is, paths.data_dir or the environment variable HYPERBOLIC_DATA where "
+            "the others are."
         )
     for name in (FILES[split], *OTHER_FILES[split]):
         if (folder / name).is_file():

@@ -72,7 +72,7 @@ def test_a_line_that_is_no_question_is_named(line):
         ("?\thypernym\tNew_York", "line 2: mine has no entity 'New_York'. The nearest spellings: 'New York'"),
         ("dog\thypernim\t?", "line 2: mine has no relation 'hypernim'. The nearest spellings: 'hypernym'"),
         ("?\t?\tdog", "line 2: mine has no relation '?'."),
-        ("qqqqqq\thypernym\t?", "line 2: mine has no entity 'qqqqqq'."),
+        ("qqqqqq\thypernym\t?", "line 2: mine has no entity 'qqqqqq'. It has 4, as 'dog', "),
     ],
 )
 def test_unknown_names_get_the_nearest_spellings(line, said):
