@@ -65,12 +65,8 @@ class LinkPredictor(nn.Module):
         part = self._block_without_loops(e, r, start, stop)
         if self.loop is None:
             return part
-        # _with_loops would compare all candidates; here each query has one place at most
         row = ((e >= start) & (e < stop)).nonzero().squeeze(-1)
-        relation = r if self.reciprocal else r % len(self.relations)
-        place = row, e[row] - start
-        biased = part[place] + self.loop[relation[row]].to(part.dtype)
-        return part.index_put(place, biased) if torch.is_grad_enabled() else part.index_put_(place, biased)
+        return self._with_loops(part, r if self.reciprocal else r % len(self.relations), (row, e[row] - start))
 
     def _block_without_loops(self, e: Tensor, r: Tensor, start: int, stop: int) -> Tensor:
         of_heads = r >= len(self.relations)
@@ -90,10 +86,8 @@ class LinkPredictor(nn.Module):
         scores = self.scorer.with_shared(h, r, t, others)
         if self.loop is None:
             return scores
-        own, shared = scores.split([t.shape[1], len(others)], -1)
-        row, column = (h.unsqueeze(-1) == others).nonzero(as_tuple=True)  # few
-        shared = shared.index_put((row, column), shared[row, column] + self.loop[r[row]].to(shared.dtype))
-        return torch.cat([self._with_loops(own, h, r, t), shared], -1)
+        e = h.unsqueeze(-1)
+        return self._with_loops(scores, r, torch.cat([t == e, others == e], -1).nonzero(as_tuple=True))
 
     def negative_scores(self, h: Tensor, r: Tensor, t: Tensor, wrong: Tensor, of_heads: Tensor | None = None) -> Tensor:
         """Scores (B, 1 + N) of triples (B,) and of those in which other entities stand for the tail.
@@ -101,20 +95,25 @@ class LinkPredictor(nn.Module):
         wrong: (B, N). of_heads: bool (B,), true where they stand for the head; None: nowhere.
         """
         if of_heads is None:
-            candidates = torch.cat([t.unsqueeze(-1), wrong], -1)
-            return self._with_loops(self.scorer(h, r, candidates), h, r, candidates)
+            return self._of_candidates(self.scorer, h, r, torch.cat([t.unsqueeze(-1), wrong], -1))
         heads, tails = of_heads.nonzero().squeeze(-1), (~of_heads).nonzero().squeeze(-1)
         order = torch.cat([tails, heads]).argsort()
         as_tails = torch.cat([t[tails].unsqueeze(-1), wrong[tails]], -1)
         as_heads = torch.cat([h[heads].unsqueeze(-1), wrong[heads]], -1)
         parts = (
-            self._with_loops(self.scorer(h[tails], r[tails], as_tails), h[tails], r[tails], as_tails),
-            self._with_loops(self.scorer.of_heads(as_heads, r[heads], t[heads]), t[heads], r[heads], as_heads),
+            self._of_candidates(self.scorer, h[tails], r[tails], as_tails),
+            self._of_candidates(lambda e, r, x: self.scorer.of_heads(x, r, e), t[heads], r[heads], as_heads),
         )
         return torch.cat(parts)[order]
 
-    def _with_loops(self, scores: Tensor, e: Tensor, r: Tensor, candidates: Tensor) -> Tensor:
-        """Scores (B, N) of candidates (B, N) for e (B,), with the bias of those that are e."""
+    def _of_candidates(self, scorer: Callable[..., Tensor], e: Tensor, r: Tensor, candidates: Tensor) -> Tensor:
+        """Scores (B, N) of candidates (B, N) at the other end of e, r (B,)."""
+        scores = scorer(e, r, candidates)
         if self.loop is None:
             return scores
-        return scores + (candidates == e.unsqueeze(-1)) * self.loop[r].unsqueeze(-1)
+        return self._with_loops(scores, r, (candidates == e.unsqueeze(-1)).nonzero(as_tuple=True))
+
+    def _with_loops(self, scores: Tensor, r: Tensor, place: tuple[Tensor, Tensor]) -> Tensor:
+        """Scores (B, N) with the biases of relations r (B,) at the places (rows, columns) of self-loops."""
+        biased = scores[place] + self.loop[r[place[0]]].to(scores.dtype)
+        return scores.index_put(place, biased) if torch.is_grad_enabled() else scores.index_put_(place, biased)
