@@ -47,72 +47,120 @@ template <class T, class Value> inline Value bounded(Value gradient) {
     return gradient < -huge_gradient ? Value{} - huge_gradient : gradient;
 }
 
-// Numbers of a block's rows, side by side.
-struct Columns {
-    double xx[rows_of_block], xv[rows_of_block], vv[rows_of_block], inverse[rows_of_block], gap[rows_of_block];
+// Of the rows of a block.
+struct Moves {
+    rows::Numbers a, b, a_m, b_m, product;
+};
+
+// Weights of the new rows: m <- beta m + h h + x x, then x <- a x + b m and m <- a_m x + b_m m.
+template <class T> struct Weights {
+    T beta, h, x, a, b, a_m, b_m;
 };
 
 template <class T, template <class> class Model> struct Pass {
-    static constexpr int start = Model<T>::sheet ? 1 : 0;
-    static constexpr bool ball = !Model<T>::sheet, across = Model<T>::orthogonal && sizeof(T) == 8;
+    static constexpr int start = Model<T>::sheet ? 1 : 0, lanes = 64 / sizeof(T);
+    static constexpr bool ball = !Model<T>::sheet, orthogonal = Model<T>::orthogonal;
+    static constexpr bool wide = sizeof(T) == 8;  // the sums of m are taken when its rows are written: they lose less
     const Table<T> &table;
     const Numbers k;
     const bool adam;
     const double max_time, max_space;  // of points of the hyperboloid that may not go further out
-    Columns sums;
-    double scale[rows_of_block], on_h[rows_of_block], on_x[rows_of_block];
+    T *const none;                     // momenta of a block, where none are kept
+    const double beta = table.momentum ? k.beta : 0;
+    T *x[rows_of_block], *m[rows_of_block];
+    const T *h[rows_of_block];
+    rows::Numbers xx, inverse, gap, xh, hh, xm, hm, mm;  // sums of rows; hh and mm as Sums has vv
+    rows::Numbers scale, on_h, on_x;                     // of the step, and weights of h and x in m
+
+    ALWAYS_INLINE Sums of_row(int i, double xv, double vv) const {
+        return {xx[i], xv, vv, inverse[i], ball ? gap[i] : 0};
+    }
 
     int64_t row(int64_t i) const { return table.index ? table.index[i] : i; }
 
-    // Of a row i: |x|^2 and the gap.
-    void set_square(int i, const T *x, double xx) {
-        sums.xx[i] = xx;
-        sums.inverse[i] = inverse_square(xx);
-        if (!ball) return;
-        double gap = 1 - k.c * xx;
-        if constexpr (sizeof(T) == 8) gap = compensated_gap(x, table.size, k.c);
-        sums.gap[i] = std::max(gap, Limits<T>::ball_eps / 4);
-    }
-
-    // Of a row i: <x, v> and the |v|^2 that belongs to it.
-    void set_products(int i, const T *x, const T *v, double xv, double vv) {
-        sums.xv[i] = xv;
-        if (across) {
-            const double part = xv * sums.inverse[i];
-            rows::sums<1>(start, table.size, x, v, &vv, [=](auto one, auto other, auto *term) {
-                const auto rest = bounded<T>(other) - part * one;
-                term[0] = rest * rest;
-            });
-        } else if (Model<T>::orthogonal) {
-            vv = std::max(vv - xv * (xv * sums.inverse[i]), 0.0);
-        }
-        sums.vv[i] = vv;
-    }
-
-    // What a row's step needs of its gradient h: the sums, the second moment, and the weights of h and x in m.
-    void take_gradients(int64_t first, int count) {
-        double times[rows_of_block], squares[rows_of_block];
+    void find(int64_t first, int count) {
         for (int i = 0; i < count; i++) {
-            const T *x = table.x + row(first + i) * table.size, *h = table.grad + (first + i) * table.size;
-            double sum[3];
-            rows::sums<3>(start, table.size, x, h, sum, [](auto one, auto other, auto *term) {
-                other = bounded<T>(other);
-                term[0] = one * one, term[1] = one * other, term[2] = other * other;
-            });
-            set_square(i, x, sum[0]);
-            set_products(i, x, h, sum[1], sum[2]);
-            times[i] = start ? bounded<T>(double(h[0])) : 0;
+            const int64_t at = row(first + i) * table.size;
+            x[i] = table.x + at, h[i] = table.grad + (first + i) * table.size;
+            m[i] = table.momentum ? table.momentum + at : none + i * table.size;
         }
-        constexpr double longest = Limits<T>::longest_gradient;
-        const Numbers k = this->k;
+    }
+
+    void ask(int64_t i) const {
+        if (i >= table.n) return;
+        const int64_t at = row(i) * table.size;
+        rows::ask(table.x + at, table.size);
+        rows::ask(table.grad + i * table.size, table.size);
+        if (table.momentum) rows::ask(table.momentum + at, table.size);
+    }
+
+    // The sums over rows that need no new momenta.
+    void add_up(int count) {
+        for (int i = 0; i < count; i++) {
+            double sum[6];
+            if constexpr (wide) {
+                rows::sums<3>(start, table.size, sum, [](auto *to, auto x, auto h) {
+                    h = bounded<T>(h);
+                    to[0] = x * x, to[1] = x * h, to[2] = h * h;
+                }, x[i], h[i]);
+                gap[i] = ball ? compensated_gap(x[i], table.size, k.c) : 0;
+            } else {
+                rows::sums<6>(start, table.size, sum, [](auto *to, auto x, auto h, auto m) {
+                    to[0] = x * x, to[1] = x * h, to[2] = h * h, to[3] = x * m, to[4] = h * m, to[5] = m * m;
+                }, x[i], h[i], table.momentum ? m[i] : h[i]);
+                xm[i] = sum[3], hm[i] = sum[4], mm[i] = sum[5];
+            }
+            xx[i] = sum[0], xh[i] = sum[1], hh[i] = sum[2];
+        }
+        const double c = k.c;
 #pragma omp simd
         for (int i = 0; i < count; i++) {
-            double p, q;
-            const double square = Model<T>::gradient(of_row(i), times[i], k.c, p, q);
-            const double shrink = std::min(longest / std::sqrt(std::max(square, longest * longest)), 1.0);
-            squares[i] = shrink * shrink * square;
-            on_h[i] = q * shrink * k.share;
-            on_x[i] = p * shrink * k.share;
+            inverse[i] = inverse_square(xx[i]);
+            gap[i] = std::max(wide ? gap[i] : 1 - c * xx[i], Limits<T>::ball_eps / 4);
+        }
+        if (!orthogonal) return;
+        if (wide) return take_rests(h, xh, hh, count);
+#pragma omp simd
+        for (int i = 0; i < count; i++) {
+            hh[i] = std::max(hh[i] - xh[i] * (xh[i] * inverse[i]), 0.0);
+            hm[i] -= xm[i] * (xh[i] * inverse[i]);
+            mm[i] = std::max(mm[i] - xm[i] * (xm[i] * inverse[i]), 0.0);
+        }
+    }
+
+    // |v|^2 of the parts orthogonal to x, formed before they are squared.
+    void take_rests(const T *const *v, const double *xv, double *vv, int count) const {
+        for (int i = 0; i < count; i++) {
+            const double part = xv[i] * inverse[i];
+            rows::sums<1>(start, table.size, vv + i, [=](auto *to, auto x, auto v) {
+                const auto rest = bounded<T>(v) - part * x;
+                to[0] = rest * rest;
+            }, x[i], v[i]);
+        }
+    }
+
+    // The second moments, and what follows from them and the gradients.
+    void take_gradients(int64_t first, int count) {
+        rows::Numbers times, squares;
+        for (int i = 0; i < count; i++) times[i] = start ? bounded<T>(double(h[i][0])) : 0;
+        constexpr double longest = Limits<T>::longest_gradient;
+        const Numbers k = this->k;
+        double largest = 0;
+#pragma omp simd reduction(max : largest)
+        for (int i = 0; i < count; i++) {
+            squares[i] = Model<T>::gradient(of_row(i, xh[i], hh[i]), times[i], k.c, on_x[i], on_h[i]);
+            largest = std::max(largest, squares[i]);
+        }
+        for (int i = 0; i < count && largest > longest * longest; i++) {
+            const double shrink = std::min(longest / std::sqrt(squares[i]), 1.0);
+            squares[i] *= shrink * shrink;
+            on_h[i] *= shrink;
+            on_x[i] *= shrink;
+        }
+#pragma omp simd
+        for (int i = 0; i < count; i++) {
+            on_h[i] = narrow<T>(on_h[i] * k.share);
+            on_x[i] = narrow<T>(on_x[i] * k.share);
         }
         if (adam) {
             for (int i = 0; i < count; i++) squares[i] = follow(row(first + i), squares[i]);
@@ -121,10 +169,6 @@ template <class T, template <class> class Model> struct Pass {
         for (int i = 0; i < count; i++) {
             scale[i] = adam ? -k.rate / (std::sqrt(squares[i] * k.correction) + k.eps) : -k.rate;
         }
-    }
-
-    ALWAYS_INLINE Sums of_row(int i) const {
-        return {sums.xx[i], sums.xv[i], sums.vv[i], sums.inverse[i], ball ? sums.gap[i] : 0};
     }
 
     // The second moment of a row.
@@ -139,87 +183,148 @@ template <class T, template <class> class Model> struct Pass {
         return v;
     }
 
-    // m <- beta m + on_h h + on_x x of a row i, and its sums.
-    void add_gradient(int i, const T *x, const T *h, T *m) {
-        const T beta = T(k.beta), of_h = narrow<T>(on_h[i]), of_x = narrow<T>(on_x[i]);
+    // Sums of the momenta with the gradients in them.
+    void renew_momenta(int count) {
+        if constexpr (wide) {
+            for (int i = 0; i < count; i++) {
+                add_gradient(i);
+                double sum[2];
+                rows::sums<2>(start, table.size, sum, [](auto *to, auto x, auto m) {
+                    m = bounded<T>(m);
+                    to[0] = x * m, to[1] = m * m;
+                }, x[i], m[i]);
+                xm[i] = sum[0], mm[i] = sum[1];
+            }
+            if (orthogonal) take_rests(m, xm, mm, count);
+        } else {
+            const double beta = T(this->beta);
+#pragma omp simd
+            for (int i = 0; i < count; i++) {
+                xm[i] = beta * xm[i] + on_h[i] * xh[i] + (orthogonal ? on_x[i] * xx[i] : 0);
+                mm[i] = std::max(beta * (beta * mm[i] + 2 * on_h[i] * hm[i]) + on_h[i] * on_h[i] * hh[i], 0.0);
+            }
+        }
+    }
+
+    // m <- beta m + on_h h + on_x x of a row i.
+    void add_gradient(int i) {
+        const T beta = T(this->beta), of_h = T(on_h[i]), of_x = T(on_x[i]), *x = this->x[i], *h = this->h[i];
         const bool kept = table.momentum;
+        T *m = this->m[i];
 #pragma omp simd
         for (int64_t j = 0; j < table.size; j++) {
             const T value = (kept ? m[j] * beta : T(0)) + bounded<T>(h[j]) * of_h;
-            m[j] = Model<T>::orthogonal ? value + x[j] * of_x : value;
+            m[j] = orthogonal ? value + x[j] * of_x : value;
         }
-        double sum[2];
-        rows::sums<2>(start, table.size, x, m, sum, [](auto one, auto other, auto *term) {
-            other = bounded<T>(other);
-            term[0] = one * other, term[1] = other * other;
-        });
-        set_products(i, x, m, sum[0], sum[1]);
     }
 
-    template <bool decay, bool exact> void step(int64_t first, int count, T *none) {
-        take_gradients(first, count);
-        T *x[rows_of_block], *m[rows_of_block];
-        for (int i = 0; i < count; i++) {
-            x[i] = table.x + row(first + i) * table.size;
-            m[i] = table.momentum ? table.momentum + row(first + i) * table.size : none + i * table.size;
-            add_gradient(i, x[i], table.grad + (first + i) * table.size, m[i]);
-        }
-        double a[rows_of_block], b[rows_of_block], a_m[rows_of_block], b_m[rows_of_block], product[rows_of_block];
+    // Whether there are steps to be made again, as far ones.
+    template <bool decay, bool exact, bool far> bool find_moves(Moves &to, int count) const {
         const Numbers k = this->k;
-#pragma omp simd
+        double again = 0;
+#pragma omp simd reduction(max : again)
         for (int i = 0; i < count; i++) {
-            const Move move = Model<T>::template move<decay, exact>(of_row(i), scale[i], k);
-            a[i] = move.a, b[i] = move.b, a_m[i] = move.a_m, b_m[i] = move.b_m, product[i] = move.product;
+            const Move move = Model<T>::template move<decay, exact, far>(of_row(i, xm[i], mm[i]), scale[i], k);
+            to.a[i] = narrow<T>(move.a), to.b[i] = narrow<T>(move.b), to.product[i] = move.product;
+            to.a_m[i] = narrow<T>(move.a_m), to.b_m[i] = narrow<T>(move.b_m);
+            again = std::max(again, move.far);
         }
-        for (int i = 0; i < count; i++) {
-            apply(x[i], m[i], narrow<T>(a[i]), narrow<T>(b[i]), narrow<T>(a_m[i]), narrow<T>(b_m[i]));
-        }
-        if (Model<T>::sheet) set_times(x, m, product, count);
+        return again > 0;
     }
 
-    // x <- a x + b m and m <- a_m x + b_m m.
-    void apply(T *x, T *m, T a, T b, T a_m, T b_m) const {
-#pragma omp simd
-        for (int64_t j = 0; j < table.size; j++) {
-            const T point = x[j], vector = m[j];
-            x[j] = point * a + vector * b;
-            m[j] = vector * b_m + point * a_m;
+    template <bool decay, bool exact> void step(int64_t first, int count) {
+        find(first, count);
+        add_up(count);
+        take_gradients(first, count);
+        renew_momenta(count);
+        Moves moves;
+        if (find_moves<decay, exact, false>(moves, count)) find_moves<decay, exact, true>(moves, count);
+        for (int i = 0; i < count; i++) {
+            ask(first + rows_of_block + i);
+            xx[i] = write(i, {T(beta), T(on_h[i]), T(on_x[i]), T(moves.a[i]), T(moves.b[i]),
+                              T(moves.a_m[i]), T(moves.b_m[i])});
         }
+        if (Model<T>::sheet) set_times(moves.product, count);
+    }
+
+    // Writes a row and its momentum; |x|^2 of what was written. The last numbers are read before they are, with those
+    // that fill the lanes, which are written twice.
+    double write(int i, const Weights<T> &w) const {
+        T *x = this->x[i], *m = this->m[i];
+        const T *h = this->h[i], *from = wide || table.momentum ? m : h;
+        const int64_t size = table.size, last = size - lanes;
+        const auto renew = [=](auto &x, auto &m, auto h) {
+            const auto point = x;
+            if constexpr (!wide) m = m * w.beta + h * w.h;
+            if constexpr (!wide && orthogonal) m += point * w.x;
+            x = point * w.a + m * w.b;
+            m = m * w.b_m + point * w.a_m;
+        };
+        int64_t j = start;
+        if (last < start) {
+            double sum = 0;
+            for (; j < size; j++) {
+                T one = x[j], other = from[j];
+                renew(one, other, h[j]);
+                x[j] = one, m[j] = other;
+                sum += double(one) * double(one);
+            }
+            return sum;
+        }
+        using Pack = rows::Pack<T>;
+        Pack last_x = rows::get(x + last), last_m = rows::get(from + last);
+        renew(last_x, last_m, rows::get(h + last));
+        rows::Eight sum = {};
+        for (; j < last; j += lanes) {
+            Pack one = rows::get(x + j), other = rows::get(from + j);
+            renew(one, other, rows::get(h + j));
+            rows::put<T>(one, x + j);
+            rows::put<T>(other, m + j);
+            sum += rows::squares(one);
+        }
+        rows::put<T>(last_x, x + last);
+        rows::put<T>(last_m, m + last);
+        return rows::total(sum + rows::squares(rows::from_lane<T>(int(j - last), last_x)));
     }
 
     // Points of the hyperboloid end inside the largest radius, with the time coordinates that follow from the others.
     // Beyond max_time they are moved back along their geodesic from the origin: along the direction e of the space part,
-    // <m, e> changes as the time coordinate does (Lorentz.shortened). product: <x, m> of space coordinates.
-    void set_times(T *const *x, T *const *m, const double *product, int count) const {
-        double inside[rows_of_block], added[rows_of_block], time[rows_of_block], time_m[rows_of_block];
-        for (int i = 0; i < count; i++) {
-            rows::sums<1>(1, table.size, x[i], x[i], &inside[i],
-                          [](auto one, auto other, auto *term) { term[0] = one * other; });
-        }
-        const double root = std::sqrt(k.c), bound = k.bound, c = k.c, farthest = max_time, longest = max_space;
+    // <m, e> changes as the time coordinate does (Lorentz.shortened). product: <x, m> of space coordinates; xx is that
+    // of the rows written.
+    void set_times(const double *product, int count) {
+        rows::Numbers time, time_m;
+        const double c = k.c;
 #pragma omp simd
         for (int i = 0; i < count; i++) {
-            const double pull = std::sqrt(bound / std::max(inside[i], bound)), norm2 = inside[i] * pull * pull;
-            const double t = std::sqrt(1 / c + norm2), over = 1 / std::max(norm2, tiny);
-            const bool far = norm2 > longest * longest;
-            const double rate = product[i] / (root * t);  // of <m, e> |x|, by arc length
-            inside[i] = far ? longest * std::sqrt(over) * pull : pull;
-            added[i] = far ? (rate * root * farthest - product[i]) * over * pull : 0.0;
-            time[i] = far ? farthest : t;
-            time_m[i] = far ? rate * root * longest * std::sqrt(over) : product[i] / t;
+            time[i] = std::sqrt(1 / c + xx[i]);
+            time_m[i] = product[i] / time[i];
         }
+        const double most = std::min(k.bound, max_space * max_space);
         for (int i = 0; i < count; i++) {
-            if (added[i] != 0 || inside[i] != 1) shorten(x[i], m[i], T(inside[i]), T(added[i]));
+            if (xx[i] > most) shorten(i, product[i], time[i], time_m[i]);
             x[i][0] = T(time[i]);
             m[i][0] = narrow<T>(time_m[i]);
         }
     }
 
-    void shorten(T *x, T *m, T inside, T added) const {  // the time coordinates, too: they are set afterwards
+    void shorten(int i, double product, double &time, double &time_m) {
+        const double c = k.c, root = std::sqrt(c), inside = std::sqrt(std::min(k.bound / xx[i], 1.0));
+        const double norm = std::sqrt(xx[i]) * inside;
+        double pull = inside, added = 0;
+        time = std::sqrt(1 / c + norm * norm);
+        time_m = product / time;
+        if (norm > max_space) {
+            const double rate = time_m / root;  // of <m, e> |x|, by arc length
+            pull = max_space / norm * inside;
+            added = (rate * root * max_time - product) / (norm * norm) * inside;
+            time = max_time;
+            time_m = rate * root * max_space / norm;
+        }
+        const T of_x = T(pull), of_m = T(added);
 #pragma omp simd
-        for (int64_t j = 0; j < table.size; j++) {
-            m[j] += x[j] * added;
-            x[j] *= inside;
+        for (int64_t j = 1; j < table.size; j++) {
+            m[i][j] += x[i][j] * of_m;
+            x[i][j] *= of_x;
         }
     }
 };
@@ -232,11 +337,11 @@ void run(const Table<T> &table, const Numbers &k, bool adam, bool decay, bool ex
                             : (exact ? &Kind::template step<false, true> : &Kind::template step<false, false>);
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
-        Kind pass{table, k, adam, max_time, max_space, {}, {}, {}, {}};
         T *none = table.momentum ? nullptr : new T[rows_of_block * table.size];
+        Kind pass{table, k, adam, max_time, max_space, none};
 #pragma omp for schedule(static)
         for (int64_t first = 0; first < table.n; first += rows_of_block) {
-            (pass.*step)(first, rows::in_block(first, table.n), none);
+            (pass.*step)(first, rows::in_block(first, table.n));
         }
         delete[] none;
     }

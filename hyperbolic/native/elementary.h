@@ -103,6 +103,15 @@ template <class T> inline T sinh(T x) {
     return T(0.5) * (e + e / (e + T(1)));
 }
 
+// Both, for x >= 0.
+template <class T> inline T sinh(T x, T &cosh) {
+    T power;
+    const T r = reduced(x, power);
+    const T e = power * r + power, above = power * r + (power - T(1)), inverse = T(1) / e;  // e^x, e^x - 1
+    cosh = T(0.5) * (e + inverse);
+    return T(0.5) * (above + above * inverse);
+}
+
 // arsinh(z) = sign(z) log1p(|z| + z^2 / (1 + sqrt(1 + z^2))), of |z| whose square is finite.
 template <class T> inline T asinh(T z) {
     const T a = std::fabs(z);

@@ -3,7 +3,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
 #include <vector>
+
+#define ALWAYS_INLINE inline __attribute__((always_inline))  // in loops that are vectorised across rows
 
 namespace rows {
 
@@ -51,6 +57,11 @@ template <class Work> inline double sum_of_each(int64_t n, int threads, Work wor
     return total(value, n);
 }
 
+// A row that is needed soon.
+template <class T> inline void ask(const T *row, int64_t size) {
+    for (int64_t k = 0; k < size; k += int64_t(64 / sizeof(T))) __builtin_prefetch(row + k);
+}
+
 // to += a x.
 template <class T> inline void add(T a, const T *x, T *to, int64_t size) {
 #pragma omp simd
@@ -66,6 +77,10 @@ template <class Wide, class T> inline Wide load(const T *x) {
     return __builtin_convertvector(loaded, Wide);
 }
 
+#ifdef __AVX512F__
+template <> inline Eight load<Eight, float>(const float *x) { return (Eight)_mm512_cvtps_pd(_mm256_loadu_ps(x)); }
+#endif
+
 // The halves are added up, not number by number.
 inline double total(Eight numbers) {
     Four fours[2];
@@ -77,27 +92,55 @@ inline double total(Eight numbers) {
     return two[0] + two[1];
 }
 
-// Sums in float64 over j = start .. size - 1 of the terms that term(x_j, y_j, terms) sets; it is called with numbers and
-// with vectors of them, and its terms of (0, 0) are 0.
-template <int count, class T, class Term>
-inline void sums(int64_t start, int64_t size, const T *x, const T *y, double *out, Term term) {
+// 64 bytes of numbers.
+template <class T> struct Packed;
+template <> struct Packed<float> {
+    using Numbers = float __attribute__((vector_size(64)));
+    using Lanes = int32_t __attribute__((vector_size(64)));
+    static constexpr Lanes lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+};
+template <> struct Packed<double> {
+    using Numbers = Eight;
+    using Lanes = int64_t __attribute__((vector_size(64)));
+    static constexpr Lanes lane = {0, 1, 2, 3, 4, 5, 6, 7};
+};
+template <class T> using Pack = typename Packed<T>::Numbers;
+template <class T> inline Pack<T> get(const T *x) {
+    Pack<T> loaded;
+    std::memcpy(&loaded, x, sizeof loaded);
+    return loaded;
+}
+template <class T> inline void put(const Pack<T> &numbers, T *x) { std::memcpy(x, &numbers, sizeof numbers); }
+// Zeros before that lane.
+template <class T> inline Pack<T> from_lane(int first, const Pack<T> &x) {
+    return Packed<T>::lane >= first ? x : Pack<T>{};
+}
+inline Eight squares(const Pack<double> &x) { return x * x; }
+inline Eight squares(const Pack<float> &x) {
+    float numbers[16];
+    std::memcpy(numbers, &x, sizeof numbers);
+    const Eight low = load<Eight>(numbers), high = load<Eight>(numbers + 8);
+    return low * low + high * high;
+}
+
+// Sums in float64 over j = start .. size - 1 of the terms that term(terms, x_j, y_j, ...) sets; it is called with numbers
+// and with vectors of them, and its terms of zeros are 0.
+template <int count, class Term, class... T>
+ALWAYS_INLINE void sums(int64_t start, int64_t size, double *out, Term term, const T *...x) {
     constexpr int lanes = 8;
-    using Lane = int64_t __attribute__((vector_size(64)));
     Eight sum[count] = {}, terms[count];
     for (; start + lanes <= size; start += lanes) {
-        term(load<Eight>(x + start), load<Eight>(y + start), terms);
+        term(terms, load<Eight>(x + start)...);
         for (int k = 0; k < count; k++) sum[k] += terms[k];
     }
     if (start < size && size >= lanes) {  // the last numbers, without those that are in already
-        constexpr Lane lane = {0, 1, 2, 3, 4, 5, 6, 7};
-        const auto left = lane >= lanes - (size - start);
-        term(left ? load<Eight>(x + size - lanes) : Eight{}, left ? load<Eight>(y + size - lanes) : Eight{}, terms);
+        term(terms, from_lane<double>(int(lanes - (size - start)), load<Eight>(x + size - lanes))...);
         for (int k = 0; k < count; k++) sum[k] += terms[k];
         start = size;
     }
     for (int k = 0; k < count; k++) out[k] = total(sum[k]);
     for (double one[count]; start < size; start++) {
-        term(double(x[start]), double(y[start]), one);
+        term(one, double(x[start])...);
         for (int k = 0; k < count; k++) out[k] += one[k];
     }
 }
