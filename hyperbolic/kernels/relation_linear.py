@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from hyperbolic import native
 
-_GATHERED = 1 << 22  # entries of gathered matrices, up to which one batched product is faster
+GATHERED = 1 << 22  # entries of gathered matrices, up to which one batched product is faster
 _POINTER, _SIZE = ctypes.c_void_p, ctypes.c_int64
 
 
@@ -34,7 +34,7 @@ def relation_linear(x: Tensor, weight: Tensor, r: Tensor, sparse: bool = False) 
             f"relation_linear: takes x (B, d_in), weight (R, d_out, d_in) and r (B,), got {tuple(x.shape)}, "
             f"{tuple(weight.shape)} and {tuple(r.shape)}"
         )
-    if not sparse and 0 < len(r) * weight[0].numel() <= _GATHERED and _usable(x, weight, r):
+    if not sparse and 0 < len(r) * weight[0].numel() <= GATHERED and _usable(x, weight, r):
         return _InCpp.apply(x.contiguous(), weight, r)
     return _RelationLinear.apply(x, weight, r, sparse)
 
@@ -85,7 +85,7 @@ class _RelationLinear(torch.autograd.Function):
     def forward(ctx, x: Tensor, weight: Tensor, r: Tensor, sparse: bool) -> Tensor:
         ctx.sparse, ctx.split = sparse, None
         weight = weight.detach().as_subclass(Tensor)
-        if len(r) * weight[0].numel() <= _GATHERED:
+        if len(r) * weight[0].numel() <= GATHERED:
             ctx.save_for_backward(x, weight, r)
             return torch.bmm(weight[r], x.unsqueeze(-1)).squeeze(-1)
         order = r.argsort(stable=True)

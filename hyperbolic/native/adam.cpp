@@ -60,13 +60,17 @@ template <class T> struct Weights {
 template <class T, template <class> class Model> struct Pass {
     static constexpr int start = Model<T>::sheet ? 1 : 0, lanes = 64 / sizeof(T);
     static constexpr bool ball = !Model<T>::sheet, orthogonal = Model<T>::orthogonal;
-    static constexpr bool wide = sizeof(T) == 8;  // the sums of m are taken when its rows are written: they lose less
+    static constexpr bool across = orthogonal && sizeof(T) == 8;  // see take_rests
+    // The sums of m are taken of its new rows, not made of those of h and the old rows: near the boundary of a ball, and
+    // in float64, it matters how the new rows were rounded.
+    static constexpr bool afterwards = sizeof(T) == 8 || ball;
     const Table<T> &table;
     const Numbers k;
     const bool adam;
-    const double max_time, max_space;  // of points of the hyperboloid that may not go further out
-    T *const none;                     // momenta of a block, where none are kept
+    const double max_time;  // that goes with k.bound
+    T *const none;          // momenta of a block, where none are kept
     const double beta = table.momentum ? k.beta : 0;
+    bool far = false;  // whether the last block had far steps: the next is likely to
     T *x[rows_of_block], *m[rows_of_block];
     const T *h[rows_of_block];
     rows::Numbers xx, inverse, gap, xh, hh, xm, hm, mm;  // sums of rows; hh and mm as Sums has vv
@@ -98,12 +102,12 @@ template <class T, template <class> class Model> struct Pass {
     void add_up(int count) {
         for (int i = 0; i < count; i++) {
             double sum[6];
-            if constexpr (wide) {
+            if constexpr (afterwards) {
                 rows::sums<3>(start, table.size, sum, [](auto *to, auto x, auto h) {
                     h = bounded<T>(h);
                     to[0] = x * x, to[1] = x * h, to[2] = h * h;
                 }, x[i], h[i]);
-                gap[i] = ball ? compensated_gap(x[i], table.size, k.c) : 0;
+                if constexpr (ball && sizeof(T) == 8) gap[i] = compensated_gap(x[i], table.size, k.c);
             } else {
                 rows::sums<6>(start, table.size, sum, [](auto *to, auto x, auto h, auto m) {
                     to[0] = x * x, to[1] = x * h, to[2] = h * h, to[3] = x * m, to[4] = h * m, to[5] = m * m;
@@ -116,16 +120,21 @@ template <class T, template <class> class Model> struct Pass {
 #pragma omp simd
         for (int i = 0; i < count; i++) {
             inverse[i] = inverse_square(xx[i]);
-            gap[i] = std::max(wide ? gap[i] : 1 - c * xx[i], Limits<T>::ball_eps / 4);
+            gap[i] = std::max(sizeof(T) == 8 ? gap[i] : 1 - c * xx[i], Limits<T>::ball_eps / 4);
         }
         if (!orthogonal) return;
-        if (wide) return take_rests(h, xh, hh, count);
+        if (across) return take_rests(h, xh, hh, count);
+        if (!afterwards) {
 #pragma omp simd
-        for (int i = 0; i < count; i++) {
-            hh[i] = std::max(hh[i] - xh[i] * (xh[i] * inverse[i]), 0.0);
-            hm[i] -= xm[i] * (xh[i] * inverse[i]);
-            mm[i] = std::max(mm[i] - xm[i] * (xm[i] * inverse[i]), 0.0);
+            for (int i = 0; i < count; i++) hm[i] -= xm[i] * (xh[i] * inverse[i]);
+            subtract_parallel(xm, mm, count);
         }
+        subtract_parallel(xh, hh, count);
+    }
+
+    void subtract_parallel(const double *xv, double *vv, int count) const {
+#pragma omp simd
+        for (int i = 0; i < count; i++) vv[i] = std::max(vv[i] - xv[i] * (xv[i] * inverse[i]), 0.0);
     }
 
     // |v|^2 of the parts orthogonal to x, formed before they are squared.
@@ -185,7 +194,7 @@ template <class T, template <class> class Model> struct Pass {
 
     // Sums of the momenta with the gradients in them.
     void renew_momenta(int count) {
-        if constexpr (wide) {
+        if constexpr (afterwards) {
             for (int i = 0; i < count; i++) {
                 add_gradient(i);
                 double sum[2];
@@ -195,7 +204,8 @@ template <class T, template <class> class Model> struct Pass {
                 }, x[i], m[i]);
                 xm[i] = sum[0], mm[i] = sum[1];
             }
-            if (orthogonal) take_rests(m, xm, mm, count);
+            if (across) take_rests(m, xm, mm, count);
+            else if (orthogonal) subtract_parallel(xm, mm, count);
         } else {
             const double beta = T(this->beta);
 #pragma omp simd
@@ -238,7 +248,7 @@ template <class T, template <class> class Model> struct Pass {
         take_gradients(first, count);
         renew_momenta(count);
         Moves moves;
-        if (find_moves<decay, exact, false>(moves, count)) find_moves<decay, exact, true>(moves, count);
+        if (far || find_moves<decay, exact, false>(moves, count)) far = find_moves<decay, exact, true>(moves, count);
         for (int i = 0; i < count; i++) {
             ask(first + rows_of_block + i);
             xx[i] = write(i, {T(beta), T(on_h[i]), T(on_x[i]), T(moves.a[i]), T(moves.b[i]),
@@ -251,12 +261,12 @@ template <class T, template <class> class Model> struct Pass {
     // that fill the lanes, which are written twice.
     double write(int i, const Weights<T> &w) const {
         T *x = this->x[i], *m = this->m[i];
-        const T *h = this->h[i], *from = wide || table.momentum ? m : h;
+        const T *h = this->h[i], *from = afterwards || table.momentum ? m : h;
         const int64_t size = table.size, last = size - lanes;
         const auto renew = [=](auto &x, auto &m, auto h) {
             const auto point = x;
-            if constexpr (!wide) m = m * w.beta + h * w.h;
-            if constexpr (!wide && orthogonal) m += point * w.x;
+            if constexpr (!afterwards) m = m * w.beta + h * w.h;
+            if constexpr (!afterwards && orthogonal) m += point * w.x;
             x = point * w.a + m * w.b;
             m = m * w.b_m + point * w.a_m;
         };
@@ -287,58 +297,38 @@ template <class T, template <class> class Model> struct Pass {
         return rows::total(sum + rows::squares(rows::from_lane<T>(int(j - last), last_x)));
     }
 
-    // Points of the hyperboloid end inside the largest radius, with the time coordinates that follow from the others.
-    // Beyond max_time they are moved back along their geodesic from the origin: along the direction e of the space part,
-    // <m, e> changes as the time coordinate does (Lorentz.shortened). product: <x, m> of space coordinates; xx is that
-    // of the rows written.
+    // Time coordinates that follow from the others. What rounding left beyond the largest radius is pulled inside.
+    // product: <x, m> of space coordinates; xx is that of the rows written.
     void set_times(const double *product, int count) {
         rows::Numbers time, time_m;
-        const double c = k.c;
+        const double c = k.c, farthest = max_time;
+        for (int i = 0; i < count; i++) {
+            if (xx[i] <= k.bound * (1 + 8 * std::numeric_limits<T>::epsilon())) continue;
+            const double pull = std::sqrt(k.bound / xx[i]);
+            rows::scale(T(pull), x[i], x[i], table.size);
+            xx[i] = k.bound;
+        }
 #pragma omp simd
         for (int i = 0; i < count; i++) {
-            time[i] = std::sqrt(1 / c + xx[i]);
+            time[i] = std::min(std::sqrt(1 / c + xx[i]), farthest);
             time_m[i] = product[i] / time[i];
         }
-        const double most = std::min(k.bound, max_space * max_space);
         for (int i = 0; i < count; i++) {
-            if (xx[i] > most) shorten(i, product[i], time[i], time_m[i]);
             x[i][0] = T(time[i]);
             m[i][0] = narrow<T>(time_m[i]);
-        }
-    }
-
-    void shorten(int i, double product, double &time, double &time_m) {
-        const double c = k.c, root = std::sqrt(c), inside = std::sqrt(std::min(k.bound / xx[i], 1.0));
-        const double norm = std::sqrt(xx[i]) * inside;
-        double pull = inside, added = 0;
-        time = std::sqrt(1 / c + norm * norm);
-        time_m = product / time;
-        if (norm > max_space) {
-            const double rate = time_m / root;  // of <m, e> |x|, by arc length
-            pull = max_space / norm * inside;
-            added = (rate * root * max_time - product) / (norm * norm) * inside;
-            time = max_time;
-            time_m = rate * root * max_space / norm;
-        }
-        const T of_x = T(pull), of_m = T(added);
-#pragma omp simd
-        for (int64_t j = 1; j < table.size; j++) {
-            m[i][j] += x[i][j] * of_m;
-            x[i][j] *= of_x;
         }
     }
 };
 
 template <class T, template <class> class Model>
-void run(const Table<T> &table, const Numbers &k, bool adam, bool decay, bool exact, double max_time, double max_space,
-         int threads) {
+void run(const Table<T> &table, const Numbers &k, bool adam, bool decay, bool exact, double max_time, int threads) {
     using Kind = Pass<T, Model>;
     const auto step = decay ? (exact ? &Kind::template step<true, true> : &Kind::template step<true, false>)
                             : (exact ? &Kind::template step<false, true> : &Kind::template step<false, false>);
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
         T *none = table.momentum ? nullptr : new T[rows_of_block * table.size];
-        Kind pass{table, k, adam, max_time, max_space, none};
+        Kind pass{table, k, adam, max_time, none};
 #pragma omp for schedule(static)
         for (int64_t first = 0; first < table.n; first += rows_of_block) {
             (pass.*step)(first, rows::in_block(first, table.n));
@@ -353,11 +343,10 @@ void run(const Table<T> &table, const Numbers &k, bool adam, bool decay, bool ex
     extern "C" void step_##Model##_##T(T *x, const T *grad, T *momentum, T *square, T *largest, const int64_t *index,  \
                                        int64_t n, int64_t size, const double *numbers, int adam, int decay, int exact, \
                                        double max_time, double max_space, int threads) {                               \
-        const Numbers k{numbers[0], numbers[1], numbers[2], numbers[3],                                                \
-                        numbers[4], numbers[5], numbers[6], numbers[7],                                                \
-                        squared(std::sinh(Limits<T>::sheet_radius)) / numbers[0]};                                     \
-        run<T, Model>({x, grad, momentum, square, largest, index, n, size}, k, adam, decay, exact, max_time, max_space, \
-                      threads);                                                                                        \
+        const double c = numbers[0], space = std::min(max_space, std::sinh(Limits<T>::sheet_radius) / std::sqrt(c));   \
+        const Numbers k{c,          numbers[1], numbers[2], numbers[3],    numbers[4],                                 \
+                        numbers[5], numbers[6], numbers[7], space * space};                                            \
+        run<T, Model>({x, grad, momentum, square, largest, index, n, size}, k, adam, decay, exact, max_time, threads); \
     }
 
 EXPORT(float, Lorentz)

@@ -9,7 +9,7 @@
 
 namespace steps {
 
-constexpr double tiny = 1e-300, longest_step = 32.0, far_out = 2e9, longest_far = 11.5;
+constexpr double tiny = 1e-300, longest_step = 32.0, far_out = 2e9, longest_far = 11.5, far_start = 1e8;
 
 template <class T> struct Limits;
 template <> struct Limits<float> {
@@ -26,7 +26,7 @@ template <> struct Limits<double> {
 // Scalars of one step, in the order of the Python tuple of this name.
 struct Numbers {
     double c, rate, beta, share, follow, correction, eps, keep;
-    double bound;  // of |s|^2 on the hyperboloid
+    double bound;  // of |s|^2 on the hyperboloid: points beyond it are moved back along their geodesic from the origin
 };
 
 // Sums over a row: of the point, with another vector v, and of v; of models with `orthogonal`, vv is that of the part
@@ -109,7 +109,10 @@ template <class T> struct Lorentz {
         if (far) {
             inside = std::sqrt(k.bound / std::max(end, k.bound));
             const double over = std::max(end, tiny), cut_time = std::sqrt(1 / c + end * inside * inside);
-            double along = std::copysign(std::sqrt(std::max(n2 - mm * xx * (keep * keep / over), 0.0)), scale);
+            // <m', e> along the geodesic from the origin; far out, where it is a difference of large numbers, by lengths.
+            const double product = (on_x * v_x * xx + b * v_n * mm) / std::sqrt(over * (1 + c * end));
+            const double length = std::sqrt(std::max(n2 - mm * xx * (keep * keep / over), 0.0));
+            double along = c * xx < far_start ? product : std::copysign(length, scale);
             along *= cut_time * std::sqrt(c / over);
             v_x = outside ? along * on_x - keep * mm * b / over : v_x;
             v_n = outside ? along * b + keep * xx * on_x / over : v_n;

@@ -22,7 +22,7 @@ def path(request, monkeypatch):
     if request.param == "gathered":
         monkeypatch.setattr(kernel, "_usable", lambda *_: False)
     elif request.param != "in C++":
-        monkeypatch.setattr(kernel, "_GATHERED", 0)
+        monkeypatch.setattr(kernel, "GATHERED", 0)
     return request.param
 
 
@@ -107,7 +107,7 @@ def test_the_size_decides_the_path(monkeypatch):
     monkeypatch.setattr(torch, "bmm", lambda *args: calls.append(1) or bmm(*args))
     for limit, gathered in ((2 * OUT * IN, True), (2 * OUT * IN - 1, False)):
         calls.clear()
-        monkeypatch.setattr(kernel, "_GATHERED", limit)
+        monkeypatch.setattr(kernel, "GATHERED", limit)
         relation_linear(x, weight, r)
         assert bool(calls) == gathered
 

@@ -10,8 +10,9 @@ from geoopt import ManifoldParameter
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hyperbolic.encoders.relational.scorer import Scorer
+from hyperbolic.encoders.relational.scorer import Scorer, leaves_autocast
 from hyperbolic.geometry import Geometry
+from hyperbolic.kernels import relation_scores_native
 from hyperbolic.kernels.lorentz import dual, normalise_
 from hyperbolic.kernels.pairwise import lorentz_products
 from hyperbolic.kernels.relation_linear import relation_linear
@@ -77,6 +78,20 @@ class HyboNet(Scorer):
         self.matrix = nn.Parameter(torch.empty(n_relations, size, size).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.zeros(n_relations, size - 1))
         self.head_bias, self.tail_bias = (nn.Parameter(torch.zeros(n_entities, 1)) for _ in range(2))
+
+    @leaves_autocast
+    def forward(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
+        tables = relation_scores_native.Tables(
+            self.entity.weight, self.matrix, self.bias, self.head_bias, self.tail_bias
+        )
+        if self.sparse or self.manifold.learn_c or not relation_scores_native.usable(tables, h, r, t):
+            return super().forward(h, r, t)
+        try:
+            return relation_scores_native.scores(tables, h, r, t, self.margin, self.scale, float(self.manifold.c))
+        except IndexError:
+            for index in (h, t):
+                check_index(self.entity, index, self.n_entities)
+            raise
 
     def query(self, h: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
         """The points f_r(e_h) (B, D), and margin + b_h (B, 1)."""

@@ -1,0 +1,91 @@
+"""HyboNet's scores of triples in one C++ pass over the questions, and their gradients in one over the tables.
+
+What :class:`hyperbolic.encoders.relational.hybonet.HyboNet` makes of :mod:`~hyperbolic.kernels.relation_linear`,
+:mod:`~hyperbolic.kernels.lorentz` and :mod:`~hyperbolic.kernels.table_products`, without the steps between them: heads
+and tails are rows of one table, whose gradient is written once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from hyperbolic import native
+from hyperbolic.kernels.relation_linear import GATHERED
+
+_POINTER, _SIZE, _NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
+_ARGUMENTS = {
+    "scores": (*[_POINTER] * 12, *[_SIZE] * 3, *[_NUMBER] * 4),
+    "grads": (*[_POINTER] * 15, *[_SIZE] * 5, *[_NUMBER] * 3),
+}
+
+
+class Tables(NamedTuple):
+    """Parameters: table (N, D) of points, matrix (R, D, D), bias (R, D - 1), head_bias and tail_bias (N, 1)."""
+
+    table: Tensor
+    matrix: Tensor
+    bias: Tensor
+    head_bias: Tensor
+    tail_bias: Tensor
+
+
+def usable(tables: Tables, h: Tensor, r: Tensor, t: Tensor) -> bool:
+    """Whether :func:`scores` takes the tensors: on a CPU, with tails t (B, M), and of a size whose products with the
+    matrices are quickest where these lie."""
+    return (
+        t.dim() == 2
+        and t.numel() > 0
+        and len(h) * tables.matrix[0].numel() <= GATHERED
+        and native.usable(*tables)
+        and all(map(native.takes_index, (h, r, t)))
+        and native.library("relation_scores") is not None
+    )
+
+
+def scores(tables: Tables, h: Tensor, r: Tensor, t: Tensor, margin: float, scale: float, c: float) -> Tensor:
+    """``margin + 2 <f_r(x_h), x_t>_L + b_h + b'_t`` (B, M) of heads h and relations r (B,) with tails t (B, M).
+
+    ``f_r(x)`` is ``normalise_(W_r x + (0, b_r), scale, c)``, see :func:`hyperbolic.kernels.lorentz.normalise_`; scale
+    and c are numbers.
+
+    Raises:
+        IndexError: an entity or a relation that is not there.
+    """
+    return _Scores.apply(*tables, h, r, t, margin, scale, c)
+
+
+def _run(name: str, tensors: tuple[Tensor, ...], *numbers: float) -> None:
+    function = native.function("relation_scores", name + native.SUFFIX[tensors[0].dtype], *_ARGUMENTS[name])
+    function(*map(native.address, tensors), *numbers, torch.get_num_threads())
+
+
+class _Scores(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, table, matrix, bias, head_bias, tail_bias, h, r, t, margin, scale, c) -> Tensor:
+        h, t = (native.checked_index(index, len(table), "relation_scores", "entities") for index in (h, t))
+        r = native.checked_index(r, len(matrix), "relation_scores", "relations")
+        radius = c**-0.5
+        ctx.times = (scale * radius, 0.1 * radius, radius)
+        y = table.new_empty(len(h), table.shape[1])
+        q, kept, out = torch.empty_like(y), y.new_empty(2, len(h), dtype=torch.float64), y.new_empty(t.shape)
+        tensors = (table, matrix, bias, head_bias, tail_bias, h, r, t, y, q, kept, out)
+        _run("scores", tensors, *t.shape, table.shape[1], margin, *ctx.times)
+        ctx.save_for_backward(table, matrix, h, r, t, y, q, kept)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
+        table, matrix, h, r, t, y, q, kept = ctx.saved_tensors
+        entities, size = table.shape
+        relations = len(matrix)
+        shapes = (table.shape, matrix.shape, (relations, size - 1), (entities, 1), (entities, 1))
+        found = tuple(y.new_empty(shape) for shape in shapes)
+        tensors = (table, matrix, h, r, t, grad.contiguous(), y, q, kept, *found, y.new_empty(3, *y.shape))
+        _run("grads", tensors, *t.shape, size, entities, relations, *ctx.times)
+        return *found, *[None] * 6

@@ -1,0 +1,98 @@
+// HyboNet's scores of triples and their gradients: see hyperbolic/kernels/relation_scores_native.py.
+#include "lorentz_rows.h"
+#include "relation_linear.h"
+#include "table_products.h"
+
+namespace {
+
+// Of n questions (h_i, r_i) with m tails t_ij each. z_i = W_r x_h + (0, b_r) becomes the point y_i; the score is
+// 2 <y_i, x_t>_L + b_h + b'_t + margin.
+template <class T> struct Questions {
+    const T *table, *matrix, *bias, *head_bias, *tail_bias;
+    const int64_t *h, *r, *t;
+    int64_t n, m, size;
+
+    const T *head(int64_t i) const { return table + h[i] * size; }
+    const T *matrix_of(int64_t i) const { return matrix + r[i] * size * size; }
+};
+
+// y: the points; q: 2 (-y_0, y_s); kept: see lorentz::normalise_grad.
+template <class T>
+void score(const Questions<T> &of, T *y, T *q, double *kept, T *out, double margin, const lorentz::Times &times,
+           int threads) {
+    const int64_t n = of.n, m = of.m, size = of.size;
+    rows::each_block(n, threads, [=](int64_t start, int count) {
+        for (int64_t i = start; i < start + count; i++) {
+            relation_linear::product(of.head(i), of.matrix_of(i), y + i * size, size, size);
+            rows::add(T(1), of.bias + of.r[i] * (size - 1), y + i * size + 1, size - 1);
+        }
+        lorentz::normalise_block(y + start * size, kept + start, kept + n + start, count, size, times);
+        for (int64_t i = start; i < start + count; i++) {
+            lorentz::flip(y + i * size, q + i * size, size, 2);
+            const T shift = T(margin) + of.head_bias[of.h[i]];
+            table_products::scores(q + i * size, of.table, of.tail_bias, shift, of.t + i * m, out + i * m, m, size);
+        }
+    });
+}
+
+// Gradients of all parameters, which are written whole. grad_y, grad_z, grad_x (n, size), sums (n): memory.
+template <class T> struct Gradients {
+    T *table, *matrix, *bias, *head_bias, *tail_bias, *grad_y, *grad_z, *grad_x;
+};
+
+template <class T>
+void score_grads(const Questions<T> &of, const T *grad, const T *y, const T *q, const double *kept,
+                 const Gradients<T> &to, int64_t entities, int64_t relations, const lorentz::Times &times,
+                 int threads) {
+    const int64_t n = of.n, m = of.m, size = of.size;
+    rows::each_block(n, threads, [=](int64_t start, int count) {
+        double unused[2] = {};
+        for (int64_t i = start; i < start + count; i++) {
+            T *row = to.grad_y + i * size;
+            table_products::vector_grad(grad + i * m, of.table, of.t + i * m, row, m, size);
+            lorentz::flip(row, row, size, 2);
+        }
+        const lorentz::Normalised<T> points{to.grad_y, y, kept, n, size, times};
+        lorentz::normalise_grad(points, to.grad_z + start * size, unused, start, count);
+        for (int64_t i = start; i < start + count; i++) {
+            relation_linear::vector_grad(to.grad_z + i * size, of.matrix_of(i), to.grad_x + i * size, size, size);
+        }
+    });
+    table_products::table_grads(grad, q, of.t, to.table, to.tail_bias, n, m, size, entities, threads);
+    std::fill(to.head_bias, to.head_bias + entities, T(0));
+    std::fill(to.bias, to.bias + relations * (size - 1), T(0));
+    for (int64_t i = 0; i < n; i++) {
+        rows::add(T(1), to.grad_x + i * size, to.table + of.h[i] * size, size);
+        rows::add(T(1), to.grad_z + i * size + 1, to.bias + of.r[i] * (size - 1), size - 1);
+        T sum = 0;
+        for (int64_t j = 0; j < m; j++) sum += grad[i * m + j];
+        to.head_bias[of.h[i]] += sum;
+    }
+    const auto head = [=](int64_t i) { return of.head(i); };
+    relation_linear::matrix_grads(to.grad_z, head, of.r, to.matrix, n, size, size, relations, threads);
+}
+
+}  // namespace
+
+#define EXPORT(T)                                                                                                      \
+    extern "C" void scores_##T(const T *table, const T *matrix, const T *bias, const T *head_bias, const T *tail_bias, \
+                               const int64_t *h, const int64_t *r, const int64_t *t, T *y, T *q, double *kept, T *out, \
+                               int64_t n, int64_t m, int64_t size, double margin, double scale, double lowest,         \
+                               double radius, int threads) {                                                           \
+        const Questions<T> of{table, matrix, bias, head_bias, tail_bias, h, r, t, n, m, size};                         \
+        score(of, y, q, kept, out, margin, {scale, lowest, radius}, rows::worth(n * m * size, threads));               \
+    }                                                                                                                  \
+    extern "C" void grads_##T(const T *table, const T *matrix, const int64_t *h, const int64_t *r, const int64_t *t,   \
+                              const T *grad, const T *y, const T *q, const double *kept, T *of_table, T *of_matrix,    \
+                              T *of_bias, T *of_head_bias, T *of_tail_bias, T *memory, int64_t n, int64_t m,           \
+                              int64_t size, int64_t entities, int64_t relations, double scale, double lowest,          \
+                              double radius, int threads) {                                                            \
+        const Questions<T> of{table, matrix, nullptr, nullptr, nullptr, h, r, t, n, m, size};                          \
+        const Gradients<T> to{of_table, of_matrix, of_bias, of_head_bias, of_tail_bias, memory, memory + n * size,     \
+                              memory + 2 * n * size};                                                                  \
+        score_grads(of, grad, y, q, kept, to, entities, relations, {scale, lowest, radius},                            \
+                    rows::worth(n * m * size, threads));                                                               \
+    }
+
+EXPORT(float)
+EXPORT(double)

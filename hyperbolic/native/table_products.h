@@ -1,0 +1,51 @@
+// Products of vectors with chosen rows of a table, and their gradients: see hyperbolic/kernels/table_products.py.
+#pragma once
+#include "rows.h"
+
+namespace table_products {
+
+constexpr int64_t ahead = 12;  // rows that are asked for before they are needed: they lie anywhere in the table
+
+// out_j = <x, table_t> + bias_t + shift with t = chosen_j.
+template <class T>
+inline void scores(const T *x, const T *table, const T *bias, T shift, const int64_t *chosen, T *out, int64_t m,
+                   int64_t size) {
+    for (int64_t j = 0; j < m; j++) {
+        if (j + ahead < m) rows::ask(table + chosen[j + ahead] * size, size);
+        const int64_t t = chosen[j];
+        out[j] = rows::product(x, table + t * size, size) + (bias ? bias[t] : T(0)) + shift;
+    }
+}
+
+// grad_x = sum_j g_j table_t.
+template <class T>
+inline void vector_grad(const T *grad, const T *table, const int64_t *chosen, T *grad_x, int64_t m, int64_t size) {
+    std::fill(grad_x, grad_x + size, T(0));
+    for (int64_t j = 0; j < m; j++) {
+        if (j + ahead < m) rows::ask(table + chosen[j + ahead] * size, size);
+        rows::add(grad[j], table + chosen[j] * size, grad_x, size);
+    }
+}
+
+// grad_table_t = sum of g_ij x_i over the places of t, and grad_bias_t = sum of g_ij. Every thread has rows of its own,
+// looks at all places, and adds them up in their order, whatever the number of threads.
+template <class T>
+void table_grads(const T *grad, const T *x, const int64_t *index, T *grad_table, T *grad_bias, int64_t n, int64_t m,
+                 int64_t size, int64_t entries, int threads) {
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int part = 0; part < threads; part++) {
+        const int64_t first = entries * part / threads, end = entries * (part + 1) / threads;
+        if (grad_table) std::fill(grad_table + first * size, grad_table + end * size, T(0));
+        if (grad_bias) std::fill(grad_bias + first, grad_bias + end, T(0));
+        for (int64_t i = 0; i < n; i++) {
+            for (int64_t j = 0; j < m; j++) {
+                const int64_t t = index[i * m + j];
+                if (t < first || t >= end) continue;
+                if (grad_table) rows::add(grad[i * m + j], x + i * size, grad_table + t * size, size);
+                if (grad_bias) grad_bias[t] += grad[i * m + j];
+            }
+        }
+    }
+}
+
+}  // namespace table_products
