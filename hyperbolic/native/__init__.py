@@ -60,9 +60,9 @@ def checked_index(index: Tensor, n: int, caller: str, things: str) -> Tensor:
     Raises:
         IndexError: a number that is not one of the n things.
     """
-    low, high = torch.aminmax(index)
+    low, high = (bound.item() for bound in torch.aminmax(index))
     if low < 0 or high >= n:
-        raise IndexError(f"{caller}: index {int(low if low < 0 else high)} of {n} {things}")
+        raise IndexError(f"{caller}: index {low if low < 0 else high} of {n} {things}")
     return index.long().contiguous()
 
 

@@ -90,14 +90,6 @@ template <class T, template <class> class Model> struct Pass {
         }
     }
 
-    void ask(int64_t i) const {
-        if (i >= table.n) return;
-        const int64_t at = row(i) * table.size;
-        rows::ask(table.x + at, table.size);
-        rows::ask(table.grad + i * table.size, table.size);
-        if (table.momentum) rows::ask(table.momentum + at, table.size);
-    }
-
     // The sums over rows that need no new momenta.
     void add_up(int count) {
         for (int i = 0; i < count; i++) {
@@ -250,7 +242,6 @@ template <class T, template <class> class Model> struct Pass {
         Moves moves;
         if (far || find_moves<decay, exact, false>(moves, count)) far = find_moves<decay, exact, true>(moves, count);
         for (int i = 0; i < count; i++) {
-            ask(first + rows_of_block + i);
             xx[i] = write(i, {T(beta), T(on_h[i]), T(on_x[i]), T(moves.a[i]), T(moves.b[i]),
                               T(moves.a_m[i]), T(moves.b_m[i])});
         }

@@ -24,12 +24,8 @@ def adam(params: list[Tensor], grads: list[Tensor], states: list[dict[str, Any]]
     fused: dict[tuple, list[int]] = {}
     plain = []
     for i, (p, grad, state) in enumerate(zip(params, grads, states, strict=True)):
-        tensors = (p, grad, state["momentum"], state["square"])
-        if (
-            p.device.type in ("cpu", "cuda")
-            and p.dtype in _FUSED
-            and all(t.is_contiguous() and t.dtype == p.dtype for t in tensors)
-        ):
+        alike = all(t.dtype is p.dtype and t.is_contiguous() for t in (p, grad, state["momentum"], state["square"]))
+        if alike and p.dtype in _FUSED and p.device.type in ("cpu", "cuda"):
             fused.setdefault((p.dtype, p.device, state["step"]), []).append(i)
         else:
             plain.append(i)
@@ -45,8 +41,8 @@ def _bounded(grads: list[Tensor], dtype: torch.dtype, device: torch.device) -> l
     """Gradients cut to a quarter of the largest number: the fused kernel forms ``grad - momentum``."""
     most = torch.finfo(dtype).max / 4
     if device.type == "cpu":  # elsewhere looking at the numbers would wait for the device
-        ends = [torch.aminmax(g) for g in grads if g.numel()]
-        if not any(low < -most or high > most for low, high in ends):
+        ends = [end.item() for g in grads if g.numel() for end in torch.aminmax(g)]
+        if not any(abs(end) > most for end in ends):
             return grads
     grads = torch._foreach_clamp_min(grads, -most)
     torch._foreach_clamp_max_(grads, most)

@@ -143,7 +143,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
                     for name, value in new_state(p, group).items() if _lacks_state(state, group) else ():
                         state.setdefault(name, value)
                     alone = p.numel() > _SMALL or found[p].index is not None
-                    key = (space_of(manifold), p.shape[-1], p.dtype, p.device, state["step"], p if alone else None)
+                    key = p if alone else (space_of(manifold), p.shape[-1], p.dtype, p.device, state["step"])
                     points.setdefault(key, []).append(p)
             if flats:
                 self._step_flat(flats, found, group)

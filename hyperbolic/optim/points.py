@@ -69,13 +69,15 @@ def step_rows(
             decay=group["weight_decay"] > 0,
             exact_exp=group["exact_exp"],
         )
-        numbers, kind = _numbers(x, number, group, manifold), type(manifold).__name__
+        numbers, kind = _numbers(number, group, manifold), type(manifold).__name__
         if index is None or not (project or (radius and not sheet)):  # of a whole table the rest is done below
             done = adam_native.step(kind, rows, numbers, rule, index, radius if sheet else None)
     if index is not None:
         return None if done else _step_some(x, grad, state, number, group, manifold, project, index)
     if closed and not done:
-        adam.step(kind, rows, numbers, rule)
+        c, *values = numbers
+        values = torch.tensor(values, dtype=WIDE).to(x.device, non_blocking=True).unbind(0)
+        adam.step(kind, rows, Numbers(c.to(x.device), *values), rule)
     elif not done:
         _step_by_methods(x, grad, state, number, group, manifold)
     if project:
@@ -108,15 +110,14 @@ def _pull_back(x: Tensor, momentum: Tensor | None, manifold: Manifold, max_radiu
             momentum[far] = _bounded(moved)
 
 
-def _numbers(x: Tensor, number: int, group: dict, manifold: Manifold) -> Numbers:
+def _numbers(number: int, group: dict, manifold: Manifold) -> Numbers:
+    """All but c as plain numbers."""
     if group["rule"] == "adam":
         (beta, beta2), corrections = group["betas"], [1 - beta**number for beta in group["betas"]]
         values = [group["lr"] / corrections[0], beta, 1 - beta, 1 - beta2, 1 / corrections[1], group["eps"]]
     else:
         values = [group["lr"], group["momentum"], 1.0, 1.0, 1.0, 1.0]
-    values.append(1 - group["lr"] * group["weight_decay"])
-    numbers = torch.tensor(values, dtype=WIDE).to(x.device, non_blocking=True).unbind(0)
-    return Numbers(manifold.c.detach().to(x.device), *numbers)
+    return Numbers(manifold.c.detach(), *values, 1 - group["lr"] * group["weight_decay"])
 
 
 def _step_by_methods(x: Tensor, grad: Tensor, state: dict[str, Any], number: int, group: dict, manifold: Any) -> None:

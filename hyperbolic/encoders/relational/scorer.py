@@ -20,7 +20,7 @@ def leaves_autocast(method: Callable) -> Callable:
 
     @functools.wraps(method)
     def run(self: Scorer, index: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if isinstance(self.manifold, Euclidean):
+        if isinstance(self.manifold, Euclidean) or not torch.is_autocast_enabled(index.device.type):
             return method(self, index, *args, **kwargs)
         with torch.autocast(index.device.type, enabled=False):
             return method(self, index, *args, **kwargs)
