@@ -20,6 +20,8 @@ from scripts.benchmarks.row import Gate, Row, Setting
 
 _RELATIONS = 22  # WN18RR's, with their reciprocals
 _LR = 0.005
+_OUR_PARTS = "bilinear score, our parts"
+_STEPS = 4  # at a time: one after another, as in training, where no other model's tables were in the cache before
 
 
 class _Rescal(nn.Module):
@@ -66,16 +68,17 @@ def step(setting: Setting, batch: int, negatives: int, entities: int, d: int) ->
         )
 
         def run() -> None:
-            optimiser.zero_grad()
-            binary_cross_entropy_with_logits(model(h, r, t), labels).backward()
-            optimiser.step()
+            for _ in range(_STEPS):
+                optimiser.zero_grad()
+                binary_cross_entropy_with_logits(model(h, r, t), labels).backward()
+                optimiser.step()
 
-        return Variant(name, run)
+        return Variant(name, run, share=_STEPS)
 
     return Case(
         variant("bilinear score", _Rescal(entities, _RELATIONS, d + 1), plain=True),
         variant("ours", HyboNet(lorentz, entities, _RELATIONS, False, d, False, 2.0, 8.0, 1.5)),
-        [variant("bilinear score, our parts", _OurRescal(flat, entities, _RELATIONS, d + 1))],
+        [variant(_OUR_PARTS, _OurRescal(flat, entities, _RELATIONS, d + 1))],
     )
 
 
@@ -86,7 +89,7 @@ ROWS = [
         step,
         {"batch": 1000, "negatives": 50, "entities": 40_943, "d": 32},
         {"batch": 5, "negatives": 2, "entities": 9, "d": 4},
-        gates=[Gate(1.1)],
+        gates=[Gate(1.1), Gate(1.1, _OUR_PARTS)],
         aim="1.0",
     )
 ]
