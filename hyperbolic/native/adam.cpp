@@ -47,11 +47,6 @@ template <class T, class Value> inline Value bounded(Value gradient) {
     return gradient < -huge_gradient ? Value{} - huge_gradient : gradient;
 }
 
-// Of the rows of a block.
-struct Moves {
-    rows::Numbers a, b, a_m, b_m, product;
-};
-
 // Weights of the new rows: m <- beta m + h h + x x, then x <- a x + b m and m <- a_m x + b_m m.
 template <class T> struct Weights {
     T beta, h, x, a, b, a_m, b_m;
@@ -70,7 +65,6 @@ template <class T, template <class> class Model> struct Pass {
     const double max_time;  // that goes with k.bound
     T *const none;          // momenta of a block, where none are kept
     const double beta = table.momentum ? k.beta : 0;
-    bool far = false;  // whether the last block had far steps: the next is likely to
     T *x[rows_of_block], *m[rows_of_block];
     const T *h[rows_of_block];
     rows::Numbers xx, inverse, gap, xh, hh, xm, hm, mm;  // sums of rows; hh and mm as Sums has vv
@@ -220,32 +214,23 @@ template <class T, template <class> class Model> struct Pass {
         }
     }
 
-    // Whether there are steps to be made again, as far ones.
-    template <bool decay, bool exact, bool far> bool find_moves(Moves &to, int count) const {
-        const Numbers k = this->k;
-        double again = 0;
-#pragma omp simd reduction(max : again)
-        for (int i = 0; i < count; i++) {
-            const Move move = Model<T>::template move<decay, exact, far>(of_row(i, xm[i], mm[i]), scale[i], k);
-            to.a[i] = narrow<T>(move.a), to.b[i] = narrow<T>(move.b), to.product[i] = move.product;
-            to.a_m[i] = narrow<T>(move.a_m), to.b_m[i] = narrow<T>(move.b_m);
-            again = std::max(again, move.far);
-        }
-        return again > 0;
-    }
-
     template <bool decay, bool exact> void step(int64_t first, int count) {
         find(first, count);
         add_up(count);
         take_gradients(first, count);
         renew_momenta(count);
-        Moves moves;
-        if (far || find_moves<decay, exact, false>(moves, count)) far = find_moves<decay, exact, true>(moves, count);
+        rows::Numbers a, b, a_m, b_m, product;
+        const Numbers k = this->k;
+#pragma omp simd
         for (int i = 0; i < count; i++) {
-            xx[i] = write(i, {T(beta), T(on_h[i]), T(on_x[i]), T(moves.a[i]), T(moves.b[i]),
-                              T(moves.a_m[i]), T(moves.b_m[i])});
+            const Move move = Model<T>::template move<decay, exact>(of_row(i, xm[i], mm[i]), scale[i], k);
+            a[i] = narrow<T>(move.a), b[i] = narrow<T>(move.b), product[i] = move.product;
+            a_m[i] = narrow<T>(move.a_m), b_m[i] = narrow<T>(move.b_m);
         }
-        if (Model<T>::sheet) set_times(moves.product, count);
+        for (int i = 0; i < count; i++) {
+            xx[i] = write(i, {T(beta), T(on_h[i]), T(on_x[i]), T(a[i]), T(b[i]), T(a_m[i]), T(b_m[i])});
+        }
+        if (Model<T>::sheet) set_times(product, count);
     }
 
     // Writes a row and its momentum; |x|^2 of what was written. The last numbers are read before they are, with those
