@@ -162,16 +162,27 @@ def register() -> None:
     OmegaConf.register_new_resolver("run_name", run_name, replace=True)
 
 
-def run_name(experiment: str | None, task: str, geometry: str, encoder: str, model: str | None) -> str:
+def run_name(
+    experiment: str | None,
+    task: str,
+    geometry: str,
+    encoder: str,
+    model: str | None,
+    folder: str | None = None,
+    mode: str = "fit",
+) -> str:
     """The experiment's name, or what was chosen: task-geometry-encoder, or task-geometry where the class `model` takes
-    no encoder."""
+    no encoder, with the name of `folder` (data.dir) after the task. Runs that train nothing are named by their mode."""
+    if mode != "fit":
+        return mode
     if experiment:
         return experiment
     try:
         taken = "encoder" in parameters("task.model", {"_target_": model})
     except ConfigError:  # told when the run starts
         taken = True
-    return "-".join([task, geometry, encoder] if taken else [task, geometry])
+    own = [Path(folder).resolve().name] if folder else []
+    return "-".join([task, *own, geometry, *([encoder] if taken else [])])
 
 
 def composed(*overrides: str) -> DictConfig:

@@ -189,6 +189,8 @@ def test_the_folder_of_a_run_is_named_by_what_was_chosen():
     names = ("prefix10", "poincare", "gru", "tasks.sentence_pairs.SentencePairClassifier")
     assert schema.run_name(None, *names) == "prefix10-poincare-gru"
     assert schema.run_name("mine", *names) == "mine"
+    assert schema.run_name(None, *names, "my/graph/") == "prefix10-graph-poincare-gru"
+    assert schema.run_name("mine", *names, None, "predict") == "predict"
     alone = "tasks.poincare_glove.model.PoincareGlove"
     assert schema.run_name(None, "poincare_glove", "poincare", "gru", alone) == "poincare_glove-poincare"
     assert schema.run_name(None, "mine", "poincare", "gru", None) == "mine-poincare-gru", "what is wrong is told later"

@@ -33,7 +33,8 @@ class Rule(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """Scalars of one step as 0-dim float64 tensors, so that they may change without compiling again."""
+    """Scalars of one step: 0-dim float64 tensors, so that they may change without compiling again, or plain numbers for
+    :mod:`hyperbolic.kernels.adam_native`."""
 
     c: Tensor
     rate: Tensor  # learning rate, for Adam divided by 1 - beta1^t
