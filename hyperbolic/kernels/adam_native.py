@@ -28,8 +28,8 @@ def step(name: str, rows, k: Numbers, rule: Rule, index: Tensor | None = None, m
     Args:
         name: "Lorentz", "PoincareBall" or "Klein". rows: see :class:`hyperbolic.kernels.adam.Rows`.
         index: (K,) different rows of the table; ``rows.grad`` is (K, D) then.
-        max_radius: points of the hyperboloid that end further from the origin are moved back along their geodesic,
-            with their momenta.
+        max_radius: points of the hyperboloid that end further from the origin are moved back along the geodesic from
+            there, with their momenta.
     """
     if not native.usable(*rows) or (index is not None and (index.device.type != "cpu" or not index.is_contiguous())):
         return False

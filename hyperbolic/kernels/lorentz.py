@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from hyperbolic.kernels import lorentz_native
 
+OFFSET = 1.1  # least time of the points of a linear layer, times sqrt(c) (Chen et al., in their program)
 _SHORT = 2.0**-20  # length of a space part below which normalised points shrink to the origin; its square is exact
 _MATMUL_LENGTH = 64  # on CPU, up to this many keys, two matrix products are faster than the fused attention
 
@@ -66,7 +67,7 @@ class _Normalise(torch.autograd.Function):
         return out.view(shape), grad_scale, grad_c, None, None
 
 
-def normalise_(z: Tensor, scale: Tensor, c: Tensor, offset: float = 1.1, heads: int = 1) -> Tensor:
+def normalise_(z: Tensor, scale: Tensor, c: Tensor, offset: float = OFFSET, heads: int = 1) -> Tensor:
     """``(t, sqrt(t^2 - 1/c) u / |u|)`` with ``z = (z_0, u)`` and ``t = (scale sigmoid(z_0) + offset) / sqrt(c)``.
 
     The normalisation of HyboNet's linear layer (Chen et al., Eq. 9), its constants in units of ``1/sqrt(c)``. For
@@ -89,7 +90,7 @@ def normalised_linear(
     bias: Tensor | None,
     scale: Tensor,
     c: Tensor,
-    offset: float = 1.1,
+    offset: float = OFFSET,
     heads: int = 1,
 ) -> Tensor:
     """:func:`normalise_` of ``x W^T + b``: x (n, D_in), weight (heads * D, D_in), bias (heads * D).
@@ -101,7 +102,7 @@ def normalised_linear(
     return normalise_(torch.nn.functional.linear(x, weight, bias), scale, c, offset, heads)
 
 
-def normalise_reference(z: Tensor, scale: Tensor, c: Tensor, offset: float = 1.1) -> Tensor:
+def normalise_reference(z: Tensor, scale: Tensor, c: Tensor, offset: float = OFFSET) -> Tensor:
     """Plain version of :func:`normalise_`."""
     t = (scale * torch.sigmoid(z[..., :1]) + offset) * c.rsqrt()
     norm = (z[..., 1:].square().sum(-1, keepdim=True) + _SHORT**2).sqrt()

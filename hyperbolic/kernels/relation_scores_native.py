@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from hyperbolic import native
+from hyperbolic.kernels.lorentz import OFFSET
 from hyperbolic.kernels.relation_linear import GATHERED
 
 _POINTER, _SIZE, _NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
@@ -35,11 +36,12 @@ class Tables(NamedTuple):
 
 
 def usable(tables: Tables, h: Tensor, r: Tensor, t: Tensor) -> bool:
-    """Whether :func:`scores` takes the tensors: on a CPU, with tails t (B, M), and of a size whose products with the
-    matrices are quickest where these lie."""
+    """Whether :func:`scores` takes the tensors: on a CPU, h and r (B,) with tails t (B, M), and of a size whose
+    products with the matrices are quickest where these lie."""
     return (
         t.dim() == 2
         and t.numel() > 0
+        and h.shape == r.shape == t.shape[:1]
         and len(h) * tables.matrix[0].numel() <= GATHERED
         and native.usable(*tables)
         and all(map(native.takes_index, (h, r, t)))
@@ -51,7 +53,7 @@ def scores(tables: Tables, h: Tensor, r: Tensor, t: Tensor, margin: float, scale
     """``margin + 2 <f_r(x_h), x_t>_L + b_h + b'_t`` (B, M) of heads h and relations r (B,) with tails t (B, M).
 
     ``f_r(x)`` is ``normalise_(W_r x + (0, b_r), scale, c)``, see :func:`hyperbolic.kernels.lorentz.normalise_`; scale
-    and c are numbers.
+    and c are numbers. For tensors that are :func:`usable`.
 
     Raises:
         IndexError: an entity or a relation that is not there.
@@ -70,7 +72,7 @@ class _Scores(torch.autograd.Function):
         h, t = (native.checked_index(index, len(table), "relation_scores", "entities") for index in (h, t))
         r = native.checked_index(r, len(matrix), "relation_scores", "relations")
         radius = c**-0.5
-        ctx.times = (scale * radius, 0.1 * radius, radius)
+        ctx.times = (scale * radius, (OFFSET - 1) * radius, radius)
         y = table.new_empty(len(h), table.shape[1])
         q, kept, out = torch.empty_like(y), y.new_empty(2, len(h), dtype=torch.float64), y.new_empty(t.shape)
         tensors = (table, matrix, bias, head_bias, tail_bias, h, r, t, y, q, kept, out)
@@ -85,7 +87,7 @@ class _Scores(torch.autograd.Function):
         entities, size = table.shape
         relations = len(matrix)
         shapes = (table.shape, matrix.shape, (relations, size - 1), (entities, 1), (entities, 1))
-        found = tuple(y.new_empty(shape) for shape in shapes)
+        found = tuple(y.new_empty(shape) for shape in shapes)  # all: they are made together
         tensors = (table, matrix, h, r, t, grad.contiguous(), y, q, kept, *found, y.new_empty(3, *y.shape))
         _run("grads", tensors, *t.shape, size, entities, relations, *ctx.times)
         return *found, *[None] * 6

@@ -62,7 +62,7 @@ template <class T, template <class> class Model> struct Pass {
     const Table<T> &table;
     const Numbers k;
     const bool adam;
-    const double max_time;  // that goes with k.bound
+    const double max_time;  // of points at the largest radius that was asked for; infinite where none was
     T *const none;          // momenta of a block, where none are kept
     const double beta = table.momentum ? k.beta : 0;
     T *x[rows_of_block], *m[rows_of_block];
@@ -110,7 +110,7 @@ template <class T, template <class> class Model> struct Pass {
         }
         if (!orthogonal) return;
         if (across) return take_rests(h, xh, hh, count);
-        if (!afterwards) {
+        if constexpr (!afterwards) {
 #pragma omp simd
             for (int i = 0; i < count; i++) hm[i] -= xm[i] * (xh[i] * inverse[i]);
             subtract_parallel(xm, mm, count);
@@ -196,7 +196,7 @@ template <class T, template <class> class Model> struct Pass {
             const double beta = T(this->beta);
 #pragma omp simd
             for (int i = 0; i < count; i++) {
-                xm[i] = beta * xm[i] + on_h[i] * xh[i] + (orthogonal ? on_x[i] * xx[i] : 0);
+                xm[i] = beta * xm[i] + on_h[i] * xh[i] + on_x[i] * xx[i];
                 mm[i] = std::max(beta * (beta * mm[i] + 2 * on_h[i] * hm[i]) + on_h[i] * on_h[i] * hh[i], 0.0);
             }
         }
@@ -241,8 +241,7 @@ template <class T, template <class> class Model> struct Pass {
         const int64_t size = table.size, last = size - lanes;
         const auto renew = [=](auto &x, auto &m, auto h) {
             const auto point = x;
-            if constexpr (!afterwards) m = m * w.beta + h * w.h;
-            if constexpr (!afterwards && orthogonal) m += point * w.x;
+            if constexpr (!afterwards) m = m * w.beta + h * w.h + point * w.x;
             x = point * w.a + m * w.b;
             m = m * w.b_m + point * w.a_m;
         };

@@ -1,5 +1,7 @@
 // One geodesic step of a point and the transport of a tangent vector along it, for one row: the formulas, and their
-// names, are those of hyperbolic/kernels/geodesic_steps.py. All row numbers are double; T is the dtype of the table.
+// names, are those of hyperbolic/kernels/geodesic_steps.py, with one difference: points of the hyperboloid are moved back to
+// a largest radius in the step itself, for which PyTorch takes a second one. All row numbers are double; T is the dtype of
+// the table.
 #pragma once
 #include <algorithm>
 #include <limits>
@@ -102,14 +104,16 @@ template <class T> struct Lorentz {
         const double b = elementary::sinh(r, grown) / r * scale, start = grown * keep;
         const double on_x = start + b * beta, end = on_x * on_x * xx + b * b * mm, a = start + b * added;
         double v_x = c * b * n2 * keep + grown * beta, v_n = grown;
-        // Beyond the bound, back along the geodesic from the origin, on which <m', e> changes as the time does. At first it
-        // is made of products; of points far out, where these are differences of large numbers, by the lengths.
+        // Beyond the bound, back along the geodesic from the origin, on which <m', e> changes as the time does. It is made
+        // of products; of points far out, where these are differences of large numbers, of lengths, with the direction of
+        // the step, which is outward where the point was inside of the bound.
         const bool outside = end > k.bound;
         const double over = 1 / std::max(end, tiny), inside = outside ? std::sqrt(k.bound * over) : 1.0;
-        const double product = (on_x * v_x * xx + b * v_n * mm) * std::sqrt(over / (1 + c * end));
-        const double length = std::copysign(std::sqrt(std::max(n2 - mm * xx * (keep * keep * over), 0.0)), scale);
+        const double by_products = (on_x * v_x * xx + b * v_n * mm) * std::sqrt(over / (1 + c * end));
+        const double by_lengths = std::copysign(std::sqrt(std::max(n2 - mm * xx * (keep * keep * over), 0.0)),
+                                                xx > 1.01 * k.bound ? by_products : scale);
         const double cut_time = std::sqrt(1 / c + end * inside * inside);
-        const double along = (c * xx < far_start ? product : length) * cut_time * std::sqrt(c * over);
+        const double along = (c * xx < far_start ? by_products : by_lengths) * cut_time * std::sqrt(c * over);
         v_x = outside ? along * on_x - keep * mm * b * over : v_x;
         v_n = outside ? along * b + keep * xx * on_x * over : v_n;
         const double fits = fitting<T>(v_x * v_x * xx + v_n * v_n * mm);

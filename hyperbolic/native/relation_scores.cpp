@@ -35,7 +35,7 @@ void score(const Questions<T> &of, T *y, T *q, double *kept, T *out, double marg
     });
 }
 
-// Gradients of all parameters, which are written whole. grad_y, grad_z, grad_x (n, size), sums (n): memory.
+// Gradients of all parameters, which are written whole. grad_y, grad_z, grad_x (n, size): memory.
 template <class T> struct Gradients {
     T *table, *matrix, *bias, *head_bias, *tail_bias, *grad_y, *grad_z, *grad_x;
 };
@@ -80,7 +80,7 @@ void score_grads(const Questions<T> &of, const T *grad, const T *y, const T *q, 
                                int64_t n, int64_t m, int64_t size, double margin, double scale, double lowest,         \
                                double radius, int threads) {                                                           \
         const Questions<T> of{table, matrix, bias, head_bias, tail_bias, h, r, t, n, m, size};                         \
-        score(of, y, q, kept, out, margin, {scale, lowest, radius}, rows::worth(n * m * size, threads));               \
+        score(of, y, q, kept, out, margin, {scale, lowest, radius}, rows::worth(n * (m + size) * size, threads));      \
     }                                                                                                                  \
     extern "C" void grads_##T(const T *table, const T *matrix, const int64_t *h, const int64_t *r, const int64_t *t,   \
                               const T *grad, const T *y, const T *q, const double *kept, T *of_table, T *of_matrix,    \
@@ -91,7 +91,7 @@ void score_grads(const Questions<T> &of, const T *grad, const T *y, const T *q, 
         const Gradients<T> to{of_table, of_matrix, of_bias, of_head_bias, of_tail_bias, memory, memory + n * size,     \
                               memory + 2 * n * size};                                                                  \
         score_grads(of, grad, y, q, kept, to, entities, relations, {scale, lowest, radius},                            \
-                    rows::worth(n * m * size, threads));                                                               \
+                    rows::worth(n * (m + size) * size, threads));                                                      \
     }
 
 EXPORT(float)

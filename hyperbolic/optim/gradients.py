@@ -42,7 +42,7 @@ def read(p: Tensor, lazy: bool, touched: Tensor | None) -> Gradient:
     grad = grad.as_subclass(Tensor)
     if not lazy or p.dim() < 2:
         return Gradient(grad)
-    index = (grad != 0).flatten(1).any(1).nonzero().squeeze(1) if touched is None else touched.flatten().unique()
+    index = (grad != 0).flatten(1).any(1).nonzero().squeeze(1) if touched is None else touched.flatten().unique().long()
     return Gradient(grad[index], index)
 
 
@@ -63,7 +63,8 @@ def clip(gradients: Mapping[Tensor, Gradient], max_norm: float, kind: str) -> di
 
 
 def _norm(values: Tensor) -> Tensor:
-    """The norm of all numbers, in float64: on a CPU that of the norms of short runs, unless their squares overflow."""
+    """The norm of all numbers, in float64: on a CPU that of the norms of short runs in float32, unless their squares
+    overflow. Squares of numbers below 1e-20 may be lost."""
     whole = values.numel() // _RUN * _RUN
     if values.device.type == "cpu" and values.dtype is torch.float32 and whole:
         flat = values.reshape(-1)

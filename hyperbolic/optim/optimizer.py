@@ -38,8 +38,8 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             those whose gradient is not zero. False: a sparse gradient means the same as the dense one.
         stabilize: every so many steps project points, and move their momenta along (None: never; every update
             already ends with a projection of the point).
-        max_radius: keep points within that distance of the origin: what a step moves further is moved back along its
-            geodesic, its momentum with it (None: as far as the manifold allows).
+        max_radius: keep points within that distance of the origin: what a step moves further is moved back along
+            the geodesic from there, its momentum with it (None: as far as the manifold allows).
         max_grad_norm: clip gradients to this norm (None: no clipping).
         clip: "global", one norm for all parameters, or "tensor", every tensor by its own (Ganea et al.).
 

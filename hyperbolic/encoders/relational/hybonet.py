@@ -81,6 +81,7 @@ class HyboNet(Scorer):
 
     @leaves_autocast
     def forward(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
+        """As for all scorers; on a CPU in one kernel, unless c is trained or gradients are sparse."""
         tables = relation_scores_native.Tables(
             self.entity.weight, self.matrix, self.bias, self.head_bias, self.tail_bias
         )

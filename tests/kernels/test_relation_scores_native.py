@@ -98,6 +98,36 @@ def test_large_products_go_relation_by_relation(monkeypatch):
     assert not relation_scores_native.usable(tables, *triples)
 
 
+@pytest.mark.parametrize("shapes", [(1, 1, (5, 2)), (5, 5, (3, 2)), (5, 7, (5, 2)), (7, 5, (5, 2))], ids=str)
+def test_shapes_that_do_not_fit(shapes):
+    scorer, _ = case(4, 3, 2)
+    h, r, t = (torch.zeros(shape, dtype=torch.long) for shape in shapes)
+    with pytest.raises((ValueError, RuntimeError)):
+        scorer(h, r, t)
+
+
+def test_no_questions_and_no_tails():
+    scorer, (h, r, t) = case(4, 3, 2)
+    assert scorer(h, r, t[:, :0]).shape == (4, 0)
+    assert scorer(h[:0], r[:0], t[:0]).shape == (0, 3)
+
+
+def test_other_integers_and_strides():
+    scorer, (h, r, t) = case(4, 3, 2)
+    expected = scorer(h, r, t)
+    assert torch.equal(scorer(h.int(), r.int(), t.int()), expected)
+    assert torch.equal(scorer(h, r, t.T.contiguous().T), expected)
+
+
+@pytest.mark.parametrize("wrong", [-1, ENTITIES])
+@pytest.mark.parametrize("place", [0, 2])
+def test_an_entity_that_is_not_there(place, wrong):
+    scorer, triples = case(4, 3, 2)
+    triples[place][1] = wrong
+    with pytest.raises(ValueError, match=rf"Embedding: row numbers must lie in 0..{ENTITIES - 1}"):
+        scorer(*triples)
+
+
 @pytest.mark.parametrize("wrong", [-1, RELATIONS])
 def test_a_relation_that_is_not_there(wrong):
     scorer, (h, r, t) = case(4, 3, 2)
