@@ -138,7 +138,10 @@ class GraphData(TaskData):
                 self._graph = toy_graph(**self.toy)
             else:
                 self._graph = read_graph(Path(self.folder).expanduser())
-            for line in (f"{self._graph}.", *self._graph.remarks()):
+            unseen = any(notes.unseen for notes in self._graph.notes.values())
+            how = {"keep": "are asked", "drop": "are left out"}[self.unseen]
+            last = [f"Questions with an entity or a relation that train does not have {how} (task.data.unseen)."]
+            for line in (f"{self._graph}.", *self._graph.remarks(), *(last if unseen else [])):
                 rank_zero_only(print)(line, flush=True)
         return self._graph
 

@@ -130,6 +130,8 @@ def test_questions_with_what_train_lacks_are_kept_or_dropped(tmp_path, capsys):
     assert "valid.txt: 2 of 4 triples have an entity or a relation that train does not have (" in said
     assert "(entities: 1, relations: 1), first (a, r, new)." in said
     assert "test.txt: 2 of 3 triples" in said
+    for how in ("are asked", "are left out"):
+        assert f"Questions with an entity or a relation that train does not have {how} (task.data.unseen)." in said
     limited = folder_data(tmp_path, **UNSEEN, unseen="drop", sizes={"dev": 2})
     assert len(limited.splits()["dev"]) == 2, "of the first two one is dropped"
 
