@@ -69,6 +69,7 @@ template <class T, template <class> class Model> struct Pass {
     const T *h[rows_of_block];
     rows::Numbers xx, inverse, gap, xh, hh, xm, hm, mm;  // sums of rows; hh and mm as Sums has vv
     rows::Numbers scale, on_h, on_x;                     // of the step, and weights of h and x in m
+    rows::Numbers a, b, a_m, b_m, product;               // of the new rows, see Move
 
     ALWAYS_INLINE Sums of_row(int i, double xv, double vv) const {
         return {xx[i], xv, vv, inverse[i], ball ? gap[i] : 0};
@@ -82,6 +83,15 @@ template <class T, template <class> class Model> struct Pass {
             x[i] = table.x + at, h[i] = table.grad + (first + i) * table.size;
             m[i] = table.momentum ? table.momentum + at : none + i * table.size;
         }
+    }
+
+    // Has a row of the next block fetched while this one is written.
+    ALWAYS_INLINE void ask(int64_t i) const {
+        if (i >= table.n) return;
+        const int64_t at = row(i) * table.size;
+        rows::ask(table.x + at, table.size);
+        rows::ask(table.grad + i * table.size, table.size);
+        if (table.momentum) rows::ask(table.momentum + at, table.size);
     }
 
     // The sums over rows that need no new momenta.
@@ -214,23 +224,31 @@ template <class T, template <class> class Model> struct Pass {
         }
     }
 
+    // The weights of the new rows; whether some of them need what is rare, and do not have it.
+    template <bool decay, bool exact, bool rare> bool find_moves(int count) {
+        const Numbers k = this->k;
+        double needed = 0;
+#pragma omp simd reduction(max : needed)
+        for (int i = 0; i < count; i++) {
+            const Move move = Model<T>::template move<decay, exact, rare>(of_row(i, xm[i], mm[i]), scale[i], k);
+            a[i] = narrow<T>(move.a), b[i] = narrow<T>(move.b), product[i] = move.product;
+            a_m[i] = narrow<T>(move.a_m), b_m[i] = narrow<T>(move.b_m);
+            needed = std::max(needed, move.rare);
+        }
+        return needed > 0;
+    }
+
     template <bool decay, bool exact> void step(int64_t first, int count) {
         find(first, count);
         add_up(count);
         take_gradients(first, count);
         renew_momenta(count);
-        rows::Numbers a, b, a_m, b_m, product;
-        const Numbers k = this->k;
-#pragma omp simd
+        if (find_moves<decay, exact, false>(count)) find_moves<decay, exact, true>(count);
         for (int i = 0; i < count; i++) {
-            const Move move = Model<T>::template move<decay, exact>(of_row(i, xm[i], mm[i]), scale[i], k);
-            a[i] = narrow<T>(move.a), b[i] = narrow<T>(move.b), product[i] = move.product;
-            a_m[i] = narrow<T>(move.a_m), b_m[i] = narrow<T>(move.b_m);
-        }
-        for (int i = 0; i < count; i++) {
+            ask(first + rows_of_block + i);
             xx[i] = write(i, {T(beta), T(on_h[i]), T(on_x[i]), T(a[i]), T(b[i]), T(a_m[i]), T(b_m[i])});
         }
-        if (Model<T>::sheet) set_times(product, count);
+        if (Model<T>::sheet) set_times(count);
     }
 
     // Writes a row and its momentum; |x|^2 of what was written. The last numbers are read before they are, with those
@@ -273,8 +291,8 @@ template <class T, template <class> class Model> struct Pass {
     }
 
     // Time coordinates that follow from the others. What rounding left beyond the largest radius is pulled inside.
-    // product: <x, m> of space coordinates; xx is that of the rows written.
-    void set_times(const double *product, int count) {
+    // xx is that of the rows written.
+    void set_times(int count) {
         rows::Numbers time, time_m;
         const double c = k.c, farthest = max_time;
         for (int i = 0; i < count; i++) {

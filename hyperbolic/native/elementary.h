@@ -112,6 +112,19 @@ template <class T> inline T sinh(T x, T &cosh) {
     return T(0.5) * (above + above * inverse);
 }
 
+// sinh(x) / x and cosh(x) of z = x^2 up to short_square, by their series.
+constexpr double short_square = 0.25;
+template <class T> inline T sinhc(T z, T &cosh) {
+    T odd = T(inverse_factorial[13]), even = T(inverse_factorial[14]);
+#pragma GCC unroll 8
+    for (int k = 12; k >= 2; k -= 2) {
+        odd = odd * z + T(inverse_factorial[k - 1]);
+        even = even * z + T(inverse_factorial[k]);
+    }
+    cosh = even * z + T(1);
+    return odd;
+}
+
 // arsinh(z) = sign(z) log1p(|z| + z^2 / (1 + sqrt(1 + z^2))), of |z| whose square is finite.
 template <class T> inline T asinh(T z) {
     const T a = std::fabs(z);

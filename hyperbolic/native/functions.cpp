@@ -11,6 +11,15 @@ template <class T> T only_sech(T x) {
     elementary::tanh(x, sech2);
     return sech2;
 }
+template <class T> T short_sinhc(T z) {
+    T cosh;
+    return elementary::sinhc(z, cosh);
+}
+template <class T> T short_cosh(T z) {
+    T cosh;
+    elementary::sinhc(z, cosh);
+    return cosh;
+}
 template <class T, T (*f)(T)> void apply(const T *x, T *y, int64_t n, int threads) {
 #pragma omp parallel for simd num_threads(threads) if (parallel : threads > 1)
     for (int64_t i = 0; i < n; i++) y[i] = f(x[i]);
@@ -35,3 +44,5 @@ EXPORT(sinh, elementary::sinh)
 EXPORT(sigmoid, elementary::sigmoid)
 EXPORT(tanh, with_sech)
 EXPORT(sech2, only_sech)
+EXPORT(short_sinhc, short_sinhc)
+EXPORT(short_cosh, short_cosh)

@@ -37,9 +37,11 @@ struct Sums {
     double xx, xv, vv, inverse, gap;
 };
 
-// x' = a x + b m, m' = a_m x + b_m m; product: <x', m'> of space coordinates, on the hyperboloid.
+// x' = a x + b m, m' = a_m x + b_m m. On the hyperboloid, product: <x', m'> of space coordinates; rare: 1 of a step
+// that is long, or ends beyond the bound or with a huge momentum, else 0. move<decay, exact, false> does without what
+// such steps need, and is wrong for them.
 struct Move {
-    double a, b, a_m, b_m, product;
+    double a, b, a_m, b_m, product = 0, rare = 0;
 };
 
 inline double squared(double x) { return x * x; }
@@ -87,7 +89,8 @@ template <class T> struct Lorentz {
         return s.vv + squared(s.xv + s.xx * p) * (s.inverse / e);
     }
 
-    template <bool decay, bool exact> static ALWAYS_INLINE Move move(const Sums &s, double scale, const Numbers &k) {
+    template <bool decay, bool exact, bool rare>
+    static ALWAYS_INLINE Move move(const Sums &s, double scale, const Numbers &k) {
         const double c = k.c, xx = s.xx, mm = s.vv;
         double radial = s.xv, e = 1 + c * xx, keep = 1, added = 0;
         if (decay) {
@@ -99,27 +102,42 @@ template <class T> struct Lorentz {
             e = grown * grown;
         }
         const double beta = radial * s.inverse, n2 = mm + radial * (beta / e);
-        const double r = length(scale, c * n2, e > far_out ? longest_far : 2 * longest_step);
-        double grown;
-        const double b = elementary::sinh(r, grown) / r * scale, start = grown * keep;
+        const double way = c * n2 * (scale * scale);
+        double b, grown;
+        if (rare) {
+            const double r = length(scale, c * n2, e > far_out ? longest_far : 2 * longest_step);
+            b = elementary::sinh(r, grown) / r * scale;
+        } else {
+            b = elementary::sinhc(way, grown) * scale;
+        }
+        const double start = grown * keep;
         const double on_x = start + b * beta, end = on_x * on_x * xx + b * b * mm, a = start + b * added;
-        double v_x = c * b * n2 * keep + grown * beta, v_n = grown;
-        // Beyond the bound, back along the geodesic from the origin, on which <m', e> changes as the time does. It is made
-        // of products; of points far out, where these are differences of large numbers, of lengths, with the direction of
-        // the step, which is outward where the point was inside of the bound.
+        double v_x = c * b * n2 * keep + grown * beta, v_n = grown, inside = 1;
         const bool outside = end > k.bound;
-        const double over = 1 / std::max(end, tiny), inside = outside ? std::sqrt(k.bound * over) : 1.0;
-        const double by_products = (on_x * v_x * xx + b * v_n * mm) * std::sqrt(over / (1 + c * end));
-        const double by_lengths = std::copysign(std::sqrt(std::max(n2 - mm * xx * (keep * keep * over), 0.0)),
-                                                xx > 1.01 * k.bound ? by_products : scale);
-        const double cut_time = std::sqrt(1 / c + end * inside * inside);
-        const double along = (c * xx < far_start ? by_products : by_lengths) * cut_time * std::sqrt(c * over);
-        v_x = outside ? along * on_x - keep * mm * b * over : v_x;
-        v_n = outside ? along * b + keep * xx * on_x * over : v_n;
-        const double fits = fitting<T>(v_x * v_x * xx + v_n * v_n * mm);
-        v_x *= fits;
-        v_n *= fits;
-        return {a * inside, b * inside, v_x + v_n * (added - beta), v_n, (on_x * v_x * xx + b * v_n * mm) * inside};
+        if (rare) {
+            // Beyond the bound, back along the geodesic from the origin, on which <m', e> changes as the time does. It
+            // is made of products; of points far out, where these are differences of large numbers, of lengths, with
+            // the direction of the step, which is outward where the point was inside of the bound.
+            const double over = 1 / std::max(end, tiny);
+            inside = outside ? std::sqrt(k.bound * over) : 1.0;
+            const double by_products = (on_x * v_x * xx + b * v_n * mm) * std::sqrt(over / (1 + c * end));
+            const double by_lengths = std::copysign(std::sqrt(std::max(n2 - mm * xx * (keep * keep * over), 0.0)),
+                                                    xx > 1.01 * k.bound ? by_products : scale);
+            const double cut_time = std::sqrt(1 / c + end * inside * inside);
+            const double along = (c * xx < far_start ? by_products : by_lengths) * cut_time * std::sqrt(c * over);
+            v_x = outside ? along * on_x - keep * mm * b * over : v_x;
+            v_n = outside ? along * b + keep * xx * on_x * over : v_n;
+        }
+        const double square = v_x * v_x * xx + v_n * v_n * mm;
+        if (rare) {
+            const double fits = fitting<T>(square);
+            v_x *= fits;
+            v_n *= fits;
+        }
+        const double is_long = way <= elementary::short_square ? 0.0 : 1.0, is_out = outside ? 1.0 : 0.0;
+        const double is_rare = square > squared(Limits<T>::longest_momentum) ? 1.0 : std::max(is_long, is_out);
+        const double product = (on_x * v_x * xx + b * v_n * mm) * inside;
+        return {a * inside, b * inside, v_x + v_n * (added - beta), v_n, product, is_rare};
     }
 };
 
@@ -132,7 +150,8 @@ template <class T> struct Poincare {
         return q * s.vv;
     }
 
-    template <bool decay, bool exact> static ALWAYS_INLINE Move move(const Sums &s, double scale, const Numbers &k) {
+    template <bool decay, bool exact, bool>
+    static ALWAYS_INLINE Move move(const Sums &s, double scale, const Numbers &k) {
         const double least = least_gap<T>();
         if (!decay) return along<exact>(least, k.c, k.keep, s.gap, scale, s);
         double kept_gap;
@@ -159,7 +178,7 @@ template <class T> struct Poincare {
         const double a = (gap + q) * keep * inside, b = gap * eta * inside;
         const double pulled = pull(1 - c * norm2(a, b, s), least);
         const double share = std::max(new_gap, least) / (gap * denominator);
-        return {a * pulled, b * pulled, c * eta * s.vv * (q + gaps) * share * keep, (gaps - product) * share, 0};
+        return {a * pulled, b * pulled, c * eta * s.vv * (q + gaps) * share * keep, (gaps - product) * share};
     }
     static ALWAYS_INLINE Move retraction(double least, double c, double keep, double gap, double scale, const Sums &s) {
         const double xx = keep * keep * s.xx, xm = keep * s.xv, mm = s.vv, square = c * norm2(keep, scale, s);
@@ -170,7 +189,7 @@ template <class T> struct Poincare {
         const double along_e = -c * gap * xm - c * c * (xx * em - 2 * xe * xm);
         const double along_x = c * gap * em - c * c * ee * xm;
         const double turn = 2 / (c * ee + gap * new_gap), ratio = new_gap / gap;
-        return {keep * inside, b, keep * ratio * turn * (along_e * e + along_x), ratio * (1 + turn * along_e * b), 0};
+        return {keep * inside, b, keep * ratio * turn * (along_e * e + along_x), ratio * (1 + turn * along_e * b)};
     }
 };
 
@@ -183,7 +202,8 @@ template <class T> struct Klein {
         return s.gap * (s.vv + s.xv * s.xv * (s.gap * s.inverse));
     }
 
-    template <bool decay, bool exact> static ALWAYS_INLINE Move move(const Sums &s, double scale, const Numbers &k) {
+    template <bool decay, bool exact, bool>
+    static ALWAYS_INLINE Move move(const Sums &s, double scale, const Numbers &k) {
         const double c = k.c, xx = s.xx, least = least_gap<T>();
         double gap = s.gap, keep = k.keep, radial = s.xv, mm = s.vv, beta = radial * s.inverse, root = 1, added = 0;
         if (decay) {
@@ -212,7 +232,7 @@ template <class T> struct Klein {
         const bool outside = end_gap < least;
         const double v_n = outside ? along * f + turned * xx * on_x : ratio;
         const double v_x = outside ? along * on_x - turned * mm * f : ratio * beta;
-        return {(keep + f * added) * inside, f * inside * root, v_x + v_n * (added - beta), v_n * root, 0};
+        return {(keep + f * added) * inside, f * inside * root, v_x + v_n * (added - beta), v_n * root};
     }
 };
 

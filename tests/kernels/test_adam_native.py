@@ -65,6 +65,24 @@ def test_the_rows_of_an_index_move_and_no_others(kind):
         torch.testing.assert_close(fast, plain, **tolerance(F64, "identity"))
 
 
+@CURVED
+@pytest.mark.parametrize("longest", [0.01, 0.4, 3.0])
+@pytest.mark.parametrize("decay", [False, True])
+def test_steps_of_all_lengths_in_one_block(kind, longest, decay):
+    """What few steps need is left out of the blocks that do not need it."""
+    manifold, rule, n, d = kind(2.5), Rule(adam=False, momentum=False, decay=decay), 64, 6
+    x = start(manifold, n, d, F64, std=0.05)
+    lengths = torch.logspace(-6, 0, 32, dtype=F64).repeat(2)
+    lengths[:32] *= 0.01  # a block of short ones, and one of all lengths
+    gradient = torch.nn.functional.normalize(torch.randn_like(x), dim=-1) * lengths[:, None]
+    ends = [rows_of(x.clone(), rule)._replace(grad=gradient) for _ in range(2)]
+    k = numbers(2.5, rule, 1, 0.7 if decay else 0.0)._replace(rate=torch.tensor(longest, dtype=F64))
+    assert adam_native.step(type(manifold).__name__, ends[0], k, rule)
+    adam.step(type(manifold).__name__, ends[1], k, rule)
+    assert (ends[0].x != x).any(-1).all()
+    torch.testing.assert_close(ends[0].x, ends[1].x, **tolerance(F64, "identity"))
+
+
 @pytest.mark.parametrize("dtype", [F64, F32], ids=str)
 @pytest.mark.parametrize(("d", "std"), [(4, 0.3), (40, 0.08)])
 def test_a_largest_radius_on_the_hyperboloid(d, std, dtype):

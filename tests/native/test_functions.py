@@ -22,8 +22,11 @@ _TRUE = {
     "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
     "tanh": mpmath.tanh,
     "sech2": lambda x: mpmath.sech(x) ** 2,
+    "short_sinhc": lambda z: mpmath.sinh(mpmath.sqrt(z)) / mpmath.sqrt(z),
+    "short_cosh": lambda z: mpmath.cosh(mpmath.sqrt(z)),
 }
 _RANGES = {"exp": (1e-6, 87), "expm1": (1e-9, 80), "log": (1e-30, 1e30), "sigmoid": (1e-6, 80), "tanh": (1e-9, 40)}
+_RANGES |= dict.fromkeys(("short_sinhc", "short_cosh"), (1e-30, 0.25))
 _SIGNED = {"exp", "expm1", "asinh", "sigmoid"}
 
 
@@ -61,6 +64,7 @@ def test_ends(dtype):
     assert values("tanh", 0.0, huge) == [0.0, 1.0]
     assert values("sech2", 0.0) == [1.0]
     assert values("log1p", 0.0) == [0.0]
+    assert values("short_sinhc", 0.0) == values("short_cosh", 0.0) == [1.0]
     assert values("sigmoid", 0.0, huge) == [0.5, 1.0]
     assert all(map(math.isfinite, values("exp", huge, -huge)))
     assert values("asinh", huge, -huge) == pytest.approx(
