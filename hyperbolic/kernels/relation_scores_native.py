@@ -88,6 +88,6 @@ class _Scores(torch.autograd.Function):
         relations = len(matrix)
         shapes = (table.shape, matrix.shape, (relations, size - 1), (entities, 1), (entities, 1))
         found = tuple(y.new_empty(shape) for shape in shapes)  # all: they are made together
-        tensors = (table, matrix, h, r, t, grad.contiguous(), y, q, kept, *found, y.new_empty(3, *y.shape))
+        tensors = (table, matrix, h, r, t, grad.contiguous(), y, q, kept, *found, y.new_empty(len(h), 3 * size + 1))
         _run("grads", tensors, *t.shape, size, entities, relations, *ctx.times)
         return *found, *[None] * 6

@@ -30,14 +30,15 @@ void score(const Questions<T> &of, T *y, T *q, double *kept, T *out, double marg
         for (int64_t i = start; i < start + count; i++) {
             lorentz::flip(y + i * size, q + i * size, size, 2);
             const T shift = T(margin) + of.head_bias[of.h[i]];
-            table_products::scores(q + i * size, of.table, of.tail_bias, shift, of.t + i * m, out + i * m, m, size);
+            table_products::scores(q + i * size, of.table, of.tail_bias, shift, of.t + i * m, out + i * m, m, (n - i) * m,
+                                   size);
         }
     });
 }
 
-// Gradients of all parameters, which are written whole. grad_y, grad_z, grad_x (n, size): memory.
+// Gradients of all parameters, which are written whole. grad_y, grad_z, grad_x (n, size), grad_b (n): memory.
 template <class T> struct Gradients {
-    T *table, *matrix, *bias, *head_bias, *tail_bias, *grad_y, *grad_z, *grad_x;
+    T *table, *matrix, *bias, *head_bias, *tail_bias, *grad_y, *grad_z, *grad_x, *grad_b;
 };
 
 template <class T>
@@ -49,8 +50,9 @@ void score_grads(const Questions<T> &of, const T *grad, const T *y, const T *q, 
         double unused[2] = {};
         for (int64_t i = start; i < start + count; i++) {
             T *row = to.grad_y + i * size;
-            table_products::vector_grad(grad + i * m, of.table, of.t + i * m, row, m, size);
+            table_products::vector_grad(grad + i * m, of.table, of.t + i * m, row, m, (n - i) * m, size);
             lorentz::flip(row, row, size, 2);
+            to.grad_b[i] = rows::sum(grad + i * m, m);
         }
         const lorentz::Normalised<T> points{to.grad_y, y, kept, n, size, times};
         lorentz::normalise_grad(points, to.grad_z + start * size, unused, start, count);
@@ -64,9 +66,7 @@ void score_grads(const Questions<T> &of, const T *grad, const T *y, const T *q, 
     for (int64_t i = 0; i < n; i++) {
         rows::add(T(1), to.grad_x + i * size, to.table + of.h[i] * size, size);
         rows::add(T(1), to.grad_z + i * size + 1, to.bias + of.r[i] * (size - 1), size - 1);
-        T sum = 0;
-        for (int64_t j = 0; j < m; j++) sum += grad[i * m + j];
-        to.head_bias[of.h[i]] += sum;
+        to.head_bias[of.h[i]] += to.grad_b[i];
     }
     const auto head = [=](int64_t i) { return of.head(i); };
     relation_linear::matrix_grads(to.grad_z, head, of.r, to.matrix, n, size, size, relations, threads);
@@ -89,7 +89,7 @@ void score_grads(const Questions<T> &of, const T *grad, const T *y, const T *q, 
                               double radius, int threads) {                                                            \
         const Questions<T> of{table, matrix, nullptr, nullptr, nullptr, h, r, t, n, m, size};                          \
         const Gradients<T> to{of_table, of_matrix, of_bias, of_head_bias, of_tail_bias, memory, memory + n * size,     \
-                              memory + 2 * n * size};                                                                  \
+                              memory + 2 * n * size, memory + 3 * n * size};                                           \
         score_grads(of, grad, y, q, kept, to, entities, relations, {scale, lowest, radius},                            \
                     rows::worth(n * (m + size) * size, threads));                                                      \
     }

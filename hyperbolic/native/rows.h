@@ -175,6 +175,14 @@ template <class T> inline T product(const T *x, const T *y, int64_t size) {
     return sum;
 }
 
+// The sum in the numbers' own dtype.
+template <class T> inline T sum(const T *x, int64_t size) {
+    T sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t k = 0; k < size; k++) sum += x[k];
+    return sum;
+}
+
 // to = a x; to = a x + b y.
 template <class T> inline void scale(T a, const T *x, T *to, int64_t size) {
 #pragma omp simd

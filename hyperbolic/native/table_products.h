@@ -4,25 +4,36 @@
 
 namespace table_products {
 
-constexpr int64_t ahead = 12;  // rows that are asked for before they are needed: they lie anywhere in the table
+constexpr int at_a_time = 512;  // places whose rows are looked for together
 
-// out_j = <x, table_t> + bias_t + shift with t = chosen_j.
+// How many rows are asked for before they are needed: they lie anywhere in the table.
+inline int64_t rows_ahead(int64_t size) {
+    return std::max<int64_t>(4, std::min<int64_t>(32, 4096 / std::max<int64_t>(size, 1)));
+}
+
+// out_j = <x, table_t> + bias_t + shift with t = chosen_j, j < m. left: numbers from chosen on, m or more of them.
 template <class T>
 inline void scores(const T *x, const T *table, const T *bias, T shift, const int64_t *chosen, T *out, int64_t m,
-                   int64_t size) {
+                   int64_t left, int64_t size) {
+    const int64_t ahead = rows_ahead(size);
     for (int64_t j = 0; j < m; j++) {
-        if (j + ahead < m) rows::ask(table + chosen[j + ahead] * size, size);
+        if (j + ahead < left) {
+            rows::ask(table + chosen[j + ahead] * size, size);
+            if (bias) __builtin_prefetch(bias + chosen[j + ahead]);
+        }
         const int64_t t = chosen[j];
         out[j] = rows::product(x, table + t * size, size) + (bias ? bias[t] : T(0)) + shift;
     }
 }
 
-// grad_x = sum_j g_j table_t.
+// grad_x = sum_j g_j table_t. left: as above.
 template <class T>
-inline void vector_grad(const T *grad, const T *table, const int64_t *chosen, T *grad_x, int64_t m, int64_t size) {
+inline void vector_grad(const T *grad, const T *table, const int64_t *chosen, T *grad_x, int64_t m, int64_t left,
+                        int64_t size) {
+    const int64_t ahead = rows_ahead(size);
     std::fill(grad_x, grad_x + size, T(0));
     for (int64_t j = 0; j < m; j++) {
-        if (j + ahead < m) rows::ask(table + chosen[j + ahead] * size, size);
+        if (j + ahead < left) rows::ask(table + chosen[j + ahead] * size, size);
         rows::add(grad[j], table + chosen[j] * size, grad_x, size);
     }
 }
@@ -37,12 +48,21 @@ void table_grads(const T *grad, const T *x, const int64_t *index, T *grad_table,
         const int64_t first = entries * part / threads, end = entries * (part + 1) / threads;
         if (grad_table) std::fill(grad_table + first * size, grad_table + end * size, T(0));
         if (grad_bias) std::fill(grad_bias + first, grad_bias + end, T(0));
-        for (int64_t i = 0; i < n; i++) {
-            for (int64_t j = 0; j < m; j++) {
-                const int64_t t = index[i * m + j];
-                if (t < first || t >= end) continue;
-                if (grad_table) rows::add(grad[i * m + j], x + i * size, grad_table + t * size, size);
-                if (grad_bias) grad_bias[t] += grad[i * m + j];
+        const int64_t ahead = rows_ahead(size);
+        int64_t places[at_a_time + 1], i = 0;
+        for (int64_t start = 0; start < n * m; start += at_a_time) {
+            const int64_t stop = std::min(start + at_a_time, n * m);
+            int count = 0;
+            for (int64_t p = start; p < stop; p++) {  // without branches: whose a place is cannot be foreseen
+                places[count] = p;
+                count += (index[p] >= first) & (index[p] < end);
+            }
+            for (int k = 0; k < count; k++) {
+                const int64_t p = places[k], t = index[p];
+                if (grad_table && k + ahead < count) rows::ask(grad_table + index[places[k + ahead]] * size, size);
+                while (p >= (i + 1) * m) i++;
+                if (grad_table) rows::add(grad[p], x + i * size, grad_table + t * size, size);
+                if (grad_bias) grad_bias[t] += grad[p];
             }
         }
     }

@@ -107,7 +107,8 @@ def measure_parts(case: Case, effort: Effort, device: torch.device) -> list[Part
 
 
 def measure(case: Case, effort: Effort, device: torch.device, memory: bool = False) -> list[Timing]:
-    """Runs the variants in turn, every second round backwards; slow peers stop once they have `effort.peer_rounds`.
+    """Runs the variants in turn, each round from the next one on, so that none always follows the same other or itself;
+    slow peers stop once they have `effort.peer_rounds`.
 
     Returns: timings in the order floor, ours, peers. The quartiles of a ratio are those of the ratios within rounds.
     """
@@ -119,8 +120,7 @@ def measure(case: Case, effort: Effort, device: torch.device, memory: bool = Fal
     gc.disable()
     try:
         while turn < effort.rounds or (time.perf_counter() - started < effort.seconds and turn < effort.most):
-            order = range(len(variants))
-            for i in order if turn % 2 == 0 else reversed(order):
+            for i in ((turn + place) % len(variants) for place in range(len(variants))):
                 spent = sum(samples[i].values()) * loops[i] * variants[i].share
                 if i < 2 or turn < effort.peer_rounds or spent < effort.seconds / len(variants):
                     samples[i][turn] = _sample(variants[i], loops[i], device)

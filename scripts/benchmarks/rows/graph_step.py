@@ -21,7 +21,7 @@ from scripts.benchmarks.row import Gate, Row, Setting
 _RELATIONS = 22  # WN18RR's, with their reciprocals
 _LR = 0.005
 _OUR_PARTS = "bilinear score, our parts"
-_STEPS = 4  # at a time: one after another, as in training, where no other model's tables were in the cache before
+_STEPS = 10  # at a time: one after another, as in training, where no other model's tables were in the cache before
 
 
 class _Rescal(nn.Module):
