@@ -21,7 +21,7 @@ if __package__ in (None, ""):
     sys.path[0] = str(ROOT)
 
 from scripts.collect import write_atomically  # noqa: E402
-from scripts.trained import STATES, Trained, load, read_run  # noqa: E402
+from scripts.trained import STATES, Trained, load, read_runs  # noqa: E402
 from tasks.errors import UserError, plain_warnings, whole  # noqa: E402
 
 
@@ -149,7 +149,7 @@ def main(arguments: list[str] | None = None) -> int:
         whole("--most", options.most, 1)
         if options.output and options.output.is_dir():
             raise UserError(f"--output {options.output} is a folder; name a file in it, as {options.output}/errors.md.")
-        a, b = (load(read_run(folder), options.state) for folder in options.runs)
+        a, b = (load(run, options.state) for run in read_runs(options.runs))
         text = table(a, b, options.split, compare(a, b, options.split), options.most)
         if options.output:
             options.output.parent.mkdir(parents=True, exist_ok=True)

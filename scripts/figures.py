@@ -22,7 +22,7 @@ if __package__ in (None, ""):
 
 from scripts.drawing.canvas import FORMATS  # noqa: E402
 from scripts.shown import FIGURES, Wishes  # noqa: E402
-from scripts.trained import STATES, Run, load, read_run  # noqa: E402
+from scripts.trained import STATES, Run, load, read_runs  # noqa: E402
 from tasks.errors import UserError, plain_warnings  # noqa: E402
 
 EVERY = "all"
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     try:
         figures, folders = split(options.words)
-        runs = [read_run(folder) for folder in folders]
+        runs = read_runs(folders)
         draw(figures, runs, _wishes(options))
     except (UserError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import math
-from dataclasses import dataclass
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,18 +23,22 @@ from tasks.checkpoints import BEST, LAST
 from tasks.errors import UserError
 
 STATES = {"best": BEST, "last": LAST}
+_NOT_TOLD = ("paths", "logger", "paper")  # parts of the configuration that do not tell runs apart
+_TOLD = 3  # settings that a note has at most
 
 
 @dataclass(frozen=True)
 class Run:
     """A run's folder. settings: of its configuration, by dotted key. selection: how its best state was chosen, or None.
-    history: a row of numbers for each validation or epoch, those that were not measured left out."""
+    history: a row of numbers for each validation or epoch, those that were not measured left out. note: what tells it
+    from others of its name and seed, see `read_runs`."""
 
     folder: Path
     name: str
     settings: dict[str, Any]
     selection: dict[str, Any] | None
     history: list[dict[str, float]]
+    note: str = ""
 
     @property
     def seed(self) -> int:
@@ -40,12 +46,13 @@ class Run:
 
     @property
     def title(self) -> str:
-        return f"{self.name}, seed {self.seed}"
+        return ", ".join(filter(None, [self.name, self.note, f"seed {self.seed}"]))
 
     @property
     def stem(self) -> str:
         """Part of the name of a file that shows this run."""
-        return f"{self.name}-seed{self.seed}"
+        note = re.sub(r"[^\w.=-]+", "_", self.note)
+        return "-".join(filter(None, [self.name, note, f"seed{self.seed}"]))
 
     @property
     def geometry(self) -> str:
@@ -119,6 +126,31 @@ def read_run(folder: Path) -> Run:
         hint = f"It holds {len(inside)} run(s), as {inside[-1]}; name one." if inside else "Name the folder of a run."
         raise UserError(f"{folder} is not the folder of a run: it has neither a record.json nor a checkpoint. {hint}")
     return Run(folder, name, settings, selection, _history(folder / "history.csv"))
+
+
+def read_runs(folders: Sequence[Path]) -> list[Run]:
+    """The runs in folders, see `read_run`; those of one name and seed have a note: the settings that differ among them,
+    else what their folders are called."""
+    runs = [read_run(folder) for folder in folders]
+    noted = []
+    for run in runs:
+        alike = [other for other in runs if other.stem == run.stem]
+        keys = [key for key in run.settings if key.split(".")[0] not in _NOT_TOLD and _differs(key, alike)]
+        note = ", ".join(f"{key}={_written(run.settings[key])}" for key in keys[:_TOLD]) + ", ..." * (len(keys) > _TOLD)
+        same = [other for other in alike if not any(_differs(key, [run, other]) for key in keys)]
+        if len(same) > 1 and len({other.folder.resolve() for other in same}) > 1:
+            note = ", ".join(filter(None, [note, run.folder.resolve().name]))
+        noted.append(replace(run, note=note))
+    return noted
+
+
+def _differs(key: str, runs: Sequence[Run]) -> bool:
+    return any(run.settings.get(key) != runs[0].settings.get(key) for run in runs)
+
+
+def _written(value: Any) -> str:
+    """As on the command line."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def load(run: Run, state: str = "best") -> Trained:

@@ -12,7 +12,7 @@ import torch
 
 from scripts import figures, shown
 from scripts.shown import entity_types
-from scripts.trained import load, read_run
+from scripts.trained import load, read_run, read_runs
 from tasks.entity_typing.toy import ToyTypingData
 from tasks.errors import UserError
 from tests import cli
@@ -148,6 +148,42 @@ def test_the_epochs_of_a_history(copied):
     assert [x for x, _ in run.column("val/loss")] == [1, 2]
     assert run.best_epoch in (1, 2)
     assert run.column("no/such") == []
+
+
+def variant(copied, name, **settings):
+    """A copy of the run in a folder of this name, with other settings in its record."""
+    folder = copied.parent / name
+    shutil.copytree(copied, folder)
+    record = json.loads((folder / "record.json").read_text())
+    record["config"]["trainer"].update(settings)
+    (folder / "record.json").write_text(json.dumps(record))
+    return folder
+
+
+def test_runs_of_one_name_are_told_apart_by_what_differs(copied, euclidean, tmp_path, capsys):
+    runs = [variant(copied, "a", max_epochs=7), variant(copied, "b", patience=9), euclidean]
+    assert [run.title for run in read_runs(runs)] == [
+        "toy, trainer.max_epochs=7, trainer.patience=null, seed 0",
+        "toy, trainer.max_epochs=2, trainer.patience=9, seed 0",
+        "entity_typing_toy-euclidean-gru, seed 3",
+    ]
+    assert draw(tmp_path / "out", "curves", *runs[:2], "--format", "svg") == 0
+    (file,) = (tmp_path / "out").iterdir()
+    assert all(part in file.name for part in ("trainer.max_epochs=7_", "-vs-", "trainer.patience=9-seed0"))
+    assert all(f"toy, {part}" in file.read_text() for part in ("trainer.max_epochs=7", "trainer.max_epochs=2"))
+
+
+def test_runs_with_the_same_settings_are_told_apart_by_their_folders(copied):
+    runs = [variant(copied, "a"), variant(copied, "b"), variant(copied, "c", max_epochs=7)]
+    notes = [run.note for run in read_runs([*runs, runs[0]])]
+    assert notes == ["trainer.max_epochs=2, a", "trainer.max_epochs=2, b", "trainer.max_epochs=7", "trainer.max_epochs=2, a"]
+    assert [run.note for run in read_runs([runs[0], runs[0]])] == ["", ""]
+
+
+def test_many_settings_that_differ_are_cut_short(copied):
+    others = {"max_epochs": 7, "patience": 9, "devices": 3, "threads": 5}
+    _, other = read_runs([copied, variant(copied, "b", **others)])
+    assert other.note.count("=") == 3 and other.note.endswith(", ...")
 
 
 def test_other_names_for_two_runs_that_are_called_alike(poincare, copied, tmp_path):
