@@ -229,4 +229,9 @@ class GraphData(TaskData):
         return EvaluationQueries(e, r, e, self.facts(SPLITS), self.without_self)
 
     def describe(self, example: Query) -> dict[str, Any]:
-        return {"head": example.head, "relation": example.relation, "tail": example.tail}
+        """The question; "unseen": the names in it that train does not have, if there are some."""
+        graph, (entities, relations) = self.graph, self.graph.in_train
+        unseen = [] if entities[example.e] else [graph.entities[example.e]]
+        unseen += [] if relations[example.r] else [graph.relations[example.r]]
+        question = {"head": example.head, "relation": example.relation, "tail": example.tail}
+        return question | ({"unseen": unseen} if unseen else {})

@@ -1,6 +1,7 @@
 """A knowledge graph on disk: three tab-separated files of triples, read into numbers, and names found again."""
 
 import difflib
+import functools
 import hashlib
 import itertools
 from collections import defaultdict
@@ -54,13 +55,20 @@ class Graph:
     sha256: dict[str, str]
     notes: dict[str, Notes]
 
-    def unseen(self, split: str) -> Tensor:
-        """bool (N,): the triples of a split with an entity or a relation that train does not have."""
-        train, triples = self.triples["train"], self.triples[split]
+    @functools.cached_property
+    def in_train(self) -> tuple[Tensor, Tensor]:
+        """bool (E,) and (R,): the entities and the relations that train has."""
+        train = self.triples["train"]
         entities = torch.zeros(len(self.entities), dtype=torch.bool)
         entities[train[:, 0]] = entities[train[:, 2]] = True
         relations = torch.zeros(len(self.relations), dtype=torch.bool)
         relations[train[:, 1]] = True
+        return entities, relations
+
+    def unseen(self, split: str) -> Tensor:
+        """bool (N,): the triples of a split with an entity or a relation that train does not have."""
+        triples = self.triples[split]
+        entities, relations = self.in_train
         return ~(entities[triples[:, 0]] & relations[triples[:, 1]] & entities[triples[:, 2]])
 
     def __str__(self) -> str:

@@ -183,7 +183,8 @@ def test_runs_with_the_same_settings_are_told_apart_by_their_folders(copied):
 def test_many_settings_that_differ_are_cut_short(copied):
     others = {"max_epochs": 7, "patience": 9, "devices": 3, "threads": 5}
     _, other = read_runs([copied, variant(copied, "b", **others)])
-    assert other.note.count("=") == 3 and other.note.endswith(", ...")
+    assert other.note.count("=") == 3
+    assert other.note.endswith(", ...")
 
 
 def test_other_names_for_two_runs_that_are_called_alike(poincare, copied, tmp_path):

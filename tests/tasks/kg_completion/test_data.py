@@ -227,6 +227,18 @@ def test_questions_become_a_split_with_all_that_is_known(without_self):
         list(data.read_inputs([b"0.2\tParent of\t?\n"], "questions.tsv"))
 
 
+@pytest.mark.parametrize(
+    ("question", "unseen"),
+    [("a\tr\t?", None), ("?\tr\tc", ["c"]), ("b\ts\t?", ["s"]), ("?\ts\tc", ["c", "s"])],
+)
+def test_an_answer_says_which_names_of_its_question_train_does_not_have(tmp_path, question, unseen):
+    data = folder_data(tmp_path, "a r b", "a r c", "c s a")
+    (asked,) = data.read_inputs([question.encode()], "questions.tsv")
+    head, relation, tail = question.split("\t")
+    expected = {"head": head, "relation": relation, "tail": tail}
+    assert data.describe(asked) == expected | ({"unseen": unseen} if unseen else {})
+
+
 @pytest.mark.data
 def test_wn18rr_has_its_published_numbers(data_dir):
     folder = data_dir / "WN18RR"
