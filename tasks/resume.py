@@ -116,9 +116,15 @@ def check_same(checkpoint: dict[str, Any], settings: dict[str, Any], keys: tuple
     """Raise UserError where the checkpoint belongs to a run with other settings."""
     if found := differences(checkpoint, settings, keys):
         more = f", and {len(found) - 3} more" if len(found) > 3 else ""
+        remedy = "Give this run the settings of the checkpoint"
+        if all(difference.startswith("data.") for difference in found):
+            remedy = (
+                "These are other data than it was trained with: put back its files (paths.data_dir, HYPERBOLIC_DATA or "
+                "data.dir say where they lie) and its settings of task.data"
+            )
         raise UserError(
-            f"{setting}: {checkpoint['file']} was trained with {'; '.join(found[:3])}{more}. "
-            "Give this run the settings of the checkpoint, or choose another checkpoint."
+            f"{setting}: {checkpoint['file']} was trained with {'; '.join(found[:3])}{more}. {remedy}, or choose "
+            "another checkpoint."
         )
 
 

@@ -38,12 +38,15 @@ def usable(*tensors: Tensor | None) -> bool:
 
     Not inside of ``torch.compile`` or ``torch.func``, which follow PyTorch operations only.
     """
-    given = [tensor for tensor in tensors if tensor is not None]
+    dtype = None
+    for t in tensors:
+        if t is not None:
+            dtype = dtype or t.dtype
+            if t.dtype is not dtype or not t.is_cpu or not t.is_contiguous():
+                return False
     return (
-        switch.native()
-        and all(t.device.type == "cpu" and t.is_contiguous() for t in given)
-        and given[0].dtype in (torch.float32, torch.float64)
-        and all(t.dtype is given[0].dtype for t in given)
+        dtype in (torch.float32, torch.float64)
+        and switch.native()
         and not torch.compiler.is_compiling()
         and not torch._C._are_functorch_transforms_active()
     )
@@ -51,7 +54,7 @@ def usable(*tensors: Tensor | None) -> bool:
 
 def takes_index(index: Tensor) -> bool:
     """Whether a C++ kernel may take a tensor for numbers of rows."""
-    return index.device.type == "cpu" and index.dtype in (torch.int64, torch.int32)
+    return index.is_cpu and index.dtype in (torch.int64, torch.int32)
 
 
 def checked_index(index: Tensor, n: int, caller: str, things: str) -> Tensor:

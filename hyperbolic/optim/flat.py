@@ -24,8 +24,9 @@ def adam(params: list[Tensor], grads: list[Tensor], states: list[dict[str, Any]]
     fused: dict[tuple, list[int]] = {}
     plain = []
     for i, (p, grad, state) in enumerate(zip(params, grads, states, strict=True)):
-        alike = all(t.dtype is p.dtype and t.is_contiguous() for t in (p, grad, state["momentum"], state["square"]))
-        if alike and p.dtype in _FUSED and p.device.type in ("cpu", "cuda"):
+        own = (grad, state["momentum"], state["square"])
+        alike = p.is_contiguous() and all(t.dtype is p.dtype and t.is_contiguous() for t in own)
+        if alike and p.dtype in _FUSED and (p.is_cpu or p.is_cuda):
             fused.setdefault((p.dtype, p.device, state["step"]), []).append(i)
         else:
             plain.append(i)

@@ -132,23 +132,24 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         for group in self.param_groups:
             flats, points = [], {}
             for p in group["params"]:
-                if p not in found:
+                gradient = found.get(p)
+                if gradient is None:
                     continue
                 state = self.state[p]
                 state["step"] = state.get("step", 0) + 1
-                manifold = manifold_of(p)
+                manifold, taken = manifold_of(p), (p, gradient, state)
                 if manifold is None:
-                    flats.append(p)
+                    flats.append(taken)
                 else:
                     for name, value in new_state(p, group).items() if _lacks_state(state, group) else ():
                         state.setdefault(name, value)
-                    alone = p.numel() > _SMALL or found[p].index is not None
-                    key = p if alone else (space_of(manifold), p.shape[-1], p.dtype, p.device, state["step"])
-                    points.setdefault(key, []).append(p)
+                    alone = p.numel() > _SMALL or gradient.index is not None
+                    key = id(p) if alone else (space_of(manifold), p.shape[-1], p.dtype, p.device, state["step"])
+                    points.setdefault(key, []).append(taken)
             if flats:
-                self._step_flat(flats, found, group)
-            for params in points.values():
-                self._step_points(params, [found[p] for p in params], group)
+                self._step_flat(flats, group)
+            for each in points.values():
+                self._step_points(each, group)
         return loss
 
     def _gradients(self) -> dict[Tensor, Gradient]:
@@ -162,19 +163,15 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         self._touched.clear()
         return found if self.max_grad_norm is None else gradients.clip(found, self.max_grad_norm, self.clip)
 
-    def _step_flat(self, params: list[Tensor], found: dict[Tensor, Gradient], group: dict) -> None:
-        """Updates Euclidean tensors; of those with a row gradient, the rows."""
-        whole = [p for p in params if found[p].index is None]
-        self._flat_rule(
-            [p.detach().as_subclass(Tensor) for p in whole],
-            [found[p].values for p in whole],
-            [self.state[p] for p in whole],
-            group,
-        )
-        for p in params:
-            values, index = found[p]
+    def _step_flat(self, taken: list[tuple[Tensor, Gradient, dict]], group: dict) -> None:
+        """Updates Euclidean tensors with their gradients and states; of those with a row gradient, the rows."""
+        whole = [(p, gradient.values, state) for p, gradient, state in taken if gradient.index is None]
+        if whole:
+            params, grads, states = zip(*whole, strict=True)
+            self._flat_rule([p.detach().as_subclass(Tensor) for p in params], list(grads), list(states), group)
+        for p, (values, index), state in taken:
             if index is not None:
-                state, table = self.state[p], p.detach().as_subclass(Tensor)
+                table = p.detach().as_subclass(Tensor)
                 rows = {key: value[index] if isinstance(value, Tensor) else value for key, value in state.items()}
                 new = table[index]
                 self._flat_rule([new], [values], [rows], group)
@@ -186,16 +183,15 @@ class RiemannianOptimizer(torch.optim.Optimizer):
                         state[key].index_copy_(0, index, value)
 
     def _flat_rule(self, params: list[Tensor], grads: list[Tensor], states: list[dict], group: dict) -> None:
-        if not params:
-            return
         if group["rule"] == "adam":
             flat.adam(params, grads, states, group, bounded=self.max_grad_norm is not None)
         else:
             flat.sgd(params, grads, states, group)
 
-    def _step_points(self, params: list[Tensor], grads: list[Gradient], group: dict) -> None:
+    def _step_points(self, taken: list[tuple[Tensor, Gradient, dict]], group: dict) -> None:
         """Updates several tensors of points of one space at once, as rows of one tensor."""
-        states, number = [self.state[p] for p in params], self.state[params[0]]["step"]
+        params, grads, states = zip(*taken, strict=True)
+        number = states[0]["step"]
         names = [key for key in states[0] if key != "step"]
         project = self.stabilize is not None and number % self.stabilize == 0
         manifold: Manifold = manifold_of(params[0])
@@ -215,7 +211,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
 
 
 def _rows(t: Tensor) -> Tensor:
-    return t.reshape(-1, t.shape[-1])
+    return t if t.dim() == 2 else t.reshape(-1, t.shape[-1])
 
 
 def _named(names: list[str], rows: list[Tensor]) -> dict[str, Tensor]:
