@@ -8,19 +8,20 @@ import pytest
 import torch
 
 from hyperbolic import switch
+from hyperbolic.geometry import make_geometry
 from scripts import bench
 from scripts.benchmarks import measure, peers, report, triples
 from scripts.benchmarks import row as row_module
 from scripts.benchmarks.measure import Case, Effort, Timing, Variant
 from scripts.benchmarks.row import Gate, Row, Setting, run_row
-from scripts.benchmarks.rows import ROWS, ranking
+from scripts.benchmarks.rows import ROWS, graph_step, ranking
 
 TINY = Setting(tiny=True)
 TABLE = {
     *("mlr-bce", "mlr-logits", "mobius-gru", "mobius-gru-compiled", "training-step"),
     *("lorentz-linear-64", "lorentz-linear-256", "lorentz-linear-512"),
     *("mobius-linear-64", "mobius-linear-256", "mobius-linear-512"),
-    *("lorentz-attention-64", "lorentz-attention-512", "kg-scoring", "filtered-evaluation", "lazy-rows"),
+    *("lorentz-attention-64", "lorentz-attention-512", "kg-scoring", "kg-step", "filtered-evaluation", "lazy-rows"),
     *("radam-lorentz", "radam-lorentz-compiled", "radam-poincare", "radam-poincare-compiled"),
 }
 EAGER = [row for row in ROWS if not row.compiled]
@@ -233,6 +234,20 @@ def test_a_part_computes_what_it_does_in_the_whole_step():
         runs["optimiser"]()
         after = list(variant.run.model.parameters())
         assert not any(torch.equal(old, new) for old, new in zip(before, after, strict=True))
+
+
+def test_the_bilinear_twin_has_the_parameters_of_hybonet_and_a_flat_score():
+    flat = make_geometry("euclidean", "Euclidean", "euclidean")
+    lorentz = make_geometry("lorentz", "Lorentz", "lorentz", c=1.0)
+    twin = graph_step._Twin(flat, 9, 3, 5)
+    hybonet = graph_step.HyboNet(lorentz, 9, 3, False, 4, False, 2.0, 8.0, 1.5)
+    assert {name for name, _ in twin.named_parameters()} == {name for name, _ in hybonet.named_parameters()}
+    for parameter in twin.parameters():
+        torch.nn.init.normal_(parameter)
+    h, r, t = torch.randint(9, (7,)), torch.randint(3, (7,)), torch.randint(9, (7, 2))
+    moved = torch.einsum("bij,bj->bi", twin.matrix[r], twin.entity(h)) + twin.bias[r]
+    scores = torch.einsum("bi,bki->bk", moved, twin.entity(t)) + twin.head_bias[h] + twin.tail_bias[t].squeeze(-1)
+    torch.testing.assert_close(twin(h, r, t), scores)
 
 
 def test_a_gate_against_a_peer_that_is_not_installed_is_left_out(monkeypatch):

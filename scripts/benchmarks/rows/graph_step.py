@@ -1,7 +1,7 @@
 """A training step of knowledge-graph completion: HyboNet (Chen et al. 2022) and a Euclidean bilinear score (RESCAL).
 
-The floor is RESCAL as one writes it in PyTorch, with its fused Adam. The bilinear twin has all parameters of HyboNet, its
-biases too, and the project's tables, products and optimiser; only the score is that of flat space.
+The floor is RESCAL as one writes it in PyTorch, with its fused Adam. The bilinear twin has all parameters of HyboNet,
+its biases too, and the project's tables, products and optimiser; only the score is that of flat space.
 """
 
 from __future__ import annotations
