@@ -175,8 +175,14 @@ class Task(pl.LightningModule, abc.ABC):
         self.metrics = dict(checkpoint.get("metrics", {}))
         self._sums = {"train": dict(checkpoint["sums"])} if checkpoint.get("sums") else {}
         self._restore = checkpoint.get("rng")
+        loop = checkpoint["loops"]["fit_loop"]
+        within = not loop["epoch_loop.batch_progress"]["is_last_batch"]
+        self._given = loop["state_dict"].get("combined_loader", []) if within else []
 
     def on_train_start(self) -> None:
+        # Lightning does so too, but not where the number of steps was asked for before, as schedules do
+        for state in self.__dict__.pop("_given", []):
+            self.trainer.train_dataloader.load_state_dict(state)
         if self.trainer.world_size > 1:  # each process draws its own numbers
             torch.manual_seed((torch.initial_seed() + self.trainer.global_rank) % 2**63)
         if (state := self.__dict__.pop("_restore", None)) and self.trainer.world_size == 1:

@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
+from tasks.kg_completion.task import LinkPredictionTask
 from tests.cli import QUIET, call, places
+from tests.test_resume import same_end, signalled
 
 WORDS = (
     "task=kg_completion_toy", "task.model.loop_bias=true", "task.module.self_share=0.5", "optim.schedule=constant",
@@ -22,3 +26,20 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
     resumed = run("trainer.max_epochs=2", f"trainer.resume={folder}").record
     assert resumed["metrics"] == whole["metrics"]
     assert half.record["metrics"] != whole["metrics"]
+
+
+@pytest.mark.parametrize("schedule", ["constant", "linear"])
+@pytest.mark.parametrize("at", [2, 7])
+def test_a_run_that_is_interrupted_within_an_epoch_goes_on_exactly(tmp_path, monkeypatch, schedule, at):
+    """Of three epochs of five steps; of a schedule the number of steps is asked for before the batches are set back."""
+
+    def run(folder: Path, *words: str):
+        chosen = (f"optim.schedule={schedule}", "trainer.max_epochs=3", "trainer.check_val_every_n_epoch=2")
+        return call(*WORDS, *chosen, *words, *places(folder))
+
+    with monkeypatch.context() as patch:
+        signalled(patch, LinkPredictionTask, at, "SIGINT")
+        broken = run(tmp_path / "broken")
+    assert broken.code == 130, broken.err
+    resumed = run(tmp_path / "broken", "trainer.resume=auto")
+    assert same_end(run(tmp_path / "whole"), resumed)
