@@ -224,7 +224,7 @@ template <class T, template <class> class Model> struct Pass {
         }
     }
 
-    // The weights of the new rows; whether some of them need what is rare, and do not have it.
+    // The weights of the new rows; whether some of them need what is rare.
     template <bool decay, bool exact, bool rare> bool find_moves(int count) {
         const Numbers k = this->k;
         double needed = 0;
@@ -233,7 +233,7 @@ template <class T, template <class> class Model> struct Pass {
             const Move move = Model<T>::template move<decay, exact, rare>(of_row(i, xm[i], mm[i]), scale[i], k);
             a[i] = narrow<T>(move.a), b[i] = narrow<T>(move.b), product[i] = move.product;
             a_m[i] = narrow<T>(move.a_m), b_m[i] = narrow<T>(move.b_m);
-            needed = std::max(needed, move.rare);
+            needed = std::max(needed, move.is_rare);
         }
         return needed > 0;
     }

@@ -1,7 +1,7 @@
 // One geodesic step of a point and the transport of a tangent vector along it, for one row: the formulas, and their
-// names, are those of hyperbolic/kernels/geodesic_steps.py, with one difference: points of the hyperboloid are moved
-// back to a largest radius in the step itself, for which PyTorch takes a second one. All row numbers are double; T is
-// the dtype of the table.
+// names, are those of hyperbolic/kernels/geodesic_steps.py, but on the hyperboloid short steps are made of series, and
+// points are moved back to a largest radius in the step itself, for which PyTorch takes a second one. All row numbers
+// are double; T is the dtype of the table.
 #pragma once
 #include <algorithm>
 #include <limits>
@@ -37,11 +37,11 @@ struct Sums {
     double xx, xv, vv, inverse, gap;
 };
 
-// x' = a x + b m, m' = a_m x + b_m m. On the hyperboloid, product: <x', m'> of space coordinates; rare: 1 of a step
-// that is long, far out or ends with a huge momentum, else 0. move<decay, exact, false> does without what such steps
-// need, and is wrong for them.
+// x' = a x + b m, m' = a_m x + b_m m. On the hyperboloid, product: <x', m'> of space coordinates; is_rare: 1 of a step
+// that is long or ends with a huge momentum, else 0. move<decay, exact, false> does without what such steps need, and
+// is wrong for them.
 struct Move {
-    double a, b, a_m, b_m, product = 0, rare = 0;
+    double a, b, a_m, b_m, product = 0, is_rare = 0;
 };
 
 inline double squared(double x) { return x * x; }
@@ -114,16 +114,16 @@ template <class T> struct Lorentz {
         const double on_x = start + b * beta, end = on_x * on_x * xx + b * b * mm, a = start + b * added;
         double v_x = c * b * n2 * keep + grown * beta, v_n = grown;
         // Beyond the bound, back along the geodesic from the origin, on which <m', e> changes as the time does. It is
-        // made of products; of points far out, where these are differences of large numbers, of lengths, with the
+        // made of products; of long steps far out, where these are differences of large numbers, of lengths, with the
         // direction of the step, which is outward where the point was inside of the bound.
-        const bool outside = end > k.bound;
+        const bool outside = end > k.bound, is_long = !(way <= elementary::short_square);
         const double root = 1 / std::sqrt(std::max(end, tiny)), over = root * root;
         const double inside = outside ? std::sqrt(k.bound) * root : 1.0;
         double along = (on_x * v_x * xx + b * v_n * mm) * root / std::sqrt(1 + c * end);
         if (rare) {
             const double by_lengths = std::copysign(std::sqrt(std::max(n2 - mm * xx * (keep * keep * over), 0.0)),
                                                     xx > 1.01 * k.bound ? along : scale);
-            along = c * xx < far_start ? along : by_lengths;
+            along = is_long && c * xx >= far_start ? by_lengths : along;
         }
         along *= std::sqrt(1 + c * k.bound) * root;
         v_x = outside ? along * on_x - keep * mm * b * over : v_x;
@@ -134,8 +134,7 @@ template <class T> struct Lorentz {
             v_x *= fits;
             v_n *= fits;
         }
-        const double is_long = way <= elementary::short_square ? 0.0 : 1.0, is_far = c * xx < far_start ? 0.0 : 1.0;
-        const double is_rare = square > squared(Limits<T>::longest_momentum) ? 1.0 : std::max(is_long, is_far);
+        const double is_rare = square > squared(Limits<T>::longest_momentum) ? 1.0 : is_long ? 1.0 : 0.0;
         const double product = (on_x * v_x * xx + b * v_n * mm) * inside;
         return {a * inside, b * inside, v_x + v_n * (added - beta), v_n, product, is_rare};
     }

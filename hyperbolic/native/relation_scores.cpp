@@ -29,9 +29,9 @@ void score(const Questions<T> &of, T *y, T *q, double *kept, T *out, double marg
         lorentz::normalise_block(y + start * size, kept + start, kept + n + start, count, size, times);
         for (int64_t i = start; i < start + count; i++) {
             lorentz::flip(y + i * size, q + i * size, size, 2);
-            const T shift = T(margin) + of.head_bias[of.h[i]];
-            table_products::scores(q + i * size, of.table, of.tail_bias, shift, of.t + i * m, out + i * m, m, (n - i) * m,
-                                   size);
+            const T shift = T(margin) + of.head_bias[of.h[i]], *x = q + i * size;
+            const int64_t *chosen = of.t + i * m, left = (n - i) * m;
+            table_products::scores(x, of.table, of.tail_bias, shift, chosen, out + i * m, m, left, size);
         }
     });
 }

@@ -49,7 +49,7 @@ void table_grads(const T *grad, const T *x, const int64_t *index, T *grad_table,
         if (grad_table) std::fill(grad_table + first * size, grad_table + end * size, T(0));
         if (grad_bias) std::fill(grad_bias + first, grad_bias + end, T(0));
         const int64_t ahead = rows_ahead(size);
-        int64_t places[at_a_time + 1], i = 0;
+        int64_t places[at_a_time], i = 0;
         for (int64_t start = 0; start < n * m; start += at_a_time) {
             const int64_t stop = std::min(start + at_a_time, n * m);
             int count = 0;
