@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import math
 import re
@@ -23,8 +24,15 @@ from tasks.checkpoints import BEST, LAST
 from tasks.errors import UserError
 
 STATES = {"best": BEST, "last": LAST}
-_NOT_TOLD = ("paths", "logger", "paper")  # parts of the configuration that do not tell runs apart
+# Settings that do not tell runs apart, or are told elsewhere.
+_SAYS_NOTHING = re.compile(r"^(paths|logger|paper)(\.|$)|(^|\.)(seed|_target_|_partial_)$|^trainer\.resume$")
 _TOLD = 3  # settings that a note has at most
+_LETTERS = 60  # of a note in a file's name
+
+
+def short_hash(text: str) -> str:
+    """Six letters that differ where texts do."""
+    return hashlib.sha256(text.encode()).hexdigest()[:6]
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,8 @@ class Run:
     def stem(self) -> str:
         """Part of the name of a file that shows this run."""
         note = re.sub(r"[^\w.=-]+", "_", self.note)
+        if len(note) > _LETTERS:
+            note = f"{note[:_LETTERS]}-{short_hash(self.note)}"
         return "-".join(filter(None, [self.name, note, f"seed{self.seed}"]))
 
     @property
@@ -129,19 +139,22 @@ def read_run(folder: Path) -> Run:
 
 
 def read_runs(folders: Sequence[Path]) -> list[Run]:
-    """The runs in folders, see `read_run`; those of one name and seed have a note: the settings that differ among them,
-    else what their folders are called."""
+    """The runs in folders, see `read_run`; those of one name have a note: the settings that differ among them, the seed
+    apart, and where that does not tell them apart, what their folders are called."""
     runs = [read_run(folder) for folder in folders]
-    noted = []
-    for run in runs:
-        alike = [other for other in runs if other.stem == run.stem]
-        keys = [key for key in run.settings if key.split(".")[0] not in _NOT_TOLD and _differs(key, alike)]
-        note = ", ".join(f"{key}={_written(run.settings[key])}" for key in keys[:_TOLD]) + ", ..." * (len(keys) > _TOLD)
-        same = [other for other in alike if not any(_differs(key, [run, other]) for key in keys)]
-        if len(same) > 1 and len({other.folder.resolve() for other in same}) > 1:
-            note = ", ".join(filter(None, [note, run.folder.resolve().name]))
-        noted.append(replace(run, note=note))
-    return noted
+    noted = [_noted(run, [other for other in runs if other.name == run.name]) for run in runs]
+    return [
+        replace(run, note=", ".join(filter(None, [run.note, run.folder.resolve().name])))
+        if len({other.folder.resolve() for other in noted if other.stem == run.stem}) > 1
+        else run
+        for run in noted
+    ]
+
+
+def _noted(run: Run, alike: Sequence[Run]) -> Run:
+    keys = [key for key in run.settings if not _SAYS_NOTHING.search(key) and _differs(key, alike)]
+    told = [f"{key}={_written(run.settings[key])}" for key in keys[:_TOLD]]
+    return replace(run, note=", ".join(told + ["..."] * (len(keys) > _TOLD)))
 
 
 def _differs(key: str, runs: Sequence[Run]) -> bool:

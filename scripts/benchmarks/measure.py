@@ -107,8 +107,8 @@ def measure_parts(case: Case, effort: Effort, device: torch.device) -> list[Part
 
 
 def measure(case: Case, effort: Effort, device: torch.device, memory: bool = False) -> list[Timing]:
-    """Runs the variants in turn, each round from the next one on, so that none always follows the same other or itself;
-    slow peers stop once they have `effort.peer_rounds`.
+    """Runs the variants in turn, each round from the next one on, so that each follows each other; slow peers stop once
+    they have `effort.peer_rounds`.
 
     Returns: timings in the order floor, ours, peers. The quartiles of a ratio are those of the ratios within rounds.
     """

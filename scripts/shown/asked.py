@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from hyperbolic.manifolds import Manifold
 from scripts.collect import write_atomically
 from scripts.drawing import canvas
-from scripts.trained import Run, Trained
+from scripts.trained import Run, Trained, short_hash
 from tasks.errors import UserError
 
 
@@ -34,7 +34,7 @@ class Wishes:
         if len(runs) <= 2:
             stem = "-vs-".join(dict.fromkeys(run.stem for run in runs))
         else:
-            stem = f"{runs[0].stem}-and-{len(runs) - 1}-more"
+            stem = f"{runs[0].stem}-and-{len(runs) - 1}-more-{short_hash(' '.join(run.stem for run in runs))}"
         return self.out / f"{figure}-{self.name or stem}.{suffix or self.format}"
 
     def of_one(self, runs: Sequence[Run], run: Run) -> Wishes:

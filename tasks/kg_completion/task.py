@@ -109,6 +109,7 @@ class LinkPredictionTask(Task):
         self.facts, self.known, self.hide_known = facts, known, hide_known
         self.n = len(model.relations)
         self.categories = categories(graph.triples["train"], self.n)
+        self.in_train = graph.in_train[0]
         self.by_relation: Tensor | None = None  # of the newest evaluation
 
     def step(self, batch: dict[str, Tensor]) -> Step:
@@ -216,7 +217,7 @@ class LinkPredictionTask(Task):
 
     def predict(self, batch: dict[str, Tensor]) -> list[dict[str, Any]]:
         """{"answers": [{"entity": name, "score": s}, ...]} of each question, the likeliest first; with hide_known=false
-        each says, too, whether it is "known"."""
+        each says, too, whether it is "known". One that train does not have says "unseen": true."""
         found = []
         for start in range(0, len(batch["e"]), rows := self._rows()):
             e, r = batch["e"][start : start + rows], batch["r"][start : start + rows]
@@ -236,7 +237,8 @@ class LinkPredictionTask(Task):
         for score, entity, known in row:
             if score != -float("inf"):
                 answer = {"entity": self.model.entities[entity], "score": float(f"{score:.6g}")}
-                yield answer if self.hide_known else answer | {"known": known}
+                answer |= {} if self.hide_known else {"known": known}
+                yield answer if self.in_train[entity] else answer | {"unseen": True}
 
     def points(self, batch: dict[str, Tensor]) -> dict[str, Points]:
         manifold, table = self.model.scorer.points()

@@ -98,6 +98,8 @@ class Graph:
                     f"train does not have (entities: {notes.new_entities}, relations: {notes.new_relations}), first "
                     f"{self._words(self.triples[split][self.unseen(split)][0])}."
                 )
+        if "?" in self.entities:
+            found.append(f"{self.name}: an entity is called '?', which mode=predict takes for what is asked.")
         blank = [name for name in (*self.entities, *self.relations) if name != name.strip()]
         if blank:
             found.append(f"{self.name}: {len(blank)} names begin or end with a blank, first {blank[0]!r}.")

@@ -1,5 +1,6 @@
 """scripts/bench.py at tiny sizes: every row of the table, agreement of the variants, gates, output, bad input."""
 
+import itertools
 import json
 import time
 from dataclasses import replace
@@ -280,6 +281,14 @@ def test_peak_memory_counts_what_is_held_at_once():
             del first, second
 
     assert measure.peak_memory(hold, torch.device("cpu")) == 2 << 20
+
+
+def test_each_round_begins_with_the_next_variant():
+    order = []
+    case = Case(*(Variant(name, lambda name=name: (order.append(name), pause())) for name in ("a", "b")))
+    case.peers = [Variant("c", lambda: (order.append("c"), pause()))]
+    measure.measure(case, Effort(4, 0.0, peer_rounds=4, brief=True), torch.device("cpu"))
+    assert "".join(name for name, _ in itertools.groupby(order))[-12:] == "abcbcacababc"
 
 
 def test_times_of_a_share_of_the_work_are_scaled():

@@ -180,11 +180,38 @@ def test_runs_with_the_same_settings_are_told_apart_by_their_folders(copied):
     assert [run.note for run in read_runs([runs[0], runs[0]])] == ["", ""]
 
 
-def test_many_settings_that_differ_are_cut_short(copied):
-    others = {"max_epochs": 7, "patience": 9, "devices": 3, "threads": 5}
-    _, other = read_runs([copied, variant(copied, "b", **others)])
-    assert other.note.count("=") == 3
-    assert other.note.endswith(", ...")
+def test_settings_are_told_of_runs_with_other_seeds_too(copied):
+    folder = variant(copied, "a", max_epochs=7, resume="outputs/x")
+    record = json.loads((folder / "record.json").read_text())
+    record["config"]["seed"] = record["config"]["task"]["data"]["seed"] = 5
+    (folder / "record.json").write_text(json.dumps(record))
+    assert [run.title for run in read_runs([copied, folder])] == [
+        "toy, trainer.max_epochs=2, seed 0",
+        "toy, trainer.max_epochs=7, seed 5",
+    ]
+
+
+def test_many_settings_that_differ_are_cut_short_and_told_apart_all_the_same(copied):
+    others = {"max_epochs": 7, "patience": 9, "devices": 3}
+    folders = [copied, variant(copied, "b", **others, threads=5), variant(copied, "c", **others, threads=6)]
+    _, one, other = read_runs(folders)
+    assert one.note == "trainer.devices=3, trainer.max_epochs=7, trainer.patience=9, ..., b"
+    assert other.note.endswith("..., c")
+
+
+def test_names_of_files_are_no_longer_than_names_may_be(copied, tmp_path):
+    long = {"accelerator": "cpu" * 60, "strategy": "auto" * 50}
+    runs = [variant(copied, "a", **long), variant(copied, "b", **(long | {"strategy": "ddp" * 70}))]
+    stems = [run.stem for run in read_runs(runs)]
+    assert stems[0] != stems[1]
+    assert draw(tmp_path / "out", "curves", *runs) == 0
+    assert max(len(file.name) for file in (tmp_path / "out").iterdir()) < 250
+
+
+def test_other_runs_have_other_files(copied, tmp_path):
+    a, b, c, d = (variant(copied, name, max_epochs=k) for k, name in enumerate("abcd"))
+    assert draw(tmp_path / "out", "curves", a, b, c) == draw(tmp_path / "out", "curves", a, b, d) == 0
+    assert len(list((tmp_path / "out").iterdir())) == 2
 
 
 def test_other_names_for_two_runs_that_are_called_alike(poincare, copied, tmp_path):

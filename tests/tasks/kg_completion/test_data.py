@@ -159,6 +159,11 @@ def test_of_files_without_a_fault_the_sizes_are_told_once(tmp_path, capsys):
     assert capsys.readouterr().out == f"{tmp_path.name}: {sizes}"
 
 
+def test_an_entity_that_questions_cannot_name_is_told(tmp_path, capsys):
+    assert "?" in folder_data(tmp_path, "a r ?", "a r ?", "? r a").graph.entities
+    assert "an entity is called '?', which mode=predict takes for what is asked." in capsys.readouterr().out
+
+
 def test_names_with_blanks_at_their_ends_are_told(tmp_path, capsys):
     for name in FILES.values():
         (tmp_path / name).write_text("a\tr\tb\nb \tr\ta\n")

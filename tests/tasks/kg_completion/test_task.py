@@ -242,12 +242,21 @@ def test_answers_are_the_likeliest_entities_in_both_directions(monkeypatch, reci
             assert [a["entity"] for a in answers] == [names[x] for x in best]
             assert [a["score"] for a in answers] == pytest.approx([score(task, e, r, x) for x in best], rel=1e-5)
             if hide:
-                assert all(set(a) == {"entity", "score"} for a in answers)
+                assert all(set(a) - {"unseen"} == {"entity", "score"} for a in answers)
             else:
                 assert [a["known"] for a in answers] == [(e, r, x) in truth for x in best]
             json.dumps(answers, allow_nan=False)
             sizes.add(len(answers))
     assert len(sizes) > 1 or top_k < 13, "where less are left, less are said"
+
+
+def test_answers_that_train_does_not_have_say_so(tmp_path):
+    data = folder_data(tmp_path, "a r b", "a r c", "c r a")
+    for hide in (True, False):
+        answers = answered(data, link_prediction(data, hide_known=hide, top_k=9), "?\tr\ta")[0]
+        assert {a["entity"]: a.get("unseen") for a in answers} == {"a": None, "b": None} | ({} if hide else {"c": True})
+    (answers,) = answered(data, link_prediction(data, top_k=9), "c\tr\t?")
+    assert {a["entity"]: a.get("unseen") for a in answers} == {"b": None, "c": True}
 
 
 def test_a_question_whose_answers_are_all_known_has_none(tmp_path):
