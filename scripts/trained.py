@@ -39,7 +39,7 @@ def short_hash(text: str) -> str:
 class Run:
     """A run's folder. settings: of its configuration, by dotted key. selection: how its best state was chosen, or None.
     history: a row of numbers for each validation or epoch, those that were not measured left out. note: what tells it
-    from others of its name and seed, see `read_runs`."""
+    from others of its name, see `read_runs`."""
 
     folder: Path
     name: str
