@@ -2,24 +2,20 @@
 #include "elementary.h"
 
 namespace {
-template <class T> T with_sech(T x) {
-    T sech2;
-    return elementary::tanh(x, sech2);
+// Of functions with a second result: the first and the second.
+template <class T, T (*f)(T, T &)> T first(T x) {
+    T other;
+    return f(x, other);
 }
-template <class T> T only_sech(T x) {
-    T sech2;
-    elementary::tanh(x, sech2);
-    return sech2;
+template <class T, T (*f)(T, T &)> T second(T x) {
+    T other;
+    f(x, other);
+    return other;
 }
-template <class T> T short_sinhc(T z) {
-    T cosh;
-    return elementary::sinhc(z, cosh);
-}
-template <class T> T short_cosh(T z) {
-    T cosh;
-    elementary::sinhc(z, cosh);
-    return cosh;
-}
+template <class T> T only_tanh(T x) { return first<T, elementary::tanh<T>>(x); }
+template <class T> T only_sech2(T x) { return second<T, elementary::tanh<T>>(x); }
+template <class T> T only_sinhc(T z) { return first<T, elementary::sinhc<T>>(z); }
+template <class T> T only_cosh(T z) { return second<T, elementary::sinhc<T>>(z); }
 template <class T, T (*f)(T)> void apply(const T *x, T *y, int64_t n, int threads) {
 #pragma omp parallel for simd num_threads(threads) if (parallel : threads > 1)
     for (int64_t i = 0; i < n; i++) y[i] = f(x[i]);
@@ -42,7 +38,7 @@ EXPORT(asinh, elementary::asinh)
 EXPORT(cosh, elementary::cosh)
 EXPORT(sinh, elementary::sinh)
 EXPORT(sigmoid, elementary::sigmoid)
-EXPORT(tanh, with_sech)
-EXPORT(sech2, only_sech)
-EXPORT(short_sinhc, short_sinhc)
-EXPORT(short_cosh, short_cosh)
+EXPORT(tanh, only_tanh)
+EXPORT(sech2, only_sech2)
+EXPORT(short_sinhc, only_sinhc)
+EXPORT(short_cosh, only_cosh)
