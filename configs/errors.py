@@ -6,6 +6,10 @@ import re
 NEEDS_EXTRA = {"optuna": "sweep", "submitit_slurm": "slurm", "submitit_local": "slurm", "ray": "ray"}
 
 
+class ConfigError(ValueError):
+    """A key or value of the configuration is wrong; the message names it and the remedy."""
+
+
 def paragraph(error: BaseException) -> str:
     """What a mistake in the configuration or on the command line is, and what to do about it."""
     text = _whole_text(error)

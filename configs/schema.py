@@ -5,6 +5,7 @@ parameters of these classes.
 """
 
 import inspect
+import re
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -13,10 +14,14 @@ from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from hydra.utils import get_object
 from omegaconf import MISSING, DictConfig, OmegaConf
 
+from configs.errors import ConfigError
 from configs.kinds import described, fits, unknown_key
+from configs.targets import check_targets
 
 FOLDER = Path(__file__).resolve().parent
 # What run.py adds when it builds an object, by the key of its node. To task.model and task.module it adds what their
@@ -31,10 +36,6 @@ SUPPLIED = {
 }
 MODES = ("fit", "test", "predict")
 TASK = ("name", "data", "model", "module")  # every task has these, and what its file declares
-
-
-class ConfigError(ValueError):
-    """A key or value of the configuration is wrong; the message names it and the remedy."""
 
 
 @dataclass
@@ -59,6 +60,14 @@ class Role:
 
 
 @dataclass
+class Plateau:
+    """Settings of schedule=plateau."""
+
+    factor: float = MISSING
+    patience: int = MISSING
+
+
+@dataclass
 class Optim:
     rule: str = MISSING
     lr: float = MISSING
@@ -72,6 +81,9 @@ class Optim:
     exact_exp: bool = MISSING
     stabilize: int | None = MISSING
     schedule: str = MISSING
+    warmup_steps: int = MISSING
+    d_model: int | None = MISSING
+    plateau: Plateau = field(default_factory=Plateau)
     embeddings: Role = field(default_factory=Role)
     biases: Role = field(default_factory=Role)
     matrices: Role = field(default_factory=Role)
@@ -80,6 +92,7 @@ class Optim:
 @dataclass
 class Trainer:
     max_epochs: int | None = MISSING
+    min_epochs: int | None = MISSING
     max_steps: int = MISSING
     limit_train_batches: int | float = MISSING
     limit_val_batches: int | float = MISSING
@@ -98,6 +111,7 @@ class Trainer:
     resume: str | None = MISSING
     checkpoint_every_n_steps: int | None = MISSING
     patience: int | None = MISSING
+    average_last: int | None = MISSING
     nan_check_every_n_steps: int = MISSING
     compile: Any = MISSING
     threads: int | None = MISSING
@@ -153,13 +167,21 @@ class Root:
     paper: Paper | None = None
 
 
-def register() -> None:
-    """Tell Hydra the types (as the config `schema`) and how the folder of a run is named (`run_name`)."""
+def register(stored_name: str | None = None) -> None:
+    """Tell Hydra the types (as the config `schema`) and how the folder of a run is named (`run_name`).
+
+    stored_name: of the run whose checkpoint is chosen as `experiment=checkpoint` (`configs.stored`).
+    """
     root = OmegaConf.structured(Root)
     # The open nodes: the model checks the names of its components, the geometry those of its layers and their settings.
     root.geometry = OmegaConf.create({k: OmegaConf.create({}, flags={"struct": False}) for k in ("parts", "options")})
     ConfigStore.instance().store(name="schema", node=root)
-    OmegaConf.register_new_resolver("run_name", run_name, replace=True)
+    stored = stored_name if re.fullmatch(r"\w[\w.,=+-]{0,199}", str(stored_name)) else None
+
+    def name(experiment: str | None, *choices: Any) -> str:
+        return run_name(stored or experiment if experiment == "checkpoint" else experiment, *choices)
+
+    OmegaConf.register_new_resolver("run_name", name, replace=True)
 
 
 def run_name(
@@ -178,17 +200,29 @@ def run_name(
     if experiment:
         return experiment
     try:
-        taken = "encoder" in parameters("task.model", {"_target_": model})
-    except ConfigError:  # told when the run starts
-        taken = True
+        has_encoder = "encoder" in parameters("task.model", {"_target_": model})
+    except ConfigError:  # reported when the run starts
+        has_encoder = True
     own = [Path(folder).resolve().name] if folder else []
-    return "-".join([task, *own, geometry, *([encoder] if taken else [])])
+    return "-".join([task, *own, geometry, *([encoder] if has_encoder else [])])
 
 
 def composed(*overrides: str) -> DictConfig:
     """The configuration that these words on the command line give, without running anything."""
     with initialize_config_dir(str(FOLDER), version_base="1.3"):
         return compose("config", overrides=list(overrides))
+
+
+def plain(cfg: Any, resolve: bool = True) -> dict[str, Any]:
+    """A node of keys as plain Python values."""
+    node = OmegaConf.to_container(cfg, resolve=resolve, enum_to_str=True)
+    assert isinstance(node, dict)
+    return {str(key): value for key, value in node.items()}
+
+
+def _load(file: Path) -> dict[str, Any]:
+    """A YAML file as it stands."""
+    return plain(OmegaConf.load(file), resolve=False)
 
 
 def check(cfg: DictConfig) -> dict[str, Any]:
@@ -203,6 +237,8 @@ def check(cfg: DictConfig) -> dict[str, Any]:
     _one_of("fidelity", cfg.fidelity, ("paper", "code"))
     if not 0 <= cfg.seed < 2**32:
         raise ConfigError(f"seed must be a whole number of at least 0 and less than 2**32, and it is {cfg.seed}.")
+    if HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN and cfg.trainer.devices not in (1, "1"):
+        raise ConfigError("trainer.devices must be 1 in a multirun (-m); start runs on several devices one by one.")
     if missing := sorted(OmegaConf.missing_keys(cfg)):
         raise ConfigError(f"{missing[0]} has no value; set it, as in {missing[0]}=...")
     if cfg.data.dir is not None and "${data.dir}" not in OmegaConf.to_yaml(cfg, resolve=False):
@@ -210,7 +246,8 @@ def check(cfg: DictConfig) -> dict[str, Any]:
             f"data.dir={cfg.data.dir} is for tasks that read a folder of your own (task=kg, task=nli); task="
             f"{cfg.task.name} has its own data, below paths.data_dir. Leave data.dir out, or choose such a task."
         )
-    values = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
+    values = plain(cfg)
+    check_targets(values, _search_path())
     for name, supplied in SUPPLIED.items():
         node = values
         for key in name.split("."):
@@ -237,17 +274,25 @@ def encoder_kinds(model: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _check_encoder(values: dict[str, Any]) -> None:
     """That the encoder reads what the task's model gives it."""
-    wanted, given = encoder_kinds(values["task"]["model"]), encoder_kind(values["encoder"])
-    if given not in wanted:
+    kinds, kind = encoder_kinds(values["task"]["model"]), encoder_kind(values["encoder"])
+    if kind not in kinds:
         fitting = [
             file.stem
             for file in sorted((FOLDER / "encoder").glob("*.yaml"))
-            if encoder_kind(OmegaConf.load(file)) in wanted
+            if encoder_kind(_load(file)) in kinds
         ]
         raise ConfigError(
-            f"task={values['task']['name']} needs an encoder of {' or '.join(wanted)}, and the one chosen is of "
-            f"{given}; take encoder={' or '.join(fitting)}."
+            f"task={values['task']['name']} needs an encoder of {' or '.join(kinds)}, and the one chosen is of "
+            f"{kind}; take encoder={' or '.join(fitting)}."
         )
+
+
+def _search_path() -> list[Path]:
+    """The folders besides configs/ that the user put on Hydra's search path."""
+    if not HydraConfig.initialized():
+        return []
+    sources = HydraConfig.get().runtime.config_sources
+    return [Path(source.path) for source in sources if source.schema == "file" and source.provider != "main"]
 
 
 def _check_task(cfg: DictConfig) -> None:
@@ -257,10 +302,11 @@ def _check_task(cfg: DictConfig) -> None:
     `d: ${task.sizes.${task.size}.d}`. Of a task whose file lies elsewhere (hydra.searchpath) all keys are taken.
     """
     node = cfg.task
-    known = _declared(str(node.get("name"))) or {str(k) for k in node}
-    if unknown := [str(k) for k in node if k not in known.union(TASK)]:
+    names = [str(key) for key in node]
+    known = _declared(str(node.get("name"))) or set(names)
+    if unknown := [key for key in names if key not in known.union(TASK)]:
         raise ConfigError(unknown_key(f"task.{unknown[0]}", unknown[0], sorted(known.union(TASK))))
-    if missing := [k for k in TASK if k not in node]:
+    if missing := [key for key in TASK if key not in names]:
         raise ConfigError(f"task.{missing[0]} is missing; the task's file in configs/task needs it.")
     for key, sets in (("size", "sizes"), ("labels", "label_sets")):
         if key in node and sets in node and str(node[key]) not in (choices := [str(k) for k in node[sets]]):
@@ -272,20 +318,20 @@ def _declared(name: str) -> set[str]:
     file = FOLDER / "task" / f"{name}.yaml"
     if not file.is_file():
         return set()
-    node = OmegaConf.load(file)
+    node = _load(file)
     starts = [_declared(start) for start in node.pop("defaults", []) if isinstance(start, str)]
-    return {str(k) for k in node}.union(*starts)
+    return set(node).union(*starts)
 
 
-def _check_fields(name: str, node: Any, kind: type) -> None:
+def _check_fields(name: str, node: Any, kind: Any) -> None:
     """Find keys that `+key=...` added to a node whose keys are fixed."""
     if not isinstance(node, DictConfig) or node._is_none():
         return
     known = {f.name: f.type for f in fields(kind)}
-    for key in node:
-        full = f"{name}.{key}" if name else str(key)
+    for key in map(str, node):
+        full = f"{name}.{key}" if name else key
         if key not in known:
-            raise ConfigError(unknown_key(full, str(key), list(known)))
+            raise ConfigError(unknown_key(full, key, list(known)))
         for part in (known[key], *typing.get_args(known[key])):
             if is_dataclass(part) and not OmegaConf.is_missing(node, key):
                 _check_fields(full, node[key], part)
@@ -324,6 +370,7 @@ def check_target(name: str, node: Mapping[str, Any], supplied: tuple[str, ...] |
 
 def parameters(name: str, node: Mapping[str, Any]) -> dict[str, inspect.Parameter]:
     """The parameters of the class or function that a node names. Raises ConfigError where there is none."""
+    check_targets(node, _search_path())
     if not isinstance(node, Mapping) or not node.get("_target_"):
         raise ConfigError(f"{name} names no class; its file in configs/ needs a line `_target_: ...`.")
     try:

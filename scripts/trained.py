@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from configs.build import rebuild
 from hyperbolic.geometry import GEOMETRIES
 from hyperbolic.manifolds import Manifold
 from hyperbolic.manifolds.base import HyperbolicManifold
@@ -129,7 +130,8 @@ def read_run(folder: Path) -> Run:
         settings, selection = resume.flat(record["config"]), record.get("selection")
         name = record.get("experiment") or folder.resolve().parent.name
     elif file := next((f for f in (folder / "checkpoints" / n for n in (LAST, BEST)) if f.is_file()), None):
-        settings, selection = resume.read(file, str(folder))["settings"], None
+        checkpoint = resume.read(file, str(folder))
+        settings, selection = resume.settings(checkpoint["config"], checkpoint["data"]), None
         name = folder.resolve().parent.name
     else:
         inside = sorted({f.parent for name in ("record.json", "checkpoints") for f in folder.glob(f"*/{name}")})
@@ -172,8 +174,6 @@ def load(run: Run, state: str = "best") -> Trained:
     Raises UserError where the checkpoint is missing, the model cannot be built again from the run's settings, or the
     data that are there have other types or words than those it was trained with.
     """
-    from run import rebuild
-
     file = run.folder / "checkpoints" / STATES[state]
     if not file.is_file():
         other = next((k for k, n in STATES.items() if (file.parent / n).is_file()), None)
@@ -182,10 +182,10 @@ def load(run: Run, state: str = "best") -> Trained:
             remedy = f"It is one of mode={mode}; name the run that trained the model: {run.settings.get('checkpoint')}."
         raise UserError(f"{run.folder}: the run has no checkpoint {file.relative_to(run.folder)}. {remedy}")
     checkpoint = resume.read(file, str(run.folder))
-    task, data = rebuild(run.folder)
-    if found := resume.differences(checkpoint, task.settings, ("data",)):
+    task, data = rebuild(checkpoint)
+    if unequal := resume.differences(checkpoint, task.origin, ("data",)):
         raise UserError(
-            f"{run.folder}: its model was trained with {'; '.join(found)}, so that figures would have wrong names. Put "
+            f"{run.folder}: its model was trained with {'; '.join(unequal)}, so that figures would have wrong names. Put "
             "back the data that it was trained with (HYPERBOLIC_DATA names their folder), or draw another run."
         )
     task.to(torch.float64 if str(run.settings.get("trainer.precision")).startswith("64") else torch.float32)
@@ -195,12 +195,12 @@ def load(run: Run, state: str = "best") -> Trained:
 
 def _json(file: Path) -> dict[str, Any]:
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-        if not isinstance(found, dict) or not isinstance(found.get("config"), dict):
+        record = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(record, dict) or not isinstance(record.get("config"), dict):
             raise ValueError("it has no configuration")
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise UserError(f"{file} is not the record of a run ({error}). Run it again.") from error
-    return found
+    return record
 
 
 def _history(file: Path) -> list[dict[str, float]]:

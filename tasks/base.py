@@ -3,6 +3,7 @@
 import abc
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,27 +12,25 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR
 
 from hyperbolic.manifolds.base import Manifold
 from tasks.batches import SHUFFLES, EvaluationBatches, Split, TrainBatches
 from tasks.errors import UserError, one_of, whole
-
-# How learning rates fall to 0 over all steps of a run.
-SCHEDULES = {
-    "linear": lambda optimizer, steps: LinearLR(optimizer, start_factor=1.0, end_factor=0.0, total_iters=steps),
-    "cosine": lambda optimizer, steps: CosineAnnealingLR(optimizer, T_max=steps),
-}
+from tasks.schedules import Schedule
 
 
 class Step(NamedTuple):
     """What one batch gives: the mean loss to differentiate, and sums (a number or tensor each) to add up.
 
     The sums need "examples", how many examples the batch has. Those of training batches are single numbers.
+    weight: how many items (as tokens) the loss is the mean of. Where it is given, a step over several batches
+    (accumulate_grad_batches, or one in each process) follows the mean over all their items, ``sum_b w_b L_b / sum_b
+    w_b``; otherwise every batch counts the same.
     """
 
     loss: Tensor
     sums: dict[str, Any]
+    weight: float | None = None
 
 
 class Points(NamedTuple):
@@ -39,6 +38,20 @@ class Points(NamedTuple):
 
     manifold: Manifold
     x: Tensor
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a state of a task comes from; every checkpoint keeps it, and it alone rebuilds the task.
+
+    experiment: its name, or None. name: of the folder of its runs. config: the resolved configuration as plain values
+    (`configs.stored` says how). data: what the model's rows stand for (`TaskData.identity`).
+    """
+
+    experiment: str | None = None
+    name: str = ""
+    config: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, str] = field(default_factory=dict)
 
 
 class Task(pl.LightningModule, abc.ABC):
@@ -61,11 +74,11 @@ class Task(pl.LightningModule, abc.ABC):
         self.optimizer = optimizer
         self.select, self.select_mode = select, select_mode
         self.metrics: dict[str, float] = {}  # the newest value of each
-        self.schedule = "constant"  # a key of SCHEDULES, or constant
-        self.settings: dict[str, Any] = {}  # what a checkpoint was trained with, by dotted key (tasks.resume)
-        self.words: list[str] = []  # the words on the command line that chose it
+        self.schedule = Schedule()
+        self.origin = Origin()
         self.counts: dict[str, int] = {}  # examples that the newest metrics of a split were made from
         self.latest_loss: Tensor | None = None
+        self._weight = 0.0  # of the batches whose gradients are being added up
         self._sums: dict[str, dict[str, Any]] = {}
 
     @property
@@ -95,12 +108,11 @@ class Task(pl.LightningModule, abc.ABC):
         return {}
 
     def configure_optimizers(self) -> Any:
-        optimizer = self.optimizer(self)
-        if self.schedule == "constant":
-            return optimizer
-        steps = int(self.trainer.estimated_stepping_batches)
-        scheduler = SCHEDULES[self.schedule](optimizer, steps)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+        trainer = self.trainer
+        return self.schedule.configure(
+            self.optimizer(self), lambda: trainer.estimated_stepping_batches, self.select, self.select_mode,
+            trainer.check_val_every_n_epoch or 1,
+        )  # fmt: skip
 
     def on_fit_start(self) -> None:
         if getattr(self.model, "sparse", False) and self.trainer.world_size > 1:
@@ -113,7 +125,22 @@ class Task(pl.LightningModule, abc.ABC):
         step = self.step(batch)
         self.latest_loss = step.loss.detach()
         self._add("train", step)
-        return step.loss
+        if step.weight is None:
+            return step.loss
+        self._weight += step.weight
+        return step.loss * step.weight
+
+    def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
+        if not self._weight:
+            return
+        # Lightning has divided each batch's loss by their number, and DDP the sum of gradients by its processes
+        batches = self.trainer.accumulate_grad_batches * self.trainer.world_size
+        weight = torch.as_tensor(self._weight, dtype=torch.float64, device=self.device)
+        scale = batches / float(self.trainer.strategy.reduce(weight, reduce_op="sum"))
+        self._weight = 0.0
+        for parameter in self.parameters():
+            if parameter.grad is not None:
+                parameter.grad.mul_(scale)
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         self._add("val", self.step(batch))
@@ -130,8 +157,8 @@ class Task(pl.LightningModule, abc.ABC):
     def on_validation_epoch_end(self) -> None:
         self._finish("val")
         if self.select not in self.metrics:  # of a part of the split
-            found = ", ".join(name for name in self.metrics if name.startswith("val/"))
-            raise UserError(f"task.module.select={self.select}: this validation has {found}; take one of these.")
+            names = ", ".join(name for name in self.metrics if name.startswith("val/"))
+            raise UserError(f"task.module.select={self.select}: this validation has {names}; take one of these.")
 
     def on_test_epoch_start(self) -> None:
         self._sums.pop("test", None)
@@ -160,13 +187,12 @@ class Task(pl.LightningModule, abc.ABC):
         total = self.trainer.strategy.reduce(total, reduce_op="sum").cpu().split([v.numel() for v in parts])
         sums = {k: t.view(v.shape) if v.dim() else float(t) for k, t, v in zip(names, total, parts, strict=True)}
         self.counts[split] = int(sums["examples"])
-        found = {f"{split}/{k}": v for k, v in self.summary(sums).items()}
-        self.metrics.update(found)
-        self.log_dict(found, sync_dist=self.trainer.world_size > 1)
+        metrics = {f"{split}/{k}": v for k, v in self.summary(sums).items()}
+        self.metrics.update(metrics)
+        self.log_dict(metrics, sync_dist=self.trainer.world_size > 1)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["settings"] = dict(self.settings)
-        checkpoint["words"] = list(self.words)
+        checkpoint |= asdict(self.origin)
         checkpoint["metrics"] = dict(self.metrics)
         checkpoint["sums"] = {k: float(v) for k, v in self._sums.get("train", {}).items()}
         checkpoint["rng"] = _random_state()
@@ -182,11 +208,19 @@ class Task(pl.LightningModule, abc.ABC):
     def on_train_start(self) -> None:
         # Lightning does so too, but not where the number of steps was asked for before, as schedules do
         for state in self.__dict__.pop("_given", []):
-            self.trainer.train_dataloader.load_state_dict(state)
+            batches = self.trainer.train_dataloader
+            assert isinstance(batches, TrainBatches)
+            batches.load_state_dict(state)
         if self.trainer.world_size > 1:  # each process draws its own numbers
             torch.manual_seed((torch.initial_seed() + self.trainer.global_rank) % 2**63)
         if (state := self.__dict__.pop("_restore", None)) and self.trainer.world_size == 1:
             _set_random_state(state)
+
+
+def as_task(module: pl.LightningModule) -> Task:
+    """The module that Lightning hands to a callback; here it is always a task."""
+    assert isinstance(module, Task)
+    return module
 
 
 class TaskData(pl.LightningDataModule, abc.ABC):
@@ -259,8 +293,9 @@ class TaskData(pl.LightningDataModule, abc.ABC):
 
 def _random_state() -> dict[str, Any]:
     """The state of every random generator, in types that a checkpoint may hold."""
-    name, keys, *rest = np.random.get_state()
-    state = {"torch": torch.get_rng_state(), "numpy": [name, keys.tolist(), *rest], "python": random.getstate()}
+    kind, keys, *rest = np.random.get_state(legacy=True)
+    numbers = [kind, np.asarray(keys).tolist(), *rest]
+    state = {"torch": torch.get_rng_state(), "numpy": numbers, "python": random.getstate()}
     if torch.cuda.is_available():
         state["cuda"] = torch.cuda.get_rng_state_all()
     return state

@@ -1,4 +1,4 @@
-"""Checkpoints of the best and of the last state, the history of a run, and an orderly end on Ctrl-C."""
+"""Checkpoints of the best and of the last states, the history of a run, and an orderly end on Ctrl-C."""
 
 import csv
 import os
@@ -8,17 +8,32 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
+from geoopt import ManifoldParameter
 from pytorch_lightning.callbacks import Checkpoint
+from torch import Tensor
 
-from tasks.base import Task
+from hyperbolic.manifolds import Manifold
+from tasks.base import Task, as_task
 
-BEST, LAST = "best.ckpt", "last.ckpt"
+BEST, LAST, AVERAGE, EPOCH = "best.ckpt", "last.ckpt", "average.ckpt", "epoch-{:06d}.ckpt"
 DISTANCE = "/dist0_mean"  # of the diagnostics (tasks.watch): the mean distance of points from the origin
 
 
 def _epoch(trainer: pl.Trainer) -> int:
     """The number, from 1, of the epoch that is being trained or was trained last."""
     return max(1, trainer.current_epoch + (trainer.state.fn == "fit"))
+
+
+def epoch_files(folder: Path) -> list[Path]:
+    """The weights of the last epochs in a folder of checkpoints, the newest last."""
+    return sorted(folder.glob("epoch-*.ckpt"))
+
+
+def _mean(values: list[Tensor], manifold: Manifold | None) -> Tensor:
+    if manifold is not None:
+        return manifold.centroid(torch.stack(values, -2))
+    return torch.stack(values).mean(0) if values[-1].is_floating_point() else values[-1]
 
 
 class History(Checkpoint):
@@ -45,40 +60,41 @@ class History(Checkpoint):
     def examples_per_s(self) -> float | None:
         return self.examples / self.training_s if self.training_s else None
 
-    def on_train_start(self, trainer: pl.Trainer, module: Task) -> None:
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self._epoch_s, self._mark = 0.0, time.perf_counter()
-        self._before = module.examples_seen()
+        self._before = as_task(module).examples_seen()
 
-    def on_train_epoch_start(self, trainer: pl.Trainer, module: Task) -> None:
+    def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self._epoch_s, self._before, self._mark = 0.0, 0.0, time.perf_counter()
 
-    def on_validation_start(self, trainer: pl.Trainer, module: Task) -> None:
+    def on_validation_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self._pause(trainer)
 
-    def on_validation_end(self, trainer: pl.Trainer, module: Task) -> None:
+    def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self._mark = time.perf_counter()
-        found = {k: v for k, v in module.metrics.items() if k.startswith("val/")}
+        metrics = {k: v for k, v in as_task(module).metrics.items() if k.startswith("val/")}
         distances = {k: float(v) for k, v in trainer.callback_metrics.items() if k.endswith(DISTANCE)}
-        self._row(trainer, found | distances)
+        self._row(trainer, metrics | distances)
 
-    def on_train_epoch_end(self, trainer: pl.Trainer, module: Task) -> None:
+    def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self._pause(trainer)
-        examples = module.counts["train"] - self._before * trainer.world_size
+        task = as_task(module)
+        examples = task.counts["train"] - self._before * trainer.world_size
         self.examples += examples
         self.training_s += self._epoch_s
-        found = {k: v for k, v in module.metrics.items() if k.startswith("train/")}
+        metrics = {k: v for k, v in task.metrics.items() if k.startswith("train/")}
         rate = trainer.optimizers[0].param_groups[0]["lr"]
-        self._row(trainer, found | {"lr": rate, "examples_per_s": examples / max(self._epoch_s, 1e-9)})
+        self._row(trainer, metrics | {"lr": rate, "examples_per_s": examples / max(self._epoch_s, 1e-9)})
 
     def _pause(self, trainer: pl.Trainer) -> None:
         if trainer.state.fn == "fit":
             self._epoch_s += time.perf_counter() - self._mark
 
-    def _row(self, trainer: pl.Trainer, found: dict[str, float]) -> None:
+    def _row(self, trainer: pl.Trainer, values: dict[str, float]) -> None:
         place = {"epoch": _epoch(trainer), "step": trainer.global_step}
         if not self.rows or any(self.rows[-1][k] != v for k, v in place.items()):
             self.rows.append(dict(place))
-        self.rows[-1] |= found | {"seconds": self.wall_s}
+        self.rows[-1] |= values | {"seconds": self.wall_s}
         if trainer.is_global_zero:
             columns = list(dict.fromkeys(name for row in self.rows for name in row))
             part = self.path.with_suffix(".part")
@@ -97,25 +113,27 @@ class History(Checkpoint):
 
 
 class Checkpoints(Checkpoint):
-    """best.ckpt: weights of the best validation; last.ckpt: everything, to resume from.
+    """best.ckpt: weights of the best validation; last.ckpt: everything, to resume from; with average_last = n the
+    weights after each of the last n epochs, epoch-<number>.ckpt, and at the end their mean, average.ckpt.
 
     last.ckpt is written at the end of every epoch, every `every_n_steps` steps, and on Ctrl-C or SIGTERM, always
     whole or not at all, and only where the run can go on exactly: after a batch that no validation follows.
     """
 
-    def __init__(self, folder: Path, every_n_steps: int | None):
+    def __init__(self, folder: Path, every_n_steps: int | None, average_last: int | None = None):
         self.folder = folder
         self.every_n_steps = every_n_steps
+        self.average_last = average_last
         self.best: dict[str, Any] = {}  # value, epoch, step
         self.interrupted = False
         self._due = False
         self._handler: Any = None
 
-    def on_fit_start(self, trainer: pl.Trainer, module: Task) -> None:
+    def on_fit_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         if trainer.world_size == 1:  # several processes would stop at different batches: Lightning's handler ends them
             self._handler = signal.signal(signal.SIGINT, self._on_interrupt)
 
-    def on_fit_end(self, trainer: pl.Trainer, module: Task) -> None:
+    def on_fit_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.release()
 
     def release(self) -> None:
@@ -129,23 +147,44 @@ class Checkpoints(Checkpoint):
             raise KeyboardInterrupt  # the second one does not wait
         self.interrupted = True
 
-    def on_train_batch_end(self, trainer: pl.Trainer, module: Task, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int) -> None:
         step = trainer.global_step
-        self._due |= bool(self.every_n_steps) and step % self.every_n_steps == 0
+        self._due |= self.every_n_steps is not None and step % self.every_n_steps == 0
         self._due |= self.interrupted or trainer.received_sigterm
         if self._due and not self._validates_after(trainer, batch_idx):
             self.save_last(trainer)
             if self.interrupted:
                 raise KeyboardInterrupt
 
-    def on_train_epoch_end(self, trainer: pl.Trainer, module: Task) -> None:
+    def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        if self.average_last:
+            self._save(trainer, EPOCH.format(_epoch(trainer)), weights_only=True)
+            if trainer.is_global_zero:
+                for file in epoch_files(self.folder)[: -self.average_last]:
+                    file.unlink()
         self.save_last(trainer)
         if self.interrupted:
             raise KeyboardInterrupt
 
-    def on_validation_end(self, trainer: pl.Trainer, module: Task) -> None:
-        value = module.metrics[module.select]
-        if module.is_better(value, self.best.get("value")):
+    def load_average(self, trainer: pl.Trainer, module: Task) -> int:
+        """Give the module the mean of the weights of the last epochs, and keep it as average.ckpt; returns how many
+        there were. Numbers are averaged, points of a manifold are their centroid, tables of integers are the last."""
+        files = epoch_files(self.folder)
+        states = [torch.load(file, map_location=module.device, weights_only=True)["state_dict"] for file in files]
+        manifolds = {
+            name: parameter.manifold
+            for name, parameter in module.named_parameters()
+            if isinstance(parameter, ManifoldParameter) and isinstance(parameter.manifold, Manifold)
+        }
+        mean = {name: _mean([state[name] for state in states], manifolds.get(name)) for name in states[-1]}
+        module.load_state_dict(mean)
+        self._save(trainer, AVERAGE, weights_only=True)
+        return len(files)
+
+    def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        task = as_task(module)
+        value = task.metrics[task.select]
+        if task.is_better(value, self.best.get("value")):
             self.best = {"value": value, "epoch": _epoch(trainer), "step": trainer.global_step}
             self._save(trainer, BEST, weights_only=True)
             self._due = True

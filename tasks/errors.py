@@ -1,4 +1,4 @@
-"""The mistakes a user can make, told apart from our own."""
+"""The mistakes that a user can make, as errors of their own."""
 
 import warnings
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ def whole(name: str, value: object, least: int) -> int:
     return value
 
 
-def number(name: str, value: object, least: float = 0.0) -> float:
+def number(name: str, value: Any, least: float = 0.0) -> float:
     """`value` if it is a number of at least `least`.
 
     Raises UserError, which names the setting, otherwise.
@@ -30,7 +30,7 @@ def number(name: str, value: object, least: float = 0.0) -> float:
     return value
 
 
-def share(name: str, value: object) -> float:
+def share(name: str, value: Any) -> float:
     """`value` if it is a number from 0 to 1.
 
     Raises UserError, which names the setting, otherwise.
@@ -40,7 +40,7 @@ def share(name: str, value: object) -> float:
     return value
 
 
-def rate(name: str, value: object) -> float:
+def rate(name: str, value: Any) -> float:
     """`value` if it is at least 0 and less than 1, as the probability of a dropout.
 
     Raises UserError, which names the setting, otherwise.
@@ -54,7 +54,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def one_of(name: str, value: object, choices: tuple[str, ...]) -> str:
+def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
     """`value` if it is one of `choices`.
 
     Raises UserError, which lists the choices, otherwise.
@@ -79,11 +79,11 @@ def sizes_of(
     Raises UserError, which names the setting, for another split or no such number.
     """
     known_splits("task.data.sizes", sizes, splits)
-    found = {split: sizes.get(split) for split in splits}
-    for split, size in found.items():
+    used = {split: sizes.get(split) for split in splits}
+    for split, size in used.items():
         if needed or size is not None:
             whole(f"task.data.sizes.{split}", size, least)
-    return found
+    return used
 
 
 def plain_warnings() -> None:

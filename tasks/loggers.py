@@ -1,7 +1,10 @@
 """Where metrics go besides history.csv."""
 
+import contextlib
 import netrc
 import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from pytorch_lightning.loggers import Logger, WandbLogger
 
@@ -15,10 +18,18 @@ def wandb_logger(save_dir: str, project: str, mode: str) -> WandbLogger:
     return WandbLogger(project=project, save_dir=save_dir, offline=mode != "online")
 
 
-def close(logger: Logger | None) -> None:
-    """End the logger's run, so that the next run of this process gets one of its own."""
-    if isinstance(logger, WandbLogger) and logger._experiment is not None:  # asking for it would begin a run
-        logger.experiment.finish()
+@contextlib.contextmanager
+def open_logger(make: Callable[..., Logger] | None, folder: Path) -> Iterator[Logger | None]:
+    """The logger of a run, or None; it ends with the run, so that the next run of this process gets one of its own.
+
+    make: called with save_dir.
+    """
+    logger = make(save_dir=str(folder)) if make else None
+    try:
+        yield logger
+    finally:
+        if isinstance(logger, WandbLogger) and logger._experiment is not None:  # asking for it would begin a run
+            logger.experiment.finish()
 
 
 def _logged_in() -> bool:

@@ -7,10 +7,12 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, TextIO
 
 import torch
+from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
 
 from tasks import resume as resuming
@@ -21,29 +23,53 @@ from tasks.training import Outcome, choose_accelerator
 STANDARD = "-"  # as input or output: standard input or output
 
 
-def to_standard_output(target: str | None) -> bool:
-    """Whether `output` means standard output."""
-    return target is None or target == STANDARD
+@dataclass(frozen=True)
+class Files:
+    """What mode=predict reads and writes. checkpoint: a file or a run's folder. input: a file, or "-" for standard input.
+    output: a file, written whole or not at all, or None or "-" for standard output."""
+
+    checkpoint: str | None
+    input: str | None
+    output: str | None
+
+    @property
+    def to_standard_output(self) -> bool:
+        return self.output is None or self.output == STANDARD
+
+    def check(self) -> tuple[str, str]:
+        """Checkpoint and input. Raises UserError unless both are named, the input is there, and the output can be
+        written."""
+        if self.checkpoint is None:
+            raise UserError("mode=predict needs checkpoint=<run folder>/checkpoints/best.ckpt.")
+        if self.input is None:
+            raise UserError("mode=predict needs input=FILE, or input=- for standard input.")
+        if self.input != STANDARD and not Path(self.input).is_file():
+            raise UserError(f"input={self.input}: there is no such file; name one, or - for standard input.")
+        if self.output is not None and not self.to_standard_output:
+            if Path(self.output).is_dir() or not Path(self.output).absolute().parent.is_dir():
+                raise UserError(f"output={self.output} cannot be written; name a file in a folder that exists.")
+        return self.checkpoint, self.input
 
 
-def check_places(checkpoint: str | None, source: str | None, target: str | None) -> None:
-    """Raise UserError unless a checkpoint is named, the input is there, and the output can be written."""
-    if checkpoint is None:
-        raise UserError("mode=predict needs checkpoint=<run folder>/checkpoints/best.ckpt.")
-    if source is None:
-        raise UserError("mode=predict needs input=FILE, or input=- for standard input.")
-    if source != STANDARD and not Path(source).is_file():
-        raise UserError(f"input={source}: there is no such file; name one, or - for standard input.")
-    if not to_standard_output(target) and (Path(target).is_dir() or not Path(target).absolute().parent.is_dir()):
-        raise UserError(f"output={target} cannot be written; name a file in a folder that exists.")
+@contextlib.contextmanager
+def standard_output(files: Files | None) -> Iterator[TextIO]:
+    """Standard output, for predictions alone where they go there: what else is printed then goes to standard error.
+
+    files: of mode=predict, which are checked before anything is read; None in another mode.
+    """
+    stream = sys.stdout
+    if files is None:
+        yield stream
+        return
+    files.check()
+    with contextlib.redirect_stdout(sys.stderr) if files.to_standard_output else contextlib.nullcontext():
+        yield stream
 
 
 def predict(
     task: Task,
     data: TaskData,
-    checkpoint: str | None,
-    source: str | None,
-    target: str | None,
+    files: Files,
     stdout: TextIO,
     *,
     precision: str,
@@ -51,25 +77,27 @@ def predict(
     threads: int | None,
     **options: Any,
 ) -> Outcome:
-    """Write a JSON line for each example of `source`, with the state of a checkpoint; in the order of the examples.
+    """Write a JSON line for each example of the input, with the state of a checkpoint; in the order of the examples.
 
-    source: a file, or "-" for standard input. target: a file, written whole or not at all, or None or "-" for `stdout`,
-    where each batch is written as soon as it is done. `options` may hold what `tasks.training.fit` takes.
+    stdout: gets each batch as soon as it is done, where no output file is named. `options` may hold what
+    `tasks.training.fit` takes.
 
     Raises UserError where the checkpoint does not fit the task, the task has no predictions, or a line is faulty.
     """
-    check_places(checkpoint, source, target)
+    checkpoint, source = files.check()
     setting = f"checkpoint={checkpoint}"
     state = resuming.read(Path(checkpoint), setting)
-    resuming.check_same(state, task.settings, resuming.TESTED, setting)
+    resuming.check_same(state, task.origin, resuming.TESTED, setting)
     resuming.load_weights(task, state, setting)
+    resuming.adopt_name(task, state)
     wide = one_of("trainer.precision", str(precision), ("32-true", "64-true", "32", "64")).startswith("64")
     device = torch.device(choose_accelerator(accelerator))
     if threads is not None:
         torch.set_num_threads(whole("trainer.threads", threads, 1))
     task.to(device, torch.float64 if wide else torch.float32).eval()
     start, count = time.perf_counter(), 0
-    with _default_dtype(wide), _opened(source) as (lines, name), _written(target, stdout) as stream:
+    output = None if files.to_standard_output else files.output
+    with _default_dtype(wide), _input_lines(source) as (lines, name), _output_stream(output, stdout) as stream:
         for line in _lines(task, data, data.read_inputs(lines, name)):
             stream.write(line)
             count += 1
@@ -85,28 +113,22 @@ def predict(
         device=device,
         processes=1,
         is_main=True,
-        prediction={"input": source, "output": None if to_standard_output(target) else target, "examples": count},
+        prediction={"input": source, "output": output, "examples": count},
     )
 
 
 def _lines(task: Task, data: TaskData, examples: Iterator[Any]) -> Iterator[str]:
+    dtype = torch.get_default_dtype()
+
+    def move(tensor: Tensor) -> Tensor:  # as Lightning does it
+        return tensor.to(task.device, dtype if tensor.is_floating_point() else None)
+
     while chunk := list(itertools.islice(examples, data.eval_batch_size)):
         split = data.encode(chunk)
         with torch.inference_mode():
-            found = task.predict(_moved(split[torch.arange(len(split))], task.device, task.dtype))
-        for example, said in zip(chunk, found, strict=True):
-            yield json.dumps(data.describe(example) | said, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _moved(batch: Any, device: torch.device, dtype: torch.dtype) -> Any:
-    """The batch on the device of the model, and its floats in the model's dtype, as Lightning does it."""
-    if isinstance(batch, Tensor):
-        return batch.to(device, dtype if batch.is_floating_point() else None)
-    if isinstance(batch, dict):
-        return {key: _moved(value, device, dtype) for key, value in batch.items()}
-    if isinstance(batch, (list, tuple)):
-        return type(batch)(_moved(value, device, dtype) for value in batch)
-    return batch
+            predictions = task.predict(apply_to_collection(split[torch.arange(len(split))], Tensor, move))
+        for example, prediction in zip(chunk, predictions, strict=True):
+            yield json.dumps(data.describe(example) | prediction, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 @contextlib.contextmanager
@@ -120,20 +142,19 @@ def _default_dtype(wide: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _opened(source: str) -> Iterator[tuple[Iterable[bytes], str]]:
+def _input_lines(source: str) -> Iterator[tuple[Iterable[bytes], str]]:
     """The lines of the input, and its name in messages."""
     if source == STANDARD:
-        binary: BinaryIO = getattr(sys.stdin, "buffer", sys.stdin)
-        yield binary, "standard input"
+        yield sys.stdin.buffer, "standard input"
         return
     with Path(source).open("rb") as stream:
         yield stream, source
 
 
 @contextlib.contextmanager
-def _written(target: str | None, stdout: TextIO) -> Iterator[TextIO]:
+def _output_stream(target: str | None, stdout: TextIO) -> Iterator[TextIO]:
     """A stream that ends in `target` when all went well."""
-    if to_standard_output(target):
+    if target is None:
         yield stdout
         stdout.flush()
         return

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from tasks.base import Task, TaskData
+from tasks.resume import portable
 from tasks.training import Outcome
 
 PACKAGES = ("torch", "geoopt", "pytorch-lightning", "hydra-core", "numpy")
@@ -28,17 +29,6 @@ def write(path: Path, record: dict[str, Any]) -> Path:
     part.write_text(json.dumps(record, indent=1, sort_keys=True, allow_nan=False) + "\n", encoding="utf-8")
     os.replace(part, path)
     return path
-
-
-def portable(node: Any) -> Any:
-    """A config without paths of this machine: an absolute path is cut to its last part."""
-    if isinstance(node, dict):
-        return {key: portable(value) for key, value in node.items()}
-    if isinstance(node, (list, tuple)):
-        return [portable(value) for value in node]
-    if isinstance(node, str) and (Path(node).is_absolute() or node.startswith("~")):
-        return Path(node).name
-    return node
 
 
 def _portable_word(word: str) -> str:
@@ -67,10 +57,7 @@ def commit() -> tuple[str | None, bool | None]:
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that decide the numbers."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        found[name] = importlib.metadata.version(name)
-    return found
+    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in PACKAGES}
 
 
 def device(root: torch.device, processes: int) -> dict[str, Any]:
@@ -87,34 +74,32 @@ def peak_memory_bytes(root: torch.device) -> int:
     return peak if sys.platform == "darwin" else 1024 * peak
 
 
-def build(
-    experiment: str | None, config: dict[str, Any], overrides: list[str], data: TaskData, task: Task, found: Outcome
-) -> dict[str, Any]:
+def build(config: dict[str, Any], overrides: list[str], data: TaskData, task: Task, outcome: Outcome) -> dict[str, Any]:
     """The record of a run that ended well. config: the resolved one. overrides: the words on the command line."""
     sha, dirty = commit()
     config = portable({**config, "paths": {"data_dir": "data", "output_dir": "outputs", "cache_dir": "outputs/.cache"}})
     record = {
-        "experiment": experiment,
+        "experiment": task.origin.experiment,
         "config": config,
         "overrides": [_portable_word(word) for word in overrides if not word.lstrip("+~").startswith("paths.")],
-        "metrics": found.metrics,
-        "selection": found.selection,
-        "diagnostics": found.diagnostics,
-        "data": {**portable(data.fingerprint()), "share": found.share},
+        "metrics": outcome.metrics,
+        "selection": outcome.selection,
+        "diagnostics": outcome.diagnostics,
+        "data": {**portable(data.fingerprint()), "share": outcome.share},
         "seed": config["seed"],
         "fidelity": config["fidelity"],
         "commit": sha,
         "dirty": dirty,
         "versions": versions(),
-        "device": device(found.device, found.processes),
-        "wall_s": round(found.wall_s, 3),
-        "test_s": None if found.test_s is None else round(found.test_s, 3),
-        "examples_per_s": found.examples_per_s,
-        "peak_memory_bytes": peak_memory_bytes(found.device),
+        "device": device(outcome.device, outcome.processes),
+        "wall_s": round(outcome.wall_s, 3),
+        "test_s": None if outcome.test_s is None else round(outcome.test_s, 3),
+        "examples_per_s": outcome.examples_per_s,
+        "peak_memory_bytes": peak_memory_bytes(outcome.device),
         "parameters": sum(p.numel() for p in task.parameters() if p.requires_grad),
     }
-    if found.prediction:
-        record["prediction"] = portable(found.prediction)
+    if outcome.prediction:
+        record["prediction"] = portable(outcome.prediction)
     return record | ({"paper": config["paper"]} if config.get("paper") else {})
 
 

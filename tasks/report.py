@@ -7,7 +7,23 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from tasks.base import Task
+from tasks.record import write
+from tasks.training import Outcome
+
 WIDTH = 160  # of tables that go to a file
+
+
+def conclude(task: Task, outcome: Outcome, record: dict[str, Any], folder: Path) -> None:
+    """Show the result of a run and leave its files in its folder; the record's path is the last line that is printed."""
+    show(f"{folder.parent.name}, seed {record['seed']}", record)
+    if outcome.history:
+        print(f"figure: {learning_curve(outcome.history, task.select, folder / 'learning_curve.png')}")
+    for name, path in (task.export(folder) if record["config"]["mode"] == "fit" else {}).items():
+        print(f"{name}: {path}")
+    if outcome.prediction and outcome.prediction["output"]:
+        print(f"predictions: {outcome.prediction['output']} ({outcome.prediction['examples']:,} lines)")
+    print(f"record: {write(folder / 'record.json', record)}", flush=True)
 
 
 def show(title: str, record: dict[str, Any]) -> None:
@@ -31,11 +47,13 @@ def show(title: str, record: dict[str, Any]) -> None:
             table.add_row(f"  published ({paper['row']}, {paper['column']})", *cells)
     if table.rows:
         table.add_section()
-    chosen = record["selection"]
-    if chosen and chosen.get("epoch"):
-        table.add_row(f"best {chosen['metric']} in epoch", str(chosen["epoch"]))
-    if said := record.get("prediction"):
-        table.add_row("examples", f"{said['examples']:,}")
+    selection = record["selection"] or {}
+    if selection.get("epoch"):
+        table.add_row(f"best {selection['metric']} in epoch", str(selection["epoch"]))
+    if selection.get("average_last"):
+        table.add_row("mean of the weights of so many epochs", str(selection["average_last"]))
+    if prediction := record.get("prediction"):
+        table.add_row("examples", f"{prediction['examples']:,}")
     table.add_row("parameters", f"{record['parameters']:,}")
     if record["examples_per_s"]:
         what = "examples" if record.get("prediction") else "training examples"

@@ -1,14 +1,16 @@
 """Finding, reading and checking the checkpoint that a run goes on from or tests."""
 
-import re
 import shutil
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from tasks.checkpoints import BEST, LAST
+from tasks.base import Origin, Task
+from tasks.checkpoints import AVERAGE, BEST, LAST, epoch_files
 from tasks.errors import UserError
 
 # What must be the same for a run to go on; training may still be made longer (trainer.max_epochs, max_steps).
@@ -40,9 +42,9 @@ IRRELEVANT = (
 LATER = {"task.model.loop_bias": False, "task.module.self_share": 0.0}
 # What must be the same for a checkpoint to be tested; "data" is TaskData.identity.
 TESTED = ("task.name", "task.model", "task.data.limits", "task.data.vectors.c", "data", "geometry", "encoder")
-# Of the words on the command line, by the first part of their key, those that choose what a checkpoint is of.
-CHOICES = ("task", "geometry", "encoder", "experiment")
-KEPT = (*CHOICES, "data", "fidelity", "seed")
+# The states that a mode takes of a run's folder, the first that is there.
+STATES = {"fit": (LAST,), "test": (AVERAGE, BEST, LAST), "predict": (AVERAGE, BEST, LAST)}
+CHECKPOINT_KEYS = ("state_dict", "config", "data")
 
 
 def flat(node: Any, prefix: str = "") -> dict[str, Any]:
@@ -55,7 +57,24 @@ def flat(node: Any, prefix: str = "") -> dict[str, Any]:
     return leaves
 
 
-def read(path: Path, setting: str, states: tuple[str, ...] = (BEST, LAST)) -> dict[str, Any]:
+def settings(config: Mapping[str, Any], data: Mapping[str, str]) -> dict[str, Any]:
+    """What decides whether a state is of a run, by dotted key: of its configuration, without paths of this machine, and
+    of the identity of its data."""
+    return flat(portable({key: value for key, value in config.items() if key != "paths"} | {"data": dict(data)}))
+
+
+def portable(node: Any) -> Any:
+    """A configuration without paths of this machine: an absolute path is cut to its last part."""
+    if isinstance(node, dict):
+        return {key: portable(value) for key, value in node.items()}
+    if isinstance(node, (list, tuple)):
+        return [portable(value) for value in node]
+    if isinstance(node, str) and (Path(node).is_absolute() or node.startswith("~")):
+        return Path(node).name
+    return node
+
+
+def read(path: Path, setting: str, states: tuple[str, ...] = STATES["test"]) -> dict[str, Any]:
     """The checkpoint in a file, or in a run's folder the first of `states` that is there.
 
     Raises UserError where there is none, or it is damaged; `setting` is the key that named it.
@@ -71,59 +90,43 @@ def read(path: Path, setting: str, states: tuple[str, ...] = (BEST, LAST)) -> di
     except Exception as error:  # torch raises many kinds for a damaged file
         reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
         raise UserError(f"{setting}: {file} is damaged or no checkpoint ({reason}). Use another one.") from error
-    if not isinstance(checkpoint, dict) or "state_dict" not in checkpoint or "settings" not in checkpoint:
+    if isinstance(checkpoint, dict) and "settings" in checkpoint and "config" not in checkpoint:
+        raise UserError(
+            f"{setting}: {file} lacks the configuration of its run, which rebuilds the model: it was written before "
+            "checkpoints kept it. Use the version of this program that wrote it, or train again."
+        )
+    if not isinstance(checkpoint, dict) or not all(isinstance(checkpoint.get(key), dict) for key in CHECKPOINT_KEYS):
         raise UserError(f"{setting}: {file} is not a checkpoint of this program. Use one that a run of it wrote.")
     return checkpoint | {"file": file}
 
 
-def choosing(words: list[str]) -> list[str]:
-    """Those words of the command line that say what is trained, which a checkpoint keeps."""
-    return [word for word in words if re.split(r"[=./@]", word.lstrip("+~"))[0] in KEPT]
-
-
-def words_of_checkpoint(arguments: list[str]) -> list[str]:
-    """The words that chose task, geometry and encoder of a checkpoint, where the command line leaves that to it.
-
-    arguments: the command line, as [mode=test, checkpoint=FOLDER]; where it chooses any of CHOICES itself, or trains,
-    there are none. Raises UserError where the checkpoint cannot be read.
-    """
-    given = dict(word.split("=", 1) for word in arguments if "=" in word and not word.startswith("-"))
-    place = given.get("checkpoint", "").strip("'\"")
-    if given.get("mode") not in ("test", "predict") or not place or set(CHOICES) & set(given):
-        return []
-    state = read(Path(place), f"checkpoint={place}")
-    words = list(state.get("words", ()))
-    if precision := state["settings"].get("trainer.precision"):
-        words.append(f"trainer.precision={precision}")
-    return words
-
-
-def differences(checkpoint: dict[str, Any], settings: dict[str, Any], keys: tuple[str, ...]) -> list[str]:
+def differences(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, ...]) -> list[str]:
     """Where a checkpoint's settings differ from this run's, as `key=theirs, not ours`."""
 
-    def chosen(key: str) -> bool:
+    def compared(key: str) -> bool:
         return key not in IRRELEVANT and any(key == k or key.startswith(f"{k}.") for k in keys)
 
-    theirs = {k: v for k, v in LATER.items() if k in settings} | checkpoint["settings"]
-    if keys is CONTINUED and settings.get("optim.schedule", "constant") != "constant":
+    ours = settings(origin.config, origin.data)
+    theirs = {k: v for k, v in LATER.items() if k in ours} | settings(checkpoint["config"], checkpoint["data"])
+    if keys is CONTINUED and ours.get("optim.schedule", "constant") != "constant":
         keys = (*keys, "trainer.max_epochs", "trainer.max_steps")  # the learning rate falls to 0 at their end
-    names = [k for k in dict.fromkeys([*theirs, *settings]) if chosen(k)]
+    names = [k for k in dict.fromkeys([*theirs, *ours]) if compared(k)]
     names.sort(key=lambda k: k != "task.name")
-    return [f"{k}={theirs.get(k)!r}, not {settings.get(k)!r}" for k in names if theirs.get(k) != settings.get(k)]
+    return [f"{k}={theirs.get(k)!r}, not {ours.get(k)!r}" for k in names if theirs.get(k) != ours.get(k)]
 
 
-def check_same(checkpoint: dict[str, Any], settings: dict[str, Any], keys: tuple[str, ...], setting: str) -> None:
+def check_same(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, ...], setting: str) -> None:
     """Raise UserError where the checkpoint belongs to a run with other settings."""
-    if found := differences(checkpoint, settings, keys):
-        more = f", and {len(found) - 3} more" if len(found) > 3 else ""
+    if unequal := differences(checkpoint, origin, keys):
+        more = f", and {len(unequal) - 3} more" if len(unequal) > 3 else ""
         remedy = "Give this run the settings of the checkpoint"
-        if all(difference.startswith("data.") for difference in found):
+        if all(difference.startswith("data.") for difference in unequal):
             remedy = (
                 "These are other data than it was trained with: put back its files (paths.data_dir, HYPERBOLIC_DATA or "
                 "data.dir say where they lie) and its settings of task.data"
             )
         raise UserError(
-            f"{setting}: {checkpoint['file']} was trained with {'; '.join(found[:3])}{more}. {remedy}, or choose "
+            f"{setting}: {checkpoint['file']} was trained with {'; '.join(unequal[:3])}{more}. {remedy}, or choose "
             "another checkpoint."
         )
 
@@ -163,18 +166,18 @@ def finished(checkpoint: dict[str, Any], max_epochs: int | None, max_steps: int)
     return None
 
 
-def find(
-    wish: str, runs: Path, settings: dict[str, Any], max_epochs: int | None, max_steps: int
+def checkpoint_to_continue(
+    resume: str, runs: Path, origin: Origin, max_epochs: int | None, max_steps: int
 ) -> dict[str, Any] | None:
-    """The checkpoint that trainer.resume=`wish` means: a file, a run's folder, or "auto".
+    """The checkpoint that trainer.resume means: a file, a run's folder, or "auto".
 
     "auto" is the newest unfinished run with these settings among the folders in `runs`, or None where there is none.
-    Raises UserError where a named checkpoint cannot be gone on from.
+    Raises UserError where a named checkpoint cannot be continued.
     """
-    setting = f"trainer.resume={wish}"
-    if wish != "auto":
-        checkpoint = read(Path(wish), setting, (LAST,))
-        check_same(checkpoint, settings, CONTINUED, setting)
+    setting = f"trainer.resume={resume}"
+    if resume != "auto":
+        checkpoint = read(Path(resume), setting, STATES["fit"])
+        check_same(checkpoint, origin, CONTINUED, setting)
         check_unfinished(checkpoint, max_epochs, max_steps, setting)
         return checkpoint
     files = sorted(runs.glob(f"*/checkpoints/{LAST}"), key=lambda f: f.stat().st_mtime, reverse=True)
@@ -183,15 +186,24 @@ def find(
             checkpoint = read(file, setting)
         except UserError:
             continue
-        if not differences(checkpoint, settings, CONTINUED) and not finished(checkpoint, max_epochs, max_steps):
+        if not differences(checkpoint, origin, CONTINUED) and not finished(checkpoint, max_epochs, max_steps):
             return checkpoint
     return None
 
 
+def adopt_name(task: Task, checkpoint: Mapping[str, Any]) -> None:
+    """A run that was chosen by a checkpoint has the name and the experiment of the run that wrote it."""
+    if task.origin.experiment == "checkpoint":
+        task.origin = replace(task.origin, experiment=checkpoint.get("experiment"), name=str(checkpoint.get("name")))
+
+
 def take_over(checkpoint: dict[str, Any], folder: Path) -> None:
-    """Copy the best weights of the run that goes on into its new folder of checkpoints."""
-    best = checkpoint["file"].parent / BEST
-    if best.exists() and best.parent.resolve() != folder.resolve():
-        part = folder / f"{BEST}.part"
-        shutil.copyfile(best, part)
-        part.replace(folder / BEST)
+    """Copy the best weights of the run that is continued, and those of its last epochs, into its new folder."""
+    source = checkpoint["file"].parent
+    if source.resolve() == folder.resolve():
+        return
+    for file in [source / BEST, *epoch_files(source)]:
+        if file.exists():
+            part = folder / f"{file.name}.part"
+            shutil.copyfile(file, part)
+            part.replace(folder / file.name)

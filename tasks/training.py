@@ -29,7 +29,7 @@ class Interrupted(KeyboardInterrupt):
 
 @dataclass
 class Outcome:
-    """What a run found: metrics, how the state was selected, and what it cost."""
+    """The result of a run: metrics, how the state was selected, and what it cost."""
 
     metrics: dict[str, float]
     selection: dict[str, Any] | None
@@ -87,6 +87,7 @@ def fit(
     resume: str | None,
     checkpoint_every_n_steps: int | None,
     patience: int | None,
+    average_last: int | None,
     nan_check_every_n_steps: int,
     progress_every_n_steps: int,
     compile: bool | str,
@@ -97,14 +98,15 @@ def fit(
     max_steps: int,
     **options: Any,
 ) -> Outcome:
-    """Train, then test the state that was best on the validation split.
+    """Train, then test the state that was best on the validation split, or the mean of the last ones (average_last).
 
     folder: of this run; it gets checkpoints/, history.csv and what else the run leaves. The named options are ours
     and explained in configs/trainer; `options` are Lightning's Trainer's.
 
     Raises UserError for what cannot be done, Interrupted on Ctrl-C, NonFiniteError where the guard stopped it.
     """
-    for name, value in (("checkpoint_every_n_steps", checkpoint_every_n_steps), ("patience", patience)):
+    counts = {"checkpoint_every_n_steps": checkpoint_every_n_steps, "patience": patience, "average_last": average_last}
+    for name, value in (counts | {"min_epochs": options.get("min_epochs")}).items():
         if value is not None:
             whole(f"trainer.{name}", value, 1)
     whole("trainer.nan_check_every_n_steps", nan_check_every_n_steps, 1)
@@ -129,18 +131,20 @@ def fit(
 
     checkpoint = None
     if resume is not None:
-        checkpoint = resuming.find(resume, folder.parent, task.settings, max_epochs, max_steps)
+        checkpoint = resuming.checkpoint_to_continue(resume, folder.parent, task.origin, max_epochs, max_steps)
 
-    kept = folder / "checkpoints"
-    kept.mkdir(parents=True, exist_ok=True)
-    history, checkpoints = History(folder), Checkpoints(kept, checkpoint_every_n_steps)
+    states = folder / "checkpoints"
+    states.mkdir(parents=True, exist_ok=True)
+    history, checkpoints = History(folder), Checkpoints(states, checkpoint_every_n_steps, average_last)
     diagnostics = Diagnostics()
     callbacks: list[Callback] = [NanGuard(folder, nan_check_every_n_steps), diagnostics, StepLog(log_every_n_steps)]
     if enable_progress_bar:
         callbacks.append(Progress(refresh_rate=progress_every_n_steps))
     if patience is not None:
-        settings = {"mode": task.select_mode, "patience": patience, "check_finite": False}
-        callbacks.append(EarlyStopping(task.select, **settings, check_on_train_epoch_end=False))
+        stopping = EarlyStopping(
+            task.select, mode=task.select_mode, patience=patience, check_finite=False, check_on_train_epoch_end=False
+        )
+        callbacks.append(stopping)
     callbacks += [history, checkpoints]
     trainer = make_trainer(
         callbacks, logger, enable_progress_bar, max_epochs=max_epochs, max_steps=max_steps,
@@ -148,8 +152,9 @@ def fit(
     )  # fmt: skip
 
     if checkpoint is not None:
-        resuming.load_weights(task, checkpoint, f"trainer.resume={resume}")  # so that a misfit is told in one sentence
-        resuming.take_over(checkpoint, kept)
+        resuming.load_weights(task, checkpoint, f"trainer.resume={resume}")  # so that a misfit is one sentence
+        resuming.take_over(checkpoint, states)
+        resuming.adopt_name(task, checkpoint)
     with _quiet():
         _train(trainer, task, data, checkpoint, checkpoints)
         newest = history.rows[-1] if history.rows else {}
@@ -158,8 +163,12 @@ def fit(
             trainer.validate(task, datamodule=data, verbose=False)
         metrics = dict(task.metrics)
         selection: dict[str, Any] | None = None
-        if checkpoints.best:
-            best = resuming.read(kept / BEST, "best checkpoint")
+        if average_last is not None:
+            selection = {"metric": None, "average_last": checkpoints.load_average(trainer, task)}
+            trainer.validate(task, datamodule=data, verbose=False)
+            metrics = dict(task.metrics)
+        elif checkpoints.best:
+            best = resuming.read(states / BEST, "best checkpoint")
             task.load_state_dict(best["state_dict"])
             metrics |= {k: v for k, v in best["metrics"].items() if k.startswith("val/")}
             selection = {"metric": task.select, "mode": task.select_mode, **checkpoints.best}
@@ -200,8 +209,9 @@ def test(
         raise UserError(f"mode=test needs checkpoint=<run folder>/checkpoints/{BEST}.")
     setting = f"checkpoint={checkpoint}"
     state = resuming.read(Path(checkpoint), setting)
-    resuming.check_same(state, task.settings, resuming.TESTED, setting)
+    resuming.check_same(state, task.origin, resuming.TESTED, setting)
     resuming.load_weights(task, state, setting)
+    resuming.adopt_name(task, state)
     hardware = {k: options[k] for k in ("accelerator", "devices", "num_nodes", "strategy", "precision") if k in options}
     trainer = make_trainer([], logger, enable_progress_bar, limit_test_batches=limit_test_batches, **hardware)
     start = time.perf_counter()
@@ -275,5 +285,5 @@ def make_optimizer(
 ) -> RiemannianOptimizer:
     """The optimiser of a module: `settings` for all parameters, other values for one kind of them where not None."""
     roles = {"embeddings": embeddings, "biases": biases, "matrices": matrices}
-    chosen = {role: {k: v for k, v in node.items() if v is not None} for role, node in roles.items()}
-    return RiemannianOptimizer(parameter_groups(module, **chosen), **settings)
+    own = {role: {k: v for k, v in node.items() if v is not None} for role, node in roles.items()}
+    return RiemannianOptimizer(parameter_groups(module, **own), **settings)

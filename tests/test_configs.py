@@ -142,7 +142,7 @@ def test_the_paths_can_be_moved_by_the_environment(monkeypatch, tmp_path):
         ("fidelity=none", "fidelity must be paper or code"),
         ("x=[1", "cannot be read"),
         ("task._target_=tasks.nothing.Here", "There is no key task._target_"),
-        ("task.data._target_=tasks.nothing.Here", "task.data._target_=tasks.nothing.Here is not found"),
+        ("task.data._target_=tasks.nothing.Here", "task.data._target_='tasks.nothing.Here' is refused"),
         ("encoder._target_=null", "encoder names no class"),
     ],
 )

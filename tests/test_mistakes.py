@@ -83,7 +83,7 @@ def test_an_output_folder_that_cannot_be_made_is_named(tmp_path):
 
 
 def test_the_switch_shows_where_an_error_happened(tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "told", ())  # what HYPERBOLIC_FULL_ERROR=1 makes of it
+    monkeypatch.setattr(run, "reported", ())  # what HYPERBOLIC_FULL_ERROR=1 makes of it
     with pytest.raises(ValueError, match="batch_size"):
         toy(tmp_path, "task.data.batch_size=0")
 

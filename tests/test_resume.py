@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tasks import resume
-from tasks.base import Task
+from tasks.base import Origin, Task
 from tasks.entity_typing.task import EntityTypingTask
 from tasks.prefix.task import PrefixTask
 from tests.cli import QUIET, ROOT, SHORT, Result, call, places, short
@@ -163,10 +163,14 @@ def test_a_killed_process_goes_on_exactly_from_its_last_checkpoint(tmp_path, uni
 
 
 def test_a_setting_that_came_later_is_what_was_done_before():
-    old = {"settings": {"task.name": "wn18rr"}}
-    settings = {"task.name": "wn18rr", "task.model.loop_bias": False, "task.module.self_share": 0.0}
-    assert resume.differences(old, settings, resume.TESTED) == []
-    assert resume.differences(old, settings, resume.CONTINUED) == []
-    found = resume.differences(old, settings | {"task.model.loop_bias": True}, resume.TESTED)
-    assert found == ["task.model.loop_bias=False, not True"]
-    assert resume.differences(old, {"task.name": "wn18rr"}, resume.CONTINUED) == [], "tasks without the setting"
+    old = {"config": {"task": {"name": "wn18rr"}}, "data": {}}
+
+    def origin(**model) -> Origin:
+        task = {"name": "wn18rr", "model": {"loop_bias": False} | model, "module": {"self_share": 0.0}}
+        return Origin(config={"task": task})
+
+    assert resume.differences(old, origin(), resume.TESTED) == []
+    assert resume.differences(old, origin(), resume.CONTINUED) == []
+    differences = resume.differences(old, origin(loop_bias=True), resume.TESTED)
+    assert differences == ["task.model.loop_bias=False, not True"]
+    assert resume.differences(old, Origin(config=old["config"]), resume.CONTINUED) == [], "tasks without the setting"

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tasks import record
-from tasks.resume import flat
+from tasks.resume import flat, portable
 
 
 def test_a_record_is_written_whole_or_not_at_all(tmp_path):
@@ -20,7 +20,7 @@ def test_a_record_is_written_whole_or_not_at_all(tmp_path):
 
 def test_absolute_paths_are_cut_to_names():
     node = {"files": {"dev": "/some/where/dev.tsv", "test": None}, "rows": ["~/x/y.txt", "relative/z"], "n": 3}
-    assert record.portable(node) == {"files": {"dev": "dev.tsv", "test": None}, "rows": ["y.txt", "relative/z"], "n": 3}
+    assert portable(node) == {"files": {"dev": "dev.tsv", "test": None}, "rows": ["y.txt", "relative/z"], "n": 3}
 
 
 def test_a_folder_without_results_is_removed(tmp_path):

@@ -1,0 +1,82 @@
+"""A task with its model and its data from a configuration: the one way in which run.py and scripts build them."""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hydra.errors import HydraException, InstantiationException
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+from torch import nn
+from torch.optim import Optimizer
+
+from configs import schema, stored
+from configs.errors import ConfigError, paragraph
+from hyperbolic.diagnostics import NonFiniteError
+from hyperbolic.layers.guard import OffManifoldError, validate_points
+from tasks import training
+from tasks.base import Task, TaskData
+from tasks.errors import UserError
+from tasks.schedules import Schedule
+
+# What a user can get wrong: reported in one paragraph. Other errors are ours.
+MISTAKES = (UserError, ConfigError, HydraException, OmegaConfBaseException, NonFiniteError, OffManifoldError, OSError)
+make = functools.partial(instantiate, _convert_="all")
+
+
+def build(
+    cfg: DictConfig, values: Mapping[str, Any], experiment: str | None = None, name: str = ""
+) -> tuple[Task, TaskData]:
+    """The task with its model, new, and its data.
+
+    Args:
+        cfg: as composed. values: the same, from `schema.check`, which has let every `_target_` through the gate.
+        experiment, name: of the run, kept in its checkpoints.
+
+    Raises:
+        UserError: a class refuses its settings.
+    """
+    try:
+        geometry, data = make(values["geometry"]), make(values["task"]["data"])
+        encoder = make(values["encoder"]) if values["encoder"] else None
+        supplied = {"geometry": geometry, "encoder": encoder, **data.model_sizes}
+        model = _make_with("task.model", values["task"]["model"], supplied)
+        geometry.check_options()
+        settings = dict(values["optim"])
+        schedule = Schedule(
+            settings.pop("schedule"), settings.pop("warmup_steps"), settings.pop("d_model"), **settings.pop("plateau")
+        )
+        optimizer: Callable[[nn.Module], Optimizer] = functools.partial(training.make_optimizer, **settings)
+        task = _make_with("task.module", values["task"]["module"], supplied | {"model": model, "optimizer": optimizer})
+        optimizer(task)  # its settings are checked before anything is read or written
+    except (ValueError, NotImplementedError, InstantiationException) as error:
+        cause = error.__cause__ or error  # what Hydra says of it besides is no help
+        raise UserError(str(cause)) from cause
+    if values["check_points"]:
+        validate_points(task.model)
+    task.schedule = schedule
+    task.origin = stored.origin(cfg, values, data.identity, experiment, name)
+    return task, data
+
+
+def rebuild(checkpoint: Mapping[str, Any]) -> tuple[Task, TaskData]:
+    """Task and data of the run that wrote a checkpoint (`tasks.resume.read`); the model has its first weights.
+
+    Raises:
+        UserError: the model cannot be built from the configuration that the checkpoint keeps.
+    """
+    file = checkpoint["file"]
+    try:
+        stored.offer(checkpoint, str(file), everything=True)
+        cfg = schema.composed(f"experiment={stored.CHOICE}")
+        return build(cfg, schema.check(cfg))
+    except MISTAKES as error:
+        raise UserError(f"The model of {file} cannot be built again: {paragraph(error)}") from error
+
+
+def _make_with(name: str, node: Mapping[str, Any], supplied: Mapping[str, Any]) -> Any:
+    """The object of a node, which is given of `supplied` what its constructor takes."""
+    schema.check_target(name, node, tuple(supplied))
+    parameters = schema.parameters(name, node)
+    return make(node, _partial_=True)(**{key: value for key, value in supplied.items() if key in parameters})

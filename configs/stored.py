@@ -1,0 +1,114 @@
+"""The configuration that a checkpoint keeps, and how it becomes that of a run again.
+
+A checkpoint holds plain values: the resolved configuration of the run that wrote it. Where a value lay under one of the
+run's own places (`paths.data_dir`, `data.dir`, ...), the place stands there by its name, as `<paths.data_dir>/snli`, so
+that it is found where this run has it. `choose` offers these values to Hydra as one more choice of each group,
+`experiment=checkpoint`; so `mode=test`, `mode=predict`, `trainer.resume`, figures and tables of errors all rebuild a
+model in the same way, and words on the command line still change single settings. No text of a checkpoint
+gets onto the command line.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import DictConfig, OmegaConf
+
+from configs import schema
+from configs.errors import ConfigError
+from configs.targets import check_plain
+from tasks import resume
+from tasks.base import Origin
+
+CHOICE = "checkpoint"
+GROUPS = ("task", "geometry", "encoder")  # a word that chooses one of them, or an experiment, chooses all of them
+KEPT = (*GROUPS, "optim", "trainer", "data", "seed", "fidelity")
+PLACES = ("data.dir", "paths.cache_dir", "paths.data_dir", "paths.output_dir")
+_PLACE = re.compile(r"<((?:data|paths)\.\w+)>(?=/|$)")
+
+
+def origin(cfg: DictConfig, values: Mapping[str, Any], data: Mapping[str, str], experiment: str | None, name: str) -> Origin:
+    """What the checkpoints of a run say of it.
+
+    Args:
+        cfg: as composed. values: the same, resolved and checked. data: their identity (`TaskData.identity`).
+        experiment: its name, if it is one. name: of the folder of its runs.
+    """
+    places = {place: str(path) for place in PLACES if (path := OmegaConf.select(cfg, place))}
+    longest_first = dict(sorted(places.items(), key=lambda item: -len(item[1])))
+    config = {key: values[key] for key in KEPT}
+    config["trainer"] = {key: value for key, value in values["trainer"].items() if key != "resume"}
+    return Origin(experiment, name, _placed(config, OmegaConf.to_container(cfg, resolve=False), longest_first), dict(data))
+
+
+def _placed(node: Any, raw: Any, places: Mapping[str, str]) -> Any:
+    """The node, in which values that interpolation put under a place name the place."""
+    if isinstance(node, Mapping):
+        return {k: _placed(v, raw.get(k) if isinstance(raw, Mapping) else None, places) for k, v in node.items()}
+    if isinstance(node, list):
+        inner = raw if isinstance(raw, list) else [None] * len(node)
+        return [_placed(v, r, places) for v, r in zip(node, inner, strict=True)]
+    if isinstance(node, str) and isinstance(raw, str) and "${" in raw:
+        for name, place in places.items():
+            if node.startswith(f"{place}/") or (node == place and raw == f"${{{name}}}"):
+                return f"<{name}>{node.removeprefix(place)}"
+    return node
+
+
+def choose(words: Sequence[str]) -> list[str]:
+    """The words of a command line, with the choice of a checkpoint's configuration in front where they leave the choice
+    to it: `mode=test checkpoint=RUN`, `mode=predict checkpoint=RUN input=FILE`, `trainer.resume=RUN`.
+
+    Raises:
+        UserError: the checkpoint cannot be read. ConfigError: it holds what no configuration may hold.
+    """
+    settings = dict(word.lstrip("+").split("=", 1) for word in words if "=" in word and not word.startswith("-"))
+    mode = settings.get("mode", "fit")
+    key = "trainer.resume" if mode == "fit" else "checkpoint"
+    place = settings.get(key, "null").strip("'\"")
+    if place in ("null", "auto", "") or mode not in resume.STATES or {*GROUPS, "experiment"} & set(settings):
+        schema.register()
+        return list(words)
+    checkpoint = resume.read(Path(place), f"{key}={place}", resume.STATES[mode])
+    for name in settings:
+        if name == "fidelity" or re.fullmatch(r"task\.(?!(data|model|module)$)\w+", name):
+            raise ConfigError(
+                f"{name}={settings[name]}: other settings of the checkpoint follow from its {name}, so it cannot be "
+                "changed alone; choose the task as well, as in task=... geometry=... encoder=..."
+            )
+    offer(checkpoint, f"{key}={place}", everything=mode == "fit")
+    return [f"experiment={CHOICE}", *words]
+
+
+def offer(checkpoint: Mapping[str, Any], setting: str, everything: bool) -> None:
+    """Make `experiment=checkpoint` the configuration of a checkpoint. everything: with its optimiser and trainer, to
+    train on; otherwise what decides about its model, its data and their numbers."""
+    config = checkpoint["config"]
+    check_plain(config, f"{setting}: {checkpoint['file']}")
+    without = ("encoder",) if config.get("encoder") is None else ()  # a model that takes none
+    for key in (*GROUPS, "optim", "trainer"):
+        if key not in without and not isinstance(config.get(key), Mapping):
+            raise ConfigError(f"{setting}: {checkpoint['file']}: its configuration has no node {key}.")
+    nodes = {key: config[key] for key in GROUPS if key not in without}
+    trainer = config["trainer"]
+    whole = {key: config[key] for key in KEPT if key in config and key not in GROUPS}
+    whole["trainer"] = trainer if everything else {k: trainer[k] for k in ("precision",) if k in trainer}
+    store = ConfigStore.instance()
+    for group, node in nodes.items():
+        store.store(group=group, name=CHOICE, node=_interpolated(node))
+    choices = [{f"override /{group}": CHOICE} for group in nodes]
+    store.store(group="experiment", name=CHOICE, package="_global_", node={"defaults": choices, **_interpolated(whole)})
+    schema.register(stored_name=checkpoint.get("name"))
+
+
+def _interpolated(node: Any) -> Any:
+    """The node, in which the places that values name are those of this run."""
+    if isinstance(node, Mapping):
+        return {key: _interpolated(value) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_interpolated(value) for value in node]
+    if isinstance(node, str) and (place := _PLACE.match(node)) and place[1] in PLACES:
+        return f"${{{place[1]}}}{node[place.end() :]}"
+    return node

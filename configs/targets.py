@@ -1,0 +1,81 @@
+"""The gate through which every configuration passes before anything that it names is imported.
+
+A `_target_` names a class or function that is called. Those of this project are the ones that its own files under
+configs/ name: `targets` reads them, and that is the one table. What a checkpoint holds is data from somebody, so a
+`_target_` in it that is not in the table is refused, and so is one from the command line.
+"""
+
+import functools
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from configs.errors import ConfigError
+
+FOLDER = Path(__file__).resolve().parent
+_NAME = re.compile(r"^[^#\n]*?\b_target_:\s*['\"]?([\w.]+)", re.MULTILINE)
+_DEPTH = 24  # of nested nodes; ours have at most 6
+
+
+@functools.cache
+def targets(folders: tuple[Path, ...] = (FOLDER,)) -> frozenset[str]:
+    """Every `_target_` that a YAML file in these folders names."""
+    files = (file for folder in folders for file in folder.rglob("*.yaml"))
+    return frozenset(name for file in files for name in _NAME.findall(file.read_text(encoding="utf-8")))
+
+
+def check_targets(node: Any, more: Iterable[Path] = ()) -> None:
+    """Refuse a node, or a node within it, that would call something that is not in the table.
+
+    Args:
+        node: plain values. more: folders besides configs/ whose files may name classes of their own (those that the
+            user put on Hydra's search path).
+
+    Raises:
+        ConfigError: a `_target_` that no file names, or that is no word.
+    """
+    allowed = targets((FOLDER, *more))
+    for key, target in _named(node, ""):
+        if not isinstance(target, str) or target not in allowed:
+            raise ConfigError(
+                f"{key}={str(target)[:80]!r} is refused: it is none of the classes that the files in configs/ name. To "
+                "use a class of your own, name it in a file of a folder on hydra.searchpath, or of configs/."
+            )
+
+
+def check_plain(node: Any, where: str, depth: int = 0) -> None:
+    """Refuse what a configuration from a file may not hold: it is data, which nothing evaluates.
+
+    Raises:
+        ConfigError: a value that is no plain one, an interpolation, a key that Hydra would act on, too deep a nesting.
+    """
+    if depth > _DEPTH:
+        raise ConfigError(f"{where}: its nodes are nested more than {_DEPTH} deep; it is no configuration of a run.")
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            if not isinstance(key, str) or key == "defaults" or "${" in key:
+                raise ConfigError(f"{where}: the key {str(key)[:80]!r} cannot stand in the configuration of a run.")
+            check_plain(value, f"{where}.{key[:80]}", depth + 1)
+    elif isinstance(node, list):
+        for k, value in enumerate(node):
+            check_plain(value, f"{where}[{k}]", depth + 1)
+    elif isinstance(node, str):
+        if "${" in node:
+            raise ConfigError(f"{where}: {node[:80]!r} would be evaluated, and a stored configuration has values only.")
+    elif not (node is None or isinstance(node, (bool, int, float))):
+        raise ConfigError(f"{where}: a {type(node).__name__} cannot stand in the configuration of a run.")
+
+
+def _named(node: Any, key: str) -> Iterator[tuple[str, Any]]:
+    """Every `_target_` within a node, with its full key."""
+    if isinstance(node, Mapping):
+        for name, value in node.items():
+            full = f"{key}.{name}" if key else str(name)
+            if name == "_target_" and value is not None:
+                yield full, value
+            else:
+                yield from _named(value, full)
+    elif isinstance(node, (list, tuple)):
+        for k, value in enumerate(node):
+            yield from _named(value, f"{key}[{k}]")

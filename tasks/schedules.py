@@ -1,0 +1,90 @@
+"""How learning rates change over a run: a warm-up, then a schedule."""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import (
+    CosineAnnealingLR,
+    LambdaLR,
+    LinearLR,
+    LRScheduler,
+    ReduceLROnPlateau,
+    SequentialLR,
+)
+
+from tasks.errors import UserError, number, one_of, whole
+
+# Learning rates that fall to 0 over so many steps.
+FALLING: dict[str, Callable[[Optimizer, int], LRScheduler]] = {
+    "linear": lambda optimizer, steps: LinearLR(optimizer, start_factor=1.0, end_factor=0.0, total_iters=steps),
+    "cosine": lambda optimizer, steps: CosineAnnealingLR(optimizer, T_max=steps),
+}
+SCHEDULES = ("constant", *FALLING, "inverse_sqrt", "noam", "plateau")
+
+
+class Schedule:
+    """The settings of a schedule; with t the optimiser step from 1, w = warmup_steps and T all steps of the run:
+
+    constant: lr; linear: lr (1 - t/T); cosine: lr (1 + cos(pi t/T)) / 2;
+    inverse_sqrt: lr min(t/w, sqrt(w/t));
+    noam: lr d^-0.5 min(t^-0.5, t w^-1.5) (Vaswani et al. 2017, section 5.3), d = d_model;
+    plateau: lr, times `factor` after each `patience` + 1 validations without a better value of the selecting metric.
+
+    With a warm-up the first three begin at lr/w, rise to lr in w steps, and have T - w steps for the rest.
+
+    Raises UserError for an unknown name, and where a setting is missing or stands beside a schedule without it.
+    """
+
+    def __init__(
+        self, name: str = "constant", warmup_steps: int = 0, d_model: int | None = None, factor: float = 0.5,
+        patience: int = 0,
+    ):  # fmt: skip
+        self.name = one_of("optim.schedule", name, SCHEDULES)
+        self.warmup_steps = whole("optim.warmup_steps", warmup_steps, 0)
+        self.factor, self.patience = number("optim.plateau.factor", factor), whole("optim.plateau.patience", patience, 0)
+        if name in ("inverse_sqrt", "noam") and warmup_steps < 1:
+            raise UserError(f"optim.schedule={name} needs optim.warmup_steps of at least 1, and it is {warmup_steps}.")
+        if name == "plateau" and warmup_steps:
+            raise UserError("optim.schedule=plateau has no warm-up; set optim.warmup_steps=0 or choose another one.")
+        if name == "noam":
+            d_model = whole("optim.d_model", d_model, 1)
+        elif d_model is not None:
+            raise UserError(f"optim.d_model={d_model} is for optim.schedule=noam, and the schedule is {name}.")
+        self.d_model = d_model
+
+    @property
+    def has_end(self) -> bool:
+        """Whether learning rates reach 0 at the last step, so that the run cannot be made longer afterwards."""
+        return self.name in FALLING
+
+    def configure(self, optimizer: Optimizer, total_steps: Callable[[], float], monitor: str, mode: str, every: int) -> Any:
+        """What LightningModule.configure_optimizers returns.
+
+        total_steps: gives the optimiser steps of the whole run. monitor, mode: the selecting metric and "max" or "min".
+        every: epochs from one validation to the next.
+        """
+        if self.name == "constant" and not self.warmup_steps:
+            return optimizer
+        if self.name == "plateau":
+            plateau = ReduceLROnPlateau(optimizer, "max" if mode == "max" else "min", self.factor, self.patience)
+            return {
+                "optimizer": optimizer,
+                "lr_scheduler": {"scheduler": plateau, "interval": "epoch", "frequency": every, "monitor": monitor},
+            }
+        scheduler = self._by_step(optimizer, total_steps)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def _by_step(self, optimizer: Optimizer, total_steps: Callable[[], float]) -> LRScheduler:
+        w, d = self.warmup_steps, self.d_model or 1
+        if self.name == "inverse_sqrt":
+            return LambdaLR(optimizer, lambda k: min((k + 1) / w, (w / (k + 1)) ** 0.5))
+        if self.name == "noam":
+            return LambdaLR(optimizer, lambda k: d**-0.5 * min((k + 1) ** -0.5, (k + 1) * w**-1.5))
+        if not w:
+            return FALLING[self.name](optimizer, int(total_steps()))
+        warmup = LinearLR(optimizer, start_factor=1 / w, total_iters=max(w - 1, 1))
+        if self.name == "constant":
+            return warmup
+        rest = FALLING[self.name](optimizer, max(int(total_steps()) - w, 1))
+        return SequentialLR(optimizer, [warmup, rest], milestones=[w])

@@ -1,0 +1,150 @@
+"""The configuration that a checkpoint keeps: it alone rebuilds the run, it can be changed in single settings, and it is
+data, so that nothing in it is executed or imported."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from configs.targets import targets
+from scripts.figures import main as figures
+from tests.cli import QUIET, Result, call, places, short
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> tuple[Path, Result]:
+    folder = tmp_path_factory.mktemp("finished")
+    return folder, short(folder, "seed=5", "geometry=lorentz", "optim.lr=0.02", "optim.schedule=linear")
+
+
+def states(finished) -> Path:
+    return finished[1].record_path.parent / "checkpoints"
+
+
+def test_a_run_is_continued_by_its_folder_alone(finished, tmp_path):
+    """Here from within: two of three epochs, then the rest in another folder, with the same end as the whole run."""
+    folder, result = finished
+    whole = result.record
+    part = short(tmp_path, "seed=5", "geometry=lorentz", "optim.lr=0.02", "trainer.max_epochs=2")
+    assert part.code == 0, part.err
+    longer = call(f"trainer.resume={part.record_path.parent}", "trainer.max_epochs=3", *QUIET, *places(tmp_path))
+    assert longer.code == 0, longer.err
+    record = longer.record
+    for key in ("task", "geometry", "encoder", "seed"):
+        assert record["config"][key] == whole["config"][key]
+    assert record["config"]["optim"]["lr"] == 0.02
+    assert record["selection"]["epoch"] <= 3
+    assert longer.record_path.parent.parent == part.record_path.parent.parent, "it has the name of that run"
+    same = short(tmp_path, "seed=5", "geometry=lorentz", "optim.lr=0.02")
+    assert record["metrics"] == same.record["metrics"]
+
+
+def test_an_experiment_that_is_continued_is_still_that_experiment(tmp_path):
+    words = ("task.data.sizes={train: 200, dev: 40, test: 40}", "task.data.batch_size=50", "trainer.compile=false")
+    begun = call(
+        "experiment=hnn_prefix10_gru_eucl", *words, "trainer.max_epochs=1", "optim.schedule=constant", *QUIET,
+        *places(tmp_path),
+    )  # fmt: skip
+    longer = call(f"trainer.resume={begun.record_path.parent}", "trainer.max_epochs=2", *QUIET, *places(tmp_path))
+    assert longer.code == 0, longer.err
+    assert longer.record["experiment"] == "hnn_prefix10_gru_eucl"
+    assert longer.record["config"]["optim"] == begun.record["config"]["optim"]
+    assert longer.record_path.parent.parent.name == "hnn_prefix10_gru_eucl"
+
+
+def test_single_settings_are_changed_on_the_command_line(finished, tmp_path):
+    folder, _ = finished
+    tested = call("mode=test", f"checkpoint={states(finished)}", "task.data.sizes.test=30", *QUIET, *places(folder))
+    assert tested.code == 0, tested.err
+    assert tested.record["data"]["counts"]["test"]["pairs"] == 30
+    assert tested.record["config"]["geometry"]["name"] == "lorentz"
+    for word in ("fidelity=code", "task.name=other"):
+        refused = call("mode=test", f"checkpoint={states(finished)}", word, *QUIET, *places(folder))
+        assert refused.code == 1
+        assert f"{word}: other settings of the checkpoint follow from its {word.partition('=')[0]}" in refused.err
+
+
+def test_a_checkpoint_without_its_configuration_is_refused(finished, tmp_path):
+    old = torch.load(states(finished) / "best.ckpt")
+    del old["config"]
+    torch.save(old | {"settings": {"task.name": "prefix_toy"}, "words": ["task=prefix_toy"]}, tmp_path / "best.ckpt")
+    for words in (("mode=test", f"checkpoint={tmp_path}"), (f"trainer.resume={tmp_path}/best.ckpt",)):
+        result = call(*words, *QUIET, *places(tmp_path))
+        assert result.code == 1
+        assert "lacks the configuration of its run" in result.err
+        assert result.err.count("\n") == 1
+
+
+def _set(node: dict, key: str, value: object) -> None:
+    *parents, last = key.split(".")
+    for part in parents:
+        node = node.setdefault(part, {})
+    node[last] = value
+
+
+HOSTILE = {
+    "another class of ours": ("task.module._target_", "tasks.prefix.data.PrefixData.load"),
+    "a function of Python": ("task.module._target_", "os.system"),
+    "a module of somebody": ("encoder._target_", "hostile_module.run"),
+    "a nested node": ("geometry.options.Linear.x", {"_target_": "hostile_module.run"}),
+    "a node in a list": ("task.data.files.dev", [{"_target_": "hostile_module.run"}]),
+    "an unknown node": ("optim.hostile", {"_target_": "hostile_module.run"}),
+    "a target that is no word": ("encoder._target_", ["hostile_module.run"]),
+    "an interpolation": ("task.data.root", "${oc.env:HOME}"),
+    "an interpolated target": ("encoder._target_", "${oc.decode:hostile_module.run}"),
+    "a place that is none": ("task.data.root", "<paths.${oc.env:HOME}>/x"),
+    "a list of defaults": ("task.defaults", ["override /hydra/launcher: joblib"]),
+    "a key that is evaluated": ("task.${oc.env:HOME}", 1),
+    "a number as a key": ("task", {1: 2}),
+    "a tensor": ("optim.lr", torch.zeros(2)),
+    "a node of Hydra": ("hydra.run.dir", "/tmp/hostile"),
+    "a deep nesting": ("task.data.sizes", __import__("functools").reduce(lambda n, _: {"a": n}, range(90), {})),
+    "a node that is text": ("geometry", "poincare"),
+    "no node": ("trainer", None),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_nothing_in_a_checkpoint_is_executed(finished, tmp_path, monkeypatch, capsys, case):
+    marker = tmp_path / "executed"
+    (tmp_path / "hostile_module.py").write_text(f"open({str(marker)!r}, 'w')\ndef run(*a, **k): pass\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    run = tmp_path / "run"
+    (run / "checkpoints").mkdir(parents=True)
+    (run / "record.json").write_bytes((states(finished).parent / "record.json").read_bytes())
+    for name in ("best.ckpt", "last.ckpt"):
+        checkpoint = torch.load(states(finished) / name)
+        _set(checkpoint["config"], *HOSTILE[case])
+        checkpoint["words"] = ["task=prefix_toy", "hydra.run.dir=/tmp/hostile", "+x={_target_:hostile_module.run}"]
+        torch.save(checkpoint, run / "checkpoints" / name)
+    for words in (
+        ("mode=test", f"checkpoint={run}"),
+        ("mode=predict", f"checkpoint={run}", f"input={__file__}"),
+        (f"trainer.resume={run}", "trainer.max_epochs=9"),
+    ):
+        result = call(*words, *QUIET, *places(tmp_path))
+        if case == "a node of Hydra" and words[0] == "mode=test":  # it is left out
+            assert result.record_path.is_relative_to(tmp_path)
+            continue
+        assert result.code == 1, result.out
+        assert result.err.startswith("error: ")
+        assert result.err.count("\n") == 1, result.err
+        assert len(result.err) < 2000
+    assert figures(["norms", "attention", str(run), "--out", str(tmp_path / "figures")]) == 1
+    assert "Traceback" not in capsys.readouterr().err
+    assert not marker.exists()
+    assert not Path("/tmp/hostile").exists()
+    assert "hostile_module" not in sys.modules
+
+
+def test_a_class_of_the_command_line_passes_the_same_gate(tmp_path):
+    result = call("task=prefix_toy", "+geometry.options.Linear.x={_target_: os.getcwd}", *QUIET, *places(tmp_path))
+    assert result.code == 1
+    assert "geometry.options.Linear.x._target_='os.getcwd' is refused" in result.err
+
+
+def test_the_table_of_classes_is_what_the_files_name():
+    assert "tasks.prefix.task.PrefixTask" in targets()
+    assert "hyperbolic.geometry.make_geometry" in targets()
+    assert all(name.split(".")[0] in ("tasks", "hyperbolic", "pytorch_lightning") for name in targets()), sorted(targets())
