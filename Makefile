@@ -54,8 +54,9 @@ test: setup ## the tests that run in minutes on a CPU
 test-all: setup ## every test, the slow ones and, where there is a GPU, the GPU ones
 	$(PY) -m pytest -n $(WORKERS) --dist loadfile -m "" $(ARGS)
 
-lint: setup ## ruff: style and common mistakes
+lint: setup ## ruff: style and common mistakes; mypy: types
 	$(PY) -m ruff check .
+	$(PY) -m mypy
 
 data: ## say which data sets the tasks need and where they are looked for
 	@echo "PREFIX-10, -30 and -50 need no download: the first run generates them from the seed in the config"

@@ -28,8 +28,10 @@ def open_logger(make: Callable[..., Logger] | None, folder: Path) -> Iterator[Lo
     try:
         yield logger
     finally:
-        if isinstance(logger, WandbLogger) and logger._experiment is not None:  # asking for it would begin a run
-            logger.experiment.finish()
+        if isinstance(logger, WandbLogger):
+            import wandb  # a second that other runs need not wait
+
+            wandb.finish()
 
 
 def _logged_in() -> bool:

@@ -1,7 +1,9 @@
 """Imports go one way: run.py -> configs -> tasks -> hyperbolic, and inside hyperbolic from the encoders in to the numerics."""
 
 import ast
+import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -143,6 +145,22 @@ def _owner(target: str, known: dict[str, Path]) -> str | None:
 
 def test_every_import_goes_inward():
     assert faults(ROOT) == []
+
+
+# Imported under another name than they are installed, or by a program that is started.
+IMPORTED_AS = {"pyyaml": "yaml", "hydra-core": "hydra"}
+OPTIONAL = {"hypll", "mpmath", "spacy", "sklearn"}  # for comparisons, and what a user may choose
+
+
+def test_requirements_are_what_is_imported():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    names = [re.split(r"[^\w.-]", requirement)[0].lower() for requirement in project["dependencies"]]
+    required = {IMPORTED_AS.get(name, name.replace("-", "_")) for name in names}
+    own = {"run", *(Path(source).stem for source in SOURCES)}
+    imported = {target.partition(".")[0] for name, file in modules(ROOT).items() for target, _ in imports(name, file)}
+    imported -= own | set(sys.stdlib_module_names) | {""}
+    assert required - imported == set(), "required, and never imported"
+    assert imported - required - OPTIONAL == set(), "imported, and not required"
 
 
 @pytest.mark.parametrize("name", ["run", "configs.schema", "hyperbolic", "hyperbolic.manifolds", "tasks", "scripts"])
