@@ -7,6 +7,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
+from scipy.sparse import csgraph
 from torch import Tensor
 
 WORD = 64  # searches that go through the graph together, one bit each
@@ -213,19 +215,8 @@ class Net(Rows):
         low, high = np.divmod(np.unique(low * len(nodes) + high), max(len(nodes), 1))
         low, high = low[low != high], high[low != high]
         super().__init__(np.concatenate([np.stack([low, high], 1), np.stack([high, low], 1)]), len(nodes))
-        self.component = self._components()
-
-    def _components(self) -> np.ndarray:
-        label = np.arange(self.n)
-        while True:
-            now = label.copy()
-            if len(self.some):
-                now[self.some] = np.minimum(label[self.some], self.gather(label, np.minimum))
-            np.minimum.at(now, label, now.copy())  # what a node learns, its label's node learns too
-            now = now[now]
-            if (now == label).all():
-                return np.unique(label, return_inverse=True)[1]
-            label = now
+        matrix = sparse.csr_array((np.ones(len(self.ends), dtype=bool), self.ends, self.starts), shape=(self.n, self.n))
+        self.component = csgraph.connected_components(matrix, directed=False)[1] if self.n else self.ends
 
     def distances(self, sources: np.ndarray) -> np.ndarray:
         """uint16 (n, len(sources)) in edges, FAR where there is no path; at most 64 sources."""
