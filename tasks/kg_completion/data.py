@@ -14,9 +14,10 @@ from tasks.base import TaskData
 from tasks.batches import Split
 from tasks.errors import UserError, one_of, sizes_of
 from tasks.kg_completion.facts import Facts
+from tasks.kg_completion.names import Names
 from tasks.kg_completion.queries import Query, read_queries
 from tasks.kg_completion.toy import toy_graph
-from tasks.kg_completion.triples import SPLITS, Graph, Names, read_graph
+from tasks.kg_completion.triples import SPLITS, Graph, read_graph
 
 EXAMPLES = ("triples", "queries")
 UNSEEN = ("keep", "drop")
@@ -71,10 +72,10 @@ class EvaluationQueries:
         return len(self.e)
 
     def __getitem__(self, index: Tensor) -> dict[str, Tensor]:
-        """e, r, target (B,); offsets (B + 1,) and answers: the known ones."""
+        """e, r, target (B,); offsets (B + 1,) and answers: those in `facts`, and e `without_self`."""
         e, r = self.e[index], self.r[index]
         offsets, answers = self.facts.answers(e, r)
-        if self.without_self:  # behind the answers of each query
+        if self.without_self:  # e stands behind the answers of each query
             joined = answers.new_empty(len(answers) + len(e))
             row = torch.arange(len(e)).repeat_interleave(offsets.diff())
             joined[torch.arange(len(answers)) + row] = answers
@@ -132,14 +133,15 @@ class GraphData(TaskData):
 
     @property
     def graph(self) -> Graph:
-        """The triples, read the first time they are asked for."""
+        """The triples, read at first use."""
         if self._graph is None:
-            if self.folder is None:
-                self._graph = toy_graph(**self.toy)
-            else:
+            if self.folder is not None:
                 self._graph = read_graph(Path(self.folder).expanduser())
+            else:
+                assert self.toy is not None
+                self._graph = toy_graph(**self.toy)
             unseen = any(notes.unseen for notes in self._graph.notes.values())
-            how = {"keep": "are asked", "drop": "are left out"}[self.unseen]
+            how = {"keep": "are evaluated", "drop": "are left out"}[self.unseen]
             last = [f"Questions with an entity or a relation that train does not have {how} (task.data.unseen)."]
             for line in (f"{self._graph}.", *self._graph.remarks(), *(last if unseen else [])):
                 rank_zero_only(print)(line, flush=True)
@@ -158,8 +160,8 @@ class GraphData(TaskData):
             "relations": graph.relations,
             "n_relations": self.n_relations,
             "graph": graph,
-            "facts": self.facts(self.known_in_training),
-            "known": self.facts(SPLITS),
+            "known_in_training": self.facts(self.known_in_training),
+            "known_triples": self.facts(SPLITS),
         }
 
     @property
@@ -193,7 +195,7 @@ class GraphData(TaskData):
                 )
         return triples
 
-    def _both(self, triples: Tensor) -> Tensor:
+    def _both_directions(self, triples: Tensor) -> Tensor:
         """The triples, and (t, r + R, h) of each."""
         h, r, t = triples.unbind(-1)
         return torch.cat([triples, torch.stack([t, r + len(self.graph.relations), h], -1)])
@@ -201,15 +203,15 @@ class GraphData(TaskData):
     def _train(self) -> TrainTriples | TrainQueries:
         triples = self._triples("train")
         if self.examples == "triples":
-            return TrainTriples(self._both(triples) if self.reciprocal else triples)
+            return TrainTriples(self._both_directions(triples) if self.reciprocal else triples)
         facts = Facts(triples, len(self.graph.entities), len(self.graph.relations))
         pairs = facts.queries()
         return TrainQueries(pairs if self.reciprocal else pairs[pairs[:, 1] < len(self.graph.relations)], facts)
 
     def _evaluation(self, split: str) -> EvaluationQueries:
-        both = self._both(self._triples(split))
-        both = both[both[:, 1].argsort(stable=True)]
-        return EvaluationQueries(*both.unbind(-1), self.facts(self.known[split]), self.without_self)
+        triples = self._both_directions(self._triples(split))
+        e, r, target = triples[triples[:, 1].argsort(stable=True)].unbind(-1)
+        return EvaluationQueries(e, r, target, self.facts(self.known[split]), self.without_self)
 
     def fingerprint(self) -> dict[str, Any]:
         graph = self.graph
@@ -225,7 +227,7 @@ class GraphData(TaskData):
 
     def encode(self, inputs: Sequence[Query]) -> Split:
         e = torch.tensor([query.e for query in inputs])
-        r = torch.tensor([query.r + len(self.graph.relations) * query.of_head for query in inputs])
+        r = torch.tensor([query.r + len(self.graph.relations) * query.seeks_head for query in inputs])
         return EvaluationQueries(e, r, e, self.facts(SPLITS), self.without_self)
 
     def describe(self, example: Query) -> dict[str, Any]:

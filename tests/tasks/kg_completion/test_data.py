@@ -94,9 +94,9 @@ def test_known_answers_are_those_of_the_splits_that_are_named(known, without_sel
 def test_the_known_answers_of_training_are_those_that_are_named():
     for splits in (["train"], EVERYTHING, []):
         data = graph_data(known_in_training=splits)
-        assert len(data.model_sizes["facts"]) == len(truths(data, *splits))
-        assert len(data.model_sizes["known"]) == len(truths(data, *SPLITS))
-        assert len(data.model_sizes["facts"]) < len(data.model_sizes["known"]) or splits == EVERYTHING
+        assert len(data.model_sizes["known_in_training"]) == len(truths(data, *splits))
+        assert len(data.model_sizes["known_triples"]) == len(truths(data, *SPLITS))
+        assert len(data.model_sizes["known_in_training"]) < len(data.model_sizes["known_triples"]) or splits == EVERYTHING
 
 
 def test_sizes_take_the_first_triples_and_leave_what_is_known():
@@ -130,7 +130,7 @@ def test_questions_with_what_train_lacks_are_kept_or_dropped(tmp_path, capsys):
     assert "valid.txt: 2 of 4 triples have an entity or a relation that train does not have (" in said
     assert "(entities: 1, relations: 1), first (a, r, new)." in said
     assert "test.txt: 2 of 3 triples" in said
-    for how in ("are asked", "are left out"):
+    for how in ("are evaluated", "are left out"):
         assert f"Questions with an entity or a relation that train does not have {how} (task.data.unseen)." in said
     limited = folder_data(tmp_path, **UNSEEN, unseen="drop", sizes={"dev": 2})
     assert len(limited.splits()["dev"]) == 2, "of the first two one is dropped"
@@ -161,7 +161,7 @@ def test_of_files_without_a_fault_the_sizes_are_told_once(tmp_path, capsys):
 
 def test_an_entity_that_questions_cannot_name_is_told(tmp_path, capsys):
     assert "?" in folder_data(tmp_path, "a r ?", "a r ?", "? r a").graph.entities
-    assert "an entity is called '?', which mode=predict takes for what is asked." in capsys.readouterr().out
+    assert "an entity is called '?', which mode=predict takes for what is sought." in capsys.readouterr().out
 
 
 def test_names_with_blanks_at_their_ends_are_told(tmp_path, capsys):

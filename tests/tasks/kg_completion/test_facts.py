@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tasks.errors import UserError
-from tasks.kg_completion.facts import Facts, among, corrupt
+from tasks.kg_completion.facts import Facts, answers_among, corrupt
 
 E, R = 12, 3
 
@@ -30,7 +30,7 @@ def listed(offsets: torch.Tensor, entities: torch.Tensor) -> list[list[int]]:
 def test_a_triple_is_true_in_both_directions_as_in_a_set():
     facts, truth = random_facts()
     assert len(facts) == len(truth)
-    found = facts.true(*(torch.arange(n) for n in (E,)), torch.arange(2 * R)[:, None, None], torch.arange(E)[:, None])
+    found = facts.contain(*(torch.arange(n) for n in (E,)), torch.arange(2 * R)[:, None, None], torch.arange(E)[:, None])
     assert found.shape == (2 * R, E, E)
     for r, answer, e in product(range(2 * R), range(E), range(E)):
         assert bool(found[r, answer, e]) == ((e, r, answer) in truth)
@@ -59,7 +59,7 @@ def test_queries_are_those_with_answers_once_each():
 def test_without_triples_nothing_is_true():
     facts = Facts(torch.empty(0, 3, dtype=torch.long), E, R)
     e, r = every_query()
-    assert not facts.true(e, r, e).any()
+    assert not facts.contain(e, r, e).any()
     assert listed(*facts.answers(e, r)) == [[]] * len(e)
     assert facts.queries().shape == (0, 2)
     assert len(facts) == 0
@@ -69,7 +69,7 @@ def test_the_largest_numbers_of_entities_fit_and_more_are_refused():
     n = 1 << 30
     last = n - 1
     facts = Facts(torch.tensor([[last, 2, last], [last, 2, 0], [0, 0, last]]), n, 3)
-    assert facts.true(torch.tensor([last, last, 0, last]), torch.tensor([2, 2, 0, 0]), torch.tensor([last, 1, last, 0]))\
+    assert facts.contain(torch.tensor([last, last, 0, last]), torch.tensor([2, 2, 0, 0]), torch.tensor([last, 1, last, 0]))\
         .tolist() == [True, False, True, False]  # fmt: skip
     assert listed(*facts.answers(torch.tensor([last, last, last]), torch.tensor([2, 5, 3]))) == [[0, last], [last], [0]]
     assert facts.queries()[-1].tolist() == [last, 5]
@@ -149,7 +149,7 @@ def test_which_of_some_entities_answer(count):
     e, r = every_query()
     entities = torch.randperm(E)[:count]
     found = torch.zeros(len(e), count, dtype=torch.bool)
-    found[among(e, r, entities, facts)] = True
+    found[answers_among(e, r, entities, facts)] = True
     assert found.tolist() == [
         [(x, y, a) in truth for a in entities.tolist()] for x, y in zip(e.tolist(), r.tolist(), strict=True)
     ]

@@ -13,13 +13,13 @@ from hyperbolic.encoders.relational.mur import MuR
 from hyperbolic.encoders.relational.translational import RotatE, TransE
 from hyperbolic.geometry import make_geometry
 from tasks.kg_completion import model
-from tests.tasks.kg_completion.graphs import EUCLIDEAN, Given, graph_data, predictor
+from tests.tasks.kg_completion.graphs import EUCLIDEAN, TableScorer, graph_data, predictor
 from tests.tolerances import tolerance
 
 POINCARE = make_geometry("poincare", "PoincareBall", "mobius", c=0.7)
 LORENTZ = make_geometry("lorentz", "Lorentz", "lorentz", c=1.0)
 ENCODERS = {
-    "given": (Given, EUCLIDEAN),
+    "given": (TableScorer, EUCLIDEAN),
     "distmult": (functools.partial(DistMult, d=6, init_std=1.0), EUCLIDEAN),
     "complex": (functools.partial(ComplEx, d=6, init_std=1.0), EUCLIDEAN),
     "transe": (functools.partial(TransE, d=6, margin=6.0, p=1), EUCLIDEAN),
@@ -119,11 +119,11 @@ def test_wrong_answers_stand_for_tails_or_heads(name, places):
     entities, relations = len(link.entities), len(link.relations)
     h, t = torch.randint(entities, (2, count))
     r, wrong = torch.randint(relations, (count,)), torch.randint(entities, (count, 4))
-    of_heads = {"mixed": torch.arange(count) % 3 == 1, "none": None}.get(places, torch.full((count,), "head" in places))
-    found = link.negative_scores(h, r, t, wrong, of_heads)
+    is_head = {"mixed": torch.arange(count) % 3 == 1, "none": None}.get(places, torch.full((count,), "head" in places))
+    found = link.negative_scores(h, r, t, wrong, is_head)
     triples = []
     for k in range(count):
-        turned = of_heads is not None and bool(of_heads[k])
+        turned = is_head is not None and bool(is_head[k])
         pairs = [(h[k], t[k]), *((x, t[k]) if turned else (h[k], x) for x in wrong[k])]
         triples += [(int(a), int(r[k]), int(b)) for a, b in pairs]
     expected = scored(link, triples).view(count, -1)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from tasks.kg_completion.losses import RULED_OUT
+from tasks.kg_completion.losses import EXCLUDED
 from tasks.kg_completion.task import LinkPredictionTask
 from tasks.kg_completion.triples import SPLITS
 from tests.tasks.kg_completion.graphs import every, folder_data, graph_data, link_prediction, score, truths
@@ -79,12 +79,12 @@ def test_the_entity_of_the_question_is_drawn_where_it_is_wrong(tmp_path, changes
     *_, gradient, _ = trained(data, batch, self_share=1.0, negatives=1, **changes)
     truth, loops, others = truths(data, "train"), set(), set()
     for k, (h, r, t) in enumerate(zip(*(batch[k].tolist() for k in "hrt"), strict=True)):
-        of_head = bool(changes) and k % 2 == 1
-        asked = t if of_head else h
-        if (asked, r, asked) in truth:
-            others |= {(x, r, t) if of_head else (h, r, x) for x in range(3)} - truth
+        is_head = bool(changes) and k % 2 == 1
+        entity = t if is_head else h
+        if (entity, r, entity) in truth:
+            others |= {(x, r, t) if is_head else (h, r, x) for x in range(3)} - truth
         else:
-            loops.add((asked, r, asked))
+            loops.add((entity, r, entity))
     assert loops
     assert others
     wrong = cells(gradient > 0)
@@ -108,8 +108,8 @@ def test_a_pool_has_the_entity_of_a_share_of_the_questions():
     data = graph_data()
     batch = {key: value.repeat(2000) for key, value in data.splits()["train"][torch.tensor([0])].items()}
     task = link_prediction(data, objective="cross_entropy", self_share=0.1, pool=1)
-    scores = task._negative_scores(batch["h"], batch["r"], batch["t"])
-    kept = int((scores[:, 1] > RULED_OUT / 2).sum())
+    scores = task._negative_scores(batch["h"], batch["r"], batch["t"], task.negatives)
+    kept = int((scores[:, 1] > EXCLUDED / 2).sum())
     assert abs(kept - 200) < 70, "5 standard deviations"
 
 
@@ -132,8 +132,8 @@ def test_wrong_answers_that_stand_for_tails_leave_the_heads_alone():
     data = graph_data(reciprocal=False)
     batch = data.splits()["train"][torch.arange(6)]
     _, _, gradient, _ = trained(data, batch, negatives=40)
-    asked = set(zip(batch["h"].tolist(), batch["r"].tolist(), strict=True))
-    assert {(h, r) for h, r, _ in cells(gradient != 0)} == asked
+    queries = set(zip(batch["h"].tolist(), batch["r"].tolist(), strict=True))
+    assert {(h, r) for h, r, _ in cells(gradient != 0)} == queries
 
 
 @pytest.mark.parametrize("objective", ["bce", "self_adversarial", "cross_entropy"])
@@ -170,8 +170,8 @@ def test_all_answers_of_a_query_at_once(smoothing, reciprocal):
     batch = every(data)
     task, loss, _, _ = trained(data, batch, objective="all_bce", smoothing=smoothing)
     truth = truths(data, "train")
-    asked = zip(batch["h"].tolist(), batch["r"].tolist(), strict=True)
-    targets = torch.tensor([[float((h, r, x) in truth) for x in range(13)] for h, r in asked])
+    queries = zip(batch["h"].tolist(), batch["r"].tolist(), strict=True)
+    targets = torch.tensor([[float((h, r, x) in truth) for x in range(13)] for h, r in queries])
     expected = F.binary_cross_entropy_with_logits(
         task.model.scorer.table.detach()[batch["r"], batch["h"]],
         ((1 - smoothing) * targets + smoothing / 13).double(),
