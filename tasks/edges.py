@@ -1,4 +1,4 @@
-"""Directed graphs of names, child to parent: read from a file or made up, and everything that is above a node."""
+"""Directed graphs of names, child to parent: read from a file or generated, and everything above a node."""
 
 import difflib
 import hashlib
@@ -103,7 +103,7 @@ def closure(child: np.ndarray, parent: np.ndarray, n: int) -> tuple[np.ndarray, 
     return low[apart].astype(np.int32), high[apart].astype(np.int32)
 
 
-def on_cycles(child: np.ndarray, parent: np.ndarray, n: int) -> int:
+def count_on_cycles(child: np.ndarray, parent: np.ndarray, n: int) -> int:
     """How many of n nodes lie on a cycle of two or more."""
     sizes = np.bincount(csgraph.connected_components(_matrix(child, parent, n), connection="strong")[1])
     return int(sizes[sizes > 1].sum())
@@ -116,7 +116,7 @@ def descendants(child: np.ndarray, parent: np.ndarray, n: int, root: int) -> np.
     return below
 
 
-def from_the_top(child: np.ndarray, parent: np.ndarray, n: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def levels_below_tops(child: np.ndarray, parent: np.ndarray, n: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Nodes below the tops, nearest first, with one node above each: (nodes, parents) for each number of edges to the
     nearest top. A node has the first of its parents that is as near to a top as any. Nodes that no top is above (all
     above them lie on a cycle) are left out."""
@@ -138,7 +138,7 @@ def depths(child: np.ndarray, parent: np.ndarray, n: int) -> np.ndarray:
     no top is above."""
     depth = np.zeros(n, dtype=np.int64)
     depth[child] = n
-    for level, (nodes, _) in enumerate(from_the_top(child, parent, n), start=1):
+    for level, (nodes, _) in enumerate(levels_below_tops(child, parent, n), start=1):
         depth[nodes] = level
     return depth
 

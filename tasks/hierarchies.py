@@ -1,4 +1,4 @@
-"""Hierarchies that tasks learn: WordNet's nouns, a list of edges, or a tree that is made up."""
+"""Hierarchies that tasks learn: WordNet's nouns, a list of edges, or a generated tree."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 from pytorch_lightning.utilities import rank_zero_only
 
-from tasks.edges import Edges, complete_tree, on_cycles, read_edges
+from tasks.edges import Edges, complete_tree, count_on_cycles, read_edges
 from tasks.errors import UserError
 from tasks.wordnet import read_nouns
 
@@ -31,12 +31,12 @@ class Hierarchy:
 
     @property
     def edges(self) -> Edges:
-        """Read the first time they are asked for; cycles among them are told."""
+        """Read at first use, with a line about the nodes that lie on cycles."""
         if self._edges is None:
             self._edges = edges = self._read()
-            if turning := on_cycles(edges.child, edges.parent, len(edges.names)):
+            if count := count_on_cycles(edges.child, edges.parent, len(edges.names)):
                 rank_zero_only(print)(
-                    f"{edges.source}: {turning} of {len(edges.names)} nodes lie on cycles; nodes of one cycle are "
+                    f"{edges.source}: {count} of {len(edges.names)} nodes lie on cycles; nodes of one cycle are "
                     "above each other.",
                     flush=True,
                 )
@@ -47,4 +47,5 @@ class Hierarchy:
             return complete_tree(self.toy["depth"], self.toy["branching"])
         if self.file is not None:
             return read_edges(Path(self.file).expanduser(), "task.data.file")
+        assert self.wordnet is not None
         return read_nouns(Path(self.wordnet).expanduser())

@@ -8,7 +8,7 @@ import pytest
 from tasks.errors import UserError
 from tasks.poincare_glove import corpus
 from tasks.poincare_glove.cooccurrence import PARTS, pair_counts, part_of, write_parts
-from tasks.poincare_glove.corpus import blocks, count_words, numbered
+from tasks.poincare_glove.corpus import blocks, count_words, word_numbers
 from tasks.poincare_glove.toy import sentences, topic_of
 
 TEXT = "a b a c\n\nb b x a\n" + " ".join("abcab" * 40) + "\nc\nä b ä\n"
@@ -34,13 +34,13 @@ def ignore(_: int) -> None:
 
 @pytest.mark.parametrize("window", [1, 3, 10, 1000])
 @pytest.mark.parametrize("block", [1 << 22, 16, 3])
-@pytest.mark.parametrize("held", [1 << 20, 4, 1])
-def test_counts_are_those_of_a_brute_force_count(tmp_path, monkeypatch, window, block, held):
+@pytest.mark.parametrize("in_memory", [1 << 20, 4, 1])
+def test_counts_are_those_of_a_brute_force_count(tmp_path, monkeypatch, window, block, in_memory):
     monkeypatch.setattr(corpus, "BLOCK", block)
     path = tmp_path / "text.txt"
     path.write_text(TEXT, encoding="utf-8")
     found, last = {}, -1
-    for keys, counts in pair_counts(numbered(path, str.split, False, INDEX, ignore), len(INDEX), window, held):
+    for keys, counts in pair_counts(word_numbers(path, str.split, False, INDEX, ignore), len(INDEX), window, in_memory):
         assert keys[0] > last
         assert (np.diff(keys) > 0).all(), "sorted, each pair once"
         last = keys[-1]
@@ -55,7 +55,7 @@ def test_a_random_text_with_many_runs_on_disk(tmp_path):
     words = draw.integers(60, size=4000)
     lines = np.repeat(np.arange(40), 100)
     text = "\n".join(" ".join(f"w{w}" for w in words[lines == k]) for k in range(40))
-    chunks = list(pair_counts(((words[i : i + 90], lines[i : i + 90]) for i in range(0, 4000, 90)), 60, 5, held=200))
+    chunks = list(pair_counts(((words[i : i + 90], lines[i : i + 90]) for i in range(0, 4000, 90)), 60, 5, in_memory=200))
     assert len(chunks) > 3, "it was merged in ranges"
     assert max(len(keys) for keys, _ in chunks) <= 400
     expected = brute_force(text, {f"w{k}": k for k in range(60)}, 5)
