@@ -1,5 +1,6 @@
 """Knowledge graphs as examples: triples or queries to train on, queries in both directions to evaluate."""
 
+import functools
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -128,24 +129,23 @@ class GraphData(TaskData):
         self.folder, self.toy, self.sizes = folder, toy, sizes_of(sizes, SPLITS)
         self.reciprocal, self.without_self = reciprocal, without_self
         self.known, self.known_in_training = known, known_in_training
-        self._graph: Graph | None = None
         self._facts: dict[frozenset[str], Facts] = {}
 
-    @property
+    @functools.cached_property
     def graph(self) -> Graph:
         """The triples, read at first use."""
-        if self._graph is None:
-            if self.folder is not None:
-                self._graph = read_graph(Path(self.folder).expanduser())
-            else:
-                assert self.toy is not None
-                self._graph = toy_graph(**self.toy)
-            unseen = any(notes.unseen for notes in self._graph.notes.values())
+        if self.folder is not None:
+            graph = read_graph(Path(self.folder).expanduser())
+        else:
+            assert self.toy is not None
+            graph = toy_graph(**self.toy)
+        lines = [f"{graph}.", *graph.remarks()]
+        if any(notes.unseen for notes in graph.notes.values()):
             how = {"keep": "are evaluated", "drop": "are left out"}[self.unseen]
-            last = [f"Questions with an entity or a relation that train does not have {how} (task.data.unseen)."]
-            for line in (f"{self._graph}.", *self._graph.remarks(), *(last if unseen else [])):
-                rank_zero_only(print)(line, flush=True)
-        return self._graph
+            lines.append(f"Questions with an entity or a relation that train does not have {how} (task.data.unseen).")
+        for line in lines:
+            rank_zero_only(print)(line, flush=True)
+        return graph
 
     @property
     def n_relations(self) -> int:

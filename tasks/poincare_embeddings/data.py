@@ -1,5 +1,6 @@
 """A hierarchy as pairs to learn from: WordNet's nouns, or any list of edges."""
 
+import functools
 import hashlib
 from typing import Any
 
@@ -41,24 +42,19 @@ class HierarchyData(TaskData):
         self.eval_seed = whole("task.data.eval_seed", eval_seed, 0)
         self.limit = sizes_of(sizes, ("train",))["train"]
         self.hierarchy, self.closure = Hierarchy(wordnet, file, toy), closure
-        self._pairs: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def edges(self) -> Edges:
         return self.hierarchy.edges
 
-    @property
+    @functools.cached_property
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """children and parents, int32 (M,), sorted by child."""
-        if self._pairs is None:
-            edges = self.edges
-            if self.closure:
-                child, parent = closure(edges.child, edges.parent, len(edges.names))
-            else:
-                order = np.lexsort((edges.parent, edges.child))
-                child, parent = edges.child[order], edges.parent[order]
-            self._pairs = child, parent
-        return self._pairs
+        edges = self.edges
+        if self.closure:
+            return closure(edges.child, edges.parent, len(edges.names))
+        order = np.lexsort((edges.parent, edges.child))
+        return edges.child[order], edges.parent[order]
 
     @property
     def ancestors(self) -> Ancestors:

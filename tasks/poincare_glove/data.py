@@ -1,5 +1,6 @@
 """Co-occurrence counts of a text file, made once and cached, as examples to learn from."""
 
+import functools
 import hashlib
 import json
 import sys
@@ -98,7 +99,6 @@ class PoincareGloveData(TaskData):
             "tokenizer": tokenizer, "lower": lower, "window": window, "min_count": min_count,
             "max_vocabulary": max_vocabulary, "shares": self.shares, "seed": split_seed, "format": FORMAT,
         }  # fmt: skip
-        self._cache_folder: Path | None = None
 
     @property
     def model_sizes(self) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class PoincareGloveData(TaskData):
 
     def _split(self, part: str, size: dict[str, Any]) -> PairCounts:
         n, same = size["pairs"], size["same"]
-        folder = self._folder()
+        folder = self._folder
         pairs: np.ndarray = np.memmap(folder / f"{part}.pairs", "<i4", mode="c", shape=(n, 2))
         counts: np.ndarray = np.memmap(folder / f"{part}.counts", "<f4", mode="c", shape=(n,))
         if part == "train" and self.train is not None and self.train < n:
@@ -138,28 +138,29 @@ class PoincareGloveData(TaskData):
 
     def _read_counts(self) -> tuple[dict[str, Any], list[str]]:
         """Facts about the counts, and the vocabulary; the text is counted first where the cache has no counts."""
-        folder = self._folder()
+        folder = self._folder
         try:
             return _read(folder)
         except (OSError, ValueError, KeyError):
             self._count(folder)
             return _read(folder)
 
+    @functools.cached_property
     def _folder(self) -> Path:
-        if self._cache_folder is None:
-            self._text = path = self._text_file()
-            try:
-                stat = path.stat()
-            except OSError:
-                raise UserError(f"There is no text file {path}; correct task.data.file.") from None
-            if path.is_dir():
-                raise UserError(f"{path} is a folder; task.data.file needs a text file.")
-            stamp = {**self.recipe, "name": path.name, "size": stat.st_size, "modified": stat.st_mtime_ns}
-            key = hashlib.sha256(json.dumps(stamp, sort_keys=True).encode()).hexdigest()[:16]
-            self._cache_folder = self.cache / f"{path.stem}-{key}"
-        return self._cache_folder
+        """Where the counts of the text are, named by the recipe and the file."""
+        path = self._text
+        try:
+            stat = path.stat()
+        except OSError:
+            raise UserError(f"There is no text file {path}; correct task.data.file.") from None
+        if path.is_dir():
+            raise UserError(f"{path} is a folder; task.data.file needs a text file.")
+        stamp = {**self.recipe, "name": path.name, "size": stat.st_size, "modified": stat.st_mtime_ns}
+        key = hashlib.sha256(json.dumps(stamp, sort_keys=True).encode()).hexdigest()[:16]
+        return self.cache / f"{path.stem}-{key}"
 
-    def _text_file(self) -> Path:
+    @functools.cached_property
+    def _text(self) -> Path:
         if self.file is not None:
             return Path(self.file).expanduser()
         assert self.toy is not None

@@ -42,7 +42,7 @@ def test_shared_triples_are_a_note(folder, capsys):
 
 @pytest.mark.parametrize(
     ("xi", "words"),
-    [(-2.0, "much like trees"), (-0.5, "somewhat like trees"), (0.1, "little like trees"), (float("nan"), "do not tell")],
+    [(-2.0, "much like trees"), (-0.5, "somewhat like trees"), (0.1, "little like trees"), (float("nan"), "do not say")],
 )
 def test_the_sentence_follows_the_weighted_mean(xi, words):
     rows = [
