@@ -88,7 +88,7 @@ class EvaluationQueries:
 class GraphData(TaskData):
     """Triples of a folder as WN18RR has them: train.txt, valid.txt, test.txt, rows `head <tab> relation <tab> tail`.
 
-    folder: see `triples.read_graph`; null makes a graph up by the recipe `toy` (see `toy.toy_graph`). sizes: by split,
+    folder: see `triples.read_graph`; null generates one by the recipe `toy` (see `toy.toy_graph`). sizes: by split,
     how many triples are used, from the first; null: all. examples: what a training batch holds, triples, or queries
     with all their answers (for 1-N losses). reciprocal: every relation has a reversed one with parameters of its own,
     on which is trained too, and with which heads are sought. known: for the splits dev and test, the splits whose
