@@ -170,8 +170,8 @@ class LinkPredictionTask(Task):
         parts = []
         for start in range(0, len(e), size := self._queries_at_once()):
             part = slice(start, start + size)
-            known = _known_answers(batch, start, start + size)
-            parts.append(_columns(*filtered_rank_bounds(self.model(e[part], r[part]), target[part], known)))
+            answers = _known_answers(batch, start, start + size)
+            parts.append(_columns(*filtered_rank_bounds(self.model(e[part], r[part]), target[part], answers)))
         columns = torch.cat(parts)
         by_relation = columns.new_zeros(2 * self.n, columns.shape[1]).index_add_(0, r, columns)
         return Step(columns.new_zeros(()), {"examples": len(e), "ranks": by_relation})
@@ -228,16 +228,16 @@ class LinkPredictionTask(Task):
                 row = torch.arange(len(e), device=e.device).repeat_interleave(offsets.diff())
                 scores[row, answers] = -torch.inf
             best, place = scores.topk(min(self.top_k, scores.shape[1]), -1)
-            known = self.known_triples.contain(e.unsqueeze(-1), r.unsqueeze(-1), place)
-            for columns in zip(best.tolist(), place.tolist(), known.tolist(), strict=True):
+            is_known = self.known_triples.contain(e.unsqueeze(-1), r.unsqueeze(-1), place)
+            for columns in zip(best.tolist(), place.tolist(), is_known.tolist(), strict=True):
                 predictions.append({"answers": list(self._answers(zip(*columns, strict=True)))})
         return predictions
 
     def _answers(self, candidates: Iterable[tuple[float, int, bool]]) -> Iterable[dict[str, Any]]:
-        for score, entity, known in candidates:
+        for score, entity, is_known in candidates:
             if score != -float("inf"):
                 answer = {"entity": self.model.entities[entity], "score": float(f"{score:.6g}")}
-                answer |= {} if self.hide_known else {"known": known}
+                answer |= {} if self.hide_known else {"known": is_known}
                 yield answer if self.in_train[entity] else answer | {"unseen": True}
 
     def points(self, batch: dict[str, Tensor]) -> dict[str, Points]:

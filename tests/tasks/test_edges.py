@@ -60,17 +60,17 @@ def test_descendants():
 def test_a_file_of_edges(tmp_path):
     path = tmp_path / "edges.tsv"
     path.write_text("dog\tmammal\nmammal\tanimal\ndog\tdog\ndog\tmammal\n", encoding="utf-8")
-    with pytest.warns(UserWarning, match="left out") as told:
+    with pytest.warns(UserWarning, match="left out") as warned:
         edges = read_edges(path, "task.data.file")
     assert edges.names == ("dog", "mammal", "animal")
     assert edges.child.tolist() == [0, 1]
     assert edges.parent.tolist() == [1, 2]
-    assert "1 edges from a node to itself were left out (first: line 3, 'dog')" in str(told[0].message)
-    assert "1 lines repeat earlier ones" in str(told[1].message)
+    assert "1 edges from a node to itself were left out (first: line 3, 'dog')" in str(warned[0].message)
+    assert "1 lines repeat earlier ones" in str(warned[1].message)
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"a\tb\na b\n", "line 2: 'a b' is not of the form child <tab> parent (task.data.file)"),
         (b"a\tb\tc\n", "line 1: 'a\\tb\\tc' is not of the form"),
@@ -79,12 +79,12 @@ def test_a_file_of_edges(tmp_path):
         (b"a\tb\n\xff\tb\n", "line 2: it is not UTF-8"),
     ],
 )
-def test_faulty_files(tmp_path, content, said):
+def test_faulty_files(tmp_path, content, message):
     path = tmp_path / "edges.tsv"
     path.write_bytes(content)
     with pytest.raises(UserError) as error:
         read_edges(path, "task.data.file")
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert str(path) in str(error.value)
 
 

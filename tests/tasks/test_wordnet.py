@@ -24,7 +24,7 @@ INDEX = (
 )
 
 
-def written(folder: Path, synsets=SYNSETS, index=INDEX) -> Path:
+def write(folder: Path, synsets=SYNSETS, index=INDEX) -> Path:
     for name, lines in (("data.noun", synsets), ("index.noun", index)):
         (folder / name).write_text(LICENCE + "".join(f"{line}  \n" for line in lines), encoding="utf-8")
     return folder
@@ -32,14 +32,14 @@ def written(folder: Path, synsets=SYNSETS, index=INDEX) -> Path:
 
 def test_names_and_hypernyms(tmp_path):
     """Of the pointers only hypernyms among nouns count, those of instances among them."""
-    nouns = read_nouns(written(tmp_path))
+    nouns = read_nouns(write(tmp_path))
     assert nouns.names == ("entity.n.01", "dog.n.02", "dog.n.01", "rex.n.01")
     edges = [(nouns.names[u], nouns.names[v]) for u, v in zip(nouns.child, nouns.parent, strict=True)]
     assert edges == [("dog.n.02", "entity.n.01"), ("dog.n.01", "dog.n.02"), ("rex.n.01", "dog.n.02")]
 
 
 @pytest.mark.parametrize(
-    ("synsets", "index", "said"),
+    ("synsets", "index", "message"),
     [
         ((*SYNSETS, "00000050 15 n"), INDEX, r"data.noun, line 6: no synset of WordNet's noun file"),
         (SYNSETS, INDEX[1:], r"data.noun, line 3: index.noun has no sense of 'Dog' at 00000020"),
@@ -48,9 +48,9 @@ def test_names_and_hypernyms(tmp_path):
         (SYNSETS[:1], INDEX, r"has no synset with a hypernym"),
     ],
 )
-def test_faulty_files(tmp_path, synsets, index, said):
-    with pytest.raises(UserError, match=said):
-        read_nouns(written(tmp_path, synsets, index))
+def test_faulty_files(tmp_path, synsets, index, message):
+    with pytest.raises(UserError, match=message):
+        read_nouns(write(tmp_path, synsets, index))
 
 
 def test_a_missing_file(tmp_path):

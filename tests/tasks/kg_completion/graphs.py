@@ -83,7 +83,7 @@ def link_prediction(data: GraphData, loop_bias: bool = False, **changes) -> Link
     return LinkPredictionTask(predictor(data, loop_bias=loop_bias), RADAM, **sizes, **{**MODULE, **changes})
 
 
-def evaluated(task: LinkPredictionTask, batches) -> dict[str, float]:
+def evaluate(task: LinkPredictionTask, batches) -> dict[str, float]:
     """Metrics of a split, from the sums of its batches."""
     task.eval()
     total: dict = {}

@@ -84,12 +84,12 @@ def test_without_temperature_all_wrong_answers_weigh_the_same():
 
 def test_weights_are_not_differentiated():
     scores = random_scores(torch.float64).requires_grad_()
-    (found,) = torch.autograd.grad(self_adversarial(scores, 1.0), scores)
+    (result,) = torch.autograd.grad(self_adversarial(scores, 1.0), scores)
     weights = torch.softmax(scores.detach()[:, 1:], -1)
     wrong = weights * torch.sigmoid(scores.detach()[:, 1:])
     right = -torch.sigmoid(-scores.detach()[:, :1])
     torch.testing.assert_close(
-        found, torch.cat([right, wrong], -1) / 2 / len(scores), **tolerance(torch.float64, "identity")
+        result, torch.cat([right, wrong], -1) / 2 / len(scores), **tolerance(torch.float64, "identity")
     )
 
 
@@ -139,10 +139,10 @@ def test_scores_of_all_entities_against_dense_targets(dtype, smoothing):
     rows, answers = true.nonzero(as_tuple=True)
     targets = (1 - smoothing) * true.double() + smoothing / 9
     expected = F.binary_cross_entropy_with_logits(scores.double(), targets)
-    found = all_bce(scores, rows, answers, smoothing)
-    assert_equal(found.detach(), float(expected.detach()))
+    result = all_bce(scores, rows, answers, smoothing)
+    assert_equal(result.detach(), float(expected.detach()))
     torch.testing.assert_close(
-        *(torch.autograd.grad(loss, scores)[0] for loss in (found, expected)), **tolerance(dtype, "identity")
+        *(torch.autograd.grad(loss, scores)[0] for loss in (result, expected)), **tolerance(dtype, "identity")
     )
 
 

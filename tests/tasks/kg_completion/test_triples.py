@@ -87,11 +87,11 @@ HEADER = "head\trelation\ttail\n"
 )
 def test_a_header_is_suspected(tmp_path, headers, files):
     graph = read_graph(write(tmp_path, **{split: headers.get(split, "") + GOOD[split] for split in SPLITS}))
-    found = [remark for remark in graph.remarks() if "If it is a header" in remark]
+    remarks = [remark for remark in graph.remarks() if "If it is a header" in remark]
     if files is None:
-        assert not found
+        assert not remarks
     else:
-        assert f"/{files}: the names of the first row, (head, relation, tail), are in no other" in found[0]
+        assert f"/{files}: the names of the first row, (head, relation, tail), are in no other" in remarks[0]
 
 
 @pytest.mark.parametrize(

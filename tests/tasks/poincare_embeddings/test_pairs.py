@@ -20,9 +20,9 @@ def test_ancestors_of_some_nodes():
 def test_neither_ancestors_nor_the_node_itself_are_wrong_answers():
     slots = torch.full((5,), -1)
     rows, columns = excluded_pairs(torch.tensor([3, 2, 4]), torch.tensor([0, 2, 4]), ANCESTORS, slots)
-    found = {(int(i), int(j)) for i, j in zip(rows, columns, strict=True)}
-    assert found == {(0, 0), (0, 1), (1, 0), (1, 1), (2, 2)}
-    assert len(rows) == len(found)
+    result = {(int(i), int(j)) for i, j in zip(rows, columns, strict=True)}
+    assert result == {(0, 0), (0, 1), (1, 0), (1, 1), (2, 2)}
+    assert len(rows) == len(result)
     assert slots.eq(-1).all(), "it can be used again"
 
 
