@@ -77,11 +77,9 @@ class EvaluationQueries:
         e, r = self.e[index], self.r[index]
         offsets, answers = self.facts.answers(e, r)
         if self.without_self:  # e stands behind the answers of each query
-            joined = answers.new_empty(len(answers) + len(e))
-            row = torch.arange(len(e)).repeat_interleave(offsets.diff())
-            joined[torch.arange(len(answers)) + row] = answers
-            joined[offsets[1:] + torch.arange(len(e))] = e
-            offsets, answers = offsets + torch.arange(len(offsets)), joined
+            rows = torch.arange(len(e))
+            order = torch.cat([rows.repeat_interleave(offsets.diff()), rows]).argsort(stable=True)
+            offsets, answers = offsets + torch.arange(len(offsets)), torch.cat([answers, e])[order]
         return {"e": e, "r": r, "target": self.target[index], "offsets": offsets, "answers": answers}
 
 
