@@ -33,22 +33,22 @@ SUMS = "downloads.json"  # in the data folder: sha256 of each file when it was f
 
 @dataclass(frozen=True)
 class Source:
-    """One data set. folder: in the data folder. files: what must be there in the end, any name of each entry. place:
-    where a member of the archive goes, None without an archive. most: bytes that come out of it. sha256: where it is
-    known. otherwise: what can be done where the address does not answer."""
+    """One data set. folder: in the data folder. files: what must be in it at the end, any name of each entry. place:
+    the place of a member of the archive in the folder, None without an archive. max_bytes: of its files together.
+    sha256: of the file, where the release has one. remedy: what can be done where the address does not answer."""
 
     url: str
     name: str
     folder: str
     files: tuple[tuple[str, ...], ...]
     place: Callable[[PurePosixPath], PurePosixPath | None] | None
-    most: int
+    max_bytes: int
     sha256: str | None = None
-    otherwise: str = ""
+    remedy: str = ""
 
 
 def below(*folders: str) -> Callable[[PurePosixPath], PurePosixPath | None]:
-    """Members under one of these folders, from there on, whatever is above of it."""
+    """Members under one of these folders, from that folder on."""
 
     def place(member: PurePosixPath) -> PurePosixPath | None:
         for k, part in enumerate(member.parts[:-1]):
@@ -63,8 +63,8 @@ def flat(suffix: str) -> Callable[[PurePosixPath], PurePosixPath | None]:
     """Members with this ending, without their folders."""
 
     def place(member: PurePosixPath) -> PurePosixPath | None:
-        wanted = member.name.endswith(suffix) and not member.name.startswith("._")  # what macOS adds
-        return PurePosixPath(member.name) if wanted else None
+        is_data = member.name.endswith(suffix) and not member.name.startswith("._")  # what macOS adds
+        return PurePosixPath(member.name) if is_data else None
 
     return place
 
@@ -77,7 +77,7 @@ SOURCES = {
         folder="ultrafine",
         files=(("crowd/train.json", "crowd/train_m.json"), ("crowd/dev.json",), ("crowd/test.json",)),
         place=below("crowd", "distant_supervision", "ontology", "ontonotes"),
-        most=40 << 30,
+        max_bytes=40 << 30,
     ),
     "glove": Source(
         url="https://nlp.stanford.edu/data/glove.6B.zip",
@@ -85,7 +85,7 @@ SOURCES = {
         folder="glove",
         files=(("glove.6B.50d.txt",), ("glove.6B.100d.txt",), ("glove.6B.200d.txt",), ("glove.6B.300d.txt",)),
         place=flat(".txt"),
-        most=4 << 30,
+        max_bytes=4 << 30,
         sha256="617afb2fe6cbd085c235baf7a465b96f4112bd7f7ccb2b2cbd649fed9cbcf2fb",
     ),
     "poincare_glove": Source(
@@ -94,8 +94,8 @@ SOURCES = {
         folder="poincare_glove",
         files=((POINCARE,),),
         place=None,
-        most=4 << 30,
-        otherwise="The authors' share is no lasting address. Vectors of the same kind can be trained from any text: "
+        max_bytes=4 << 30,
+        remedy="The authors' share is no lasting address. Vectors of the same kind can be trained from any text: "
         "`python run.py task=poincare_glove task.data.file=corpus.txt optim.lr=0.05`; put the file that it writes into "
         "{folder}.",
     ),
@@ -105,7 +105,7 @@ SOURCES = {
         folder="snli",
         files=(("snli_1.0_train.jsonl",), ("snli_1.0_dev.jsonl",), ("snli_1.0_test.jsonl",)),
         place=flat(".jsonl"),
-        most=4 << 30,
+        max_bytes=4 << 30,
     ),
     "multinli": Source(
         url="https://cims.nyu.edu/~sbowman/multinli/multinli_1.0.zip",
@@ -117,7 +117,7 @@ SOURCES = {
             ("multinli_1.0_dev_mismatched.jsonl",),
         ),
         place=flat(".jsonl"),
-        most=8 << 30,
+        max_bytes=8 << 30,
     ),
     "wordnet": Source(
         url="https://wordnetcode.princeton.edu/3.0/WordNet-3.0.tar.gz",
@@ -125,48 +125,48 @@ SOURCES = {
         folder="wordnet30",
         files=(("data.noun",), ("index.noun",)),
         place=flat(".noun"),
-        most=1 << 30,
+        max_bytes=1 << 30,
     ),
 }
 
 
 def download(source: Source, data: Path, force: bool) -> list[Path]:
-    """Fetch, check, unpack; the files, or those that were there before. Raises DownloadError."""
+    """Fetch, check, unpack; returns the files, also where they were there before. Raises DownloadError."""
     folder = data / source.folder
     present = [next((folder / n for n in names if (folder / n).is_file()), None) for names in source.files]
     if all(present) and not force:
         print(f"{source.folder} is already in {folder}; --force fetches it again.")
         return [p for p in present if p]
-    fetched = data / ".downloads" / source.name
-    digest = fetch(source.url, fetched)
-    _check(source, digest, fetched, data)
+    archive = data / ".downloads" / source.name
+    digest = fetch(source.url, archive)
+    _check(source, digest, archive, data)
     if source.place is None:
-        with fetched.open("rb") as file:
+        with archive.open("rb") as file:
             if file.read(256).lstrip()[:1] in (b"<", b"{", b""):
-                fetched.unlink()
+                archive.unlink()
                 raise DownloadError(f"{source.url} answers with a page in the place of the file.")
         folder.mkdir(parents=True, exist_ok=True)
-        files = [fetched.replace(folder / source.name)]
+        files = [archive.replace(folder / source.name)]
     else:
         try:
-            files = unpack(fetched, folder, source.place, source.most)
+            files = unpack(archive, folder, source.place, source.max_bytes)
         finally:
-            fetched.unlink()
+            archive.unlink()
     for names in source.files:
         if not any((folder / n).is_file() for n in names):
             raise DownloadError(f"{source.url} has no {' or '.join(names)}; it is not the release that is expected.")
-    _remember(source, digest, data)
+    _write_sum(source, digest, data)
     return files
 
 
-def _check(source: Source, digest: str, fetched: Path, data: Path) -> None:
-    known = source.sha256 or _sums(data).get(source.url)
-    if known and digest != known:
-        fetched.unlink()
-        first = "" if source.sha256 else f" If it was changed on purpose, delete its line in {data / SUMS}."
+def _check(source: Source, digest: str, archive: Path, data: Path) -> None:
+    expected = source.sha256 or _sums(data).get(source.url)
+    if expected and digest != expected:
+        archive.unlink()
+        hint = "" if source.sha256 else f" If it was changed on purpose, delete its line in {data / SUMS}."
         raise DownloadError(
-            f"{source.url} has the sha256 {digest} instead of {known}: it was damaged on the way or changed. "
-            f"Nothing was kept; run the same command again.{first}"
+            f"{source.url} has the sha256 {digest} instead of {expected}: it was damaged on the way or changed. "
+            f"Nothing was kept; run the same command again.{hint}"
         )
 
 
@@ -179,7 +179,7 @@ def _sums(data: Path) -> dict[str, str]:
         raise DownloadError(f"{data / SUMS} is damaged ({error}); delete it.") from None
 
 
-def _remember(source: Source, digest: str, data: Path) -> None:
+def _write_sum(source: Source, digest: str, data: Path) -> None:
     part = data / f"{SUMS}.part"
     part.write_text(json.dumps(_sums(data) | {source.url: digest}, indent=1) + "\n", encoding="utf-8")
     part.replace(data / SUMS)
@@ -204,7 +204,7 @@ def main(arguments: list[str] | None = None, sources: dict[str, Source] | None =
                 print(f"{name}: {path}")
         except (DownloadError, OSError) as error:
             failed = 1
-            print(f"error: {error} {source.otherwise.format(folder=data / source.folder)}".strip(), file=sys.stderr)
+            print(f"error: {error} {source.remedy.format(folder=data / source.folder)}".strip(), file=sys.stderr)
         except KeyboardInterrupt:
             print("\nInterrupted; run the same command again to go on.", file=sys.stderr)
             return 130

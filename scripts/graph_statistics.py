@@ -101,18 +101,18 @@ def report(graph: Graph, every: Shape, rows: Sequence[Row]) -> list[str]:
 
 def verdict(rows: Sequence[Row]) -> str:
     """A sentence about what the numbers suggest, by the mean of xi over the relations, weighted by their triples."""
-    known = [row for row in rows if not math.isnan(row.xi)]
-    if not known:
-        return "No relation connects three entities, so these numbers do not tell which space suits the graph."
-    xi = sum(row.triples * row.xi for row in known) / sum(row.triples for row in known)
-    told = f"The mean of xi over the relations, weighted by triples, is {_number(xi)}: "
+    measured = [row for row in rows if not math.isnan(row.xi)]
+    if not measured:
+        return "No relation connects three entities, so these numbers do not say which space suits the graph."
+    xi = sum(row.triples * row.xi for row in measured) / sum(row.triples for row in measured)
+    text = f"The mean of xi over the relations, weighted by triples, is {_number(xi)}: "
     if xi <= STRONG:
-        told += "most triples belong to relations much like trees, where hyperbolic space can help at small dimensions."
+        text += "most triples belong to relations much like trees, where hyperbolic space can help at small dimensions."
     elif xi <= WEAK:
-        told += "the relations are somewhat like trees, and hyperbolic space may help a little at small dimensions."
+        text += "the relations are somewhat like trees, and hyperbolic space may help a little at small dimensions."
     else:
-        told += "the relations are little like trees, and a Euclidean model may do as well."
-    return f"{told} This is a hint from the graph alone; compare both on the dev split."
+        text += "the relations are little like trees, and a Euclidean model may do as well."
+    return f"{text} This is a hint from the graph alone; compare both on the dev split."
 
 
 def _number(value: float) -> str:

@@ -23,7 +23,7 @@ import numpy as np  # noqa: E402
 from tasks.errors import UserError, whole  # noqa: E402
 from tasks.kg_completion.triples import FILES  # noqa: E402
 
-BLOCK = 500_000  # rows that are made at once
+BLOCK = 500_000  # rows that are generated at once
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -33,9 +33,9 @@ def main(arguments: list[str] | None = None) -> int:
         for name in ("entities", "triples", "relations", "held_out"):
             whole(f"--{name.replace('_', '-')}", getattr(options, name), 1)
         whole("--seed", options.seed, 0)
-        taken = [name for name in FILES.values() if (options.folder / name).exists()]
-        if taken:
-            raise UserError(f"{options.folder} has a {taken[0]} already; name another folder.")
+        existing = [name for name in FILES.values() if (options.folder / name).exists()]
+        if existing:
+            raise UserError(f"{options.folder} has a {existing[0]} already; name another folder.")
         options.folder.mkdir(parents=True, exist_ok=True)
         draw = np.random.default_rng(options.seed)
         for split, count in (("train", options.triples), ("dev", options.held_out), ("test", options.held_out)):
@@ -56,8 +56,8 @@ def write(path: Path, count: int, entities: int, relations: int, every: bool, dr
                 n = min(BLOCK, count - start)
                 heads, tails = (_frequent(entities, n, draw) for _ in range(2))
                 if every:
-                    fixed = np.arange(start, min(start + n, entities))
-                    heads[: len(fixed)] = fixed
+                    in_order = np.arange(start, min(start + n, entities))
+                    heads[: len(in_order)] = in_order
                 rows = zip(heads.tolist(), _frequent(relations, n, draw).tolist(), tails.tolist(), strict=True)
                 file.writelines(f"e{h}\tr{r}\te{t}\n" for h, r, t in rows)
         os.replace(part, path)

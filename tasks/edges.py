@@ -1,4 +1,4 @@
-"""Directed graphs of names, child to parent: read from a file or made up, and everything that is above a node."""
+"""Directed graphs of names, child to parent: read from a file or generated, and everything above a node."""
 
 import difflib
 import hashlib
@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from scipy import sparse
+from scipy.sparse import csgraph
 
 from tasks.errors import UserError, whole
 
@@ -38,12 +40,12 @@ def read_edges(path: Path, setting: str) -> Edges:
     except FileNotFoundError:
         raise UserError(f"There is no file {path}; correct {setting}.") from None
     except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise UserError(f"{path}, line {line}: it is not UTF-8; convert the file ({setting}).") from None
+        k = data[: error.start].count(b"\n") + 1
+        raise UserError(f"{path}, line {k}: it is not UTF-8; convert the file ({setting}).") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror}); see {setting}.") from None
     number: dict[str, int] = {}
-    seen: dict[tuple[int, int], int] = {}
+    edges: dict[tuple[int, int], None] = {}
     repeated, loops, first_loop = 0, 0, ""
     for k, line in enumerate(lines, start=1):
         if not line.strip():
@@ -54,17 +56,17 @@ def read_edges(path: Path, setting: str) -> Edges:
         child, parent = (number.setdefault(name, len(number)) for name in fields)
         if child == parent:
             loops, first_loop = loops + 1, first_loop or f"line {k}, {fields[0]!r}"
-        elif (child, parent) in seen:
+        elif (child, parent) in edges:
             repeated += 1
         else:
-            seen[child, parent] = k
-    if not seen:
+            edges[child, parent] = None
+    if not edges:
         raise UserError(f"{path} has no edge between two nodes; {setting} needs lines of the form {FORM}.")
     if loops:
         warnings.warn(f"{path}: {loops} edges from a node to itself were left out (first: {first_loop}).", stacklevel=2)
     if repeated:
         warnings.warn(f"{path}: {repeated} lines repeat earlier ones and were left out.", stacklevel=2)
-    ends = np.array(list(seen), dtype=np.int32)
+    ends = np.array(list(edges), dtype=np.int32)
     return Edges(tuple(number), ends[:, 0], ends[:, 1], path.name, hashlib.sha256(data).hexdigest())
 
 
@@ -90,49 +92,31 @@ def closure(child: np.ndarray, parent: np.ndarray, n: int) -> tuple[np.ndarray, 
     itself. Nodes of one cycle are above each other. Memory is a few times that of the result; a step for each edge of
     the longest path.
     """
-    order = np.argsort(child, kind="stable")
-    above, start = parent[order].astype(np.int64), np.searchsorted(child[order], np.arange(n + 1))
-    found = new = np.unique(child.astype(np.int64) * n + parent)
-    while len(new):
-        low, high = new // n, new % n
-        counts = start[high + 1] - start[high]
-        place = np.arange(counts.sum()) + np.repeat(start[high] - (np.cumsum(counts) - counts), counts)
-        new = np.unique(np.repeat(low, counts) * n + above[place])
-        new = new[~_among(new, found)]
-        found = _merged(found, new)
-    low, high = found // n, found % n
+    edges = reached = new = _matrix(child, parent, n)
+    while new.nnz:
+        new = new @ edges  # squares of `reached` take fewer steps, and minutes where many nodes lie on one cycle
+        new.sort_indices()
+        new = new > reached
+        reached = reached + new
+    low, high = reached.tocoo().coords
     apart = low != high
     return low[apart].astype(np.int32), high[apart].astype(np.int32)
 
 
-def on_cycles(child: np.ndarray, parent: np.ndarray, n: int) -> int:
+def count_on_cycles(child: np.ndarray, parent: np.ndarray, n: int) -> int:
     """How many of n nodes lie on a cycle of two or more."""
-    found = 0
-    child, parent = _turning(child, parent, n)
-    while len(child):
-        node = int(child[0])
-        both = descendants(child, parent, n, node) & descendants(parent, child, n, node)
-        found += int(both.sum()) + bool(both.any())
-        both[node] = True
-        others = ~(both[child] | both[parent])
-        child, parent = _turning(child[others], parent[others], n)
-    return found
+    sizes = np.bincount(csgraph.connected_components(_matrix(child, parent, n), connection="strong")[1])
+    return int(sizes[sizes > 1].sum())
 
 
 def descendants(child: np.ndarray, parent: np.ndarray, n: int, root: int) -> np.ndarray:
     """bool (n,): the nodes below `root`, without itself."""
-    below, new = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
-    new[root] = True
-    while new.any():
-        reached = np.zeros(n, dtype=bool)
-        reached[child[new[parent]]] = True
-        new = reached & ~below
-        below |= new
-    below[root] = False
+    below = np.zeros(n, dtype=bool)
+    below[csgraph.breadth_first_order(_matrix(parent, child, n), root, return_predecessors=False)[1:]] = True
     return below
 
 
-def from_the_top(child: np.ndarray, parent: np.ndarray, n: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def levels_below_tops(child: np.ndarray, parent: np.ndarray, n: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Nodes below the tops, nearest first, with one node above each: (nodes, parents) for each number of edges to the
     nearest top. A node has the first of its parents that is as near to a top as any. Nodes that no top is above (all
     above them lie on a cycle) are left out."""
@@ -152,11 +136,11 @@ def from_the_top(child: np.ndarray, parent: np.ndarray, n: int) -> Iterator[tupl
 def depths(child: np.ndarray, parent: np.ndarray, n: int) -> np.ndarray:
     """The number of edges from each of n nodes up to the nearest top (a node without parents): (n,); n of a node that
     no top is above."""
-    found = np.full(n, n)
-    found[np.setdiff1d(np.arange(n), child)] = 0
-    for depth, (nodes, _) in enumerate(from_the_top(child, parent, n), start=1):
-        found[nodes] = depth
-    return found
+    depth = np.zeros(n, dtype=np.int64)
+    depth[child] = n
+    for level, (nodes, _) in enumerate(levels_below_tops(child, parent, n), start=1):
+        depth[nodes] = level
+    return depth
 
 
 def nearest_names(name: str, names: Sequence[str]) -> list[str]:
@@ -167,23 +151,6 @@ def nearest_names(name: str, names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([*same, *alike]))[:5]
 
 
-def _turning(child: np.ndarray, parent: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The edges whose ends both have a node above and a node below among these edges: of cycles, and between them."""
-    while True:
-        is_child, is_parent = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
-        is_child[child], is_parent[parent] = True, True
-        kept = is_parent[child] & is_child[parent]
-        if kept.all():
-            return child, parent
-        child, parent = child[kept], parent[kept]
-
-
-def _among(keys: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Which of `keys` are in the sorted `known`."""
-    place = np.minimum(np.searchsorted(known, keys), len(known) - 1)
-    return known[place] == keys
-
-
-def _merged(known: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """Both, sorted; neither is in the other."""
-    return np.insert(known, np.searchsorted(known, new), new)
+def _matrix(rows: np.ndarray, columns: np.ndarray, n: int) -> sparse.csr_array:
+    """bool (n, n): true at these places."""
+    return sparse.csr_array((np.ones(len(rows), dtype=bool), (rows, columns)), shape=(n, n))

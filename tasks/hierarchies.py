@@ -1,12 +1,13 @@
-"""Hierarchies that tasks learn: WordNet's nouns, a list of edges, or a tree that is made up."""
+"""Hierarchies that tasks learn: WordNet's nouns, a list of edges, or a generated tree."""
 
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pytorch_lightning.utilities import rank_zero_only
 
-from tasks.edges import Edges, complete_tree, on_cycles, read_edges
+from tasks.edges import Edges, complete_tree, count_on_cycles, read_edges
 from tasks.errors import UserError
 from tasks.wordnet import read_nouns
 
@@ -22,29 +23,25 @@ class Hierarchy:
         if wordnet is None and file is None and toy is None:
             raise UserError("task.data needs a tree: set task.data.wordnet to a folder or task.data.file to a table.")
         self.wordnet, self.file, self.toy = wordnet, file, toy
-        self._edges: Edges | None = None
 
     @property
     def source(self) -> str:
         """What it is called in the name of a file."""
         return "toy" if self.toy is not None else "wordnet_nouns" if self.file is None else Path(self.file).stem
 
-    @property
+    @functools.cached_property
     def edges(self) -> Edges:
-        """Read the first time they are asked for; cycles among them are told."""
-        if self._edges is None:
-            self._edges = edges = self._read()
-            if turning := on_cycles(edges.child, edges.parent, len(edges.names)):
-                rank_zero_only(print)(
-                    f"{edges.source}: {turning} of {len(edges.names)} nodes lie on cycles; nodes of one cycle are "
-                    "above each other.",
-                    flush=True,
-                )
-        return self._edges
+        """Read at first use, with a line about the nodes that lie on cycles."""
+        edges = self._read()
+        if count := count_on_cycles(edges.child, edges.parent, n := len(edges.names)):
+            line = f"{edges.source}: {count} of {n} nodes lie on cycles; nodes of one cycle are above each other."
+            rank_zero_only(print)(line, flush=True)
+        return edges
 
     def _read(self) -> Edges:
         if self.toy is not None:
             return complete_tree(self.toy["depth"], self.toy["branching"])
         if self.file is not None:
             return read_edges(Path(self.file).expanduser(), "task.data.file")
+        assert self.wordnet is not None
         return read_nouns(Path(self.wordnet).expanduser())

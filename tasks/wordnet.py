@@ -32,10 +32,11 @@ def read_nouns(folder: Path) -> Edges:
             ) from None
     senses = _senses(data["index.noun"].decode("utf-8", "replace"), folder / "index.noun")
     number: dict[str, int] = {}
-    names, above = [], []
+    names: list[str] = []
+    hypernyms: list[list[str]] = []
     for k, line in _lines(data["data.noun"].decode("utf-8", "replace")):
         try:
-            offset, word, hypernyms = _synset(line)
+            offset, word, pointers = _synset(line)
             sense = senses[word.lower(), offset]
         except (ValueError, IndexError):
             raise UserError(f"{path}, line {k}: no synset of WordNet's noun file: {line[:60]!r}.") from None
@@ -46,9 +47,9 @@ def read_nouns(folder: Path) -> Edges:
             ) from None
         number[offset] = len(names)
         names.append(f"{word.lower()}.n.{sense:02d}")
-        above.append(hypernyms)
+        hypernyms.append(pointers)
     try:
-        edges = [(k, number[offset]) for k, offsets in enumerate(above) for offset in offsets]
+        edges = [(k, number[offset]) for k, offsets in enumerate(hypernyms) for offset in offsets]
     except KeyError as error:
         raise UserError(f"{path} has no synset {error.args[0]}, to which another points; it is cut off.") from None
     if not edges:
@@ -65,15 +66,15 @@ def _lines(text: str) -> list[tuple[int, str]]:
 
 def _senses(text: str, path: Path) -> dict[tuple[str, str], int]:
     """Which sense of a word the synset at an offset is, from 1, by (word, offset)."""
-    found = {}
+    senses = {}
     for k, line in _lines(text):
         fields = line.split()
         try:
             for sense, offset in enumerate(fields[-int(fields[2]) :], start=1):
-                found[fields[0], offset] = sense
+                senses[fields[0], offset] = sense
         except (ValueError, IndexError):
             raise UserError(f"{path}, line {k}: no entry of WordNet's noun index: {line[:60]!r}.") from None
-    return found
+    return senses
 
 
 def _synset(line: str) -> tuple[str, str, list[str]]:
@@ -82,5 +83,5 @@ def _synset(line: str) -> tuple[str, str, list[str]]:
     at = 4 + 2 * int(fields[3], 16)
     pointers = fields[at + 1 : at + 1 + 4 * int(fields[at])]
     kinds, offsets, parts = pointers[::4], pointers[1::4], pointers[2::4]
-    chosen = [o for kind, o, part in zip(kinds, offsets, parts, strict=True) if kind in HYPERNYMS and part == "n"]
-    return fields[0], fields[4], chosen
+    hypernyms = [o for kind, o, part in zip(kinds, offsets, parts, strict=True) if kind in HYPERNYMS and part == "n"]
+    return fields[0], fields[4], hypernyms

@@ -1,4 +1,4 @@
-"""Archives of strangers: only plain files come out, only inside of the folder, only up to a size."""
+"""Archives that are not trusted: only plain files come out, only inside of the folder, only up to a size."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ CHUNK = 1 << 20
 Place = Callable[[PurePosixPath], PurePosixPath | None]
 
 
-def unpack(archive: Path, folder: Path, place: Place, most: int) -> list[Path]:
+def unpack(archive: Path, folder: Path, place: Place, max_bytes: int) -> list[Path]:
     """Take the files out of a .zip or .tar.gz and return where they are.
 
-    place: where in `folder` a member belongs, None for those that are not needed. most: bytes of all files together.
+    place: where in `folder` a member belongs, None for those that are not needed. max_bytes: of all files together.
     Everything is taken out beside `folder` first and moved into it when all is well.
 
     Raises DownloadError, and leaves `folder` as it was, for a damaged archive, one that is too large, and one with a
@@ -36,30 +36,31 @@ def unpack(archive: Path, folder: Path, place: Place, most: int) -> list[Path]:
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-", suffix=".part"))
     try:
-        left, taken = most, []
-        for count, (name, opened) in enumerate(_members(archive)):
+        left, files = max_bytes, []
+        for count, (name, open_member) in enumerate(_members(archive)):
             if count >= MEMBERS:
                 raise DownloadError(f"{archive}: more than {MEMBERS:,} members; that is not the data set.")
-            wanted = place(_checked(name, archive))
-            if wanted is None or opened is None:
+            target_name = place(_checked(name, archive))
+            if target_name is None or open_member is None:
                 continue
-            target = aside / _checked(str(wanted), archive)
+            target = aside / _checked(str(target_name), archive)
             target.parent.mkdir(parents=True, exist_ok=True)
-            with opened() as source, target.open("xb") as file:
+            with open_member() as source, target.open("xb") as file:
                 while chunk := source.read(CHUNK):
                     left -= len(chunk)
                     if left < 0:
-                        raise DownloadError(f"{archive}: its files have more than {most:,} bytes; not the data set.")
+                        large = f"{archive}: its files have more than {max_bytes:,} bytes; not the data set."
+                        raise DownloadError(large)
                     file.write(chunk)
-            taken.append(target.relative_to(aside))
-        for name in taken:
+            files.append(target.relative_to(aside))
+        for name in files:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (aside / name).replace(folder / name)
     except DAMAGE as error:
         raise DownloadError(f"{archive} is damaged or no archive ({error}).") from None
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-    return [folder / name for name in taken]
+    return [folder / name for name in files]
 
 
 def _checked(name: str, archive: Path) -> PurePosixPath:

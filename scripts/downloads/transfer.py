@@ -1,4 +1,4 @@
-"""A file over HTTP: goes on where an earlier try stopped, and is there whole and checked or not at all."""
+"""A file over HTTP: goes on where an earlier try stopped, and appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ PAUSE_S = 2.0
 def fetch(url: str, path: Path) -> str:
     """Put the file at `url` into `path` and return its sha256.
 
-    While it is not whole it is `<path>.part`, beside a note of what the server said of it; the next call goes on there
+    While it is not whole it is `<path>.part`, beside a note of its version at the server; the next call goes on there
     if the server still has the same file. Raises DownloadError where the server cannot be reached or refuses.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part, note = path.with_name(f"{path.name}.part"), path.with_name(f"{path.name}.note.json")
     if path.exists():  # an earlier call ended before it was used
         return sha256(path)
-    left, most = TRIES, _size(part)
+    tries, largest = TRIES, _size(part)
     while True:
         try:
             if _receive(url, part, note):
@@ -54,10 +54,10 @@ def fetch(url: str, path: Path) -> str:
             reason = str(getattr(error, "reason", error)) or type(error).__name__
         else:
             reason = "the connection ended early"
-        left, most = (TRIES, _size(part)) if _size(part) > most else (left - 1, most)
-        if left <= 0:
-            had = f"{_size(part):,} bytes are kept in {part}; r" if _size(part) else "R"
-            raise DownloadError(f"{url} could not be fetched ({reason}). {had}un the same command again to go on.")
+        tries, largest = (TRIES, _size(part)) if _size(part) > largest else (tries - 1, largest)
+        if tries <= 0:
+            rest = f"{_size(part):,} bytes are kept in {part}; r" if _size(part) else "R"
+            raise DownloadError(f"{url} could not be fetched ({reason}). {rest}un the same command again to go on.")
         time.sleep(PAUSE_S)
     digest = sha256(part)
     part.replace(path)
@@ -74,28 +74,31 @@ def sha256(path: Path) -> str:
 def _receive(url: str, part: Path, note: Path) -> bool:
     """One connection; whether the file is whole after it."""
     request = urllib.request.Request(url, headers={"User-Agent": "hyperbolic-language", "Accept-Encoding": "identity"})
-    start, known = _size(part), _read(note)
-    if start and known.get("url") == url:
+    start, earlier = _size(part), _read(note)
+    if start and earlier.get("url") == url:
         request.add_header("Range", f"bytes={start}-")
-        if known.get("version"):
-            request.add_header("If-Range", known["version"])
-    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
-        resumed = answer.status == 206 and start
-        if resumed and int(_first(r"bytes (\d+)-", answer.headers.get("Content-Range"), -1)) != start:
-            raise http.client.HTTPException("the server sent another part of the file than was asked for")
+        if earlier.get("version"):
+            request.add_header("If-Range", earlier["version"])
+    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
+        resumed = response.status == 206 and start
+        if resumed and int(_first(r"bytes (\d+)-", response.headers.get("Content-Range"), -1)) != start:
+            raise http.client.HTTPException("the server sent another part of the file than the request names")
         if not resumed:
             start = 0
-        length = answer.headers.get("Content-Length")
+        length = response.headers.get("Content-Length")
         total = start + int(length) if length and length.isdigit() else None
         free = shutil.disk_usage(part.parent).free
         if total is not None and total - start > free:
             raise DownloadError(f"{url} needs {total - start:,} bytes, and {part.parent} has {free:,} left.")
-        tag = answer.headers.get("ETag", "")
-        version = tag if tag and not tag.startswith("W/") else answer.headers.get("Last-Modified", "")
+        tag = response.headers.get("ETag", "")
+        version = tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified", "")
         note.write_text(json.dumps({"url": url, "version": version}), encoding="utf-8")
-        shown = {"unit": "B", "unit_scale": True, "desc": part.stem, "leave": False, "disable": not sys.stderr.isatty()}
-        with part.open("ab" if resumed else "wb") as file, tqdm(total=total, initial=start, **shown) as bar:
-            while chunk := answer.read(CHUNK):
+        bar = tqdm(
+            total=total, initial=start, unit="B", unit_scale=True, desc=part.stem, leave=False,
+            disable=not sys.stderr.isatty(),
+        )  # fmt: skip
+        with part.open("ab" if resumed else "wb") as file, bar:
+            while chunk := response.read(CHUNK):
                 file.write(chunk)
                 bar.update(len(chunk))
     return total is None or _size(part) == total
@@ -113,5 +116,5 @@ def _read(note: Path) -> dict[str, str]:
 
 
 def _first(pattern: str, text: str | None, otherwise: int) -> str | int:
-    found = re.match(pattern, text or "")
-    return found[1] if found else otherwise
+    match = re.match(pattern, text or "")
+    return match[1] if match else otherwise

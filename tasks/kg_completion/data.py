@@ -1,5 +1,6 @@
 """Knowledge graphs as examples: triples or queries to train on, queries in both directions to evaluate."""
 
+import functools
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,9 +15,10 @@ from tasks.base import TaskData
 from tasks.batches import Split
 from tasks.errors import UserError, one_of, sizes_of
 from tasks.kg_completion.facts import Facts
+from tasks.kg_completion.names import Names
 from tasks.kg_completion.queries import Query, read_queries
 from tasks.kg_completion.toy import toy_graph
-from tasks.kg_completion.triples import SPLITS, Graph, Names, read_graph
+from tasks.kg_completion.triples import SPLITS, Graph, read_graph
 
 EXAMPLES = ("triples", "queries")
 UNSEEN = ("keep", "drop")
@@ -71,22 +73,20 @@ class EvaluationQueries:
         return len(self.e)
 
     def __getitem__(self, index: Tensor) -> dict[str, Tensor]:
-        """e, r, target (B,); offsets (B + 1,) and answers: the known ones."""
+        """e, r, target (B,); offsets (B + 1,) and answers: those in `facts`, and e `without_self`."""
         e, r = self.e[index], self.r[index]
         offsets, answers = self.facts.answers(e, r)
-        if self.without_self:  # behind the answers of each query
-            joined = answers.new_empty(len(answers) + len(e))
-            row = torch.arange(len(e)).repeat_interleave(offsets.diff())
-            joined[torch.arange(len(answers)) + row] = answers
-            joined[offsets[1:] + torch.arange(len(e))] = e
-            offsets, answers = offsets + torch.arange(len(offsets)), joined
+        if self.without_self:  # e stands behind the answers of each query
+            rows = torch.arange(len(e))
+            order = torch.cat([rows.repeat_interleave(offsets.diff()), rows]).argsort(stable=True)
+            offsets, answers = offsets + torch.arange(len(offsets)), torch.cat([answers, e])[order]
         return {"e": e, "r": r, "target": self.target[index], "offsets": offsets, "answers": answers}
 
 
 class GraphData(TaskData):
     """Triples of a folder as WN18RR has them: train.txt, valid.txt, test.txt, rows `head <tab> relation <tab> tail`.
 
-    folder: see `triples.read_graph`; null makes a graph up by the recipe `toy` (see `toy.toy_graph`). sizes: by split,
+    folder: see `triples.read_graph`; null generates one by the recipe `toy` (see `toy.toy_graph`). sizes: by split,
     how many triples are used, from the first; null: all. examples: what a training batch holds, triples, or queries
     with all their answers (for 1-N losses). reciprocal: every relation has a reversed one with parameters of its own,
     on which is trained too, and with which heads are sought. known: for the splits dev and test, the splits whose
@@ -127,23 +127,23 @@ class GraphData(TaskData):
         self.folder, self.toy, self.sizes = folder, toy, sizes_of(sizes, SPLITS)
         self.reciprocal, self.without_self = reciprocal, without_self
         self.known, self.known_in_training = known, known_in_training
-        self._graph: Graph | None = None
         self._facts: dict[frozenset[str], Facts] = {}
 
-    @property
+    @functools.cached_property
     def graph(self) -> Graph:
-        """The triples, read the first time they are asked for."""
-        if self._graph is None:
-            if self.folder is None:
-                self._graph = toy_graph(**self.toy)
-            else:
-                self._graph = read_graph(Path(self.folder).expanduser())
-            unseen = any(notes.unseen for notes in self._graph.notes.values())
-            how = {"keep": "are asked", "drop": "are left out"}[self.unseen]
-            last = [f"Questions with an entity or a relation that train does not have {how} (task.data.unseen)."]
-            for line in (f"{self._graph}.", *self._graph.remarks(), *(last if unseen else [])):
-                rank_zero_only(print)(line, flush=True)
-        return self._graph
+        """The triples, read at first use."""
+        if self.folder is not None:
+            graph = read_graph(Path(self.folder).expanduser())
+        else:
+            assert self.toy is not None
+            graph = toy_graph(**self.toy)
+        lines = [f"{graph}.", *graph.remarks()]
+        if any(notes.unseen for notes in graph.notes.values()):
+            how = {"keep": "are evaluated", "drop": "are left out"}[self.unseen]
+            lines.append(f"Questions with an entity or a relation that train does not have {how} (task.data.unseen).")
+        for line in lines:
+            rank_zero_only(print)(line, flush=True)
+        return graph
 
     @property
     def n_relations(self) -> int:
@@ -158,8 +158,8 @@ class GraphData(TaskData):
             "relations": graph.relations,
             "n_relations": self.n_relations,
             "graph": graph,
-            "facts": self.facts(self.known_in_training),
-            "known": self.facts(SPLITS),
+            "known_in_training": self.facts(self.known_in_training),
+            "known_triples": self.facts(SPLITS),
         }
 
     @property
@@ -193,7 +193,7 @@ class GraphData(TaskData):
                 )
         return triples
 
-    def _both(self, triples: Tensor) -> Tensor:
+    def _both_directions(self, triples: Tensor) -> Tensor:
         """The triples, and (t, r + R, h) of each."""
         h, r, t = triples.unbind(-1)
         return torch.cat([triples, torch.stack([t, r + len(self.graph.relations), h], -1)])
@@ -201,15 +201,15 @@ class GraphData(TaskData):
     def _train(self) -> TrainTriples | TrainQueries:
         triples = self._triples("train")
         if self.examples == "triples":
-            return TrainTriples(self._both(triples) if self.reciprocal else triples)
+            return TrainTriples(self._both_directions(triples) if self.reciprocal else triples)
         facts = Facts(triples, len(self.graph.entities), len(self.graph.relations))
         pairs = facts.queries()
         return TrainQueries(pairs if self.reciprocal else pairs[pairs[:, 1] < len(self.graph.relations)], facts)
 
     def _evaluation(self, split: str) -> EvaluationQueries:
-        both = self._both(self._triples(split))
-        both = both[both[:, 1].argsort(stable=True)]
-        return EvaluationQueries(*both.unbind(-1), self.facts(self.known[split]), self.without_self)
+        triples = self._both_directions(self._triples(split))
+        e, r, target = triples[triples[:, 1].argsort(stable=True)].unbind(-1)
+        return EvaluationQueries(e, r, target, self.facts(self.known[split]), self.without_self)
 
     def fingerprint(self) -> dict[str, Any]:
         graph = self.graph
@@ -225,7 +225,7 @@ class GraphData(TaskData):
 
     def encode(self, inputs: Sequence[Query]) -> Split:
         e = torch.tensor([query.e for query in inputs])
-        r = torch.tensor([query.r + len(self.graph.relations) * query.of_head for query in inputs])
+        r = torch.tensor([query.r + len(self.graph.relations) * query.seeks_head for query in inputs])
         return EvaluationQueries(e, r, e, self.facts(SPLITS), self.without_self)
 
     def describe(self, example: Query) -> dict[str, Any]:

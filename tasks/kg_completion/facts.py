@@ -40,14 +40,14 @@ class Facts:
         """The same facts on a device; these ones stay where they are, for the data that read them."""
         if self.codes.device == device:
             return self
-        moved = copy.copy(self)
-        moved.codes = self.codes.to(device)
-        return moved
+        result = copy.copy(self)
+        result.codes = self.codes.to(device)
+        return result
 
     def _code(self, e: Tensor, r: Tensor, answer: Tensor) -> Tensor:
         return (e * (2 * self.n_relations) + r) * self.n_entities + answer
 
-    def true(self, e: Tensor, r: Tensor, answer: Tensor) -> Tensor:
+    def contain(self, e: Tensor, r: Tensor, answer: Tensor) -> Tensor:
         """Whether (e, r, answer) is a fact; the three broadcast."""
         code = self._code(e, r, answer)
         if not len(self.codes):
@@ -76,23 +76,22 @@ def corrupt(e: Tensor, r: Tensor, n: int, facts: Facts, self_share: float = 0.0,
     self_share: the share of queries whose first one is e itself, where that is wrong. What is true is drawn anew, up to
     `rounds` times; only a query that nearly every entity answers can keep a true one.
     """
-    drawn = torch.randint(facts.n_entities, (len(e), n), device=e.device)
+    entities = torch.randint(facts.n_entities, (len(e), n), device=e.device)
     if self_share:
-        own = torch.rand(len(e), device=e.device) < self_share
-        drawn[:, 0] = torch.where(own, e, drawn[:, 0])
+        has_self = torch.rand(len(e), device=e.device) < self_share
+        entities[:, 0] = torch.where(has_self, e, entities[:, 0])
     row = torch.arange(len(e), device=e.device).repeat_interleave(n)
-    place = facts.true(e.unsqueeze(-1), r.unsqueeze(-1), drawn).flatten().nonzero().squeeze(-1)
-    flat = drawn.view(-1)
+    place = facts.contain(e.unsqueeze(-1), r.unsqueeze(-1), entities).flatten().nonzero().squeeze(-1)
+    flat = entities.view(-1)
     for _ in range(rounds):
         if not len(place):
             break
-        again = torch.randint(facts.n_entities, place.shape, device=e.device)
-        flat[place] = again
-        place = place[facts.true(e[row[place]], r[row[place]], again)]
-    return drawn
+        flat[place] = torch.randint(facts.n_entities, place.shape, device=e.device)
+        place = place[facts.contain(e[row[place]], r[row[place]], flat[place])]
+    return entities
 
 
-def among(e: Tensor, r: Tensor, entities: Tensor, facts: Facts) -> tuple[Tensor, Tensor]:
+def answers_among(e: Tensor, r: Tensor, entities: Tensor, facts: Facts) -> tuple[Tensor, Tensor]:
     """Which of the distinct entities (N,) answer the queries (e, r) (B,): the rows of the queries, and the columns."""
     place = entities.new_full((facts.n_entities,), -1)
     place[entities] = torch.arange(len(entities), device=entities.device)

@@ -1,4 +1,4 @@
-"""What training makes small: losses of scores, and of the parameters themselves."""
+"""Losses of scores, and the penalty of the parameters themselves."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-RULED_OUT = -1e30  # the score of what is no wrong answer; losses do not see it, and have no gradient by it
+EXCLUDED = -1e30  # the score of what is no wrong answer; losses ignore it, and have no gradient by it
 
 
 def negative_bce(scores: Tensor, count: int) -> Tensor:
     """``(softplus(-s_0) + n mean_i softplus(s_i)) / (1 + n)``, a mean over the batch.
 
-    Scores (B, 1 + N), the true answer first, then N wrong ones, of which some may be `RULED_OUT`. For n = N it is the
+    Scores (B, 1 + N), the true answer first, then N wrong ones, of which some may be `EXCLUDED`. For n = N it is the
     mean binary cross entropy (Balazevic et al. 2019); a larger sample N has the same expectation. HyboNet's paper takes
     the sum over the wrong answers and its program the mean, as here.
     """
     wrong = scores[:, 1:]
-    n = (wrong > RULED_OUT / 2).sum(-1).clamp_min(1)
+    n = (wrong > EXCLUDED / 2).sum(-1).clamp_min(1)
     return (F.softplus(-scores[:, 0]) + F.softplus(wrong).sum(-1) * count / n).mean() / (1 + count)
 
 
@@ -25,7 +25,7 @@ def self_adversarial(scores: Tensor, temperature: float) -> Tensor:
     """``-(log sigmoid(s_0) + sum_i p_i log sigmoid(-s_i)) / 2``, ``p = softmax(temperature s_i)`` held fixed, as a mean
     over the batch (Sun et al. 2019). Scores (B, 1 + N), the true answer first; they hold the margin."""
     wrong = scores[:, 1:]
-    weights = torch.softmax(torch.where(wrong > RULED_OUT / 2, temperature * wrong, RULED_OUT).detach(), -1)
+    weights = torch.softmax(torch.where(wrong > EXCLUDED / 2, temperature * wrong, EXCLUDED).detach(), -1)
     return -(F.logsigmoid(scores[:, 0]) + (weights * F.logsigmoid(-wrong)).sum(-1)).mean() / 2
 
 
@@ -44,4 +44,4 @@ def all_bce(scores: Tensor, rows: Tensor, answers: Tensor, smoothing: float) -> 
 
 def power(factors: list[Tensor], exponent: int) -> Tensor:
     """``sum |x|^exponent`` over all factors (B, ...), a mean over the batch. 3: N3 (Lacroix et al. 2018); 2: L2."""
-    return sum(x.abs().pow(exponent).sum() for x in factors) / len(factors[0])
+    return sum((x.abs().pow(exponent).sum() for x in factors), start=factors[0].new_zeros(())) / len(factors[0])

@@ -12,7 +12,7 @@ BLOCK = 1 << 25  # scores of entities that are made at once: 128 MB in float32
 
 
 class LinkPredictor(nn.Module):
-    """Scores of all entities as answers of queries (e, r, ?), where r + R asks for heads.
+    """Scores of all entities as answers of queries (e, r, ?), where r + R seeks the head.
 
     geometry: of the entities, and all that belongs to them; the model has no other component. encoder: a relational
     one, called with geometry, n_entities, n_relations and sparse. entities, relations: names, from the data.
@@ -49,11 +49,11 @@ class LinkPredictor(nn.Module):
         step = max(1, BLOCK // max(len(e), 1))
         if n <= step:
             return self._block(e, r, 0, n)
-        scores = None
-        for start in range(0, n, step):
-            part = self._block(e, r, start, min(start + step, n))
-            scores = part.new_empty(len(e), n) if scores is None else scores
-            scores[:, start : start + part.shape[1]] = part
+        first = self._block(e, r, 0, step)
+        scores = first.new_empty(len(e), n)
+        scores[:, :step] = first
+        for start in range(step, n, step):
+            scores[:, start : start + step] = self._block(e, r, start, min(start + step, n))
         return scores
 
     def all_scores(self, e: Tensor, r: Tensor) -> Tensor:
@@ -69,12 +69,12 @@ class LinkPredictor(nn.Module):
         return self._with_loops(part, r if self.reciprocal else r % len(self.relations), (row, e[row] - start))
 
     def _block_without_loops(self, e: Tensor, r: Tensor, start: int, stop: int) -> Tensor:
-        of_heads = r >= len(self.relations)
-        if self.reciprocal or not of_heads.any():
+        seeks_head = r >= len(self.relations)
+        if self.reciprocal or not seeks_head.any():
             return self.scorer.tails(e, r, start, stop)
-        if of_heads.all():
+        if seeks_head.all():
             return self.scorer.heads(r - len(self.relations), e, start, stop)
-        heads, tails = of_heads.nonzero().squeeze(-1), (~of_heads).nonzero().squeeze(-1)
+        heads, tails = seeks_head.nonzero().squeeze(-1), (~seeks_head).nonzero().squeeze(-1)
         part = self.scorer.tails(e[tails], r[tails], start, stop)
         scores = part.new_empty(len(e), stop - start)
         scores[tails] = part
@@ -89,31 +89,32 @@ class LinkPredictor(nn.Module):
         e = h.unsqueeze(-1)
         return self._with_loops(scores, r, torch.cat([t == e, others == e], -1).nonzero(as_tuple=True))
 
-    def negative_scores(self, h: Tensor, r: Tensor, t: Tensor, wrong: Tensor, of_heads: Tensor | None = None) -> Tensor:
+    def negative_scores(self, h: Tensor, r: Tensor, t: Tensor, wrong: Tensor, is_head: Tensor | None = None) -> Tensor:
         """Scores (B, 1 + N) of triples (B,) and of those in which other entities stand for the tail.
 
-        wrong: (B, N). of_heads: bool (B,), true where they stand for the head; None: nowhere.
+        wrong: (B, N). is_head: bool (B,), true where they stand for the head; None: nowhere.
         """
-        if of_heads is None:
-            return self._of_candidates(self.scorer, h, r, torch.cat([t.unsqueeze(-1), wrong], -1))
-        heads, tails = of_heads.nonzero().squeeze(-1), (~of_heads).nonzero().squeeze(-1)
+        if is_head is None:
+            return self._candidate_scores(self.scorer, h, r, torch.cat([t.unsqueeze(-1), wrong], -1))
+        heads, tails = is_head.nonzero().squeeze(-1), (~is_head).nonzero().squeeze(-1)
         order = torch.cat([tails, heads]).argsort()
         as_tails = torch.cat([t[tails].unsqueeze(-1), wrong[tails]], -1)
         as_heads = torch.cat([h[heads].unsqueeze(-1), wrong[heads]], -1)
         parts = (
-            self._of_candidates(self.scorer, h[tails], r[tails], as_tails),
-            self._of_candidates(lambda e, r, x: self.scorer.of_heads(x, r, e), t[heads], r[heads], as_heads),
+            self._candidate_scores(self.scorer, h[tails], r[tails], as_tails),
+            self._candidate_scores(lambda e, r, x: self.scorer.of_heads(x, r, e), t[heads], r[heads], as_heads),
         )
         return torch.cat(parts)[order]
 
-    def _of_candidates(self, scorer: Callable[..., Tensor], e: Tensor, r: Tensor, candidates: Tensor) -> Tensor:
+    def _candidate_scores(self, scorer: Callable[..., Tensor], e: Tensor, r: Tensor, candidates: Tensor) -> Tensor:
         """Scores (B, N) of candidates (B, N) at the other end of e, r (B,)."""
         scores = scorer(e, r, candidates)
         if self.loop is None:
             return scores
         return self._with_loops(scores, r, (candidates == e.unsqueeze(-1)).nonzero(as_tuple=True))
 
-    def _with_loops(self, scores: Tensor, r: Tensor, place: tuple[Tensor, Tensor]) -> Tensor:
+    def _with_loops(self, scores: Tensor, r: Tensor, place: tuple[Tensor, ...]) -> Tensor:
         """Scores (B, N) with the biases of relations r (B,) at the places (rows, columns) of self-loops."""
+        assert self.loop is not None
         biased = scores[place] + self.loop[r[place[0]]].to(scores.dtype)
         return scores.index_put(place, biased) if torch.is_grad_enabled() else scores.index_put_(place, biased)

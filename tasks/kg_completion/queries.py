@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tasks.errors import UserError
-from tasks.kg_completion.triples import Names
+from tasks.kg_completion.names import Names
 
 UNKNOWN = "?"
 FORMS = "`head <tab> relation <tab> ?` or `? <tab> relation <tab> tail`"
@@ -18,7 +18,7 @@ class Query(NamedTuple):
     tail: str
     e: int
     r: int
-    of_head: bool
+    seeks_head: bool
 
 
 def read_queries(lines: Iterable[bytes], name: str, entities: Names, relations: Names) -> Iterator[Query]:
@@ -27,7 +27,7 @@ def read_queries(lines: Iterable[bytes], name: str, entities: Names, relations: 
     name: of the file, for messages. Raises UserError, which names the line, where one has not three columns, not one
     "?", or a name that the graph does not have; and for a file without questions.
     """
-    none = True
+    count = 0
     for number, line in enumerate(lines, 1):
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
@@ -43,7 +43,7 @@ def read_queries(lines: Iterable[bytes], name: str, entities: Names, relations: 
             e, r = entities.number_of(tail if head == UNKNOWN else head), relations.number_of(relation)
         except UserError as error:
             raise UserError(f"{name}, line {number}: {error}") from None
-        none = False
+        count += 1
         yield Query(head, relation, tail, e, r, head == UNKNOWN)
-    if none:
+    if not count:
         raise UserError(f"{name} has no questions. Each line is {FORMS}.")

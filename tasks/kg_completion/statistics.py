@@ -7,6 +7,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
+from scipy.sparse import csgraph
 from torch import Tensor
 
 WORD = 64  # searches that go through the graph together, one bit each
@@ -19,7 +21,7 @@ Draw = np.random.Generator
 class Shape:
     """triples, entities and relations of a graph; mean_degree: edges at a node, self-loops and repetitions of a pair
     left out; component: share of the entities in the largest component; khs, one_way, xi: see `krackhardt`, `one_way`,
-    `curvature`; delta_max, delta_mean, diameter: see `hyperbolicity`. Not a number is what cannot be told."""
+    `curvature`; delta_max, delta_mean, diameter: see `hyperbolicity`. NaN is what the graph does not determine."""
 
     triples: int
     entities: int
@@ -96,9 +98,9 @@ def krackhardt(edges: np.ndarray, samples: int, draw: Draw) -> float:
     reached = mutual = 0
     for k in range(0, len(starts), WORD):
         some = starts[k : k + WORD]
-        there = ahead.search(some)
-        reached += int(np.bitwise_count(there).sum()) - len(some)
-        mutual += int(np.bitwise_count(there & back.search(some)).sum()) - len(some)
+        descendants = ahead.search(some)
+        reached += int(np.bitwise_count(descendants).sum()) - len(some)
+        mutual += int(np.bitwise_count(descendants & back.search(some)).sum()) - len(some)
     return 1 - mutual / reached if reached else math.nan
 
 
@@ -107,8 +109,8 @@ def one_way(edges: np.ndarray) -> float:
     themselves in the place of paths, which one missing edge cannot change much. NaN without edges."""
     n = int(edges.max(initial=0)) + 1
     distinct = edges[edges[:, 0] != edges[:, 1]].astype(np.int64)
-    there, back = np.unique(distinct[:, 0] * n + distinct[:, 1]), distinct[:, 1] * n + distinct[:, 0]
-    return float(1 - np.isin(there, back).mean()) if len(there) else math.nan
+    keys, reversed_keys = np.unique(distinct[:, 0] * n + distinct[:, 1]), distinct[:, 1] * n + distinct[:, 0]
+    return float(1 - np.isin(keys, reversed_keys).mean()) if len(keys) else math.nan
 
 
 def curvature(net: "Net", samples: int, draw: Draw) -> float:
@@ -129,23 +131,23 @@ def curvature(net: "Net", samples: int, draw: Draw) -> float:
         return math.nan
     members, first = np.argsort(net.component, kind="stable"), np.cumsum(sizes) - sizes
     which = np.sort(draw.choice(len(sizes), samples, p=weights / weights.sum()))
-    found = []
+    values = []
     for some in np.split(which, range(WORD // 2, samples, WORD // 2)):
         places = np.stack([draw.permutation(sizes[k])[:3] if sizes[k] < 100 else _three(sizes[k], draw) for k in some])
         a, b, c = (members[first[some, None] + places]).T
         far = net.distances(np.concatenate([a, b]))
         for k in range(len(some)):
-            of_a, of_b = far[:, k], far[:, len(some) + k]
-            m = net.step_back(of_b, c[k], int(of_b[c[k]]) // 2, draw)
-            if (am := int(of_a[m])) == 0:
+            from_a, from_b = far[:, k], far[:, len(some) + k]
+            m = net.step_back(from_b, c[k], int(from_b[c[k]]) // 2, draw)
+            if (am := int(from_a[m])) == 0:
                 continue
-            ab, ac, bc = int(of_a[b[k]]), int(of_a[c[k]]), int(of_b[c[k]])
-            found.append((am**2 + bc**2 / 4 - (ab**2 + ac**2) / 2) / (2 * am))
-    return float(np.mean(found)) if found else math.nan
+            ab, ac, bc = int(from_a[b[k]]), int(from_a[c[k]]), int(from_b[c[k]])
+            values.append((am**2 + bc**2 / 4 - (ab**2 + ac**2) / 2) / (2 * am))
+    return float(np.mean(values)) if values else math.nan
 
 
 def hyperbolicity(net: "Net", samples: int, draw: Draw) -> tuple[float, float, int]:
-    """Gromov's delta of the largest component from sampled quadruples of nodes, as (largest, mean, diameter seen).
+    """Gromov's delta of the largest component from sampled quadruples of nodes, as (largest, mean, diameter met).
 
     Of the sums d(w,x) + d(y,z), d(w,y) + d(x,z), d(w,z) + d(x,y), half of the difference of the two largest: 0 for all
     quadruples of a tree, at most diameter / 2. 100 quadruples a sample are drawn from at most 256 nodes. The true delta
@@ -181,10 +183,6 @@ class Rows:
         self.starts = np.concatenate([[0], np.cumsum(degree)])
         self.some = np.flatnonzero(degree)  # nodes with an edge
 
-    def gather(self, values: np.ndarray, reduce: np.ufunc) -> np.ndarray:
-        """For each node of `some` the reduction of the values (n,) at the ends of its edges."""
-        return reduce.reduceat(values[self.ends], self.starts[self.some])
-
     def search(self, sources: np.ndarray, far: np.ndarray | None = None) -> np.ndarray:
         """uint64 (n,): bit k says whether source k (at most 64) is reached from the node along the edges.
 
@@ -193,14 +191,14 @@ class Rows:
         reached = np.zeros(self.n, dtype=np.uint64)
         np.bitwise_or.at(reached, sources, np.uint64(1) << np.arange(len(sources), dtype=np.uint64))
         while True:
-            now = reached.copy()
-            if len(self.some):
-                now[self.some] |= self.gather(reached, np.bitwise_or)
+            update = reached.copy()
+            if len(self.some):  # with this reduction it is 4 to 10 times as fast as scipy's searches and products
+                update[self.some] |= np.bitwise_or.reduceat(reached[self.ends], self.starts[self.some])
             if far is not None:
                 far += np.unpackbits((~reached).view(np.uint8).reshape(self.n, 8), axis=1, bitorder="little")
-            if (now == reached).all():
+            if (update == reached).all():
                 return reached
-            reached = now
+            reached = update
 
 
 class Net(Rows):
@@ -213,19 +211,8 @@ class Net(Rows):
         low, high = np.divmod(np.unique(low * len(nodes) + high), max(len(nodes), 1))
         low, high = low[low != high], high[low != high]
         super().__init__(np.concatenate([np.stack([low, high], 1), np.stack([high, low], 1)]), len(nodes))
-        self.component = self._components()
-
-    def _components(self) -> np.ndarray:
-        label = np.arange(self.n)
-        while True:
-            now = label.copy()
-            if len(self.some):
-                now[self.some] = np.minimum(label[self.some], self.gather(label, np.minimum))
-            np.minimum.at(now, label, now.copy())  # what a node learns, its label's node learns too
-            now = now[now]
-            if (now == label).all():
-                return np.unique(label, return_inverse=True)[1]
-            label = now
+        matrix = sparse.csr_array((np.ones(len(self.ends), dtype=bool), self.ends, self.starts), shape=(self.n, self.n))
+        self.component = csgraph.connected_components(matrix, directed=False)[1] if self.n else self.ends
 
     def distances(self, sources: np.ndarray) -> np.ndarray:
         """uint16 (n, len(sources)) in edges, FAR where there is no path; at most 64 sources."""

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from tasks.base import Points, Step, Task
 from tasks.errors import UserError, number, one_of, rate, share, whole
 from tasks.kg_completion import losses
-from tasks.kg_completion.facts import Facts, among, corrupt
+from tasks.kg_completion.facts import Facts, answers_among, corrupt
 from tasks.kg_completion.model import BLOCK, LinkPredictor
 from tasks.kg_completion.statistics import categories
 from tasks.kg_completion.triples import Graph
@@ -37,7 +37,8 @@ class LinkPredictionTask(Task):
     with the same score as the right one count half in a realistic rank (its mean over all orders), not at all in an
     optimistic one, wholly in a pessimistic one. `export` writes the scores of each relation and direction.
 
-    graph, facts, known: from the data: the graph, what is not drawn as a wrong answer, and all that is known.
+    graph, known_in_training, known_triples: from the data: the graph, the triples that are not drawn as wrong answers,
+    and all of them.
     objective: bce | self_adversarial | cross_entropy (softmax) of each triple against `negatives` wrong ones, in
     cross_entropy None for all entities (Lacroix et al. 2018); all_bce (1-N: all entities, right and wrong; needs
     task.data.examples=queries). corrupt: wrong answers take the place of tails, or (both) in every second triple of
@@ -58,11 +59,11 @@ class LinkPredictionTask(Task):
 
     def __init__(
         self,
-        model: nn.Module,
-        optimizer: Callable[[nn.Module], Optimizer],
+        model: LinkPredictor,
+        optimizer: Callable[..., Optimizer],
         graph: Graph,
-        facts: Facts,
-        known: Facts,
+        known_in_training: Facts,
+        known_triples: Facts,
         objective: str,
         negatives: int | None,
         pool: int | None,
@@ -106,7 +107,7 @@ class LinkPredictionTask(Task):
                 "task.module.corrupt=both is for data without reciprocal relations; add task.data.reciprocal=false, or "
                 "take corrupt=tails, which with reciprocals are of both directions."
             )
-        self.facts, self.known, self.hide_known = facts, known, hide_known
+        self.known_in_training, self.known_triples, self.hide_known = known_in_training, known_triples, hide_known
         self.n = len(model.relations)
         self.categories = categories(graph.triples["train"], self.n)
         self.in_train = graph.in_train[0]
@@ -126,58 +127,57 @@ class LinkPredictionTask(Task):
         elif self.negatives is None:
             loss = F.cross_entropy(self.model.all_scores(h, r), batch["t"])
         else:
-            loss = self._negative_loss(self._negative_scores(h, r, batch["t"]))
+            loss = self._negative_loss(self._negative_scores(h, r, batch["t"], self.negatives), self.negatives)
         sums = {"examples": len(h), "loss": loss.detach() * len(h)}
         if self.regulariser:
             factors = self.model.scorer.factors(h, r, batch["t"])
             loss = loss + self.regulariser * losses.power(factors, self.exponent)
         return Step(loss, sums)
 
-    def _negative_loss(self, scores: Tensor) -> Tensor:
+    def _negative_loss(self, scores: Tensor, negatives: int) -> Tensor:
         """Of scores (B, 1 + N), the true answer first."""
         if self.objective == "cross_entropy":
             return F.cross_entropy(scores, torch.zeros(len(scores), dtype=torch.long, device=scores.device))
         if self.objective == "self_adversarial":
             return losses.self_adversarial(scores, self.temperature)
-        return losses.negative_bce(scores, self.negatives)
+        return losses.negative_bce(scores, negatives)
 
-    def _negative_scores(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
-        self.facts = facts = self.facts.to(h.device)
+    def _negative_scores(self, h: Tensor, r: Tensor, t: Tensor, negatives: int) -> Tensor:
+        """Scores (B, 1 + N), the true answer first; with self_share and a pool (B, 2 + N), then the query's entity."""
+        self.known_in_training = facts = self.known_in_training.to(h.device)
         if self.pool is not None:
-            return self._pooled_scores(h, r, t, facts)
+            return self._pooled_scores(h, r, t, facts, self.pool)
         if self.corrupt == "tails":
-            return self.model.negative_scores(h, r, t, corrupt(h, r, self.negatives, facts, self.self_share))
-        of_heads = torch.arange(len(h), device=h.device) % 2 == 1
-        asked = torch.where(of_heads, t, h)
-        wrong = corrupt(asked, r + self.n * of_heads, self.negatives, facts, self.self_share)
-        return self.model.negative_scores(h, r, t, wrong, of_heads)
+            return self.model.negative_scores(h, r, t, corrupt(h, r, negatives, facts, self.self_share))
+        is_head = torch.arange(len(h), device=h.device) % 2 == 1
+        wrong = corrupt(torch.where(is_head, t, h), r + self.n * is_head, negatives, facts, self.self_share)
+        return self.model.negative_scores(h, r, t, wrong, is_head)
 
-    def _pooled_scores(self, h: Tensor, r: Tensor, t: Tensor, facts: Facts) -> Tensor:
-        """Scores (B, 1 + N), of a query's own entity (B, 2 + N), with one draw of wrong answers for all."""
-        wrong = torch.unique(torch.randint(facts.n_entities, (self.pool,), device=h.device))
+    def _pooled_scores(self, h: Tensor, r: Tensor, t: Tensor, facts: Facts, pool: int) -> Tensor:
+        wrong = torch.unique(torch.randint(facts.n_entities, (pool,), device=h.device))
         tails = torch.stack([t, h], -1) if self.self_share else t.unsqueeze(-1)
         scores = self.model.shared_scores(h, r, tails, wrong)
         with torch.no_grad():  # losses have no gradient there
-            row, column = among(h, r, wrong, facts)
-            scores[row, tails.shape[1] + column] = losses.RULED_OUT
+            row, column = answers_among(h, r, wrong, facts)
+            scores[row, tails.shape[1] + column] = losses.EXCLUDED
             if self.self_share:
-                left_out = torch.rand(len(h), device=h.device) >= self.self_share
-                scores[left_out | facts.true(h, r, h), 1] = losses.RULED_OUT
+                without_self = torch.rand(len(h), device=h.device) >= self.self_share
+                scores[without_self | facts.contain(h, r, h), 1] = losses.EXCLUDED
         return scores
 
     def _evaluation(self, batch: dict[str, Tensor]) -> Step:
         e, r, target = batch["e"], batch["r"], batch["target"]
-        columns = []
-        for start in range(0, len(e), rows := self._rows()):
-            part = slice(start, start + rows)
-            known = _known(batch, start, start + rows)
-            columns.append(_columns(*filtered_rank_bounds(self.model(e[part], r[part]), target[part], known)))
-        columns = torch.cat(columns)
+        parts = []
+        for start in range(0, len(e), size := self._queries_at_once()):
+            part = slice(start, start + size)
+            answers = _known_answers(batch, start, start + size)
+            parts.append(_columns(*filtered_rank_bounds(self.model(e[part], r[part]), target[part], answers)))
+        columns = torch.cat(parts)
         by_relation = columns.new_zeros(2 * self.n, columns.shape[1]).index_add_(0, r, columns)
         return Step(columns.new_zeros(()), {"examples": len(e), "ranks": by_relation})
 
-    def _rows(self) -> int:
-        """Queries whose scores are held at once."""
+    def _queries_at_once(self) -> int:
+        """Queries whose scores are in memory at once."""
         return max(1, BLOCK // len(self.model.entities))
 
     def summary(self, sums: dict[str, Any]) -> dict[str, float]:
@@ -189,13 +189,13 @@ class LinkPredictionTask(Task):
             place = torch.tensor([k for k, kind in enumerate(self.categories) if kind == name], dtype=torch.long)
             if len(place):
                 parts[f"{name}/"] = torch.cat([ranks[place], ranks[place + self.n]])
-        found = {}
+        metrics: dict[str, float] = {}
         for at, part in parts.items():
             if part[:, 0].sum():
-                found |= {at + score: value for score, value in _scores(part.sum(0), self.ties).items()}
+                metrics |= {at + score: value for score, value in _scores(part.sum(0), self.ties).items()}
         for ties in TIES:
-            found |= {f"{ties}/{score}": value for score, value in _scores(ranks.sum(0), ties).items()}
-        return found
+            metrics |= {f"{ties}/{score}": value for score, value in _scores(ranks.sum(0), ties).items()}
+        return metrics
 
     def export(self, folder: Path) -> dict[str, Path]:
         """Write relations.csv: for each relation and direction its kind, how many queries it has, and their scores."""
@@ -218,26 +218,26 @@ class LinkPredictionTask(Task):
     def predict(self, batch: dict[str, Tensor]) -> list[dict[str, Any]]:
         """{"answers": [{"entity": name, "score": s}, ...]} of each question, the likeliest first; with hide_known=false
         each says, too, whether it is "known". One that train does not have says "unseen": true."""
-        found = []
-        for start in range(0, len(batch["e"]), rows := self._rows()):
-            e, r = batch["e"][start : start + rows], batch["r"][start : start + rows]
-            self.known = facts = self.known.to(e.device)
+        predictions = []
+        for start in range(0, len(batch["e"]), size := self._queries_at_once()):
+            e, r = batch["e"][start : start + size], batch["r"][start : start + size]
+            self.known_triples = self.known_triples.to(e.device)
             scores = self.model(e, r)
             if self.hide_known:
-                offsets, answers = _known(batch, start, start + rows)
+                offsets, answers = _known_answers(batch, start, start + size)
                 row = torch.arange(len(e), device=e.device).repeat_interleave(offsets.diff())
                 scores[row, answers] = -torch.inf
             best, place = scores.topk(min(self.top_k, scores.shape[1]), -1)
-            known = facts.true(e.unsqueeze(-1), r.unsqueeze(-1), place)
-            for row in zip(best.tolist(), place.tolist(), known.tolist(), strict=True):
-                found.append({"answers": list(self._answers(zip(*row, strict=True)))})
-        return found
+            is_known = self.known_triples.contain(e.unsqueeze(-1), r.unsqueeze(-1), place)
+            for columns in zip(best.tolist(), place.tolist(), is_known.tolist(), strict=True):
+                predictions.append({"answers": list(self._answers(zip(*columns, strict=True)))})
+        return predictions
 
-    def _answers(self, row: Iterable[tuple[float, int, bool]]) -> Iterable[dict[str, Any]]:
-        for score, entity, known in row:
+    def _answers(self, candidates: Iterable[tuple[float, int, bool]]) -> Iterable[dict[str, Any]]:
+        for score, entity, is_known in candidates:
             if score != -float("inf"):
                 answer = {"entity": self.model.entities[entity], "score": float(f"{score:.6g}")}
-                answer |= {} if self.hide_known else {"known": known}
+                answer |= {} if self.hide_known else {"known": is_known}
                 yield answer if self.in_train[entity] else answer | {"unseen": True}
 
     def points(self, batch: dict[str, Tensor]) -> dict[str, Points]:
@@ -245,7 +245,7 @@ class LinkPredictionTask(Task):
         return {"entities": Points(manifold, table[batch["h" if "h" in batch else "e"]])}
 
 
-def _known(batch: dict[str, Tensor], start: int, stop: int) -> tuple[Tensor, Tensor]:
+def _known_answers(batch: dict[str, Tensor], start: int, stop: int) -> tuple[Tensor, Tensor]:
     """The known answers of some queries of a batch, as (offsets, entities)."""
     offsets = batch["offsets"][start : stop + 1]
     return offsets - offsets[0], batch["answers"][int(offsets[0]) : int(offsets[-1])]

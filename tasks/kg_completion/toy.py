@@ -1,4 +1,4 @@
-"""A made-up graph about a tree, in which all that is asked for follows from what is told."""
+"""A generated graph about a tree, whose triples of dev and test follow from those of train."""
 
 import hashlib
 

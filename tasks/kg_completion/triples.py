@@ -1,6 +1,5 @@
-"""A knowledge graph on disk: three tab-separated files of triples, read into numbers, and names found again."""
+"""A knowledge graph on disk: three tab-separated files of triples, read into numbers."""
 
-import difflib
 import functools
 import hashlib
 import itertools
@@ -20,14 +19,13 @@ FILES = {"train": "train.txt", "dev": "valid.txt", "test": "test.txt"}  # as WN1
 OTHER_FILES = {"train": ("train.tsv",), "dev": ("dev.txt", "valid.tsv", "dev.tsv"), "test": ("test.tsv",)}
 FORM = "head <tab> relation <tab> tail"
 BLOCK = 1 << 23  # bytes that are read at once
-COMPARED = 20_000  # names at most that an unknown one is compared with
 TAB, NEWLINE = 9, 10
 BLANK = "is blank; blank lines are allowed at the end of a file only"
 
 
 @dataclass(frozen=True)
 class Notes:
-    """What was found in a split's file: rows read, repeated rows that were dropped, triples that an earlier split has
+    """Counts of a split's file: rows read, repeated rows that were dropped, triples that an earlier split has
     too (counts by its name; they are kept), entities and relations that train does not have, triples with these."""
 
     rows: int
@@ -78,85 +76,47 @@ class Graph:
 
     def remarks(self) -> list[str]:
         """What is unusual about the files, a sentence for each fact; none for files without a fault."""
-        found = []
-        if headed := self._begin_with_a_header():
-            found.append(
-                f"{self.name}/{', '.join(headed)}: the names of the first row, "
+        remarks = []
+        if files := self._files_with_header():
+            remarks.append(
+                f"{self.name}/{', '.join(files)}: the names of the first row, "
                 f"{self._words(self.triples['train'][0])}, are in no other. If it is a header, remove it: it was read "
                 "as a triple."
             )
         for split, notes in self.notes.items():
             where = f"{self.name}/{self.files[split]}"
             if notes.duplicates:
-                found.append(f"{where}: {notes.duplicates} of {notes.rows} rows repeat earlier ones and were dropped.")
+                n = notes.duplicates
+                remarks.append(f"{where}: {n} of {notes.rows} rows repeat earlier ones and were dropped.")
             for other, count in notes.shared.items():
                 n = len(self.triples[split])
-                found.append(f"{where}: {count} of {n} triples are also in {other}; they are kept.")
+                remarks.append(f"{where}: {count} of {n} triples are also in {other}; they are kept.")
             if notes.unseen:
-                found.append(
+                remarks.append(
                     f"{where}: {notes.unseen} of {len(self.triples[split])} triples have an entity or a relation that "
                     f"train does not have (entities: {notes.new_entities}, relations: {notes.new_relations}), first "
                     f"{self._words(self.triples[split][self.unseen(split)][0])}."
                 )
         if "?" in self.entities:
-            found.append(f"{self.name}: an entity is called '?', which mode=predict takes for what is asked.")
+            remarks.append(f"{self.name}: an entity is called '?', which mode=predict takes for what is sought.")
         blank = [name for name in (*self.entities, *self.relations) if name != name.strip()]
         if blank:
-            found.append(f"{self.name}: {len(blank)} names begin or end with a blank, first {blank[0]!r}.")
-        return found
+            remarks.append(f"{self.name}: {len(blank)} names begin or end with a blank, first {blank[0]!r}.")
+        return remarks
 
-    def _begin_with_a_header(self) -> list[str]:
+    def _files_with_header(self) -> list[str]:
         """The files that begin as train does, if the entities and the relation of that row are in no other triple."""
         header = self.triples["train"][:1]
-        headed = [split for split, rows in self.triples.items() if rows[:1].equal(header)]
-        others = [rows[split in headed :] for split, rows in self.triples.items()]
-        found = sum(map(len, others)) > 0 and not any(
+        splits = [split for split, rows in self.triples.items() if rows[:1].equal(header)]
+        others = [rows[split in splits :] for split, rows in self.triples.items()]
+        is_header = sum(map(len, others)) > 0 and not any(
             (rows[:, 1] == header[0, 1]).any() or torch.isin(rows[:, ::2], header[0, ::2]).any() for rows in others
         )
-        return [self.files[split] for split in headed] if found else []
+        return [self.files[split] for split in splits] if is_header else []
 
     def _words(self, triple: Tensor) -> str:
         h, r, t = triple.tolist()
         return f"({self.entities[h]}, {self.relations[r]}, {self.entities[t]})"
-
-
-class Names:
-    """The numbers of names, and near spellings of a name that is not among them.
-
-    names: by number. kind: what they are, as "entity". source: the graph's name.
-    """
-
-    def __init__(self, names: Sequence[str], kind: str, source: str) -> None:
-        self.names, self.kind, self.source = names, kind, source
-        self._numbers = {name: k for k, name in enumerate(names)}
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def number_of(self, name: str) -> int:
-        """The number of a name. Raises UserError, with the nearest spellings, where there is none."""
-        number = self._numbers.get(name)
-        if number is not None:
-            return number
-        near = ", ".join(map(repr, self.near(name)))
-        some = ", ".join(map(repr, self.names[:3]))
-        hint = f"The nearest spellings: {near}." if near else f"It has {len(self.names):,}, as {some}."
-        raise UserError(f"{self.source} has no {self.kind} {name!r}. {hint}")
-
-    def near(self, name: str) -> list[str]:
-        """Up to three names, the nearest first: those that differ in capitals, blanks and underscores only, then by
-        difflib's ratio. Of more than 20,000 names, those are compared that begin or end with the same two letters."""
-        plain, pool = _plain(name), self.names
-        same = list(itertools.islice((other for other in self.names if _plain(other) == plain), 3))
-        if len(pool) > COMPARED:
-            first, last = plain[:2], plain[-2:]
-            alike = (n for n in self.names if n[:2].lower() == first or n[-2:].lower() == last)
-            pool = list(itertools.islice(alike, COMPARED))
-        return list(dict.fromkeys(same + difflib.get_close_matches(name, pool, n=3)))[:3]
-
-
-def _plain(name: str) -> str:
-    return name.strip().lower().replace("_", " ")
 
 
 def read_graph(folder: Path) -> Graph:
@@ -164,25 +124,22 @@ def read_graph(folder: Path) -> Graph:
 
     Rows are `head <tab> relation <tab> tail` in UTF-8, with Unix or Windows ends of lines; blank lines at the end of a
     file are passed over. Rows that repeat an earlier one of the same file are dropped, triples of dev and test that an
-    earlier split has too are kept; `Graph.remarks` tells both.
+    earlier split has too are kept; `Graph.remarks` reports both.
 
     About 3 s and 100 MB for 1M rows on one core (0.2M entities).
 
     Raises UserError, which names file and line, for what is missing, empty, not UTF-8 or not of this form.
     """
     folder = Path(folder)
-    places = {split: _find(folder, split) for split in SPLITS}
-    entities, relations = (defaultdict(itertools.count().__next__) for _ in range(2))
-    read = {}
-    for split, path in places.items():
-        read[split] = _Reader(path, entities, relations).read()
-    arrays = {split: array for split, (array, _) in read.items()}
-    names = [tuple(name.decode("utf-8") for name in numbers) for numbers in (entities, relations)]
-    entities.clear()
-    return assemble(
-        folder.resolve().name, *names, arrays,
-        {split: path.name for split, path in places.items()}, {split: sha256 for split, (_, sha256) in read.items()},
-    )  # fmt: skip
+    paths = {split: _split_file(folder, split) for split in SPLITS}
+    numbers: list[defaultdict[bytes, int]] = [defaultdict(itertools.count().__next__) for _ in range(2)]
+    arrays, sha256 = {}, {}
+    for split, path in paths.items():
+        arrays[split], sha256[split] = _Reader(path, *numbers).read()
+    entities, relations = (tuple(name.decode("utf-8") for name in of_kind) for of_kind in numbers)
+    numbers.clear()
+    files = {split: path.name for split, path in paths.items()}
+    return assemble(folder.resolve().name, entities, relations, arrays, files, sha256)
 
 
 def assemble(
@@ -191,19 +148,18 @@ def assemble(
 ) -> Graph:  # fmt: skip
     """A Graph of integer arrays (N, 3) by split: drops repeated rows and counts what `Notes` says."""
     sizes = [len(array) for array in arrays.values()]
-    keys = np.split(triple_keys(arrays.values(), len(entities), len(relations)), np.cumsum(sizes)[:-1])
-    triples, notes, earlier = {}, {}, {}
+    keys = np.split(triple_keys(list(arrays.values()), len(entities), len(relations)), np.cumsum(sizes)[:-1])
+    in_train = [np.zeros(len(names), dtype=bool) for names in (entities, relations)]
+    in_train[0][arrays["train"][:, ::2]] = in_train[1][arrays["train"][:, 1]] = True
+    triples, notes = {}, {}
+    earlier: dict[str, np.ndarray] = {}
     for (split, array), key in zip(arrays.items(), keys, strict=True):
         distinct, first = np.unique(key, return_index=True)
         if len(first) < len(array):
             array = array[np.sort(first)]
         triples[split] = torch.from_numpy(array.astype(np.int64))
         shared = {other: len(np.intersect1d(distinct, has, assume_unique=True)) for other, has in earlier.items()}
-        if not earlier:
-            known = [np.zeros(len(n), dtype=bool) for n in (entities, relations)]
-            known[0][array[:, 0]] = known[0][array[:, 2]] = True
-            known[1][array[:, 1]] = True
-        new_entities, new_relations = ~known[0][array[:, ::2]], ~known[1][array[:, 1]]
+        new_entities, new_relations = ~in_train[0][array[:, ::2]], ~in_train[1][array[:, 1]]
         notes[split] = Notes(
             rows=len(key), duplicates=len(key) - len(array), shared={k: n for k, n in shared.items() if n},
             new_entities=len(np.unique(array[:, ::2][new_entities])),
@@ -225,7 +181,7 @@ def triple_keys(arrays: Sequence[np.ndarray], n_entities: int, n_relations: int)
     return pairs
 
 
-def _find(folder: Path, split: str) -> Path:
+def _split_file(folder: Path, split: str) -> Path:
     expected = (
         f"Expected is a folder with {', '.join(FILES.values())} (dev.txt will do for valid.txt, and .tsv for .txt), "
         f"rows {FORM}."
@@ -291,12 +247,12 @@ class _Reader:
         self.blank = len(block) - len(text) - 1
         self._check(text)
         names = text.replace(b"\n", b"\t").split(b"\t")
-        n, known = len(names) // 3, (len(self.entities), len(self.relations))
+        n, sizes = len(names) // 3, (len(self.entities), len(self.relations))
         triples = np.empty((n, 3), dtype=np.int32)
         triples[:, 1] = np.fromiter(map(self.relations.__getitem__, names[1::3]), np.int32, n)
         del names[1::3]
         triples[:, ::2] = np.fromiter(map(self.entities.__getitem__, names), np.int32, 2 * n).reshape(n, 2)
-        for numbers, before in zip((self.entities, self.relations), known, strict=True):
+        for numbers, before in zip((self.entities, self.relations), sizes, strict=True):
             for name in itertools.islice(reversed(numbers), len(numbers) - before):
                 self._check_name(name, text)
         self.lines += block.count(b"\n")

@@ -1,5 +1,6 @@
 """A hierarchy as pairs to learn from: WordNet's nouns, or any list of edges."""
 
+import functools
 import hashlib
 from typing import Any
 
@@ -11,11 +12,11 @@ from tasks.batches import Split
 from tasks.edges import Edges, closure
 from tasks.errors import sizes_of, whole
 from tasks.hierarchies import Hierarchy
-from tasks.poincare_embeddings.pairs import Above, EvaluationNodes, TrainPairs
+from tasks.poincare_embeddings.pairs import Ancestors, EvaluationNodes, TrainPairs
 
 
 class HierarchyData(TaskData):
-    """All pairs of a node and one above it; all of them are trained on, and the nodes are tested by finding theirs.
+    """All pairs of a node and an ancestor; all are trained on, and it is tested how near the ancestors of a node are.
 
     wordnet, file, toy: see `hierarchies.Hierarchy`. closure: pairs over several edges, too; false: the edges alone.
     eval_nodes: so many nodes, drawn with eval_seed, are measured during training; at the end all are. sizes:
@@ -41,34 +42,29 @@ class HierarchyData(TaskData):
         self.eval_seed = whole("task.data.eval_seed", eval_seed, 0)
         self.limit = sizes_of(sizes, ("train",))["train"]
         self.hierarchy, self.closure = Hierarchy(wordnet, file, toy), closure
-        self._pairs: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def edges(self) -> Edges:
         return self.hierarchy.edges
 
-    @property
+    @functools.cached_property
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """children and parents, int32 (M,), sorted by child."""
-        if self._pairs is None:
-            edges = self.edges
-            if self.closure:
-                child, parent = closure(edges.child, edges.parent, len(edges.names))
-            else:
-                order = np.lexsort((edges.parent, edges.child))
-                child, parent = edges.child[order], edges.parent[order]
-            self._pairs = child, parent
-        return self._pairs
+        edges = self.edges
+        if self.closure:
+            return closure(edges.child, edges.parent, len(edges.names))
+        order = np.lexsort((edges.parent, edges.child))
+        return edges.child[order], edges.parent[order]
 
     @property
-    def above(self) -> Above:
+    def ancestors(self) -> Ancestors:
         child, parent = self.pairs
         offsets = np.searchsorted(child, np.arange(len(self.edges.names) + 1))
-        return Above(torch.from_numpy(offsets), torch.from_numpy(parent.astype(np.int64)))
+        return Ancestors(torch.from_numpy(offsets), torch.from_numpy(parent.astype(np.int64)))
 
     @property
     def model_sizes(self) -> dict[str, Any]:
-        return {"edges": self.edges, "above": self.above, "source": self.hierarchy.source}
+        return {"edges": self.edges, "ancestors": self.ancestors, "source": self.hierarchy.source}
 
     @property
     def identity(self) -> dict[str, str]:
@@ -78,10 +74,10 @@ class HierarchyData(TaskData):
     def load(self) -> dict[str, Split]:
         child, parent = self.pairs
         nodes = torch.from_numpy(np.unique(child).astype(np.int64))
-        drawn = np.random.default_rng(self.eval_seed).permutation(len(nodes))[: self.eval_nodes]
+        sample = np.random.default_rng(self.eval_seed).permutation(len(nodes))[: self.eval_nodes]
         return {
             "train": TrainPairs(torch.from_numpy(child[: self.limit]), torch.from_numpy(parent[: self.limit])),
-            "dev": EvaluationNodes(nodes[torch.from_numpy(np.sort(drawn))]),
+            "dev": EvaluationNodes(nodes[torch.from_numpy(np.sort(sample))]),
             "test": EvaluationNodes(nodes),
         }
 

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 from hyperbolic.geometry import Geometry
 from hyperbolic.kernels.distance_softmax import cosh_products, distance_softmax, softmax_of_distances
 from hyperbolic.manifolds import Lorentz
-from hyperbolic.manifolds.base import HyperbolicManifold
+from hyperbolic.manifolds.base import HyperbolicManifold, Manifold
 from hyperbolic.manifolds.charts import convert
-from tasks.edges import Edges, from_the_top
+from tasks.edges import Edges, levels_below_tops
 from tasks.errors import UserError, one_of, whole
 
 STARTS = ("uniform", "tree")
@@ -54,7 +54,7 @@ class NodeEmbeddings(nn.Module):
         space = geometry.part("points")
         names = edges.names
         self.manifold, self.names, self.d, self.temperature, self.sparse = space.manifold, names, d, temperature, sparse
-        # What makes the bound of uniform_table (hyperbolic.layers.initial) the one that is asked for.
+        # What makes the bound of uniform_table (hyperbolic.layers.initial) init_bound.
         self.table = space.embedding(len(names), d, init_norm=(2 * d * init_bound**3 / 3) ** 0.5, sparse=sparse)
         if start == "tree":
             self._branch_out(edges, start_step)
@@ -63,13 +63,14 @@ class NodeEmbeddings(nn.Module):
     def _branch_out(self, edges: Edges, step: float) -> None:
         """Move the points, those next to the top first, to a step from the first node above each."""
         points = self.points.double()
-        for nodes, parents in from_the_top(edges.child, edges.parent, len(edges.names)):
+        for nodes, parents in levels_below_tops(edges.child, edges.parent, len(edges.names)):
             at = points[torch.from_numpy(parents)]
             away = self.manifold.transp0(at, torch.randn(len(nodes), self.d, dtype=torch.float64))
             away = away * step / self.manifold.norm(at, away, keepdim=True)
             points[torch.from_numpy(nodes)] = self.manifold.expmap(at, away)
         table = next(self.table.parameters())
         if isinstance(table, ManifoldParameter):  # of another model of the space, in the Klein family
+            assert isinstance(table.manifold, Manifold)
             table.copy_(convert(points, self.manifold, table.manifold))
         else:
             table.copy_(self.manifold.logmap0(points))
@@ -79,11 +80,11 @@ class NodeEmbeddings(nn.Module):
         """(N, D)."""
         return self.table(torch.arange(len(self.names), device=next(self.parameters()).device))
 
-    def forward(self, children: Tensor, parents: Tensor, drawn: Tensor, excluded: tuple[Tensor, Tensor]) -> Tensor:
-        """The mean loss of pairs children, parents (B,), against the nodes `drawn` (P,) but for the `excluded` pairs,
-        see `pairs.excluded`."""
+    def forward(self, children: Tensor, parents: Tensor, negatives: Tensor, excluded: tuple[Tensor, Tensor]) -> Tensor:
+        """The mean loss of pairs children, parents (B,), against the nodes `negatives` (P,) but for the `excluded`
+        pairs, see `pairs.excluded_pairs`."""
         n = len(children)
-        x, y, z = self._coordinates(self.table(torch.cat([children, parents, drawn]))).split([n, n, len(drawn)])
+        x, y, z = self._coordinates(self.table(torch.cat([children, parents, negatives]))).split([n, n, len(negatives)])
         if isinstance(self.manifold, HyperbolicManifold):
             return distance_softmax(x, y, z, self.manifold.c, excluded, self.temperature)
         near, others = self.manifold.dist(x, y), torch.cdist(x, z)

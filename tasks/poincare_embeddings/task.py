@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from pytorch_lightning.utilities import rank_zero_only
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ChainedScheduler, ConstantLR
 
@@ -18,7 +18,7 @@ from hyperbolic.manifolds.charts import convert
 from tasks.base import Points, Step, Task
 from tasks.errors import UserError, whole
 from tasks.poincare_embeddings.model import NodeEmbeddings
-from tasks.poincare_embeddings.pairs import Above, excluded, ranks
+from tasks.poincare_embeddings.pairs import Ancestors, excluded_pairs, ranks
 from tasks.points_files import write_points
 
 
@@ -29,11 +29,11 @@ class EmbeddingTask(Task):
     are found by distance among all nodes; mean_rank, the mean over pairs of the place of the ancestor among itself and
     the nodes that are no ancestors.
 
-    above, source: from the data. negatives: nodes drawn for a batch, the same for all its pairs. dampening: they are
-    drawn with probabilities (1 + pairs with this ancestor)^dampening; 0: uniformly. burn_in_epochs, burn_in_factor: at
-    the start the learning rate is this part of itself. lazy: the optimiser moves only the rows that a batch uses. file:
-    where the points are written at the end, besides the run's folder; {source} in it stands for the data's name. The
-    others are Task's.
+    ancestors, source: from the data. negatives: nodes drawn for a batch, the same for all its pairs. dampening: they
+    are drawn with probabilities (1 + pairs with this ancestor)^dampening; 0: uniformly. burn_in_epochs, burn_in_factor:
+    at the start the learning rate is this part of itself. lazy: the optimiser moves only the rows that a batch uses.
+    file: where the points are written at the end, besides the run's folder; {source} in it stands for the data's name.
+    The others are Task's.
     """
 
     metric_names = ("map", "mean_rank", "loss")
@@ -41,9 +41,9 @@ class EmbeddingTask(Task):
 
     def __init__(
         self,
-        model: nn.Module,
-        optimizer: Callable[[nn.Module], Optimizer],
-        above: Above,
+        model: NodeEmbeddings,
+        optimizer: Callable[..., Optimizer],
+        ancestors: Ancestors,
         source: str,
         negatives: int,
         dampening: float,
@@ -61,9 +61,9 @@ class EmbeddingTask(Task):
             raise UserError(f"task.module.burn_in_factor must be above 0 and at most 1, and it is {burn_in_factor}.")
         if not 0 <= dampening < float("inf"):
             raise UserError(f"task.module.dampening must be at least 0, and it is {dampening}.")
-        self.burn_in_factor, self.dampening, self.above = burn_in_factor, dampening, above
+        self.burn_in_factor, self.dampening, self.ancestors = burn_in_factor, dampening, ancestors
         self.file = Path(file.replace("{source}", source)).expanduser()
-        counts = 1 + torch.bincount(above.ancestors, minlength=len(model.names)).double()
+        counts = 1 + torch.bincount(ancestors.nodes, minlength=len(model.names)).double()
         self._cumulated = counts.pow(dampening).cumsum(0)
         self._slots = torch.full((len(model.names),), -1)
         self._all: Tensor | None = None  # coordinates of all points, while they are measured
@@ -73,15 +73,15 @@ class EmbeddingTask(Task):
         return ("map", "mean_rank")
 
     def configure_optimizers(self) -> Any:
-        found = super().configure_optimizers()
+        configured = super().configure_optimizers()
         if not self.burn_in_epochs or self._trainer is None:
-            return found
-        falling = isinstance(found, dict)
-        optimizer = found["optimizer"] if falling else found
-        schedulers = [found["lr_scheduler"]["scheduler"]] if falling else []
+            return configured
+        has_schedule = isinstance(configured, dict)
+        optimizer = configured["optimizer"] if has_schedule else configured
+        schedulers = [configured["lr_scheduler"]["scheduler"]] if has_schedule else []
         self.trainer.estimated_stepping_batches  # noqa: B018  without it the batches of an epoch are not counted yet
-        steps = -(-self.trainer.num_training_batches // self.trainer.accumulate_grad_batches) * self.burn_in_epochs
-        schedulers.append(ConstantLR(optimizer, self.burn_in_factor, total_iters=steps))
+        epoch = -(-int(self.trainer.num_training_batches) // self.trainer.accumulate_grad_batches)
+        schedulers.append(ConstantLR(optimizer, self.burn_in_factor, total_iters=epoch * self.burn_in_epochs))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": ChainedScheduler(schedulers), "interval": "step"}}
 
     def step(self, batch: dict[str, Tensor]) -> Step:
@@ -90,12 +90,12 @@ class EmbeddingTask(Task):
     def _training(self, batch: dict[str, Tensor]) -> Step:
         children = batch["children"]
         self._move_to(children.device)
-        drawn = self._drawn()
-        pairs = excluded(children, drawn, self.above, self._slots)
-        loss = self.model(children, batch["parents"], drawn, pairs)
+        negatives = self._draw_negatives()
+        excluded = excluded_pairs(children, negatives, self.ancestors, self._slots)
+        loss = self.model(children, batch["parents"], negatives, excluded)
         return Step(loss, {"examples": len(children), "loss": loss.detach() * len(children)})
 
-    def _drawn(self) -> Tensor:
+    def _draw_negatives(self) -> Tensor:
         """Different nodes, at most `negatives`."""
         device = self._slots.device
         if self.dampening:
@@ -106,14 +106,14 @@ class EmbeddingTask(Task):
     def _move_to(self, device: torch.device) -> None:
         if self._slots.device != device:
             self._slots, self._cumulated = self._slots.to(device), self._cumulated.to(device)
-        self.above = self.above.to(device)
+        self.ancestors = self.ancestors.to(device)
 
     def _evaluation(self, batch: dict[str, Tensor]) -> Step:
         nodes = batch["nodes"]
         self._move_to(nodes.device)
         self._all = self.model.all_coordinates() if self._all is None else self._all
-        rank_sum, precision = ranks(self.model.order(nodes, self._all), nodes, self.above)
-        pairs = (self.above.offsets[nodes + 1] - self.above.offsets[nodes]).sum()
+        rank_sum, precision = ranks(self.model.order(nodes, self._all), nodes, self.ancestors)
+        pairs = (self.ancestors.offsets[nodes + 1] - self.ancestors.offsets[nodes]).sum()
         sums = {"precision": precision.sum(), "ranks": rank_sum.sum(), "pairs": pairs}
         return Step(precision.new_zeros(()), {"examples": len(nodes), **sums})
 
@@ -137,15 +137,15 @@ class EmbeddingTask(Task):
     @torch.no_grad()
     def export(self, folder: Path) -> dict[str, Path]:
         """Write the points by name, those of a curved space in the coordinates of the ball, into the run's folder and
-        to `file` (see `tasks.points_files`), which all runs of one size share: that it is replaced is told."""
+        to `file` (see `tasks.points_files`), which all runs of one size share; a line says so where it is replaced."""
         manifold, points = self.model.manifold, self.model.points.double()
         name, c = type(manifold).__name__, 0.0
         if isinstance(manifold, HyperbolicManifold):
             points = convert(points, manifold, manifold.twin(PoincareBall))
             name, c = PoincareBall.__name__, float(manifold.c.detach())
-        found = np.asarray(points.cpu())
+        array = np.asarray(points.cpu())
         if self.file.exists():
             rank_zero_only(print)(f"{self.file} is replaced by the points of this run, {folder}.", flush=True)
         files = (folder / "points.npz", self.file)
-        own, shared = (write_points(path, self.model.names, found, name, c) for path in files)
+        own, shared = (write_points(path, self.model.names, array, name, c) for path in files)
         return {"points": own, "embeddings": shared}

@@ -4,14 +4,17 @@ import hashlib
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 PARTS = ("train", "dev", "test")
-HELD = 1 << 23  # pairs that are held in memory; 16 bytes each, about five times that while they are sorted
+PAIRS_IN_MEMORY = 1 << 23  # 16 bytes each, about five times that while they are sorted
 
 
-def pair_counts(blocks: Iterable[tuple[np.ndarray, np.ndarray]], n_words: int, window: int, held: int = HELD):
+def pair_counts(
+    blocks: Iterable[tuple[np.ndarray, np.ndarray]], n_words: int, window: int, in_memory: int = PAIRS_IN_MEMORY
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Sorted chunks (keys, counts) of X: for words i <= j the key is i * n_words + j and the count
 
         X_ij = sum of 1 / k over all places where i and j stand k = 1..window words apart in a line, in either order,
@@ -19,16 +22,16 @@ def pair_counts(blocks: Iterable[tuple[np.ndarray, np.ndarray]], n_words: int, w
     the entry of the symmetric matrix; X_ii counts every place twice, as GloVe's cooccur does. Words outside of the
     vocabulary are no part of the distance (GloVe's too).
 
-    blocks: (words, lines) of consecutive text. held: pairs that stay in memory; what is more waits in temporary files.
+    blocks: (words, lines) of consecutive text. in_memory: pairs that stay in memory; the others are in temporary files.
     """
     with tempfile.TemporaryDirectory(prefix="pairs-") as folder:
-        runs = _Runs(Path(folder), held)
-        last = (np.empty(0, np.int64), np.empty(0, np.int64))
+        runs = _Runs(Path(folder), in_memory)
+        context = (np.empty(0, np.int64), np.empty(0, np.int64))
         for words, lines in blocks:
-            before = len(last[0])
-            words, lines = (np.concatenate(both) for both in zip(last, (words, lines), strict=True))
+            before = len(context[0])
+            words, lines = (np.concatenate(both) for both in zip(context, (words, lines), strict=True))
             runs.add(*_pairs(words, lines, before, n_words, window))
-            last = (words[-window:], lines[-window:])
+            context = (words[-window:], lines[-window:])
         yield from runs.merged()
 
 
@@ -60,42 +63,42 @@ def _summed(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 class _Runs:
-    """Keys with counts: the newest in memory, older ones as sorted files."""
+    """Keys with counts: the newest in memory, older ones in sorted files."""
 
-    def __init__(self, folder: Path, held: int):
-        self.folder, self.held = folder, held
+    def __init__(self, folder: Path, in_memory: int):
+        self.folder, self.in_memory = folder, in_memory
         self.files: list[tuple[Path, Path]] = []
-        self.waiting: list[tuple[np.ndarray, np.ndarray]] = []
+        self.newest: list[tuple[np.ndarray, np.ndarray]] = []
         self.size = 0
 
     def add(self, keys: np.ndarray, values: np.ndarray) -> None:
-        self.waiting.append(_summed(keys, values))
-        self.size += len(self.waiting[-1][0])
-        if self.size > self.held:
+        self.newest.append(_summed(keys, values))
+        self.size += len(self.newest[-1][0])
+        if self.size > self.in_memory:
             self._join()
-            if self.size > self.held // 2:
+            if self.size > self.in_memory // 2:
                 self._write()
 
     def _join(self) -> None:
-        if len(self.waiting) > 1:
-            self.waiting = [_summed(*(np.concatenate(c) for c in zip(*self.waiting, strict=True)))]
-            self.size = len(self.waiting[0][0])
+        if len(self.newest) > 1:
+            self.newest = [_summed(*(np.concatenate(c) for c in zip(*self.newest, strict=True)))]
+            self.size = len(self.newest[0][0])
 
     def _write(self) -> None:
-        paths = tuple(self.folder / f"{len(self.files)}.{what}.npy" for what in ("keys", "counts"))
-        for path, array in zip(paths, self.waiting[0], strict=True):
+        keys, counts = (self.folder / f"{len(self.files)}.{kind}.npy" for kind in ("keys", "counts"))
+        for path, array in zip((keys, counts), self.newest[0], strict=True):
             np.save(path, array)
-        self.files.append(paths)
-        self.waiting, self.size = [], 0
+        self.files.append((keys, counts))
+        self.newest, self.size = [], 0
 
     def merged(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """All keys in order, a range of them at a time."""
         self._join()
-        runs = [tuple(np.load(path, mmap_mode="r") for path in paths) for paths in self.files] + self.waiting
+        runs = [(np.load(k, mmap_mode="r"), np.load(v, mmap_mode="r")) for k, v in self.files] + self.newest
         if len(runs) < 2:
             yield from (run for run in runs if len(run[0]))
             return
-        step = max(1, self.held // (2 * len(runs)))  # so far apart that a range has at most about `held` entries
+        step = max(1, self.in_memory // (2 * len(runs)))  # a range has at most about `in_memory` entries
         marks = np.unique(np.concatenate([keys[::step] for keys, _ in runs]))[len(runs) :: len(runs)]
         starts = [0] * len(runs)
         for mark in [*marks, None]:
@@ -114,21 +117,21 @@ def part_of(keys: np.ndarray, shares: dict[str, float], seed: int) -> np.ndarray
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         z = z ^ (z >> np.uint64(31))
-    drawn = (z >> np.uint64(11)).astype(np.float64) / 2**53
-    return np.where(drawn < shares["dev"], 1, np.where(drawn < shares["dev"] + shares["test"], 2, 0))
+    uniform = (z >> np.uint64(11)).astype(np.float64) / 2**53
+    return np.where(uniform < shares["dev"], 1, np.where(uniform < shares["dev"] + shares["test"], 2, 0))
 
 
 def write_parts(
     chunks: Iterable[tuple[np.ndarray, np.ndarray]], n_words: int, shares: dict[str, float], seed: int, folder: Path
-) -> dict[str, dict]:
+) -> dict[str, dict[str, Any]]:
     """Write <part>.pairs (E, 2) int32 and <part>.counts (E,) float32 of each part, off-diagonal pairs first.
 
     Returns for each part {"pairs": E, "same": how many of them are of a word with itself, "sha256": ...}.
     """
-    found = {}
+    parts = {}
     files = {part: [(folder / f"{part}.{kind}").open("wb") for kind in ("pairs", "counts")] for part in PARTS}
     try:
-        same: dict[str, list] = {part: [] for part in PARTS}
+        same: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {part: [] for part in PARTS}
         sizes, digests = dict.fromkeys(PARTS, 0), {part: (hashlib.sha256(), hashlib.sha256()) for part in PARTS}
 
         def write(part: str, keys: np.ndarray, counts: np.ndarray) -> None:
@@ -148,8 +151,8 @@ def write_parts(
             for keys, counts in same[part]:
                 write(part, keys, counts)
             both = "".join(d.hexdigest() for d in digests[part]).encode()
-            found[part] = {"pairs": sizes[part], "same": sizes[part] - off, "sha256": hashlib.sha256(both).hexdigest()}
+            parts[part] = {"pairs": sizes[part], "same": sizes[part] - off, "sha256": hashlib.sha256(both).hexdigest()}
     finally:
         for file in (f for pair in files.values() for f in pair):
             file.close()
-    return found
+    return parts

@@ -11,6 +11,7 @@ import numpy as np
 from tasks.errors import UserError
 
 BLOCK = 1 << 22  # bytes that are read together
+Tokenizer = Callable[[str], list[str]]
 
 
 class Block(NamedTuple):
@@ -31,9 +32,9 @@ def blocks(path: Path) -> Iterator[Block]:
     try:
         with path.open("rb") as file:
             rest, number, joined, empty = b"", 1, False, True
-            while (read := file.read(BLOCK)) or rest:
-                data = rest + read
-                end = max(data.rfind(b"\n"), data.rfind(b" ")) + 1 if read else len(data)
+            while (chunk := file.read(BLOCK)) or rest:
+                data = rest + chunk
+                end = max(data.rfind(b"\n"), data.rfind(b" ")) + 1 if chunk else len(data)
                 data, rest = data[:end], data[end:]
                 if not data:
                     continue
@@ -65,28 +66,30 @@ def _decoded(lines: list[bytes], path: Path, number: int) -> list[str]:
         raise
 
 
-def count_words(path: Path, tokenizer: Callable[[str], list[str]], lower: bool, done: Callable[[int], None]) -> Counter:
-    """How often each word occurs. done: called with the number of bytes after each block."""
-    counts: Counter = Counter()
+def count_words(
+    path: Path, tokenizer: Tokenizer, lower: bool, progress: Callable[[int], object]
+) -> Counter[str]:
+    """How often each word occurs. progress: called with the number of bytes after each block."""
+    counts: Counter[str] = Counter()
     for block in blocks(path):
         counts.update(itertools.chain.from_iterable(_tokens(block, tokenizer, lower)))
-        done(block.size)
+        progress(block.size)
     return counts
 
 
-def numbered(
-    path: Path, tokenizer: Callable[[str], list[str]], lower: bool, index: dict[str, int], done: Callable[[int], None]
+def word_numbers(
+    path: Path, tokenizer: Tokenizer, lower: bool, index: dict[str, int], progress: Callable[[int], object]
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """For each block the numbers of its words (n,) and their lines (n,), both int64; words without one are left out."""
     for block in blocks(path):
         ids, lines = [], []
         for k, words in enumerate(_tokens(block, tokenizer, lower), start=block.number):
-            known = [index[word] for word in words if word in index]
-            ids += known
-            lines += [k] * len(known)
+            numbers = [index[word] for word in words if word in index]
+            ids += numbers
+            lines += [k] * len(numbers)
         yield np.array(ids, dtype=np.int64), np.array(lines, dtype=np.int64)
-        done(block.size)
+        progress(block.size)
 
 
-def _tokens(block: Block, tokenizer: Callable[[str], list[str]], lower: bool) -> Iterator[list[str]]:
+def _tokens(block: Block, tokenizer: Tokenizer, lower: bool) -> Iterator[list[str]]:
     return (tokenizer(line.lower() if lower else line) for line in block.lines)

@@ -1,5 +1,6 @@
-"""Co-occurrence counts of a text file, made once and kept, as examples to learn from."""
+"""Co-occurrence counts of a text file, made once and cached, as examples to learn from."""
 
+import functools
 import hashlib
 import json
 import sys
@@ -14,14 +15,15 @@ from torch import Tensor
 from tqdm import tqdm
 
 from tasks.base import TaskData
+from tasks.batches import Split
 from tasks.errors import UserError, known_splits, one_of, whole
 from tasks.folders import made_whole
 from tasks.poincare_glove.cooccurrence import PARTS, pair_counts, write_parts
-from tasks.poincare_glove.corpus import count_words, numbered
+from tasks.poincare_glove.corpus import count_words, word_numbers
 from tasks.poincare_glove.toy import write_corpus
 from tasks.text import TOKENIZERS, vocabulary
 
-FORMAT = 1  # of the kept files
+FORMAT = 1  # of the cached files
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,8 @@ class PairCounts:
 class PoincareGloveData(TaskData):
     """Word pairs of a text file with their weighted counts, split at random into train, dev and test.
 
-    file: the text, one document or sentence a line (windows end with the line); null takes a made-up one, by the recipe
-    `toy` (see `toy.sentences`). cache: folder of what is counted. tokenizer: blanks | basic_english (torchtext's).
+    file: the text, one document or sentence a line (windows end with the line); null generates one, by the recipe
+    `toy` (see `toy.sentences`). cache: folder of the counts. tokenizer: blanks | basic_english (torchtext's).
     lower: lower-case the text. window: words to either side that count, k words apart with weight 1 / k. min_count,
     max_vocabulary: rarer words, and all but so many, are left out; null: no limit. sizes: dev and test as shares of the
     pairs; train as a number of pairs of those that remain, evenly over the vocabulary, or null for all of them.
@@ -82,41 +84,42 @@ class PoincareGloveData(TaskData):
         if max_vocabulary is not None:
             whole("task.data.max_vocabulary", max_vocabulary, 2)
         known_splits("task.data.sizes", sizes, PARTS)
+        self.shares = {}
         for part in ("dev", "test"):
-            if not isinstance(sizes.get(part), float) or not 0 < sizes[part] <= 0.5:
-                raise UserError(
-                    f"task.data.sizes.{part} is a share of pairs, as 0.01, and it is {sizes.get(part)}."
-                )
-        if sizes.get("train") is not None:
-            whole("task.data.sizes.train", sizes["train"], 1)
+            share = sizes.get(part)
+            if not isinstance(share, float) or not 0 < share <= 0.5:
+                raise UserError(f"task.data.sizes.{part} is a share of pairs, as 0.01, and it is {share}.")
+            self.shares[part] = share
+        train = sizes.get("train")
+        self.train = None if train is None else whole("task.data.sizes.train", train, 1)
         if file is None and toy is None:
             raise UserError("task=poincare_glove learns from a text file; name one with task.data.file=corpus.txt.")
         self.file, self.toy, self.cache = file, toy, Path(cache)
-        self.shares, self.train = {part: sizes[part] for part in ("dev", "test")}, sizes.get("train")
-        self.recipe = {
+        self.recipe: dict[str, Any] = {
             "tokenizer": tokenizer, "lower": lower, "window": window, "min_count": min_count,
             "max_vocabulary": max_vocabulary, "shares": self.shares, "seed": split_seed, "format": FORMAT,
         }  # fmt: skip
-        self._kept: Path | None = None
 
     @property
     def model_sizes(self) -> dict[str, Any]:
-        return {"words": tuple(self._counted()[1])}
+        return {"words": tuple(self._read_counts()[1])}
 
     @property
     def identity(self) -> dict[str, str]:
-        words = self._counted()[1]
+        words = self._read_counts()[1]
         return {"words": f"{len(words)} with sha256 {hashlib.sha256(chr(10).join(words).encode()).hexdigest()[:12]}"}
 
-    def load(self) -> dict[str, PairCounts]:
-        meta, _ = self._counted()
+    def load(self) -> dict[str, Split]:
+        meta, _ = self._read_counts()
         return {part: self._split(part, meta["parts"][part]) for part in PARTS}
 
     def fingerprint(self) -> dict[str, Any]:
-        meta, words = self._counted()
+        meta, words = self._read_counts()
         counts = {part: {"pairs": meta["parts"][part]["pairs"], "words": len(words)} for part in PARTS}
         if self.train is not None:
-            counts["train"]["pairs"] = len(self.splits()["train"].counts)
+            train = self.splits()["train"]
+            assert isinstance(train, PairCounts)
+            counts["train"]["pairs"] = len(train.counts)
         return {
             "files": dict.fromkeys(PARTS, meta["file"]),
             "counts": counts,
@@ -125,37 +128,43 @@ class PoincareGloveData(TaskData):
 
     def _split(self, part: str, size: dict[str, Any]) -> PairCounts:
         n, same = size["pairs"], size["same"]
-        folder = self._folder()
-        pairs = np.memmap(folder / f"{part}.pairs", "<i4", mode="c", shape=(n, 2))
-        counts = np.memmap(folder / f"{part}.counts", "<f4", mode="c", shape=(n,))
+        folder = self._folder
+        pairs: np.ndarray = np.memmap(folder / f"{part}.pairs", "<i4", mode="c", shape=(n, 2))
+        counts: np.ndarray = np.memmap(folder / f"{part}.counts", "<f4", mode="c", shape=(n,))
         if part == "train" and self.train is not None and self.train < n:
-            kept = np.unique(np.linspace(0, n - 1, self.train).astype(np.int64))
-            pairs, counts, same = pairs[kept], counts[kept], int((kept >= n - same).sum())
+            rows = np.unique(np.linspace(0, n - 1, self.train).astype(np.int64))
+            pairs, counts, same = pairs[rows], counts[rows], int((rows >= n - same).sum())
         return PairCounts(torch.from_numpy(pairs), torch.from_numpy(counts), same)
 
-    def _counted(self) -> tuple[dict[str, Any], list[str]]:
-        """What was counted, and the vocabulary; counted now where it is not kept yet."""
-        folder = self._folder()
+    def _read_counts(self) -> tuple[dict[str, Any], list[str]]:
+        """Facts about the counts, and the vocabulary; the text is counted first where the cache has no counts."""
+        folder = self._folder
         try:
             return _read(folder)
         except (OSError, ValueError, KeyError):
             self._count(folder)
             return _read(folder)
 
+    @functools.cached_property
     def _folder(self) -> Path:
-        if self._kept is None:
-            path = Path(self.file).expanduser() if self.file is not None else write_corpus(self.cache, **self.toy)
-            self._text = path
-            try:
-                stat = path.stat()
-            except OSError:
-                raise UserError(f"There is no text file {path}; correct task.data.file.") from None
-            if path.is_dir():
-                raise UserError(f"{path} is a folder; task.data.file needs a text file.")
-            stamp = {**self.recipe, "name": path.name, "size": stat.st_size, "modified": stat.st_mtime_ns}
-            key = hashlib.sha256(json.dumps(stamp, sort_keys=True).encode()).hexdigest()[:16]
-            self._kept = self.cache / f"{path.stem}-{key}"
-        return self._kept
+        """Where the counts of the text are, named by the recipe and the file."""
+        path = self._text
+        try:
+            stat = path.stat()
+        except OSError:
+            raise UserError(f"There is no text file {path}; correct task.data.file.") from None
+        if path.is_dir():
+            raise UserError(f"{path} is a folder; task.data.file needs a text file.")
+        stamp = {**self.recipe, "name": path.name, "size": stat.st_size, "modified": stat.st_mtime_ns}
+        key = hashlib.sha256(json.dumps(stamp, sort_keys=True).encode()).hexdigest()[:16]
+        return self.cache / f"{path.stem}-{key}"
+
+    @functools.cached_property
+    def _text(self) -> Path:
+        if self.file is not None:
+            return Path(self.file).expanduser()
+        assert self.toy is not None
+        return write_corpus(self.cache, **self.toy)
 
     def _count(self, folder: Path) -> None:
         """Two passes over the text: its words, then its pairs. The folder appears whole or not at all."""
@@ -163,8 +172,7 @@ class PoincareGloveData(TaskData):
         tokenizer = TOKENIZERS[recipe["tokenizer"]]
         with _bar(path, "counting words") as bar:
             counts = count_words(path, tokenizer, recipe["lower"], bar.update)
-        chosen = vocabulary(counts, recipe["max_vocabulary"], recipe["min_count"])
-        words = list(chosen.itos)
+        words = list(vocabulary(counts, recipe["max_vocabulary"], recipe["min_count"]).itos)
         if len(words) < 2:
             raise UserError(
                 f"{path}: of its {len(counts)} words {len(words)} occur at least task.data.min_count="
@@ -173,7 +181,7 @@ class PoincareGloveData(TaskData):
         index = {word: k for k, word in enumerate(words)}
         with made_whole(folder) as part:
             with _bar(path, "counting pairs") as bar:
-                blocks = numbered(path, tokenizer, recipe["lower"], index, bar.update)
+                blocks = word_numbers(path, tokenizer, recipe["lower"], index, bar.update)
                 chunks = pair_counts(blocks, len(words), recipe["window"])
                 parts = write_parts(chunks, len(words), self.shares, recipe["seed"], part)
             for name in PARTS:
@@ -205,7 +213,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def _bar(path: Path, what: str) -> Any:
-    """A progress bar in bytes of the text, where someone looks."""
+    """A progress bar in bytes of the text, in a terminal."""
     return tqdm(
         total=path.stat().st_size, unit="B", unit_scale=True, desc=what, leave=False, disable=not sys.stderr.isatty()
     )

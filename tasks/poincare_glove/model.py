@@ -48,7 +48,7 @@ class PoincareGlove(nn.Module):
         vectors = geometry.part("vectors")
         self.manifold, self.h, self.sparse, self.export, self.d = vectors.manifold, SHAPES[h], sparse, export, d
         self.words = tuple(words)
-        # What makes the bound of uniform_table (hyperbolic.layers.initial) the one that is asked for.
+        # What makes the bound of uniform_table (hyperbolic.layers.initial) init_bound.
         options = {"init_norm": (2 * d * init_bound**3 / 3) ** 0.5, "sparse": sparse}
         self.word, self.context = (vectors.embedding(len(words), d, **options) for _ in range(2))
         self.word_bias, self.context_bias = (nn.Parameter(torch.zeros(len(words), 1)) for _ in range(2))

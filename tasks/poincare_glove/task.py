@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 
 from hyperbolic.manifolds import PoincareBall
@@ -37,8 +37,8 @@ class PoincareGloveTask(Task):
 
     def __init__(
         self,
-        model: nn.Module,
-        optimizer: Callable[[nn.Module], Optimizer],
+        model: PoincareGlove,
+        optimizer: Callable[..., Optimizer],
         select: str,
         select_mode: str,
         x_max: float,

@@ -1,4 +1,4 @@
-"""A made-up corpus in which every sentence is about one topic, so that what must be learnt is known."""
+"""A generated corpus in which every sentence is about one topic, so that a test knows which words are alike."""
 
 import os
 from pathlib import Path
@@ -27,7 +27,7 @@ def sentences(topics: int, words: int, common: int, strays: int, lines: int, len
 
 
 def write_corpus(folder: Path, **recipe: int) -> Path:
-    """The text file with these sentences; it is kept in `folder`, written whole or not at all."""
+    """The text file with these sentences; it stays in `folder`, written whole or not at all."""
     path = folder / f"toy-{'-'.join(f'{name}{value}' for name, value in sorted(recipe.items()))}.txt"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)

@@ -35,7 +35,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.ranges = True
         self.version = '"1"'
         self.status = 200
-        self.asked: list[str | None] = []
+        self.requests: list[str | None] = []
 
     def url(self, name: str) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}/{name}"
@@ -47,13 +47,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         server: Server = self.server
-        wanted = self.headers.get("Range")
-        server.asked.append(wanted)
+        requested = self.headers.get("Range")
+        server.requests.append(requested)
         content = server.files.get(self.path[1:])
         if content is None or server.status != 200:
             return self.send_error(404 if content is None else server.status)
         same = self.headers.get("If-Range") in (None, server.version)
-        start = int(re.fullmatch(r"bytes=(\d+)-", wanted)[1]) if wanted and server.ranges and same else 0
+        start = int(re.fullmatch(r"bytes=(\d+)-", requested)[1]) if requested and server.ranges and same else 0
         if start >= len(content) and start:
             return self.send_error(416)
         body = content[start:]
@@ -73,12 +73,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def server(monkeypatch):
     monkeypatch.setattr(transfer, "PAUSE_S", 0.0)
     monkeypatch.setattr(transfer, "CHUNK", 1000)
-    made = Server()
-    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    http_server = Server()
+    thread = threading.Thread(target=http_server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
-    yield made
-    made.shutdown()
-    made.server_close()
+    yield http_server
+    http_server.shutdown()
+    http_server.server_close()
     thread.join()
 
 
@@ -121,29 +121,29 @@ def test_a_release_lands_in_the_official_layout(release, server, tmp_path, capsy
     assert "ultrafine/crowd/train.json" in capsys.readouterr().out
     assert main(["ultrafine", "--data-dir", str(tmp_path)], release) == 0
     assert "is already in" in capsys.readouterr().out
-    assert len(server.asked) == 1, "nothing is fetched twice"
+    assert len(server.requests) == 1, "nothing is fetched twice"
     assert main(["ultrafine", "--data-dir", str(tmp_path), "--force"], release) == 0
-    assert len(server.asked) == 2
+    assert len(server.requests) == 2
 
 
 def test_a_broken_connection_is_taken_up_where_it_broke(release, server, tmp_path):
     server.cuts = [100, 50]
     assert main(["ultrafine", "--data-dir", str(tmp_path)], release) == 0
-    assert server.asked == [None, "bytes=100-", "bytes=150-"]
+    assert server.requests == [None, "bytes=100-", "bytes=150-"]
     assert left_behind(tmp_path) == WHOLE
 
 
 def test_the_next_call_goes_on_where_the_last_one_gave_up(release, server, tmp_path, capsys):
     server.cuts = [100] + [0] * transfer.TRIES
     assert main(["ultrafine", "--data-dir", str(tmp_path)], release) == 1
-    said = capsys.readouterr().err
-    assert "the connection ended early" in said
-    assert "100 bytes are kept" in said
+    message = capsys.readouterr().err
+    assert "the connection ended early" in message
+    assert "100 bytes are kept" in message
     assert not (tmp_path / "ultrafine").exists()
-    server.asked.clear()
+    server.requests.clear()
     server.cuts.clear()
     assert main(["ultrafine", "--data-dir", str(tmp_path)], release) == 0
-    assert server.asked == ["bytes=100-"]
+    assert server.requests == ["bytes=100-"]
     assert (tmp_path / "ultrafine/crowd/train.json").read_bytes() == CONTENT["train.json"]
 
 
@@ -168,18 +168,18 @@ def test_a_part_is_not_continued_with_another_file(release, server, tmp_path, ch
 def test_a_server_that_is_not_there_is_told_in_one_paragraph(tmp_path, capsys, server, release):
     gone = {"ultrafine": replace(release["ultrafine"], url="http://127.0.0.1:9/nothing.tar.gz")}
     assert main(["ultrafine", "--data-dir", str(tmp_path)], gone) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("error: http://127.0.0.1:9/nothing.tar.gz could not be fetched (")
-    assert said.count("\n") == 1
+    message = capsys.readouterr().err
+    assert message.startswith("error: http://127.0.0.1:9/nothing.tar.gz could not be fetched (")
+    assert message.count("\n") == 1
     assert left_behind(tmp_path) == set()
 
 
-@pytest.mark.parametrize(("status", "asked"), [(404, 1), (403, 1), (503, transfer.TRIES)])
-def test_a_refusal_is_not_asked_for_again_and_a_hiccup_is(release, server, tmp_path, capsys, status, asked):
+@pytest.mark.parametrize(("status", "requests"), [(404, 1), (403, 1), (503, transfer.TRIES)])
+def test_a_refusal_is_not_tried_again_and_a_hiccup_is(release, server, tmp_path, capsys, status, requests):
     server.status = status
     assert main(["ultrafine", "--data-dir", str(tmp_path)], release) == 1
     assert f"the server answers {status}" in capsys.readouterr().err
-    assert len(server.asked) == asked
+    assert len(server.requests) == requests
 
 
 def test_a_known_checksum_is_compared(release, tmp_path, capsys):
@@ -220,9 +220,9 @@ def test_poincare_glove_is_a_file_and_otherwise_says_how_to_train_one(server, tm
     server.files["vectors"] = b"<!DOCTYPE html>"
     (tmp_path / SUMS).unlink()
     assert main(["poincare_glove", "--data-dir", str(tmp_path), "--force"], sources) == 1
-    said = capsys.readouterr().err
-    assert "answers with a page" in said
-    assert "python run.py task=poincare_glove task.data.file=corpus.txt" in said
+    message = capsys.readouterr().err
+    assert "answers with a page" in message
+    assert "python run.py task=poincare_glove task.data.file=corpus.txt" in message
     assert (tmp_path / "poincare_glove" / source.name).read_bytes() == b"the 0.1 0.2\n"
 
 
@@ -306,9 +306,9 @@ def test_only_what_is_below_the_named_folders_is_taken():
 
 
 def test_the_command_names_what_it_can_fetch(tmp_path):
-    asked = subprocess.run(
+    requests = subprocess.run(
         [sys.executable, "scripts/download.py", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60
     )
-    assert asked.returncode == 0
-    assert all(f"python scripts/download.py {name}" in asked.stdout for name in SOURCES)
+    assert requests.returncode == 0
+    assert all(f"python scripts/download.py {name}" in requests.stdout for name in SOURCES)
     assert all(source.url.startswith("http") for source in command.SOURCES.values())

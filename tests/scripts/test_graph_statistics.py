@@ -18,20 +18,20 @@ def folder(tmp_path):
 
 def test_the_table_of_a_small_graph(folder, capsys):
     assert graph_statistics.main([str(folder), "--samples", "100"]) == 0
-    told = capsys.readouterr().out
-    assert "40 entities, 4 relations" in told
-    table = {line.split()[-1]: line.split()[:-1] for line in told.splitlines() if line.endswith(("_of", "_to"))}
+    output = capsys.readouterr().out
+    assert "40 entities, 4 relations" in output
+    table = {line.split()[-1]: line.split()[:-1] for line in output.splitlines() if line.endswith(("_of", "_to"))}
     assert set(table) == {"parent_of", "ancestor_of", "sibling_of", "linked_to"}
     assert table["parent_of"][:4] == ["39", "1-N", "1.00", "1.00"]
     assert float(table["parent_of"][4]) < -1
-    header = next(line for line in told.splitlines() if line.endswith("relation"))
-    row = next(line for line in told.splitlines() if line.endswith("parent_of"))
+    header = next(line for line in output.splitlines() if line.endswith("relation"))
+    row = next(line for line in output.splitlines() if line.endswith("parent_of"))
     assert header.index("relation") == row.index("parent_of")
-    assert told.splitlines()[-1].endswith("compare both on the dev split.")
+    assert output.splitlines()[-1].endswith("compare both on the dev split.")
     assert graph_statistics.main([str(folder), "--samples", "100"]) == 0
-    assert capsys.readouterr().out == told
+    assert capsys.readouterr().out == output
     assert graph_statistics.main([str(folder), "--samples", "100", "--seed", "1"]) == 0
-    assert capsys.readouterr().out != told
+    assert capsys.readouterr().out != output
 
 
 def test_shared_triples_are_a_note(folder, capsys):
@@ -42,7 +42,7 @@ def test_shared_triples_are_a_note(folder, capsys):
 
 @pytest.mark.parametrize(
     ("xi", "words"),
-    [(-2.0, "much like trees"), (-0.5, "somewhat like trees"), (0.1, "little like trees"), (float("nan"), "do not tell")],
+    [(-2.0, "much like trees"), (-0.5, "somewhat like trees"), (0.1, "little like trees"), (float("nan"), "do not say")],
 )
 def test_the_sentence_follows_the_weighted_mean(xi, words):
     rows = [

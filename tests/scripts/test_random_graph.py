@@ -6,7 +6,7 @@ from tasks.kg_completion.triples import FILES, read_graph
 SIZES = ["--entities", "40", "--triples", "90", "--relations", "3", "--held-out", "7"]
 
 
-def test_the_graph_has_the_sizes_asked_for(tmp_path, monkeypatch, capsys):
+def test_the_graph_has_the_sizes_of_its_options(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(random_graph, "BLOCK", 32)
     assert random_graph.main([str(tmp_path / "a"), *SIZES]) == 0
     assert "train.txt: 90 triples" in capsys.readouterr().out

@@ -6,11 +6,11 @@ import pytest
 from tasks.edges import (
     closure,
     complete_tree,
+    count_on_cycles,
     depths,
     descendants,
-    from_the_top,
+    levels_below_tops,
     nearest_names,
-    on_cycles,
     read_edges,
 )
 from tasks.errors import UserError
@@ -35,7 +35,7 @@ def test_closure_by_hand():
     assert list(zip(low.tolist(), high.tolist(), strict=True)) == [
         (1, 0), (2, 0), (3, 0), (3, 1), (4, 0), (4, 1), (4, 2), (5, 0), (5, 1), (5, 3),
     ]  # fmt: skip
-    assert on_cycles(CHILD, PARENT, 6) == 0
+    assert count_on_cycles(CHILD, PARENT, 6) == 0
     assert low.dtype == np.int32
 
 
@@ -48,7 +48,7 @@ def test_closure_of_graphs_with_cycles_against_matrix_powers(seed):
     pairs = brute(ends[:, 0], ends[:, 1], 12)
     assert set(zip(low.tolist(), high.tolist(), strict=True)) == pairs
     assert len(low) == len(pairs)
-    assert on_cycles(ends[:, 0], ends[:, 1], 12) == len({i for i, j in pairs if (j, i) in pairs})
+    assert count_on_cycles(ends[:, 0], ends[:, 1], 12) == len({i for i, j in pairs if (j, i) in pairs})
 
 
 def test_descendants():
@@ -60,17 +60,17 @@ def test_descendants():
 def test_a_file_of_edges(tmp_path):
     path = tmp_path / "edges.tsv"
     path.write_text("dog\tmammal\nmammal\tanimal\ndog\tdog\ndog\tmammal\n", encoding="utf-8")
-    with pytest.warns(UserWarning, match="left out") as told:
+    with pytest.warns(UserWarning, match="left out") as warned:
         edges = read_edges(path, "task.data.file")
     assert edges.names == ("dog", "mammal", "animal")
     assert edges.child.tolist() == [0, 1]
     assert edges.parent.tolist() == [1, 2]
-    assert "1 edges from a node to itself were left out (first: line 3, 'dog')" in str(told[0].message)
-    assert "1 lines repeat earlier ones" in str(told[1].message)
+    assert "1 edges from a node to itself were left out (first: line 3, 'dog')" in str(warned[0].message)
+    assert "1 lines repeat earlier ones" in str(warned[1].message)
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"a\tb\na b\n", "line 2: 'a b' is not of the form child <tab> parent (task.data.file)"),
         (b"a\tb\tc\n", "line 1: 'a\\tb\\tc' is not of the form"),
@@ -79,12 +79,12 @@ def test_a_file_of_edges(tmp_path):
         (b"a\tb\n\xff\tb\n", "line 2: it is not UTF-8"),
     ],
 )
-def test_faulty_files(tmp_path, content, said):
+def test_faulty_files(tmp_path, content, message):
     path = tmp_path / "edges.tsv"
     path.write_bytes(content)
     with pytest.raises(UserError) as error:
         read_edges(path, "task.data.file")
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert str(path) in str(error.value)
 
 
@@ -100,10 +100,10 @@ def test_nearest_names():
     assert nearest_names("zebra.n.01", names) == []
 
 
-def test_levels_from_the_top():
+def test_levels_below_tops():
     """Node 5 is below 3, and 4 has two parents of one level; 6 and 7 are on a cycle that nothing is above."""
     child, parent = np.append(CHILD, [6, 7]).astype(np.int32), np.append(PARENT, [7, 6]).astype(np.int32)
-    levels = list(from_the_top(child, parent, 8))
+    levels = list(levels_below_tops(child, parent, 8))
     assert [(nodes.tolist(), parents.tolist()) for nodes, parents in levels] == [
         ([1, 2], [0, 0]), ([3, 4], [1, 1]), ([5], [3]),
     ]  # fmt: skip
@@ -123,12 +123,12 @@ def test_the_tree_has_all_nodes_once_and_their_paths_say_what_is_above():
     assert len(tree.names) == len(set(tree.names)) == 15
     low, high = closure(tree.child, tree.parent, 15)
     pairs = {(tree.names[a], tree.names[b]) for a, b in zip(low, high, strict=True)}
-    assert on_cycles(tree.child, tree.parent, 15) == 0
+    assert count_on_cycles(tree.child, tree.parent, 15) == 0
     assert pairs == {(a, b) for a in tree.names for b in tree.names if a.startswith(b + ".")}
 
 
 def test_nodes_on_cycles_by_hand():
     """2 -> 3 -> 2 and 5 -> 6 -> 7 -> 5; 4 is between them, 1 above and 0 below all, and 6 and 7 are on a second cycle."""
     child, parent = np.array([0, 2, 3, 3, 4, 5, 6, 7, 7, 5]), np.array([2, 3, 2, 4, 5, 6, 7, 5, 6, 1])
-    assert on_cycles(child, parent, 8) == 5
-    assert on_cycles(child[:0], parent[:0], 8) == 0
+    assert count_on_cycles(child, parent, 8) == 5
+    assert count_on_cycles(child[:0], parent[:0], 8) == 0

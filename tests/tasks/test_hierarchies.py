@@ -1,4 +1,4 @@
-"""Hierarchies from where they are said to be; cycles are told, once."""
+"""Hierarchies of each source; cycles are reported, once."""
 
 import pytest
 
@@ -6,12 +6,12 @@ from tasks.errors import UserError
 from tasks.hierarchies import Hierarchy
 
 
-def test_the_made_up_tree_comes_before_the_file_and_that_before_wordnet(tmp_path):
+def test_the_generated_tree_comes_before_the_file_and_that_before_wordnet(tmp_path):
     path = tmp_path / "mine.tsv"
     path.write_text("b\ta\nc\ta\n", encoding="utf-8")
     toy = {"depth": 1, "branching": 2, "length": 1.0}
-    made, read = Hierarchy("nowhere", str(path), toy), Hierarchy("nowhere", str(path), None)
-    assert (made.source, made.edges.names, made.edges.source) == ("toy", ("0", "0.0", "0.1"), "tree 2^1")
+    generated, read = Hierarchy("nowhere", str(path), toy), Hierarchy("nowhere", str(path), None)
+    assert (generated.source, generated.edges.names, generated.edges.source) == ("toy", ("0", "0.0", "0.1"), "tree 2^1")
     assert (read.source, read.edges.names, read.edges.source) == ("mine", ("b", "a", "c"), "mine.tsv")
     nouns = Hierarchy(str(tmp_path / "none"), None, None)
     assert nouns.source == "wordnet_nouns"
@@ -22,10 +22,10 @@ def test_the_made_up_tree_comes_before_the_file_and_that_before_wordnet(tmp_path
 
 
 @pytest.mark.parametrize(("lines", "count"), [("a\tb\nb\tc\nc\ta\nd\ta\n", 3), ("a\tb\nb\tc\na\tc\nd\ta\n", 0)])
-def test_cycles_are_told_once(tmp_path, capsys, lines, count):
+def test_cycles_are_reported_once(tmp_path, capsys, lines, count):
     path = tmp_path / "mine.tsv"
     path.write_text(lines, encoding="utf-8")
-    found = Hierarchy(None, str(path), None)
-    assert found.edges is found.edges
-    said = f"mine.tsv: {count} of 4 nodes lie on cycles; nodes of one cycle are above each other.\n"
-    assert capsys.readouterr().out == (said if count else "")
+    hierarchy = Hierarchy(None, str(path), None)
+    assert hierarchy.edges is hierarchy.edges
+    message = f"mine.tsv: {count} of 4 nodes lie on cycles; nodes of one cycle are above each other.\n"
+    assert capsys.readouterr().out == (message if count else "")

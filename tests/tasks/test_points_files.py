@@ -11,13 +11,13 @@ POINTS = np.array([[0.1, -0.2], [0.3, 0.4]], dtype=np.float32)
 
 def test_back_and_forth(tmp_path):
     path = write_points(tmp_path / "new" / "p.npz", ("dog.n.01", "café au lait"), POINTS, "PoincareBall", 0.5)
-    found = read_points(path, "task.embeddings")
-    assert found.names == ("dog.n.01", "café au lait")
-    assert found.manifold == "PoincareBall"
-    assert found.c == 0.5
-    np.testing.assert_array_equal(found.points, POINTS)
-    again = read_points(write_points(tmp_path / "q.npz", found.names, POINTS, "PoincareBall", 0.5), "x")
-    assert again.sha256 == found.sha256, "the same points give the same file"
+    file = read_points(path, "task.embeddings")
+    assert file.names == ("dog.n.01", "café au lait")
+    assert file.manifold == "PoincareBall"
+    assert file.c == 0.5
+    np.testing.assert_array_equal(file.points, POINTS)
+    again = read_points(write_points(tmp_path / "q.npz", file.names, POINTS, "PoincareBall", 0.5), "x")
+    assert again.sha256 == file.sha256, "the same points give the same file"
     assert [f.name for f in (tmp_path / "new").iterdir()] == ["p.npz"], "nothing else is left"
 
 

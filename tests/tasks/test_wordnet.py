@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.edges import closure, on_cycles
+from tasks.edges import closure, count_on_cycles
 from tasks.errors import UserError
 from tasks.wordnet import read_nouns
 
@@ -24,7 +24,7 @@ INDEX = (
 )
 
 
-def written(folder: Path, synsets=SYNSETS, index=INDEX) -> Path:
+def write(folder: Path, synsets=SYNSETS, index=INDEX) -> Path:
     for name, lines in (("data.noun", synsets), ("index.noun", index)):
         (folder / name).write_text(LICENCE + "".join(f"{line}  \n" for line in lines), encoding="utf-8")
     return folder
@@ -32,14 +32,14 @@ def written(folder: Path, synsets=SYNSETS, index=INDEX) -> Path:
 
 def test_names_and_hypernyms(tmp_path):
     """Of the pointers only hypernyms among nouns count, those of instances among them."""
-    found = read_nouns(written(tmp_path))
-    assert found.names == ("entity.n.01", "dog.n.02", "dog.n.01", "rex.n.01")
-    edges = [(found.names[u], found.names[v]) for u, v in zip(found.child, found.parent, strict=True)]
+    nouns = read_nouns(write(tmp_path))
+    assert nouns.names == ("entity.n.01", "dog.n.02", "dog.n.01", "rex.n.01")
+    edges = [(nouns.names[u], nouns.names[v]) for u, v in zip(nouns.child, nouns.parent, strict=True)]
     assert edges == [("dog.n.02", "entity.n.01"), ("dog.n.01", "dog.n.02"), ("rex.n.01", "dog.n.02")]
 
 
 @pytest.mark.parametrize(
-    ("synsets", "index", "said"),
+    ("synsets", "index", "message"),
     [
         ((*SYNSETS, "00000050 15 n"), INDEX, r"data.noun, line 6: no synset of WordNet's noun file"),
         (SYNSETS, INDEX[1:], r"data.noun, line 3: index.noun has no sense of 'Dog' at 00000020"),
@@ -48,9 +48,9 @@ def test_names_and_hypernyms(tmp_path):
         (SYNSETS[:1], INDEX, r"has no synset with a hypernym"),
     ],
 )
-def test_faulty_files(tmp_path, synsets, index, said):
-    with pytest.raises(UserError, match=said):
-        read_nouns(written(tmp_path, synsets, index))
+def test_faulty_files(tmp_path, synsets, index, message):
+    with pytest.raises(UserError, match=message):
+        read_nouns(write(tmp_path, synsets, index))
 
 
 def test_a_missing_file(tmp_path):
@@ -63,10 +63,10 @@ def test_the_real_files_have_the_papers_numbers():
     folder = Path(os.environ.get("HYPERBOLIC_DATA", "data")).expanduser() / "wordnet30"
     if not (folder / "data.noun").is_file():
         pytest.skip(f"{folder} is not there: HYPERBOLIC_DATA names the folder with wordnet30")
-    found = read_nouns(folder)
-    assert len(found.names) == len(set(found.names)) == 82_115
-    low, high = closure(found.child, found.parent, len(found.names))
-    turning = on_cycles(found.child, found.parent, len(found.names))
-    assert (len(found.child), len(low), turning) == (84_427, 743_241, 0)
-    dog, names = found.names.index("dog.n.01"), found.names
+    nouns = read_nouns(folder)
+    assert len(nouns.names) == len(set(nouns.names)) == 82_115
+    low, high = closure(nouns.child, nouns.parent, len(nouns.names))
+    on_cycles = count_on_cycles(nouns.child, nouns.parent, len(nouns.names))
+    assert (len(nouns.child), len(low), on_cycles) == (84_427, 743_241, 0)
+    dog, names = nouns.names.index("dog.n.01"), nouns.names
     assert "canine.n.02" in {names[v] for v in high[low == dog]}

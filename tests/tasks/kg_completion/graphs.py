@@ -48,7 +48,7 @@ def truths(data: GraphData, *splits: str) -> set[tuple[int, int, int]]:
     return set(rows) | {(t, r + n, h) for h, r, t in rows}
 
 
-class Given(Scorer):
+class TableScorer(Scorer):
     """f(h, r, t) is the entry [r, h, t] of a table, so that gradients tell which triples were scored."""
 
     def __init__(self, geometry, n_entities: int, n_relations: int, sparse: bool, values: int = 4):
@@ -72,18 +72,18 @@ class Given(Scorer):
         return [self.table[r, h, t].unsqueeze(-1), self.table[r, h]]
 
 
-def predictor(data: GraphData, encoder=Given, geometry=EUCLIDEAN, loop_bias: bool = False) -> LinkPredictor:
+def predictor(data: GraphData, encoder=TableScorer, geometry=EUCLIDEAN, loop_bias: bool = False) -> LinkPredictor:
     sizes = {k: data.model_sizes[k] for k in ("entities", "relations", "n_relations")}
     return LinkPredictor(geometry, encoder, **sizes, sparse=False, loop_bias=loop_bias)
 
 
 def link_prediction(data: GraphData, loop_bias: bool = False, **changes) -> LinkPredictionTask:
-    """The task with given scores."""
-    sizes = {k: data.model_sizes[k] for k in ("graph", "facts", "known")}
+    """The task with the scores of a table."""
+    sizes = {k: data.model_sizes[k] for k in ("graph", "known_in_training", "known_triples")}
     return LinkPredictionTask(predictor(data, loop_bias=loop_bias), RADAM, **sizes, **{**MODULE, **changes})
 
 
-def evaluated(task: LinkPredictionTask, batches) -> dict[str, float]:
+def evaluate(task: LinkPredictionTask, batches) -> dict[str, float]:
     """Metrics of a split, from the sums of its batches."""
     task.eval()
     total: dict = {}

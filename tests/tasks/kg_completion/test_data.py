@@ -1,4 +1,4 @@
-"""Training examples, questions of both directions and what is known, against sets of tuples; faults are told."""
+"""Training examples, questions of both directions and what is known, against sets of tuples; faults are reported."""
 
 from itertools import pairwise
 
@@ -51,23 +51,23 @@ def test_training_queries_have_all_their_answers_in_the_part_that_is_used(recipr
     expected = set(used) | ({(t, r + n, h) for h, r, t in used} if reciprocal else set())
     train = data.splits()["train"]
     batch = whole(train)
-    asked = list(zip(batch["h"].tolist(), batch["r"].tolist(), strict=True))
-    assert len(asked) == len(set(asked)) == len(train)
-    assert set(asked) == {(e, r) for e, r, _ in expected}
-    for (e, r), answers in zip(asked, known_of(batch), strict=True):
+    queries = list(zip(batch["h"].tolist(), batch["r"].tolist(), strict=True))
+    assert len(queries) == len(set(queries)) == len(train)
+    assert set(queries) == {(e, r) for e, r, _ in expected}
+    for (e, r), answers in zip(queries, known_of(batch), strict=True):
         assert answers == sorted(t for h, k, t in expected if (h, k) == (e, r))
     assert max(map(len, known_of(batch))) > 1
 
 
 @pytest.mark.parametrize("split", ["dev", "test"])
 @pytest.mark.parametrize("reciprocal", [True, False])
-def test_every_triple_is_asked_for_once_in_each_direction_and_in_order_of_relations(split, reciprocal):
+def test_every_triple_is_a_query_once_in_each_direction_and_in_order_of_relations(split, reciprocal):
     data = graph_data(reciprocal=reciprocal)
     questions = data.splits()[split]
     batch = whole(questions)
     assert batch["r"].tolist() == sorted(batch["r"].tolist())
-    asked = list(zip(*(batch[k].tolist() for k in ("e", "r", "target")), strict=True))
-    assert sorted(asked) == sorted(truths(data, split))
+    queries = list(zip(*(batch[k].tolist() for k in ("e", "r", "target")), strict=True))
+    assert sorted(queries) == sorted(truths(data, split))
     assert len(questions) == 2 * len(data.graph.triples[split])
 
 
@@ -83,9 +83,9 @@ def test_known_answers_are_those_of_the_splits_that_are_named(known, without_sel
         questions = data.splits()[split]
         index = torch.randperm(len(questions))
         for batch in (questions[index], questions[index[:1]]):
-            found = known_of(batch)
-            assert len(found) == len(batch["e"])
-            for e, r, target, answers in zip(*(batch[k].tolist() for k in ("e", "r", "target")), found, strict=True):
+            candidates = known_of(batch)
+            assert len(candidates) == len(batch["e"])
+            for e, r, target, answers in zip(*(batch[k].tolist() for k in ("e", "r", "target")), candidates, strict=True):
                 expected = [x for x in range(13) if (e, r, x) in truth] + [e] * without_self
                 assert answers == expected
                 assert target in answers
@@ -94,9 +94,9 @@ def test_known_answers_are_those_of_the_splits_that_are_named(known, without_sel
 def test_the_known_answers_of_training_are_those_that_are_named():
     for splits in (["train"], EVERYTHING, []):
         data = graph_data(known_in_training=splits)
-        assert len(data.model_sizes["facts"]) == len(truths(data, *splits))
-        assert len(data.model_sizes["known"]) == len(truths(data, *SPLITS))
-        assert len(data.model_sizes["facts"]) < len(data.model_sizes["known"]) or splits == EVERYTHING
+        assert len(data.model_sizes["known_in_training"]) == len(truths(data, *splits))
+        assert len(data.model_sizes["known_triples"]) == len(truths(data, *SPLITS))
+        assert len(data.model_sizes["known_in_training"]) < len(data.model_sizes["known_triples"]) or splits == EVERYTHING
 
 
 def test_sizes_take_the_first_triples_and_leave_what_is_known():
@@ -116,22 +116,22 @@ UNSEEN = {"train": "a r b,b s c", "dev": "a r new,a r c,new q a,c s b", "test": 
 
 
 def test_questions_with_what_train_lacks_are_kept_or_dropped(tmp_path, capsys):
-    kept, dropped = (folder_data(tmp_path, **UNSEEN, unseen=unseen) for unseen in ("keep", "drop"))
-    assert [len(kept.splits()[s]) for s in SPLITS] == [4, 8, 6]
+    remaining, dropped = (folder_data(tmp_path, **UNSEEN, unseen=unseen) for unseen in ("keep", "drop"))
+    assert [len(remaining.splits()[s]) for s in SPLITS] == [4, 8, 6]
     assert [len(dropped.splits()[s]) for s in SPLITS] == [4, 4, 2]
-    asked = whole(dropped.splits()["dev"])
-    words = [kept.graph.entities[k] for k in asked["e"].tolist()]
+    queries = whole(dropped.splits()["dev"])
+    words = [remaining.graph.entities[k] for k in queries["e"].tolist()]
     assert set(words) == {"a", "b", "c"}
-    assert "new" in kept.graph.entities, "it stays a candidate"
+    assert "new" in remaining.graph.entities, "it stays a candidate"
     counts = dropped.fingerprint()["counts"]
     assert (counts["dev"], counts["test"]["unseen"]) == ({"triples": 2, "unseen": 2}, 2)
     assert (counts["train"]["entities"], counts["train"]["relations"]) == (4, 4)
-    said = capsys.readouterr().out
-    assert "valid.txt: 2 of 4 triples have an entity or a relation that train does not have (" in said
-    assert "(entities: 1, relations: 1), first (a, r, new)." in said
-    assert "test.txt: 2 of 3 triples" in said
-    for how in ("are asked", "are left out"):
-        assert f"Questions with an entity or a relation that train does not have {how} (task.data.unseen)." in said
+    message = capsys.readouterr().out
+    assert "valid.txt: 2 of 4 triples have an entity or a relation that train does not have (" in message
+    assert "(entities: 1, relations: 1), first (a, r, new)." in message
+    assert "test.txt: 2 of 3 triples" in message
+    for how in ("are evaluated", "are left out"):
+        assert f"Questions with an entity or a relation that train does not have {how} (task.data.unseen)." in message
     limited = folder_data(tmp_path, **UNSEEN, unseen="drop", sizes={"dev": 2})
     assert len(limited.splits()["dev"]) == 2, "of the first two one is dropped"
 
@@ -145,10 +145,10 @@ def test_a_split_of_which_nothing_is_left_is_told(tmp_path):
 def test_repeated_and_shared_triples_are_told(tmp_path, capsys):
     data = folder_data(tmp_path, "a r b,b r c,a r b", "b r c,c r a", "c r a,c r b")
     assert len(data.splits()["train"]) == 4
-    said = capsys.readouterr().out
-    assert "train.txt: 1 of 3 rows repeat earlier ones and were dropped." in said
-    assert "valid.txt: 1 of 2 triples are also in train; they are kept." in said
-    assert "test.txt: 1 of 2 triples are also in dev; they are kept." in said
+    message = capsys.readouterr().out
+    assert "train.txt: 1 of 3 rows repeat earlier ones and were dropped." in message
+    assert "valid.txt: 1 of 2 triples are also in train; they are kept." in message
+    assert "test.txt: 1 of 2 triples are also in dev; they are kept." in message
     assert [len(data.splits()[s]) for s in ("dev", "test")] == [4, 4], "they are kept"
 
 
@@ -161,7 +161,7 @@ def test_of_files_without_a_fault_the_sizes_are_told_once(tmp_path, capsys):
 
 def test_an_entity_that_questions_cannot_name_is_told(tmp_path, capsys):
     assert "?" in folder_data(tmp_path, "a r ?", "a r ?", "? r a").graph.entities
-    assert "an entity is called '?', which mode=predict takes for what is asked." in capsys.readouterr().out
+    assert "an entity is called '?', which mode=predict takes for what is sought." in capsys.readouterr().out
 
 
 def test_names_with_blanks_at_their_ends_are_told(tmp_path, capsys):
@@ -179,7 +179,7 @@ def test_the_home_folder_may_be_written_as_a_tilde(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"toy": None}, r"data\.dir="),
         ({"examples": "pairs"}, r"task\.data\.examples must be one of triples, queries"),
@@ -196,8 +196,8 @@ def test_the_home_folder_may_be_written_as_a_tilde(tmp_path, monkeypatch):
         ({"eval_batch_size": 0}, r"task\.data\.eval_batch_size must be"),
     ],
 )
-def test_settings_that_cannot_be_name_their_key(changes, said):
-    with pytest.raises(UserError, match=said):
+def test_settings_that_cannot_be_name_their_key(changes, message):
+    with pytest.raises(UserError, match=message):
         graph_data(**changes)
 
 
@@ -216,18 +216,18 @@ def test_questions_become_a_split_with_all_that_is_known(without_self):
     data = graph_data(without_self=without_self, known={"dev": ["dev"], "test": ["test"]})
     n, graph = len(data.graph.relations), data.graph
     text = f"{graph.entities[3]}\t{graph.relations[2]}\t?\n\n?\t{graph.relations[1]}\t{graph.entities[0]}\n".encode()
-    asked = list(data.read_inputs(text.splitlines(keepends=True), "questions.tsv"))
-    assert asked == [
+    queries = list(data.read_inputs(text.splitlines(keepends=True), "questions.tsv"))
+    assert queries == [
         Query(graph.entities[3], graph.relations[2], "?", 3, 2, False),
         Query("?", graph.relations[1], graph.entities[0], 0, 1, True),
     ]
-    split = data.encode(asked)
+    split = data.encode(queries)
     batch = whole(split)
     assert (batch["e"].tolist(), batch["r"].tolist()) == ([3, 0], [2, 1 + n])
     truth = truths(data, *SPLITS)
     known = [[x for x in range(13) if (e, r, x) in truth] for e, r in ((3, 2), (0, 1 + n))]
     assert known_of(batch) == ([[*known[0], 3], [*known[1], 0]] if without_self else known)
-    assert data.describe(asked[1]) == {"head": "?", "relation": graph.relations[1], "tail": graph.entities[0]}
+    assert data.describe(queries[1]) == {"head": "?", "relation": graph.relations[1], "tail": graph.entities[0]}
     with pytest.raises(UserError, match=r"questions\.tsv, line 1: toy-2-3 has no relation .*spellings: 'parent_of'"):
         list(data.read_inputs([b"0.2\tParent of\t?\n"], "questions.tsv"))
 
@@ -238,10 +238,10 @@ def test_questions_become_a_split_with_all_that_is_known(without_self):
 )
 def test_an_answer_says_which_names_of_its_question_train_does_not_have(tmp_path, question, unseen):
     data = folder_data(tmp_path, "a r b", "a r c", "c s a")
-    (asked,) = data.read_inputs([question.encode()], "questions.tsv")
+    (queries,) = data.read_inputs([question.encode()], "questions.tsv")
     head, relation, tail = question.split("\t")
     expected = {"head": head, "relation": relation, "tail": tail}
-    assert data.describe(asked) == expected | ({"unseen": unseen} if unseen else {})
+    assert data.describe(queries) == expected | ({"unseen": unseen} if unseen else {})
 
 
 @pytest.mark.data

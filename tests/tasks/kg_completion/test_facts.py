@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tasks.errors import UserError
-from tasks.kg_completion.facts import Facts, among, corrupt
+from tasks.kg_completion.facts import Facts, answers_among, corrupt
 
 E, R = 12, 3
 
@@ -30,10 +30,10 @@ def listed(offsets: torch.Tensor, entities: torch.Tensor) -> list[list[int]]:
 def test_a_triple_is_true_in_both_directions_as_in_a_set():
     facts, truth = random_facts()
     assert len(facts) == len(truth)
-    found = facts.true(*(torch.arange(n) for n in (E,)), torch.arange(2 * R)[:, None, None], torch.arange(E)[:, None])
-    assert found.shape == (2 * R, E, E)
+    result = facts.contain(*(torch.arange(n) for n in (E,)), torch.arange(2 * R)[:, None, None], torch.arange(E)[:, None])
+    assert result.shape == (2 * R, E, E)
     for r, answer, e in product(range(2 * R), range(E), range(E)):
-        assert bool(found[r, answer, e]) == ((e, r, answer) in truth)
+        assert bool(result[r, answer, e]) == ((e, r, answer) in truth)
 
 
 def test_the_answers_of_a_query_are_all_of_them_sorted():
@@ -59,7 +59,7 @@ def test_queries_are_those_with_answers_once_each():
 def test_without_triples_nothing_is_true():
     facts = Facts(torch.empty(0, 3, dtype=torch.long), E, R)
     e, r = every_query()
-    assert not facts.true(e, r, e).any()
+    assert not facts.contain(e, r, e).any()
     assert listed(*facts.answers(e, r)) == [[]] * len(e)
     assert facts.queries().shape == (0, 2)
     assert len(facts) == 0
@@ -69,7 +69,7 @@ def test_the_largest_numbers_of_entities_fit_and_more_are_refused():
     n = 1 << 30
     last = n - 1
     facts = Facts(torch.tensor([[last, 2, last], [last, 2, 0], [0, 0, last]]), n, 3)
-    assert facts.true(torch.tensor([last, last, 0, last]), torch.tensor([2, 2, 0, 0]), torch.tensor([last, 1, last, 0]))\
+    assert facts.contain(torch.tensor([last, last, 0, last]), torch.tensor([2, 2, 0, 0]), torch.tensor([last, 1, last, 0]))\
         .tolist() == [True, False, True, False]  # fmt: skip
     assert listed(*facts.answers(torch.tensor([last, last, last]), torch.tensor([2, 5, 3]))) == [[0, last], [last], [0]]
     assert facts.queries()[-1].tolist() == [last, 5]
@@ -97,10 +97,10 @@ def test_wrong_answers_are_wrong_and_uniform_where_most_answers_are_right(r):
     n, wrong = 40, 8
     facts = dense_facts(n, wrong)
     e = torch.tensor([0, 13, 39, 13])
-    drawn = corrupt(e, torch.full_like(e, r), 4000, facts)
-    assert drawn.shape == (4, 4000)
-    assert drawn.dtype == torch.long
-    for row, entity in zip(drawn, e.tolist(), strict=True):
+    negatives = corrupt(e, torch.full_like(e, r), 4000, facts)
+    assert negatives.shape == (4, 4000)
+    assert negatives.dtype == torch.long
+    for row, entity in zip(negatives, e.tolist(), strict=True):
         right = [(entity + k) % n for k in range(wrong)] if r == 0 else [(entity - k) % n for k in range(wrong)]
         counts = torch.bincount(row, minlength=n)
         assert sorted(counts.nonzero().flatten().tolist()) == sorted(right), "these are no facts, all others are"
@@ -110,8 +110,8 @@ def test_wrong_answers_are_wrong_and_uniform_where_most_answers_are_right(r):
 def test_wrong_answers_depend_on_each_query():
     facts, truth = random_facts()
     e, r = every_query()
-    drawn = corrupt(e, r, 30, facts)
-    for x, y, row in zip(e.tolist(), r.tolist(), drawn.tolist(), strict=True):
+    negatives = corrupt(e, r, 30, facts)
+    for x, y, row in zip(e.tolist(), r.tolist(), negatives.tolist(), strict=True):
         assert not [a for a in row if (x, y, a) in truth]
     assert corrupt(e[:0], r[:0], 30, facts).shape == (0, 30)
 
@@ -132,15 +132,15 @@ def test_the_first_wrong_answer_is_the_entity_of_the_query_unless_it_is_right():
 def test_a_share_of_the_queries_has_its_own_entity():
     facts = Facts(torch.tensor([[0, 0, 1]]), 10_000, 1)
     e = torch.arange(10_000)
-    drawn = corrupt(e, torch.zeros_like(e), 2, facts, self_share=0.1)
-    assert abs(int((drawn[:, 0] == e).sum()) - 1000) < 150, "5 standard deviations"
-    assert int((drawn[:, 1] == e).sum()) < 10
+    negatives = corrupt(e, torch.zeros_like(e), 2, facts, self_share=0.1)
+    assert abs(int((negatives[:, 0] == e).sum()) - 1000) < 150, "5 standard deviations"
+    assert int((negatives[:, 1] == e).sum()) < 10
 
 
 def test_drawing_ends_where_every_entity_is_right():
     facts = dense_facts(5, 0)
-    drawn = corrupt(torch.tensor([0, 4]), torch.tensor([0, 1]), 50, facts)
-    assert set(drawn.flatten().tolist()) == set(range(5))
+    negatives = corrupt(torch.tensor([0, 4]), torch.tensor([0, 1]), 50, facts)
+    assert set(negatives.flatten().tolist()) == set(range(5))
 
 
 @pytest.mark.parametrize("count", [E, 5, 1])
@@ -148,9 +148,9 @@ def test_which_of_some_entities_answer(count):
     facts, truth = random_facts()
     e, r = every_query()
     entities = torch.randperm(E)[:count]
-    found = torch.zeros(len(e), count, dtype=torch.bool)
-    found[among(e, r, entities, facts)] = True
-    assert found.tolist() == [
+    result = torch.zeros(len(e), count, dtype=torch.bool)
+    result[answers_among(e, r, entities, facts)] = True
+    assert result.tolist() == [
         [(x, y, a) in truth for a in entities.tolist()] for x, y in zip(e.tolist(), r.tolist(), strict=True)
     ]
-    assert found.any()
+    assert result.any()

@@ -1,4 +1,4 @@
-"""The made-up graph is learnt by every model, beyond ranks at random and beyond answers that ignore who is asked about."""
+"""The generated graph is learnt by every model, beyond ranks at random and beyond answers that ignore the entity of the question."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ import torch
 import run
 from configs import schema
 from tasks.metrics import filtered_rank_bounds
-from tests.tasks.kg_completion.graphs import evaluated
+from tests.tasks.kg_completion.graphs import evaluate
 
 MARGIN = 0.2  # of the mean reciprocal rank, above the better of both baselines
 SMALL_MARGIN = 0.1  # of losses other than the softmax, which are slower here
@@ -24,7 +24,7 @@ def _registered() -> None:
     schema.register()
 
 
-def built(tmp_path, *words: str):
+def build(tmp_path, *words: str):
     values = schema.check(
         schema.composed(
             "task=kg_completion_toy", "optim.schedule=constant", "task.data.batch_size=128",
@@ -50,26 +50,26 @@ def baselines(task, data) -> dict[str, float]:
     """The mean reciprocal ranks of candidates in a random order (expected), and in the order of how often they answer
     the question's relation in training."""
     split, n = data.splits()["test"], len(task.model.entities)
-    asked, counts = split[torch.arange(len(split))], torch.zeros(2 * task.n, n)
+    queries, counts = split[torch.arange(len(split))], torch.zeros(2 * task.n, n)
     for h, r, t in data.graph.triples["train"].tolist():
         counts[r, t] += 1
         counts[r + task.n, h] += 1
-    known = asked["offsets"], asked["answers"]
-    _, candidates = filtered_rank_bounds(torch.zeros(len(split), n), asked["target"], known)
+    known = queries["offsets"], queries["answers"]
+    _, candidates = filtered_rank_bounds(torch.zeros(len(split), n), queries["target"], known)
     random = [sum(1 / k for k in range(1, count + 1)) / count for count in candidates.tolist()]
-    first, last = filtered_rank_bounds(counts[asked["r"]], asked["target"], known)
+    first, last = filtered_rank_bounds(counts[queries["r"]], queries["target"], known)
     return {"random": sum(random) / len(random), "frequency": float((2 / (first + last)).mean())}
 
 
 def check(tmp_path, epochs: int, margin: float, *words: str) -> None:
-    task, data = built(tmp_path, "optim.lr=0.05", *words)
+    task, data = build(tmp_path, "optim.lr=0.05", *words)
     baseline = baselines(task, data)
     assert baseline == pytest.approx({"random": 0.126, "frequency": 0.273}, abs=1e-3)
-    assert evaluated(task, data.test_dataloader())["mrr"] < baseline["frequency"]
+    assert evaluate(task, data.test_dataloader())["mrr"] < baseline["frequency"]
     train(task, data, epochs)
-    found = evaluated(task, data.test_dataloader())
-    assert found["mrr"] >= max(baseline.values()) + margin
-    assert min(found["tail/mrr"], found["head/mrr"]) > baseline["random"]
+    metrics = evaluate(task, data.test_dataloader())
+    assert metrics["mrr"] >= max(baseline.values()) + margin
+    assert min(metrics["tail/mrr"], metrics["head/mrr"]) > baseline["random"]
 
 
 @pytest.mark.parametrize(("encoder", "epochs"), [*((encoder, EPOCHS) for encoder in ENCODERS), ("conve", 12)])

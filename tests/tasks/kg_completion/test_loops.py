@@ -5,7 +5,7 @@ import torch
 
 from tasks.kg_completion.data import GraphData
 from tasks.kg_completion.task import LinkPredictionTask
-from tests.tasks.kg_completion.graphs import evaluated, every, folder_data, link_prediction
+from tests.tasks.kg_completion.graphs import evaluate, every, folder_data, link_prediction
 
 BIAS = [-3.0, 2.0, 0.5, -1.0]  # of each relation, and each reciprocal
 TRAIN, DEV, TEST = "a r a, a r b, b r c, c s c, c r a, b s a, d s b", "a s b, b r b", "b s b, d r c"
@@ -25,8 +25,8 @@ OBJECTIVES = pytest.mark.parametrize(
 
 def pair(tmp_path, **changes) -> tuple[GraphData, LinkPredictionTask, LinkPredictionTask]:
     """Data, a task with a bias, and one without whose table has it."""
-    both, seen = changes.get("corrupt") == "both", "queries" if changes.get("objective") == "all_bce" else "triples"
-    data = folder_data(tmp_path, TRAIN, DEV, TEST, reciprocal=not both, examples=seen)
+    both, pairs = changes.get("corrupt") == "both", "queries" if changes.get("objective") == "all_bce" else "triples"
+    data = folder_data(tmp_path, TRAIN, DEV, TEST, reciprocal=not both, examples=pairs)
     biased, plain = (link_prediction(data, loop_bias=flag, **changes) for flag in (True, False))
     biased.model.loop.data = torch.tensor(BIAS[: len(biased.model.loop)], dtype=torch.float64)
     table = torch.randn_like(biased.model.scorer.table)
@@ -55,8 +55,8 @@ def test_loss_and_gradients(tmp_path, objective, changes):
 def test_ranks_and_answers(tmp_path, corrupt):
     data, biased, plain = pair(tmp_path, corrupt=corrupt)
     batches = [data.splits()["dev"][torch.arange(4)], data.splits()["test"][torch.arange(4)]]
-    assert evaluated(biased, batches) == pytest.approx(evaluated(plain, batches))
+    assert evaluate(biased, batches) == pytest.approx(evaluate(plain, batches))
     with torch.inference_mode():
         assert biased.predict(batches[0]) == plain.predict(batches[0])
     biased.model.loop.data.zero_()
-    assert evaluated(biased, batches) != pytest.approx(evaluated(plain, batches))
+    assert evaluate(biased, batches) != pytest.approx(evaluate(plain, batches))

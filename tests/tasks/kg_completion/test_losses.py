@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from tasks.kg_completion.losses import RULED_OUT, all_bce, negative_bce, power, self_adversarial
+from tasks.kg_completion.losses import EXCLUDED, all_bce, negative_bce, power, self_adversarial
 from tests.tolerances import tolerance
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -61,7 +61,7 @@ def test_what_is_ruled_out_has_no_part_in_binary_cross_entropy():
     for row, gone in zip(scores.tolist(), out.tolist(), strict=True):
         wrong = [softplus(s) for s, g in zip(row[1:], gone[1:], strict=True) if not g]
         expected += (softplus(-row[0]) + 5 * sum(wrong) / max(len(wrong), 1)) / 6 / len(scores)
-    assert_equal(negative_bce(scores.masked_fill(out, RULED_OUT), 5), expected)
+    assert_equal(negative_bce(scores.masked_fill(out, EXCLUDED), 5), expected)
 
 
 @DTYPES
@@ -84,12 +84,12 @@ def test_without_temperature_all_wrong_answers_weigh_the_same():
 
 def test_weights_are_not_differentiated():
     scores = random_scores(torch.float64).requires_grad_()
-    (found,) = torch.autograd.grad(self_adversarial(scores, 1.0), scores)
+    (result,) = torch.autograd.grad(self_adversarial(scores, 1.0), scores)
     weights = torch.softmax(scores.detach()[:, 1:], -1)
     wrong = weights * torch.sigmoid(scores.detach()[:, 1:])
     right = -torch.sigmoid(-scores.detach()[:, :1])
     torch.testing.assert_close(
-        found, torch.cat([right, wrong], -1) / 2 / len(scores), **tolerance(torch.float64, "identity")
+        result, torch.cat([right, wrong], -1) / 2 / len(scores), **tolerance(torch.float64, "identity")
     )
 
 
@@ -101,7 +101,7 @@ def test_what_is_ruled_out_has_no_part_in_self_adversarial(temperature):
     for row, gone in zip(scores, out, strict=True):
         left = row[~gone]
         rows.append(self_adversarial(left[None], temperature) if len(left) > 1 else F.softplus(-left[0]) / 2)
-    assert_equal(self_adversarial(scores.masked_fill(out, RULED_OUT), temperature), float(sum(rows) / len(rows)))
+    assert_equal(self_adversarial(scores.masked_fill(out, EXCLUDED), temperature), float(sum(rows) / len(rows)))
 
 
 @pytest.mark.parametrize(
@@ -119,13 +119,13 @@ def test_no_gradient_reaches_what_is_ruled_out(loss, dtype):
     scores = random_scores(dtype)
     out = ruled_out(scores)
     free = scores.clone().requires_grad_()
-    (through,) = torch.autograd.grad(loss(free.masked_fill(out, RULED_OUT)), free)
+    (through,) = torch.autograd.grad(loss(free.masked_fill(out, EXCLUDED)), free)
     assert (through[out] == 0).all()
     assert through.isfinite().all()
     last = ~out
     last[1] = False  # a row without wrong answers: cross entropy is 0 there
     assert (through[last] != 0).all()
-    direct = scores.masked_fill(out, RULED_OUT).requires_grad_()
+    direct = scores.masked_fill(out, EXCLUDED).requires_grad_()
     (at,) = torch.autograd.grad(loss(direct), direct)
     assert (at[out] == 0).all()
 
@@ -139,10 +139,10 @@ def test_scores_of_all_entities_against_dense_targets(dtype, smoothing):
     rows, answers = true.nonzero(as_tuple=True)
     targets = (1 - smoothing) * true.double() + smoothing / 9
     expected = F.binary_cross_entropy_with_logits(scores.double(), targets)
-    found = all_bce(scores, rows, answers, smoothing)
-    assert_equal(found.detach(), float(expected.detach()))
+    result = all_bce(scores, rows, answers, smoothing)
+    assert_equal(result.detach(), float(expected.detach()))
     torch.testing.assert_close(
-        *(torch.autograd.grad(loss, scores)[0] for loss in (found, expected)), **tolerance(dtype, "identity")
+        *(torch.autograd.grad(loss, scores)[0] for loss in (result, expected)), **tolerance(dtype, "identity")
     )
 
 

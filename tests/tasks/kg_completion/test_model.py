@@ -13,13 +13,13 @@ from hyperbolic.encoders.relational.mur import MuR
 from hyperbolic.encoders.relational.translational import RotatE, TransE
 from hyperbolic.geometry import make_geometry
 from tasks.kg_completion import model
-from tests.tasks.kg_completion.graphs import EUCLIDEAN, Given, graph_data, predictor
+from tests.tasks.kg_completion.graphs import EUCLIDEAN, TableScorer, graph_data, predictor
 from tests.tolerances import tolerance
 
 POINCARE = make_geometry("poincare", "PoincareBall", "mobius", c=0.7)
 LORENTZ = make_geometry("lorentz", "Lorentz", "lorentz", c=1.0)
 ENCODERS = {
-    "given": (Given, EUCLIDEAN),
+    "given": (TableScorer, EUCLIDEAN),
     "distmult": (functools.partial(DistMult, d=6, init_std=1.0), EUCLIDEAN),
     "complex": (functools.partial(ComplEx, d=6, init_std=1.0), EUCLIDEAN),
     "transe": (functools.partial(TransE, d=6, margin=6.0, p=1), EUCLIDEAN),
@@ -33,7 +33,7 @@ ANY = pytest.mark.parametrize("name", ENCODERS)
 RECIPROCAL = pytest.mark.parametrize("reciprocal", [True, False])
 
 
-def made(name: str, reciprocal: bool) -> model.LinkPredictor:
+def build(name: str, reciprocal: bool) -> model.LinkPredictor:
     encoder, geometry = ENCODERS[name]
     data = graph_data(reciprocal=reciprocal)
     link = predictor(data, encoder, geometry, loop_bias=True).double().requires_grad_(False)
@@ -68,7 +68,7 @@ def scored(link: model.LinkPredictor, triples: list[tuple[int, int, int]]) -> to
 @RECIPROCAL
 @pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
 def test_all_entities_have_the_scores_of_the_triples(monkeypatch, name, reciprocal, mode):
-    link = made(name, reciprocal)
+    link = build(name, reciprocal)
     e, r = queries(link)
     expected = one_by_one(link, e, r)
     assert expected.std() > 0.01
@@ -81,8 +81,8 @@ def test_all_entities_have_the_scores_of_the_triples(monkeypatch, name, reciproc
         monkeypatch.setattr(model, "BLOCK", block)
         for some in parts:
             with mode():
-                found = link(e[some], r[some])
-            torch.testing.assert_close(found, expected[some], **tolerance(torch.float64, "identity"))
+                scores = link(e[some], r[some])
+            torch.testing.assert_close(scores, expected[some], **tolerance(torch.float64, "identity"))
 
 
 def test_training_makes_all_scores_at_once(monkeypatch):
@@ -96,8 +96,8 @@ def test_training_makes_all_scores_at_once(monkeypatch):
     assert all(part.num_batches_tracked == 1 for part in norms)
 
 
-def test_blocks_are_not_larger_than_asked_for(monkeypatch):
-    link = made("given", True)
+def test_blocks_are_not_larger_than_BLOCK(monkeypatch):
+    link = build("given", True)
     e, r = queries(link)
     sizes, whole = [], link.scorer.tails
 
@@ -114,34 +114,34 @@ def test_blocks_are_not_larger_than_asked_for(monkeypatch):
 @ANY
 @pytest.mark.parametrize("places", ["none", "mixed", "tails", "heads", "one head", "one tail"])
 def test_wrong_answers_stand_for_tails_or_heads(name, places):
-    link = made(name, reciprocal=False)
+    link = build(name, reciprocal=False)
     count = 1 if "one" in places else 7
     entities, relations = len(link.entities), len(link.relations)
     h, t = torch.randint(entities, (2, count))
     r, wrong = torch.randint(relations, (count,)), torch.randint(entities, (count, 4))
-    of_heads = {"mixed": torch.arange(count) % 3 == 1, "none": None}.get(places, torch.full((count,), "head" in places))
-    found = link.negative_scores(h, r, t, wrong, of_heads)
+    is_head = {"mixed": torch.arange(count) % 3 == 1, "none": None}.get(places, torch.full((count,), "head" in places))
+    scores = link.negative_scores(h, r, t, wrong, is_head)
     triples = []
     for k in range(count):
-        turned = of_heads is not None and bool(of_heads[k])
+        turned = is_head is not None and bool(is_head[k])
         pairs = [(h[k], t[k]), *((x, t[k]) if turned else (h[k], x) for x in wrong[k])]
         triples += [(int(a), int(r[k]), int(b)) for a, b in pairs]
     expected = scored(link, triples).view(count, -1)
-    torch.testing.assert_close(found, expected, **tolerance(torch.float64, "identity"))
+    torch.testing.assert_close(scores, expected, **tolerance(torch.float64, "identity"))
 
 
 def test_wrong_answers_that_a_batch_shares():
-    link = made("given", reciprocal=True)
+    link = build("given", reciprocal=True)
     h, r, own, others = torch.tensor([0, 1, 2]), torch.tensor([3, 7, 0]), torch.tensor([[0, 4], [2, 1], [5, 5]]), [1, 2, 9]
-    found = link.shared_scores(h, r, own, torch.tensor(others))
+    scores = link.shared_scores(h, r, own, torch.tensor(others))
     rows = zip(h.tolist(), r.tolist(), own.tolist(), strict=True)
     expected = scored(link, [(x, y, z) for x, y, mine in rows for z in (*mine, *others)]).view(3, -1)
-    torch.testing.assert_close(found, expected, **tolerance(torch.float64, "identity"))
+    torch.testing.assert_close(scores, expected, **tolerance(torch.float64, "identity"))
 
 
 @RECIPROCAL
 def test_loops_have_a_bias_that_is_learned(reciprocal):
-    link = made("given", reciprocal)
+    link = build("given", reciprocal)
     link.loop.requires_grad_()
     e, r = queries(link)
     link(e, r).sum().backward()

@@ -7,7 +7,7 @@ import torch
 
 import run
 from configs import schema
-from tests.tasks.kg_completion.graphs import evaluated
+from tests.tasks.kg_completion.graphs import evaluate
 
 RANKS = ("realistic", "optimistic", "pessimistic")
 NAMES = {
@@ -36,23 +36,23 @@ def test_metrics_are_those_of_pykeen(tmp_path, pykeen, monkeypatch):
     task, data = run.build(schema.check(schema.composed(*words)))
     scores_of = task.model.forward
     monkeypatch.setattr(task.model, "forward", lambda e, r: (2 * scores_of(e, r)).round())  # many ties
-    found = evaluated(task, data.test_dataloader())
+    metrics = evaluate(task, data.test_dataloader())
 
     triples = data.graph.triples
-    asked, every, n = triples["test"], torch.cat(list(triples.values())).unique(dim=0), task.n
+    queries, every, n = triples["test"], torch.cat(list(triples.values())).unique(dim=0), task.n
     evaluator = evaluation.RankBasedEvaluator()
     for target, column in (("tail", 2), ("head", 0)):
         with torch.no_grad():
-            scores = task.model(asked[:, 2 - column], asked[:, 1] + (0 if column else n))
-        true = scores.gather(1, asked[:, column : column + 1])
-        positives, _ = filters.create_sparse_positive_filter_(asked, every, filter_col=column)
+            scores = task.model(queries[:, 2 - column], queries[:, 1] + (0 if column else n))
+        true = scores.gather(1, queries[:, column : column + 1])
+        positives, _ = filters.create_sparse_positive_filter_(queries, every, filter_col=column)
         scores = filters.filter_scores_(scores, positives)
-        scores.scatter_(1, asked[:, column : column + 1], true)
-        evaluator.process_scores_(asked, target, scores, true)
+        scores.scatter_(1, queries[:, column : column + 1], true)
+        evaluator.process_scores_(queries, target, scores, true)
     expected = evaluator.finalize()
     for ties in RANKS:
         for ours, theirs in NAMES.items():
-            assert found[f"{ties}/{ours}"] == pytest.approx(expected.get_metric(f"both.{ties}.{theirs}"), rel=1e-6)
+            assert metrics[f"{ties}/{ours}"] == pytest.approx(expected.get_metric(f"both.{ties}.{theirs}"), rel=1e-6)
     for side in ("tail", "head"):
-        assert found[f"{side}/mrr"] == pytest.approx(expected.get_metric(f"{side}.realistic.{NAMES['mrr']}"), rel=1e-6)
-    assert found["optimistic/mrr"] > found["mrr"] > found["pessimistic/mrr"]
+        assert metrics[f"{side}/mrr"] == pytest.approx(expected.get_metric(f"{side}.realistic.{NAMES['mrr']}"), rel=1e-6)
+    assert metrics["optimistic/mrr"] > metrics["mrr"] > metrics["pessimistic/mrr"]

@@ -1,12 +1,12 @@
-"""Questions are read from both sides, and what is wrong with a line is told with its place and near spellings."""
+"""Questions are read from both sides, and what is wrong with a line is reported with its place and near spellings."""
 
 import io
 
 import pytest
 
 from tasks.errors import UserError
+from tasks.kg_completion.names import Names
 from tasks.kg_completion.queries import Query, read_queries
-from tasks.kg_completion.triples import Names
 
 ENTITIES = ("dog", "animal", "New York", "Zürich")
 RELATIONS = ("hypernym", "located_in")
@@ -17,7 +17,7 @@ def read(data: bytes) -> list[Query]:
     return list(read_queries(io.BytesIO(data), "questions.tsv", *names))
 
 
-def test_both_sides_can_be_asked_for():
+def test_both_sides_can_be_sought():
     assert read("dog\thypernym\t?\n?\tlocated_in\tZürich\n".encode()) == [
         Query("dog", "hypernym", "?", 0, 0, False),
         Query("?", "located_in", "Zürich", 3, 1, True),
@@ -66,7 +66,7 @@ def test_a_line_that_is_no_question_is_named(line):
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("Dog\thypernym\t?", "line 2: mine has no entity 'Dog'. The nearest spellings: 'dog'"),
         ("?\thypernym\tNew_York", "line 2: mine has no entity 'New_York'. The nearest spellings: 'New York'"),
@@ -75,12 +75,12 @@ def test_a_line_that_is_no_question_is_named(line):
         ("qqqqqq\thypernym\t?", "line 2: mine has no entity 'qqqqqq'. It has 4, as 'dog', "),
     ],
 )
-def test_unknown_names_get_the_nearest_spellings(line, said):
+def test_unknown_names_get_the_nearest_spellings(line, message):
     with pytest.raises(UserError) as caught:
         read(f"dog\thypernym\t?\n{line}\n".encode())
     assert str(caught.value).startswith("questions.tsv, line 2: ")
-    assert said in str(caught.value)
-    assert ("nearest" in str(caught.value)) == ("nearest" in said)
+    assert message in str(caught.value)
+    assert ("nearest" in str(caught.value)) == ("nearest" in message)
 
 
 def test_a_file_in_another_encoding_is_told():
@@ -95,7 +95,7 @@ def test_a_file_without_questions_is_told(text):
 
 
 def test_questions_come_one_after_the_other():
-    """A long file is answered while it is read; a fault is told when it is reached."""
+    """A long file is answered while it is read; a fault is reported when it is reached."""
 
     def lines():
         yield b"dog\thypernym\t?\n"

@@ -28,14 +28,13 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
     assert half.record["metrics"] != whole["metrics"]
 
 
-@pytest.mark.parametrize("schedule", ["constant", "linear"])
-@pytest.mark.parametrize("at", [2, 7])
+@pytest.mark.parametrize(("schedule", "at"), [("constant", 2), ("linear", 7)])
 def test_a_run_that_is_interrupted_within_an_epoch_goes_on_exactly(tmp_path, monkeypatch, schedule, at):
-    """Of three epochs of five steps; of a schedule the number of steps is asked for before the batches are set back."""
+    """Of three epochs of five steps; a schedule needs the number of steps before the batches are set back."""
 
     def run(folder: Path, *words: str):
-        chosen = (f"optim.schedule={schedule}", "trainer.max_epochs=3", "trainer.check_val_every_n_epoch=2")
-        return call(*WORDS, *chosen, *words, *places(folder))
+        options = (f"optim.schedule={schedule}", "trainer.max_epochs=3", "trainer.check_val_every_n_epoch=2")
+        return call(*WORDS, *options, *words, *places(folder))
 
     with monkeypatch.context() as patch:
         signalled(patch, LinkPredictionTask, at, "SIGINT")

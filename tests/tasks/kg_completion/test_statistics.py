@@ -25,12 +25,12 @@ GRID = [(10 * i + j, 10 * i + j + step) for i in range(10) for j in range(10) fo
         if (step == 10 and i < 9) or (step == 1 and j < 9)]  # fmt: skip
 
 
-def drawn(seed=0):
+def generator(seed=0):
     return np.random.default_rng(seed)
 
 
 def random_edges(n, m, seed):
-    return drawn(seed).integers(n, size=(m, 2))
+    return generator(seed).integers(n, size=(m, 2))
 
 
 def plain_distances(edges, directed):
@@ -40,15 +40,15 @@ def plain_distances(edges, directed):
         ends[u].add(v)
         if not directed:
             ends[v].add(u)
-    found = {}
+    distances = {}
     for source in ends:
-        found[source], level = {source: 0}, [source]
+        distances[source], level = {source: 0}, [source]
         for steps in itertools.count(1):
-            level = [v for v in set().union(*(ends[u] for u in level)) if v not in found[source]]
+            level = [v for v in set().union(*(ends[u] for u in level)) if v not in distances[source]]
             if not level:
                 break
-            found[source] |= dict.fromkeys(level, steps)
-    return found
+            distances[source] |= dict.fromkeys(level, steps)
+    return distances
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -58,8 +58,8 @@ def test_distances_and_components_are_those_of_a_plain_search(seed):
     for part in np.split(np.arange(net.n), range(64, net.n, 64)):
         far = net.distances(part)
         for column, source in enumerate(part):
-            told = {int(nodes[k]): int(far[k, column]) for k in range(net.n) if far[k, column] != FAR}
-            assert told == expected[int(nodes[source])]
+            result = {int(nodes[k]): int(far[k, column]) for k in range(net.n) if far[k, column] != FAR}
+            assert result == expected[int(nodes[source])]
     same = {(u, v) for u in expected for v in expected[u]}
     assert same == {(int(u), int(v)) for i, u in enumerate(nodes) for j, v in enumerate(nodes)
                     if net.component[i] == net.component[j]}  # fmt: skip
@@ -70,30 +70,30 @@ def test_krackhardt_is_the_share_of_pairs(seed):
     edges = random_edges(80, 100, seed)
     reached = {(u, v) for u, far in plain_distances(edges, directed=True).items() for v in far if u != v}
     expected = sum((v, u) not in reached for u, v in reached) / len(reached)
-    assert krackhardt(edges, 1000, drawn()) == pytest.approx(expected)
-    assert krackhardt(edges, 20, drawn()) == pytest.approx(expected, abs=0.4)
+    assert krackhardt(edges, 1000, generator()) == pytest.approx(expected)
+    assert krackhardt(edges, 20, generator()) == pytest.approx(expected, abs=0.4)
 
 
 def test_krackhardt_of_known_graphs():
-    assert krackhardt(np.array(TREE), 1000, drawn()) == one_way(np.array(TREE)) == 1
+    assert krackhardt(np.array(TREE), 1000, generator()) == one_way(np.array(TREE)) == 1
     both = np.array(TREE + [(v, u) for u, v in TREE])
-    assert krackhardt(both, 1000, drawn()) == one_way(both) == 0
-    assert krackhardt(np.array(CYCLE), 1000, drawn()) == 0
+    assert krackhardt(both, 1000, generator()) == one_way(both) == 0
+    assert krackhardt(np.array(CYCLE), 1000, generator()) == 0
     assert one_way(np.array(CYCLE)) == 1
     assert one_way(np.array([(0, 1), (1, 0), (1, 2), (3, 3)])) == pytest.approx(1 / 3)
     for nothing in (np.empty((0, 2), dtype=int), np.array([(3, 3)])):
-        assert math.isnan(krackhardt(nothing, 10, drawn()))
+        assert math.isnan(krackhardt(nothing, 10, generator()))
         assert math.isnan(one_way(nothing))
 
 
 def test_curvature_of_a_star_is_known():
     """a, b, c are leaves: m is the hub and xi = (1 + 1 - 4) / 2 = -1; one of them the hub happens in few triangles."""
     star = Net(np.array([(0, k) for k in range(1, 2000)]))
-    assert curvature(star, 200, drawn()) == pytest.approx(-1, abs=0.05)
+    assert curvature(star, 200, generator()) == pytest.approx(-1, abs=0.05)
 
 
 def test_the_sign_of_the_curvature():
-    of = {name: curvature(Net(np.array(edges)), 600, drawn(1)) for name, edges in
+    of = {name: curvature(Net(np.array(edges)), 600, generator(1)) for name, edges in
           (("path", PATH), ("cycle", CYCLE), ("tree", TREE), ("grid", GRID))}  # fmt: skip
     assert abs(of["path"]) < 0.1
     assert of["cycle"] > 0.5
@@ -110,35 +110,35 @@ def test_curvature_is_the_mean_of_the_formula():
         middle = [m for m in nodes if far[b][m] == far[b][c] // 2 and far[b][m] + far[m][c] == far[b][c] and m != a]
         values += [(far[a][m] ** 2 + far[b][c] ** 2 / 4 - (far[a][b] ** 2 + far[a][c] ** 2) / 2) / (2 * far[a][m])
                    for m in middle[:1]]  # fmt: skip
-    assert curvature(Net(edges), 4000, drawn()) == pytest.approx(np.mean(values), abs=0.1)
+    assert curvature(Net(edges), 4000, generator()) == pytest.approx(np.mean(values), abs=0.1)
 
 
 def test_curvature_needs_three_connected_nodes():
-    assert math.isnan(curvature(Net(np.array([(0, 1), (2, 3), (4, 4)])), 10, drawn()))
-    assert math.isnan(curvature(Net(np.empty((0, 2), dtype=int)), 10, drawn()))
+    assert math.isnan(curvature(Net(np.array([(0, 1), (2, 3), (4, 4)])), 10, generator()))
+    assert math.isnan(curvature(Net(np.empty((0, 2), dtype=int)), 10, generator()))
 
 
 def test_hyperbolicity_of_known_graphs():
-    assert hyperbolicity(Net(np.array(TREE)), 50, drawn())[:2] == (0, 0)
+    assert hyperbolicity(Net(np.array(TREE)), 50, generator())[:2] == (0, 0)
     cycle = Net(np.array([(k, (k + 1) % 40) for k in range(40)]))
-    largest, mean, diameter = hyperbolicity(cycle, 200, drawn())
+    largest, mean, diameter = hyperbolicity(cycle, 200, generator())
     assert (largest, diameter) == (10, 20)
     assert 0 < mean < 10
-    assert hyperbolicity(Net(np.array([(0, 1), (1, 2)])), 50, drawn()) == (0, 0, 2)
+    assert hyperbolicity(Net(np.array([(0, 1), (1, 2)])), 50, generator()) == (0, 0, 2)
 
 
 def test_hyperbolicity_is_of_the_largest_component():
     net = Net(np.array(TREE + [(1000 + u, 1000 + v) for u, v in CYCLE]))
-    assert hyperbolicity(net, 50, drawn())[0] == 0
+    assert hyperbolicity(net, 50, generator())[0] == 0
 
 
 def test_shape_has_the_facts_and_the_seed_decides():
     triples = torch.tensor([(u, k % 2, v) for k, (u, v) in enumerate([*TREE, (5, 5), (1, 0)])])
-    told = shape(triples, 50, 0)
-    assert (told.triples, told.entities, told.relations, told.component) == (122, 121, 2, 1)
-    assert told.mean_degree == pytest.approx(2 * 120 / 121)
-    assert told.relative_delta == 0
-    assert told == shape(triples, 50, 0)
+    result = shape(triples, 50, 0)
+    assert (result.triples, result.entities, result.relations, result.component) == (122, 121, 2, 1)
+    assert result.mean_degree == pytest.approx(2 * 120 / 121)
+    assert result.relative_delta == 0
+    assert result == shape(triples, 50, 0)
     empty = shape(torch.empty(0, 3, dtype=torch.long), 50, 0)
     assert (empty.triples, empty.entities, empty.diameter) == (0, 0, 0)
     assert math.isnan(empty.relative_delta)

@@ -15,7 +15,7 @@ from tasks.kg_completion.statistics import categories
 from tasks.kg_completion.task import AT, CATEGORIES, SCORES, TIES, LinkPredictionTask
 from tasks.kg_completion.triples import SPLITS
 from tests.cli import QUIET, call, places
-from tests.tasks.kg_completion.graphs import evaluated, every, folder_data, graph_data, link_prediction, score, truths
+from tests.tasks.kg_completion.graphs import evaluate, every, folder_data, graph_data, link_prediction, score, truths
 
 RECIPROCAL = pytest.mark.parametrize("reciprocal", [True, False])
 LOOPS = ("a r b,b r c,c r c,a s a,c s b,d r a,d s b", "a r a,b s b,c r a,d q a", "b r b,a s c,c s c,a q d")
@@ -26,7 +26,7 @@ LOOPS = ("a r b,b r c,c r c,a s a,c s b,d r a,d s b", "a r a,b s b,c r a,d q a",
 
 def ranked(task, data, split: str) -> list[dict]:
     """For each question of a split its relation, side, and the rank with each way to count ties."""
-    known, n, found = truths(data, *data.known[split]), task.n, []
+    known, n, result = truths(data, *data.known[split]), task.n, []
     for e, r, target in sorted(truths(data, split)):
         bar, others = score(task, e, r, target), []
         for x in range(len(data.graph.entities)):
@@ -34,8 +34,8 @@ def ranked(task, data, split: str) -> list[dict]:
                 others.append(score(task, e, r, x))
         above, equal = sum(s > bar for s in others), sum(s == bar for s in others)
         ranks = {"optimistic": 1 + above, "realistic": 1 + above + equal / 2, "pessimistic": 1 + above + equal}
-        found.append({"relation": r % n, "side": "tail" if r < n else "head", "ranks": ranks})
-    return found
+        result.append({"relation": r % n, "side": "tail" if r < n else "head", "ranks": ranks})
+    return result
 
 
 def scored(questions: list[dict], ties: str) -> dict[str, float]:
@@ -50,8 +50,8 @@ def metrics(task, data, split: str, ties: str) -> dict[str, float]:
     parts = {"": questions}
     parts |= {f"{side}/": [q for q in questions if q["side"] == side] for side in ("tail", "head")}
     parts |= {f"{kind}/": [q for q in questions if kinds[q["relation"]] == kind] for kind in CATEGORIES}
-    found = {at + k: v for at, part in parts.items() if part for k, v in scored(part, ties).items()}
-    return found | {f"{way}/{k}": v for way in TIES for k, v in scored(questions, way).items()}
+    result = {at + k: v for at, part in parts.items() if part for k, v in scored(part, ties).items()}
+    return result | {f"{way}/{k}": v for way in TIES for k, v in scored(questions, way).items()}
 
 
 @RECIPROCAL
@@ -64,7 +64,7 @@ def test_metrics_are_those_of_a_loop_over_queries_and_candidates(reciprocal, wit
     for split, batches in (("dev", data.val_dataloader()), ("test", data.test_dataloader())):
         expected = metrics(task, data, split, ties)
         assert expected["optimistic/mrr"] > expected["realistic/mrr"] > expected["pessimistic/mrr"]
-        assert evaluated(task, batches) == pytest.approx(expected, rel=1e-12)
+        assert evaluate(task, batches) == pytest.approx(expected, rel=1e-12)
         assert set(expected) <= set(LinkPredictionTask.metric_names)
 
 
@@ -75,9 +75,9 @@ def test_triples_with_one_entity_twice_and_new_relations(tmp_path, reciprocal, w
     data = folder_data(tmp_path, *LOOPS, reciprocal=reciprocal, without_self=without_self)
     task = link_prediction(data)
     expected = metrics(task, data, "test", "realistic")
-    found = evaluated(task, data.test_dataloader())
-    assert found == pytest.approx(expected, rel=1e-12)
-    assert found["mean_rank"] >= 1
+    result = evaluate(task, data.test_dataloader())
+    assert result == pytest.approx(expected, rel=1e-12)
+    assert result["mean_rank"] >= 1
 
 
 def test_what_is_known_and_who_asks_changes_the_ranks():
@@ -87,23 +87,23 @@ def test_what_is_known_and_who_asks_changes_the_ranks():
         {"known": {"dev": ["dev"], "test": ["test"]}},
         {"without_self": True},
     ]
-    found = []
+    result = []
     for changes in variants:
         torch.manual_seed(0)
         data = graph_data(**changes)
-        found.append(evaluated(link_prediction(data), data.test_dataloader())["mrr"])
-    assert len(set(found)) == len(variants)
-    assert found[1] < found[0] < found[2]
+        result.append(evaluate(link_prediction(data), data.test_dataloader())["mrr"])
+    assert len(set(result)) == len(variants)
+    assert result[1] < result[0] < result[2]
 
 
 def test_scores_without_a_difference_are_no_success():
     data = graph_data()
     task = link_prediction(data)
     task.model.scorer.table.data.zero_()
-    found = evaluated(task, data.test_dataloader())
-    assert found["optimistic/mrr"] == 1
-    assert found["mean_rank"] == pytest.approx((1 + found["pessimistic/mean_rank"]) / 2)
-    assert found["pessimistic/mean_rank"] > 3
+    result = evaluate(task, data.test_dataloader())
+    assert result["optimistic/mrr"] == 1
+    assert result["mean_rank"] == pytest.approx((1 + result["pessimistic/mean_rank"]) / 2)
+    assert result["pessimistic/mean_rank"] > 3
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
@@ -111,10 +111,10 @@ def test_scores_without_a_difference_are_no_success():
 def test_metrics_do_not_depend_on_batches_and_blocks(monkeypatch, size, block):
     whole = graph_data(eval_batch_size=1000)
     task = link_prediction(whole)
-    expected = evaluated(task, whole.test_dataloader())
+    expected = evaluate(task, whole.test_dataloader())
     monkeypatch.setattr(model, "BLOCK", block)
     monkeypatch.setattr(module, "BLOCK", block)
-    assert evaluated(task, graph_data(eval_batch_size=size).test_dataloader()) == pytest.approx(expected, rel=1e-12)
+    assert evaluate(task, graph_data(eval_batch_size=size).test_dataloader()) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("ties", TIES)
@@ -122,7 +122,7 @@ def test_the_parts_add_up_and_relations_csv_has_them(tmp_path, ties):
     data = graph_data()
     task = link_prediction(data, ties=ties)
     assert task.export(tmp_path) == {}, "nothing was evaluated yet"
-    found = evaluated(task, data.test_dataloader())
+    result = evaluate(task, data.test_dataloader())
     questions = ranked(task, data, "test")
     kinds = categories(data.graph.triples["train"], task.n)
     files = task.export(tmp_path)
@@ -130,9 +130,9 @@ def test_the_parts_add_up_and_relations_csv_has_them(tmp_path, ties):
     assert [f.name for f in tmp_path.iterdir()] == ["relations.csv"]
     with files["relations"].open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    asked = {(q["side"], q["relation"]) for q in questions}
-    assert {(row["sought"], data.graph.relations.index(row["relation"])) for row in rows} == asked
-    assert len(rows) == len(asked)
+    queries = {(q["side"], q["relation"]) for q in questions}
+    assert {(row["sought"], data.graph.relations.index(row["relation"])) for row in rows} == queries
+    assert len(rows) == len(queries)
     for row in rows:
         k = data.graph.relations.index(row["relation"])
         part = [q for q in questions if (q["side"], q["relation"]) == (row["sought"], k)]
@@ -142,16 +142,16 @@ def test_the_parts_add_up_and_relations_csv_has_them(tmp_path, ties):
     assert total == len(questions) == len(data.splits()["test"])
     for name in SCORES:
         assert sum(int(row["queries"]) * float(row[name]) for row in rows) / total == pytest.approx(
-            found[name], rel=1e-5
+            result[name], rel=1e-5
         )
-        assert (found[f"tail/{name}"] + found[f"head/{name}"]) / 2 == pytest.approx(found[name])
+        assert (result[f"tail/{name}"] + result[f"head/{name}"]) / 2 == pytest.approx(result[name])
 
 
 # Settings
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"objective": "hinge"}, r"task\.module\.objective must be one of bce, self_adversarial"),
         ({"negatives": None}, r"task\.module\.negatives=null is for objective=cross_entropy; bce needs"),
@@ -179,8 +179,8 @@ def test_the_parts_add_up_and_relations_csv_has_them(tmp_path, ties):
         ({"select": "val/accuracy"}, r"task\.module\.select must be one of val/mean_rank"),
     ],
 )
-def test_settings_that_cannot_be_name_their_key(changes, said):
-    with pytest.raises(UserError, match=said):
+def test_settings_that_cannot_be_name_their_key(changes, message):
+    with pytest.raises(UserError, match=message):
         link_prediction(graph_data(), **changes)
 
 
@@ -213,11 +213,11 @@ def test_sparse_gradients_are_for_one_process():
 # Answers
 
 
-def answered(data, task, text: str) -> list[list[dict]]:
-    asked = list(data.read_inputs(text.encode().splitlines(), "questions.tsv"))
-    split = data.encode(asked)
+def answers_to(data, task, text: str) -> list[list[dict]]:
+    queries = list(data.read_inputs(text.encode().splitlines(), "questions.tsv"))
+    split = data.encode(queries)
     with torch.inference_mode():
-        return [found["answers"] for found in task.eval().predict(split[torch.arange(len(split))])]
+        return [result["answers"] for result in task.eval().predict(split[torch.arange(len(split))])]
 
 
 @RECIPROCAL
@@ -228,15 +228,15 @@ def test_answers_are_the_likeliest_entities_in_both_directions(monkeypatch, reci
     data = graph_data(reciprocal=reciprocal)
     names, relations, n = data.graph.entities, data.graph.relations, len(data.graph.relations)
     truth = truths(data, *SPLITS)
-    asked = [(e, r) for e in (0, 5, 12) for r in range(2 * n)]
+    queries = [(e, r) for e in (0, 5, 12) for r in range(2 * n)]
     text = "".join(
-        f"{names[e]}\t{relations[r]}\t?\n" if r < n else f"?\t{relations[r - n]}\t{names[e]}\n" for e, r in asked
+        f"{names[e]}\t{relations[r]}\t?\n" if r < n else f"?\t{relations[r - n]}\t{names[e]}\n" for e, r in queries
     )
     sizes = set()
     for hide in (True, False):
         task = link_prediction(data, top_k=top_k, hide_known=hide)
         task.model.scorer.table.data.normal_()
-        for (e, r), answers in zip(asked, answered(data, task, text), strict=True):
+        for (e, r), answers in zip(queries, answers_to(data, task, text), strict=True):
             left = [x for x in range(13) if not (hide and (e, r, x) in truth)]
             best = sorted(left, key=lambda x, e=e, r=r: -score(task, e, r, x))[:top_k]
             assert [a["entity"] for a in answers] == [names[x] for x in best]
@@ -247,23 +247,23 @@ def test_answers_are_the_likeliest_entities_in_both_directions(monkeypatch, reci
                 assert [a["known"] for a in answers] == [(e, r, x) in truth for x in best]
             json.dumps(answers, allow_nan=False)
             sizes.add(len(answers))
-    assert len(sizes) > 1 or top_k < 13, "where less are left, less are said"
+    assert len(sizes) > 1 or top_k < 13, "where fewer are left, fewer are given"
 
 
 def test_answers_that_train_does_not_have_say_so(tmp_path):
     data = folder_data(tmp_path, "a r b", "a r c", "c r a")
     for hide in (True, False):
-        answers = answered(data, link_prediction(data, hide_known=hide, top_k=9), "?\tr\ta")[0]
+        answers = answers_to(data, link_prediction(data, hide_known=hide, top_k=9), "?\tr\ta")[0]
         assert {a["entity"]: a.get("unseen") for a in answers} == {"a": None, "b": None} | ({} if hide else {"c": True})
-    (answers,) = answered(data, link_prediction(data, top_k=9), "c\tr\t?")
+    (answers,) = answers_to(data, link_prediction(data, top_k=9), "c\tr\t?")
     assert {a["entity"]: a.get("unseen") for a in answers} == {"b": None, "c": True}
 
 
 def test_a_question_whose_answers_are_all_known_has_none(tmp_path):
     data = folder_data(tmp_path, "a r a,a r b,b s a", "b r a", "b r b")
-    hidden, shown = (answered(data, link_prediction(data, hide_known=hide), "a\tr\t?")[0] for hide in (True, False))
+    hidden, visible = (answers_to(data, link_prediction(data, hide_known=hide), "a\tr\t?")[0] for hide in (True, False))
     assert hidden == []
-    assert [a["known"] for a in shown] == [True, True]
+    assert [a["known"] for a in visible] == [True, True]
 
 
 def test_points_of_a_batch():
@@ -279,12 +279,12 @@ def test_points_of_a_batch():
 
 
 def test_a_run_and_its_answers_on_the_command_line(tmp_path):
-    trained = call(
+    training = call(
         "task=kg_completion_toy", "encoder=distmult", *QUIET, *places(tmp_path), "trainer.max_epochs=2",
         "trainer.check_val_every_n_epoch=1",
     )  # fmt: skip
-    assert trained.code == 0, trained.err
-    record, folder = trained.record, trained.record_path.parent
+    assert training.code == 0, training.err
+    record, folder = training.record, training.record_path.parent
     assert record["metrics"]["test/mrr"] == pytest.approx(
         (record["metrics"]["test/tail/mrr"] + record["metrics"]["test/head/mrr"]) / 2
     )
@@ -311,9 +311,9 @@ def test_a_run_and_its_answers_on_the_command_line(tmp_path):
     values = [a["score"] for a in siblings["answers"]]
     assert values == sorted(values, reverse=True)
 
-    shown = call(*words, "task.module.hide_known=false", "task.module.top_k=85")
-    assert shown.code == 0, shown.err
-    siblings, parents = (json.loads(line)["answers"] for line in shown.out.splitlines())
+    visible = call(*words, "task.module.hide_known=false", "task.module.top_k=85")
+    assert visible.code == 0, visible.err
+    siblings, parents = (json.loads(line)["answers"] for line in visible.out.splitlines())
     assert {a["entity"] for a in siblings if a["known"]} == {"0.0", "0.2", "0.3"}
     assert [a["entity"] for a in parents if a["known"]] == ["0.2"]
     assert len(siblings) == 85

@@ -1,4 +1,4 @@
-"""The made-up graph: sizes, and that what is asked for follows from what is told."""
+"""The generated graph: sizes, and that dev and test follow from train."""
 
 import pytest
 

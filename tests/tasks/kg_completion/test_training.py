@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from tasks.kg_completion.losses import RULED_OUT
+from tasks.kg_completion.losses import EXCLUDED
 from tasks.kg_completion.task import LinkPredictionTask
 from tasks.kg_completion.triples import SPLITS
 from tests.tasks.kg_completion.graphs import every, folder_data, graph_data, link_prediction, score, truths
@@ -14,7 +14,7 @@ from tests.tasks.kg_completion.graphs import every, folder_data, graph_data, lin
 RECIPROCAL = pytest.mark.parametrize("reciprocal", [True, False])
 
 
-def trained(data, batch, **changes) -> tuple[LinkPredictionTask, float, torch.Tensor, dict]:
+def train_batch(data, batch, **changes) -> tuple[LinkPredictionTask, float, torch.Tensor, dict]:
     """The task, its loss of a batch, the gradient of the score of each triple [r, h, t], and the sums."""
     task = link_prediction(data, **changes)
     task.model.scorer.table.data.normal_()
@@ -56,7 +56,7 @@ def dense_data(tmp_path, **changes):
 def test_wrong_answers_are_never_true(tmp_path, objective, changes, splits):
     data = dense_data(tmp_path, reciprocal="corrupt" not in changes, known_in_training=splits)
     batch = every(data)
-    _, _, gradient, _ = trained(data, batch, objective=objective, negatives=10, **changes)
+    _, _, gradient, _ = train_batch(data, batch, objective=objective, negatives=10, **changes)
     right = set(zip(*(batch[k].tolist() for k in "hrt"), strict=True))
     grown = cells(gradient < 0)
     assert grown <= right
@@ -76,15 +76,15 @@ def test_the_entity_of_the_question_is_drawn_where_it_is_wrong(tmp_path, changes
     rows = "a r a, a r b, b r c, c s c, c r a, b s a"
     data = folder_data(tmp_path, rows, "a s b", "b s b", reciprocal="corrupt" not in changes)
     batch = every(data)
-    *_, gradient, _ = trained(data, batch, self_share=1.0, negatives=1, **changes)
+    *_, gradient, _ = train_batch(data, batch, self_share=1.0, negatives=1, **changes)
     truth, loops, others = truths(data, "train"), set(), set()
     for k, (h, r, t) in enumerate(zip(*(batch[k].tolist() for k in "hrt"), strict=True)):
-        of_head = bool(changes) and k % 2 == 1
-        asked = t if of_head else h
-        if (asked, r, asked) in truth:
-            others |= {(x, r, t) if of_head else (h, r, x) for x in range(3)} - truth
+        is_head = bool(changes) and k % 2 == 1
+        entity = t if is_head else h
+        if (entity, r, entity) in truth:
+            others |= {(x, r, t) if is_head else (h, r, x) for x in range(3)} - truth
         else:
-            loops.add((asked, r, asked))
+            loops.add((entity, r, entity))
     assert loops
     assert others
     wrong = cells(gradient > 0)
@@ -96,7 +96,7 @@ def test_the_entity_of_the_question_is_drawn_where_it_is_wrong(tmp_path, changes
 def test_a_pool_and_the_entity_of_the_question(tmp_path, share):
     data = folder_data(tmp_path, "a r a, a r b, b r c, c s c, c r a, b s a", "a s b", "b s b")
     batch = every(data)
-    *_, gradient, _ = trained(data, batch, objective="cross_entropy", self_share=share, pool=1)
+    *_, gradient, _ = train_batch(data, batch, objective="cross_entropy", self_share=share, pool=1)
     loops = {(h, r, h) for h, r in zip(batch["h"].tolist(), batch["r"].tolist(), strict=True)} - truths(data, "train")
     wrong = cells(gradient > 0)
     assert (loops <= wrong) == bool(share)
@@ -108,15 +108,15 @@ def test_a_pool_has_the_entity_of_a_share_of_the_questions():
     data = graph_data()
     batch = {key: value.repeat(2000) for key, value in data.splits()["train"][torch.tensor([0])].items()}
     task = link_prediction(data, objective="cross_entropy", self_share=0.1, pool=1)
-    scores = task._negative_scores(batch["h"], batch["r"], batch["t"])
-    kept = int((scores[:, 1] > RULED_OUT / 2).sum())
-    assert abs(kept - 200) < 70, "5 standard deviations"
+    scores = task._negative_scores(batch["h"], batch["r"], batch["t"], task.negatives)
+    count = int((scores[:, 1] > EXCLUDED / 2).sum())
+    assert abs(count - 200) < 70, "5 standard deviations"
 
 
 def test_every_second_triple_has_wrong_heads():
     data = graph_data(reciprocal=False)
     batch = data.splits()["train"][torch.arange(6)]
-    _, _, gradient, _ = trained(data, batch, corrupt="both", negatives=40)
+    _, _, gradient, _ = train_batch(data, batch, corrupt="both", negatives=40)
     h, r, t = (batch[k].tolist() for k in "hrt")
     wrong = cells(gradient > 0)
     expected = set()
@@ -131,16 +131,16 @@ def test_every_second_triple_has_wrong_heads():
 def test_wrong_answers_that_stand_for_tails_leave_the_heads_alone():
     data = graph_data(reciprocal=False)
     batch = data.splits()["train"][torch.arange(6)]
-    _, _, gradient, _ = trained(data, batch, negatives=40)
-    asked = set(zip(batch["h"].tolist(), batch["r"].tolist(), strict=True))
-    assert {(h, r) for h, r, _ in cells(gradient != 0)} == asked
+    _, _, gradient, _ = train_batch(data, batch, negatives=40)
+    queries = set(zip(batch["h"].tolist(), batch["r"].tolist(), strict=True))
+    assert {(h, r) for h, r, _ in cells(gradient != 0)} == queries
 
 
 @pytest.mark.parametrize("objective", ["bce", "self_adversarial", "cross_entropy"])
 def test_a_pool_of_all_entities_gives_the_loss_over_all_wrong_answers(objective):
     data = graph_data()
     batch = data.splits()["train"][torch.arange(0, 40, 3)]
-    task, loss, _, sums = trained(data, batch, objective=objective, pool=500, negatives=5, temperature=0.5)
+    task, loss, _, sums = train_batch(data, batch, objective=objective, pool=500, negatives=5, temperature=0.5)
     truth, expected = truths(data, "train"), 0.0
     for h, r, t in zip(*(batch[k].tolist() for k in "hrt"), strict=True):
         right = score(task, h, r, t)
@@ -158,7 +158,7 @@ def test_a_pool_of_all_entities_gives_the_loss_over_all_wrong_answers(objective)
 def test_cross_entropy_over_all_entities():
     data = graph_data()
     batch = every(data)
-    task, loss, _, _ = trained(data, batch, objective="cross_entropy", negatives=None)
+    task, loss, _, _ = train_batch(data, batch, objective="cross_entropy", negatives=None)
     expected = F.cross_entropy(task.model.scorer.table[batch["r"], batch["h"]], batch["t"])
     assert loss == pytest.approx(float(expected.detach()))
 
@@ -168,10 +168,10 @@ def test_cross_entropy_over_all_entities():
 def test_all_answers_of_a_query_at_once(smoothing, reciprocal):
     data = graph_data(examples="queries", reciprocal=reciprocal)
     batch = every(data)
-    task, loss, _, _ = trained(data, batch, objective="all_bce", smoothing=smoothing)
+    task, loss, _, _ = train_batch(data, batch, objective="all_bce", smoothing=smoothing)
     truth = truths(data, "train")
-    asked = zip(batch["h"].tolist(), batch["r"].tolist(), strict=True)
-    targets = torch.tensor([[float((h, r, x) in truth) for x in range(13)] for h, r in asked])
+    queries = zip(batch["h"].tolist(), batch["r"].tolist(), strict=True)
+    targets = torch.tensor([[float((h, r, x) in truth) for x in range(13)] for h, r in queries])
     expected = F.binary_cross_entropy_with_logits(
         task.model.scorer.table.detach()[batch["r"], batch["h"]],
         ((1 - smoothing) * targets + smoothing / 13).double(),
@@ -184,15 +184,15 @@ def test_the_regulariser_is_added_to_what_is_minimised_and_not_to_what_is_told(e
     data = graph_data(examples="triples")
     batch = every(data)
     objective = "cross_entropy"
-    found = []
+    result = []
     for weight in (0.0, 0.3):
         torch.manual_seed(0)
         changes = {"regulariser": weight, "exponent": exponent, "negatives": None, "objective": objective}
-        found.append(trained(data, batch, **changes))
-    task = found[0][0]
+        result.append(train_batch(data, batch, **changes))
+    task = result[0][0]
     factors = task.model.scorer.factors(batch["h"], batch["r"], batch["t"])
     size = sum(float(x.detach().abs().pow(exponent).sum()) for x in factors) / len(batch["h"])
-    assert found[1][1] - found[0][1] == pytest.approx(0.3 * size)
-    assert float(found[1][3]["loss"]) == pytest.approx(float(found[0][3]["loss"]))
-    sums = {k: float(v) for k, v in found[1][3].items()}
-    assert task.summary(sums) == {"loss": pytest.approx(found[0][1])}
+    assert result[1][1] - result[0][1] == pytest.approx(0.3 * size)
+    assert float(result[1][3]["loss"]) == pytest.approx(float(result[0][3]["loss"]))
+    sums = {k: float(v) for k, v in result[1][3].items()}
+    assert task.summary(sums) == {"loss": pytest.approx(result[0][1])}

@@ -1,4 +1,4 @@
-"""Triples are read exactly, oddities are counted, faults are named with file and line, and names are found again."""
+"""Triples are read exactly, oddities are counted, and faults are named with file and line."""
 
 import hashlib
 
@@ -7,7 +7,7 @@ import pytest
 
 from tasks.errors import UserError
 from tasks.kg_completion import triples
-from tasks.kg_completion.triples import FILES, SPLITS, Names, read_graph, triple_keys
+from tasks.kg_completion.triples import FILES, SPLITS, read_graph, triple_keys
 
 GOOD = {"train": "a\tr\tb\nb\ts\tc\n", "dev": "a\ts\tc\n", "test": "c\tr\ta\n"}
 
@@ -87,11 +87,11 @@ HEADER = "head\trelation\ttail\n"
 )
 def test_a_header_is_suspected(tmp_path, headers, files):
     graph = read_graph(write(tmp_path, **{split: headers.get(split, "") + GOOD[split] for split in SPLITS}))
-    found = [remark for remark in graph.remarks() if "If it is a header" in remark]
+    remarks = [remark for remark in graph.remarks() if "If it is a header" in remark]
     if files is None:
-        assert not found
+        assert not remarks
     else:
-        assert f"/{files}: the names of the first row, (head, relation, tail), are in no other" in found[0]
+        assert f"/{files}: the names of the first row, (head, relation, tail), are in no other" in remarks[0]
 
 
 @pytest.mark.parametrize(
@@ -137,23 +137,6 @@ def test_keys_of_huge_graphs_are_distinct_too():
         keys = triple_keys([array[:150], array[150:]], *sizes)
         assert len(keys) == 200
         assert len(np.unique(keys)) == expected
-
-
-def test_an_unknown_name_is_answered_with_near_ones():
-    names = Names(("Alan Turing", "Ada Lovelace", "Grace Hopper"), "entity", "people")
-    assert names.number_of("Ada Lovelace") == 1
-    with pytest.raises(UserError, match=r"people has no entity 'alan_turing'\. The nearest spellings: 'Alan Turing'\."):
-        names.number_of("alan_turing")
-    with pytest.raises(UserError, match=r"no entity 'xyzzy'\. It has 3, as 'Alan Turing'"):
-        names.number_of("xyzzy")
-
-
-def test_near_names_of_a_large_vocabulary(monkeypatch):
-    monkeypatch.setattr(triples, "COMPARED", 50)
-    names = Names([f"item{k}" for k in range(500)] + ["Paris"], "entity", "many")
-    assert names.near("Pariss") == ["Paris"]
-    assert names.near("PARIS") == ["Paris"]
-    assert names.near("xtem499")[0] == "item499"
 
 
 @pytest.mark.data

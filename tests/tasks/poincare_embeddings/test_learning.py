@@ -1,4 +1,4 @@
-"""A small tree can be read off its points, better than off those of a flat plane; and what a user gets wrong is told."""
+"""A small tree can be read off its points, better than off those of a flat plane; and what a user gets wrong is reported."""
 
 from pathlib import Path
 
@@ -29,14 +29,14 @@ def distortion(points: np.ndarray, names: tuple[str, ...], hyperbolic: bool) -> 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    found = {}
+    results = {}
     for geometry in ("poincare", "euclidean"):
         folder = tmp_path_factory.mktemp(geometry)
         result = call("task=poincare_embeddings_toy", f"geometry={geometry}", *LONG, *QUIET, *places(folder))
         assert result.code == 0, result.err
         (line,) = [line for line in result.out.splitlines() if line.startswith("embeddings: ")]
-        found[geometry] = result, read_points(Path(line.removeprefix("embeddings: ")), "x")
-    return found
+        results[geometry] = result, read_points(Path(line.removeprefix("embeddings: ")), "x")
+    return results
 
 
 def test_a_tree_is_reconstructed_in_two_dimensions(runs):

@@ -21,42 +21,42 @@ def model(geometry: str = "poincare", **changes) -> NodeEmbeddings:
 @pytest.mark.parametrize("geometry", list(GEOMETRIES))
 def test_every_node_starts_a_step_from_the_one_above_it(geometry):
     torch.manual_seed(0)
-    made, edges = model(geometry), complete_tree(3, 2)
-    points = made.points.detach()
-    steps = made.manifold.dist(points[edges.child.astype(np.int64)], points[edges.parent.astype(np.int64)])
+    embeddings, edges = model(geometry), complete_tree(3, 2)
+    points = embeddings.points.detach()
+    steps = embeddings.manifold.dist(points[edges.child.astype(np.int64)], points[edges.parent.astype(np.int64)])
     torch.testing.assert_close(steps, torch.full_like(steps, 0.4), rtol=1e-4, atol=0)
-    top = made.manifold.dist(points[0], made.manifold.origin(3))
+    top = embeddings.manifold.dist(points[0], embeddings.manifold.origin(3))
     assert top < 3e-3
 
 
 @pytest.mark.parametrize("geometry", ["poincare", "lorentz", "klein", "euclidean"])
 def test_the_loss_is_that_of_the_distances_of_the_space(geometry):
     torch.manual_seed(0)
-    made = model(geometry, temperature=0.7)
-    children, parents, drawn = torch.tensor([3, 8, 14]), torch.tensor([1, 0, 2]), torch.tensor([0, 5, 6, 9])
+    embeddings = model(geometry, temperature=0.7)
+    children, parents, negatives = torch.tensor([3, 8, 14]), torch.tensor([1, 0, 2]), torch.tensor([0, 5, 6, 9])
     excluded = torch.tensor([0, 1]), torch.tensor([0, 0])
-    x, far = made.points.detach().double(), []
-    distance = made.manifold.dist(x.unsqueeze(1), x)
+    x, far = embeddings.points.detach().double(), []
+    distance = embeddings.manifold.dist(x.unsqueeze(1), x)
     for row, (u, v) in enumerate(zip(children.tolist(), parents.tolist(), strict=True)):
-        others = [z for k, z in enumerate(drawn.tolist()) if (row, k) not in ((0, 0), (1, 0))]
+        others = [z for k, z in enumerate(negatives.tolist()) if (row, k) not in ((0, 0), (1, 0))]
         scores = -distance[u, [v, *others]] / 0.7
         far.append(scores.logsumexp(0) - scores[0])
-    torch.testing.assert_close(made(children, parents, drawn, excluded).detach(), torch.stack(far).mean(), rtol=1e-5, atol=0)
+    torch.testing.assert_close(embeddings(children, parents, negatives, excluded).detach(), torch.stack(far).mean(), rtol=1e-5, atol=0)
 
 
 @pytest.mark.parametrize("geometry", ["poincare", "lorentz", "euclidean"])
 def test_order_is_that_of_the_distances(geometry):
     torch.manual_seed(0)
-    made, nodes = model(geometry), torch.tensor([0, 7])
-    points = made.points.detach()
-    distances = made.manifold.dist(points[nodes].unsqueeze(1), points)
-    ranked = distances.gather(-1, made.order(nodes, made.all_coordinates().detach()).argsort(-1))
+    embeddings, nodes = model(geometry), torch.tensor([0, 7])
+    points = embeddings.points.detach()
+    distances = embeddings.manifold.dist(points[nodes].unsqueeze(1), points)
+    ranked = distances.gather(-1, embeddings.order(nodes, embeddings.all_coordinates().detach()).argsort(-1))
     assert (ranked.diff() > -1e-5).all()
     assert (distances.diff() < -1e-2).any(), "their own order is another"
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"d": 0}, "task.model.d must be a whole number of at least 1"),
         ({"start": "top"}, "task.model.start must be one of uniform, tree"),
@@ -65,13 +65,13 @@ def test_order_is_that_of_the_distances(geometry):
         ({"temperature": 0.019}, "task.model.temperature must be at least 0.02, and it is 0.019"),
     ],
 )
-def test_settings_that_cannot_be(changes, said):
-    with pytest.raises(UserError, match=said):
+def test_settings_that_cannot_be(changes, message):
+    with pytest.raises(UserError, match=message):
         model(**changes)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["task.module.negatives=0"], "task.module.negatives must be a whole number of at least 1"),
         (["task.module.burn_in_factor=2.0"], "task.module.burn_in_factor must be above 0 and at most 1"),
@@ -81,22 +81,22 @@ def test_settings_that_cannot_be(changes, said):
         (["task.data.toy=null", "task.data.file=nowhere.tsv"], "There is no file nowhere.tsv; correct task.data.file."),
     ],
 )
-def test_what_a_user_gets_wrong(tmp_path, words, said):
+def test_what_a_user_gets_wrong(tmp_path, words, message):
     result = call("task=poincare_embeddings_toy", *words, *QUIET, *places(tmp_path))
     assert result.code == 1
-    assert said in result.err
+    assert message in result.err
 
 
 @pytest.mark.parametrize("geometry", ["poincare", "lorentz", "euclidean"])
 def test_the_loss_is_finite_at_the_least_temperature(geometry):
     """Where each node is 4 from the one above it, and 24 from the farthest."""
-    made = model(geometry, temperature=0.02, start_step=4.0)
-    nodes, drawn = torch.arange(1, 7), torch.arange(7, 15)
+    embeddings = model(geometry, temperature=0.02, start_step=4.0)
+    nodes, negatives = torch.arange(1, 7), torch.arange(7, 15)
     excluded = torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.long)
-    loss = made(nodes, (nodes - 1) // 2, drawn, excluded)
+    loss = embeddings(nodes, (nodes - 1) // 2, negatives, excluded)
     loss.backward()
     assert loss.isfinite()
-    assert all(p.grad.to_dense().isfinite().all() for p in made.parameters())
+    assert all(p.grad.to_dense().isfinite().all() for p in embeddings.parameters())
 
 
 def test_that_the_shared_file_is_replaced_is_told(tmp_path):

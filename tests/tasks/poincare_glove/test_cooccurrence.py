@@ -8,7 +8,7 @@ import pytest
 from tasks.errors import UserError
 from tasks.poincare_glove import corpus
 from tasks.poincare_glove.cooccurrence import PARTS, pair_counts, part_of, write_parts
-from tasks.poincare_glove.corpus import blocks, count_words, numbered
+from tasks.poincare_glove.corpus import blocks, count_words, word_numbers
 from tasks.poincare_glove.toy import sentences, topic_of
 
 TEXT = "a b a c\n\nb b x a\n" + " ".join("abcab" * 40) + "\nc\nä b ä\n"
@@ -34,20 +34,20 @@ def ignore(_: int) -> None:
 
 @pytest.mark.parametrize("window", [1, 3, 10, 1000])
 @pytest.mark.parametrize("block", [1 << 22, 16, 3])
-@pytest.mark.parametrize("held", [1 << 20, 4, 1])
-def test_counts_are_those_of_a_brute_force_count(tmp_path, monkeypatch, window, block, held):
+@pytest.mark.parametrize("in_memory", [1 << 20, 4, 1])
+def test_counts_are_those_of_a_brute_force_count(tmp_path, monkeypatch, window, block, in_memory):
     monkeypatch.setattr(corpus, "BLOCK", block)
     path = tmp_path / "text.txt"
     path.write_text(TEXT, encoding="utf-8")
-    found, last = {}, -1
-    for keys, counts in pair_counts(numbered(path, str.split, False, INDEX, ignore), len(INDEX), window, held):
+    result, last = {}, -1
+    for keys, counts in pair_counts(word_numbers(path, str.split, False, INDEX, ignore), len(INDEX), window, in_memory):
         assert keys[0] > last
         assert (np.diff(keys) > 0).all(), "sorted, each pair once"
         last = keys[-1]
-        found.update(zip(((k // 4, k % 4) for k in keys.tolist()), counts.tolist(), strict=True))
+        result.update(zip(((k // 4, k % 4) for k in keys.tolist()), counts.tolist(), strict=True))
     expected = brute_force(TEXT, INDEX, window)
-    assert found.keys() == expected.keys()
-    assert found == pytest.approx(expected)
+    assert result.keys() == expected.keys()
+    assert result == pytest.approx(expected)
 
 
 def test_a_random_text_with_many_runs_on_disk(tmp_path):
@@ -55,15 +55,15 @@ def test_a_random_text_with_many_runs_on_disk(tmp_path):
     words = draw.integers(60, size=4000)
     lines = np.repeat(np.arange(40), 100)
     text = "\n".join(" ".join(f"w{w}" for w in words[lines == k]) for k in range(40))
-    chunks = list(pair_counts(((words[i : i + 90], lines[i : i + 90]) for i in range(0, 4000, 90)), 60, 5, held=200))
+    chunks = list(pair_counts(((words[i : i + 90], lines[i : i + 90]) for i in range(0, 4000, 90)), 60, 5, in_memory=200))
     assert len(chunks) > 3, "it was merged in ranges"
     assert max(len(keys) for keys, _ in chunks) <= 400
     expected = brute_force(text, {f"w{k}": k for k in range(60)}, 5)
-    found = {
+    result = {
         (k // 60, k % 60): x for keys, counts in chunks for k, x in zip(keys.tolist(), counts.tolist(), strict=True)
     }
-    assert found.keys() == expected.keys()
-    assert found == pytest.approx(expected)
+    assert result.keys() == expected.keys()
+    assert result == pytest.approx(expected)
 
 
 def test_no_pair_gives_no_chunk():
@@ -98,24 +98,24 @@ def test_parts_hold_every_pair_once_with_words_with_themselves_last(tmp_path):
     counts = 1.0 + keys
     shares = {"dev": 0.1, "test": 0.2}
     chunks = [(keys[a : a + 3000], counts[a : a + 3000]) for a in range(0, 10_000, 3000)]
-    found = write_parts(iter(chunks), 100, shares, 0, tmp_path)
-    seen = []
+    result = write_parts(iter(chunks), 100, shares, 0, tmp_path)
+    parts = []
     for part in PARTS:
         pairs = np.fromfile(tmp_path / f"{part}.pairs", "<i4").reshape(-1, 2)
         values = np.fromfile(tmp_path / f"{part}.counts", "<f4")
-        assert len(pairs) == len(values) == found[part]["pairs"]
+        assert len(pairs) == len(values) == result[part]["pairs"]
         diagonal = pairs[:, 0] == pairs[:, 1]
-        same = found[part]["same"]
+        same = result[part]["same"]
         assert not diagonal[: len(pairs) - same].any()
         assert diagonal[len(pairs) - same :].all()
         np.testing.assert_array_equal(values, 1 + pairs @ [100, 1])
-        seen += (pairs @ [100, 1]).tolist()
-    assert sorted(seen) == keys.tolist()
-    assert found["dev"]["pairs"] == pytest.approx(1000, abs=100)
-    assert found["test"]["pairs"] == pytest.approx(2000, abs=150)
+        parts += (pairs @ [100, 1]).tolist()
+    assert sorted(parts) == keys.tolist()
+    assert result["dev"]["pairs"] == pytest.approx(1000, abs=100)
+    assert result["test"]["pairs"] == pytest.approx(2000, abs=150)
     (tmp_path / "again").mkdir()
     again = write_parts(iter([(keys, counts)]), 100, shares, 0, tmp_path / "again")
-    assert again == found, "the fingerprint does not depend on the chunks"
+    assert again == result, "the fingerprint does not depend on the chunks"
     assert (part_of(keys, shares, 1) != part_of(keys, shares, 0)).any()
 
 

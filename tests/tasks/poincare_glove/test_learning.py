@@ -47,5 +47,5 @@ def test_dense_gradients_and_a_learned_curvature_train_too(tmp_path):
 def test_the_text_must_be_named(tmp_path):
     result = call("task=poincare_glove", *QUIET, *places(tmp_path))
     assert result.code == 1
-    said = "error: task=poincare_glove learns from a text file; name one with task.data.file=corpus.txt."
-    assert result.err.startswith(said)
+    message = "error: task=poincare_glove learns from a text file; name one with task.data.file=corpus.txt."
+    assert result.err.startswith(message)

@@ -25,10 +25,10 @@ RADAM = functools.partial(make_optimizer, embeddings={}, biases={}, matrices={},
 def model(name="poincare", c=1.0, **settings) -> PoincareGlove:
     manifold, layers = GEOMETRIES[name]
     geometry = make_geometry(name, manifold, layers, c=c if manifold != "Euclidean" else None)
-    made = PoincareGlove(geometry, WORDS, **{**PLAIN, **settings})
-    for bias in (made.word_bias, made.context_bias):
+    glove = PoincareGlove(geometry, WORDS, **{**PLAIN, **settings})
+    for bias in (glove.word_bias, glove.context_bias):
         bias.data = torch.randn_like(bias)
-    return made
+    return glove
 
 
 BATCH = {
@@ -64,12 +64,12 @@ def test_the_loss_is_the_formula_of_the_paper(c):
 def test_predictions_in_every_geometry(name, h, of):
     glove = model(name, c=2.0, h=h).double().requires_grad_(False)
     unit = 1.0 if name == "euclidean" else math.sqrt(2.0)
-    found = glove(BATCH["words"], BATCH["contexts"])
-    assert found.dtype == torch.float64
+    result = glove(BATCH["words"], BATCH["contexts"])
+    assert result.dtype == torch.float64
     for k, (i, j) in enumerate(zip(BATCH["words"], BATCH["contexts"], strict=True)):
         d = unit * float(glove.manifold.dist(glove.word(i), glove.context(j)))
         expected = float(glove.word_bias[i]) + float(glove.context_bias[j]) - of(d)
-        assert float(found[k]) == pytest.approx(expected, rel=1e-6)
+        assert float(result[k]) == pytest.approx(expected, rel=1e-6)
 
 
 def test_weights_are_those_of_glove():
@@ -129,7 +129,7 @@ def test_settings_that_cannot_be_are_named():
         PoincareGloveTask(model(), RADAM, **{**MODULE, "x_max": 0.0})
 
 
-def test_points_start_in_the_box_that_is_asked_for():
+def test_points_start_in_the_box_of_init_bound():
     weights = model("euclidean", d=50, init_bound=0.001).word.weight
     assert 0.0009 < float(weights.detach().abs().max()) <= 0.001
 
@@ -179,23 +179,23 @@ def data(corpus, tmp_path, **changes) -> PoincareGloveData:
 
 
 def test_examples_are_all_entries_of_the_matrix(corpus, tmp_path):
-    made = data(corpus, tmp_path, min_count=2)
-    words = made.model_sizes["words"]
+    examples = data(corpus, tmp_path, min_count=2)
+    words = examples.model_sizes["words"]
     assert words[0] in ("d0", "d1", "d2", "d3"), "the most frequent first"
     assert len(words) == 9 + 7 + 5 + 4, "rare words are left out, the others lower-cased"
     assert "a0" in words
-    splits = made.splits()
-    seen = {}
+    splits = examples.splits()
+    pairs = {}
     for split in splits.values():
         batch = split[torch.arange(len(split))]
         for i, j, x in zip(*(batch[k].tolist() for k in ("words", "contexts", "counts")), strict=True):
-            assert (i, j) not in seen
-            seen[i, j] = x
-    assert all(seen[j, i] == x for (i, j), x in seen.items()), "symmetric, and both orders in one split"
+            assert (i, j) not in pairs
+            pairs[i, j] = x
+    assert all(pairs[j, i] == x for (i, j), x in pairs.items()), "symmetric, and both orders in one split"
     a, c = words.index("a0"), words.index("c0")
     together = sum(k % 9 == 0 and k % 5 == 0 for k in range(200))
-    assert seen[a, c] == pytest.approx(together / 2), "two words apart"
-    assert sum(len(s) for s in splits.values()) == len(seen)
+    assert pairs[a, c] == pytest.approx(together / 2), "two words apart"
+    assert sum(len(s) for s in splits.values()) == len(pairs)
     assert all(len(s) for s in splits.values())
 
 
@@ -226,7 +226,7 @@ def test_a_vocabulary_can_be_cut(corpus, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "changes", "said"),
+    ("content", "changes", "message"),
     [
         (b"", {}, "is empty"),
         (b"a b\n\xfc c\n", {}, "line 2: byte 0xfc is not UTF-8"),
@@ -237,18 +237,18 @@ def test_a_vocabulary_can_be_cut(corpus, tmp_path):
         (None, {}, "There is no text file"),
     ],
 )
-def test_a_text_that_cannot_be_learnt_from_is_told(tmp_path, content, changes, said):
+def test_a_text_that_cannot_be_learnt_from_is_told(tmp_path, content, changes, message):
     path = tmp_path / "corpus.txt"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         _ = data(path, tmp_path, **changes).model_sizes
     cache = tmp_path / "cache"
     assert not cache.exists() or list(cache.iterdir()) == [], "nothing half-made is left"
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"file": None}, "task.data.file=corpus.txt"),
         ({"window": 0}, "task.data.window must be a whole number of at least 1"),
@@ -258,8 +258,8 @@ def test_a_text_that_cannot_be_learnt_from_is_told(tmp_path, content, changes, s
         ({"max_vocabulary": 1}, "task.data.max_vocabulary must be a whole number of at least 2"),
     ],
 )
-def test_a_wrong_setting_is_named(tmp_path, changes, said):
-    with pytest.raises(UserError, match=said):
+def test_a_wrong_setting_is_named(tmp_path, changes, message):
+    with pytest.raises(UserError, match=message):
         PoincareGloveData(**{"file": "text.txt", "cache": str(tmp_path), **SETTINGS, **changes})
 
 

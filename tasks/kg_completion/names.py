@@ -1,0 +1,48 @@
+"""Names of entities and relations: their numbers, and near spellings of an unknown one."""
+
+import difflib
+import itertools
+from collections.abc import Sequence
+
+from tasks.errors import UserError
+
+COMPARED = 20_000  # names at most that an unknown one is compared with
+
+
+class Names:
+    """The numbers of names, and near spellings of a name that is not among them.
+
+    names: by number. kind: what they are, as "entity". source: the graph's name.
+    """
+
+    def __init__(self, names: Sequence[str], kind: str, source: str) -> None:
+        self.names, self.kind, self.source = names, kind, source
+        self._numbers = {name: k for k, name in enumerate(names)}
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def number_of(self, name: str) -> int:
+        """The number of a name. Raises UserError, with the nearest spellings, where there is none."""
+        number = self._numbers.get(name)
+        if number is not None:
+            return number
+        near = ", ".join(map(repr, self.near(name)))
+        some = ", ".join(map(repr, self.names[:3]))
+        hint = f"The nearest spellings: {near}." if near else f"It has {len(self.names):,}, as {some}."
+        raise UserError(f"{self.source} has no {self.kind} {name!r}. {hint}")
+
+    def near(self, name: str) -> list[str]:
+        """Up to three names, the nearest first: those that differ in capitals, blanks and underscores only, then by
+        difflib's ratio. Of more than 20,000 names, those are compared that begin or end with the same two letters."""
+        plain, pool = _plain(name), self.names
+        same = list(itertools.islice((other for other in self.names if _plain(other) == plain), 3))
+        if len(pool) > COMPARED:
+            first, last = plain[:2], plain[-2:]
+            alike = (n for n in self.names if n[:2].lower() == first or n[-2:].lower() == last)
+            pool = list(itertools.islice(alike, COMPARED))
+        return list(dict.fromkeys(same + difflib.get_close_matches(name, pool, n=3)))[:3]
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace("_", " ")
