@@ -29,7 +29,9 @@ PLACES = ("data.dir", "paths.cache_dir", "paths.data_dir", "paths.output_dir")
 _PLACE = re.compile(r"<((?:data|paths)\.\w+)>(?=/|$)")
 
 
-def origin(cfg: DictConfig, values: Mapping[str, Any], data: Mapping[str, str], experiment: str | None, name: str) -> Origin:
+def origin(
+    cfg: DictConfig, values: Mapping[str, Any], data: Mapping[str, str], experiment: str | None, name: str
+) -> Origin:
     """What the checkpoints of a run say of it.
 
     Args:
@@ -40,7 +42,8 @@ def origin(cfg: DictConfig, values: Mapping[str, Any], data: Mapping[str, str], 
     longest_first = dict(sorted(places.items(), key=lambda item: -len(item[1])))
     config = {key: values[key] for key in KEPT}
     config["trainer"] = {key: value for key, value in values["trainer"].items() if key != "resume"}
-    return Origin(experiment, name, _placed(config, OmegaConf.to_container(cfg, resolve=False), longest_first), dict(data))
+    placed = _placed(config, OmegaConf.to_container(cfg, resolve=False), longest_first)
+    return Origin(experiment, name, placed, dict(data))
 
 
 def _placed(node: Any, raw: Any, places: Mapping[str, str]) -> Any:

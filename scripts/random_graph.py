@@ -10,7 +10,6 @@ follows from anything, so models learn nothing from it.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
@@ -21,6 +20,7 @@ if __package__ in (None, ""):
 import numpy as np  # noqa: E402
 
 from tasks.errors import UserError, whole  # noqa: E402
+from tasks.folders import whole_file  # noqa: E402
 from tasks.kg_completion.triples import FILES  # noqa: E402
 
 BLOCK = 500_000  # rows that are generated at once
@@ -49,20 +49,15 @@ def main(arguments: list[str] | None = None) -> int:
 
 def write(path: Path, count: int, entities: int, relations: int, every: bool, draw: np.random.Generator) -> None:
     """One file, whole or not at all. every: heads are all entities in order, before they are drawn."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with part.open("w", encoding="utf-8") as file:
-            for start in range(0, count, BLOCK):
-                n = min(BLOCK, count - start)
-                heads, tails = (_frequent(entities, n, draw) for _ in range(2))
-                if every:
-                    in_order = np.arange(start, min(start + n, entities))
-                    heads[: len(in_order)] = in_order
-                rows = zip(heads.tolist(), _frequent(relations, n, draw).tolist(), tails.tolist(), strict=True)
-                file.writelines(f"e{h}\tr{r}\te{t}\n" for h, r, t in rows)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    with whole_file(path) as part, part.open("w", encoding="utf-8") as file:
+        for start in range(0, count, BLOCK):
+            n = min(BLOCK, count - start)
+            heads, tails = (_frequent(entities, n, draw) for _ in range(2))
+            if every:
+                in_order = np.arange(start, min(start + n, entities))
+                heads[: len(in_order)] = in_order
+            rows = zip(heads.tolist(), _frequent(relations, n, draw).tolist(), tails.tolist(), strict=True)
+            file.writelines(f"e{h}\tr{r}\te{t}\n" for h, r, t in rows)
 
 
 def _frequent(size: int, count: int, draw: np.random.Generator) -> np.ndarray:

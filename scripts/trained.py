@@ -185,8 +185,8 @@ def load(run: Run, state: str = "best") -> Trained:
     task, data = rebuild(checkpoint)
     if unequal := resume.differences(checkpoint, task.origin, ("data",)):
         raise UserError(
-            f"{run.folder}: its model was trained with {'; '.join(unequal)}, so that figures would have wrong names. Put "
-            "back the data that it was trained with (HYPERBOLIC_DATA names their folder), or draw another run."
+            f"{run.folder}: its model was trained with {'; '.join(unequal)}, so that figures would have wrong names. "
+            "Put back the data that it was trained with (HYPERBOLIC_DATA names their folder), or draw another run."
         )
     task.to(torch.float64 if str(run.settings.get("trainer.precision")).startswith("64") else torch.float32)
     resume.load_weights(task, checkpoint, str(run.folder))

@@ -108,11 +108,7 @@ class Task(pl.LightningModule, abc.ABC):
         return {}
 
     def configure_optimizers(self) -> Any:
-        trainer = self.trainer
-        return self.schedule.configure(
-            self.optimizer(self), lambda: trainer.estimated_stepping_batches, self.select, self.select_mode,
-            trainer.check_val_every_n_epoch or 1,
-        )  # fmt: skip
+        return self.schedule.configure(self.optimizer(self), lambda: self.trainer, self.select, self.select_mode)
 
     def on_fit_start(self) -> None:
         if getattr(self.model, "sparse", False) and self.trainer.world_size > 1:

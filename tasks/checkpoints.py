@@ -15,6 +15,7 @@ from torch import Tensor
 
 from hyperbolic.manifolds import Manifold
 from tasks.base import Task, as_task
+from tasks.folders import whole_file
 
 BEST, LAST, AVERAGE, EPOCH = "best.ckpt", "last.ckpt", "average.ckpt", "epoch-{:06d}.ckpt"
 DISTANCE = "/dist0_mean"  # of the diagnostics (tasks.watch): the mean distance of points from the origin
@@ -97,12 +98,10 @@ class History(Checkpoint):
         self.rows[-1] |= values | {"seconds": self.wall_s}
         if trainer.is_global_zero:
             columns = list(dict.fromkeys(name for row in self.rows for name in row))
-            part = self.path.with_suffix(".part")
-            with part.open("w", newline="", encoding="utf-8") as file:
+            with whole_file(self.path) as part, part.open("w", newline="", encoding="utf-8") as file:
                 writer = csv.DictWriter(file, columns, restval="")
                 writer.writeheader()
                 writer.writerows(self.rows)
-            os.replace(part, self.path)
 
     def state_dict(self) -> dict[str, Any]:
         return {"rows": self.rows, "wall_s": self.wall_s, "examples": self.examples, "training_s": self.training_s}
@@ -147,7 +146,9 @@ class Checkpoints(Checkpoint):
             raise KeyboardInterrupt  # the second one does not wait
         self.interrupted = True
 
-    def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         step = trainer.global_step
         self._due |= self.every_n_steps is not None and step % self.every_n_steps == 0
         self._due |= self.interrupted or trainer.received_sigterm

@@ -1,11 +1,24 @@
-"""Folders of prepared data that appear whole or not at all, and what is said of those that do not."""
+"""Files and folders that appear whole or not at all, and the warnings about those that do not."""
 
 import contextlib
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """The path of a new file beside `path`, to write into; it becomes `path` where all went well, and is removed where
+    not. So a reader sees the file that stood there before or the new one, never a part."""
+    part = path.with_name(f".{path.stem}-{secrets.token_hex(4)}.part{path.suffix}")
+    try:
+        yield part
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -1,8 +1,6 @@
 """Points by name on disk: what one task embeds and another reads."""
 
 import hashlib
-import os
-import tempfile
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from tasks.errors import UserError
+from tasks.folders import whole_file
 
 FORMAT = "named points 1"
 
@@ -30,18 +29,11 @@ class PointsFile:
 def write_points(path: Path, names: Sequence[str], points: np.ndarray, manifold: str, c: float) -> Path:
     """Write the points to an .npz file, whole or not at all; the same points give the same file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, part = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(
-                file, format=np.array(FORMAT), names=np.array("\n".join(names)), points=points.astype(np.float64),
-                manifold=np.array(manifold), c=np.array(float(c)),
-            )  # fmt: skip
-        os.chmod(part, 0o644)
-        os.replace(part, path)
-    except BaseException:
-        Path(part).unlink(missing_ok=True)
-        raise
+    with whole_file(path) as part, part.open("wb") as file:
+        np.savez(
+            file, format=np.array(FORMAT), names=np.array("\n".join(names)), points=points.astype(np.float64),
+            manifold=np.array(manifold), c=np.array(float(c)),
+        )  # fmt: skip
     return path
 
 

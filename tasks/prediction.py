@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import json
-import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -18,6 +17,7 @@ from torch import Tensor
 from tasks import resume as resuming
 from tasks.base import Task, TaskData
 from tasks.errors import UserError, one_of, whole
+from tasks.folders import whole_file
 from tasks.training import Outcome, choose_accelerator
 
 STANDARD = "-"  # as input or output: standard input or output
@@ -25,8 +25,8 @@ STANDARD = "-"  # as input or output: standard input or output
 
 @dataclass(frozen=True)
 class Files:
-    """What mode=predict reads and writes. checkpoint: a file or a run's folder. input: a file, or "-" for standard input.
-    output: a file, written whole or not at all, or None or "-" for standard output."""
+    """What mode=predict reads and writes. checkpoint: a file or a run's folder. input: a file, or "-" for standard
+    input. output: a file, written whole or not at all, or None or "-" for standard output."""
 
     checkpoint: str | None
     input: str | None
@@ -45,9 +45,9 @@ class Files:
             raise UserError("mode=predict needs input=FILE, or input=- for standard input.")
         if self.input != STANDARD and not Path(self.input).is_file():
             raise UserError(f"input={self.input}: there is no such file; name one, or - for standard input.")
-        if self.output is not None and not self.to_standard_output:
-            if Path(self.output).is_dir() or not Path(self.output).absolute().parent.is_dir():
-                raise UserError(f"output={self.output} cannot be written; name a file in a folder that exists.")
+        output = None if self.output is None or self.to_standard_output else Path(self.output)
+        if output and (output.is_dir() or not output.absolute().parent.is_dir()):
+            raise UserError(f"output={output} cannot be written; name a file in a folder that exists.")
         return self.checkpoint, self.input
 
 
@@ -158,11 +158,5 @@ def _output_stream(target: str | None, stdout: TextIO) -> Iterator[TextIO]:
         yield stdout
         stdout.flush()
         return
-    part = Path(f"{target}.part")
-    try:
-        with part.open("w", encoding="utf-8") as stream:
-            yield stream
-        os.replace(part, target)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    with whole_file(Path(target)) as part, part.open("w", encoding="utf-8") as stream:
+        yield stream

@@ -4,7 +4,6 @@ import contextlib
 import functools
 import importlib.metadata
 import json
-import os
 import platform
 import resource
 import shutil
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 
 from tasks.base import Task, TaskData
+from tasks.folders import whole_file
 from tasks.resume import portable
 from tasks.training import Outcome
 
@@ -25,9 +25,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def write(path: Path, record: dict[str, Any]) -> Path:
     """Write the record whole or not at all."""
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(record, indent=1, sort_keys=True, allow_nan=False) + "\n", encoding="utf-8")
-    os.replace(part, path)
+    text = json.dumps(record, indent=1, sort_keys=True, allow_nan=False) + "\n"
+    with whole_file(path) as part:
+        part.write_text(text, encoding="utf-8")
     return path
 
 

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tasks.base import Task
+from tasks.folders import whole_file
 from tasks.record import write
 from tasks.training import Outcome
 
@@ -15,7 +16,7 @@ WIDTH = 160  # of tables that go to a file
 
 
 def conclude(task: Task, outcome: Outcome, record: dict[str, Any], folder: Path) -> None:
-    """Show the result of a run and leave its files in its folder; the record's path is the last line that is printed."""
+    """Show the result of a run and leave its files in its folder; the last line printed is the record's path."""
     show(f"{folder.parent.name}, seed {record['seed']}", record)
     if outcome.history:
         print(f"figure: {learning_curve(outcome.history, task.select, folder / 'learning_curve.png')}")
@@ -87,8 +88,7 @@ def learning_curve(rows: list[dict[str, float]], select: str, path: Path) -> Pat
         axis.grid(alpha=0.3)
         if axis.lines:
             axis.legend(frameon=False)
-    part = path.with_suffix(".part.png")
-    figure.savefig(part, dpi=120)
+    with whole_file(path) as part:
+        figure.savefig(part, dpi=120)
     plt.close(figure)
-    part.replace(path)
     return path

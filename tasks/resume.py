@@ -12,6 +12,8 @@ from torch import nn
 from tasks.base import Origin, Task
 from tasks.checkpoints import AVERAGE, BEST, LAST, epoch_files
 from tasks.errors import UserError
+from tasks.folders import whole_file
+from tasks.schedules import FALLING
 
 # What must be the same for a run to go on; training may still be made longer (trainer.max_epochs, max_steps).
 CONTINUED = (
@@ -108,7 +110,7 @@ def differences(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, 
 
     ours = settings(origin.config, origin.data)
     theirs = {k: v for k, v in LATER.items() if k in ours} | settings(checkpoint["config"], checkpoint["data"])
-    if keys is CONTINUED and ours.get("optim.schedule", "constant") != "constant":
+    if keys is CONTINUED and ours.get("optim.schedule") in FALLING:
         keys = (*keys, "trainer.max_epochs", "trainer.max_steps")  # the learning rate falls to 0 at their end
     names = [k for k in dict.fromkeys([*theirs, *ours]) if compared(k)]
     names.sort(key=lambda k: k != "task.name")
@@ -204,6 +206,5 @@ def take_over(checkpoint: dict[str, Any], folder: Path) -> None:
         return
     for file in [source / BEST, *epoch_files(source)]:
         if file.exists():
-            part = folder / f"{file.name}.part"
-            shutil.copyfile(file, part)
-            part.replace(folder / file.name)
+            with whole_file(folder / file.name) as part:
+                shutil.copyfile(file, part)

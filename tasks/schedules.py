@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytorch_lightning as pl
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import (
     CosineAnnealingLR,
@@ -42,7 +43,8 @@ class Schedule:
     ):  # fmt: skip
         self.name = one_of("optim.schedule", name, SCHEDULES)
         self.warmup_steps = whole("optim.warmup_steps", warmup_steps, 0)
-        self.factor, self.patience = number("optim.plateau.factor", factor), whole("optim.plateau.patience", patience, 0)
+        self.factor = number("optim.plateau.factor", factor)
+        self.patience = whole("optim.plateau.patience", patience, 0)
         if name in ("inverse_sqrt", "noam") and warmup_steps < 1:
             raise UserError(f"optim.schedule={name} needs optim.warmup_steps of at least 1, and it is {warmup_steps}.")
         if name == "plateau" and warmup_steps:
@@ -53,38 +55,34 @@ class Schedule:
             raise UserError(f"optim.d_model={d_model} is for optim.schedule=noam, and the schedule is {name}.")
         self.d_model = d_model
 
-    @property
-    def has_end(self) -> bool:
-        """Whether learning rates reach 0 at the last step, so that the run cannot be made longer afterwards."""
-        return self.name in FALLING
-
-    def configure(self, optimizer: Optimizer, total_steps: Callable[[], float], monitor: str, mode: str, every: int) -> Any:
+    def configure(self, optimizer: Optimizer, trainer: Callable[[], pl.Trainer], monitor: str, mode: str) -> Any:
         """What LightningModule.configure_optimizers returns.
 
-        total_steps: gives the optimiser steps of the whole run. monitor, mode: the selecting metric and "max" or "min".
-        every: epochs from one validation to the next.
+        trainer: gives the trainer, where the schedule asks for its steps or validations. monitor, mode: the selecting
+        metric and "max" or "min".
         """
         if self.name == "constant" and not self.warmup_steps:
             return optimizer
         if self.name == "plateau":
+            epochs = trainer().check_val_every_n_epoch or 1  # from one validation to the next
             plateau = ReduceLROnPlateau(optimizer, "max" if mode == "max" else "min", self.factor, self.patience)
             return {
                 "optimizer": optimizer,
-                "lr_scheduler": {"scheduler": plateau, "interval": "epoch", "frequency": every, "monitor": monitor},
+                "lr_scheduler": {"scheduler": plateau, "interval": "epoch", "frequency": epochs, "monitor": monitor},
             }
-        scheduler = self._by_step(optimizer, total_steps)
+        scheduler = self._by_step(optimizer, trainer)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
-    def _by_step(self, optimizer: Optimizer, total_steps: Callable[[], float]) -> LRScheduler:
+    def _by_step(self, optimizer: Optimizer, trainer: Callable[[], pl.Trainer]) -> LRScheduler:
         w, d = self.warmup_steps, self.d_model or 1
         if self.name == "inverse_sqrt":
             return LambdaLR(optimizer, lambda k: min((k + 1) / w, (w / (k + 1)) ** 0.5))
         if self.name == "noam":
             return LambdaLR(optimizer, lambda k: d**-0.5 * min((k + 1) ** -0.5, (k + 1) * w**-1.5))
         if not w:
-            return FALLING[self.name](optimizer, int(total_steps()))
+            return FALLING[self.name](optimizer, int(trainer().estimated_stepping_batches))
         warmup = LinearLR(optimizer, start_factor=1 / w, total_iters=max(w - 1, 1))
         if self.name == "constant":
             return warmup
-        rest = FALLING[self.name](optimizer, max(int(total_steps()) - w, 1))
+        rest = FALLING[self.name](optimizer, max(int(trainer().estimated_stepping_batches) - w, 1))
         return SequentialLR(optimizer, [warmup, rest], milestones=[w])

@@ -24,8 +24,7 @@ def states(finished) -> Path:
 
 def test_a_run_is_continued_by_its_folder_alone(finished, tmp_path):
     """Here from within: two of three epochs, then the rest in another folder, with the same end as the whole run."""
-    folder, result = finished
-    whole = result.record
+    whole = finished[1].record
     part = short(tmp_path, "seed=5", "geometry=lorentz", "optim.lr=0.02", "trainer.max_epochs=2")
     assert part.code == 0, part.err
     longer = call(f"trainer.resume={part.record_path.parent}", "trainer.max_epochs=3", *QUIET, *places(tmp_path))

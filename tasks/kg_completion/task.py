@@ -2,7 +2,6 @@
 
 import csv
 import functools
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from torch.optim import Optimizer
 
 from tasks.base import Points, Step, Task
 from tasks.errors import UserError, number, one_of, rate, share, whole
+from tasks.folders import whole_file
 from tasks.kg_completion import losses
 from tasks.kg_completion.facts import Facts, answers_among, corrupt
 from tasks.kg_completion.model import BLOCK, LinkPredictor
@@ -202,8 +202,7 @@ class LinkPredictionTask(Task):
         if self.by_relation is None:
             return {}
         path = folder / "relations.csv"
-        part = path.with_suffix(".part")
-        with part.open("w", newline="", encoding="utf-8") as file:
+        with whole_file(path) as part, part.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(["relation", "category", "sought", "queries", *SCORES])
             for k, row in enumerate(self.by_relation):
@@ -212,7 +211,6 @@ class LinkPredictionTask(Task):
                     scores = _scores(row, self.ties).values()
                     side = "tail" if k < self.n else "head"
                     writer.writerow([name, kind, side, int(row[0]), *(f"{v:.6g}" for v in scores)])
-        os.replace(part, path)
         return {"relations": path}
 
     def predict(self, batch: dict[str, Tensor]) -> list[dict[str, Any]]:

@@ -1,9 +1,10 @@
 """A generated corpus in which every sentence is about one topic, so that a test knows which words are alike."""
 
-import os
 from pathlib import Path
 
 import numpy as np
+
+from tasks.folders import whole_file
 
 
 def topic_of(word: str) -> str:
@@ -31,7 +32,6 @@ def write_corpus(folder: Path, **recipe: int) -> Path:
     path = folder / f"toy-{'-'.join(f'{name}{value}' for name, value in sorted(recipe.items()))}.txt"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f"{path.name}.{os.getpid()}.part")
-        part.write_text("\n".join(sentences(**recipe)) + "\n", encoding="utf-8")
-        part.replace(path)
+        with whole_file(path) as part:
+            part.write_text("\n".join(sentences(**recipe)) + "\n", encoding="utf-8")
     return path

@@ -1,6 +1,7 @@
 """Learning rates over the steps of a run, against their formulas; and how batches of several sizes add up to one step."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,7 +15,8 @@ from tests.cli import SHORT, toy
 def rates(schedule: Schedule, steps: int, values: list[float] | None = None) -> list[float]:
     """Of each of so many steps; values: of the validation metric after each, for a plateau."""
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.5)
-    configured = schedule.configure(optimizer, lambda: steps, "val/accuracy", "max", 1)
+    trainer = SimpleNamespace(estimated_stepping_batches=steps, check_val_every_n_epoch=1)
+    configured = schedule.configure(optimizer, lambda: trainer, "val/accuracy", "max")
     scheduler = configured["lr_scheduler"]["scheduler"] if isinstance(configured, dict) else None
     seen = []
     for k in range(steps):
