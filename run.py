@@ -16,7 +16,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from configs import schema
+from configs import matching, schema
 from configs.errors import paragraph
 from hyperbolic.diagnostics import NonFiniteError
 from hyperbolic.layers.guard import OffManifoldError, validate_points
@@ -118,7 +118,7 @@ def finish(values: dict, folder: Path, task: Task, data: TaskData, found: traini
     if found.is_main:
         job = HydraConfig.get()
         result = record.build(job.runtime.choices.experiment, values, list(job.overrides.task), data, task, found)
-        report.show(f"{folder.parent.name}, seed {values['seed']}", result)
+        report.show(f"{folder.parent.name}, seed {values['seed']}", result, matching.published(result))
         if found.history:
             print(f"figure: {report.learning_curve(found.history, task.select, folder / 'learning_curve.png')}")
         for name, path in (task.export(folder) if values["mode"] == "fit" else {}).items():

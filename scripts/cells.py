@@ -5,7 +5,7 @@ import statistics
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-from scripts.layouts import SPREADS, Layout, Ordering, Place
+from configs.tables import SPREADS, Layout, Ordering, Place
 from scripts.records import Record, RecordError, value_at
 
 # 97.5 % quantiles of Student's t for 1, 2, ... degrees of freedom, of which n seeds have n - 1.
@@ -32,14 +32,14 @@ def blocks(layout: Layout, cells: Cells) -> list[Block]:
             for row in layout.rows
         ]
         return [Block(["", *layout.columns], rows)]
-    found = []
+    parts = []
     sizes = bool(layout.parameters or any(cells.values()))
     for start in range(0, len(layout.columns), COLUMNS_OF_A_BLOCK):
-        columns = layout.columns[start : start + COLUMNS_OF_A_BLOCK]
+        columns = list(layout.columns)[start : start + COLUMNS_OF_A_BLOCK]
         last = sizes and start + COLUMNS_OF_A_BLOCK >= len(layout.columns)
         rows = [row_lines(layout, row, columns, cells.get((row, None), []), last) for row in layout.rows]
-        found.append(Block(["", "", *columns, *(["parameters"] if last else [])], rows))
-    return found
+        parts.append(Block(["", "", *columns, *(["parameters"] if last else [])], rows))
+    return parts
 
 
 def cell_lines(layout: Layout, row: str, column: str, runs: list[Record]) -> list[str]:
@@ -60,9 +60,7 @@ def cell_lines(layout: Layout, row: str, column: str, runs: list[Record]) -> lis
     return lines + _partial(layout, runs)
 
 
-def row_lines(
-    layout: Layout, row: str, columns: tuple[str, ...], runs: list[Record], sizes: bool
-) -> list[list[str]]:
+def row_lines(layout: Layout, row: str, columns: list[str], runs: list[Record], sizes: bool) -> list[list[str]]:
     """The cells of a row that one run fills: its name, what each line is, then a number a line in every cell.
 
     sizes: with a last cell for the number of parameters.
@@ -106,7 +104,7 @@ def notes(layout: Layout, cells: Cells) -> list[str]:
     if None in layout.published.values():
         lines.append("A value shown as ? is in the paper, but cannot be read in the copy that was at hand.")
     places: dict[str, list[str]] = defaultdict(list)
-    for column in (None,) if layout.whole_rows else layout.columns:
+    for column in [None] if layout.whole_rows else list(layout.columns):
         for row in layout.rows:
             by_settings: dict[str, list[int]] = defaultdict(list)
             for run in cells.get((row, column), []):
@@ -124,7 +122,7 @@ def notes(layout: Layout, cells: Cells) -> list[str]:
 
 def contest_lines(layout: Layout, cells: Cells) -> list[str]:
     """Of the rows that are compared, how often each is the highest, in the paper and in ours; ours where all of them
-    have runs. Rows of different contests are told together by their place in it, as "HYP" of "mammal, HYP"; where
+    have runs. Rows of different contests are counted together by their place in it, as "HYP" of "mammal, HYP"; where
     several are as high, none is the highest. Where ± is a confidence interval: also how often that of the highest
     overlaps no other's."""
     if not layout.contests:
@@ -144,17 +142,17 @@ def contest_lines(layout: Layout, cells: Cells) -> list[str]:
                 widths = [_plus_minus(some, layout.spread) for some in scores]
                 ours.append(_highest(names, [statistics.fmean(some) for some in scores], widths))
 
-    def told(found: list[tuple[str, bool | None]]) -> str:
+    def counted(winners: list[tuple[str, bool | None]]) -> str:
         parts = []
-        for name, n in Counter(name for name, _ in found).most_common():
-            known = [apart for winner, apart in found if winner == name and apart is not None]
-            of = "" if len(known) == n else f" of {len(known)} with intervals"
-            parts.append(f"{name} {n}" + (f" ({sum(known)} apart{of})" if known and confident else ""))
-        return f"{', '.join(parts)} of {len(found)}"
+        for name, n in Counter(name for name, _ in winners).most_common():
+            distinct = [apart for winner, apart in winners if winner == name and apart is not None]
+            of = "" if len(distinct) == n else f" of {len(distinct)} with intervals"
+            parts.append(f"{name} {n}" + (f" ({sum(distinct)} apart{of})" if distinct and confident else ""))
+        return f"{', '.join(parts)} of {len(winners)}"
 
-    in_ours = f"; in ours {told(ours)}" if ours else ""
+    in_ours = f"; in ours {counted(ours)}" if ours else ""
     names = ", ".join(row.rpartition(", ")[2] for row in layout.contests[0])
-    counts = f"in the paper {told(theirs)}{in_ours}"
+    counts = f"in the paper {counted(theirs)}{in_ours}"
     legend = ". Apart: its 95 % interval overlaps none of the others'" if " apart" in counts else ""
     return [f"How often each of {names} is the highest: {counts}{legend}"]
 
@@ -179,7 +177,7 @@ def ordering_lines(layout: Layout, ordering: Ordering, cells: Cells) -> list[str
 
     Only where both have runs, and of all the data; no line where there are none.
     """
-    found: list[tuple[str, float, str, str]] = []  # what is compared, the difference, its error, why it has none
+    compared: list[tuple[str, float, str, str]] = []  # what is compared, the difference, its error, why it has none
     for name, *pair in ordering.pairs():
         runs = [cells.get((row, None if layout.whole_rows else column), []) for row, column in pair]
         if not all(some and not _partial(layout, some) for some in runs):
@@ -191,20 +189,20 @@ def ordering_lines(layout: Layout, ordering: Ordering, cells: Cells) -> list[str
             error = f" ± {math.sqrt(statistics.variance(high) / len(high) + statistics.variance(low) / len(low)):.2f}"
         else:
             few = "1 seed each" if len(high) == len(low) else f"{_seeds(runs[0])} against {_seeds(runs[1])}"
-        found.append((name, statistics.fmean(high) - statistics.fmean(low), error, few))
-    if not found:
+        compared.append((name, statistics.fmean(high) - statistics.fmean(low), error, few))
+    if not compared:
         return []
-    same = found[0][3] if len({few for *_, few in found}) == 1 else ""  # then said once, before all of them
+    same = compared[0][3] if len({few for *_, few in compared}) == 1 else ""  # then said once, before all of them
     parts = []
     for word, holds in (("holds", True), ("fails", False)):
         where = [
             f"{name} {gain:+.2f}{error}" + (f" ({few})" if few and not same else "")
-            for name, gain, error, few in found
+            for name, gain, error, few in compared
             if (gain > 0) is holds
         ]
         parts += [f"{word} for {', '.join(where)}"] if where else []
-    compared = {place for _, *pair in ordering.pairs() for place in pair}
-    who = "The paper has" if compared <= set(layout.published) else "Expected, not in the paper:"
+    places = {place for _, *pair in ordering.pairs() for place in pair}
+    who = "The paper has" if places <= set(layout.published) else "Expected, not in the paper:"
     what = f"difference in points ({same}, no standard error)" if same else "difference in points ± its standard error"
     return [f"{who} {ordering.higher} above {ordering.lower}. Ours, {what}: {'; '.join(parts)}"]
 
@@ -214,8 +212,8 @@ def settings_line(run: Record) -> str:
     epochs, steps = value_at(run, "trainer.max_epochs"), value_at(run, "trainer.max_steps")
     precision, optim = str(value_at(run, "trainer.precision")), value_at(run, "optim") or {}
     parts = []
-    if found := sources(run):
-        parts.append(f"trained on {', '.join(found)}")
+    if names := sources(run):
+        parts.append(f"trained on {', '.join(names)}")
     files = run["data"]["files"]
     if isinstance(files, dict) and "vectors" in files:
         parts.append(f"word vectors {files['vectors']}")

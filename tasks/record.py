@@ -115,7 +115,7 @@ def build(
     }
     if found.prediction:
         record["prediction"] = portable(found.prediction)
-    return record | ({"paper": config["paper"]} if config.get("paper") else {})
+    return record
 
 
 def remove_if_empty(folder: Path) -> None:

@@ -1,0 +1,196 @@
+"""Which cells of the published tables a record fills: those that its experiment and its resolved settings fit.
+
+A cell stands for the composition of its experiment with its overrides. A record fits where every setting that decides
+results, and that both have, is the same; a setting that one of them lacks was added or removed since.
+"""
+
+import functools
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from configs import schema
+from configs.errors import paragraph
+from configs.tables import PUBLISHED, Cell, Layout, TableError, load_layouts
+from tasks.resume import IRRELEVANT, LATER, flat
+
+Record = dict[str, Any]
+
+DECISIVE = ("task", "geometry", "encoder", "optim", "fidelity") + tuple(
+    f"trainer.{key}"
+    for key in (
+        "max_epochs", "max_steps", "limit_train_batches", "accumulate_grad_batches", "val_check_interval",
+        "check_val_every_n_epoch", "patience", "precision",
+    )
+)  # fmt: skip
+OPEN = ("geometry.parts", "geometry.options")  # nodes with keys of the user's: compared as a whole
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published value of a cell that a run fills, and what it is called there (`published`, where the data are those)."""
+
+    table: str
+    row: str
+    column: str
+    metric: str
+    value: float
+    label: str
+
+
+def decisive(config: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a resolved configuration that decide results, by dotted key; no seeds, of paths the last part."""
+    settings = {key: _portable(key, value) for key, value in flat(config).items() if _decides(key)}
+    if settings.get("task.model._target_") == "EntityTyper" and settings.get("encoder._target_") != "TransformerEncoder":
+        settings.pop("task.model.d", None)  # the size of HyboNet's states, which HyFi's network does not have
+    geometry = config.get("geometry") or {}
+    return settings | {key: geometry[name] for key in OPEN if (name := key.partition(".")[2]) in geometry}
+
+
+def differences(record: dict[str, Any], cell: dict[str, Any]) -> list[str]:
+    """Where the decisive settings of a record are not a cell's, as `optim.lr=0.5, not 0.3`."""
+    record = {key: value for key, value in LATER.items() if key in cell} | record
+    return [f"{key}={record[key]}, not {cell[key]}" for key in cell if key in record and record[key] != cell[key]]
+
+
+def settings_of(cell: Cell) -> dict[str, Any]:
+    """The decisive settings of a cell. Raises TableError where its words do not compose."""
+    return _settings(schema.FOLDER, cell)
+
+
+def fits(record: Record, cell: Cell) -> bool:
+    """Whether a record fills a cell. Raises TableError where the cell's words do not compose."""
+    return _fits(record["experiment"], decisive(record["config"]), cell)
+
+
+def cells_of(record: Record, layouts: Iterable[Layout]) -> list[Cell]:
+    """Every cell that a record fills. Raises TableError where it fits two cells of one table."""
+    settings = decisive(record["config"])
+    filled: list[Cell] = []
+    for layout in layouts:
+        cells = [cell for cell in layout.cells if _fits(record["experiment"], settings, cell)]
+        if len(cells) > 1:
+            names = " and ".join(f"'{cell}'" for cell in cells)
+            raise TableError(
+                f"{layout.file}.yaml: the record of {record['experiment']} with seed {record['seed']} fits {names}, so "
+                "they are the same run. Let their overrides differ, or remove one."
+            )
+        filled += cells
+    return filled
+
+
+def misfit(record: Record, layouts: Iterable[Layout]) -> str | None:
+    """Why a record that fills no cell does not: the nearest cell and the settings that differ. None: there is none near."""
+    settings = decisive(record["config"])
+    cells = [cell for layout in layouts for cell in layout.cells if _is_named(record["experiment"], cell)]
+    cells = [cell for cell in cells if _written(schema.FOLDER, cell).get("task.name") == settings.get("task.name")]
+    if not cells:
+        return None
+    wrong = {cell: differences(settings, settings_of(cell)) for cell in cells}
+    nearest = min(cells, key=lambda cell: len(wrong[cell]))
+    return f"fits no cell of a table. The nearest is '{nearest}' of {nearest.table}, and it has {'; '.join(wrong[nearest])}"
+
+
+def published(record: Record, folder: Path | None = None) -> list[Published]:
+    """The published values of the cells that a record fills, to be shown beside its own.
+
+    A table file that cannot be used has none here, with a line on standard error: a run must not fail for it at its end.
+    """
+    try:
+        layouts = load_layouts(folder) if (folder or PUBLISHED).is_dir() else []
+        by_file = {layout.file: layout for layout in layouts}
+        values: list[Published] = []
+        for cell in cells_of(record, layouts):
+            layout = by_file[cell.table]
+            label = layout.theirs if layout.again else "published"
+            for column in layout.columns if cell.column is None else [cell.column]:
+                value = layout.published.get((cell.row, column))
+                if value is not None:
+                    values.append(Published(layout.file, cell.row, column, layout.metrics[column], value, label))
+    except TableError as error:
+        print(f"note: no published values are shown: {error}", file=sys.stderr)
+        return []
+    return values
+
+
+def _decides(key: str) -> bool:
+    if key in IRRELEVANT or key.rpartition(".")[2] == "seed" or key.startswith(tuple(f"{name}." for name in OPEN)):
+        return False
+    return any(key == name or key.startswith(f"{name}.") for name in DECISIVE)
+
+
+def _portable(key: str, value: Any) -> Any:
+    """A value without what moves: the folders of a path, the module of a class."""
+    if isinstance(value, list):
+        return [_portable(key, each) for each in value]
+    if not isinstance(value, str):
+        return value
+    return value.rpartition("." if key.endswith("_target_") else "/")[2]
+
+
+def _fits(experiment: str | None, settings: dict[str, Any], cell: Cell) -> bool:
+    if not _is_named(experiment, cell):
+        return False
+    for key, value in _written(schema.FOLDER, cell).items():  # shows at once that most do not fit
+        if key in settings and settings[key] != value and type(settings[key]) is type(value):
+            return False
+    return not differences(settings, settings_of(cell))
+
+
+def _is_named(experiment: str | None, cell: Cell) -> bool:
+    """Whether a record may fill a cell by its name: that of the cell's experiment, or of one that is gone."""
+    if experiment is None or experiment == cell.experiment:
+        return experiment is not None
+    return not (schema.FOLDER / "experiment" / f"{experiment}.yaml").is_file()
+
+
+@functools.cache
+def _settings(folder: Path, cell: Cell) -> dict[str, Any]:
+    try:
+        files, changes = schema.split(cell.words)
+        return decisive(schema.changed(_composition(folder, tuple(files)), changes))
+    except schema.NOT_COMPOSED as error:
+        raise TableError(
+            f"{cell.table}.yaml: the overrides of '{cell}' do not compose: {paragraph(error)} ({' '.join(cell.words)})"
+        ) from error
+
+
+@functools.cache
+def _composition(folder: Path, words: tuple[str, ...]) -> Any:
+    schema.register()
+    return schema.composed(*words)
+
+
+@functools.cache
+def _written(folder: Path, cell: Cell) -> dict[str, Any]:
+    """What a cell's experiment and overrides say of its decisive settings, without composing."""
+    try:
+        files, changes = schema.split(cell.words)
+    except schema.NOT_COMPOSED:
+        return {}  # composing says what is wrong
+    chosen = dict(word.split("=", 1) for word in files if "=" in word)
+    written = _delta(folder, cell.experiment) | _names(chosen) | flat(changes)
+    return {key: _portable(key, value) for key, value in written.items() if _decides(key)}
+
+
+@functools.cache
+def _delta(folder: Path, experiment: str) -> dict[str, Any]:
+    """What an experiment's file, and those that it starts from, have beside the defaults, by dotted key."""
+    node = yaml.safe_load((folder / "experiment" / f"{experiment}.yaml").read_text(encoding="utf-8"))
+    delta: dict[str, Any] = {}
+    chosen: dict[str, str] = {}
+    for entry in node.pop("defaults", []):
+        if isinstance(entry, str):
+            delta |= _delta(folder, entry) if entry != "_self_" else {}
+        else:
+            chosen |= {key.removeprefix("override ").strip("/"): value for key, value in entry.items()}
+    return delta | _names(chosen) | {k: v for k, v in flat(node).items() if "${" not in str(v)}
+
+
+def _names(chosen: dict[str, str]) -> dict[str, Any]:
+    """By which settings the choice of a task or geometry is known: their files have their names."""
+    return {f"{group}.name": chosen[group] for group in ("task", "geometry") if group in chosen}
