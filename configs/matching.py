@@ -7,32 +7,28 @@ results, and that both have, is the same; a setting that one of them lacks was a
 import functools
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
-from configs import schema
+from configs import schema, tables
 from configs.errors import paragraph
-from configs.tables import PUBLISHED, Cell, Layout, TableError, load_layouts
+from configs.tables import Cell, Layout, TableError
 from tasks.resume import IRRELEVANT, LATER, flat
 
 Record = dict[str, Any]
 
-DECISIVE = ("task", "geometry", "encoder", "optim", "fidelity") + tuple(
-    f"trainer.{key}"
-    for key in (
-        "max_epochs", "max_steps", "limit_train_batches", "accumulate_grad_batches", "val_check_interval",
-        "check_val_every_n_epoch", "patience", "precision",
-    )
+TRAINER = (
+    "max_epochs", "max_steps", "limit_train_batches", "accumulate_grad_batches", "val_check_interval",
+    "check_val_every_n_epoch", "patience", "precision",
 )  # fmt: skip
+DECISIVE = ("task", "geometry", "encoder", "optim", "fidelity", *(f"trainer.{key}" for key in TRAINER))
 OPEN = ("geometry.parts", "geometry.options")  # nodes with keys of the user's: compared as a whole
 
 
-@dataclass(frozen=True)
-class Published:
-    """A published value of a cell that a run fills, and what it is called there (`published`, where the data are those)."""
+class Published(NamedTuple):
+    """A published value of a cell that a run fills; label: `published`, or what it is called in a table made again."""
 
     table: str
     row: str
@@ -45,7 +41,7 @@ class Published:
 def decisive(config: dict[str, Any]) -> dict[str, Any]:
     """The settings of a resolved configuration that decide results, by dotted key; no seeds, of paths the last part."""
     settings = {key: _portable(key, value) for key, value in flat(config).items() if _decides(key)}
-    if settings.get("task.model._target_") == "EntityTyper" and settings.get("encoder._target_") != "TransformerEncoder":
+    if settings.get("task.model._target_") == "EntityTyper" and "encoder.cell" in settings:
         settings.pop("task.model.d", None)  # the size of HyboNet's states, which HyFi's network does not have
     geometry = config.get("geometry") or {}
     return settings | {key: geometry[name] for key in OPEN if (name := key.partition(".")[2]) in geometry}
@@ -62,9 +58,12 @@ def settings_of(cell: Cell) -> dict[str, Any]:
     return _settings(schema.FOLDER, cell)
 
 
-def fits(record: Record, cell: Cell) -> bool:
-    """Whether a record fills a cell. Raises TableError where the cell's words do not compose."""
-    return _fits(record["experiment"], decisive(record["config"]), cell)
+def fits(record: Record, cell: Cell, settings: dict[str, Any] | None = None) -> bool:
+    """Whether a record fills a cell. settings: the record's decisive ones, where they are at hand."""
+    if not _is_named(record["experiment"], cell):
+        return False
+    settings = settings or decisive(record["config"])
+    return not _is_excluded(settings, cell) and not differences(settings, settings_of(cell))
 
 
 def cells_of(record: Record, layouts: Iterable[Layout]) -> list[Cell]:
@@ -72,7 +71,7 @@ def cells_of(record: Record, layouts: Iterable[Layout]) -> list[Cell]:
     settings = decisive(record["config"])
     filled: list[Cell] = []
     for layout in layouts:
-        cells = [cell for cell in layout.cells if _fits(record["experiment"], settings, cell)]
+        cells = [cell for cell in layout.cells if fits(record, cell, settings)]
         if len(cells) > 1:
             names = " and ".join(f"'{cell}'" for cell in cells)
             raise TableError(
@@ -84,36 +83,33 @@ def cells_of(record: Record, layouts: Iterable[Layout]) -> list[Cell]:
 
 
 def misfit(record: Record, layouts: Iterable[Layout]) -> str | None:
-    """Why a record that fills no cell does not: the nearest cell and the settings that differ. None: there is none near."""
+    """Why a record that fills no cell does not: the nearest cell, and where they differ. None: no cell is near."""
     settings = decisive(record["config"])
     cells = [cell for layout in layouts for cell in layout.cells if _is_named(record["experiment"], cell)]
-    cells = [cell for cell in cells if _written(schema.FOLDER, cell).get("task.name") == settings.get("task.name")]
+    if record["experiment"] not in {cell.experiment for cell in cells}:  # it is gone: what is near has the same task
+        cells = [cell for cell in cells if _written(schema.FOLDER, cell).get("task.name") == settings.get("task.name")]
     if not cells:
         return None
-    wrong = {cell: differences(settings, settings_of(cell)) for cell in cells}
-    nearest = min(cells, key=lambda cell: len(wrong[cell]))
-    return f"fits no cell of a table. The nearest is '{nearest}' of {nearest.table}, and it has {'; '.join(wrong[nearest])}"
+    wrong, nearest = min(((differences(settings, settings_of(c)), c) for c in cells), key=lambda pair: len(pair[0]))
+    return f"fits no cell of a table. The nearest is '{nearest}' of {nearest.table}, and it has {'; '.join(wrong)}"
 
 
-def published(record: Record, folder: Path | None = None) -> list[Published]:
+def published(record: Record) -> list[Published]:
     """The published values of the cells that a record fills, to be shown beside its own.
 
-    A table file that cannot be used has none here, with a line on standard error: a run must not fail for it at its end.
+    A table file that cannot be used has none, and a line on standard error: no run fails for it at its end.
     """
+    values: list[Published] = []
     try:
-        layouts = load_layouts(folder) if (folder or PUBLISHED).is_dir() else []
-        by_file = {layout.file: layout for layout in layouts}
-        values: list[Published] = []
-        for cell in cells_of(record, layouts):
-            layout = by_file[cell.table]
-            label = layout.theirs if layout.again else "published"
+        layouts = {layout.file: layout for layout in tables.load_layouts()} if tables.PUBLISHED.is_dir() else {}
+        for cell in cells_of(record, layouts.values()):
+            layout = layouts[cell.table]
             for column in layout.columns if cell.column is None else [cell.column]:
-                value = layout.published.get((cell.row, column))
+                value, label = layout.published.get((cell.row, column)), layout.theirs if layout.again else "published"
                 if value is not None:
                     values.append(Published(layout.file, cell.row, column, layout.metrics[column], value, label))
     except TableError as error:
         print(f"note: no published values are shown: {error}", file=sys.stderr)
-        return []
     return values
 
 
@@ -127,18 +123,22 @@ def _portable(key: str, value: Any) -> Any:
     """A value without what moves: the folders of a path, the module of a class."""
     if isinstance(value, list):
         return [_portable(key, each) for each in value]
-    if not isinstance(value, str):
-        return value
-    return value.rpartition("." if key.endswith("_target_") else "/")[2]
+    return value.rpartition("." if key.endswith("_target_") else "/")[2] if isinstance(value, str) else value
 
 
-def _fits(experiment: str | None, settings: dict[str, Any], cell: Cell) -> bool:
-    if not _is_named(experiment, cell):
-        return False
-    for key, value in _written(schema.FOLDER, cell).items():  # shows at once that most do not fit
-        if key in settings and settings[key] != value and type(settings[key]) is type(value):
-            return False
-    return not differences(settings, settings_of(cell))
+@functools.cache
+def _settings(folder: Path, cell: Cell) -> dict[str, Any]:
+    try:
+        files, changes = schema.split(cell.words)
+        return decisive(schema.changed(_composed(folder, tuple(files)), changes))
+    except schema.NOT_COMPOSED as error:
+        raise TableError(f"{cell.table}.yaml: the overrides of '{cell}' do not compose: {paragraph(error)}") from error
+
+
+@functools.cache
+def _composed(folder: Path, words: tuple[str, ...]) -> schema.DictConfig:
+    schema.register()
+    return schema.composed(*words)
 
 
 def _is_named(experiment: str | None, cell: Cell) -> bool:
@@ -148,26 +148,15 @@ def _is_named(experiment: str | None, cell: Cell) -> bool:
     return not (schema.FOLDER / "experiment" / f"{experiment}.yaml").is_file()
 
 
-@functools.cache
-def _settings(folder: Path, cell: Cell) -> dict[str, Any]:
-    try:
-        files, changes = schema.split(cell.words)
-        return decisive(schema.changed(_composition(folder, tuple(files)), changes))
-    except schema.NOT_COMPOSED as error:
-        raise TableError(
-            f"{cell.table}.yaml: the overrides of '{cell}' do not compose: {paragraph(error)} ({' '.join(cell.words)})"
-        ) from error
-
-
-@functools.cache
-def _composition(folder: Path, words: tuple[str, ...]) -> Any:
-    schema.register()
-    return schema.composed(*words)
+def _is_excluded(settings: dict[str, Any], cell: Cell) -> bool:
+    """Whether what is written of a cell shows, without composing, that a record does not fit."""
+    written = _written(schema.FOLDER, cell).items()
+    return any(k in settings and settings[k] != v and type(settings[k]) is type(v) for k, v in written)
 
 
 @functools.cache
 def _written(folder: Path, cell: Cell) -> dict[str, Any]:
-    """What a cell's experiment and overrides say of its decisive settings, without composing."""
+    """What the files of a cell's experiment and its overrides say of its decisive settings."""
     try:
         files, changes = schema.split(cell.words)
     except schema.NOT_COMPOSED:
@@ -182,13 +171,12 @@ def _delta(folder: Path, experiment: str) -> dict[str, Any]:
     """What an experiment's file, and those that it starts from, have beside the defaults, by dotted key."""
     node = yaml.safe_load((folder / "experiment" / f"{experiment}.yaml").read_text(encoding="utf-8"))
     delta: dict[str, Any] = {}
-    chosen: dict[str, str] = {}
-    for entry in node.pop("defaults", []):
-        if isinstance(entry, str):
-            delta |= _delta(folder, entry) if entry != "_self_" else {}
-        else:
-            chosen |= {key.removeprefix("override ").strip("/"): value for key, value in entry.items()}
-    return delta | _names(chosen) | {k: v for k, v in flat(node).items() if "${" not in str(v)}
+    for entry in sorted(node.pop("defaults", []), key=lambda entry: isinstance(entry, dict)):  # choices here win
+        if isinstance(entry, dict):
+            delta |= _names({key.removeprefix("override ").strip("/"): value for key, value in entry.items()})
+        elif entry != "_self_":
+            delta |= _delta(folder, entry)
+    return delta | {key: value for key, value in flat(node).items() if "${" not in str(value)}
 
 
 def _names(chosen: dict[str, str]) -> dict[str, Any]:

@@ -173,7 +173,7 @@ def composed(*overrides: str) -> DictConfig:
 
 
 def split(words: tuple[str, ...]) -> tuple[list[str], dict[str, Any]]:
-    """Of words on the command line, those that choose files, as `geometry=klein`, and the settings of the others by key."""
+    """Of words on the command line those that choose files, as `geometry=klein`, and the others' settings by key."""
     files, settings = [], {}
     for word in OverridesParser.create().parse_overrides(list(words)):
         if word.is_add() or word.is_delete() or (FOLDER / word.key_or_group).is_dir():

@@ -1,4 +1,4 @@
-"""The files of the published tables (results/published/*.yaml): their rows, columns and cells, and the paper's own values."""
+"""The files of the published tables (results/published/*.yaml): rows, columns, cells and the papers' own values."""
 
 import difflib
 from collections.abc import Iterator
@@ -17,6 +17,8 @@ SPREADS = {
     "deviation": "mean ± sample standard deviation over the seeds",
     "confidence": "mean ± half the width of the 95 % confidence interval of the mean (Student's t) over the seeds",
 }
+ROW = ("experiment", "overrides", "published")
+OPTIONAL = ("source", "measure", "best_of_three", "digits", "parameters", "theirs", "spread")
 INHERITED = ("source", "measure", "columns", "metrics", "whole_rows", "digits", "spread", "intervals")
 
 
@@ -28,29 +30,18 @@ class TableError(ValueError):
 class Ordering:
     """What the paper says, or what is expected where it lacks a value: `higher` has more than `lower`.
 
-    Both are rows, compared in each column that `along` names; or both are columns, compared in each row.
+    pairs: what is compared: the column, and in it the cells (row, column) of `higher` and of `lower`, two rows; or the
+    row, where they are columns.
     """
 
     higher: str
     lower: str
-    along: tuple[str, ...]
-    between_columns: bool = False
-
-    def pairs(self) -> Iterator[tuple[str, tuple[str, str], tuple[str, str]]]:
-        """What is compared: the column, or the row, and in it the cells (row, column) of `higher` and of `lower`."""
-        for name in self.along:
-            if self.between_columns:
-                yield name, (name, self.higher), (name, self.lower)
-            else:
-                yield name, (self.higher, name), (self.lower, name)
+    pairs: tuple[tuple[str, tuple[str, str], tuple[str, str]], ...]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What one run fills: a cell, or with `column` None a whole row, and the words that run it.
-
-    overrides: of the table, the row and the column, in this order.
-    """
+    """What one run fills, a cell or (column: None) a whole row; overrides: of the table, the row and the column."""
 
     table: str
     row: str
@@ -74,8 +65,8 @@ class Cell:
 class Layout:
     """One table of one paper.
 
-    file: the name of its file. name, number: the paper and which of its tables. cells: what runs can fill; a row without
-    an experiment is `quoted`: the paper took it from others, or it is of a system that is not built here.
+    file: the name of its file. name, number: the paper and which of its tables. cells: what runs can fill, nothing of a
+    row that is `quoted`: the paper took it from others, or its system is not built here.
     published[row, column]: a fraction between 0 and 1; None where the value is there but cannot be read in our copy of
     the paper, no entry where the paper has no such value. metrics: column -> metric of a record. whole_rows: one run
     fills all columns of a row; else one run is one cell. again: the table is made again under another protocol, with
@@ -138,6 +129,8 @@ def load_layouts(folder: Path | None = None) -> list[Layout]:
 def make_layout(path: Path, node: dict[str, Any], base: Layout | None) -> Layout:
     """The table in one YAML file. base: the paper's table, which the file makes again; it has the values."""
     rows = {row: spec or {} for row, spec in node["rows"].items()}
+    for row, spec in rows.items():
+        _check_names(path, f"row '{row}' has keys that are none of a row", spec, ROW)
     if base is None:
         own = _published(path, node, rows)
     else:
@@ -147,8 +140,7 @@ def make_layout(path: Path, node: dict[str, Any], base: Layout | None) -> Layout
             _check_names(path, "names columns that the table has not", own["columns"], base.columns)
             own["metrics"] = {column: base.metrics[column] for column in own["columns"]}
         own["published"] = {p: v for p, v in base.published.items() if p[0] in rows and p[1] in own["columns"]}
-    own |= {key: node[key] for key in ("source", "measure", "best_of_three", "digits", "parameters", "theirs", "spread") if key in node}
-    own["rows"] = tuple(rows)
+    own |= {key: node[key] for key in OPTIONAL if key in node} | {"rows": tuple(rows)}
     contests = tuple(tuple(names) for names in node.get("contests", ()))
     named = [*own.get("parameters", {}), *(row for contest in contests for row in contest)]
     _check_names(path, "names rows that the table has not", named, rows)
@@ -201,11 +193,13 @@ def _cells(path: Path, node: dict[str, Any], rows: dict[str, dict[str, Any]], ow
     existing = {file.stem for file in (schema.FOLDER / "experiment").glob("*.yaml")}
     columns = {None: {}} if own["whole_rows"] else own["columns"]
     for row, spec in rows.items():
-        _check_names(path, f"row '{row}' has keys that are none of a row", spec, ("experiment", "overrides", "published"))
         for column, more in columns.items():
             if "experiment" not in spec:
                 continue
-            overrides = [*node.get("overrides", ()), *spec.get("overrides", ()), *more.get("overrides", ())]
+            parts = {path.stem: node.get("overrides"), row: spec.get("overrides"), str(column): more.get("overrides")}
+            if wrong := [name for name, words in parts.items() if not isinstance(words or [], list)]:
+                raise TableError(f"{path}: overrides of '{wrong[0]}' must be a list, as [task.dim=2].")
+            overrides = [word for words in parts.values() for word in words or []]
             try:
                 name = spec["experiment"].format(**more)  # "hnn_{data}_gru_hyp", where a column has `data: snli`
             except KeyError as error:
@@ -229,14 +223,16 @@ def _ordering(path: Path, node: dict[str, Any], own: dict[str, Any]) -> Ordering
             f"perhaps with rows; one has {', '.join(node)}"
         )
     along = tuple(node.get(others, own[others]))
-    for key, names, kind in ((higher, [node[higher]], compared), (lower, [node[lower]], compared), (others, along, others)):
+    named = (higher, [node[higher]], compared), (lower, [node[lower]], compared), (others, along, others)
+    for key, names, kind in named:
         _check_names(path, f"orderings: {key} names {kind} that the table has not", names, own[kind])
     if between_columns and own["metrics"][node[higher]] != own["metrics"][node[lower]]:
         metrics = " and ".join(own["metrics"][node[key]] for key in (higher, lower))
         raise TableError(
             f"{path}: orderings: {higher} {node[higher]} and {lower} {node[lower]} are different metrics, {metrics}"
         )
-    return Ordering(node[higher], node[lower], along, between_columns)
+    ends = node[higher], node[lower]
+    return Ordering(*ends, tuple((n, *((n, end) if between_columns else (end, n) for end in ends)) for n in along))
 
 
 def _check_names(path: Path, fault: str, names: Any, existing: Any) -> None:

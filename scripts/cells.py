@@ -26,17 +26,14 @@ class Block:
 
 def blocks(layout: Layout, cells: Cells) -> list[Block]:
     """The table, as one block, or as several below each other where it is too wide for a terminal."""
+    names, parts = list(layout.columns), []
     if not layout.whole_rows:
-        rows = [
-            [[row], *(cell_lines(layout, row, column, cells.get((row, column), [])) for column in layout.columns)]
-            for row in layout.rows
-        ]
-        return [Block(["", *layout.columns], rows)]
-    parts = []
+        rows = [[[row], *(cell_lines(layout, row, n, cells.get((row, n), [])) for n in names)] for row in layout.rows]
+        return [Block(["", *names], rows)]
     sizes = bool(layout.parameters or any(cells.values()))
-    for start in range(0, len(layout.columns), COLUMNS_OF_A_BLOCK):
-        columns = list(layout.columns)[start : start + COLUMNS_OF_A_BLOCK]
-        last = sizes and start + COLUMNS_OF_A_BLOCK >= len(layout.columns)
+    for start in range(0, len(names), COLUMNS_OF_A_BLOCK):
+        columns = names[start : start + COLUMNS_OF_A_BLOCK]
+        last = sizes and start + COLUMNS_OF_A_BLOCK >= len(names)
         rows = [row_lines(layout, row, columns, cells.get((row, None), []), last) for row in layout.rows]
         parts.append(Block(["", "", *columns, *(["parameters"] if last else [])], rows))
     return parts
@@ -92,8 +89,7 @@ def best_of_three(runs: list[Record], metric: str) -> Record:
     """Of the runs with the three lowest seeds, the one with the best validation value of `metric`."""
     validation = "val/" + metric.removeprefix("test/")
     three = sorted(runs, key=lambda run: run["seed"])[:3]
-    lacking = [f"{run['experiment']} with seed {run['seed']}" for run in three if validation not in run["metrics"]]
-    if lacking:
+    if lacking := [f"{run['experiment']} with seed {run['seed']}" for run in three if validation not in run["metrics"]]:
         raise RecordError(f"No metric {validation}, by which the best of 3 runs is chosen, in: {', '.join(lacking)}")
     return max(three, key=lambda run: run["metrics"][validation])
 
@@ -133,8 +129,8 @@ def contest_lines(layout: Layout, cells: Cells) -> list[str]:
         names = [row.rpartition(", ")[2] for row in contest]
         for column in layout.columns:
             metric = layout.metrics[column]
-            values = [layout.published.get((row, column)) for row in contest]
-            if None not in values:
+            values = [value for row in contest if (value := layout.published.get((row, column))) is not None]
+            if len(values) == len(contest):
                 theirs.append(_highest(names, values, [layout.intervals.get((row, column)) for row in contest]))
             runs = [cells.get((row, column), []) for row in contest]
             if all(runs):
@@ -151,10 +147,10 @@ def contest_lines(layout: Layout, cells: Cells) -> list[str]:
         return f"{', '.join(parts)} of {len(winners)}"
 
     in_ours = f"; in ours {counted(ours)}" if ours else ""
-    names = ", ".join(row.rpartition(", ")[2] for row in layout.contests[0])
+    rivals = ", ".join(row.rpartition(", ")[2] for row in layout.contests[0])
     counts = f"in the paper {counted(theirs)}{in_ours}"
     legend = ". Apart: its 95 % interval overlaps none of the others'" if " apart" in counts else ""
-    return [f"How often each of {names} is the highest: {counts}{legend}"]
+    return [f"How often each of {rivals} is the highest: {counts}{legend}"]
 
 
 def _highest(names: list[str], means: list[float], widths: list[float | None]) -> tuple[str, bool | None]:
@@ -166,10 +162,11 @@ def _highest(names: list[str], means: list[float], widths: list[float | None]) -
     if means.count(best) > 1:
         return "none alone", None
     place = means.index(best)
-    if None in widths:
+    half = [width for width in widths if width is not None]
+    if len(half) < len(widths):
         return names[place], None
-    ends = [mean + width for k, (mean, width) in enumerate(zip(means, widths, strict=True)) if k != place]
-    return names[place], all(best - widths[place] - end > ROUNDING for end in ends)
+    ends = [mean + width for k, (mean, width) in enumerate(zip(means, half, strict=True)) if k != place]
+    return names[place], all(best - half[place] - end > ROUNDING for end in ends)
 
 
 def ordering_lines(layout: Layout, ordering: Ordering, cells: Cells) -> list[str]:
@@ -178,7 +175,7 @@ def ordering_lines(layout: Layout, ordering: Ordering, cells: Cells) -> list[str
     Only where both have runs, and of all the data; no line where there are none.
     """
     compared: list[tuple[str, float, str, str]] = []  # what is compared, the difference, its error, why it has none
-    for name, *pair in ordering.pairs():
+    for name, *pair in ordering.pairs:
         runs = [cells.get((row, None if layout.whole_rows else column), []) for row, column in pair]
         if not all(some and not _partial(layout, some) for some in runs):
             continue
@@ -201,7 +198,7 @@ def ordering_lines(layout: Layout, ordering: Ordering, cells: Cells) -> list[str
             if (gain > 0) is holds
         ]
         parts += [f"{word} for {', '.join(where)}"] if where else []
-    places = {place for _, *pair in ordering.pairs() for place in pair}
+    places = {place for _, *pair in ordering.pairs for place in pair}
     who = "The paper has" if places <= set(layout.published) else "Expected, not in the paper:"
     what = f"difference in points ({same}, no standard error)" if same else "difference in points ± its standard error"
     return [f"{who} {ordering.higher} above {ordering.lower}. Ours, {what}: {'; '.join(parts)}"]

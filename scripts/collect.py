@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT, runs: Path = RUN
         return 1
 
     counts: Counter[str] = Counter()
-    accepted: dict[str, list[tuple[Path, Record, Cell | None]]] = defaultdict(list)  # by the names of what they stand for
+    accepted: dict[str, list[tuple[Path, Record, Cell | None]]] = defaultdict(list)  # by what they stand for
     refusals: list[str] = []
     for path in paths:
         try:
@@ -116,14 +116,14 @@ def cell_of(record: Record, path: Path, layouts: list[Layout]) -> Cell | None:
         return cells[0]
     if any(cell.experiment == record["experiment"] for layout in layouts for cell in layout.cells):
         raise RecordError(
-            f"{path}: {misfit(record, layouts)}. Run {record['experiment']} with the cell's settings, or name these: an "
-            "experiment of their own in configs/experiment/, with a row in the table's file."
+            f"{path}: {misfit(record, layouts)}. Run it with the cell's settings, or give its own an experiment in "
+            "configs/experiment/, which may have a row in the table's file."
         )
     return None
 
 
 def name_of(record: Record, cell: Cell | None) -> str:
-    """What a record stands for: its experiment, with what its cell overrides, and the seed; one record is kept for each."""
+    """What a record stands for, of which one is kept: its experiment, with what its cell overrides, and the seed."""
     if cell is None:
         return f"{record['experiment']}-seed{record['seed']}"
     pairs = [word.partition("=") for word in cell.overrides]  # task.dim=5 as dim=5
@@ -142,13 +142,13 @@ def keep(record: Record, path: Path, cell: Cell | None, runs: Path, root: Path, 
     target = runs / f"{name}-{(record['commit'] or 'unknown')[:8]}{mark}.json"
     kept = without_machine_paths(record, root)
     text = json.dumps(kept, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
-    if target.exists() and target.read_text(encoding="utf-8") == text:
-        return "unchanged"
     rivals = [file for file in sorted(runs.glob(f"*-seed{record['seed']}-*.json")) if is_rival(file, name, cell)]
+    if any(rival.read_text(encoding="utf-8") == text for rival in rivals):
+        return "unchanged"
     if rivals and not force:
         raise RecordError(
-            f"{path}: {', '.join(str(p) for p in rivals)} is already kept for {name}, and it differs. Use another seed, "
-            f"or replace it: make collect ARGS='--force {path}'"
+            f"{path}: {', '.join(map(str, rivals))} is already kept for {name}, and it differs. Use another seed, or "
+            f"replace it: make collect ARGS='--force {path}'"
         )
     runs.mkdir(parents=True, exist_ok=True)
     write_atomically(target, text)
@@ -160,9 +160,8 @@ def keep(record: Record, path: Path, cell: Cell | None, runs: Path, root: Path, 
 
 def is_rival(file: Path, name: str, cell: Cell | None) -> bool:
     """Whether a kept record stands for the same: by its file's name, or because it fills the cell."""
-    if re.fullmatch(re.escape(name) + r"-\w+(-dirty)?\.json", file.name):
-        return True
-    return cell is not None and fits(read(file), cell)
+    named = re.fullmatch(re.escape(name) + r"-\w+(-dirty)?\.json", file.name) is not None
+    return named or (cell is not None and fits(read(file), cell))
 
 
 def without_machine_paths(value, root: Path):

@@ -67,8 +67,7 @@ def validate(record: Record, path: Path) -> None:
         if key in record and not _is(record[key], kind)
     ]
     if not faults:
-        faults += _metric_faults(record["metrics"])
-        faults += _data_faults(record["data"])
+        faults += _metric_faults(record["metrics"]) + _data_faults(record["data"])
         if not math.isfinite(record["wall_s"]) or record["wall_s"] < 0:
             faults.append(f"'wall_s' is {record['wall_s']}")
     if faults:

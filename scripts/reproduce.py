@@ -28,11 +28,7 @@ def main(arguments: list[str] | None = None, published: Path | None = None) -> i
     except TableError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    failures = []
-    for number, run in enumerate(runs, start=1):
-        print(f"run {number} of {len(runs)}: python {shlex.join(run)}", flush=True)
-        if subprocess.run([sys.executable, *run], cwd=ROOT).returncode:
-            failures.append(run)
+    failures = [run for run in runs if subprocess.run([sys.executable, *run], cwd=ROOT).returncode]
     for run in failures:
         print(f"failed: python {shlex.join(run)}", file=sys.stderr)
     return 1 if failures else 0

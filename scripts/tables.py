@@ -28,7 +28,7 @@ def main(
     """Run the command; returns 0, or 1 where a record is unusable or, with --check, a table is out of date."""
     parser = argparse.ArgumentParser(prog="make tables", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, fail if a table is out of date")
-    parser.add_argument("--missing", action="store_true", help="write nothing, print what runs the cells without a record")
+    parser.add_argument("--missing", action="store_true", help="write nothing, print what runs the missing cells")
     options = parser.parse_args(arguments)
     try:
         layouts = load_layouts(published)
@@ -64,8 +64,8 @@ def load_runs(runs: Path) -> dict[Path, Record]:
 def assign(records: dict[Path, Record], layouts: list[Layout]) -> dict[str, Cells]:
     """For each table its cells with a run: (row, column) -> records, in the order of their seeds.
 
-    The column is None where one run fills a row. A run stands in every cell that its experiment and settings fit; one of
-    a table's experiment that fits none is an error, and one whose experiment is gone a note.
+    The column is None where one run fills a row. A run stands in every cell that its experiment and settings fit; that
+    it fits none is an error where its experiment has cells, and a note where that is gone.
     """
     tables = {layout.file: layout for layout in layouts}
     owners = {cell.experiment for layout in layouts for cell in layout.cells}
@@ -78,11 +78,12 @@ def assign(records: dict[Path, Record], layouts: list[Layout]) -> dict[str, Cell
             print(f"note: {path} {reason}.", file=sys.stderr)
         for cell in cells:
             if other := places[cell.table, cell.place].get(record["seed"]):
-                title = tables[cell.table].title
-                raise RecordError(f"{other} and {path} both fill '{cell}' of {title} with seed {record['seed']}. Remove one.")
+                where = f"'{cell}' of {tables[cell.table].title} with seed {record['seed']}"
+                raise RecordError(f"{other} and {path} both fill {where}. Remove one of them.")
             places[cell.table, cell.place][record["seed"]] = path
-            lacking = [metric for metric in needed(tables[cell.table], cell.column) if metric not in record["metrics"]]
-            if lacking:
+            metrics = tables[cell.table].metrics
+            needed = metrics.values() if cell.column is None else [metrics[cell.column]]
+            if lacking := [metric for metric in needed if metric not in record["metrics"]]:
                 raise RecordError(
                     f"{path}: '{cell}' of {tables[cell.table].title} needs {', '.join(lacking)}, and the record has no "
                     "such metric. Run the experiment again to its end."
@@ -95,20 +96,13 @@ def assign(records: dict[Path, Record], layouts: list[Layout]) -> dict[str, Cell
     return assigned
 
 
-def needed(layout: Layout, column: str | None) -> list[str]:
-    """The metrics that a run of a cell has, or of a whole row."""
-    return list(layout.metrics.values()) if column is None else [layout.metrics[column]]
-
-
 def require_same_data(runs: list[Record], place: Place) -> None:
-    """Raise RecordError where the runs of one cell, whose settings agree, had different data: no mean of these."""
+    """Raise RecordError where the runs of one cell, whose settings agree, had different data."""
     first = runs[0]
     for other in runs[1:]:
-        keys = [f"data.{key}" for key in ("share", "sources") if first["data"].get(key) != other["data"].get(key)]
-        if keys:
-            where = ", ".join(f"'{part}'" for part in place if part is not None)
+        if keys := [f"data.{key}" for key in ("share", "sources") if first["data"].get(key) != other["data"].get(key)]:
             raise RecordError(
-                f"The runs of {where} with seeds {first['seed']} and {other['seed']} differ in {', '.join(keys)}. "
+                f"The runs of '{place[0]}' with seeds {first['seed']} and {other['seed']} differ in {', '.join(keys)}. "
                 "Keep runs of one kind only: collect the others again, or remove their records."
             )
 
@@ -163,7 +157,7 @@ def show(layout: Layout, cells: Cells, console: Console) -> None:
 
 def differences(texts: dict[str, str], tables: Path) -> str:
     """The unified diff from the committed table files to what the records give; empty where they agree."""
-    drift = []
+    drift: list[str] = []
     committed = {path.name: path.read_text(encoding="utf-8") for path in sorted(tables.glob("*.md"))}
     for name in sorted(texts.keys() | committed.keys()):
         old, new = committed.get(name, ""), texts.get(name, "")

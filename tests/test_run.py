@@ -89,18 +89,37 @@ def test_a_checkpoint_is_tested(finished, tmp_path):
     assert tested.record["metrics"]["test/accuracy"] == result.record["metrics"]["test/accuracy"]
 
 
-def test_an_experiment_names_its_runs_and_carries_the_published_number(tmp_path):
+TABLE = """
+name: hnn
+table: 1
+title: The table
+source: The paper
+measure: test accuracy in %
+metric: test/accuracy
+protocol: P
+columns:
+  short: {overrides: ["task.data.sizes={train: 200, dev: 40, test: 40}", task.data.batch_size=50, trainer.max_epochs=1]}
+  whole: {}
+rows: {fully hyperbolic RNN: {experiment: hnn_prefix10_rnn_hyp, published: [0.9691, 0.25]}}
+"""
+
+
+def test_an_experiment_names_its_runs_and_shows_the_published_value_of_the_cell_that_it_fills(tmp_path, monkeypatch):
+    (tmp_path / "hnn_table1.yaml").write_text(TABLE, encoding="utf-8")
+    monkeypatch.setattr("configs.tables.PUBLISHED", tmp_path)
     result = call(
-        "experiment=hnn_prefix10_rnn_hyp", *QUIET, "task.data.sizes={train: 200, dev: 40, test: 40}",
-        "task.data.batch_size=50", "trainer.max_epochs=1", "trainer.compile=false", *places(tmp_path),
+        "-m", "experiment=hnn_prefix10_rnn_hyp", *QUIET, "task.data.sizes={train: 200, dev: 40, test: 40}",
+        "task.data.batch_size=50", "trainer.max_epochs=1", "trainer.compile=false", "optim.lr=0.01,0.02", *places(tmp_path),
     )  # fmt: skip
     assert result.code == 0, result.err
     assert result.record["experiment"] == "hnn_prefix10_rnn_hyp"
-    assert result.record["paper"]["published"] == pytest.approx(0.9691)
+    assert "paper" not in result.record
     assert "task.data.batch_size=50" in result.record["overrides"]
     assert not [w for w in result.record["overrides"] if w.startswith("paths.")]
     assert result.record_path.parent.parent.name == "hnn_prefix10_rnn_hyp"
-    assert "published (fully hyperbolic RNN, PREFIX-10)" in result.out
+    assert result.out.count("published (fully hyperbolic RNN, short)") == 1, "the other learning rate fills no cell"
+    assert result.record["config"]["optim"]["lr"] == 0.02, "the second job is composed as if nothing had been in between"
+    assert "whole" not in result.out
     records.validate(result.record, result.record_path)
 
 
@@ -169,9 +188,10 @@ def test_float64_is_a_setting(tmp_path):
 
 
 def test_the_program_prints_a_configuration():
-    done = command("experiment=hnn_prefix50_gru_hyp_eucl_mlr", "--cfg", "job")
+    done = command("experiment=hnn_prefix10_gru_hyp_eucl_mlr", "task=prefix50", "--cfg", "job")
     assert done.returncode == 0, done.stderr
     assert re.search(r"parts:\n\s+classifier: euclidean", done.stdout)
+    assert "name: prefix50" in done.stdout
 
 
 # A batch of the typing task has fewer mentions with an ultra-fine type in one process than in the other.
