@@ -73,7 +73,9 @@ def rebuild(folder: Path) -> tuple:
     if not file.is_file():
         raise UserError(f"{folder} lacks .hydra/config.yaml, which says what its model is; name a whole run folder.")
     try:
-        return build(schema.check(OmegaConf.load(file)))
+        cfg = OmegaConf.load(file)
+        cfg.pop("paper", None)  # runs had a copy of the published value until the tables' files alone had it
+        return build(schema.check(cfg))
     except MISTAKES as error:
         raise UserError(f"The model of {file} cannot be built again: {paragraph(error)}") from error
 
