@@ -114,15 +114,20 @@ def load_layouts(folder: Path | None = None) -> list[Layout]:
     Raises TableError where there is none, or a file does not fit.
     """
     folder = folder or PUBLISHED
-    nodes = {path: yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))}
-    if not nodes:
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.yaml"))}
+    if not texts:
         raise TableError(f"{folder}: no table file (*.yaml) here, so there is no table to make.")
     layouts: dict[str, Layout] = {}
-    for path, node in sorted(nodes.items(), key=lambda item: "values_of" in item[1]):
-        base = node.get("values_of")
-        if base is not None and base not in layouts:
-            raise TableError(f"{path}: values_of names {base}, and there is no such table of a paper in {folder}.")
-        layouts[path.stem] = make_layout(path, node, layouts.get(base))
+    for path, text in sorted(texts.items(), key=lambda item: "\nvalues_of:" in item[1]):
+        try:
+            node = yaml.safe_load(text)
+            base = node.get("values_of")
+            if base is not None and base not in layouts:
+                raise TableError(f"{path}: values_of names {base}, and there is no such table of a paper in {folder}.")
+            layouts[path.stem] = make_layout(path, node, layouts.get(base))
+        except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+            reason = f"needs {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
+            raise TableError(f"{path}: is not a table file ({reason}); CONTRIBUTING.md shows one.") from error
     return sorted(layouts.values(), key=lambda layout: (layout.name, layout.number, layout.file))
 
 

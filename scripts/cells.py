@@ -6,7 +6,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from configs.tables import SPREADS, Layout, Ordering, Place
-from scripts.records import Record, RecordError, value_at
+from scripts.records import Record, RecordError
+from tasks.resume import flat
 
 # 97.5 % quantiles of Student's t for 1, 2, ... degrees of freedom, of which n seeds have n - 1.
 T_QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
@@ -206,8 +207,8 @@ def ordering_lines(layout: Layout, ordering: Ordering, cells: Cells) -> list[str
 
 def settings_line(run: Record) -> str:
     """How a run was made, from its record: data, length, batch, precision, optimiser, choice of the epoch."""
-    epochs, steps = value_at(run, "trainer.max_epochs"), value_at(run, "trainer.max_steps")
-    precision, optim = str(value_at(run, "trainer.precision")), value_at(run, "optim") or {}
+    config, optim = flat(run["config"]), run["config"]["optim"]
+    epochs, steps, precision = (config.get(f"trainer.{key}") for key in ("max_epochs", "max_steps", "precision"))
     parts = []
     if names := sources(run):
         parts.append(f"trained on {', '.join(names)}")
@@ -216,8 +217,8 @@ def settings_line(run: Record) -> str:
         parts.append(f"word vectors {files['vectors']}")
     parts += [f"{epochs} epochs"] if epochs not in (None, -1) else []
     parts += [f"at most {steps} steps"] if steps not in (None, -1) else []
-    parts.append(f"batches of {value_at(run, 'task.data.batch_size')}")
-    parts.append({"32-true": "float32", "64-true": "float64"}.get(precision, precision))
+    parts.append(f"batches of {config.get('task.data.batch_size')}")
+    parts.append({"32-true": "float32", "64-true": "float64"}.get(precision, str(precision)))
     parts.append(f"{optim.get('rule')} with learning rate {optim.get('lr')}")
     for role in ("embeddings", "biases", "matrices"):
         own = {key: value for key, value in (optim.get(role) or {}).items() if value is not None}

@@ -76,16 +76,6 @@ def validate(record: Record, path: Path) -> None:
         )
 
 
-def value_at(record: Record, path: str, default=None):
-    """The value of the resolved configuration at a dotted path, or `default` where there is none."""
-    node = record["config"]
-    for key in path.split("."):
-        if not isinstance(node, dict) or key not in node:
-            return default
-        node = node[key]
-    return node
-
-
 def _is(value: object, kind: type | tuple[type, ...]) -> bool:
     kinds = kind if isinstance(kind, tuple) else (kind,)
     if isinstance(value, bool) and bool not in kinds:  # in Python a bool is an int

@@ -225,6 +225,9 @@ def test_overrides_that_do_not_compose_are_named_with_table_row_and_column(
         ("hnn_{data}_gru_hyp", "hnn_{dat}_gru_hyp", "the experiment of 'fully hyperbolic GRU' needs 'dat', which 'SNLI' lacks"),
         ("published: [0.8119", "publish: [0.8119", "row 'fully hyperbolic GRU' has keys that are none of a row: publish"),
         ("{data: snli}", "{data: snli, overrides: seed=3}", "overrides of 'SNLI' must be a list"),
+        ("title: The table\n", "", "is not a table file (needs 'title')"),
+        ("{experiment: \"hnn_{data}_gru_eucl\", published: [0.8152, 0.9596]}", "[0.8152, 0.9596]", "is not a table file"),
+        ("{data: snli}", "{data: snli", "is not a table file (while parsing a flow mapping"),
         ("title:", "values_of: hnn_table7\ntitle:", "values_of names hnn_table7, and there is no such table"),
     ],
 )
