@@ -218,7 +218,7 @@ def settings_line(run: Record) -> str:
     parts += [f"{epochs} epochs"] if epochs not in (None, -1) else []
     parts += [f"at most {steps} steps"] if steps not in (None, -1) else []
     parts.append(f"batches of {config.get('task.data.batch_size')}")
-    parts.append({"32-true": "float32", "64-true": "float64"}.get(precision, str(precision)))
+    parts.append({"32-true": "float32", "64-true": "float64"}.get(str(precision), str(precision)))
     parts.append(f"{optim.get('rule')} with learning rate {optim.get('lr')}")
     for role in ("embeddings", "biases", "matrices"):
         own = {key: value for key, value in (optim.get(role) or {}).items() if value is not None}
