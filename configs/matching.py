@@ -50,7 +50,10 @@ def decisive(config: dict[str, Any]) -> dict[str, Any]:
 def differences(record: dict[str, Any], cell: dict[str, Any]) -> list[str]:
     """Where the decisive settings of a record are not a cell's, as `optim.lr=0.5, not 0.3`."""
     record = {key: value for key, value in LATER.items() if key in cell} | record
-    return [f"{key}={record[key]}, not {cell[key]}" for key in cell if key in record and record[key] != cell[key]]
+    pairs = [(key, record[key], cell[key]) for key in cell if key in record and record[key] != cell[key]]
+    pairs += [(key, record[key], None) for key in _below_null(record, cell)]
+    pairs += [(key, None, cell[key]) for key in _below_null(cell, record)]
+    return [f"{key}={theirs}, not {ours}" for key, theirs, ours in pairs]
 
 
 def settings_of(cell: Cell) -> dict[str, Any]:
@@ -117,6 +120,12 @@ def _decides(key: str) -> bool:
     if key in IRRELEVANT or key.rpartition(".")[2] == "seed" or key.startswith(tuple(f"{name}." for name in OPEN)):
         return False
     return any(key == name or key.startswith(f"{name}.") for name in DECISIVE)
+
+
+def _below_null(settings: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """The settings below a node that is null in the other, but for `encoder`: a model without one has it null."""
+    nulls = tuple(f"{key}." for key, value in other.items() if value is None and key != "encoder")
+    return [key for key, value in settings.items() if value is not None and key.startswith(nulls)]
 
 
 def _portable(key: str, value: Any) -> Any:
