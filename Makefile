@@ -28,9 +28,9 @@ help: ## print this list
 	@echo "  TORCH_INDEX=URL     where setup takes torch from, such as PyTorch's CPU or CUDA wheels"
 	@echo "  SEEDS=0,1,2         the seeds of make reproduce"
 	@echo "  TABLE=NAME          the table of make reproduce: a file of results/published/, as in TABLE=hyfi_table5_crowd"
-	@echo "  EXPERIMENTS=...     or its experiments, as in EXPERIMENTS='glob(hyfi_crowd_*)' or EXPERIMENTS=name,name"
+	@echo "  EXPERIMENTS=...     or experiments, as in EXPERIMENTS='glob(hyfi_crowd_*)' or EXPERIMENTS=name,name"
 	@echo "  WORKERS=2           test processes"
-	@echo "  ARGS='...'          more words for the command behind run, test, test-all, collect, reproduce, figures, bench, numerics"
+	@echo "  ARGS='...'          more words for the command behind run, test, test-all, collect, tables, reproduce, figures, bench, numerics"
 
 setup: $(STAMP) ## make .venv and install everything into it (again only after a change of versions)
 
@@ -74,17 +74,15 @@ data: ## say which data sets the tasks need and where they are looked for
 	@echo "task=nli reads any pairs of sentences in their formats: data.dir=my_pairs."
 	@echo "task=poincare_glove learns word vectors from any text: task.data.file=corpus.txt. The *_toy tasks need nothing."
 
-reproduce: setup ## run the experiments of a TABLE, or EXPERIMENTS, once for each seed in SEEDS (else PREFIX-10's six)
-	experiments='$(EXPERIMENTS)'; \
-	$(if $(TABLE),experiments=$$($(PY) -m scripts.layouts '$(TABLE)') || exit 1;) \
-	$(PY) run.py -m "experiment=$$experiments" 'seed=$(SEEDS)' $(ARGS)
+reproduce: setup ## run the cells of a TABLE, or EXPERIMENTS, once for each seed in SEEDS (else PREFIX-10's six)
+	$(if $(TABLE),$(PY) -m scripts.reproduce '$(TABLE)' '$(SEEDS)' $(ARGS),$(PY) run.py -m 'experiment=$(EXPERIMENTS)' 'seed=$(SEEDS)' $(ARGS))
 
 collect: setup ## check the records under outputs/ and copy the good ones to results/runs/
 	$(PY) -m scripts.collect $(ARGS)
 
-tables: setup ## make results/tables/ from results/runs/ and print it
-	$(PY) -m scripts.tables
-	$(PY) -m scripts.readme
+tables: setup ## make results/tables/ from results/runs/ and print it (ARGS=--missing: print what runs the cells without a record)
+	$(PY) -m scripts.tables $(ARGS)
+	$(if $(findstring --missing,$(ARGS)),,$(PY) -m scripts.readme)
 
 check-tables: setup ## fail if a committed table is not what the records give
 	$(PY) -m scripts.tables --check

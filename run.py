@@ -9,7 +9,7 @@ import pytorch_lightning as pl
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from configs import schema, stored
+from configs import matching, schema, stored
 from configs.build import MISTAKES, build, make
 from configs.errors import paragraph
 from tasks import prediction, record, report, training
@@ -40,7 +40,7 @@ def run(cfg: DictConfig) -> float | None:
                     outcome = training.fit(task, data, folder, logger, **options)
         if outcome.is_main:
             result = record.build(values, list(job.overrides.task), data, task, outcome)
-            report.conclude(task, outcome, result, folder)
+            report.conclude(task, outcome, result, folder, matching.published(result))
     return (outcome.selection or {}).get("value")
 
 

@@ -4,6 +4,7 @@ The groups task, geometry, encoder and logger name classes with `_target_`; thei
 parameters of these classes.
 """
 
+import copy
 import inspect
 import re
 import typing
@@ -14,10 +15,14 @@ from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 from hydra.types import RunMode
 from hydra.utils import get_object
 from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from configs.errors import ConfigError
 from configs.kinds import described, fits, unknown_key
@@ -34,6 +39,7 @@ SUPPLIED = {
     "task.model": None,
     "task.module": None,
 }
+NOT_COMPOSED = (HydraException, OmegaConfBaseException)  # words that do not make a configuration
 MODES = ("fit", "test", "predict")
 TASK = ("name", "data", "model", "module")  # every task has these, and what its file declares
 
@@ -119,35 +125,6 @@ class Trainer:
 
 
 @dataclass
-class PaperRow:
-    """Another row that the run fills, of the same paper and variant; `name` names another paper."""
-
-    table: int = MISSING
-    row: str = MISSING
-    name: str | None = None
-
-
-@dataclass
-class Paper:
-    """The cell of a published table that an experiment stands for; accuracies are fractions.
-
-    Where a run fills a whole row, column, metric and published are null: the table's layout has them. variant: which
-    layout of the table, where it has several: a data set of it, or the table made again under a protocol that is not
-    the paper's. also: more rows that the same run fills.
-    """
-
-    name: str = MISSING
-    table: int = MISSING
-    row: str = MISSING
-    column: str | None = MISSING
-    metric: str | None = MISSING
-    published: float | None = MISSING
-    protocol: str = MISSING
-    variant: str | None = None
-    also: list[PaperRow] = field(default_factory=list)
-
-
-@dataclass
 class Root:
     task: Any = MISSING
     geometry: Any = MISSING
@@ -164,7 +141,6 @@ class Root:
     fidelity: str = MISSING
     paths: Paths = field(default_factory=Paths)
     data: Data = field(default_factory=Data)
-    paper: Paper | None = None
 
 
 def register(stored_name: str | None = None) -> None:
@@ -208,9 +184,33 @@ def run_name(
 
 
 def composed(*overrides: str) -> DictConfig:
-    """The configuration that these words on the command line give, without running anything."""
-    with initialize_config_dir(str(FOLDER), version_base="1.3"):
-        return compose("config", overrides=list(overrides))
+    """The configuration that these words on the command line give, without running anything; a run around it stays."""
+    outer = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(str(FOLDER), job_name="run", version_base="1.3"):
+            return compose("config", overrides=list(overrides))
+    finally:
+        GlobalHydra.instance().hydra = outer
+
+
+def split(words: tuple[str, ...]) -> tuple[list[str], dict[str, Any]]:
+    """Of words on the command line those that choose files, as `geometry=klein`, and the others' settings by key."""
+    files, settings = [], {}
+    for word in OverridesParser.create().parse_overrides(list(words)):
+        if word.is_add() or word.is_delete() or (FOLDER / word.key_or_group).is_dir():
+            files.append(word.input_line or "")
+        else:
+            settings[word.key_or_group] = word.value()
+    return files, settings
+
+
+def changed(cfg: DictConfig, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A composed configuration with other settings, as plain Python values, resolved; `cfg` itself stays as it is."""
+    cfg = copy.deepcopy(cfg)
+    for key, value in settings.items():
+        OmegaConf.update(cfg, key, value)
+    return plain(cfg)
 
 
 def plain(cfg: Any, resolve: bool = True) -> dict[str, Any]:

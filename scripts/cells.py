@@ -5,8 +5,9 @@ import statistics
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-from scripts.layouts import SPREADS, Layout, Ordering, Place
-from scripts.records import Record, RecordError, value_at
+from configs.tables import SPREADS, Layout, Ordering, Place
+from scripts.records import Record, RecordError
+from tasks.resume import flat
 
 # 97.5 % quantiles of Student's t for 1, 2, ... degrees of freedom, of which n seeds have n - 1.
 T_QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
@@ -26,20 +27,17 @@ class Block:
 
 def blocks(layout: Layout, cells: Cells) -> list[Block]:
     """The table, as one block, or as several below each other where it is too wide for a terminal."""
+    names, parts = list(layout.columns), []
     if not layout.whole_rows:
-        rows = [
-            [[row], *(cell_lines(layout, row, column, cells.get((row, column), [])) for column in layout.columns)]
-            for row in layout.rows
-        ]
-        return [Block(["", *layout.columns], rows)]
-    found = []
+        rows = [[[row], *(cell_lines(layout, row, n, cells.get((row, n), [])) for n in names)] for row in layout.rows]
+        return [Block(["", *names], rows)]
     sizes = bool(layout.parameters or any(cells.values()))
-    for start in range(0, len(layout.columns), COLUMNS_OF_A_BLOCK):
-        columns = layout.columns[start : start + COLUMNS_OF_A_BLOCK]
-        last = sizes and start + COLUMNS_OF_A_BLOCK >= len(layout.columns)
+    for start in range(0, len(names), COLUMNS_OF_A_BLOCK):
+        columns = names[start : start + COLUMNS_OF_A_BLOCK]
+        last = sizes and start + COLUMNS_OF_A_BLOCK >= len(names)
         rows = [row_lines(layout, row, columns, cells.get((row, None), []), last) for row in layout.rows]
-        found.append(Block(["", "", *columns, *(["parameters"] if last else [])], rows))
-    return found
+        parts.append(Block(["", "", *columns, *(["parameters"] if last else [])], rows))
+    return parts
 
 
 def cell_lines(layout: Layout, row: str, column: str, runs: list[Record]) -> list[str]:
@@ -60,9 +58,7 @@ def cell_lines(layout: Layout, row: str, column: str, runs: list[Record]) -> lis
     return lines + _partial(layout, runs)
 
 
-def row_lines(
-    layout: Layout, row: str, columns: tuple[str, ...], runs: list[Record], sizes: bool
-) -> list[list[str]]:
+def row_lines(layout: Layout, row: str, columns: list[str], runs: list[Record], sizes: bool) -> list[list[str]]:
     """The cells of a row that one run fills: its name, what each line is, then a number a line in every cell.
 
     sizes: with a last cell for the number of parameters.
@@ -94,8 +90,7 @@ def best_of_three(runs: list[Record], metric: str) -> Record:
     """Of the runs with the three lowest seeds, the one with the best validation value of `metric`."""
     validation = "val/" + metric.removeprefix("test/")
     three = sorted(runs, key=lambda run: run["seed"])[:3]
-    lacking = [f"{run['experiment']} with seed {run['seed']}" for run in three if validation not in run["metrics"]]
-    if lacking:
+    if lacking := [f"{run['experiment']} with seed {run['seed']}" for run in three if validation not in run["metrics"]]:
         raise RecordError(f"No metric {validation}, by which the best of 3 runs is chosen, in: {', '.join(lacking)}")
     return max(three, key=lambda run: run["metrics"][validation])
 
@@ -106,7 +101,7 @@ def notes(layout: Layout, cells: Cells) -> list[str]:
     if None in layout.published.values():
         lines.append("A value shown as ? is in the paper, but cannot be read in the copy that was at hand.")
     places: dict[str, list[str]] = defaultdict(list)
-    for column in (None,) if layout.whole_rows else layout.columns:
+    for column in [None] if layout.whole_rows else list(layout.columns):
         for row in layout.rows:
             by_settings: dict[str, list[int]] = defaultdict(list)
             for run in cells.get((row, column), []):
@@ -124,7 +119,7 @@ def notes(layout: Layout, cells: Cells) -> list[str]:
 
 def contest_lines(layout: Layout, cells: Cells) -> list[str]:
     """Of the rows that are compared, how often each is the highest, in the paper and in ours; ours where all of them
-    have runs. Rows of different contests are told together by their place in it, as "HYP" of "mammal, HYP"; where
+    have runs. Rows of different contests are counted together by their place in it, as "HYP" of "mammal, HYP"; where
     several are as high, none is the highest. Where ± is a confidence interval: also how often that of the highest
     overlaps no other's."""
     if not layout.contests:
@@ -135,8 +130,8 @@ def contest_lines(layout: Layout, cells: Cells) -> list[str]:
         names = [row.rpartition(", ")[2] for row in contest]
         for column in layout.columns:
             metric = layout.metrics[column]
-            values = [layout.published.get((row, column)) for row in contest]
-            if None not in values:
+            values = [value for row in contest if (value := layout.published.get((row, column))) is not None]
+            if len(values) == len(contest):
                 theirs.append(_highest(names, values, [layout.intervals.get((row, column)) for row in contest]))
             runs = [cells.get((row, column), []) for row in contest]
             if all(runs):
@@ -144,19 +139,19 @@ def contest_lines(layout: Layout, cells: Cells) -> list[str]:
                 widths = [_plus_minus(some, layout.spread) for some in scores]
                 ours.append(_highest(names, [statistics.fmean(some) for some in scores], widths))
 
-    def told(found: list[tuple[str, bool | None]]) -> str:
+    def counted(winners: list[tuple[str, bool | None]]) -> str:
         parts = []
-        for name, n in Counter(name for name, _ in found).most_common():
-            known = [apart for winner, apart in found if winner == name and apart is not None]
-            of = "" if len(known) == n else f" of {len(known)} with intervals"
-            parts.append(f"{name} {n}" + (f" ({sum(known)} apart{of})" if known and confident else ""))
-        return f"{', '.join(parts)} of {len(found)}"
+        for name, n in Counter(name for name, _ in winners).most_common():
+            distinct = [apart for winner, apart in winners if winner == name and apart is not None]
+            of = "" if len(distinct) == n else f" of {len(distinct)} with intervals"
+            parts.append(f"{name} {n}" + (f" ({sum(distinct)} apart{of})" if distinct and confident else ""))
+        return f"{', '.join(parts)} of {len(winners)}"
 
-    in_ours = f"; in ours {told(ours)}" if ours else ""
-    names = ", ".join(row.rpartition(", ")[2] for row in layout.contests[0])
-    counts = f"in the paper {told(theirs)}{in_ours}"
+    in_ours = f"; in ours {counted(ours)}" if ours else ""
+    rivals = ", ".join(row.rpartition(", ")[2] for row in layout.contests[0])
+    counts = f"in the paper {counted(theirs)}{in_ours}"
     legend = ". Apart: its 95 % interval overlaps none of the others'" if " apart" in counts else ""
-    return [f"How often each of {names} is the highest: {counts}{legend}"]
+    return [f"How often each of {rivals} is the highest: {counts}{legend}"]
 
 
 def _highest(names: list[str], means: list[float], widths: list[float | None]) -> tuple[str, bool | None]:
@@ -168,10 +163,11 @@ def _highest(names: list[str], means: list[float], widths: list[float | None]) -
     if means.count(best) > 1:
         return "none alone", None
     place = means.index(best)
-    if None in widths:
+    half = [width for width in widths if width is not None]
+    if len(half) < len(widths):
         return names[place], None
-    ends = [mean + width for k, (mean, width) in enumerate(zip(means, widths, strict=True)) if k != place]
-    return names[place], all(best - widths[place] - end > ROUNDING for end in ends)
+    ends = [mean + width for k, (mean, width) in enumerate(zip(means, half, strict=True)) if k != place]
+    return names[place], all(best - half[place] - end > ROUNDING for end in ends)
 
 
 def ordering_lines(layout: Layout, ordering: Ordering, cells: Cells) -> list[str]:
@@ -179,8 +175,8 @@ def ordering_lines(layout: Layout, ordering: Ordering, cells: Cells) -> list[str
 
     Only where both have runs, and of all the data; no line where there are none.
     """
-    found: list[tuple[str, float, str, str]] = []  # what is compared, the difference, its error, why it has none
-    for name, *pair in ordering.pairs():
+    compared: list[tuple[str, float, str, str]] = []  # what is compared, the difference, its error, why it has none
+    for name, *pair in ordering.pairs:
         runs = [cells.get((row, None if layout.whole_rows else column), []) for row, column in pair]
         if not all(some and not _partial(layout, some) for some in runs):
             continue
@@ -191,38 +187,38 @@ def ordering_lines(layout: Layout, ordering: Ordering, cells: Cells) -> list[str
             error = f" ± {math.sqrt(statistics.variance(high) / len(high) + statistics.variance(low) / len(low)):.2f}"
         else:
             few = "1 seed each" if len(high) == len(low) else f"{_seeds(runs[0])} against {_seeds(runs[1])}"
-        found.append((name, statistics.fmean(high) - statistics.fmean(low), error, few))
-    if not found:
+        compared.append((name, statistics.fmean(high) - statistics.fmean(low), error, few))
+    if not compared:
         return []
-    same = found[0][3] if len({few for *_, few in found}) == 1 else ""  # then said once, before all of them
+    same = compared[0][3] if len({few for *_, few in compared}) == 1 else ""  # then said once, before all of them
     parts = []
     for word, holds in (("holds", True), ("fails", False)):
         where = [
             f"{name} {gain:+.2f}{error}" + (f" ({few})" if few and not same else "")
-            for name, gain, error, few in found
+            for name, gain, error, few in compared
             if (gain > 0) is holds
         ]
         parts += [f"{word} for {', '.join(where)}"] if where else []
-    compared = {place for _, *pair in ordering.pairs() for place in pair}
-    who = "The paper has" if compared <= set(layout.published) else "Expected, not in the paper:"
+    places = {place for _, *pair in ordering.pairs for place in pair}
+    who = "The paper has" if places <= set(layout.published) else "Expected, not in the paper:"
     what = f"difference in points ({same}, no standard error)" if same else "difference in points ± its standard error"
     return [f"{who} {ordering.higher} above {ordering.lower}. Ours, {what}: {'; '.join(parts)}"]
 
 
 def settings_line(run: Record) -> str:
     """How a run was made, from its record: data, length, batch, precision, optimiser, choice of the epoch."""
-    epochs, steps = value_at(run, "trainer.max_epochs"), value_at(run, "trainer.max_steps")
-    precision, optim = str(value_at(run, "trainer.precision")), value_at(run, "optim") or {}
+    config, optim = flat(run["config"]), run["config"]["optim"]
+    epochs, steps, precision = (config.get(f"trainer.{key}") for key in ("max_epochs", "max_steps", "precision"))
     parts = []
-    if found := sources(run):
-        parts.append(f"trained on {', '.join(found)}")
+    if names := sources(run):
+        parts.append(f"trained on {', '.join(names)}")
     files = run["data"]["files"]
     if isinstance(files, dict) and "vectors" in files:
         parts.append(f"word vectors {files['vectors']}")
     parts += [f"{epochs} epochs"] if epochs not in (None, -1) else []
     parts += [f"at most {steps} steps"] if steps not in (None, -1) else []
-    parts.append(f"batches of {value_at(run, 'task.data.batch_size')}")
-    parts.append({"32-true": "float32", "64-true": "float64"}.get(precision, precision))
+    parts.append(f"batches of {config.get('task.data.batch_size')}")
+    parts.append({"32-true": "float32", "64-true": "float64"}.get(str(precision), str(precision)))
     parts.append(f"{optim.get('rule')} with learning rate {optim.get('lr')}")
     for role in ("embeddings", "biases", "matrices"):
         own = {key: value for key, value in (optim.get(role) or {}).items() if value is not None}

@@ -6,33 +6,36 @@ import os
 import re
 import sys
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
+from configs.matching import cells_of, fits, misfit
+from configs.tables import PUBLISHED, Cell, Layout, TableError, load_layouts
 from scripts.records import ROOT, RUNS, Record, RecordError, read, validate
 
 # An absolute path, alone or as the value of an override, as in paths.data_dir=/somewhere/data.
 _ABSOLUTE = re.compile(r"(?P<key>[+~]*[\w./@-]+=)?(?P<path>(?:[A-Za-z]:\\|/|~/).*)")
 
 
-def main(arguments: list[str] | None = None, root: Path = ROOT, runs: Path = RUNS) -> int:
+def main(arguments: list[str] | None = None, root: Path = ROOT, runs: Path = RUNS, published: Path = PUBLISHED) -> int:
     """Run the command; returns 0 if every record was copied, already there or rightly skipped, else 1."""
     parser = argparse.ArgumentParser(prog="make collect", description=__doc__)
     parser.add_argument("paths", nargs="*", type=Path, help="record.json files or folders (default: outputs)")
     parser.add_argument("--allow-dirty", action="store_true", help="take runs of code that was not committed")
-    parser.add_argument("--force", action="store_true", help="replace the record kept for the same experiment and seed")
+    parser.add_argument("--force", action="store_true", help="replace the record kept for the same cell and seed")
     options = parser.parse_args(arguments)
 
     try:
-        found = find(options.paths or [root / "outputs"])
-    except RecordError as error:
+        layouts = load_layouts(published)
+        paths = find(options.paths or [root / "outputs"])
+    except (RecordError, TableError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
 
     counts: Counter[str] = Counter()
-    accepted: list[tuple[Path, Record]] = []
+    accepted: dict[str, list[tuple[Path, Record, Cell | None]]] = defaultdict(list)  # by what they stand for
     refusals: list[str] = []
-    for path in found:
+    for path in paths:
         try:
             record = read(path)
             reason = reason_to_skip(record)
@@ -40,22 +43,28 @@ def main(arguments: list[str] | None = None, root: Path = ROOT, runs: Path = RUN
                 counts[reason] += 1
                 continue
             check(record, path, allow_dirty=options.allow_dirty)
-            accepted.append((path, record))
-        except RecordError as error:
+            cell = cell_of(record, path, layouts)
+            accepted[name_of(record, cell)].append((path, record, cell))
+        except (RecordError, TableError) as error:
             refusals.append(str(error))
-    refusals += twins(accepted)
-    for path, record in accepted:
-        if sum(key(other) == key(record) for _, other in accepted) > 1:
+    for name, results in accepted.items():
+        if len(results) > 1:
+            places = [str(path) for path, *_ in results]
+            refusals.append(
+                f"{name} was run {len(places)} times: {', '.join(places)}. Name the one to keep: "
+                f"make collect ARGS={places[-1]}"
+            )
             continue
         try:
-            counts[keep(record, path, runs=runs, root=root, force=options.force)] += 1
+            path, record, cell = results[0]
+            counts[keep(record, path, cell, runs=runs, root=root, force=options.force)] += 1
         except RecordError as error:
             refusals.append(str(error))
 
     for refusal in refusals:
         print(f"refused: {refusal}", file=sys.stderr)
     counts["refused"] = len(refusals)
-    print(f"{len(found)} records: " + ", ".join(f"{n} {word}" for word, n in sorted(counts.items()) if n))
+    print(f"{len(paths)} records: " + ", ".join(f"{n} {word}" for word, n in sorted(counts.items()) if n))
     return 1 if refusals else 0
 
 
@@ -63,11 +72,11 @@ def find(paths: list[Path]) -> list[Path]:
     """Every record.json at or below `paths`, sorted. Raises RecordError where there is none."""
     if missing := [str(p) for p in paths if not p.exists()]:
         raise RecordError(f"no {', '.join(missing)}. Run an experiment first, or name its folder.")
-    found = sorted({r for p in paths for r in ([p] if p.is_file() else p.rglob("record.json"))})
-    if not found:
+    records = sorted({r for p in paths for r in ([p] if p.is_file() else p.rglob("record.json"))})
+    if not records:
         where = ", ".join(str(p) for p in paths)
         raise RecordError(f"no record.json under {where}. Run an experiment first, as in: make reproduce")
-    return found
+    return records
 
 
 def reason_to_skip(record: Record) -> str | None:
@@ -98,47 +107,48 @@ def check(record: Record, path: Path, allow_dirty: bool = False) -> None:
         )
 
 
-def key(record: Record) -> tuple[str, int]:
-    """What names a result: only one record is kept for each experiment and seed."""
-    return record["experiment"], record["seed"]
+def cell_of(record: Record, path: Path, layouts: list[Layout]) -> Cell | None:
+    """The first cell that a record fills, or None where its experiment is in no table.
+
+    Raises RecordError where its experiment is in a table and the record fits none of its cells.
+    """
+    if cells := cells_of(record, layouts):
+        return cells[0]
+    if any(cell.experiment == record["experiment"] for layout in layouts for cell in layout.cells):
+        raise RecordError(
+            f"{path}: {misfit(record, layouts)}. Run it with the cell's settings, or give its own an experiment in "
+            "configs/experiment/, which may have a row in the table's file."
+        )
+    return None
 
 
-def twins(accepted: list[tuple[Path, Record]]) -> list[str]:
-    """One message for each experiment and seed that more than one of the records stands for."""
-    by_key: dict[tuple[str, int], list[str]] = {}
-    for path, record in accepted:
-        by_key.setdefault(key(record), []).append(str(path))
-    return [
-        f"{name} with seed {seed} was run {len(paths)} times: {', '.join(paths)}. Name the one to keep: "
-        f"make collect ARGS={paths[-1]}"
-        for (name, seed), paths in sorted(by_key.items())
-        if len(paths) > 1
-    ]
+def name_of(record: Record, cell: Cell | None) -> str:
+    """What a record stands for, of which one is kept: its experiment, with what its cell overrides, and the seed."""
+    if cell is None:
+        return f"{record['experiment']}-seed{record['seed']}"
+    pairs = [word.partition("=") for word in cell.overrides]  # task.dim=5 as dim=5
+    words = [re.sub(r"[^\w.=+-]", "_", f"{key.rpartition('.')[2]}={value}") for key, _, value in pairs]
+    return "-".join([cell.experiment, *words, f"seed{record['seed']}"])
 
 
-def file_name(record: Record) -> str:
-    """The name of a kept record: experiment, seed, commit, and a mark if the code was not committed."""
-    commit = (record["commit"] or "unknown")[:8]
-    mark = "" if record["dirty"] is False else "-dirty"
-    return f"{record['experiment']}-seed{record['seed']}-{commit}{mark}.json"
-
-
-def keep(record: Record, path: Path, runs: Path, root: Path, force: bool = False) -> str:
+def keep(record: Record, path: Path, cell: Cell | None, runs: Path, root: Path, force: bool = False) -> str:
     """Write `record` into the folder `runs`, whole or not at all; returns "copied", "replaced" or "unchanged".
 
-    Raises RecordError where another record of the same experiment and seed is there and `force` is false.
+    Raises RecordError where another record of the same cell, or experiment without one, and seed is there and `force`
+    is false.
     """
-    target = runs / file_name(record)
+    name = name_of(record, cell)
+    mark = "" if record["dirty"] is False else "-dirty"
+    target = runs / f"{name}-{(record['commit'] or 'unknown')[:8]}{mark}.json"
     kept = without_machine_paths(record, root)
     text = json.dumps(kept, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
-    if target.exists() and target.read_text(encoding="utf-8") == text:
+    rivals = [file for file in sorted(runs.glob(f"*-seed{record['seed']}-*.json")) if is_rival(file, name, cell)]
+    if any(rival.read_text(encoding="utf-8") == text for rival in rivals):
         return "unchanged"
-    pattern = re.compile(re.escape(f"{record['experiment']}-seed{record['seed']}-") + r"\w+(-dirty)?\.json")
-    rivals = sorted(p for p in runs.glob("*.json") if pattern.fullmatch(p.name))
     if rivals and not force:
         raise RecordError(
-            f"{path}: {', '.join(str(p) for p in rivals)} is already kept for {record['experiment']} with seed "
-            f"{record['seed']}, and it differs. Use another seed, or replace it: make collect ARGS='--force {path}'"
+            f"{path}: {', '.join(map(str, rivals))} is already kept for {name}, and it differs. Use another seed, or "
+            f"replace it: make collect ARGS='--force {path}'"
         )
     runs.mkdir(parents=True, exist_ok=True)
     write_atomically(target, text)
@@ -146,6 +156,12 @@ def keep(record: Record, path: Path, runs: Path, root: Path, force: bool = False
         if rival != target:
             rival.unlink()
     return "replaced" if rivals else "copied"
+
+
+def is_rival(file: Path, name: str, cell: Cell | None) -> bool:
+    """Whether a kept record stands for the same: by its file's name, or because it fills the cell."""
+    named = re.fullmatch(re.escape(name) + r"-\w+(-dirty)?\.json", file.name) is not None
+    return named or (cell is not None and fits(read(file), cell))
 
 
 def without_machine_paths(value, root: Path):

@@ -82,11 +82,10 @@ def speed(path: Path) -> str:
 
 def exactness(path: Path) -> str:
     """The summary table of the numerics report."""
-    blocks = _read(path).split("\n## ")
-    found = [block for block in blocks if block.startswith(SUMMARY.removeprefix("## "))]
-    if len(found) != 1:
+    blocks = [block for block in _read(path).split("\n## ") if block.startswith(SUMMARY.removeprefix("## "))]
+    if len(blocks) != 1:
         raise SectionError(f"{path.name} has no section '{SUMMARY}'; make it with: make numerics")
-    table = [line for line in found[0].splitlines() if line.startswith("|")]
+    table = [line for line in blocks[0].splitlines() if line.startswith("|")]
     opening = (
         "Largest relative error against 120-digit arithmetic on the same input bits, over points near the origin, near "
         "each other, far apart and near the boundary "

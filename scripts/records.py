@@ -29,7 +29,6 @@ REQUIRED: dict[str, type | tuple[type, ...]] = {
     "fidelity": str,
 }
 REQUIRED_DATA = ("files", "counts", "sha256", "share")
-REQUIRED_PAPER = ("name", "table", "row", "column", "metric", "published", "protocol")
 
 
 class RecordError(ValueError):
@@ -60,7 +59,7 @@ def read(path: Path) -> Record:
 
 
 def validate(record: Record, path: Path) -> None:
-    """Raise RecordError, with every fault found, unless `record` has the keys and kinds of values it must have."""
+    """Raise RecordError, with every fault, unless `record` has the keys and kinds of values it must have."""
     faults = [f"'{key}' is missing" for key in REQUIRED if key not in record]
     faults += [
         f"'{key}' is {record[key]!r}, a {type(record[key]).__name__}"
@@ -68,33 +67,13 @@ def validate(record: Record, path: Path) -> None:
         if key in record and not _is(record[key], kind)
     ]
     if not faults:
-        faults += _metric_faults(record["metrics"])
-        faults += _data_faults(record["data"])
-        faults += _paper_faults(record)
+        faults += _metric_faults(record["metrics"]) + _data_faults(record["data"])
         if not math.isfinite(record["wall_s"]) or record["wall_s"] < 0:
             faults.append(f"'wall_s' is {record['wall_s']}")
     if faults:
         raise RecordError(
             f"{path}: not the record of a finished run: {'; '.join(faults)}. Run the experiment again to its end."
         )
-
-
-def paper_of(record: Record) -> dict | None:
-    """The `paper` node of a record: the cell or row of a published table that the run stands for, or None."""
-    for paper in (record.get("paper"), record["config"].get("paper")):
-        if paper and not (isinstance(paper, dict) and all(value in (None, []) for value in paper.values())):
-            return paper
-    return None
-
-
-def value_at(record: Record, path: str, default=None):
-    """The value of the resolved configuration at a dotted path, or `default` where there is none."""
-    node = record["config"]
-    for key in path.split("."):
-        if not isinstance(node, dict) or key not in node:
-            return default
-        node = node[key]
-    return node
 
 
 def _is(value: object, kind: type | tuple[type, ...]) -> bool:
@@ -120,19 +99,4 @@ def _data_faults(data: dict) -> list[str]:
     share = data.get("share", 1.0)
     if not _is(share, _NUMBER) or not 0 < share <= 1:
         faults.append(f"'data.share' is {share!r}, and the share of the data a run used lies in (0, 1]")
-    return faults
-
-
-def _paper_faults(record: Record) -> list[str]:
-    paper = paper_of(record)
-    if paper is None:
-        return []
-    if not isinstance(paper, dict):
-        return [f"'paper' is {paper!r}"]
-    faults = [f"'paper.{key}' is missing" for key in REQUIRED_PAPER if key not in paper]
-    if not faults and paper["metric"] is not None and paper["metric"] not in record["metrics"]:
-        faults.append(f"'metrics' lacks {paper['metric']}, which 'paper.metric' names")
-    also = paper.get("also") or []
-    if not isinstance(also, list) or not all(isinstance(more, dict) and {"table", "row"} <= set(more) for more in also):
-        faults.append(f"'paper.also' is {also!r}, and it lists rows of tables")
     return faults

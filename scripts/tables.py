@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import shlex
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -10,28 +11,15 @@ from rich.box import SQUARE
 from rich.console import Console
 from rich.table import Table
 
+from configs.matching import cells_of, misfit
+from configs.tables import PUBLISHED, Layout, Place, TableError, load_layouts
 from scripts.cells import Cells, blocks, notes
 from scripts.collect import write_atomically
-from scripts.layouts import PUBLISHED, Key, Layout, LayoutError, Place, find, load_layouts, places
-from scripts.records import ROOT, RUNS, Record, RecordError, paper_of, read, validate, value_at
+from scripts.records import ROOT, RUNS, Record, RecordError, read, validate
 
 TABLES = ROOT / "results" / "tables"
 OPENING = "<!-- Made by `make tables` from results/runs/; `make check-tables` fails if it is edited by hand. -->\n"
 WIDTH = 150  # of a terminal that is none
-# What has to agree among the runs of one cell: they are one experiment run with several seeds.
-SETTINGS = (
-    "task",
-    "geometry",
-    "encoder",
-    "optim",
-    "trainer.max_epochs",
-    "trainer.max_steps",
-    "trainer.limit_train_batches",
-    "trainer.accumulate_grad_batches",
-    "trainer.val_check_interval",
-    "trainer.patience",
-    "trainer.precision",
-)
 
 
 def main(
@@ -40,14 +28,18 @@ def main(
     """Run the command; returns 0, or 1 where a record is unusable or, with --check, a table is out of date."""
     parser = argparse.ArgumentParser(prog="make tables", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, fail if a table is out of date")
+    parser.add_argument("--missing", action="store_true", help="write nothing, print what runs the missing cells")
     options = parser.parse_args(arguments)
     try:
         layouts = load_layouts(published)
         cells = assign(load_runs(runs), layouts)
         texts = render_files(layouts, cells)
-    except (LayoutError, RecordError) as error:
+    except (TableError, RecordError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    if options.missing:
+        print("\n".join(missing(layouts, cells)))
+        return 0
     if options.check:
         drift = differences(texts, tables)
         sys.stdout.write(drift or f"{len(texts)} table file(s) agree with the records\n")
@@ -57,78 +49,80 @@ def main(
         write_atomically(tables / name, text)
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     for layout in layouts:
-        show(layout, cells[layout.key], console)
+        show(layout, cells[layout.file], console)
     return 0
 
 
 def load_runs(runs: Path) -> dict[Path, Record]:
-    """The valid records in `runs`; raises RecordError for a bad one and for two of one experiment and seed."""
+    """The valid records in `runs`. Raises RecordError for a bad one."""
     records = {path: read(path) for path in sorted(runs.glob("*.json"))}
-    seen: dict[tuple[str, int], Path] = {}
     for path, record in records.items():
         validate(record, path)
-        key = (record["experiment"], record["seed"])
-        if key in seen:
-            raise RecordError(f"{seen[key]} and {path} are both {key[0]} with seed {key[1]}. Remove one of them.")
-        seen[key] = path
     return records
 
 
-def assign(records: dict[Path, Record], layouts: list[Layout]) -> dict[Key, Cells]:
+def assign(records: dict[Path, Record], layouts: list[Layout]) -> dict[str, Cells]:
     """For each table its cells with a run: (row, column) -> records, in the order of their seeds.
 
-    The column is None where one run fills a row. A run stands in every table that its `paper` node names.
+    The column is None where one run fills a row. A run stands in every cell that its experiment and settings fit; that
+    it fits none is an error where its experiment has cells, and a note where that is gone.
     """
-    by_table = {layout.key: layout for layout in layouts}
-    cells: dict[Key, Cells] = {key: defaultdict(list) for key in by_table}
+    tables = {layout.file: layout for layout in layouts}
+    owners = {cell.experiment for layout in layouts for cell in layout.cells}
+    places: dict[tuple[str, Place], dict[int, Path]] = defaultdict(dict)
     for path, record in records.items():
-        paper = paper_of(record)
-        for key, node in places(paper) if paper else ():
-            layout = find(by_table, key, str(path))
-            layout.check(node, str(path))
-            lacking = [metric for metric in layout.metrics.values() if metric not in record["metrics"]]
-            if layout.whole_rows and lacking:
+        cells = cells_of(record, layouts)
+        if not cells and (reason := misfit(record, layouts)):
+            if record["experiment"] in owners:
+                raise RecordError(f"{path}: {reason}. Remove it, or run the cell again.")
+            print(f"note: {path} {reason}.", file=sys.stderr)
+        for cell in cells:
+            if other := places[cell.table, cell.place].get(record["seed"]):
+                where = f"'{cell}' of {tables[cell.table].title} with seed {record['seed']}"
+                raise RecordError(f"{other} and {path} both fill {where}. Remove one of them.")
+            places[cell.table, cell.place][record["seed"]] = path
+            metrics = tables[cell.table].metrics
+            needed = metrics.values() if cell.column is None else [metrics[cell.column]]
+            if lacking := [metric for metric in needed if metric not in record["metrics"]]:
                 raise RecordError(
-                    f"{path}: '{node['row']}' of {layout.title} needs {', '.join(lacking)}, and the record has no such "
-                    "metric. Run the experiment again to its end."
+                    f"{path}: '{cell}' of {tables[cell.table].title} needs {', '.join(lacking)}, and the record has no "
+                    "such metric. Run the experiment again to its end."
                 )
-            cells[key][node["row"], node["column"]].append(record)
-    for table in cells.values():
-        for place, runs in table.items():
-            runs.sort(key=lambda record: record["seed"])
-            require_same_settings(runs, place)
-    return cells
+    assigned: dict[str, Cells] = {file: defaultdict(list) for file in tables}
+    for (file, place), paths in places.items():
+        runs = [records[path] for _, path in sorted(paths.items())]
+        require_same_data(runs, place)
+        assigned[file][place] = runs
+    return assigned
 
 
-def require_same_settings(runs: list[Record], place: Place) -> None:
-    """Raise RecordError where the runs of one cell differ in more than their seeds: their mean would mean nothing."""
+def require_same_data(runs: list[Record], place: Place) -> None:
+    """Raise RecordError where the runs of one cell, whose settings agree, had different data."""
     first = runs[0]
     for other in runs[1:]:
-        keys = [key for key in SETTINGS if without_seed(value_at(first, key)) != without_seed(value_at(other, key))]
-        keys += [f"data.{key}" for key in ("share", "sources") if first["data"].get(key) != other["data"].get(key)]
-        keys += ["experiment"] if first["experiment"] != other["experiment"] else []
-        keys += ["fidelity"] if first["fidelity"] != other["fidelity"] else []
-        if keys:
-            where = ", ".join(f"'{part}'" for part in place if part is not None)
+        if keys := [f"data.{key}" for key in ("share", "sources") if first["data"].get(key) != other["data"].get(key)]:
             raise RecordError(
-                f"The runs of {where} with seeds {first['seed']} and {other['seed']} differ in {', '.join(keys)}. "
+                f"The runs of '{place[0]}' with seeds {first['seed']} and {other['seed']} differ in {', '.join(keys)}. "
                 "Keep runs of one kind only: collect the others again, or remove their records."
             )
 
 
-def without_seed(node):
-    """A node of the configuration without the run's own seed, which interpolation may have put anywhere in it."""
-    if isinstance(node, dict):
-        return {key: without_seed(value) for key, value in node.items() if key != "seed"}
-    return node
+def missing(layouts: list[Layout], cells: dict[str, Cells]) -> list[str]:
+    """The command of every run that fills a cell without a record, with the cells that it fills below it."""
+    commands: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for layout in layouts:
+        for cell in layout.cells:
+            if not cells[layout.file].get(cell.place):
+                commands[cell.words].append(f"    {layout.file}: {cell}")
+    return [line for words, names in commands.items() for line in (f"python run.py {shlex.join(words)}", *names)]
 
 
-def render_files(layouts: list[Layout], cells: dict[Key, Cells]) -> dict[str, str]:
+def render_files(layouts: list[Layout], cells: dict[str, Cells]) -> dict[str, str]:
     """File name -> text, one file for each paper."""
     texts: dict[str, str] = {}
     for layout in layouts:
         name = f"{layout.name}.md"
-        texts[name] = texts.get(name, OPENING) + "\n" + markdown(layout, cells[layout.key])
+        texts[name] = texts.get(name, OPENING) + "\n" + markdown(layout, cells[layout.file])
     return texts
 
 
@@ -163,7 +157,7 @@ def show(layout: Layout, cells: Cells, console: Console) -> None:
 
 def differences(texts: dict[str, str], tables: Path) -> str:
     """The unified diff from the committed table files to what the records give; empty where they agree."""
-    drift = []
+    drift: list[str] = []
     committed = {path.name: path.read_text(encoding="utf-8") for path in sorted(tables.glob("*.md"))}
     for name in sorted(texts.keys() | committed.keys()):
         old, new = committed.get(name, ""), texts.get(name, "")

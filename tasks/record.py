@@ -100,7 +100,7 @@ def build(config: dict[str, Any], overrides: list[str], data: TaskData, task: Ta
     }
     if outcome.prediction:
         record["prediction"] = portable(outcome.prediction)
-    return record | ({"paper": config["paper"]} if config.get("paper") else {})
+    return record
 
 
 def remove_if_empty(folder: Path) -> None:

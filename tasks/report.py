@@ -1,8 +1,10 @@
 """What a run shows at its end: a small table and the learning curves."""
 
 import sys
+from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -15,9 +17,22 @@ from tasks.training import Outcome
 WIDTH = 160  # of tables that go to a file
 
 
-def conclude(task: Task, outcome: Outcome, record: dict[str, Any], folder: Path) -> None:
+class Published(NamedTuple):
+    """A published value of a cell that a run fills; label: `published`, or what it is called in a table made again."""
+
+    table: str
+    row: str
+    column: str
+    metric: str
+    value: float
+    label: str
+
+
+def conclude(
+    task: Task, outcome: Outcome, record: dict[str, Any], folder: Path, published: Sequence[Published] = ()
+) -> None:
     """Show the result of a run and leave its files in its folder; the last line printed is the record's path."""
-    show(f"{folder.parent.name}, seed {record['seed']}", record)
+    show(f"{folder.parent.name}, seed {record['seed']}", record, published)
     if outcome.history:
         print(f"figure: {learning_curve(outcome.history, task.select, folder / 'learning_curve.png')}")
     for name, path in (task.export(folder) if record["config"]["mode"] == "fit" else {}).items():
@@ -27,12 +42,12 @@ def conclude(task: Task, outcome: Outcome, record: dict[str, Any], folder: Path)
     print(f"record: {write(folder / 'record.json', record)}", flush=True)
 
 
-def show(title: str, record: dict[str, Any]) -> None:
-    """Print the metrics of a record, the published value beside ours where the run stands for a cell of a table.
+def show(title: str, record: dict[str, Any], published: Sequence[Published] = ()) -> None:
+    """Print the metrics of a record, and below them the published values of the cells that it fills.
 
     Metrics of groups, as test/coarse/macro_f1, stand beside those of all examples, in a column for each group.
     """
-    metrics, paper = record["metrics"], record.get("paper") or {}
+    metrics = record["metrics"]
     groups = list(dict.fromkeys(name.split("/")[1] for name in metrics if name.count("/") == 2))
     table = Table(title=title, title_justify="left")
     table.add_column("metric")
@@ -42,10 +57,14 @@ def show(title: str, record: dict[str, Any]) -> None:
     for split, score in sorted(rows, key=lambda row: row[0], reverse=True):  # val, train, test
         names = [f"{split}/{score}", *(f"{split}/{group}/{score}" for group in groups)]
         table.add_row(names[0], *(f"{metrics[n]:.4f}" if n in metrics else "" for n in names))
-        if paper.get("published") is not None and paper["metric"] in names:
-            column = names.index(paper["metric"])
-            cells = [f"{paper['published']:.4f}" if k == column else "" for k in range(len(names))]
-            table.add_row(f"  published ({paper['row']}, {paper['column']})", *cells)
+        quoted: dict[str, dict[str, Published]] = defaultdict(dict)
+        for cell in published:
+            if cell.metric in names:
+                quoted[f"{cell.label} ({cell.row})"][cell.metric] = cell
+        for label, cells in quoted.items():
+            columns = ", ".join(cell.column for cell in cells.values())
+            values = [f"{cells[n].value:.4f}" if n in cells else "" for n in names]
+            table.add_row(f"  {label[:-1]}, {columns})", *values)
     if table.rows:
         table.add_section()
     selection = record["selection"] or {}

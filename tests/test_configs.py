@@ -213,7 +213,7 @@ def test_caches_are_beside_the_results_and_never_in_the_data(monkeypatch, tmp_pa
         ("task:\n  data:\n    batchsize: 1\n", "There is no key task.data.batchsize. Did you mean batch_size"),
         ("geometry:\n  curvature: 1\n", "There is no key geometry.curvature"),
         ("trainer:\n  max_epochs: many\n", "trainer.max_epochs=many: a whole number is needed here"),
-        ("paper:\n  tabel: 1\n", "tabel"),
+        ("paper:\n  table: 1\n", "There is no key paper (in configs/experiment/typo.yaml)"),
         ("defaults:\n  - override /task: prefix11\n", "There is no task named prefix11"),
     ],
 )

@@ -1,21 +1,31 @@
 """The four pages of CONTRIBUTING.md, followed word for word in a folder outside of the project."""
 
 import re
+import shutil
 import sys
 
 import pytest
 
+from configs import schema
+from scripts import collect, tables
 from tests.cli import QUIET, ROOT, SHORT, call, places
+from tests.configurations import CONFIGS
 
 PAGES = dict(
     re.findall(r"^## (Add [^\n]+)\n(.*?)(?=^## |\Z)", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.M | re.S)
 )
 
 
+def blocks(page: str) -> list[str]:
+    """The YAML files that a page shows."""
+    texts = re.findall(r"^( *)```yaml\n(.*?)^ *```", PAGES[page], re.M | re.S)
+    return ["\n".join(line.removeprefix(indent) for line in text.splitlines()) + "\n" for indent, text in texts]
+
+
 def block(page: str) -> str:
-    """The YAML file that a page shows."""
-    (found,) = re.findall(r"^( *)```yaml\n(.*?)^ *```", PAGES[page], re.M | re.S)
-    return "\n".join(line.removeprefix(found[0]) for line in found[1].splitlines()) + "\n"
+    """The one YAML file that a page shows."""
+    (text,) = blocks(page)
+    return text
 
 
 @pytest.fixture
@@ -41,7 +51,7 @@ def outside(tmp_path, monkeypatch):
 
 
 def test_there_are_four_pages():
-    assert list(PAGES) == ["Add an encoder", "Add a geometry", "Add a task", "Add a row of a table"]
+    assert list(PAGES) == ["Add an encoder", "Add a geometry", "Add a task", "Add a table"]
 
 
 def test_an_encoder_is_a_module_and_a_file(outside):
@@ -205,9 +215,31 @@ module: {_target_: mine_task.task.ParityTask, select: val/accuracy, select_mode:
         assert record["data"]["counts"]["train"] == 200
 
 
-def test_a_row_is_a_file(outside):
-    config = block("Add a row of a table").replace("override /task: prefix10", "override /task: prefix_toy")
-    words = ("experiment=mine", "trainer.compile=false", *SHORT)
-    record = outside({"configs/experiment/mine.yaml": config}, *words)
-    assert record["experiment"] == "mine"
-    assert record["paper"]["published"] == 0.9714
+def test_a_table_of_twenty_cells_is_a_file_and_one_for_each_of_its_two_models(outside, tmp_path, monkeypatch, capsys):
+    hyperbolic, table = blocks("Add a table")
+    hyperbolic = hyperbolic.replace("override /task: prefix10", "override /task: prefix_toy").replace("compile: auto", "compile: false")
+    euclidean = hyperbolic.replace("override /geometry: poincare", "override /geometry: euclidean")
+    assert hyperbolic != euclidean
+    columns = "".join(f"  {n} %: {{overrides: [task.data.noise={n}]}}\n" for n in range(0, 50, 5))
+    overrides = ", ".join(f"{word!r}" for word in (*SHORT, "trainer.max_epochs=1"))
+    values = [round(0.9 - n / 100, 2) for n in range(10)]
+    rows = f"overrides: [{overrides}]\nrows:\n" + "".join(
+        f"  {row}: {{experiment: mine_{row}, published: {values}}}\n" for row in ("hyperbolic", "euclidean")
+    )
+    table = re.sub(r"(?ms)^columns:.*", f"columns:\n{columns}{rows}", table)
+    files = {"configs/experiment/mine_hyperbolic.yaml": hyperbolic, "configs/experiment/mine_euclidean.yaml": euclidean}
+    shutil.copytree(CONFIGS, tmp_path / "configs", ignore=shutil.ignore_patterns("__pycache__"))
+    record = outside({**files, "published/mine.yaml": table}, "experiment=mine_euclidean", "task.data.noise=15", *SHORT)
+    assert record["experiment"] == "mine_euclidean"
+    monkeypatch.setattr(schema, "FOLDER", tmp_path / "configs")
+    folders = {"runs": tmp_path / "runs", "published": tmp_path / "published"}
+    assert collect.main(["--allow-dirty", str(tmp_path / "out")], root=tmp_path, **folders) == 0
+    assert "-noise=15-seed0-" in next((tmp_path / "runs").iterdir()).name
+    capsys.readouterr()
+    assert tables.main(["--missing"], tables=tmp_path / "tables", **folders) == 0
+    commands = [line for line in capsys.readouterr().out.splitlines() if line.startswith("python run.py ")]
+    assert len(commands) == 19
+    assert tables.main([], tables=tmp_path / "tables", **folders) == 0
+    text = (tmp_path / "tables" / "hnn.md").read_text(encoding="utf-8")
+    assert f"published 87.00<br>**ours {100 * record['metrics']['test/accuracy']:.2f}** (1 seed)" in text
+    assert text.count("not run") == 19

@@ -1,4 +1,4 @@
-"""Every experiment is what its name says, and those of a table differ in nothing else."""
+"""Every experiment is what its name says: a model of a paper on a data set."""
 
 import re
 
@@ -6,8 +6,7 @@ import pytest
 import yaml
 
 from configs import schema
-from tests.cli import ROOT
-from tests.configurations import CONFIGS, EXPERIMENTS, experiment
+from tests.configurations import CONFIGS, EXPERIMENTS, checked, experiment
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -15,115 +14,79 @@ def _registered() -> None:
     schema.register()
 
 
+def source(name: str) -> str:
+    return (CONFIGS / "experiment" / f"{name}.yaml").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_an_experiment_is_a_flat_file_that_says_what_it_stands_for(name):
-    text = (CONFIGS / "experiment" / f"{name}.yaml").read_text(encoding="utf-8")
+    text = source(name)
     assert text.startswith("# @package _global_\n")
     assert f"python run.py experiment={name}" in text
     assert "# Expected: " in text
     values = experiment(name)
-    if name.startswith("hnn_") and not name.startswith("hnn_subtree_"):
-        found = re.fullmatch(r"hnn_(prefix\d\d|snli)(_small)?_(rnn|gru)_(eucl|hyp_eucl_mlr|hyp)", name)
-        task, small, cell, geometry = found.groups()
-        assert values["paper"]["variant"] == ("snli_small" if small else None)
+    if name.startswith(("hnn_prefix10_", "hnn_snli_")):
+        task, cell, geometry = re.fullmatch(r"hnn_(prefix10|snli)_(rnn|gru)_(eucl|hyp_eucl_mlr|hyp)", name).groups()
         assert values["task"]["name"] == task
         assert values["encoder"]["cell"] == cell
         assert values["geometry"]["name"] == ("euclidean" if geometry == "eucl" else "poincare")
         assert values["geometry"]["parts"] == ({"classifier": "euclidean"} if geometry == "hyp_eucl_mlr" else {})
-        assert values["paper"]["column"] == ("SNLI" if task == "snli" else f"PREFIX-{task[-2:]}")
-        assert cell.upper() in values["paper"]["row"]
 
 
-def test_the_published_numbers_are_those_of_the_table():
-    table = yaml.safe_load((ROOT / "results" / "published" / "hnn_table1.yaml").read_text(encoding="utf-8"))
-    cells = set()
-    for name in EXPERIMENTS:
-        paper = experiment(name)["paper"]
-        if paper and (paper["name"], paper["table"]) == ("hnn", 1):
-            column = table["columns"].index(paper["column"])
-            assert paper["published"] == pytest.approx(table["rows"][paper["row"]][column])
-            assert paper["metric"] == table["metric"]
-            cells.add((paper["row"], paper["column"]))
-    assert len(cells) == 24, "every cell of the table has its experiment"
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_published_values_stand_in_the_tables_alone(name):
+    assert "paper" not in yaml.safe_load(source(name))
+    assert not re.search(r"the (paper|report) has \d", source(name))
+
+
+def test_experiments_are_rows_and_not_cells():
+    assert not list((CONFIGS / "experiment").rglob("*/*.yaml")), "a glob over nested folders runs nothing"
+    assert len(EXPERIMENTS) <= 100
+    assert sum(len(source(name).splitlines()) for name in EXPERIMENTS) <= 1300
 
 
 @pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name.startswith("multinli_report_")])
 def test_an_experiment_of_the_report_is_what_its_name_says(name):
-    found = re.fullmatch(r"multinli_report_(small_)?(dan|gru|gru_attention)_(eucl|hyp)", name)
-    small, encoder, geometry = found.groups()
+    encoder, geometry = re.fullmatch(r"multinli_report_(dan|gru|gru_attention)_(eucl|hyp)", name).groups()
     values = experiment(name)
     size = 100 if geometry == "eucl" else 5
     assert values["task"]["name"] == "multinli"
     assert values["geometry"]["name"] == ("euclidean" if geometry == "eucl" else "poincare")
     assert {values["task"]["model"][key] for key in ("d_word", "d_hidden", "d_ffnn")} == {size}
-    assert values["paper"]["column"] == ("Euclidean" if geometry == "eucl" else "Hyperbolic")
-    assert values["paper"]["row"] == {"dan": "DAN", "gru": "GRU", "gru_attention": "GRU+Attention"}[encoder]
     assert ("reader" in values["encoder"]) == (encoder == "gru_attention")
     assert values["encoder"].get("norm") == {"gru_attention": "none" if geometry == "eucl" else "key"}.get(encoder)
-    assert values["paper"]["variant"] == ("small" if small else None)
 
 
-@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name.startswith("hnn_subtree_")])
-def test_a_subtree_experiment_is_what_its_name_says(name):
-    root, d, kind = re.fullmatch(r"hnn_subtree_(animal|group|worker|mammal)_d(2|3|5|10)_(hyp|eucl|log0)", name).groups()
-    values = experiment(name)
-    task, paper = values["task"], values["paper"]
-    assert (task["name"], task["data"]["subtree"], task["data"]["dim"]) == ("wordnet_subtree", f"{root}.n.01", int(d))
-    assert task["data"]["embeddings"].endswith(f"/embeddings/wordnet_nouns-poincare-{d}d.npz")
-    assert values["geometry"]["name"] == ("euclidean" if kind == "eucl" else "poincare")
-    assert values["geometry"]["parts"] == ({"classifier": "euclidean"} if kind == "log0" else {})
-    assert (paper["row"], paper["column"]) == (f"{root}.n.01, {kind.upper()}", f"D = {d}")
-
-
-def test_the_subtree_experiments_differ_in_the_learning_rate_of_a_classifier_alone():
-    names = [name for name in EXPERIMENTS if name.startswith("hnn_subtree_")]
-    assert len(names) == 48
-    rates, others = {}, []
-    for name in names:
-        values = experiment(name)
-        rates.setdefault(name.rpartition("_")[2], set()).add(values["optim"]["lr"])
-        data = {**values["task"]["data"], "subtree": None, "dim": None, "embeddings": None}
-        shared = {**values["task"], "root": None, "dim": None, "embeddings": None, "data": data}
-        others.append((shared, {**values["optim"], "lr": None}, values["trainer"]))
-    assert all(other == others[0] for other in others)
-    assert {kind: len(found) for kind, found in rates.items()} == {"hyp": 1, "eucl": 1, "log0": 1}
+@pytest.mark.parametrize("words", [("optim=hnn", "trainer=hnn"), ("optim=hnn", "trainer=hnn", "optim.lr=0.001")])
+def test_the_way_of_the_paper_is_a_choice(words):
+    """The second is of an experiment with a learning rate of its own, which its header says how to take back."""
+    values = checked(f"experiment=hnn_prefix10_gru_{'hyp' if len(words) == 2 else 'eucl'}", *words)
+    assert values["optim"] == checked("optim=hnn")["optim"]
+    assert (values["trainer"]["max_epochs"], values["trainer"]["precision"]) == (30, "64-true")
 
 
 GRAPHS = [name for name in EXPERIMENTS if name.startswith(("hybonet_wn18rr", "hybonet_fb15k237"))]
 TYPING = [name for name in EXPERIMENTS if name.startswith(("hyfi_", "hybonet_")) and name not in GRAPHS]
-PARTS = {"encoder": "encoder", "attention": "attention", "concat": "concat", "mlr": "classifier"}
 
 
 @pytest.mark.parametrize("name", TYPING)
 def test_a_typing_experiment_is_what_its_name_says(name):
-    paper, data, what = name.split("_", 2)
+    paper, data, model = name.split("_", 2)
     values = experiment(name)
-    baseline = what if what in ("labelgcn", "multitask") else None
+    baseline = model if model in ("labelgcn", "multitask") else None
     task = "ultrafine" if data == "crowd" else data
     assert values["task"]["name"] == (f"{task}_{baseline}" if baseline and task == "ultrafine" else task)
     network = {None: "EntityTyper", "labelgcn": "LabelGCN", "multitask": "MultiTask"}[baseline]
     assert values["task"]["model"]["_target_"].endswith(f".{network}")
-    assert values["paper"]["name"] == paper
-    assert values["paper"]["variant"] == ("crowd" if data == "crowd" else None)
-    parts = {}
+    assert values["geometry"]["parts"] == {}
     if paper == "hybonet":
         assert values["encoder"]["_target_"].endswith("TransformerEncoder")
-        geometry = {"lorentz": "lorentz", "tangent": "lorentz_tangent"}[what]
+        assert values["geometry"]["name"] == {"lorentz": "lorentz", "tangent": "lorentz_tangent"}[model]
     elif baseline:
-        geometry = "euclidean"
+        assert (values["encoder"], values["geometry"]["name"]) == (None, "euclidean")
     else:
-        first, last = what.split("_")
         assert values["encoder"]["cell"] == "gru"
-        size = first if first in ("base", "large", "xlarge") else "base"
-        assert values["task"]["size"] == size
-        assert values["task"]["model"]["s"] == {"base": 20, "large": 50, "xlarge": 100}[size]
-        geometry = "euclidean" if last == "eucl" and first not in PARTS else "poincare"
-        if first in PARTS:
-            parts = {PARTS[first]: "euclidean"}
-        if what == "xlarge_hyp":  # the paper's appendix F
-            parts = {"encoder": "euclidean"}
-    assert values["geometry"]["name"] == geometry
-    assert values["geometry"]["parts"] == parts
+        assert values["geometry"]["name"] == {"base_hyp": "poincare", "base_eucl": "euclidean"}[model]
 
 
 @pytest.mark.parametrize("name", [name for name in TYPING if "_ultrafine_" in name])
@@ -131,16 +94,16 @@ def test_the_full_protocol_refuses_to_run_on_a_part_of_the_data(name):
     values = experiment(name)
     assert values["task"]["data"]["sources"] == ["crowd", "el", "headword"]
     (pattern,) = values["task"]["data"]["vectors"]["files"]
-    plain = "_glove_" in name or name.endswith(("_labelgcn", "_multitask"))
-    assert pattern.startswith("glove/" if plain else "poincare_glove/")
+    assert pattern.startswith("glove/" if name.endswith(("_labelgcn", "_multitask")) else "poincare_glove/")
 
 
 @pytest.mark.parametrize("size", ["base", "large", "xlarge"])
 def test_the_full_protocol_has_the_values_of_table_8(size):
-    values = experiment(f"hyfi_ultrafine_{size}_hyp")
+    values = checked("experiment=hyfi_ultrafine_base_hyp", f"task.size={size}")
     data, model, optim, trainer = values["task"]["data"], values["task"]["model"], values["optim"], values["trainer"]
     assert data["batch_size"] == {"base": 900, "large": 350, "xlarge": 160}[size]
     assert data["crowd_cycles"] == 5
+    assert model["s"] == {"base": 20, "large": 50, "xlarge": 100}[size]
     assert (model["input_dropout"], model["concat_dropout"], model["nonlinearity"]) == (0.2, 0.1, "tanh")
     assert (optim["rule"], optim["lr"], optim["weight_decay"], optim["max_grad_norm"]) == ("adam", 0.0005, 0.0, 5)
     assert (trainer["max_epochs"], trainer["precision"]) == (40, "64-true")
@@ -148,7 +111,7 @@ def test_the_full_protocol_has_the_values_of_table_8(size):
 
 def test_the_crowd_experiments_share_data_optimiser_and_length():
     names = [name for name in TYPING if "_crowd_" in name]
-    assert len(names) == 10
+    assert len(names) == 6
     values = [experiment(name) for name in names]
     assert all(other["trainer"] == values[0]["trainer"] for other in values)
     for paper in ("hyfi", "hybonet"):

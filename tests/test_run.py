@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import run
 from scripts import records
 from tests.cli import QUIET, SHORT, Result, call, command, places, short, toy
 
@@ -32,6 +33,15 @@ def test_a_run_ends_with_its_record(finished):
     }  # fmt: skip
     assert not [n for n in names if "part" in n]
     assert (home / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_folder_of_a_run_from_before_the_tables_had_the_published_values_is_rebuilt(finished, tmp_path):
+    _, result = finished
+    settings = (result.record_path.parent / ".hydra" / "config.yaml").read_text(encoding="utf-8")
+    (tmp_path / ".hydra").mkdir()
+    (tmp_path / ".hydra" / "config.yaml").write_text(settings + "paper: {name: hnn, table: 1}\n", encoding="utf-8")
+    task, _ = run.rebuild(tmp_path)
+    assert sum(p.numel() for p in task.parameters()) == result.record["parameters"]
 
 
 def test_the_record_says_everything(finished):
@@ -89,18 +99,37 @@ def test_a_checkpoint_is_tested(finished, tmp_path):
     assert tested.record["metrics"]["test/accuracy"] == result.record["metrics"]["test/accuracy"]
 
 
-def test_an_experiment_names_its_runs_and_carries_the_published_number(tmp_path):
+TABLE = """
+name: hnn
+table: 1
+title: The table
+source: The paper
+measure: test accuracy in %
+metric: test/accuracy
+protocol: P
+columns:
+  short: {overrides: ["task.data.sizes={train: 200, dev: 40, test: 40}", task.data.batch_size=50, trainer.max_epochs=1]}
+  whole: {}
+rows: {fully hyperbolic RNN: {experiment: hnn_prefix10_rnn_hyp, published: [0.9691, 0.25]}}
+"""
+
+
+def test_an_experiment_names_its_runs_and_shows_the_published_value_of_the_cell_that_it_fills(tmp_path, monkeypatch):
+    (tmp_path / "hnn_table1.yaml").write_text(TABLE, encoding="utf-8")
+    monkeypatch.setattr("configs.tables.PUBLISHED", tmp_path)
     result = call(
-        "experiment=hnn_prefix10_rnn_hyp", *QUIET, "task.data.sizes={train: 200, dev: 40, test: 40}",
-        "task.data.batch_size=50", "trainer.max_epochs=1", "trainer.compile=false", *places(tmp_path),
+        "-m", "experiment=hnn_prefix10_rnn_hyp", *QUIET, "task.data.sizes={train: 200, dev: 40, test: 40}",
+        "task.data.batch_size=50", "trainer.max_epochs=1", "trainer.compile=false", "optim.lr=0.01,0.02", *places(tmp_path),
     )  # fmt: skip
     assert result.code == 0, result.err
     assert result.record["experiment"] == "hnn_prefix10_rnn_hyp"
-    assert result.record["paper"]["published"] == pytest.approx(0.9691)
+    assert "paper" not in result.record
     assert "task.data.batch_size=50" in result.record["overrides"]
     assert not [w for w in result.record["overrides"] if w.startswith("paths.")]
     assert result.record_path.parent.parent.name == "hnn_prefix10_rnn_hyp"
-    assert "published (fully hyperbolic RNN, PREFIX-10)" in result.out
+    assert result.out.count("published (fully hyperbolic RNN, short)") == 1, "the other learning rate fills no cell"
+    assert result.record["config"]["optim"]["lr"] == 0.02, "the second job is composed as if nothing had been in between"
+    assert "whole" not in result.out
     records.validate(result.record, result.record_path)
 
 
@@ -169,9 +198,10 @@ def test_float64_is_a_setting(tmp_path):
 
 
 def test_the_program_prints_a_configuration():
-    done = command("experiment=hnn_prefix50_gru_hyp_eucl_mlr", "--cfg", "job")
+    done = command("experiment=hnn_prefix10_gru_hyp_eucl_mlr", "task=prefix50", "--cfg", "job")
     assert done.returncode == 0, done.stderr
     assert re.search(r"parts:\n\s+classifier: euclidean", done.stdout)
+    assert "name: prefix50" in done.stdout
 
 
 # A batch of the typing task has fewer mentions with an ultra-fine type in one process than in the other.

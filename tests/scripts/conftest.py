@@ -1,4 +1,4 @@
-"""Invented records: what a run of the fully hyperbolic GRU on PREFIX-10 could have left; the command that makes tables of
+"""Made-up records: what a run of the fully hyperbolic GRU on PREFIX-10 could have left; the command that makes tables of
 them; and figures that are not written."""
 
 import copy
@@ -15,7 +15,10 @@ RECORD = {
     "experiment": "hnn_prefix10_gru_hyp",
     "config": {
         "mode": "fit",
-        "task": {"data": {"_target_": "tasks.prefix.data.PrefixData", "batch_size": 512, "seed": 0}},
+        "task": {
+            "data": {"_target_": "tasks.prefix.data.PrefixData", "batch_size": 512, "seed": 0},
+            "model": {"d_word": 5, "d_hidden": 5, "d_ffnn": 5},
+        },
         "geometry": {"name": "poincare", "c": 1.0},
         "encoder": {"cell": "gru"},
         "optim": {"rule": "adam", "lr": 0.01, "max_grad_norm": 1.0, "clip": "global", "biases": None},
@@ -36,15 +39,6 @@ RECORD = {
     "peak_memory_bytes": 500_000_000,
     "parameters": 1000,
     "fidelity": "paper",
-    "paper": {
-        "name": "hnn",
-        "table": 1,
-        "row": "fully hyperbolic GRU",
-        "column": "PREFIX-10",
-        "metric": "test/accuracy",
-        "published": 0.9714,
-        "protocol": "test accuracy at the best validation accuracy; best of 3 runs",
-    },
 }
 
 

@@ -8,14 +8,29 @@ import pytest
 from scripts.collect import main, write_atomically
 
 KEPT = "hnn_prefix10_gru_hyp-seed0-01234567.json"
+TABLE = """
+name: hnn
+table: 1
+title: The table
+source: The paper
+measure: test accuracy in %
+metric: test/accuracy
+protocol: P
+columns: {A: {}, B: {overrides: [task.model.d_hidden=7, geometry.parts.ffnn=euclidean]}}
+rows: {GRU: {experiment: hnn_prefix10_gru_hyp, published: [0.1, 0.2]}}
+"""
+B = {"config.task.model.d_hidden": 7, "config.geometry.parts": {"ffnn": "euclidean"}}
+KEPT_B = "hnn_prefix10_gru_hyp-d_hidden=7-ffnn=euclidean-seed0-01234567.json"
 
 
 @pytest.fixture
-def collect(tmp_path):
+def collect(tmp_path, write_record):
     """A function that runs the command on the folder tmp_path and returns its exit code."""
+    write_record(tmp_path / "published/hnn_table1.yaml", TABLE)
 
     def run(*arguments: str) -> int:
-        return main(list(arguments), root=tmp_path, runs=tmp_path / "results" / "runs")
+        runs, published = tmp_path / "results" / "runs", tmp_path / "published"
+        return main(list(arguments), root=tmp_path, runs=runs, published=published)
 
     return run
 
@@ -149,6 +164,50 @@ def test_another_result_is_not_overwritten_without_force(
     assert collect("--force", str(tmp_path / "b")) == 0
     [name] = kept()
     assert (tmp_path / "results/runs" / name).read_text() != before
+
+
+def test_cells_of_one_experiment_have_names_of_their_own(tmp_path, collect, kept, make_record, write_record):
+    write_record(tmp_path / "outputs/a/record.json", make_record())
+    write_record(tmp_path / "outputs/b/record.json", make_record(B))
+    assert collect() == 0
+    assert kept() == [KEPT_B, KEPT]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"config.optim.lr": 0.5}, "The nearest is 'GRU, A' of hnn_table1, and it has optim.lr=0.5, not 0.01."),
+        ({**B, "config.optim.lr": 0.5}, "The nearest is 'GRU, B' of hnn_table1, and it has optim.lr=0.5, not 0.01."),
+        ({"config.trainer.max_epochs": 2}, "it has trainer.max_epochs=2, not 10."),
+        ({"config.fidelity": "code"}, "it has fidelity=code, not paper."),
+        ({"config.task.data.noise": 30}, "it has task.data.noise=30, not 10."),
+        ({"config.task.data.files": {"train": "mine.tsv"}}, "it has task.data.files.train=mine.tsv, not None."),
+        ({"config.task.data.sizes": None}, "task.data.sizes.train=None, not 500000; "),
+    ],
+)
+def test_a_record_whose_settings_are_those_of_no_cell_is_refused(
+    tmp_path, collect, kept, make_record, write_record, capsys, changes, words
+):
+    path = write_record(tmp_path / "outputs/a/record.json", make_record(changes))
+    assert collect() == 1
+    assert f"refused: {path}: fits no cell of a table. " in (error := capsys.readouterr().err)
+    assert words in error
+    assert kept() == []
+
+
+def test_a_record_whose_experiment_is_in_no_table_is_kept_whatever_its_settings(tmp_path, collect, kept, make_record, write_record):
+    write_record(tmp_path / "outputs/a/record.json", make_record({"experiment": "mine", "config.optim.lr": 0.5}))
+    assert collect() == 0
+    assert kept() == ["mine-seed0-01234567.json"]
+
+
+def test_the_record_that_an_experiment_left_under_its_old_name_is_a_rival(tmp_path, collect, kept, make_record, write_record, capsys):
+    old = write_record(tmp_path / "results/runs/hnn_old_b-seed0-00000000.json", make_record({**B, "experiment": "hnn_old_b"}))
+    write_record(tmp_path / "outputs/a/record.json", make_record({**B, "metrics.test/accuracy": 0.99}))
+    assert collect() == 1
+    assert f"{old} is already kept for {KEPT_B.removesuffix('-01234567.json')}, and it differs" in capsys.readouterr().err
+    assert collect("--force") == 0
+    assert kept() == [KEPT_B]
 
 
 def test_seed_1_and_seed_10_are_different_results(tmp_path, collect, kept, make_record, write_record):

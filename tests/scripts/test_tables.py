@@ -16,11 +16,12 @@ measure: test accuracy in %
 metric: test/accuracy
 best_of_three: true
 protocol: Best of three.
-columns: [SNLI, PREFIX-10]
+columns: {SNLI: {data: snli}, PREFIX-10: {data: prefix10}}
 rows:
-  fully Euclidean GRU: [0.8152, 0.9596]
-  fully hyperbolic GRU: [0.8119, 0.9714]
+  fully Euclidean GRU: {experiment: "hnn_{data}_gru_eucl", published: [0.8152, 0.9596]}
+  fully hyperbolic GRU: {experiment: "hnn_{data}_gru_hyp", published: [0.8119, 0.9714]}
 """
+EUCLIDEAN = {"experiment": "hnn_prefix10_gru_eucl", "config.geometry": {"name": "euclidean"}, "config.optim.lr": 0.005}
 
 
 @pytest.fixture(autouse=True)
@@ -100,16 +101,15 @@ def test_confidence_intervals_and_how_often_a_row_is_the_highest(tmp_path, table
     text = (tmp_path / "tables/hnn.md").read_text()
     assert "- Ours: mean ± half the width of the 95 % confidence interval of the mean (Student's t) over the seeds" in text
     often = "- How often each of fully Euclidean GRU, fully hyperbolic GRU is the highest: in the paper "
-    told = f"{often}fully Euclidean GRU 1, fully hyperbolic GRU 1 of 2"
-    assert told + "\n" in text, "ours has not both rows of any column"
-    paper = {**make_record()["paper"], "row": "fully Euclidean GRU", "published": 0.9596}
-    other = {"paper": paper, "experiment": "hnn_prefix10_gru_eucl", "metrics.test/accuracy": 0.5}
+    line = f"{often}fully Euclidean GRU 1, fully hyperbolic GRU 1 of 2"
+    assert line + "\n" in text, "ours has not both rows of any column"
+    other = {**EUCLIDEAN, "metrics.test/accuracy": 0.5}
     write_record(tmp_path / "runs/other.json", make_record(other))
     assert tables() == 0
-    assert f"{told}; in ours fully hyperbolic GRU 1 of 1\n" in (tmp_path / "tables/hnn.md").read_text()
+    assert f"{line}; in ours fully hyperbolic GRU 1 of 1\n" in (tmp_path / "tables/hnn.md").read_text()
     write_record(tmp_path / "runs/other.json", make_record({**other, "metrics.test/accuracy": statistics.fmean([0.96, 0.98, 0.97])}))
     assert tables() == 0
-    assert f"{told}; in ours none alone 1 of 1\n" in (tmp_path / "tables/hnn.md").read_text()
+    assert f"{line}; in ours none alone 1 of 1\n" in (tmp_path / "tables/hnn.md").read_text()
 
 
 def test_quantiles_are_those_of_students_distribution():
@@ -131,7 +131,8 @@ def test_partial_data_is_named(tables, table, keep):
     assert table()["fully hyperbolic GRU"][1][-1] == "partial: 4 % of the data"
 
 
-def test_the_notes_are_read_from_the_records(tmp_path, tables, keep, capsys):
+def test_the_notes_are_read_from_the_records(tmp_path, tables, write_record, keep, capsys):
+    write_record(tmp_path / "published/hnn_table1.yaml", LAYOUT + "overrides: [optim.biases.rule=sgd, optim.biases.lr=0.1]\n")
     biases = {"rule": "sgd", "lr": 0.1, "max_grad_norm": None}
     keep({"config.optim.biases": biases}, {"config.optim.biases": biases})
     assert tables() == 0
@@ -149,23 +150,111 @@ def test_the_notes_are_read_from_the_records(tmp_path, tables, keep, capsys):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"config.optim.lr": 0.1}, "differ in optim"),
-        ({"config.task.data.batch_size": 64}, "differ in task"),
-        ({"config.trainer.max_epochs": 30}, "differ in trainer.max_epochs"),
+        ({"config.optim.lr": 0.1}, "'fully hyperbolic GRU, PREFIX-10' of hnn_table1, and it has optim.lr=0.1, not 0.01"),
+        ({"config.task.data.batch_size": 64}, "and it has task.data.batch_size=64, not 512"),
+        ({"config.trainer.max_epochs": 30}, "and it has trainer.max_epochs=30, not 10"),
+        ({"config.geometry.parts": {"ffnn": "euclidean"}}, "and it has geometry.parts={'ffnn': 'euclidean'}, not {}"),
         ({"data.share": 0.5}, "differ in data.share"),
-        ({"experiment": "other"}, "differ in experiment"),
-        ({"seed": 0}, "are both hnn_prefix10_gru_hyp with seed 0"),
-        ({"seed": 0, "commit": "f" * 40}, "are both hnn_prefix10_gru_hyp with seed 0"),
-        ({"paper.row": "hyperbolic GRU"}, "has no cell 'hyperbolic GRU', 'PREFIX-10'"),
-        ({"paper.published": 0.9}, "Correct the one that misquotes the paper"),
-        ({"paper.table": 7}, "no layout in results/published/ is hnn, table 7"),
+        ({"seed": 0}, "both fill 'fully hyperbolic GRU, PREFIX-10' of The table with seed 0"),
+        ({"seed": 0, "experiment": "renamed"}, "both fill 'fully hyperbolic GRU, PREFIX-10' of The table with seed 0"),
+        ({"metrics": {"test/f1": 0.9}}, "needs test/accuracy, and the record has no such metric"),
         ({"metrics.test/accuracy": None}, "not a finite number"),
     ],
 )
-def test_records_that_do_not_belong_together_are_an_error(tmp_path, tables, keep, capsys, changes, words):
+def test_records_that_do_not_fit_or_do_not_belong_together_are_an_error(tmp_path, tables, keep, capsys, changes, words):
     keep({}, changes)
     assert tables() == 1
     assert words in capsys.readouterr().err
+    assert not (tmp_path / "tables").exists()
+
+
+def test_a_record_of_an_experiment_that_is_gone_counts_by_its_settings_or_is_named(tables, table, keep, capsys):
+    keep(*accuracies((0.96, 0.95)), {"experiment": "renamed", "metrics.test/accuracy": 0.98})
+    assert tables() == 0
+    assert table()["fully hyperbolic GRU"][1][1] == "**ours 97.00 ± 1.41** (2 seeds)"
+    capsys.readouterr()
+    same_task = {"config.task.name": "prefix10", "config.optim.lr": 0.5}
+    keep({}, {"experiment": "renamed", **same_task}, {"experiment": "hnn_subtree"}, {"experiment": None})
+    assert tables() == 0
+    assert table()["fully hyperbolic GRU"][1][1] == "**ours 96.00** (1 seed)"
+    assert "runs/1.json fits no cell of a table. The nearest is 'fully hyperbolic GRU, PREFIX-10'" in (err := capsys.readouterr().err)
+    assert "it has optim.lr=0.5, not 0.01" in err
+    assert "2.json" not in err, "no table here has its experiment"
+
+
+def test_what_does_not_decide_results_may_differ(tables, table, keep):
+    moved = {"config.task.data._target_": "elsewhere.PrefixData", "config.task.data.root": "/my/data/prefix"}
+    later = {"config.encoder": None, "config.trainer.threads": 8, "config.task.data.gone": 1, "paper": {"row": "no row"}}
+    keep({}, moved, {**later, "config.task.data.generator_seed": 0})
+    assert tables() == 0
+    assert table()["fully hyperbolic GRU"][1][1].endswith("(3 seeds)")
+
+
+def test_a_record_that_two_rows_match_is_an_error_that_names_both(tmp_path, tables, write_record, keep, capsys):
+    twin = '  the twin: {experiment: "hnn_{data}_gru_hyp", overrides: [seed=3], published: [0.1, 0.2]}\n'
+    write_record(tmp_path / "published/hnn_table1.yaml", LAYOUT + twin)
+    keep({})
+    assert tables() == 1
+    message = "fits 'fully hyperbolic GRU, PREFIX-10' and 'the twin, PREFIX-10', so they are the same run"
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("{data: prefix10}", "{data: prefix10, overrides: [optim.lrr=1]}", "There is no key optim.lrr"),
+        ("{data: prefix10}", "{data: prefix10, overrides: [geometry=ball]}", "There is no geometry named ball"),
+        ("{data: prefix10}", "{data: prefix10, overrides: ['optim.lr=[']}", "cannot be read"),
+    ],
+)
+def test_overrides_that_do_not_compose_are_named_with_table_row_and_column(
+    tmp_path, tables, write_record, keep, capsys, old, new, words
+):
+    write_record(tmp_path / "published/hnn_table1.yaml", LAYOUT.replace(old, new))
+    keep({})
+    assert tables() == 1
+    error = capsys.readouterr().err
+    assert "hnn_table1.yaml: the overrides of 'fully hyperbolic GRU, PREFIX-10' do not compose: " in error
+    assert words in error
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("hnn_{data}_gru_hyp", "hnn_{data}_gru_hip", "there is no experiment hnn_snli_gru_hip in configs/experiment/. Did you mean hnn_snli_gru_hyp"),
+        ("hnn_{data}_gru_hyp", "hnn_{dat}_gru_hyp", "the experiment of 'fully hyperbolic GRU' needs 'dat', which 'SNLI' lacks"),
+        ("published: [0.8119", "publish: [0.8119", "row 'fully hyperbolic GRU' has keys that are none of a row: publish"),
+        ("{data: snli}", "{data: snli, overrides: seed=3}", "overrides of 'SNLI' must be a list"),
+        ("title: The table\n", "", "is not a table file (needs 'title')"),
+        ("{experiment: \"hnn_{data}_gru_eucl\", published: [0.8152, 0.9596]}", "[0.8152, 0.9596]", "is not a table file"),
+        ("{data: snli}", "{data: snli", "is not a table file (while parsing a flow mapping"),
+        ("title:", "values_of: hnn_table7\ntitle:", "values_of names hnn_table7, and there is no such table"),
+    ],
+)
+def test_a_faulty_table_file_is_named(tmp_path, tables, write_record, capsys, old, new, words):
+    write_record(tmp_path / "published/hnn_table1.yaml", LAYOUT.replace(old, new))
+    assert tables() == 1
+    assert words in (error := capsys.readouterr().err)
+    assert "hnn_table1.yaml: " in error
+
+
+def test_the_commands_of_missing_cells_are_printed_once_and_nothing_is_written(tmp_path, tables, write_record, keep, capsys):
+    again = "name: hnn\ntable: 1\nvalues_of: hnn_table1\ntitle: Again\nprotocol: P\ncolumns: [SNLI]\n"
+    rows = 'rows: {fully Euclidean GRU: {experiment: "hnn_{data}_gru_eucl"}, Small: {experiment: hnn_snli_gru_eucl, overrides: [optim.lr=1]}}\n'
+    write_record(tmp_path / "published/hnn_table1_again.yaml", again + rows)
+    keep({})
+    assert tables("--missing") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "python run.py experiment=hnn_snli_gru_eucl",
+        "    hnn_table1: fully Euclidean GRU, SNLI",
+        "    hnn_table1_again: fully Euclidean GRU, SNLI",
+        "python run.py experiment=hnn_prefix10_gru_eucl",
+        "    hnn_table1: fully Euclidean GRU, PREFIX-10",
+        "python run.py experiment=hnn_snli_gru_hyp",
+        "    hnn_table1: fully hyperbolic GRU, SNLI",
+        "python run.py experiment=hnn_snli_gru_eucl optim.lr=1",
+        "    hnn_table1_again: Small, SNLI",
+    ]
     assert not (tmp_path / "tables").exists()
 
 
@@ -239,9 +328,3 @@ def test_a_row_with_too_few_values_is_named(tmp_path, tables, write_record, caps
     write_record(tmp_path / "published/hnn_table1.yaml", LAYOUT.replace("[0.8152, 0.9596]", "[0.8152]"))
     assert tables() == 1
     assert "fully Euclidean GRU" in capsys.readouterr().err
-
-
-def test_a_cell_of_a_table_of_cells_needs_its_column(tables, keep, capsys):
-    keep({"paper.column": None, "paper.metric": None, "paper.published": None})
-    assert tables() == 1
-    assert "a run is one cell of The table" in capsys.readouterr().err

@@ -11,20 +11,23 @@ measure: test accuracy in %
 metric: test/accuracy
 digits: 1
 protocol: Mean.
-columns: [Euclidean, Hyperbolic]
+columns: {Euclidean: {overrides: [task.model.d_ffnn=1]}, Hyperbolic: {overrides: [task.model.d_ffnn=2]}}
 rows:
-  DAN: [0.5, 0.6]
-  GRU: [0.6, 0.7]
-  LSTM: [0.7, 0.8]
+  DAN: {experiment: hnn_prefix10_gru_hyp, overrides: [task.model.d_hidden=1], published: [0.5, 0.6]}
+  GRU: {experiment: hnn_prefix10_gru_hyp, overrides: [task.model.d_hidden=2], published: [0.6, 0.7]}
+  LSTM: {experiment: hnn_prefix10_gru_hyp, overrides: [task.model.d_hidden=3], published: [0.7, 0.8]}
 """
 AGAIN = """
 name: hnn
 table: 1
-variant: small
+values_of: hnn_table1
 title: The table, small
 label: Small.
 protocol: Other data.
-rows: [DAN, GRU]
+overrides: [task.model.d_word=9]
+rows:
+  DAN: {experiment: hnn_prefix10_gru_hyp, overrides: [task.model.d_hidden=1]}
+  GRU: {experiment: hnn_prefix10_gru_hyp, overrides: [task.model.d_hidden=2]}
 orderings:
   - {higher_column: Hyperbolic, lower_column: Euclidean, rows: [DAN]}
   - {higher: DAN, lower: GRU}
@@ -35,7 +38,7 @@ SEEDS = "difference in points ± its standard error"
 
 @pytest.fixture
 def lay(tmp_path, write_record):
-    """A function that writes the layout, with more lines at its end."""
+    """A function that writes the table file, with more lines at its end."""
     return lambda more="": write_record(tmp_path / "published/hnn_table1.yaml", TABLE + more)
 
 
@@ -43,15 +46,12 @@ def lay(tmp_path, write_record):
 def keep(tmp_path, make_record, write_record):
     """A function that keeps the runs of a cell, one for each accuracy."""
 
-    def write(row: str, column: str, *scores: float, variant: str | None = None, **data) -> None:
-        published = {"DAN": 0.5, "GRU": 0.6, "LSTM": 0.7}.get(row)
-        if published is not None:
-            published = round(published + 0.1 * (column == "Hyperbolic"), 1)
-        paper = {**make_record()["paper"], "row": row, "column": column, "published": published, "variant": variant}
+    def write(row: str, column: str, *scores: float, d_word: int = 5, **data) -> None:
+        model = {"d_word": d_word, "d_hidden": ["", "DAN", "GRU", "LSTM"].index(row), "d_ffnn": 1 + (column == "Hyperbolic")}
         for seed, score in enumerate(scores):
-            changes = {"seed": seed, "paper": paper, "experiment": f"{row} {column}", "metrics.test/accuracy": score}
+            changes = {"seed": seed, "config.task.model": model, "metrics.test/accuracy": score}
             changes |= {f"data.{key}": value for key, value in data.items()}
-            write_record(tmp_path / f"runs/{row}{column}{variant}{seed}.json", make_record(changes))
+            write_record(tmp_path / f"runs/{row}{column}{d_word}{seed}.json", make_record(changes))
 
     return write
 
@@ -152,8 +152,8 @@ def test_a_table_that_is_made_again_has_orderings_of_its_own(tmp_path, write_rec
     lay()
     write_record(tmp_path / "published/hnn_table1_small.yaml", AGAIN)
     for row, low, high in (("DAN", 0.47, 0.44), ("GRU", 0.2, 0.3)):
-        keep(row, "Euclidean", low, variant="small")
-        keep(row, "Hyperbolic", high, variant="small")
+        keep(row, "Euclidean", low, d_word=9)
+        keep(row, "Hyperbolic", high, d_word=9)
     assert said() == [
         f"The paper has Hyperbolic above Euclidean. Ours, {ALONE}: fails for DAN -3.00",
         f"The paper has DAN above GRU. Ours, {ALONE}: holds for Euclidean +27.00, Hyperbolic +14.00",

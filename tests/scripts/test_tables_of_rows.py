@@ -12,10 +12,9 @@ protocol: Mean of three.
 digits: 1
 columns: {coarse: test/coarse/macro_f1, fine: test/fine/macro_f1, ultra: test/ultrafine/macro_f1}
 rows:
-  BERT: [0.8, 0.6, 0.4]
-  HY BASE: [0.696, null, 0.212]
-  EU BASE: [0.685, 0.398, 0.178]
-quoted: [BERT]
+  BERT: {published: [0.8, 0.6, 0.4]}
+  HY BASE: {experiment: hnn_prefix10_gru_hyp, overrides: [task.model.d_hidden=1], published: [0.696, null, 0.212]}
+  EU BASE: {experiment: hnn_prefix10_gru_hyp, overrides: [task.model.d_hidden=2], published: [0.685, 0.398, 0.178]}
 parameters: {HY BASE: 1800000}
 sources: [crowd, el]
 orderings:
@@ -24,38 +23,43 @@ orderings:
 CROWD = """
 name: hyfi
 table: 3
-variant: crowd
+values_of: hyfi_table3
 title: Table 3, crowd only
 label: Crowd only.
 protocol: Other data.
-rows: [HY BASE, LABELGCN]
+overrides: [task.model.d_word=9]
+rows:
+  HY BASE: {experiment: hnn_prefix10_gru_hyp, overrides: [task.model.d_hidden=1]}
+  LABELGCN: {experiment: hnn_prefix10_gru_hyp, overrides: [task.model.d_hidden=3]}
 """
 PART = """
 name: hyfi
 table: 4
-variant: left
 title: Table 4, left
+overrides: [task.model.d_word=6]
 source: The paper
 measure: macro F1 in %
 protocol: Mean of three.
 digits: 1
 columns: {coarse: test/coarse/macro_f1, fine: test/fine/macro_f1}
 rows:
-  "HY, best d": [0.7, 0.5]
-  "EU, best d": [0.6, 0.4]
+  "HY, best d": {experiment: hnn_prefix10_gru_hyp, overrides: [task.model.d_hidden=1], published: [0.7, 0.5]}
+  "EU, best d": {experiment: hnn_prefix10_gru_hyp, overrides: [task.model.d_hidden=2], published: [0.6, 0.4]}
 orderings:
   - {higher: "HY, best d", lower: "EU, best d", columns: [coarse]}
 """
 SHORT = """
 name: hyfi
 table: 4
-variant: left_short
-values_of: left
+values_of: hyfi_table4_left
 title: Table 4, left, short
 label: Short runs.
 theirs: paper, its own epochs
 protocol: Few epochs.
-rows: ["HY, best d", "EU, small d"]
+overrides: [task.model.d_word=8]
+rows:
+  "HY, best d": {experiment: hnn_prefix10_gru_hyp, overrides: [task.model.d_hidden=1]}
+  "EU, small d": {experiment: hnn_prefix10_gru_hyp, overrides: [task.model.d_hidden=2]}
 orderings:
   - {higher: "HY, best d", lower: "EU, small d", columns: [coarse]}
 """
@@ -68,13 +72,14 @@ measure: macro F1 in %
 protocol: As there.
 columns: {a: test/coarse/macro_f1, b: test/coarse/macro_f1, c: test/coarse/macro_f1, d: test/coarse/macro_f1,
   e: test/coarse/macro_f1, f: test/coarse/macro_f1, g: test/fine/macro_f1}
-rows: {HY BASE: [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]}
+rows:
+  HY BASE: {experiment: hnn_prefix10_gru_hyp, overrides: [task.model.d_hidden=1], published: [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]}
 """
 
 
 @pytest.fixture
 def rows(tmp_path, write_record):
-    """The layouts of three tables whose rows are filled by one run each."""
+    """The files of three tables whose rows are filled by one run each."""
     for name, text in (("hyfi_table3", ROWS), ("hyfi_table3_crowd", CROWD), ("hybonet_table6", ALSO)):
         write_record(tmp_path / f"published/{name}.yaml", text)
 
@@ -83,20 +88,16 @@ def rows(tmp_path, write_record):
 def keep_row(tmp_path, make_record, write_record):
     """A function that keeps runs of a row: (coarse, fine, ultra) for each seed."""
 
-    def write(row: str, *scores: tuple[float, float, float], **changes) -> None:
-        paper = {
-            "name": "hyfi", "table": 3, "row": row, "column": None, "metric": None, "published": None, "protocol": "",
-            "variant": None, "also": [],
-        }  # fmt: skip
-        paper |= {key: changes.pop(key) for key in list(changes) if key in paper}
+    def write(row: str, *scores: tuple[float, float, float], d_word: int = 5, **changes) -> None:
+        model = {"d_word": d_word, "d_hidden": {"HY": 1, "EU": 2, "LA": 3}[row[:2]], "d_ffnn": 5}
         for seed, values in enumerate(scores):
             groups = ("coarse", "fine", "ultrafine")
             metrics = {f"test/{g}/macro_f1": v for g, v in zip(groups, values, strict=True)}
-            record = make_record({"seed": seed, "metrics": metrics, "paper": paper, "experiment": f"hyfi_{row}"})
+            record = make_record({"seed": seed, "metrics": metrics, "config.task.model": model})
             record["parameters"] = 1_812_345
             sources = {name: {"mentions": 10} for name in (*changes.get("sources", ("crowd", "el")), "dev", "test")}
             record["data"] |= {**changes, "sources": sources, "files": {"train": "crowd.json", "vectors": "glove.txt"}}
-            write_record(tmp_path / f"runs/{row}{paper['variant']}{seed}.json", record)
+            write_record(tmp_path / f"runs/{row}{d_word}{seed}.json", record)
 
     return write
 
@@ -126,7 +127,7 @@ def test_a_run_fills_a_row_and_what_is_not_run_or_only_quoted_says_so(tables, ro
 
 
 def test_a_variant_has_the_numbers_of_its_table_and_no_difference(tables, rows, keep_row, lines):
-    keep_row("HY BASE", (0.50, 0.20, 0.10), variant="crowd", sources=["crowd"])
+    keep_row("HY BASE", (0.50, 0.20, 0.10), d_word=9, sources=["crowd"])
     assert tables() == 0
     found = lines("hyfi")
     found = found[found.index("## Table 3, crowd only") :]
@@ -138,7 +139,7 @@ def test_a_variant_has_the_numbers_of_its_table_and_no_difference(tables, rows, 
 
 
 def test_one_run_stands_in_several_tables_and_a_wide_one_is_split(tables, rows, keep_row, lines, capsys):
-    keep_row("HY BASE", (0.70, 0.40, 0.20), also=[{"name": "hybonet", "table": 6, "row": "HY BASE"}])
+    keep_row("HY BASE", (0.70, 0.40, 0.20))
     assert tables() == 0
     assert any(line[:1] == [["HY BASE"]] and ["69.6", "**70.00**", "+0.40"] in line for line in lines("hyfi"))
     first, second = (line for line in lines("hybonet") if line[:1] == [["HY BASE"]])
@@ -159,7 +160,7 @@ def test_a_row_on_less_data_is_partial_and_decides_no_ordering(tables, rows, kee
     assert not any("above" in str(line) for line in text)
 
 
-def test_orderings_of_the_paper_are_told_for_our_runs(tables, rows, keep_row, lines):
+def test_orderings_of_the_paper_are_checked_on_our_runs(tables, rows, keep_row, lines):
     keep_row("HY BASE", (0.70, 0.4, 0.20), (0.72, 0.4, 0.20))
     keep_row("EU BASE", (0.60, 0.4, 0.21), (0.60, 0.4, 0.23))
     assert tables() == 0
@@ -173,7 +174,7 @@ def test_orderings_of_the_paper_are_told_for_our_runs(tables, rows, keep_row, li
 @pytest.fixture
 def parts(tmp_path, write_record, rows):
     """Table 4 in two halves with values of their own, and the left one again under another protocol."""
-    for name, text in (("left", PART), ("right", PART.replace("left", "right").replace("0.7", "0.8")), ("short", SHORT)):
+    for name, text in (("left", PART), ("right", PART.replace("left", "right").replace("0.7", "0.8").replace("d_word=6", "d_word=7")), ("short", SHORT)):
         write_record(tmp_path / f"published/hyfi_table4_{name}.yaml", text)
 
 
@@ -185,8 +186,8 @@ def of_table(found: list, title: str) -> list:
 
 
 def test_the_parts_of_a_table_have_values_and_runs_of_their_own(tables, parts, keep_row, lines):
-    keep_row("HY, best d", (0.75, 0.50, 0.10), table=4, variant="left")
-    keep_row("EU, best d", (0.65, 0.50, 0.10), table=4, variant="left")
+    keep_row("HY, best d", (0.75, 0.50, 0.10), d_word=6)
+    keep_row("EU, best d", (0.65, 0.50, 0.10), d_word=6)
     assert tables() == 0
     left, right = (of_table(lines("hyfi"), f"Table 4, {name}") for name in ("left", "right"))
     assert [["HY, best d"], ["published", "**ours** (1 seed)", "difference"], ["70.0", "**75.00**", "+5.00"],
@@ -199,8 +200,8 @@ def test_the_parts_of_a_table_have_values_and_runs_of_their_own(tables, parts, k
 
 
 def test_a_part_is_made_again_with_its_own_values(tables, parts, keep_row, lines):
-    keep_row("HY, best d", (0.50, 0.30, 0.10), table=4, variant="left_short")
-    keep_row("EU, small d", (0.55, 0.30, 0.10), table=4, variant="left_short")
+    keep_row("HY, best d", (0.50, 0.30, 0.10), d_word=8)
+    keep_row("EU, small d", (0.55, 0.30, 0.10), d_word=8)
     assert tables() == 0
     short = of_table(lines("hyfi"), "Table 4, left, short")
     assert [["HY, best d"], ["paper, its own epochs", "**ours** (1 seed)"], ["70.0", "**50.00**"], ["50.0", "**30.00**"],
@@ -216,31 +217,15 @@ def test_a_part_is_made_again_with_its_own_values(tables, parts, keep_row, lines
 def test_the_values_of_a_part_that_is_not_there_are_missed(tmp_path, tables, parts, capsys):
     (tmp_path / "published/hyfi_table4_left.yaml").unlink()
     assert tables() == 1
-    assert "no layout in results/published/ is hyfi, table 4, variant left" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"column": "coarse"}, "a run fills a whole row of Table 3: the test split, so column must be null"),
-        ({"published": 0.7}, "so published must be null"),
-        ({"row": "BERT"}, "only quotes 'BERT'"),
-        ({"row": "HY HUGE"}, "has no cell 'HY HUGE'"),
-        ({"variant": "small"}, "no layout in results/published/ is hyfi, table 3, variant small"),
-        ({"also": [{"table": 8, "row": "HY BASE"}]}, "is hyfi, table 8"),
-    ],
-)
-def test_a_row_that_does_not_fit_is_an_error(tables, rows, keep_row, capsys, changes, words):
-    keep_row(changes.pop("row", "HY BASE"), (0.7, 0.4, 0.2), **changes)
-    assert tables() == 1
-    assert words in capsys.readouterr().err
+    assert "hyfi_table4_short.yaml: values_of names hyfi_table4_left, and there is no such table" in capsys.readouterr().err
 
 
 def test_a_run_of_a_row_without_one_of_its_metrics_is_named(
     tmp_path, tables, rows, keep_row, make_record, write_record, capsys
 ):
     keep_row("HY BASE", (0.7, 0.4, 0.2))
-    path = tmp_path / "runs/HY BASENone0.json"
+    (tmp_path / "published/hybonet_table6.yaml").unlink()
+    path = tmp_path / "runs/HY BASE50.json"
     path.write_text(path.read_text().replace("test/fine/macro_f1", "test/fine/accuracy"))
     assert tables() == 1
     assert "'HY BASE' of Table 3: the test split needs test/fine/macro_f1" in capsys.readouterr().err
@@ -250,7 +235,7 @@ def test_a_run_of_a_row_without_one_of_its_metrics_is_named(
     ("old", "new", "words"),
     [
         ("0.685", "68.5", "values are fractions between 0 and 1, or null; not so: EU BASE, coarse: 68.5"),
-        ("quoted: [BERT]", "quoted: [ELMO]", "names rows that the table has not: ELMO"),
+        ("parameters: {HY BASE", "parameters: {HY HUGE", "names rows that the table has not: HY HUGE"),
         ("lower: EU BASE", "lower: EU HUGE", "names rows that the table has not: EU HUGE"),
         ("[coarse, ultra]", "[coarse, medium]", "names columns that the table has not: medium"),
         (
@@ -258,10 +243,9 @@ def test_a_run_of_a_row_without_one_of_its_metrics_is_named(
             "higher_column: coarse, lower_column: ultra",
             "higher_column coarse and lower_column ultra are different metrics, test/coarse/macro_f1 and test/ultrafine",
         ),
-        ("table: 3", "table: 5", "no layout in results/published/ is hyfi, table 3"),
     ],
 )
-def test_a_faulty_layout_is_named(tmp_path, tables, rows, write_record, capsys, old, new, words):
+def test_a_faulty_table_file_is_named(tmp_path, tables, rows, write_record, capsys, old, new, words):
     assert old in ROWS
     write_record(tmp_path / "published/hyfi_table3.yaml", ROWS.replace(old, new))
     assert tables() == 1

@@ -1,5 +1,7 @@
 """The table at the end of a run: a row for each score, a column for each group of examples."""
 
+from types import SimpleNamespace
+
 from tasks import report
 
 RECORD = {
@@ -14,8 +16,8 @@ RECORD = {
 }  # fmt: skip
 
 
-def rows(capsys, record) -> list[list[str]]:
-    report.show("a run", record)
+def rows(capsys, record, published=()) -> list[list[str]]:
+    report.show("a run", record, published)
     lines = capsys.readouterr().out.splitlines()
     return [[cell.strip() for cell in line.strip("│┃ ").split("│")] for line in lines if line.startswith("│")]
 
@@ -27,16 +29,21 @@ def test_groups_stand_beside_all_examples(capsys):
     assert ["best val/loss in epoch", "3", "", ""] in [row + [""] * (4 - len(row)) for row in found]
 
 
-def test_a_published_number_stands_in_the_column_of_its_group(capsys):
-    paper = {"metric": "test/fine/macro_f1", "published": 0.5, "row": "ours", "column": "fine"}
-    found = rows(capsys, RECORD | {"paper": paper})
-    place = [row[0] for row in found].index("test/macro_f1") + 1
-    assert found[place] == ["published (ours, fine)", "", "", "0.5000"]
+def quoted(row: str, column: str, metric: str, value: float, label: str = "published") -> SimpleNamespace:
+    return SimpleNamespace(row=row, column=column, metric=metric, value=value, label=label)
 
 
-def test_a_run_that_fills_a_row_has_no_published_number_here(capsys):
-    paper = {"metric": None, "published": None, "row": "ours", "column": None}
-    assert not [row for row in rows(capsys, RECORD | {"paper": paper}) if "published" in row[0]]
+def test_published_values_stand_in_the_columns_of_their_groups_below_ours(capsys):
+    values = [
+        quoted("HY", "fine", "test/fine/macro_f1", 0.5), quoted("HY", "coarse", "test/coarse/macro_f1", 0.625),
+        quoted("HY", "fine", "test/fine/macro_f1", 0.5), quoted("EU", "fine", "test/fine/macro_f1", 0.75, "paper, its own data"),
+        quoted("HY", "dev", "val/macro_f1", 0.9),
+    ]  # fmt: skip
+    found = rows(capsys, RECORD, values)
+    place = [row[0] for row in found].index("test/macro_f1")
+    assert found[place + 1] == ["published (HY, fine, coarse)", "", "0.6250", "0.5000"]
+    assert found[place + 2] == ["paper, its own data (EU, fine)", "", "", "0.7500"]
+    assert "0.9000" not in str(found), "ours has no such metric"
 
 
 def test_a_prediction_shows_how_many(capsys):

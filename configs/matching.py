@@ -1,0 +1,183 @@
+"""Which cells of the published tables a record fills: those that its experiment and its resolved settings fit.
+
+A cell stands for the composition of its experiment with its overrides. A record fits where every setting that decides
+results, and that both have, is the same; a setting that one of them lacks was added or removed since.
+"""
+
+import functools
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from configs import schema, tables
+from configs.errors import paragraph
+from configs.tables import Cell, Layout, TableError
+from tasks.report import Published
+from tasks.resume import IRRELEVANT, LATER, flat
+
+Record = dict[str, Any]
+
+TRAINER = (
+    "max_epochs", "max_steps", "limit_train_batches", "accumulate_grad_batches", "val_check_interval",
+    "check_val_every_n_epoch", "patience", "precision",
+)  # fmt: skip
+DECISIVE = ("task", "geometry", "encoder", "optim", "fidelity", *(f"trainer.{key}" for key in TRAINER))
+OPEN = ("geometry.parts", "geometry.options")  # nodes with keys of the user's: compared as a whole
+
+
+def decisive(config: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a resolved configuration that decide results, by dotted key; no seeds, of paths the last part."""
+    settings = {key: _portable(key, value) for key, value in flat(config).items() if _decides(key)}
+    if settings.get("task.model._target_") == "EntityTyper" and "encoder.cell" in settings:
+        settings.pop("task.model.d", None)  # the size of HyboNet's states, which HyFi's network does not have
+    geometry = config.get("geometry") or {}
+    return settings | {key: geometry[name] for key in OPEN if (name := key.partition(".")[2]) in geometry}
+
+
+def differences(record: dict[str, Any], cell: dict[str, Any]) -> list[str]:
+    """Where the decisive settings of a record are not a cell's, as `optim.lr=0.5, not 0.3`."""
+    record = {key: value for key, value in LATER.items() if key in cell} | record
+    pairs = [(key, record[key], cell[key]) for key in cell if key in record and record[key] != cell[key]]
+    pairs += [(key, record[key], None) for key in _below_null(record, cell)]
+    pairs += [(key, None, cell[key]) for key in _below_null(cell, record)]
+    return [f"{key}={theirs}, not {ours}" for key, theirs, ours in pairs]
+
+
+def settings_of(cell: Cell) -> dict[str, Any]:
+    """The decisive settings of a cell. Raises TableError where its words do not compose."""
+    return _settings(schema.FOLDER, cell)
+
+
+def fits(record: Record, cell: Cell, settings: dict[str, Any] | None = None) -> bool:
+    """Whether a record fills a cell. settings: the record's decisive ones, where they are at hand."""
+    if not _is_named(record["experiment"], cell):
+        return False
+    settings = settings or decisive(record["config"])
+    return not _is_excluded(settings, cell) and not differences(settings, settings_of(cell))
+
+
+def cells_of(record: Record, layouts: Iterable[Layout]) -> list[Cell]:
+    """Every cell that a record fills. Raises TableError where it fits two cells of one table."""
+    settings = decisive(record["config"])
+    filled: list[Cell] = []
+    for layout in layouts:
+        cells = [cell for cell in layout.cells if fits(record, cell, settings)]
+        if len(cells) > 1:
+            names = " and ".join(f"'{cell}'" for cell in cells)
+            raise TableError(
+                f"{layout.file}.yaml: the record of {record['experiment']} with seed {record['seed']} fits {names}, so "
+                "they are the same run. Let their overrides differ, or remove one."
+            )
+        filled += cells
+    return filled
+
+
+def misfit(record: Record, layouts: Iterable[Layout]) -> str | None:
+    """Why a record that fills no cell does not: the nearest cell, and where they differ. None: no cell is near."""
+    settings = decisive(record["config"])
+    cells = [cell for layout in layouts for cell in layout.cells if _is_named(record["experiment"], cell)]
+    if record["experiment"] not in {cell.experiment for cell in cells}:  # it is gone: what is near has the same task
+        cells = [cell for cell in cells if _written(schema.FOLDER, cell).get("task.name") == settings.get("task.name")]
+    if not cells:
+        return None
+    wrong, nearest = min(((differences(settings, settings_of(c)), c) for c in cells), key=lambda pair: len(pair[0]))
+    return f"fits no cell of a table. The nearest is '{nearest}' of {nearest.table}, and it has {'; '.join(wrong)}"
+
+
+def published(record: Record) -> list[Published]:
+    """The published values of the cells that a record fills, to be shown beside its own.
+
+    A table file that cannot be used has none, and a line on standard error: no run fails for it at its end.
+    """
+    values: list[Published] = []
+    try:
+        layouts = {layout.file: layout for layout in tables.load_layouts()} if tables.PUBLISHED.is_dir() else {}
+        for cell in cells_of(record, layouts.values()):
+            layout = layouts[cell.table]
+            for column in layout.columns if cell.column is None else [cell.column]:
+                value, label = layout.published.get((cell.row, column)), layout.theirs if layout.again else "published"
+                if value is not None:
+                    values.append(Published(layout.file, cell.row, column, layout.metrics[column], value, label))
+    except TableError as error:
+        print(f"note: no published values are shown: {error}", file=sys.stderr)
+    return values
+
+
+def _decides(key: str) -> bool:
+    if key in IRRELEVANT or key.rpartition(".")[2] == "seed" or key.startswith(tuple(f"{name}." for name in OPEN)):
+        return False
+    return any(key == name or key.startswith(f"{name}.") for name in DECISIVE)
+
+
+def _below_null(settings: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """The settings below a node that is null in the other, but for `encoder`: a model without one has it null."""
+    nulls = tuple(f"{key}." for key, value in other.items() if value is None and key != "encoder")
+    return [key for key, value in settings.items() if value is not None and key.startswith(nulls)]
+
+
+def _portable(key: str, value: Any) -> Any:
+    """A value without what moves: the folders of a path, the module of a class."""
+    if isinstance(value, list):
+        return [_portable(key, each) for each in value]
+    return value.rpartition("." if key.endswith("_target_") else "/")[2] if isinstance(value, str) else value
+
+
+@functools.cache
+def _settings(folder: Path, cell: Cell) -> dict[str, Any]:
+    try:
+        files, changes = schema.split(cell.words)
+        return decisive(schema.changed(_composed(folder, tuple(files)), changes))
+    except schema.NOT_COMPOSED as error:
+        raise TableError(f"{cell.table}.yaml: the overrides of '{cell}' do not compose: {paragraph(error)}") from error
+
+
+@functools.cache
+def _composed(folder: Path, words: tuple[str, ...]) -> schema.DictConfig:
+    schema.register()
+    return schema.composed(*words)
+
+
+def _is_named(experiment: str | None, cell: Cell) -> bool:
+    """Whether a record may fill a cell by its name: that of the cell's experiment, or of one that is gone."""
+    if experiment is None or experiment == cell.experiment:
+        return experiment is not None
+    return not (schema.FOLDER / "experiment" / f"{experiment}.yaml").is_file()
+
+
+def _is_excluded(settings: dict[str, Any], cell: Cell) -> bool:
+    """Whether what is written of a cell shows, without composing, that a record does not fit."""
+    written = _written(schema.FOLDER, cell).items()
+    return any(k in settings and settings[k] != v and type(settings[k]) is type(v) for k, v in written)
+
+
+@functools.cache
+def _written(folder: Path, cell: Cell) -> dict[str, Any]:
+    """What the files of a cell's experiment and its overrides say of its decisive settings."""
+    try:
+        files, changes = schema.split(cell.words)
+    except schema.NOT_COMPOSED:
+        return {}  # composing says what is wrong
+    chosen = dict(word.split("=", 1) for word in files if "=" in word)
+    written = _delta(folder, cell.experiment) | _names(chosen) | flat(changes)
+    return {key: _portable(key, value) for key, value in written.items() if _decides(key)}
+
+
+@functools.cache
+def _delta(folder: Path, experiment: str) -> dict[str, Any]:
+    """What an experiment's file, and those that it starts from, have beside the defaults, by dotted key."""
+    node = yaml.safe_load((folder / "experiment" / f"{experiment}.yaml").read_text(encoding="utf-8"))
+    delta: dict[str, Any] = {}
+    for entry in sorted(node.pop("defaults", []), key=lambda entry: isinstance(entry, dict)):  # choices here win
+        if isinstance(entry, dict):
+            delta |= _names({key.removeprefix("override ").strip("/"): value for key, value in entry.items()})
+        elif entry != "_self_":
+            delta |= _delta(folder, entry)
+    return delta | {key: value for key, value in flat(node).items() if "${" not in str(value)}
+
+
+def _names(chosen: dict[str, str]) -> dict[str, Any]:
+    """By which settings the choice of a task or geometry is known: their files have their names."""
+    return {f"{group}.name": chosen[group] for group in ("task", "geometry") if group in chosen}

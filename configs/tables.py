@@ -1,0 +1,245 @@
+"""The files of the published tables (results/published/*.yaml): rows, columns, cells and the papers' own values."""
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from configs import schema
+
+PUBLISHED = schema.FOLDER.parent / "results" / "published"
+
+Place = tuple[str, str | None]  # row and column; no column: the whole row
+SPREADS = {
+    "deviation": "mean ± sample standard deviation over the seeds",
+    "confidence": "mean ± half the width of the 95 % confidence interval of the mean (Student's t) over the seeds",
+}
+ROW = ("experiment", "overrides", "published")
+OPTIONAL = ("source", "measure", "best_of_three", "digits", "parameters", "theirs", "spread")
+INHERITED = ("source", "measure", "columns", "metrics", "whole_rows", "digits", "spread", "intervals")
+
+
+class TableError(ValueError):
+    """A table file that does not fit; the message names the file and the culprit."""
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """What the paper says, or what is expected where it lacks a value: `higher` has more than `lower`.
+
+    pairs: what is compared: the column, and in it the cells (row, column) of `higher` and of `lower`, two rows; or the
+    row, where they are columns.
+    """
+
+    higher: str
+    lower: str
+    pairs: tuple[tuple[str, tuple[str, str], tuple[str, str]], ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one run fills, a cell or (column: None) a whole row; overrides: of the table, the row and the column."""
+
+    table: str
+    row: str
+    column: str | None
+    experiment: str
+    overrides: tuple[str, ...]
+
+    @property
+    def place(self) -> Place:
+        return self.row, self.column
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return f"experiment={self.experiment}", *self.overrides
+
+    def __str__(self) -> str:
+        return ", ".join(part for part in (self.row, self.column) if part is not None)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One table of one paper.
+
+    file: the name of its file. name, number: the paper and which of its tables. cells: what runs can fill, nothing of a
+    row that is `quoted`: the paper took it from others, or its system is not built here.
+    published[row, column]: a fraction between 0 and 1; None where the value is there but cannot be read in our copy of
+    the paper, no entry where the paper has no such value. metrics: column -> metric of a record. whole_rows: one run
+    fills all columns of a row; else one run is one cell. again: the table is made again under another protocol, with
+    the rows it has in common with the paper's; `label` says what is different, `theirs` what the paper's values are
+    called beside ours. parameters: sizes of the models, as printed. sources: parts of the training data that a run
+    needs, or it is partial. digits: decimals of the printed percentages. spread: what ± means beside our means, a key
+    of SPREADS; intervals[row, column]: what stands there in the paper. orderings: pairs of rows, or of columns, of
+    which the notes say whether one is above the other in ours. contests: rows of which the notes say how often each is
+    the highest.
+    """
+
+    file: str
+    name: str
+    number: int
+    title: str
+    source: str
+    measure: str
+    protocol: str
+    again: bool
+    label: str | None
+    rows: tuple[str, ...]
+    columns: dict[str, dict[str, Any]]
+    metrics: dict[str, str]
+    whole_rows: bool
+    cells: tuple[Cell, ...]
+    published: dict[tuple[str, str], float | None]
+    parameters: dict[str, int] = field(default_factory=dict)
+    sources: tuple[str, ...] = ()
+    orderings: tuple[Ordering, ...] = ()
+    best_of_three: bool = False
+    digits: int = 2
+    theirs: str = "paper, its own data"
+    spread: str = "deviation"
+    intervals: dict[tuple[str, str], float | None] = field(default_factory=dict)
+    contests: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def quoted(self) -> set[str]:
+        return set(self.rows) - {cell.row for cell in self.cells}
+
+
+def load_layouts(folder: Path | None = None) -> list[Layout]:
+    """Every table of `folder` (PUBLISHED), by paper and number, a table that is made again after the paper's.
+
+    Raises TableError where there is none, or a file does not fit.
+    """
+    folder = folder or PUBLISHED
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.yaml"))}
+    if not texts:
+        raise TableError(f"{folder}: no table file (*.yaml) here, so there is no table to make.")
+    layouts: dict[str, Layout] = {}
+    for path, text in sorted(texts.items(), key=lambda item: "\nvalues_of:" in item[1]):
+        try:
+            node = yaml.safe_load(text)
+            base = node.get("values_of")
+            if base is not None and base not in layouts:
+                raise TableError(f"{path}: values_of names {base}, and there is no such table of a paper in {folder}.")
+            layouts[path.stem] = make_layout(path, node, layouts.get(base))
+        except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+            reason = f"needs {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
+            raise TableError(f"{path}: is not a table file ({reason}); CONTRIBUTING.md shows one.") from error
+    return sorted(layouts.values(), key=lambda layout: (layout.name, layout.number, layout.file))
+
+
+def make_layout(path: Path, node: dict[str, Any], base: Layout | None) -> Layout:
+    """The table in one YAML file. base: the paper's table, which the file makes again; it has the values."""
+    rows = {row: spec or {} for row, spec in node["rows"].items()}
+    for row, spec in rows.items():
+        _check_names(path, f"row '{row}' has keys that are none of a row", spec, ROW)
+    if base is None:
+        own = _published(path, node, rows)
+    else:
+        own = {key: getattr(base, key) for key in INHERITED}
+        if "columns" in node:  # some of the paper's
+            own["columns"] = {column: base.columns.get(column) for column in node["columns"]}
+            _check_names(path, "names columns that the table has not", own["columns"], base.columns)
+            own["metrics"] = {column: base.metrics[column] for column in own["columns"]}
+        own["published"] = {p: v for p, v in base.published.items() if p[0] in rows and p[1] in own["columns"]}
+    own |= {key: node[key] for key in OPTIONAL if key in node} | {"rows": tuple(rows)}
+    contests = tuple(tuple(names) for names in node.get("contests", ()))
+    named = [*own.get("parameters", {}), *(row for contest in contests for row in contest)]
+    _check_names(path, "names rows that the table has not", named, rows)
+    if own.get("spread", "deviation") not in SPREADS:
+        raise TableError(f"{path}: spread must be {' or '.join(SPREADS)}, and it is {own['spread']!r}")
+    return Layout(
+        **own,
+        **{key: node[key] for key in ("name", "title", "protocol")},
+        file=path.stem,
+        number=node["table"],
+        again=base is not None,
+        label=node.get("label"),
+        cells=tuple(_cells(path, node, rows, own)),
+        sources=tuple(node.get("sources", ())),
+        contests=contests,
+        orderings=tuple(_ordering(path, one, own) for one in node.get("orderings", ())),
+    )
+
+
+def _published(path: Path, node: dict[str, Any], rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Columns, metrics and values of a paper's own table."""
+    columns = node["columns"]
+    whole_rows = all(isinstance(spec, str) for spec in columns.values())
+    values = _pairs(path, {row: spec.get("published", ()) for row, spec in rows.items()}, columns)
+    intervals = _pairs(path, node.get("intervals", {}), columns)
+    _check_names(path, "intervals of rows that the table has not", node.get("intervals", {}), rows)
+    both = [*values.items(), *intervals.items()]
+    wrong = [f"{row}, {column}: {v!r}" for (row, column), v in both if v is not None and not 0 <= v <= 1]
+    if wrong:
+        raise TableError(f"{path}: values are fractions between 0 and 1, or null; not so: {'; '.join(wrong)}")
+    return {
+        "columns": {column: {} if whole_rows else spec or {} for column, spec in columns.items()},
+        "metrics": dict(columns) if whole_rows else dict.fromkeys(columns, node["metric"]),
+        "whole_rows": whole_rows,
+        "published": values,
+        "intervals": intervals,
+    }
+
+
+def _pairs(path: Path, rows: dict[str, Any], columns: dict[str, Any]) -> dict[tuple[str, str], float | None]:
+    """Values by row and column. Raises TableError where a row has not one for each column."""
+    short = [row for row, values in rows.items() if len(values) != len(columns)]
+    if short:
+        raise TableError(f"{path}: not one value for each of the {len(columns)} columns in: {'; '.join(short)}")
+    return {(row, column): v for row, values in rows.items() for column, v in zip(columns, values, strict=True)}
+
+
+def _cells(path: Path, node: dict[str, Any], rows: dict[str, dict[str, Any]], own: dict[str, Any]) -> Iterator[Cell]:
+    """What runs can fill. Raises TableError where a row or column has a key that does not exist, or an experiment."""
+    existing = {file.stem for file in (schema.FOLDER / "experiment").glob("*.yaml")}
+    columns = {None: {}} if own["whole_rows"] else own["columns"]
+    for row, spec in rows.items():
+        for column, more in columns.items():
+            if "experiment" not in spec:
+                continue
+            parts = {path.stem: node.get("overrides"), row: spec.get("overrides"), str(column): more.get("overrides")}
+            if wrong := [name for name, words in parts.items() if not isinstance(words or [], list)]:
+                raise TableError(f"{path}: overrides of '{wrong[0]}' must be a list, as [task.dim=2].")
+            overrides = [word for words in parts.values() for word in words or []]
+            try:
+                name = spec["experiment"].format(**more)  # "hnn_{data}_gru_hyp", where a column has `data: snli`
+            except KeyError as error:
+                raise TableError(f"{path}: the experiment of '{row}' needs {error}, which '{column}' lacks.") from error
+            cell = Cell(path.stem, row, column, name, tuple(overrides))
+            if name not in existing:
+                near = " or ".join(difflib.get_close_matches(name, existing, n=2, cutoff=0.5))
+                hint = f" Did you mean {near}?" if near else ""
+                raise TableError(f"{path}: {cell}: there is no experiment {name} in configs/experiment/.{hint}")
+            yield cell
+
+
+def _ordering(path: Path, node: dict[str, Any], own: dict[str, Any]) -> Ordering:
+    """One of a file's `orderings`, of two rows or of two columns. own: the table's rows, columns and metrics."""
+    between_columns = "higher_column" in node
+    compared, others = ("columns", "rows") if between_columns else ("rows", "columns")
+    higher, lower = ("higher_column", "lower_column") if between_columns else ("higher", "lower")
+    if not {higher, lower} <= set(node) <= {higher, lower, others}:
+        raise TableError(
+            f"{path}: orderings: takes higher and lower, perhaps with columns, or higher_column and lower_column, "
+            f"perhaps with rows; one has {', '.join(node)}"
+        )
+    along = tuple(node.get(others, own[others]))
+    named = (higher, [node[higher]], compared), (lower, [node[lower]], compared), (others, along, others)
+    for key, names, kind in named:
+        _check_names(path, f"orderings: {key} names {kind} that the table has not", names, own[kind])
+    if between_columns and own["metrics"][node[higher]] != own["metrics"][node[lower]]:
+        metrics = " and ".join(own["metrics"][node[key]] for key in (higher, lower))
+        raise TableError(
+            f"{path}: orderings: {higher} {node[higher]} and {lower} {node[lower]} are different metrics, {metrics}"
+        )
+    ends = node[higher], node[lower]
+    return Ordering(*ends, tuple((n, *((n, end) if between_columns else (end, n) for end in ends)) for n in along))
+
+
+def _check_names(path: Path, fault: str, names: Any, existing: Any) -> None:
+    if unknown := sorted(set(names) - set(existing)):
+        raise TableError(f"{path}: {fault}: {'; '.join(unknown)}")

@@ -1,0 +1,50 @@
+"""Run every cell of a table, once for each seed: python -m scripts.reproduce hyfi_table5_crowd 0,1,2 [more words].
+
+A cell that fails does not stop the others; it is listed at the end, and the exit code is 1.
+"""
+
+import argparse
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from configs.matching import settings_of
+from configs.tables import Layout, TableError, load_layouts
+from scripts.records import ROOT
+
+
+def main(arguments: list[str] | None = None, published: Path | None = None) -> int:
+    """Run the command; returns 0, or 1 where there is no such table or a cell failed."""
+    parser = argparse.ArgumentParser(prog="make reproduce", description=__doc__)
+    parser.add_argument("table", help="a file of results/published/, as hyfi_table5_crowd")
+    parser.add_argument("seeds", nargs="?", default="0", help="as 0,1,2")
+    options, words = parser.parse_known_args(arguments)
+    try:
+        layouts = {layout.file: layout for layout in load_layouts(published)}
+        if options.table not in layouts:
+            raise TableError(f"there is no table {options.table}. There are: {', '.join(sorted(layouts))}.")
+        runs = commands(layouts[options.table], options.seeds, words)
+    except TableError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    failures = [run for run in runs if subprocess.run([sys.executable, *run], cwd=ROOT).returncode]
+    for run in failures:
+        print(f"failed: python {shlex.join(run)}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def commands(layout: Layout, seeds: str, words: list[str]) -> list[list[str]]:
+    """For each distinct cell the arguments of Python that run it with all seeds.
+
+    Raises TableError where a cell does not compose, before anything is run, or where the table has none.
+    """
+    for cell in layout.cells:
+        settings_of(cell)
+    if not layout.cells:
+        raise TableError(f"{layout.file} only quotes: none of its rows has an experiment.")
+    return [["run.py", "-m", *cell, f"seed={seeds}", *words] for cell in dict.fromkeys(c.words for c in layout.cells)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

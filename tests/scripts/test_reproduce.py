@@ -1,0 +1,60 @@
+"""`make reproduce TABLE=...`: every distinct cell once, a failure listed at the end, and nothing run of a faulty table."""
+
+import subprocess
+
+import pytest
+
+from scripts import reproduce
+
+TABLE = """
+name: hnn
+table: 1
+title: The table
+source: The paper
+measure: test accuracy in %
+metric: test/accuracy
+protocol: P
+columns: {A: {}, B: {overrides: [task=prefix30]}, C: {overrides: [task=prefix30]}}
+rows: {GRU: {experiment: hnn_prefix10_gru_hyp, published: [0.1, 0.2, 0.3]}, BERT: {published: [0.1, 0.2, 0.3]}}
+"""
+RUNS = [
+    ["run.py", "-m", "experiment=hnn_prefix10_gru_hyp", "seed=0,1", "logger=none"],
+    ["run.py", "-m", "experiment=hnn_prefix10_gru_hyp", "task=prefix30", "seed=0,1", "logger=none"],
+]
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch, write_record):
+    """A function that runs the command with a table, and returns its exit code and what it would have run."""
+    runs: list[list[str]] = []
+
+    def run(words: list[str], cwd) -> subprocess.CompletedProcess:
+        runs.append(words[1:])
+        return subprocess.CompletedProcess(words, returncode=int("task=prefix30" not in words))
+
+    monkeypatch.setattr(reproduce.subprocess, "run", run)
+
+    def call(text: str, *arguments: str) -> tuple[int, list[list[str]]]:
+        write_record(tmp_path / "published/hnn_table1.yaml", text)
+        return reproduce.main(list(arguments), published=tmp_path / "published"), runs
+
+    return call
+
+
+def test_every_distinct_cell_is_run_once_and_a_failure_stops_no_other(make, capsys):
+    assert make(TABLE, "hnn_table1", "0,1", "logger=none") == (1, RUNS)
+    assert capsys.readouterr().err == "failed: python run.py -m experiment=hnn_prefix10_gru_hyp seed=0,1 logger=none\n"
+    assert make(TABLE.replace("A: {}", "A: {overrides: [task=prefix30]}"), "hnn_table1")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "table", "words"),
+    [
+        (TABLE, "hnn_table9", "there is no table hnn_table9. There are: hnn_table1."),
+        (TABLE.replace("[task=prefix30]", "[task=prefix31]", 1), "hnn_table1", "'GRU, B' do not compose: There is no task named prefix31"),
+        (TABLE.replace("GRU: {experiment: hnn_prefix10_gru_hyp,", "GRU: {"), "hnn_table1", "none of its rows has an experiment"),
+    ],
+)
+def test_nothing_is_run_of_a_table_that_is_faulty(make, capsys, text, table, words):
+    assert make(text, table) == (1, [])
+    assert words in capsys.readouterr().err
