@@ -17,7 +17,7 @@ from tasks.entity_typing.label_graph import GraphLogits, label_vectors
 from tasks.entity_typing.points import WordPoints, inside
 from tasks.entity_typing.types import TypeInventory
 from tasks.errors import rate, whole
-from tasks.text import WordVectors
+from tasks.word_vectors import WordVectors
 
 LEFT, WHOLE, PART, RIGHT = range(4)  # where a word stands: left of the mention, all or a part of it, right of it
 

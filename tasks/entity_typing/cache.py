@@ -1,14 +1,12 @@
 """Files of mentions, prepared once: columns on disk that are mapped into memory, made by several processes."""
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
 import shutil
 import time
 import warnings
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +17,7 @@ import numpy as np
 from tasks.entity_typing.chunks import ChunkEncoder, encoded, progress
 from tasks.entity_typing.examples import Columns, Limits
 from tasks.errors import UserError
-from tasks.folders import damaged, made_whole
+from tasks.folders import damaged, locked, made_whole
 
 FORMAT = 2  # of the cache; another one is another folder
 DTYPES = {"words": "i4", "word_starts": "i8", "spans": "u1", "characters": "u1", "types": "i4", "type_starts": "i8"}
@@ -101,8 +99,7 @@ def prepared(folder: Path, name: str, recipe: Recipe, workers: int) -> Prepared:
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
     place = folder / f"{name}-{key}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder / f"{name}-{key}.lock"):
+        with locked(place):
             if place.exists():
                 try:
                     return _read(place, settings)
@@ -118,18 +115,6 @@ def prepared(folder: Path, name: str, recipe: Recipe, workers: int) -> Prepared:
             f"The data of {name} could not be prepared in {folder} ({where}: {error.strerror or error}); make room "
             "there, or name another folder with paths.cache_dir=..."
         ) from error
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """While it lasts, no other process is inside with the same path. The lock ends with its process in any case."""
-    with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"waiting for another process that prepares {path.stem}", flush=True)
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _make(place: Path, name: str, recipe: Recipe, settings: dict[str, Any], workers: int) -> None:

@@ -17,7 +17,7 @@ from tasks.entity_typing.examples import N_CHARACTERS, Columns, Encoder, Example
 from tasks.entity_typing.mentions import Fault, Mention, read_inputs
 from tasks.entity_typing.types import RULES, TypeInventory, count_pairs, first_types, granularity, read_ontology
 from tasks.errors import UserError, one_of, whole
-from tasks.text import WordVectors, read_vectors
+from tasks.word_vectors import WordVectors, read_vectors
 
 SPLITS = ("train", "dev", "test")
 FILES = ("train", "dev", "test", "ontology")
@@ -109,7 +109,7 @@ class EntityTypingData(TypingData):
     latter by source (null: no source); the first one stands first and is the one of `crowd_cycles`. sources: a list of
     them, or "available": those that exist. types: "ontology", the lines of its file; "data", coarse and fine labels,
     then others as they first appear; "auto": ontology where its file exists. granularity: see types.RULES. vectors:
-    {root, files, space, c}, see tasks.text.read_vectors. on_error, at what cannot be used: fail | skip. untyped, what
+    {root, files, space, c}, see `read_vectors`. on_error, at what cannot be used: fail | skip. untyped, what
     becomes of mentions without a type: keep | fault. workers: processes that prepare, or
     null for one for each CPU, 8 at most. download: what scripts/download.py calls the data set. paper_mentions: how
     many training mentions the paper has, if it says so. The others are TypingData's.

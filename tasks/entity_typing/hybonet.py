@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from hyperbolic.geometry import ChangeGeometry, Geometry
 from tasks.entity_typing.points import Attended, WordPoints, inside
-from tasks.text import WordVectors
+from tasks.word_vectors import WordVectors
 
 
 class HyboNet(nn.Module):

@@ -10,7 +10,8 @@ from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.manifolds import Manifold
 from tasks.entity_typing.types import TypeInventory
 from tasks.errors import one_of
-from tasks.text import UNK, WordVectors
+from tasks.text import UNK
+from tasks.word_vectors import WordVectors
 
 EDGES = ("counts", "binary")
 

@@ -12,7 +12,7 @@ from tasks.entity_typing.hyfi import HyFi
 from tasks.entity_typing.points import Attended
 from tasks.entity_typing.types import TypeInventory
 from tasks.errors import UserError, one_of, rate, whole
-from tasks.text import WordVectors
+from tasks.word_vectors import WordVectors
 
 DESIGNS = ("hyfi", "hybonet")
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from hyperbolic.geometry import Geometry
 from hyperbolic.manifolds import Manifold
 from hyperbolic.manifolds.base import HyperbolicManifold
-from tasks.text import WordVectors
+from tasks.word_vectors import WordVectors
 
 
 class Attended(NamedTuple):

@@ -11,7 +11,7 @@ from tasks.entity_typing.examples import Columns, Encoder, Examples, encode
 from tasks.entity_typing.mentions import Mention
 from tasks.entity_typing.types import TypeInventory, count_pairs
 from tasks.errors import UserError, sizes_of, whole
-from tasks.text import WordVectors
+from tasks.word_vectors import WordVectors
 
 SPLITS = ("train", "dev", "test")
 COARSE = ("person", "place", "thing")

@@ -10,7 +10,7 @@ from hyperbolic.encoders.transformer import TransformerEncoder
 from hyperbolic.geometry import FAMILIES, GEOMETRIES, make_geometry
 from tasks.entity_typing.model import EntityTyper
 from tasks.entity_typing.types import TypeInventory
-from tasks.text import WordVectors
+from tasks.word_vectors import WordVectors
 from tests.tolerances import tolerance
 
 F64 = torch.float64

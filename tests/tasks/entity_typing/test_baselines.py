@@ -19,7 +19,7 @@ from tasks.entity_typing.baselines import (
 )
 from tasks.entity_typing.types import TypeInventory
 from tasks.errors import UserError
-from tasks.text import WordVectors
+from tasks.word_vectors import WordVectors
 from tests.cli import places
 from tests.tolerances import tolerance
 

@@ -16,7 +16,8 @@ from tasks.entity_typing import types as type_names
 from tasks.entity_typing.data import EntityTypingData
 from tasks.entity_typing.mentions import Mention
 from tasks.errors import UserError
-from tasks.text import UNK, WordVectors
+from tasks.text import UNK
+from tasks.word_vectors import WordVectors
 from tests.tasks.entity_typing import synthetic
 
 LIMITS = {"mention": 5, "characters": 10, "context": 25}
