@@ -137,6 +137,19 @@ def read_vectors(
     return vectors
 
 
+@dataclass(frozen=True)
+class VectorSource:
+    """Which vectors a task reads, as a node of its settings; see `read_vectors`, whose candidates are the `files`."""
+
+    root: str
+    files: list[str]
+    space: str
+    c: float
+
+    def read(self, cache: Path | None, on_error: str) -> WordVectors:
+        return read_vectors(self.files, Path(self.root), self.space, self.c, cache, on_error)
+
+
 def find_vectors(candidates: Sequence[str | Path], root: Path) -> Path:
     """The file that `read_vectors` takes. Raises UserError, which names the patterns, where there is none."""
     for name in candidates:
@@ -179,7 +192,7 @@ def _prepare(path: Path, file: VectorFile, space: str, c: float) -> tuple[list[s
                 f"norm {INSIDE}"
             )
         scale = _log0_scale(norms)
-        unknown_scale = _log0_scale(np.linalg.norm(unknown / 10, keepdims=True))
+        unknown_scale = _log0_scale(np.atleast_1d(np.linalg.norm(unknown / 10)))
     else:
         scale, unknown_scale = np.full(len(rows), np.sqrt(c)), np.full(1, np.sqrt(c))
     tangent = np.zeros((2 + len(rows), file.vectors.shape[1]), dtype=np.float32)

@@ -1,6 +1,7 @@
 """Mentions as numbers: columns of arrays, in memory or on disk, and the batches that are gathered from them."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -17,16 +18,19 @@ N_CHARACTERS = len(CHARACTERS) + 1
 INSIDE = 1  # position of the words of the mention; those before it count from 2, those after it from limit + 2
 
 
-class Limits(NamedTuple):
-    """The most words of a mention, characters of a mention, and words of mention and context together."""
+@dataclass(frozen=True)
+class Limits:
+    """The most words of a mention, characters of a mention, and words of mention and context together.
+
+    Raises UserError for a limit that is not in 1..255, and more words of a mention than of both together.
+    """
 
     mention: int
     characters: int
     context: int
 
-    def check(self) -> "Limits":
-        """Itself. Raises UserError where a limit cannot be."""
-        for name, limit in zip(self._fields, self, strict=True):
+    def __post_init__(self) -> None:
+        for name, limit in asdict(self).items():
             if whole(f"task.data.limits.{name}", limit, 1) > 255:
                 raise UserError(f"task.data.limits.{name} must be at most 255, and it is {limit}.")
         if self.mention > self.context:
@@ -34,7 +38,6 @@ class Limits(NamedTuple):
                 f"task.data.limits.mention={self.mention} is more than task.data.limits.context={self.context}, "
                 "the words of mention and context together; make it smaller."
             )
-        return self
 
 
 class Columns(NamedTuple):

@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from tasks.batches import Split
 from tasks.entity_typing.data import TypingData
-from tasks.entity_typing.examples import Columns, Encoder, Examples, encode
+from tasks.entity_typing.examples import Columns, Encoder, Limits, encode
 from tasks.entity_typing.mentions import Mention
-from tasks.entity_typing.types import TypeInventory, count_pairs
-from tasks.errors import UserError, sizes_of, whole
+from tasks.entity_typing.types import TypeInventory
+from tasks.errors import UserError, known_splits, whole
 from tasks.word_vectors import WordVectors
 
 SPLITS = ("train", "dev", "test")
@@ -105,7 +106,7 @@ class ToyTypingData(TypingData):
         d_word: int,
         noise: float,
         generator_seed: int,
-        limits: dict[str, int],
+        limits: Limits,
         mask_padding: bool,
         crowd_cycles: int,
         shuffle: str,
@@ -114,7 +115,8 @@ class ToyTypingData(TypingData):
         seed: int,
     ):
         super().__init__(limits, mask_padding, crowd_cycles, shuffle, batch_size, eval_batch_size, seed)
-        self.sizes = sizes_of(sizes, SPLITS, needed=True)
+        known_splits("task.data.sizes", sizes, SPLITS)
+        self.sizes = {split: whole(f"task.data.sizes.{split}", sizes.get(split), 1) for split in SPLITS}
         if not 0 <= noise < 1:
             raise UserError(f"task.data.noise is a probability below 1, and it is {noise}.")
         self.noise, self.generator_seed = noise, whole("task.data.generator_seed", generator_seed, 0)
@@ -128,9 +130,8 @@ class ToyTypingData(TypingData):
 
     @property
     def types(self) -> TypeInventory:
-        level = torch.from_numpy(self.tree.level.astype(np.int64))
         return TypeInventory(
-            self.tree.names, level, lambda: count_pairs(self.splits()["train"].chunks(), len(self.tree.names))
+            self.tree.names, torch.from_numpy(self.tree.level.astype(np.int64)), self.co_occurrence
         )
 
     def mentions(self, split: str) -> list[Mention]:
@@ -144,7 +145,7 @@ class ToyTypingData(TypingData):
             self._columns[split] = encode(self.mentions(split), encoder)
         return self._columns[split]
 
-    def load(self) -> dict[str, Examples]:
+    def load(self) -> dict[str, Split]:
         return {s: self.examples(self.columns(s), [(0, self.sizes[s])]) for s in SPLITS}
 
     def cycled(self) -> int:

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from tasks.entity_typing import cache, chunks
-from tasks.entity_typing.cache import Recipe, Source, prepared
+from tasks.entity_typing.cache import Recipe, prepared
 from tasks.entity_typing.examples import Encoder, Limits, encode
 from tasks.entity_typing.mentions import parse
+from tasks.entity_typing.release import Source
 from tasks.errors import UserError
 from tasks.text import UNK
 from tests.tasks.entity_typing import synthetic
@@ -323,5 +324,5 @@ def test_pieces_end_where_lines_end_and_miss_nothing(tmp_path, size, content):
 def test_a_process_that_is_ended_from_outside_is_an_error_with_a_remedy(tmp_path, monkeypatch):
     monkeypatch.setattr(chunks, "PARALLEL", 0)
     monkeypatch.setattr(chunks, "_encode", synthetic.end_process)
-    with pytest.raises(UserError, match=r"ended from outside.*task\.data\.workers=1"):
+    with pytest.raises(UserError, match=r"ended from outside.*task\.data\.preparation\.workers=1"):
         list(chunks.encoded(chunks.ChunkEncoder({}, LIMITS, {}, True, False, False), [Path(__file__)], 2))

@@ -13,14 +13,16 @@ from omegaconf import OmegaConf
 
 from configs import schema
 from tasks.entity_typing import types as type_names
-from tasks.entity_typing.data import EntityTypingData
+from tasks.entity_typing.data import EntityTypingData, Preparation
+from tasks.entity_typing.examples import Limits
 from tasks.entity_typing.mentions import Mention
+from tasks.entity_typing.release import Release
 from tasks.errors import UserError
 from tasks.text import UNK
-from tasks.word_vectors import WordVectors
+from tasks.word_vectors import VectorSource, WordVectors
 from tests.tasks.entity_typing import synthetic
 
-LIMITS = {"mention": 5, "characters": 10, "context": 25}
+LIMITS = Limits(mention=5, characters=10, context=25)
 FILES = {
     "train": {"crowd": ["crowd/train.json", "crowd/train_m.json"], "el": ["ds/el.json"], "headword": ["ds/hw.json"]},
     "dev": ["crowd/dev.json"],
@@ -49,12 +51,17 @@ CROWD = ("crowd/train", "crowd/dev", "crowd/test")
 
 
 def data(root: Path, **changes) -> EntityTypingData:
+    """The data of a folder; changes: of settings, `files` and `granularity` are the release's, `workers` is the
+    preparation's."""
+    release = {"files": FILES, "granularity": "choi"}
+    release |= {key: changes.pop(key) for key in list(changes) if key in release}
     settings = {
-        "name": "typing", "root": str(root / "typing"), "cache": str(root / "cache"), "files": FILES,
-        "sources": "available", "types": "auto", "granularity": "choi",
-        "vectors": {"root": str(root), "files": ["glove/*.txt"], "space": "auto", "c": 1.0}, "on_error": "fail",
-        "untyped": "keep", "workers": None, "download": "ultrafine", "paper_mentions": 6000, "limits": LIMITS,
-        "mask_padding": True, "crowd_cycles": 2, "shuffle": "examples", "batch_size": 16, "eval_batch_size": 5, "seed": 0,
+        "release": Release("typing", str(root / "typing"), **release, download="ultrafine", paper_mentions=6000),
+        "preparation": Preparation(str(root / "cache"), changes.pop("workers", None)),
+        "sources": "available", "types": "auto",
+        "vectors": VectorSource(str(root), ["glove/*.txt"], "auto", 1.0), "on_error": "fail", "untyped": "keep",
+        "limits": LIMITS, "mask_padding": True, "crowd_cycles": 2, "shuffle": "examples", "batch_size": 16,
+        "eval_batch_size": 5, "seed": 0,
     }  # fmt: skip
     return EntityTypingData(**(settings | changes))
 
@@ -119,14 +126,12 @@ def test_a_missing_vector_file_is_named(tmp_path):
         ({"sources": []}, "at least one source"),
         ({"sources": ["el", "el"]}, "each only once"),
         ({"types": "wordnet"}, "task.data.types must be one of auto, ontology, data"),
-        ({"granularity": "lines"}, "task.data.granularity must be one of"),
+        ({"granularity": "lines"}, "task.data.release.granularity must be one of"),
         ({"on_error": "ignore"}, "task.data.on_error must be one of fail, skip"),
         ({"untyped": "skip"}, "task.data.untyped must be one of keep, fault"),
-        ({"workers": 0}, "task.data.workers must be a whole number of at least 1"),
+        ({"workers": 0}, "task.data.preparation.workers must be a whole number of at least 1"),
         ({"crowd_cycles": -1}, "task.data.crowd_cycles must be a whole number of at least 0"),
-        ({"limits": {"mention": 5}}, "task.data.limits needs mention, characters, context"),
-        ({"files": {"train": {}}}, "task.data.files needs train, dev, test, ontology"),
-        ({"vectors": {"files": []}}, "task.data.vectors needs root, files, space, c"),
+        ({"files": {"train": {}}}, "task.data.release.files needs train, dev, test, ontology"),
     ],
 )
 def test_settings_that_cannot_be_are_named(tmp_path, changes, said):
