@@ -14,7 +14,7 @@ from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.manifolds import Manifold
 from tasks.entity_typing.examples import INSIDE
 from tasks.entity_typing.label_graph import GraphLogits, label_vectors
-from tasks.entity_typing.points import WordPoints, inside
+from tasks.entity_typing.points import TypingModel, WordPoints, inside
 from tasks.entity_typing.types import TypeInventory
 from tasks.errors import rate, whole
 from tasks.word_vectors import WordVectors
@@ -96,7 +96,7 @@ class Fusion(nn.Module):
         return gate * F.gelu(self.change(both)) + (1 - gate) * x
 
 
-class MultiTask(nn.Module):
+class MultiTask(TypingModel):
     """``<[context; mention], w_k>``; the name comes from the loss, which is the task's.
 
     geometry: must be Euclidean, without parts. words, types, n_characters: what the data supply; the word vectors stay
@@ -113,7 +113,6 @@ class MultiTask(nn.Module):
 
     components = ()
     class_points = None  # the classes are directions, not points
-    groups: Tensor
 
     def __init__(
         self,
@@ -156,7 +155,7 @@ class MultiTask(nn.Module):
         self.characters = CharacterCNN(n_characters, d_character, filters, width)
         self.drop_input = nn.Dropout(rate("task.model.input_dropout", input_dropout))
         self.drop_mention = nn.Dropout(rate("task.model.mention_dropout", mention_dropout))
-        self.classifier: ClassLogits = LinearLogits(self.manifold, self.d_context + self.d_mention, self.n_classes)
+        self.classifier = LinearLogits(self.manifold, self.d_context + self.d_mention, self.n_classes)
 
     def context(self, batch: dict[str, Tensor]) -> Tensor:
         """The LSTM's states (B, T, 2 d_hidden), 0 behind the end of a context."""
@@ -176,10 +175,6 @@ class MultiTask(nn.Module):
         """[context; mention], (B, m): what the classifier reads."""
         context, _ = self.pool(self.context(batch), batch["context_length"])
         return torch.cat([context, self.mention(batch)], -1)
-
-    def forward(self, batch: dict[str, Tensor]) -> Tensor:
-        """Logits (B, K)."""
-        return self.classifier(self.features(batch))
 
 
 class LabelGCN(MultiTask):
@@ -232,7 +227,7 @@ class LabelGCN(MultiTask):
         pairs = types.co_occurrence()
         self.classifier = GraphLogits(self.manifold, d_out, self.n_classes, pairs, edges, vectors, residual)
 
-    def retrieved(self, mention: Tensor, states: Tensor, lengths: Tensor) -> Tensor:
+    def attended_context(self, mention: Tensor, states: Tensor, lengths: Tensor) -> Tensor:
         """r (B, 2 d_hidden) of the class docstring, for m (B, 2 d_hidden) and states (B, T, 2 d_hidden)."""
         scores = torch.einsum("bd,btd->bt", self.attend(mention), self.drop_attention(states))
         weights = scores.masked_fill(~inside(lengths, states.shape[1]), -torch.inf).softmax(-1)
@@ -243,7 +238,7 @@ class LabelGCN(MultiTask):
         context, _ = self.pool(states, lengths)
         if self.interaction:
             mention = torch.tanh(self.project(mention))
-            joined = [self.fusion(self.retrieved(mention, states, lengths), mention), context]
+            joined = [self.fusion(self.attended_context(mention, states, lengths), mention), context]
         else:
             joined = [context, mention]
         return self.drop_output(torch.cat(joined, -1))

@@ -42,9 +42,9 @@ def label_vectors(types: TypeInventory, words: WordVectors) -> Tensor:
     vectors = torch.zeros(len(types.names), words.d)
     for k, name in enumerate(types.names):
         rows = [words.row(word) for word in re.split(r"[\s/_]+", name) if word]
-        known = [row for row in rows if row > UNK]
-        if known:
-            vectors[k] = words.tangent[known].to(vectors.dtype).sum(0)
+        rows = [row for row in rows if row > UNK]
+        if rows:
+            vectors[k] = words.tangent[rows].to(vectors.dtype).sum(0)
     return F.normalize(vectors, dim=-1)
 
 
@@ -100,6 +100,7 @@ class GraphLogits(ClassLogits):
         mixed = torch.sparse.mm(graph, w)
         degree = w.new_zeros(k).index_add_(0, self.index[0], self.value.to(w.dtype))
         if self.vectors is not None:
+            assert self.weight_of_similarity is not None
             v, half = self.vectors.to(w.dtype), 0.5 * self.weight_of_similarity.abs()
             mixed = mixed + half * (w.sum(0) + v @ (v.T @ w))
             degree = degree + half * (k + v @ v.sum(0))

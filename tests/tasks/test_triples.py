@@ -166,7 +166,7 @@ def test_a_relational_model_that_is_not_supported_is_told_in_one_line(encoder, g
         ("geometry=euclidean", "geometry.c=1", "geometry.parts.encoder=lorentz"),
         ("geometry.learn_c=true",),
         ("fidelity=code",),
-        ("task.module.objective=bce", "task.model.nonlinearity=null"),
+        ("task.module.objective=bce", "task.model.hyfi.nonlinearity=null"),
         ("encoder=transformer", "geometry=lorentz", "geometry.parts.classifier=lorentz_tangent"),
         ("encoder=transformer", "geometry=euclidean", "task.model.design=hyfi"),
         ("task/model=multitask", "geometry=euclidean"),
