@@ -22,7 +22,7 @@ from tasks.vector_files import VectorFile, dimension, parse
 
 UNKNOWN = ("<unk>", "unk", "UNK")  # how files call the vector of words they do not have
 SPACES = ("auto", "euclidean", "poincare")
-INSIDE = 1 - 1e-5  # where points outside of the ball are put (the norm that Tifrea et al.'s code clips to)
+MAX_NORM = 1 - 1e-5  # where points outside of the ball are put (the norm that Tifrea et al.'s code clips to)
 FORMAT = 1  # of the cache
 
 
@@ -189,7 +189,7 @@ def _prepare(path: Path, file: VectorFile, space: str, c: float) -> tuple[list[s
             first = words[int(np.argmax(outside))]
             notes.append(
                 f"{path}: {count} of {len(words)} points lay outside the unit ball, first {first!r}; they were put at "
-                f"norm {INSIDE}"
+                f"norm {MAX_NORM}"
             )
         scale = _log0_scale(norms)
         unknown_scale = _log0_scale(np.atleast_1d(np.linalg.norm(unknown / 10)))
@@ -214,9 +214,9 @@ def _assemble(words: list[str], tangent: np.ndarray, meta: dict[str, Any]) -> Wo
 
 
 def _log0_scale(norms: np.ndarray) -> np.ndarray:
-    """artanh(r) / r for points of norm r, 1 for the origin; points outside are taken as at norm INSIDE."""
+    """artanh(r) / r for points of norm r, 1 for the origin; points outside are taken as at norm MAX_NORM."""
     safe = np.where(norms > 0, norms, 1.0)
-    return np.where(norms > 0, np.arctanh(np.where(safe < 1, safe, INSIDE)) / safe, 1.0)
+    return np.where(norms > 0, np.arctanh(np.where(safe < 1, safe, MAX_NORM)) / safe, 1.0)
 
 
 def _plain(name: str) -> str:

@@ -12,9 +12,9 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from hyperbolic.geometry import Geometry
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.manifolds import Manifold
-from tasks.entity_typing.examples import INSIDE
+from tasks.entity_typing.examples import IN_MENTION
 from tasks.entity_typing.label_graph import GraphLogits, label_vectors
-from tasks.entity_typing.points import TypingModel, WordPoints, inside
+from tasks.entity_typing.points import TypingModel, WordPoints, length_mask
 from tasks.entity_typing.types import TypeInventory
 from tasks.errors import rate, whole
 from tasks.word_vectors import WordVectors
@@ -24,7 +24,7 @@ LEFT, WHOLE, PART, RIGHT = range(4)  # where a word stands: left of the mention,
 
 def locations(positions: Tensor) -> Tensor:
     """(B, T) position ids of the words of a context -> LEFT, WHOLE, PART or RIGHT (B, T)."""
-    mention = positions == INSIDE
+    mention = positions == IN_MENTION
     kind = torch.where(mention.sum(-1, keepdim=True) == 1, WHOLE, PART)
     beside = torch.where(mention.cumsum(-1) > 0, RIGHT, LEFT)
     return torch.where(mention, kind, beside)
@@ -45,7 +45,7 @@ class AttentiveSum(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         scores = self.score(F.relu(self.key(x))).squeeze(-1)
-        weights = scores.masked_fill(~inside(lengths, x.shape[1]), -torch.inf).softmax(-1)
+        weights = scores.masked_fill(~length_mask(lengths, x.shape[1]), -torch.inf).softmax(-1)
         return torch.einsum("bt,btd->bd", weights, x), weights
 
 
@@ -62,10 +62,10 @@ class CharacterCNN(nn.Module):
         self.convolution = nn.Conv1d(d, filters, width)
 
     def forward(self, characters: Tensor, lengths: Tensor) -> Tensor:
-        x = self.embedding(characters) * inside(lengths, characters.shape[1]).unsqueeze(-1)
+        x = self.embedding(characters) * length_mask(lengths, characters.shape[1]).unsqueeze(-1)
         x = F.pad(x, (0, 0, 0, max(0, self.width - x.shape[1]))).transpose(1, 2)
         windows = F.relu(self.convolution(x))
-        full = inside((lengths - self.width + 1).clamp_min(1), windows.shape[-1])
+        full = length_mask((lengths - self.width + 1).clamp_min(1), windows.shape[-1])
         return windows.masked_fill(~full.unsqueeze(1), 0).amax(-1)
 
 
@@ -230,7 +230,7 @@ class LabelGCN(MultiTask):
     def attended_context(self, mention: Tensor, states: Tensor, lengths: Tensor) -> Tensor:
         """r (B, 2 d_hidden) of the class docstring, for m (B, 2 d_hidden) and states (B, T, 2 d_hidden)."""
         scores = torch.einsum("bd,btd->bt", self.attend(mention), self.drop_attention(states))
-        weights = scores.masked_fill(~inside(lengths, states.shape[1]), -torch.inf).softmax(-1)
+        weights = scores.masked_fill(~length_mask(lengths, states.shape[1]), -torch.inf).softmax(-1)
         return torch.einsum("bt,btd->bd", weights, states)
 
     def features(self, batch: dict[str, Tensor]) -> Tensor:

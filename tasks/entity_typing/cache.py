@@ -1,4 +1,4 @@
-"""Files of mentions, prepared once: columns on disk that are mapped into memory, made by several processes."""
+"""Files of mentions, prepared once: columns on disk that are mapped into memory, written with several processes."""
 
 import contextlib
 import hashlib
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tasks.entity_typing.chunks import Chunk, ChunkEncoder, encoded, progress
+from tasks.entity_typing.chunks import Chunk, ChunkEncoder, encode_chunks, progress
 from tasks.entity_typing.examples import Columns, Limits
 from tasks.entity_typing.release import Source
 from tasks.errors import UserError
@@ -32,7 +32,7 @@ MANIFEST = "manifest.json"
 class Recipe:
     """What is prepared and how. sources: in the order in which they give new types ids. index: rows of the words.
     types: that have the first ids; grow: whether other types get the next ones. keep_untyped: mentions without a type
-    can be used. on_error: fail | skip (mentions that cannot be used, and types that are not known).
+    can be used. on_error: fail | skip (mentions that cannot be used, and types outside of the ontology).
     """
 
     sources: tuple[Source, ...]
@@ -59,7 +59,7 @@ class Recipe:
         }
 
 
-class Prepared(NamedTuple):
+class PreparedMentions(NamedTuple):
     """Columns of all sources, the names of the types, and what each source gave: its mentions are start..stop - 1.
 
     parts, by source: file, sha256, start, stop, lines, first_fault (or None), and COUNTS: lines skipped, mentions cut
@@ -79,7 +79,7 @@ def stamp(path: Path) -> list[Any]:
     return [place, stat.st_size, stat.st_mtime_ns]
 
 
-def prepared(folder: Path, name: str, recipe: Recipe, workers: int) -> Prepared:
+def prepare_mentions(folder: Path, name: str, recipe: Recipe, workers: int) -> PreparedMentions:
     """What the recipe gives, from `folder`/`name`-`key`, where key is that of the recipe; made there if need be.
 
     Of several processes that ask at the same time one prepares, and the others wait for it. The folder appears whole or
@@ -148,7 +148,8 @@ def _write(
         for column in ("word_starts", "type_starts"):
             files[column].write(np.zeros(1, DTYPES[column]).tobytes())
         bar = stack.enter_context(progress(name, sum(s.path.stat().st_size for s in recipe.sources)))
-        chunks = stack.enter_context(contextlib.closing(encoded(encoder, [s.path for s in recipe.sources], workers)))
+        chunks = encode_chunks(encoder, [s.path for s in recipe.sources], workers)
+        stack.enter_context(contextlib.closing(chunks))
         mentions = 0
         for number, size, chunk in chunks:
             source = recipe.sources[number]
@@ -198,7 +199,7 @@ def _count(part: dict[str, Any], chunk: Chunk, mentions: int, unknown: set[str])
     part["unknown_distinct"] += len(unknown) - before
 
 
-def _read(place: Path, settings: dict[str, Any]) -> Prepared:
+def _read(place: Path, settings: dict[str, Any]) -> PreparedMentions:
     """The arrays of a folder, mapped. Raises ValueError where they are not whole or of another recipe."""
     outer = json.loads((place / MANIFEST).read_text(encoding="ascii"))
     if _digest(outer["manifest"]) != outer["sha256"]:
@@ -213,7 +214,7 @@ def _read(place: Path, settings: dict[str, Any]) -> Prepared:
             raise ValueError(f"{file.name} is not whole")
         # As a plain array: indexing a memmap object is slower.
         arrays[column] = np.memmap(file, dtype, "r", shape=shape).view(np.ndarray)
-    return Prepared(Columns(**arrays), tuple(manifest["types"]), manifest["parts"])
+    return PreparedMentions(Columns(**arrays), tuple(manifest["types"]), manifest["parts"])
 
 
 def _digest(text: str) -> str:

@@ -87,7 +87,7 @@ def pieces(path: Path, size: int) -> Iterator[tuple[int, int]]:
             start = file.tell()
 
 
-def encoded(
+def encode_chunks(
     encoder: ChunkEncoder, paths: Sequence[Path], workers: int
 ) -> Generator[tuple[int, int, Chunk], None, None]:
     """(number of the file, bytes, columns) of all pieces of some files, in order, whichever is ready first.

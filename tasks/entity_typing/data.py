@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tasks.base import TaskData
 from tasks.batches import Split, TrainBatches
-from tasks.entity_typing.cache import COUNTS, Prepared, Recipe, prepared
+from tasks.entity_typing.cache import COUNTS, PreparedMentions, Recipe, prepare_mentions
 from tasks.entity_typing.examples import N_CHARACTERS, Columns, Encoder, Examples, Limits, encode
 from tasks.entity_typing.mentions import Fault, Mention, read_inputs
 from tasks.entity_typing.release import SPLITS, Release, Source
@@ -56,7 +56,7 @@ class TypingData(TaskData):
         """The types, in the order of the classes."""
 
     @abc.abstractmethod
-    def cycled(self) -> int:
+    def crowd_size(self) -> int:
         """How many mentions at the beginning of the training data are gone over again, `crowd_cycles` times."""
 
     def co_occurrence(self) -> Tensor:
@@ -98,7 +98,7 @@ class TypingData(TaskData):
     def train_dataloader(self) -> TrainBatches:
         return TrainBatches(
             self.splits()["train"], self.batch_size, self.shuffle, self.seed, *self._place(),
-            again=(self.cycled(), self.crowd_cycles), fill=False,
+            again=(self.crowd_size(), self.crowd_cycles), fill=False,
         )  # fmt: skip
 
 
@@ -147,11 +147,11 @@ class EntityTypingData(TypingData):
         self.release, self.sources, self.vectors = release, sources, vectors
         self.cache = Path(preparation.cache)
         self.workers = preparation.workers or min(8, os.cpu_count() or 1)
-        self.from_types = one_of("task.data.types", types, ("auto", "ontology", "data"))
+        self.type_source = one_of("task.data.types", types, ("auto", "ontology", "data"))
         self.on_error = one_of("task.data.on_error", on_error, ("fail", "skip"))
         self.untyped = one_of("task.data.untyped", untyped, ("keep", "fault"))
         self._words: WordVectors | None = None
-        self._prepared: Prepared | None = None
+        self._mentions: PreparedMentions | None = None
         self._types: TypeInventory | None = None
 
     @property
@@ -163,7 +163,7 @@ class EntityTypingData(TypingData):
     @property
     def types(self) -> TypeInventory:
         if self._types is None:
-            names = self.prepared().types
+            names = self.mentions().types
             levels = granularity(names, self.release.granularity)
             self._types = TypeInventory(names, levels, functools.cache(self.co_occurrence))
         return self._types
@@ -172,24 +172,24 @@ class EntityTypingData(TypingData):
         """The files of the training data, the main one first."""
         return self.release.train_sources(self.sources)
 
-    def prepared(self) -> Prepared:
-        """All mentions as columns, read or prepared the first time they are asked for."""
-        if self._prepared is None:
+    def mentions(self) -> PreparedMentions:
+        """All mentions as columns, read or prepared at the first call."""
+        if self._mentions is None:
             train = self.train_sources()
             dev, test = (self.release.need(split, self.release.files[split]) for split in ("dev", "test"))
             first, grow = self._first_types()
             order = (*train[1:], train[0], dev, test)  # as Lopez and Strube's code gives ids to types
             keep = self.untyped == "keep"
             recipe = Recipe(order, self.words.index, self.limits, tuple(first), grow, keep, self.on_error)
-            self._prepared = prepared(self.cache / "entity_typing", self.release.name, recipe, self.workers)
-            self._print_summary([source.name for source in train], self._prepared.parts)
-        return self._prepared
+            self._mentions = prepare_mentions(self.cache / "entity_typing", self.release.name, recipe, self.workers)
+            self._print_summary([source.name for source in train], self._mentions.parts)
+        return self._mentions
 
     def _first_types(self) -> tuple[list[str], bool]:
         """Types whose ids do not depend on the mentions, and whether there may be others."""
         names = self.release.files["ontology"]
-        ontology = self.release.find("ontology", names) if self.from_types == "auto" else None
-        if self.from_types == "ontology":
+        ontology = self.release.find("ontology", names) if self.type_source == "auto" else None
+        if self.type_source == "ontology":
             ontology = self.release.need("ontology; task.data.types=data does without it", names)
         return (read_ontology(ontology.path), False) if ontology else (first_types(self.release.granularity), True)
 
@@ -228,20 +228,20 @@ class EntityTypingData(TypingData):
         return [source.name for source in self.train_sources()] if split == "train" else [split]
 
     def load(self) -> dict[str, Split]:
-        columns, _, parts = self.prepared()
+        columns, _, parts = self.mentions()
         return {
             split: self.examples(columns, [(parts[p]["start"], parts[p]["stop"]) for p in self._parts(split)])
             for split in SPLITS
         }
 
-    def cycled(self) -> int:
-        part = self.prepared().parts.get(self.release.main)
+    def crowd_size(self) -> int:
+        part = self.mentions().parts.get(self.release.main)
         return part["stop"] - part["start"] if part else 0
 
     def fingerprint(self) -> dict[str, Any]:
         """Also by source what it gave, the vectors, and how much of the paper's training data there is. The counts of a
-        split: see `cache.Prepared`."""
-        parts = self.prepared().parts
+        split: see `cache.PreparedMentions`."""
+        parts = self.mentions().parts
         mentions = {name: part["stop"] - part["start"] for name, part in parts.items()}
         names = {split: self._parts(split) for split in SPLITS}
         shas = {s: [parts[p]["sha256"] for p in names[s]] for s in SPLITS}

@@ -15,7 +15,7 @@ from tasks.entity_typing.points import (
     TextNetwork,
     WordPoints,
     distance_attention,
-    inside,
+    length_mask,
 )
 from tasks.word_vectors import WordVectors
 
@@ -73,7 +73,7 @@ class HyFi(TextNetwork):
         self.characters = inner.embedding(n_characters, s, init_norm=embedding_norm(s))
         self.spelling = inner.rnn(s, s, nonlinearity="identity")
         self.midpoint = inner.centroid()
-        settings = _supported(encoder, bidirectional=bidirectional, nonlinearity=nonlinearity)
+        settings = _supported_settings(encoder, bidirectional=bidirectional, nonlinearity=nonlinearity)
         d_context = s if settings.get("bidirectional") else 2 * s
         self.context = encoder(geometry=inner, d_in=words.d, d_hidden=d_context, streams=1, **settings)
         self.to_attention = ChangeGeometry(inner, attention)
@@ -89,9 +89,9 @@ class HyFi(TextNetwork):
         """What the two attentions take, points (B, N, 2s) in their geometry, positions (B, N) and a mask (B, N):
         of the mentions and of the contexts."""
         words = self.activation(self.mention(self.words(batch["mention"])))
-        place = torch.arange(1, words.shape[1] + 1, device=words.device)
-        place = place * inside(batch["mention_length"], words.shape[1])
-        mention = self.to_attention(words), place, self.mask(batch, "mention")
+        positions = torch.arange(1, words.shape[1] + 1, device=words.device)
+        positions = positions * length_mask(batch["mention_length"], words.shape[1])
+        mention = self.to_attention(words), positions, self.mask(batch, "mention")
         points = self.words(batch["context"])
         states, _ = self.context(points, self.length(batch, "context"))
         return mention, (self.to_attention(states), batch["positions"], self.mask(batch, "context"))
@@ -122,7 +122,7 @@ def embedding_norm(d: int, bound: float = 1e-4) -> float:
     return (2 * d * bound**3 / 3) ** 0.5
 
 
-def _supported(encoder: Callable[..., SequenceEncoder], **settings: Any) -> dict[str, Any]:
+def _supported_settings(encoder: Callable[..., SequenceEncoder], **settings: Any) -> dict[str, Any]:
     """Those of the settings, except None, that are parameters of the encoder."""
     parameters = inspect.signature(encoder).parameters
     return {name: value for name, value in settings.items() if value is not None and name in parameters}

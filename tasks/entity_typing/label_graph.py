@@ -24,11 +24,11 @@ def adjacency(pairs: Tensor, n: int, edges: str) -> tuple[Tensor, Tensor]:
     """
     one_of("task.model.edges", edges, EDGES)
     i, j, count = pairs.long().unbind(-1)
-    apart = i != j
-    i, j, count = i[apart], j[apart], count[apart]
-    own = torch.arange(n)
-    index = torch.stack([torch.cat([i, j, own]), torch.cat([j, i, own])])
-    value = torch.cat([count, count, torch.ones_like(own)]).to(torch.get_default_dtype())
+    differ = i != j
+    i, j, count = i[differ], j[differ], count[differ]
+    loops = torch.arange(n)
+    index = torch.stack([torch.cat([i, j, loops]), torch.cat([j, i, loops])])
+    value = torch.cat([count, count, torch.ones_like(loops)]).to(torch.get_default_dtype())
     graph = torch.sparse_coo_tensor(index, value, (n, n), check_invariants=True).coalesce()
     value = graph.values()
     return graph.indices(), value if edges == "counts" else (value > 0).to(value.dtype)
@@ -37,7 +37,7 @@ def adjacency(pairs: Tensor, n: int, edges: str) -> tuple[Tensor, Tensor]:
 def label_vectors(types: TypeInventory, words: WordVectors) -> Tensor:
     """(K, d): the sum of the vectors of a type's words (``political_party``, ``/person/artist``), of length 1.
 
-    Words without a vector are left out; a type without any known word gets zeros.
+    Words without a vector are left out; a type whose words all lack one gets zeros.
     """
     vectors = torch.zeros(len(types.names), words.d)
     for k, name in enumerate(types.names):

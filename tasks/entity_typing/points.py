@@ -92,7 +92,7 @@ class TextNetwork(nn.Module):
         return batch[f"{name}_length"] if self.mask_padding else None
 
     def mask(self, batch: dict[str, Tensor], name: str) -> Tensor | None:
-        return inside(batch[f"{name}_length"], batch[name].shape[1]) if self.mask_padding else None
+        return length_mask(batch[f"{name}_length"], batch[name].shape[1]) if self.mask_padding else None
 
     def attentions(self, batch: dict[str, Tensor]) -> dict[str, AttentionWeights]:
         """What each attention does with the words, under "mention" (in hyfi) and "context"."""
@@ -159,6 +159,6 @@ def _scale(manifold: Manifold) -> float:
         return scale if manifold.learn_c else scale / float(manifold.c.sqrt())
 
 
-def inside(lengths: Tensor, steps: int) -> Tensor:
+def length_mask(lengths: Tensor, steps: int) -> Tensor:
     """True at the positions before the true end: lengths (B,) -> (B, steps)."""
     return torch.arange(steps, device=lengths.device) < lengths.unsqueeze(-1)

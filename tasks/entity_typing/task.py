@@ -147,7 +147,7 @@ def _whole_batch_weights(weights: Tensor) -> Tensor:
     """
     if not (distributed.is_available() and distributed.is_initialized()):
         return weights
-    own = (weights > 0).sum(0).to(weights.dtype)
-    total = own.clone()
+    share = (weights > 0).sum(0).to(weights.dtype)
+    total = share.clone()
     distributed.all_reduce(total)
-    return weights * (own * distributed.get_world_size() / total.clamp_min(1))
+    return weights * (share * distributed.get_world_size() / total.clamp_min(1))

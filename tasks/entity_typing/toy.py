@@ -50,12 +50,12 @@ def make_tree() -> Tree:
 def make_vectors(tree: Tree, d: int, seed: int) -> WordVectors:
     """Random vectors: that of a cue is the sum of random ones of its type and of the types above it, plus noise."""
     draw = np.random.default_rng([seed, 1])
-    of_type = draw.normal(size=(len(tree.names), d)) * (0.5**tree.level)[:, None]
+    type_vectors = draw.normal(size=(len(tree.names), d)) * (0.5**tree.level)[:, None]
     words, rows = [], [np.zeros(d), 0.01 * draw.normal(size=d)]
     for k, cues in enumerate(tree.cues):
         for cue in cues:
             words.append(cue)
-            rows.append(of_type[tree.path(k)].sum(axis=0) + 0.1 * draw.normal(size=d))
+            rows.append(type_vectors[tree.path(k)].sum(axis=0) + 0.1 * draw.normal(size=d))
     for n in range(FILLERS):
         words.append(f"word{n}")
         rows.append(0.3 * draw.normal(size=d))
@@ -70,7 +70,7 @@ def make_mentions(tree: Tree, n: int, draw: np.random.Generator, noise: float) -
     The mention has a cue of its fine type, the context one of its ultra-fine type, on either side, among fillers. With
     probability `noise` a cue is a filler instead, and a second ultra-fine type of the same fine type is there too.
     """
-    last = np.flatnonzero(tree.level == 2)
+    leaves = np.flatnonzero(tree.level == 2)
 
     def filler() -> str:
         return f"word{draw.integers(FILLERS)}"
@@ -78,19 +78,19 @@ def make_mentions(tree: Tree, n: int, draw: np.random.Generator, noise: float) -
     def cue(k: int) -> str:
         return filler() if draw.random() < noise else str(draw.choice(tree.cues[k]))
 
-    found = []
+    mentions = []
     for _ in range(n):
-        own = int(draw.choice(last))
-        types = tree.path(own)
+        leaf = int(draw.choice(leaves))
+        types = tree.path(leaf)
         if draw.random() < noise:
-            beside = np.flatnonzero(tree.parent == tree.parent[own])
-            types.append(int(draw.choice(beside[beside != own])))
+            siblings = np.flatnonzero(tree.parent == tree.parent[leaf])
+            types.append(int(draw.choice(siblings[siblings != leaf])))
         left, right = ([filler() for _ in range(draw.integers(0, 5))] for _ in range(2))
         side = left if draw.random() < 0.5 else right
-        side.insert(int(draw.integers(len(side) + 1)), cue(own))
-        inside = [cue(types[1])] + [filler() for _ in range(draw.integers(0, 3))]
-        found.append(Mention(left, " ".join(inside).capitalize(), right, [tree.names[k] for k in types]))
-    return found
+        side.insert(int(draw.integers(len(side) + 1)), cue(leaf))
+        words = [cue(types[1])] + [filler() for _ in range(draw.integers(0, 3))]
+        mentions.append(Mention(left, " ".join(words).capitalize(), right, [tree.names[k] for k in types]))
+    return mentions
 
 
 class ToyTypingData(TypingData):
@@ -148,7 +148,7 @@ class ToyTypingData(TypingData):
     def load(self) -> dict[str, Split]:
         return {s: self.examples(self.columns(s), [(0, self.sizes[s])]) for s in SPLITS}
 
-    def cycled(self) -> int:
+    def crowd_size(self) -> int:
         return self.sizes["train"]
 
     def fingerprint(self) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def test_points_outside_of_the_ball_are_put_inside_and_counted(read):
     with pytest.warns(UserWarning, match=r"2 of 3 points lay outside the unit ball, first 'b'"):
         words = read("a 0.1 0\nb 3 4\nc 1 0\n", "poincare.txt")
     points = words.points(PoincareBall())
-    torch.testing.assert_close(points[3], torch.tensor([0.6, 0.8]) * word_vectors.INSIDE, atol=1e-6, rtol=0)
+    torch.testing.assert_close(points[3], torch.tensor([0.6, 0.8]) * word_vectors.MAX_NORM, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize(

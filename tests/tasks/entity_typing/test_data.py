@@ -81,7 +81,7 @@ def test_all_sources_stand_in_order(tmp_path, capsys):
     assert "without" not in capsys.readouterr().out
     index = torch.arange(50)
     crowd = data(tmp_path, sources=["crowd"])
-    assert (found.cycled(), crowd.cycled()) == (50, 50)
+    assert (found.crowd_size(), crowd.crowd_size()) == (50, 50)
     one, other = found.splits()["train"][index], crowd.splits()["train"][index]
     assert all(torch.equal(one[key], other[key]) for key in one), "the crowd part stands first"
 
@@ -193,7 +193,7 @@ def test_an_epoch_ends_with_further_passes_over_the_crowd_part(tmp_path):
     assert batches.passes == [120, 50, 50]
     assert len(list(batches)) == len(batches) == 8 + 4 + 4
     assert data(tmp_path, crowd_cycles=0).train_dataloader().passes == [120]
-    assert data(tmp_path, sources=["el", "headword"]).cycled() == 0
+    assert data(tmp_path, sources=["el", "headword"]).crowd_size() == 0
 
 
 def test_the_code_has_batches_of_consecutive_mentions_as_wide_as_the_limits(tmp_path):

@@ -77,7 +77,7 @@ def test_a_switch_changes_the_geometry_of_exactly_its_component(batch, base, oth
     """Table 5, and the other way round: every layer and parameter of the component, and no other."""
     net = model(base, encoder, parts={component: other})
     kinds = {part: GEOMETRIES[other if part == component else base][0] for part in EntityTyper.components}
-    seen = set()
+    components = set()
     for place, layer in net.named_modules():
         head, *rest = place.split(".")
         part = "classifier" if head == "classifier" else None
@@ -85,12 +85,12 @@ def test_a_switch_changes_the_geometry_of_exactly_its_component(batch, base, oth
             part = next((p for p, names in PLACES[net.design].items() if rest[0] in names), None)
         if part is None or not hasattr(layer, "manifold"):
             continue
-        seen.add(part)
+        components.add(part)
         assert type(layer.manifold).__name__ == kinds[part], place
         for key, p in layer.named_parameters(recurse=False):
             kind = type(p.manifold).__name__ if isinstance(p, ManifoldParameter) else "Euclidean"
             assert kind in ("Euclidean", kinds[part]), f"{place}.{key}"
-    assert seen == set(EntityTyper.components)
+    assert components == set(EntityTyper.components)
     x = net.features(batch)
     assert net.manifold is net.classifier.manifold
     assert net.manifold.check_point_on_manifold(x)
@@ -191,18 +191,18 @@ def test_a_papers_settings_reach_the_layers_that_have_them_and_give_way_to_the_u
 @pytest.mark.parametrize(("encoder", "name"), [(GRU, "poincare"), (GRU, "klein"), (TRANSFORMER, "lorentz")])
 def test_figures_get_queries_keys_and_weights(batch, encoder, name):
     net = model(name, encoder, c=0.7).eval()
-    found = net.attentions(batch)
-    assert list(found) == (["mention", "context"] if net.design == "hyfi" else ["context"])
-    for kind, seen in found.items():
+    attentions = net.attentions(batch)
+    assert list(attentions) == (["mention", "context"] if net.design == "hyfi" else ["context"])
+    for kind, attention in attentions.items():
         inside = torch.arange(batch[kind].shape[1]) < batch[f"{kind}_length"].unsqueeze(-1)
-        torch.testing.assert_close(seen.weights.sum(-1), torch.ones(4, dtype=F64))
-        assert (seen.weights[~inside] == 0).all()
-        assert seen.manifold.check_point_on_manifold(seen.queries)
+        torch.testing.assert_close(attention.weights.sum(-1), torch.ones(4, dtype=F64))
+        assert (attention.weights[~inside] == 0).all()
+        assert attention.manifold.check_point_on_manifold(attention.queries)
         layer = getattr(net.text, f"{kind}_attention")
         if net.design == "hyfi":
-            score = -layer.beta * seen.manifold.dist(seen.queries, seen.keys)
+            score = -layer.beta * attention.manifold.dist(attention.queries, attention.keys)
             expected = torch.softmax(score.masked_fill(~inside, -torch.inf), -1)
-            torch.testing.assert_close(seen.weights, expected, **MODEL)
+            torch.testing.assert_close(attention.weights, expected, **MODEL)
 
 
 @EVERYWHERE
