@@ -5,12 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
 from geoopt import ManifoldParameter
+from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Callback, TQDMProgressBar
 from pytorch_lightning.callbacks.progress.tqdm_progress import Tqdm
 from torch import Tensor
+from torch.optim import Optimizer
 
 from hyperbolic.diagnostics import NonFiniteError, find_nonfinite, point_statistics
 from hyperbolic.manifolds.base import Manifold
@@ -28,12 +29,10 @@ class NanGuard(Callback):
         self.path, self.every_n_steps = folder / "nan_state.pt", every_n_steps
         self._batch: Any = None
 
-    def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(self, trainer: Trainer, module: LightningModule, batch: Any, batch_idx: int) -> None:
         self._batch = batch
 
-    def on_before_optimizer_step(
-        self, trainer: pl.Trainer, module: pl.LightningModule, optimizer: torch.optim.Optimizer
-    ) -> None:
+    def on_before_optimizer_step(self, trainer: Trainer, module: LightningModule, optimizer: Optimizer) -> None:
         if trainer.global_step % self.every_n_steps:
             return
         assert isinstance(module, Task)
@@ -45,13 +44,13 @@ class NanGuard(Callback):
         if not bool(torch.isfinite(sizes).all()):
             raise self.report(trainer, module, optimizer)
 
-    def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+    def on_validation_end(self, trainer: Trainer, module: LightningModule) -> None:
         assert isinstance(module, Task)
         names = [name for name, value in module.metrics.items() if not torch.isfinite(torch.tensor(value))]
         if names and trainer.optimizers:
             raise self.report(trainer, module, trainer.optimizers[0], tuple(names))
 
-    def report(self, trainer: pl.Trainer, module: Task, optimizer: Any, also: tuple[str, ...] = ()) -> NonFiniteError:
+    def report(self, trainer: Trainer, module: Task, optimizer: Any, also: tuple[str, ...] = ()) -> NonFiniteError:
         """Save the state, and make the error that says which tensors are not finite."""
         loss = module.latest_loss
         gradients = {n: p.grad for n, p in module.model.named_parameters() if p.grad is not None}
@@ -120,19 +119,13 @@ class Diagnostics(Callback):
         self._points: dict[str, Points] = {}
 
     def on_validation_batch_end(
-        self,
-        trainer: pl.Trainer,
-        module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        self, trainer: Trainer, module: LightningModule, outputs: Any, batch: Any, batch_idx: int, *_: Any
     ) -> None:
         if batch_idx == 0:
             assert isinstance(module, Task)
             self._points = module.points(batch)
 
-    def on_validation_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+    def on_validation_epoch_end(self, trainer: Trainer, module: LightningModule) -> None:
         assert isinstance(module, Task)
         named_points = dict(self._points)
         for name, parameter in module.model.named_parameters():
@@ -156,12 +149,12 @@ class Progress(TQDMProgressBar):
     def init_test_tqdm(self) -> Tqdm:
         return Tqdm(disable=True)
 
-    def on_train_epoch_start(self, trainer: pl.Trainer, *_: Any) -> None:
+    def on_train_epoch_start(self, trainer: Trainer, *_: Any) -> None:
         super().on_train_epoch_start(trainer)
         last = f"/{trainer.max_epochs}" if (trainer.max_epochs or -1) > 0 else ""
         self.train_progress_bar.set_description(f"epoch {trainer.current_epoch + 1}{last}")
 
-    def get_metrics(self, trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, Any]:
+    def get_metrics(self, trainer: Trainer, module: LightningModule) -> dict[str, Any]:
         assert isinstance(module, Task)
         values = {} if module.latest_loss is None else {"loss": f"{float(module.latest_loss):.4f}"}
         if module.select in module.metrics:
@@ -175,9 +168,7 @@ class StepLog(Callback):
     def __init__(self, every_n_steps: int):
         self.every_n_steps = every_n_steps
 
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, module: LightningModule, *_: Any) -> None:
         if trainer.logger is not None and trainer.global_step % self.every_n_steps == 0:
             assert isinstance(module, Task)
             assert module.latest_loss is not None

@@ -17,7 +17,7 @@ from tasks.batches import Split, TrainBatches
 from tasks.entity_typing.cache import COUNTS, PreparedMentions, Recipe, prepare_mentions
 from tasks.entity_typing.examples import N_CHARACTERS, Columns, Encoder, Examples, Limits, encode
 from tasks.entity_typing.mentions import Fault, Mention, read_inputs
-from tasks.entity_typing.release import SPLITS, Release, Source
+from tasks.entity_typing.release import SPLITS, Release
 from tasks.entity_typing.types import TypeInventory, count_pairs, first_types, granularity, read_ontology
 from tasks.errors import UserError, one_of, whole
 from tasks.word_vectors import VectorSource, WordVectors
@@ -105,14 +105,10 @@ class TypingData(TaskData):
 @dataclass(frozen=True)
 class Preparation:
     """Where and how mentions are prepared. cache: the folder that prepared data are kept in. workers: processes that
-    share the work, or null for one for each CPU, 8 at most. Raises UserError for fewer than one."""
+    share the work, or None for one for each CPU, 8 at most."""
 
     cache: str
     workers: int | None
-
-    def __post_init__(self) -> None:
-        if self.workers is not None:
-            whole("task.data.preparation.workers", self.workers, 1)
 
 
 class EntityTypingData(TypingData):
@@ -146,7 +142,8 @@ class EntityTypingData(TypingData):
         release.check_selection(sources)
         self.release, self.sources, self.vectors = release, sources, vectors
         self.cache = Path(preparation.cache)
-        self.workers = preparation.workers or min(8, os.cpu_count() or 1)
+        workers = min(8, os.cpu_count() or 1) if preparation.workers is None else preparation.workers
+        self.workers = whole("task.data.preparation.workers", workers, 1)
         self.type_source = one_of("task.data.types", types, ("auto", "ontology", "data"))
         self.on_error = one_of("task.data.on_error", on_error, ("fail", "skip"))
         self.untyped = one_of("task.data.untyped", untyped, ("keep", "fault"))
@@ -168,35 +165,30 @@ class EntityTypingData(TypingData):
             self._types = TypeInventory(names, levels, functools.cache(self.co_occurrence))
         return self._types
 
-    def train_sources(self) -> list[Source]:
-        """The files of the training data, the main one first."""
-        return self.release.train_sources(self.sources)
-
     def mentions(self) -> PreparedMentions:
         """All mentions as columns, read or prepared at the first call."""
         if self._mentions is None:
-            train = self.train_sources()
-            dev, test = (self.release.need(split, self.release.files[split]) for split in ("dev", "test"))
+            release, train = self.release, self.release.training_files(self.sources)
+            dev, test = release.need("dev", release.dev), release.need("test", release.test)
             first, grow = self._first_types()
             order = (*train[1:], train[0], dev, test)  # as Lopez and Strube's code gives ids to types
             keep = self.untyped == "keep"
             recipe = Recipe(order, self.words.index, self.limits, tuple(first), grow, keep, self.on_error)
-            self._mentions = prepare_mentions(self.cache / "entity_typing", self.release.name, recipe, self.workers)
+            self._mentions = prepare_mentions(self.cache / "entity_typing", release.name, recipe, self.workers)
             self._print_summary([source.name for source in train], self._mentions.parts)
         return self._mentions
 
     def _first_types(self) -> tuple[list[str], bool]:
         """Types whose ids do not depend on the mentions, and whether there may be others."""
-        names = self.release.files["ontology"]
-        ontology = self.release.find("ontology", names) if self.type_source == "auto" else None
+        release = self.release
+        ontology = release.find("ontology", release.ontology) if self.type_source == "auto" else None
         if self.type_source == "ontology":
-            ontology = self.release.need("ontology; task.data.types=data does without it", names)
-        return (read_ontology(ontology.path), False) if ontology else (first_types(self.release.granularity), True)
+            ontology = release.need("ontology; task.data.types=data does without it", release.ontology)
+        return (read_ontology(ontology.path), False) if ontology else (first_types(release.granularity), True)
 
     @rank_zero_only
     def _print_summary(self, train: list[str], parts: dict[str, dict[str, Any]]) -> None:
         """In a line each: which sources are missing, lines that were passed over, and words without a vector."""
-        name = self.release.name
         lines = []
         if missing := self._missing(parts):
             n = sum(parts[source]["stop"] - parts[source]["start"] for source in train)
@@ -218,14 +210,16 @@ class EntityTypingData(TypingData):
             share = 100 * unknown / words
             lines.append(f"{share:.1f} % of the words of the training mentions have no vector.")
         for line in lines:
-            print(f"{name}: {line}", flush=True)
+            print(f"{self.release.name}: {line}", flush=True)
 
     def _missing(self, parts: dict[str, dict[str, Any]]) -> list[str]:
         """Sources of the paper's training data that this run does not use."""
-        return [source for source in self.release.train if source not in parts]
+        return [source for source in self.release.sources if source not in parts]
 
     def _parts(self, split: str) -> list[str]:
-        return [source.name for source in self.train_sources()] if split == "train" else [split]
+        if split != "train":
+            return [split]
+        return [source.name for source in self.release.training_files(self.sources)]
 
     def load(self) -> dict[str, Split]:
         columns, _, parts = self.mentions()
@@ -235,7 +229,7 @@ class EntityTypingData(TypingData):
         }
 
     def crowd_size(self) -> int:
-        part = self.mentions().parts.get(self.release.main)
+        part = self.mentions().parts.get(next(iter(self.release.sources)))
         return part["stop"] - part["start"] if part else 0
 
     def fingerprint(self) -> dict[str, Any]:

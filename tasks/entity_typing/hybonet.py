@@ -7,14 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from hyperbolic.geometry import ChangeGeometry, Geometry
-from tasks.entity_typing.points import (
-    AttentionWeights,
-    EntranceEncoder,
-    SequenceEncoder,
-    TextNetwork,
-    WordPoints,
-    distance_attention,
-)
+from tasks.entity_typing.points import AttentionWeights, EntranceEncoder, SequenceEncoder, TextNetwork, WordPoints
 from tasks.word_vectors import WordVectors
 
 
@@ -61,7 +54,7 @@ class HyboNet(TextNetwork):
         self.context = context
         self.centroid = inner.centroid()
         self.to_attention = ChangeGeometry(inner, attention)
-        self.context_attention = distance_attention(attention, d, n_positions=2 * max_context + 2, score="squared")
+        self.context_attention = self.distance_attention(d, n_positions=2 * max_context + 2, score="squared")
         self.to_concat = ChangeGeometry(attention, concat)
         self.mention_to_concat = ChangeGeometry(inner, concat)
         self.dropout = concat.dropout(concat_dropout)

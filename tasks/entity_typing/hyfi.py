@@ -9,14 +9,7 @@ import torch
 from torch import Tensor
 
 from hyperbolic.geometry import ChangeGeometry, Geometry
-from tasks.entity_typing.points import (
-    AttentionWeights,
-    SequenceEncoder,
-    TextNetwork,
-    WordPoints,
-    distance_attention,
-    length_mask,
-)
+from tasks.entity_typing.points import AttentionWeights, SequenceEncoder, TextNetwork, WordPoints, length_mask
 from tasks.word_vectors import WordVectors
 
 AttentionInputs: TypeAlias = tuple[Tensor, Tensor, Tensor | None]  # points (B, N, D), positions (B, N), mask (B, N)
@@ -45,9 +38,9 @@ class HyFi(TextNetwork):
     in the operations of the geometry. Encoders (all of it before the attentions, and the characters), attentions and
     concatenation have a geometry each; log_0 and exp_0, or an isometry, stand between them.
 
-    encoder: called with geometry, d_in, d_hidden and streams, and with bidirectional and nonlinearity where it takes
-    them. max_mention, max_context: the longest mention and context in words. input_dropout: of word vectors;
-    concat_dropout: of the three points. mask_padding: false: padding counts as words at the origin do (official code).
+    encoder: called with geometry, d_in, d_hidden and streams, and of the settings those that it takes. max_mention,
+    max_context: the longest mention and context in words. input_dropout: of word vectors; concat_dropout: of the three
+    points. mask_padding: false: padding counts as words at the origin do (official code).
     """
 
     def __init__(
@@ -62,8 +55,7 @@ class HyFi(TextNetwork):
         input_dropout: float,
         concat_dropout: float,
         mask_padding: bool,
-        bidirectional: bool,
-        nonlinearity: str | None,
+        settings: HyFiSettings,
     ):
         inner, attention, concat = parts["encoder"], parts["attention"], parts["concat"]
         super().__init__(attention, mask_padding)
@@ -73,12 +65,14 @@ class HyFi(TextNetwork):
         self.characters = inner.embedding(n_characters, s, init_norm=embedding_norm(s))
         self.spelling = inner.rnn(s, s, nonlinearity="identity")
         self.midpoint = inner.centroid()
-        settings = _supported_settings(encoder, bidirectional=bidirectional, nonlinearity=nonlinearity)
-        d_context = s if settings.get("bidirectional") else 2 * s
-        self.context = encoder(geometry=inner, d_in=words.d, d_hidden=d_context, streams=1, **settings)
+        options = {"bidirectional": settings.bidirectional, "nonlinearity": settings.nonlinearity}
+        parameters = inspect.signature(encoder).parameters
+        options = {name: value for name, value in options.items() if value is not None and name in parameters}
+        d_context = s if options.get("bidirectional") else 2 * s
+        self.context = encoder(geometry=inner, d_in=words.d, d_hidden=d_context, streams=1, **options)
         self.to_attention = ChangeGeometry(inner, attention)
-        self.mention_attention = distance_attention(attention, 2 * s, n_positions=max_mention + 1)
-        self.context_attention = distance_attention(attention, self.context.d_out, n_positions=2 * max_context + 2)
+        self.mention_attention = self.distance_attention(2 * s, n_positions=max_mention + 1)
+        self.context_attention = self.distance_attention(self.context.d_out, n_positions=2 * max_context + 2)
         self.to_concat = ChangeGeometry(attention, concat)
         self.characters_to_concat = ChangeGeometry(inner, concat)
         self.dropout = concat.dropout(concat_dropout)
@@ -120,9 +114,3 @@ class HyFi(TextNetwork):
 def embedding_norm(d: int, bound: float = 1e-4) -> float:
     """The `init_norm` of an embedding of size d whose rows start uniform in -bound..bound, as in the official code."""
     return (2 * d * bound**3 / 3) ** 0.5
-
-
-def _supported_settings(encoder: Callable[..., SequenceEncoder], **settings: Any) -> dict[str, Any]:
-    """Those of the settings, except None, that are parameters of the encoder."""
-    parameters = inspect.signature(encoder).parameters
-    return {name: value for name, value in settings.items() if value is not None and name in parameters}

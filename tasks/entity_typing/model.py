@@ -65,7 +65,7 @@ class EntityTyper(TypingModel):
         self.text: TextNetwork
         if self.design == "hyfi":
             sizes = (n_characters, s, max_mention, max_context)
-            self.text = HyFi(parts, encoder, words, *sizes, *drops, mask_padding, hyfi.bidirectional, hyfi.nonlinearity)
+            self.text = HyFi(parts, encoder, words, *sizes, *drops, mask_padding, hyfi)
         else:
             self.text = HyboNet(parts, encoder, words, d, max_context, *drops, mask_padding)
         positions, longest = getattr(self.text.context, "n_positions", None), max(max_mention, max_context)

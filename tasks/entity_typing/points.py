@@ -33,11 +33,9 @@ class EntranceEncoder(SequenceEncoder, Protocol):
 class DistanceAttention(Protocol):
     """A family's `Attention`: points (B, N, D), positions and mask to the centroid and the weights (B, N)."""
 
-    def pairs(self, x: Tensor, positions: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
+    def pairs(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]: ...
 
-    def __call__(
-        self, x: Tensor, positions: Tensor | None = None, mask: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]: ...
+    def __call__(self, x: Tensor, positions: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
 
 
 @runtime_checkable
@@ -86,7 +84,12 @@ class TextNetwork(nn.Module):
 
     def __init__(self, attention: Geometry, mask_padding: bool):
         super().__init__()
-        self.attention_manifold, self.mask_padding = attention.manifold, mask_padding
+        self.attention_geometry, self.mask_padding = attention, mask_padding
+
+    def distance_attention(self, d: int, **options: Any) -> DistanceAttention:
+        layer = self.attention_geometry.attention(d, **options)
+        assert isinstance(layer, DistanceAttention)
+        return layer
 
     def length(self, batch: dict[str, Tensor], name: str) -> Tensor | None:
         return batch[f"{name}_length"] if self.mask_padding else None
@@ -100,14 +103,7 @@ class TextNetwork(nn.Module):
 
     def weights(self, layer: DistanceAttention, x: Tensor, positions: Tensor, mask: Tensor | None) -> AttentionWeights:
         queries, keys = layer.pairs(x, positions)
-        return AttentionWeights(queries, keys, layer(x, positions, mask)[1], self.attention_manifold)
-
-
-def distance_attention(geometry: Geometry, d: int, **options: Any) -> DistanceAttention:
-    """The family's `Attention` for points of the size d."""
-    layer = geometry.attention(d, **options)
-    assert isinstance(layer, DistanceAttention)
-    return layer
+        return AttentionWeights(queries, keys, layer(x, positions, mask)[1], self.attention_geometry.manifold)
 
 
 class WordPoints(nn.Module):

@@ -1,15 +1,13 @@
 """The files of a data set of mentions: where they lie, and which of them are there."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tasks.entity_typing.types import RULES
 from tasks.errors import UserError, one_of
 
 SPLITS = ("train", "dev", "test")
-FILES = ("train", "dev", "test", "ontology")
 
 
 class Source(NamedTuple):
@@ -26,44 +24,40 @@ class Source(NamedTuple):
 class Release:
     """A data set in the format of Choi et al. 2018.
 
-    name: of the data set, for messages and the cache. root: its folder. files: candidates under `root`, of which the
-    first that exists is taken, for dev, test, ontology and train, the latter by source (null: no source); the first one
-    is the main source, which is needed. granularity: of the types, see types.RULES. download: what scripts/download.py
-    calls the data set. paper_mentions: how many training mentions the paper has, if it says so.
+    name: of the data set, for messages and the cache. root: its folder. train, by source (null: no source), dev, test,
+    ontology: candidates under `root`, of which the first that exists is taken; the first source is the main one, which
+    is needed. granularity: of the types, see types.RULES. download: what scripts/download.py calls the data set.
+    paper_mentions: how many training mentions the paper has, if it says so.
 
-    Raises UserError for other keys of `files`, and an unknown granularity.
+    Raises UserError for an unknown granularity.
     """
 
     name: str
     root: str
-    files: dict[str, Any]
+    train: dict[str, list[str] | None]
+    dev: list[str]
+    test: list[str]
+    ontology: list[str]
     granularity: str
     download: str
     paper_mentions: int | None
 
     def __post_init__(self) -> None:
-        if set(self.files) != set(FILES):
-            raise UserError(f"task.data.release.files needs {', '.join(FILES)}, and it has {', '.join(self.files)}.")
         one_of("task.data.release.granularity", self.granularity, RULES)
 
     @property
-    def train(self) -> dict[str, list[str]]:
-        """Candidates for the training data, by source."""
-        return {source: names for source, names in self.files["train"].items() if names}
+    def sources(self) -> dict[str, list[str]]:
+        """Candidates for the training data by source, the main one first."""
+        return {source: names for source, names in self.train.items() if names}
 
-    @property
-    def main(self) -> str:
-        """The source that is needed."""
-        return next(iter(self.train))
-
-    def find(self, part: str, names: Sequence[str]) -> Source | None:
-        """The first of some files under the root that exists; part: a source, dev, test or ontology."""
+    def find(self, part: str, names: list[str]) -> Source | None:
+        """The first of some files under the root that exists. part: a source, dev, test or ontology."""
         for label in names:
             if (path := Path(self.root) / label).is_file():
                 return Source(part, label, path, part if part in SPLITS else "train")
         return None
 
-    def need(self, part: str, names: Sequence[str]) -> Source:
+    def need(self, part: str, names: list[str]) -> Source:
         """The same. Raises UserError where there is none."""
         if (source := self.find(part, names)) is None:
             paths = " or ".join(str(Path(self.root) / label) for label in names)
@@ -73,20 +67,18 @@ class Release:
             )
         return source
 
-    def train_sources(self, selection: str | list[str]) -> list[Source]:
-        """The files of the training data, the main one first. selection: names of sources, or "available": those that
-        exist. Raises UserError where the main one or one of a list is missing."""
-        if isinstance(selection, list):
-            sources = [self.need(name, self.train[name]) for name in selection]
-            return sorted(sources, key=lambda source: source.name != self.main)
-        others = (self.find(name, names) for name, names in self.train.items() if name != self.main)
-        return [self.need(self.main, self.train[self.main]), *(source for source in others if source is not None)]
-
     def check_selection(self, selection: str | list[str]) -> None:
-        """Raises UserError where `train_sources` cannot take it."""
-        if selection != "available" and not (isinstance(selection, list) and set(selection) <= set(self.train)):
-            raise UserError(
-                f"task.data.sources is available or some of {', '.join(self.train)}, not {selection!r}."
-            )
+        """Raises UserError where the selection is neither "available" nor a list of sources."""
+        sources = self.sources
+        if selection != "available" and not (isinstance(selection, list) and set(selection) <= set(sources)):
+            raise UserError(f"task.data.sources is available or some of {', '.join(sources)}, not {selection!r}.")
         if isinstance(selection, list) and (not selection or len(set(selection)) < len(selection)):
             raise UserError(f"task.data.sources needs at least one source and each only once, not {selection!r}.")
+
+    def training_files(self, selection: str | list[str]) -> list[Source]:
+        """The files of the selected sources, or of those that exist ("available"), the main one first. Raises UserError
+        where the main one or one of a list is missing."""
+        main, *others = self.sources.items()
+        if selection == "available":
+            return [self.need(*main), *(source for item in others if (source := self.find(*item)) is not None)]
+        return [self.need(name, self.sources[name]) for name in sorted(selection, key=lambda name: name != main[0])]

@@ -51,12 +51,12 @@ CROWD = ("crowd/train", "crowd/dev", "crowd/test")
 
 
 def data(root: Path, **changes) -> EntityTypingData:
-    """The data of a folder; changes: of settings, `files` and `granularity` are the release's, `workers` is the
+    """The data of a folder. changes: of settings; `train` and `granularity` are the release's, `workers` is the
     preparation's."""
-    release = {"files": FILES, "granularity": "choi"}
-    release |= {key: changes.pop(key) for key in list(changes) if key in release}
+    files = {**FILES, "granularity": "choi"}
+    files |= {key: changes.pop(key) for key in list(changes) if key in files}
     settings = {
-        "release": Release("typing", str(root / "typing"), **release, download="ultrafine", paper_mentions=6000),
+        "release": Release("typing", str(root / "typing"), **files, download="ultrafine", paper_mentions=6000),
         "preparation": Preparation(str(root / "cache"), changes.pop("workers", None)),
         "sources": "available", "types": "auto",
         "vectors": VectorSource(str(root), ["glove/*.txt"], "auto", 1.0), "on_error": "fail", "untyped": "keep",
@@ -131,13 +131,30 @@ def test_a_missing_vector_file_is_named(tmp_path):
         ({"untyped": "skip"}, "task.data.untyped must be one of keep, fault"),
         ({"workers": 0}, "task.data.preparation.workers must be a whole number of at least 1"),
         ({"crowd_cycles": -1}, "task.data.crowd_cycles must be a whole number of at least 0"),
-        ({"files": {"train": {}}}, "task.data.release.files needs train, dev, test, ontology"),
     ],
 )
 def test_settings_that_cannot_be_are_named(tmp_path, changes, said):
     with pytest.raises(UserError) as caught:
         data(tmp_path, **changes)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("+task.data.vectors.d=3", "There is no key task.data.vectors.d. There are: c, files, root, space."),
+        ("~task.data.vectors.c", "task.data.vectors.c is missing"),
+        ("~task.data.limits.characters", "task.data.limits.characters is missing"),
+        ("task.data.limits.mention=few", "task.data.limits.mention='few': a whole number is needed here"),
+        ("~task.data.release.dev", "task.data.release.dev is missing"),
+        ("+task.data.release.trian=[a.json]", "There is no key task.data.release.trian. Did you mean train"),
+    ],
+)
+def test_keys_of_its_groups_that_cannot_be_are_named(word, message):
+    schema.register()
+    with pytest.raises(schema.ConfigError) as caught:
+        schema.check(schema.composed("task=ultrafine", word))
+    assert message in str(caught.value)
 
 
 def lines(path: Path) -> list[dict]:
@@ -278,8 +295,8 @@ def test_paths_as_types_are_told_apart_by_depth(tmp_path):
             for k, r in enumerate(lines(path))
         ]
         path.write_text("\n".join(map(json.dumps, records)))
-    files = FILES | {"train": {"crowd": None, "augmented": ["crowd/train.json"], "el": None}}
-    found = data(tmp_path, files=files, granularity="depth", types="data")
+    train = {"crowd": None, "augmented": ["crowd/train.json"], "el": None}
+    found = data(tmp_path, train=train, granularity="depth", types="data")
     assert found.types.names == ("/person", "/person/artist", "/person/artist/actor")
     assert found.types.granularity.tolist() == [0, 1, 2]
     assert found.fingerprint()["paper"]["missing"] == []
