@@ -25,8 +25,8 @@ def tokenize(sentence: str) -> list[str]:
     """
     words = []
     for word in WORD.findall(sentence):
-        found = ENDING.fullmatch(word)
-        words += [part for part in found.groups() if part] if found else [word]
+        match = ENDING.fullmatch(word)
+        words += [part for part in match.groups() if part] if match else [word]
     return words
 
 
