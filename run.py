@@ -29,7 +29,8 @@ def run(cfg: DictConfig) -> float | None:
     files = prediction.Files(values["checkpoint"], values["input"], values["output"])
     with prediction.standard_output(files if mode == "predict" else None) as stdout:
         pl.seed_everything(values["seed"], workers=True, verbose=False)
-        task, data = build(cfg, values, job.runtime.choices.get("experiment"), folder.parent.name)
+        task, data = build(values)
+        task.origin = stored.origin(cfg, values, data.identity, job.runtime.choices.get("experiment"), folder.parent.name)
         if mode == "predict":
             outcome = prediction.predict(task, data, files, stdout, **options)
         else:

@@ -6,7 +6,6 @@ from typing import Any
 
 from hydra.errors import HydraException, InstantiationException
 from hydra.utils import instantiate
-from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from torch import nn
 from torch.optim import Optimizer
@@ -25,14 +24,10 @@ MISTAKES = (UserError, ConfigError, HydraException, OmegaConfBaseException, NonF
 make = functools.partial(instantiate, _convert_="all")
 
 
-def build(
-    cfg: DictConfig, values: Mapping[str, Any], experiment: str | None = None, name: str = ""
-) -> tuple[Task, TaskData]:
+def build(values: Mapping[str, Any]) -> tuple[Task, TaskData]:
     """The task with its model, new, and its data.
 
-    Args:
-        cfg: as composed. values: the same, from `schema.check`, which has let every `_target_` through the gate.
-        experiment, name: of the run, kept in its checkpoints.
+    values: the resolved configuration, from `schema.check`, which has let every `_target_` through the gate.
 
     Raises:
         UserError: a class refuses its settings.
@@ -56,7 +51,6 @@ def build(
     if values["check_points"]:
         validate_points(task.model)
     task.schedule = schedule
-    task.origin = stored.origin(cfg, values, data.identity, experiment, name)
     return task, data
 
 
@@ -70,7 +64,10 @@ def rebuild(checkpoint: Mapping[str, Any]) -> tuple[Task, TaskData]:
     try:
         stored.offer(checkpoint, str(file), everything=True)
         cfg = schema.composed(f"experiment={stored.CHOICE}")
-        return build(cfg, schema.check(cfg))
+        values = schema.check(cfg)
+        task, data = build(values)
+        task.origin = stored.origin(cfg, values, data.identity)
+        return task, data
     except MISTAKES as error:
         raise UserError(f"The model of {file} cannot be built again: {paragraph(error)}") from error
 

@@ -33,6 +33,8 @@ def decisive(config: dict[str, Any]) -> dict[str, Any]:
     settings = {key: _portable(key, value) for key, value in flat(config).items() if _decides(key)}
     if settings.get("task.model._target_") == "EntityTyper" and "encoder.cell" in settings:
         settings.pop("task.model.d", None)  # the size of HyboNet's states, which HyFi's network does not have
+    if settings.get("task.model.design", "") is None:
+        settings["task.model.design"] = "auto"  # as it is called now
     geometry = config.get("geometry") or {}
     return settings | {key: geometry[name] for key in OPEN if (name := key.partition(".")[2]) in geometry}
 

@@ -30,7 +30,7 @@ _PLACE = re.compile(r"<((?:data|paths)\.\w+)>(?=/|$)")
 
 
 def origin(
-    cfg: DictConfig, values: Mapping[str, Any], data: Mapping[str, str], experiment: str | None, name: str
+    cfg: DictConfig, values: Mapping[str, Any], data: Mapping[str, str], experiment: str | None = None, name: str = ""
 ) -> Origin:
     """What the checkpoints of a run say of it.
 

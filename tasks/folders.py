@@ -1,6 +1,7 @@
 """Files and folders that appear whole or not at all, and the warnings about those that do not."""
 
 import contextlib
+import fcntl
 import os
 import secrets
 import shutil
@@ -22,10 +23,25 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
+def locked(place: Path) -> Iterator[None]:
+    """While it lasts, no other process is inside for the same folder. The lock, a file beside the folder, ends with its
+    process in any case. Raises OSError where the file cannot be written."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with place.with_name(f"{place.name}.lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"waiting for another process that prepares {place.name}", flush=True)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
 def made_whole(place: Path) -> Iterator[Path]:
     """A new folder to write into; it becomes `place` where all went well, and is removed where not.
 
-    What stood there before, damaged or of another process, is replaced. Others may read the folder.
+    What stood there before is replaced: where several processes may make the folder, they hold its lock (`locked`), so
+    that none removes what another one reads. Others may read the folder.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(dir=place.parent, prefix=f"{place.name}.", suffix=".part"))

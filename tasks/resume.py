@@ -39,6 +39,9 @@ IRRELEVANT = (
     "task.module.hide_known",
     "task.data.workers",
     "task.data.vectors.root",
+    "task.data.release.root",
+    "task.data.preparation.cache",
+    "task.data.preparation.workers",
 )
 # Settings that runs from before them lack, and what was done then.
 LATER = {"task.model.loop_bias": False, "task.module.self_share": 0.0}

@@ -16,7 +16,7 @@ import numpy as np
 from tasks.errors import UserError
 
 BLOCK = 1 << 24  # bytes that are read and parsed together
-SHOWN = 40  # bytes of a faulty line that a message quotes
+QUOTED = 40  # bytes of a faulty line that a message quotes
 
 
 @dataclass
@@ -83,7 +83,7 @@ def write_vectors(path: Path, words: Sequence[str], vectors: np.ndarray) -> None
 
 
 def _shape(lines: list[bytes]) -> tuple[int | None, int]:
-    """The number of words that word2vec's first line promises (None without one), and d."""
+    """The number of words in word2vec's first line (None without one), and d."""
     fields = [line.split() for line in lines]
     first = fields[0]
     if len(first) == 2 and all(f.isdigit() for f in first) and len(fields) > 1 and len(fields[1]) != 2:
@@ -101,7 +101,7 @@ class _Reader:
 
     def read(self, file: BinaryIO) -> VectorFile:
         digest, words, vectors, norms, rest = hashlib.sha256(), [], [], [], b""
-        promised, d = None, 0
+        header_count, d = None, 0
         while (block := file.read(BLOCK)) or rest:
             digest.update(block)
             block, rest = rest + block, b""
@@ -114,10 +114,10 @@ class _Reader:
             if not lines[-1]:
                 lines.pop()
             if not d:
-                promised, d = _shape(lines[:100])
+                header_count, d = _shape(lines[:100])
                 if d < 1:
-                    raise UserError(f"{self.path}, line 1: {lines[0][:SHOWN]!r} is not a word followed by numbers.")
-                if promised is not None:
+                    raise UserError(f"{self.path}, line 1: {lines[0][:QUOTED]!r} is not a word followed by numbers.")
+                if header_count is not None:
                     lines, self.line = lines[1:], 1
             new, numbers = self._block(lines, d)
             words += new
@@ -126,10 +126,11 @@ class _Reader:
             self.line += len(lines)
         if not words:
             raise UserError(f"The vectors {self.path} hold no word; every line needs a word and its numbers.")
-        if promised is not None and len(words) + sum(self.faults.values()) != promised:
+        count = len(words) + sum(self.faults.values())
+        if header_count is not None and count != header_count:
             raise UserError(
-                f"{self.path}: its first line promises {promised} words, and {len(words) + sum(self.faults.values())} "
-                "follow; the file may have been cut off, fetch it again."
+                f"{self.path}: its first line promises {header_count} words, and {count} follow; the file may have "
+                "been cut off, fetch it again."
             )
         return VectorFile(
             words, np.concatenate(vectors), np.concatenate(norms), digest.hexdigest(), self.faults, self.first_fault
@@ -193,7 +194,7 @@ def _line(line: bytes, d: int) -> tuple[str, list[float]]:
     try:
         row = [float(f) for f in fields[-d:]]
     except ValueError:
-        detail = f"{line[:SHOWN]!r} is not a word and {d} numbers"
+        detail = f"{line[:QUOTED]!r} is not a word and {d} numbers"
         raise _Fault("lines with something that is no number", detail) from None
     if any(_is_number(f) for f in fields[1:-d]):
         raise _Fault("lines with too many numbers", f"{len(fields) - 1} numbers instead of {d}")
@@ -202,7 +203,7 @@ def _line(line: bytes, d: int) -> tuple[str, list[float]]:
     try:
         return b" ".join(fields[:-d]).decode("utf-8"), row
     except UnicodeDecodeError:
-        raise _Fault("lines that are not UTF-8", f"the word {fields[0][:SHOWN]!r} is not UTF-8") from None
+        raise _Fault("lines that are not UTF-8", f"the word {fields[0][:QUOTED]!r} is not UTF-8") from None
 
 
 def _is_number(text: bytes) -> bool:

@@ -1,14 +1,17 @@
-"""What a run watches while it trains: numbers that are no numbers, points near the boundary, progress."""
+"""What a run watches while it trains: values that are not finite, points near the boundary, progress."""
 
+import contextlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
 from geoopt import ManifoldParameter
+from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Callback, TQDMProgressBar
 from pytorch_lightning.callbacks.progress.tqdm_progress import Tqdm
 from torch import Tensor
+from torch.optim import Optimizer
 
 from hyperbolic.diagnostics import NonFiniteError, find_nonfinite, point_statistics
 from hyperbolic.manifolds.base import Manifold
@@ -26,12 +29,14 @@ class NanGuard(Callback):
         self.path, self.every_n_steps = folder / "nan_state.pt", every_n_steps
         self._batch: Any = None
 
-    def on_train_batch_start(self, trainer: pl.Trainer, module: Task, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(self, trainer: Trainer, module: LightningModule, batch: Any, batch_idx: int) -> None:
         self._batch = batch
 
-    def on_before_optimizer_step(self, trainer: pl.Trainer, module: Task, optimizer: torch.optim.Optimizer) -> None:
+    def on_before_optimizer_step(self, trainer: Trainer, module: LightningModule, optimizer: Optimizer) -> None:
         if trainer.global_step % self.every_n_steps:
             return
+        assert isinstance(module, Task)
+        assert module.latest_loss is not None
         gradients = [p.grad for p in module.parameters() if p.grad is not None]
         if getattr(trainer.precision_plugin, "scaler", None) is not None:
             gradients = []  # a scaled gradient may overflow: the scaler skips that step
@@ -39,16 +44,19 @@ class NanGuard(Callback):
         if not bool(torch.isfinite(sizes).all()):
             raise self.report(trainer, module, optimizer)
 
-    def on_validation_end(self, trainer: pl.Trainer, module: Task) -> None:
+    def on_validation_end(self, trainer: Trainer, module: LightningModule) -> None:
+        assert isinstance(module, Task)
         names = [name for name, value in module.metrics.items() if not torch.isfinite(torch.tensor(value))]
         if names and trainer.optimizers:
             raise self.report(trainer, module, trainer.optimizers[0], tuple(names))
 
-    def report(self, trainer: pl.Trainer, module: Task, optimizer: Any, also: tuple[str, ...] = ()) -> NonFiniteError:
+    def report(self, trainer: Trainer, module: Task, optimizer: Any, also: tuple[str, ...] = ()) -> NonFiniteError:
         """Save the state, and make the error that says which tensors are not finite."""
-        named = {f"gradient of {n}": p.grad for n, p in module.model.named_parameters() if p.grad is not None}
-        named |= {f"parameter {n}": p for n, p in module.model.named_parameters()}
-        names = [*also, *([] if module.latest_loss.isfinite() else ["loss"]), *find_nonfinite(named)]
+        loss = module.latest_loss
+        gradients = {n: p.grad for n, p in module.model.named_parameters() if p.grad is not None}
+        tensors = {f"gradient of {n}": gradient for n, gradient in gradients.items()}
+        tensors |= {f"parameter {n}": p for n, p in module.model.named_parameters()}
+        names = [*also, *([] if loss is None or loss.isfinite() else ["loss"]), *find_nonfinite(tensors)]
         if layer := first_nonfinite_layer(module, self._batch):
             names.append(f"output of {layer}, the first layer whose output is not finite")
         if trainer.is_global_zero:
@@ -58,7 +66,7 @@ class NanGuard(Callback):
                 "step": trainer.global_step,
                 "batch": self._batch,
                 "weights": module.model.state_dict(),
-                "gradients": {n: p.grad for n, p in module.model.named_parameters() if p.grad is not None},
+                "gradients": gradients,
                 "optimizer": optimizer.state_dict(),
             }
             part = self.path.with_suffix(".part")
@@ -80,32 +88,30 @@ def _largest(tensors: list[Tensor]) -> list[Tensor]:
 
 def first_nonfinite_layer(module: Task, batch: Any) -> str | None:
     """The name of the first layer of the model, in the order of the forward pass, whose output is not finite."""
-    found: list[str] = []
+    layers: list[str] = []
 
-    def look(name: str):
+    def watch(name: str) -> Callable[[Any, Any, Any], None]:
         def hook(_: Any, __: Any, output: Any) -> None:
             parts = output if isinstance(output, (tuple, list)) else [output]
-            if not found and any(isinstance(t, Tensor) and not t.isfinite().all() for t in parts):
-                found.append(name)
+            if not layers and any(isinstance(t, Tensor) and not t.isfinite().all() for t in parts):
+                layers.append(name)
 
         return hook
 
-    hooks = [m.register_forward_hook(look(name)) for name, m in module.model.named_modules() if name]
+    hooks = [m.register_forward_hook(watch(name)) for name, m in module.model.named_modules() if name]
     try:
-        with torch.no_grad():
+        with torch.no_grad(), contextlib.suppress(Exception):  # the step may fail where a layer is not finite
             module.step(batch)
-    except Exception:
-        return found[0] if found else None
     finally:
         for hook in hooks:
             hook.remove()
-    return found[0] if found else None
+    return layers[0] if layers else None
 
 
 class Diagnostics(Callback):
     """After each validation: how far points are from the origin, how many are clamped, how far off the manifold.
 
-    Logged as diagnostics/<what>/<statistic>, for every manifold parameter and for the points that the task shows.
+    Logged as diagnostics/<name>/<statistic>, for every manifold parameter and for `Task.points`.
     """
 
     def __init__(self) -> None:
@@ -113,19 +119,21 @@ class Diagnostics(Callback):
         self._points: dict[str, Points] = {}
 
     def on_validation_batch_end(
-        self, trainer: pl.Trainer, module: Task, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
+        self, trainer: Trainer, module: LightningModule, outputs: Any, batch: Any, batch_idx: int, *_: Any
     ) -> None:
         if batch_idx == 0:
+            assert isinstance(module, Task)
             self._points = module.points(batch)
 
-    def on_validation_epoch_end(self, trainer: pl.Trainer, module: Task) -> None:
-        watched = dict(self._points)
+    def on_validation_epoch_end(self, trainer: Trainer, module: LightningModule) -> None:
+        assert isinstance(module, Task)
+        named_points = dict(self._points)
         for name, parameter in module.model.named_parameters():
             if isinstance(parameter, ManifoldParameter) and isinstance(parameter.manifold, Manifold):
-                watched[name] = Points(parameter.manifold, parameter.detach())
+                named_points[name] = Points(parameter.manifold, parameter.detach())
         self.latest = {
             f"diagnostics/{name}/{key}": float(value)
-            for name, points in watched.items()
+            for name, points in named_points.items()
             for key, value in point_statistics(points.manifold, points.x).items()
         }
         module.log_dict(self.latest, sync_dist=trainer.world_size > 1)
@@ -141,16 +149,17 @@ class Progress(TQDMProgressBar):
     def init_test_tqdm(self) -> Tqdm:
         return Tqdm(disable=True)
 
-    def on_train_epoch_start(self, trainer: pl.Trainer, *_: Any) -> None:
+    def on_train_epoch_start(self, trainer: Trainer, *_: Any) -> None:
         super().on_train_epoch_start(trainer)
         last = f"/{trainer.max_epochs}" if (trainer.max_epochs or -1) > 0 else ""
         self.train_progress_bar.set_description(f"epoch {trainer.current_epoch + 1}{last}")
 
-    def get_metrics(self, trainer: pl.Trainer, module: Task) -> dict[str, Any]:
-        shown = {} if module.latest_loss is None else {"loss": f"{float(module.latest_loss):.4f}"}
+    def get_metrics(self, trainer: Trainer, module: LightningModule) -> dict[str, Any]:
+        assert isinstance(module, Task)
+        values = {} if module.latest_loss is None else {"loss": f"{float(module.latest_loss):.4f}"}
         if module.select in module.metrics:
-            shown[module.select] = f"{module.metrics[module.select]:.4f}"
-        return shown
+            values[module.select] = f"{module.metrics[module.select]:.4f}"
+        return values
 
 
 class StepLog(Callback):
@@ -159,6 +168,8 @@ class StepLog(Callback):
     def __init__(self, every_n_steps: int):
         self.every_n_steps = every_n_steps
 
-    def on_train_batch_end(self, trainer: pl.Trainer, module: Task, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_end(self, trainer: Trainer, module: LightningModule, *_: Any) -> None:
         if trainer.logger is not None and trainer.global_step % self.every_n_steps == 0:
+            assert isinstance(module, Task)
+            assert module.latest_loss is not None
             trainer.logger.log_metrics({"step/loss": float(module.latest_loss)}, step=trainer.global_step)

@@ -104,7 +104,7 @@ def test_the_full_protocol_has_the_values_of_table_8(size):
     assert data["batch_size"] == {"base": 900, "large": 350, "xlarge": 160}[size]
     assert data["crowd_cycles"] == 5
     assert model["s"] == {"base": 20, "large": 50, "xlarge": 100}[size]
-    assert (model["input_dropout"], model["concat_dropout"], model["nonlinearity"]) == (0.2, 0.1, "tanh")
+    assert (model["input_dropout"], model["concat_dropout"], model["hyfi"]["nonlinearity"]) == (0.2, 0.1, "tanh")
     assert (optim["rule"], optim["lr"], optim["weight_decay"], optim["max_grad_norm"]) == ("adam", 0.0005, 0.0, 5)
     assert (trainer["max_epochs"], trainer["precision"]) == (40, "64-true")
 

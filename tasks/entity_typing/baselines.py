@@ -12,19 +12,19 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from hyperbolic.geometry import Geometry
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.manifolds import Manifold
-from tasks.entity_typing.examples import INSIDE
+from tasks.entity_typing.examples import IN_MENTION
 from tasks.entity_typing.label_graph import GraphLogits, label_vectors
-from tasks.entity_typing.points import WordPoints, inside
+from tasks.entity_typing.points import TypingModel, WordPoints, length_mask
 from tasks.entity_typing.types import TypeInventory
 from tasks.errors import rate, whole
-from tasks.text import WordVectors
+from tasks.word_vectors import WordVectors
 
 LEFT, WHOLE, PART, RIGHT = range(4)  # where a word stands: left of the mention, all or a part of it, right of it
 
 
 def locations(positions: Tensor) -> Tensor:
     """(B, T) position ids of the words of a context -> LEFT, WHOLE, PART or RIGHT (B, T)."""
-    mention = positions == INSIDE
+    mention = positions == IN_MENTION
     kind = torch.where(mention.sum(-1, keepdim=True) == 1, WHOLE, PART)
     beside = torch.where(mention.cumsum(-1) > 0, RIGHT, LEFT)
     return torch.where(mention, kind, beside)
@@ -45,7 +45,7 @@ class AttentiveSum(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         scores = self.score(F.relu(self.key(x))).squeeze(-1)
-        weights = scores.masked_fill(~inside(lengths, x.shape[1]), -torch.inf).softmax(-1)
+        weights = scores.masked_fill(~length_mask(lengths, x.shape[1]), -torch.inf).softmax(-1)
         return torch.einsum("bt,btd->bd", weights, x), weights
 
 
@@ -62,10 +62,10 @@ class CharacterCNN(nn.Module):
         self.convolution = nn.Conv1d(d, filters, width)
 
     def forward(self, characters: Tensor, lengths: Tensor) -> Tensor:
-        x = self.embedding(characters) * inside(lengths, characters.shape[1]).unsqueeze(-1)
+        x = self.embedding(characters) * length_mask(lengths, characters.shape[1]).unsqueeze(-1)
         x = F.pad(x, (0, 0, 0, max(0, self.width - x.shape[1]))).transpose(1, 2)
         windows = F.relu(self.convolution(x))
-        full = inside((lengths - self.width + 1).clamp_min(1), windows.shape[-1])
+        full = length_mask((lengths - self.width + 1).clamp_min(1), windows.shape[-1])
         return windows.masked_fill(~full.unsqueeze(1), 0).amax(-1)
 
 
@@ -96,7 +96,7 @@ class Fusion(nn.Module):
         return gate * F.gelu(self.change(both)) + (1 - gate) * x
 
 
-class MultiTask(nn.Module):
+class MultiTask(TypingModel):
     """``<[context; mention], w_k>``; the name comes from the loss, which is the task's.
 
     geometry: must be Euclidean, without parts. words, types, n_characters: what the data supply; the word vectors stay
@@ -113,7 +113,6 @@ class MultiTask(nn.Module):
 
     components = ()
     class_points = None  # the classes are directions, not points
-    groups: Tensor
 
     def __init__(
         self,
@@ -156,7 +155,7 @@ class MultiTask(nn.Module):
         self.characters = CharacterCNN(n_characters, d_character, filters, width)
         self.drop_input = nn.Dropout(rate("task.model.input_dropout", input_dropout))
         self.drop_mention = nn.Dropout(rate("task.model.mention_dropout", mention_dropout))
-        self.classifier: ClassLogits = LinearLogits(self.manifold, self.d_context + self.d_mention, self.n_classes)
+        self.classifier = LinearLogits(self.manifold, self.d_context + self.d_mention, self.n_classes)
 
     def context(self, batch: dict[str, Tensor]) -> Tensor:
         """The LSTM's states (B, T, 2 d_hidden), 0 behind the end of a context."""
@@ -176,10 +175,6 @@ class MultiTask(nn.Module):
         """[context; mention], (B, m): what the classifier reads."""
         context, _ = self.pool(self.context(batch), batch["context_length"])
         return torch.cat([context, self.mention(batch)], -1)
-
-    def forward(self, batch: dict[str, Tensor]) -> Tensor:
-        """Logits (B, K)."""
-        return self.classifier(self.features(batch))
 
 
 class LabelGCN(MultiTask):
@@ -232,10 +227,10 @@ class LabelGCN(MultiTask):
         pairs = types.co_occurrence()
         self.classifier = GraphLogits(self.manifold, d_out, self.n_classes, pairs, edges, vectors, residual)
 
-    def retrieved(self, mention: Tensor, states: Tensor, lengths: Tensor) -> Tensor:
+    def attended_context(self, mention: Tensor, states: Tensor, lengths: Tensor) -> Tensor:
         """r (B, 2 d_hidden) of the class docstring, for m (B, 2 d_hidden) and states (B, T, 2 d_hidden)."""
         scores = torch.einsum("bd,btd->bt", self.attend(mention), self.drop_attention(states))
-        weights = scores.masked_fill(~inside(lengths, states.shape[1]), -torch.inf).softmax(-1)
+        weights = scores.masked_fill(~length_mask(lengths, states.shape[1]), -torch.inf).softmax(-1)
         return torch.einsum("bt,btd->bd", weights, states)
 
     def features(self, batch: dict[str, Tensor]) -> Tensor:
@@ -243,7 +238,7 @@ class LabelGCN(MultiTask):
         context, _ = self.pool(states, lengths)
         if self.interaction:
             mention = torch.tanh(self.project(mention))
-            joined = [self.fusion(self.retrieved(mention, states, lengths), mention), context]
+            joined = [self.fusion(self.attended_context(mention, states, lengths), mention), context]
         else:
             joined = [context, mention]
         return self.drop_output(torch.cat(joined, -1))

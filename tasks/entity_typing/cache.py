@@ -1,25 +1,24 @@
-"""Files of mentions, prepared once: columns on disk that are mapped into memory, made by several processes."""
+"""Files of mentions, prepared once: columns on disk that are mapped into memory, written with several processes."""
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
 import shutil
 import time
 import warnings
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tasks.entity_typing.chunks import ChunkEncoder, encoded, progress
+from tasks.entity_typing.chunks import Chunk, ChunkEncoder, encode_chunks, progress
 from tasks.entity_typing.examples import Columns, Limits
+from tasks.entity_typing.release import Source
 from tasks.errors import UserError
-from tasks.folders import damaged, made_whole
+from tasks.folders import damaged, locked, made_whole
 
 FORMAT = 2  # of the cache; another one is another folder
 DTYPES = {"words": "i4", "word_starts": "i8", "spans": "u1", "characters": "u1", "types": "i4", "type_starts": "i8"}
@@ -29,21 +28,11 @@ FLAT = ("words", "types")
 MANIFEST = "manifest.json"
 
 
-class Source(NamedTuple):
-    """A file of mentions. name: of the part, as crowd. label: the file's name under the data folder, for records.
-    split: that it belongs to."""
-
-    name: str
-    label: str
-    path: Path
-    split: str = "train"
-
-
 @dataclass(frozen=True)
 class Recipe:
     """What is prepared and how. sources: in the order in which they give new types ids. index: rows of the words.
     types: that have the first ids; grow: whether other types get the next ones. keep_untyped: mentions without a type
-    can be used. on_error: fail | skip (mentions that cannot be used, and types that are not known).
+    can be used. on_error: fail | skip (mentions that cannot be used, and types outside of the ontology).
     """
 
     sources: tuple[Source, ...]
@@ -63,14 +52,14 @@ class Recipe:
             "sources": [[s.name, s.label, s.split, *stamp(s.path)] for s in self.sources],
             "words": words.hexdigest(),
             "types": hashlib.sha256("\n".join(self.types).encode()).hexdigest(),
-            "limits": list(self.limits),
+            "limits": list(astuple(self.limits)),
             "grow": self.grow,
             "keep_untyped": self.keep_untyped,
             "on_error": self.on_error,
         }
 
 
-class Prepared(NamedTuple):
+class PreparedMentions(NamedTuple):
     """Columns of all sources, the names of the types, and what each source gave: its mentions are start..stop - 1.
 
     parts, by source: file, sha256, start, stop, lines, first_fault (or None), and COUNTS: lines skipped, mentions cut
@@ -90,7 +79,7 @@ def stamp(path: Path) -> list[Any]:
     return [place, stat.st_size, stat.st_mtime_ns]
 
 
-def prepared(folder: Path, name: str, recipe: Recipe, workers: int) -> Prepared:
+def prepare_mentions(folder: Path, name: str, recipe: Recipe, workers: int) -> PreparedMentions:
     """What the recipe gives, from `folder`/`name`-`key`, where key is that of the recipe; made there if need be.
 
     Of several processes that ask at the same time one prepares, and the others wait for it. The folder appears whole or
@@ -101,8 +90,7 @@ def prepared(folder: Path, name: str, recipe: Recipe, workers: int) -> Prepared:
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
     place = folder / f"{name}-{key}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder / f"{name}-{key}.lock"):
+        with locked(place):
             if place.exists():
                 try:
                     return _read(place, settings)
@@ -118,18 +106,6 @@ def prepared(folder: Path, name: str, recipe: Recipe, workers: int) -> Prepared:
             f"The data of {name} could not be prepared in {folder} ({where}: {error.strerror or error}); make room "
             "there, or name another folder with paths.cache_dir=..."
         ) from error
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """While it lasts, no other process is inside with the same path. The lock ends with its process in any case."""
-    with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"waiting for another process that prepares {path.stem}", flush=True)
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _make(place: Path, name: str, recipe: Recipe, settings: dict[str, Any], workers: int) -> None:
@@ -154,63 +130,76 @@ def _make(place: Path, name: str, recipe: Recipe, settings: dict[str, Any], work
 
 
 def _write(
-    part: Path, name: str, recipe: Recipe, workers: int
+    folder: Path, name: str, recipe: Recipe, workers: int
 ) -> tuple[dict[str, list[int]], list[str], dict[str, dict[str, Any]]]:
     """Write the arrays; return their shapes, the types and the parts."""
     types = {t: k for k, t in enumerate(recipe.types)}
     encoder = ChunkEncoder(
         recipe.index, recipe.limits, dict(types), recipe.grow, recipe.keep_untyped, recipe.on_error == "skip"
     )
-    counts = dict.fromkeys(DTYPES, 0)
+    lengths = dict.fromkeys(FLAT, 0)
     zeros = dict.fromkeys(("start", "stop", "lines", *COUNTS), 0)
-    parts = {s.name: {"file": s.label, "first_fault": None, **zeros} for s in recipe.sources}
+    parts: dict[str, dict[str, Any]] = {
+        s.name: {"file": s.label, "first_fault": None, **zeros} for s in recipe.sources
+    }
     unknown: dict[str, set[str]] = {s.split: set() for s in recipe.sources}
     with contextlib.ExitStack() as stack:
-        files = {column: stack.enter_context((part / f"{column}.bin").open("wb")) for column in DTYPES}
+        files = {column: stack.enter_context((folder / f"{column}.bin").open("wb")) for column in DTYPES}
         for column in ("word_starts", "type_starts"):
             files[column].write(np.zeros(1, DTYPES[column]).tobytes())
         bar = stack.enter_context(progress(name, sum(s.path.stat().st_size for s in recipe.sources)))
-        chunks = stack.enter_context(contextlib.closing(encoded(encoder, [s.path for s in recipe.sources], workers)))
-        done = 0
-        for which, size, chunk in chunks:
-            source = recipe.sources[which]
-            found = parts[source.name]
-            for line, reason in chunk.faults[:1]:
-                fault = f"{source.path}, line {found['lines'] + line}: {reason}"
-                if recipe.on_error == "fail":
-                    raise UserError(f"{fault}. Correct the line, or leave out such lines with task.data.on_error=skip.")
-                found["first_fault"] = found["first_fault"] or f"line {found['lines'] + line}: {reason}"
+        chunks = encode_chunks(encoder, [s.path for s in recipe.sources], workers)
+        stack.enter_context(contextlib.closing(chunks))
+        mentions = 0
+        for number, size, chunk in chunks:
+            source = recipe.sources[number]
+            if chunk.faults and recipe.on_error == "fail":
+                line, reason = chunk.faults[0]
+                raise UserError(
+                    f"{source.path}, line {parts[source.name]['lines'] + line}: {reason}. Correct the line, or leave "
+                    "out such lines with task.data.on_error=skip."
+                )
+            _count(parts[source.name], chunk, mentions, unknown[source.split])
             ids = np.array([types.setdefault(t, len(types)) for t in chunk.types], np.int32)
             columns = chunk.columns._replace(types=ids[chunk.columns.types] if len(ids) else chunk.columns.types)
-            found["start"] = found["start"] if found["lines"] else done
-            done += columns.mentions
-            found["stop"] = done
-            found["lines"] += chunk.lines
-            for count in COUNTED:
-                found[count] += chunk.counts[count]
-            found["words"] += len(columns.words)
-            before = len(unknown[source.split])
-            unknown[source.split].update(chunk.unknown)
-            found["unknown_distinct"] += len(unknown[source.split]) - before
+            mentions += columns.mentions
             for column, array in columns._asdict().items():
                 if column.endswith("_starts"):
-                    array = array[1:] + counts[column.replace("_starts", "s")]
+                    array = array[1:] + lengths[column.replace("_starts", "s")]
                 files[column].write(np.ascontiguousarray(array, DTYPES[column]).tobytes())
             for column in FLAT:
-                counts[column] += len(getattr(columns, column))
-            bar(size, done)
+                lengths[column] += len(getattr(columns, column))
+            bar(size, mentions)
         for file in files.values():
             file.flush()
             os.fsync(file.fileno())
     for source in recipe.sources:
         if parts[source.name]["stop"] == parts[source.name]["start"]:
             raise UserError(f"{source.path} has no mention that can be used; fetch it again.")
-    sizes = {c: [counts[c]] for c in FLAT}
-    sizes |= {"word_starts": [done + 1], "type_starts": [done + 1], "spans": [done, 3]}
-    return sizes | {"characters": [done, recipe.limits.characters]}, list(types), parts
+    sizes = {column: [length] for column, length in lengths.items()}
+    sizes |= {"word_starts": [mentions + 1], "type_starts": [mentions + 1], "spans": [mentions, 3]}
+    return sizes | {"characters": [mentions, recipe.limits.characters]}, list(types), parts
 
 
-def _read(place: Path, settings: dict[str, Any]) -> Prepared:
+def _count(part: dict[str, Any], chunk: Chunk, mentions: int, unknown: set[str]) -> None:
+    """Add a chunk to the counts of its source, and its words without a vector to those of the split (`unknown`).
+
+    mentions: how many stand before the chunk."""
+    if chunk.faults:
+        line, reason = chunk.faults[0]
+        part["first_fault"] = part["first_fault"] or f"line {part['lines'] + line}: {reason}"
+    part["start"] = part["start"] if part["lines"] else mentions
+    part["stop"] = mentions + chunk.columns.mentions
+    part["lines"] += chunk.lines
+    for count in COUNTED:
+        part[count] += chunk.counts[count]
+    part["words"] += len(chunk.columns.words)
+    before = len(unknown)
+    unknown.update(chunk.unknown)
+    part["unknown_distinct"] += len(unknown) - before
+
+
+def _read(place: Path, settings: dict[str, Any]) -> PreparedMentions:
     """The arrays of a folder, mapped. Raises ValueError where they are not whole or of another recipe."""
     outer = json.loads((place / MANIFEST).read_text(encoding="ascii"))
     if _digest(outer["manifest"]) != outer["sha256"]:
@@ -218,14 +207,14 @@ def _read(place: Path, settings: dict[str, Any]) -> Prepared:
     manifest = json.loads(outer["manifest"])
     if manifest["settings"] != settings:
         raise ValueError("it is of another recipe")
-    arrays = {}
+    arrays: dict[str, np.ndarray] = {}
     for column, dtype in DTYPES.items():
         shape, file = tuple(manifest["sizes"][column]), place / f"{column}.bin"
         if file.stat().st_size != np.dtype(dtype).itemsize * int(np.prod(shape)):
             raise ValueError(f"{file.name} is not whole")
         # As a plain array: indexing a memmap object is slower.
         arrays[column] = np.memmap(file, dtype, "r", shape=shape).view(np.ndarray)
-    return Prepared(Columns(**arrays), tuple(manifest["types"]), manifest["parts"])
+    return PreparedMentions(Columns(**arrays), tuple(manifest["types"]), manifest["parts"])
 
 
 def _digest(text: str) -> str:

@@ -4,11 +4,12 @@ import contextlib
 import multiprocessing
 import signal
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -19,6 +20,7 @@ from tasks.errors import UserError
 
 CHUNK = 4 << 20  # bytes that are turned into columns at a time, about 10,000 mentions
 PARALLEL = 48 << 20  # bytes from which on it is worth to start processes
+Waiting: TypeAlias = "deque[tuple[int, int, Future[Chunk]]]"  # number of the file, bytes, result
 
 
 class Chunk(NamedTuple):
@@ -35,7 +37,8 @@ class Chunk(NamedTuple):
     unknown: list[str]
 
 
-class ChunkEncoder(NamedTuple):
+@dataclass(frozen=True)
+class ChunkEncoder:
     """Turns lines start..stop of a file into columns; blank lines are passed over.
 
     types: ids of known types; grow: others get ids of the chunk's own. keep_untyped: mentions without a type can be
@@ -55,7 +58,8 @@ class ChunkEncoder(NamedTuple):
             lines = file.read(stop - start).removesuffix(b"\n").split(b"\n")
         types = dict(self.types) if self.grow else self.types
         encoder = Encoder(self.index, self.limits, types, self.grow, self.skip, self.keep_untyped)
-        faults, add = [], encoder.add
+        faults: list[tuple[int, str]] = []
+        add = encoder.add
         for number, line in enumerate(lines, start=1):
             if not line or line.isspace():
                 continue
@@ -83,23 +87,25 @@ def pieces(path: Path, size: int) -> Iterator[tuple[int, int]]:
             start = file.tell()
 
 
-def encoded(encoder: ChunkEncoder, paths: Sequence[Path], workers: int) -> Iterator[tuple[int, int, Chunk]]:
-    """(number of the file, bytes, columns) of all pieces of some files, in order, whoever is ready first.
+def encode_chunks(
+    encoder: ChunkEncoder, paths: Sequence[Path], workers: int
+) -> Generator[tuple[int, int, Chunk], None, None]:
+    """(number of the file, bytes, columns) of all pieces of some files, in order, whichever is ready first.
 
     workers: processes that share the work, as long as there is enough of it.
     """
-    jobs = ((which, path, *piece) for which, path in enumerate(paths) for piece in pieces(path, CHUNK))
+    jobs = ((number, path, *piece) for number, path in enumerate(paths) for piece in pieces(path, CHUNK))
     if workers == 1 or sum(path.stat().st_size for path in paths) < PARALLEL:
-        for which, path, start, stop in jobs:
-            yield which, stop - start, encoder(path, start, stop)
+        for number, path, start, stop in jobs:
+            yield number, stop - start, encoder(path, start, stop)
         return
     # New processes rather than copies of this one: it may have threads, which copies do not survive.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, context, _start, (tuple(encoder),))
-    waiting: deque = deque()
+    pool = ProcessPoolExecutor(workers, context, _start, (encoder,))
+    waiting: Waiting = deque()
     try:
-        for job in jobs:
-            waiting.append((job[0], job[3] - job[2], pool.submit(_encode, *job[1:])))
+        for number, path, start, stop in jobs:
+            waiting.append((number, stop - start, pool.submit(_encode, path, start, stop)))
             if len(waiting) > 2 * workers:
                 yield _result(waiting)
         while waiting:
@@ -107,23 +113,23 @@ def encoded(encoder: ChunkEncoder, paths: Sequence[Path], workers: int) -> Itera
     except BrokenProcessPool as error:
         raise UserError(
             "A process that prepared data was ended from outside, perhaps for want of memory; use fewer with "
-            "task.data.workers=1."
+            "task.data.preparation.workers=1."
         ) from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _result(waiting: deque) -> tuple[int, int, Chunk]:
-    which, size, future = waiting.popleft()
-    return which, size, future.result()
+def _result(waiting: Waiting) -> tuple[int, int, Chunk]:
+    number, size, future = waiting.popleft()
+    return number, size, future.result()
 
 
 _encoder: list[ChunkEncoder] = []  # of this process
 
 
-def _start(fields: tuple) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that waits for us is told
-    _encoder[:] = [ChunkEncoder(*fields)]
+def _start(encoder: ChunkEncoder) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that waits for us gets it too, and ends us
+    _encoder[:] = [encoder]
 
 
 def _encode(path: Path, start: int, stop: int) -> Chunk:

@@ -1,6 +1,7 @@
 """Mentions as numbers: columns of arrays, in memory or on disk, and the batches that are gathered from them."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -14,19 +15,22 @@ from tasks.text import PAD, UNK
 # Characters by id, from 1; 0 is any other character and padding too (the table of Lopez & Strube's code).
 CHARACTERS = "".join(chr(k) for k in range(33, 127) if chr(k) not in "()") + "·ÌÛàòö˙\u0650’→■□●【】の・一（）＊：￥"
 N_CHARACTERS = len(CHARACTERS) + 1
-INSIDE = 1  # position of the words of the mention; those before it count from 2, those after it from limit + 2
+IN_MENTION = 1  # position of the words of the mention; those before it count from 2, those after it from limit + 2
 
 
-class Limits(NamedTuple):
-    """The most words of a mention, characters of a mention, and words of mention and context together."""
+@dataclass(frozen=True)
+class Limits:
+    """The most words of a mention, characters of a mention, and words of mention and context together.
+
+    Raises UserError for a limit that is not in 1..255, and more words of a mention than of both together.
+    """
 
     mention: int
     characters: int
     context: int
 
-    def check(self) -> "Limits":
-        """Itself. Raises UserError where a limit cannot be."""
-        for name, limit in zip(self._fields, self, strict=True):
+    def __post_init__(self) -> None:
+        for name, limit in asdict(self).items():
             if whole(f"task.data.limits.{name}", limit, 1) > 255:
                 raise UserError(f"task.data.limits.{name} must be at most 255, and it is {limit}.")
         if self.mention > self.context:
@@ -34,7 +38,6 @@ class Limits(NamedTuple):
                 f"task.data.limits.mention={self.mention} is more than task.data.limits.context={self.context}, "
                 "the words of mention and context together; make it smaller."
             )
-        return self
 
 
 class Columns(NamedTuple):
@@ -57,8 +60,8 @@ class Columns(NamedTuple):
         return len(self.spans)
 
 
-class Rows(dict):
-    """The row of each word that was asked for: of the word in lower case, -1, -2, .. where it has none.
+class Rows(dict[str, int]):
+    """The row of each word that was looked up: of the word in lower case, -1, -2, .. where it has none.
 
     unknown: the words of -1, -2, .., in lower case.
     """
@@ -110,13 +113,13 @@ class Encoder:
 
     def add(self, left: list[str], mention: str, right: list[str], types: list[str]) -> None:
         """Append a mention. Raises Fault, and then nothing is appended."""
-        inside = mention.split()
-        if not inside:
+        span = mention.split()
+        if not span:
             raise Fault("the mention is empty")
-        words_of_mention = len(inside)
-        left, inside, right = trim(left, inside, right, self.limits.context)
+        n_words = len(span)
+        left, span, right = trim(left, span, right, self.limits.context)
         try:
-            words = list(map(self.rows.__getitem__, [*left, *inside, *right]))
+            words = list(map(self.rows.__getitem__, [*left, *span, *right]))
         except (AttributeError, TypeError):
             raise Fault("a word of the context is not a string") from None
         ids = self._ids(types)
@@ -125,17 +128,17 @@ class Encoder:
         self._words += words
         self._types += ids
         self._ends.append((len(self._words), len(self._types)))
-        self._spans.append((len(left), len(inside), len(letters)))
+        self._spans.append((len(left), len(span), len(letters)))
         self._characters.append(bytes([character(c, 0) for c in letters]))
-        self.cut += words_of_mention > self.limits.mention
+        self.cut += n_words > self.limits.mention
         self.untyped += not ids
 
     def _ids(self, types: list[str]) -> list[int]:
         if not types and not self.keep_untyped:
             raise Fault("the mention has no type (y_str is empty; task.data.untyped=keep takes such mentions)")
-        known = self.types
+        type_ids = self.types
         try:
-            ids = [known[t] for t in types]
+            ids = [type_ids[t] for t in types]
         except (KeyError, TypeError):
             ids = self._new_ids(types)
         return ids if len(ids) < 2 else list(dict.fromkeys(ids))
@@ -164,26 +167,26 @@ class Encoder:
         self.unknown += int(unknown.sum())
         self.unknown_words.update(names[-1 - k] for k in np.unique(words[unknown]).tolist())
         words[unknown] = UNK
-        found = Columns(
+        columns = Columns(
             words, starts[:, 0].copy(), np.array(self._spans, np.uint8).reshape(n, 3),
             characters.reshape(n, width), np.array(self._types, np.int32), starts[:, 1].copy(),
         )  # fmt: skip
         self._words, self._types, self._ends, self._spans, self._characters = [], [], [], [], []
-        return found
+        return columns
 
 
-def trim(left: list[str], inside: list[str], right: list[str], limit: int) -> tuple[list[str], list[str], list[str]]:
+def trim(left: list[str], span: list[str], right: list[str], limit: int) -> tuple[list[str], list[str], list[str]]:
     """At most `limit` words: from the longer side one after the other, from the right one where both are equal.
 
     A mention of more words is cut to its first and has no context (Lopez & Strube's code, mention.py).
     """
-    spare = limit - len(inside)
+    spare = limit - len(span)
     if spare < 0:
-        return [], inside[:limit], []
+        return [], span[:limit], []
     if len(left) + len(right) <= spare:
-        return left, inside, right
+        return left, span, right
     before = min(len(left), max((spare + 1) // 2, spare - len(right)))
-    return left[len(left) - before :], inside, right[: spare - before]
+    return left[len(left) - before :], span, right[: spare - before]
 
 
 def encode(mentions: Iterable[Mention], encoder: Encoder) -> Columns:
@@ -221,26 +224,26 @@ class Examples:
         i = index.numpy().astype(np.int64)
         i = i + self._shift[np.searchsorted(self._ends, i, side="right")]
         spans = self.columns.spans[i].astype(np.int64)
-        left, inside, n_characters = spans.T
+        n_left, n_span, n_characters = spans.T
         words, lengths = _ragged(self.columns.words, self.columns.word_starts, i, PAD, self._width(self.limits.context))
         targets, _ = _ragged(self.columns.types, self.columns.type_starts, i, -1, None)
         j = np.arange(words.shape[1])
-        after = j - (left + inside)[:, None]
-        positions = np.where(after >= 0, after + self.limits.context + 2, INSIDE)
-        positions = np.where(j < left[:, None], left[:, None] - j + INSIDE, positions)
+        after = j - (n_left + n_span)[:, None]
+        positions = np.where(after >= 0, after + self.limits.context + 2, IN_MENTION)
+        positions = np.where(j < n_left[:, None], n_left[:, None] - j + IN_MENTION, positions)
         positions[j >= lengths[:, None]] = PAD
 
-        of_mention = np.minimum(inside, self.limits.mention)
-        k = np.arange(self._width(self.limits.mention) or of_mention.max(initial=1))
-        mention = np.take_along_axis(words, np.minimum(left[:, None] + k, words.shape[1] - 1), axis=1)
-        mention[k >= of_mention[:, None]] = PAD
+        mention_length = np.minimum(n_span, self.limits.mention)
+        k = np.arange(self._width(self.limits.mention) or mention_length.max(initial=1))
+        mention = np.take_along_axis(words, np.minimum(n_left[:, None] + k, words.shape[1] - 1), axis=1)
+        mention[k >= mention_length[:, None]] = PAD
         wide = self._width(self.limits.characters) or n_characters.max(initial=1)
-        found = {
-            "mention": mention, "mention_length": of_mention, "characters": self.columns.characters[i, :wide],
+        batch = {
+            "mention": mention, "mention_length": mention_length, "characters": self.columns.characters[i, :wide],
             "characters_length": n_characters, "context": words, "context_length": lengths, "positions": positions,
             "targets": targets,
         }  # fmt: skip
-        return {name: torch.from_numpy(np.ascontiguousarray(x, dtype=np.int64)) for name, x in found.items()}
+        return {name: torch.from_numpy(np.ascontiguousarray(x, dtype=np.int64)) for name, x in batch.items()}
 
     def _width(self, limit: int) -> int | None:
         return limit if self.full else None
@@ -263,6 +266,6 @@ def _ragged(
     filled = j >= lengths[:, None]
     if not len(values):
         return np.full(filled.shape, fill, np.int64), lengths
-    found = values[np.minimum(first[:, None] + j, len(values) - 1)].astype(np.int64)
-    found[filled] = fill
-    return found, lengths
+    padded = values[np.minimum(first[:, None] + j, len(values) - 1)].astype(np.int64)
+    padded[filled] = fill
+    return padded, lengths

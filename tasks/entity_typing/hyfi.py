@@ -2,17 +2,31 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from hyperbolic.geometry import ChangeGeometry, Geometry
-from tasks.entity_typing.points import Attended, WordPoints, inside
-from tasks.text import WordVectors
+from tasks.entity_typing.points import AttentionWeights, SequenceEncoder, TextNetwork, WordPoints, length_mask
+from tasks.word_vectors import WordVectors
+
+AttentionInputs: TypeAlias = tuple[Tensor, Tensor, Tensor | None]  # points (B, N, D), positions (B, N), mask (B, N)
 
 
-class HyFi(nn.Module):
+@dataclass(frozen=True)
+class HyFiSettings:
+    """What only this design has. bidirectional, nonlinearity: of the encoder of the contexts, where it has these
+    settings, in the place of its own; a nonlinearity of None leaves it its own. layers: defaults of layers by family,
+    see `Geometry.with_defaults`."""
+
+    bidirectional: bool
+    nonlinearity: str | None
+    layers: dict[str, dict[str, dict[str, Any]]]
+
+
+class HyFi(TextNetwork):
     """Mention, its characters and its context as one point of the size 5s.
 
     mention     distance attention over tanh(W ⊗ w_i ⊕ b), positions 1..M in the mention: 2s
@@ -24,15 +38,15 @@ class HyFi(nn.Module):
     in the operations of the geometry. Encoders (all of it before the attentions, and the characters), attentions and
     concatenation have a geometry each; log_0 and exp_0, or an isometry, stand between them.
 
-    encoder: called with geometry, d_in, d_hidden and streams, and with bidirectional and nonlinearity where it takes
-    them. max_mention, max_context: the longest mention and context in words. input_dropout: of word vectors;
-    concat_dropout: of the three points. mask_padding: false: padding counts as words at the origin do (official code).
+    encoder: called with geometry, d_in, d_hidden and streams, and of the settings those that it takes. max_mention,
+    max_context: the longest mention and context in words. input_dropout: of word vectors; concat_dropout: of the three
+    points. mask_padding: false: padding counts as words at the origin do (official code).
     """
 
     def __init__(
         self,
         parts: dict[str, Geometry],
-        encoder: Callable[..., nn.Module],
+        encoder: Callable[..., SequenceEncoder],
         words: WordVectors,
         n_characters: int,
         s: int,
@@ -41,75 +55,62 @@ class HyFi(nn.Module):
         input_dropout: float,
         concat_dropout: float,
         mask_padding: bool,
-        bidirectional: bool,
-        nonlinearity: str | None,
+        settings: HyFiSettings,
     ):
-        super().__init__()
         inner, attention, concat = parts["encoder"], parts["attention"], parts["concat"]
-        self.mask_padding = mask_padding
+        super().__init__(attention, mask_padding)
         self.words = WordPoints(words, inner, input_dropout)
         self.mention = inner.linear(words.d, 2 * s)
         self.activation = inner.activation("tanh")
         self.characters = inner.embedding(n_characters, s, init_norm=embedding_norm(s))
         self.spelling = inner.rnn(s, s, nonlinearity="identity")
         self.midpoint = inner.centroid()
-        asked = _taken(encoder, bidirectional=bidirectional, nonlinearity=nonlinearity)
-        d_context = s if asked.get("bidirectional") else 2 * s
-        self.context = encoder(geometry=inner, d_in=words.d, d_hidden=d_context, streams=1, **asked)
+        options = {"bidirectional": settings.bidirectional, "nonlinearity": settings.nonlinearity}
+        parameters = inspect.signature(encoder).parameters
+        options = {name: value for name, value in options.items() if value is not None and name in parameters}
+        d_context = s if options.get("bidirectional") else 2 * s
+        self.context = encoder(geometry=inner, d_in=words.d, d_hidden=d_context, streams=1, **options)
         self.to_attention = ChangeGeometry(inner, attention)
-        self.mention_attention = attention.attention(2 * s, n_positions=max_mention + 1)
-        self.context_attention = attention.attention(self.context.d_out, n_positions=2 * max_context + 2)
+        self.mention_attention = self.distance_attention(2 * s, n_positions=max_mention + 1)
+        self.context_attention = self.distance_attention(self.context.d_out, n_positions=2 * max_context + 2)
         self.to_concat = ChangeGeometry(attention, concat)
         self.characters_to_concat = ChangeGeometry(inner, concat)
         self.dropout = concat.dropout(concat_dropout)
         self.concat = concat.concat((2 * s, self.context.d_out, s), 5 * s)
         self.d_out = 5 * s
 
-    def _length(self, batch: dict[str, Tensor], name: str) -> Tensor | None:
-        return batch[f"{name}_length"] if self.mask_padding else None
-
-    def _mask(self, batch: dict[str, Tensor], name: str) -> Tensor | None:
-        return inside(batch[f"{name}_length"], batch[name].shape[1]) if self.mask_padding else None
-
-    def encoded(self, batch: dict[str, Tensor]) -> tuple[tuple, tuple]:
+    def attention_inputs(self, batch: dict[str, Tensor]) -> tuple[AttentionInputs, AttentionInputs]:
         """What the two attentions take, points (B, N, 2s) in their geometry, positions (B, N) and a mask (B, N):
         of the mentions and of the contexts."""
         words = self.activation(self.mention(self.words(batch["mention"])))
-        place = torch.arange(1, words.shape[1] + 1, device=words.device)
-        place = place * inside(batch["mention_length"], words.shape[1])
-        mention = self.to_attention(words), place, self._mask(batch, "mention")
+        positions = torch.arange(1, words.shape[1] + 1, device=words.device)
+        positions = positions * length_mask(batch["mention_length"], words.shape[1])
+        mention = self.to_attention(words), positions, self.mask(batch, "mention")
         points = self.words(batch["context"])
-        states, _ = self.context(points, self._length(batch, "context"))
-        return mention, (self.to_attention(states), batch["positions"], self._mask(batch, "context"))
+        states, _ = self.context(points, self.length(batch, "context"))
+        return mention, (self.to_attention(states), batch["positions"], self.mask(batch, "context"))
 
-    def spelled(self, batch: dict[str, Tensor]) -> Tensor:
+    def character_points(self, batch: dict[str, Tensor]) -> Tensor:
         """The characters of the mentions, points (B, s) of the encoders' geometry."""
-        states, _ = self.spelling(self.characters(batch["characters"]), self._length(batch, "characters"))
-        return self.midpoint(states, mask=self._mask(batch, "characters"))
+        states, _ = self.spelling(self.characters(batch["characters"]), self.length(batch, "characters"))
+        return self.midpoint(states, mask=self.mask(batch, "characters"))
 
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
         """(B, 5s) points in the geometry of the concatenation."""
-        mention, context = self.encoded(batch)
+        mention, context = self.attention_inputs(batch)
         mention = self.to_concat(self.mention_attention(*mention)[0])
         context = self.to_concat(self.context_attention(*context)[0])
-        characters = self.characters_to_concat(self.spelled(batch))
+        characters = self.characters_to_concat(self.character_points(batch))
         return self.concat(self.dropout(mention), self.dropout(context), self.dropout(characters))
 
-    def attentions(self, batch: dict[str, Tensor]) -> dict[str, Attended]:
-        """Queries, keys and weights of the mentions' and of the contexts' words."""
-        found = {}
-        layers = {"mention": self.mention_attention, "context": self.context_attention}
-        for (name, layer), (x, places, mask) in zip(layers.items(), self.encoded(batch), strict=True):
-            found[name] = Attended(*layer.pairs(x, places), layer(x, places, mask)[1], layer.manifold)
-        return found
+    def attentions(self, batch: dict[str, Tensor]) -> dict[str, AttentionWeights]:
+        mention, context = self.attention_inputs(batch)
+        return {
+            "mention": self.weights(self.mention_attention, *mention),
+            "context": self.weights(self.context_attention, *context),
+        }
 
 
 def embedding_norm(d: int, bound: float = 1e-4) -> float:
     """The `init_norm` of an embedding of size d whose rows start uniform in -bound..bound, as in the official code."""
     return (2 * d * bound**3 / 3) ** 0.5
-
-
-def _taken(encoder: Callable[..., nn.Module], **wishes: Any) -> dict[str, Any]:
-    """Those of the wishes, except None, that are parameters of the encoder."""
-    known = inspect.signature(encoder).parameters
-    return {name: value for name, value in wishes.items() if value is not None and name in known}

@@ -10,7 +10,8 @@ from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.manifolds import Manifold
 from tasks.entity_typing.types import TypeInventory
 from tasks.errors import one_of
-from tasks.text import UNK, WordVectors
+from tasks.text import UNK
+from tasks.word_vectors import WordVectors
 
 EDGES = ("counts", "binary")
 
@@ -23,11 +24,11 @@ def adjacency(pairs: Tensor, n: int, edges: str) -> tuple[Tensor, Tensor]:
     """
     one_of("task.model.edges", edges, EDGES)
     i, j, count = pairs.long().unbind(-1)
-    apart = i != j
-    i, j, count = i[apart], j[apart], count[apart]
-    own = torch.arange(n)
-    index = torch.stack([torch.cat([i, j, own]), torch.cat([j, i, own])])
-    value = torch.cat([count, count, torch.ones_like(own)]).to(torch.get_default_dtype())
+    differ = i != j
+    i, j, count = i[differ], j[differ], count[differ]
+    loops = torch.arange(n)
+    index = torch.stack([torch.cat([i, j, loops]), torch.cat([j, i, loops])])
+    value = torch.cat([count, count, torch.ones_like(loops)]).to(torch.get_default_dtype())
     graph = torch.sparse_coo_tensor(index, value, (n, n), check_invariants=True).coalesce()
     value = graph.values()
     return graph.indices(), value if edges == "counts" else (value > 0).to(value.dtype)
@@ -36,14 +37,14 @@ def adjacency(pairs: Tensor, n: int, edges: str) -> tuple[Tensor, Tensor]:
 def label_vectors(types: TypeInventory, words: WordVectors) -> Tensor:
     """(K, d): the sum of the vectors of a type's words (``political_party``, ``/person/artist``), of length 1.
 
-    Words without a vector are left out; a type without any known word gets zeros.
+    Words without a vector are left out; a type whose words all lack one gets zeros.
     """
     vectors = torch.zeros(len(types.names), words.d)
     for k, name in enumerate(types.names):
         rows = [words.row(word) for word in re.split(r"[\s/_]+", name) if word]
-        known = [row for row in rows if row > UNK]
-        if known:
-            vectors[k] = words.tangent[known].to(vectors.dtype).sum(0)
+        rows = [row for row in rows if row > UNK]
+        if rows:
+            vectors[k] = words.tangent[rows].to(vectors.dtype).sum(0)
     return F.normalize(vectors, dim=-1)
 
 
@@ -99,6 +100,7 @@ class GraphLogits(ClassLogits):
         mixed = torch.sparse.mm(graph, w)
         degree = w.new_zeros(k).index_add_(0, self.index[0], self.value.to(w.dtype))
         if self.vectors is not None:
+            assert self.weight_of_similarity is not None
             v, half = self.vectors.to(w.dtype), 0.5 * self.weight_of_similarity.abs()
             mixed = mixed + half * (w.sum(0) + v @ (v.T @ w))
             degree = degree + half * (k + v @ v.sum(0))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from tasks.errors import UserError
 from tasks.text import tokenize
 
-# Where each part of a record stands, in the release and in what a user writes.
+# The keys of each part of a record, in the release and in what a user writes.
 RELEASE = ("left_context_token", "mention_span", "right_context_token", "y_str")
 PLAIN = ("left", "mention", "right")
 FORMS = (
@@ -18,7 +18,7 @@ FORMS = (
 
 
 class Mention(NamedTuple):
-    """A mention, the words before and after it, and its types (none where they are to be found)."""
+    """A mention, the words before and after it, and its types (none where they are to be predicted)."""
 
     left: list[str]
     mention: str
@@ -41,36 +41,37 @@ def parse(line: bytes) -> Mention:
     try:
         left, mention, right, types = map(record.__getitem__, RELEASE)
     except (KeyError, TypeError, AttributeError):
-        raise Fault(_lacking(record)) from None
+        raise Fault(_missing_key(record)) from None
     if type(mention) is not str or type(left) is not list or type(right) is not list or type(types) is not list:
         raise Fault("mention_span must be a string, and left_context_token, right_context_token and y_str lists")
     return Mention(left, mention, right, types)
 
 
-def _lacking(record: Any) -> str:
+def _missing_key(record: Any) -> str:
     if not isinstance(record, dict):
         return "it is not a JSON object"
     return f"it has no key {next(k for k in RELEASE if k not in record)}"
 
 
-def read_inputs(stream: Iterable[str] | Iterable[bytes], name: str) -> Iterator[Mention]:
+def read_inputs(lines: Iterable[str | bytes], name: str) -> Iterator[Mention]:
     """Mentions without types, one after the other, from lines in any of the FORMS; empty lines are passed over.
 
-    name: of the stream, for messages. Raises UserError, which names the line.
+    name: of the file, for messages. Raises UserError, which names the line.
     """
-    none = True
-    for number, line in enumerate(stream, start=1):
+    empty = True
+    for number, line in enumerate(lines, start=1):
         try:
             text = (str(line, "utf-8") if isinstance(line, bytes) else line).removeprefix("\ufeff").strip()
-            found = (_from_json(text) if text.startswith("{") else _from_sentence(text)) if text else None
+            if not text:
+                continue
+            mention = _from_json(text) if text.startswith("{") else _from_sentence(text)
         except UnicodeDecodeError:
             raise UserError(f"{name}, line {number} is not UTF-8; convert it.") from None
         except Fault as fault:
             raise UserError(f"{name}, line {number}: {fault}. Each line is {FORMS}.") from None
-        if found is not None:
-            none = False
-            yield found
-    if none:
+        empty = False
+        yield mention
+    if empty:
         raise UserError(f"{name} has no mentions. Each line is {FORMS}.")
 
 

@@ -1,23 +1,109 @@
-"""What the networks of entity typing share: word vectors as points, masks of padding, what an attention shows."""
+"""What the networks of entity typing share: their interface, word vectors as points, masks of padding."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from hyperbolic.geometry import Geometry
+from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.manifolds import Manifold
 from hyperbolic.manifolds.base import HyperbolicManifold
-from tasks.text import WordVectors
+from tasks.word_vectors import WordVectors
 
 
-class Attended(NamedTuple):
-    """What a distance attention sees: queries and keys (B, N, D), points of `manifold`, and the weights (B, N)."""
+class SequenceEncoder(Protocol):
+    """An encoder of sequences (`hyperbolic.encoders`): points (B, T, D) and lengths to states and a last state."""
+
+    @property
+    def d_out(self) -> int: ...
+
+    def __call__(self, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
+
+
+@runtime_checkable
+class EntranceEncoder(SequenceEncoder, Protocol):
+    """One that embeds positions itself (`embeds_positions`): points (B, T, D) to inputs of its first layer."""
+
+    def enter(self, x: Tensor) -> Tensor: ...
+
+
+@runtime_checkable
+class DistanceAttention(Protocol):
+    """A family's `Attention`: points (B, N, D), positions and mask to the centroid and the weights (B, N)."""
+
+    def pairs(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]: ...
+
+    def __call__(self, x: Tensor, positions: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
+
+
+@runtime_checkable
+class LiftingDropout(Protocol):
+    """A family's `Dropout`, which also makes points of tangent vectors at the origin."""
+
+    def lifted(self, u: Tensor) -> Tensor: ...
+
+
+class TypingModel(nn.Module):
+    """A network with a point for each text (`features`) and a logit for each type.
+
+    manifold: of the points. groups (K,) long: granularity of each type.
+    """
+
+    manifold: Manifold
+    classifier: ClassLogits
+    groups: Tensor
+
+    def features(self, batch: dict[str, Tensor]) -> Tensor:
+        """(B, D) points, which the classifier reads, for a batch of `examples.Examples`."""
+        raise NotImplementedError
+
+    def forward(self, batch: dict[str, Tensor]) -> Tensor:
+        """Logits (B, K)."""
+        return self.classifier(self.features(batch))
+
+
+class AttentionWeights(NamedTuple):
+    """A distance attention at work: queries and keys (B, N, D), points of `manifold`, and the weights (B, N)."""
 
     queries: Tensor
     keys: Tensor
     weights: Tensor
     manifold: Manifold
+
+
+class TextNetwork(nn.Module):
+    """A network with a point (B, d_out) for each text, which pools its words by distance attention.
+
+    mask_padding: false: padding counts as words at the origin do (official code of hyfi).
+    """
+
+    context: SequenceEncoder
+    d_out: int
+
+    def __init__(self, attention: Geometry, mask_padding: bool):
+        super().__init__()
+        self.attention_geometry, self.mask_padding = attention, mask_padding
+
+    def distance_attention(self, d: int, **options: Any) -> DistanceAttention:
+        layer = self.attention_geometry.attention(d, **options)
+        assert isinstance(layer, DistanceAttention)
+        return layer
+
+    def length(self, batch: dict[str, Tensor], name: str) -> Tensor | None:
+        return batch[f"{name}_length"] if self.mask_padding else None
+
+    def mask(self, batch: dict[str, Tensor], name: str) -> Tensor | None:
+        return length_mask(batch[f"{name}_length"], batch[name].shape[1]) if self.mask_padding else None
+
+    def attentions(self, batch: dict[str, Tensor]) -> dict[str, AttentionWeights]:
+        """What each attention does with the words, under "mention" (in hyfi) and "context"."""
+        raise NotImplementedError
+
+    def weights(self, layer: DistanceAttention, x: Tensor, positions: Tensor, mask: Tensor | None) -> AttentionWeights:
+        queries, keys = layer.pairs(x, positions)
+        return AttentionWeights(queries, keys, layer(x, positions, mask)[1], self.attention_geometry.manifold)
 
 
 class WordPoints(nn.Module):
@@ -35,12 +121,14 @@ class WordPoints(nn.Module):
     def __init__(self, words: WordVectors, geometry: Geometry, dropout: float):
         super().__init__()
         self.manifold = geometry.manifold
-        self.dropout = geometry.dropout(dropout)
+        layer = geometry.dropout(dropout)
+        assert isinstance(layer, LiftingDropout)
+        self.dropout: LiftingDropout = layer
         self.moving = isinstance(self.manifold, HyperbolicManifold) and self.manifold.learn_c
         self.scale = _scale(self.manifold)
         self.table, self.dtype = words.tangent, words.tangent.dtype
 
-    def _apply(self, fn, recurse=True):
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "WordPoints":
         moved = fn(self.table.new_empty(0, dtype=self.dtype))
         self.table, self.dtype = self.table.to(moved.device), moved.dtype
         return super()._apply(fn, recurse)
@@ -67,6 +155,6 @@ def _scale(manifold: Manifold) -> float:
         return scale if manifold.learn_c else scale / float(manifold.c.sqrt())
 
 
-def inside(lengths: Tensor, steps: int) -> Tensor:
+def length_mask(lengths: Tensor, steps: int) -> Tensor:
     """True at the positions before the true end: lengths (B,) -> (B, steps)."""
     return torch.arange(steps, device=lengths.device) < lengths.unsqueeze(-1)

@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 
 from hyperbolic.layers.classes import group_mean_weights
 from tasks.base import Points, Step, Task
+from tasks.entity_typing.points import TypingModel
 from tasks.entity_typing.types import GRANULARITIES, TypeInventory
 from tasks.errors import UserError, one_of, whole
 from tasks.metrics import TYPING_SCORES, distinct, typing_scores, typing_sums
@@ -33,9 +34,9 @@ class EntityTypingTask(Task):
     program, of those only the ones whose types stand in the file in the order of their numbers. top_k: most types that
     `predict` gives a mention; None: no limit. The others are Task's.
 
-    The model has features(batch), points (B, m); classifier, a `ClassLogits` on them; groups (K,), the granularity of
-    each type; and the manifold of the features.
     """
+
+    model: TypingModel
 
     metric_names = (
         "loss",
@@ -45,7 +46,7 @@ class EntityTypingTask(Task):
 
     def __init__(
         self,
-        model: nn.Module,
+        model: TypingModel,
         optimizer: Callable[[nn.Module], Optimizer],
         types: TypeInventory,
         objective: str,
@@ -63,26 +64,26 @@ class EntityTypingTask(Task):
         self.threshold = threshold
         self.top_k = None if top_k is None else whole("task.module.top_k", top_k, 1)
         self.names = tuple(types.names)
-        self.group_sizes = torch.bincount(model.groups.cpu(), minlength=len(GRANULARITIES)).tolist()
+        self.group_sizes: list[int] = torch.bincount(model.groups.cpu(), minlength=len(GRANULARITIES)).tolist()
 
     def step(self, batch: dict[str, Tensor]) -> Step:
         x, targets = self.model.features(batch), batch["targets"]
         if self.training:
-            loss = self.objective_of(x, targets)
+            loss = self.training_loss(x, targets)
             return Step(loss, {"examples": len(targets), "loss": loss.detach() * len(targets)})
         logits, groups = self.model.classifier(x), self.model.groups
         sums = {"examples": len(targets), **self.loss_sums(logits, targets)}
         loss = self._loss(sums, len(targets))
-        sums |= typing_sums(self.predicted(logits.sigmoid()), targets, groups, GRANULARITIES)
+        sums |= typing_sums(self.predictions(logits.sigmoid()), targets, groups, GRANULARITIES)
         return Step(loss, sums)
 
-    def objective_of(self, x: Tensor, targets: Tensor) -> Tensor:
+    def training_loss(self, x: Tensor, targets: Tensor) -> Tensor:
         """Loss of a batch of features (B, m) and right types (B, L), filled up with -1; streamed over the types."""
         if self.objective == "bce":
             return self.model.classifier.bce(x, targets)
         groups = self.model.groups
         weights = group_mean_weights(targets, groups, len(GRANULARITIES)).to(x.dtype)
-        return self.model.classifier.bce(x, targets, row_weights=_of_the_whole_batch(weights), groups=groups)
+        return self.model.classifier.bce(x, targets, row_weights=_whole_batch_weights(weights), groups=groups)
 
     def loss_sums(self, logits: Tensor, targets: Tensor) -> dict[str, Tensor]:
         """By granularity, under bce/<name> the sum of the BCE of logits (B, K), under rows/<name> of how many mentions.
@@ -90,42 +91,42 @@ class EntityTypingTask(Task):
         BCE(z, y) = softplus(z) - y z.
         """
         member = F.one_hot(self.model.groups, len(GRANULARITIES)).to(logits.dtype)
-        listed = distinct(targets)
-        there, place = (listed >= 0).to(logits.dtype).unsqueeze(-1), listed.clamp_min(0)
-        right = member[place] * there  # (B, L, G)
-        each = F.softplus(logits) @ member - (right * logits.gather(-1, place).unsqueeze(-1)).sum(-2)
-        counted = (right.sum(-2) > 0) if self.objective == "multitask" else torch.ones_like(each, dtype=torch.bool)
-        totals, rows = (each * counted).double().sum(0), counted.double().sum(0)
+        ids = distinct(targets)
+        is_type, column = (ids >= 0).to(logits.dtype).unsqueeze(-1), ids.clamp_min(0)
+        right = member[column] * is_type  # (B, L, G)
+        losses = F.softplus(logits) @ member - (right * logits.gather(-1, column).unsqueeze(-1)).sum(-2)
+        mask = (right.sum(-2) > 0) if self.objective == "multitask" else torch.ones_like(losses, dtype=torch.bool)
+        totals, rows = (losses * mask).double().sum(0), mask.double().sum(0)
         return {
-            f"{what}/{name}": column[k]
-            for what, column in (("bce", totals), ("rows", rows))
+            f"{kind}/{name}": values[k]
+            for kind, values in (("bce", totals), ("rows", rows))
             for k, name in enumerate(GRANULARITIES)
         }
 
-    def predicted(self, probabilities: Tensor) -> Tensor:
+    def predictions(self, probabilities: Tensor) -> Tensor:
         """(B, K), true where a type is predicted."""
-        chosen = probabilities >= self.threshold
+        likely = probabilities >= self.threshold
         likeliest = probabilities.argmax(-1, keepdim=True)
-        return chosen.scatter(-1, likeliest, chosen.gather(-1, likeliest) | ~chosen.any(-1, keepdim=True))
+        return likely.scatter(-1, likeliest, likely.gather(-1, likeliest) | ~likely.any(-1, keepdim=True))
 
     def predict(self, batch: dict[str, Tensor]) -> list[dict[str, Any]]:
         """{"types": [{"type": name, "probability": p}, ...]} of each mention, the likeliest first."""
         probabilities = self.model(batch).sigmoid()
-        chosen = self.predicted(probabilities)
-        found = []
-        for row, mask in zip(probabilities.cpu(), chosen.cpu(), strict=True):
+        predictions = []
+        for row, mask in zip(probabilities.cpu(), self.predictions(probabilities).cpu(), strict=True):
             index = mask.nonzero().squeeze(-1)
             index = index[row[index].argsort(descending=True, stable=True)][: self.top_k]
             pairs = zip(index.tolist(), row[index].tolist(), strict=True)
-            found.append({"types": [{"type": self.names[k], "probability": float(f"{p:.6g}")} for k, p in pairs]})
-        return found
+            types = [{"type": self.names[k], "probability": float(f"{p:.6g}")} for k, p in pairs]
+            predictions.append({"types": types})
+        return predictions
 
     def summary(self, sums: dict[str, float]) -> dict[str, float]:
-        if "exact" not in sums:  # of training batches, for which only the loss is known
+        if "exact" not in sums:  # of training batches, which have no metrics but the loss
             return {"loss": sums["loss"] / sums["examples"]}
         right = sums["exact"] if self.strict == "set" else sums["ordered"]
-        found = {"loss": float(self._loss(sums, sums["examples"])), "accuracy": right / sums["examples"]}
-        return found | typing_scores(sums, GRANULARITIES)
+        metrics = {"loss": float(self._loss(sums, sums["examples"])), "accuracy": right / sums["examples"]}
+        return metrics | typing_scores(sums, GRANULARITIES)
 
     def _loss(self, sums: dict[str, Any], examples: float) -> Any:
         if self.objective == "bce":
@@ -138,7 +139,7 @@ class EntityTypingTask(Task):
         return {"texts": Points(self.model.manifold, self.model.features(batch))}
 
 
-def _of_the_whole_batch(weights: Tensor) -> Tensor:
+def _whole_batch_weights(weights: Tensor) -> Tensor:
     """Weights of a process's share of a batch, such that the mean of the processes' losses is that of the whole batch.
 
     weights: (B, G), not 0 for the mentions that count, by the number of those in this share. They may be fewer in the
@@ -146,7 +147,7 @@ def _of_the_whole_batch(weights: Tensor) -> Tensor:
     """
     if not (distributed.is_available() and distributed.is_initialized()):
         return weights
-    own = (weights > 0).sum(0).to(weights.dtype)
-    counted = own.clone()
-    distributed.all_reduce(counted)
-    return weights * (own * distributed.get_world_size() / counted.clamp_min(1))
+    share = (weights > 0).sum(0).to(weights.dtype)
+    total = share.clone()
+    distributed.all_reduce(total)
+    return weights * (share * distributed.get_world_size() / total.clamp_min(1))

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from tasks.batches import Split
 from tasks.entity_typing.data import TypingData
-from tasks.entity_typing.examples import Columns, Encoder, Examples, encode
+from tasks.entity_typing.examples import Columns, Encoder, Limits, encode
 from tasks.entity_typing.mentions import Mention
-from tasks.entity_typing.types import TypeInventory, count_pairs
-from tasks.errors import UserError, sizes_of, whole
-from tasks.text import WordVectors
+from tasks.entity_typing.types import TypeInventory
+from tasks.errors import UserError, known_splits, whole
+from tasks.word_vectors import WordVectors
 
 SPLITS = ("train", "dev", "test")
 COARSE = ("person", "place", "thing")
@@ -49,12 +50,12 @@ def make_tree() -> Tree:
 def make_vectors(tree: Tree, d: int, seed: int) -> WordVectors:
     """Random vectors: that of a cue is the sum of random ones of its type and of the types above it, plus noise."""
     draw = np.random.default_rng([seed, 1])
-    of_type = draw.normal(size=(len(tree.names), d)) * (0.5**tree.level)[:, None]
+    type_vectors = draw.normal(size=(len(tree.names), d)) * (0.5**tree.level)[:, None]
     words, rows = [], [np.zeros(d), 0.01 * draw.normal(size=d)]
     for k, cues in enumerate(tree.cues):
         for cue in cues:
             words.append(cue)
-            rows.append(of_type[tree.path(k)].sum(axis=0) + 0.1 * draw.normal(size=d))
+            rows.append(type_vectors[tree.path(k)].sum(axis=0) + 0.1 * draw.normal(size=d))
     for n in range(FILLERS):
         words.append(f"word{n}")
         rows.append(0.3 * draw.normal(size=d))
@@ -69,7 +70,7 @@ def make_mentions(tree: Tree, n: int, draw: np.random.Generator, noise: float) -
     The mention has a cue of its fine type, the context one of its ultra-fine type, on either side, among fillers. With
     probability `noise` a cue is a filler instead, and a second ultra-fine type of the same fine type is there too.
     """
-    last = np.flatnonzero(tree.level == 2)
+    leaves = np.flatnonzero(tree.level == 2)
 
     def filler() -> str:
         return f"word{draw.integers(FILLERS)}"
@@ -77,19 +78,19 @@ def make_mentions(tree: Tree, n: int, draw: np.random.Generator, noise: float) -
     def cue(k: int) -> str:
         return filler() if draw.random() < noise else str(draw.choice(tree.cues[k]))
 
-    found = []
+    mentions = []
     for _ in range(n):
-        own = int(draw.choice(last))
-        types = tree.path(own)
+        leaf = int(draw.choice(leaves))
+        types = tree.path(leaf)
         if draw.random() < noise:
-            beside = np.flatnonzero(tree.parent == tree.parent[own])
-            types.append(int(draw.choice(beside[beside != own])))
+            siblings = np.flatnonzero(tree.parent == tree.parent[leaf])
+            types.append(int(draw.choice(siblings[siblings != leaf])))
         left, right = ([filler() for _ in range(draw.integers(0, 5))] for _ in range(2))
         side = left if draw.random() < 0.5 else right
-        side.insert(int(draw.integers(len(side) + 1)), cue(own))
-        inside = [cue(types[1])] + [filler() for _ in range(draw.integers(0, 3))]
-        found.append(Mention(left, " ".join(inside).capitalize(), right, [tree.names[k] for k in types]))
-    return found
+        side.insert(int(draw.integers(len(side) + 1)), cue(leaf))
+        words = [cue(types[1])] + [filler() for _ in range(draw.integers(0, 3))]
+        mentions.append(Mention(left, " ".join(words).capitalize(), right, [tree.names[k] for k in types]))
+    return mentions
 
 
 class ToyTypingData(TypingData):
@@ -105,7 +106,7 @@ class ToyTypingData(TypingData):
         d_word: int,
         noise: float,
         generator_seed: int,
-        limits: dict[str, int],
+        limits: Limits,
         mask_padding: bool,
         crowd_cycles: int,
         shuffle: str,
@@ -114,7 +115,8 @@ class ToyTypingData(TypingData):
         seed: int,
     ):
         super().__init__(limits, mask_padding, crowd_cycles, shuffle, batch_size, eval_batch_size, seed)
-        self.sizes = sizes_of(sizes, SPLITS, needed=True)
+        known_splits("task.data.sizes", sizes, SPLITS)
+        self.sizes = {split: whole(f"task.data.sizes.{split}", sizes.get(split), 1) for split in SPLITS}
         if not 0 <= noise < 1:
             raise UserError(f"task.data.noise is a probability below 1, and it is {noise}.")
         self.noise, self.generator_seed = noise, whole("task.data.generator_seed", generator_seed, 0)
@@ -128,9 +130,8 @@ class ToyTypingData(TypingData):
 
     @property
     def types(self) -> TypeInventory:
-        level = torch.from_numpy(self.tree.level.astype(np.int64))
         return TypeInventory(
-            self.tree.names, level, lambda: count_pairs(self.splits()["train"].chunks(), len(self.tree.names))
+            self.tree.names, torch.from_numpy(self.tree.level.astype(np.int64)), self.co_occurrence
         )
 
     def mentions(self, split: str) -> list[Mention]:
@@ -144,10 +145,10 @@ class ToyTypingData(TypingData):
             self._columns[split] = encode(self.mentions(split), encoder)
         return self._columns[split]
 
-    def load(self) -> dict[str, Examples]:
+    def load(self) -> dict[str, Split]:
         return {s: self.examples(self.columns(s), [(0, self.sizes[s])]) for s in SPLITS}
 
-    def cycled(self) -> int:
+    def crowd_size(self) -> int:
         return self.sizes["train"]
 
     def fingerprint(self) -> dict[str, Any]:

@@ -28,12 +28,12 @@ stock_exchange structure subway team television_channel television_network telev
 transit transportation treatment water weapon website writing
 """
 FINE = tuple(_FINE.split())
-HYFI_LACKS = ("legal", "other")  # fine labels that Lopez & Strube's code does not have, so there they are ultra-fine
+ULTRA_FINE_IN_HYFI = ("legal", "other")  # fine labels that Lopez & Strube's code does not have
 
 
 def fine_labels(rule: str) -> tuple[str, ...]:
     """The fine labels of Choi et al. (121), or of Lopez & Strube's code (119)."""
-    return tuple(t for t in FINE if rule != "hyfi" or t not in HYFI_LACKS)
+    return tuple(t for t in FINE if rule != "hyfi" or t not in ULTRA_FINE_IN_HYFI)
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,13 @@ def granularity(names: Sequence[str], rule: str) -> Tensor:
     if rule == "depth":
         levels = [min(max(len([p for p in name.split("/") if p]), 1), 3) - 1 for name in names]
     else:
-        known = dict.fromkeys(fine_labels(rule), 1) | dict.fromkeys(COARSE, 0)
-        levels = [known.get(name, 2) for name in names]
+        labels = dict.fromkeys(fine_labels(rule), 1) | dict.fromkeys(COARSE, 0)
+        levels = [labels.get(name, 2) for name in names]
     return torch.tensor(levels, dtype=torch.long)
 
 
 def first_types(rule: str) -> list[str]:
-    """The types that stand first where the others are taken from the data: coarse, then fine ones."""
+    """The types that stand first where the others come from the data: coarse, then fine ones."""
     return [] if rule == "depth" else [*COARSE, *fine_labels(rule)]
 
 
@@ -103,14 +103,13 @@ def count_pairs(chunks: Iterable[tuple[np.ndarray, np.ndarray]], n_types: int) -
     keys, counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
     for types, lengths in chunks:
         types, owner = np.asarray(types, np.int64), np.repeat(np.arange(len(lengths)), lengths)
-        found = [keys]
-        weights = [counts]
+        all_keys, all_counts = [keys], [counts]
         for lag in range(1, int(lengths.max(initial=0))):
             together = owner[lag:] == owner[:-lag]
             first, second = types[:-lag][together], types[lag:][together]
             key, count = np.unique(np.minimum(first, second) * n_types + np.maximum(first, second), return_counts=True)
-            found.append(key)
-            weights.append(count)
-        keys, where = np.unique(np.concatenate(found), return_inverse=True)
-        counts = np.bincount(where.ravel(), np.concatenate(weights), minlength=len(keys)).astype(np.int64)
+            all_keys.append(key)
+            all_counts.append(count)
+        keys, rows = np.unique(np.concatenate(all_keys), return_inverse=True)
+        counts = np.bincount(rows.ravel(), np.concatenate(all_counts), minlength=len(keys)).astype(np.int64)
     return torch.from_numpy(np.stack([keys // n_types, keys % n_types, counts], axis=1))

@@ -73,7 +73,7 @@ class PoincareGloveTask(Task):
 
     @torch.no_grad()
     def export(self, folder: Path) -> dict[str, Path]:
-        """Write the vectors in the format that `tasks.text.read_vectors` reads, words by falling frequency:
+        """Write the vectors in the format that `tasks.word_vectors.read_vectors` reads, words by falling frequency:
         vectors.poincare.<d>d.txt, points of the ball of curvature -1, or vectors.euclidean.<d>d.txt."""
         model, manifold, points = self.model, self.model.manifold, self.model.points()
         space = "euclidean"

@@ -5,8 +5,8 @@ import torch
 from geoopt import ManifoldParameter
 from omegaconf import OmegaConf
 
-import run
 from configs import schema
+from configs.build import build
 from hyperbolic.geometry import GEOMETRIES
 from tasks.errors import UserError
 from tests.cli import ROOT, toy
@@ -88,7 +88,7 @@ def test_every_geometry_of_the_library_has_its_file():
 
 def train_step(tmp_path, *words: str) -> None:
     values = schema.check(schema.composed(*words, f"paths.data_dir={tmp_path}", f"paths.output_dir={tmp_path}", "task.data.sizes.train=64", "optim.schedule=constant"))
-    task, data = run.build(values)
+    task, data = build(values)
     before = {name: p.detach().clone() for name, p in task.model.named_parameters()}
     assert before
     optimizer = task.configure_optimizers()
@@ -153,10 +153,10 @@ def test_mixtures_and_options_train_a_step(tmp_path, words):
 def test_a_relational_model_that_is_not_supported_is_told_in_one_line(encoder, geometry):
     values = schema.check(schema.composed("task=kg_completion_toy", f"encoder={encoder}", f"geometry={geometry}"))
     if supported(encoder, geometry):
-        run.build(values)
+        build(values)
     else:
         with pytest.raises(UserError, match=f"geometry={geometry}.*choose geometry="):
-            run.build(values)
+            build(values)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_relational_model_that_is_not_supported_is_told_in_one_line(encoder, g
         ("geometry=euclidean", "geometry.c=1", "geometry.parts.encoder=lorentz"),
         ("geometry.learn_c=true",),
         ("fidelity=code",),
-        ("task.module.objective=bce", "task.model.nonlinearity=null"),
+        ("task.module.objective=bce", "task.model.hyfi.nonlinearity=null"),
         ("encoder=transformer", "geometry=lorentz", "geometry.parts.classifier=lorentz_tangent"),
         ("encoder=transformer", "geometry=euclidean", "task.model.design=hyfi"),
         ("task/model=multitask", "geometry=euclidean"),

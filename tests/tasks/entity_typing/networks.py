@@ -8,9 +8,11 @@ from geoopt import ManifoldParameter
 from hyperbolic.encoders.rnn import RecurrentEncoder
 from hyperbolic.encoders.transformer import TransformerEncoder
 from hyperbolic.geometry import FAMILIES, GEOMETRIES, make_geometry
+from tasks.entity_typing.hybonet import HyboNetSettings
+from tasks.entity_typing.hyfi import HyFiSettings
 from tasks.entity_typing.model import EntityTyper
 from tasks.entity_typing.types import TypeInventory
-from tasks.text import WordVectors
+from tasks.word_vectors import WordVectors
 from tests.tolerances import tolerance
 
 F64 = torch.float64
@@ -19,21 +21,20 @@ GRU = functools.partial(RecurrentEncoder, cell="gru", nonlinearity=None, bidirec
 RNN = functools.partial(RecurrentEncoder, cell="rnn", nonlinearity=None, bidirectional=False)
 SIZES = {"n_layers": 1, "n_heads": 2, "d_feed_forward": 9, "n_positions": 25, "norm": "post"}
 TRANSFORMER = functools.partial(TransformerEncoder, **SIZES, dropout=0.0, attention_dropout=0.0)
+BALL = {
+    "Dropout": {"space": "coordinates"}, "Linear": {"bias_std": 0.3}, "RNN": {"bias_std": 0.3},
+    "GRU": {"bias_std": 0.3}, "Concat": {"bias_std": 0.3}, "Logits": {"point_std": 0.3},
+}  # fmt: skip
+FLAT = {"Logits": {"scale": 4.0}}
 LAYERS = {
-    "hyfi": {
-        "Dropout": {"space": "coordinates"},
-        "Linear": {"bias_std": 0.3},
-        "RNN": {"bias_std": 0.3},
-        "GRU": {"bias_std": 0.3},
-        "Concat": {"bias_std": 0.3},
-        "Logits": {"point_std": 0.3, "scale": 4.0},
-    },
-    "hybonet": {},
-}
+    "mobius": BALL, "klein": BALL, "poincare_pp": {layer: BALL[layer] for layer in ("Dropout", "RNN", "GRU")},
+    "euclidean": FLAT, "hatt": FLAT, "tangent": FLAT,
+}  # fmt: skip
 N_WORDS, D_WORD, N_CHARACTERS, K = 30, 6, 13, 9
 SETTINGS = {
-    "design": None, "s": 3, "d": 8, "max_mention": 5, "max_context": 25, "input_dropout": 0.0, "concat_dropout": 0.0,
-    "mask_padding": True, "bidirectional": True, "nonlinearity": "tanh", "layers": LAYERS,
+    "design": "auto", "s": 3, "d": 8, "max_mention": 5, "max_context": 25, "input_dropout": 0.0, "concat_dropout": 0.0,
+    "mask_padding": True, "hyfi": HyFiSettings(bidirectional=True, nonlinearity="tanh", layers=LAYERS),
+    "hybonet": HyboNetSettings(layers={}),
 }  # fmt: skip
 # what of the text belongs to which component
 PLACES = {

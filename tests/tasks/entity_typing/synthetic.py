@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from tasks.entity_typing.types import COARSE, FINE
-from tasks.text import WordVectors
+from tasks.word_vectors import WordVectors
 
 
 def vocabulary(n: int) -> list[str]:

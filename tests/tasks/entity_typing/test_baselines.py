@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-import run
 from configs import schema
+from configs.build import build
 from hyperbolic.geometry import make_geometry
 from hyperbolic.layers.classes import group_mean_weights
 from tasks.entity_typing.baselines import (
@@ -19,7 +19,7 @@ from tasks.entity_typing.baselines import (
 )
 from tasks.entity_typing.types import TypeInventory
 from tasks.errors import UserError
-from tasks.text import WordVectors
+from tasks.word_vectors import WordVectors
 from tests.cli import places
 from tests.tolerances import tolerance
 
@@ -287,7 +287,7 @@ def test_the_toy_task_is_learnt_beyond_a_constant_answer(tmp_path, name):
             *(f"task.model.{key}={size}" for key, size in sizes.items()),
         )
     )  # fmt: skip
-    task, data = run.build(values)
+    task, data = build(values)
     optimizer, batches = task.configure_optimizers(), data.train_dataloader()
     for epoch in range(4):
         batches.set_epoch(epoch)

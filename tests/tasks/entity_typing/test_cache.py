@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from tasks.entity_typing import cache, chunks
-from tasks.entity_typing.cache import Recipe, Source, prepared
+from tasks.entity_typing.cache import Recipe, prepare_mentions
 from tasks.entity_typing.examples import Encoder, Limits, encode
 from tasks.entity_typing.mentions import parse
+from tasks.entity_typing.release import Source
 from tasks.errors import UserError
 from tasks.text import UNK
 from tests.tasks.entity_typing import synthetic
@@ -50,7 +51,7 @@ def same(found, columns) -> bool:
 def test_prepared_files_are_as_in_memory(tmp_path, monkeypatch, size):
     monkeypatch.setattr(chunks, "CHUNK", size)
     job = recipe(tmp_path)
-    found = prepared(tmp_path / "cache", "made", job, 1)
+    found = prepare_mentions(tmp_path / "cache", "made", job, 1)
     columns, types = expected(job)
     assert same(found.columns, columns)
     assert found.types == types
@@ -69,17 +70,17 @@ def test_several_processes_give_the_same(tmp_path, monkeypatch, real):
         monkeypatch.setattr(
             chunks, "ProcessPoolExecutor", lambda n, _, start, fields: ThreadPoolExecutor(n, "", start, fields)
         )
-    found = prepared(tmp_path / "cache", "made", job, 2)
+    found = prepare_mentions(tmp_path / "cache", "made", job, 2)
     columns, types = expected(job)
     assert same(found.columns, columns)
     assert found.types == types
 
 
 def test_the_second_time_nothing_is_made(tmp_path, capsys, monkeypatch):
-    first = prepared(tmp_path / "cache", "made", recipe(tmp_path), 1)
+    first = prepare_mentions(tmp_path / "cache", "made", recipe(tmp_path), 1)
     assert "made: 340 mentions prepared in" in capsys.readouterr().out
     monkeypatch.setattr(cache, "_make", None)
-    second = prepared(tmp_path / "cache", "made", recipe(tmp_path), 1)
+    second = prepare_mentions(tmp_path / "cache", "made", recipe(tmp_path), 1)
     assert same(first.columns, second.columns)
     assert first.types == second.types
     assert capsys.readouterr().out == ""
@@ -98,22 +99,22 @@ def test_the_second_time_nothing_is_made(tmp_path, capsys, monkeypatch):
     ],
 )
 def test_other_settings_are_another_folder(tmp_path, changes):
-    prepared(tmp_path / "cache", "made", recipe(tmp_path), 1)
+    prepare_mentions(tmp_path / "cache", "made", recipe(tmp_path), 1)
     job = recipe(tmp_path, **changes)
-    prepared(tmp_path / "cache", "made", job, 1)
+    prepare_mentions(tmp_path / "cache", "made", job, 1)
     assert len([f for f in (tmp_path / "cache").iterdir() if f.is_dir()]) == 2
 
 
 def test_a_file_that_changed_is_read_again(tmp_path):
     job = recipe(tmp_path)
-    prepared(tmp_path / "cache", "made", job, 1)
+    prepare_mentions(tmp_path / "cache", "made", job, 1)
     path = job.sources[1].path
     stat = path.stat()
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(reversed(lines)))  # of the same size
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1_000_000))
     columns, _ = expected(job)
-    assert same(prepared(tmp_path / "cache", "made", job, 1).columns, columns)
+    assert same(prepare_mentions(tmp_path / "cache", "made", job, 1).columns, columns)
 
 
 def test_what_was_interrupted_leaves_nothing_and_is_made_again(tmp_path, monkeypatch):
@@ -122,13 +123,13 @@ def test_what_was_interrupted_leaves_nothing_and_is_made_again(tmp_path, monkeyp
         patch.setattr(chunks, "CHUNK", 1000)
         patch.setattr(chunks.ChunkEncoder, "__call__", interrupted_after(5))
         with pytest.raises(KeyboardInterrupt):
-            prepared(folder, "made", job, 1)
+            prepare_mentions(folder, "made", job, 1)
     assert [f.name for f in folder.iterdir() if f.is_dir()] == []
     key = next(f.stem for f in folder.glob("*.lock"))
     (folder / f"{key}.abc.part").mkdir()  # of a process that was killed
     (folder / f"{key}.abc.part" / "words.bin").write_bytes(b"half")
     columns, _ = expected(job)
-    assert same(prepared(folder, "made", job, 1).columns, columns)
+    assert same(prepare_mentions(folder, "made", job, 1).columns, columns)
     assert [f.name for f in folder.iterdir() if f.is_dir()] == [key]
 
 
@@ -147,7 +148,7 @@ def interrupted_after(calls: int):
 @pytest.mark.parametrize("damage", ["cut", "gone", "manifest", "no manifest", "empty manifest"])
 def test_a_damaged_folder_is_made_again(tmp_path, damage):
     job, folder = recipe(tmp_path), tmp_path / "cache"
-    prepared(folder, "made", job, 1)
+    prepare_mentions(folder, "made", job, 1)
     place = next(f for f in folder.iterdir() if f.is_dir())
     manifest = place / "manifest.json"
     if damage == "cut":
@@ -161,11 +162,11 @@ def test_a_damaged_folder_is_made_again(tmp_path, damage):
     else:
         manifest.write_text("")
     with pytest.warns(UserWarning, match="is damaged .* made again"):
-        found = prepared(folder, "made", job, 1)
+        found = prepare_mentions(folder, "made", job, 1)
     assert same(found.columns, expected(job)[0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        prepared(folder, "made", job, 1)
+        prepare_mentions(folder, "made", job, 1)
 
 
 def test_of_several_that_start_together_one_prepares(tmp_path, monkeypatch):
@@ -173,7 +174,7 @@ def test_of_several_that_start_together_one_prepares(tmp_path, monkeypatch):
     make = cache._make
     monkeypatch.setattr(cache, "_make", lambda *a: (made.append(1), make(*a)))
     threads = [
-        threading.Thread(target=lambda: found.append(prepared(tmp_path / "cache", "made", job, 1))) for _ in range(4)
+        threading.Thread(target=lambda: found.append(prepare_mentions(tmp_path / "cache", "made", job, 1))) for _ in range(4)
     ]
     for thread in threads:
         thread.start()
@@ -207,9 +208,9 @@ def test_a_faulty_line_is_named_or_skipped_and_counted(tmp_path, monkeypatch, ki
     line, said = BAD[kind]
     put(job.sources[1].path, number, line)
     with pytest.raises(UserError, match=rf"part1\.json, line {number}: .*{said}.*task\.data\.on_error=skip"):
-        prepared(tmp_path / "cache", "made", job, 1)
+        prepare_mentions(tmp_path / "cache", "made", job, 1)
     assert not [f for f in (tmp_path / "cache").iterdir() if f.is_dir()]
-    part = prepared(tmp_path / "cache", "made", recipe(tmp_path, on_error="skip"), 1).parts["part1"]
+    part = prepare_mentions(tmp_path / "cache", "made", recipe(tmp_path, on_error="skip"), 1).parts["part1"]
     assert (part["skipped"], part["lines"], part["stop"] - part["start"]) == (1, 40, 39)
     assert part["first_fault"].startswith(f"line {number}: ")
 
@@ -223,8 +224,8 @@ def test_types_outside_of_the_ontology_are_named_or_left_out_and_counted(tmp_pat
     path = tmp_path / "part0.json"
     path.write_text("\n".join(map(json.dumps, lines)))
     with pytest.raises(UserError, match=r"part0\.json, line 2: the type 'strange' is not in the ontology"):
-        prepared(tmp_path / "cache", "made", recipe(tmp_path, (4,), types=known, grow=False), 1)
-    found = prepared(tmp_path / "cache", "made", recipe(tmp_path, (4,), types=known, grow=False, on_error="skip"), 1)
+        prepare_mentions(tmp_path / "cache", "made", recipe(tmp_path, (4,), types=known, grow=False), 1)
+    found = prepare_mentions(tmp_path / "cache", "made", recipe(tmp_path, (4,), types=known, grow=False, on_error="skip"), 1)
     assert (found.parts["part0"]["skipped"], found.parts["part0"]["outside"]) == (1, 3)
     assert [known[k] for k in found.columns.types] == ["person", "person", "group"]
     assert found.types == known
@@ -238,14 +239,14 @@ def test_blank_lines_are_passed_over_and_counted_as_lines(tmp_path, monkeypatch,
     path = job.sources[1].path
     lines = path.read_bytes().splitlines()
     path.write_bytes(b"\n".join([b"", *lines[:3], b" \t", b"\r", *lines[3:], b"", b""]) + b"\n")
-    found = prepared(tmp_path / "cache", "made", job, 1)
+    found = prepare_mentions(tmp_path / "cache", "made", job, 1)
     assert same(found.columns, columns)
     assert found.types == types
     part = found.parts["part1"]
     assert (part["skipped"], part["first_fault"], part["lines"], part["start"], part["stop"]) == (0, None, 45, 300, 340)
     put(path, 7, b"nonsense")
     with pytest.raises(UserError, match=r"part1\.json, line 7: it is not a JSON object"):
-        prepared(tmp_path / "cache", "made", recipe(tmp_path), 1)
+        prepare_mentions(tmp_path / "cache", "made", recipe(tmp_path), 1)
 
 
 @pytest.mark.parametrize("size", [200, 1 << 20])
@@ -274,7 +275,7 @@ def test_words_without_a_vector_are_counted(tmp_path, monkeypatch, size):
         sources.append(Source(name, path.name, path, "dev" if name == "dev" else "train"))
     settings = {"index": INDEX, "limits": LIMITS, "types": (), "grow": True, "keep_untyped": False, "on_error": "skip"}
     job = Recipe(tuple(sources), **settings)
-    for found in (prepared(tmp_path / "cache", "made", job, 1), prepared(tmp_path / "cache", "made", job, 1)):
+    for found in (prepare_mentions(tmp_path / "cache", "made", job, 1), prepare_mentions(tmp_path / "cache", "made", job, 1)):
         counts = {p: (part["words"], part["unknown"], part["unknown_distinct"]) for p, part in found.parts.items()}
         assert counts == {"a": (10, 4, 2), "b": (4, 4, 1), "dev": (27, 1, 1)}
         assert (found.columns.words >= 1).all()
@@ -286,7 +287,7 @@ def test_a_file_without_mentions_is_named(tmp_path, content):
     job = recipe(tmp_path)
     job.sources[1].path.write_bytes(content)
     with pytest.raises(UserError, match=r"part1\.json has no mention that can be used"):
-        prepared(tmp_path / "cache", "made", job, 1)
+        prepare_mentions(tmp_path / "cache", "made", job, 1)
 
 
 def test_a_file_that_changes_meanwhile_is_named(tmp_path, monkeypatch):
@@ -298,14 +299,14 @@ def test_a_file_that_changes_meanwhile_is_named(tmp_path, monkeypatch):
 
     monkeypatch.setattr(chunks.ChunkEncoder, "__call__", changes)
     with pytest.raises(UserError, match="changed while it was read"):
-        prepared(tmp_path / "cache", "made", job, 1)
+        prepare_mentions(tmp_path / "cache", "made", job, 1)
     assert not [f for f in (tmp_path / "cache").iterdir() if f.is_dir()]
 
 
 def test_a_cache_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"could not be prepared in .*paths\.cache_dir="):
-        prepared(tmp_path / "file" / "cache", "made", recipe(tmp_path), 1)
+        prepare_mentions(tmp_path / "file" / "cache", "made", recipe(tmp_path), 1)
 
 
 @pytest.mark.parametrize("size", [1, 5, 8, 9, 100])
@@ -323,5 +324,5 @@ def test_pieces_end_where_lines_end_and_miss_nothing(tmp_path, size, content):
 def test_a_process_that_is_ended_from_outside_is_an_error_with_a_remedy(tmp_path, monkeypatch):
     monkeypatch.setattr(chunks, "PARALLEL", 0)
     monkeypatch.setattr(chunks, "_encode", synthetic.end_process)
-    with pytest.raises(UserError, match=r"ended from outside.*task\.data\.workers=1"):
-        list(chunks.encoded(chunks.ChunkEncoder({}, LIMITS, {}, True, False, False), [Path(__file__)], 2))
+    with pytest.raises(UserError, match=r"ended from outside.*task\.data\.preparation\.workers=1"):
+        list(chunks.encode_chunks(chunks.ChunkEncoder({}, LIMITS, {}, True, False, False), [Path(__file__)], 2))

@@ -13,13 +13,16 @@ from omegaconf import OmegaConf
 
 from configs import schema
 from tasks.entity_typing import types as type_names
-from tasks.entity_typing.data import EntityTypingData
+from tasks.entity_typing.data import EntityTypingData, Preparation
+from tasks.entity_typing.examples import Limits
 from tasks.entity_typing.mentions import Mention
+from tasks.entity_typing.release import Release
 from tasks.errors import UserError
-from tasks.text import UNK, WordVectors
+from tasks.text import UNK
+from tasks.word_vectors import VectorSource, WordVectors
 from tests.tasks.entity_typing import synthetic
 
-LIMITS = {"mention": 5, "characters": 10, "context": 25}
+LIMITS = Limits(mention=5, characters=10, context=25)
 FILES = {
     "train": {"crowd": ["crowd/train.json", "crowd/train_m.json"], "el": ["ds/el.json"], "headword": ["ds/hw.json"]},
     "dev": ["crowd/dev.json"],
@@ -48,12 +51,17 @@ CROWD = ("crowd/train", "crowd/dev", "crowd/test")
 
 
 def data(root: Path, **changes) -> EntityTypingData:
+    """The data of a folder. changes: of settings; `train` and `granularity` are the release's, `workers` is the
+    preparation's."""
+    files = {**FILES, "granularity": "choi"}
+    files |= {key: changes.pop(key) for key in list(changes) if key in files}
     settings = {
-        "name": "typing", "root": str(root / "typing"), "cache": str(root / "cache"), "files": FILES,
-        "sources": "available", "types": "auto", "granularity": "choi",
-        "vectors": {"root": str(root), "files": ["glove/*.txt"], "space": "auto", "c": 1.0}, "on_error": "fail",
-        "untyped": "keep", "workers": None, "download": "ultrafine", "paper_mentions": 6000, "limits": LIMITS,
-        "mask_padding": True, "crowd_cycles": 2, "shuffle": "examples", "batch_size": 16, "eval_batch_size": 5, "seed": 0,
+        "release": Release("typing", str(root / "typing"), **files, download="ultrafine", paper_mentions=6000),
+        "preparation": Preparation(str(root / "cache"), changes.pop("workers", None)),
+        "sources": "available", "types": "auto",
+        "vectors": VectorSource(str(root), ["glove/*.txt"], "auto", 1.0), "on_error": "fail", "untyped": "keep",
+        "limits": LIMITS, "mask_padding": True, "crowd_cycles": 2, "shuffle": "examples", "batch_size": 16,
+        "eval_batch_size": 5, "seed": 0,
     }  # fmt: skip
     return EntityTypingData(**(settings | changes))
 
@@ -73,7 +81,7 @@ def test_all_sources_stand_in_order(tmp_path, capsys):
     assert "without" not in capsys.readouterr().out
     index = torch.arange(50)
     crowd = data(tmp_path, sources=["crowd"])
-    assert (found.cycled(), crowd.cycled()) == (50, 50)
+    assert (found.crowd_size(), crowd.crowd_size()) == (50, 50)
     one, other = found.splits()["train"][index], crowd.splits()["train"][index]
     assert all(torch.equal(one[key], other[key]) for key in one), "the crowd part stands first"
 
@@ -118,20 +126,35 @@ def test_a_missing_vector_file_is_named(tmp_path):
         ({"sources": []}, "at least one source"),
         ({"sources": ["el", "el"]}, "each only once"),
         ({"types": "wordnet"}, "task.data.types must be one of auto, ontology, data"),
-        ({"granularity": "lines"}, "task.data.granularity must be one of"),
+        ({"granularity": "lines"}, "task.data.release.granularity must be one of"),
         ({"on_error": "ignore"}, "task.data.on_error must be one of fail, skip"),
         ({"untyped": "skip"}, "task.data.untyped must be one of keep, fault"),
-        ({"workers": 0}, "task.data.workers must be a whole number of at least 1"),
+        ({"workers": 0}, "task.data.preparation.workers must be a whole number of at least 1"),
         ({"crowd_cycles": -1}, "task.data.crowd_cycles must be a whole number of at least 0"),
-        ({"limits": {"mention": 5}}, "task.data.limits needs mention, characters, context"),
-        ({"files": {"train": {}}}, "task.data.files needs train, dev, test, ontology"),
-        ({"vectors": {"files": []}}, "task.data.vectors needs root, files, space, c"),
     ],
 )
 def test_settings_that_cannot_be_are_named(tmp_path, changes, said):
     with pytest.raises(UserError) as caught:
         data(tmp_path, **changes)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("+task.data.vectors.d=3", "There is no key task.data.vectors.d. There are: c, files, root, space."),
+        ("~task.data.vectors.c", "task.data.vectors.c is missing"),
+        ("~task.data.limits.characters", "task.data.limits.characters is missing"),
+        ("task.data.limits.mention=few", "task.data.limits.mention='few': a whole number is needed here"),
+        ("~task.data.release.dev", "task.data.release.dev is missing"),
+        ("+task.data.release.trian=[a.json]", "There is no key task.data.release.trian. Did you mean train"),
+    ],
+)
+def test_keys_of_its_groups_that_cannot_be_are_named(word, message):
+    schema.register()
+    with pytest.raises(schema.ConfigError) as caught:
+        schema.check(schema.composed("task=ultrafine", word))
+    assert message in str(caught.value)
 
 
 def lines(path: Path) -> list[dict]:
@@ -187,7 +210,7 @@ def test_an_epoch_ends_with_further_passes_over_the_crowd_part(tmp_path):
     assert batches.passes == [120, 50, 50]
     assert len(list(batches)) == len(batches) == 8 + 4 + 4
     assert data(tmp_path, crowd_cycles=0).train_dataloader().passes == [120]
-    assert data(tmp_path, sources=["el", "headword"]).cycled() == 0
+    assert data(tmp_path, sources=["el", "headword"]).crowd_size() == 0
 
 
 def test_the_code_has_batches_of_consecutive_mentions_as_wide_as_the_limits(tmp_path):
@@ -272,8 +295,8 @@ def test_paths_as_types_are_told_apart_by_depth(tmp_path):
             for k, r in enumerate(lines(path))
         ]
         path.write_text("\n".join(map(json.dumps, records)))
-    files = FILES | {"train": {"crowd": None, "augmented": ["crowd/train.json"], "el": None}}
-    found = data(tmp_path, files=files, granularity="depth", types="data")
+    train = {"crowd": None, "augmented": ["crowd/train.json"], "el": None}
+    found = data(tmp_path, train=train, granularity="depth", types="data")
     assert found.types.names == ("/person", "/person/artist", "/person/artist/actor")
     assert found.types.granularity.tolist() == [0, 1, 2]
     assert found.fingerprint()["paper"]["missing"] == []

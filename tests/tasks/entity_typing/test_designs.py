@@ -4,10 +4,11 @@ import torch
 from torch import nn
 
 from hyperbolic.kernels.lorentz import lift
-from tests.tasks.entity_typing.networks import F64, MODEL, TRANSFORMER, K, example, model
+from tasks.entity_typing.hyfi import HyFiSettings
+from tests.tasks.entity_typing.networks import F64, LAYERS, MODEL, TRANSFORMER, K, example, model
 
 
-def attended(layer: nn.Module, ball, x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+def distance_attention(layer: nn.Module, ball, x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
     """``q = W_q r (+) b_q``, ``k = W_k r (+) b_k``, ``r = x (+) p``, the midpoint with softmax(-beta d(q, k))."""
     r = ball.mobius_add(x, layer.positions.weight[places])
     q, k = (ball.mobius_add(ball.mobius_matvec(m.weight, r), m.bias) for m in (layer.query, layer.key))
@@ -21,13 +22,13 @@ def test_hyfi_is_the_formula_of_the_paper(batch):
     text, ball = net.text, net.manifold
     for attention in (text.mention_attention, text.context_attention):
         attention.beta.data.fill_(0.9)
-    found = net.features(batch)
+    features = net.features(batch)
     for i in range(4):
         alone = example(batch, i)
         points = text.words(alone["mention"])
         points = ball.mobius_add(ball.mobius_matvec(text.mention.weight, points), text.mention.bias)
         points = ball.expmap0(torch.tanh(ball.logmap0(points)))
-        mention = attended(text.mention_attention, ball, points, torch.arange(1, points.shape[1] + 1))
+        mention = distance_attention(text.mention_attention, ball, points, torch.arange(1, points.shape[1] + 1))
 
         cell, h, states = text.spelling, ball.origin(1, 3, dtype=F64), []
         for x in text.characters(alone["characters"]).unbind(1):
@@ -40,14 +41,14 @@ def test_hyfi_is_the_formula_of_the_paper(batch):
 
         states = text.context(text.words(alone["context"]))[0]
         assert states.shape[-1] == 6
-        context = attended(text.context_attention, ball, states, alone["positions"])
+        context = distance_attention(text.context_attention, ball, states, alone["positions"])
 
         m1, m2, m3 = (
             ball.mobius_matvec(w, x) for w, x in zip(text.concat.weights, (mention, context, characters), strict=True)
         )
         joined = ball.mobius_add(ball.mobius_add(ball.mobius_add(m1, m2), m3), text.concat.bias)
-        torch.testing.assert_close(found[i : i + 1], joined, **MODEL)
-    torch.testing.assert_close(net(batch), net.classifier(found))
+        torch.testing.assert_close(features[i : i + 1], joined, **MODEL)
+    torch.testing.assert_close(net(batch), net.classifier(features))
 
 
 def test_order_of_the_concatenation_matters_here(batch):
@@ -65,7 +66,7 @@ def test_hyfi_asks_its_encoder_for_both_ends_and_tanh():
     assert net.text.context.layer.bidirectional
     assert net.text.context.layer.nonlinearity == "tanh"
     assert net.text.spelling.nonlinearity == "identity"
-    net = model(settings={"bidirectional": False, "nonlinearity": None})
+    net = model(settings={"hyfi": HyFiSettings(bidirectional=False, nonlinearity=None, layers=LAYERS)})
     assert not net.text.context.layer.bidirectional
     assert net.text.context.layer.nonlinearity == "identity"
     assert net.text.context.d_out == 6
@@ -80,7 +81,7 @@ def test_hybonet_is_the_formula_of_the_paper(batch):
     net = model("lorentz", TRANSFORMER, c=0.7)
     assert net.design == "hybonet"
     text, space = net.text, net.manifold
-    found = net.features(batch)
+    features = net.features(batch)
     for i in range(4):
         alone = example(batch, i)
         mention = space.centroid(text.context.enter(text.words(alone["mention"])))
@@ -93,7 +94,7 @@ def test_hybonet_is_the_formula_of_the_paper(batch):
         weights = torch.softmax((2 / 0.7 + 2 * product) / 8**0.5, -1)
         context = space.centroid(states, weights)
         heads = lift(torch.cat([mention[..., 1:], context[..., 1:]], -1), space.c)
-        torch.testing.assert_close(found[i : i + 1], text.concat.affine(heads), **MODEL)
+        torch.testing.assert_close(features[i : i + 1], text.concat.affine(heads), **MODEL)
 
 
 def test_hybonets_mention_and_context_share_words_and_positions(batch):

@@ -190,12 +190,12 @@ def test_new_types_get_the_next_ids():
 @pytest.mark.parametrize(
     ("limits", "said"),
     [
-        (Limits(0, 10, 25), "task.data.limits.mention must be a whole number of at least 1"),
-        (Limits(5, 300, 25), "task.data.limits.characters must be at most 255"),
-        (Limits(9, 10, 8), "task.data.limits.mention=9 is more than task.data.limits.context=8"),
+        ((0, 10, 25), "task.data.limits.mention must be a whole number of at least 1"),
+        ((5, 300, 25), "task.data.limits.characters must be at most 255"),
+        ((9, 10, 8), "task.data.limits.mention=9 is more than task.data.limits.context=8"),
     ],
 )
 def test_limits_that_cannot_be_are_named(limits, said):
     with pytest.raises(UserError) as caught:
-        limits.check()
+        Limits(*limits)
     assert said in str(caught.value)

@@ -7,7 +7,7 @@ from hyperbolic.manifolds import Euclidean
 from tasks.entity_typing.label_graph import GraphLogits, adjacency, label_vectors
 from tasks.entity_typing.types import TypeInventory
 from tasks.errors import UserError
-from tasks.text import WordVectors
+from tasks.word_vectors import WordVectors
 from tests.tolerances import tolerance
 
 EXACT = tolerance(torch.float64, "identity")

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-import run
 from configs import schema
+from configs.build import build
 from hyperbolic.geometry import GEOMETRIES
 from tasks.entity_typing.types import GRANULARITIES
 from tasks.metrics import typing_scores, typing_sums
@@ -28,7 +28,7 @@ def built(tmp_path, *words: str):
             "task.data.limits.context=8", *words,
         )
     )  # fmt: skip
-    return run.build(values)
+    return build(values)
 
 
 def train(task, data, steps: int) -> None:

@@ -5,7 +5,9 @@ import pytest
 import torch
 from geoopt import ManifoldParameter
 
+from hyperbolic.encoders.transformer import TransformerEncoder
 from hyperbolic.geometry import GEOMETRIES, make_geometry
+from tasks.entity_typing.hyfi import HyFiSettings
 from tasks.entity_typing.model import EntityTyper
 from tasks.entity_typing.points import WordPoints
 from tasks.errors import UserError
@@ -75,7 +77,7 @@ def test_a_switch_changes_the_geometry_of_exactly_its_component(batch, base, oth
     """Table 5, and the other way round: every layer and parameter of the component, and no other."""
     net = model(base, encoder, parts={component: other})
     kinds = {part: GEOMETRIES[other if part == component else base][0] for part in EntityTyper.components}
-    seen = set()
+    components = set()
     for place, layer in net.named_modules():
         head, *rest = place.split(".")
         part = "classifier" if head == "classifier" else None
@@ -83,12 +85,12 @@ def test_a_switch_changes_the_geometry_of_exactly_its_component(batch, base, oth
             part = next((p for p, names in PLACES[net.design].items() if rest[0] in names), None)
         if part is None or not hasattr(layer, "manifold"):
             continue
-        seen.add(part)
+        components.add(part)
         assert type(layer.manifold).__name__ == kinds[part], place
         for key, p in layer.named_parameters(recurse=False):
             kind = type(p.manifold).__name__ if isinstance(p, ManifoldParameter) else "Euclidean"
             assert kind in ("Euclidean", kinds[part]), f"{place}.{key}"
-    assert seen == set(EntityTyper.components)
+    assert components == set(EntityTyper.components)
     x = net.features(batch)
     assert net.manifold is net.classifier.manifold
     assert net.manifold.check_point_on_manifold(x)
@@ -99,7 +101,7 @@ def test_log_at_the_origin_stands_where_the_components_meet(batch):
     """A Euclidean concatenation takes log_0 of the hyperbolic points, and its result goes through exp_0."""
     net = model(parts={"concat": "euclidean"})
     text, ball = net.text, net.manifold
-    (mention, context), characters = text.encoded(batch), text.spelled(batch)
+    (mention, context), characters = text.attention_inputs(batch), text.character_points(batch)
     parts = [text.mention_attention(*mention)[0], text.context_attention(*context)[0], characters]
     joined = text.concat(*(ball.logmap0(x) for x in parts))
     torch.testing.assert_close(net.features(batch), ball.expmap0(joined))
@@ -172,7 +174,7 @@ def test_dropout_acts_in_training_alone(batch):
     assert not torch.allclose(net(batch), net(batch))
     net.eval()
     torch.testing.assert_close(net(batch), net(batch))
-    tangent = model(settings={"layers": {"hyfi": {"Dropout": {"space": "tangent"}}}})
+    tangent = model(settings={"hyfi": HyFiSettings(True, "tanh", {"mobius": {"Dropout": {"space": "tangent"}}})})
     assert tangent.text.words.dropout.space == "tangent"
 
 
@@ -189,18 +191,18 @@ def test_a_papers_settings_reach_the_layers_that_have_them_and_give_way_to_the_u
 @pytest.mark.parametrize(("encoder", "name"), [(GRU, "poincare"), (GRU, "klein"), (TRANSFORMER, "lorentz")])
 def test_figures_get_queries_keys_and_weights(batch, encoder, name):
     net = model(name, encoder, c=0.7).eval()
-    found = net.attentions(batch)
-    assert list(found) == (["mention", "context"] if net.design == "hyfi" else ["context"])
-    for kind, seen in found.items():
+    attentions = net.attentions(batch)
+    assert list(attentions) == (["mention", "context"] if net.design == "hyfi" else ["context"])
+    for kind, attention in attentions.items():
         inside = torch.arange(batch[kind].shape[1]) < batch[f"{kind}_length"].unsqueeze(-1)
-        torch.testing.assert_close(seen.weights.sum(-1), torch.ones(4, dtype=F64))
-        assert (seen.weights[~inside] == 0).all()
-        assert seen.manifold.check_point_on_manifold(seen.queries)
+        torch.testing.assert_close(attention.weights.sum(-1), torch.ones(4, dtype=F64))
+        assert (attention.weights[~inside] == 0).all()
+        assert attention.manifold.check_point_on_manifold(attention.queries)
         layer = getattr(net.text, f"{kind}_attention")
         if net.design == "hyfi":
-            score = -layer.beta * seen.manifold.dist(seen.queries, seen.keys)
+            score = -layer.beta * attention.manifold.dist(attention.queries, attention.keys)
             expected = torch.softmax(score.masked_fill(~inside, -torch.inf), -1)
-            torch.testing.assert_close(seen.weights, expected, **MODEL)
+            torch.testing.assert_close(attention.weights, expected, **MODEL)
 
 
 @EVERYWHERE
@@ -226,23 +228,32 @@ def test_an_encoder_with_too_few_positions_is_refused_when_the_model_is_built(de
     assert model("lorentz", short, {"design": design, "s": 4, "max_context": 24}).design == design
 
 
-def test_hybonet_needs_an_encoder_with_an_entrance():
-    with pytest.raises(UserError, match=r"task\.model\.design=hybonet.*encoder=transformer"):
+def test_hybonet_needs_an_encoder_that_embeds_positions():
+    message = r"task\.model\.design=hybonet needs .*RecurrentEncoder does not.*encoder=transformer"
+    with pytest.raises(UserError, match=message):
         model(settings={"design": "hybonet"})
+
+
+def test_the_design_follows_what_the_encoder_declares_and_not_its_class():
+    class Declared(TransformerEncoder):
+        embeds_positions = False
+
+    assert model("lorentz", TRANSFORMER).design == "hybonet"
+    assert model("lorentz", functools.partial(Declared, **TRANSFORMER.keywords), {"s": 4}).design == "hyfi"
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"design": "bert"}, "task.model.design must be one of hyfi, hybonet"),
+        ({"design": "bert"}, "task.model.design must be one of auto, hyfi, hybonet"),
         ({"s": 0}, "task.model.s must be a whole number of at least 1"),
         ({"d": -1}, "task.model.d must be a whole number of at least 1"),
         ({"max_context": 0}, "task.model.max_context must be"),
         ({"input_dropout": 1.0}, "task.model.input_dropout must be at least 0 and less than 1"),
         ({"concat_dropout": -0.1}, "task.model.concat_dropout must be"),
-        ({"layers": {"hyphy": {}}}, "task.model.layers must be one of hyfi, hybonet"),
-        ({"layers": {"hyfi": {"Liner": {}}}}, "no layer family has a Liner"),
-        ({"layers": {"hyfi": {"Linear": {"bias_sd": 1}}}}, "no Linear of any family has an option 'bias_sd'"),
+        ({"hyfi": HyFiSettings(True, None, {"moebius": {}})}, "defaults of layers.*'moebius'"),
+        ({"hyfi": HyFiSettings(True, None, {"mobius": {"Liner": {}}})}, "mobius.*'Liner'"),
+        ({"hyfi": HyFiSettings(True, None, {"mobius": {"Linear": {"bias_sd": 1}}})}, "mobius.Linear.*'bias_sd'"),
     ],
 )
 def test_a_wrong_setting_is_named(settings, message):

@@ -170,9 +170,9 @@ def test_an_evaluation_does_not_depend_on_the_batches(types, objective):
 def test_the_likeliest_type_is_predicted_where_none_is_likely(types):
     task = make(types)
     p = torch.tensor([[0.1, 0.2, 0.3, 0.1, 0.0, 0.0, 0.0], [0.5, 0.6, 0.1, 0.4999, 0.0, 0.0, 0.0]])
-    assert task.predicted(p).int().tolist() == [[0, 0, 1, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0, 0]]
-    assert make(types, threshold=1.0).predicted(p).sum(-1).tolist() == [1, 1]
-    assert make(types, threshold=0.0).predicted(p).all()
+    assert task.predictions(p).int().tolist() == [[0, 0, 1, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0, 0]]
+    assert make(types, threshold=1.0).predictions(p).sum(-1).tolist() == [1, 1]
+    assert make(types, threshold=0.0).predictions(p).all()
 
 
 def test_predictions_are_those_that_are_evaluated(types):

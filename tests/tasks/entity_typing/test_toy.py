@@ -4,10 +4,11 @@ import pytest
 import torch
 
 from tasks.batches import TrainBatches
+from tasks.entity_typing.examples import Limits
 from tasks.entity_typing.toy import ToyTypingData
 from tasks.errors import UserError
 
-LIMITS = {"mention": 5, "characters": 10, "context": 25}
+LIMITS = Limits(mention=5, characters=10, context=25)
 
 
 def toy(**changes) -> ToyTypingData:

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-import run
 from configs import schema
+from configs.build import build
 from tasks.metrics import filtered_rank_bounds
 from tests.tasks.kg_completion.graphs import evaluate
 
@@ -31,7 +31,7 @@ def build(tmp_path, *words: str):
             "task.data.eval_batch_size=1000", f"paths.data_dir={tmp_path}", f"paths.output_dir={tmp_path}", *words,
         )
     )  # fmt: skip
-    return run.build(values)
+    return build(values)
 
 
 def train(task, data, epochs: int) -> None:

@@ -5,8 +5,8 @@ import warnings
 import pytest
 import torch
 
-import run
 from configs import schema
+from configs.build import build
 from tests.tasks.kg_completion.graphs import evaluate
 
 RANKS = ("realistic", "optimistic", "pessimistic")
@@ -33,7 +33,7 @@ def test_metrics_are_those_of_pykeen(tmp_path, pykeen, monkeypatch):
     evaluation, filters = pykeen
     schema.register()
     words = ("task=kg_completion_toy", "encoder=transe", f"paths.data_dir={tmp_path}", f"paths.output_dir={tmp_path}")
-    task, data = run.build(schema.check(schema.composed(*words)))
+    task, data = build(schema.check(schema.composed(*words)))
     scores_of = task.model.forward
     monkeypatch.setattr(task.model, "forward", lambda e, r: (2 * scores_of(e, r)).round())  # many ties
     metrics = evaluate(task, data.test_dataloader())

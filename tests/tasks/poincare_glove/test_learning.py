@@ -7,7 +7,7 @@ import torch
 
 from hyperbolic.manifolds import Euclidean, PoincareBall
 from tasks.poincare_glove.toy import topic_of
-from tasks.text import read_vectors
+from tasks.word_vectors import read_vectors
 from tests.cli import QUIET, call, places
 
 CHANCE = 0.25  # four topics of equal size

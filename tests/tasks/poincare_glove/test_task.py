@@ -13,8 +13,8 @@ from tasks.errors import UserError
 from tasks.poincare_glove.data import PoincareGloveData
 from tasks.poincare_glove.model import PoincareGlove
 from tasks.poincare_glove.task import PoincareGloveTask, weight
-from tasks.text import read_vectors
 from tasks.training import make_optimizer
+from tasks.word_vectors import read_vectors
 
 WORDS = ("the", "cat", "sat", "on", "mats")
 PLAIN = {"d": 3, "h": "cosh-dist-sq", "init_bound": 0.5, "sparse": False, "export": "words"}
