@@ -26,11 +26,12 @@ def run(cfg: DictConfig) -> float | None:
     record.commit()  # the code as it is now
     values, job = schema.check(cfg), HydraConfig.get()
     mode, options, folder = values["mode"], values["trainer"], Path(job.runtime.output_dir)
+    experiment, name = job.runtime.choices.get("experiment"), folder.parent.name
     files = prediction.Files(values["checkpoint"], values["input"], values["output"])
     with prediction.standard_output(files if mode == "predict" else None) as stdout:
         pl.seed_everything(values["seed"], workers=True, verbose=False)
         task, data = build(values)
-        task.origin = stored.origin(cfg, values, data.identity, job.runtime.choices.get("experiment"), folder.parent.name)
+        task.origin = stored.origin(cfg, values, data.identity, experiment, name)
         if mode == "predict":
             outcome = prediction.predict(task, data, files, stdout, **options)
         else:

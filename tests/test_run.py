@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 
-import run
 from scripts import records
 from tests.cli import QUIET, SHORT, Result, call, command, places, short, toy
 
@@ -33,15 +32,6 @@ def test_a_run_ends_with_its_record(finished):
     }  # fmt: skip
     assert not [n for n in names if "part" in n]
     assert (home / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_folder_of_a_run_from_before_the_tables_had_the_published_values_is_rebuilt(finished, tmp_path):
-    _, result = finished
-    settings = (result.record_path.parent / ".hydra" / "config.yaml").read_text(encoding="utf-8")
-    (tmp_path / ".hydra").mkdir()
-    (tmp_path / ".hydra" / "config.yaml").write_text(settings + "paper: {name: hnn, table: 1}\n", encoding="utf-8")
-    task, _ = run.rebuild(tmp_path)
-    assert sum(p.numel() for p in task.parameters()) == result.record["parameters"]
 
 
 def test_the_record_says_everything(finished):

@@ -24,7 +24,7 @@ def _registered() -> None:
     schema.register()
 
 
-def build(tmp_path, *words: str):
+def toy_task(tmp_path, *words: str):
     values = schema.check(
         schema.composed(
             "task=kg_completion_toy", "optim.schedule=constant", "task.data.batch_size=128",
@@ -62,7 +62,7 @@ def baselines(task, data) -> dict[str, float]:
 
 
 def check(tmp_path, epochs: int, margin: float, *words: str) -> None:
-    task, data = build(tmp_path, "optim.lr=0.05", *words)
+    task, data = toy_task(tmp_path, "optim.lr=0.05", *words)
     baseline = baselines(task, data)
     assert baseline == pytest.approx({"random": 0.126, "frequency": 0.273}, abs=1e-3)
     assert evaluate(task, data.test_dataloader())["mrr"] < baseline["frequency"]
