@@ -99,6 +99,7 @@ def table(a: Trained, b: Trained, split: str, answers: Answers, most: int) -> st
     """Markdown: how often each is right, McNemar's p, and at most `most` examples that only a gets right."""
     counts, n, names = answers.counts(), len(answers.gold), a.data.labels
     only_a, only_b = counts[True, False], counts[False, True]
+    rows = [(word, counts[right, True], counts[right, False]) for word, right in (("right", True), ("wrong", False))]
     listed = answers.only_a()[:most]
     lines = [
         f"## {split}: A right, B wrong",
@@ -108,10 +109,7 @@ def table(a: Trained, b: Trained, split: str, answers: Answers, most: int) -> st
         "",
         f"| {n:,} pairs | B right | B wrong | |",
         "|---|---:|---:|---:|",
-        *(
-            f"| A {word} | {counts[right, True]:,} | {counts[right, False]:,} | {_share(counts, n, right)} |"
-            for word, right in (("right", True), ("wrong", False))
-        ),
+        *(f"| A {word} | {both:,} | {one:,} | {100 * (both + one) / n:.2f} % |" for word, both, one in rows),
         "",
         f"A is right in {100 * (counts[True, True] + only_a) / n:.2f} % and B in "
         f"{100 * (counts[True, True] + only_b) / n:.2f} %; McNemar's exact test, two-sided: p = "
@@ -128,10 +126,6 @@ def table(a: Trained, b: Trained, split: str, answers: Answers, most: int) -> st
         labels = [names[int(each)] for each in (answers.gold[k], answers.a[k].argmax(), answers.b[k].argmax())]
         lines.append("| " + " | ".join(_cell(text) for text in (premise, hypothesis, *labels)) + " |")
     return "\n".join([*lines, ""])
-
-
-def _share(counts: dict[tuple[bool, bool], int], n: int, right: bool) -> str:
-    return f"{100 * (counts[right, True] + counts[right, False]) / n:.2f} %"
 
 
 def _cell(text: str) -> str:

@@ -26,16 +26,14 @@ FOOT = "\nThe nearer a word's query is to its own key, the more weight the word 
 
 @dataclass(frozen=True)
 class Cloud:
-    """Queries and keys on paper, each (N, 2). in_mention: (N,) boolean. distance: mean distance of a query and the key
-    of the same word. total: how many words there are, of which N are drawn. share: see `charts.Basis`. manifold:
-    theirs."""
+    """Queries and keys on paper."""
 
-    queries: Tensor
-    keys: Tensor
-    in_mention: Tensor
-    distance: float
-    total: int
-    share: float
+    queries: Tensor  # (N, 2)
+    keys: Tensor  # (N, 2)
+    in_mention: Tensor  # (N,) boolean
+    distance: float  # mean distance of a query and the key of the same word
+    total: int  # how many words there are, of which N are drawn
+    share: float  # see charts.Basis
     manifold: Manifold
 
 

@@ -39,20 +39,15 @@ FOOT = (
 
 @dataclass(frozen=True)
 class Field:
-    """Logits of some classes on a plane through the origin.
+    """Logits of some classes on a plane through the origin."""
 
-    names: of the classes. x, y: (R, A) places on paper (disk, or plain coordinates). logits: (k, R, A). shares: (k,),
-    how much of each class's gradient at the origin lies in the plane, between 0 and 1. nearest: (k,) distance from the
-    origin of the boundary in the plane, infinite where it does not meet it. extent: of plain axes; 0 for a disk.
-    """
-
-    names: tuple[str, ...]
-    x: Tensor
+    names: tuple[str, ...]  # of the classes
+    x: Tensor  # (R, A), on paper: in the disk, or plain coordinates
     y: Tensor
-    logits: Tensor
-    shares: Tensor
-    nearest: Tensor
-    extent: float
+    logits: Tensor  # (k, R, A)
+    shares: Tensor  # (k,), how much of each class's gradient at the origin lies in the plane, between 0 and 1
+    nearest: Tensor  # (k,), distance from the origin to the boundary in the plane, infinite where it does not meet it
+    extent: float  # of plain axes; 0 for a disk
 
 
 def draw(runs: Sequence[Run], load: Loader, options: FigureOptions) -> list[Path]:
@@ -87,8 +82,9 @@ def field(classifier: ClassLogits, names: Sequence[str], classes: Sequence[int])
         extent = _flat_extent(at_origin, slopes @ basis.axes.mT)
         far = 2**0.5 * extent
     distance = torch.linspace(0, far, RADII, dtype=torch.float64)
-    rays, logits = charts.values_on_rays(manifold, lambda x: logits_for(classifier, x, index), distance, basis.axes)
-    x, y = (charts.radius(manifold, distance).view(-1, 1, 1) * rays).unbind(-1)
+    x, y, logits = charts.values_on_rays(
+        manifold, lambda x: logits_for(classifier, x, index), distance, charts.radius(manifold, distance), basis.axes
+    )
     logits = logits.movedim(-1, 0)
     shares = basis.coordinates(units).norm(dim=-1)
     return Field(tuple(names), x, y, logits, shares, _nearest(logits, distance.unsqueeze(-1)), extent)

@@ -50,9 +50,9 @@ def canvas(width: float, height: float, title: str, foot: str) -> Iterator[SubFi
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(width, height + below), layout="constrained")
         figure.get_layout_engine().set(w_pad=0.08, h_pad=0.06)
-        body, print_ = figure.subfigures(2, 1, height_ratios=[height, below])
+        body, bottom = figure.subfigures(2, 1, height_ratios=[height, below])
         body.suptitle(wrapped(title, width, 11), fontsize=11)
-        print_.text(0.12 / width, 1, small, fontsize=7, color="#444444", ha="left", va="top", linespacing=1.25)
+        bottom.text(0.12 / width, 1, small, fontsize=7, color="#444444", ha="left", va="top", linespacing=1.25)
         yield body
 
 

@@ -14,15 +14,11 @@ from hyperbolic.manifolds.base import HyperbolicManifold
 
 @dataclass(frozen=True)
 class Basis:
-    """Two orthonormal directions.
+    """Two orthonormal directions."""
 
-    axes: (2, d). share: of the sum of squares of the vectors, what lies in the plane of the axes. centre: (d,), what is
-    taken from the vectors first.
-    """
-
-    axes: Tensor
-    share: float
-    centre: Tensor
+    axes: Tensor  # (2, d)
+    share: float  # of the sum of squares of the vectors, what lies in the plane of the axes
+    centre: Tensor  # (d,), what is taken from the vectors first
 
     def coordinates(self, vectors: Tensor) -> Tensor:
         """(..., d) -> (..., 2)."""
@@ -96,10 +92,10 @@ def radius(manifold: Manifold, distance: Tensor) -> Tensor:
 
 @torch.no_grad()
 def values_on_rays(
-    manifold: Manifold, function: Callable[[Tensor], Tensor], distance: Tensor, axes: Tensor = PLANE.axes
-) -> tuple[Tensor, Tensor]:
-    """What `function` takes points (M, D) to, (M, ...), at distances (R,) on rays from the origin in the plane that the
-    axes (2, d) span: the rays as unit vectors of paper (RAYS, 2), and the values (R, RAYS, ...)."""
+    manifold: Manifold, function: Callable[[Tensor], Tensor], distance: Tensor, paper: Tensor, axes: Tensor = PLANE.axes
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What `function` takes points (M, D) to, (M, ...), on rays from the origin in the plane that the axes (2, d) span,
+    at distances (R,), which are drawn at distances `paper` (R,): x and y (R, RAYS) on paper, values (R, RAYS, ...)."""
     angle = torch.linspace(0, 2 * math.pi, RAYS, dtype=torch.float64)
     rays = torch.stack([angle.cos(), angle.sin()], -1)
     lengths = (distance / unit_length(manifold, axes.shape[-1])).view(-1, 1, 1)
@@ -107,7 +103,7 @@ def values_on_rays(
         function(manifold.expmap0((rays @ axes * length).flatten(0, 1)))
         for length in lengths.split(max(1, _POINTS // RAYS))
     ]
-    return rays, torch.cat(blocks).double().unflatten(0, (-1, RAYS))
+    return *(paper.view(-1, 1, 1) * rays).unbind(-1), torch.cat(blocks).double().unflatten(0, (-1, RAYS))
 
 
 def unit_length(manifold: Manifold, d: int) -> float:

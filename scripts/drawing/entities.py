@@ -48,21 +48,15 @@ FOOT = (
 
 @dataclass(frozen=True)
 class Cloud:
-    """Entities on paper.
+    """Entities on paper."""
 
-    xy: (n, 2), in the unit disk or, where the space is flat, in its own lengths. degree: (n,), triples of each in the
-    training graph. named: places and names of those that may get one, the most important first; most_named of them do.
-    total: how many entities there are. share: see `charts.Basis`. correlation: of all degrees with the distances from
-    the origin, by ranks (Spearman).
-    """
-
-    xy: Tensor
-    degree: Tensor
-    named: tuple[tuple[int, str], ...]
-    most_named: int
-    total: int
-    share: float
-    correlation: float
+    xy: Tensor  # (n, 2), in the unit disk or, where the space is flat, in its own lengths
+    degree: Tensor  # (n,), triples of each in the training graph
+    named: tuple[tuple[int, str], ...]  # places and names of those that may get one, the most important first
+    most_named: int  # how many of them do
+    total: int  # how many entities there are
+    share: float  # see charts.Basis
+    correlation: float  # of all degrees with the distances from the origin, by ranks (Spearman)
     manifold: Manifold
 
 

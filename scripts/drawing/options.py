@@ -21,17 +21,15 @@ Loader = Callable[[Run], Trained]
 
 @dataclass(frozen=True)
 class FigureOptions:
-    """Options of the command line. labels: types, entities or nodes to show, or None for the paper's. name: of the
-    files, in the place of the runs' names. words: most words whose queries and keys are drawn. state: best or last.
-    pairs: file of pairs of sentences, or None."""
+    """Options of the command line."""
 
     out: Path
     format: str
-    labels: tuple[str, ...] | None
-    name: str | None
-    words: int
-    state: str
-    pairs: Path | None = None
+    labels: tuple[str, ...] | None  # types, entities or nodes to show; None: the paper's
+    name: str | None  # of the files, in the place of the runs' names
+    words: int  # most words whose queries and keys are drawn
+    state: str  # best or last
+    pairs: Path | None = None  # file of pairs of sentences
 
     def path(self, figure: str, runs: Sequence[Run], suffix: str | None = None) -> Path:
         if len(runs) <= 2:

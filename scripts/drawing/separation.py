@@ -34,18 +34,14 @@ FOOT = (
 
 @dataclass(frozen=True)
 class Field:
-    """A classifier on paper.
+    """A classifier on paper."""
 
-    xy: (N, 2) the points, in the unit disk or in flat axes. inside: (N,) which are of the subtree. x, y: (R, A) the
-    grid. margin: (R, A), positive where the subtree is predicted. extent: of flat axes; 0 of a disk.
-    """
-
-    xy: Tensor
-    inside: Tensor
-    x: Tensor
+    xy: Tensor  # (N, 2), the points, in the unit disk or in flat axes
+    inside: Tensor  # (N,), which are of the subtree
+    x: Tensor  # (R, A), of the grid
     y: Tensor
-    margin: Tensor
-    extent: float
+    margin: Tensor  # (R, A), positive where the subtree is predicted
+    extent: float  # of flat axes; 0 of a disk
 
 
 def draw(runs: Sequence[Run], load: Loader, options: FigureOptions) -> list[Path]:
@@ -104,8 +100,7 @@ def field(
     else:
         extent = 1.1 * float(xy.abs().max()) or 1.0
         radius = distance = torch.linspace(0, 2**0.5 * extent, RADII, dtype=torch.float64)
-    rays, values = charts.values_on_rays(manifold, margin, distance)
-    x, y = (radius.view(-1, 1, 1) * rays).unbind(-1)
+    x, y, values = charts.values_on_rays(manifold, margin, distance, radius)
     return Field(xy, inside.cpu(), x, y, values.cpu(), extent)
 
 

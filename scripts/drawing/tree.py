@@ -32,19 +32,14 @@ FOOT = (
 
 @dataclass(frozen=True)
 class Picture:
-    """A hierarchy on paper.
+    """A hierarchy on paper."""
 
-    xy: (N, 2), in the unit disk or in flat axes. depth: (N,) edges to the nearest root. levels: the greatest depth of
-    the nodes whose edges are drawn. edges: (E, STEPS, 2) curves from parent to child. named: numbers and names of nodes
-    that may get one, the most important first; most_named of them do. manifold: where the nodes are.
-    """
-
-    xy: Tensor
-    depth: np.ndarray
-    levels: int
-    edges: np.ndarray
-    named: tuple[tuple[int, str], ...]
-    most_named: int
+    xy: Tensor  # (N, 2), in the unit disk or in flat axes
+    depth: np.ndarray  # (N,), edges to the nearest root
+    levels: int  # the greatest depth of the nodes whose edges are drawn
+    edges: np.ndarray  # (E, STEPS, 2), curves from parent to child
+    named: tuple[tuple[int, str], ...]  # numbers and names of nodes that may get one, the most important first
+    most_named: int  # how many of them do
     manifold: Manifold
 
 
@@ -96,7 +91,7 @@ def _levels(child: np.ndarray, parent: np.ndarray, n: int) -> np.ndarray:
     children = np.bincount(parent, minlength=n)
     while (depth := depths(child, parent, n)).max(initial=0) == n > 0:
         root = np.argmax(np.where(depth == n, children, -1))
-        child, parent = child[kept := child != root], parent[kept]
+        child, parent = child[others := child != root], parent[others]
     return depth
 
 

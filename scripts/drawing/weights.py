@@ -38,13 +38,12 @@ class Text(NamedTuple):
 
 @dataclass(frozen=True)
 class Strip:
-    """A premise with its hypothesis. hypothesis: its text. gold: its label, or None. tokens: T words of the premise.
-    rows: of each run that has these words its answer, and the weights (T,)."""
+    """A premise with its hypothesis."""
 
     hypothesis: str
-    gold: str | None
-    tokens: tuple[str, ...]
-    rows: tuple[tuple[str, np.ndarray], ...]
+    gold: str | None  # its label
+    tokens: tuple[str, ...]  # T words of the premise
+    rows: tuple[tuple[str, np.ndarray], ...]  # of each run that has these words its answer, and the weights (T,)
 
 
 def draw(models: Sequence[Trained], options: FigureOptions) -> Path:
