@@ -26,6 +26,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
 WASH = 0.12  # opacity of an area behind points and curves
 FORMATS = ("png", "svg", "pdf")
 STYLE = {
+    "font.family": "DejaVu Sans",
     "font.size": 9,
     "axes.titlesize": 9,
     "legend.fontsize": 8,

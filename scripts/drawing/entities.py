@@ -42,7 +42,7 @@ FLAT = f"Flat space, scaled to fit: each entity at its true distance from the or
 FOOT = (
     "\nDistances between entities are not kept. Dashed rings: equal distance from the origin, with its value. Rank "
     "correlation: of the degrees with the distances from the origin, over all entities (Spearman). Named are entities "
-    "of the highest degree, or those of --labels, where there is room."
+    "of the highest degree, or chosen ones, where there is room."
 )
 
 

@@ -25,7 +25,7 @@ PALE = "#BBBBBB"
 FOOT = (
     f"{charts.TRUE_PLACES} Level: the fewest edges up to a root; edges are geodesics, each from one level to the next, "
     "and nodes of lower levels are pale. Of a cycle with nothing above it, the node of the most children counts as a "
-    "root. Named are roots and, level by level, the nodes of the most children, or those of --labels, where there is "
+    "root. Named are roots and, level by level, the nodes of the most children, or chosen ones, where there is "
     "room."
 )
 
