@@ -6,8 +6,6 @@ python scripts/errors.py RUN_A RUN_B --split dev --most 50 --output errors.md
 Both were trained on the same pairs of sentences (task=snli, multinli, nli). For the other direction, swap the runs.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from dataclasses import dataclass

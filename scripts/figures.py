@@ -7,8 +7,6 @@ python scripts/figures.py --list                      what there is
 Several runs are drawn side by side, or as curves of one figure; `nearest` and `lengths` make files for each of them.
 """
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import functools
