@@ -6,14 +6,13 @@ python scripts/errors.py RUN_A RUN_B --split dev --most 50 --output errors.md
 Both were trained on the same pairs of sentences (task=snli, multinli, nli). For the other direction, swap the runs.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from scipy.special import bdtr
 from torch import Tensor
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,9 +40,9 @@ class Answers:
     def only_a(self) -> list[int]:
         """Examples that a gets right and b wrong, those first to whose gold class a gives more probability than b."""
         a, b = self.right
-        found = torch.nonzero(a & ~b).flatten()
-        more = (self.a - self.b)[found, self.gold[found]]
-        return found[more.argsort(descending=True, stable=True)].tolist()
+        index = torch.nonzero(a & ~b).flatten()
+        more = (self.a - self.b)[index, self.gold[index]]
+        return index[more.argsort(descending=True, stable=True)].tolist()
 
     def counts(self) -> dict[tuple[bool, bool], int]:
         """Examples by whether a and b get them right."""
@@ -54,19 +53,15 @@ class Answers:
 def mcnemar(only_a: int, only_b: int) -> float:
     """The two-sided p of McNemar's exact test, ``min(1, 2 P(X <= min))`` with X binomial of n = only_a + only_b tosses:
     how probable a difference so large is where each is as likely to be the right one. (McNemar 1947)"""
-    n, term, tail = only_a + only_b, 1, 0
-    for k in range(min(only_a, only_b) + 1):
-        tail += term
-        term = term * (n - k) // (k + 1)
-    return min(1.0, 2 * tail / 2**n)
+    return min(1.0, 2 * float(bdtr(min(only_a, only_b), only_a + only_b, 0.5)))
 
 
 def compare(a: Trained, b: Trained, split: str) -> Answers:
     """The answers of both runs on a split. Raises UserError where their examples or classes differ."""
-    for found in (a, b):
-        if not hasattr(found.data, "texts"):
+    for trained in (a, b):
+        if not hasattr(trained.data, "texts"):
             raise UserError(
-                f"{found.run.folder}: the task {found.run.settings.get('task.name')} has no texts; name runs of "
+                f"{trained.run.folder}: the task {trained.run.settings.get('task.name')} has no texts; name runs of "
                 "task=snli, multinli or nli."
             )
     if a.data.labels != b.data.labels:
@@ -74,9 +69,9 @@ def compare(a: Trained, b: Trained, split: str) -> Answers:
             f"The runs have other classes: {', '.join(a.data.labels)} ({a.run.title}) and {', '.join(b.data.labels)} "
             f"({b.run.title}). Name runs with the same task.labels or task.data.classes."
         )
-    (gold, first), (other, second) = answered(a, split), answered(b, split)
-    files = [found.data.fingerprint()["sha256"].get(split) for found in (a, b)]
-    rows = [list(found.data.rows(split)) for found in (a, b)]
+    (gold, first), (other, second) = predict(a, split), predict(b, split)
+    files = [trained.data.fingerprint()["sha256"].get(split) for trained in (a, b)]
+    rows = [list(trained.data.rows(split)) for trained in (a, b)]
     if files[0] != files[1] or rows[0] != rows[1] or not torch.equal(gold, other):
         raise UserError(
             f"The runs have other examples in their {split} split: {len(gold):,} ({a.run.title}) and {len(other):,} "
@@ -86,15 +81,15 @@ def compare(a: Trained, b: Trained, split: str) -> Answers:
     return Answers(gold, first, second)
 
 
-def answered(found: Trained, split: str) -> tuple[Tensor, Tensor]:
+def predict(trained: Trained, split: str) -> tuple[Tensor, Tensor]:
     """Gold classes (N,) of a split, and the probabilities (N, K) that the model gives."""
-    pairs = found.data.splits()[split]
+    pairs = trained.data.splits()[split]
     order = pairs.lengths.amax(0).argsort(stable=True)
     parts = []
     with torch.inference_mode():
-        for index in order.split(found.data.eval_batch_size):
+        for index in order.split(trained.data.eval_batch_size):
             batch = pairs[index]
-            parts.append(found.model(batch["words"], batch["lengths"]).double().softmax(-1))
+            parts.append(trained.model(batch["words"], batch["lengths"]).double().softmax(-1))
     return pairs.labels, torch.cat(parts)[order.argsort()]
 
 
@@ -102,6 +97,7 @@ def table(a: Trained, b: Trained, split: str, answers: Answers, most: int) -> st
     """Markdown: how often each is right, McNemar's p, and at most `most` examples that only a gets right."""
     counts, n, names = answers.counts(), len(answers.gold), a.data.labels
     only_a, only_b = counts[True, False], counts[False, True]
+    rows = [(word, counts[right, True], counts[right, False]) for word, right in (("right", True), ("wrong", False))]
     listed = answers.only_a()[:most]
     lines = [
         f"## {split}: A right, B wrong",
@@ -111,10 +107,7 @@ def table(a: Trained, b: Trained, split: str, answers: Answers, most: int) -> st
         "",
         f"| {n:,} pairs | B right | B wrong | |",
         "|---|---:|---:|---:|",
-        *(
-            f"| A {word} | {counts[right, True]:,} | {counts[right, False]:,} | {_share(counts, n, right)} |"
-            for word, right in (("right", True), ("wrong", False))
-        ),
+        *(f"| A {word} | {both:,} | {one:,} | {100 * (both + one) / n:.2f} % |" for word, both, one in rows),
         "",
         f"A is right in {100 * (counts[True, True] + only_a) / n:.2f} % and B in "
         f"{100 * (counts[True, True] + only_b) / n:.2f} %; McNemar's exact test, two-sided: p = "
@@ -128,14 +121,9 @@ def table(a: Trained, b: Trained, split: str, answers: Answers, most: int) -> st
     ]
     for k in listed:
         premise, hypothesis = a.data.texts(split, k)
-        said = [names[int(each[k].argmax())] for each in (answers.a, answers.b)]
-        cells = [premise, hypothesis, names[int(answers.gold[k])], *said]
-        lines.append("| " + " | ".join(_cell(text) for text in cells) + " |")
+        labels = [names[int(each)] for each in (answers.gold[k], answers.a[k].argmax(), answers.b[k].argmax())]
+        lines.append("| " + " | ".join(_cell(text) for text in (premise, hypothesis, *labels)) + " |")
     return "\n".join([*lines, ""])
-
-
-def _share(counts: dict[tuple[bool, bool], int], n: int, right: bool) -> str:
-    return f"{100 * (counts[right, True] + counts[right, False]) / n:.2f} %"
 
 
 def _cell(text: str) -> str:

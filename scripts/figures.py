@@ -7,25 +7,51 @@ python scripts/figures.py --list                      what there is
 Several runs are drawn side by side, or as curves of one figure; `nearest` and `lengths` make files for each of them.
 """
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import functools
+import inspect
+import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 if __package__ in (None, ""):
     sys.path[0] = str(ROOT)
 
+from scripts.drawing import (  # noqa: E402
+    attention,
+    boundaries,
+    classes,
+    curves,
+    entities,
+    granularity,
+    histograms,
+    nearest,
+    separation,
+    tree,
+)
 from scripts.drawing.canvas import FORMATS  # noqa: E402
-from scripts.shown import FIGURES, Wishes  # noqa: E402
+from scripts.drawing.options import FigureOptions, Loader  # noqa: E402
 from scripts.trained import STATES, Run, load, read_runs  # noqa: E402
 from tasks.errors import UserError, plain_warnings  # noqa: E402
 
 EVERY = "all"
+# The first line of each docstring says what the figure shows.
+FIGURES: dict[str, Callable[[Sequence[Run], Loader, FigureOptions], list[Path]]] = {
+    "nearest": nearest.draw,
+    "boundaries": boundaries.draw,
+    "attention": attention.draw,
+    "norms": curves.draw_norms,
+    "granularity": granularity.draw,
+    "entities": entities.draw,
+    "lengths": histograms.draw,
+    "classes": classes.draw,
+    "separation": separation.draw,
+    "tree": tree.draw,
+    "curves": curves.draw,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -33,13 +59,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.list:
-        for name, (what, _) in FIGURES.items():
-            print(f"{name:12} {what}")
+        for name, drawer in FIGURES.items():
+            print(f"{name:12} {inspect.getdoc(drawer).splitlines()[0]}")
         return 0
     try:
         figures, folders = split(options.words)
         runs = read_runs(folders)
-        draw(figures, runs, _wishes(options))
+        draw(figures, runs, _figure_options(options))
     except (UserError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -48,54 +74,46 @@ def main(arguments: list[str] | None = None) -> int:
 
 def split(words: Sequence[str]) -> tuple[list[str], list[Path]]:
     """The figures and the run folders of the command line. Raises UserError where there is none of either."""
-    figures = []
-    for word in words:
-        if word not in (*FIGURES, EVERY):
-            break
-        figures.append(word)
-    folders = [Path(word) for word in words[len(figures) :]]
-    there_are = f"Figures: {', '.join([*FIGURES, EVERY])}."
+    figures = list(itertools.takewhile(lambda word: word in (*FIGURES, EVERY), words))
+    rest = words[len(figures) :]
+    names = f"Figures: {', '.join([*FIGURES, EVERY])}."
     if not figures:
-        first = words[0] if words else ""
-        near = difflib.get_close_matches(first, FIGURES, n=1)
-        fault = f"{first!r} is no figure" if words else "No figure is named"
+        near = difflib.get_close_matches(words[0], FIGURES, n=1) if words else []
+        fault = f"{words[0]!r} is no figure" if words else "No figure is named"
         hint = f" Did you mean {near[0]}?" if near else ""
-        raise UserError(f"{fault}.{hint} {there_are} Then come run folders, as in: figures.py norms outputs/A/...")
-    if not folders:
+        raise UserError(f"{fault}.{hint} {names} Then come run folders, as in: figures.py norms outputs/A/...")
+    if not rest:
         raise UserError(f"Name the folder of a run after {figures[-1]}, as in: figures.py {figures[-1]} outputs/A/...")
-    for word in words[len(figures) :]:
-        near = difflib.get_close_matches(word, FIGURES, n=1)
-        if not Path(word).exists() and (word in FIGURES or ("/" not in word and near)):
-            raise UserError(f"{word!r} is neither a figure nor a folder; figures come first. {there_are}")
-    return figures, folders
+    for word in rest:
+        misspelt = "/" not in word and difflib.get_close_matches(word, FIGURES, n=1)
+        if not Path(word).exists() and (word in FIGURES or misspelt):
+            raise UserError(f"{word!r} is neither a figure nor a folder; figures come first. {names}")
+    return figures, [Path(word) for word in rest]
 
 
-def draw(figures: Sequence[str], runs: Sequence[Run], wishes: Wishes) -> None:
+def draw(figures: Sequence[str], runs: Sequence[Run], options: FigureOptions) -> None:
     """Draw the figures, print the files; each model is read once. With `all`, what a run does not have is left out.
 
     Raises UserError where a figure that was named cannot be drawn, or of `all` none.
     """
-    models = functools.cache(lambda k: load(runs[k], wishes.state))
+    models = functools.cache(lambda k: load(runs[k], options.state))
     places = {id(run): k for k, run in enumerate(runs)}
-    optional = EVERY in figures
-    failed: list[str] = []
-    chosen = list(FIGURES) if optional else list(dict.fromkeys(figures))
-    for name in chosen:
+    failures = 0
+    names = list(FIGURES) if EVERY in figures else list(dict.fromkeys(figures))
+    for name in names:
         try:
-            made = FIGURES[name][1](runs, lambda run: models(places[id(run)]), wishes)
+            for path in FIGURES[name](runs, lambda run: models(places[id(run)]), options):
+                print(f"figure: {path}", flush=True)
         except UserError as error:
-            if not optional:
+            if EVERY not in figures:
                 raise
-            failed.append(name)
+            failures += 1
             print(f"left out {name}: {error}", file=sys.stderr)
-            continue
-        for path in made:
-            print(f"figure: {path}", flush=True)
-    if len(failed) == len(chosen):
+    if failures == len(names):
         raise UserError("No figure could be drawn; the reasons are above.")
 
 
-def _wishes(options: argparse.Namespace) -> Wishes:
+def _figure_options(options: argparse.Namespace) -> FigureOptions:
     labels = None
     if options.labels is not None:
         labels = tuple(dict.fromkeys(word.strip() for word in options.labels.split(",") if word.strip()))
@@ -105,7 +123,9 @@ def _wishes(options: argparse.Namespace) -> Wishes:
         raise UserError(f"--words must be at least 1, and it is {options.words_drawn}.")
     if options.out.exists() and not options.out.is_dir():
         raise UserError(f"--out {options.out} is a file; name a folder.")
-    return Wishes(options.out, options.format, labels, options.name, options.words_drawn, options.state, options.pairs)
+    return FigureOptions(
+        options.out, options.format, labels, options.name, options.words_drawn, options.state, options.pairs
+    )
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,1 +1,1 @@
-"""One module for each figure, and what they stand on: the canvas, and charts of spaces on paper."""
+"""The figures that scripts/figures.py draws: one module for each, from runs to files, and what they stand on."""

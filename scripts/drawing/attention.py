@@ -1,9 +1,8 @@
 """Queries and keys of the distance attention, in two dimensions (Lopez & Strube 2020, Figure 5)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from matplotlib.axes import Axes
@@ -11,22 +10,74 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from hyperbolic.manifolds import Manifold
-from scripts.drawing import canvas, charts
+from scripts.drawing import canvas, charts, weights
+from scripts.drawing.options import FigureOptions, Loader, caption
+from scripts.trained import Run, Trained
+from tasks.errors import UserError
+
+INSIDE = 1  # position id of the words of the mention in its context
+CURVED = (
+    "Poincaré disk of radius 1: distances d from the origin are exact, drawn at tanh(√c d/2); angles are those of log₀ "
+    "projected to its 2 principal directions, which hold at least {share} of its squared length."
+)
+FLAT = "Flat: coordinates along the 2 principal directions, at least {share} of the variance."
+FOOT = "\nThe nearer a word's query is to its own key, the more weight the word gets (where β > 0)."
 
 
 @dataclass(frozen=True)
 class Cloud:
-    """Queries and keys on paper, each (N, 2). in_mention: (N,) boolean. distance: mean distance of a query and the key
-    of the same word. drawn, of: how many words are drawn, of how many. share: see `charts.Basis`. manifold: theirs."""
+    """Queries and keys on paper."""
 
-    queries: Tensor
-    keys: Tensor
-    in_mention: Tensor
-    distance: float
-    drawn: int
-    of: int
-    share: float
+    queries: Tensor  # (N, 2)
+    keys: Tensor  # (N, 2)
+    in_mention: Tensor  # (N,) boolean
+    distance: float  # mean distance of a query and the key of the same word
+    total: int  # how many words there are, of which N are drawn
+    share: float  # see charts.Basis
     manifold: Manifold
+
+
+def draw(runs: Sequence[Run], load: Loader, options: FigureOptions) -> list[Path]:
+    """Queries and keys of the attention (HyFi, Figure 5); of pairs of sentences, the weights of words."""
+    models = [load(run) for run in runs]
+    on_pairs = [trained for trained in models if hasattr(trained.data, "texts")]
+    others = [trained for trained in models if not hasattr(trained.data, "texts")]
+    if options.pairs and not on_pairs:
+        raise UserError("--pairs is for runs on pairs of sentences, as of task=snli encoder=gru_attention.")
+    files = []
+    if others:
+        rows = []
+        for trained in others:
+            clouds = {name: cloud(*points, options.words) for name, points in queries_and_keys(trained).items()}
+            rows.append([(f"{k} attention\n{caption(trained, v.manifold)}", v) for k, v in clouds.items()])
+        figure = plot(rows, "Queries and keys of the attention, dev mentions")
+        files.append(options.save(figure, "attention", [trained.run for trained in others]))
+    if on_pairs:
+        files.append(weights.draw(on_pairs, options))
+    return files
+
+
+def queries_and_keys(trained: Trained) -> dict[str, tuple[Manifold, Tensor, Tensor, Tensor]]:
+    """For each attention of the model its manifold, and of all words of the dev split, padding left out, queries and
+    keys (N, D) and whether they are inside of the mention (N,), which only contexts know.
+
+    Raises UserError where the model has no such attention.
+    """
+    if not hasattr(trained.model, "attentions"):
+        raise UserError(
+            f"{trained.run.folder}: {type(trained.model).__name__} has no attention by distances, whose queries and "
+            "keys this figure shows. Name a run of task/model=entity_typer."
+        )
+    parts: dict[str, list[tuple[Tensor, Tensor, Tensor]]] = {}
+    manifolds: dict[str, Manifold] = {}
+    for batch in trained.data.val_dataloader():
+        with torch.inference_mode():
+            for name, attended in trained.model.attentions(batch).items():
+                real = torch.arange(attended.keys.shape[1]) < batch[f"{name}_length"].unsqueeze(-1)
+                inside = batch["positions"] == INSIDE if name == "context" else torch.zeros_like(real)
+                manifolds[name] = attended.manifold
+                parts.setdefault(name, []).append((attended.queries[real], attended.keys[real], inside[real]))
+    return {name: (manifolds[name], *map(torch.cat, zip(*part, strict=True))) for name, part in parts.items()}
 
 
 @torch.no_grad()
@@ -36,64 +87,40 @@ def cloud(manifold: Manifold, queries: Tensor, keys: Tensor, in_mention: Tensor,
     The plane is that of all chosen queries and keys together, so that the two are seen in one picture.
     """
     n = len(queries)
-    chosen = torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:most].sort().values
+    sample = torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:most].sort().values
     mean = float(manifold.dist(queries.double(), keys.double()).mean())
-    queries, keys, in_mention = queries[chosen], keys[chosen], in_mention[chosen]
+    queries, keys = queries[sample], keys[sample]
     basis = charts.plane_of(manifold, torch.cat([queries, keys]))
     flat = [charts.flatten(manifold, x, basis) for x in (queries, keys)]
-    return Cloud(*flat, in_mention, mean, len(chosen), n, basis.share, manifold)
+    return Cloud(*flat, in_mention[sample], mean, n, basis.share, manifold)
 
 
-def paint(axis: Axes, found: Cloud, title: str) -> None:
+def plot_panel(axis: Axes, title: str, cloud: Cloud) -> None:
     """Queries in red, keys in blue; words inside of the mention as larger, dark triangles."""
-    extent = 0.0
+    inside = cloud.in_mention.numpy()
     for points, colour, dark, label in (
-        (found.keys, canvas.SKY, canvas.BLUE, "keys"),
-        (found.queries, "#F2A07B", canvas.RED, "queries"),
+        (cloud.keys.numpy(), canvas.SKY, canvas.BLUE, "keys"),
+        (cloud.queries.numpy(), "#F2A07B", canvas.RED, "queries"),
     ):
-        inside = found.in_mention.numpy()
-        x, y = points.numpy().T
         if not inside.all():
-            axis.scatter(x[~inside], y[~inside], s=6, color=colour, alpha=0.55, linewidths=0, label=label, zorder=2)
+            axis.scatter(*points[~inside].T, s=6, color=colour, alpha=0.55, linewidths=0, label=label, zorder=2)
         if inside.any():
             name = label if inside.all() else f"{label} inside the mention"
             axis.scatter(
-                x[inside], y[inside], s=13, marker="^", color=dark, alpha=0.8, linewidths=0, label=name, zorder=3
+                *points[inside].T, s=13, marker="^", color=dark, alpha=0.8, linewidths=0, label=name, zorder=3
             )
-        extent = max(extent, float(points.abs().max()))
-    if charts.is_curved(found.manifold):
-        canvas.disk(axis)
-    else:
-        canvas.plain(axis, 1.08 * extent or 1.0)
-    drawn = f"{found.drawn:,} of {found.of:,} words, mean d(query, key) {found.distance:.2f}"
-    axis.set_title(f"{canvas.wrapped(title, 3.7, 9)}\n{drawn}")
+    extent = 1.08 * max(float(points.abs().max()) for points in (cloud.queries, cloud.keys)) or 1.0
+    canvas.frame(axis, 0.0 if charts.is_curved(cloud.manifold) else extent)
+    counts = f"{len(inside):,} of {cloud.total:,} words, mean d(query, key) {cloud.distance:.2f}"
+    axis.set_title(f"{canvas.wrapped(title, 3.7, 9)}\n{counts}")
 
 
-def draw(panels: Sequence[Sequence[tuple[str, Cloud]]], title: str) -> Figure:
+def plot(rows: Sequence[Sequence[tuple[str, Cloud]]], title: str) -> Figure:
     """A row of panels (title, cloud) for each run."""
-    clouds = [found for row in panels for _, found in row]
-    foot = "\n".join(dict.fromkeys(_note(found, clouds) for found in clouds))
-    foot += "\nThe nearer a word's query is to its own key, the more weight the word gets (where β > 0)."
-    n_columns = max(len(row) for row in panels)
-    with canvas.canvas(max(5.0, 4.2 * n_columns), 1.2 + 4.6 * len(panels), title, foot) as body:
-        axes = body.subplots(len(panels), n_columns, squeeze=False)
-        for row, line in zip(axes, panels, strict=True):
-            for axis, panel in zip(row, [*line, *[None] * (n_columns - len(line))], strict=True):
-                if panel is None:
-                    axis.set_axis_off()
-                else:
-                    paint(axis, panel[1], panel[0])
-        handles: dict[str, object] = {}
-        for axis in axes.flat:
-            for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-                handles.setdefault(label, handle)
-        legend = body.legend(handles.values(), handles, loc="outside lower center", ncols=2, markerscale=1.8)
+    foot = charts.notes([(each.manifold, each.share) for row in rows for _, each in row], CURVED, FLAT) + FOOT
+    with canvas.canvas(max(5.0, *(4.2 * len(row) for row in rows)), 1.2 + 4.6 * len(rows), title, foot) as body:
+        axes = canvas.plot_rows(body, plot_panel, rows)
+        legend = canvas.legend(body, axes, loc="outside lower center", ncols=2, markerscale=1.8)
         for handle in legend.legend_handles:
             handle.set_alpha(1)
     return body.figure
-
-
-def _note(found: Cloud, clouds: Sequence[Cloud]) -> str:
-    """The note on the kind of chart, with the smallest share among the panels of this kind."""
-    kind = charts.is_curved(found.manifold)
-    return charts.explained(found.manifold, min(c.share for c in clouds if charts.is_curved(c.manifold) == kind))

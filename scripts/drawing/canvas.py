@@ -1,17 +1,20 @@
-"""What all figures share: colours, the head and foot lines, the rim of the disk, and files written whole."""
-
-from __future__ import annotations
+"""What all figures share: colours, head and foot lines, panels, legends, the rim of the disk, and files."""
 
 import os
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import matplotlib
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
+from matplotlib.legend import Legend
+from matplotlib.lines import Line2D
 from matplotlib.patches import Circle
+from torch import Tensor
 
 # Okabe & Ito (2008), told apart also by the colour-blind. The first three are the red, blue and green of the paper.
 RED, BLUE, GREEN, ORANGE, PURPLE, SKY, GREY = (
@@ -20,18 +23,17 @@ RED, BLUE, GREEN, ORANGE, PURPLE, SKY, GREY = (
 COLOURS = (RED, BLUE, GREEN, ORANGE, PURPLE, SKY, "#000000", GREY)
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
+WASH = 0.12  # opacity of an area behind points and curves
 FORMATS = ("png", "svg", "pdf")
 STYLE = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
     "axes.titlesize": 9,
-    "axes.labelsize": 9,
     "legend.fontsize": 8,
     "xtick.labelsize": 8,
     "ytick.labelsize": 8,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.grid": False,
     "grid.alpha": 0.3,
     "legend.frameon": False,
     "svg.hashsalt": "hyperbolic",  # the same picture gives the same file
@@ -49,19 +51,58 @@ def canvas(width: float, height: float, title: str, foot: str) -> Iterator[SubFi
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(width, height + below), layout="constrained")
         figure.get_layout_engine().set(w_pad=0.08, h_pad=0.06)
-        body, print_ = figure.subfigures(2, 1, height_ratios=[height, below])
+        body, bottom = figure.subfigures(2, 1, height_ratios=[height, below])
         body.suptitle(wrapped(title, width, 11), fontsize=11)
-        print_.text(0.12 / width, 1, small, fontsize=7, color="#444444", ha="left", va="top", linespacing=1.25)
+        bottom.text(0.12 / width, 1, small, fontsize=7, color="#444444", ha="left", va="top", linespacing=1.25)
         yield body
 
 
-def grid(body: SubFigure, n: int, most: int = 3) -> list[Axes]:
-    """Axes for n panels, at most `most` in a row; the rest of the last row stays empty."""
-    columns = min(most, n)
-    axes = list(body.subplots(-(-n // columns), columns, squeeze=False).flat)
-    for axis in axes[n:]:
-        axis.set_axis_off()
-    return axes[:n]
+@contextmanager
+def panels(
+    plot_panel: Callable[..., None], contents: Sequence[tuple], size: tuple[float, float], extra: float, title: str,
+    foot: str, least: float = 0.0, most: int = 3,
+) -> Iterator[tuple[SubFigure, list[Axes]]]:  # fmt: skip
+    """A canvas with a panel for each of the contents, `plot_panel(axis, *content)`, at most `most` in a row.
+
+    size: of a panel, in inches. extra: height for a legend or bar. least: width of the canvas in any case.
+    """
+    rows = [contents[k : k + most] for k in range(0, len(contents), most)]
+    with canvas(max(least, size[0] * len(rows[0])), extra + size[1] * len(rows), title, foot) as body:
+        yield body, plot_rows(body, plot_panel, rows)
+
+
+def plot_rows(
+    body: SubFigure, plot_panel: Callable[..., None], rows: Sequence[Sequence[tuple]], **style: Any
+) -> list[Axes]:
+    """Rows of panels, `plot_panel(axis, *content)`; where a row is shorter than others, its end stays empty."""
+    grid = body.subplots(len(rows), max(map(len, rows)), squeeze=False, **style)
+    axes = []
+    for line, row in zip(grid, rows, strict=True):
+        for axis in line[len(row) :]:
+            axis.set_axis_off()
+        for axis, content in zip(line, row, strict=False):
+            plot_panel(axis, *content)
+            axes.append(axis)
+    return axes
+
+
+def line_style(k: int) -> dict[str, Any]:
+    """Colour and dashes of the k-th line of a picture."""
+    return {"color": COLOURS[k % len(COLOURS)], "linestyle": DASHES[k % len(DASHES)]}
+
+
+def legend(body: SubFigure, axes: Iterable[Axes], **style: Any) -> Legend:
+    """One legend for all axes, in which each label stands once."""
+    handles: dict[str, Artist] = {}
+    for axis in axes:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    return body.legend(handles.values(), handles, **style)
+
+
+def dot(colour: Any, label: str, marker: str = "o", size: float = 4) -> Line2D:
+    """The mark of points in a legend."""
+    return Line2D([], [], ls="", marker=marker, markersize=size, color=colour, label=label)
 
 
 def wrapped(text: str, width: float, size: float) -> str:
@@ -70,21 +111,28 @@ def wrapped(text: str, width: float, size: float) -> str:
     return "\n".join("\n".join(textwrap.wrap(line, letters)) for line in text.splitlines())
 
 
-def disk(axis: Axes, rim: str = "#999999") -> None:
-    """The unit circle and the origin on axes without frame; the picture of the whole hyperbolic plane."""
-    axis.add_patch(Circle((0, 0), 1, fill=False, edgecolor=rim, linewidth=1.0, zorder=1))
-    axis.plot([0], [0], "+", color=rim, markersize=6, zorder=1)
-    axis.set(xlim=(-1.04, 1.04), ylim=(-1.04, 1.04))
-    axis.set_aspect("equal")
-    axis.set_axis_off()
-
-
-def plain(axis: Axes, extent: float) -> None:
-    """Square axes from -extent to extent with the origin marked: the picture of a flat plane."""
-    axis.set(xlim=(-extent, extent), ylim=(-extent, extent))
-    axis.set_aspect("equal")
+def frame(axis: Axes, extent: float) -> None:
+    """The origin, and what a picture of the whole plane stands in: the unit circle where `extent` is 0 (hyperbolic), or
+    square axes from -extent to extent (flat)."""
+    side = extent or 1.04
+    axis.set(xlim=(-side, side), ylim=(-side, side), aspect="equal")
     axis.plot([0], [0], "+", color="#999999", markersize=6, zorder=1)
-    axis.grid(visible=True)
+    if extent:
+        axis.grid(visible=True)
+    else:
+        axis.add_patch(Circle((0, 0), 1, fill=False, edgecolor="#999999", linewidth=1.0, zorder=1))
+        axis.set_axis_off()
+
+
+def boundary(axis: Axes, x: Tensor, y: Tensor, values: Tensor, color: str, linestyle: Any = "-") -> bool:
+    """A light wash where values on a grid (R, A) are positive, and the curve where they are 0, if there is one."""
+    low, high = float(values.min()), float(values.max())
+    grid = [each.numpy() for each in (x, y, values)]
+    if high > 0:
+        axis.contourf(*grid, levels=[0, high], colors=[color], alpha=WASH, zorder=0)
+    if high > 0 > low:
+        axis.contour(*grid, levels=[0], colors=[color], linestyles=[linestyle], linewidths=1.8, zorder=3)
+    return high > 0 > low
 
 
 def save(figure: Figure, path: Path) -> Path:

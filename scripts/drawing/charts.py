@@ -1,11 +1,12 @@
 """How points of a space of many dimensions are put on paper: what is kept exactly, and what is not."""
 
-from __future__ import annotations
-
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from hyperbolic.manifolds import Manifold
 from hyperbolic.manifolds.base import HyperbolicManifold
@@ -13,19 +14,25 @@ from hyperbolic.manifolds.base import HyperbolicManifold
 
 @dataclass(frozen=True)
 class Basis:
-    """Two orthonormal directions.
+    """Two orthonormal directions."""
 
-    axes: (2, d). share: of the sum of squares of the vectors, what lies in the plane of the axes. centre: (d,), what is
-    taken from the vectors first.
-    """
-
-    axes: Tensor
-    share: float
-    centre: Tensor
+    axes: Tensor  # (2, d)
+    share: float  # of the sum of squares of the vectors, what lies in the plane of the axes
+    centre: Tensor  # (d,), what is taken from the vectors first
 
     def coordinates(self, vectors: Tensor) -> Tensor:
         """(..., d) -> (..., 2)."""
         return (vectors.double() - self.centre) @ self.axes.mT
+
+
+# Of points that have two dimensions: nothing is turned or projected.
+PLANE = Basis(torch.eye(2, dtype=torch.float64), 1.0, torch.zeros(2, dtype=torch.float64))
+TRUE_PLACES = (
+    "Points are where they are, in the Poincaré disk of radius 1 (or, where no rim is drawn, in a flat plane): nothing "
+    "is projected."
+)
+RAYS = 721  # the first again at the end
+_POINTS = 10_000  # whose coordinates are held at a time
 
 
 def principal(vectors: Tensor, centred: bool) -> Basis:
@@ -37,25 +44,15 @@ def principal(vectors: Tensor, centred: bool) -> Basis:
     vectors = vectors.detach().double().reshape(-1, vectors.shape[-1])
     if not len(vectors):
         raise ValueError("there is no vector to find a plane for")
-    d = vectors.shape[-1]
+    n, d = vectors.shape
     centre = vectors.mean(0) if centred else vectors.new_zeros(d)
     vectors = vectors - centre
-    _, lengths, axes = torch.linalg.svd(vectors, full_matrices=d <= 2)
-    found = vectors.new_zeros(2, d)
-    found[: min(2, len(axes))] = axes[:2]
-    if len(axes) == 1 and d > 1:  # a single vector: any direction at a right angle to it
-        other = torch.eye(d, dtype=axes.dtype)[axes[0].abs().argmin()]
-        other = other - (other @ axes[0]) * axes[0]
-        found[1] = other / other.norm()
-    sign = torch.sign((vectors @ found.mT).sum(0))
-    found = found * torch.where(sign == 0, 1, sign).unsqueeze(-1)
+    _, lengths, directions = torch.linalg.svd(pad(vectors, (0, max(0, 2 - d), 0, max(0, 2 - n))), full_matrices=False)
+    axes = directions[:2, :d]
+    sign = torch.sign((vectors @ axes.mT).sum(0))
+    axes = axes * torch.where(sign == 0, 1, sign).unsqueeze(-1)
     total = float(lengths.square().sum())
-    return Basis(found, float(lengths[:2].square().sum()) / total if total else 1.0, centre)
-
-
-def itself() -> Basis:
-    """The plane of points that have two dimensions: nothing is turned or projected."""
-    return Basis(torch.eye(2, dtype=torch.float64), 1.0, torch.zeros(2, dtype=torch.float64))
+    return Basis(axes, float(lengths[:2].square().sum()) / total if total else 1.0, centre)
 
 
 def is_curved(manifold: Manifold) -> bool:
@@ -73,15 +70,16 @@ def plane_of(manifold: Manifold, x: Tensor) -> Basis:
     return principal(manifold.logmap0(x.detach().double()), centred=not is_curved(manifold))
 
 
-def flatten(manifold: Manifold, x: Tensor, basis: Basis) -> Tensor:
+def flatten(manifold: Manifold, x: Tensor, basis: Basis = PLANE, true_distance: bool = False) -> Tensor:
     """Points (..., D) as (..., 2) on paper.
 
     Hyperbolic: in the unit disk (Poincaré), where the distance from the origin is kept exactly, ``tanh(sqrt(c) d / 2)``
-    from the centre, and the angle is that of ``log_0(x)`` in the plane of the basis. Flat: coordinates in the basis.
+    from the centre, and the angle is that of ``log_0(x)`` in the plane of the basis. Flat: coordinates in the basis,
+    or with `true_distance` at the distance from the origin in their direction.
     """
     x = x.detach().double()
     flat = basis.coordinates(manifold.logmap0(x))
-    if not is_curved(manifold):
+    if not (is_curved(manifold) or true_distance):
         return flat
     return radius(manifold, manifold.dist0(x, keepdim=True)) * flat / flat.norm(dim=-1, keepdim=True).clamp_min(1e-300)
 
@@ -92,11 +90,20 @@ def radius(manifold: Manifold, distance: Tensor) -> Tensor:
     return torch.tanh(curvature(manifold) ** 0.5 * distance / 2) if is_curved(manifold) else distance
 
 
-def points_of(manifold: Manifold, distance: Tensor, angle: Tensor, axes: Tensor) -> Tensor:
-    """The points (..., D) of the plane through the origin that the axes (2, d) span, by distance and angle, which
-    broadcast to (...)."""
-    ray = torch.stack([angle.cos(), angle.sin()], -1) @ axes
-    return manifold.expmap0(ray * (distance / unit_length(manifold, axes.shape[-1])).unsqueeze(-1))
+@torch.no_grad()
+def values_on_rays(
+    manifold: Manifold, function: Callable[[Tensor], Tensor], distance: Tensor, paper: Tensor, axes: Tensor = PLANE.axes
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What `function` takes points (M, D) to, (M, ...), on rays from the origin in the plane that the axes (2, d) span,
+    at distances (R,), which are drawn at distances `paper` (R,): x and y (R, RAYS) on paper, values (R, RAYS, ...)."""
+    angle = torch.linspace(0, 2 * math.pi, RAYS, dtype=torch.float64)
+    rays = torch.stack([angle.cos(), angle.sin()], -1)
+    lengths = (distance / unit_length(manifold, axes.shape[-1])).view(-1, 1, 1)
+    blocks = [
+        function(manifold.expmap0((rays @ axes * length).flatten(0, 1)))
+        for length in lengths.split(max(1, _POINTS // RAYS))
+    ]
+    return *(paper.view(-1, 1, 1) * rays).unbind(-1), torch.cat(blocks).double().unflatten(0, (-1, RAYS))
 
 
 def unit_length(manifold: Manifold, d: int) -> float:
@@ -106,12 +113,13 @@ def unit_length(manifold: Manifold, d: int) -> float:
     return float(manifold.dist0(manifold.expmap0(vector)).detach()) / 0.5
 
 
-def explained(manifold: Manifold, share: float) -> str:
-    """What pictures made by `flatten` show truly, in a sentence for their small print; share: the smallest of them."""
-    if is_curved(manifold):
-        return (
-            "Poincaré disk of radius 1: distances d from the origin are exact, drawn at tanh(√c d/2); angles are those "
-            "of log₀ projected to its 2 principal directions, which hold at least "
-            f"{100 * share:.0f} % of its squared length."
-        )
-    return f"Flat: coordinates along the 2 principal directions, at least {100 * share:.0f} % of the variance."
+def notes(shares: Iterable[tuple[Manifold, float]], curved: str, flat: str) -> str:
+    """What pictures by `flatten` show truly, a line for each kind of space among them; {share} in the texts is the
+    smallest share (see `Basis`) of the kind, in percent."""
+    smallest: dict[bool, float] = {}
+    for manifold, share in shares:
+        kind = is_curved(manifold)
+        smallest[kind] = min(share, smallest.get(kind, 1.0))
+    return "\n".join(
+        (curved if kind else flat).format(share=f"{100 * share:.0f} %") for kind, share in smallest.items()
+    )

@@ -1,8 +1,8 @@
 """How many examples each class has, and how many of them a model finds (Patel et al., Figure 10)."""
 
-from __future__ import annotations
-
+import csv
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -10,8 +10,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scripts.drawing import canvas
+from scripts.drawing.options import FigureOptions, Loader
+from scripts.trained import Run
+from tasks.errors import UserError
 
-GOLD, FOUND = canvas.SKY, canvas.BLUE
+TITLE = "Classes of the test split, and true positives"
+FOOT = (
+    "Light: examples whose gold label is the class; dark: those of them for which the model says so (true positives), "
+    "with their share (recall); below: for how many examples it says so."
+)
 
 
 class Count(NamedTuple):
@@ -23,40 +30,57 @@ class Count(NamedTuple):
     true_positives: int
 
 
-def paint(axis: Axes, counts: Sequence[Count], title: str) -> None:
-    """Two bars for each class, with the share that was found."""
+def draw(runs: Sequence[Run], load: Loader, options: FigureOptions) -> list[Path]:
+    """Classes of the test split and true positives (HyperA, Figure 10), from the tables that the runs left."""
+    panels = [(f"{run.title}\n{run.space}", read_counts(run)) for run in runs]
+    return [options.save(plot(panels, TITLE), "classes", runs)]
+
+
+def read_counts(run: Run) -> list[Count]:
+    """The counts of each class of the test split, as the run wrote them down.
+
+    Raises UserError where it did not, or the table is damaged.
+    """
+    path = run.folder / "classes.csv"
+    if not path.is_file():
+        raise UserError(
+            f"{run.folder}: it has no classes.csv, which a training of task=snli, multinli or nli leaves; name the "
+            "folder of one."
+        )
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [row for row in csv.DictReader(file) if row["split"] == "test"]
+        counts = [Count(row["label"], *(int(row[name]) for name in Count._fields[1:])) for row in rows]
+    except (KeyError, ValueError, TypeError) as error:
+        columns = ", ".join(("split", *Count._fields))
+        raise UserError(f"{path} is damaged ({error}); its columns are {columns}. Run it again.") from error
+    if not counts:
+        raise UserError(f"{path} has no rows of the test split. Run it again.")
+    return counts
+
+
+def plot_panel(axis: Axes, title: str, counts: Sequence[Count]) -> None:
+    """Two bars for each class, with the share of true positives."""
     places = np.arange(len(counts))
-    for offset, colour, values, name in (
-        (-0.2, GOLD, [c.gold for c in counts], "examples of the class"),
-        (0.2, FOUND, [c.true_positives for c in counts], "true positives"),
+    gold, right = [c.gold for c in counts], [c.true_positives for c in counts]
+    shares = [f"{k:,}\n{100 * k / n:.0f} %" if n else f"{k:,}" for k, n in zip(right, gold, strict=True)]
+    for offset, colour, values, labels, name in (
+        (-0.2, canvas.SKY, gold, [f"{k:,}" for k in gold], "examples of the class"),
+        (0.2, canvas.BLUE, right, shares, "true positives"),
     ):
-        axis.bar(places + offset, values, 0.38, color=colour, label=name)
-        for place, value, count in zip(places, values, counts, strict=True):
-            share = f"\n{100 * value / count.gold:.0f} %" if offset > 0 and count.gold else ""
-            axis.annotate(
-                f"{value:,}{share}", (place + offset, value), (0, 2), textcoords="offset points", ha="center",
-                va="bottom", fontsize=7,
-            )  # fmt: skip
+        axis.bar_label(axis.bar(places + offset, values, 0.38, color=colour, label=name), labels, padding=2, fontsize=7)
     axis.set_xticks(places, [f"{c.label}\npredicted {c.predicted:,}" for c in counts])
     axis.margins(y=0.16)
-    gold, right = sum(c.gold for c in counts), sum(c.true_positives for c in counts)
-    axis.set_title(f"{canvas.wrapped(title, 3.9, 9)}\n{right:,} of {gold:,} right ({100 * right / max(1, gold):.1f} %)")
+    share = f"{sum(right):,} of {sum(gold):,} right ({100 * sum(right) / max(1, sum(gold)):.1f} %)"
+    axis.set_title(f"{canvas.wrapped(title, 3.9, 9)}\n{share}")
 
 
-def draw(panels: Sequence[tuple[str, Sequence[Count]]], title: str) -> Figure:
+def plot(panels: Sequence[tuple[str, Sequence[Count]]], title: str) -> Figure:
     """A panel for each run, on one axis of numbers: (title, counts)."""
-    foot = (
-        "Light: examples whose gold label is the class; dark: those of them for which the model says so (true "
-        "positives), with their share (recall); below: for how many examples it says so."
-    )
-    columns, rows = min(3, len(panels)), -(-len(panels) // 3)
-    width = max(5.0, columns * max(4.1, 1.2 * max(len(counts) for _, counts in panels)))
-    with canvas.canvas(width, 0.8 + 3.5 * rows, title, foot) as body:
-        axes = canvas.grid(body, len(panels))
-        for axis, (name, counts) in zip(axes, panels, strict=True):
-            paint(axis, counts, name)
+    size = max(4.1, 1.2 * max(len(counts) for _, counts in panels)), 3.5
+    with canvas.panels(plot_panel, panels, size, 0.8, title, FOOT, least=5.0) as (body, axes):
         top = max(axis.get_ylim()[1] for axis in axes)
         for axis in axes:
             axis.set_ylim(0, top)
-        body.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+        canvas.legend(body, axes, loc="outside lower center", ncols=2)
     return body.figure

@@ -1,8 +1,7 @@
 """How far class points lie from the origin, by the granularity of the classes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -11,26 +10,43 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from hyperbolic.manifolds import Manifold
-from scripts.drawing import canvas
+from scripts.drawing import canvas, charts, entity_types
+from scripts.drawing.options import FigureOptions, Loader, caption
+from scripts.trained import Run
 
-COLOURS = (canvas.RED, canvas.BLUE, canvas.GREEN)
+TITLE = "Distance of class points from the origin, by granularity"
+FOOT = "Points p_k of the classifier, one for each type, at the geodesic distance of the model's own space."
+BOXES = " Box: quartiles and median; whiskers: the farthest points within 1.5 times the quartiles' distance."
+HEAD = ("run", "granularity", "types", "mean", "sd", "smallest", "quartile 1", "median", "quartile 3", "largest")
 Groups = dict[str, np.ndarray]
+
+
+def draw(runs: Sequence[Run], load: Loader, options: FigureOptions) -> list[Path]:
+    """Distance of class points from the origin by granularity, a table and a panel for each run."""
+    panels, rows = [], []
+    for run in runs:
+        trained = load(run)
+        manifold, points = entity_types.class_points(trained)
+        distances = groups(manifold, points, entity_types.inventory(trained).granularity, entity_types.GRANULARITIES)
+        measure = "hyperbolic distance from the origin" if charts.is_curved(manifold) else "distance from the origin"
+        panels.append((caption(trained, manifold), measure, distances))
+        rows.append((f"{run.title}; {trained.about(manifold)}", distances))
+    table = options.write(markdown(rows, TITLE, FOOT), "granularity", runs)
+    return [table, options.save(plot(panels, TITLE, FOOT + BOXES), "granularity", runs)]
 
 
 @torch.no_grad()
 def groups(manifold: Manifold, points: Tensor, granularity: Tensor, names: Sequence[str]) -> Groups:
     """Distances from the origin of the class points (K, D), by the name of their granularity (K,); none left empty."""
     distance = manifold.dist0(points.detach().double())
-    found = {name: distance[granularity == i].numpy() for i, name in enumerate(names)}
-    return {name: values for name, values in found.items() if len(values)}
+    return {name: distance[granularity == i].numpy() for i, name in enumerate(names) if (granularity == i).any()}
 
 
-def markdown(runs: Sequence[tuple[str, Groups]], title: str, foot: str) -> str:
+def markdown(rows: Sequence[tuple[str, Groups]], title: str, foot: str) -> str:
     """A table with a row for each run and granularity: number of classes, mean, standard deviation, quartiles."""
-    head = ["run", "granularity", "types", "mean", "sd", "smallest", "quartile 1", "median", "quartile 3", "largest"]
-    lines = [f"## {title}", "", "| " + " | ".join(head) + " |", "|---|---|" + "---:|" * (len(head) - 2)]
-    for label, found in runs:
-        for name, values in found.items():
+    lines = [f"## {title}", "", "| " + " | ".join(HEAD) + " |", "|---|---|" + "---:|" * (len(HEAD) - 2)]
+    for label, distances in rows:
+        for name, values in distances.items():
             spread = values.std(ddof=1) if len(values) > 1 else 0.0
             numbers = [values.mean(), spread, *np.quantile(values, [0, 0.25, 0.5, 0.75, 1])]
             cells = [label, name, f"{len(values):,}", *(f"{v:.3f}" for v in numbers)]
@@ -38,10 +54,10 @@ def markdown(runs: Sequence[tuple[str, Groups]], title: str, foot: str) -> str:
     return "\n".join([*lines, "", foot, ""])
 
 
-def paint(axis: Axes, found: Groups, title: str, measure: str) -> None:
+def plot_panel(axis: Axes, title: str, measure: str, distances: Groups) -> None:
     """A violin for each granularity with its quartiles in a box; single points where there are too few for a shape."""
-    for place, values in enumerate(found.values()):
-        colour = COLOURS[place % len(COLOURS)]
+    for place, values in enumerate(distances.values()):
+        colour = canvas.COLOURS[place % 3]
         if len(values) >= 5 and np.ptp(values) > 0:
             shape = axis.violinplot(values, positions=[place], widths=0.8, showextrema=False)
             shape["bodies"][0].set(facecolor=colour, edgecolor=colour, alpha=0.25)
@@ -57,20 +73,13 @@ def paint(axis: Axes, found: Groups, title: str, measure: str) -> None:
             f"mean {values.mean():.2f}", (place, 1.0), xycoords=("data", "axes fraction"), ha="center", va="bottom",
             fontsize=7, color=colour,
         )  # fmt: skip
-    axis.set_xticks(range(len(found)), [f"{name}\n{len(values):,} types" for name, values in found.items()])
-    axis.set_xlim(-0.6, len(found) - 0.4)
-    axis.set_ylim(bottom=0)
-    axis.set_ylabel(measure)
+    axis.set_xticks(range(len(distances)), [f"{name}\n{len(values):,} types" for name, values in distances.items()])
+    axis.set(xlim=(-0.6, len(distances) - 0.4), ylim=(0, None), ylabel=measure)
     axis.grid(visible=True, axis="y")
     axis.set_title(canvas.wrapped(title, 3.7, 9), pad=14)
 
 
-def draw(panels: Sequence[tuple[str, str, Groups]], title: str, foot: str) -> Figure:
+def plot(panels: Sequence[tuple[str, str, Groups]], title: str, foot: str) -> Figure:
     """A panel for each run: (title, measure, groups)."""
-    width, rows = max(5.0, 4.0 * min(3, len(panels))), -(-len(panels) // 3)
-    with canvas.canvas(width, 0.4 + 3.6 * rows, title, foot) as body:
-        for axis, (name, measure, found) in zip(canvas.grid(body, len(panels)), panels, strict=True):
-            paint(axis, found, name, measure)
-    return body.figure
-
-
+    with canvas.panels(plot_panel, panels, (4.0, 3.6), 0.4, title, foot, least=5.0) as (body, _):
+        return body.figure

@@ -6,11 +6,10 @@ right for every classifier: a geodesic for one hyperplane in hyperbolic space, a
 class has its own, a straight line in the ball's coordinates, or the image of one by the exponential map.
 """
 
-from __future__ import annotations
-
-import math
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from matplotlib.axes import Axes
@@ -21,27 +20,66 @@ from torch import Tensor
 
 from hyperbolic.manifolds import Manifold
 from scripts.drawing import canvas, charts
+from scripts.drawing.options import FigureOptions, Loader, caption, check_plane, unfit
+from scripts.trained import Run, Trained
 
-RADII, ANGLES = 300, 721
+RADII = 300
 FAR = 12.0  # times 1/sqrt(c): how far out the disk's grid goes, 1 - 1e-5 of its radius
 INSIDE, OUTSIDE, CURVE = canvas.RED, "#EFC000", canvas.GREEN  # the colours of the paper
-_POINTS = 20_000  # whose logits are computed at a time
+FOOT = (
+    f"{charts.TRUE_PLACES} Curve: where the trained classifier gives the subtree probability 1/2; shaded: where it "
+    "predicts the subtree. F1 of the subtree, in the state that is drawn."
+)
 
 
 @dataclass(frozen=True)
 class Field:
-    """A classifier on paper.
+    """A classifier on paper."""
 
-    xy: (N, 2) the points, in the unit disk or in flat axes. inside: (N,) which are of the subtree. x, y: (R, A) the
-    grid. margin: (R, A), positive where the subtree is predicted. extent: of flat axes; 0 of a disk.
-    """
-
-    xy: Tensor
-    inside: Tensor
-    x: Tensor
+    xy: Tensor  # (N, 2), the points, in the unit disk or in flat axes
+    inside: Tensor  # (N,), which are of the subtree
+    x: Tensor  # (R, A), of the grid
     y: Tensor
-    margin: Tensor
-    extent: float
+    margin: Tensor  # (R, A), positive where the subtree is predicted
+    extent: float  # of flat axes; 0 of a disk
+
+
+def draw(runs: Sequence[Run], load: Loader, options: FigureOptions) -> list[Path]:
+    """Nodes of a subtree against all others, and their classifier (HNN, Figure 2), a panel for each run."""
+    models = [load(run) for run in runs]
+    fields = [separate(trained) for trained in models]
+    roots = dict.fromkeys(trained.data.subtree for trained in models)
+    panels = []
+    for trained, (each, f1) in zip(models, fields, strict=True):
+        root = f"{trained.data.subtree}, " if len(roots) > 1 else ""
+        panels.append((f"{caption(trained, trained.model.manifold)}\n{root}test F1 {100 * f1:.1f} %", each))
+    return [options.save(plot(panels, f"Nodes below {', '.join(roots)}, and all others"), "separation", runs)]
+
+
+def separate(trained: Trained) -> tuple[Field, float]:
+    """All examples of a subtree run with its classifier, and F1 on the test part in the state that is loaded.
+
+    Raises UserError where it is no such run, or its points have more than two dimensions.
+    """
+    if not hasattr(trained.data, "subtree"):
+        raise unfit(trained.run, "has no subtree; name runs of task=wordnet_subtree.")
+    model = copy.deepcopy(trained.model).double()
+    check_plane(trained.run, model.manifold, model.points)
+    splits = [trained.data.splits()[name] for name in ("train", "test")]
+    rows, labels = (torch.cat([getattr(split, name) for split in splits]) for name in ("rows", "labels"))
+    source = getattr(model, "source", None)  # of a ball's coordinates in flat space, the ball
+    rim = charts.curvature(source) ** -0.5 if source is not None and charts.is_curved(source) else 0.0
+
+    def margin(x: Tensor) -> Tensor:
+        rest, subtree = model.logits(x).unbind(-1)
+        return subtree - rest
+
+    with torch.inference_mode():
+        predictions = margin(model.points[splits[1].rows]) > 0
+    gold = splits[1].labels == 1
+    total = int(predictions.sum() + gold.sum())
+    f1 = 2 * int((predictions & gold).sum()) / total if total else 0.0
+    return field(model.manifold, model.points[rows], labels == 1, margin, rim), f1
 
 
 @torch.no_grad()
@@ -52,9 +90,7 @@ def field(
 
     rim: of a flat space whose coordinates are those of a ball, the radius of the ball: it is drawn as the disk, too.
     """
-    angle = torch.linspace(0, 2 * math.pi, ANGLES, dtype=torch.float64)
-    basis, extent = charts.itself(), 0.0
-    xy = charts.flatten(manifold, points, basis)
+    xy, extent = charts.flatten(manifold, points), 0.0
     if charts.is_curved(manifold):
         distance = torch.linspace(0, FAR / charts.curvature(manifold) ** 0.5, RADII, dtype=torch.float64)
         radius = charts.radius(manifold, distance)
@@ -64,48 +100,30 @@ def field(
     else:
         extent = 1.1 * float(xy.abs().max()) or 1.0
         radius = distance = torch.linspace(0, 2**0.5 * extent, RADII, dtype=torch.float64)
-    grid = charts.points_of(manifold, distance.unsqueeze(-1).expand(-1, ANGLES), angle, basis.axes)
-    found = torch.cat([margin(x).double() for x in grid.flatten(0, 1).split(_POINTS)]).view(RADII, ANGLES)
-    radius = radius.unsqueeze(-1)
-    return Field(xy, inside.cpu(), radius * angle.cos(), radius * angle.sin(), found.cpu(), extent)
+    x, y, values = charts.values_on_rays(manifold, margin, distance, radius)
+    return Field(xy, inside.cpu(), x, y, values.cpu(), extent)
 
 
-def paint(axis: Axes, found: Field, title: str) -> None:
+def plot_panel(axis: Axes, title: str, field: Field) -> None:
     """The other nodes, those of the subtree over them, a light wash where the subtree is predicted, and the curve."""
-    x, y, margin = found.x.numpy(), found.y.numpy(), found.margin.numpy()
-    if margin.max() > 0:
-        axis.contourf(x, y, margin, levels=[0, float(margin.max())], colors=[CURVE], alpha=0.12, zorder=0)
-    for points, colour, size in ((found.xy[~found.inside], OUTSIDE, 1.5), (found.xy[found.inside], INSIDE, 3.0)):
-        size = max(size, min(14.0, 1500 / max(1, len(points))))
+    for points, colour, least in ((field.xy[~field.inside], OUTSIDE, 1.5), (field.xy[field.inside], INSIDE, 3.0)):
+        size = max(least, min(14.0, 1500 / max(1, len(points))))
         axis.scatter(*points.numpy().T, s=size, color=colour, linewidths=0, alpha=0.8, zorder=2, rasterized=True)
-    if margin.max() > 0 > margin.min():
-        axis.contour(x, y, margin, levels=[0], colors=[CURVE], linewidths=1.8, zorder=3)
+    where = f"\npredicted {'everywhere' if field.margin.max() > 0 else 'nowhere'}"
+    if canvas.boundary(axis, field.x, field.y, field.margin, CURVE):
         where = ""
-    else:
-        where = f"\npredicted {'everywhere' if margin.max() > 0 else 'nowhere'}"
-    if found.extent:
-        canvas.plain(axis, found.extent)
-    else:
-        canvas.disk(axis)
+    canvas.frame(axis, field.extent)
     axis.set_title(canvas.wrapped(title, 3.8, 9) + where)
 
 
-def draw(panels: Sequence[tuple[str, Field]], title: str) -> Figure:
+def plot(panels: Sequence[tuple[str, Field]], title: str) -> Figure:
     """One panel for each run: (title, field)."""
-    foot = (
-        "Points are where they are, in the Poincaré disk of radius 1 (or, where no rim is drawn, in a flat plane): "
-        "nothing is projected. Curve: where the trained classifier gives the subtree probability 1/2; shaded: where it "
-        "predicts the subtree. F1 of the subtree, in the state that is drawn."
-    )
     handles = [
-        Line2D([], [], ls="", marker="o", markersize=4, color=INSIDE, label="in the subtree"),
-        Line2D([], [], ls="", marker="o", markersize=4, color=OUTSIDE, label="all other nodes"),
+        canvas.dot(INSIDE, "in the subtree"),
+        canvas.dot(OUTSIDE, "all other nodes"),
         Line2D([], [], color=CURVE, label="separation"),
-        Patch(facecolor=CURVE, alpha=0.12, label="predicted as the subtree"),
+        Patch(facecolor=CURVE, alpha=canvas.WASH, label="predicted as the subtree"),
     ]
-    width, rows = max(5.4, 4.3 * min(3, len(panels))), -(-len(panels) // 3)
-    with canvas.canvas(width, 0.9 + 4.8 * rows, title, foot) as body:
-        for axis, (name, found) in zip(canvas.grid(body, len(panels)), panels, strict=True):
-            paint(axis, found, name)
-        body.legend(handles=handles, loc="outside lower center", ncols=2 if width < 8 else 4)
+    with canvas.panels(plot_panel, panels, (4.3, 4.8), 0.9, title, FOOT, least=5.4) as (body, _):
+        body.legend(handles=handles, loc="outside lower center", ncols=2 if len(panels) == 1 else 4)
     return body.figure

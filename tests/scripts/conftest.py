@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts import shown
 from scripts import tables as command
 from scripts.drawing import canvas
+from scripts.drawing.options import FigureOptions
 
 RECORD = {
     "experiment": "hnn_prefix10_gru_hyp",
@@ -85,14 +85,14 @@ def tables(tmp_path):
 
 
 @pytest.fixture
-def drawn(monkeypatch):
+def figures(monkeypatch):
     """The figures that are drawn, in the place of files."""
-    kept = []
-    monkeypatch.setattr(canvas, "save", lambda figure, path: kept.append(figure) or path)
-    return kept
+    figures = []
+    monkeypatch.setattr(canvas, "save", lambda figure, path: figures.append(figure) or path)
+    return figures
 
 
 @pytest.fixture
-def wishes(tmp_path):
-    """A function that says how a figure is wanted in tmp_path: perhaps with labels."""
-    return lambda labels=None: shown.Wishes(tmp_path, "png", labels, None, 10, "best")
+def options(tmp_path):
+    """A function that makes the options of a figure in tmp_path, perhaps with labels."""
+    return lambda labels=None: FigureOptions(tmp_path, "png", labels, None, 10, "best")

@@ -71,8 +71,8 @@ def test_flat_points_are_drawn_in_principal_coordinates():
     basis = charts.plane_of(Euclidean(), x)
     flat = charts.flatten(Euclidean(), x, basis)
     assert torch.allclose(flat.mean(0), torch.zeros(2, dtype=torch.float64), atol=1e-9)
-    kept = flat.square().sum() / (x - x.mean(0)).square().sum()
-    assert basis.share == pytest.approx(float(kept))
+    share = flat.square().sum() / (x - x.mean(0)).square().sum()
+    assert basis.share == pytest.approx(float(share))
     assert basis.share > 0.95
 
 
@@ -105,13 +105,13 @@ ANGLES, OFFSETS = [0.3, 1.9, -2.0], [0.5, 1.2, -0.8]
 @pytest.mark.parametrize("c", [0.6, 1.0])
 def test_boundaries_of_the_ball_are_geodesics_at_their_true_distance(c):
     classifier = plane_classifier(mobius, PoincareBall(c), ANGLES, OFFSETS)
-    found = boundaries.field(classifier, ["a", "b", "c"], [0, 1, 2])
-    assert torch.allclose(found.shares, torch.ones(3, dtype=torch.float64))
-    assert torch.allclose(found.nearest, torch.tensor(OFFSETS, dtype=torch.float64).abs(), rtol=2e-3)
-    axis = boundaries.draw([("run", found)]).subfigs[0].axes[0]
-    drawn = [each for each in axis.collections if isinstance(each, QuadContourSet) and not each.filled]
-    assert len(drawn) == 3
-    for each, offset in zip(drawn, OFFSETS, strict=True):
+    field = boundaries.field(classifier, ["a", "b", "c"], [0, 1, 2])
+    assert torch.allclose(field.shares, torch.ones(3, dtype=torch.float64))
+    assert torch.allclose(field.nearest, torch.tensor(OFFSETS, dtype=torch.float64).abs(), rtol=2e-3)
+    axis = boundaries.plot([("run", field)]).subfigs[0].axes[0]
+    contours = [each for each in axis.collections if isinstance(each, QuadContourSet) and not each.filled]
+    assert len(contours) == 3
+    for each, offset in zip(contours, OFFSETS, strict=True):
         x = torch.from_numpy(each.get_paths()[0].vertices)
         right = 1 + x.square().sum(-1)  # of |x|^2 - 2<x, m> + 1 = 0, the circle about m that is orthogonal to the rim
         m = torch.linalg.lstsq(2 * x, right.unsqueeze(-1)).solution.squeeze(-1)
@@ -124,9 +124,9 @@ def test_boundaries_of_the_ball_are_geodesics_at_their_true_distance(c):
 
 def test_boundaries_of_flat_space_are_lines_and_all_are_in_view():
     classifier = plane_classifier(euclidean, Euclidean(), ANGLES, OFFSETS)
-    found = boundaries.field(classifier, ["a", "b", "c"], [0, 1, 2])
-    assert torch.allclose(found.nearest, torch.tensor(OFFSETS, dtype=torch.float64).abs(), rtol=1e-3)
-    assert found.extent == pytest.approx(2 * max(map(abs, OFFSETS)))
+    field = boundaries.field(classifier, ["a", "b", "c"], [0, 1, 2])
+    assert torch.allclose(field.nearest, torch.tensor(OFFSETS, dtype=torch.float64).abs(), rtol=1e-3)
+    assert field.extent == pytest.approx(2 * max(map(abs, OFFSETS)))
 
 
 def test_a_boundary_by_distance_from_a_point_is_a_circle():
@@ -135,17 +135,17 @@ def test_a_boundary_by_distance_from_a_point_is_a_circle():
         classifier.points.copy_(Lorentz(1.0).expmap0(torch.eye(D, dtype=torch.float64)[:2]))
         radius = 0.4
         classifier.bias.copy_(torch.tensor([2 * math.cosh(radius) - 2, -1.0]))
-    found = boundaries.field(classifier, ["near", "never"], [0, 1])
-    assert float(found.nearest[0]) == pytest.approx(1 - radius, rel=2e-3)
-    assert found.nearest[1] == math.inf
-    texts = [t.get_text() for t in boundaries.draw([("run", found)]).subfigs[0].axes[0].get_legend().get_texts()]
+    field = boundaries.field(classifier, ["near", "never"], [0, 1])
+    assert float(field.nearest[0]) == pytest.approx(1 - radius, rel=2e-3)
+    assert field.nearest[1] == math.inf
+    texts = [t.get_text() for t in boundaries.plot([("run", field)]).subfigs[0].axes[0].get_legend().get_texts()]
     assert "never (does not meet this plane; 100 %)" in texts
 
 
 def test_logits_of_some_classes_are_those_of_all():
     classifier = lorentz.Logits(Lorentz(0.8), D, 7).double()
     x = points(Lorentz(0.8), 5)
-    assert torch.allclose(boundaries.logits_of(classifier, x, torch.tensor([5, 2])), classifier(x)[:, [5, 2]])
+    assert torch.allclose(boundaries.logits_for(classifier, x, torch.tensor([5, 2])), classifier(x)[:, [5, 2]])
 
 
 NAMES = [f"type{k}" for k in range(8)]
@@ -156,10 +156,10 @@ KINDS = ["coarse", "fine", *["ultrafine"] * 6]
 def test_nearest_classes_by_brute_force(model):
     manifold = model(0.9)
     x = points(manifold, 8)
-    found = nearest.column(manifold, x.float(), NAMES, KINDS, 3)
+    column = nearest.column(manifold, x.float(), NAMES, KINDS, 3)
     distances = sorted((float(manifold.dist(x[3], x[k])), NAMES[k]) for k in range(8) if k != 3)[:5]
-    assert [name for name, *_ in found.nearest] == [name for _, name in distances]
-    assert [d for _, d, _ in found.nearest] == pytest.approx([d for d, _ in distances], rel=1e-4)
+    assert [name for name, *_ in column.nearest] == [name for _, name in distances]
+    assert [d for _, d, _ in column.nearest] == pytest.approx([d for d, _ in distances], rel=1e-4)
 
 
 def test_a_chain_follows_the_nearest_that_does_not_stand_there_yet():
@@ -168,11 +168,11 @@ def test_a_chain_follows_the_nearest_that_does_not_stand_there_yet():
     assert heads == ["type0", "type1", "type2"]
 
 
-def test_fewer_classes_than_asked_for_give_a_shorter_table():
+def test_fewer_classes_than_columns_give_a_shorter_table():
     x = points(Euclidean(), 3)
-    found = nearest.chain(Euclidean(), x, NAMES[:3], KINDS[:3], 0, length=9)
-    assert {c.label for c in found} == set(NAMES[:3])
-    text = nearest.markdown([found], "Title", "Foot.")
+    columns = nearest.chain(Euclidean(), x, NAMES[:3], KINDS[:3], 0, length=9)
+    assert {c.label for c in columns} == set(NAMES[:3])
+    text = nearest.markdown([columns], "Title", "Foot.")
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len(rows) == 2 + 2
     assert len({line.count("|") for line in rows}) == 1
@@ -181,20 +181,20 @@ def test_fewer_classes_than_asked_for_give_a_shorter_table():
 def test_distances_by_granularity():
     manifold = PoincareBall(2.0)
     x = manifold.expmap0(torch.eye(3, dtype=torch.float64) * torch.tensor([0.1, 0.2, 0.4]).double())
-    found = granularity.groups(manifold, x, torch.tensor([0, 2, 2]), ("coarse", "fine", "ultrafine"))
-    assert {k: v.tolist() for k, v in found.items()} == {
+    groups = granularity.groups(manifold, x, torch.tensor([0, 2, 2]), ("coarse", "fine", "ultrafine"))
+    assert {k: v.tolist() for k, v in groups.items()} == {
         "coarse": pytest.approx([0.2]), "ultrafine": pytest.approx([0.4, 0.8])
     }  # fmt: skip
-    assert "| run | ultrafine | 2 | 0.600 | 0.283 | 0.400 |" in granularity.markdown([("run", found)], "T", "F")
+    assert "| run | ultrafine | 2 | 0.600 | 0.283 | 0.400 |" in granularity.markdown([("run", groups)], "T", "F")
 
 
 def test_the_chosen_words_are_the_same_for_queries_and_keys():
     manifold = PoincareBall(1.0)
     q, inside = points(manifold, 30), torch.arange(30) % 3 == 0
-    found = attention.cloud(manifold, q, q, inside, 10)
-    assert torch.equal(found.queries, found.keys)
-    assert (found.drawn, found.of, found.distance) == (10, 30, 0)
-    assert len(found.in_mention) == 10
+    cloud = attention.cloud(manifold, q, q, inside, 10)
+    assert torch.equal(cloud.queries, cloud.keys)
+    assert (len(cloud.queries), cloud.total, cloud.distance) == (10, 30, 0)
+    assert len(cloud.in_mention) == 10
 
 
 def every_figure():
@@ -212,43 +212,43 @@ def every_figure():
     around = [entities.cloud(m, points(m), [f"{n} {k}" for n in NAMES for k in range(7)], torch.arange(50)) for m in (ball, flat)]
     foot = "Small print. " * 40
     inside, margin = torch.arange(50) < 20, lambda x: x[:, 0] - 0.3
-    apart = [separation.field(m, points(m, d=2), inside, margin, rim) for m, rim in ((ball, 0), (flat, 0), (flat, 4))]
+    subtrees = [separation.field(m, points(m, d=2), inside, margin, rim) for m, rim in ((ball, 0), (flat, 0), (flat, 4))]
     child = np.arange(1, 50)
     trees = [tree.picture(m, points(m, d=2), [n * 6 for n in NAMES] * 7, child, child // 4) for m in (ball, flat)]
     lengths = {split: np.arange(1, 90) % k for split, k in (("train", 70), ("dev", 9))}
     counts = [classes.Count(label, 9999, 8888, 7777) for label in ("entailment", "neutral", "contradiction")]
     strips = [
-        weights.Pair("A hypothesis. " * k, "neutral", ("a-rather-long-word",) * t, ((f"{NAMES[0]}: entailment 0.99", np.full(t, 1 / t)),) * k)
+        weights.Strip("A hypothesis. " * k, "neutral", ("a-rather-long-word",) * t, ((f"{NAMES[0]}: entailment 0.99", np.full(t, 1 / t)),) * k)
         for t, k in ((1, 1), (30, 3), (90, 1))
     ]
-    yield "separation", separation.draw([(name, found) for found in [*apart, apart[0]]], "Title")
-    yield "tree", tree.draw([(name, found) for found in [*trees, *trees]], "Title")
-    yield "lengths", histograms.draw([("premises", lengths), ("hypotheses", lengths)], "Title", foot)
-    yield "classes", classes.draw([(name, counts)] * 4, "Title")
-    yield "weights", weights.draw(strips, "Title")
-    yield "boundaries", boundaries.draw([(name, f) for f in [*fields, *fields]])
-    yield "attention", attention.draw([[(name, clouds[0]), (name, clouds[1])], [(name, clouds[1])]], "Title")
-    yield "entities", entities.draw([(name, found) for found in [*around, *around]])
-    yield "nearest", nearest.draw(rows, "Title", foot, "hyperbolic distance")
-    yield "granularity", granularity.draw([(name, "distance", groups)] * 4, "Title", foot)
-    yield "curves", curves.draw([curves.Panel("value", lines)] * 4, "Title", foot)
-    yield "one epoch", curves.draw([curves.Panel("value", [curves.Curve("run", [(1, 0.5)], 1)])], "Title", foot)
+    yield "separation", separation.plot([(name, each) for each in [*subtrees, subtrees[0]]], "Title")
+    yield "tree", tree.plot([(name, each) for each in [*trees, *trees]], "Title")
+    yield "lengths", histograms.plot([("premises", lengths), ("hypotheses", lengths)], "Title", foot)
+    yield "classes", classes.plot([(name, counts)] * 4, "Title")
+    yield "weights", weights.plot(strips, "Title")
+    yield "boundaries", boundaries.plot([(name, f) for f in [*fields, *fields]])
+    yield "attention", attention.plot([[(name, clouds[0]), (name, clouds[1])], [(name, clouds[1])]], "Title")
+    yield "entities", entities.plot([(name, each) for each in [*around, *around]])
+    yield "nearest", nearest.plot(rows, "Title", foot, "hyperbolic distance")
+    yield "granularity", granularity.plot([(name, "distance", groups)] * 4, "Title", foot)
+    yield "curves", curves.plot([("value", lines)] * 4, "Title", foot)
+    yield "one epoch", curves.plot([("value", [curves.Curve("run", [(1, 0.5)], 1)])], "Title", foot)
 
 
-def seen_texts(figure):
+def visible_texts(figure):
     """All texts on the page with their boxes, and whether they stand at data; ticks that are not drawn are left out."""
-    unseen = set()
+    hidden = set()
     for axes in figure.findobj(Axes):
         for k, (line, span) in enumerate(((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim()))):
             for tick in line.majorTicks:
                 for label in (tick.label1, tick.label2):
                     if not axes.axison or not min(span) <= label.get_position()[k] <= max(span):
-                        unseen.add(id(label))
+                        hidden.add(id(label))
             if not axes.axison:
-                unseen |= {id(line.label), id(line.offsetText)}
+                hidden |= {id(line.label), id(line.offsetText)}
     at_data = {id(text) for axes in figure.findobj(Axes) for text in axes.texts}
     for text in figure.findobj(Text):
-        if text.get_visible() and text.get_text().strip() and id(text) not in unseen:
+        if text.get_visible() and text.get_text().strip() and id(text) not in hidden:
             yield text.get_text(), text.get_window_extent(), id(text) in at_data
 
 
@@ -256,13 +256,13 @@ def test_nothing_is_cut_off_and_no_text_covers_another():
     for name, figure in every_figure():
         figure.draw_without_rendering()
         page = figure.bbox
-        found = list(seen_texts(figure))
-        assert len(found) > 5
-        for k, (text, box, at_data) in enumerate(found):
+        texts = list(visible_texts(figure))
+        assert len(texts) > 5
+        for k, (text, box, at_data) in enumerate(texts):
             inside = page.padded(1)
             assert min(box.x0 - inside.x0, box.y0 - inside.y0) >= 0, f"{name}: {text!r} is cut off"
             assert min(inside.x1 - box.x1, inside.y1 - box.y1) >= 0, f"{name}: {text!r} is cut off"
-            for other, box2, also_at_data in found[:k]:
+            for other, box2, also_at_data in texts[:k]:
                 touching = box.padded(-1).overlaps(box2.padded(-1))
                 assert not touching or (at_data and also_at_data), f"{name}: {text!r} covers {other!r}"
 
@@ -271,8 +271,8 @@ def test_nothing_is_cut_off_and_no_text_covers_another():
 def test_a_file_is_written_whole_and_the_same_each_time(tmp_path, kind):
     texts = []
     for _ in range(2):
-        drawn = curves.draw([curves.Panel("value", [curves.Curve("run", [(1, 2), (2, 1)], 2)])], "Title", "Foot.")
-        texts.append(canvas.save(drawn, tmp_path / "new" / f"a.{kind}").read_bytes())
+        figure = curves.plot([("value", [curves.Curve("run", [(1, 2), (2, 1)], 2)])], "Title", "Foot.")
+        texts.append(canvas.save(figure, tmp_path / "new" / f"a.{kind}").read_bytes())
     assert texts[0] == texts[1]
     assert [f.name for f in (tmp_path / "new").iterdir()] == [f"a.{kind}"]
 
@@ -280,9 +280,9 @@ def test_a_file_is_written_whole_and_the_same_each_time(tmp_path, kind):
 def test_a_failed_write_leaves_the_old_file(tmp_path):
     path = tmp_path / "a.png"
     path.write_bytes(b"old")
-    drawn = curves.draw([curves.Panel("value", [curves.Curve("run", [(1, 2)], None)])], "Title", "Foot.")
-    drawn.savefig = None
+    figure = curves.plot([("value", [curves.Curve("run", [(1, 2)], None)])], "Title", "Foot.")
+    figure.savefig = None
     with pytest.raises(TypeError):
-        canvas.save(drawn, path)
+        canvas.save(figure, path)
     assert path.read_bytes() == b"old"
     assert [f.name for f in tmp_path.iterdir()] == ["a.png"]

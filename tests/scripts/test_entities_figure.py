@@ -11,8 +11,7 @@ from matplotlib.text import Annotation
 
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
 from hyperbolic.manifolds.charts import convert
-from scripts.drawing import charts, entities, lettering
-from scripts.shown import graphs, histories
+from scripts.drawing import charts, curves, entities, lettering
 from scripts.trained import Run, Trained
 from tasks.errors import UserError
 
@@ -27,11 +26,11 @@ def points(manifold, n=N, length=0.6):
 
 
 def run(name: str = "hybonet_wn18rr_short_hybonet", seed: int = 0, **settings) -> Run:
-    known = {"seed": seed, "task.name": "wn18rr", "task.module.select": "val/mrr", "geometry.name": "lorentz", "geometry.c": 1.0}
+    defaults = {"seed": seed, "task.name": "wn18rr", "task.module.select": "val/mrr", "geometry.name": "lorentz", "geometry.c": 1.0}
     history = [{"epoch": e, "step": 10 * e, "train/loss": 1 / e, "lr": 0.1} for e in range(1, 7)]
     for row in history[1::2]:
         row |= {"val/mrr": 0.1 * row["epoch"] - 0.02 * seed, "val/hits@1": 0.05}
-    return Run(Path("outputs") / name, name, known | settings, {"step": 40, "epoch": 4}, history)
+    return Run(Path("outputs") / name, name, defaults | settings, {"step": 40, "epoch": 4}, history)
 
 
 def trained(manifold, x, names=NAMES, triples=None) -> Trained:
@@ -46,9 +45,9 @@ def trained(manifold, x, names=NAMES, triples=None) -> Trained:
 def test_every_entity_is_at_its_true_distance(model, c):
     manifold = model(c)
     x = points(manifold)
-    found = entities.cloud(manifold, x, NAMES, DEGREE)
-    assert found.xy.shape == (N, 2)
-    assert torch.allclose(2 * torch.atanh(found.xy.norm(dim=-1)) / math.sqrt(c), manifold.dist0(x), rtol=1e-9)
+    cloud = entities.cloud(manifold, x, NAMES, DEGREE)
+    assert cloud.xy.shape == (N, 2)
+    assert torch.allclose(2 * torch.atanh(cloud.xy.norm(dim=-1)) / math.sqrt(c), manifold.dist0(x), rtol=1e-9)
 
 
 @pytest.mark.parametrize("model", [Lorentz, Klein])
@@ -65,25 +64,25 @@ def test_points_of_a_plane_keep_their_angles():
     ball = PoincareBall(1.0)
     flat = torch.randn(N, 2, dtype=torch.float64)
     x = ball.expmap0(0.3 * torch.cat([torch.zeros(N, 3, dtype=torch.float64), flat], -1))
-    found = entities.cloud(ball, x, NAMES, DEGREE)
-    assert found.share == pytest.approx(1)
-    cosines = [torch.nn.functional.cosine_similarity(v[:-1], v[1:], dim=-1) for v in (flat, found.xy)]
+    cloud = entities.cloud(ball, x, NAMES, DEGREE)
+    assert cloud.share == pytest.approx(1)
+    cosines = [torch.nn.functional.cosine_similarity(v[:-1], v[1:], dim=-1) for v in (flat, cloud.xy)]
     assert torch.allclose(*cosines, atol=1e-9)
 
 
 def test_flat_points_keep_their_norm():
     x = 3 + torch.randn(N, D)
-    found = entities.cloud(Euclidean(), x, NAMES, DEGREE)
-    assert torch.allclose(found.xy.norm(dim=-1), x.double().norm(dim=-1))
+    cloud = entities.cloud(Euclidean(), x, NAMES, DEGREE)
+    assert torch.allclose(cloud.xy.norm(dim=-1), x.double().norm(dim=-1))
 
 
 @pytest.mark.parametrize("x", [torch.zeros(3, D), torch.ones(1, 1), torch.full((2, D), 1e-9)])
 def test_few_or_equal_points_at_the_origin_are_drawn(x):
     for manifold in (PoincareBall(1.0), Euclidean()):
-        found = entities.cloud(manifold, x / 2, NAMES[: len(x)], torch.ones(len(x), dtype=torch.long))
-        assert found.xy.isfinite().all()
-        assert found.correlation == 0 or len(x) > 2
-        entities.draw([("run", found)]).draw_without_rendering()
+        cloud = entities.cloud(manifold, x / 2, NAMES[: len(x)], torch.ones(len(x), dtype=torch.long))
+        assert cloud.xy.isfinite().all()
+        assert cloud.correlation == 0 or len(x) > 2
+        entities.plot([("run", cloud)]).draw_without_rendering()
 
 
 def test_of_many_an_even_sample_and_those_with_names_are_drawn():
@@ -91,24 +90,24 @@ def test_of_many_an_even_sample_and_those_with_names_are_drawn():
     x = manifold.expmap0(torch.linspace(0, 3, 1000, dtype=torch.float64).unsqueeze(-1) * torch.ones(D).double() / D)
     degree = torch.zeros(1000, dtype=torch.long)
     degree[[17, 333]] = torch.tensor([50, 60])
-    found = entities.cloud(manifold, x, [str(k) for k in range(1000)], degree, most=200)
-    assert (len(found.xy), found.of) == (found.degree.numel(), 1000)
-    assert 150 < len(found.xy) <= 200
-    assert [name for _, name in found.named[:2]] == ["333", "17"]
-    for place, name in found.named:
-        assert float(found.xy[place].norm()) == pytest.approx(float(charts.radius(manifold, manifold.dist0(x[int(name)]))))
-    assert set(found.degree.tolist()) == {0, 50, 60}
+    cloud = entities.cloud(manifold, x, [str(k) for k in range(1000)], degree, most=200)
+    assert (len(cloud.xy), cloud.total) == (cloud.degree.numel(), 1000)
+    assert 150 < len(cloud.xy) <= 200
+    assert [name for _, name in cloud.named[:2]] == ["333", "17"]
+    for place, name in cloud.named:
+        assert float(cloud.xy[place].norm()) == pytest.approx(float(charts.radius(manifold, manifold.dist0(x[int(name)]))))
+    assert set(cloud.degree.tolist()) == {0, 50, 60}
     gaps = manifold.dist0(x)[-1] / 150
-    assert (2 * torch.atanh(found.xy.norm(dim=-1))).sort().values.diff().max() < 3 * gaps
+    assert (2 * torch.atanh(cloud.xy.norm(dim=-1))).sort().values.diff().max() < 3 * gaps
 
 
-def test_names_that_were_asked_for_are_drawn_where_there_is_room():
+def test_names_of_the_labels_are_drawn_where_there_is_room():
     manifold = PoincareBall(1.0)
     x = manifold.expmap0(torch.tensor([[0.3, 0, 0, 0, 0], [0.3001, 0, 0, 0, 0], [-0.5, 0, 0, 0, 0], [0, 0.9, 0, 0, 0]]).double())
-    found = entities.cloud(manifold, x, ["a", "b", "c", "d"], torch.tensor([9, 8, 7, 6]), chosen=[2, 1, 0])
-    assert [name for _, name in found.named] == ["c", "b", "a"]
-    kept = [name for _, name, _ in lettering.fitting(found.xy, found.named, found.most_named, 1.04)]
-    assert kept == ["c", "b"]
+    cloud = entities.cloud(manifold, x, ["a", "b", "c", "d"], torch.tensor([9, 8, 7, 6]), labels=[2, 1, 0])
+    assert [name for _, name in cloud.named] == ["c", "b", "a"]
+    fitting = [name for _, name, _ in lettering.fitting(cloud.xy, cloud.named, cloud.most_named, 1.04)]
+    assert fitting == ["c", "b"]
 
 
 def test_degrees_count_heads_and_tails():
@@ -128,28 +127,28 @@ def test_the_rank_correlation_by_hand():
 @pytest.mark.parametrize(("length", "rim"), [(2.0, True), (0.2, False)])
 def test_the_rim_is_drawn_where_it_is_in_view_and_rings_say_their_distance(length, rim):
     manifold = PoincareBall(0.5)
-    found = entities.cloud(manifold, points(manifold, length=length), NAMES, DEGREE)
-    axis = entities.draw([("run", found)]).subfigs[0].axes[0]
+    cloud = entities.cloud(manifold, points(manifold, length=length), NAMES, DEGREE)
+    axis = entities.plot([("run", cloud)]).subfigs[0].axes[0]
     radii = sorted(patch.radius for patch in axis.patches)
     assert (1 in radii) == rim
     rings = [text for text in axis.texts if not isinstance(text, Annotation)]
     assert 2 <= len(rings) <= 5
     for text, radius in zip(rings, radii, strict=False):
         assert radius == pytest.approx(math.tanh(math.sqrt(0.5) * float(text.get_text()) / 2))
-    assert axis.get_xlim()[1] >= float(found.xy.abs().max())
+    assert axis.get_xlim()[1] >= float(cloud.xy.abs().max())
 
 
 @pytest.mark.parametrize("model", [PoincareBall, Lorentz])
 def test_names_stand_apart(model):
     manifold = model(1.0)
-    figure = entities.draw([("a run\nits space", entities.cloud(manifold, points(manifold), NAMES, DEGREE))])
+    figure = entities.plot([("a run\nits space", entities.cloud(manifold, points(manifold), NAMES, DEGREE))])
     figure.draw_without_rendering()
     boxes = [text.get_window_extent() for text in figure.subfigs[0].axes[0].texts]
     assert len(boxes) > 6
     assert not any(a.padded(-1).overlaps(b.padded(-1)) for a, b in itertools.combinations(boxes, 2))
 
 
-def test_a_panel_for_each_run_with_one_bar_of_colours(drawn, wishes):
+def test_a_panel_for_each_run_with_one_bar_of_colours(figures, options):
     models = {"a": (Lorentz(1.0), 3), "b": (Euclidean(), 2)}
     runs = [run(name) for name in models]
 
@@ -157,48 +156,48 @@ def test_a_panel_for_each_run_with_one_bar_of_colours(drawn, wishes):
         manifold, head = models[one.name]
         return trained(manifold, points(manifold).float(), triples=torch.tensor([[head, 0, 1]] * 70))
 
-    (path,) = graphs.draw_entities(runs, model, wishes())
+    (path,) = entities.draw(runs, model, options())
     assert path.name == "entities-a-seed0-vs-b-seed0.png"
-    first, second, bar = drawn[0].subfigs[0].axes
+    first, second, bar = figures[0].subfigs[0].axes
     for axis, space in ((first, "lorentz, c = 1, epoch 4"), (second, "lorentz, c = 0, epoch 4")):
         assert axis.get_title().splitlines()[1:] == [space, f"{N} entities; rank correlation {axis.get_title()[-5:]}"]
     assert bar.get_xlim() == pytest.approx((1, 70))
     named = {text.get_text() for text in first.texts if isinstance(text, Annotation)}
     assert "entity 1" in named or "entity 3" in named
-    small = drawn[0].subfigs[1].texts[0].get_text().replace("\n", " ")
+    small = figures[0].subfigs[1].texts[0].get_text().replace("\n", " ")
     assert "Poincaré disk" in small
     assert "Flat space, scaled to fit" in small
     assert "sample" not in small
 
 
-def test_a_large_graph_says_that_a_sample_is_drawn(drawn, wishes):
+def test_a_large_graph_says_that_a_sample_is_drawn(figures, options):
     n, manifold = entities.MOST + 500, PoincareBall(1.0)
-    found = trained(manifold, points(manifold, n).float(), [str(k) for k in range(n)])
-    graphs.draw_entities([run()], lambda _: found, wishes())
-    title = drawn[0].subfigs[0].axes[0].get_title()
+    graph = trained(manifold, points(manifold, n).float(), [str(k) for k in range(n)])
+    entities.draw([run()], lambda _: graph, options())
+    title = figures[0].subfigs[0].axes[0].get_title()
     assert f"of {n:,} entities" in title
-    assert "an even sample by number is drawn" in drawn[0].subfigs[1].texts[0].get_text().replace("\n", " ")
+    assert "an even sample by number is drawn" in figures[0].subfigs[1].texts[0].get_text().replace("\n", " ")
 
 
-def test_asked_for_by_name_and_what_is_wrong_is_told(drawn, wishes):
+def test_labels_choose_names_and_errors_name_what_is_wrong(figures, options):
     manifold = PoincareBall(1.0)
-    found = trained(manifold, points(manifold))
-    graphs.draw_entities([run()], lambda _: found, wishes(("entity 7",)))
-    named = [text.get_text() for text in drawn[0].subfigs[0].axes[0].texts if isinstance(text, Annotation)]
-    assert named == ["entity 7"]
+    graph = trained(manifold, points(manifold))
+    entities.draw([run()], lambda _: graph, options(("entity 7",)))
+    names = [text.get_text() for text in figures[0].subfigs[0].axes[0].texts if isinstance(text, Annotation)]
+    assert names == ["entity 7"]
     with pytest.raises(UserError, match=r"'entty 7' is none of the 60 entities of .* Did you mean entity 7"):
-        graphs.draw_entities([run()], lambda _: found, wishes(("entty 7",)))
-    other = found._replace(model=SimpleNamespace())
+        entities.draw([run()], lambda _: graph, options(("entty 7",)))
+    other = graph._replace(model=SimpleNamespace())
     with pytest.raises(UserError, match=r"the task wn18rr has no entities; this figure shows knowledge graphs"):
-        graphs.draw_entities([run()], lambda _: other, wishes())
+        entities.draw([run()], lambda _: other, options())
 
 
-def test_validation_curves_of_many_runs_stand_in_one_panel(drawn, wishes):
+def test_validation_curves_of_many_runs_stand_in_one_panel(figures, options):
     """Figure 2 of Chen et al.: one panel with the selecting metric of every run, validated every other epoch."""
     runs = [run(f"model {k}", seed=k) for k in range(11)]
-    (path,) = histories.draw_curves(runs, None, wishes())
+    (path,) = curves.draw(runs, None, options())
     assert path.name.startswith("curves-model 0-seed0-and-10-more-")
-    panels = {axis.get_ylabel(): axis for axis in drawn[0].subfigs[0].axes}
+    panels = {axis.get_ylabel(): axis for axis in figures[0].subfigs[0].axes}
     assert list(panels) == ["train/loss", "val/mrr"]
     lines = [line for line in panels["val/mrr"].lines if len(line.get_xdata()) > 1]
     assert [line.get_xdata().tolist() for line in lines] == [[2, 4, 6]] * 11
@@ -206,5 +205,5 @@ def test_validation_curves_of_many_runs_stand_in_one_panel(drawn, wishes):
     assert len({(line.get_color(), line.get_linestyle(), line.get_marker()) for line in lines}) == 11
     rings = [line for line in panels["val/mrr"].lines if len(line.get_xdata()) == 1]
     assert [float(ring.get_xdata()[0]) for ring in rings] == [4] * 11
-    legend = [text.get_text() for text in drawn[0].subfigs[0].legends[0].get_texts()]
+    legend = [text.get_text() for text in figures[0].subfigs[0].legends[0].get_texts()]
     assert legend == [f"model {k}, seed {k} (lorentz, c = 1)" for k in range(11)]

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from scipy.stats import binomtest
 
 from scripts import errors
 from scripts.trained import Run, Trained, load, read_run
@@ -49,9 +50,8 @@ def test_mcnemar_by_hand(only_a, only_b, p):
 
 
 def test_mcnemar_of_many_is_the_binomial_test():
-    stats = pytest.importorskip("scipy.stats")
     for a, b in ((1200, 1100), (40, 90), (3000, 2000)):
-        assert errors.mcnemar(a, b) == pytest.approx(stats.binomtest(a, a + b).pvalue, rel=1e-9)
+        assert errors.mcnemar(a, b) == pytest.approx(binomtest(a, a + b).pvalue, rel=1e-9)
 
 
 def test_examples_are_counted_and_the_clearest_come_first():
@@ -83,13 +83,13 @@ def test_the_table():
 
 
 def shorter():
-    found = Pairs()
-    found.labels = 1 - GOLD
-    return found
+    pairs = Pairs()
+    pairs.labels = 1 - GOLD
+    return pairs
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "message"),
     [
         ({"labels": ("entailment", "other")}, "other classes: entailment, neutral .* task.labels"),
         ({"sha": "y"}, "other examples in their test split"),
@@ -98,8 +98,8 @@ def shorter():
         ({"texts": False}, "the task snli has no texts; name runs of task=snli, multinli or nli"),
     ],
 )
-def test_runs_that_cannot_be_compared(other, said):
-    with pytest.raises(UserError, match=said):
+def test_runs_that_cannot_be_compared(other, message):
+    with pytest.raises(UserError, match=message):
         errors.compare(trained("a", [0] * 5), trained("b", [0] * 5, **other), "test")
 
 
@@ -108,12 +108,12 @@ def runs(tmp_path_factory) -> list[Path]:
     """Two short runs on the same pairs."""
     folder = tmp_path_factory.mktemp("runs")
     short = ("task=nli_toy", "task.data.sizes={train: 60, dev: 12, test: 40}", "trainer.max_epochs=1", *cli.QUIET)
-    found = []
+    folders = []
     for seed in (0, 1):
         done = cli.call(*short, *cli.places(folder), f"paths.cache_dir={folder / 'cache'}", f"seed={seed}", "geometry=euclidean")
         assert done.code == 0, done.err
-        found.append(done.record_path.parent)
-    return found
+        folders.append(done.record_path.parent)
+    return folders
 
 
 def test_two_runs_as_a_command(runs, tmp_path, capsys):
@@ -121,10 +121,10 @@ def test_two_runs_as_a_command(runs, tmp_path, capsys):
     assert errors.main([*map(str, runs), "--output", str(file), "--most", "2"]) == 0
     assert capsys.readouterr().out == f"table: {file}\n"
     text = file.read_text()
-    found = [load(read_run(folder)) for folder in runs]
-    answers = errors.compare(*found, "test")
+    trained = [load(read_run(folder)) for folder in runs]
+    answers = errors.compare(*trained, "test")
     assert sum(answers.counts().values()) == 40
-    for (right, _), each in zip([(answers.right[0], 0), (answers.right[1], 1)], found, strict=True):
+    for (right, _), each in zip([(answers.right[0], 0), (answers.right[1], 1)], trained, strict=True):
         sums = [each.task.step(batch) for batch in each.data.test_dataloader()]
         correct = sum(float(step.sums["table"].sum(0).diagonal().sum()) for step in sums)
         assert int(right.sum()) == correct
@@ -134,18 +134,18 @@ def test_two_runs_as_a_command(runs, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--most", "0"), "--most must be a whole number of at least 1"),
         (("--output", "FOLDER"), "is a folder; name a file in it"),
         (("--state", "last", "NOWHERE"), "There is no folder"),
     ],
 )
-def test_a_wrong_word_is_told_in_one_line(runs, tmp_path, capsys, words, said):
+def test_a_wrong_word_is_an_error_of_one_line(runs, tmp_path, capsys, words, message):
     folders = [str(runs[0]), "no/where" if "NOWHERE" in words else str(runs[1])]
     rest = [word.replace("FOLDER", str(tmp_path)) for word in words if word != "NOWHERE"]
     assert errors.main([*folders, *rest]) == 1
     err = capsys.readouterr().err
     assert err.startswith("error: ")
-    assert said in err
+    assert message in err
     assert err.count("\n") == 1

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from scripts import figures, shown
-from scripts.shown import entity_types
+from scripts import figures
+from scripts.drawing import attention, entity_types, nearest
+from scripts.drawing.options import FigureOptions
 from scripts.trained import load, read_run, read_runs
 from tasks.entity_typing.toy import ToyTypingData
 from tasks.errors import UserError
@@ -58,18 +59,18 @@ def error_of(capsys) -> str:
 
 def test_every_figure_of_two_runs(poincare, euclidean, tmp_path, capsys):
     assert draw(tmp_path, "all", poincare, euclidean) == 0
-    said = capsys.readouterr()
-    left_out = [line.split(":")[0] for line in said.err.splitlines() if line.startswith("left out")]
+    output = capsys.readouterr()
+    left_out = [line.split(":")[0] for line in output.err.splitlines() if line.startswith("left out")]
     assert left_out == [f"left out {name}" for name in ("entities", "lengths", "classes", "separation", "tree")]
-    made = sorted(file.name for file in tmp_path.iterdir())
+    files = sorted(file.name for file in tmp_path.iterdir())
     first, second = "entity_typing_toy-poincare-gru-seed0", "entity_typing_toy-euclidean-gru-seed3"
     both = f"{first}-vs-{second}"
     expected = [f"{name}-{both}.png" for name in ("attention", "boundaries", "curves", "granularity", "norms")]
     expected += [f"granularity-{both}.md", *(f"nearest-{one}.{kind}" for one in (first, second) for kind in ("md", "png"))]
-    assert made == sorted(expected)
+    assert files == sorted(expected)
     assert all(file.read_bytes().startswith(b"\x89PNG") for file in tmp_path.glob("*.png"))
-    printed = [line.removeprefix("figure: ") for line in said.out.splitlines() if line.startswith("figure: ")]
-    assert sorted(Path(line).name for line in printed) == made
+    printed = [line.removeprefix("figure: ") for line in output.out.splitlines() if line.startswith("figure: ")]
+    assert sorted(Path(line).name for line in printed) == files
 
 
 def test_a_table_has_the_distances_of_the_checkpoint(poincare, tmp_path):
@@ -78,10 +79,10 @@ def test_a_table_has_the_distances_of_the_checkpoint(poincare, tmp_path):
     manifold, points = trained.model.class_points
     index = trained.data.types.index
     distances = manifold.dist(points[index["thing"]].double(), points.double()).tolist()
-    nearest = min((d, name) for name, d in zip(index, distances, strict=True) if name != "thing")
+    first = min((d, name) for name, d in zip(index, distances, strict=True) if name != "thing")
     text = (tmp_path / "nearest-x.md").read_text()
     assert "| thing | d | place_a_b | d |" in text
-    assert f"\n| {nearest[1]} | {nearest[0]:.2f} |" in text
+    assert f"\n| {first[1]} | {first[0]:.2f} |" in text
     assert "entity_typing_toy-poincare-gru, seed 0; poincare, c = 0.5, epoch" in text
 
 
@@ -94,8 +95,8 @@ def test_the_model_is_that_of_the_record(poincare):
     sums: dict = {}
     for batch in data.test_dataloader():
         with torch.no_grad():
-            found = task.step(batch).sums
-        for name, value in found.items():
+            batch_sums = task.step(batch).sums
+        for name, value in batch_sums.items():
             sums[name] = sums.get(name, 0) + float(value)
     assert task.summary(sums)["loss"] == pytest.approx(record["metrics"]["test/loss"], rel=1e-5)
     assert trained.epoch == record["selection"]["epoch"]
@@ -114,26 +115,26 @@ def test_other_data_than_the_model_was_trained_with_are_refused(poincare, tmp_pa
     plain = ToyTypingData.types if what == "types" else ToyTypingData.words
 
     def other(self):
-        found = plain.fget(self)
-        value = getattr(found, change)
-        return dataclasses.replace(found, **{change: value[::-1]})
+        inventory = plain.fget(self)
+        value = getattr(inventory, change)
+        return dataclasses.replace(inventory, **{change: value[::-1]})
 
     monkeypatch.setattr(ToyTypingData, "types" if what == "types" else "words", property(other))
     assert draw(tmp_path / "out", "nearest", poincare) == 1
-    said = error_of(capsys)
-    assert f"was trained with data.{what}='" in said
-    assert "figures would have wrong names. Put back the data" in said
+    message = error_of(capsys)
+    assert f"was trained with data.{what}='" in message
+    assert "figures would have wrong names. Put back the data" in message
     assert not list(tmp_path.rglob("*.png"))
 
 
 def test_padding_is_not_drawn(poincare):
     trained = load(read_run(poincare))
-    found = entity_types.attended(trained)
+    clouds = attention.queries_and_keys(trained)
     batches = list(trained.data.val_dataloader())
     for name in ("mention", "context"):
-        assert len(found[name][1]) == sum(int(batch[f"{name}_length"].sum()) for batch in batches)
+        assert len(clouds[name][1]) == sum(int(batch[f"{name}_length"].sum()) for batch in batches)
     inside = sum(int((batch["positions"] == 1).sum()) for batch in batches)
-    assert int(found["context"][3].sum()) == inside > 0
+    assert int(clouds["context"][3].sum()) == inside > 0
 
 
 def test_an_interrupted_run_has_curves(copied, tmp_path, capsys):
@@ -160,7 +161,7 @@ def variant(copied, name, **settings):
     return folder
 
 
-def test_runs_of_one_name_are_told_apart_by_what_differs(copied, euclidean, tmp_path, capsys):
+def test_runs_of_one_name_have_titles_with_the_settings_that_differ(copied, euclidean, tmp_path, capsys):
     runs = [variant(copied, "a", max_epochs=7), variant(copied, "b", patience=9), euclidean]
     assert [run.title for run in read_runs(runs)] == [
         "toy, trainer.max_epochs=7, trainer.patience=null, seed 0",
@@ -173,14 +174,14 @@ def test_runs_of_one_name_are_told_apart_by_what_differs(copied, euclidean, tmp_
     assert all(f"toy, {part}" in file.read_text() for part in ("trainer.max_epochs=7", "trainer.max_epochs=2"))
 
 
-def test_runs_with_the_same_settings_are_told_apart_by_their_folders(copied):
+def test_runs_with_the_same_settings_have_titles_with_their_folders(copied):
     runs = [variant(copied, "a"), variant(copied, "b"), variant(copied, "c", max_epochs=7)]
     notes = [run.note for run in read_runs([*runs, runs[0]])]
     assert notes == ["trainer.max_epochs=2, a", "trainer.max_epochs=2, b", "trainer.max_epochs=7", "trainer.max_epochs=2, a"]
     assert [run.note for run in read_runs([runs[0], runs[0]])] == ["", ""]
 
 
-def test_settings_are_told_of_runs_with_other_seeds_too(copied):
+def test_titles_have_the_settings_of_runs_with_other_seeds_too(copied):
     folder = variant(copied, "a", max_epochs=7, resume="outputs/x")
     record = json.loads((folder / "record.json").read_text())
     record["config"]["seed"] = record["config"]["task"]["data"]["seed"] = 5
@@ -191,7 +192,7 @@ def test_settings_are_told_of_runs_with_other_seeds_too(copied):
     ]
 
 
-def test_many_settings_that_differ_are_cut_short_and_told_apart_all_the_same(copied):
+def test_many_settings_that_differ_are_cut_short_and_titles_differ_all_the_same(copied):
     others = {"max_epochs": 7, "patience": 9, "devices": 3}
     folders = [copied, variant(copied, "b", **others, threads=5), variant(copied, "c", **others, threads=6)]
     _, one, other = read_runs(folders)
@@ -223,7 +224,7 @@ def test_other_names_for_two_runs_that_are_called_alike(poincare, copied, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ((), "No figure is named. Figures: nearest,"),
         (("norm", "RUN"), "'norm' is no figure. Did you mean norms?"),
@@ -239,30 +240,30 @@ def test_other_names_for_two_runs_that_are_called_alike(poincare, copied, tmp_pa
         (("attention", "RUN", "--words", "0"), "--words must be at least 1, and it is 0."),
     ],
 )  # fmt: skip
-def test_a_wrong_word_is_told_in_one_line(poincare, tmp_path, capsys, words, said):
+def test_a_wrong_word_is_an_error_of_one_line(poincare, tmp_path, capsys, words, message):
     assert draw(tmp_path, *(word.replace("RUN", str(poincare)) for word in words)) == 1
-    assert said in error_of(capsys)
+    assert message in error_of(capsys)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
-    ("lost", "said"),
+    ("missing", "message"),
     [
         ("checkpoints/best.ckpt", "Draw its last state: --state last."),
         ("checkpoints", "the run has no checkpoint checkpoints/best.ckpt. Run it again"),
         (".hydra", "lacks .hydra/config.yaml"),
     ],
 )
-def test_a_folder_that_lacks_a_part(copied, tmp_path, capsys, lost, said):
-    path = copied / lost
+def test_a_folder_that_lacks_a_part(copied, tmp_path, capsys, missing, message):
+    path = copied / missing
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert draw(tmp_path / "out", "nearest", copied) == 1
-    assert said in error_of(capsys)
+    assert message in error_of(capsys)
     assert draw(tmp_path / "out", "all", copied) == 0  # its curves
     assert "left out nearest: " in capsys.readouterr().err
 
 
-def test_a_run_of_predictions_is_told_from_the_one_that_trained(copied, tmp_path, capsys):
+def test_the_error_of_a_run_of_predictions_names_the_one_that_trained(copied, tmp_path, capsys):
     shutil.rmtree(copied / "checkpoints")
     record = json.loads((copied / "record.json").read_text())
     record["config"] |= {"mode": "predict", "checkpoint": "outputs/trained"}
@@ -272,7 +273,7 @@ def test_a_run_of_predictions_is_told_from_the_one_that_trained(copied, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("record.json", "{", "is not the record of a run"),
         ("history.csv", "epoch,step,val/loss\n1,2,many\n", "history.csv, line 2: no row of a run's history"),
@@ -280,10 +281,10 @@ def test_a_run_of_predictions_is_told_from_the_one_that_trained(copied, tmp_path
         ("checkpoints/best.ckpt", "nothing", "is damaged or no checkpoint"),
     ],
 )
-def test_a_damaged_file_is_named(copied, tmp_path, capsys, name, text, said):
+def test_a_damaged_file_is_named(copied, tmp_path, capsys, name, text, message):
     (copied / name).write_text(text)
     assert draw(tmp_path / "out", "norms", "granularity", copied) == 1
-    assert said in error_of(capsys)
+    assert message in error_of(capsys)
 
 
 def test_a_model_without_class_points_or_types(poincare, tmp_path):
@@ -295,7 +296,7 @@ def test_a_model_without_class_points_or_types(poincare, tmp_path):
     with pytest.raises(UserError, match=r"the classifier of Bare has no class points"):
         entity_types.class_points(trained._replace(model=Bare()))
     with pytest.raises(UserError, match=r"Bare has no attention by distances"):
-        entity_types.attended(trained._replace(model=Bare()))
+        attention.queries_and_keys(trained._replace(model=Bare()))
 
 
 def test_a_run_of_another_task_has_lengths_and_learning_curves_only(tmp_path, capsys):
@@ -317,13 +318,13 @@ def test_the_paper_s_types_give_both_tables(poincare, tmp_path):
     class Data:
         model_sizes = {"types": types}  # noqa: RUF012
 
-    wishes = shown.Wishes(tmp_path, "png", None, "x", 10, "best")
-    made = entity_types.draw_nearest([trained.run], lambda run: trained._replace(data=Data()), wishes)
-    assert [path.name for path in made] == [
+    options = FigureOptions(tmp_path, "png", None, "x", 10, "best")
+    files = nearest.draw([trained.run], lambda run: trained._replace(data=Data()), options)
+    assert [path.name for path in files] == [
         "nearest-x.md", "nearest-x.png", "nearest-coarse-x.md", "nearest-coarse-x.png"
     ]  # fmt: skip
-    assert "| person | d | artist | d | musician | d |" in made[0].read_text()
-    heads = [line.split(" | ")[0] for line in made[2].read_text().splitlines() if " | d |" in line]
+    assert "| person | d | artist | d | musician | d |" in files[0].read_text()
+    heads = [line.split(" | ")[0] for line in files[2].read_text().splitlines() if " | d |" in line]
     assert heads == ["| location", "| time"]
 
 
@@ -331,4 +332,4 @@ def test_the_list_as_a_command():
     script = Path(figures.__file__)
     done = subprocess.run([sys.executable, script, "--list"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines()] == list(shown.FIGURES)
+    assert [line.split()[0] for line in done.stdout.splitlines()] == list(figures.FIGURES)

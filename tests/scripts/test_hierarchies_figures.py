@@ -15,7 +15,6 @@ from hyperbolic.geometry import make_geometry
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
 from hyperbolic.manifolds.charts import convert
 from scripts.drawing import charts, separation, tree
-from scripts.shown import hierarchies
 from scripts.trained import Run, Trained
 from tasks.errors import UserError
 from tasks.points_files import PointsFile
@@ -34,8 +33,8 @@ def disk_points(c=1.0):
 
 
 def run(name: str = "hnn_subtree", task: str = "wordnet_subtree") -> Run:
-    known = {"seed": 0, "task.name": task, "geometry.name": "poincare", "geometry.c": 1.0}
-    return Run(Path("outputs") / name, name, known, None, [])
+    settings = {"seed": 0, "task.name": task, "geometry.name": "poincare", "geometry.c": 1.0}
+    return Run(Path("outputs") / name, name, settings, None, [])
 
 
 def trained(geometry="poincare", parts=None, c=0.5, name="hnn_subtree", d=2) -> Trained:
@@ -76,28 +75,28 @@ def hierarchy(manifold, x, names=None, name="poincare_embeddings") -> Trained:
 def test_points_stand_where_they_are_in_the_disk(model, c):
     ball, manifold = PoincareBall(c), model(c)
     x = disk_points(c)
-    found = separation.field(manifold, convert(x, ball, manifold), torch.ones(N, dtype=torch.bool), lambda x: x[:, 0])
-    assert torch.allclose(found.xy, x * c**0.5, atol=1e-7)
+    field = separation.field(manifold, convert(x, ball, manifold), torch.ones(N, dtype=torch.bool), lambda x: x[:, 0])
+    assert torch.allclose(field.xy, x * c**0.5, atol=1e-7)
     same = tree.picture(manifold, convert(x, ball, manifold), list(map(str, range(N))), np.arange(1, N), np.arange(N - 1))
-    assert torch.allclose(same.xy, found.xy)
+    assert torch.allclose(same.xy, field.xy)
 
 
 @pytest.mark.parametrize(("geometry", "parts"), MODELS)
 def test_the_margin_on_the_grid_is_the_models(geometry, parts):
     """At every place of the disk the field has the margin of the point that is drawn there."""
-    found = trained(geometry, parts)
-    field, _ = hierarchies.separated(found)
+    subtree = trained(geometry, parts)
+    field, _ = separation.separate(subtree)
     places = torch.tensor([[3, 5], [40, 700], [100, 0], [150, 300]])
     x, y, margin = (grid[places[:, 0], places[:, 1]] for grid in (field.x, field.y, field.margin))
     ball = PoincareBall(0.5)
     points = torch.stack([x, y], -1) / 0.5**0.5
-    model = found.model.double()
+    model = subtree.model.double()
     if geometry != "euclidean":
         points = convert(points, ball, model.manifold)
     logits = model.logits(points)
     assert torch.allclose(margin, logits[:, 1] - logits[:, 0], atol=1e-6)
     assert field.extent == 0
-    order = torch.cat([split.rows for split in found.data.splits().values()])
+    order = torch.cat([split.rows for split in subtree.data.splits().values()])
     assert torch.allclose(field.xy, (disk_points(0.5) * 0.5**0.5)[order], atol=1e-6)
     assert field.inside.sum() == N - 2 * N // 3 - 1
 
@@ -110,8 +109,8 @@ def test_the_curve_of_one_hyperplane_is_a_geodesic():
         """Nearer to `away` than to the origin."""
         return ball.dist0(x) - ball.dist(x, away)
 
-    found = separation.field(ball, disk_points(0.5), torch.arange(N) > 9, margin)
-    axis = separation.draw([("run", found)], "Title").subfigs[0].axes[0]
+    field = separation.field(ball, disk_points(0.5), torch.arange(N) > 9, margin)
+    axis = separation.plot([("run", field)], "Title").subfigs[0].axes[0]
     (curve,) = [each for each in axis.collections if hasattr(each, "filled") and not each.filled]
     x = torch.from_numpy(curve.get_paths()[0].vertices)
     a = away * 0.5**0.5  # the disk's: |x - m|^2 = |m|^2 - 1 with m = a / |a|^2
@@ -119,39 +118,39 @@ def test_the_curve_of_one_hyperplane_is_a_geodesic():
     assert ((x - m).norm(dim=-1) - (m.square().sum() - 1).sqrt()).abs().max() < 5e-3
 
 
-@pytest.mark.parametrize(("offset", "said"), [(9.0, "predicted nowhere"), (-9.0, "predicted everywhere")])
-def test_a_class_that_is_predicted_nowhere_is_told(offset, said):
-    found = separation.field(Euclidean(), torch.randn(9, 2), torch.arange(9) > 4, lambda x: x[:, 0] * 0.1 - offset)
-    assert found.extent > 0
-    assert separation.draw([("run", found)], "Title").subfigs[0].axes[0].get_title().endswith(said)
+@pytest.mark.parametrize(("offset", "note"), [(9.0, "predicted nowhere"), (-9.0, "predicted everywhere")])
+def test_a_class_that_is_predicted_nowhere_is_named_in_the_title(offset, note):
+    field = separation.field(Euclidean(), torch.randn(9, 2), torch.arange(9) > 4, lambda x: x[:, 0] * 0.1 - offset)
+    assert field.extent > 0
+    assert separation.plot([("run", field)], "Title").subfigs[0].axes[0].get_title().endswith(note)
 
 
-def test_f1_is_that_of_the_test_nodes(drawn, wishes):
-    found = trained()
-    test = found.data.splits()["test"]
-    said = found.model(test.rows).argmax(-1)
-    right = int((said & test.labels).sum())
-    wanted = 2 * right / int(said.sum() + test.labels.sum())
-    assert hierarchies.separated(found)[1] == pytest.approx(wanted)
-    (path,) = hierarchies.draw_separation([run("a"), run("b")], lambda one: trained(name=one.name), wishes())
+def test_f1_is_that_of_the_test_nodes(figures, options):
+    subtree = trained()
+    test = subtree.data.splits()["test"]
+    predictions = subtree.model(test.rows).argmax(-1)
+    right = int((predictions & test.labels).sum())
+    expected = 2 * right / int(predictions.sum() + test.labels.sum())
+    assert separation.separate(subtree)[1] == pytest.approx(expected)
+    (path,) = separation.draw([run("a"), run("b")], lambda one: trained(name=one.name), options())
     assert path.name == "separation-a-seed0-vs-b-seed0.png"
-    axes = drawn[0].subfigs[0].axes
+    axes = figures[0].subfigs[0].axes
     assert [axis.get_title().splitlines()[0] for axis in axes] == ["a, seed 0", "b, seed 0"]
-    assert axes[0].get_title().splitlines()[1:] == ["poincare, c = 0.5, epoch 7", f"test F1 {100 * wanted:.1f} %"]
-    assert drawn[0].subfigs[0].get_suptitle() == "Nodes below animal.n.01, and all others"
+    assert axes[0].get_title().splitlines()[1:] == ["poincare, c = 0.5, epoch 7", f"test F1 {100 * expected:.1f} %"]
+    assert figures[0].subfigs[0].get_suptitle() == "Nodes below animal.n.01, and all others"
 
 
-def test_what_has_no_plane_is_refused(wishes):
+def test_what_has_no_plane_is_refused(options):
     with pytest.raises(UserError, match=r"its points have 3 dimensions; name runs with task.dim=2"):
-        hierarchies.separated(trained(d=3))
+        separation.separate(trained(d=3))
     other = trained()._replace(data=SimpleNamespace())
     with pytest.raises(UserError, match=r"the task wordnet_subtree has no subtree; name runs of task=wordnet_subtree"):
-        hierarchies.separated(other)
+        separation.separate(other)
     with pytest.raises(UserError, match=r"embeds no hierarchy; name runs of task=poincare_embeddings"):
-        hierarchies.embedded(trained())
+        tree.draw([run()], lambda _: trained(), options())
     deep = hierarchy(Lorentz(1.0), Lorentz(1.0).expmap0(torch.zeros(5, 5)))
     with pytest.raises(UserError, match=r"5 dimensions"):
-        hierarchies.draw_tree([deep.run], lambda _: deep, wishes())
+        tree.draw([deep.run], lambda _: deep, options())
 
 
 @pytest.mark.parametrize("manifold", [PoincareBall(0.6), Lorentz(2.0), Euclidean()])
@@ -160,11 +159,11 @@ def test_edges_are_geodesics_of_the_disk_from_parent_to_child(manifold):
     tangent[1] = 0  # an edge through the origin
     x = manifold.expmap0(tangent)
     child = np.arange(1, 31)
-    found = tree.picture(manifold, x, list(map(str, range(31))), child, (child - 1) // 2)
-    ends = torch.from_numpy(found.edges)
+    picture = tree.picture(manifold, x, list(map(str, range(31))), child, (child - 1) // 2)
+    ends = torch.from_numpy(picture.edges)
     parent = torch.from_numpy((child - 1) // 2)
-    assert torch.allclose(ends[:, 0], found.xy[parent], atol=1e-9)
-    assert torch.allclose(ends[:, -1], found.xy[1:], atol=1e-9)
+    assert torch.allclose(ends[:, 0], picture.xy[parent], atol=1e-9)
+    assert torch.allclose(ends[:, -1], picture.xy[1:], atol=1e-9)
     if charts.is_curved(manifold):
         disk = PoincareBall(1.0)
         first, last = (disk.dist(ends, ends[:, [k]].expand_as(ends)) for k in (0, -1))
@@ -176,35 +175,35 @@ def test_edges_are_geodesics_of_the_disk_from_parent_to_child(manifold):
 @pytest.mark.parametrize(("most", "levels", "edges"), [(1, 1, 2), (6, 2, 6), (13, 2, 6), (14, 3, 14), (600, 4, 30)])
 def test_whole_levels_are_drawn_up_to_so_many_edges(most, levels, edges):
     child = np.arange(1, 31)
-    found = tree.picture(Euclidean(), torch.randn(31, 2), ["x"] * 31, child, (child - 1) // 2, most=most)
-    assert (found.levels, len(found.edges)) == (levels, edges)
+    picture = tree.picture(Euclidean(), torch.randn(31, 2), ["x"] * 31, child, (child - 1) // 2, most=most)
+    assert (picture.levels, len(picture.edges)) == (levels, edges)
 
 
-def test_names_of_the_top_or_those_that_were_asked_for(drawn, wishes):
+def test_names_of_the_top_or_the_labels(figures, options):
     ball = PoincareBall(1.0)
     names = ["entity", "cat", "dog", *(f"name {k}" for k in range(N - 3))]
-    found = hierarchy(ball, disk_points(), names)
-    (path,) = hierarchies.draw_tree([found.run], lambda _: found, wishes())
+    words = hierarchy(ball, disk_points(), names)
+    (path,) = tree.draw([words.run], lambda _: words, options())
     assert path.name == "tree-poincare_embeddings-seed0.png"
-    axis = drawn[0].subfigs[0].axes[0]
+    axis = figures[0].subfigs[0].axes[0]
     written = [text.get_text() for text in axis.texts if isinstance(text, Annotation)]
     assert written[0] == "entity"
     assert 3 < len(written) <= tree.NAMED
     assert f"{N} nodes, {N - 1} edges of levels 1 to 5" in axis.get_title()
-    drawn[0].draw_without_rendering()
+    figures[0].draw_without_rendering()
     boxes = [text.get_window_extent() for text in axis.texts]
     assert not any(a.padded(-1).overlaps(b.padded(-1)) for a, b in itertools.combinations(boxes, 2))
-    hierarchies.draw_tree([found.run], lambda _: found, wishes(("name 30", "dog")))
-    assert [text.get_text() for text in drawn[1].subfigs[0].axes[0].texts] == ["name 30", "dog"]
+    tree.draw([words.run], lambda _: words, options(("name 30", "dog")))
+    assert [text.get_text() for text in figures[1].subfigs[0].axes[0].texts] == ["name 30", "dog"]
     with pytest.raises(UserError, match=r"'dgo' is none of the 40 nodes of .* Did you mean dog"):
-        hierarchies.draw_tree([found.run], lambda _: found, wishes(("dgo",)))
+        tree.draw([words.run], lambda _: words, options(("dgo",)))
 
 
 def test_a_point_alone_is_a_tree():
-    found = tree.picture(PoincareBall(1.0), torch.zeros(1, 2), ["root"], np.array([], int), np.array([], int))
-    assert found.edges.shape == (0, tree.STEPS, 2)
-    assert math.isclose(float(found.xy.norm()), 0)
-    tree.draw([("run", found)], "Title").draw_without_rendering()
+    picture = tree.picture(PoincareBall(1.0), torch.zeros(1, 2), ["root"], np.array([], int), np.array([], int))
+    assert picture.edges.shape == (0, tree.STEPS, 2)
+    assert math.isclose(float(picture.xy.norm()), 0)
+    tree.plot([("run", picture)], "Title").draw_without_rendering()
 
 
 def test_of_a_cycle_with_nothing_above_the_node_of_the_most_children_is_the_root():

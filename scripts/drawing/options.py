@@ -1,0 +1,81 @@
+"""The options of the command line that figures take, the files they write, and what all of them say of a run."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from hyperbolic.manifolds import Manifold
+from scripts.collect import write_atomically
+from scripts.drawing import canvas
+from scripts.trained import Run, Trained, short_hash
+from tasks.errors import UserError
+
+Loader = Callable[[Run], Trained]
+
+
+@dataclass(frozen=True)
+class FigureOptions:
+    """Options of the command line."""
+
+    out: Path
+    format: str
+    labels: tuple[str, ...] | None  # types, entities or nodes to show; None: the paper's
+    name: str | None  # of the files, in the place of the runs' names
+    words: int  # most words whose queries and keys are drawn
+    state: str  # best or last
+    pairs: Path | None = None  # file of pairs of sentences
+
+    def path(self, figure: str, runs: Sequence[Run], suffix: str | None = None) -> Path:
+        if len(runs) <= 2:
+            stem = "-vs-".join(dict.fromkeys(run.stem for run in runs))
+        else:
+            stem = f"{runs[0].stem}-and-{len(runs) - 1}-more-{short_hash(' '.join(run.stem for run in runs))}"
+        return self.out / f"{figure}-{self.name or stem}.{suffix or self.format}"
+
+    def for_run(self, run: Run, runs: Sequence[Run]) -> FigureOptions:
+        """The same for files of one of the runs, whose names must differ."""
+        if len(runs) == 1:
+            return self
+        namesakes = [other for other in runs if other.stem == run.stem]
+        number = str(namesakes.index(run) + 1) if len(namesakes) > 1 else None
+        return replace(self, name="-".join(filter(None, [self.name, run.stem, number])))
+
+    def save(self, figure: Figure, name: str, runs: Sequence[Run]) -> Path:
+        return canvas.save(figure, self.path(name, runs))
+
+    def write(self, text: str, name: str, runs: Sequence[Run]) -> Path:
+        path = self.path(name, runs, "md")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, text)
+        return path
+
+
+def caption(trained: Trained, manifold: Manifold) -> str:
+    return f"{trained.run.title}\n{trained.about(manifold)}"
+
+
+def unfit(run: Run, reason: str) -> UserError:
+    """The error that a figure does not fit the task of a run; `reason` follows the task's name."""
+    return UserError(f"{run.folder}: the task {run.settings.get('task.name')} {reason}")
+
+
+def number_of(label: str, names: Sequence[str], trained: Trained, kind: str = "types") -> int:
+    """The number of a type, entity or node. Raises UserError, with the nearest names, where none has this name."""
+    if label not in names:
+        near = difflib.get_close_matches(label, names, n=5, cutoff=0.5)
+        hint = f"Did you mean {', '.join(near)}?" if near else f"There are {', '.join(names[:5])}, ..."
+        raise UserError(f"--labels: {label!r} is none of the {len(names):,} {kind} of {trained.run.title}. {hint}")
+    return names.index(label)
+
+
+def check_plane(run: Run, manifold: Manifold, points: Tensor) -> None:
+    """Raises UserError unless the points (N, D) of a run have two dimensions."""
+    d = manifold.intrinsic_dim(points.shape[-1])
+    if d != 2:
+        raise UserError(f"{run.folder}: its points have {d} dimensions; name runs with task.dim=2.")
