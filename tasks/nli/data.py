@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,30 +13,37 @@ from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
 from tasks.base import TaskData
-from tasks.errors import UserError, known_splits, one_of, rate, sizes_of, whole
+from tasks.batches import Split
+from tasks.errors import UserError, known_splits
 from tasks.nli.cache import from_files
-from tasks.nli.columns import FIRST, Prepared, Recipe, prepare
-from tasks.nli.pairs import Pair, read_inputs
-from tasks.nli.places import ALL, SPLITS, Source, find_files, named_files
+from tasks.nli.columns import Prepared, Recipe, prepare
+from tasks.nli.pairs import SENTENCES, Pair, read_inputs
+from tasks.nli.places import ALL, SPLITS, find_files, named_files
 from tasks.nli.toy import toy_pairs
-from tasks.text import PAD, UNK
+from tasks.ragged import FIRST, Sentences, join_sentences
+from tasks.reading import brief
+from tasks.text import UNK
 
 MOST_GENRES = 20  # data with more have no metrics by genre
 
 
 @dataclass(frozen=True)
 class PairSplit:
-    """N pairs: rows of all words one after the other (sum,); where the words of a sentence start, and how many there
-    are, (2, N) with premises first; labels and groups (N,)."""
+    """N pairs: the sentences of all splits, premises and hypotheses in turn; rows (N,), which pairs of them; labels and
+    groups (N,) of these."""
 
-    words: Tensor
-    starts: Tensor
-    lengths: Tensor
+    sentences: Sentences
+    rows: Tensor
     labels: Tensor
     groups: Tensor
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.rows)
+
+    @property
+    def lengths(self) -> Tensor:
+        """(2, N): words of the premises and of the hypotheses."""
+        return self.sentences.lengths.view(-1, 2)[self.rows].T
 
     @property
     def sizes(self) -> Tensor:
@@ -45,11 +52,8 @@ class PairSplit:
 
     def __getitem__(self, index: Tensor) -> dict[str, Any]:
         """words (2, B, T) for the longest sentence T of the batch, lengths (2, B), labels and group (B,); all int64."""
-        lengths = self.lengths[:, index]
-        place = torch.arange(int(lengths.max()))
-        inside = place < lengths.unsqueeze(-1)
-        where = torch.where(inside, self.starts[:, index].unsqueeze(-1) + place, 0)
-        words = torch.where(inside, self.words[where].long(), PAD)
+        first = 2 * self.rows[index]
+        words, lengths = self.sentences.pad(torch.stack([first, first + 1]))
         return {"words": words, "lengths": lengths, "labels": self.labels[index], "group": self.groups[index]}
 
 
@@ -69,9 +73,8 @@ class NliData(TaskData):
     folder: of the files; null makes pairs up by the recipe `toy` ({"seed": of the generator}). cache: the folder that
     prepared pairs are kept in. files: by split and part, names without their ending, null for a part that is not there;
     null: found by name, see `places.find_files`. download: what scripts/download.py calls the data set, or null.
-    paper_pairs: how many training pairs the paper has, if it says so, for the record. Of tokenizer, lower, ends,
-    max_length, vocabulary, min_count, classes, held_out_seed, sizes and on_error `columns.Recipe` says what they mean.
-    held_out: of train, where there are no files for dev. The others are TaskData's.
+    paper_pairs: how many training pairs the paper has, if it says so, for the record. recipe: the fields of
+    `columns.Recipe`; held_out is for where there are no files for dev. The others are TaskData's.
     """
 
     def __init__(
@@ -82,21 +85,11 @@ class NliData(TaskData):
         files: dict[str, dict[str, str | None]] | None,
         download: str | None,
         paper_pairs: int | None,
-        tokenizer: str,
-        lower: bool,
-        ends: bool,
-        max_length: int,
-        vocabulary: str,
-        min_count: int,
-        classes: dict[str, list[str]] | None,
-        held_out: float,
-        held_out_seed: int,
-        sizes: dict[str, int | None],
-        on_error: str,
         shuffle: str,
         batch_size: int,
         eval_batch_size: int,
         seed: int,
+        **recipe: Any,
     ):
         super().__init__(shuffle=shuffle, batch_size=batch_size, eval_batch_size=eval_batch_size, seed=seed)
         if folder is None and toy is None:
@@ -105,69 +98,53 @@ class NliData(TaskData):
                 "test.jsonl; name it with data.dir=my_pairs."
             )
         known_splits("task.data.files", files or {}, SPLITS)
-        if classes is not None:
-            labels = [label for several in classes.values() for label in several]
-            if len(classes) < 2 or len(set(labels)) < len(labels) or not all(classes.values()):
-                raise UserError(
-                    "task.data.classes needs at least two classes, and for each one or more labels that no other has, "
-                    f"as {{entailment: [entailment], other: [neutral, contradiction]}}; it is {classes}."
-                )
         self.folder = None if folder is None else Path(folder).expanduser()
         self.toy, self.files, self.cache, self.download = toy, files, Path(cache), download
         self.paper_pairs = paper_pairs
-        self.recipe = Recipe(
-            tokenizer=tokenizer, lower=lower, ends=ends, max_length=whole("task.data.max_length", max_length, 1),
-            vocabulary=one_of("task.data.vocabulary", vocabulary, ("train", "all")),
-            min_count=whole("task.data.min_count", min_count, 1), classes=classes,
-            held_out=rate("task.data.held_out", held_out),
-            held_out_seed=whole("task.data.held_out_seed", held_out_seed, 0), sizes=sizes_of(sizes, SPLITS),
-            on_error=one_of("task.data.on_error", on_error, ("fail", "skip")),
-        )  # fmt: skip
-        self.recipe.cutter()  # an unknown tokeniser is told at once
+        self.recipe = Recipe(**recipe)
         self._prepared: Prepared | None = None
         self._rows: dict[str, np.ndarray] = {}
         self._index: dict[str, int] | None = None
 
     def prepared(self) -> Prepared:
-        """All pairs in arrays, read or made the first time they are asked for."""
+        """All pairs in arrays, read or made the first time they are needed."""
         if self._prepared is None:
-            self._prepared = self._made_up() if self.folder is None else self._from_files(self.folder)
+            self._prepared = self._generated() if self.folder is None else self._from_files(self.folder)
             for split, fault in self._prepared.faults.items():
                 n = self._prepared.counts[split]["skipped"]
                 rank_zero_only(print)(f"{n:,} lines of {split} were skipped; the first is {fault}.", flush=True)
-            n, whole_set = self._prepared.counts["train"]["pairs"], self.paper_pairs
-            if whole_set is not None and n < whole_set:
-                said = f"{n:,} training pairs, {n / whole_set:.1%} of the paper's {whole_set:,}."
-                rank_zero_only(print)(said, flush=True)
+            n, total = self._prepared.counts["train"]["pairs"], self.paper_pairs
+            if total is not None and n < total:
+                rank_zero_only(print)(f"{n:,} training pairs, {n / total:.1%} of the paper's {total:,}.", flush=True)
         return self._prepared
 
     def _from_files(self, folder: Path) -> Prepared:
-        named = self.files is not None
-        sources: list[Source] = named_files(folder, self.files, self.download) if named else find_files(folder)
-        has = {source.split for source in sources}
-        if missing := [split for split in ("train", "test") if split not in has]:
+        named = None if self.files is None else named_files(folder, self.files, self.download)
+        sources = find_files(folder) if named is None else named
+        splits = {source.split for source in sources}
+        if missing := [split for split in ("train", "test") if split not in splits]:
             raise UserError(f"task.data.files names no file for {missing[0]}.")
-        held_out = 0.0 if "dev" in has else self.recipe.held_out
-        if "dev" not in has and not held_out:
+        held_out = 0.0 if "dev" in splits else self.recipe.held_out
+        if "dev" not in splits and not held_out:
             raise UserError(
                 f"There is no file for dev in {folder}; add one, or keep a part of train for it with "
                 "task.data.held_out=0.1."
             )
-        recipe = Recipe(**{**vars(self.recipe), "held_out": held_out})
-        return from_files(sources, recipe, self.cache)
+        return from_files(sources, replace(self.recipe, held_out=held_out), self.cache)
 
-    def _made_up(self) -> Prepared:
-        sizes = self.recipe.sizes
-        if set(self.toy) != {"seed"} or any(sizes.get(split) is None for split in SPLITS):
+    def _generated(self) -> Prepared:
+        sizes = {split: size for split in SPLITS if (size := self.recipe.sizes.get(split)) is not None}
+        toy = self.toy or {}
+        if set(toy) != {"seed"} or len(sizes) < len(SPLITS):
             raise UserError("task.data.toy needs a seed, and task.data.sizes a number for train, dev and test.")
         rows = (
             (split, ALL, f"pair {k}", pair)
             for number, split in enumerate(SPLITS)
-            for k, pair in enumerate(toy_pairs(sizes[split], np.random.default_rng([self.toy["seed"], number])))
+            for k, pair in enumerate(toy_pairs(sizes[split], np.random.default_rng([toy["seed"], number])))
         )
-        made = prepare(rows, Recipe(**{**vars(self.recipe), "held_out": 0.0}))
-        sha256 = hashlib.sha256(made.arrays.text.tobytes() + made.arrays.labels.tobytes()).hexdigest()
-        return made._replace(files=dict.fromkeys(SPLITS, "made up"), sha256=dict.fromkeys(SPLITS, sha256))
+        pairs = prepare(rows, replace(self.recipe, held_out=0.0))
+        sha256 = hashlib.sha256(pairs.arrays.text.tobytes() + pairs.arrays.labels.tobytes()).hexdigest()
+        return pairs._replace(files=dict.fromkeys(SPLITS, "made up"), sha256=dict.fromkeys(SPLITS, sha256))
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -177,23 +154,23 @@ class NliData(TaskData):
     @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
         """Of each group the names of its metrics: its part and its genre, where it has one."""
-        found = self.prepared().groups
-        by_genre = len({genre for _, genre in found}) <= MOST_GENRES
-        names = (["" if part == ALL else part, genre if by_genre else ""] for part, genre in found)
+        groups = self.prepared().groups
+        by_genre = len({genre for _, genre in groups}) <= MOST_GENRES
+        names = (["" if part == ALL else part, genre if by_genre else ""] for part, genre in groups)
         return tuple(tuple(dict.fromkeys(re.sub(r"[^\w.-]+", "_", n) for n in both if n)) for both in names)
 
     @property
     def model_sizes(self) -> dict[str, Any]:
-        made = self.prepared()
+        pairs = self.prepared()
         return {
-            "n_words": FIRST + len(made.words), "n_classes": len(made.classes), "labels": self.labels,
-            "groups": self.groups, "dev_groups": tuple(np.unique(made.arrays.groups[self.rows("dev")]).tolist()),
+            "n_words": FIRST + len(pairs.words), "n_classes": len(pairs.classes), "classes": self.labels,
+            "groups": self.groups, "dev_groups": tuple(np.unique(pairs.arrays.groups[self.rows("dev")]).tolist()),
         }  # fmt: skip
 
     @property
     def identity(self) -> dict[str, str]:
         words = self.prepared().words
-        digest = hashlib.sha256("\n".join(words).encode("utf-8", "surrogatepass")).hexdigest()
+        digest = hashlib.sha256("\n".join(words).encode()).hexdigest()
         return {"words": f"{len(words)} with sha256 {digest[:12]}", "labels": ", ".join(self.labels)}
 
     def rows(self, split: str) -> np.ndarray:
@@ -203,19 +180,18 @@ class NliData(TaskData):
             arrays = self.prepared().arrays
             rows = np.flatnonzero(arrays.splits == SPLITS.index(split))
             if split != "train":
-                rows = rows[arrays.lengths[:, rows].max(0).argsort(kind="stable")]
+                rows = rows[np.diff(arrays.starts).reshape(-1, 2)[rows].max(1).argsort(kind="stable")]
             self._rows[split] = rows
         return self._rows[split]
 
-    def load(self) -> dict[str, PairSplit]:
-        arrays = self.prepared().arrays
-        words, found = torch.from_numpy(arrays.words), {}
+    def load(self) -> dict[str, Split]:
+        arrays, splits = self.prepared().arrays, {}
+        sentences = Sentences(torch.from_numpy(arrays.words), torch.from_numpy(arrays.starts))
         for split in SPLITS:
             rows = self.rows(split)
-            starts, lengths = arrays.starts[:, rows], arrays.lengths[:, rows].astype(np.int64)
             labels, groups = arrays.labels[rows].astype(np.int64), arrays.groups[rows].astype(np.int64)
-            found[split] = PairSplit(words, *(torch.from_numpy(a) for a in (starts, lengths, labels, groups)))
-        return found
+            splits[split] = PairSplit(sentences, *(torch.from_numpy(a) for a in (rows, labels, groups)))
+        return {**splits}
 
     def texts(self, split: str, k: int) -> tuple[str, str]:
         """Premise and hypothesis of the k-th pair of a split, as they were read."""
@@ -223,16 +199,16 @@ class NliData(TaskData):
         return arrays.sentence(row, 0), arrays.sentence(row, 1)
 
     def fingerprint(self) -> dict[str, Any]:
-        """The counts of a split: see `columns.Prepared`. Also how the words were found, and how much of the paper's
-        training data there is."""
-        made = self.prepared()
-        n = made.counts["train"]["pairs"]
+        """The counts of a split: see `columns.Prepared`. Also how sentences were cut into words, and how much of the
+        paper's training data there is."""
+        pairs = self.prepared()
+        n = pairs.counts["train"]["pairs"]
         share = None if self.paper_pairs is None else min(1.0, n / self.paper_pairs)
         return {
-            "files": dict(made.files),
-            "counts": {split: dict(count) for split, count in made.counts.items()},
-            "sha256": dict(made.sha256),
-            "words": {"rows": FIRST + len(made.words), "tokenizer": self.recipe.tokenizer},
+            "files": dict(pairs.files),
+            "counts": {split: dict(count) for split, count in pairs.counts.items()},
+            "sha256": dict(pairs.sha256),
+            "words": {"rows": FIRST + len(pairs.words), "tokenizer": self.recipe.tokenizer},
             "paper": {"pairs": self.paper_pairs, "share": share},
         }
 
@@ -246,14 +222,13 @@ class NliData(TaskData):
         """New pairs as a split; its labels and groups are 0. Raises UserError for a sentence without words."""
         if self._index is None:
             self._index = {word: row for row, word in enumerate(self.prepared().words, start=FIRST)}
-        cut, found = self.recipe.cutter(), []
+        index, cut, sentences = self._index, self.recipe.cutter(), []
         for pair in inputs:
-            for field, text in zip(("premise", "hypothesis"), pair[:2], strict=True):
+            for field, text in zip(SENTENCES, pair[:2], strict=True):
                 words = cut(text)
                 if not words:
-                    raise UserError(f"The {field} {text!r} has no words; give a sentence that has.")
-                found.append(self.recipe.limited(words))
-        lengths = torch.tensor([len(words) for words in found])
-        rows = torch.tensor([self._index.get(word, UNK) for words in found for word in words], dtype=torch.int32)
-        starts, none = lengths.cumsum(0) - lengths, torch.zeros(len(inputs), dtype=torch.long)
-        return InputSplit(rows, starts.view(-1, 2).T, lengths.view(-1, 2).T, none, none, tuple(found[::2]))
+                    raise UserError(f"The {field} {brief(text)} has no words; give a sentence that has.")
+                sentences.append(self.recipe.limit(words))
+        rows, none = torch.arange(len(inputs)), torch.zeros(len(inputs), dtype=torch.long)
+        ids = join_sentences([[index.get(word, UNK) for word in words] for words in sentences])
+        return InputSplit(ids, rows, none, none, tuple(sentences[::2]))

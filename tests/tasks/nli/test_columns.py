@@ -1,7 +1,5 @@
 """Pairs become numbers as the recipe says, with every line counted; prepared files are read again as they were."""
 
-import sys
-import types
 import warnings
 from dataclasses import replace
 
@@ -10,10 +8,11 @@ import pytest
 
 from tasks.errors import UserError
 from tasks.nli.cache import from_files
-from tasks.nli.columns import FIRST, prepare
-from tasks.nli.pairs import Fault, Pair
+from tasks.nli.columns import prepare
+from tasks.nli.pairs import Pair
 from tasks.nli.places import find_files
-from tasks.nli.tokens import NAMES, make_tokenizer
+from tasks.ragged import FIRST
+from tasks.reading import Fault
 from tasks.text import UNK
 from tests.tasks.nli.files import RECIPE, ROWS, folder, lines
 
@@ -32,11 +31,8 @@ def made(recipe=RECIPE, train=ROWS, dev=ROWS, test=ROWS):
 def sentences(found, split: int) -> list[list[list[str]]]:
     """[premises, hypotheses] of a split, in words again."""
     names, a = {UNK: "<unk>"} | dict(enumerate(found.words, start=FIRST)), found.arrays
-    rows = np.flatnonzero(a.splits == split)
-    return [
-        [[names[w] for w in a.words[start : start + n]] for start, n in zip(starts[rows], lengths[rows], strict=True)]
-        for starts, lengths in zip(a.starts, a.lengths, strict=True)
-    ]
+    rows = 2 * np.flatnonzero(a.splits == split)
+    return [[[names[w] for w in a.words[a.starts[k] : a.starts[k + 1]]] for k in rows + side] for side in (0, 1)]
 
 
 def test_words_are_numbered_by_frequency_and_labels_merged():
@@ -147,52 +143,6 @@ def test_the_vocabulary_has_no_word_that_only_the_held_out_part_has():
     found = prepare(rows(("train", train), ("test", ROWS)), replace(RECIPE, held_out=0.2))
     assert len(found.words) == found.counts["train"]["pairs"] + 1
     assert found.counts["dev"]["unknown"] == found.counts["dev"]["pairs"]
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("words", ["it", "'s", "2", "a.m."]),
-        ("letters", ["it", "s", "", "", "a", "m", ""]),
-        ("blanks", ["it's", "2", "a.m."]),
-        ("basic_english", ["it", "'", "s", "2", "a", ".", "m", "."]),
-    ],
-)
-def test_each_tokeniser_cuts_in_its_way(name, words):
-    assert make_tokenizer(name, True)("It's 2 a.m.") == words
-
-
-def test_letters_keep_empty_words_as_the_code_of_the_paper():
-    assert make_tokenizer("letters", True)("Two dogs, 1 cat.") == ["two", "dogs", "", "", "", "cat", ""]
-    assert make_tokenizer("letters", False)("A b") == ["A", "b"]
-
-
-def test_an_unknown_tokeniser_is_named():
-    with pytest.raises(UserError, match=r"task\.data\.tokenizer must be one of words, letters, spacy"):
-        make_tokenizer("word", True)
-    assert "basic_english" in NAMES
-
-
-@pytest.fixture
-def spacy(monkeypatch):
-    """Stands for the package: cuts at blanks, and has a blank as a word of its own."""
-    token = types.SimpleNamespace
-    english = types.SimpleNamespace(tokenizer=lambda s: [token(text=w or " ") for w in s.split(" ")])
-    monkeypatch.setitem(sys.modules, "spacy", types.SimpleNamespace(blank=lambda name: english))
-    make_tokenizer.__globals__["_spacy"].cache_clear()
-    yield
-    make_tokenizer.__globals__["_spacy"].cache_clear()
-
-
-def test_spacy_is_used_where_it_is_installed(spacy):
-    assert make_tokenizer("spacy", True)("A  Dog") == ["a", "dog"]
-
-
-def test_without_spacy_the_package_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "spacy", None)
-    make_tokenizer.__globals__["_spacy"].cache_clear()
-    with pytest.raises(UserError, match="needs the package spacy: `pip install spacy`"):
-        make_tokenizer("spacy", True)
 
 
 def same(one, other) -> bool:

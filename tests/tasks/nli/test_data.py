@@ -52,7 +52,7 @@ def test_sizes_and_names_for_the_model(tmp_path):
     data = made(tmp_path)
     sizes = data.model_sizes
     assert sizes["n_words"] == 2 + len({"a", "dog", "runs", ".", "an", "animal", "moves", "home", "sleeps"})
-    assert (sizes["n_classes"], sizes["labels"], data.labels) == (2, ("other", "entailment"), ("other", "entailment"))
+    assert (sizes["n_classes"], sizes["classes"], data.labels) == (2, ("other", "entailment"), ("other", "entailment"))
     assert sizes["groups"] == ((),)
 
 

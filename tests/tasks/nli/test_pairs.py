@@ -5,7 +5,8 @@ import json
 import pytest
 
 from tasks.errors import UserError
-from tasks.nli.pairs import Fault, Pair, read_inputs, read_pairs
+from tasks.nli.pairs import Pair, read_inputs, read_pairs
+from tasks.reading import Fault
 
 SNLI = (
     "gold_label\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse\tsentence1\tsentence2"

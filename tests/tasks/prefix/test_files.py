@@ -94,7 +94,7 @@ def test_a_missing_or_binary_file_is_named(tmp_path):
     with pytest.raises(UserError, match=r"There is no data file .*nowhere\.tsv"):
         read_tab_file(tmp_path / "nowhere.tsv", 10)
     (tmp_path / "binary.tsv").write_bytes(b"\xff\xfe\x00\xbe")
-    with pytest.raises(UserError, match=r"binary\.tsv cannot be read as text"):
+    with pytest.raises(UserError, match=r"binary\.tsv, line 1: it is not UTF-8 \(byte 1\)"):
         read_tab_file(tmp_path / "binary.tsv", 10)
 
 

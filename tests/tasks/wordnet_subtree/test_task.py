@@ -12,7 +12,7 @@ from tasks.training import make_optimizer
 from tasks.wordnet_subtree.task import SubtreeTask, positive_scores
 
 RADAM = functools.partial(make_optimizer, embeddings={}, biases={}, matrices={}, rule="adam", lr=0.1)
-MODULE = {"class_counts": (6, 2), "select": "val/loss", "select_mode": "min", "class_weights": "equal"}
+MODULE = {"classes": ("rest", "subtree"), "class_counts": (6, 2), "select": "val/loss", "select_mode": "min", "class_weights": "equal"}
 LOGITS = torch.tensor([[0.0, 2.0], [1.0, 0.0], [0.0, 1.0], [3.0, 0.0], [2.0, 1.5]])
 LABELS = torch.tensor([1, 1, 0, 0, 1])
 
@@ -88,6 +88,7 @@ def test_balanced_classes_count_the_same():
 
 
 def test_predictions():
-    said = task().predict(BATCH)
-    assert [one["label"] for one in said] == ["subtree", "rest", "subtree", "rest", "rest"]
-    assert [one["probability"] for one in said] == pytest.approx(LOGITS.softmax(-1)[:, 1].tolist(), rel=1e-5)
+    predictions = task().predict(BATCH)
+    assert [one["label"] for one in predictions] == ["subtree", "rest", "subtree", "rest", "rest"]
+    probabilities = [one["probabilities"]["subtree"] for one in predictions]
+    assert probabilities == pytest.approx(LOGITS.softmax(-1)[:, 1].tolist(), rel=1e-5)
