@@ -1,16 +1,13 @@
 """Filtered ranks against a loop over queries and candidates; Choi's scores against cases worked by hand and sets."""
 
-from itertools import pairwise
-
 import pytest
 import torch
 
 from tasks.metrics import (
     TYPING_SCORES,
-    answers_of,
     filtered_rank_bounds,
     filtered_ranks,
-    ranks_of,
+    ranks_in_chunks,
     typing_scores,
     typing_sums,
 )
@@ -105,15 +102,6 @@ def test_candidates_without_a_number_count_as_better():
         filtered_ranks(scores, torch.tensor([1]), torch.tensor([[-1]]))
 
 
-def test_answers_of_queries():
-    keys, answers = torch.tensor([5, 2, 5, 9, 2, 5]), torch.tensor([1, 4, 0, 7, 4, 3])
-    offsets, indices = answers_of(torch.tensor([2, 5, 3, 5, 99]), keys, answers)
-    assert offsets.tolist() == [0, 2, 5, 5, 8, 8]
-    assert [sorted(indices[a:b].tolist()) for a, b in pairwise(offsets.tolist())] == [
-        [4, 4], [0, 1, 3], [], [0, 1, 3], []
-    ]  # fmt: skip
-
-
 @TIES
 @pytest.mark.parametrize("chunk", [1, 7, 10, 40, 100])
 def test_in_chunks(ties, chunk):
@@ -124,10 +112,10 @@ def test_in_chunks(ties, chunk):
         sizes.append(len(rows))
         return scores[rows]
 
-    ranks = ranks_of(score, torch.arange(40), target, listed(known), ties, chunk)
+    ranks = ranks_in_chunks(score, torch.arange(40), target, listed(known), ties, chunk)
     assert torch.equal(ranks, looped(scores, target, known, ties))
     assert max(sizes) <= chunk
-    assert ranks_of(score, torch.arange(0), target[:0], listed([]), ties, chunk).shape == (0,)
+    assert ranks_in_chunks(score, torch.arange(0), target[:0], listed([]), ties, chunk).shape == (0,)
 
 
 def test_mistakes():
@@ -136,7 +124,7 @@ def test_mistakes():
         filtered_ranks(scores, target, none, "random")
     with pytest.raises(ValueError, match=r"target 4, but there are 4 candidates"):
         filtered_ranks(scores, target + 3, none)
-    with pytest.raises(ValueError, match="known answer 9"):
+    with pytest.raises(ValueError, match="answer 9"):
         filtered_ranks(scores, target, torch.tensor([[9], [-1]]))
     with pytest.raises(ValueError, match=r"\(2, L\)"):
         filtered_ranks(scores, target, none[:1])
