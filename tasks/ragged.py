@@ -3,7 +3,7 @@
 import itertools
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,10 +81,13 @@ def _pad(ids: Tensor, first: Tensor, lengths: Tensor) -> Tensor:
     return torch.where(inside, ids[torch.where(inside, first.unsqueeze(-1) + place, 0)].long(), PAD)
 
 
-def join_sentences(sentences: Sequence[Sequence[int]]) -> Sentences:
-    """Sentences from lists of ids."""
+def encode_texts(texts: Sequence[Sequence[Sequence[str]]], rows: Mapping[str, int]) -> Documents:
+    """Examples of sentences of words as ids of a vocabulary that is there: `rows` of each word, UNK of others. For new
+    examples, see `TaskData.encode`."""
+    sentences = [words for text in texts for words in text]
+    ids = torch.tensor([rows.get(word, UNK) for words in sentences for word in words], dtype=torch.int32)
     starts = torch.tensor([0, *itertools.accumulate(map(len, sentences))])
-    return Sentences(torch.tensor([k for ids in sentences for k in ids], dtype=torch.int32), starts)
+    return Documents(Sentences(ids, starts), torch.tensor([0, *itertools.accumulate(map(len, texts))]))
 
 
 class TextStore:

@@ -17,6 +17,7 @@ from tasks.errors import UserError
 
 LONGEST = 1 << 24  # bytes of a line
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+Record = TypeVar("Record")
 Example = TypeVar("Example")
 csv.field_size_limit(LONGEST)  # Python's own limit, 128 KiB, is less than a document may have
 _shortened = reprlib.Repr()
@@ -44,6 +45,21 @@ class Faults:
             ) from None
         self.count += 1
         self.first = self.first or f"{place.rpartition(', ')[2]}: {fault}"
+
+    def parse(
+        self, name: str | Path, records: Iterable[tuple[int, Record | Fault]], parse: Callable[[Record], Example]
+    ) -> Iterator[Example]:
+        """What `parse` makes of each of the numbered records of the file `name`, without those that are faults or of
+        which it raises Fault."""
+        for number, record in records:
+            try:
+                if isinstance(record, Fault):
+                    raise record
+                example = parse(record)
+            except Fault as fault:
+                self.add(f"{name}, line {number}", fault)
+            else:
+                yield example
 
 
 def brief(value: object) -> str:

@@ -20,9 +20,8 @@ from tasks.nli.columns import Prepared, Recipe, prepare
 from tasks.nli.pairs import SENTENCES, Pair, read_inputs
 from tasks.nli.places import ALL, SPLITS, find_files, named_files
 from tasks.nli.toy import toy_pairs
-from tasks.ragged import FIRST, Sentences, join_sentences
+from tasks.ragged import FIRST, Sentences, encode_texts
 from tasks.reading import brief
-from tasks.text import UNK
 
 MOST_GENRES = 20  # data with more have no metrics by genre
 
@@ -222,13 +221,13 @@ class NliData(TaskData):
         """New pairs as a split; its labels and groups are 0. Raises UserError for a sentence without words."""
         if self._index is None:
             self._index = {word: row for row, word in enumerate(self.prepared().words, start=FIRST)}
-        index, cut, sentences = self._index, self.recipe.cutter(), []
+        cut, pairs = self.recipe.cutter(), []
         for pair in inputs:
-            for field, text in zip(SENTENCES, pair[:2], strict=True):
-                words = cut(text)
+            sentences = [cut(text) for text in pair[:2]]
+            for field, text, words in zip(SENTENCES, pair[:2], sentences, strict=True):
                 if not words:
                     raise UserError(f"The {field} {brief(text)} has no words; give a sentence that has.")
-                sentences.append(self.recipe.limit(words))
+            pairs.append([self.recipe.limit(words) for words in sentences])
         rows, none = torch.arange(len(inputs)), torch.zeros(len(inputs), dtype=torch.long)
-        ids = join_sentences([[index.get(word, UNK) for word in words] for words in sentences])
-        return InputSplit(ids, rows, none, none, tuple(sentences[::2]))
+        sides = encode_texts(pairs, self._index).sentences
+        return InputSplit(sides, rows, none, none, tuple(premise for premise, _ in pairs))

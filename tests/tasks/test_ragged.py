@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.ragged import FIRST, Documents, Sentences, TextStore, join_sentences
+from tasks.ragged import FIRST, Documents, Sentences, TextStore, encode_texts
 from tasks.text import PAD, UNK
 
 TEXTS = [[["a", "b"], ["c"]], [["b"]], [], [["a", "b", "b", "d"], [], ["b"]]]
@@ -60,7 +60,7 @@ def test_words_that_are_rare_or_not_counted_are_unknown():
 
 @pytest.mark.parametrize("shape", [(2,), (2, 3)])
 def test_sentences_are_padded_in_any_shape(shape):
-    sentences = join_sentences([[5, 6], [], [7, 8, 9], [4]])
+    sentences = encode_texts([[["a", "b"], []], [["c", "d", "e"], ["f"]]], dict(zip("abcdf", (5, 6, 7, 8, 4), strict=True))).sentences
     assert (len(sentences), sentences.lengths.tolist()) == (4, [2, 0, 3, 1])
     index = torch.tensor([0, 3, 1, 3, 0, 0])[: int(np.prod(shape))].view(shape)
     ids, lengths = sentences.pad(index)
@@ -68,6 +68,7 @@ def test_sentences_are_padded_in_any_shape(shape):
     assert torch.equal(lengths, sentences.lengths[index])
     for row, k in zip(ids.view(-1, 2).tolist(), index.flatten().tolist(), strict=True):
         assert row == [[5, 6], [PAD, PAD], [7, 8], [4, PAD]][k]
+    assert sentences.pad(torch.tensor([2]))[0].tolist() == [[7, 8, UNK]]
 
 
 def test_a_word_takes_four_bytes_and_nothing_is_needed_of_it():

@@ -144,6 +144,19 @@ def test_faults_end_the_reading_or_are_counted():
     assert (faults.count, faults.first) == (2, "line 3: it is odd, and wrong")
 
 
+def test_records_are_parsed_and_their_faults_counted():
+    def parse(record: str) -> int:
+        if record == "x":
+            raise Fault("it is x")
+        return int(record)
+
+    faults, records = Faults("skip"), [(1, "1"), (2, Fault("it is not UTF-8")), (4, "x"), (5, "5")]
+    assert list(faults.parse("a.txt", records, parse)) == [1, 5]
+    assert (faults.count, faults.first) == (2, "line 2: it is not UTF-8")
+    with pytest.raises(UserError, match=r"^a\.txt, line 4: it is x\."):
+        list(Faults("fail").parse("a.txt", records[2:], parse))
+
+
 def test_new_examples_are_parsed_and_faults_named():
     def parse(line: str) -> int:
         if not line.isdecimal():
