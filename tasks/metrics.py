@@ -10,38 +10,24 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-TIES = ("pessimistic", "optimistic", "mean")
 Answers = tuple[Tensor, Tensor]
 
 
-def filtered_ranks(scores: Tensor, target: Tensor, answers: Answers | Tensor, ties: str = "pessimistic") -> Tensor:
+def filtered_rank_bounds(scores: Tensor, target: Tensor, answers: Answers | Tensor) -> tuple[Tensor, Tensor]:
     """Rank of each row's target among all candidates, without the other right answers; 1 is the best.
 
-    The rank is the number of candidates that score at least as high as the target, less the right answers among them
-    other than the target (Bordes et al. 2013, "filtered").
+    The optimistic rank counts the candidates that score higher than the target, the pessimistic rank also those that
+    score as high, without the right answers among them other than the target (Bordes et al. 2013, "filtered").
 
     Args:
         scores: (B, E), higher is better. target: long (B,).
         answers: right answers of each row, which may include the target and repeat: long (B, L), filled up with -1; or
             (offsets, indices), where row b has ``indices[offsets[b]:offsets[b + 1]]``.
-        ties: how candidates with the target's score count: "pessimistic" before it, "optimistic" after it, "mean" half
-            of them before it (the expected rank under a random order).
 
-    Returns: (B,), float64 for "mean", otherwise long.
+    Returns: both ranks, long (B,) each.
     Raises:
-        ValueError: unknown ties, shapes that do not fit, an index that is no candidate, a target whose score is NaN.
+        ValueError: shapes that do not fit, an index that is no candidate, a target whose score is NaN.
     """
-    if ties not in TIES:
-        raise ValueError(f"filtered_ranks: ties must be one of {', '.join(TIES)}, got {ties!r}")
-    count = _better(scores, target, answers)
-    if ties == "pessimistic":
-        return count(torch.lt)
-    optimistic = count(torch.le) + 1
-    return optimistic if ties == "optimistic" else (optimistic + count(torch.lt)).double() / 2
-
-
-def filtered_rank_bounds(scores: Tensor, target: Tensor, answers: Answers | Tensor) -> tuple[Tensor, Tensor]:
-    """The optimistic and the pessimistic rank of :func:`filtered_ranks`, long (B,) each."""
     count = _better(scores, target, answers)
     return count(torch.le) + 1, count(torch.lt)
 
@@ -52,7 +38,7 @@ def _better(scores: Tensor, target: Tensor, answers: Answers | Tensor) -> Callab
     row, index = _entries(answers, target, batch, candidates)
     bar = scores.gather(1, target.unsqueeze(1))
     if bar.isnan().any():
-        raise ValueError("filtered_ranks: the score of a target is NaN, so it has no rank")
+        raise ValueError("filtered ranks: the score of a target is NaN, so it has no rank")
     other, beside = scores[row, index], bar[row, 0]
     # counted as a sum of floats, exact for so many ones and much faster than a sum of booleans
     flags = torch.empty_like(scores, dtype=torch.float32 if candidates < 1 << 24 else torch.float64)
@@ -67,7 +53,7 @@ def _better(scores: Tensor, target: Tensor, answers: Answers | Tensor) -> Callab
 def _checked(scores: Tensor, target: Tensor) -> tuple[int, int]:
     if scores.dim() != 2 or target.shape != scores.shape[:1]:
         raise ValueError(
-            f"filtered_ranks: takes scores (B, E) and target (B,), got the shapes {tuple(scores.shape)} and "
+            f"filtered ranks: takes scores (B, E) and target (B,), got the shapes {tuple(scores.shape)} and "
             f"{tuple(target.shape)}"
         )
     _check_index(target, scores.shape[1], "target")
@@ -77,20 +63,20 @@ def _checked(scores: Tensor, target: Tensor) -> tuple[int, int]:
 def _check_index(index: Tensor, candidates: int, what: str) -> None:
     wrong = (index < 0) | (index >= candidates)
     if wrong.any():
-        raise ValueError(f"filtered_ranks: {what} {index[wrong][0].item()}, but there are {candidates} candidates")
+        raise ValueError(f"filtered ranks: {what} {index[wrong][0].item()}, but there are {candidates} candidates")
 
 
 def _entries(answers: Answers | Tensor, target: Tensor, batch: int, candidates: int) -> tuple[Tensor, Tensor]:
     """Row and index of every right answer once, the targets left out."""
     if isinstance(answers, Tensor):
         if answers.dim() != 2 or len(answers) != batch:
-            raise ValueError(f"filtered_ranks: answers must have the shape ({batch}, L), got {tuple(answers.shape)}")
+            raise ValueError(f"filtered ranks: answers must have the shape ({batch}, L), got {tuple(answers.shape)}")
         row, place = (answers >= 0).nonzero(as_tuple=True)
         index = answers[row, place]
     else:
         offsets, index = answers
         if offsets.shape != (batch + 1,):
-            raise ValueError(f"filtered_ranks: offsets must have the shape ({batch + 1},), got {tuple(offsets.shape)}")
+            raise ValueError(f"filtered ranks: offsets must have the shape ({batch + 1},), got {tuple(offsets.shape)}")
         row = torch.arange(batch, device=index.device).repeat_interleave(offsets.diff(), output_size=len(index))
     _check_index(index, candidates, "answer")
     key = torch.unique(row * candidates + index)
@@ -105,14 +91,13 @@ def ranks_in_chunks(
     queries: Tensor,
     target: Tensor,
     answers: Answers,
-    ties: str = "pessimistic",
     chunk: int = 64,
 ) -> Tensor:
-    """:func:`filtered_ranks` of many queries, of which ``chunk`` at a time are scored against all candidates.
+    """The pessimistic rank (:func:`filtered_rank_bounds`) of many queries, scored ``chunk`` at a time.
 
     Args:
         score: queries (b, ...) -> scores (b, E) of all candidates.
-        queries: (B, ...). target: long (B,). answers: (offsets, indices), see :func:`filtered_ranks`.
+        queries: (B, ...). target: long (B,). answers: (offsets, indices).
     """
     offsets, indices = answers
     bounds = offsets[:: max(chunk, 1)].tolist()
@@ -122,7 +107,7 @@ def ranks_in_chunks(
     for i, start in enumerate(range(0, len(queries), chunk)):
         stop = min(start + chunk, len(queries))
         part = offsets[start : stop + 1] - bounds[i], indices[bounds[i] : bounds[i + 1]]
-        ranks.append(filtered_ranks(score(queries[start:stop]), target[start:stop], part, ties))
+        ranks.append(_better(score(queries[start:stop]), target[start:stop], part)(torch.lt))
     return torch.cat(ranks) if ranks else target.new_empty(0)
 
 
@@ -200,7 +185,4 @@ def typing_scores(sums: Mapping[str, float], names: Sequence[str]) -> dict[str, 
     return scores
 
 
-__all__ = [
-    "TIES", "TYPING_SCORES", "distinct", "filtered_rank_bounds", "filtered_ranks", "ranks_in_chunks", "typing_scores",
-    "typing_sums",
-]  # fmt: skip
+__all__ = ["TYPING_SCORES", "distinct", "filtered_rank_bounds", "ranks_in_chunks", "typing_scores", "typing_sums"]

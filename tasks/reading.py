@@ -49,15 +49,10 @@ class Faults:
     def parse(
         self, name: str | Path, records: Iterable[tuple[int, Record | Fault]], parse: Callable[[Record], Example]
     ) -> Iterator[Example]:
-        """What `parse` makes of each of the numbered records of the file `name`, without those that are faults or of
-        which it raises Fault."""
-        for number, record in records:
-            try:
-                if isinstance(record, Fault):
-                    raise record
-                example = parse(record)
-            except Fault as fault:
-                self.add(f"{name}, line {number}", fault)
+        """What `parse` makes of the numbered records of the file `name`, without those that have a Fault."""
+        for number, example in _apply(records, parse):
+            if isinstance(example, Fault):
+                self.add(f"{name}, line {number}", example)
             else:
                 yield example
 
@@ -166,55 +161,48 @@ def read_records(
     forms: what is expected, for messages. Raises UserError for a file that cannot be read or is empty, and for a table
     without a column that is needed. One line is held at a time, a row with quotes over at most LONGEST characters.
     """
-    lines = read_lines(path)
-    for number, line in lines:
-        if isinstance(line, Fault):
-            raise UserError(f"{path}, line {number}: {line}. Expected are {forms}.")
-        if line.strip():
-            break
-    else:
+    lines: Iterator[tuple[int, str | Fault]] = itertools.dropwhile(_is_blank, read_lines(path))
+    number, line = next(lines, (0, ""))
+    if not number:
         raise UserError(f"{path} is empty. Expected are {forms}.")
-    every = itertools.chain([(number, line)], lines)
-    if line.lstrip().startswith("{"):
-        yield from _apply(every, lambda text: pick_fields(parse_object(text), fields, optional))
+    lines = itertools.chain([(number, line)], lines)
+    if isinstance(line, str) and line.lstrip().startswith("{"):
+        yield from _apply(lines, lambda text: pick_fields(parse_object(text), fields, optional))
         return
-    commas = ".csv" in path.suffixes
-    rows = _quoted(every) if commas else _apply(every, lambda text: text.split("\t"))
-    if header is None:
-        _, row = next(rows)
-        if isinstance(row, Fault):
-            raise UserError(f"{path}, line {number}: {row}. Expected are {forms}.")
-        header = row
-    columns = {field: next((name for name in names if name in header), None) for field, names in fields.items()}
-    if missing := [names[0] for field, names in fields.items() if columns[field] is None]:
+    rows = _quoted(lines) if ".csv" in path.suffixes else _apply(lines, lambda text: text.split("\t"))
+    names = next(rows)[1] if header is None else list(header)
+    if isinstance(names, Fault):
+        raise UserError(f"{path}, line {number}: {names}. Expected are {forms}.")
+    places = [next((names.index(name) for name in several if name in names), None) for several in fields.values()]
+    if None in places:
         raise UserError(
-            f"{path}: its first line has no column {missing[0]} (it has {', '.join(header)[:200]}). "
-            f"Expected are {forms}."
+            f"{path}: its first line has no column {[*fields.values()][places.index(None)][0]} (it has "
+            f"{', '.join(names)[:200]}). Expected are {forms}."
         )
-    places = {field: header.index(name) for field, name in columns.items() if name is not None}
-    places |= {field: header.index(field) for field in optional if field in header}
-    for number, row in rows:
-        if not isinstance(row, Fault) and not max(places.values()) < len(row) <= len(header):
-            row = Fault(f"it has {len(row)} columns, and the first line has {len(header)}")
-        if isinstance(row, Fault):
-            yield number, row
-            continue
-        values = dict.fromkeys(optional, "") | {field: row[k] for field, k in places.items()}
-        if "label" in values:
-            values["label"] = values["label"].strip()
-        yield number, values
+    needed = 1 + max([place or 0 for place in places] + [names.index(field) for field in optional if field in names])
+
+    def pick(row: list[str]) -> dict[str, str]:
+        if not needed <= len(row) <= len(names):
+            raise Fault(f"it has {len(row)} columns, and the first line has {len(names)}")
+        return pick_fields(dict(zip(names, row, strict=False)), fields, optional)
+
+    yield from _apply(rows, pick)
+
+
+def _is_blank(line: tuple[int, str | Fault]) -> bool:
+    return isinstance(line[1], str) and not line[1].strip()
 
 
 def _apply(
-    lines: Iterable[tuple[int, str | Fault]], parse: Callable[[str], Example]
+    records: Iterable[tuple[int, Record | Fault]], parse: Callable[[Record], Example]
 ) -> Iterator[tuple[int, Example | Fault]]:
-    """What `parse` makes of each line that is not blank, or its fault."""
-    for number, line in lines:
+    """What `parse` makes of each record but blank lines, or its fault."""
+    for number, record in records:
         try:
-            if isinstance(line, Fault):
-                raise line
-            if line.strip():
-                yield number, parse(line)
+            if isinstance(record, Fault):
+                raise record
+            if not isinstance(record, str) or record.strip():
+                yield number, parse(record)
         except Fault as fault:
             yield number, fault
 

@@ -96,15 +96,14 @@ class PrefixData(TaskData):
 
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[tuple[list[int], list[int]]]:
         """Pairs of lists of word ids, from lines `ids <tab> ids`."""
+        form = "Each line is ids <tab> ids, separated by blanks"
+        return read_examples(lines, name, self._input, "pairs", form)
 
-        def parse(line: str) -> tuple[list[int], list[int]]:
-            columns = line.split("\t")
-            if len(columns) != 2:
-                raise Fault(f"it has {len(columns)} column{'s' * (len(columns) > 1)} instead of 2")
-            first, second = (parse_ids(column, self.recipe["vocabulary"]) for column in columns)
-            return first, second
-
-        return read_examples(lines, name, parse, "pairs", "Each line is ids <tab> ids, separated by blanks")
+    def _input(self, line: str) -> tuple[list[int], list[int]]:
+        columns = line.split("\t")
+        if len(columns) != 2:
+            raise Fault(f"it has {len(columns)} column{'s' * (len(columns) > 1)} instead of 2")
+        return parse_ids(columns[0], self.recipe["vocabulary"]), parse_ids(columns[1], self.recipe["vocabulary"])
 
     def encode(self, inputs: Sequence[tuple[list[int], list[int]]]) -> Split:
         return pad_rows([(*pair, 0) for pair in inputs], self.recipe["vocabulary"]).tensors()

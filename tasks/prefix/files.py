@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from tasks.errors import UserError
 from tasks.folders import damaged, not_kept
@@ -85,14 +86,11 @@ def read_tab_file(path: Path, vocabulary: int) -> Pairs:
 
 def pad_rows(rows: Sequence[tuple[list[int], list[int], int]], vocabulary: int) -> Pairs:
     """Pairs of sentences of ids with their label, at least one."""
-    longest = max(max(len(first), len(second)) for first, second, _ in rows)
-    words = np.full((2, len(rows), longest), PAD, dtype=np.uint8 if vocabulary < 256 else np.uint16)
-    lengths = np.empty((2, len(rows)), dtype=np.uint16)
-    for k, (*sentences, _) in enumerate(rows):
-        for side, sentence in enumerate(sentences):
-            words[side, k, : len(sentence)] = sentence
-            lengths[side, k] = len(sentence)
-    return Pairs(words, lengths, np.array([label for *_, label in rows], dtype=np.uint8))
+    sentences = [torch.tensor(ids, dtype=torch.int32) for ids in [row[0] for row in rows] + [row[1] for row in rows]]
+    words = torch.nn.utils.rnn.pad_sequence(sentences, batch_first=True, padding_value=PAD).view(2, len(rows), -1)
+    lengths = np.array([len(ids) for ids in sentences], np.uint16).reshape(2, -1)
+    word = np.uint8 if vocabulary < 256 else np.uint16
+    return Pairs(words.numpy().astype(word), lengths, np.array([label for *_, label in rows], np.uint8))
 
 
 def _row(line: str, vocabulary: int) -> tuple[list[int], list[int], int]:

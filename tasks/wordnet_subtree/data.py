@@ -112,10 +112,8 @@ class SubtreeData(TaskData):
 
     def nodes(self) -> dict[str, Nodes]:
         """The nodes of each split, drawn the first time they are needed."""
-        self._nodes = self._nodes or self._draw()
-        return self._nodes
-
-    def _draw(self) -> dict[str, Nodes]:
+        if self._nodes:
+            return self._nodes
         tree, _, root = self._tree()
         below = descendants(tree.child, tree.parent, len(tree.names), root)
         drawn = np.random.default_rng(self.split_seed).random(len(tree.names)) < self.train_share
@@ -129,7 +127,8 @@ class SubtreeData(TaskData):
                     f"are needed; it has {int(below.sum())} nodes below it, of {len(tree.names)}. Take another root"
                     f"{'' if self.limit is None else ' or a larger task.data.sizes.train'}."
                 )
-        return {"train": used, "dev": used, "test": test}
+        self._nodes = {"train": used, "dev": used, "test": test}
+        return self._nodes
 
     def fingerprint(self) -> dict[str, Any]:
         counts, digests = {}, {}

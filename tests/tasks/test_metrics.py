@@ -6,13 +6,17 @@ import torch
 from tasks.metrics import (
     TYPING_SCORES,
     filtered_rank_bounds,
-    filtered_ranks,
     ranks_in_chunks,
     typing_scores,
     typing_sums,
 )
 
-TIES = pytest.mark.parametrize("ties", ["pessimistic", "optimistic", "mean"])
+TIES = pytest.mark.parametrize("ties", ["pessimistic", "optimistic"])
+
+
+def filtered_ranks(scores, target, answers, ties="pessimistic"):
+    """One of the bounds."""
+    return filtered_rank_bounds(scores, target, answers)[ties == "pessimistic"]
 
 
 def looped(scores, target, known, ties):
@@ -21,8 +25,8 @@ def looped(scores, target, known, ties):
     for row, goal, answers in zip(scores.tolist(), target.tolist(), known, strict=True):
         others = [s for i, s in enumerate(row) if i != goal and i not in answers]
         above, equal = sum(s > row[goal] for s in others), sum(s == row[goal] for s in others)
-        ranks.append(1 + above + {"pessimistic": equal, "optimistic": 0, "mean": equal / 2}[ties])
-    return torch.tensor(ranks, dtype=torch.float64 if ties == "mean" else torch.long)
+        ranks.append(1 + above + (equal if ties == "pessimistic" else 0))
+    return torch.tensor(ranks, dtype=torch.long)
 
 
 def listed(known, repeat=1):
@@ -89,7 +93,6 @@ def test_constant_scores_are_no_success():
     scores, target = torch.zeros(2, 10), torch.tensor([3, 4])
     known = torch.tensor([[3, 5], [-1, -1]])
     assert filtered_ranks(scores, target, known).tolist() == [9, 10]
-    assert filtered_ranks(scores, target, known, "mean").tolist() == [5.0, 5.5]
     assert filtered_ranks(scores, target, known, "optimistic").tolist() == [1, 1]
 
 
@@ -102,9 +105,8 @@ def test_candidates_without_a_number_count_as_better():
         filtered_ranks(scores, torch.tensor([1]), torch.tensor([[-1]]))
 
 
-@TIES
 @pytest.mark.parametrize("chunk", [1, 7, 10, 40, 100])
-def test_in_chunks(ties, chunk):
+def test_in_chunks(chunk):
     scores, target, known = example()
     sizes = []
 
@@ -112,16 +114,14 @@ def test_in_chunks(ties, chunk):
         sizes.append(len(rows))
         return scores[rows]
 
-    ranks = ranks_in_chunks(score, torch.arange(40), target, listed(known), ties, chunk)
-    assert torch.equal(ranks, looped(scores, target, known, ties))
+    ranks = ranks_in_chunks(score, torch.arange(40), target, listed(known), chunk)
+    assert torch.equal(ranks, looped(scores, target, known, "pessimistic"))
     assert max(sizes) <= chunk
-    assert ranks_in_chunks(score, torch.arange(0), target[:0], listed([]), ties, chunk).shape == (0,)
+    assert ranks_in_chunks(score, torch.arange(0), target[:0], listed([]), chunk).shape == (0,)
 
 
 def test_mistakes():
     scores, target, none = torch.zeros(2, 4), torch.tensor([0, 1]), torch.empty(2, 0, dtype=torch.long)
-    with pytest.raises(ValueError, match="ties must be one of"):
-        filtered_ranks(scores, target, none, "random")
     with pytest.raises(ValueError, match=r"target 4, but there are 4 candidates"):
         filtered_ranks(scores, target + 3, none)
     with pytest.raises(ValueError, match="answer 9"):

@@ -40,7 +40,7 @@ def test_json_lines_and_tables_are_read_alike(tmp_path, name, content, rows):
 def test_a_table_may_have_no_header_and_fields_may_be_optional(tmp_path):
     assert read(tmp_path, '"1","a"\n"2","b"\n', "a.csv", header=("label", "text")) == [(1, ("1", "a")), (2, ("2", "b"))]
     rows = read(tmp_path, "label\ttext\tgenre\nx\ta\tg\nx\tb\n", optional=("genre", "id"))
-    assert rows[0] == (2, ("g", "", "x", "a"))
+    assert rows[0] == (2, ("x", "a", "g", ""))
     assert "2 columns, and the first line has 3" in rows[1][1]
     assert read(tmp_path, '{"label": "x", "text": "a", "genre": null}', optional=("genre",)) == [(1, ("x", "a", ""))]
 
