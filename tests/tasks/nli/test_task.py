@@ -46,24 +46,24 @@ def test_predictions_have_probabilities_and_the_weights_of_the_premise(trained, 
     text += json.dumps({"premise": "A horse.", "hypothesis": "an animal meets a vehicle because it is late."}) + "\n"
     result = predicted(trained, tmp_path, text)
     assert result.code == 0, result.err
-    said = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [s["premise"] for s in said] == ["The old dog follows the car.", "A horse."]
-    for answer in said:
+    predictions = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [s["premise"] for s in predictions] == ["The old dog follows the car.", "A horse."]
+    for answer in predictions:
         assert set(answer["probabilities"]) == set(LABELS)
         assert sum(answer["probabilities"].values()) == pytest.approx(1, abs=1e-4)
         assert answer["label"] == max(answer["probabilities"], key=answer["probabilities"].get)
         assert sum(weight for _, weight in answer["attention"]) == pytest.approx(1, abs=1e-4)
-    assert [token for token, _ in said[0]["attention"]] == ["the", "old", "dog", "follows", "the", "car", "."]
-    assert [token for token, _ in said[1]["attention"]] == ["a", "horse", "."]
+    assert [token for token, _ in predictions[0]["attention"]] == ["the", "old", "dog", "follows", "the", "car", "."]
+    assert [token for token, _ in predictions[1]["attention"]] == ["a", "horse", "."]
 
 
 def test_batches_do_not_change_predictions(trained, tmp_path):
     text = "The dog meets the car.\ta vehicle meets an animal.\nThe car.\ta vehicle meets an animal.\n"
-    found = []
+    results = []
     for size in (1, 2):
         assert predicted(trained, tmp_path, text, f"task.data.eval_batch_size={size}").code == 0
-        found.append([json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()])
-    for one, other in zip(*found, strict=True):
+        results.append([json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()])
+    for one, other in zip(*results, strict=True):
         assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
         assert [w for _, w in one["attention"]] == pytest.approx([w for _, w in other["attention"]], abs=1e-5)
 
