@@ -18,9 +18,7 @@ class Labels:
 
     def __init__(self, classes: Mapping[str, Sequence[str]] | None, unlabelled: Sequence[str] = ()) -> None:
         labels = [label for several in (classes or {}).values() for label in several]
-        if classes is not None and (
-            len(classes) < 2 or len(set(labels)) < len(labels) or not all(classes.values())
-        ):
+        if classes is not None and (len(classes) < 2 or len(set(labels)) < len(labels) or not all(classes.values())):
             raise UserError(
                 "task.data.classes needs at least two classes, and for each one or more labels that no other has, "
                 f"as {{entailment: [entailment], other: [neutral, contradiction]}}; it is {classes}."

@@ -101,9 +101,6 @@ class TextStore:
         self.numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)
         self._ids, self._sentences, self._examples = array("i"), array("q", [0]), array("q", [0])
 
-    def __len__(self) -> int:
-        return len(self._examples) - 1
-
     def add(self, sentences: Iterable[Sequence[str]]) -> None:
         """One example more. What is too long is cut before, see `tasks.tokens.TextOptions`."""
         for words in sentences:
@@ -114,9 +111,7 @@ class TextStore:
     def encode(
         self, counted: np.ndarray | None, min_count: int, max_size: int | None = None
     ) -> tuple[Documents, list[str]]:
-        """The examples with ids of a vocabulary, and its words: of row FIRST and on, the most frequent first.
-
-        Nothing can be added afterwards.
+        """The examples with ids of a vocabulary, and its words, of row FIRST and on. Nothing can be added afterwards.
 
         counted: bool (N,), the examples whose words are counted; None: all. min_count, max_size: see
         `tasks.text.vocabulary`. Other words are UNK.

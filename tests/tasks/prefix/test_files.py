@@ -134,3 +134,16 @@ def test_a_file_replaces_one_split(tmp_path):
 def test_a_wrong_setting_is_named(tmp_path, change, message):
     with pytest.raises(UserError, match=message):
         PrefixData(**settings(tmp_path, **change))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"1 2", "line 2: it has 1 column instead of 2. Each line is ids <tab> ids"),
+        (b"1\t11", "line 2: the word id 11 is out of range"),
+        (b"1\t ", "line 2: a sentence is empty"),
+    ],
+)
+def test_new_pairs_that_are_faulty_are_named(tmp_path, line, message):
+    with pytest.raises(UserError, match=message):
+        list(PrefixData(**settings(tmp_path)).read_inputs([b"1\t2\n", line], "in.tsv"))
