@@ -85,8 +85,8 @@ def read_vectors(
                    are shorter than 1.
     The unknown word is the file's own <unk>, unk or UNK, else the mean of all vectors; its numbers, as they are in the
     file, are divided by 10 (Lopez & Strube's code, for points of the ball too). cache: a folder where the vectors are
-    kept, to be mapped into memory the next time. on_error: fail | skip, see `vector_files.parse`; a warning says what
-    was skipped.
+    kept, to be mapped into memory the next time. on_error: fail | skip, see `vector_files.parse`; what was skipped is
+    told in a warning.
 
     Raises UserError for settings that cannot be, where no file is found, and for a faulty file.
     """
@@ -104,13 +104,13 @@ def read_vectors(
     if cache is not None:
         key = hashlib.sha256(json.dumps(stamp, sort_keys=True).encode()).hexdigest()[:16]
         place = Path(cache) / "vectors" / f"{path.stem}-{key}"
-        if (vectors := _read_cache(place)) is not None:
-            return vectors
+        if (kept := _read_cache(place)) is not None:
+            return kept
     return _prepare(path, parse(path, on_error), space, c, place)
 
 
 def find_vectors(candidates: Sequence[str | Path], root: Path) -> Path:
-    """The file that `read_vectors` takes. Raises UserError, which names the candidates."""
+    """The file that `read_vectors` takes. Raises UserError, which names what was looked for."""
     for name in candidates:
         pattern = Path(name).expanduser()
         base = Path(pattern.anchor) if pattern.is_absolute() else Path(root)
@@ -141,7 +141,7 @@ def _prepare(path: Path, file: VectorFile, space: str, c: float, place: Path | N
     words = [file.words[k] for k in rows]
 
     scale = np.full(len(rows), np.sqrt(c))
-    norms, unknown_scale = file.norms[rows], np.asarray(np.sqrt(c))
+    norms, of_unknown = file.norms[rows], np.sqrt(c)
     if space == "poincare":
         outside = norms >= 1
         if count := int(outside.sum()):
@@ -151,10 +151,10 @@ def _prepare(path: Path, file: VectorFile, space: str, c: float, place: Path | N
                 f"norm {INSIDE}"
             )
         scale = _log0_scale(norms)
-        unknown_scale = _log0_scale(np.asarray(np.linalg.norm(unknown / 10)))
+        of_unknown = _log0_scale(np.linalg.norm(unknown / 10))
     tangent = np.zeros((2 + len(rows), file.vectors.shape[1]), dtype=np.float32)
     np.multiply(file.vectors[rows], scale[:, None], out=tangent[2:], casting="same_kind")
-    tangent[UNK] = unknown_scale * unknown / 10
+    tangent[UNK] = of_unknown * unknown / 10
     if not np.isfinite(tangent).all():
         raise UserError(f"{path}: its numbers are too large for float32.")
 
@@ -164,10 +164,11 @@ def _prepare(path: Path, file: VectorFile, space: str, c: float, place: Path | N
         try:
             _write_cache(place, words, tangent, meta)
         except OSError as error:
-            warning = not_kept("vectors", place, error, "reads the text file", "paths.cache_dir=...")
-            notes.append(warning.removesuffix("."))
-        if (mapped := _read_cache(place)) is not None:
-            return mapped
+            said = not_kept("vectors", place, error, "reads the text file", "paths.cache_dir=...")
+            notes.append(said.removesuffix("."))
+        else:
+            del tangent
+            return _read_cache(place)  # mapped into memory
     return _assemble(words, tangent, meta)
 
 
@@ -219,8 +220,8 @@ def tokenize(sentence: str) -> list[str]:
     """
     words = []
     for word in WORD.findall(sentence):
-        match = ENDING.fullmatch(word)
-        words += [part for part in match.groups() if part] if match else [word]
+        found = ENDING.fullmatch(word)
+        words += [part for part in found.groups() if part] if found else [word]
     return words
 
 

@@ -152,18 +152,18 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("content", "message", "reason"), FAULTS)
+@pytest.mark.parametrize(("content", "said", "reason"), FAULTS)
 @pytest.mark.parametrize("block", [1 << 24, 16])
-def test_a_faulty_line_is_named_or_skipped_and_counted(read, monkeypatch, content, message, reason, block):
+def test_a_faulty_line_is_named_or_skipped_and_counted(read, monkeypatch, content, said, reason, block):
     monkeypatch.setattr(vector_files, "BLOCK", block)
     with pytest.raises(UserError) as caught:
         read(content)
-    assert f"vectors.txt, {message}" in str(caught.value)
+    assert f"vectors.txt, {said}" in str(caught.value)
     assert "on_error=skip" in str(caught.value)
-    with pytest.warns(UserWarning, match=r"vectors\.txt: 1 lines were skipped") as warned:
+    with pytest.warns(UserWarning, match=r"vectors\.txt: 1 lines were skipped") as told:
         words = read(content, on_error="skip")
-    assert reason in str(warned[0].message)
-    assert message in str(warned[0].message)
+    assert reason in str(told[0].message)
+    assert said in str(told[0].message)
     assert words.index == {"a": 2, "c": 3}
     assert words.tangent[2:].tolist() == [[1, 2], [3, 4]]
 
@@ -187,13 +187,13 @@ def test_blocks_give_what_the_whole_file_gives(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("content", ["", "\n\n", "word\n"])
-def test_a_file_without_vectors_is_reported(read, content):
+def test_a_file_without_vectors_is_told(read, content):
     with pytest.raises(UserError, match=r"vectors\.txt"):
         read(content)
 
 
 @pytest.mark.parametrize(
-    ("setting", "message"),
+    ("setting", "said"),
     [
         ({"space": "ball"}, "task.data.vectors.space must be one of auto, euclidean, poincare"),
         ({"c": 0.0}, "task.data.vectors.c must be a positive number"),
@@ -201,8 +201,8 @@ def test_a_file_without_vectors_is_reported(read, content):
         ({"on_error": "ignore"}, "task.data.on_error must be one of fail, skip"),
     ],
 )
-def test_a_wrong_setting_is_named(read, setting, message):
-    with pytest.raises(UserError, match=message):
+def test_a_wrong_setting_is_named(read, setting, said):
+    with pytest.raises(UserError, match=said):
         read(PLAIN, **setting)
 
 
@@ -220,8 +220,8 @@ def test_the_first_pattern_that_matches_gives_its_largest_dimension(tmp_path):
 
 def test_the_second_time_the_vectors_are_mapped_from_the_cache(read, tmp_path, monkeypatch):
     first = read(PLAIN, cached=True)
-    folders = [p.name for p in (tmp_path / "cache/vectors").iterdir()]
-    assert len(folders) == 1, "no part of a folder is left"
+    kept = [p.name for p in (tmp_path / "cache/vectors").iterdir()]
+    assert len(kept) == 1, "no part of a folder is left"
     monkeypatch.setattr(text, "parse", None)
     second = read_vectors(["glove/vectors.txt"], tmp_path / "data", "auto", 1.0, tmp_path / "cache", "fail")
     assert second.index == first.index
@@ -253,7 +253,7 @@ def test_a_damaged_cache_is_made_again(read, tmp_path, damage):
     assert torch.equal(again.tangent, first.tangent)
 
 
-def test_what_was_skipped_is_reported_from_the_cache_too(tmp_path):
+def test_what_was_skipped_is_told_from_the_cache_too(tmp_path):
     (tmp_path / "v.txt").write_text("a 1 2\nb 3\nc 4 5\n")
     for _ in range(2):
         with pytest.warns(UserWarning, match="1 lines were skipped"):
@@ -285,8 +285,8 @@ def test_no_letter_is_lost(sentence):
 
 
 def test_a_vocabulary_is_sorted_and_cut():
-    words = vocabulary(Counter({"b": 2, "a": 2, "c": 5, "d": 1}), None, 2)
-    assert words.itos == ["c", "a", "b"]
+    chosen = vocabulary(Counter({"b": 2, "a": 2, "c": 5, "d": 1}), None, 2)
+    assert chosen.itos == ["c", "a", "b"]
     assert vocabulary(Counter({"b": 2, "a": 2, "c": 5}), 2, 1).itos == ["c", "a"]
 
 
