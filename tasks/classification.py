@@ -1,5 +1,6 @@
 """Tasks with one right class for each example: cross-entropy, scores of a confusion matrix, tables, predictions."""
 
+import abc
 import csv
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -70,9 +71,9 @@ class ClassificationTask(Task):
         names = _distinct(self.groups[k] for k in self.dev_groups)
         return (*type(self).metric_names, *(f"{name}/accuracy" for name in names))
 
+    @abc.abstractmethod
     def logits(self, batch: dict[str, Any]) -> Tensor:
         """Logits (B, K) of the examples of a batch."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what the logits of a batch are")
 
     def step(self, batch: dict[str, Any]) -> Step:
         labels = batch["labels"]
