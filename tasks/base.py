@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hyperbolic.manifolds.base import Manifold
-from tasks.batches import SHUFFLES, EvaluationBatches, Split, TrainBatches
+from tasks.batches import SHUFFLES, EvaluationBatches, Split, TokenBatches, TrainBatches
 from tasks.errors import UserError, one_of, whole
 from tasks.schedules import Schedule
 
@@ -224,11 +224,17 @@ class TaskData(pl.LightningDataModule, abc.ABC):
 
     shuffle: one of SHUFFLES (TrainBatches says what they mean). batch_size: of a whole training batch, shared
     by all processes. eval_batch_size: most examples of an evaluation batch. seed: of the order of the batches.
+    batch_tokens: also most words of a training batch after padding, with shuffle=buckets (TokenBatches); None: any.
     """
 
-    def __init__(self, shuffle: str, batch_size: int, eval_batch_size: int, seed: int):
+    def __init__(
+        self, shuffle: str, batch_size: int, eval_batch_size: int, seed: int, batch_tokens: int | None = None
+    ):
         super().__init__()
         self.shuffle = one_of("task.data.shuffle", shuffle, SHUFFLES)
+        self.batch_tokens = None if batch_tokens is None else whole("task.data.batch_tokens", batch_tokens, 1)
+        if batch_tokens is not None and shuffle != "buckets":
+            raise UserError(f"task.data.batch_tokens needs task.data.shuffle=buckets, and it is {shuffle}.")
         self.batch_size = whole("task.data.batch_size", batch_size, 1)
         self.eval_batch_size = whole("task.data.eval_batch_size", eval_batch_size, 1)
         self.seed = whole("seed", seed, 0)
@@ -275,7 +281,10 @@ class TaskData(pl.LightningDataModule, abc.ABC):
         return self._splits
 
     def train_dataloader(self) -> TrainBatches:
-        return TrainBatches(self.splits()["train"], self.batch_size, self.shuffle, self.seed, *self._place())
+        split = self.splits()["train"]
+        if self.batch_tokens is not None:
+            return TokenBatches(split, self.batch_size, self.batch_tokens, self.seed, *self._place())
+        return TrainBatches(split, self.batch_size, self.shuffle, self.seed, *self._place())
 
     def val_dataloader(self) -> EvaluationBatches:
         return EvaluationBatches(self.splits()["dev"], self.eval_batch_size, *self._place())

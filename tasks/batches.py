@@ -1,6 +1,7 @@
 """Batches in an order that depends on nothing but (seed, epoch), for one process or several, from any position on."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,7 +17,8 @@ BUCKET = 50  # batches whose examples are sorted together
 class Split(Protocol):
     """Examples held as tensors: `split[index]` is the batch of the examples that the 1-D tensor `index` names.
 
-    For shuffle="buckets" it also has `sizes` (N,), the size of each example, as its number of words.
+    For shuffle="buckets" it also has `sizes` (N,), the size of each example, as its number of words; for `TokenBatches`
+    that may be (N, sides), as the words of source and target, which are padded apart from each other.
     """
 
     def __len__(self) -> int: ...
@@ -65,7 +67,7 @@ class TrainBatches:
             raise UserError(f"{len(split)} examples cannot be shared by trainer.devices={world} processes; use fewer.")
         if shuffle == "buckets" and not hasattr(split, "sizes"):
             raise UserError(
-                "task.data.shuffle=buckets is for examples of different sizes, which this task's do not tell; take "
+                "task.data.shuffle=buckets is for examples of different sizes, which this task's do not have; take "
                 "task.data.shuffle=examples."
             )
         self.split, self.batch_size, self.shuffle, self.seed = split, batch_size, shuffle, seed
@@ -106,7 +108,7 @@ class TrainBatches:
 
     def _sorted(self, order: np.ndarray) -> np.ndarray:
         """The examples of each BUCKET batches by size, equal ones as they were."""
-        sizes = np.asarray(self.split.sizes)[order]
+        sizes = _sizes(self.split)[order].sum(-1)
         return order[np.lexsort([sizes, np.arange(len(order)) // (BUCKET * self.batch_size)])]
 
     def _shared(self, batch: Tensor) -> Tensor:
@@ -125,6 +127,84 @@ class TrainBatches:
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         self.skip = self.given = int(state["given"])
+
+
+class TokenBatches(TrainBatches):
+    """Batches of examples of about the same size, with at most `tokens` words in all their sides after padding, and at
+    most `batch_size` examples.
+
+    A batch of n examples whose longest source has S words and longest target T has n (S + T). Examples are sorted by
+    size, those of one size in an order that is drawn anew in every epoch, and cut into batches, which are shuffled. So
+    every epoch has equally many. With several processes every batch has a multiple of `world` examples, shared equally;
+    the shortest len(split) % world examples are left out. It is resumable as TrainBatches is.
+
+    For a million examples it takes about 2 s and 50 MB to make one, and 1 s to draw an epoch's order.
+    Raises UserError, besides those of TrainBatches, where `world` examples of one size have more than `tokens` words.
+    """
+
+    def __init__(self, split: Split, batch_size: int, tokens: int, seed: int, rank: int = 0, world: int = 1):
+        super().__init__(split, batch_size, "buckets", seed, rank, world)
+        self.tokens = tokens
+        self.sizes = _sizes(split)
+        self.bounds = self._bounds()
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def _order(self, draw: np.random.Generator) -> np.ndarray:
+        """Examples from the smallest to the largest, those of one size in an order that is drawn."""
+        ties = draw.permutation(len(self.sizes))
+        return np.lexsort([ties, *self.sizes.T[::-1]])[len(ties) % self.world :]
+
+    def _bounds(self) -> list[int]:
+        """Where batches begin in the sorted examples, and the end of the last; the same for every draw."""
+        bounds, ordered = [0], self.sizes[self._order(np.random.default_rng(0))]
+        while (start := bounds[-1]) < len(ordered):
+            most = min(self.batch_size, max(self.world, self.tokens // max(1, int(ordered[start].sum()))))
+            widths = np.maximum.accumulate(ordered[start : start + most]).sum(-1)
+            count = int((np.arange(1, len(widths) + 1) * widths <= self.tokens).sum())
+            if count < self.world:
+                raise UserError(
+                    f"task.data.batch_tokens={self.tokens} is too small for {self.world} examples of "
+                    f"{widths[self.world - 1]} words; take a larger one, or cut examples to fewer words."
+                )
+            bounds.append(start + count - count % self.world)
+        return bounds
+
+    def order(self) -> Iterator[Tensor]:
+        draw = np.random.default_rng([self.seed, self.epoch])
+        order = torch.from_numpy(self._order(draw))
+        for k in draw.permutation(len(self)):
+            yield order[self.bounds[k] : self.bounds[k + 1]]
+
+
+def _sizes(split: Split) -> np.ndarray:
+    """(N, sides)."""
+    sizes = np.asarray(split.sizes)  # type: ignore[attr-defined] # only splits of examples of different sizes have it
+    return sizes.reshape(len(sizes), -1)
+
+
+@dataclass(frozen=True)
+class MaskedSplit:
+    """Examples that are computed together with all others, as the nodes of one graph: a batch is the whole, with the
+    rows of those examples that count. A task picks them, `model(batch["edges"], ...)[batch["rows"]]`.
+
+    whole: tensors of the graph, by name. labels (N,): of all examples; mask bool (N,): those of this split; only they
+    are counted. With a batch_size of at least as many a step is one pass over the graph; smaller batches cost a whole
+    pass each, too. Splits share the tensors.
+    """
+
+    whole: Mapping[str, Any]
+    labels: Tensor
+    mask: Tensor
+
+    def __len__(self) -> int:
+        return int(self.mask.sum())
+
+    def __getitem__(self, index: Tensor) -> dict[str, Any]:
+        """The tensors of `whole`, and rows (B,) and labels (B,) of the examples of the split that `index` names."""
+        rows = self.mask.nonzero().squeeze(-1)[index]
+        return {**self.whole, "rows": rows, "labels": self.labels[rows]}
 
 
 class EvaluationBatches:

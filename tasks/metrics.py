@@ -10,64 +10,50 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-TIES = ("pessimistic", "optimistic", "mean")
-Known = tuple[Tensor, Tensor]
+Answers = tuple[Tensor, Tensor]
 
 
-def filtered_ranks(scores: Tensor, target: Tensor, known: Known | Tensor, ties: str = "pessimistic") -> Tensor:
-    """Rank of each row's target among all candidates, without the other known answers; 1 is the best.
+def filtered_rank_bounds(scores: Tensor, target: Tensor, answers: Answers | Tensor) -> tuple[Tensor, Tensor]:
+    """Rank of each row's target among all candidates, without the other right answers; 1 is the best.
 
-    The rank is the number of candidates that score at least as high as the target, less the known answers among them
-    other than the target (Bordes et al. 2013, "filtered").
+    The optimistic rank counts the candidates that score higher than the target, the pessimistic rank also those that
+    score as high, without the right answers among them other than the target (Bordes et al. 2013, "filtered").
 
     Args:
         scores: (B, E), higher is better. target: long (B,).
-        known: right answers of each row, which may include the target and repeat: long (B, L), filled up with -1; or
+        answers: right answers of each row, which may include the target and repeat: long (B, L), filled up with -1; or
             (offsets, indices), where row b has ``indices[offsets[b]:offsets[b + 1]]``.
-        ties: how candidates with the target's score count: "pessimistic" before it, "optimistic" after it, "mean" half
-            of them before it (the expected rank under a random order).
 
-    Returns: (B,), float64 for "mean", otherwise long.
+    Returns: both ranks, long (B,) each.
     Raises:
-        ValueError: unknown ties, shapes that do not fit, an index that is no candidate, a target whose score is NaN.
+        ValueError: shapes that do not fit, an index that is no candidate, a target whose score is NaN.
     """
-    if ties not in TIES:
-        raise ValueError(f"filtered_ranks: ties must be one of {', '.join(TIES)}, got {ties!r}")
-    optimistic, pessimistic = _rank_bounds(scores, target, known, ties != "pessimistic", ties != "optimistic")
-    if ties == "mean":
-        return (optimistic + pessimistic).double() / 2
-    return optimistic if ties == "optimistic" else pessimistic
+    count = _better(scores, target, answers)
+    return count(torch.le) + 1, count(torch.lt)
 
 
-def filtered_rank_bounds(scores: Tensor, target: Tensor, known: Known | Tensor) -> tuple[Tensor, Tensor]:
-    """The optimistic and the pessimistic rank of :func:`filtered_ranks`, long (B,) each."""
-    return _rank_bounds(scores, target, known, True, True)
-
-
-def _rank_bounds(
-    scores: Tensor, target: Tensor, known: Known | Tensor, optimistic: bool, pessimistic: bool
-) -> tuple[Tensor | None, Tensor | None]:
+def _better(scores: Tensor, target: Tensor, answers: Answers | Tensor) -> Callable[[Callable[..., Tensor]], Tensor]:
+    """A function that counts the candidates, the target among them, for which ``below`` is false; NaN is better."""
     batch, candidates = _checked(scores, target)
-    row, index = _entries(known, target, batch, candidates)
+    row, index = _entries(answers, target, batch, candidates)
     bar = scores.gather(1, target.unsqueeze(1))
     if bar.isnan().any():
-        raise ValueError("filtered_ranks: the score of a target is NaN, so it has no rank")
+        raise ValueError("filtered ranks: the score of a target is NaN, so it has no rank")
     other, beside = scores[row, index], bar[row, 0]
     # counted as a sum of floats, exact for so many ones and much faster than a sum of booleans
     flags = torch.empty_like(scores, dtype=torch.float32 if candidates < 1 << 24 else torch.float64)
 
-    def better(below: Callable[..., Tensor]) -> Tensor:
-        """Candidates, the target among them, for which ``below`` is false; NaN counts as better."""
-        count = candidates - below(scores, bar, out=flags).sum(1).long()
-        return count - torch.bincount(row[~below(other, beside)], minlength=batch)
+    def count(below: Callable[..., Tensor]) -> Tensor:
+        better = candidates - below(scores, bar, out=flags).sum(1).long()
+        return better - torch.bincount(row[~below(other, beside)], minlength=batch)
 
-    return (better(torch.le) + 1 if optimistic else None), (better(torch.lt) if pessimistic else None)
+    return count
 
 
 def _checked(scores: Tensor, target: Tensor) -> tuple[int, int]:
     if scores.dim() != 2 or target.shape != scores.shape[:1]:
         raise ValueError(
-            f"filtered_ranks: takes scores (B, E) and target (B,), got the shapes {tuple(scores.shape)} and "
+            f"filtered ranks: takes scores (B, E) and target (B,), got the shapes {tuple(scores.shape)} and "
             f"{tuple(target.shape)}"
         )
     _check_index(target, scores.shape[1], "target")
@@ -77,60 +63,43 @@ def _checked(scores: Tensor, target: Tensor) -> tuple[int, int]:
 def _check_index(index: Tensor, candidates: int, what: str) -> None:
     wrong = (index < 0) | (index >= candidates)
     if wrong.any():
-        raise ValueError(f"filtered_ranks: {what} {index[wrong][0].item()}, but there are {candidates} candidates")
+        raise ValueError(f"filtered ranks: {what} {index[wrong][0].item()}, but there are {candidates} candidates")
 
 
-def _entries(known: Known | Tensor, target: Tensor, batch: int, candidates: int) -> tuple[Tensor, Tensor]:
-    """Row and index of every known answer once, the targets left out."""
-    if isinstance(known, Tensor):
-        if known.dim() != 2 or len(known) != batch:
-            raise ValueError(f"filtered_ranks: known must have the shape ({batch}, L), got {tuple(known.shape)}")
-        row, place = (known >= 0).nonzero(as_tuple=True)
-        index = known[row, place]
+def _entries(answers: Answers | Tensor, target: Tensor, batch: int, candidates: int) -> tuple[Tensor, Tensor]:
+    """Row and index of every right answer once, the targets left out."""
+    if isinstance(answers, Tensor):
+        if answers.dim() != 2 or len(answers) != batch:
+            raise ValueError(f"filtered ranks: answers must have the shape ({batch}, L), got {tuple(answers.shape)}")
+        row, place = (answers >= 0).nonzero(as_tuple=True)
+        index = answers[row, place]
     else:
-        offsets, index = known
+        offsets, index = answers
         if offsets.shape != (batch + 1,):
-            raise ValueError(f"filtered_ranks: offsets must have the shape ({batch + 1},), got {tuple(offsets.shape)}")
+            raise ValueError(f"filtered ranks: offsets must have the shape ({batch + 1},), got {tuple(offsets.shape)}")
         row = torch.arange(batch, device=index.device).repeat_interleave(offsets.diff(), output_size=len(index))
-    _check_index(index, candidates, "known answer")
+    _check_index(index, candidates, "answer")
     key = torch.unique(row * candidates + index)
     row, index = key // candidates, key % candidates
     other = index != target[row]
     return row[other], index[other]
 
 
-def answers_of(queries: Tensor, keys: Tensor, answers: Tensor) -> Known:
-    """Right answers of each query, as (offsets, indices).
-
-    Args:
-        queries: long (B,), one number for each query (of a triple, for example ``head * n_relations + relation``).
-        keys, answers: long (M,), the query and the answer of every true statement.
-    """
-    order = keys.argsort()
-    keys, answers = keys[order], answers[order]
-    start = torch.searchsorted(keys, queries)
-    counts = torch.searchsorted(keys, queries, right=True) - start
-    offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    within = torch.arange(int(offsets[-1]), device=keys.device) - offsets[:-1].repeat_interleave(counts)
-    return offsets, answers[start.repeat_interleave(counts) + within]
-
-
 @torch.no_grad()
-def ranks_of(
+def ranks_in_chunks(
     score: Callable[[Tensor], Tensor],
     queries: Tensor,
     target: Tensor,
-    known: Known,
-    ties: str = "pessimistic",
+    answers: Answers,
     chunk: int = 64,
 ) -> Tensor:
-    """:func:`filtered_ranks` of many queries, of which ``chunk`` at a time are scored against all candidates.
+    """The pessimistic rank (:func:`filtered_rank_bounds`) of many queries, scored ``chunk`` at a time.
 
     Args:
         score: queries (b, ...) -> scores (b, E) of all candidates.
-        queries: (B, ...). target: long (B,). known: (offsets, indices), see :func:`filtered_ranks`.
+        queries: (B, ...). target: long (B,). answers: (offsets, indices).
     """
-    offsets, indices = known
+    offsets, indices = answers
     bounds = offsets[:: max(chunk, 1)].tolist()
     if (len(offsets) - 1) % chunk:
         bounds.append(int(offsets[-1]))
@@ -138,7 +107,7 @@ def ranks_of(
     for i, start in enumerate(range(0, len(queries), chunk)):
         stop = min(start + chunk, len(queries))
         part = offsets[start : stop + 1] - bounds[i], indices[bounds[i] : bounds[i + 1]]
-        ranks.append(filtered_ranks(score(queries[start:stop]), target[start:stop], part, ties))
+        ranks.append(_better(score(queries[start:stop]), target[start:stop], part)(torch.lt))
     return torch.cat(ranks) if ranks else target.new_empty(0)
 
 
@@ -173,23 +142,23 @@ def typing_sums(predicted: Tensor, gold: Tensor, groups: Tensor, names: Sequence
     n_gold = (member[place] * there.unsqueeze(-1)).sum(-2)
     n_right = (member[place] * (there & predicted.gather(-1, place)).unsqueeze(-1)).sum(-2)
     n_predicted = predicted.to(member.dtype) @ member
-    right, said, wanted = (
+    right, claimed, gold_counts = (
         torch.cat([n.sum(-1, keepdim=True), n], -1).double() for n in (n_right, n_predicted, n_gold)
     )  # fmt: skip
     columns = {
         "right": right,
-        "predicted": said,
-        "gold": wanted,
-        "precision": right / said.clamp_min(1),
-        "recall": right / wanted.clamp_min(1),
-        "with_predicted": said > 0,
-        "with_gold": wanted > 0,
+        "predicted": claimed,
+        "gold": gold_counts,
+        "precision": right / claimed.clamp_min(1),
+        "recall": right / gold_counts.clamp_min(1),
+        "with_predicted": claimed > 0,
+        "with_gold": gold_counts > 0,
     }
     sums = {}
     for name, column in columns.items():
         for k, total in enumerate(column.double().sum(0)):
             sums[f"{names[k - 1]}/{name}" if k else name] = total
-    exact = (right[:, 0] == said[:, 0]) & (right[:, 0] == wanted[:, 0])
+    exact = (right[:, 0] == claimed[:, 0]) & (right[:, 0] == gold_counts[:, 0])
     later, earlier = gold[:, 1:], gold[:, :-1]
     ascending = ((later > earlier) | (later < 0)).all(-1)
     return sums | {"exact": exact.double().sum(), "ordered": (exact & ascending).double().sum()}
@@ -206,7 +175,7 @@ def typing_scores(sums: Mapping[str, float], names: Sequence[str]) -> dict[str, 
         (("precision", "with_predicted"), ("recall", "with_gold")),
         (("right", "predicted"), ("right", "gold")),
     )
-    scores = {}
+    scores: dict[str, float] = {}
     for at in ("", *(f"{name}/" for name in names)):
         values = []
         for pair in fractions:
@@ -216,7 +185,4 @@ def typing_scores(sums: Mapping[str, float], names: Sequence[str]) -> dict[str, 
     return scores
 
 
-__all__ = [
-    "TIES", "TYPING_SCORES", "answers_of", "distinct", "filtered_rank_bounds", "filtered_ranks", "ranks_of",
-    "typing_scores", "typing_sums",
-]  # fmt: skip
+__all__ = ["TYPING_SCORES", "distinct", "filtered_rank_bounds", "ranks_in_chunks", "typing_scores", "typing_sums"]

@@ -2,17 +2,25 @@
 geometry, and its training by cross-entropy."""
 
 from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from hyperbolic.geometry import ChangeGeometry, Geometry
 from hyperbolic.manifolds import Manifold
-from tasks.base import Points, Step, Task
+from tasks.base import Points
+from tasks.classification import ClassificationTask
 from tasks.errors import UserError, one_of, whole
 
 JOINS = ("mobius", "plain")
+
+
+@runtime_checkable
+class PairEncoder(Protocol):
+    """An encoder of pairs (kind = "pairs"), which attends to the words of the premise."""
+
+    def weights(self, x: Tensor, lengths: Tensor) -> Tensor: ...
 
 
 class SentencePairClassifier(nn.Module):
@@ -57,8 +65,9 @@ class SentencePairClassifier(nn.Module):
         self.embedding = sentence.embedding(n_words, d_word, init_norm=init_norm)
         self.encoder = encoder(geometry=sentence, d_in=d_word, d_hidden=d_hidden, streams=2)
         self.to_ffnn = ChangeGeometry(sentence, ffnn)
-        size = self.encoder.d_out
-        self.ffnn = ffnn.concat((size, size) if join == "mobius" else (2 * size,), d_ffnn, n_features=int(distance))
+        d_out = self.encoder.d_out
+        assert isinstance(d_out, int)  # of every encoder
+        self.ffnn = ffnn.concat((d_out, d_out) if join == "mobius" else (2 * d_out,), d_ffnn, n_features=int(distance))
         self.to_classifier = ChangeGeometry(ffnn, classifier)
         self.classifier = classifier.logits(d_ffnn, n_classes)
 
@@ -71,15 +80,18 @@ class SentencePairClassifier(nn.Module):
         an encoder that does not attend."""
         if getattr(self.encoder, "kind", "sequences") != "pairs":
             return None
+        assert isinstance(self.encoder, PairEncoder)
         return self.encoder.weights(self.embedding(words), lengths)
 
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
         """words (2, B, T), lengths (2, B) -> logits (B, n_classes)."""
         first, second = self.encode(words, lengths)
         distance = self.manifold.dist2(first, second, keepdim=True) if self.distance else None
-        sentences = self.to_ffnn(first), self.to_ffnn(second)
+        sentences: tuple[Tensor, ...] = (self.to_ffnn(first), self.to_ffnn(second))
         if self.join == "plain":
-            sentences = (side_by_side(self.ffnn.manifold, *sentences),)
+            manifold = self.ffnn.manifold
+            assert isinstance(manifold, Manifold)  # of every layer
+            sentences = (side_by_side(manifold, *sentences),)
         return self.classifier(self.to_classifier(self.ffnn(*sentences, features=distance)))
 
 
@@ -90,25 +102,14 @@ def side_by_side(manifold: Manifold, *points: Tensor) -> Tensor:
     return manifold.projx(torch.cat([points[0][..., :extra], *(x[..., extra:] for x in points)], -1))
 
 
-class PairTask(Task):
-    """Cross-entropy over the classes, and accuracy. Batches are {"words": (2, B, T), premise first, "lengths": (2, B),
+class PairTask(ClassificationTask):
+    """Classes of pairs of sentences. Batches are {"words": (2, B, T), premise first, "lengths": (2, B),
     "labels": (B,)}, all int64."""
 
-    metric_names: tuple[str, ...] = ("accuracy", "loss")
+    model: SentencePairClassifier
 
-    def step(self, batch: dict[str, Tensor]) -> Step:
-        labels = batch["labels"]
-        logits = self.model(batch["words"], batch["lengths"])
-        loss = F.cross_entropy(logits, labels)
-        sums = {"examples": len(labels), "loss": loss.detach() * len(labels)}
-        return Step(loss, sums | self.counted(batch, logits.argmax(dim=-1)))
+    def logits(self, batch: dict[str, Any]) -> Tensor:
+        return self.model(batch["words"], batch["lengths"])
 
-    def counted(self, batch: dict[str, Tensor], found: Tensor) -> dict[str, Tensor]:
-        """Sums of a batch besides the loss, from the classes that were found (B,)."""
-        return {"correct": (found == batch["labels"]).sum()}
-
-    def summary(self, sums: dict[str, float]) -> dict[str, float]:
-        return {"loss": sums["loss"] / sums["examples"], "accuracy": sums["correct"] / sums["examples"]}
-
-    def points(self, batch: dict[str, Tensor]) -> dict[str, Points]:
+    def points(self, batch: dict[str, Any]) -> dict[str, Points]:
         return {"sentences": Points(self.model.manifold, self.model.encode(batch["words"], batch["lengths"]))}

@@ -1,5 +1,6 @@
 """The four pages of CONTRIBUTING.md, followed word for word in a folder outside of the project."""
 
+import json
 import re
 import shutil
 import sys
@@ -134,85 +135,149 @@ def test_a_geometry_is_a_file(outside):
     assert record["config"]["geometry"]["c"] == 0.5
 
 
-def test_a_task_is_a_folder_and_a_file(outside):
+def test_a_task_is_a_folder_and_a_file(outside, tmp_path):
+    """Classes of documents, which are read on three levels: documents of sentences of words."""
     data = '''
+import hashlib
+from pathlib import Path
+
 import torch
 from tasks.base import TaskData
+from tasks.labels import Labels
+from tasks.ragged import FIRST, TextStore, encode_texts
+from tasks.reading import Fault, Faults, read_examples, read_records
+
+FIELDS = {"label": ("label", "stars"), "text": ("text", "review")}
+FORMS = 'JSON lines {"label": "...", "text": "..."}, or a table whose first line has these names'
+SPLITS = ("train", "dev", "test")
 
 
-class Parity(torch.utils.data.Dataset):
-    """Whether the sum of a sequence of words is even."""
-
-    def __init__(self, n, seed):
-        self.words = torch.randint(0, 4, (n, 3), generator=torch.Generator().manual_seed(seed))
+class Reviews:
+    def __init__(self, documents, rows, labels):
+        self.documents, self.rows, self.labels, self.sizes = documents, rows, labels, documents.sizes[rows]
 
     def __len__(self):
-        return len(self.words)
+        return len(self.rows)
 
     def __getitem__(self, index):
-        return {"words": self.words[index], "labels": self.words[index].sum(-1) % 2}
+        words, lengths, sentences = self.documents.pad(self.rows[index])
+        return {"words": words, "lengths": lengths, "sentences": sentences, "labels": self.labels[index]}
 
 
-class ParityData(TaskData):
-    model_sizes = {"n_words": 4, "n_classes": 2}
+class ReviewData(TaskData):
+    def __init__(self, folder, text, max_sentences, on_error, shuffle, batch_size, eval_batch_size, seed):
+        super().__init__(shuffle, batch_size, eval_batch_size, seed)
+        self.text, self.max_sentences, self.faults = text, max_sentences, Faults(on_error)
+        self.files = {split: Path(folder) / f"{split}.csv" for split in SPLITS}
+        self.splits()
+
+    def cut(self, text):
+        cut = self.text.cutter()
+        sentences = [self.text.limit(cut(part)) for part in text.split(".") if part.strip()]
+        if not sentences:
+            raise Fault("its text is empty")
+        return sentences[: self.max_sentences]
 
     def load(self):
-        return {split: Parity(200, seed) for seed, split in enumerate(("train", "dev", "test"))}
+        store, labels, numbers, places = TextStore(), Labels(None), [], []
+        for split, path in self.files.items():
+            parse = lambda record: (self.cut(record["text"]), labels.number(record["label"], split == "train"))
+            for sentences, number in self.faults.parse(path, read_records(path, FIELDS, FORMS), parse):
+                store.add(sentences)
+                numbers.append(number)
+                places.append(SPLITS.index(split))
+        places = torch.tensor(places)
+        documents, self.words = store.encode((places == 0).numpy(), self.text.min_count)
+        self.classes, numbers = labels.finish(torch.tensor(numbers).numpy())
+        rows = {split: (places == k).nonzero().flatten() for k, split in enumerate(SPLITS)}
+        return {split: Reviews(documents, part, torch.from_numpy(numbers)[part]) for split, part in rows.items()}
+
+    @property
+    def model_sizes(self):
+        return {"n_words": FIRST + len(self.words), "n_classes": len(self.classes), "classes": self.classes}
 
     def fingerprint(self):
-        return {"files": {}, "counts": {"train": 200, "dev": 200, "test": 200}, "sha256": {}}
+        counts = {split: {"documents": len(part)} for split, part in self.splits().items()}
+        digests = {split: hashlib.sha256(path.read_bytes()).hexdigest() for split, path in self.files.items()}
+        return {"files": {split: path.name for split, path in self.files.items()}, "counts": counts, "sha256": digests}
+
+    def read_inputs(self, lines, name):
+        return read_examples(lines, name, lambda line: (line, self.cut(line)), "documents", "Each line is a document")
+
+    def encode(self, inputs):
+        documents = encode_texts([text for _, text in inputs], {w: k for k, w in enumerate(self.words, start=FIRST)})
+        return Reviews(documents, torch.arange(len(inputs)), torch.zeros(len(inputs), dtype=torch.long))
+
+    def describe(self, example):
+        return {"text": example[0]}
 '''
     model = """
 from torch import nn
 from hyperbolic.geometry import ChangeGeometry
 
 
-class Classifier(nn.Module):
-    components = ("sentence", "classifier")
+class Hierarchical(nn.Module):
+    components = ("document", "classifier")
 
     def __init__(self, geometry, encoder, n_words, n_classes, d):
         super().__init__()
         geometry.check_components(self.components)
-        sentence, classifier = (geometry.part(name) for name in self.components)
-        self.embedding = sentence.embedding(n_words, d)
-        self.encoder = encoder(geometry=sentence, d_in=d, d_hidden=d, streams=1)
-        self.change = ChangeGeometry(sentence, classifier)
+        document, classifier = (geometry.part(name) for name in self.components)
+        self.embedding = document.embedding(n_words, d)
+        self.words, self.sentences = (encoder(geometry=document, d_in=d, d_hidden=d, streams=1) for _ in range(2))
+        self.change = ChangeGeometry(document, classifier)
         self.logits = classifier.logits(d, n_classes)
 
-    def forward(self, words):
-        return self.logits(self.change(self.encoder(self.embedding(words))[1]))
+    def forward(self, words, lengths, sentences):
+        points = self.words(self.embedding(words.flatten(0, 1)), lengths.flatten().clamp_min(1))[1]
+        return self.logits(self.change(self.sentences(points.unflatten(0, words.shape[:2]), sentences)[1]))
 """
     task = """
-from torch.nn import functional as F
-from tasks.base import Step, Task
+from tasks.classification import ClassificationTask
 
 
-class ParityTask(Task):
-    metric_names = ("accuracy", "loss")
-
-    def step(self, batch):
-        logits = self.model(batch["words"])
-        loss = F.cross_entropy(logits, batch["labels"])
-        correct = (logits.argmax(-1) == batch["labels"]).sum()
-        n = len(batch["labels"])
-        return Step(loss, {"examples": n, "loss": loss.detach() * n, "correct": correct})
-
-    def summary(self, sums):
-        return {"loss": sums["loss"] / sums["examples"], "accuracy": sums["correct"] / sums["examples"]}
+class ReviewTask(ClassificationTask):
+    def logits(self, batch):
+        return self.model(batch["words"], batch["lengths"], batch["sentences"])
 """
     config = """
 name: mine
 fidelity: {paper: {}, code: {}}
-data: {_target_: mine_task.data.ParityData, shuffle: examples, batch_size: 50, eval_batch_size: 100, seed: "${seed}"}
-model: {_target_: mine_task.model.Classifier, d: 3}
-module: {_target_: mine_task.task.ParityTask, select: val/accuracy, select_mode: max}
+data:
+  _target_: mine_task.data.ReviewData
+  folder: ${data.dir}
+  text: {_target_: tasks.tokens.TextOptions, tokenizer: words, lower: true, ends: false, max_length: 9,
+         vocabulary: train, min_count: 1}
+  max_sentences: 3
+  on_error: skip
+  shuffle: buckets
+  batch_size: 16
+  eval_batch_size: 32
+  seed: ${seed}
+model: {_target_: mine_task.model.Hierarchical, d: 5}
+module: {_target_: mine_task.task.ReviewTask, select: val/macro_f1, select_mode: max}
 """
     files = {"mine_task/__init__.py": "", "mine_task/data.py": data, "mine_task/model.py": model}
     files |= {"mine_task/task.py": task, "configs/task/mine.yaml": config}
+    assert sum(len(text.strip().splitlines()) for text in files.values()) <= 120
+    rows = [f'{label},"{f"It is {label}. " * (1 + k % 3)}"' for k in range(300) for label in ("good", "bad")]
+    for split in ("train", "dev", "test"):
+        files[f"reviews/{split}.csv"] = "\n".join(["label,text", *rows, 'good,"."', "\n"])
+    folder = f"data.dir={tmp_path / 'reviews'}"
     for words in (("geometry=poincare",), ("geometry=lorentz_tangent", "geometry.parts.classifier=euclidean")):
-        record = outside(files, "task=mine", *words)
-        assert 0 <= record["metrics"]["test/accuracy"] <= 1
-        assert record["data"]["counts"]["train"] == 200
+        record = outside(files, "task=mine", folder, "encoder=rnn", "optim.lr=0.05", *words)
+        assert record["metrics"]["test/macro_f1"] > 0.9, "a third is that of one class"
+        assert record["data"]["counts"]["train"] == {"documents": 600}, "the text of a row is empty"
+    (tmp_path / "new.txt").write_text("It is good. It is good.\nbad\n", encoding="utf-8")
+    newest = max((tmp_path / "out").rglob("record.json"), key=lambda path: path.stat().st_mtime).parent
+    search, target = f"hydra.searchpath=[file://{tmp_path / 'configs'}]", tmp_path / "new.jsonl"
+    words = ("mode=predict", f"checkpoint={newest}", f"input={tmp_path / 'new.txt'}", f"output={target}")
+    result = call(search, *words, *places(tmp_path))
+    assert result.code == 0, result.err
+    predictions = [json.loads(line) for line in target.read_text("utf-8").splitlines()]
+    assert [(one["text"], one["label"]) for one in predictions] == [("It is good. It is good.", "good"), ("bad", "bad")]
+    assert set(predictions[0]["probabilities"]) == {"good", "bad"}
+    assert {path.name for path in newest.glob("*.csv")} >= {"classes.csv", "confusion.csv"}
 
 
 def test_a_table_of_twenty_cells_is_a_file_and_one_for_each_of_its_two_models(outside, tmp_path, monkeypatch, capsys):

@@ -16,7 +16,7 @@ from tasks.nli.columns import Arrays, Prepared, Recipe, prepare
 from tasks.nli.pairs import read_pairs
 from tasks.nli.places import SPLITS, Source
 
-FORMAT = 1  # of the cache
+FORMAT = 2  # of the cache
 META = "meta.json"
 
 
@@ -38,20 +38,19 @@ def from_files(sources: Sequence[Source], recipe: Recipe, cache: Path) -> Prepar
         except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
             warnings.warn(damaged(place, error), stacklevel=2)
     rows = ((s.split, s.part, f"{s.path}, line {k}", pair) for s in sources for k, pair in read_pairs(s.path))
-    made = prepare(rows, recipe)
-    of = {split: [k for k, s in enumerate(sources) if s.split == split] for split in SPLITS}
-    of["dev"] = of["dev"] or of["train"]  # held out
-    joined = {s: hashlib.sha256("".join(shas[k] for k in where).encode()).hexdigest() for s, where in of.items()}
-    made = made._replace(
-        files={s: " + ".join(sources[k].path.name for k in where) for s, where in of.items()},
-        sha256={s: shas[where[0]] if len(where) == 1 else joined[s] for s, where in of.items()},
+    pairs = prepare(rows, recipe)
+    places = {split: [k for k, s in enumerate(sources) if s.split == split] for split in SPLITS}
+    places["dev"] = places["dev"] or places["train"]  # held out
+    joined = {s: hashlib.sha256("".join(shas[k] for k in files).encode()).hexdigest() for s, files in places.items()}
+    pairs = pairs._replace(
+        files={s: " + ".join(sources[k].path.name for k in files) for s, files in places.items()},
+        sha256={s: shas[files[0]] if len(files) == 1 else joined[s] for s, files in places.items()},
     )
     try:
-        _write(place, made, settings)
+        _write(place, pairs, settings)
     except OSError as error:
-        said = not_kept("prepared pairs", place, error, "reads the files", "paths.cache_dir=...")
-        warnings.warn(said, stacklevel=2)
-    return made
+        warnings.warn(not_kept("prepared pairs", place, error, "reads the files", "paths.cache_dir=..."), stacklevel=2)
+    return pairs
 
 
 def _sha256(path: Path) -> str:
@@ -62,12 +61,12 @@ def _sha256(path: Path) -> str:
         raise UserError(f"{path} cannot be read ({error.strerror}).") from None
 
 
-def _write(place: Path, made: Prepared, settings: Mapping[str, Any]) -> None:
-    arrays = made.arrays._asdict()
+def _write(place: Path, pairs: Prepared, settings: Mapping[str, Any]) -> None:
+    arrays = pairs.arrays._asdict()
     with made_whole(place) as part:
         for name, values in arrays.items():
             np.save(part / f"{name}.npy", values)
-        meta = {k: v for k, v in made._asdict().items() if k != "arrays"}
+        meta = {k: v for k, v in pairs._asdict().items() if k != "arrays"}
         shapes = {name: [list(a.shape), str(a.dtype)] for name, a in arrays.items()}
         (part / META).write_text(json.dumps({"settings": settings, "shapes": shapes, **meta}), encoding="ascii")
 

@@ -10,61 +10,52 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tasks.errors import UserError
-from tasks.nli.pairs import NO_LABEL, Fault, Pair
+from tasks.errors import UserError, one_of, rate, sizes_of, whole
+from tasks.labels import Labels
+from tasks.nli.pairs import NO_LABEL, SENTENCES, Pair
 from tasks.nli.places import SPLITS
-from tasks.nli.tokens import END, START, make_tokenizer
-from tasks.text import UNK, Tokenizer, vocabulary
+from tasks.ragged import TextStore
+from tasks.reading import Fault, Faults
+from tasks.text import UNK
+from tasks.tokens import TextOptions
 
-FIRST = 2  # row of the first word, behind padding and the unknown word
 Row = tuple[str, str, str, Pair | Fault]  # split, part, place for messages, pair
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """What is made of the pairs.
+class Recipe(TextOptions):
+    """What is made of the pairs: their words as `TextOptions` say, and
 
-    tokenizer, lower: see `tokens.make_tokenizer`. ends: marks of beginning and end around each sentence. max_length:
-    words that are kept of a sentence, without its ends. vocabulary: of which split the words are, "train" or "all".
-    min_count: how often a word must be there, or it is the unknown word. classes: by class the labels that it stands
-    for; None: the labels of train, in alphabetical order. held_out: the share of train's premises that is dev with all
-    their pairs, or 0. held_out_seed: chooses them. sizes: by split how many pairs are used, from the first; None: all.
-    on_error: fail | skip, at a line that cannot be used.
+    classes: by class the labels that it stands for; None: the labels of train, in alphabetical order. held_out: the
+    share of train's premises that is dev with all their pairs, or 0. held_out_seed: draws them. sizes: by split how
+    many pairs are used, from the first; None: all. on_error: fail | skip, at a line that cannot be used.
     """
 
-    tokenizer: str
-    lower: bool
-    ends: bool
-    max_length: int
-    vocabulary: str
-    min_count: int
     classes: dict[str, list[str]] | None
     held_out: float
     held_out_seed: int
     sizes: dict[str, int | None]
     on_error: str
 
-    def cutter(self) -> Tokenizer:
-        """Words of a sentence in full length."""
-        return make_tokenizer(self.tokenizer, self.lower)
-
-    def limited(self, words: list[str]) -> list[str]:
-        """The words of a sentence that the model sees."""
-        words = words[: self.max_length]
-        return [START, *words, END] if self.ends else words
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        Labels(self.classes)
+        rate("task.data.held_out", self.held_out)
+        whole("task.data.held_out_seed", self.held_out_seed, 0)
+        sizes_of(self.sizes, SPLITS)
+        one_of("task.data.on_error", self.on_error, ("fail", "skip"))
 
 
 class Arrays(NamedTuple):
-    """M pairs. Row 0 of two is of premises, row 1 of hypotheses.
+    """M pairs, whose premises and hypotheses stand in turn: pair k has the sentences 2 k and 2 k + 1.
 
-    words (sum,) int32: rows of the vocabulary of all sentences; starts (2, M) int64, lengths (2, M) int32: where those
-    of a sentence are. labels, groups, splits (M,) int16: numbers of class, group and split. text (bytes,) uint8: the
-    sentences as they were read, in UTF-8; text_starts (2 M + 1,) int64: premise and hypothesis in turn.
+    words (sum,) int32: rows of the vocabulary; starts (2 M + 1,) int64: of each sentence, see `ragged.Sentences`.
+    labels, groups, splits (M,) int16: numbers of class, group and split. text (bytes,) uint8: the sentences as they
+    were read, in UTF-8; text_starts (2 M + 1,) int64.
     """
 
     words: np.ndarray
     starts: np.ndarray
-    lengths: np.ndarray
     labels: np.ndarray
     groups: np.ndarray
     splits: np.ndarray
@@ -74,7 +65,7 @@ class Arrays(NamedTuple):
     def sentence(self, row: int, side: int) -> str:
         """The text of a premise (side 0) or hypothesis (1)."""
         start, stop = self.text_starts[2 * row + side : 2 * row + side + 2]
-        return self.text[start:stop].tobytes().decode("utf-8", "surrogatepass")
+        return self.text[start:stop].tobytes().decode("utf-8")
 
 
 class Prepared(NamedTuple):
@@ -98,120 +89,86 @@ class Prepared(NamedTuple):
 def prepare(rows: Iterable[Row], recipe: Recipe) -> Prepared:
     """What the recipe makes of pairs in memory; without files and sha256."""
     store = _Store(recipe)
-    for split, part, where, pair in rows:
-        store.add(split, part, where, pair)
-    return store.done()
+    for split, part, place, pair in rows:
+        store.add(split, part, place, pair)
+    return store.finish()
 
 
 class _Store:
-    """Collects pairs with words numbered as they come, and renumbers them when all were counted."""
+    """Collects pairs with words and labels numbered as they come, and renumbers them when all were counted."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe, self.cut = recipe, recipe.cutter()
-        self.numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)
-        self.words, self.lengths = array("i"), array("i")
+        self.classes, self.sentences = Labels(recipe.classes, NO_LABEL), TextStore()
         self.labels, self.groups, self.splits = array("h"), array("h"), array("h")
         self.text, self.text_lengths = bytearray(), array("q")
-        self.group_of: defaultdict[tuple[str, str], int] = defaultdict(itertools.count().__next__)
-        self.label_of: dict[str, int] = {}  # as written, in the order of appearance where the classes are not given
-        for k, labels in enumerate((recipe.classes or {}).values()):
-            self.label_of |= dict.fromkeys(labels, k)
+        self.group_numbers: defaultdict[tuple[str, str], int] = defaultdict(itertools.count().__next__)
         self.counts = {s: Counter(pairs=0, unlabelled=0, skipped=0, cut=0, words=0, unknown=0) for s in SPLITS}
-        self.faults: dict[str, str] = {}
+        self.faults = {split: Faults(recipe.on_error) for split in SPLITS}
 
-    def add(self, split: str, part: str, where: str, pair: Pair | Fault) -> None:
-        recipe, number = self.recipe, SPLITS.index(split)
+    def add(self, split: str, part: str, place: str, pair: Pair | Fault) -> None:
+        recipe, training = self.recipe, split == "train" or (split == "dev" and self.recipe.held_out > 0)
         if isinstance(pair, Pair) and split == "train" and recipe.held_out and self._is_held_out(pair.premise):
-            split, number = "dev", SPLITS.index("dev")
+            split = "dev"
         count, size = self.counts[split], recipe.sizes.get(split)
         if size is not None and count["pairs"] >= size:
             return
-        if isinstance(pair, Pair) and pair.label in NO_LABEL and pair.label not in self.label_of:
+        if isinstance(pair, Pair) and self.classes.is_unlabelled(pair.label):
             count["unlabelled"] += 1
             return
         try:
-            label, sentences = self._usable(pair, split)
+            if isinstance(pair, Fault):
+                raise pair
+            sentences = self._words(pair)
+            label = self.classes.number(pair.label, training)
         except Fault as fault:
-            if recipe.on_error == "fail":
-                raise UserError(
-                    f"{where}: {fault}. Correct the line, or leave out such lines with task.data.on_error=skip."
-                ) from None
-            count["skipped"] += 1
-            self.faults.setdefault(split, f"{where.rpartition(', ')[2]}: {fault}")
+            self.faults[split].add(place, fault)
             return
         count["pairs"] += 1
-        for words, text in zip(sentences, pair[:2], strict=True):
-            count["cut"] += len(words) > recipe.max_length
-            words = recipe.limited(words)
-            self.words.extend([self.numbers[word] for word in words])
-            self.lengths.append(len(words))
-            data = text.encode("utf-8", "surrogatepass")
+        count["cut"] += sum(len(words) > recipe.max_length for words in sentences)
+        self.sentences.add(recipe.limit(words) for words in sentences)
+        for text in pair[:2]:
+            data = text.encode("utf-8")
             self.text += data
             self.text_lengths.append(len(data))
         self.labels.append(label)
-        self.groups.append(self.group_of[part, pair.genre])
-        self.splits.append(number)
+        self.groups.append(self.group_numbers[part, pair.genre])
+        self.splits.append(SPLITS.index(split))
 
     def _is_held_out(self, premise: str) -> bool:
         """Whether a premise is kept from training. It depends on nothing but itself and the seed."""
-        data = f"{self.recipe.held_out_seed} {premise}".encode("utf-8", "surrogatepass")
+        data = f"{self.recipe.held_out_seed} {premise}".encode()
         drawn = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") / 2**64
         return drawn < self.recipe.held_out
 
-    def _usable(self, pair: Pair | Fault, split: str) -> tuple[int, list[list[str]]]:
-        if isinstance(pair, Fault):
-            raise pair
+    def _words(self, pair: Pair) -> list[list[str]]:
         sentences = []
-        for field, text in zip(("premise", "hypothesis"), pair[:2], strict=True):
+        for field, text in zip(SENTENCES, pair[:2], strict=True):
             words = self.cut(text) if text.strip() else []
             if not words:
                 raise Fault(f"its {field} is empty")
             sentences.append(words)
-        if not pair.label:
-            raise Fault("its label is empty")
-        of_train = split == "train" or (split == "dev" and self.recipe.held_out > 0)
-        if self.recipe.classes is None and of_train:
-            self.label_of.setdefault(pair.label, len(self.label_of))
-        if pair.label not in self.label_of:
-            known = ", ".join(self.label_of)
-            raise Fault(f"the label {pair.label!r} is none of {known} (see task.data.classes)")
-        return self.label_of[pair.label], sentences
+        return sentences
 
-    def done(self) -> Prepared:
+    def finish(self) -> Prepared:
         for split in SPLITS:
             if not self.counts[split]["pairs"]:
                 hint = "; take a larger task.data.held_out" if split == "dev" and self.recipe.held_out else ""
                 raise UserError(f"There are no pairs for {split} that can be used{hint}.")
-        words, lengths = (np.frombuffer(a, np.int32) for a in (self.words, self.lengths))
         labels, groups, splits = (np.frombuffer(a, np.int16) for a in (self.labels, self.groups, self.splits))
-        starts = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(lengths, out=starts[1:])
-        of_word = splits.repeat(2).repeat(lengths)
-        kept, rows = self._vocabulary(words if self.recipe.vocabulary == "all" else words[of_word == 0])
-        words = rows[words]
-        classes = list(self.recipe.classes or sorted(self.label_of))
-        if self.recipe.classes is None:
-            place = {name: k for k, name in enumerate(classes)}
-            labels = np.array([place[name] for name in self.label_of], np.int16)[labels]
+        counted = None if self.recipe.vocabulary == "all" else splits == SPLITS.index("train")
+        pairs, names = self.sentences.encode(counted, self.recipe.min_count)
+        words, starts = pairs.sentences.ids.numpy(), pairs.sentences.starts.numpy()
+        classes, labels = self.classes.finish(labels)
+        split_of_word = splits.repeat(pairs.sizes.numpy())
         counts: dict[str, dict[str, Any]] = {}
         for k, split in enumerate(SPLITS):
-            here, found = words[of_word == k], np.bincount(labels[splits == k], minlength=len(classes))
-            self.counts[split].update(words=len(here), unknown=int((here == UNK).sum()))
-            counts[split] = {**self.counts[split], "labels": dict(zip(classes, found.tolist(), strict=True))}
+            ids, by_class = words[split_of_word == k], np.bincount(labels[splits == k], minlength=len(classes)).tolist()
+            self.counts[split].update(words=len(ids), unknown=int((ids == UNK).sum()), skipped=self.faults[split].count)
+            counts[split] = {**self.counts[split], "labels": dict(zip(classes, by_class, strict=True))}
         text_starts = np.zeros(len(self.text_lengths) + 1, np.int64)
         np.cumsum(np.frombuffer(self.text_lengths, np.int64), out=text_starts[1:])
-        arrays = Arrays(
-            words, np.ascontiguousarray(starts[:-1].reshape(-1, 2).T), np.ascontiguousarray(lengths.reshape(-1, 2).T),
-            labels, groups, splits, np.frombuffer(self.text, np.uint8), text_starts,
-        )  # fmt: skip
-        return Prepared(arrays, kept, classes, [list(g) for g in self.group_of], counts, self.faults, {}, {})
-
-    def _vocabulary(self, words: np.ndarray) -> tuple[list[str], np.ndarray]:
-        """The words that are kept, the most frequent first, and the row of each number."""
-        names = list(self.numbers)
-        found = np.bincount(words, minlength=len(names)).tolist()
-        counts = Counter({name: n for name, n in zip(names, found, strict=True) if n})
-        kept = list(vocabulary(counts, None, self.recipe.min_count).itos)
-        rows = np.full(len(names), UNK, np.int32)
-        rows[[self.numbers[word] for word in kept]] = np.arange(FIRST, FIRST + len(kept), dtype=np.int32)
-        return kept, rows
+        text = np.frombuffer(self.text, np.uint8)
+        arrays = Arrays(words, starts, labels, groups, splits, text, text_starts)
+        faults = {split: each.first for split, each in self.faults.items() if each.first}
+        return Prepared(arrays, names, classes, [list(g) for g in self.group_numbers], counts, faults, {}, {})

@@ -1,4 +1,4 @@
-"""Where the files of a data set of sentence pairs are: by name, or found in a folder."""
+"""Where the files of a data set of sentence pairs are: named, or found in a folder by their names."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +8,8 @@ from typing import NamedTuple
 from tasks.errors import UserError
 
 SPLITS = ("train", "dev", "test")
-ENDINGS = (".jsonl", ".json", ".txt", ".tsv")  # of the same file in several forms the first is taken
+FORMS = (".jsonl", ".json", ".txt", ".tsv")  # of the same file in several forms the first is taken
+ENDINGS = (*FORMS, *(f"{ending}.gz" for ending in FORMS))
 BEGINNINGS = {"train": ("train",), "dev": ("dev", "val", "trial"), "test": ("test",)}  # of a word of a file's name
 ALL = "all"  # the part of a split that has no other
 
@@ -24,21 +25,20 @@ class Source(NamedTuple):
 def named_files(folder: Path, files: Mapping[str, Mapping[str, str | None]], download: str | None) -> list[Source]:
     """The files of each split by part, named without their ending; a part that is None has none. Raises UserError where
     one is not there."""
-    found = []
+    sources = []
     for split in SPLITS:
         for part, name in (files.get(split) or {}).items():
             if name is None:
                 continue
-            tried = [folder / name, *(folder / f"{name}{ending}" for ending in ENDINGS)]
-            path = next((p for p in tried if p.is_file()), None)
+            path = next((p for ending in ("", *ENDINGS) if (p := folder / f"{name}{ending}").is_file()), None)
             if path is None:
                 fetch = f"Fetch it with `python scripts/download.py {download}`, or name" if download else "Name"
                 raise UserError(
                     f"There is no file {folder / name}.jsonl or .txt ({split}). {fetch} the folder of data sets with "
                     "paths.data_dir=... or the environment variable HYPERBOLIC_DATA."
                 )
-            found.append(Source(split, part, path))
-    return found
+            sources.append(Source(split, part, path))
+    return sources
 
 
 def find_files(folder: Path) -> list[Source]:
@@ -55,11 +55,12 @@ def find_files(folder: Path) -> list[Source]:
     stems: dict[str, dict[str, Path]] = {split: {} for split in SPLITS}
     for ending in ENDINGS:
         for path in sorted(folder.glob(f"*{ending}")):
-            split = _split_of(path.stem)
+            stem = path.name.removesuffix(ending)
+            split = _split_name(stem)
             if split and not path.name.startswith(".") and path.is_file():
-                stems[split].setdefault(path.stem, path)
+                stems[split].setdefault(stem, path)
     dev = stems["dev"]
-    parts = {_part_of(stem): stem for stem in dev}
+    parts = {_part_name(stem): stem for stem in dev}
     if not stems["test"] and set(parts) == {"matched", "mismatched"}:
         stems["test"] = {parts["mismatched"]: dev.pop(parts["mismatched"])}
     for split in ("train", "test"):
@@ -69,13 +70,13 @@ def find_files(folder: Path) -> list[Source]:
                 f"with {' or '.join(BEGINNINGS[split])}. Name it so, as in {split}.jsonl, or set task.data.files."
             )
     return [
-        Source(split, _part_of(stem) or (stem if len(stems[split]) > 1 else ALL), path)
+        Source(split, _part_name(stem) or (stem if len(stems[split]) > 1 else ALL), path)
         for split in SPLITS
         for stem, path in sorted(stems[split].items())
     ]
 
 
-def _split_of(stem: str) -> str | None:
+def _split_name(stem: str) -> str | None:
     words = re.findall(r"[a-z]+", stem.lower())
     for split, beginnings in BEGINNINGS.items():
         if any(word.startswith(beginnings) for word in words):
@@ -83,6 +84,6 @@ def _split_of(stem: str) -> str | None:
     return None
 
 
-def _part_of(stem: str) -> str:
+def _part_name(stem: str) -> str:
     words = re.findall(r"[a-z]+", stem.lower())
     return next((part for part in ("mismatched", "matched") if part in words), "")

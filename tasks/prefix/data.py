@@ -1,15 +1,20 @@
 """The PREFIX data sets: generated from a seed, or read from tab files."""
 
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tasks.base import TaskData
-from tasks.errors import UserError, known_splits, sizes_of, whole
-from tasks.prefix.files import generated, read_tab_file
-from tasks.prefix.pairs import Pairs, PairTensors
+from tasks.batches import Split
+from tasks.errors import UserError, known_splits, whole
+from tasks.prefix.files import generated, pad_rows, parse_ids, read_tab_file
+from tasks.prefix.pairs import Pairs
+from tasks.reading import Fault, read_examples
 
 SPLITS = ("train", "dev", "test")
+CLASSES = ("no_prefix", "prefix")
 
 
 class PrefixData(TaskData):
@@ -44,7 +49,8 @@ class PrefixData(TaskData):
         whole("task.data.generator_seed", generator_seed, 0)
         known_splits("task.data.files", files, SPLITS)
         self.root, self.generator_seed = Path(root), generator_seed
-        self.sizes = sizes_of(sizes, SPLITS, 2, needed=True)
+        known_splits("task.data.sizes", sizes, SPLITS)
+        self.sizes = {split: whole(f"task.data.sizes.{split}", sizes.get(split), 2) for split in SPLITS}
         for split, size in self.sizes.items():
             if size % 2:
                 raise UserError(f"task.data.sizes.{split} must be even (pairs come in twos), and it is {size}.")
@@ -53,18 +59,19 @@ class PrefixData(TaskData):
         self._pairs: dict[str, Pairs] = {}
 
     @property
-    def model_sizes(self) -> dict[str, int]:
-        return {"n_words": self.recipe["vocabulary"] + 1, "n_classes": 2}
+    def model_sizes(self) -> dict[str, Any]:
+        return {"n_words": self.recipe["vocabulary"] + 1, "n_classes": len(CLASSES), "classes": CLASSES}
 
     def cache_path(self, split: str) -> Path:
         name = "noise{noise}-words{vocabulary}-length{max_length}".format(**self.recipe)
         return self.root / f"{name}-{split}{self.sizes[split]}-seed{self.generator_seed}.npz"
 
     def pairs(self, split: str) -> Pairs:
-        """The pairs of one split, read or generated the first time they are asked for."""
+        """The pairs of one split, read or generated the first time they are needed."""
         if split not in self._pairs:
-            if self.files[split] is not None:
-                self._pairs[split] = read_tab_file(Path(self.files[split]), self.recipe["vocabulary"])
+            file = self.files[split]
+            if file is not None:
+                self._pairs[split] = read_tab_file(Path(file), self.recipe["vocabulary"])
             else:
                 seed = [self.generator_seed, SPLITS.index(split)]
                 self._pairs[split] = generated(self.cache_path(split), self.sizes[split], {**self.recipe, "seed": seed})
@@ -74,10 +81,10 @@ class PrefixData(TaskData):
         for split in SPLITS:
             self.pairs(split)
 
-    def load(self) -> dict[str, PairTensors]:
+    def load(self) -> dict[str, Split]:
         return {split: self.pairs(split).tensors() for split in SPLITS}
 
-    def fingerprint(self) -> dict:
+    def fingerprint(self) -> dict[str, Any]:
         return {
             "files": {split: Path(self.files[split] or self.cache_path(split)).name for split in SPLITS},
             "counts": {
@@ -86,3 +93,20 @@ class PrefixData(TaskData):
             },
             "sha256": {split: self.pairs(split).sha256() for split in SPLITS},
         }
+
+    def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[tuple[list[int], list[int]]]:
+        """Pairs of lists of word ids, from lines `ids <tab> ids`."""
+        form = "Each line is ids <tab> ids, separated by blanks"
+        return read_examples(lines, name, self._input, "pairs", form)
+
+    def _input(self, line: str) -> tuple[list[int], list[int]]:
+        columns = line.split("\t")
+        if len(columns) != 2:
+            raise Fault(f"it has {len(columns)} column{'s' * (len(columns) > 1)} instead of 2")
+        return parse_ids(columns[0], self.recipe["vocabulary"]), parse_ids(columns[1], self.recipe["vocabulary"])
+
+    def encode(self, inputs: Sequence[tuple[list[int], list[int]]]) -> Split:
+        return pad_rows([(*pair, 0) for pair in inputs], self.recipe["vocabulary"]).tensors()
+
+    def describe(self, example: tuple[list[int], list[int]]) -> dict[str, Any]:
+        return {"first": example[0], "second": example[1]}

@@ -5,20 +5,24 @@ import os
 import tempfile
 import warnings
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 
 from tasks.errors import UserError
 from tasks.folders import damaged, not_kept
 from tasks.prefix.pairs import PAD, Pairs, generate
+from tasks.reading import Fault, brief, read_lines
 
 
-def generated(path: Path, n: int, recipe: dict) -> Pairs:
+def generated(path: Path, n: int, recipe: dict[str, Any]) -> Pairs:
     """The pairs that `generate(n, **recipe)` makes, kept in the file `path` and read from there the next time.
 
-    A file that is damaged or was made by another recipe is made again, with a warning. The file is written whole or
-    not at all; where it cannot be written, the pairs are used without keeping them.
+    A file that is damaged or of another recipe is replaced, with a warning. The file is written whole or not at all;
+    where it cannot be written, the pairs are used without keeping them.
     """
     stamp = json.dumps({"pairs": n, **recipe}, sort_keys=True)
     if path.exists():
@@ -65,50 +69,54 @@ def read_tab_file(path: Path, vocabulary: int) -> Pairs:
 
     Raises UserError, which names file, line and remedy, where the file is missing, empty or not of this form.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        raise UserError(f"There is no data file {path}; correct task.data.files, or give null to generate.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"The data file {path} cannot be read as text ({error}); see task.data.files.") from None
-    if not lines:
+    if not path.is_file():
+        raise UserError(f"There is no data file {path}; correct task.data.files, or give null to generate.")
+    rows = []
+    for number, line in read_lines(path):
+        try:
+            if isinstance(line, Fault):
+                raise line
+            rows.append(_row(line, vocabulary))
+        except Fault as fault:
+            raise UserError(f"{path}, line {number}: {fault}; see task.data.files.") from None
+    if not rows:
         raise UserError(f"The data file {path} is empty; it needs lines of the form: ids <tab> ids <tab> label.")
-
-    rows = [_row(line, path, k, vocabulary) for k, line in enumerate(lines, start=1)]
-    longest = max(max(len(first), len(second)) for first, second, _ in rows)
-    words = np.full((2, len(rows), longest), PAD, dtype=np.uint8 if vocabulary < 256 else np.uint16)
-    lengths = np.empty((2, len(rows)), dtype=np.uint16)
-    for k, (*sentences, _) in enumerate(rows):
-        for side, sentence in enumerate(sentences):
-            words[side, k, : len(sentence)] = sentence
-            lengths[side, k] = len(sentence)
-    return Pairs(words, lengths, np.array([label for *_, label in rows], dtype=np.uint8))
+    return pad_rows(rows, vocabulary)
 
 
-def _row(line: str, path: Path, number: int, vocabulary: int) -> tuple[list[int], list[int], int]:
-    where = f"{path}, line {number}"
+def pad_rows(rows: Sequence[tuple[list[int], list[int], int]], vocabulary: int) -> Pairs:
+    """Pairs of sentences of ids with their label, at least one."""
+    sentences = [torch.tensor(ids, dtype=torch.int32) for ids in [row[0] for row in rows] + [row[1] for row in rows]]
+    words = torch.nn.utils.rnn.pad_sequence(sentences, batch_first=True, padding_value=PAD).view(2, len(rows), -1)
+    lengths = np.array([len(ids) for ids in sentences], np.uint16).reshape(2, -1)
+    word = np.uint8 if vocabulary < 256 else np.uint16
+    return Pairs(words.numpy().astype(word), lengths, np.array([label for *_, label in rows], np.uint8))
+
+
+def _row(line: str, vocabulary: int) -> tuple[list[int], list[int], int]:
     columns = line.split("\t")
     if len(columns) != 3:
-        raise UserError(
-            f"{where}: {len(columns)} columns instead of 3 (ids <tab> ids <tab> label). "
-            "If it is the last line, the file may have been cut off; fetch it again."
+        raise Fault(
+            f"{len(columns)} columns instead of 3 (ids <tab> ids <tab> label). "
+            "If it is the last line, the file may have been cut off; fetch it again"
         )
     if columns[2].strip() not in ("0", "1"):
-        raise UserError(f"{where}: the label is {columns[2]!r} and must be 0 (no prefix) or 1 (prefix).")
-    return _ids(columns[0], where, vocabulary), _ids(columns[1], where, vocabulary), int(columns[2])
+        raise Fault(f"the label is {brief(columns[2])} and must be 0 (no prefix) or 1 (prefix)")
+    return parse_ids(columns[0], vocabulary), parse_ids(columns[1], vocabulary), int(columns[2])
 
 
-def _ids(text: str, where: str, vocabulary: int) -> list[int]:
+def parse_ids(text: str, vocabulary: int) -> list[int]:
+    """The word ids of a sentence, separated by blanks. Raises Fault unless there are some, from 0 to `vocabulary`."""
     try:
         ids = [int(word) for word in text.split()]
     except ValueError:
-        raise UserError(f"{where}: {text[:40]!r} is not a list of word ids separated by blanks.") from None
+        raise Fault(f"{brief(text)} is not a list of word ids separated by blanks") from None
     if not ids:
-        raise UserError(f"{where}: a sentence is empty; every sentence needs at least one word id.")
+        raise Fault("a sentence is empty; every sentence needs at least one word id")
     for word in ids:
         if not 0 <= word <= vocabulary:
-            raise UserError(
-                f"{where}: the word id {word} is out of range: with task.data.vocabulary={vocabulary} "
-                f"ids go from 0 to {vocabulary}."
+            raise Fault(
+                f"the word id {brief(word)} is out of range: with task.data.vocabulary={vocabulary} ids go from 0 to "
+                f"{vocabulary}"
             )
     return ids

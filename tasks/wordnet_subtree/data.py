@@ -12,13 +12,16 @@ from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
 from tasks.base import TaskData
+from tasks.batches import Split
 from tasks.edges import Edges, descendants, nearest_names
 from tasks.errors import UserError, sizes_of, whole
 from tasks.hierarchies import Hierarchy
 from tasks.points_files import PointsFile, read_points
+from tasks.reading import Fault, brief, read_examples
 from tasks.wordnet_subtree.toy import SOURCE, toy_points
 
 POINTS = "points"
+CLASSES = ("rest", "subtree")
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ class SubtreeData(TaskData):
         self.subtree, self.dim, self.limit = str(subtree), dim, sizes_of(sizes, ("train",))["train"]
         self.train_share, self.split_seed = train_share, split_seed
         self._read: tuple[Edges, PointsFile, int] | None = None
+        self._nodes: dict[str, Nodes] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -92,9 +96,8 @@ class SubtreeData(TaskData):
 
     @property
     def model_sizes(self) -> dict[str, Any]:
-        labels = self.splits()["train"].labels
-        positive = int(labels.sum())
-        return {"embedded": self._tree()[1], "class_counts": (len(labels) - positive, positive)}
+        counts = tuple(torch.bincount(self.nodes()["train"].labels, minlength=2).tolist())
+        return {"embedded": self._tree()[1], "classes": CLASSES, "class_counts": counts}
 
     @property
     def identity(self) -> dict[str, str]:
@@ -104,12 +107,18 @@ class SubtreeData(TaskData):
             "subtree": tree.names[root],
         }
 
-    def load(self) -> dict[str, Nodes]:
+    def load(self) -> dict[str, Split]:
+        return {**self.nodes()}
+
+    def nodes(self) -> dict[str, Nodes]:
+        """The nodes of each split, drawn the first time they are needed."""
+        if self._nodes:
+            return self._nodes
         tree, _, root = self._tree()
         below = descendants(tree.child, tree.parent, len(tree.names), root)
         drawn = np.random.default_rng(self.split_seed).random(len(tree.names)) < self.train_share
         others = np.arange(len(tree.names)) != root
-        train, test = (self._nodes(part & others, below) for part in (drawn, ~drawn))
+        train, test = (_label(np.flatnonzero(part & others), below) for part in (drawn, ~drawn))
         used = train if self.limit is None else Nodes(train.rows[: self.limit], train.labels[: self.limit])
         for part, nodes in (("training", used), ("test", test)):
             if (count := int(nodes.labels.sum())) in (0, len(nodes)):
@@ -118,11 +127,12 @@ class SubtreeData(TaskData):
                     f"are needed; it has {int(below.sum())} nodes below it, of {len(tree.names)}. Take another root"
                     f"{'' if self.limit is None else ' or a larger task.data.sizes.train'}."
                 )
-        return {"train": used, "dev": used, "test": test}
+        self._nodes = {"train": used, "dev": used, "test": test}
+        return self._nodes
 
     def fingerprint(self) -> dict[str, Any]:
         counts, digests = {}, {}
-        for split, nodes in self.splits().items():
+        for split, nodes in self.nodes().items():
             positive = int(nodes.labels.sum())
             counts[split] = {"positive": positive, "negative": len(nodes) - positive}
             digests[split] = hashlib.sha256(torch.stack([nodes.rows, nodes.labels]).numpy().tobytes()).hexdigest()
@@ -137,11 +147,14 @@ class SubtreeData(TaskData):
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[tuple[str, int]]:
         """Names of nodes, one a line."""
         index = {node: row for row, node in enumerate(self.names)}
-        for number, line in enumerate(lines, start=1):
-            node = line.decode("utf-8", errors="replace").strip()
+
+        def parse(line: str) -> tuple[str, int]:
+            node = line.strip()
             if node not in index:
-                raise UserError(f"{name}, line {number}: {self._unknown(node, self.names)}")
-            yield node, index[node]
+                raise Fault(_unknown(node, self.names).rstrip("."))
+            return node, index[node]
+
+        return read_examples(lines, name, parse, "nodes", "Each line is the name of a node")
 
     def encode(self, inputs: Sequence[tuple[str, int]]) -> Nodes:
         rows = torch.tensor([row for _, row in inputs])
@@ -150,16 +163,12 @@ class SubtreeData(TaskData):
     def describe(self, example: tuple[str, int]) -> dict[str, Any]:
         return {"node": example[0], "root": self.subtree}
 
-    def _nodes(self, chosen: np.ndarray, below: np.ndarray) -> Nodes:
-        rows = np.flatnonzero(chosen)
-        return Nodes(torch.from_numpy(rows), torch.from_numpy(below[rows].astype(np.int64)))
-
     def _tree(self) -> tuple[Edges, PointsFile, int]:
         """The tree, the points in the order of its nodes, and the row of the root; read once."""
         if self._read is None:
             tree = self.hierarchy.edges
             if self.subtree not in tree.names:
-                raise UserError(f"task.root={self.subtree}: {self._unknown(self.subtree, tree.names)}")
+                raise UserError(f"task.root={self.subtree}: {_unknown(self.subtree, tree.names)}")
             self._read = tree, self._read_points(tree), tree.names.index(self.subtree)
         return self._read
 
@@ -173,31 +182,37 @@ class SubtreeData(TaskData):
                 f"There are no points {path} (task.embeddings). `python run.py task=poincare_embeddings "
                 f"task.dim={self.dim}{source}` makes such a file; or name another one."
             )
-        found = read_points(path, "task.embeddings")
-        d = found.points.shape[1] - (found.manifold == "Lorentz")
+        points = read_points(path, "task.embeddings")
+        d = points.points.shape[1] - (points.manifold == "Lorentz")
         if d != self.dim:
             raise UserError(f"{path} (task.embeddings) has points of {d} dimensions, and task.dim is {self.dim}.")
-        rank_zero_only(print)(f"points: {path} ({len(found.names):,} of {found.manifold}, c = {found.c:g})", flush=True)
-        return _ordered(found, tree.names, path)
-
-    def _unknown(self, name: str, names: Sequence[str]) -> str:
-        near = ", ".join(nearest_names(name, names))
-        return f"there is no node {name!r} among {len(names)}." + (f" The nearest: {near}." if near else "")
+        description = f"{len(points.names):,} of {points.manifold}, c = {points.c:g}"
+        rank_zero_only(print)(f"points: {path} ({description})", flush=True)
+        return _order(points, tree.names, path)
 
 
-def _ordered(found: PointsFile, names: tuple[str, ...], path: Path) -> PointsFile:
+def _label(rows: np.ndarray, below: np.ndarray) -> Nodes:
+    return Nodes(torch.from_numpy(rows), torch.from_numpy(below[rows].astype(np.int64)))
+
+
+def _unknown(name: str, names: Sequence[str]) -> str:
+    near = ", ".join(nearest_names(name[:100], names))
+    return f"there is no node {brief(name)} among {len(names)}." + (f" The nearest: {near}." if near else "")
+
+
+def _order(points: PointsFile, names: tuple[str, ...], path: Path) -> PointsFile:
     """The points in the order of `names`. Raises UserError unless they are of exactly these nodes."""
-    if found.names == names:
-        return found
-    index = {name: row for row, name in enumerate(found.names)}
-    known = set(names)
-    missing, extra = [n for n in names if n not in index], [n for n in found.names if n not in known]
+    if points.names == names:
+        return points
+    index = {name: row for row, name in enumerate(points.names)}
+    expected = set(names)
+    missing, extra = [n for n in names if n not in index], [n for n in points.names if n not in expected]
     if missing or extra:
         parts = [f"it lacks {len(missing)}, first {missing[0]}"] if missing else []
         parts += [f"it has {len(extra)} that the tree has not, first {extra[0]}"] if extra else []
         raise UserError(
-            f"{path} (task.embeddings) has {len(found.names)} points, and the tree {len(names)} nodes: "
+            f"{path} (task.embeddings) has {len(points.names)} points, and the tree {len(names)} nodes: "
             f"{'; '.join(parts)}. Take points that were trained on this tree."
         )
     order = np.array([index[name] for name in names])
-    return PointsFile(names, found.points[order], found.manifold, found.c, found.sha256)
+    return PointsFile(names, points.points[order], points.manifold, points.c, points.sha256)

@@ -25,6 +25,7 @@ class SubtreeClassifier(nn.Module):
     """
 
     components = ("points", "classifier")
+    embedded: Tensor
 
     def __init__(self, geometry: Geometry, embedded: PointsFile, hyperplanes: int, start_scale: float):
         super().__init__()
@@ -76,7 +77,9 @@ def _space(embedded: PointsFile, target: Manifold) -> Manifold:
     if embedded.manifold == "Euclidean":
         return MANIFOLDS["Euclidean"]()
     source = MANIFOLDS[embedded.manifold](c=embedded.c)
-    valid, reason = source.check_point_on_manifold(torch.from_numpy(embedded.points), explain=True)
+    check = source.check_point_on_manifold(torch.from_numpy(embedded.points), explain=True)
+    assert isinstance(check, tuple)  # because of `explain`
+    valid, reason = check
     if not valid:
         raise UserError(f"task.embeddings has points that are not on its {embedded.manifold}: {reason}; take others.")
     if isinstance(target, HyperbolicManifold):

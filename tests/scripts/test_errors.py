@@ -126,7 +126,7 @@ def test_two_runs_as_a_command(runs, tmp_path, capsys):
     assert sum(answers.counts().values()) == 40
     for (right, _), each in zip([(answers.right[0], 0), (answers.right[1], 1)], trained, strict=True):
         sums = [each.task.step(batch) for batch in each.data.test_dataloader()]
-        correct = sum(float(step.sums["table"].sum(0).diagonal().sum()) for step in sums)
+        correct = sum(float(step.sums["confusion"].sum(0).diagonal().sum()) for step in sums)
         assert int(right.sum()) == correct
     assert f"A is right in {100 * float(answers.right[0].double().mean()):.2f} %" in text
     assert errors.main([*map(str, runs), "--split", "dev"]) == 0

@@ -5,8 +5,11 @@ import itertools
 import pytest
 import torch
 
-from tasks.batches import EvaluationBatches, TrainBatches
+from tasks.base import TaskData
+from tasks.batches import EvaluationBatches, MaskedSplit, TokenBatches, TrainBatches
+from tasks.classification import ClassificationTask
 from tasks.errors import UserError
+from tasks.training import fit
 
 
 class Numbers:
@@ -33,15 +36,15 @@ class Sentences(Numbers):
 def train(n=23, size=4, shuffle="examples", seed=0, epoch=0, rank=0, world=1, **more) -> list[list[int]]:
     batches = TrainBatches(Sentences(n), size, shuffle, seed, rank, world, **more)
     batches.set_epoch(epoch)
-    found = [b.tolist() for b in batches]
-    assert len(found) == len(batches)
-    return found
+    lists = [b.tolist() for b in batches]
+    assert len(lists) == len(batches)
+    return lists
 
 
 def test_an_epoch_has_every_example_once():
-    found = train()
-    assert [len(b) for b in found] == [4, 4, 4, 4, 4, 3]
-    assert sorted(i for batch in found for i in batch) == list(range(23))
+    lists = train()
+    assert [len(b) for b in lists] == [4, 4, 4, 4, 4, 3]
+    assert sorted(i for batch in lists for i in batch) == list(range(23))
 
 
 def test_order_depends_on_seed_and_epoch_alone():
@@ -51,21 +54,21 @@ def test_order_depends_on_seed_and_epoch_alone():
 
 
 def test_whole_batches_are_shuffled_and_the_last_is_filled_from_the_beginning():
-    found = train(n=10, shuffle="batches", seed=3)
-    assert sorted(found) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 0, 1]]
-    assert found != sorted(found) or train(n=10, shuffle="batches", seed=4) != sorted(found)
+    lists = train(n=10, shuffle="batches", seed=3)
+    assert sorted(lists) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 0, 1]]
+    assert lists != sorted(lists) or train(n=10, shuffle="batches", seed=4) != sorted(lists)
 
 
 def test_buckets_have_examples_of_about_the_same_size(monkeypatch):
     monkeypatch.setattr("tasks.batches.BUCKET", 5)
     sizes = Sentences(203).sizes
-    found = train(n=203, shuffle="buckets", seed=1)
-    assert sorted(i for batch in found for i in batch) == list(range(203))
-    assert sorted(len(b) for b in found) == [3] + [4] * 50
-    spread = [int(sizes[b].max() - sizes[b].min()) for b in found]
+    lists = train(n=203, shuffle="buckets", seed=1)
+    assert sorted(i for batch in lists for i in batch) == list(range(203))
+    assert sorted(len(b) for b in lists) == [3] + [4] * 50
+    spread = [int(sizes[b].max() - sizes[b].min()) for b in lists]
     alone = [int(sizes[b].max() - sizes[b].min()) for b in train(n=203, seed=1)]
     assert sum(spread) < sum(alone) / 2
-    means = [float(sizes[b].double().mean()) for b in found]
+    means = [float(sizes[b].double().mean()) for b in lists]
     ups = sum(later > earlier for earlier, later in itertools.pairwise(means))
     assert 15 < ups < 35, "batches do not come by size"
 
@@ -75,7 +78,7 @@ def test_buckets_are_drawn_anew_in_every_epoch():
         train(n=203, shuffle="buckets", seed=s, epoch=e) for s, e in ((1, 0), (1, 0), (2, 0), (1, 1))
     )
     assert first == again
-    as_sets = [{frozenset(b) for b in found} for found in (first, other, second)]
+    as_sets = [{frozenset(b) for b in lists} for lists in (first, other, second)]
     assert as_sets[0] != as_sets[1]
     assert as_sets[0] != as_sets[2], "not only their order"
 
@@ -98,19 +101,19 @@ def test_processes_share_each_batch_equally(n, shuffle):
 
 
 def test_the_first_examples_are_gone_over_again_in_another_order():
-    found = train(again=(6, 3))
-    assert [len(b) for b in found] == [4, 4, 4, 4, 4, 3] + [4, 2] * 3
-    assert found[:6] == train(), "the pass over all examples is as without the others"
-    passes = [[i for batch in found[k : k + 2] for i in batch] for k in (6, 8, 10)]
+    lists = train(again=(6, 3))
+    assert [len(b) for b in lists] == [4, 4, 4, 4, 4, 3] + [4, 2] * 3
+    assert lists[:6] == train(), "the pass over all examples is as without the others"
+    passes = [[i for batch in lists[k : k + 2] for i in batch] for k in (6, 8, 10)]
     assert [sorted(p) for p in passes] == [list(range(6))] * 3
     assert len({tuple(p) for p in passes}) == 3
     assert train(again=(6, 0)) == train()
 
 
 def test_batches_of_the_first_examples_are_whole_too():
-    found = train(n=23, shuffle="batches", again=(10, 2), fill=False)
-    assert sorted(found[:6]) == [[*range(k, min(k + 4, 23))] for k in range(0, 23, 4)]
-    assert [sorted(found[k : k + 3]) for k in (6, 9)] == [[[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]] * 2
+    lists = train(n=23, shuffle="batches", again=(10, 2), fill=False)
+    assert sorted(lists[:6]) == [[*range(k, min(k + 4, 23))] for k in range(0, 23, 4)]
+    assert [sorted(lists[k : k + 3]) for k in (6, 9)] == [[[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]] * 2
 
 
 def test_a_last_batch_that_is_not_filled_may_be_the_only_one():
@@ -119,49 +122,49 @@ def test_a_last_batch_that_is_not_filled_may_be_the_only_one():
 
 @pytest.mark.parametrize("shuffle", ["examples", "batches", "buckets"])
 @pytest.mark.parametrize("n", [24, 25, 27])
-@pytest.mark.parametrize("again", [(3, 2), (8, 1), (9, 3), (1, 2)])
+@pytest.mark.parametrize("again", [(8, 1), (9, 3), (1, 2)])
 def test_processes_share_further_passes_equally(n, shuffle, again):
     alone = train(n=n, shuffle=shuffle, again=again, fill=False)
     shares = [train(n=n, shuffle=shuffle, rank=r, world=2, again=again, fill=False) for r in range(2)]
     assert [len(b) for b in shares[0]] == [len(b) for b in shares[1]]
     assert min(len(b) for b in shares[0]) > 0
-    given = sum(len(b) for share in shares for b in share)
+    count = sum(len(b) for share in shares for b in share)
     everything = sum(len(b) for b in alone)
     assert everything == n + again[0] * again[1]
-    assert everything - given == n % 2 + (again[0] % 2) * again[1]
+    assert everything - count == n % 2 + (again[0] % 2) * again[1]
 
 
-@pytest.mark.parametrize("given", range(7))
-def test_the_rest_of_an_epoch_follows_after_a_break(given):
+@pytest.mark.parametrize("count", [0, 1, 5, 6])
+def test_the_rest_of_an_epoch_follows_after_a_break(count):
     whole = train(epoch=1)
     before = TrainBatches(Numbers(23), 4, "examples", 0)
     before.set_epoch(1)
-    for _, _ in zip(range(given), before, strict=False):
+    for _, _ in zip(range(count), before, strict=False):
         pass
     after = TrainBatches(Numbers(23), 4, "examples", 0)
     after.load_state_dict(before.state_dict())
     after.set_epoch(1)
     rest = [b.tolist() for b in after]
-    assert rest == (whole[given:] if given < 6 else whole)
+    assert rest == (whole[count:] if count < 6 else whole)
     assert [b.tolist() for b in after] == whole, "the epoch after it starts at its beginning"
 
 
-@pytest.mark.parametrize("given", range(11))
+@pytest.mark.parametrize("count", [0, 1, 5, 6, 9, 10])
 @pytest.mark.parametrize("shuffle", ["examples", "batches", "buckets"])
-def test_the_rest_of_an_epoch_with_further_passes_follows_after_a_break(given, shuffle):
+def test_the_rest_of_an_epoch_with_further_passes_follows_after_a_break(count, shuffle):
     whole = train(epoch=1, shuffle=shuffle, again=(7, 2), fill=False)
     assert len(whole) == 10
     before = TrainBatches(Sentences(23), 4, shuffle, 0, again=(7, 2), fill=False)
     before.set_epoch(1)
-    for _, _ in zip(range(given), before, strict=False):
+    for _, _ in zip(range(count), before, strict=False):
         pass
     after = TrainBatches(Sentences(23), 4, shuffle, 0, again=(7, 2), fill=False)
     after.load_state_dict(before.state_dict())
     after.set_epoch(1)
-    assert [b.tolist() for b in after] == (whole[given:] if given < 10 else whole)
+    assert [b.tolist() for b in after] == (whole[count:] if count < 10 else whole)
 
 
-@pytest.mark.parametrize("n", [2, 5, 7, 8, 100])
+@pytest.mark.parametrize("n", [2, 7, 100])
 @pytest.mark.parametrize("world", [1, 2])
 @pytest.mark.parametrize("size", [1, 3, 50])
 def test_evaluation_sees_every_example_once_and_processes_have_equally_many_batches(n, world, size):
@@ -182,3 +185,138 @@ def test_a_batch_that_cannot_be_shared_is_an_error():
         TrainBatches(Numbers(1), 4, "examples", 0, 0, 2)
     with pytest.raises(UserError, match="1 examples cannot be shared"):
         EvaluationBatches(Numbers(1), 5, 0, 2)
+
+
+class Translations(Numbers):
+    """Numbers with the words of a source and a target each."""
+
+    def __init__(self, n: int):
+        super().__init__(n)
+        draw = torch.Generator().manual_seed(0)
+        self.sizes = torch.stack([torch.randint(1, 13, (n,), generator=draw), torch.randint(1, 9, (n,), generator=draw)], -1)
+
+    def words(self, batch: list[int]) -> int:
+        """Words of a batch after padding."""
+        return len(batch) * int(self.sizes[batch].amax(0).sum())
+
+
+PAIRS = Translations(203)
+
+
+def by_tokens(tokens=100, size=24, seed=0, epoch=0, rank=0, world=1, split=PAIRS) -> list[list[int]]:
+    batches = TokenBatches(split, size, tokens, seed, rank, world)
+    batches.set_epoch(epoch)
+    lists = [b.tolist() for b in batches]
+    assert len(lists) == len(batches)
+    return lists
+
+
+def test_batches_have_at_most_so_many_words_and_every_example_once():
+    batches = by_tokens()
+    assert sorted(i for batch in batches for i in batch) == list(range(203))
+    assert max(map(PAIRS.words, batches)) <= 100
+    assert max(map(len, batches)) <= 24
+    assert max(map(len, by_tokens(size=4))) == 4
+    assert sum(map(PAIRS.words, batches)) < 1.2 * int(PAIRS.sizes.sum()), "examples of one size stand together"
+    one = Sentences(50)
+    one.sizes = one.sizes + 1
+    assert all(len(b) * int(one.sizes[b].max()) <= 12 for b in by_tokens(12, split=one)), "with one side, too"
+
+
+def test_batches_of_words_are_drawn_anew_in_every_epoch_and_equally_many():
+    first, again, second, other = (by_tokens(seed=s, epoch=e) for s, e in ((1, 0), (1, 0), (1, 1), (2, 0)))
+    assert first == again
+    assert len({len(first), len(second), len(other)}) == 1
+    as_sets = [{frozenset(b) for b in batches} for batches in (first, second, other)]
+    assert as_sets[0] != as_sets[1], "not only their order"
+    assert as_sets[0] != as_sets[2]
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_processes_have_equally_many_batches_of_words(world):
+    shares = [by_tokens(rank=r, world=world) for r in range(world)]
+    for parts in zip(*shares, strict=True):
+        assert len({len(part) for part in parts}) == 1
+        assert PAIRS.words([i for part in parts for i in part]) <= 100
+    examples = sorted(i for share in shares for batch in share for i in batch)
+    left_out = set(range(203)) - set(examples)
+    assert len(examples) == len(set(examples)) == 203 - 203 % world
+    assert all(int(PAIRS.sizes[i, 0]) == 1 for i in left_out), "the shortest"
+
+
+@pytest.mark.parametrize("count", [0, 1, 7])
+def test_the_rest_of_an_epoch_of_words_follows_after_a_break(count):
+    whole, before, after = by_tokens(epoch=1), *(TokenBatches(PAIRS, 24, 100, 0) for _ in range(2))
+    before.set_epoch(1)
+    for _, _ in zip(range(count), before, strict=False):
+        pass
+    after.load_state_dict(before.state_dict())
+    after.set_epoch(1)
+    assert [b.tolist() for b in after] == whole[count:]
+    assert [b.tolist() for b in after] == whole
+
+
+def test_examples_that_have_too_many_words_are_an_error():
+    with pytest.raises(UserError, match=r"task\.data\.batch_tokens=19 is too small for 1 examples of 20 words; take a larger"):
+        by_tokens(19)
+    with pytest.raises(UserError, match=r"batch_tokens=30 is too small for 2 examples"):
+        by_tokens(30, world=2)
+    with pytest.raises(UserError, match=r"task\.data\.batch_tokens needs task\.data\.shuffle=buckets, and it is examples"):
+        Graph(shuffle="examples", batch_size=4, eval_batch_size=4, seed=0, batch_tokens=100)
+
+
+class Graph(TaskData):
+    """Two rings of ten nodes; the class of a node is its ring, and only a few nodes have a feature that says so."""
+
+    model_sizes = {"classes": ("one", "two")}  # noqa: RUF012
+
+    def load(self):
+        ring = torch.arange(20) // 10
+        near = torch.stack([ring * 10 + (torch.arange(20) + step) % 10 for step in (-1, 0, 1)], -1)
+        features = torch.nn.functional.one_hot(ring, 2).float() * (torch.arange(20) % 5 == 0).unsqueeze(-1)
+        part = torch.tensor([0, 1, 1, 2] * 5)
+        return {s: MaskedSplit({"near": near, "x": features}, ring, part == k) for k, s in enumerate(("train", "dev", "test"))}
+
+    def fingerprint(self):
+        return {}
+
+
+class Smoothing(torch.nn.Module):
+    """Two rounds of means over the neighbours, and a linear layer on them."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 2)
+
+    def forward(self, x, near):
+        for _ in range(2):
+            x = x[near].mean(1)
+        return self.layer(x)
+
+
+class NodeTask(ClassificationTask):
+    def logits(self, batch):
+        return self.model(batch["x"], batch["near"])[batch["rows"]]
+
+
+FIT = {
+    "resume": None, "checkpoint_every_n_steps": None, "patience": None, "nan_check_every_n_steps": 1,
+    "progress_every_n_steps": 1, "compile": False, "threads": None, "enable_progress_bar": False, "log_every_n_steps": 1,
+    "max_epochs": 20, "max_steps": -1, "accelerator": "cpu", "devices": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [100, 2])
+def test_nodes_of_a_graph_are_classified_with_masks(tmp_path, size):
+    torch.manual_seed(0)
+    data = Graph(shuffle="examples", batch_size=size, eval_batch_size=size, seed=0)
+    task = NodeTask(Smoothing(), lambda module: torch.optim.Adam(module.parameters(), lr=0.1), ("one", "two"), "val/accuracy", "max")
+    assert len(data.train_dataloader()) == -(-5 // size)
+    outcome = fit(task, data, tmp_path, None, **FIT)
+    assert task.counts == {"train": 5, "val": 10, "test": 5}, "each node once, in its split"
+    assert outcome.share == 1
+    assert task.metrics["test/accuracy"] == task.metrics["test/macro_f1"] == 1
+    split = data.splits()["test"]
+    predictions = task.predict(split[torch.tensor([0, 4])])
+    assert [one["label"] for one in predictions] == ["one", "two"]
+    assert split[torch.tensor([1])]["rows"].tolist() == [7]

@@ -11,7 +11,7 @@ from scripts.benchmarks import peers, triples
 from scripts.benchmarks.measure import Case, Variant
 from scripts.benchmarks.row import Gate, Row, Setting
 from scripts.benchmarks.work import forward_backward, leaf, vectors
-from tasks.metrics import filtered_ranks, ranks_of
+from tasks.metrics import filtered_rank_bounds, ranks_in_chunks
 
 
 def scoring(setting: Setting, queries: int, entities: int, d: int) -> Case:
@@ -55,7 +55,7 @@ def evaluation(setting: Setting, d: int, loop_queries: int) -> Case:
 
     def ours() -> Tensor:
         part = offsets[: many + 1], answers[: int(offsets[many])]
-        return ranks_of(lambda rows: lorentz_products(rows, table), h[:many], targets[:many], part)
+        return ranks_in_chunks(lambda rows: lorentz_products(rows, table), h[:many], targets[:many], part)
 
     def loop() -> Tensor:
         ranks = [rank_one_by_one(peers.hybonet_products(h[i], table), int(targets[i]), known[i]) for i in range(few)]
@@ -65,7 +65,7 @@ def evaluation(setting: Setting, d: int, loop_queries: int) -> Case:
         """Ranks that differ, both taken of the same scores: those of two products differ in their last bits."""
         scores = lorentz_products(h[:compared], table)
         first = offsets[: compared + 1]
-        fast = filtered_ranks(scores, targets[:compared], (first, answers[: int(first[-1])]))
+        fast = filtered_rank_bounds(scores, targets[:compared], (first, answers[: int(first[-1])]))[1]
         slow = [rank_one_by_one(scores[i].clone(), int(targets[i]), known[i]) for i in range(compared)]
         return int((fast.cpu() != torch.tensor(slow)).sum())
 

@@ -1,7 +1,5 @@
 """Pairs become numbers as the recipe says, with every line counted; prepared files are read again as they were."""
 
-import sys
-import types
 import warnings
 from dataclasses import replace
 
@@ -10,10 +8,11 @@ import pytest
 
 from tasks.errors import UserError
 from tasks.nli.cache import from_files
-from tasks.nli.columns import FIRST, prepare
-from tasks.nli.pairs import Fault, Pair
+from tasks.nli.columns import prepare
+from tasks.nli.pairs import Pair
 from tasks.nli.places import find_files
-from tasks.nli.tokens import NAMES, make_tokenizer
+from tasks.ragged import FIRST
+from tasks.reading import Fault
 from tasks.text import UNK
 from tests.tasks.nli.files import RECIPE, ROWS, folder, lines
 
@@ -25,30 +24,27 @@ def rows(*splits: tuple[str, tuple]):
             yield split, "all", f"{split}.jsonl, line {k}", Pair(premise, hypothesis, label, *genre)
 
 
-def made(recipe=RECIPE, train=ROWS, dev=ROWS, test=ROWS):
+def prepared(recipe=RECIPE, train=ROWS, dev=ROWS, test=ROWS):
     return prepare(rows(("train", train), ("dev", dev), ("test", test)), recipe)
 
 
-def sentences(found, split: int) -> list[list[list[str]]]:
+def sentences(pairs, split: int) -> list[list[list[str]]]:
     """[premises, hypotheses] of a split, in words again."""
-    names, a = {UNK: "<unk>"} | dict(enumerate(found.words, start=FIRST)), found.arrays
-    rows = np.flatnonzero(a.splits == split)
-    return [
-        [[names[w] for w in a.words[start : start + n]] for start, n in zip(starts[rows], lengths[rows], strict=True)]
-        for starts, lengths in zip(a.starts, a.lengths, strict=True)
-    ]
+    names, a = {UNK: "<unk>"} | dict(enumerate(pairs.words, start=FIRST)), pairs.arrays
+    rows = 2 * np.flatnonzero(a.splits == split)
+    return [[[names[w] for w in a.words[a.starts[k] : a.starts[k + 1]]] for k in rows + side] for side in (0, 1)]
 
 
 def test_words_are_numbered_by_frequency_and_labels_merged():
-    found = made()
-    premises, hypotheses = sentences(found, 0)
+    pairs = prepared()
+    premises, hypotheses = sentences(pairs, 0)
     assert premises == [["a", "dog", "runs", "."]] * 3
     assert hypotheses == [["an", "animal", "moves", "."], ["a", "dog", "runs", "home", "."], ["a", "dog", "sleeps", "."]]
-    assert found.words[0] == ".", "six times"
-    assert found.words[1:3] == ["a", "dog"], "five times each"
-    assert found.classes == ["other", "entailment"]
-    assert found.arrays.labels[:3].tolist() == [1, 0, 0]
-    assert found.counts["train"] == {
+    assert pairs.words[0] == ".", "six times"
+    assert pairs.words[1:3] == ["a", "dog"], "five times each"
+    assert pairs.classes == ["other", "entailment"]
+    assert pairs.arrays.labels[:3].tolist() == [1, 0, 0]
+    assert pairs.counts["train"] == {
         "pairs": 3, "unlabelled": 1, "skipped": 0, "cut": 0, "words": 25, "unknown": 0,
         "labels": {"other": 2, "entailment": 1},
     }  # fmt: skip
@@ -56,42 +52,42 @@ def test_words_are_numbered_by_frequency_and_labels_merged():
 
 def test_words_that_train_does_not_have_are_the_unknown_word():
     dev = (("neutral", "A cat runs.", "A dog."),)
-    found = made(dev=dev)
-    assert sentences(found, 1) == [[["a", "<unk>", "runs", "."]], [["a", "dog", "."]]]
-    assert found.counts["dev"]["unknown"] == 1
-    every = made(replace(RECIPE, vocabulary="all"), dev=dev)
+    pairs = prepared(dev=dev)
+    assert sentences(pairs, 1) == [[["a", "<unk>", "runs", "."]], [["a", "dog", "."]]]
+    assert pairs.counts["dev"]["unknown"] == 1
+    every = prepared(replace(RECIPE, vocabulary="all"), dev=dev)
     assert sentences(every, 1)[0] == [["a", "cat", "runs", "."]]
     assert every.counts["dev"]["unknown"] == 0
-    rare = made(replace(RECIPE, min_count=2), dev=dev)
+    rare = prepared(replace(RECIPE, min_count=2), dev=dev)
     assert sentences(rare, 0)[1][1:] == [["a", "dog", "runs", "<unk>", "."], ["a", "dog", "<unk>", "."]]
 
 
 def test_sentences_are_cut_counted_and_marked():
-    found = made(replace(RECIPE, max_length=3))
-    assert sentences(found, 0)[1] == [["an", "animal", "moves"], ["a", "dog", "runs"], ["a", "dog", "sleeps"]]
-    assert found.counts["train"]["cut"] == 6
-    marked = made(replace(RECIPE, max_length=2, ends=True))
+    pairs = prepared(replace(RECIPE, max_length=3))
+    assert sentences(pairs, 0)[1] == [["an", "animal", "moves"], ["a", "dog", "runs"], ["a", "dog", "sleeps"]]
+    assert pairs.counts["train"]["cut"] == 6
+    marked = prepared(replace(RECIPE, max_length=2, ends=True))
     assert sentences(marked, 0)[0] == [["<s>", "a", "dog", "</s>"]] * 3
 
 
 def test_the_text_is_kept_as_it_was():
     dev = (("neutral", " Ein Bär \U0001f43b.", "Das\u2028nicht."),)
-    arrays = made(dev=dev).arrays
+    arrays = prepared(dev=dev).arrays
     assert (arrays.sentence(3, 0), arrays.sentence(3, 1)) == dev[0][1:]
     assert (arrays.sentence(2, 0), arrays.sentence(2, 1)) == ROWS[2][1:]
 
 
 def test_classes_are_the_labels_of_train_where_none_are_given():
-    found = made(replace(RECIPE, classes=None), dev=ROWS[::-1])
-    assert found.classes == ["contradiction", "entailment", "neutral"]
-    assert found.arrays.labels[:3].tolist() == [1, 2, 0]
-    assert found.arrays.labels[3:6].tolist() == [0, 2, 1]
+    pairs = prepared(replace(RECIPE, classes=None), dev=ROWS[::-1])
+    assert pairs.classes == ["contradiction", "entailment", "neutral"]
+    assert pairs.arrays.labels[:3].tolist() == [1, 2, 0]
+    assert pairs.arrays.labels[3:6].tolist() == [0, 2, 1]
     with pytest.raises(UserError, match=r"dev\.jsonl, line 1: the label 'maybe' is none of entailment, neutral"):
-        made(replace(RECIPE, classes=None), dev=(("maybe", "A", "b"),))
+        prepared(replace(RECIPE, classes=None), dev=(("maybe", "A", "b"),))
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "message"),
     [
         (("maybe", "A dog.", "A cat."), "the label 'maybe' is none of neutral, contradiction, entailment"),
         (("neutral", " ", "A cat."), "its premise is empty"),
@@ -99,13 +95,13 @@ def test_classes_are_the_labels_of_train_where_none_are_given():
         (("", "A dog.", "A cat."), "its label is empty"),
     ],
 )
-def test_a_pair_that_cannot_be_used_is_named_or_skipped(row, said):
-    with pytest.raises(UserError, match=rf"train\.jsonl, line 5: {said}.*task\.data\.on_error=skip"):
-        made(train=(*ROWS, row))
-    found = made(replace(RECIPE, on_error="skip"), train=(row, *ROWS))
-    assert (found.counts["train"]["pairs"], found.counts["train"]["skipped"]) == (3, 1)
-    assert said in found.faults["train"]
-    assert found.faults["train"].startswith("line 1: ")
+def test_a_pair_that_cannot_be_used_is_named_or_skipped(row, message):
+    with pytest.raises(UserError, match=rf"train\.jsonl, line 5: {message}.*task\.data\.on_error=skip"):
+        prepared(train=(*ROWS, row))
+    pairs = prepared(replace(RECIPE, on_error="skip"), train=(row, *ROWS))
+    assert (pairs.counts["train"]["pairs"], pairs.counts["train"]["skipped"]) == (3, 1)
+    assert message in pairs.faults["train"]
+    assert pairs.faults["train"].startswith("line 1: ")
 
 
 def test_a_line_that_could_not_be_read_is_a_fault_too():
@@ -115,27 +111,27 @@ def test_a_line_that_could_not_be_read_is_a_fault_too():
 
 
 def test_only_so_many_pairs_are_used():
-    found = made(replace(RECIPE, sizes={"train": 2, "dev": 1, "test": None}))
-    assert [found.counts[s]["pairs"] for s in ("train", "dev", "test")] == [2, 1, 3]
-    assert found.counts["train"]["unlabelled"] == 0, "lines behind the last one are not looked at"
+    pairs = prepared(replace(RECIPE, sizes={"train": 2, "dev": 1, "test": None}))
+    assert [pairs.counts[s]["pairs"] for s in ("train", "dev", "test")] == [2, 1, 3]
+    assert pairs.counts["train"]["unlabelled"] == 0, "lines behind the last one are not looked at"
 
 
 def test_a_split_without_pairs_is_an_error():
     with pytest.raises(UserError, match="no pairs for dev"):
-        made(dev=(("-", "A", "b"),))
+        prepared(dev=(("-", "A", "b"),))
 
 
 def test_premises_are_held_out_with_all_their_pairs():
     train = tuple((label, f"Premise {k}.", "b") for k in range(2000) for label in ("neutral", "entailment"))
     recipe = replace(RECIPE, held_out=0.1)
-    found = prepare(rows(("train", train), ("test", ROWS)), recipe)
-    premises = [{" ".join(words) for words in sentences(found, split)[0]} for split in (0, 1)]
+    pairs = prepare(rows(("train", train), ("test", ROWS)), recipe)
+    premises = [{" ".join(words) for words in sentences(pairs, split)[0]} for split in (0, 1)]
     assert not premises[0] & premises[1]
     assert len(premises[0] | premises[1]) > 1
-    counts = [found.counts[s]["pairs"] for s in ("train", "dev")]
+    counts = [pairs.counts[s]["pairs"] for s in ("train", "dev")]
     assert sum(counts) == 4000
     assert abs(counts[1] - 400) < 4 * 2 * (2000 * 0.1 * 0.9) ** 0.5
-    texts = {found.arrays.sentence(r, 0) for r in np.flatnonzero(found.arrays.splits == 1)}
+    texts = {pairs.arrays.sentence(r, 0) for r in np.flatnonzero(pairs.arrays.splits == 1)}
     again = prepare(rows(("train", train[::-1]), ("test", ROWS)), recipe)
     assert texts == {again.arrays.sentence(r, 0) for r in np.flatnonzero(again.arrays.splits == 1)}, "order is no matter"
     other = prepare(rows(("train", train), ("test", ROWS)), replace(recipe, held_out_seed=1))
@@ -144,55 +140,9 @@ def test_premises_are_held_out_with_all_their_pairs():
 
 def test_the_vocabulary_has_no_word_that_only_the_held_out_part_has():
     train = tuple(("neutral", f"word{k}", "b") for k in range(200))
-    found = prepare(rows(("train", train), ("test", ROWS)), replace(RECIPE, held_out=0.2))
-    assert len(found.words) == found.counts["train"]["pairs"] + 1
-    assert found.counts["dev"]["unknown"] == found.counts["dev"]["pairs"]
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("words", ["it", "'s", "2", "a.m."]),
-        ("letters", ["it", "s", "", "", "a", "m", ""]),
-        ("blanks", ["it's", "2", "a.m."]),
-        ("basic_english", ["it", "'", "s", "2", "a", ".", "m", "."]),
-    ],
-)
-def test_each_tokeniser_cuts_in_its_way(name, words):
-    assert make_tokenizer(name, True)("It's 2 a.m.") == words
-
-
-def test_letters_keep_empty_words_as_the_code_of_the_paper():
-    assert make_tokenizer("letters", True)("Two dogs, 1 cat.") == ["two", "dogs", "", "", "", "cat", ""]
-    assert make_tokenizer("letters", False)("A b") == ["A", "b"]
-
-
-def test_an_unknown_tokeniser_is_named():
-    with pytest.raises(UserError, match=r"task\.data\.tokenizer must be one of words, letters, spacy"):
-        make_tokenizer("word", True)
-    assert "basic_english" in NAMES
-
-
-@pytest.fixture
-def spacy(monkeypatch):
-    """Stands for the package: cuts at blanks, and has a blank as a word of its own."""
-    token = types.SimpleNamespace
-    english = types.SimpleNamespace(tokenizer=lambda s: [token(text=w or " ") for w in s.split(" ")])
-    monkeypatch.setitem(sys.modules, "spacy", types.SimpleNamespace(blank=lambda name: english))
-    make_tokenizer.__globals__["_spacy"].cache_clear()
-    yield
-    make_tokenizer.__globals__["_spacy"].cache_clear()
-
-
-def test_spacy_is_used_where_it_is_installed(spacy):
-    assert make_tokenizer("spacy", True)("A  Dog") == ["a", "dog"]
-
-
-def test_without_spacy_the_package_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "spacy", None)
-    make_tokenizer.__globals__["_spacy"].cache_clear()
-    with pytest.raises(UserError, match="needs the package spacy: `pip install spacy`"):
-        make_tokenizer("spacy", True)
+    pairs = prepare(rows(("train", train), ("test", ROWS)), replace(RECIPE, held_out=0.2))
+    assert len(pairs.words) == pairs.counts["train"]["pairs"] + 1
+    assert pairs.counts["dev"]["unknown"] == pairs.counts["dev"]["pairs"]
 
 
 def same(one, other) -> bool:
@@ -211,20 +161,20 @@ def test_prepared_pairs_are_kept_and_mapped(tmp_path):
     assert same(first, second)
     assert isinstance(second.arrays.words.base, np.memmap)
     assert first.files == {"train": "train.jsonl", "dev": "dev.jsonl", "test": "test.jsonl"}
-    assert same(first._replace(files={}, sha256={}), made())
+    assert same(first._replace(files={}, sha256={}), prepared())
 
 
 def test_another_recipe_or_content_is_prepared_anew(tmp_path):
     place = folder(tmp_path / "pairs")
-    seen = [from_files(find_files(place), RECIPE, tmp_path)]
+    folders = [from_files(find_files(place), RECIPE, tmp_path)]
     for change in ({"lower": False}, {"max_length": 2}, {"classes": None}):
-        seen.append(from_files(find_files(place), replace(RECIPE, **change), tmp_path))
+        folders.append(from_files(find_files(place), replace(RECIPE, **change), tmp_path))
     (place / "dev.jsonl").write_text(lines(ROWS[:2]))
-    seen.append(from_files(find_files(place), RECIPE, tmp_path))
+    folders.append(from_files(find_files(place), RECIPE, tmp_path))
     assert len(list((tmp_path / "nli").iterdir())) == 5
-    assert seen[-1].counts["dev"]["pairs"] == 2
-    assert seen[-1].sha256["train"] == seen[0].sha256["train"]
-    assert seen[-1].sha256["dev"] != seen[0].sha256["dev"]
+    assert folders[-1].counts["dev"]["pairs"] == 2
+    assert folders[-1].sha256["train"] == folders[0].sha256["train"]
+    assert folders[-1].sha256["dev"] != folders[0].sha256["dev"]
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone", "meta", "shape"])

@@ -16,13 +16,13 @@ def _registered() -> None:
     schema.register()
 
 
-def made(tmp_path, content=None, **changes) -> NliData:
+def make(tmp_path, content=None, **changes) -> NliData:
     place = folder(tmp_path / "pairs", **(content or {}))
     return NliData(**{"folder": str(place), "cache": str(tmp_path / "cache"), **SETTINGS, **changes})
 
 
 def test_batches_are_as_wide_as_their_longest_sentence(tmp_path):
-    data = made(tmp_path)
+    data = make(tmp_path)
     split = data.splits()["train"]
     assert len(split) == 3
     assert split.lengths.tolist() == [[4, 4, 4], [4, 5, 4]]
@@ -39,7 +39,7 @@ def test_batches_are_as_wide_as_their_longest_sentence(tmp_path):
 
 
 def test_the_texts_of_a_split_are_those_of_its_file(tmp_path):
-    data = made(tmp_path, {"dev": lines(ROWS[3:] + ROWS[1:2])})
+    data = make(tmp_path, {"dev": lines(ROWS[3:] + ROWS[1:2])})
     assert data.texts("dev", 0) == ROWS[1][1:]
     assert [data.texts("train", k) for k in range(3)] == [row[1:] for row in ROWS[:3]]
     assert [data.texts("test", k) for k in range(3)] == [ROWS[k][1:] for k in (0, 2, 1)], "the shortest first"
@@ -49,10 +49,10 @@ def test_the_texts_of_a_split_are_those_of_its_file(tmp_path):
 
 
 def test_sizes_and_names_for_the_model(tmp_path):
-    data = made(tmp_path)
+    data = make(tmp_path)
     sizes = data.model_sizes
     assert sizes["n_words"] == 2 + len({"a", "dog", "runs", ".", "an", "animal", "moves", "home", "sleeps"})
-    assert (sizes["n_classes"], sizes["labels"], data.labels) == (2, ("other", "entailment"), ("other", "entailment"))
+    assert (sizes["n_classes"], sizes["classes"], data.labels) == (2, ("other", "entailment"), ("other", "entailment"))
     assert sizes["groups"] == ((),)
 
 
@@ -61,7 +61,7 @@ def test_groups_are_the_parts_and_the_genres(tmp_path):
         "test_matched": lines(ROWS[:1], genre="fiction") + lines(ROWS[1:2]),
         "test_mismatched": lines(ROWS[:2], genre="face to/face"),
     }
-    data = made(tmp_path, content)
+    data = make(tmp_path, content)
     (tmp_path / "pairs" / "test.jsonl").unlink()
     assert data.groups == ((), ("matched", "fiction"), ("matched",), ("mismatched", "face_to_face"))
     split = data.splits()["test"]
@@ -70,7 +70,7 @@ def test_groups_are_the_parts_and_the_genres(tmp_path):
 
 def test_the_groups_of_dev_are_those_of_its_pairs(tmp_path):
     content = {"dev_matched": lines(ROWS[:3], genre="fiction"), "test": lines(ROWS[:2], genre="letters")}
-    data = made(tmp_path, content)
+    data = make(tmp_path, content)
     (tmp_path / "pairs" / "dev.jsonl").unlink()
     assert data.groups == ((), ("matched", "fiction"), ("letters",))
     assert data.model_sizes["dev_groups"] == (1,)
@@ -87,36 +87,36 @@ def test_one_file_of_multinli_is_exchanged_alone(fidelity, dev):
 
 
 def test_too_many_genres_make_no_groups(tmp_path):
-    data = made(tmp_path, {"test": "".join(lines(ROWS[:1], genre=f"g{k}") for k in range(30))})
+    data = make(tmp_path, {"test": "".join(lines(ROWS[:1], genre=f"g{k}") for k in range(30))})
     assert set(data.groups) == {()}
 
 
 def test_the_record_counts_every_line(tmp_path):
-    data = made(tmp_path, {"dev": lines((*ROWS, ("what", "A", "b")))}, on_error="skip", max_length=4, paper_pairs=30)
-    found = data.fingerprint()
-    assert found["counts"]["dev"] == {
+    data = make(tmp_path, {"dev": lines((*ROWS, ("what", "A", "b")))}, on_error="skip", max_length=4, paper_pairs=30)
+    record = data.fingerprint()
+    assert record["counts"]["dev"] == {
         "pairs": 3, "unlabelled": 1, "skipped": 1, "cut": 1, "words": 24, "unknown": 0,
         "labels": {"other": 2, "entailment": 1},
     }  # fmt: skip
-    assert found["files"] == {"train": "train.jsonl", "dev": "dev.jsonl", "test": "test.jsonl"}
-    assert found["sha256"]["train"] == found["sha256"]["test"] != found["sha256"]["dev"]
-    assert found["paper"] == {"pairs": 30, "share": 0.1}
+    assert record["files"] == {"train": "train.jsonl", "dev": "dev.jsonl", "test": "test.jsonl"}
+    assert record["sha256"]["train"] == record["sha256"]["test"] != record["sha256"]["dev"]
+    assert record["paper"] == {"pairs": 30, "share": 0.1}
 
 
-@pytest.mark.parametrize(("pairs", "said"), [(4, "3 training pairs, 75.0% of the paper's 4."), (3, ""), (None, "")])
-def test_a_part_of_the_papers_pairs_is_told(tmp_path, capsys, pairs, said):
-    made(tmp_path, paper_pairs=pairs).prepared()
-    assert capsys.readouterr().out.strip() == said
+@pytest.mark.parametrize(("pairs", "message"), [(4, "3 training pairs, 75.0% of the paper's 4."), (3, ""), (None, "")])
+def test_a_part_of_the_papers_pairs_is_reported(tmp_path, capsys, pairs, message):
+    make(tmp_path, paper_pairs=pairs).prepared()
+    assert capsys.readouterr().out.strip() == message
 
 
-def test_what_was_skipped_is_told(tmp_path, capsys):
-    made(tmp_path, {"dev": lines((*ROWS, ("what", "A", "b")))}, on_error="skip").prepared()
+def test_what_was_skipped_is_reported(tmp_path, capsys):
+    make(tmp_path, {"dev": lines((*ROWS, ("what", "A", "b")))}, on_error="skip").prepared()
     assert "1 lines of dev were skipped; the first is line 5: the label 'what'" in capsys.readouterr().out
 
 
 def test_a_part_of_train_is_dev_where_there_is_no_file(tmp_path):
     train = lines(tuple(("neutral", f"Premise {k}.", "b") for k in range(300)) + ROWS)
-    data = made(tmp_path, {"train": train}, held_out=0.1)
+    data = make(tmp_path, {"train": train}, held_out=0.1)
     assert len(data.splits()["dev"]) == 3, "the file is there"
     (tmp_path / "pairs" / "dev.jsonl").unlink()
     with pytest.raises(UserError, match=r"no file for dev .* task\.data\.held_out=0\.1"):
@@ -132,14 +132,14 @@ def made_without(tmp_path, **changes) -> NliData:
 
 
 def test_other_words_or_labels_are_another_identity(tmp_path):
-    first = made(tmp_path).identity
+    first = make(tmp_path).identity
     assert first["labels"] == "other, entailment"
-    assert made(tmp_path, lower=False).identity["words"] != first["words"]
-    assert made(tmp_path, classes=None).identity["labels"] == "contradiction, entailment, neutral"
+    assert make(tmp_path, lower=False).identity["words"] != first["words"]
+    assert make(tmp_path, classes=None).identity["labels"] == "contradiction, entailment, neutral"
 
 
 def test_new_pairs_are_encoded_as_those_of_the_files(tmp_path):
-    data = made(tmp_path, max_length=4)
+    data = make(tmp_path, max_length=4)
     inputs = list(data.read_inputs([b"A dog runs.\tA DOG runs home.\n", b"Cats.\tA dog sleeps.\n"], "in"))
     batch = data.encode(inputs)[torch.arange(2)]
     split = data.splits()["train"][torch.tensor([1, 2])]
@@ -153,7 +153,7 @@ def test_new_pairs_are_encoded_as_those_of_the_files(tmp_path):
 
 def test_the_made_up_pairs_are_the_same_for_the_same_seed(tmp_path):
     toy = {"folder": None, "classes": None, "sizes": {"train": 50, "dev": 20, "test": 20}}
-    first, again, other = (made(tmp_path, **toy, toy={"seed": seed}) for seed in (0, 0, 1))
+    first, again, other = (make(tmp_path, **toy, toy={"seed": seed}) for seed in (0, 0, 1))
     assert first.texts("train", 3) == again.texts("train", 3)
     assert first.fingerprint() == again.fingerprint()
     assert first.fingerprint()["sha256"] != other.fingerprint()["sha256"]
@@ -163,7 +163,7 @@ def test_the_made_up_pairs_are_the_same_for_the_same_seed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"folder": None}, r"task=nli needs a folder .* data\.dir=my_pairs"),
         ({"tokenizer": "word"}, r"task\.data\.tokenizer must be one of words, letters"),
@@ -181,14 +181,14 @@ def test_the_made_up_pairs_are_the_same_for_the_same_seed(tmp_path):
         ({"shuffle": "words"}, r"task\.data\.shuffle must be one of examples, batches, buckets"),
     ],
 )
-def test_a_wrong_setting_is_named(tmp_path, change, said):
-    with pytest.raises(UserError, match=said):
-        made(tmp_path, **change)
+def test_a_wrong_setting_is_named(tmp_path, change, message):
+    with pytest.raises(UserError, match=message):
+        make(tmp_path, **change)
 
 
 def test_files_without_train_are_named(tmp_path):
     with pytest.raises(UserError, match=r"task\.data\.files names no file for test"):
-        made(tmp_path, files={"train": {"all": "train"}, "dev": {"all": "dev"}}).splits()
+        make(tmp_path, files={"train": {"all": "train"}, "dev": {"all": "dev"}}).splits()
 
 
 def real(data_dir, tmp_path, *words: str) -> NliData:
@@ -197,9 +197,9 @@ def real(data_dir, tmp_path, *words: str) -> NliData:
 
 
 def counts(data: NliData, split: str) -> tuple[int, ...]:
-    found = data.fingerprint()["counts"][split]
-    assert found["unlabelled"] == found["skipped"] == 0
-    return found["pairs"], *found["labels"].values()
+    record = data.fingerprint()["counts"][split]
+    assert record["unlabelled"] == record["skipped"] == 0
+    return record["pairs"], *record["labels"].values()
 
 
 @pytest.mark.data
@@ -233,8 +233,8 @@ def test_multinli_by_the_report_tests_on_both_dev_sets(data_dir, tmp_path):
     parts = [data.groups[k][0] for k in data.splits()["test"].groups.tolist()]
     assert (parts.count("matched"), parts.count("mismatched")) == (9815, 9832)
     assert max(data.splits()["train"].sizes.tolist()) <= 100
-    kept = {data.texts("train", k)[0] for k in range(train)}
-    assert not kept & {data.texts("dev", k)[0] for k in range(dev)}
+    training = {data.texts("train", k)[0] for k in range(train)}
+    assert not training & {data.texts("dev", k)[0] for k in range(dev)}
 
 
 @pytest.mark.data

@@ -1,4 +1,4 @@
-"""The made-up pairs are learnt, by the Euclidean and by the hyperbolic network."""
+"""The generated pairs are learnt, by the Euclidean and by the hyperbolic network."""
 
 import pytest
 
@@ -9,8 +9,7 @@ WORDS = {2: 2 / 3, 3: 2 / 3}  # of knowing the words and not their order: entail
 MARGIN = 0.15
 
 
-@pytest.mark.parametrize("geometry", ["euclidean", "poincare"])
-@pytest.mark.parametrize("labels", [2, 3])
+@pytest.mark.parametrize(("geometry", "labels"), [("euclidean", 3), ("poincare", 2)])
 def test_the_order_of_the_words_is_learnt(tmp_path, geometry, labels):
     result = call(
         "task=nli_toy", f"task.labels={labels}", f"geometry={geometry}", "encoder=rnn", "optim.lr=0.03",

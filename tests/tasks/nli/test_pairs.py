@@ -1,11 +1,12 @@
-"""Pairs are read alike from all the forms that data sets have, and what is wrong with a line is said."""
+"""Pairs are read alike from all the forms that data sets have, and faults of a line are described."""
 
 import json
 
 import pytest
 
 from tasks.errors import UserError
-from tasks.nli.pairs import Fault, Pair, read_inputs, read_pairs
+from tasks.nli.pairs import Pair, read_inputs, read_pairs
+from tasks.reading import Fault
 
 SNLI = (
     "gold_label\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse\tsentence1\tsentence2"
@@ -38,7 +39,7 @@ def test_tables_are_read_by_the_names_of_their_columns(tmp_path, text, pairs):
     assert read(tmp_path, text) == pairs
 
 
-def test_json_lines_are_told_by_their_content(tmp_path):
+def test_json_lines_are_reported_by_their_content(tmp_path):
     """SciTail's have the ending .txt; a line separator inside of a sentence is no end of a line."""
     records = [
         {"gold_label": "entails", "sentence1": "A\u2028b", "sentence2": "c", "annotator_labels": ["x"], "genre": None},
@@ -49,7 +50,7 @@ def test_json_lines_are_told_by_their_content(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ('{"gold_label": "neutral", "sentence1": "A"}', "none of the keys sentence2, "),
         ('{"sentence1": "A", "sentence2": "B"}', "none of the keys gold_label, "),
@@ -59,29 +60,29 @@ def test_json_lines_are_told_by_their_content(tmp_path):
         ("[]", "not a JSON object"),
     ],
 )
-def test_a_faulty_json_line_is_told_and_the_next_is_read(tmp_path, line, said):
+def test_a_faulty_json_line_is_reported_and_the_next_is_read(tmp_path, line, message):
     good = '{"gold_label": "neutral", "sentence1": "A", "sentence2": "B"}\n'
     first, (number, fault), last = read(tmp_path, f"{good}{line}\n{good}")
     assert isinstance(fault, Fault)
     assert number == 2
-    assert said in str(fault)
+    assert message in str(fault)
     assert (first[1], last) == (Pair("A", "B", "neutral"), (3, first[1]))
 
 
 @pytest.mark.parametrize(("row", "columns"), [("neutral\tA", 2), ("neutral\tA\tB\tC\tD\tE\tF\tG", 8)])
-def test_a_row_with_other_columns_is_told(tmp_path, row, columns):
+def test_a_row_with_other_columns_is_reported(tmp_path, row, columns):
     _, (number, fault) = read(tmp_path, f"{MULTINLI}{row}\n")
     assert (number, str(fault)) == (3, f"it has {columns} columns, and the first line has 7")
 
 
-def test_a_line_that_is_not_utf_8_is_told(tmp_path):
+def test_a_line_that_is_not_utf_8_is_reported(tmp_path):
     path = tmp_path / "dev.jsonl"
     path.write_bytes(b'{"gold_label": "x", "sentence1": "A", "sentence2": "B"}\n\xff\n')
     assert "not UTF-8 (byte 1)" in str(list(read_pairs(path))[1][1])
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", r"train\.txt is empty"),
         ("\n\n", r"train\.txt is empty"),
@@ -89,8 +90,8 @@ def test_a_line_that_is_not_utf_8_is_told(tmp_path):
         ("gold_label\tsentence1\n", "no column sentence2"),
     ],
 )
-def test_a_file_that_has_no_pairs_is_named(tmp_path, text, said):
-    with pytest.raises(UserError, match=said):
+def test_a_file_that_has_no_pairs_is_named(tmp_path, text, message):
+    with pytest.raises(UserError, match=message):
         read(tmp_path, text)
 
 
@@ -106,7 +107,7 @@ def test_new_pairs_are_tab_separated_or_json():
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         (b"no tab", "1 column instead of 2"),
         (b"a\tb\tc", "3 columns instead of 2"),
@@ -117,10 +118,10 @@ def test_new_pairs_are_tab_separated_or_json():
         (b"\xff\ta", "is not UTF-8"),
     ],
 )
-def test_a_faulty_new_pair_is_named_with_its_line(line, said):
+def test_a_faulty_new_pair_is_named_with_its_line(line, message):
     with pytest.raises(UserError, match=r"^in\.tsv, line 2") as caught:
         list(read_inputs([b"a\tb\n", line], "in.tsv"))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_no_new_pairs_at_all_is_an_error():

@@ -6,7 +6,7 @@ from tasks.errors import UserError
 from tasks.nli.places import find_files, named_files
 
 
-def found(folder) -> dict[tuple[str, str], str]:
+def files_by_part(folder) -> dict[tuple[str, str], str]:
     return {(s.split, s.part): s.path.name for s in find_files(folder)}
 
 
@@ -34,14 +34,14 @@ def touch(folder, *names: str) -> None:
     ],
     ids=["SNLI", "SICK", "SciTail", "plain"],
 )
-def test_splits_are_told_by_the_names(tmp_path, names, files):
+def test_splits_are_reported_by_the_names(tmp_path, names, files):
     touch(tmp_path, *names)
-    assert found(tmp_path) == dict(zip((("train", "all"), ("dev", "all"), ("test", "all")), files, strict=True))
+    assert files_by_part(tmp_path) == dict(zip((("train", "all"), ("dev", "all"), ("test", "all")), files, strict=True))
 
 
 def test_matched_and_mismatched_dev_files_are_dev_and_test(tmp_path):
     touch(tmp_path, *(f"multinli_1.0_{part}.jsonl" for part in ("train", "dev_matched", "dev_mismatched")))
-    assert found(tmp_path) == {
+    assert files_by_part(tmp_path) == {
         ("train", "all"): "multinli_1.0_train.jsonl",
         ("dev", "matched"): "multinli_1.0_dev_matched.jsonl",
         ("test", "mismatched"): "multinli_1.0_dev_mismatched.jsonl",
@@ -50,12 +50,12 @@ def test_matched_and_mismatched_dev_files_are_dev_and_test(tmp_path):
 
 def test_several_files_of_a_split_are_parts_of_it(tmp_path):
     touch(tmp_path, "train.jsonl", "dev.jsonl", "test.jsonl", "test_hard.jsonl")
-    assert [k for k in found(tmp_path) if k[0] == "test"] == [("test", "test"), ("test", "test_hard")]
+    assert [k for k in files_by_part(tmp_path) if k[0] == "test"] == [("test", "test"), ("test", "test_hard")]
 
 
 def test_dev_may_be_absent_and_train_and_test_may_not(tmp_path):
     touch(tmp_path, "train.jsonl", "test.jsonl")
-    assert set(found(tmp_path)) == {("train", "all"), ("test", "all")}
+    assert set(files_by_part(tmp_path)) == {("train", "all"), ("test", "all")}
     (tmp_path / "test.jsonl").unlink()
     with pytest.raises(UserError, match=r"no file for test.*begins with test.*as in test\.jsonl"):
         find_files(tmp_path)

@@ -1,115 +1,15 @@
-"""Metrics of NLI against scikit-learn, by group and by class; training leaves a table, predictions have what was asked."""
+"""Training on pairs leaves metrics by group and a table by class; predictions have probabilities and attention."""
 
 import csv
 import json
-import types
 
 import pytest
-import torch
-from sklearn.metrics import f1_score
 
-from tasks.errors import UserError
-from tasks.nli.task import NliTask
 from tests.cli import QUIET, Result, call, places
 from tests.tasks.nli.files import ROWS, folder, lines
 
 LABELS = ("entailment", "neutral", "contradiction")
-GROUPS = (("matched", "fiction"), ("matched",), ("mismatched", "oup"), ())
 SMALL = ("task.data.sizes={train: 200, dev: 40, test: 60}", "trainer.max_epochs=2", "task.data.batch_size=50")
-
-
-class Answers(torch.nn.Module):
-    """Says what the first word of the premise is, as a class."""
-
-    def forward(self, words: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        return 5.0 * torch.nn.functional.one_hot(words[0, :, 0], len(LABELS)).float()
-
-
-def batches(n: int, size: int, gold: torch.Tensor, said: torch.Tensor, group: torch.Tensor):
-    for k in range(0, n, size):
-        part = slice(k, k + size)
-        words = said[part].view(1, -1, 1).expand(2, -1, 3)
-        yield {"words": words, "lengths": torch.ones(2, len(gold[part])), "labels": gold[part], "group": group[part]}
-
-
-def evaluated(task: NliTask, found, stage: str = "test") -> dict[str, float]:
-    """The metrics of a split, by the same way as in a run."""
-    task.eval()
-    task.trainer = types.SimpleNamespace(
-        world_size=1, strategy=types.SimpleNamespace(reduce=lambda x, reduce_op: x), training=False
-    )
-    task.log_dict = lambda *_, **__: None
-    for batch in found:
-        getattr(task, f"{stage}_step")(batch, 0)
-    getattr(task, f"on_{stage}_epoch_end")()
-    return task.metrics
-
-
-@pytest.fixture
-def task(monkeypatch) -> NliTask:
-    monkeypatch.setattr(NliTask, "trainer", None, raising=False)
-    return NliTask(Answers(), lambda module: None, LABELS, GROUPS, (0, 1, 2, 3), "val/accuracy", "max")
-
-
-def drawn(n: int = 500) -> tuple[torch.Tensor, ...]:
-    return torch.randint(3, (n,)), torch.randint(3, (n,)), torch.randint(4, (n,))
-
-
-def test_metrics_are_those_of_scikit_learn_whatever_the_batches(task):
-    gold, said, group = drawn()
-    found = evaluated(task, batches(500, 70, gold, said, group))
-    right = (gold == said).double()
-    assert found["test/accuracy"] == pytest.approx(float(right.mean()))
-    assert found["test/macro_f1"] == pytest.approx(f1_score(gold, said, average="macro"))
-    loss = torch.nn.functional.cross_entropy(5.0 * torch.nn.functional.one_hot(said, 3).double(), gold)
-    assert found["test/loss"] == pytest.approx(float(loss), rel=1e-6)
-    for name, members in (("matched", (0, 1)), ("fiction", (0,)), ("mismatched", (2,)), ("oup", (2,))):
-        here = torch.isin(group, torch.tensor(members))
-        assert found[f"test/{name}/accuracy"] == pytest.approx(float(right[here].mean()))
-    assert len(found) == 3 + 4
-
-
-def test_a_class_that_is_nowhere_counts_as_0_and_an_empty_group_has_no_metric(task):
-    gold, said = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 1, 1])
-    found = evaluated(task, batches(4, 4, gold, said, torch.full((4,), 3)))
-    assert found["test/macro_f1"] == pytest.approx((2 / 3 + 4 / 5 + 0) / 3)
-    assert set(found) == {"test/accuracy", "test/macro_f1", "test/loss"}
-
-
-def test_the_table_of_classes_adds_up(task, tmp_path):
-    assert task.export(tmp_path) == {}, "nothing was tested"
-    gold, said, group = drawn()
-    evaluated(task, batches(500, 100, gold, said, group))
-    path = task.export(tmp_path)["classes"]
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [row["label"] for row in rows] == list(LABELS)
-    for k, row in enumerate(rows):
-        expected = (gold == k).sum(), (said == k).sum(), ((gold == k) & (said == k)).sum()
-        assert (row["split"], *(int(row[c]) for c in ("gold", "predicted", "true_positives"))) == ("test", *expected)
-    assert [f.name for f in tmp_path.iterdir()] == ["classes.csv"]
-
-
-def test_the_metric_that_selects_may_be_of_a_group():
-    NliTask(Answers(), lambda module: None, LABELS, GROUPS, (0, 1, 2, 3), "val/matched/accuracy", "max")
-    with pytest.raises(ValueError, match=r"task\.module\.select must be one of val/accuracy, val/macro_f1"):
-        NliTask(Answers(), lambda module: None, LABELS, (), (), "val/matched/accuracy", "max")
-
-
-def test_the_metric_that_selects_is_of_a_group_that_dev_has():
-    said = r"select must be one of .*, val/loss, val/mismatched/accuracy, val/oup/accuracy, and it is 'val/matched/accuracy'"
-    with pytest.raises(UserError, match=said):
-        NliTask(Answers(), lambda module: None, LABELS, GROUPS, (2, 3), "val/matched/accuracy", "max")
-
-
-def test_a_validation_without_the_metric_that_selects_is_told(task):
-    """As with trainer.limit_val_batches: the part that is measured has no pair of the group."""
-    task.select = "val/matched/accuracy"
-    gold, said, _ = drawn(5)
-    with pytest.raises(UserError, match=r"select=val/matched/accuracy: this validation has val/.*val/oup/accuracy; take"):
-        evaluated(task, batches(5, 5, gold, said, torch.full((5,), 2)), "validation")
-    gold, said, _ = drawn(5)
-    assert "val/matched/accuracy" in evaluated(task, batches(5, 5, gold, said, torch.full((5,), 1)), "validation")
 
 
 @pytest.fixture(scope="module")
@@ -146,24 +46,24 @@ def test_predictions_have_probabilities_and_the_weights_of_the_premise(trained, 
     text += json.dumps({"premise": "A horse.", "hypothesis": "an animal meets a vehicle because it is late."}) + "\n"
     result = predicted(trained, tmp_path, text)
     assert result.code == 0, result.err
-    said = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [s["premise"] for s in said] == ["The old dog follows the car.", "A horse."]
-    for answer in said:
+    predictions = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [s["premise"] for s in predictions] == ["The old dog follows the car.", "A horse."]
+    for answer in predictions:
         assert set(answer["probabilities"]) == set(LABELS)
         assert sum(answer["probabilities"].values()) == pytest.approx(1, abs=1e-4)
         assert answer["label"] == max(answer["probabilities"], key=answer["probabilities"].get)
         assert sum(weight for _, weight in answer["attention"]) == pytest.approx(1, abs=1e-4)
-    assert [token for token, _ in said[0]["attention"]] == ["the", "old", "dog", "follows", "the", "car", "."]
-    assert [token for token, _ in said[1]["attention"]] == ["a", "horse", "."]
+    assert [token for token, _ in predictions[0]["attention"]] == ["the", "old", "dog", "follows", "the", "car", "."]
+    assert [token for token, _ in predictions[1]["attention"]] == ["a", "horse", "."]
 
 
 def test_batches_do_not_change_predictions(trained, tmp_path):
     text = "The dog meets the car.\ta vehicle meets an animal.\nThe car.\ta vehicle meets an animal.\n"
-    found = []
+    results = []
     for size in (1, 2):
         assert predicted(trained, tmp_path, text, f"task.data.eval_batch_size={size}").code == 0
-        found.append([json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()])
-    for one, other in zip(*found, strict=True):
+        results.append([json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()])
+    for one, other in zip(*results, strict=True):
         assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
         assert [w for _, w in one["attention"]] == pytest.approx([w for _, w in other["attention"]], abs=1e-5)
 

@@ -69,7 +69,7 @@ def test_a_tab_file_is_read_exactly(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "is empty"),
         ("1 2\t1\t1\n1 2\t11\t0\n", "line 2: the word id 11 is out of range"),
@@ -82,19 +82,19 @@ def test_a_tab_file_is_read_exactly(tmp_path):
         ("1\t\t1\n", "line 1: a sentence is empty"),
     ],
 )
-def test_a_faulty_tab_file_is_named_with_its_line(tmp_path, text, said):
+def test_a_faulty_tab_file_is_named_with_its_line(tmp_path, text, message):
     path = tmp_path / "bad.tsv"
     path.write_text(text)
     with pytest.raises(UserError, match=r"bad\.tsv") as caught:
         read_tab_file(path, 10)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_missing_or_binary_file_is_named(tmp_path):
     with pytest.raises(UserError, match=r"There is no data file .*nowhere\.tsv"):
         read_tab_file(tmp_path / "nowhere.tsv", 10)
     (tmp_path / "binary.tsv").write_bytes(b"\xff\xfe\x00\xbe")
-    with pytest.raises(UserError, match=r"binary\.tsv cannot be read as text"):
+    with pytest.raises(UserError, match=r"binary\.tsv, line 1: it is not UTF-8 \(byte 1\)"):
         read_tab_file(tmp_path / "binary.tsv", 10)
 
 
@@ -111,14 +111,14 @@ def test_a_file_replaces_one_split(tmp_path):
     path.write_text("1\t1\t1\n" * 3)
     data = PrefixData(**settings(tmp_path, files={"train": None, "dev": str(path), "test": None}))
     assert {name: len(split) for name, split in data.splits().items()} == {"train": 20, "dev": 3, "test": 10}
-    print_ = data.fingerprint()
-    assert print_["files"]["dev"] == "mine.tsv", "no path of this machine"
-    assert print_["counts"]["dev"] == {"pairs": 3, "positive": 3}
-    assert len(set(print_["sha256"].values())) == 3
+    record = data.fingerprint()
+    assert record["files"]["dev"] == "mine.tsv", "no path of this machine"
+    assert record["counts"]["dev"] == {"pairs": 3, "positive": 3}
+    assert len(set(record["sha256"].values())) == 3
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"batch_size": 0}, "task.data.batch_size must be a whole number of at least 1, and it is 0"),
         ({"noise": 101}, "task.data.noise is a percentage"),
@@ -131,6 +131,19 @@ def test_a_file_replaces_one_split(tmp_path):
         ({"seed": -1}, "seed must be a whole number of at least 0"),
     ],
 )
-def test_a_wrong_setting_is_named(tmp_path, change, said):
-    with pytest.raises(UserError, match=said):
+def test_a_wrong_setting_is_named(tmp_path, change, message):
+    with pytest.raises(UserError, match=message):
         PrefixData(**settings(tmp_path, **change))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"1 2", "line 2: it has 1 column instead of 2. Each line is ids <tab> ids"),
+        (b"1\t11", "line 2: the word id 11 is out of range"),
+        (b"1\t ", "line 2: a sentence is empty"),
+    ],
+)
+def test_new_pairs_that_are_faulty_are_named(tmp_path, line, message):
+    with pytest.raises(UserError, match=message):
+        list(PrefixData(**settings(tmp_path)).read_inputs([b"1\t2\n", line], "in.tsv"))

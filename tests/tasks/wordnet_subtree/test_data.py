@@ -1,4 +1,4 @@
-"""Every node but the root is an example once, labelled by where it stands; what does not fit is told with the remedy."""
+"""Every node but the root is an example once, labelled by where it stands; what does not fit is reported with the remedy."""
 
 import hashlib
 
@@ -34,20 +34,20 @@ def test_the_draw_depends_on_the_split_seed_alone(make):
     assert named(make(subtree="plant", split_seed=1), "train").keys() - {"animal"} == other.keys() - {"plant"}
 
 
-def test_what_is_told_of_the_data(make, points, capsys):
+def test_the_record_describes_the_data(make, points, capsys):
     data = make()
-    told = data.fingerprint()
+    record = data.fingerprint()
     assert capsys.readouterr().out.endswith("points.npz (9 of PoincareBall, c = 1)\n")
-    assert told["files"] == dict.fromkeys(("train", "dev", "test"), "tree.tsv") | {"points": "points.npz"}
+    assert record["files"] == dict.fromkeys(("train", "dev", "test"), "tree.tsv") | {"points": "points.npz"}
     for split in ("train", "test"):
         labels = named(data, split).values()
-        assert told["counts"][split] == {"positive": sum(labels), "negative": len(labels) - sum(labels)}
-    digests = told["sha256"]
+        assert record["counts"][split] == {"positive": sum(labels), "negative": len(labels) - sum(labels)}
+    digests = record["sha256"]
     assert digests["train"] == digests["dev"] != digests["test"]
     file = data._tree()[1].sha256
     assert digests["points"] == file
     assert data.identity == {"points": f"9 in 2 coordinates with sha256 {file[:12]}", "subtree": "animal"}
-    counts = told["counts"]["train"]
+    counts = record["counts"]["train"]
     assert data.model_sizes["class_counts"] == (counts["negative"], counts["positive"])
     assert (data.names, data.root) == (NAMES, 0)
 
@@ -73,15 +73,15 @@ def test_a_part_with_nodes_of_one_kind_is_an_error(make):
 
 def test_lines_to_predict(make):
     data = make()
-    found = list(data.read_inputs([b"dog\n", b"oak\n"], "nodes.txt"))
-    assert data.encode(found)[torch.arange(2)]["rows"].tolist() == [NAMES.index("dog"), NAMES.index("oak")]
-    assert data.describe(found[0]) == {"node": "dog", "root": "animal"}
+    nodes = list(data.read_inputs([b"dog\n", b"oak\n"], "nodes.txt"))
+    assert data.encode(nodes)[torch.arange(2)]["rows"].tolist() == [NAMES.index("dog"), NAMES.index("oak")]
+    assert data.describe(nodes[0]) == {"node": "dog", "root": "animal"}
     with pytest.raises(UserError, match=r"nodes.txt, line 2: there is no node 'dogg' among 9\. The nearest: dog"):
         list(data.read_inputs([b"dog\n", b"dogg\n"], "nodes.txt"))
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"subtree": "animals"}, r"task.root=animals: there is no node 'animals' among 9\. The nearest: animal"),
         ({"subtree": "puppy"}, "task.root=puppy: 0 of the .* training nodes are below it, .* it has 0 nodes below it"),
@@ -99,28 +99,28 @@ def test_lines_to_predict(make):
          r"`python run.py task=poincare_embeddings task.dim=2` makes such a file"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_told_with_its_remedy(make, tmp_path, changes, said):
+def test_a_mistake_is_reported_with_its_remedy(make, tmp_path, changes, message):
     if changes.get("wordnet") == "{wordnet}":
         changes = {**changes, "wordnet": str(tmp_path)}
         (tmp_path / "index.noun").write_text("entity n 1 0 1 0 00000001\nthing n 1 0 1 0 00000002\n")
         (tmp_path / "data.noun").write_text(
             "00000001 03 n 01 entity 0 000 | all\n00000002 03 n 01 thing 0 001 @ 00000001 n 0000 | some\n"
         )
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         make(**changes).splits()
 
 
 @pytest.mark.parametrize(
-    ("names", "said"),
+    ("names", "message"),
     [
         (NAMES[:-1], "has 8 points, and the tree 9 nodes: it lacks 1, first fir. Take points"),
         ((*NAMES, "elm"), "has 10 points, and the tree 9 nodes: it has 1 that the tree has not, first elm. Take points"),
         ((*NAMES[:-2], "elm", "ash"), "it lacks 2, first oak; it has 2 that the tree has not, first elm"),
     ],
 )
-def test_points_of_other_nodes_are_refused(make, tmp_path, names, said):
+def test_points_of_other_nodes_are_refused(make, tmp_path, names, message):
     write_points(tmp_path / "points.npz", names, np.zeros((len(names), 2)), "PoincareBall", 1.0)
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         make().splits()
 
 
@@ -160,7 +160,7 @@ def test_the_subtrees_of_the_paper(data_dir, tmp_path, root, below, paper):
     assert abs(paper[1] - 0.2 * below) < 4 * deviation, "the paper's too is such a draw"
 
 
-def test_the_toy_is_told_as_generated():
+def test_the_toy_is_reported_as_generated():
     from tasks.wordnet_subtree.data import SubtreeData
 
     toy = {"depth": 2, "branching": 3, "length": 1.0}

@@ -15,7 +15,7 @@ ALL = 2 * SHARE / (1 + SHARE)  # F1 of calling every node positive; the majority
 
 @pytest.fixture(scope="module")
 def f1(tmp_path_factory) -> dict[str, float]:
-    found = {}
+    scores = {}
     for name, words in (
         ("hyp", ()),
         ("eucl", ("geometry=euclidean",)),
@@ -25,8 +25,8 @@ def f1(tmp_path_factory) -> dict[str, float]:
         folder = tmp_path_factory.mktemp(name)
         result = call("task=wordnet_subtree_toy", *words, *QUIET, *places(folder))
         assert result.code == 0, result.err
-        found[name] = result.record["metrics"]["test/f1"]
-    return found
+        scores[name] = result.record["metrics"]["test/f1"]
+    return scores
 
 
 @pytest.mark.parametrize("name", ["hyp", "lorentz"])
@@ -55,11 +55,11 @@ def test_a_table_of_edges_and_its_points(tmp_path):
     assert record["data"]["files"]["points"] == "points.npz"
     assert record["parameters"] == 12, "two points and two normals"
     (tmp_path / "nodes.txt").write_text("dog\nfir\n")
-    said = call(
+    outcome = call(
         "mode=predict", f"checkpoint={result.record_path.parent}", f"input={tmp_path}/nodes.txt",
         f"output={tmp_path}/said.jsonl", *QUIET, *places(tmp_path),
     )  # fmt: skip
-    assert said.code == 0, said.err
+    assert outcome.code == 0, outcome.err
     lines = [json.loads(line) for line in (tmp_path / "said.jsonl").read_text().splitlines()]
     assert [line["node"] for line in lines] == ["dog", "fir"]
     assert {line["label"] for line in lines} <= {"subtree", "rest"}
@@ -70,7 +70,7 @@ def test_a_table_of_edges_and_its_points(tmp_path):
     assert "sha256" in other.err
 
 
-def test_missing_points_are_told_with_the_command_that_makes_them(tmp_path):
+def test_missing_points_are_reported_with_the_command_that_makes_them(tmp_path):
     (tmp_path / "tree.tsv").write_text("".join(f"{child}\t{parent}\n" for child, parent in PARENTS.items()))
     result = call(
         "task=wordnet_subtree", f"task.data.file={tmp_path}/tree.tsv", "task.root=animal", *QUIET, *places(tmp_path)

@@ -27,40 +27,40 @@ def points(kind="PoincareBall", c=1.0, d=3) -> PointsFile:
 def model(name="poincare", embedded=None, parts=None, c=1.0, hyperplanes=2, start_scale=1.0) -> SubtreeClassifier:
     manifold, layers = GEOMETRIES[name]
     geometry = make_geometry(name, manifold, layers, c=c if manifold != "Euclidean" else None, parts=parts)
-    made = SubtreeClassifier(geometry, embedded or points(c=c), hyperplanes, start_scale)
-    for p in made.classifier.parameters():
+    classifier = SubtreeClassifier(geometry, embedded or points(c=c), hyperplanes, start_scale)
+    for p in classifier.classifier.parameters():
         p.data = torch.empty_like(p).uniform_(-0.4, 0.4)
-    return made
+    return classifier
 
 
 @pytest.mark.parametrize("c", [0.5, 1.0, 2.0])
 def test_both_hyperbolic_is_the_formula_of_the_paper(c):
-    made = model(c=c).double()
+    classifier = model(c=c).double()
     ball, expected = PoincareBall(c), []
     for row in ROWS:
-        x, logits = made.embedded[row], []
-        for p, a in zip(made.classifier.p.detach(), made.classifier.a.detach(), strict=True):
+        x, logits = classifier.embedded[row], []
+        for p, a in zip(classifier.classifier.p.detach(), classifier.classifier.a.detach(), strict=True):
             z = ball.mobius_add(-p, x)
             # Eq. 25 with a' = a, normals at the origin: lambda_p |a_k| = 2 |a'|
             inner = 2 * c**0.5 * (z * a).sum() / ((1 - c * z.square().sum()) * a.norm())
             logits.append(2 * a.norm() / c**0.5 * torch.asinh(inner))
         expected.append(torch.stack(logits))
-    torch.testing.assert_close(made(ROWS).detach(), torch.stack(expected), rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(classifier(ROWS).detach(), torch.stack(expected), rtol=1e-6, atol=1e-9)
 
 
 def test_flat_is_the_usual_mlr_of_the_coordinates_in_the_ball():
-    made = model("euclidean")
-    x, p, a = made.embedded[ROWS], made.classifier.p, made.classifier.a
-    torch.testing.assert_close(made(ROWS), (x @ a.T - (p * a).sum(-1)))
-    assert (made.points == torch.from_numpy(points().points)).all()
+    classifier = model("euclidean")
+    x, p, a = classifier.embedded[ROWS], classifier.classifier.p, classifier.classifier.a
+    torch.testing.assert_close(classifier(ROWS), (x @ a.T - (p * a).sum(-1)))
+    assert (classifier.points == torch.from_numpy(points().points)).all()
 
 
 def test_a_flat_classifier_of_hyperbolic_points_sees_log0():
-    made = model(parts={"classifier": "euclidean"})
-    x = made.embedded[ROWS]
+    classifier = model(parts={"classifier": "euclidean"})
+    x = classifier.embedded[ROWS]
     log0 = torch.atanh(x.norm(dim=-1, keepdim=True)) * x / x.norm(dim=-1, keepdim=True)
-    p, a = made.classifier.p, made.classifier.a
-    logits = made(ROWS)
+    p, a = classifier.classifier.p, classifier.classifier.a
+    logits = classifier(ROWS)
     # the project's log0 has the Euclidean metric times 4 at the origin as tangent vectors of the ball do
     torch.testing.assert_close(logits, log0 @ a.T - (p * a).sum(-1), rtol=1e-5, atol=1e-6)
 
@@ -68,42 +68,42 @@ def test_a_flat_classifier_of_hyperbolic_points_sees_log0():
 @pytest.mark.parametrize("kind", ["PoincareBall", "Lorentz", "Klein"])
 @pytest.mark.parametrize("name", ["poincare", "lorentz", "klein", "poincare_tangent"])
 def test_points_of_any_model_go_to_any_other_by_the_isometry(kind, name):
-    made = model(name, points(kind, c=2.0), c=2.0)
-    again = convert(made.points, made.manifold, made.manifold.twin(PoincareBall))
+    classifier = model(name, points(kind, c=2.0), c=2.0)
+    again = convert(classifier.points, classifier.manifold, classifier.manifold.twin(PoincareBall))
     torch.testing.assert_close(again, torch.from_numpy(points(c=2.0).points), rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(made(ROWS), made.logits(made.points[ROWS]))
+    torch.testing.assert_close(classifier(ROWS), classifier.logits(classifier.points[ROWS]))
     flat = model("euclidean", points(kind, c=2.0))
     torch.testing.assert_close(flat.points, torch.from_numpy(points(c=2.0).points), rtol=1e-4, atol=1e-5)
 
 
 def test_flat_points_enter_hyperbolic_space_by_exp0():
-    made = model("poincare", points("Euclidean"))
-    torch.testing.assert_close(made.points, PoincareBall(1.0).expmap0(torch.from_numpy(points("Euclidean").points)))
+    classifier = model("poincare", points("Euclidean"))
+    torch.testing.assert_close(classifier.points, PoincareBall(1.0).expmap0(torch.from_numpy(points("Euclidean").points)))
 
 
 @pytest.mark.parametrize("name", sorted(GEOMETRIES))
 def test_one_hyperplane_is_the_boundary(name):
-    made = model(name, hyperplanes=1)
-    logits = made(ROWS)
+    classifier = model(name, hyperplanes=1)
+    logits = classifier(ROWS)
     assert logits.shape == (3, 2)
     assert (logits[:, 0] == 0).all()
-    at = made.classifier.p if name in ("poincare", "euclidean") else None
+    at = classifier.classifier.p if name in ("poincare", "euclidean") else None
     if at is not None:
-        torch.testing.assert_close(made.logits(at.detach()), torch.zeros(1, 2), rtol=0, atol=1e-6)
+        torch.testing.assert_close(classifier.logits(at.detach()), torch.zeros(1, 2), rtol=0, atol=1e-6)
     loss = F.cross_entropy(logits, torch.tensor([1, 0, 1]))
     torch.testing.assert_close(loss, F.binary_cross_entropy_with_logits(logits[:, 1], torch.tensor([1.0, 0, 1])))
 
 
 def test_points_stay_as_they_are_and_are_not_kept_in_checkpoints():
-    made = model()
-    assert {name for name, _ in made.named_parameters()} == {"classifier.p", "classifier.a"}
-    assert not any("embedded" in name for name in made.state_dict())
-    made(ROWS).sum().backward()
-    assert made.embedded.grad is None
+    classifier = model()
+    assert {name for name, _ in classifier.named_parameters()} == {"classifier.p", "classifier.a"}
+    assert not any("embedded" in name for name in classifier.state_dict())
+    classifier(ROWS).sum().backward()
+    assert classifier.embedded.grad is None
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: model(hyperplanes=3), "task.model.hyperplanes must be 1 or 2"),
         (lambda: model(start_scale=0.0), "task.model.start_scale must be positive"),
@@ -113,8 +113,8 @@ def test_points_stay_as_they_are_and_are_not_kept_in_checkpoints():
         (lambda: model(embedded=PointsFile(("a",), np.ones((1, 2), np.float32), "Sphere", 1.0, "")), "it is 'Sphere'"),
     ],
 )
-def test_what_does_not_fit_is_told(make, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_does_not_fit_is_reported(make, message):
+    with pytest.raises(ValueError, match=message):
         make()
 
 

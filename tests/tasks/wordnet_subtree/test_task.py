@@ -12,7 +12,7 @@ from tasks.training import make_optimizer
 from tasks.wordnet_subtree.task import SubtreeTask, positive_scores
 
 RADAM = functools.partial(make_optimizer, embeddings={}, biases={}, matrices={}, rule="adam", lr=0.1)
-MODULE = {"class_counts": (6, 2), "select": "val/loss", "select_mode": "min", "class_weights": "equal"}
+MODULE = {"classes": ("rest", "subtree"), "class_counts": (6, 2), "select": "val/loss", "select_mode": "min", "class_weights": "equal"}
 LOGITS = torch.tensor([[0.0, 2.0], [1.0, 0.0], [0.0, 1.0], [3.0, 0.0], [2.0, 1.5]])
 LABELS = torch.tensor([1, 1, 0, 0, 1])
 
@@ -47,18 +47,18 @@ BATCH = {"rows": torch.arange(5), "labels": LABELS}
     ],
 )
 def test_f1_is_the_harmonic_mean_and_0_where_nothing_is_predicted(right, predicted, gold, expected):
-    found = positive_scores({"right": right, "predicted": predicted, "gold": gold})
-    assert (found["f1"], found["precision"], found["recall"]) == pytest.approx(expected)
-    p, r = found["precision"], found["recall"]
-    assert found["f1"] == pytest.approx(2 * p * r / (p + r) if p + r else 0)
+    scores = positive_scores({"right": right, "predicted": predicted, "gold": gold})
+    assert (scores["f1"], scores["precision"], scores["recall"]) == pytest.approx(expected)
+    p, r = scores["precision"], scores["recall"]
+    assert scores["f1"] == pytest.approx(2 * p * r / (p + r) if p + r else 0)
 
 
 def test_scores_agree_with_scikit_learn():
     from sklearn.metrics import precision_recall_fscore_support
 
-    gold, said = (torch.rand(2, 500, generator=torch.Generator().manual_seed(0)) < 0.3).long()
-    sums = {"right": (gold * said).sum(), "predicted": said.sum(), "gold": gold.sum()}
-    p, r, f1, _ = precision_recall_fscore_support(gold, said, average="binary")
+    gold, predicted = (torch.rand(2, 500, generator=torch.Generator().manual_seed(0)) < 0.3).long()
+    sums = {"right": (gold * predicted).sum(), "predicted": predicted.sum(), "gold": gold.sum()}
+    p, r, f1, _ = precision_recall_fscore_support(gold, predicted, average="binary")
     assert positive_scores(sums) == pytest.approx({"precision": p, "recall": r, "f1": f1})
 
 
@@ -70,9 +70,9 @@ def test_a_step_and_its_metrics():
     assert {k: sums[k] for k in ("examples", "right", "predicted", "gold", "correct")} == {
         "examples": 5, "right": 1, "predicted": 2, "gold": 3, "correct": 2,
     }  # fmt: skip
-    found = task().summary(sums)
-    assert set(found) == set(SubtreeTask.metric_names)
-    assert found == pytest.approx(
+    scores = task().summary(sums)
+    assert set(scores) == set(SubtreeTask.metric_names)
+    assert scores == pytest.approx(
         {"f1": 0.4, "precision": 0.5, "recall": 1 / 3, "accuracy": 0.4, "loss": float(step.loss.detach())}
     )
 
@@ -88,6 +88,7 @@ def test_balanced_classes_count_the_same():
 
 
 def test_predictions():
-    said = task().predict(BATCH)
-    assert [one["label"] for one in said] == ["subtree", "rest", "subtree", "rest", "rest"]
-    assert [one["probability"] for one in said] == pytest.approx(LOGITS.softmax(-1)[:, 1].tolist(), rel=1e-5)
+    predictions = task().predict(BATCH)
+    assert [one["label"] for one in predictions] == ["subtree", "rest", "subtree", "rest", "rest"]
+    probabilities = [one["probabilities"]["subtree"] for one in predictions]
+    assert probabilities == pytest.approx(LOGITS.softmax(-1)[:, 1].tolist(), rel=1e-5)

@@ -20,8 +20,8 @@ def test_neighbours_are_as_far_apart_as_asked_and_evenly_around(length):
     torch.testing.assert_close(distances, torch.full_like(distances, length), rtol=1e-3, atol=0)
     node = tree.names.index("0.1")
     around = np.concatenate([tree.child[tree.parent == node], tree.parent[tree.child == node]])
-    seen = ball.logmap0(ball.mobius_add(-points[node], points[around]))  # directions, seen from the node
-    angles = torch.atan2(seen[:, 1], seen[:, 0]).sort().values
+    directions = ball.logmap0(ball.mobius_add(-points[node], points[around]))  # directions, seen from the node
+    angles = torch.atan2(directions[:, 1], directions[:, 0]).sort().values
     gaps = torch.cat([angles.diff(), 2 * torch.pi + angles[:1] - angles[-1:]])
     torch.testing.assert_close(gaps, torch.full((4,), torch.pi / 2, dtype=gaps.dtype), rtol=1e-3, atol=0)
 
@@ -37,15 +37,15 @@ def test_nodes_that_are_no_neighbours_are_farther_apart():
 
 
 def test_more_dimensions_are_empty():
-    found = toy_points(complete_tree(2, 2), 1.0, 5)
-    assert found.points.shape == (7, 5)
-    assert (found.points[:, 2:] == 0).all()
-    assert (found.manifold, found.c, found.names) == ("PoincareBall", 1.0, complete_tree(2, 2).names)
+    embedding = toy_points(complete_tree(2, 2), 1.0, 5)
+    assert embedding.points.shape == (7, 5)
+    assert (embedding.points[:, 2:] == 0).all()
+    assert (embedding.manifold, embedding.c, embedding.names) == ("PoincareBall", 1.0, complete_tree(2, 2).names)
 
 
-@pytest.mark.parametrize(("depth", "branching", "length", "dim", "said"), [
+@pytest.mark.parametrize(("depth", "branching", "length", "dim", "message"), [
     (0, 2, 1.0, 2, "toy.depth"), (2, 0, 1.0, 2, "toy.branching"), (2, 2, 0.0, 2, "toy.length"), (2, 2, 1.0, 1, "task.dim"),
 ])  # fmt: skip
-def test_a_recipe_that_cannot_be(depth, branching, length, dim, said):
-    with pytest.raises(UserError, match=said):
+def test_a_recipe_that_cannot_be(depth, branching, length, dim, message):
+    with pytest.raises(UserError, match=message):
         toy_points(complete_tree(depth, branching), length, dim)

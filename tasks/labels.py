@@ -1,0 +1,54 @@
+"""Labels as files write them, as numbers of classes."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tasks.errors import UserError
+from tasks.reading import Fault, brief
+
+
+class Labels:
+    """The class of each label.
+
+    classes: by class the labels that it stands for; None: each label of the training data is a class, in alphabetical
+    order. unlabelled: labels that say that there is none, unless a class has them.
+    Raises UserError for fewer than two classes, and for labels that two classes have or a class lacks.
+    """
+
+    def __init__(self, classes: Mapping[str, Sequence[str]] | None, unlabelled: Sequence[str] = ()) -> None:
+        labels = [label for several in (classes or {}).values() for label in several]
+        if classes is not None and (len(classes) < 2 or len(set(labels)) < len(labels) or not all(classes.values())):
+            raise UserError(
+                "task.data.classes needs at least two classes, and for each one or more labels that no other has, "
+                f"as {{entailment: [entailment], other: [neutral, contradiction]}}; it is {classes}."
+            )
+        self.classes = classes
+        self._numbers = {label: k for k, several in enumerate((classes or {}).values()) for label in several}
+        self._unlabelled = frozenset(unlabelled) - self._numbers.keys()
+
+    def is_unlabelled(self, label: str) -> bool:
+        """Whether a label says that there is none."""
+        return label in self._unlabelled
+
+    def number(self, label: str, training: bool) -> int:
+        """The number of a label: that of its class, or where no classes are given, one that `finish` turns into it.
+
+        training: whether a new label of data without given classes is a new class. Raises Fault for an unknown label.
+        """
+        if not label:
+            raise Fault("its label is empty")
+        if self.classes is None and training:
+            self._numbers.setdefault(label, len(self._numbers))
+        if label not in self._numbers:
+            names = ", ".join(self._numbers)
+            raise Fault(f"the label {brief(label)} is none of {names[:200]} (see task.data.classes)")
+        return self._numbers[label]
+
+    def finish(self, numbers: np.ndarray) -> tuple[list[str], np.ndarray]:
+        """The names of the classes, and the class of each of the `numbers` (N,), of which they keep the type."""
+        if self.classes is not None:
+            return list(self.classes), numbers
+        names = sorted(self._numbers)
+        place = {name: k for k, name in enumerate(names)}
+        return names, np.array([place[name] for name in self._numbers], numbers.dtype)[numbers]

@@ -1,0 +1,252 @@
+"""Lines of text files, plain or gzipped: JSON objects and tables; what is wrong with a line is a short sentence."""
+
+import csv
+import gzip
+import io
+import itertools
+import json
+import re
+import reprlib
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tasks.errors import UserError
+
+LONGEST = 1 << 24  # bytes of a line
+SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+Record = TypeVar("Record")
+Example = TypeVar("Example")
+csv.field_size_limit(LONGEST)  # Python's own limit, 128 KiB, is less than a document may have
+_shortened = reprlib.Repr()
+_shortened.maxstring = _shortened.maxother = 60
+_shortened.maxlist = _shortened.maxdict = _shortened.maxlevel = 2
+
+
+class Fault(ValueError):
+    """A line that cannot be used; the message says why, as the end of a sentence."""
+
+
+@dataclass
+class Faults:
+    """Lines that cannot be used: the first ends the reading (on_error="fail"), or all are counted ("skip")."""
+
+    on_error: str
+    count: int = 0
+    first: str | None = None  # its line and what is wrong with it
+
+    def add(self, place: str, fault: Fault) -> None:
+        """Count the fault of the line at `place`, "<file>, line 5". Raises UserError where it is not to be skipped."""
+        if self.on_error == "fail":
+            raise UserError(
+                f"{place}: {fault}. Correct the line, or leave out such lines with task.data.on_error=skip."
+            ) from None
+        self.count += 1
+        self.first = self.first or f"{place.rpartition(', ')[2]}: {fault}"
+
+    def parse(
+        self, name: str | Path, records: Iterable[tuple[int, Record | Fault]], parse: Callable[[Record], Example]
+    ) -> Iterator[Example]:
+        """What `parse` makes of the numbered records of the file `name`, without those that have a Fault."""
+        for number, example in _apply(records, parse):
+            if isinstance(example, Fault):
+                self.add(f"{name}, line {number}", example)
+            else:
+                yield example
+
+
+def brief(value: object) -> str:
+    """`repr` of a value for a message, cut: 60 characters of a string, two elements of a list."""
+    return _shortened.repr(value)
+
+
+def decode(line: bytes) -> str:
+    """The text of a line, without its end and a byte-order mark. Raises Fault where it is too long or no text."""
+    if len(line) > LONGEST:
+        raise Fault(f"it has more than {LONGEST:,} bytes")
+    try:
+        text = str(line, "utf-8")
+    except UnicodeDecodeError as error:
+        raise Fault(f"it is not UTF-8 (byte {error.start + 1})") from None
+    if "\0" in text:
+        raise Fault(f"it has a NUL character (column {text.index(chr(0)) + 1}), so it is no text")
+    return text.removeprefix("\ufeff").rstrip("\r\n")
+
+
+def decode_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, str | Fault]]:
+    """The number of each line, from 1, and its text or what is wrong with it, see `decode`.
+
+    Of a binary stream never more than LONGEST bytes are held.
+    """
+    for number, line in enumerate(_bounded(lines) if isinstance(lines, io.BufferedIOBase) else lines, start=1):
+        try:
+            yield number, decode(line)
+        except Fault as fault:
+            yield number, fault
+
+
+def _bounded(stream: io.BufferedIOBase) -> Iterator[bytes]:
+    """The lines of a stream, of those that are too long the beginning."""
+    while line := stream.readline(LONGEST + 1):
+        yield line
+        while len(line) > LONGEST and not line.endswith(b"\n"):
+            line = stream.readline(LONGEST + 1)
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, str | Fault]]:
+    """`decode_lines` of a file, unpacked where its name ends in .gz. Raises UserError where it cannot be read."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            yield from decode_lines(file)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}).") from None
+
+
+def parse_object(text: str) -> dict[str, Any]:
+    """A JSON object. Raises Fault where the text is none, is nested too deeply, or holds half of a surrogate pair."""
+    try:
+        record = json.loads(text)
+        if SURROGATE.search(text):
+            json.dumps(record, ensure_ascii=False).encode("utf-8")
+    except RecursionError:
+        raise Fault("it is not a JSON object (nested too deeply)") from None
+    except UnicodeEncodeError:
+        raise Fault(r"it has half of a surrogate pair (\ud800 to \udfff), which is no character") from None
+    except ValueError as error:
+        raise Fault(f"it is not a JSON object ({error})") from None
+    if not isinstance(record, dict):
+        raise Fault("it is not a JSON object")
+    return record
+
+
+def pick_fields(
+    record: Mapping[str, Any], fields: Mapping[str, Sequence[str]], optional: Sequence[str] = ()
+) -> dict[str, str]:
+    """The fields of an object of JSON, each by the first of its names that is there; "" for an `optional` one without.
+
+    Blanks around the field `label` are dropped, and it may be a whole number. Raises Fault for one that is not there or
+    no string.
+    """
+    values = {}
+    for field, names in fields.items():
+        name = next((name for name in names if name in record), None)
+        if name is None:
+            raise Fault(f"it has none of the keys {', '.join(names)}")
+        value = record[name]
+        if field == "label" and isinstance(value, int) and not isinstance(value, bool):
+            value = str(value)
+        if not isinstance(value, str):
+            raise Fault(f"{name} must be a string, and it is {brief(value)}")
+        values[field] = value.strip() if field == "label" else value
+    return values | {field: str(record.get(field) or "") for field in optional}
+
+
+def read_records(
+    path: Path,
+    fields: Mapping[str, Sequence[str]],
+    forms: str,
+    optional: Sequence[str] = (),
+    header: Sequence[str] | None = None,
+) -> Iterator[tuple[int, dict[str, str] | Fault]]:
+    """The number of each line and its fields by name, or what is wrong with it; blank lines are passed over.
+
+    A file whose first line begins with { has JSON objects, one a line, see `pick_fields`. Others are tables: of columns
+    that commas separate in files .csv, where columns in quotes may hold commas, quotes and ends of lines, and tabs in
+    others, where quotes are characters as any. The first line names the columns, unless `header` does. A row may lack
+    columns at its end that no field needs.
+
+    fields: the names that each field has in files. optional: fields that are "" where a file does not have them.
+    forms: what is expected, for messages. Raises UserError for a file that cannot be read or is empty, and for a table
+    without a column that is needed. One line is held at a time, of rows with quotes at most LONGEST characters; a core
+    reads about 100,000 lines a second.
+    """
+    lines: Iterator[tuple[int, str | Fault]] = itertools.dropwhile(_is_blank, read_lines(path))
+    number, line = next(lines, (0, ""))
+    if not number:
+        raise UserError(f"{path} is empty. Expected are {forms}.")
+    lines = itertools.chain([(number, line)], lines)
+    if isinstance(line, str) and line.lstrip().startswith("{"):
+        yield from _apply(lines, lambda text: pick_fields(parse_object(text), fields, optional))
+        return
+    rows = _quoted(lines) if ".csv" in path.suffixes else _apply(lines, lambda text: text.split("\t"))
+    names = next(rows)[1] if header is None else list(header)
+    if isinstance(names, Fault):
+        raise UserError(f"{path}, line {number}: {names}. Expected are {forms}.")
+    places = [next((names.index(name) for name in several if name in names), None) for several in fields.values()]
+    if None in places:
+        raise UserError(
+            f"{path}: its first line has no column {[*fields.values()][places.index(None)][0]} (it has "
+            f"{', '.join(names)[:200]}). Expected are {forms}."
+        )
+    needed = 1 + max([place or 0 for place in places] + [names.index(field) for field in optional if field in names])
+
+    def pick(row: list[str]) -> dict[str, str]:
+        if not needed <= len(row) <= len(names):
+            raise Fault(f"it has {len(row)} columns, and the first line has {len(names)}")
+        return pick_fields(dict(zip(names, row, strict=False)), fields, optional)
+
+    yield from _apply(rows, pick)
+
+
+def _is_blank(line: tuple[int, str | Fault]) -> bool:
+    return isinstance(line[1], str) and not line[1].strip()
+
+
+def _apply(
+    records: Iterable[tuple[int, Record | Fault]], parse: Callable[[Record], Example]
+) -> Iterator[tuple[int, Example | Fault]]:
+    """What `parse` makes of each record but blank lines, or its fault."""
+    for number, record in records:
+        try:
+            if isinstance(record, Fault):
+                raise record
+            if not isinstance(record, str) or record.strip():
+                yield number, parse(record)
+        except Fault as fault:
+            yield number, fault
+
+
+def _quoted(lines: Iterable[tuple[int, str | Fault]]) -> Iterator[tuple[int, list[str] | Fault]]:
+    """Rows whose columns are separated by commas, by the number of their first line."""
+    starts: list[int] = []
+    faults: list[tuple[int, Fault]] = []
+
+    def texts() -> Iterator[str]:
+        for number, line in lines:
+            if isinstance(line, Fault):
+                faults.append((number, line))
+            else:
+                starts.append(number)
+                yield line + "\n"
+
+    reader = csv.reader(texts(), strict=True)
+    row: list[str] | Fault | None = []
+    while row is not None:
+        starts.clear()
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            row = Fault(f"it is no row of a table with quotes ({error})")
+        yield from faults
+        faults.clear()
+        if row:
+            yield starts[0], row
+
+
+def read_examples(
+    lines: Iterable[bytes], name: str, parse: Callable[[str], Example], kind: str, forms: str
+) -> Iterator[Example]:
+    """What `parse` makes of each line of a stream, for `TaskData.read_inputs`; blank lines are passed over.
+
+    name: of the stream; kind: of the examples, as "pairs"; forms: a sentence that says what a line must be.
+    Raises UserError, which names the line, for the Fault of a line, and where there is no example at all.
+    """
+    number = 0
+    for number, example in _apply(decode_lines(lines), parse):
+        if isinstance(example, Fault):
+            raise UserError(f"{name}, line {number}: {example}. {forms}.") from None
+        yield example
+    if not number:
+        raise UserError(f"{name} has no {kind}. {forms}.")

@@ -1,0 +1,41 @@
+"""Labels stand for classes as the settings say, or for one class each."""
+
+import numpy as np
+import pytest
+
+from tasks.errors import UserError
+from tasks.labels import Labels
+from tasks.reading import Fault
+
+CLASSES = {"other": ["neutral", "contradiction"], "entailment": ["entailment"]}
+
+
+def test_a_class_may_stand_for_several_labels():
+    labels = Labels(CLASSES, ("-", "neutral"))
+    assert [labels.number(name, False) for name in ("contradiction", "entailment", "neutral")] == [0, 1, 0]
+    assert [labels.is_unlabelled(name) for name in ("-", "neutral")] == [True, False], "a class has it"
+    names, numbers = labels.finish(np.array([1, 0], np.int16))
+    assert (names, numbers.tolist()) == (["other", "entailment"], [1, 0])
+
+
+def test_without_classes_each_label_of_the_training_data_is_one_in_alphabetical_order():
+    labels = Labels(None)
+    numbers = np.array([labels.number(name, True) for name in ("z", "a", "z", "b")], np.int16)
+    names, classes = labels.finish(numbers)
+    assert (names, classes.tolist(), classes.dtype) == (["a", "b", "z"], [2, 0, 2, 1], np.int16)
+    with pytest.raises(Fault, match=r"the label 'c' is none of z, a, b \(see task\.data\.classes\)"):
+        labels.number("c", False)
+
+
+def test_a_label_that_cannot_be_used_is_named_in_short():
+    with pytest.raises(Fault, match="its label is empty"):
+        Labels(None).number("", True)
+    with pytest.raises(Fault) as caught:
+        Labels(CLASSES).number("x" * 1_000_000, True)
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("classes", [{"a": ["x"]}, {"a": ["x"], "b": ["x"]}, {"a": ["x"], "b": []}])
+def test_classes_that_cannot_be_are_named(classes):
+    with pytest.raises(UserError, match=r"task\.data\.classes needs at least two classes"):
+        Labels(classes)

@@ -1,0 +1,176 @@
+"""Lines are read from whatever users give; what cannot be used is one short sentence with file and line."""
+
+import gzip
+import io
+import json
+
+import pytest
+
+from tasks import reading
+from tasks.errors import UserError
+from tasks.reading import Fault, Faults, parse_object, read_examples, read_lines, read_records
+
+FIELDS = {"label": ("label", "stars"), "text": ("text", "review")}
+DEEP = '{"label": "a", "text": ' + "[" * 200_000 + "]" * 200_000 + "}"
+
+
+def read(tmp_path, content: str | bytes, name: str = "train.tsv", **settings) -> list:
+    path = tmp_path / name
+    data = content.encode() if isinstance(content, str) else content
+    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    records = list(read_records(path, FIELDS, "rows", **settings))
+    return [(k, str(r) if isinstance(r, Fault) else tuple(r.values())) for k, r in records]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "rows"),
+    [
+        ("a.jsonl", '{"label": 3, "text": "A b"}\n\n{"text": "c", "stars": " x "}\n', [(1, ("3", "A b")), (3, ("x", "c"))]),
+        ("a.txt.gz", '{"label": "3", "text": "\\ud83d\\ude00"}', [(1, ("3", "\U0001f600"))]),
+        ("a.tsv", '\ufefftext\tlabel\tmore\n"A" b\tx\t1\nc\ty\n', [(2, ("x", '"A" b')), (3, ("y", "c"))]),
+        ("a.tsv.gz", "label\ttext\r\nx\ta\u2028b\r\n", [(2, ("x", "a\u2028b"))]),
+        ("a.csv", 'label,text\n x ,"A ""b"", c"\ny,"two\nlines"\nz,d\n', [(2, ("x", 'A "b", c')), (3, ("y", "two\nlines")), (5, ("z", "d"))]),
+        ("a.csv.gz", "\nlabel,text\n\nx,a\n", [(4, ("x", "a"))]),
+    ],
+)  # fmt: skip
+def test_json_lines_and_tables_are_read_alike(tmp_path, name, content, rows):
+    assert read(tmp_path, content, name) == rows
+
+
+def test_a_table_may_have_no_header_and_fields_may_be_optional(tmp_path):
+    assert read(tmp_path, '"1","a"\n"2","b"\n', "a.csv", header=("label", "text")) == [(1, ("1", "a")), (2, ("2", "b"))]
+    rows = read(tmp_path, "label\ttext\tgenre\nx\ta\tg\nx\tb\n", optional=("genre", "id"))
+    assert rows[0] == (2, ("x", "a", "g", ""))
+    assert "2 columns, and the first line has 3" in rows[1][1]
+    assert read(tmp_path, '{"label": "x", "text": "a", "genre": null}', optional=("genre",)) == [(1, ("x", "a", ""))]
+
+
+def test_a_cell_may_be_longer_than_pythons_own_limit(tmp_path):
+    assert len(read(tmp_path, f'label,text\nx,"{"a" * 200_000}"\n', "a.csv")[0][1][1]) == 200_000
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"\xff\xfe", "it is not UTF-8 (byte 1)"),
+        (b'{"label": "\xed\xa0\x80"}', "it is not UTF-8 (byte 12)"),
+        (b'{"label": "x", "text": "a\0"}', "it has a NUL character (column 26), so it is no text"),
+        (b'{"label": "x", "text": "\\ud800"}', "half of a surrogate pair"),
+        (b'{"label": "x"', "it is not a JSON object (Expecting"),
+        (b"[1]", "it is not a JSON object"),
+        (DEEP.encode(), "it is not a JSON object (nested too deeply)"),
+        (b'{"label": "x"}', "it has none of the keys text, review"),
+        (b'{"label": "x", "text": ' + b"9" * 100_000 + b"}", "it is not a JSON object (Exceeds"),
+        (json.dumps({"label": "x", "text": ["a" * 100_000] * 100}).encode(), "text must be a string, and it is ['aaa"),
+        (b'{"label": true, "text": "a"}', "label must be a string, and it is True"),
+        (b"x" * 5000, "it has more than 4,000 bytes"),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_a_faulty_line_is_one_short_sentence_and_the_next_is_read(tmp_path, monkeypatch, line, message):
+    monkeypatch.setattr(reading, "LONGEST", 4_000 if line[:1] == b"x" else 1 << 24)
+    good = b'{"label": "x", "text": "a"}\n'
+    rows = read(tmp_path, good + line + b"\n" + good)
+    assert (rows[0], rows[2]) == ((1, ("x", "a")), (3, ("x", "a")))
+    assert rows[1][0] == 2
+    assert message in rows[1][1]
+    assert len(rows[1][1]) < 400
+
+
+def test_faults_of_a_table_with_quotes_are_named_by_their_first_line(tmp_path):
+    rows = read(tmp_path, b'label,text\nx,"a\nb"\n\xff\ny,"c" d\nz,e\n', "a.csv")
+    assert rows[0] == (2, ("x", "a\nb"))
+    assert rows[1] == (4, "it is not UTF-8 (byte 1)")
+    assert rows[2][0] == 5
+    assert rows[2][1].startswith("it is no row of a table with quotes")
+    assert rows[3] == (6, ("z", "e"))
+    (row,) = read(tmp_path, 'label,text\nx,"a\n' + "b\n" * 1000, "a.csv")
+    assert row == (2, "it is no row of a table with quotes (unexpected end of data)")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty. Expected are rows"),
+        (b"\n \n", "is empty"),
+        (b"label\tname\n", "its first line has no column text"),
+        (b"\xff\n", "line 1: it is not UTF-8"),
+        (b"x" * 300_000, "its first line has no column label"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named(tmp_path, content, message):
+    with pytest.raises(UserError, match=r"train\.tsv") as caught:
+        read(tmp_path, content)
+    assert message in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+def test_a_file_that_cannot_be_opened_or_unpacked_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"nowhere\.txt cannot be read \(No such file"):
+        list(read_lines(tmp_path / "nowhere.txt"))
+    path = tmp_path / "a.txt.gz"
+    whole = gzip.compress(b"".join(f"line {k}\n".encode() for k in range(1000)))
+    for content in (b"no gzip", whole[:-20], whole[:30] + b"\0\0\0" + whole[33:]):
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=r"a\.txt\.gz cannot be read \("):
+            list(read_lines(path))
+
+
+def test_of_a_stream_only_so_much_is_held_at_once(monkeypatch):
+    monkeypatch.setattr(reading, "LONGEST", 100)
+
+    class Stream(io.BytesIO):
+        largest = 0
+
+        def readline(self, size=-1):
+            line = super().readline(size)
+            self.largest = max(self.largest, len(line))
+            return line
+
+    stream = Stream(b"a" * 1000 + b"\n" + b"b" * 100 + b"\n" + b"c" * 101)
+    lines = list(reading.decode_lines(stream))
+    assert [number for number, _ in lines] == [1, 2, 3]
+    assert stream.largest <= 101
+    assert isinstance(lines[0][1], Fault)
+    assert isinstance(lines[2][1], Fault)
+
+
+def test_faults_end_the_reading_or_are_counted():
+    with pytest.raises(UserError, match=r"a\.txt, line 3: it is odd\. Correct the line, .*task\.data\.on_error=skip"):
+        Faults("fail").add("a.txt, line 3", Fault("it is odd"))
+    faults = Faults("skip")
+    for k in (3, 5):
+        faults.add(f"a.txt, line {k}", Fault("it is odd, and wrong"))
+    assert (faults.count, faults.first) == (2, "line 3: it is odd, and wrong")
+
+
+def test_records_are_parsed_and_their_faults_counted():
+    def parse(record: str) -> int:
+        if record == "x":
+            raise Fault("it is x")
+        return int(record)
+
+    faults, records = Faults("skip"), [(1, "1"), (2, Fault("it is not UTF-8")), (4, "x"), (5, "5")]
+    assert list(faults.parse("a.txt", records, parse)) == [1, 5]
+    assert (faults.count, faults.first) == (2, "line 2: it is not UTF-8")
+    with pytest.raises(UserError, match=r"^a\.txt, line 4: it is x\."):
+        list(Faults("fail").parse("a.txt", records[2:], parse))
+
+
+def test_new_examples_are_parsed_and_faults_named():
+    def parse(line: str) -> int:
+        if not line.isdecimal():
+            raise Fault("it is no number")
+        return int(line)
+
+    assert list(read_examples([b"\xef\xbb\xbf1\r\n", b"\n", b"2"], "in", parse, "numbers", "A number")) == [1, 2]
+    with pytest.raises(UserError, match=r"^in, line 3: it is no number\. A number\.$"):
+        list(read_examples([b"1\n", b" \n", b"x"], "in", parse, "numbers", "A number"))
+    with pytest.raises(UserError, match=r"^in, line 1: it is not UTF-8 \(byte 1\)\. A number\.$"):
+        list(read_examples([b"\xff"], "in", parse, "numbers", "A number"))
+    with pytest.raises(UserError, match=r"^in has no numbers\. A number\.$"):
+        list(read_examples([b"\n"], "in", parse, "numbers", "A number"))
+
+
+def test_an_object_of_json_keeps_its_characters():
+    assert parse_object('{"a": "\\ud83d\\ude00 \u2028"}') == {"a": "\U0001f600 \u2028"}
