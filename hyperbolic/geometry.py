@@ -78,9 +78,35 @@ class Geometry:
         own = Geometry(self.name, self.manifold, self.layers, options=self.options, made=self.made)
         return self.parts.get(component, own)
 
+    def with_defaults(self, settings: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Geometry:
+        """This geometry and its parts with other defaults of layers, each with those for its own family.
+
+        Args:
+            settings: ``{family: {class of layers: {option: value}}}``. ``options`` come before them, and what a model
+                passes itself comes before both.
+
+        Raises:
+            ValueError: a family that does not exist, or a layer or an option that the family does not have.
+        """
+        for family, classes in settings.items():
+            layers = FAMILIES[_known(family, FAMILIES, "defaults of layers")]
+            for layer, options in classes.items():
+                _known(layer, dict.fromkeys(layers.__all__), f"defaults of layers, family {family}")
+                for option in options:
+                    _known(option, dict.fromkeys(_options(layers, layer)), f"defaults of layers, {family}.{layer}")
+
+        def changed(geometry: Geometry) -> Geometry:
+            options = {layer: dict(values) for layer, values in geometry.options.items()}
+            for layer, defaults in settings.get(geometry.layers.__name__.rpartition(".")[2], {}).items():
+                options[layer] = {**defaults, **options.get(layer, {})}
+            return replace(geometry, options=options)
+
+        return replace(changed(self), parts={component: changed(part) for component, part in self.parts.items()})
+
     def preferring(self, settings: Mapping[str, Mapping[str, Any]]) -> Geometry:
         """This geometry and those of its parts with settings of layers that a model's paper has, by class as
         ``options``. A family that has no such layer or option goes without; ``options`` come before them.
+        Replaced by :meth:`with_defaults`, which names the families.
 
         Raises:
             ValueError: a layer or an option that no family has.

@@ -389,3 +389,48 @@ class TestPreferring:
     def test_mistakes(self, settings, message):
         with pytest.raises(ValueError, match=message):
             make("poincare").preferring(settings)
+
+
+DEFAULTS = {
+    "mobius": {"Linear": {"bias_std": 0.5}, "Logits": {"point_std": 0.1}},
+    "euclidean": {"Logits": {"scale": 4.0}},
+    "lorentz": {"Linear": {"variant": "mt"}},
+}
+
+
+class TestWithDefaults:
+    """Defaults of layers that a model's paper has, by family."""
+
+    def test_each_part_takes_those_for_its_own_family(self):
+        geometry = make("poincare", parts={"classifier": "euclidean", "ffnn": "lorentz"}).with_defaults(DEFAULTS)
+        for layers in (geometry, geometry.part("encoder")):
+            assert layers.linear(3, 4).bias.any()
+            assert layers.logits(3, 4).p.any()
+        flat = geometry.part("classifier")
+        assert flat.logits(3, 4).scale == 4
+        assert not flat.linear(3, 4).bias.any()
+        assert geometry.part("ffnn").linear(3, 4).variant == "mt"
+        assert not make("poincare_tangent").with_defaults(DEFAULTS).options
+
+    def test_options_and_what_the_model_passes_come_first(self):
+        options = {"Linear": {"bias_std": 0.0}}
+        geometry = make_geometry("poincare", "PoincareBall", "mobius", c=1.0, options=options)
+        changed = geometry.with_defaults(DEFAULTS)
+        assert not changed.linear(3, 4).bias.any()
+        assert changed.logits(3, 4).p.any()
+        assert not changed.logits(3, 4, point_std=0.0).p.any()
+        geometry.check_options()  # the layers that the one has made count for the other
+        assert geometry.options == options
+
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            ({"gyro": {}}, r"defaults of layers: unknown value 'gyro'; available: euclidean, hatt, mobius"),
+            ({"lorentz": {"Lineal": {}}}, r"family lorentz: unknown value 'Lineal'; available: .*Linear"),
+            ({"mobius": {"MultiHeadAttention": {}}}, r"family mobius: unknown value 'MultiHeadAttention'"),
+            ({"mobius": {"Logits": {"scale": 4.0}}}, r"mobius.Logits: unknown value 'scale'; available: .*point_std"),
+        ],
+    )
+    def test_mistakes(self, settings, message):
+        with pytest.raises(ValueError, match=message):
+            make("poincare").with_defaults(settings)
