@@ -8,7 +8,7 @@ import torch
 from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
-from hyperbolic.manifolds import Euclidean, Manifold
+from hyperbolic.manifolds import Manifold
 from hyperbolic.numerics import wide
 
 
@@ -49,7 +49,7 @@ def manifold_parameters(module: nn.Module) -> dict[str, ManifoldParameter]:
     return {
         name: p
         for name, p in module.named_parameters()
-        if isinstance(p, ManifoldParameter) and not isinstance(p.manifold, Euclidean)
+        if isinstance(p, ManifoldParameter) and p.manifold.is_curved
     }
 
 

@@ -202,9 +202,13 @@ class TransformerEncoder(nn.Module):
         n_positions: longest sequence. norm: "post", "pre" or "none".
         streams: independent encoders of equal size, on inputs (S, B, T, D).
 
+    ``embeds_positions``: it has an entrance, :meth:`enter`, where points get their positions.
+
     Raises:
         ValueError: n_heads that does not divide d_hidden, an unknown norm, a layer the family does not have.
     """
+
+    embeds_positions = True
 
     def __init__(
         self,

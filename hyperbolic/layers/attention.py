@@ -18,7 +18,6 @@ from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import check_mask, check_rows, check_sequence, check_weights, name_of, takes_points
 from hyperbolic.layers.positions import check_positions
 from hyperbolic.manifolds import Manifold
-from hyperbolic.manifolds.base import HyperbolicManifold
 
 SCORES = ("distance", "squared")
 _SOFTPLUS_ONE = math.log(math.e - 1)  # softplus of this is 1
@@ -186,7 +185,7 @@ class ContextAttention(nn.Module):
         self.tangent = tangent
         self.key = linear(manifold, d, d)
         start = torch.randn(d) * (0.1 / d**0.5)
-        on_manifold = isinstance(manifold, HyperbolicManifold) and not tangent
+        on_manifold = manifold.is_curved and not tangent
         self.context = (
             ManifoldParameter(manifold.expmap0(start), manifold=manifold) if on_manifold else nn.Parameter(start)
         )

@@ -9,19 +9,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from hyperbolic.layers.family import families_of
 from hyperbolic.manifolds import Manifold
 
 HALF = (torch.float16, torch.bfloat16)
-# the manifolds a family is defined on, by the name of its module
-FAMILY_MANIFOLDS: dict[str, tuple[str, ...]] = {
-    "euclidean": ("Euclidean",),
-    "hatt": ("Euclidean",),
-    "mobius": ("PoincareBall",),
-    "poincare_pp": ("PoincareBall",),
-    "lorentz": ("Lorentz",),
-    "klein": ("Klein",),
-    "tangent": ("PoincareBall", "Lorentz", "Klein"),
-}
 
 
 class OffManifoldError(ValueError):
@@ -95,10 +86,12 @@ def _full(value):
 
 def _check_manifold(layer: nn.Module) -> None:
     """Once a layer: it stands on a manifold that its family is defined on."""
-    spaces, manifold = FAMILY_MANIFOLDS.get(_family(layer)), layer.manifold
-    kind = type(manifold).__name__ if isinstance(manifold, Manifold) else repr(manifold)
-    if spaces is not None and kind not in spaces:
-        raise ValueError(f"{name_of(layer)}: the family is defined on {', '.join(spaces)}, got the manifold {kind}")
+    families, manifold = families_of(type(layer)), layer.manifold
+    if families and not (isinstance(manifold, Manifold) and any(f.fits(type(manifold)) for f in families)):
+        kind = manifold.name if isinstance(manifold, Manifold) else repr(manifold)
+        raise ValueError(
+            f"{name_of(layer)}: the family is defined on {families[0].manifold_names}, got the manifold {kind}"
+        )
     layer.__dict__["manifold_checked"] = True
 
 
@@ -239,15 +232,16 @@ def _place(layer: nn.Module | None) -> str:
 
 
 def name_of(layer: nn.Module) -> str:
-    """``family.Class``, with the layer's place in the model where :func:`validate_points` has recorded it."""
-    place, name = layer.__dict__.get("place"), f"{_family(layer)}.{type(layer).__name__}"
+    """``family.Class``, with the layer's place in the model where :func:`validate_points` has recorded it.
+
+    Of several families that share the class, the first that is defined on the layer's manifold.
+    """
+    cls, manifold = type(layer), getattr(layer, "manifold", None)
+    families = families_of(cls)
+    family = next((f for f in families if isinstance(manifold, Manifold) and f.fits(type(manifold))), None)
+    names = [f.name for f in (family, *families) if f][:1]
+    place, name = layer.__dict__.get("place"), ".".join([*names, cls.__name__])
     return f"{place} ({name})" if place else name
-
-
-def _family(layer: nn.Module) -> str:
-    """The family whose module, or one of whose modules (``lorentz_linear``), the layer's class is in."""
-    module = type(layer).__module__.rpartition(".")[2]
-    return next((family for family in FAMILY_MANIFOLDS if module.startswith(f"{family}_")), module)
 
 
 def validate_points(model: nn.Module, on: bool = True) -> None:

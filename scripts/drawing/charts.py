@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from hyperbolic.manifolds import Manifold
-from hyperbolic.manifolds.base import HyperbolicManifold
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ def itself() -> Basis:
 
 
 def is_curved(manifold: Manifold) -> bool:
-    return isinstance(manifold, HyperbolicManifold)
+    return manifold.is_curved
 
 
 def curvature(manifold: Manifold) -> float:

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from hyperbolic.geometry import Geometry
 from hyperbolic.manifolds import Manifold
-from hyperbolic.manifolds.base import HyperbolicManifold
 from tasks.text import WordVectors
 
 
@@ -36,7 +35,7 @@ class WordPoints(nn.Module):
         super().__init__()
         self.manifold = geometry.manifold
         self.dropout = geometry.dropout(dropout)
-        self.moving = isinstance(self.manifold, HyperbolicManifold) and self.manifold.learn_c
+        self.moving = self.manifold.learn_c
         self.scale = _scale(self.manifold)
         self.table, self.dtype = words.tangent, words.tangent.dtype
 
@@ -59,7 +58,7 @@ def _scale(manifold: Manifold) -> float:
 
     On the ball ``d(0, exp_0(u)) = 2|u|``, elsewhere |u|; a learned c is divided by later.
     """
-    if not isinstance(manifold, HyperbolicManifold):
+    if not manifold.is_curved:
         return 1.0
     with torch.no_grad():
         unit = torch.ones(1, dtype=torch.float64, device=manifold.c.device)

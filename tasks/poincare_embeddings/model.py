@@ -6,8 +6,7 @@ from torch import Tensor, nn
 
 from hyperbolic.geometry import Geometry
 from hyperbolic.kernels.distance_softmax import cosh_products, distance_softmax, softmax_of_distances
-from hyperbolic.manifolds import Lorentz
-from hyperbolic.manifolds.base import HyperbolicManifold
+from hyperbolic.manifolds import Euclidean, HyperbolicManifold, Lorentz
 from hyperbolic.manifolds.charts import convert
 from tasks.edges import Edges, from_the_top
 from tasks.errors import UserError, one_of, whole
@@ -52,6 +51,7 @@ class NodeEmbeddings(nn.Module):
         if temperature < LEAST_TEMPERATURE:
             raise UserError(f"task.model.temperature must be at least {LEAST_TEMPERATURE}, and it is {temperature}.")
         space = geometry.part("points")
+        space.check_manifold("This model", Euclidean, HyperbolicManifold)  # distances by coordinates on the hyperboloid
         names = edges.names
         self.manifold, self.names, self.d, self.temperature, self.sparse = space.manifold, names, d, temperature, sparse
         # What makes the bound of uniform_table (hyperbolic.layers.initial) the one that is asked for.
@@ -84,14 +84,14 @@ class NodeEmbeddings(nn.Module):
         see `pairs.excluded`."""
         n = len(children)
         x, y, z = self._coordinates(self.table(torch.cat([children, parents, drawn]))).split([n, n, len(drawn)])
-        if isinstance(self.manifold, HyperbolicManifold):
+        if self.manifold.is_curved:
             return distance_softmax(x, y, z, self.manifold.c, excluded, self.temperature)
         near, others = self.manifold.dist(x, y), torch.cdist(x, z)
         return softmax_of_distances(near, others, excluded, self.temperature)
 
     def order(self, nodes: Tensor, points: Tensor) -> Tensor:
         """What rises with the distances of `nodes` (B,) from all points, which `all_coordinates` gave: (B, N)."""
-        if isinstance(self.manifold, HyperbolicManifold):
+        if self.manifold.is_curved:
             return cosh_products(points[nodes], points, self.manifold.c)
         return torch.cdist(points[nodes], points)
 
@@ -102,6 +102,6 @@ class NodeEmbeddings(nn.Module):
     def _coordinates(self, points: Tensor) -> Tensor:
         """float64: space coordinates of the same points on the hyperboloid; in the flat space, the points."""
         points = points.double()
-        if not isinstance(self.manifold, HyperbolicManifold):
+        if not self.manifold.is_curved:
             return points
         return convert(points, self.manifold, self.manifold.twin(Lorentz))[..., 1:]

@@ -37,7 +37,7 @@ CELL = pytest.mark.parametrize("cell", ["rnn", "gru"])
 def test_shapes_points_and_the_layer_behind(name, cell, bidirectional, streams):
     net = encoder(name, cell, bidirectional, streams)
     manifold = net.layer.manifold
-    assert isinstance(net.layer, getattr(FAMILIES[GEOMETRIES[name][1]], cell.upper()))
+    assert isinstance(net.layer, FAMILIES[GEOMETRIES[name][1]].layers[cell.upper()])
     assert net.d_out == (8 if bidirectional else 4)
     lead = (2, 3) if streams == 2 else (3,)
     x = manifold.random(*lead, 5, 3, std=0.3, dtype=torch.float64)

@@ -16,7 +16,7 @@ from tests.tolerances import tolerance
 
 F64 = torch.float64
 IDENTITY, MODEL = tolerance(F64, "identity"), tolerance(F64, "model")
-SUPPORTED = [name for name, (_, family) in GEOMETRIES.items() if hasattr(FAMILIES[family], "MultiHeadAttention")]
+SUPPORTED = [name for name, (_, family) in GEOMETRIES.items() if "MultiHeadAttention" in FAMILIES[family].layers]
 LENGTHS = torch.tensor([5, 1, 3])
 GEOMETRY = pytest.mark.parametrize("name", SUPPORTED)
 NORM = pytest.mark.parametrize("norm", ["post", "pre", "none"])

@@ -14,7 +14,7 @@ B, D, K = 7, 4, 12
 STREAMED = [
     name
     for name, (_, family) in GEOMETRIES.items()
-    if isinstance(getattr(FAMILIES[family], "Logits", None), type) and issubclass(FAMILIES[family].Logits, ClassLogits)
+    if issubclass(FAMILIES[family].layers["Logits"], ClassLogits)
 ]
 GEOMETRY = pytest.mark.parametrize("geometry", STREAMED)
 LISTS = torch.tensor([[0, 3, 3], [11, -1, -1], [-1, -1, -1], [5, 2, 5], [-1, 4, -1], [1, 0, 2], [7, 8, 9]])
@@ -30,7 +30,7 @@ def double():
 def made(geometry: str, c: float = 2.0):
     manifold, family = GEOMETRIES[geometry]
     space = MANIFOLDS[manifold]() if manifold == "Euclidean" else MANIFOLDS[manifold](c=c, learn_c=True)
-    layer = FAMILIES[family].Logits(space, D, K)
+    layer = FAMILIES[family].layers["Logits"](space, D, K)
     with torch.no_grad():
         for p in layer.parameters():
             if p.dim() > 1:

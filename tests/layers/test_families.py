@@ -7,12 +7,13 @@ import pytest
 import torch
 
 from hyperbolic import layers
-from hyperbolic.geometry import FAMILIES, FAMILY_MANIFOLDS, GEOMETRIES, MANIFOLDS, make_geometry
+from hyperbolic.geometry import FAMILIES, GEOMETRIES, MANIFOLDS, make_geometry
 from hyperbolic.layers import mobius, tangent
 from hyperbolic.manifolds import Klein, Lorentz, PoincareBall
 from hyperbolic.manifolds.charts import convert
 
-NAMES = sorted(FAMILIES["euclidean"].__all__)
+FLAT = FAMILIES["euclidean"].layers
+NAMES = sorted(FLAT)
 # what the papers of a family do not define; Geometry's error names it
 LACKS = {"mobius": {"MultiHeadAttention"}, "klein": {"MultiHeadAttention"}}
 # layers of one paper alone
@@ -28,12 +29,12 @@ def test_families_have_the_same_names_and_first_arguments():
     assert len(NAMES) >= 18
     for key, family in FAMILIES.items():
         extras = EXTRAS.get(key, set())
-        assert extras <= set(family.__all__), key
-        shared_names = set(family.__all__) - extras
+        assert extras <= set(family.layers), key
+        shared_names = set(family.layers) - extras
         assert shared_names == set(NAMES) - LACKS.get(key, set()), key
         for name in shared_names:
-            flat = inspect.signature(getattr(FAMILIES["euclidean"], name)).parameters
-            own = inspect.signature(getattr(family, name)).parameters
+            flat = inspect.signature(FLAT[name]).parameters
+            own = inspect.signature(family.layers[name]).parameters
             shared = [p for p in flat if p != "scale"]
             assert list(own)[: len(shared)] == shared, (key, name)
             for p in shared[1:]:
@@ -45,9 +46,9 @@ def test_families_have_the_same_names_and_first_arguments():
 def test_forwards_take_the_same_arguments():
     """So that a model written against one family runs with every other."""
     for key, family in FAMILIES.items():
-        for name in set(family.__all__) - EXTRAS.get(key, set()):
-            flat = inspect.signature(getattr(FAMILIES["euclidean"], name).forward).parameters
-            own = inspect.signature(getattr(family, name).forward).parameters
+        for name in set(family.layers) - EXTRAS.get(key, set()):
+            flat = inspect.signature(FLAT[name].forward).parameters
+            own = inspect.signature(family.layers[name].forward).parameters
             kinds = {p.kind for p in own.values()}
             if inspect.Parameter.VAR_POSITIONAL in kinds and inspect.Parameter.VAR_KEYWORD in kinds:
                 continue  # a wrapper, whose inner layer takes them
@@ -57,11 +58,12 @@ def test_forwards_take_the_same_arguments():
 def test_the_package_names_its_families():
     assert set(layers.__all__) == set(FAMILIES)
     for name, family in FAMILIES.items():
-        assert getattr(layers, name) is family
+        module = getattr(layers, name)
+        assert family.layers == {layer: getattr(module, layer) for layer in module.__all__}
 
 
 def test_every_pair_of_family_and_manifold_is_a_geometry():
-    pairs = {(m, f) for f, manifolds in FAMILY_MANIFOLDS.items() for m in manifolds}
+    pairs = {(m, f) for f, family in FAMILIES.items() for m, kind in MANIFOLDS.items() if family.fits(kind)}
     assert set(GEOMETRIES.values()) == pairs
     assert set(MANIFOLDS) == {m for m, _ in pairs}
 
@@ -313,7 +315,7 @@ def test_wrong_lengths_and_streams_are_named():
 @pytest.mark.parametrize("training", [True, False])
 def test_dropout_of_tangent_vectors_is_that_of_their_points(name, training):
     made = geometry(name)
-    has_space = "space" in inspect.signature(made.layers.Dropout).parameters
+    has_space = "space" in made.family.options("Dropout")
     for options in ({"space": "tangent"}, {"space": "coordinates"}) if has_space else ({},):
         layer = made.dropout(0.4, **options).train(training)
         u = 0.5 * torch.randn(3, 5, 4, dtype=torch.float64)

@@ -33,7 +33,7 @@ def pooling(name: str, kind: str):
 def masked_layers(name: str):
     yield from (pooling(name, kind) for kind in POOLING)
     g = geometry(name)
-    if hasattr(g.layers, "MultiHeadAttention"):
+    if "MultiHeadAttention" in g.family.layers:
         yield g.multi_head_attention(4, 2).double(), g.manifold.random(3, 4, 4, std=0.5, dtype=F64)
 
 

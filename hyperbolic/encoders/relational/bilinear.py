@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from hyperbolic.encoders.relational.scorer import Scorer, Table, flat
+from hyperbolic.encoders.relational.scorer import Scorer, Table
 from hyperbolic.geometry import Geometry
 from hyperbolic.kernels.relation_linear import relation_linear
 from hyperbolic.kernels.table_products import table_products
-from hyperbolic.manifolds import Manifold
+from hyperbolic.manifolds import Euclidean, Manifold
 from hyperbolic.numerics import safe_sqrt
 
 
@@ -25,7 +25,7 @@ class Bilinear(Scorer):
 
     def __init__(self, geometry: Geometry, n_entities: int, n_relations: int, sparse: bool, d: int, d_relation: int):
         super().__init__(geometry, n_entities, n_relations, sparse)
-        flat(self, geometry)
+        geometry.check_manifold(type(self).__name__, Euclidean)
         for name, value in (("d", d), ("d_relation", d_relation)):
             if value < 1:
                 raise ValueError(f"{type(self).__name__}: {name} must be at least 1, got {value}")

@@ -72,12 +72,8 @@ class Isometry(Scorer):
         learn_c_per_relation: bool,
     ):
         super().__init__(geometry, n_entities, n_relations, sparse)
-        name, self.flat = type(self).__name__, isinstance(self.manifold, Euclidean)
-        if not (self.flat or isinstance(self.manifold, PoincareBall)):
-            raise ValueError(
-                f"{name} is defined in Euclidean space and in the Poincaré ball, not with geometry={geometry.name}; "
-                "choose geometry=poincare or geometry=euclidean"
-            )
+        name, self.flat = type(self).__name__, not self.manifold.is_curved
+        geometry.check_manifold(name, Euclidean, PoincareBall)
         if d < 2 or d % 2:
             raise ValueError(f"{name}: d must be even, as pairs of coordinates are turned, got d={d}")
         if not init_std > 0:

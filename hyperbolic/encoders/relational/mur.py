@@ -22,7 +22,7 @@ from hyperbolic.encoders.relational.scorer import Scorer, grouped
 from hyperbolic.geometry import Geometry
 from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.kernels.tangent_distance import row_products, squared_length, squared_length_of_product
-from hyperbolic.manifolds import Euclidean, Klein, Lorentz, Manifold
+from hyperbolic.manifolds import Euclidean, Klein, Lorentz, Manifold, PoincareBall
 from hyperbolic.numerics import BALL_EPS, dot, limit, sqnorm, wide
 
 
@@ -48,14 +48,15 @@ class MuR(Scorer):
             start; the diagonals start uniform in (-1, 1) and the biases at 0, as in the paper's program.
 
     Raises:
-        ValueError: init_std that is not positive.
+        ValueError: a manifold that is none of the four, init_std that is not positive.
     """
 
     def __init__(self, geometry: Geometry, n_entities: int, n_relations: int, sparse: bool, d: int, init_std: float):
         super().__init__(geometry, n_entities, n_relations, sparse)
+        geometry.check_manifold("MuR", Euclidean, PoincareBall, Lorentz, Klein)
         if not init_std > 0:
             raise ValueError(f"MuR: init_std must be positive, got {init_std}")
-        self.flat = isinstance(self.manifold, Euclidean)
+        self.flat = not self.manifold.is_curved
         self.entity = _started(geometry.embedding(n_entities, d, sparse=sparse), init_std)
         self.translation = _started(geometry.embedding(n_relations, d, sparse=sparse), init_std)
         self.stretch = nn.Parameter(torch.empty(n_relations, d).uniform_(-1, 1))

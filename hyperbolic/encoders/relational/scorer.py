@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from hyperbolic.geometry import Geometry
 from hyperbolic.kernels.table_rows import table_rows
-from hyperbolic.manifolds import Euclidean, Manifold
+from hyperbolic.manifolds import Manifold
 
 
 def leaves_autocast(method: Callable) -> Callable:
@@ -20,7 +20,7 @@ def leaves_autocast(method: Callable) -> Callable:
 
     @functools.wraps(method)
     def run(self: Scorer, index: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if isinstance(self.manifold, Euclidean) or not torch.is_autocast_enabled(index.device.type):
+        if not self.manifold.is_curved or not torch.is_autocast_enabled(index.device.type):
             return method(self, index, *args, **kwargs)
         with torch.autocast(index.device.type, enabled=False):
             return method(self, index, *args, **kwargs)
@@ -142,18 +142,4 @@ def grouped(r: Tensor) -> list[tuple[int, Tensor]]:
     return list(zip(values.tolist(), order.split(counts.tolist()), strict=True))
 
 
-def flat(scorer: nn.Module, geometry: Geometry) -> Manifold:
-    """The geometry's manifold, for a model that is defined in Euclidean space only.
-
-    Raises:
-        ValueError: the geometry is curved.
-    """
-    if not isinstance(geometry.manifold, Euclidean):
-        raise ValueError(
-            f"{type(scorer).__name__} is a Euclidean model and cannot have geometry={geometry.name}; "
-            "choose geometry=euclidean"
-        )
-    return geometry.manifold
-
-
-__all__ = ["Scorer", "Table", "flat", "grouped"]
+__all__ = ["Scorer", "Table", "grouped"]

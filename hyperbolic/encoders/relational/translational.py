@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from hyperbolic.encoders.relational.bilinear import complex_product, conjugate, even, moduli
-from hyperbolic.encoders.relational.scorer import Scorer, Table, flat
+from hyperbolic.encoders.relational.scorer import Scorer, Table
 from hyperbolic.geometry import Geometry
-from hyperbolic.manifolds import Manifold
+from hyperbolic.manifolds import Euclidean, Manifold
 from hyperbolic.numerics import WIDE, safe_sqrt, sqnorm, wide
 
 _EPSILON = 2.0  # of the range of the start, in the program of Sun et al. 2019
@@ -39,7 +39,7 @@ class Translational(Scorer):
         self, geometry: Geometry, n_entities: int, n_relations: int, sparse: bool, d: int, k: int, margin: float
     ):
         super().__init__(geometry, n_entities, n_relations, sparse)
-        flat(self, geometry)
+        geometry.check_manifold(type(self).__name__, Euclidean)
         if d < 1:
             raise ValueError(f"{type(self).__name__}: d must be at least 1, got {d}")
         if not margin >= 0:

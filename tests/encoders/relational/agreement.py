@@ -162,5 +162,5 @@ def check_sparse_is_dense(make, scores, triples):
 
 def check_refuses_curvature(cls, **settings):
     for name in CURVED:
-        with pytest.raises(ValueError, match=f"{cls.__name__} is a Euclidean model and cannot have geometry={name};"):
+        with pytest.raises(ValueError, match=f"{cls.__name__} is defined on Euclidean, not with geometry={name}; choose"):
             built(cls, place=name, **settings)

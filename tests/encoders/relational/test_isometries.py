@@ -166,7 +166,7 @@ def test_curvatures_of_relations_start_at_the_geometry(cls):
 @MODELS
 def test_mistakes_are_named(cls):
     for name in ("lorentz", "klein_tangent"):
-        with pytest.raises(ValueError, match=rf"{cls.__name__} .* not with geometry={name}; choose geometry=poincare"):
+        with pytest.raises(ValueError, match=rf"{cls.__name__} .* not with geometry={name}; choose geometry=.*poincare"):
             model(cls, name)
     with pytest.raises(ValueError, match="d must be even, .* got d=5"):
         model(cls, "poincare", d=5)
