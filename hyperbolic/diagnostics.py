@@ -19,7 +19,7 @@ class NonFiniteError(RuntimeError):
         super().__init__(message)
         self.names = names
 
-    def __reduce__(self):  # exceptions are pickled with their message alone
+    def __reduce__(self) -> tuple[type, tuple[list[str], str]]:  # exceptions are pickled with their message alone
         return type(self), (self.names, str(self))
 
 

@@ -82,7 +82,7 @@ class DistanceAttention(nn.Module):
         d: int,
         linear: Callable[..., nn.Module],
         embedding: Callable[..., nn.Module],
-        add: Callable[[Tensor, Tensor], Tensor],
+        add: Callable[[Tensor, Tensor], Tensor] | None,
         n_positions: int = 0,
         score: str = "distance",
     ):
@@ -100,8 +100,9 @@ class DistanceAttention(nn.Module):
 
     def pairs(self, x: Tensor, positions: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Queries and keys (..., N, D) of the points x (..., N, D), see :meth:`forward`."""
-        moved = x if positions is None else self.add(x, self.positions(positions))
-        return self.query(moved), self.key(moved)
+        if positions is not None and self.positions is not None and self.add is not None:
+            x = self.add(x, self.positions(positions))
+        return self.query(x), self.key(x)
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
         """``-beta d(q, k)`` or ``-d^2(q, k) / sqrt(d)``: (..., N)."""
@@ -197,13 +198,15 @@ class ContextAttention(nn.Module):
     @property
     def beta(self) -> Tensor:
         """``softplus(free_beta)``."""
+        assert self.free_beta is not None  # as score="distance" makes it
         return nn.functional.softplus(self.free_beta)
 
     def keys(self, x: Tensor) -> Tensor:
         """``h'_i = exp_0(fn(log_0(linear(x_i))))``."""
         key = self.key(x)
         if self.nonlinearity == "identity":
-            return key
+            result: Tensor = key
+            return result
         return self.manifold.expmap0(NONLINEARITIES[self.nonlinearity][0](self.manifold.logmap0(key)))
 
     def scores(self, x: Tensor) -> Tensor:

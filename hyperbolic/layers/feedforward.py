@@ -71,4 +71,5 @@ class FeedForward(nn.Module):
             with the norm in front joins with the point before the norm).
         Returns: (..., D).
         """
-        return self.join(self.expand(x), x if base is None else base)
+        result: Tensor = self.join(self.expand(x), x if base is None else base)
+        return result

@@ -55,8 +55,9 @@ class MultiHeadAttention(MultiHead):
             raise ValueError(
                 f"{name_of(self)}: temperature must be one of {', '.join(TEMPERATURES)}, got {temperature!r}"
             )
-        options = {"dropout": input_dropout, "variant": variant, "heads": n_heads}
-        self.query, self.key, self.value = (Linear(manifold, d, d // n_heads, **options) for _ in range(3))
+        self.query, self.key, self.value = (
+            Linear(manifold, d, d // n_heads, dropout=input_dropout, variant=variant, heads=n_heads) for _ in range(3)
+        )
         self.dropout = nn.Dropout(dropout)
         start = torch.tensor(math.sqrt(d // n_heads if temperature == "head" else d))
         self.log_temperature = None
@@ -64,6 +65,8 @@ class MultiHeadAttention(MultiHead):
             self.log_temperature = nn.Parameter(start.log())
         else:
             self.register_buffer("fixed_temperature", start, persistent=False)
+
+    fixed_temperature: Tensor
 
     @property
     def temperature(self) -> Tensor:

@@ -83,7 +83,8 @@ class Dropout(nn.Module):
     def lifted(self, u: Tensor) -> Tensor:
         """``forward(exp_0(u))`` of tangent vectors u (..., d) at the origin, without going there and back."""
         if self.space == "coordinates":
-            return self(self.manifold.expmap0(u))
+            result: Tensor = self(self.manifold.expmap0(u))
+            return result
         return self.manifold.expmap0(self.drop(u))
 
 
@@ -114,7 +115,9 @@ class ContextAttention(attention.ContextAttention):
 class Residual(feedforward.Residual):
     """``x (+) dropout((W (x) phi(o)) (+) b)``; see :class:`hyperbolic.layers.feedforward.Residual`."""
 
-    linear, activation, drop = Linear, Activation, Dropout
+    manifold: PoincareBall
+    linear: type[nn.Module] = Linear
+    activation, drop = Activation, Dropout
 
     def add(self, x: Tensor, y: Tensor) -> Tensor:
         return self.manifold.mobius_add(x, y)
@@ -131,6 +134,7 @@ class FeedForward(feedforward.FeedForward):
 class PositionEncoding(positions.PositionEncoding):
     """``dropout(x_t (+) p_t)``; see :class:`hyperbolic.layers.positions.PositionEncoding`."""
 
+    manifold: PoincareBall
     drop = Dropout
 
     def make(self, start: Tensor) -> ManifoldParameter:

@@ -106,10 +106,11 @@ class Concat(nn.Module):
         """
         check_features(self, features)
         out = self.affine(beta_concat(x, self.manifold))
-        if self.feature_bias is not None:
+        if features is not None and self.feature_bias is not None:
             for term in self.manifold.mobius_scalar(features.unsqueeze(-1), self.feature_bias).unbind(-2):
                 out = self.manifold.mobius_add(out, term)
-        return out
+        result: Tensor = out
+        return result
 
 
 class Attention(DistanceAttention):
@@ -185,7 +186,7 @@ class MultiHeadAttention(DistanceHeads):
 class Residual(mobius.Residual):
     """``x (+) dropout(FC(phi(o)))``; see :class:`hyperbolic.layers.feedforward.Residual`."""
 
-    linear = Linear
+    linear: type[nn.Module] = Linear
 
 
 class FeedForward(feedforward.FeedForward):

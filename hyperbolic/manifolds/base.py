@@ -25,7 +25,7 @@ from hyperbolic.rows import blocked
 M = TypeVar("M", bound="Manifold")
 
 
-class Manifold(geoopt.Manifold, abc.ABC):  # type: ignore[misc]  # geoopt's methods have no types
+class Manifold(geoopt.Manifold, abc.ABC):
     """Interface of a space; coordinates are on the last axis, leading axes broadcast.
 
     Args:
@@ -39,9 +39,9 @@ class Manifold(geoopt.Manifold, abc.ABC):  # type: ignore[misc]  # geoopt's meth
         ValueError: c that is not a positive number.
     """
 
-    name: str
-    ndim = 1
-    reversible = False
+    name: str  # type: ignore[assignment]  # geoopt declares it as None
+    ndim = 1  # type: ignore[assignment]  # as above
+    reversible = False  # type: ignore[assignment]  # as above
     is_curved: ClassVar[bool] = True
     is_hyperbolic: ClassVar[bool] = False
     learn_c: bool
@@ -49,7 +49,7 @@ class Manifold(geoopt.Manifold, abc.ABC):  # type: ignore[misc]  # geoopt's meth
     fixed_c: Tensor
 
     def __init__(self, c: float = 1.0, learn_c: bool = False):
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # geoopt's has no types
         if self.is_curved and (
             isinstance(c, bool) or not isinstance(c, (int, float)) or not math.isfinite(c) or c <= 0
         ):
@@ -66,7 +66,8 @@ class Manifold(geoopt.Manifold, abc.ABC):  # type: ignore[misc]  # geoopt's meth
 
     def _apply(self: M, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> M:
         """Moves to another device with the model, but stays float64: a cast would round ``c``."""
-        return super()._apply(lambda t: t.to(fn(t).device), recurse)
+        super()._apply(lambda t: t.to(fn(t).device), recurse)  # type: ignore[no-untyped-call]  # torch's has no types
+        return self
 
     @property
     def c(self) -> Tensor:
@@ -100,13 +101,13 @@ class Manifold(geoopt.Manifold, abc.ABC):  # type: ignore[misc]  # geoopt's meth
         """Dimension of the space whose points have so many coordinates."""
         return coordinates
 
-    def origin(
+    def origin(  # type: ignore[override]  # geoopt's has a seed, for manifolds without a distinguished point
         self, *size: int, dtype: torch.dtype | None = None, device: torch.device | str | None = None
     ) -> Tensor:
         """The origin, repeated: ``size`` is (..., d)."""
         return self.expmap0(torch.zeros(*size, dtype=dtype or torch.get_default_dtype(), device=device))
 
-    def random(
+    def random(  # type: ignore[override]  # geoopt's takes keywords of any name
         self,
         *size: int,
         std: float = 1.0,

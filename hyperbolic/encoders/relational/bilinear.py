@@ -77,7 +77,8 @@ class DistMult(Bilinear):
         self.start_normal(init_std)
 
     def query(self, h: Tensor, r: Tensor) -> Tensor:
-        return self.entity(h) * self.relation(r)
+        result: Tensor = self.entity(h) * self.relation(r)
+        return result
 
     def head_query(self, t: Tensor, r: Tensor) -> Tensor:
         return self.query(t, r)
@@ -157,7 +158,8 @@ class TuckER(Bilinear):
             x = torch.bmm(x.unsqueeze(1), self.matrix_drop(matrices[place])).squeeze(1)
         else:
             x = relation_linear(x, matrices.mT, place)
-        return self.query_drop(normalised(self.query_norm, x))
+        result: Tensor = self.query_drop(normalised(self.query_norm, x))
+        return result
 
 
 def normalised(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
@@ -165,7 +167,8 @@ def normalised(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
     running ones, as in evaluation, and leaves them as they are."""
     if norm.training and len(x) == 1:
         return nn.functional.batch_norm(x, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
-    return norm(x)
+    result: Tensor = norm(x)
+    return result
 
 
 def even(scorer: nn.Module, d: int) -> int:

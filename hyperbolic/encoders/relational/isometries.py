@@ -92,6 +92,8 @@ class Isometry(Scorer):
             self.free_c = nn.Parameter(torch.full((n_relations, 1), c + math.log(-math.expm1(-c))))
         self.make_relations()
 
+    translation: nn.Parameter
+
     @abc.abstractmethod
     def make_relations(self) -> None:
         """Makes the parameters of the relations, ``translation`` among them."""
@@ -220,13 +222,13 @@ def _point(u: Tensor, c: Tensor) -> Point:
 
 def _added(x: Point, y: Point, c: Tensor) -> Point:
     """The Möbius sum, see :func:`hyperbolic.manifolds.poincare.mobius_add`."""
-    (x, gap_x), (y, gap_y) = x, y
-    total = x + y
+    (p, gap_x), (q, gap_y) = x, y
+    total = p + q
     square = c * sqnorm(total)
     denominator = square + gap_x * gap_y
     gap = gap_x * gap_y / denominator
     scale = torch.where(gap < _LEAST_GAP, math.sqrt(1 - _LEAST_GAP), 1) / denominator
-    return scale * (gap_x * total + square * x), gap.clamp_min(_LEAST_GAP)
+    return scale * (gap_x * total + square * p), gap.clamp_min(_LEAST_GAP)
 
 
 def rotated(x: Tensor, v: Tensor) -> Tensor:
@@ -242,7 +244,8 @@ def reflected(x: Tensor, v: Tensor) -> Tensor:
 
 
 def _blocks(x: Tensor) -> tuple[Tensor, Tensor]:
-    return wide(x).unflatten(-1, (-1, 2)).unbind(-1)
+    result: tuple[Tensor, Tensor] = wide(x).unflatten(-1, (-1, 2)).unbind(-1)
+    return result
 
 
 def _unit(v: Tensor) -> tuple[Tensor, Tensor]:

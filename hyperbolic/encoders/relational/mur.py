@@ -85,7 +85,8 @@ class MuR(Scorer):
             rows = torch.arange(rows.start, rows.stop, device=r.device)
         table = self._coordinates(self.entity(rows))
         tails, gap = self._in_ball(table, coordinates=True)
-        tt, c, squares = sqnorm(tails), self.manifold.c, None
+        tt, c = sqnorm(tails), self.manifold.c
+        squares = table.new_empty(len(r), len(rows))
         for _, at in grouped(r):  # one product for each relation
             h, p = query.h[at], query.p[at[:1]]
             stretched, along, rest = _terms(tt, tails @ p.T, sqnorm(p), c)
@@ -99,7 +100,6 @@ class MuR(Scorer):
             if len(at) == len(r):
                 squares = square
             else:
-                squares = square.new_empty(len(r), len(rows)) if squares is None else squares
                 squares[at] = square
         return torch.sub(self.rows_of(self.tail_bias, rows).squeeze(-1), squares).add_(query.bias)
 
@@ -144,10 +144,13 @@ def _terms(tt: Tensor, pt: Tensor, pp: Tensor, c: Tensor) -> tuple[Tensor, Tenso
 def _started(embedding: nn.Module, std: float) -> nn.Module:
     """The table with rows ``exp_0`` of normal vectors, or these vectors where it is a table of vectors."""
     weight = getattr(embedding, "inner", embedding).weight
+    assert isinstance(weight, nn.Parameter)
     with torch.no_grad():
         if isinstance(weight, ManifoldParameter):
-            d = weight.manifold.intrinsic_dim(weight.shape[-1])
-            weight.copy_(weight.manifold.expmap0(std * torch.randn(len(weight), d)))
+            manifold = weight.manifold
+            assert isinstance(manifold, Manifold)
+            d = manifold.intrinsic_dim(weight.shape[-1])
+            weight.copy_(manifold.expmap0(std * torch.randn(len(weight), d)))
         else:
             weight.normal_(std=std)
     return embedding

@@ -15,7 +15,7 @@ from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.manifolds import Manifold
 
 
-def leaves_autocast(method: Callable) -> Callable:
+def leaves_autocast(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """A method of a scorer, of curved geometries in float32 or above whatever autocast says."""
 
     @functools.wraps(method)
@@ -95,7 +95,8 @@ class Scorer(nn.Module, abc.ABC):
         if query is not None:
             return self.compare(query, r, h)
         n = h.shape[1]
-        return self(h.flatten(), r.repeat_interleave(n), t.repeat_interleave(n)).view(h.shape)
+        result: Tensor = self(h.flatten(), r.repeat_interleave(n), t.repeat_interleave(n)).view(h.shape)
+        return result
 
     @leaves_autocast
     def tails(self, h: Tensor, r: Tensor, start: int = 0, stop: int | None = None) -> Tensor:
@@ -126,11 +127,11 @@ class Scorer(nn.Module, abc.ABC):
         if query is not None:
             return self.compare_all(query, r, slice(start, stop))
         candidates = torch.arange(start, stop, device=t.device)
-        scores = None
+        scores = torch.empty(0)
         for relation, rows in grouped(r):
-            of_all = torch.full_like(candidates, relation)
-            part = self.compare_all(self.query(candidates, of_all), of_all, t[rows]).T
-            scores = part.new_empty(len(t), len(candidates)) if scores is None else scores
+            relations = torch.full_like(candidates, relation)
+            part = self.compare_all(self.query(candidates, relations), relations, t[rows]).T
+            scores = scores if scores.numel() else part.new_empty(len(t), len(candidates))
             scores[rows] = part
         return scores
 
