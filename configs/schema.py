@@ -16,6 +16,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.utils import get_object
 from omegaconf import MISSING, DictConfig, OmegaConf
 
+from configs.geometries import with_pairs
 from configs.kinds import described, fits, unknown_key
 
 FOLDER = Path(__file__).resolve().parent
@@ -157,7 +158,8 @@ def register() -> None:
     """Tell Hydra the types (as the config `schema`) and how the folder of a run is named (`run_name`)."""
     root = OmegaConf.structured(Root)
     # The open nodes: the model checks the names of its components, the geometry those of its layers and their settings.
-    root.geometry = OmegaConf.create({k: OmegaConf.create({}, flags={"struct": False}) for k in ("parts", "options")})
+    nodes = ("parts", "options", "settings")
+    root.geometry = OmegaConf.create({k: OmegaConf.create({}, flags={"struct": False}) for k in nodes})
     ConfigStore.instance().store(name="schema", node=root)
     OmegaConf.register_new_resolver("run_name", run_name, replace=True)
 
@@ -211,6 +213,7 @@ def check(cfg: DictConfig) -> dict[str, Any]:
             f"{cfg.task.name} has its own data, below paths.data_dir. Leave data.dir out, or choose such a task."
         )
     values = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
+    values["geometry"]["parts"] = with_pairs(values["geometry"].get("parts") or {})
     for name, supplied in SUPPLIED.items():
         node = values
         for key in name.split("."):

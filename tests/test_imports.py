@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("run.py", "configs", "hyperbolic", "tasks", "scripts")
 CONFIGURATION = {"hydra", "omegaconf", "hydra_plugins"}
-MAY_CONFIGURE = {"run", "configs.schema"}
+MAY_CONFIGURE = {"run", "configs.schema", "configs.geometries"}
 MAY_REBUILD = {"scripts.trained"}  # asks run.py for the model of a run's folder
 LIBRARY_MAY_IMPORT = {"torch", "geoopt", "hyperbolic"}
 
