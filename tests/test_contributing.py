@@ -18,8 +18,8 @@ PAGES = dict(
 
 def block(page: str) -> str:
     """The YAML file that a page shows."""
-    (found,) = re.findall(r"^( *)```yaml\n(.*?)^ *```", PAGES[page], re.M | re.S)
-    return "\n".join(line.removeprefix(found[0]) for line in found[1].splitlines()) + "\n"
+    (results,) = re.findall(r"^( *)```yaml\n(.*?)^ *```", PAGES[page], re.M | re.S)
+    return "\n".join(line.removeprefix(results[0]) for line in results[1].splitlines()) + "\n"
 
 
 @pytest.fixture

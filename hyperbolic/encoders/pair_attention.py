@@ -47,10 +47,10 @@ class PairAttention(nn.Module):
             if value not in choices:
                 raise ValueError(f"encoder.{key}: unknown value {value!r}; available: {', '.join(choices)}")
         if streams != 2:
-            raise ValueError(f"an encoder of pairs has 2 streams, premise and hypothesis, and {streams} were asked for")
+            raise ValueError(f"an encoder of pairs has 2 streams, premise and hypothesis, got streams={streams}")
         kind = getattr(getattr(reader, "func", reader), "kind", "sequences")
         if kind != "sequences":
-            raise ValueError(f"encoder.reader needs an encoder of sequences, and the one chosen is of {kind}")
+            raise ValueError(f"encoder.reader needs an encoder of sequences, and this one is of {kind}")
         self.manifold, self.combine, self.norm = geometry.manifold, combine, norm
         self.reader = reader(geometry=geometry, d_in=d_in, d_hidden=d_hidden, streams=streams)
         self.d_out = self.reader.d_out

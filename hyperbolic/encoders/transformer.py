@@ -134,10 +134,10 @@ class TransformerDecoderLayer(_Layer):
             cache: of earlier positions; x holds the next ones.
         Returns: (B, T, D).
         """
-        own, known = (cache.own, cache.memory) if cache is not None else (None, None)
+        own, others = (cache.own, cache.memory) if cache is not None else (None, None)
         inner = self.attention(self.before(0, x), mask=mask, causal=True, cache=own)
         x = self.after(0, self.merge(inner, x))
-        inner = self.cross_attention(self.before(1, x), memory, mask=memory_mask, cache=known)
+        inner = self.cross_attention(self.before(1, x), memory, mask=memory_mask, cache=others)
         x = self.after(1, self.cross_merge(inner, x))
         return self.after(2, self.feed_forward(self.before(2, x), x))
 

@@ -193,8 +193,8 @@ def check_range(layer: nn.Module | None, index: Tensor, low: int, high: int, rul
     """
     Args: layer: None where the error is not to name one. index: integers (...).
     Raises:
-        ValueError: ``rule`` and what was found, where an index is outside of low..high (on a GPU: a device-side
-            assertion).
+        ValueError: ``rule`` and the range of the numbers, where an index is outside of low..high (on a GPU: a
+            device-side assertion).
     """
     if index.numel() == 0:
         return

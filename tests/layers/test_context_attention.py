@@ -96,8 +96,8 @@ def test_sentences_equations_10_to_12(c):
     expected = einstein_midpoint(2 * x / (1 + c * x.square().sum(-1, keepdim=True)), alpha, c)
     result, weights = layer(x)
     torch.testing.assert_close(weights, alpha / alpha.sum(-1, keepdim=True), rtol=1e-9, atol=1e-12)
-    found = 2 * result / (1 + c * result.square().sum(-1, keepdim=True))
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+    results = 2 * result / (1 + c * result.square().sum(-1, keepdim=True))
+    torch.testing.assert_close(results, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_flat_twins():

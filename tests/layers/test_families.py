@@ -153,9 +153,9 @@ def test_tangent_linear_without_a_bias_is_the_mobius_one_through_the_isometry(mo
     expected = convert(peer(convert(x, space, ball)), ball, space)
     torch.testing.assert_close(linear(x), expected, rtol=1e-9, atol=1e-12)
     weight = torch.randn_like(expected)
-    (found,) = torch.autograd.grad((weight * linear(x)).sum(), linear.inner.weight)
-    (wanted,) = torch.autograd.grad((weight * expected).sum(), peer.weight)
-    torch.testing.assert_close(found, wanted, rtol=1e-8, atol=1e-10)
+    (results,) = torch.autograd.grad((weight * linear(x)).sum(), linear.inner.weight)
+    (target,) = torch.autograd.grad((weight * expected).sum(), peer.weight)
+    torch.testing.assert_close(results, target, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", GEOMETRIES)
@@ -251,8 +251,8 @@ def test_distance_attention_is_its_formula():
     moved = ball.mobius_add(x, attention.positions.weight[positions])
     scores = torch.exp(-0.7 * ball.dist(attention.query(moved), attention.key(moved)))
     weights = scores / scores.sum(-1, keepdim=True)
-    result, found = attention(x, positions)
-    torch.testing.assert_close(found, weights)
+    result, results = attention(x, positions)
+    torch.testing.assert_close(results, weights)
     torch.testing.assert_close(result, ball.centroid(x, weights))
 
 
@@ -290,10 +290,10 @@ def test_dropout_acts_in_the_chosen_space_and_only_in_training():
         layer = mobius.Dropout(ball, 0.5, space=space)
         out = layer(x)
         assert ball.check_point_on_manifold(out)
-        kept = inside(out) != 0
-        assert 0.4 < kept.float().mean() < 0.6
+        remaining = inside(out) != 0
+        assert 0.4 < remaining.float().mean() < 0.6
         if space == "tangent":
-            torch.testing.assert_close(inside(out)[kept], torch.full((int(kept.sum()),), 1.2), rtol=1e-4, atol=0)
+            torch.testing.assert_close(inside(out)[remaining], torch.full((int(remaining.sum()),), 1.2), rtol=1e-4, atol=0)
         assert torch.equal(layer.eval()(x), x)
     with pytest.raises(ValueError, match="space"):
         mobius.Dropout(ball, 0.5, space="ambient")
@@ -314,12 +314,12 @@ def test_wrong_lengths_and_streams_are_named():
 @pytest.mark.parametrize("name", GEOMETRIES)
 @pytest.mark.parametrize("training", [True, False])
 def test_dropout_of_tangent_vectors_is_that_of_their_points(name, training):
-    made = geometry(name)
-    has_space = "space" in made.family.options("Dropout")
+    g = geometry(name)
+    has_space = "space" in g.family.options("Dropout")
     for options in ({"space": "tangent"}, {"space": "coordinates"}) if has_space else ({},):
-        layer = made.dropout(0.4, **options).train(training)
+        layer = g.dropout(0.4, **options).train(training)
         u = 0.5 * torch.randn(3, 5, 4, dtype=torch.float64)
         torch.manual_seed(1)
-        expected = layer(made.manifold.expmap0(u))
+        expected = layer(g.manifold.expmap0(u))
         torch.manual_seed(1)
         torch.testing.assert_close(layer.lifted(u), expected)

@@ -23,7 +23,7 @@ def geometry(name, c=2.0):
 def cases(g) -> dict:
     """Layer by name: the layer, the intrinsic sizes of its inputs, the axes before the last."""
     m, layers = g.manifold, g.family.layers
-    found = {
+    results = {
         "linear": (g.linear(3, 5), (3,), (4,)),
         "concat": (g.concat((3, 2), 4), (3, 2), (4,)),
         "rnn_cell": (layers["RNNCell"](m, 3, 5), (3, 5), (4,)),
@@ -39,8 +39,8 @@ def cases(g) -> dict:
         "logits": (g.logits(3, 7), (3,), (4,)),
     }
     if "MultiHeadAttention" in layers:
-        found["multi_head_attention"] = (g.multi_head_attention(4, 2), (4, 4), (4, 6))
-    return found
+        results["multi_head_attention"] = (g.multi_head_attention(4, 2), (4, 4), (4, 6))
+    return results
 
 
 def first(result):
@@ -81,14 +81,14 @@ def test_autocast_reaches_no_curved_layer(name, layer):
     expected = first(module(*inputs))
     rounded = first(module(*(x.to(BF16).float() for x in inputs)))
     with torch.autocast("cpu", dtype=BF16):
-        result, given = first(module(*inputs)), first(module(*(x.to(BF16) for x in inputs)))
+        result, arguments = first(module(*inputs)), first(module(*(x.to(BF16) for x in inputs)))
     if result.requires_grad:
         result.float().square().sum().backward()
     assert all(p.grad is None or torch.isfinite(p.grad).all() for p in module.parameters())
     if name in CURVED:
-        assert result.dtype == given.dtype == torch.float32
+        assert result.dtype == arguments.dtype == torch.float32
         assert torch.equal(result, expected)
-        assert torch.equal(given, rounded)
+        assert torch.equal(arguments, rounded)
     else:
         torch.testing.assert_close(result.float(), expected, rtol=0.05, atol=0.05)
 
@@ -215,8 +215,8 @@ def test_rows_that_a_table_does_not_have_are_an_error_with_the_layer_and_the_sha
     for rows in ([[0, 5, 1]], [[-1, 4, 2]]):
         with pytest.raises(ValueError, match=r"^\w+\.Embedding: row numbers must lie in 0..4 \(n=5\), got .* in a tensor of shape \(1, 3\)"):
             table(torch.tensor(rows))
-    for wrong, given in ((torch.zeros(2, 3), r"torch.float32 of shape \(2, 3\)"), (torch.tensor([True]), "torch.bool"), ([1], "list")):
-        with pytest.raises(ValueError, match=rf"^\w+\.Embedding: takes a tensor of row numbers \(int64 or int32\), got {given}") as error:
+    for wrong, actual in ((torch.zeros(2, 3), r"torch.float32 of shape \(2, 3\)"), (torch.tensor([True]), "torch.bool"), ([1], "list")):
+        with pytest.raises(ValueError, match=rf"^\w+\.Embedding: takes a tensor of row numbers \(int64 or int32\), got {actual}") as error:
             table(wrong)
     if family not in ("hatt", "poincare_pp"):  # these have the table of another family
         assert str(error.value).startswith(f"{family}.Embedding: ")

@@ -36,7 +36,7 @@ def vectors(draw) -> torch.Tensor:
     return draw(radii) * direction / direction.norm()
 
 
-def made(kind: type[Manifold], c: float, **options) -> Manifold:
+def build(kind: type[Manifold], c: float, **options) -> Manifold:
     return kind(c, **options) if kind.is_curved else kind()
 
 
@@ -76,7 +76,7 @@ def check_every_axiom(kind: type[Manifold]) -> None:
 @axiom
 @hypothesis.given(c=curvatures, a=vectors(), b=vectors())
 def distance_is_symmetric_and_positive(kind, c, a, b):
-    m = made(kind, c)
+    m = build(kind, c)
     x, y = point(m, a), point(m, b)
     close(m.dist(x, y), m.dist(y, x))
     assert m.dist(x, x) == 0
@@ -89,7 +89,7 @@ def distance_is_symmetric_and_positive(kind, c, a, b):
 @axiom
 @hypothesis.given(c=curvatures, a=vectors(), b=vectors(), e=vectors())
 def triangle_inequality(kind, c, a, b, e):
-    m = made(kind, c)
+    m = build(kind, c)
     x, y, z = (point(m, v) for v in (a, b, e))
     assert m.dist(x, z) <= (m.dist(x, y) + m.dist(y, z)) * (1 + 1e-12)
 
@@ -97,7 +97,7 @@ def triangle_inequality(kind, c, a, b, e):
 @axiom
 @hypothesis.given(c=curvatures, a=vectors(), b=vectors())
 def exponential_and_logarithm_are_inverse(kind, c, a, b):
-    m = made(kind, c)
+    m = build(kind, c)
     x, y = point(m, a), point(m, b)
     u = m.logmap(x, y)
     close(m.expmap(x, u), y, rtol=1e-7)
@@ -112,7 +112,7 @@ def exponential_and_logarithm_are_inverse(kind, c, a, b):
 @axiom
 @hypothesis.given(c=curvatures, a=vectors(), b=vectors(), p=vectors(), q=vectors())
 def transport_is_an_isometry(kind, c, a, b, p, q):
-    m = made(kind, c)
+    m = build(kind, c)
     x, y = point(m, a), point(m, b)
     u, v = m.transp0(x, p), m.transp0(x, q)
     close(m.inner(y, m.transp(x, y, u), m.transp(x, y, v)), m.inner(x, u, v), rtol=1e-8, atol=1e-9)
@@ -126,7 +126,7 @@ def transport_is_an_isometry(kind, c, a, b, p, q):
 @hypothesis.given(c=curvatures, a=vectors(), b=vectors(), share=st.floats(0.05, 0.95))
 def geodesics_are_straight(kind, c, a, b, share):
     """A point between x and y divides the distance, and the transported velocity is the velocity."""
-    m = made(kind, c)
+    m = build(kind, c)
     x, y = point(m, a), point(m, b)
     whole = m.dist(x, y)
     between = m.expmap(x, share * m.logmap(x, y))
@@ -140,7 +140,7 @@ def geodesics_are_straight(kind, c, a, b, share):
 @hypothesis.given(c=curvatures, a=vectors(), b=vectors())
 def distance_decreases_fastest_along_the_geodesic(kind, c, a, b):
     """The Riemannian gradient of dist2/2 at x is -log_x(y)."""
-    m = made(kind, c)
+    m = build(kind, c)
     x, y = point(m, a).requires_grad_(), point(m, b)
     (slope,) = torch.autograd.grad(m.dist2(x, y).sum() / 2, x)
     close(m.egrad2rgrad(x, slope).detach(), -m.logmap(x, y).detach(), rtol=1e-6, atol=1e-8)
@@ -150,7 +150,7 @@ def distance_decreases_fastest_along_the_geodesic(kind, c, a, b):
 @hypothesis.given(c=curvatures, a=vectors(), p=vectors(), g=coordinates)
 def riemannian_gradient_represents_the_derivative(kind, c, a, p, g):
     """<rgrad, v>_x = <egrad, v> for every tangent v."""
-    m = made(kind, c)
+    m = build(kind, c)
     x = point(m, a)
     v = m.transp0(x, p)
     euclidean = torch.tensor([0.3, *g][-x.shape[-1] :], dtype=DTYPE)
@@ -162,7 +162,7 @@ def riemannian_gradient_represents_the_derivative(kind, c, a, p, g):
 @axiom
 @hypothesis.given(c=curvatures, a=vectors(), b=vectors(), p=vectors())
 def results_are_on_the_manifold(kind, c, a, b, p):
-    m = made(kind, c)
+    m = build(kind, c)
     x, y = point(m, a), point(m, b)
     u = m.transp0(x, p)
     cloud = torch.stack([x, y])
@@ -179,7 +179,7 @@ def results_are_on_the_manifold(kind, c, a, b, p):
 @hypothesis.given(c=curvatures, a=vectors(), scale=st.floats(0, 1e12))
 def projection_is_idempotent(kind, c, a, scale):
     """Also from far outside."""
-    m = made(kind, c)
+    m = build(kind, c)
     x = m.projx(scale * point(m, a))
     close(m.projx(x), x, rtol=1e-14)
 
@@ -188,7 +188,7 @@ def projection_is_idempotent(kind, c, a, scale):
 @hypothesis.given(c=curvatures, a=vectors(), b=vectors(), e=vectors(), w=st.lists(st.floats(0.01, 1), min_size=3))
 def centroid_moves_with_its_points(kind, c, a, b, e, w):
     """It lies among them, does not depend on their order, and is carried along by every isometry."""
-    m = made(kind, c)
+    m = build(kind, c)
     cloud = torch.stack([point(m, v) for v in (a, b, e)])
     weights = torch.tensor(w[:3], dtype=DTYPE)
     middle = m.centroid(cloud, weights)
@@ -208,7 +208,7 @@ def centroid_moves_with_its_points(kind, c, a, b, e, w):
 @hypothesis.given(c=curvatures, a=vectors(), b=vectors(), p=vectors())
 def gradients_are_finite(kind, c, a, b, p):
     """At any points, at the origin and at equal points, also for a learned c."""
-    m = made(kind, c, learn_c=True) if kind.is_curved else kind()
+    m = build(kind, c, learn_c=True) if kind.is_curved else kind()
     origin = m.origin(D, dtype=DTYPE)
     for x, y in ((point(m, a), point(m, b)), (point(m, a), point(m, a)), (origin, point(m, b)), (origin, origin)):
         x, y = (z.detach().requires_grad_() for z in (x, y))

@@ -89,13 +89,13 @@ EVERY = [(n, f) for n in MANIFOLDS for f in FUNCTIONS[n]]
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(("name", "function"), EVERY)
 def test_value(name, function, dtype):
-    found = [
+    results = [
         f"{regime}: {miss}"
         for regime in REGIMES
         for c in CURVATURES
         for miss in misses(name, c, dtype, function, sample(name, c, dtype, regime, ROWS), ROWS)
     ]
-    assert not found, "\n".join(found)
+    assert not results, "\n".join(results)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

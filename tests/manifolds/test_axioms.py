@@ -10,7 +10,7 @@ import torch
 
 from hyperbolic.layers.family import FAMILIES
 from hyperbolic.manifolds import MANIFOLDS, PoincareBall
-from tests.manifolds.axioms import AXIOMS, DTYPE, D, check_every_axiom, close, curvatures, made, point, vectors
+from tests.manifolds.axioms import AXIOMS, DTYPE, D, build, check_every_axiom, close, curvatures, point, vectors
 
 ball_test = hypothesis.settings(max_examples=12)
 
@@ -106,7 +106,7 @@ def test_mobius_matrices_compose(c, a, seed):
 
 @pytest.mark.parametrize("kind", MANIFOLDS.values(), ids=MANIFOLDS)
 def test_leading_axes_broadcast(kind):
-    m = made(kind, 0.7)
+    m = build(kind, 0.7)
     x, y = m.random(5, 1, D, dtype=DTYPE), m.random(4, D, dtype=DTYPE)
     assert m.dist(x, y).shape == (5, 4)
     assert m.dist(x, y, keepdim=True).shape == (5, 4, 1)
@@ -122,7 +122,7 @@ def test_leading_axes_broadcast(kind):
 
 @pytest.mark.parametrize("kind", MANIFOLDS.values(), ids=MANIFOLDS)
 def test_random_points_follow_their_generator(kind):
-    m = made(kind, 0.7)
+    m = build(kind, 0.7)
     x = m.random(500, D, std=0.5, generator=torch.Generator().manual_seed(3), dtype=DTYPE)
     assert torch.equal(x, m.random(500, D, std=0.5, generator=torch.Generator().manual_seed(3), dtype=DTYPE))
     assert x.shape == (500, m.ambient_dim(D))

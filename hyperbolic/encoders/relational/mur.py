@@ -18,7 +18,7 @@ import torch
 from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
-from hyperbolic.encoders.relational.scorer import Scorer, grouped
+from hyperbolic.encoders.relational.scorer import Scorer, by_relation
 from hyperbolic.geometry import Geometry
 from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.kernels.tangent_distance import row_products, squared_length, squared_length_of_product
@@ -57,8 +57,8 @@ class MuR(Scorer):
         if not init_std > 0:
             raise ValueError(f"MuR: init_std must be positive, got {init_std}")
         self.flat = not self.manifold.is_curved
-        self.entity = _started(geometry.embedding(n_entities, d, sparse=sparse), init_std)
-        self.translation = _started(geometry.embedding(n_relations, d, sparse=sparse), init_std)
+        self.entity = _initialised(geometry.embedding(n_entities, d, sparse=sparse), init_std)
+        self.translation = _initialised(geometry.embedding(n_relations, d, sparse=sparse), init_std)
         self.stretch = nn.Parameter(torch.empty(n_relations, d).uniform_(-1, 1))
         self.head_bias, self.tail_bias = (nn.Parameter(torch.zeros(n_entities, 1)) for _ in range(2))
 
@@ -87,7 +87,7 @@ class MuR(Scorer):
         tails, gap = self._in_ball(table, coordinates=True)
         tt, c = sqnorm(tails), self.manifold.c
         squares = table.new_empty(len(r), len(rows))
-        for _, at in grouped(r):  # one product for each relation
+        for _, at in by_relation(r):  # one product for each relation
             h, p = query.h[at], query.p[at[:1]]
             stretched, along, rest = _terms(tt, tails @ p.T, sqnorm(p), c)
             right = torch.cat([stretched, along * tails, gap, rest], -1) / gap
@@ -141,7 +141,7 @@ def _terms(tt: Tensor, pt: Tensor, pp: Tensor, c: Tensor) -> tuple[Tensor, Tenso
     return common + c * tt * (c * pp), common + c * pp, tt + 2 * pt + pp
 
 
-def _started(embedding: nn.Module, std: float) -> nn.Module:
+def _initialised(embedding: nn.Module, std: float) -> nn.Module:
     """The table with rows ``exp_0`` of normal vectors, or these vectors where it is a table of vectors."""
     weight = getattr(embedding, "inner", embedding).weight
     assert isinstance(weight, nn.Parameter)

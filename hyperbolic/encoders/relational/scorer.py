@@ -128,7 +128,7 @@ class Scorer(nn.Module, abc.ABC):
             return self.compare_all(query, r, slice(start, stop))
         candidates = torch.arange(start, stop, device=t.device)
         scores = torch.empty(0)
-        for relation, rows in grouped(r):
+        for relation, rows in by_relation(r):
             relations = torch.full_like(candidates, relation)
             part = self.compare_all(self.query(candidates, relations), relations, t[rows]).T
             scores = scores if scores.numel() else part.new_empty(len(t), len(candidates))
@@ -136,11 +136,11 @@ class Scorer(nn.Module, abc.ABC):
         return scores
 
 
-def grouped(r: Tensor) -> list[tuple[int, Tensor]]:
+def by_relation(r: Tensor) -> list[tuple[int, Tensor]]:
     """Each relation of a batch once, with the places (n,) where it stands."""
     order = r.argsort(stable=True)
     values, counts = torch.unique_consecutive(r[order], return_counts=True)
     return list(zip(values.tolist(), order.split(counts.tolist()), strict=True))
 
 
-__all__ = ["Scorer", "Table", "grouped"]
+__all__ = ["Scorer", "Table", "by_relation"]

@@ -199,8 +199,8 @@ class _ModulusDistances(Function[Tensor]):
     @once_differentiable
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor]:
         x, y = ctx.saved_tensors
-        of_x, of_y = torch.zeros_like(x.T), torch.zeros_like(y.T)
-        half, ones = len(of_x) // 2, x.new_ones(max(len(x), len(y)))
+        grad_x, grad_y = torch.zeros_like(x.T), torch.zeros_like(y.T)
+        half, ones = len(grad_x) // 2, x.new_ones(max(len(x), len(y)))
         for rows, columns, a, b, weight in _blocks(x, y):
             part = grad[rows, columns].contiguous()
             for j, (p, q, u, v) in enumerate(_coordinates(x, y, rows, columns)):
@@ -211,9 +211,9 @@ class _ModulusDistances(Function[Tensor]):
                 torch.div(part, weight, out=weight)
                 for place, difference in ((j, a), (half + j, b)):
                     difference.mul_(weight)
-                    of_x[place, rows] += difference @ ones[columns]
-                    of_y[place, columns] -= ones[rows] @ difference
-        return of_x.T, of_y.T
+                    grad_x[place, rows] += difference @ ones[columns]
+                    grad_y[place, columns] -= ones[rows] @ difference
+        return grad_x.T, grad_y.T
 
 
 def _blocks(x: Tensor, y: Tensor) -> Iterator[tuple[slice, slice, Tensor, Tensor, Tensor]]:

@@ -29,8 +29,8 @@ DTYPES = pytest.mark.parametrize("dtype", [F32, F64], ids=str)
 def model(cls, name: str, dtype=F64, c: float = 0.7, learn_c: bool = False, **settings):
     manifold, family = GEOMETRIES[name]
     geometry = make_geometry(name, manifold, family, c=None if manifold == "Euclidean" else c, learn_c=learn_c)
-    given = {"sparse": False, "d": D, "init_std": 0.4, "learn_c_per_relation": True, **settings}
-    scorer = cls(geometry, N, R, **given).to(dtype)
+    settings = {"sparse": False, "d": D, "init_std": 0.4, "learn_c_per_relation": True, **settings}
+    scorer = cls(geometry, N, R, **settings).to(dtype)
     for bias in (scorer.head_bias, scorer.tail_bias):
         bias.data.normal_()
     if scorer.free_c is not None:
