@@ -151,30 +151,30 @@ class ContextAttention(nn.Module):
 
     Args:
         manifold: space of the points. d: intrinsic size.
-        linear: builds a linear layer (manifold, d, d).
         score: "distance"; or "dot": ``<log_0(c), log_0(h'_i)>`` without beta, with tanh in flat space the attention of
             Yang et al. 2016 (Eq. 5-7).
         gate: "softmax"; or "sigmoid": ``w_i`` proportional to ``sigmoid(score_i - c_0)`` with a trained offset c_0,
             0 at the start, beyond which all points weigh nearly the same.
         nonlinearity: fn, a name in ``NONLINEARITIES``; the identity when left out.
-        tangent: keep c as a vector of the tangent space at the origin, ``c = exp_0(v)``, a Euclidean parameter.
-            Otherwise it is a point of the manifold (``geoopt.ManifoldParameter``).
 
-    At the start c is random, about 0.1 from the origin.
+    Subclasses name the linear layer of their family in ``linear``. With ``tangent`` they keep c as a vector of the
+    tangent space at the origin, ``c = exp_0(v)``, a Euclidean parameter; otherwise it is a point of the manifold
+    (``geoopt.ManifoldParameter``). At the start c is random, about 0.1 from the origin.
 
     Raises:
         ValueError: an unknown score, gate or nonlinearity.
     """
 
+    linear: type[nn.Module]
+    tangent = False
+
     def __init__(
         self,
         manifold: Manifold,
         d: int,
-        linear: Callable[..., nn.Module],
         score: str = "distance",
         gate: str = "softmax",
         nonlinearity: str | None = None,
-        tangent: bool = False,
     ):
         super().__init__()
         if score not in ("distance", "dot"):
@@ -183,10 +183,9 @@ class ContextAttention(nn.Module):
             raise ValueError(f"{name_of(self)}: gate must be 'softmax' or 'sigmoid', got {gate!r}")
         self.manifold, self.d, self.score, self.gate = manifold, d, score, gate
         self.nonlinearity = checked(nonlinearity or "identity")
-        self.tangent = tangent
-        self.key = linear(manifold, d, d)
+        self.key = self.linear(manifold, d, d)
         start = torch.randn(d) * (0.1 / d**0.5)
-        on_manifold = manifold.is_curved and not tangent
+        on_manifold = manifold.is_curved and not self.tangent
         self.context = (
             ManifoldParameter(manifold.expmap0(start), manifold=manifold) if on_manifold else nn.Parameter(start)
         )

@@ -23,7 +23,7 @@ class DistanceHeads(MultiHead):
         gate: f, "softmax" (``exp``) or "sigmoid" (``sigmoid(. - gamma)``, gamma trained, a number a head, 0 at first).
         tau: positive, the factor of the distances at the start. learn_tau: train it, the softplus of a number a head.
 
-    Subclasses implement ``queries``, ``keys``, ``values`` and ``merge``.
+    Subclasses make ``query``, ``key`` and ``value`` and implement ``divide`` and ``merge``.
 
     Raises:
         ValueError: another space; an unknown gate; tau that is not positive; n_heads that does not divide d.

@@ -220,15 +220,7 @@ class Attention(DistanceAttention):
 class ContextAttention(attention.ContextAttention):
     """Attention to a learned context vector; see :class:`hyperbolic.layers.attention.ContextAttention`."""
 
-    def __init__(
-        self,
-        manifold: Manifold,
-        d: int,
-        score: str = "distance",
-        gate: str = "softmax",
-        nonlinearity: str | None = None,
-    ):
-        super().__init__(manifold, d, Linear, score, gate, nonlinearity)
+    linear = Linear
 
 
 class MultiHeadAttention(MultiHead):
@@ -246,18 +238,9 @@ class MultiHeadAttention(MultiHead):
         self.query, self.key, self.value = (Linear(manifold, d, d, bias) for bias in (True, False, True))
         self.dropout = nn.Dropout(dropout)
 
-    def _heads(self, x: Tensor) -> Tensor:
-        result: Tensor = x.unflatten(-1, (self.n_heads, self.d // self.n_heads)).transpose(-3, -2)
-        return result
-
-    def queries(self, x: Tensor) -> Tensor:
-        return self._heads(self.query(x))
-
-    def keys(self, x: Tensor) -> Tensor:
-        return self._heads(self.key(x))
-
-    def values(self, x: Tensor) -> Tensor:
-        return self._heads(self.value(x))
+    def divide(self, points: Tensor) -> Tensor:
+        heads: Tensor = points.unflatten(-1, (self.n_heads, self.d // self.n_heads)).transpose(-3, -2)
+        return heads
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
         drop = self.dropout.p if self.training else 0.0
@@ -355,23 +338,7 @@ class Logits(ClassLogits):
 
 
 __all__ = [
-    "GRU",
-    "RNN",
-    "Activation",
-    "Attention",
-    "Centroid",
-    "Concat",
-    "ContextAttention",
-    "Dropout",
-    "Embedding",
-    "FeedForward",
-    "GRUCell",
-    "Linear",
-    "Logits",
-    "MultiHeadAttention",
-    "Norm",
-    "OrderedSum",
-    "PositionEncoding",
-    "RNNCell",
-    "Residual",
-]
+    "GRU", "RNN", "Activation", "Attention", "Centroid", "Concat", "ContextAttention", "Dropout", "Embedding",
+    "FeedForward", "GRUCell", "Linear", "Logits", "MultiHeadAttention", "Norm", "OrderedSum", "PositionEncoding",
+    "RNNCell", "Residual",
+]  # fmt: skip

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from hyperbolic.kernels.gyro_sum import mobius_sum
-from hyperbolic.layers import attention, mobius, ordered_sum, tangent
+from hyperbolic.layers import attention, feedforward, mobius, ordered_sum, tangent
 from hyperbolic.layers.attention import Centroid
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.layers.guard import check_index, takes_points
@@ -242,7 +242,8 @@ class ContextAttention(attention.ContextAttention):
         nonlinearity: str | None = None,
         tangent_keys: bool = False,
     ):
-        super().__init__(manifold, d, tangent.Linear if tangent_keys else Linear, score, gate, nonlinearity)
+        self.linear = tangent.Linear if tangent_keys else Linear
+        super().__init__(manifold, d, score, gate, nonlinearity)
 
 
 class LorentzActivation(nn.Module):
@@ -262,7 +263,7 @@ class LorentzActivation(nn.Module):
         return self.manifold.expmap0(h / 2 if isinstance(self.manifold, PoincareBall) else h)
 
 
-class Norm(mobius.Norm):
+class Norm(feedforward.NoNorm):
     """The identity: none of these papers has a norm for points."""
 
 
@@ -326,23 +327,7 @@ class Logits(ClassLogits):
 
 
 __all__ = [
-    "GRU",
-    "RNN",
-    "Activation",
-    "Attention",
-    "Centroid",
-    "Concat",
-    "ContextAttention",
-    "Dropout",
-    "Embedding",
-    "FeedForward",
-    "GRUCell",
-    "Linear",
-    "Logits",
-    "LorentzActivation",
-    "Norm",
-    "OrderedSum",
-    "PositionEncoding",
-    "RNNCell",
-    "Residual",
-]
+    "GRU", "RNN", "Activation", "Attention", "Centroid", "Concat", "ContextAttention", "Dropout", "Embedding",
+    "FeedForward", "GRUCell", "Linear", "Logits", "LorentzActivation", "Norm", "OrderedSum", "PositionEncoding",
+    "RNNCell", "Residual",
+]  # fmt: skip

@@ -243,18 +243,8 @@ class PositionEncoding(positions.PositionEncoding):
     forward = takes_points("d")(positions.PositionEncoding.forward)
 
 
-class Norm(nn.Module):
+class Norm(feedforward.NoNorm):
     """The identity: a Lorentz linear layer normalises already, and HyboNet's Transformer has no layer norm."""
-
-    def __init__(self, manifold: Lorentz, d: int):
-        super().__init__()
-        self.manifold, self.d = manifold, d
-
-    extra_repr = shows("d")
-
-    @takes_points("d")
-    def forward(self, x: Tensor) -> Tensor:
-        return x
 
 
 class OrderedSum(ordered_sum.OrderedSum):
@@ -271,24 +261,7 @@ class OrderedSum(ordered_sum.OrderedSum):
 
 
 __all__ = [
-    "GRU",
-    "RNN",
-    "Activation",
-    "Attention",
-    "Centroid",
-    "Concat",
-    "ContextAttention",
-    "Dropout",
-    "Embedding",
-    "FeedForward",
-    "GRUCell",
-    "HyperplaneLogits",
-    "Linear",
-    "Logits",
-    "MultiHeadAttention",
-    "Norm",
-    "OrderedSum",
-    "PositionEncoding",
-    "RNNCell",
-    "Residual",
-]
+    "GRU", "RNN", "Activation", "Attention", "Centroid", "Concat", "ContextAttention", "Dropout", "Embedding",
+    "FeedForward", "GRUCell", "HyperplaneLogits", "Linear", "Logits", "MultiHeadAttention", "Norm", "OrderedSum",
+    "PositionEncoding", "RNNCell", "Residual",
+]  # fmt: skip

@@ -73,17 +73,8 @@ class MultiHeadAttention(MultiHead):
         """s, a positive scalar."""
         return self.fixed_temperature if self.log_temperature is None else self.log_temperature.exp()
 
-    def _heads(self, points: Tensor) -> Tensor:
+    def divide(self, points: Tensor) -> Tensor:
         return (points if self.n_heads > 1 else points.unsqueeze(-2)).transpose(-3, -2)
-
-    def queries(self, x: Tensor) -> Tensor:
-        return self._heads(self.query(x))
-
-    def keys(self, x: Tensor) -> Tensor:
-        return self._heads(self.key(x))
-
-    def values(self, x: Tensor) -> Tensor:
-        return self._heads(self.value(x))
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
         drop = self.dropout.p if self.training else 0.0
@@ -139,15 +130,7 @@ class ContextAttention(attention.ContextAttention):
     """Attention to a learned context point with Lorentz linear keys; see
     :class:`hyperbolic.layers.attention.ContextAttention`."""
 
-    def __init__(
-        self,
-        manifold: Lorentz,
-        d: int,
-        score: str = "distance",
-        gate: str = "softmax",
-        nonlinearity: str | None = None,
-    ):
-        super().__init__(manifold, d, Linear, score, gate, nonlinearity)
+    linear = Linear
 
 
 __all__ = ["TEMPERATURES", "Attention", "ContextAttention", "MultiHeadAttention"]

@@ -101,15 +101,7 @@ class ContextAttention(attention.ContextAttention):
     """Attention to a learned context point, with Möbius linear keys; see
     :class:`hyperbolic.layers.attention.ContextAttention` (Zhang & Gao, Hype-HAN, Eq. 10-12)."""
 
-    def __init__(
-        self,
-        manifold: PoincareBall,
-        d: int,
-        score: str = "distance",
-        gate: str = "softmax",
-        nonlinearity: str | None = None,
-    ):
-        super().__init__(manifold, d, Linear, score, gate, nonlinearity)
+    linear = Linear
 
 
 class Residual(feedforward.Residual):
@@ -146,18 +138,8 @@ class PositionEncoding(positions.PositionEncoding):
     forward = takes_points("d")(positions.PositionEncoding.forward)
 
 
-class Norm(nn.Module):
+class Norm(feedforward.NoNorm):
     """The point itself: Möbius layers keep their points inside, and their papers have no norm."""
-
-    def __init__(self, manifold: PoincareBall, d: int):
-        super().__init__()
-        self.manifold, self.d = manifold, d
-
-    extra_repr = shows("d")
-
-    @takes_points("d")
-    def forward(self, x: Tensor) -> Tensor:
-        return x
 
 
 class OrderedSum(ordered_sum.OrderedSum):
@@ -195,22 +177,6 @@ class Logits(ClassLogits):
 
 
 __all__ = [
-    "GRU",
-    "RNN",
-    "Activation",
-    "Attention",
-    "Centroid",
-    "Concat",
-    "ContextAttention",
-    "Dropout",
-    "Embedding",
-    "FeedForward",
-    "GRUCell",
-    "Linear",
-    "Logits",
-    "Norm",
-    "OrderedSum",
-    "PositionEncoding",
-    "RNNCell",
-    "Residual",
-]
+    "GRU", "RNN", "Activation", "Attention", "Centroid", "Concat", "ContextAttention", "Dropout", "Embedding",
+    "FeedForward", "GRUCell", "Linear", "Logits", "Norm", "OrderedSum", "PositionEncoding", "RNNCell", "Residual",
+]  # fmt: skip

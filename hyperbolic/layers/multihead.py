@@ -46,13 +46,17 @@ class MultiHead(nn.Module):
     Args:
         manifold: space of inputs and outputs. d: intrinsic size. n_heads: divides d.
 
-    Subclasses implement ``queries``, ``keys``, ``values``: (B, T, D) -> (B, n_heads, T, D_head); ``attend``;
-    ``weights``; and ``merge``: (B, n_heads, T, D_head) -> (B, T, D), without the linear layer that follows in a
-    Transformer (that is a ``Residual``).
+    Subclasses make the linear layers ``query``, ``key`` and ``value`` and implement ``divide``: what these give ->
+    (B, n_heads, T, D_head); ``attend``; ``weights``; and ``merge``: (B, n_heads, T, D_head) -> (B, T, D), without the
+    linear layer that follows in a Transformer (that is a ``Residual``).
 
     Raises:
         ValueError: n_heads that does not divide d.
     """
+
+    query: nn.Module
+    key: nn.Module
+    value: nn.Module
 
     def __init__(self, manifold: Manifold, d: int, n_heads: int):
         super().__init__()
@@ -62,14 +66,17 @@ class MultiHead(nn.Module):
 
     extra_repr = shows("d", "n_heads")
 
-    def queries(self, x: Tensor) -> Tensor:
+    def divide(self, points: Tensor) -> Tensor:
         raise NotImplementedError
+
+    def queries(self, x: Tensor) -> Tensor:
+        return self.divide(self.query(x))
 
     def keys(self, x: Tensor) -> Tensor:
-        raise NotImplementedError
+        return self.divide(self.key(x))
 
     def values(self, x: Tensor) -> Tensor:
-        raise NotImplementedError
+        return self.divide(self.value(x))
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
         """Weighted centroid of the values: (B, n_heads, T, D_head).

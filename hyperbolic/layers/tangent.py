@@ -160,15 +160,7 @@ class ContextAttention(attention.ContextAttention):
     """Attention to a learned context point, with tangent linear keys and the context kept as a tangent vector; see
     :class:`hyperbolic.layers.attention.ContextAttention`."""
 
-    def __init__(
-        self,
-        manifold: Manifold,
-        d: int,
-        score: str = "distance",
-        gate: str = "softmax",
-        nonlinearity: str | None = None,
-    ):
-        super().__init__(manifold, d, Linear, score, gate, nonlinearity, tangent=True)
+    linear, tangent = Linear, True
 
 
 class MultiHeadAttention(euclidean.MultiHeadAttention):
@@ -258,23 +250,7 @@ class Logits(ClassLogits):
 
 
 __all__ = [
-    "GRU",
-    "RNN",
-    "Activation",
-    "Attention",
-    "Centroid",
-    "Concat",
-    "ContextAttention",
-    "Dropout",
-    "Embedding",
-    "FeedForward",
-    "GRUCell",
-    "Linear",
-    "Logits",
-    "MultiHeadAttention",
-    "Norm",
-    "OrderedSum",
-    "PositionEncoding",
-    "RNNCell",
-    "Residual",
-]
+    "GRU", "RNN", "Activation", "Attention", "Centroid", "Concat", "ContextAttention", "Dropout", "Embedding",
+    "FeedForward", "GRUCell", "Linear", "Logits", "MultiHeadAttention", "Norm", "OrderedSum", "PositionEncoding",
+    "RNNCell", "Residual",
+]  # fmt: skip
