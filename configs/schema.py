@@ -25,10 +25,11 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from configs.errors import ConfigError
+from configs.files import FOLDER, load, plain
+from configs.geometries import with_pairs
 from configs.kinds import described, fits, unknown_key
 from configs.targets import check_targets
 
-FOLDER = Path(__file__).resolve().parent
 # What run.py adds when it builds an object, by the key of its node. To task.model and task.module it adds what their
 # constructors take of geometry, encoder, model and optimizer, and of what the data supply, which only the data know.
 SUPPLIED = {
@@ -150,7 +151,8 @@ def register(stored_name: str | None = None) -> None:
     """
     root = OmegaConf.structured(Root)
     # The open nodes: the model checks the names of its components, the geometry those of its layers and their settings.
-    root.geometry = OmegaConf.create({k: OmegaConf.create({}, flags={"struct": False}) for k in ("parts", "options")})
+    nodes = ("parts", "options", "settings")
+    root.geometry = OmegaConf.create({k: OmegaConf.create({}, flags={"struct": False}) for k in nodes})
     ConfigStore.instance().store(name="schema", node=root)
     stored = stored_name if re.fullmatch(r"\w[\w.,=+-]{0,199}", str(stored_name)) else None
 
@@ -213,18 +215,6 @@ def changed(cfg: DictConfig, settings: Mapping[str, Any]) -> dict[str, Any]:
     return plain(cfg)
 
 
-def plain(cfg: Any, resolve: bool = True) -> dict[str, Any]:
-    """A node of keys as plain Python values."""
-    node = OmegaConf.to_container(cfg, resolve=resolve, enum_to_str=True)
-    assert isinstance(node, dict)
-    return {str(key): value for key, value in node.items()}
-
-
-def _load(file: Path) -> dict[str, Any]:
-    """A YAML file as it stands."""
-    return plain(OmegaConf.load(file), resolve=False)
-
-
 def check(cfg: DictConfig) -> dict[str, Any]:
     """The configuration as plain Python values, resolved.
 
@@ -247,7 +237,8 @@ def check(cfg: DictConfig) -> dict[str, Any]:
             f"{cfg.task.name} has its own data, below paths.data_dir. Leave data.dir out, or choose such a task."
         )
     values = plain(cfg)
-    check_targets(values, _search_path())
+    check_targets(values)
+    values["geometry"]["parts"] = with_pairs(values["geometry"].get("parts") or {})
     for name, supplied in SUPPLIED.items():
         node = values
         for key in name.split("."):
@@ -279,20 +270,12 @@ def _check_encoder(values: dict[str, Any]) -> None:
         fitting = [
             file.stem
             for file in sorted((FOLDER / "encoder").glob("*.yaml"))
-            if encoder_kind(_load(file)) in kinds
+            if encoder_kind(load(file)) in kinds
         ]
         raise ConfigError(
             f"task={values['task']['name']} needs an encoder of {' or '.join(kinds)}, and the one chosen is of "
             f"{kind}; take encoder={' or '.join(fitting)}."
         )
-
-
-def _search_path() -> list[Path]:
-    """The folders besides configs/ that the user put on Hydra's search path."""
-    if not HydraConfig.initialized():
-        return []
-    sources = HydraConfig.get().runtime.config_sources
-    return [Path(source.path) for source in sources if source.schema == "file" and source.provider != "main"]
 
 
 def _check_task(cfg: DictConfig) -> None:
@@ -318,7 +301,7 @@ def _declared(name: str) -> set[str]:
     file = FOLDER / "task" / f"{name}.yaml"
     if not file.is_file():
         return set()
-    node = _load(file)
+    node = load(file)
     starts = [_declared(start) for start in node.pop("defaults", []) if isinstance(start, str)]
     return set(node).union(*starts)
 
@@ -370,7 +353,7 @@ def check_target(name: str, node: Mapping[str, Any], supplied: tuple[str, ...] |
 
 def parameters(name: str, node: Mapping[str, Any]) -> dict[str, inspect.Parameter]:
     """The parameters of the class or function that a node names. Raises ConfigError where there is none."""
-    check_targets(node, _search_path())
+    check_targets(node)
     if not isinstance(node, Mapping) or not node.get("_target_"):
         raise ConfigError(f"{name} names no class; its file in configs/ needs a line `_target_: ...`.")
     try:

@@ -7,13 +7,13 @@ configs/ name: `targets` reads them, and that is the one table. What a checkpoin
 
 import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from configs.errors import ConfigError
+from configs.files import FOLDER, search_path
 
-FOLDER = Path(__file__).resolve().parent
 _NAME = re.compile(r"^[^#\n]*?\b_target_:\s*['\"]?([\w.]+)", re.MULTILINE)
 _DEPTH = 24  # of nested nodes; ours have at most 6
 
@@ -25,17 +25,17 @@ def targets(folders: tuple[Path, ...] = (FOLDER,)) -> frozenset[str]:
     return frozenset(name for file in files for name in _NAME.findall(file.read_text(encoding="utf-8")))
 
 
-def check_targets(node: Any, more: Iterable[Path] = ()) -> None:
+def check_targets(node: Any) -> None:
     """Refuse a node, or a node within it, that would call something that is not in the table.
 
     Args:
-        node: plain values. more: folders besides configs/ whose files may name classes of their own (those that the
-            user put on Hydra's search path).
+        node: plain values. The files in configs/ and in folders that the user put on Hydra's search path may name
+            classes.
 
     Raises:
         ConfigError: a `_target_` that no file names, or that is no word.
     """
-    allowed = targets((FOLDER, *more))
+    allowed = targets((FOLDER, *search_path()))
     for key, target in _named(node, ""):
         if not isinstance(target, str) or target not in allowed:
             raise ConfigError(

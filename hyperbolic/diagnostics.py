@@ -8,7 +8,7 @@ import torch
 from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
-from hyperbolic.manifolds import Euclidean, Manifold
+from hyperbolic.manifolds import Manifold
 from hyperbolic.numerics import wide
 
 
@@ -19,7 +19,7 @@ class NonFiniteError(RuntimeError):
         super().__init__(message)
         self.names = names
 
-    def __reduce__(self):  # exceptions are pickled with their message alone
+    def __reduce__(self) -> tuple[type, tuple[list[str], str]]:  # exceptions are pickled with their message alone
         return type(self), (self.names, str(self))
 
 
@@ -49,7 +49,7 @@ def manifold_parameters(module: nn.Module) -> dict[str, ManifoldParameter]:
     return {
         name: p
         for name, p in module.named_parameters()
-        if isinstance(p, ManifoldParameter) and not isinstance(p.manifold, Euclidean)
+        if isinstance(p, ManifoldParameter) and p.manifold.is_curved
     }
 
 

@@ -10,33 +10,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import ModuleType
 from typing import Any
 
 from torch import Tensor, nn
 
-from hyperbolic.layers import euclidean, hatt, klein, lorentz, mobius, poincare_pp, tangent
-from hyperbolic.layers.guard import FAMILY_MANIFOLDS
-from hyperbolic.manifolds import Euclidean, Klein, Lorentz, Manifold, PoincareBall
-from hyperbolic.manifolds.base import HyperbolicManifold
+from hyperbolic.layers.family import FAMILIES, LayerFamily, register_family
+from hyperbolic.manifolds import MANIFOLDS, Manifold, register_manifold
 from hyperbolic.manifolds.charts import convert
 
-MANIFOLDS: dict[str, type[Manifold]] = {
-    "Euclidean": Euclidean,
-    "PoincareBall": PoincareBall,
-    "Lorentz": Lorentz,
-    "Klein": Klein,
-}
-FAMILIES: dict[str, ModuleType] = {
-    "euclidean": euclidean,
-    "hatt": hatt,
-    "mobius": mobius,
-    "poincare_pp": poincare_pp,
-    "lorentz": lorentz,
-    "klein": klein,
-    "tangent": tangent,
-}
-# name: (manifold, family). configs/geometry holds one file for each.
+# name: (manifold, family). configs/geometry holds one file for each, and may hold more.
 GEOMETRIES: dict[str, tuple[str, str]] = {
     "euclidean": ("Euclidean", "euclidean"),
     "hatt": ("Euclidean", "hatt"),
@@ -48,6 +30,7 @@ GEOMETRIES: dict[str, tuple[str, str]] = {
     "lorentz_tangent": ("Lorentz", "tangent"),
     "klein_tangent": ("Klein", "tangent"),
 }
+Options = Mapping[str, Mapping[str, Any]]  # of layers, by class: {"Linear": {"variant": "mt"}}
 
 
 @dataclass(frozen=True)
@@ -57,7 +40,7 @@ class Geometry:
     Args:
         name: what configurations call it.
         manifold: shared by every layer and parameter made here.
-        layers: a module of :mod:`hyperbolic.layers`.
+        family: of the layers.
         parts: geometry of single components, by component name; the others have this geometry.
         options: settings of the layers made here, by class name (``{"Linear": {"variant": "mt"}}``); what a model
             passes itself comes first.
@@ -68,17 +51,16 @@ class Geometry:
 
     name: str
     manifold: Manifold
-    layers: ModuleType
+    family: LayerFamily
     parts: Mapping[str, Geometry] = field(default_factory=dict)
-    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    made: set[str] = field(default_factory=set, compare=False, repr=False)  # classes of the layers made so far
+    options: Options = field(default_factory=dict)
+    built_layers: set[str] = field(default_factory=set, compare=False, repr=False)  # class names, so far
 
     def part(self, component: str) -> Geometry:
         """Geometry of one component of a model."""
-        own = Geometry(self.name, self.manifold, self.layers, options=self.options, made=self.made)
-        return self.parts.get(component, own)
+        return self.parts.get(component) or replace(self, parts={})
 
-    def with_defaults(self, settings: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Geometry:
+    def with_defaults(self, settings: Mapping[str, Options]) -> Geometry:
         """This geometry and its parts with other defaults of layers, each with those for its own family.
 
         Args:
@@ -88,58 +70,43 @@ class Geometry:
         Raises:
             ValueError: a family that does not exist, or a layer or an option that the family does not have.
         """
-        for family, classes in settings.items():
-            layers = FAMILIES[_known(family, FAMILIES, "defaults of layers")]
-            for layer, options in classes.items():
-                _known(layer, dict.fromkeys(layers.__all__), f"defaults of layers, family {family}")
-                for option in options:
-                    _known(option, dict.fromkeys(_options(layers, layer)), f"defaults of layers, {family}.{layer}")
+        for family, layers in settings.items():
+            _check_name(family, FAMILIES, "defaults of layers")
+            for layer, options in layers.items():
+                FAMILIES[family].check_options(layer, options, "defaults of layers")
 
         def changed(geometry: Geometry) -> Geometry:
             options = {layer: dict(values) for layer, values in geometry.options.items()}
-            for layer, defaults in settings.get(geometry.layers.__name__.rpartition(".")[2], {}).items():
+            for layer, defaults in settings.get(geometry.family.name, {}).items():
                 options[layer] = {**defaults, **options.get(layer, {})}
             return replace(geometry, options=options)
 
         return replace(changed(self), parts={component: changed(part) for component, part in self.parts.items()})
-
-    def preferring(self, settings: Mapping[str, Mapping[str, Any]]) -> Geometry:
-        """This geometry and those of its parts with settings of layers that a model's paper has, by class as
-        ``options``. A family that has no such layer or option goes without; ``options`` come before them.
-        Replaced by :meth:`with_defaults`, which names the families.
-
-        Raises:
-            ValueError: a layer or an option that no family has.
-        """
-        for layer, chosen in settings.items():
-            known = {option for family in FAMILIES.values() for option in _options(family, layer)}
-            if not known:
-                raise ValueError(f"settings of layers: no layer family has a {layer}")
-            for option in chosen:
-                if option not in known:
-                    raise ValueError(f"settings of layers: no {layer} of any family has an option {option!r}")
-        parts = {component: part._with(settings) for component, part in self.parts.items()}
-        return replace(self._with(settings), parts=parts)
-
-    def _with(self, settings: Mapping[str, Mapping[str, Any]]) -> Geometry:
-        options = {layer: dict(chosen) for layer, chosen in self.options.items()}
-        for layer, chosen in settings.items():
-            known = _options(self.layers, layer)
-            wished = {option: value for option, value in chosen.items() if option in known}
-            options[layer] = {**wished, **options.get(layer, {})}
-        return replace(self, options=options)
 
     def check_components(self, components: Iterable[str]) -> None:
         """
         Raises:
             ValueError: when ``parts`` names a component the model does not have.
         """
-        known = list(components)
-        unknown = [part for part in self.parts if part not in known]
-        if unknown:
+        names = list(components)
+        for part in self.parts:
+            if part not in names:
+                raise ValueError(
+                    f"geometry.parts.{part}: this model has no component {part!r}; its components are "
+                    f"{', '.join(names)}"
+                )
+
+    def check_manifold(self, model: str, *kinds: type[Manifold]) -> None:
+        """
+        Args: model: its name. kinds: the manifolds that its formulas are for.
+        Raises:
+            ValueError: when this geometry is on another one; it names the geometries that fit.
+        """
+        if not isinstance(self.manifold, kinds):
+            fitting = [name for name, (kind, _) in GEOMETRIES.items() if issubclass(MANIFOLDS[kind], kinds)]
             raise ValueError(
-                f"geometry.parts.{unknown[0]}: this model has no component {unknown[0]!r}; its components are "
-                f"{', '.join(known)}"
+                f"{model} is defined on {', '.join(kind.name for kind in kinds)}, not with geometry={self.name}; "
+                f"choose geometry={' or '.join(fitting)}"
             )
 
     def check_options(self) -> None:
@@ -148,30 +115,28 @@ class Geometry:
         Raises:
             ValueError: when ``options`` are for a class of layers that the model does not make from this geometry.
         """
-        unused = [layer for layer in self.options if layer not in self.made]
-        if unused:
-            raise ValueError(
-                f"geometry.options.{unused[0]}: this model makes no {unused[0]} of the geometry {self.name}; it makes "
-                f"{', '.join(sorted(self.made)) or 'none of its layers'}"
-            )
+        for layer in self.options:
+            if layer not in self.built_layers:
+                raise ValueError(
+                    f"geometry.options.{layer}: this model makes no {layer} of the geometry {self.name}; it makes "
+                    f"{', '.join(sorted(self.built_layers)) or 'none of its layers'}"
+                )
 
     def _make(self, layer: str, *sizes: Any, **options: Any) -> nn.Module:
         """
         Raises:
             ValueError: when the family has no such layer, or the layer has no such option.
         """
-        family = self.layers.__name__.rpartition(".")[2]
-        cls = getattr(self.layers, layer, None)
-        if cls is None:
-            having = [name for name, (_, other) in GEOMETRIES.items() if layer in FAMILIES[other].__all__]
+        if layer not in self.family.layers:
+            fitting = [name for name, (_, family) in GEOMETRIES.items() if layer in FAMILIES[family].layers]
             raise ValueError(
-                f"geometry {self.name}: the layer family {family} has no {layer}; geometries that have it: "
-                f"{', '.join(having) or 'none'}"
+                f"geometry {self.name}: the layer family {self.family.name} has no {layer}; geometries that have it: "
+                f"{', '.join(fitting) or 'none'}"
             )
-        self.made.add(layer)
+        self.built_layers.add(layer)
         options = {**self.options.get(layer, {}), **options}
-        _check_options(self, layer, options)
-        return cls(self.manifold, *sizes, **options)
+        self.family.check_options(layer, options, f"geometry {self.name}")
+        return self.family.layers[layer](self.manifold, *sizes, **options)
 
     def linear(self, d_in: int, d_out: int, **options: Any) -> nn.Module:
         return self._make("Linear", d_in, d_out, **options)
@@ -225,14 +190,26 @@ class Geometry:
         return self._make("Logits", d, n_classes, **options)
 
 
+def register_geometry(name: str, manifold: str, layers: str) -> None:
+    """Give a pair of a registered manifold and a registered family a name, which ``parts`` may then use.
+
+    Raises:
+        ValueError: an unknown name, a family that is not defined on the manifold, or a name that another pair has.
+    """
+    _pair(name, manifold, layers)
+    if GEOMETRIES.setdefault(name, (manifold, layers)) != (manifold, layers):
+        raise ValueError(f"another geometry is registered as {name!r}; choose another name")
+
+
 def make_geometry(
     name: str,
     manifold: str,
     layers: str,
     c: float | None = None,
     learn_c: bool = False,
-    parts: Mapping[str, str] | None = None,
-    options: Mapping[str, Mapping[str, Any]] | None = None,
+    parts: Mapping[str, str | Mapping[str, str]] | None = None,
+    options: Options | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> Geometry:
     """Builds a geometry from plain values.
 
@@ -240,73 +217,72 @@ def make_geometry(
         name: how it is called. manifold: a key of ``MANIFOLDS``. layers: a key of ``FAMILIES``.
         c: positive curvature parameter (sectional curvature -c); None for Euclidean.
         learn_c: train c, one scalar for all parts.
-        parts: component name to geometry name (a key of ``GEOMETRIES``). A part on the same manifold shares it;
-            a part on another curved manifold shares c with it, also while c is learned.
+        parts: component name to geometry: a key of ``GEOMETRIES``, or its ``{name, manifold, layers}``. A part on the
+            same manifold shares it; a part on another curved manifold shares c with it, also while c is learned.
         options: settings of the family's layers by class name; parts of another geometry have their defaults.
+        settings: keywords of the manifold's constructor besides c and learn_c.
 
     Raises:
         ValueError: unknown name, a family that is not defined on the manifold, c that is not positive, learn_c where
-            nothing is curved, or a setting that the layer does not have.
+            nothing is curved, or a setting that the manifold or the layer does not have.
     """
-    _known(manifold, MANIFOLDS, f"geometry.manifold of {name}")
-    _known(layers, FAMILIES, f"geometry.layers of {name}")
-    if manifold not in FAMILY_MANIFOLDS[layers]:
-        raise ValueError(
-            f"geometry {name}: the layer family {layers} is defined on {', '.join(FAMILY_MANIFOLDS[layers])}, "
-            f"not on {manifold}"
-        )
-    made: dict[str, Manifold] = {}
+    family = _pair(name, manifold, layers)
+    spaces = {manifold: _space(name, MANIFOLDS[manifold], c, learn_c, settings or {})}
 
-    def space(kind: str) -> Manifold:
-        if kind not in made:
-            curved = next((m for m in made.values() if isinstance(m, HyperbolicManifold)), None)
-            if kind == "Euclidean":
-                made[kind] = Euclidean()
-            elif curved is not None:
-                made[kind] = curved.twin(MANIFOLDS[kind])
+    def part(component: str, value: str | Mapping[str, str]) -> Geometry:
+        where = f"geometry.parts.{component}"
+        if isinstance(value, str):
+            kind, layers = GEOMETRIES[_check_name(value, GEOMETRIES, where)]
+            value = {"name": value, "manifold": kind, "layers": layers}
+        elif set(value) != {"name", "manifold", "layers"}:
+            raise ValueError(f"{where}: needs a name, a manifold and layers, got {', '.join(value) or 'nothing'}")
+        family, kind = _pair(**value), value["manifold"]
+        if kind not in spaces:
+            curved = next((space for space in spaces.values() if space.is_curved), None)
+            if curved is not None and MANIFOLDS[kind].is_curved:
+                spaces[kind] = curved.twin(MANIFOLDS[kind])
             else:
-                made[kind] = MANIFOLDS[kind](c=_curvature(c, name), learn_c=learn_c)
-        return made[kind]
+                spaces[kind] = _space(name, MANIFOLDS[kind], c, learn_c, {})
+        return Geometry(value["name"], spaces[kind], family)
 
-    components = {}
-    for component, part in (parts or {}).items():
-        part_manifold, part_layers = GEOMETRIES[_known(part, GEOMETRIES, f"geometry.parts.{component}")]
-        components[component] = Geometry(part, space(part_manifold), FAMILIES[part_layers])
-    geometry = Geometry(name, space(manifold), FAMILIES[layers], components, options or {})
-    if learn_c and set(made) == {"Euclidean"}:
+    components = {component: part(component, value) for component, value in (parts or {}).items()}
+    if learn_c and not any(space.is_curved for space in spaces.values()):
         raise ValueError(f"geometry {name}: geometry.learn_c=true, but no part of it is curved")
-    for layer, settings in geometry.options.items():
-        _known(layer, dict.fromkeys(geometry.layers.__all__), f"geometry.options of {name}")
-        _check_options(geometry, layer, settings)
-    return geometry
+    for layer, values in (options or {}).items():
+        family.check_options(layer, values, f"geometry.options of {name}")
+    return Geometry(name, spaces[manifold], family, components, options or {})
 
 
-def _known(value: str, table: Mapping[str, Any], where: str) -> str:
+def _pair(name: str, manifold: str, layers: str) -> LayerFamily:
+    """The family of a geometry, once it is clear that it exists and is defined on the manifold."""
+    _check_name(manifold, MANIFOLDS, f"geometry.manifold of {name}")
+    family = FAMILIES[_check_name(layers, FAMILIES, f"geometry.layers of {name}")]
+    if not family.fits(MANIFOLDS[manifold]):
+        raise ValueError(
+            f"geometry {name}: the layer family {layers} is defined on {family.manifold_names}, not on {manifold}"
+        )
+    return family
+
+
+def _space(name: str, kind: type[Manifold], c: float | None, learn_c: bool, settings: Mapping[str, Any]) -> Manifold:
+    names = [p for p in inspect.signature(kind).parameters if p not in ("c", "learn_c")]
+    for setting in settings:
+        if setting not in names:
+            raise ValueError(
+                f"geometry {name}: geometry.settings.{setting}: the manifold {kind.name} has no setting {setting!r}; "
+                f"it has {', '.join(names) or 'none'}"
+            )
+    if not kind.is_curved:
+        return kind(**settings)
+    if c is None:
+        raise ValueError(f"geometry {name}: geometry.c is needed by a curved manifold; give a positive number")
+    return kind(c=c, learn_c=learn_c, **settings)
+
+
+def _check_name(value: str, table: Mapping[str, Any], where: str) -> str:
     if value not in table:
         raise ValueError(f"{where}: unknown value {value!r}; available: {', '.join(table)}")
     return value
-
-
-def _options(family: ModuleType, layer: str) -> list[str]:
-    """What the family's layer takes after its manifold; nothing where there is no such layer."""
-    cls = getattr(family, layer, None)
-    return [] if cls is None else list(inspect.signature(cls).parameters)[1:]
-
-
-def _check_options(geometry: Geometry, layer: str, options: Mapping[str, Any]) -> None:
-    allowed = _options(geometry.layers, layer)
-    family = geometry.layers.__name__.rpartition(".")[2]
-    for option in options:
-        if option not in allowed:
-            raise ValueError(
-                f"geometry {geometry.name}: {family}.{layer} has no option {option!r}; it takes {', '.join(allowed)}"
-            )
-
-
-def _curvature(c: float | None, name: str) -> float:
-    if c is None:
-        raise ValueError(f"geometry {name}: geometry.c is needed by a curved manifold; give a positive number")
-    return c
 
 
 class ChangeGeometry(nn.Module):
@@ -325,3 +301,17 @@ class ChangeGeometry(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.source.name} -> {self.target.name}"
+
+
+__all__ = [
+    "FAMILIES",
+    "GEOMETRIES",
+    "MANIFOLDS",
+    "ChangeGeometry",
+    "Geometry",
+    "LayerFamily",
+    "make_geometry",
+    "register_family",
+    "register_geometry",
+    "register_manifold",
+]

@@ -7,10 +7,13 @@ Functions of a norm are written as functions of its square, so that value and gr
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from hyperbolic.rows import row_dot, row_scale
+from hyperbolic.typing import Context, Function
 
 WIDE = torch.float64
 
@@ -70,7 +73,7 @@ def scaled(scale: Tensor, x: Tensor) -> Tensor:
     return row_scale(scale, _full(x))
 
 
-def ball_gap(x: Tensor, c: Tensor) -> Tensor:
+def ball_gap(x: Tensor, c: float | Tensor) -> Tensor:
     """``1 - c|x|^2`` with full relative accuracy, floored at a quarter of the dtype's boundary epsilon, shape (..., 1).
 
     float32 points are summed in float64; float64 points with compensated (double-double) products and sums,
@@ -81,11 +84,11 @@ def ball_gap(x: Tensor, c: Tensor) -> Tensor:
     return gap.clamp_min(floor)
 
 
-class _CompensatedGap(torch.autograd.Function):
+class _CompensatedGap(Function[Tensor]):
     """``1 - c|x|^2`` of float64 points in double-double arithmetic (Dekker products, Knuth sums)."""
 
     @staticmethod
-    def forward(ctx, x: Tensor, c: Tensor) -> Tensor:
+    def forward(ctx: Context, x: Tensor, c: Tensor) -> Tensor:
         ctx.save_for_backward(x, c)
         high, low = _sum(*_two_product(x, x))
         product, error = _two_product(*torch.broadcast_tensors(c, high))
@@ -93,7 +96,7 @@ class _CompensatedGap(torch.autograd.Function):
         return gap + (rest - error - c * low)
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor | None]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
         x, c = ctx.saved_tensors
         grad_x = (-2 * c * grad * x).sum_to_size(x.shape) if ctx.needs_input_grad[0] else None
         grad_c = (-grad * sqnorm(x)).sum_to_size(c.shape) if ctx.needs_input_grad[1] else None
@@ -111,17 +114,17 @@ def _sum(high: Tensor, low: Tensor) -> tuple[Tensor, Tensor]:
     return (torch.zeros_like(low) if high.shape[-1] == 0 else high), low
 
 
-class _CompensatedDot(torch.autograd.Function):
+class _CompensatedDot(Function[Tensor]):
     """``<x, y>`` of float64 vectors in double-double arithmetic."""
 
     @staticmethod
-    def forward(ctx, x: Tensor, y: Tensor) -> Tensor:
+    def forward(ctx: Context, x: Tensor, y: Tensor) -> Tensor:
         ctx.save_for_backward(x, y)
         high, low = _sum(*_two_product(x, y))
         return high + low
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor]:
         x, y = ctx.saved_tensors
         return (grad * y).sum_to_size(x.shape), (grad * x).sum_to_size(y.shape)
 
@@ -141,11 +144,11 @@ def difference_along(x: Tensor, y: Tensor) -> Tensor:
     return _CompensatedDot.apply(x, y - x) + rest
 
 
-class _Reject(torch.autograd.Function):
+class _Reject(Function[Tensor]):
     """``v - <x, v>/|x|^2 x`` to full relative accuracy, however much longer v is than the result."""
 
     @staticmethod
-    def forward(ctx, v: Tensor, x: Tensor) -> Tensor:
+    def forward(ctx: Context, v: Tensor, x: Tensor) -> Tensor:
         square = sqnorm(x)
         safe = torch.where(square > 0, square, 1)
         q = dot(x, v) / safe
@@ -158,7 +161,7 @@ class _Reject(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor]:
         out, x, q, square = ctx.saved_tensors
         grad = grad.expand_as(out)
         across = _Reject.apply(grad, x)
@@ -203,18 +206,24 @@ def safe_sqrt(square: Tensor) -> Tensor:
     return torch.where(positive, torch.where(positive, square, 1).sqrt(), 0)
 
 
-class _Smooth(torch.autograd.Function):
+class _Smooth(Function[Tensor]):
     """A function of a squared norm, with its derivative in closed form, or by series where the closed form cancels."""
 
     @staticmethod
-    def forward(ctx, square: Tensor, value, slope, coefficients: tuple[float, ...]) -> Tensor:
+    def forward(
+        ctx: Context,
+        square: Tensor,
+        value: Callable[[Tensor], Tensor],
+        slope: Callable[[Tensor, Tensor], Tensor],
+        coefficients: tuple[float, ...],
+    ) -> Tensor:
         out = value(square)
         ctx.save_for_backward(square, out)
         ctx.slope, ctx.coefficients = slope, coefficients
         return out
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, None, None, None]:
         square, out = ctx.saved_tensors
         series = torch.full_like(square, ctx.coefficients[-1])
         for coefficient in ctx.coefficients[-2::-1]:
@@ -252,18 +261,18 @@ def tanhc(square: Tensor) -> Tensor:
     )
 
 
-class _Artanhc(torch.autograd.Function):
+class _Artanhc(Function[Tensor]):
     """``artanh(r)/r = log(1 + 2r(1 + r)/g) / (2r)`` of ``g = 1 - r^2``: keeps all digits of r and of the gap."""
 
     @staticmethod
-    def forward(ctx, gap: Tensor) -> Tensor:
+    def forward(ctx: Context, gap: Tensor) -> Tensor:
         r = _root(1 - gap)
         out = torch.addcmul(r, r, r).mul_(2).div_(gap).log1p_().div_(r).mul_(0.5)
         ctx.save_for_backward(gap, out)
         return out
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> Tensor:
+    def backward(ctx: Context, grad: Tensor) -> Tensor:
         gap, out = ctx.saved_tensors
         square = 1 - gap
         series = torch.full_like(square, -10 / 21)

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from hyperbolic import native
+from hyperbolic.typing import Context, Function
 
 _BLOCK = 1 << 14  # entries of a block for each CPU thread
 _WIDE = torch.float64
@@ -33,14 +35,14 @@ def blocked(*tensors: Tensor) -> bool:
     )
 
 
-def _blocks(n: int, d: int):
+def _blocks(n: int, d: int) -> Iterator[tuple[int, int]]:
     step = max(1, _BLOCK * torch.get_num_threads() // max(d, 1))
     return ((start, min(start + step, n)) for start in range(0, n, step))
 
 
 def _space(size: int) -> Tensor:
     """Memory for float64 copies, kept by the thread, as fresh memory costs more than the arithmetic done in it."""
-    space = getattr(_local, "space", None)
+    space: Tensor | None = getattr(_local, "space", None)
     if space is None or len(space) < size:
         space = _local.space = torch.empty(size, dtype=_WIDE)
     return space
@@ -88,8 +90,8 @@ def _narrow_scale(scale: Tensor, x: Tensor) -> Tensor:
 def _scaled(scale: Tensor, x: Tensor) -> Tensor | None:
     """``scale x`` by the C++ kernel."""
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
-    given = (scale.contiguous(), x.contiguous(), out)
-    return out if _call("row_scale", given, scale.numel(), x.shape[-1]) else None
+    tensors = (scale.contiguous(), x.contiguous(), out)
+    return out if _call("row_scale", tensors, scale.numel(), x.shape[-1]) else None
 
 
 def _row_scale(scale: Tensor, x: Tensor) -> Tensor:
@@ -101,41 +103,41 @@ def _row_scale(scale: Tensor, x: Tensor) -> Tensor:
     return (x * (scale - high).to(x.dtype)).addcmul_(x, high)  # both halves of the scale: it is not rounded
 
 
-class _RowDot(torch.autograd.Function):
+class _RowDot(Function[Tensor]):
     @staticmethod
-    def forward(ctx, x: Tensor, y: Tensor) -> Tensor:
+    def forward(ctx: Context, x: Tensor, y: Tensor) -> Tensor:
         ctx.save_for_backward(x, y)
         return _row_dot(x, y)
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor | None]:
         x, y = ctx.saved_tensors
         if x is y:
             return _narrow_scale(2 * grad, x), None
         return _narrow_scale(grad, y), _narrow_scale(grad, x)
 
 
-class _RowScale(torch.autograd.Function):
+class _RowScale(Function[Tensor]):
     @staticmethod
-    def forward(ctx, scale: Tensor, x: Tensor) -> Tensor:
+    def forward(ctx: Context, scale: Tensor, x: Tensor) -> Tensor:
         ctx.save_for_backward(scale, x)
         return _row_scale(scale, x)
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
         scale, x = ctx.saved_tensors
         if not torch.is_grad_enabled() and all(ctx.needs_input_grad):
-            given = (scale.contiguous(), x.contiguous(), grad.contiguous())
-            out = (torch.empty_like(given[0]), torch.empty_like(given[1]))
-            if _call("row_scale_grad", (*given, *out), scale.numel(), x.shape[-1]):
-                return out
-        of_scale = row_dot(grad, x) if ctx.needs_input_grad[0] else None
-        return of_scale, _narrow_scale(scale, grad) if ctx.needs_input_grad[1] else None
+            tensors = (scale.contiguous(), x.contiguous(), grad.contiguous())
+            grads = (torch.empty_like(tensors[0]), torch.empty_like(tensors[1]))
+            if _call("row_scale_grad", (*tensors, *grads), scale.numel(), x.shape[-1]):
+                return grads
+        grad_scale = row_dot(grad, x) if ctx.needs_input_grad[0] else None
+        return grad_scale, _narrow_scale(scale, grad) if ctx.needs_input_grad[1] else None
 
 
-class _WeightedSum(torch.autograd.Function):
+class _WeightedSum(Function[Tensor]):
     @staticmethod
-    def forward(ctx, weights: Tensor, x: Tensor) -> Tensor:
+    def forward(ctx: Context, weights: Tensor, x: Tensor) -> Tensor:
         ctx.save_for_backward(weights, x)
         n, d = x.shape[-2:]
         w2, x2 = weights.reshape(-1, 1, n).contiguous(), x.reshape(-1, n, d).contiguous()
@@ -147,21 +149,21 @@ class _WeightedSum(torch.autograd.Function):
         return out.view(*x.shape[:-2], d)
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
         weights, x = ctx.saved_tensors
         n, d = x.shape[-2:]
         parts = (weights.reshape(-1, n, 1), x.reshape(-1, n, d), grad.reshape(-1, 1, d))
         w2, x2, g2 = (part.contiguous() for part in parts)
-        of_x = torch.empty(x2.shape) if ctx.needs_input_grad[1] else None
-        of_weights = torch.empty(w2.shape, dtype=_WIDE) if ctx.needs_input_grad[0] else None
-        done = _call("weighted_sum_grad", (w2, x2, g2, of_weights, of_x), len(x2), n, d)
+        grad_x = torch.empty(x2.shape) if ctx.needs_input_grad[1] else None
+        grad_weights = torch.empty(w2.shape, dtype=_WIDE) if ctx.needs_input_grad[0] else None
+        done = _call("weighted_sum_grad", (w2, x2, g2, grad_weights, grad_x), len(x2), n, d)
         for start, end in () if done else _blocks(x2.shape[0], n * d):
-            if of_weights is not None:
-                torch.bmm(x2[start:end].to(_WIDE), g2[start:end].transpose(1, 2), out=of_weights[start:end])
-            if of_x is not None:
-                of_x[start:end] = w2[start:end] * g2[start:end]
-        shaped = None if of_weights is None else of_weights.view(weights.shape)
-        return shaped, None if of_x is None else of_x.view(x.shape)
+            if grad_weights is not None:
+                torch.bmm(x2[start:end].to(_WIDE), g2[start:end].transpose(1, 2), out=grad_weights[start:end])
+            if grad_x is not None:
+                grad_x[start:end] = w2[start:end] * g2[start:end]
+        shaped = None if grad_weights is None else grad_weights.view(weights.shape)
+        return shaped, None if grad_x is None else grad_x.view(x.shape)
 
 
 def row_dot(x: Tensor, y: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The letters that shapes are written with, everywhere in docstrings and comments.
+"""The letters that shapes are written with, everywhere in docstrings and comments, and a type.
 
 =====  =====================================================================
 letter meaning
@@ -17,3 +17,26 @@ H      hidden intrinsic dimension of a recurrent cell
 
 ``c`` is always positive for curved spaces and the sectional curvature is ``-c``; the Euclidean space is ``c = 0``.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import torch
+
+Context = Any  # of both passes of a Function, which may put on it what they like
+Results = TypeVar("Results")
+
+if TYPE_CHECKING:
+
+    class Function(torch.autograd.Function, Generic[Results]):
+        """``torch.autograd.Function`` with the type of its results, which PyTorch leaves open: ``Function[Tensor]``."""
+
+        @classmethod
+        def apply(cls, *arguments: Any) -> Results: ...
+
+else:
+
+    class Function:
+        def __class_getitem__(cls, results: object) -> type:
+            return torch.autograd.Function

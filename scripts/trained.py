@@ -18,7 +18,6 @@ from torch import nn
 from configs.build import rebuild
 from hyperbolic.geometry import GEOMETRIES
 from hyperbolic.manifolds import Manifold
-from hyperbolic.manifolds.base import HyperbolicManifold
 from tasks import resume
 from tasks.base import Task, TaskData
 from tasks.checkpoints import BEST, LAST
@@ -112,7 +111,7 @@ class Trained(NamedTuple):
 
     def about(self, manifold: Manifold) -> str:
         """Geometry, the c of the manifold that is shown, and the epoch: "poincare, c = 1, epoch 12"."""
-        c = float(manifold.c.detach()) if isinstance(manifold, HyperbolicManifold) else 0.0
+        c = float(manifold.c.detach())
         return f"{self.run.geometry}, c = {c:.4g}, epoch {self.epoch}"
 
 

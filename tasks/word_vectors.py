@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from hyperbolic.manifolds import Manifold, PoincareBall
-from hyperbolic.manifolds.base import HyperbolicManifold
 from hyperbolic.manifolds.charts import convert
 from tasks.errors import UserError, one_of
 from tasks.folders import locked, made_whole, not_kept
@@ -52,7 +51,7 @@ class WordVectors:
     def points(self, manifold: Manifold) -> Tensor:
         """(V, D) points: exp_0(tangent / sqrt(c)) on the ball, the same points on other models, in the flat space the
         tangent vectors themselves. Distances times sqrt(c) do not depend on c."""
-        if not isinstance(manifold, HyperbolicManifold):
+        if not manifold.is_curved:
             return self.tangent
         with torch.no_grad():
             ball = manifold.twin(PoincareBall)

@@ -1,16 +1,20 @@
 """The four pages of CONTRIBUTING.md, followed word for word in a folder outside of the project."""
 
+import contextlib
 import json
 import re
 import shutil
 import sys
+from unittest import mock
 
 import pytest
 
 from configs import schema
+from hyperbolic.geometry import FAMILIES, GEOMETRIES, MANIFOLDS, make_geometry
 from scripts import collect, tables
 from tests.cli import QUIET, ROOT, SHORT, call, places
 from tests.configurations import CONFIGS
+from tests.manifolds.axioms import check_every_axiom
 
 PAGES = dict(
     re.findall(r"^## (Add [^\n]+)\n(.*?)(?=^## |\Z)", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.M | re.S)
@@ -129,10 +133,40 @@ d: 4
     assert 0 < record["metrics"]["test/mrr"] <= 1
 
 
-def test_a_geometry_is_a_file(outside):
-    config = block("Add a geometry").replace("name: lorentz_tangent", "name: mine").replace("c: 1.0", "c: 0.5")
-    record = outside({"configs/geometry/mine.yaml": config}, "task=prefix_toy", "geometry=mine", *SHORT)
+def test_a_pairing_is_a_file(outside):
+    """A pairing that no Python table has, alone and as the geometry of one component."""
+    config = block("Add a geometry").replace("name: klein_tangent", "name: mine").replace("c: 1.0", "c: 0.5")
+    files = {"configs/geometry/mine.yaml": config}
+    record = outside(files, "task=prefix_toy", "geometry=mine", *SHORT)
     assert record["config"]["geometry"]["c"] == 0.5
+    record = outside(files, "task=prefix_toy", "geometry=poincare", "geometry.parts.classifier=mine", *SHORT)
+    part = {"name": "mine", "manifold": "Klein", "layers": "tangent"}
+    assert record["config"]["geometry"]["parts"] == {"classifier": part}
+
+
+@pytest.fixture
+def registries():
+    """The tables of geometries, as they were before the test once it is over."""
+    with contextlib.ExitStack() as stack:
+        for table in (FAMILIES, GEOMETRIES, MANIFOLDS):
+            stack.enter_context(mock.patch.dict(table))
+        yield
+
+
+def test_a_manifold_and_a_family_are_a_module_and_a_file(outside, registries):
+    config = block("Add a geometry").replace("hyperbolic.geometry.make_geometry", "mine_geometry.make_geometry")
+    for old, new in (("klein_tangent", "halfspace"), ("manifold: Klein", "manifold: HalfSpace"), ("tangent", "halfspace")):
+        config = config.replace(old, new)
+    module = (ROOT / "tests" / "manifolds" / "half_space.py").read_text("utf-8")
+    config = config.replace("settings: {}", "settings: {height: 2.0}")
+    files = {"mine_geometry.py": module, "configs/geometry/halfspace.yaml": config}
+    record = outside(files, "task=prefix_toy", "geometry=halfspace", *SHORT)
+    assert record["config"]["geometry"]["settings"] == {"height": 2.0}
+    assert 0 < record["metrics"]["test/accuracy"] <= 1
+    check_every_axiom(MANIFOLDS["HalfSpace"])
+    geometry = make_geometry("halfspace", "HalfSpace", "halfspace", c=0.5, settings={"height": 3.0})
+    assert type(geometry.linear(2, 3)).__module__ == "mine_geometry"
+    assert geometry.manifold.height == 3.0
 
 
 def test_a_task_is_a_folder_and_a_file(outside, tmp_path):

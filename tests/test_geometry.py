@@ -2,22 +2,31 @@
 
 import copy
 import itertools
+from unittest import mock
 
 import pytest
 import torch
 from torch import nn
 
+from hyperbolic.encoders.relational.isometries import Rotation
+from hyperbolic.encoders.relational.mur import MuR
+from hyperbolic.encoders.relational.translational import TransE
 from hyperbolic.geometry import (
     FAMILIES,
-    FAMILY_MANIFOLDS,
     GEOMETRIES,
     MANIFOLDS,
     ChangeGeometry,
     Geometry,
+    LayerFamily,
     make_geometry,
+    register_family,
+    register_geometry,
+    register_manifold,
 )
-from hyperbolic.layers import euclidean, mobius, tangent
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
+
+with mock.patch.dict(MANIFOLDS), mock.patch.dict(FAMILIES):  # it registers itself
+    from tests.manifolds.half_space import HalfSpace, Linear
 
 F64 = torch.float64
 
@@ -59,9 +68,9 @@ def test_every_geometry_makes_every_layer(name, layer):
         with pytest.raises(ValueError, match=rf"geometry {name}: .* has no {CLASSES[layer]}"):
             getattr(geometry, layer)(*sizes, **options)
         return
-    made = getattr(geometry, layer)(*sizes, **options)
-    assert type(made) is getattr(geometry.layers, CLASSES[layer])
-    assert made.manifold is geometry.manifold
+    module = getattr(geometry, layer)(*sizes, **options)
+    assert type(module) is geometry.family.layers[CLASSES[layer]]
+    assert module.manifold is geometry.manifold
     assert type(geometry.manifold) is MANIFOLDS[GEOMETRIES[name][0]]
 
 
@@ -76,10 +85,10 @@ def test_families_are_made_on_the_manifolds_they_are_defined_on(family, manifold
         "klein": {"Klein"},
         "tangent": {"PoincareBall", "Lorentz", "Klein"},
     }
-    assert {name: set(spaces) for name, spaces in FAMILY_MANIFOLDS.items()} == defined
+    assert {name: {m for m in MANIFOLDS if f.fits(MANIFOLDS[m])} for name, f in FAMILIES.items()} == defined
     if manifold in defined[family]:
         geometry = make_geometry("mine", manifold, family, c=0.5)
-        assert (geometry.name, geometry.layers.__name__) == ("mine", f"hyperbolic.layers.{family}")
+        assert (geometry.name, geometry.family) == ("mine", FAMILIES[family])
         assert float(geometry.manifold.c) == (0.0 if manifold == "Euclidean" else 0.5)
     else:
         with pytest.raises(
@@ -119,7 +128,7 @@ def test_a_curved_manifold_needs_a_curvature():
 
 def test_an_option_the_layer_does_not_have():
     with pytest.raises(
-        ValueError, match=r"geometry klein_tangent: tangent.Linear has no option 'bias_std'; it takes d_in"
+        ValueError, match=r"geometry klein_tangent: tangent.Linear has no option 'bias_std'; it takes bias"
     ):
         make("klein_tangent").linear(2, 3, bias_std=0.1)
     with pytest.raises(ValueError, match=r"geometry poincare: mobius.Logits has no option 'scale'"):
@@ -127,7 +136,7 @@ def test_an_option_the_layer_does_not_have():
 
 
 def test_a_layer_the_family_does_not_have(monkeypatch):
-    monkeypatch.delattr(tangent, "Attention")
+    monkeypatch.delitem(FAMILIES["tangent"].layers, "Attention")
     with pytest.raises(ValueError, match="geometry lorentz_tangent: the layer family tangent has no Attention"):
         make("lorentz_tangent").attention(3)
 
@@ -138,9 +147,9 @@ class TestParts:
     def test_a_part_has_its_own_layers_and_the_others_the_common_ones(self):
         geometry = make("poincare", parts={"classifier": "euclidean"})
         classifier, sentence = geometry.part("classifier"), geometry.part("sentence")
-        assert (classifier.name, classifier.layers) == ("euclidean", euclidean)
+        assert (classifier.name, classifier.family) == ("euclidean", FAMILIES["euclidean"])
         assert isinstance(classifier.manifold, Euclidean)
-        assert (sentence.name, sentence.layers, sentence.manifold) == ("poincare", mobius, geometry.manifold)
+        assert (sentence.name, sentence.family, sentence.manifold) == ("poincare", FAMILIES["mobius"], geometry.manifold)
         assert not classifier.parts
         assert not sentence.parts
 
@@ -148,7 +157,7 @@ class TestParts:
         geometry = make("poincare", parts=self.PARTS)
         assert geometry.part("sentence").manifold is geometry.manifold
         assert geometry.part("classifier").manifold is geometry.manifold
-        assert geometry.part("classifier").layers is tangent
+        assert geometry.part("classifier").family is FAMILIES["tangent"]
         assert geometry.part("ffnn").manifold is not geometry.manifold
 
     def test_parts_on_other_models_have_the_same_curvature(self):
@@ -339,8 +348,8 @@ class TestOptions:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"Linaer": {}}, r"geometry.options of g: unknown value 'Linaer'"),
-            ({"Linear": {"varient": "mt"}}, r"lorentz.Linear has no option 'varient'; it takes d_in"),
+            ({"Linaer": {}}, r"geometry.options of g: the layer family lorentz has no Linaer; it has .*Linear"),
+            ({"Linear": {"varient": "mt"}}, r"lorentz.Linear has no option 'varient'; it takes bias"),
         ],
     )
     def test_mistakes(self, options, message):
@@ -355,40 +364,88 @@ def test_there_is_nothing_to_learn_in_flat_space(name):
     make(name, learn_c=True, parts={"ffnn": "poincare"})
 
 
-SETTINGS = {"Linear": {"bias_std": 0.5}, "Logits": {"scale": 4.0, "point_std": 0.1}, "MultiHeadAttention": {}}
+@pytest.fixture
+def half_space():
+    """The registries with a manifold and a family from outside of the package."""
+    with mock.patch.dict(MANIFOLDS), mock.patch.dict(FAMILIES), mock.patch.dict(GEOMETRIES):
+        register_manifold(HalfSpace)
+        register_family(LayerFamily("halfspace", (HalfSpace,), {**FAMILIES["tangent"].layers, "Linear": Linear}))
+        yield
 
 
-class TestPreferring:
-    """Settings of layers that a model's paper has."""
+class TestRegistry:
+    """What a user registers is known everywhere; nothing is guessed from names of modules."""
 
-    def test_they_reach_the_layers_that_have_them_and_the_parts(self):
-        geometry = make("poincare", parts={"classifier": "euclidean"}).preferring(SETTINGS)
-        assert geometry.linear(3, 4).bias.any()
-        assert geometry.logits(3, 4).p.any()
-        part = geometry.part("classifier")
-        assert part.logits(3, 4).scale == 4
-        assert not part.linear(3, 4).bias.any()
-        assert geometry.part("encoder").linear(3, 4).bias.any()
+    def test_a_new_manifold_has_the_tangent_layers_and_its_own_family(self, half_space):
+        for family in ("tangent", "halfspace"):
+            g = make_geometry("mine", "HalfSpace", family, c=0.5, learn_c=True, parts={"classifier": "euclidean"})
+            layer, x = g.linear(3, 4).double(), g.manifold.random(5, 3, dtype=F64)
+            assert (type(layer) is Linear) == (family == "halfspace")
+            assert g.manifold.check_point_on_manifold(layer(x).detach())
+            with pytest.raises(ValueError, match=rf"^{family}.Linear: takes points of HalfSpace with 3 coordinates"):
+                layer(x[:, :2])
+            flat = ChangeGeometry(g, g.part("classifier"))(x)
+            torch.testing.assert_close(ChangeGeometry(g.part("classifier"), g)(flat), x)
+        with pytest.raises(ValueError, match="layer family halfspace is defined on HalfSpace, not on Klein"):
+            make_geometry("mine", "Klein", "halfspace", c=0.5)
+        with pytest.raises(ValueError, match=r"halfspace.Linear: the family is defined on HalfSpace, got .* Klein"):
+            Linear(Klein(1.0), 3, 4)(torch.zeros(2, 3))
 
-    def test_options_and_what_the_model_passes_come_first(self):
-        options = {"Linear": {"bias_std": 0.0}}
-        geometry = make_geometry("poincare", "PoincareBall", "mobius", c=1.0, options=options)
-        preferring = geometry.preferring(SETTINGS)
-        assert not preferring.linear(3, 4).bias.any()
-        assert not preferring.logits(3, 4, point_std=0.0).p.any()
-        geometry.check_options()  # what was made from the one is known to the other
-        assert geometry.options == options
+    def test_a_part_on_it_shares_the_curvature(self, half_space):
+        register_geometry("half", "HalfSpace", "tangent")
+        pair = {"name": "flat half", "manifold": "HalfSpace", "layers": "halfspace"}
+        g = make_geometry("poincare", "PoincareBall", "mobius", c=0.3, learn_c=True, parts={"a": "half", "b": pair})
+        assert g.part("a").manifold is g.part("b").manifold
+        assert g.part("a").manifold.free_c is g.manifold.free_c
+        assert (g.part("a").name, g.part("b").name) == ("half", "flat half")
+        x = g.manifold.random(6, 3, std=0.3, dtype=F64)
+        torch.testing.assert_close(ChangeGeometry(g.part("a"), g)(ChangeGeometry(g, g.part("a"))(x)), x)
 
-    @pytest.mark.parametrize(
-        ("settings", "message"),
-        [
-            ({"Lineal": {}}, "no layer family has a Lineal"),
-            ({"Linear": {"bias_sd": 1}}, "no Linear of any family has an option 'bias_sd'"),
-        ],
-    )
-    def test_mistakes(self, settings, message):
-        with pytest.raises(ValueError, match=message):
-            make("poincare").preferring(settings)
+    def test_names_are_given_once(self, half_space):
+        register_manifold(HalfSpace)
+        register_geometry("poincare", "PoincareBall", "mobius")
+        with pytest.raises(ValueError, match="another manifold is registered as 'HalfSpace'"):
+            register_manifold(type("Other", (HalfSpace,), {}))
+        with pytest.raises(ValueError, match="another layer family is registered as 'mobius'"):
+            register_family(LayerFamily("mobius", None, {}))
+        with pytest.raises(ValueError, match="another geometry is registered as 'poincare'"):
+            register_geometry("poincare", "PoincareBall", "tangent")
+        with pytest.raises(ValueError, match="geometry mine: the layer family mobius is defined on PoincareBall, not on"):
+            register_geometry("mine", "HalfSpace", "mobius")
+
+    def test_settings_go_to_the_manifold_and_unknown_ones_are_refused(self, half_space):
+        g = make_geometry("mine", "HalfSpace", "tangent", c=0.5, settings={"height": 3.0})
+        assert g.manifold.origin(2)[1] == 3
+        for settings, kind, layers, message in (
+            ({"hight": 3.0}, "HalfSpace", "tangent", r"settings.hight: the manifold HalfSpace .* it has height"),
+            ({"c": 3.0}, "HalfSpace", "tangent", r"settings.c: the manifold HalfSpace has no setting 'c'"),
+            ({"height": 3.0}, "Lorentz", "lorentz", r"settings.height: the manifold Lorentz .* it has none"),
+            ({"height": 3.0}, "Euclidean", "euclidean", r"settings.height: the manifold Euclidean .* it has none"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                make_geometry("mine", kind, layers, c=0.5, settings=settings)
+
+    def test_a_part_of_which_something_is_missing(self):
+        with pytest.raises(ValueError, match=r"geometry.parts.ffnn: needs a name, a manifold and layers, got name"):
+            make("poincare", parts={"ffnn": {"name": "klein"}})
+
+    def test_models_refuse_the_manifolds_that_their_formulas_are_not_for(self, half_space):
+        g = make_geometry("mine", "HalfSpace", "tangent", c=0.5)
+        sizes = {"n_entities": 4, "n_relations": 2, "sparse": False, "d": 4}
+        for model, options, fitting in (
+            (MuR, {"init_std": 0.1}, "euclidean or hatt or poincare .*klein_tangent"),
+            (Rotation, {"init_std": 0.1, "learn_c_per_relation": False}, "euclidean or hatt or poincare"),
+            (TransE, {"margin": 1.0, "p": 1}, "euclidean or hatt$"),
+        ):
+            with pytest.raises(ValueError, match=rf"{model.__name__} is defined on .*, not with geometry=mine; .*{fitting}"):
+                model(g, **sizes, **options)
+
+    def test_is_curved_and_is_hyperbolic(self):
+        kinds = {name: (kind.is_curved, kind.is_hyperbolic) for name, kind in MANIFOLDS.items()}
+        assert kinds.pop("Euclidean") == (False, False)
+        assert set(kinds.values()) == {(True, True)}
+        assert (HalfSpace(2.0).is_curved, HalfSpace(2.0).is_hyperbolic) == (True, False)
+
 
 
 DEFAULTS = {
@@ -426,9 +483,10 @@ class TestWithDefaults:
         ("settings", "message"),
         [
             ({"gyro": {}}, r"defaults of layers: unknown value 'gyro'; available: euclidean, hatt, mobius"),
-            ({"lorentz": {"Lineal": {}}}, r"family lorentz: unknown value 'Lineal'; available: .*Linear"),
-            ({"mobius": {"MultiHeadAttention": {}}}, r"family mobius: unknown value 'MultiHeadAttention'"),
-            ({"mobius": {"Logits": {"scale": 4.0}}}, r"mobius.Logits: unknown value 'scale'; available: .*point_std"),
+            ({"lorentz": {"Lineal": {}}}, r"layer family lorentz has no Lineal; it has .*Linear"),
+            ({"mobius": {"MultiHeadAttention": {}}}, r"layer family mobius has no MultiHeadAttention"),
+            ({"mobius": {"Logits": {"scale": 4.0}}}, r"mobius.Logits has no option 'scale'; it takes .*point_std"),
+            ({"mobius": {"Logits": {"d": 4}}}, r"mobius.Logits has no option 'd'"),
         ],
     )
     def test_mistakes(self, settings, message):

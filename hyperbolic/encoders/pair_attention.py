@@ -43,21 +43,19 @@ class PairAttention(nn.Module):
         streams: int,
     ):
         super().__init__()
-        for key, value, known in (("combine", combine, COMBINATIONS), ("norm", norm, NORMS)):
-            if value not in known:
-                raise ValueError(f"encoder.{key}: unknown value {value!r}; available: {', '.join(known)}")
+        for key, value, choices in (("combine", combine, COMBINATIONS), ("norm", norm, NORMS)):
+            if value not in choices:
+                raise ValueError(f"encoder.{key}: unknown value {value!r}; available: {', '.join(choices)}")
         if streams != 2:
-            raise ValueError(f"an encoder of pairs has 2 streams, premise and hypothesis, and {streams} were asked for")
+            raise ValueError(f"an encoder of pairs has 2 streams, premise and hypothesis, got streams={streams}")
         kind = getattr(getattr(reader, "func", reader), "kind", "sequences")
         if kind != "sequences":
-            raise ValueError(f"encoder.reader needs an encoder of sequences, and the one chosen is of {kind}")
+            raise ValueError(f"encoder.reader needs an encoder of sequences, and this one is of {kind}")
         self.manifold, self.combine, self.norm = geometry.manifold, combine, norm
         self.reader = reader(geometry=geometry, d_in=d_in, d_hidden=d_hidden, streams=streams)
+        self.d_out = self.reader.d_out
         self.sum = geometry.ordered_sum()
 
-    @property
-    def d_out(self) -> int:
-        return self.reader.d_out
 
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """
@@ -77,11 +75,11 @@ class PairAttention(nn.Module):
         states, last = self.reader(x, lengths)
         return self._weights(states[0], last[1], length_mask(lengths[0], states[0], self))
 
-    def _weights(self, keys: Tensor, query: Tensor, mask: Tensor) -> Tensor:
-        """keys (B, T, D'), query (B, D'), mask (B, T) -> (B, T)."""
+    def _weights(self, keys: Tensor, query: Tensor, mask: Tensor | None) -> Tensor:
+        """keys (B, T, D'), query (B, D'), mask (B, T) or None -> (B, T)."""
         k = self.manifold.logmap0(keys)
         scores = (k * self.manifold.logmap0(query).unsqueeze(-2)).sum(-1)
         if self.norm == "key":
             square = k.square().sum(-1)
             scores = scores * torch.where(square > 0, (square + _SHORTEST).rsqrt(), 0)
-        return torch.softmax(scores.masked_fill(~mask, -torch.inf), -1)
+        return torch.softmax(scores if mask is None else scores.masked_fill(~mask, -torch.inf), -1)

@@ -34,17 +34,15 @@ class RecurrentEncoder(nn.Module):
         makers = {"rnn": geometry.rnn, "gru": geometry.gru}
         if cell not in makers:
             raise ValueError(f"encoder.cell: unknown value {cell!r}; available: {', '.join(makers)}")
+        self.d_out = d_hidden * (2 if bidirectional else 1)
         self.layer = makers[cell](
             d_in, d_hidden, nonlinearity=nonlinearity, bidirectional=bidirectional, streams=streams
         )
-
-    @property
-    def d_out(self) -> int:
-        return self.layer.d_out
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """
         Args: x (B, T, D) or (S, B, T, D); lengths (B,) or (S, B), true lengths 1..T.
         Returns: states (..., T, D') and the state at the true end (..., D').
         """
-        return self.layer(x, lengths)
+        result: tuple[Tensor, Tensor] = self.layer(x, lengths)
+        return result

@@ -75,7 +75,7 @@ class TransformerEncoderLayer(_Layer):
 class LayerCache:
     """What one decoder layer keeps from step to step: its earlier positions, and the memory's keys and values."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.own, self.memory = AttentionCache(), AttentionCache(static=True)
 
 
@@ -134,10 +134,10 @@ class TransformerDecoderLayer(_Layer):
             cache: of earlier positions; x holds the next ones.
         Returns: (B, T, D).
         """
-        own, known = (cache.own, cache.memory) if cache is not None else (None, None)
+        own, others = (cache.own, cache.memory) if cache is not None else (None, None)
         inner = self.attention(self.before(0, x), mask=mask, causal=True, cache=own)
         x = self.after(0, self.merge(inner, x))
-        inner = self.cross_attention(self.before(1, x), memory, mask=memory_mask, cache=known)
+        inner = self.cross_attention(self.before(1, x), memory, mask=memory_mask, cache=others)
         x = self.after(1, self.cross_merge(inner, x))
         return self.after(2, self.feed_forward(self.before(2, x), x))
 
@@ -174,7 +174,8 @@ class _Stack(nn.Module):
     def enter(self, x: Tensor, past: int = 0) -> Tensor:
         """Points (B, T, D) that stand at the positions past..past+T-1."""
         x = x if self.project is None else self.project(x)
-        return self.positions(x, torch.arange(past, past + x.shape[-2], device=x.device) if past else None)
+        result: Tensor = self.positions(x, torch.arange(past, past + x.shape[-2], device=x.device) if past else None)
+        return result
 
     def leave(self, x: Tensor) -> Tensor:
         return x if self.norm is None else self.norm(x)
@@ -242,8 +243,12 @@ class TransformerEncoder(nn.Module):
             ValueError: empty sequences, longer ones than n_positions, another number of streams.
         """
         parts = self._streams(x)
-        entered = torch.stack([stack.enter(part) for stack, part in zip(self.stacks, parts, strict=True)])
+        entered = torch.stack([stack.enter(part) for stack, part in zip(self._each_stack, parts, strict=True)])
         return entered[0] if x.dim() == 3 else entered
+
+    @property
+    def _each_stack(self) -> list[_Stack]:
+        return [stack for stack in self.stacks if isinstance(stack, _Stack)]
 
     def _streams(self, x: Tensor) -> Tensor:
         """x with an axis of streams, (S, B, T, D), after a check of its shape."""
@@ -265,7 +270,7 @@ class TransformerEncoder(nn.Module):
             lengths = lengths.unsqueeze(0)
         mask = length_mask(lengths, x)
         masks = [None] * self.streams if mask is None else mask
-        states = torch.stack([self._run(*parts) for parts in zip(self.stacks, x, masks, strict=True)])
+        states = torch.stack([self._run(*parts) for parts in zip(self._each_stack, x, masks, strict=True)])
         summary = self.centroid(states, mask=mask)
         return (states[0], summary[0]) if single else (states, summary)
 

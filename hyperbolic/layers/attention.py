@@ -18,7 +18,6 @@ from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import check_mask, check_rows, check_sequence, check_weights, name_of, takes_points
 from hyperbolic.layers.positions import check_positions
 from hyperbolic.manifolds import Manifold
-from hyperbolic.manifolds.base import HyperbolicManifold
 
 SCORES = ("distance", "squared")
 _SOFTPLUS_ONE = math.log(math.e - 1)  # softplus of this is 1
@@ -83,7 +82,7 @@ class DistanceAttention(nn.Module):
         d: int,
         linear: Callable[..., nn.Module],
         embedding: Callable[..., nn.Module],
-        add: Callable[[Tensor, Tensor], Tensor],
+        add: Callable[[Tensor, Tensor], Tensor] | None,
         n_positions: int = 0,
         score: str = "distance",
     ):
@@ -101,8 +100,9 @@ class DistanceAttention(nn.Module):
 
     def pairs(self, x: Tensor, positions: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Queries and keys (..., N, D) of the points x (..., N, D), see :meth:`forward`."""
-        moved = x if positions is None else self.add(x, self.positions(positions))
-        return self.query(moved), self.key(moved)
+        if positions is not None and self.positions is not None and self.add is not None:
+            x = self.add(x, self.positions(positions))
+        return self.query(x), self.key(x)
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
         """``-beta d(q, k)`` or ``-d^2(q, k) / sqrt(d)``: (..., N)."""
@@ -151,30 +151,30 @@ class ContextAttention(nn.Module):
 
     Args:
         manifold: space of the points. d: intrinsic size.
-        linear: builds a linear layer (manifold, d, d).
         score: "distance"; or "dot": ``<log_0(c), log_0(h'_i)>`` without beta, with tanh in flat space the attention of
             Yang et al. 2016 (Eq. 5-7).
         gate: "softmax"; or "sigmoid": ``w_i`` proportional to ``sigmoid(score_i - c_0)`` with a trained offset c_0,
             0 at the start, beyond which all points weigh nearly the same.
         nonlinearity: fn, a name in ``NONLINEARITIES``; the identity when left out.
-        tangent: keep c as a vector of the tangent space at the origin, ``c = exp_0(v)``, a Euclidean parameter.
-            Otherwise it is a point of the manifold (``geoopt.ManifoldParameter``).
 
-    At the start c is random, about 0.1 from the origin.
+    Subclasses name the linear layer of their family in ``linear``. With ``tangent`` they keep c as a vector of the
+    tangent space at the origin, ``c = exp_0(v)``, a Euclidean parameter; otherwise it is a point of the manifold
+    (``geoopt.ManifoldParameter``). At the start c is random, about 0.1 from the origin.
 
     Raises:
         ValueError: an unknown score, gate or nonlinearity.
     """
 
+    linear: type[nn.Module]
+    tangent = False
+
     def __init__(
         self,
         manifold: Manifold,
         d: int,
-        linear: Callable[..., nn.Module],
         score: str = "distance",
         gate: str = "softmax",
         nonlinearity: str | None = None,
-        tangent: bool = False,
     ):
         super().__init__()
         if score not in ("distance", "dot"):
@@ -183,10 +183,9 @@ class ContextAttention(nn.Module):
             raise ValueError(f"{name_of(self)}: gate must be 'softmax' or 'sigmoid', got {gate!r}")
         self.manifold, self.d, self.score, self.gate = manifold, d, score, gate
         self.nonlinearity = checked(nonlinearity or "identity")
-        self.tangent = tangent
-        self.key = linear(manifold, d, d)
+        self.key = self.linear(manifold, d, d)
         start = torch.randn(d) * (0.1 / d**0.5)
-        on_manifold = isinstance(manifold, HyperbolicManifold) and not tangent
+        on_manifold = manifold.is_curved and not self.tangent
         self.context = (
             ManifoldParameter(manifold.expmap0(start), manifold=manifold) if on_manifold else nn.Parameter(start)
         )
@@ -198,13 +197,15 @@ class ContextAttention(nn.Module):
     @property
     def beta(self) -> Tensor:
         """``softplus(free_beta)``."""
+        assert self.free_beta is not None  # as score="distance" makes it
         return nn.functional.softplus(self.free_beta)
 
     def keys(self, x: Tensor) -> Tensor:
         """``h'_i = exp_0(fn(log_0(linear(x_i))))``."""
         key = self.key(x)
         if self.nonlinearity == "identity":
-            return key
+            result: Tensor = key
+            return result
         return self.manifold.expmap0(NONLINEARITIES[self.nonlinearity][0](self.manifold.logmap0(key)))
 
     def scores(self, x: Tensor) -> Tensor:

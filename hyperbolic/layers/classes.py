@@ -213,9 +213,9 @@ class ClassLogits(nn.Module):
             raise ValueError(
                 f"{name_of(self)}: groups must have the shape {(self.n_classes,)}, got {tuple(groups.shape)}"
             )
-        if groups is not None and row_weights is None:
-            raise ValueError(f"{name_of(self)}: groups have no effect without row_weights; see group_mean_weights")
         if groups is not None:
+            if row_weights is None:
+                raise ValueError(f"{name_of(self)}: groups have no effect without row_weights; see group_mean_weights")
             wrong = (groups < 0) | (groups >= row_weights.shape[1])
             self._refuse(wrong, groups, f"group {{}} does not exist: row_weights has {row_weights.shape[1]} columns")
 
@@ -247,8 +247,8 @@ def group_mean_weights(targets: Tensor, groups: Tensor, n_groups: int) -> Tensor
         counts = (member[targets.clamp_min(0)] * (targets >= 0).unsqueeze(-1)).sum(-2)
     else:
         counts = targets.to(member.dtype) @ member
-    found = (counts > 0).to(member.dtype)
-    return found / (found.sum(0) * member.sum(0)).clamp_min(1)
+    present = (counts > 0).to(member.dtype)
+    return present / (present.sum(0) * member.sum(0)).clamp_min(1)
 
 
 __all__ = ["ClassLogits", "group_mean_weights"]

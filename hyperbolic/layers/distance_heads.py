@@ -10,11 +10,8 @@ from torch import Tensor, nn
 from hyperbolic.kernels.pairwise import lorentz_pairwise, poincare_pairwise
 from hyperbolic.layers.guard import name_of
 from hyperbolic.layers.multihead import MultiHead
-from hyperbolic.manifolds import Lorentz, Manifold, PoincareBall, sheet
-from hyperbolic.manifolds.base import HyperbolicManifold
+from hyperbolic.manifolds import HyperbolicManifold, Lorentz, Manifold, PoincareBall, sheet
 from hyperbolic.numerics import sqnorm, wide
-
-_PAIRWISE = {Lorentz: lorentz_pairwise, PoincareBall: poincare_pairwise}
 
 
 class DistanceHeads(MultiHead):
@@ -26,10 +23,10 @@ class DistanceHeads(MultiHead):
         gate: f, "softmax" (``exp``) or "sigmoid" (``sigmoid(. - gamma)``, gamma trained, a number a head, 0 at first).
         tau: positive, the factor of the distances at the start. learn_tau: train it, the softplus of a number a head.
 
-    Subclasses implement ``queries``, ``keys``, ``values`` and ``merge``.
+    Subclasses make ``query``, ``key`` and ``value`` and implement ``divide`` and ``merge``.
 
     Raises:
-        ValueError: an unknown gate; tau that is not positive; n_heads that does not divide d.
+        ValueError: another space; an unknown gate; tau that is not positive; n_heads that does not divide d.
     """
 
     def __init__(
@@ -44,6 +41,8 @@ class DistanceHeads(MultiHead):
         learn_tau: bool,
     ):
         super().__init__(manifold, d, n_heads)
+        if not isinstance(space, (Lorentz, PoincareBall)):
+            raise ValueError(f"{name_of(self)}: takes distances on Lorentz or PoincareBall, not on {space!r}")
         if gate not in ("softmax", "sigmoid"):
             raise ValueError(f"{name_of(self)}: gate must be 'softmax' or 'sigmoid', got {gate!r}")
         if not tau > 0:
@@ -60,7 +59,8 @@ class DistanceHeads(MultiHead):
         return nn.functional.softplus(self.free_tau)
 
     def weights(self, q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
-        score = -self.tau * _PAIRWISE[type(self.space)](q, k, self.space.c, refine=False)
+        distances = lorentz_pairwise if isinstance(self.space, Lorentz) else poincare_pairwise
+        score = -self.tau * distances(q, k, self.space.c, refine=False)
         if self.gamma is not None:
             score = nn.functional.logsigmoid(score - self.gamma)  # its softmax: sigmoids over their sum, never 0/0
         return torch.softmax(score if mask is None else score.masked_fill(~mask, -torch.inf), -1)

@@ -6,7 +6,8 @@ Recurrent cells follow Ganea et al. 2018 (Eq. 28: the reset gate acts before the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -86,11 +87,13 @@ class Dropout(nn.Module):
         self.manifold, self.drop = manifold, nn.Dropout(p)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.drop(x)
+        result: Tensor = self.drop(x)
+        return result
 
     def lifted(self, u: Tensor) -> Tensor:
         """See :meth:`hyperbolic.layers.mobius.Dropout.lifted`."""
-        return self.drop(u)
+        result: Tensor = self.drop(u)
+        return result
 
 
 class Concat(nn.Module):
@@ -118,10 +121,11 @@ class Concat(nn.Module):
             ValueError: features are missing, not expected, or of another number.
         """
         check_features(self, features)
-        out = sum(nn.functional.linear(x_i, w) for x_i, w in zip(x, self.weights, strict=True))
+        terms = [nn.functional.linear(x_i, w) for x_i, w in zip(x, self.weights, strict=True)]
+        out = functools.reduce(torch.add, terms)
         if self.bias is not None:
             out = out + self.bias
-        return out if self.feature_bias is None else out + features @ self.feature_bias
+        return out if features is None or self.feature_bias is None else out + features @ self.feature_bias
 
 
 class RNNCell(nn.Module):
@@ -171,7 +175,7 @@ class GRUCell(nn.Module):
 
 class _Recurrent(Recurrence):
     gates: int
-    kernel: staticmethod
+    kernel: Callable[..., Tensor]
 
     def __init__(
         self,
@@ -216,15 +220,7 @@ class Attention(DistanceAttention):
 class ContextAttention(attention.ContextAttention):
     """Attention to a learned context vector; see :class:`hyperbolic.layers.attention.ContextAttention`."""
 
-    def __init__(
-        self,
-        manifold: Manifold,
-        d: int,
-        score: str = "distance",
-        gate: str = "softmax",
-        nonlinearity: str | None = None,
-    ):
-        super().__init__(manifold, d, Linear, score, gate, nonlinearity)
+    linear = Linear
 
 
 class MultiHeadAttention(MultiHead):
@@ -242,17 +238,9 @@ class MultiHeadAttention(MultiHead):
         self.query, self.key, self.value = (Linear(manifold, d, d, bias) for bias in (True, False, True))
         self.dropout = nn.Dropout(dropout)
 
-    def _heads(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.n_heads, self.d // self.n_heads)).transpose(-3, -2)
-
-    def queries(self, x: Tensor) -> Tensor:
-        return self._heads(self.query(x))
-
-    def keys(self, x: Tensor) -> Tensor:
-        return self._heads(self.key(x))
-
-    def values(self, x: Tensor) -> Tensor:
-        return self._heads(self.value(x))
+    def divide(self, points: Tensor) -> Tensor:
+        heads: Tensor = points.unflatten(-1, (self.n_heads, self.d // self.n_heads)).transpose(-3, -2)
+        return heads
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
         drop = self.dropout.p if self.training else 0.0
@@ -350,23 +338,7 @@ class Logits(ClassLogits):
 
 
 __all__ = [
-    "GRU",
-    "RNN",
-    "Activation",
-    "Attention",
-    "Centroid",
-    "Concat",
-    "ContextAttention",
-    "Dropout",
-    "Embedding",
-    "FeedForward",
-    "GRUCell",
-    "Linear",
-    "Logits",
-    "MultiHeadAttention",
-    "Norm",
-    "OrderedSum",
-    "PositionEncoding",
-    "RNNCell",
-    "Residual",
-]
+    "GRU", "RNN", "Activation", "Attention", "Centroid", "Concat", "ContextAttention", "Dropout", "Embedding",
+    "FeedForward", "GRUCell", "Linear", "Logits", "MultiHeadAttention", "Norm", "OrderedSum", "PositionEncoding",
+    "RNNCell", "Residual",
+]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from hyperbolic.layers.description import shows
+from hyperbolic.layers.guard import takes_points
 from hyperbolic.manifolds import Manifold
 
 
@@ -71,4 +72,19 @@ class FeedForward(nn.Module):
             with the norm in front joins with the point before the norm).
         Returns: (..., D).
         """
-        return self.join(self.expand(x), x if base is None else base)
+        result: Tensor = self.join(self.expand(x), x if base is None else base)
+        return result
+
+
+class NoNorm(nn.Module):
+    """The point itself, for families whose papers have no norm for points."""
+
+    def __init__(self, manifold: Manifold, d: int):
+        super().__init__()
+        self.manifold, self.d = manifold, d
+
+    extra_repr = shows("d")
+
+    @takes_points("d")
+    def forward(self, x: Tensor) -> Tensor:
+        return x

@@ -5,30 +5,25 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
+from hyperbolic.layers.family import families_of
 from hyperbolic.manifolds import Manifold
 
 HALF = (torch.float16, torch.bfloat16)
-# the manifolds a family is defined on, by the name of its module
-FAMILY_MANIFOLDS: dict[str, tuple[str, ...]] = {
-    "euclidean": ("Euclidean",),
-    "hatt": ("Euclidean",),
-    "mobius": ("PoincareBall",),
-    "poincare_pp": ("PoincareBall",),
-    "lorentz": ("Lorentz",),
-    "klein": ("Klein",),
-    "tangent": ("PoincareBall", "Lorentz", "Klein"),
-}
 
 
 class OffManifoldError(ValueError):
     """A layer got a point that does not lie on its manifold (only where :func:`validate_points` asks for the check)."""
 
 
-def takes_points(*sizes: str | None, flat: bool = False, full: bool | None = None) -> Callable:
+Forward = TypeVar("Forward", bound=Callable[..., Any])
+
+
+def takes_points(*sizes: str | None, flat: bool = False, full: bool | None = None) -> Callable[[Forward], Forward]:
     """Decorator of ``forward``: its first arguments are points of ``self.manifold``.
 
     Args:
@@ -46,14 +41,14 @@ def takes_points(*sizes: str | None, flat: bool = False, full: bool | None = Non
         ValueError: a wrong number of coordinates. OffManifoldError: in validation, a point off the manifold.
     """
     full = not flat if full is None else full
-    variable = len(sizes) == 1 and (sizes[0] or "").endswith("*")
+    variable = sizes[0][:-1] if len(sizes) == 1 and sizes[0] and sizes[0].endswith("*") else None
 
-    def decorate(forward: Callable) -> Callable:
+    def decorate(forward: Forward) -> Forward:
         names = [n for n, p in inspect.signature(forward).parameters.items() if p.kind != p.VAR_POSITIONAL][1:]
 
-        def check(self: nn.Module, args: tuple, kwargs: dict) -> None:
+        def check(self: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             if variable:
-                expected = getattr(self, sizes[0][:-1])
+                expected = getattr(self, variable)
                 if len(args) != len(expected):
                     raise ValueError(
                         f"{name_of(self)}: takes {len(expected)} points (sizes {tuple(expected)}), got {len(args)}"
@@ -66,9 +61,9 @@ def takes_points(*sizes: str | None, flat: bool = False, full: bool | None = Non
                     _check(self, point, size, flat)
 
         @functools.wraps(forward)
-        def guarded(self: nn.Module, *args, **kwargs):
-            autocast = full and _autocast_device(args, kwargs)
-            if not autocast:
+        def guarded(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            autocast = _autocast_device(args, kwargs) if full else None
+            if autocast is None:
                 check(self, args, kwargs)
                 return forward(self, *args, **kwargs)
             args, kwargs = tuple(map(_full, args)), {key: _full(value) for key, value in kwargs.items()}
@@ -76,12 +71,12 @@ def takes_points(*sizes: str | None, flat: bool = False, full: bool | None = Non
             with torch.autocast(autocast, enabled=False):
                 return forward(self, *args, **kwargs)
 
-        return guarded
+        return cast(Forward, guarded)  # it takes and returns what forward does
 
     return decorate
 
 
-def _autocast_device(args: tuple, kwargs: dict) -> str | None:
+def _autocast_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     """The device of the first tensor, where autocast is on there."""
     for value in (*args, *kwargs.values()):
         if isinstance(value, Tensor):
@@ -89,35 +84,38 @@ def _autocast_device(args: tuple, kwargs: dict) -> str | None:
     return None
 
 
-def _full(value):
+def _full(value: Any) -> Any:
     return value.float() if isinstance(value, Tensor) and value.dtype in HALF else value
 
 
 def _check_manifold(layer: nn.Module) -> None:
     """Once a layer: it stands on a manifold that its family is defined on."""
-    spaces, manifold = FAMILY_MANIFOLDS.get(_family(layer)), layer.manifold
-    kind = type(manifold).__name__ if isinstance(manifold, Manifold) else repr(manifold)
-    if spaces is not None and kind not in spaces:
-        raise ValueError(f"{name_of(layer)}: the family is defined on {', '.join(spaces)}, got the manifold {kind}")
+    families, manifold = families_of(type(layer)), layer.manifold
+    if families and not (isinstance(manifold, Manifold) and any(f.fits(type(manifold)) for f in families)):
+        kind = manifold.name if isinstance(manifold, Manifold) else repr(manifold)
+        raise ValueError(
+            f"{name_of(layer)}: the family is defined on {families[0].manifold_names}, got the manifold {kind}"
+        )
     layer.__dict__["manifold_checked"] = True
 
 
 def _check(layer: nn.Module, point: Tensor, size: int | None, flat: bool) -> None:
     if not flat and "manifold_checked" not in layer.__dict__:
         _check_manifold(layer)
+    manifold: Any = None if flat else layer.manifold
     if size is not None:
-        coordinates = size if flat else layer.manifold.ambient_dim(size)
+        coordinates = size if flat else manifold.ambient_dim(size)
         if point.dim() == 0 or point.shape[-1] != coordinates:
-            kind = "vectors" if flat else f"points of {layer.manifold.name}"
+            kind = "vectors" if flat else f"points of {manifold.name}"
             raise ValueError(
                 f"{name_of(layer)}: takes {kind} with {coordinates} coordinates (size {size}) on the last axis, "
                 f"got a tensor of shape {tuple(point.shape)}"
             )
     if not flat and layer.__dict__.get("points_validated"):
-        ok, reason = layer.manifold._check_point_on_manifold(point.detach(), atol=1e-4, rtol=1e-4)
+        ok, reason = manifold._check_point_on_manifold(point.detach(), atol=1e-4, rtol=1e-4)
         if not ok:
             raise OffManifoldError(
-                f"{name_of(layer)}: its input of shape {tuple(point.shape)} is not on {layer.manifold}: {reason}"
+                f"{name_of(layer)}: its input of shape {tuple(point.shape)} is not on {manifold}: {reason}"
             )
 
 
@@ -127,13 +125,14 @@ def check_features(layer: nn.Module, features: Tensor | None) -> None:
     Raises:
         ValueError: features are missing, not expected, or of another number.
     """
-    n = 0 if layer.feature_bias is None else len(layer.feature_bias)
+    bias = layer.feature_bias
+    n = len(bias) if isinstance(bias, Tensor) else 0
     if features is None and n == 0:
         return
     if features is None or n == 0 or features.dim() == 0 or features.shape[-1] != n:
-        given = "none" if features is None else f"a tensor of shape {tuple(features.shape)}"
+        actual = "none" if features is None else f"a tensor of shape {tuple(features.shape)}"
         raise ValueError(
-            f"{name_of(layer)}: takes {n} features on the last axis (n_features={n}), got {given}: pass "
+            f"{name_of(layer)}: takes {n} features on the last axis (n_features={n}), got {actual}: pass "
             f"features=(..., n_features) exactly when the layer is built with n_features > 0"
         )
 
@@ -194,8 +193,8 @@ def check_range(layer: nn.Module | None, index: Tensor, low: int, high: int, rul
     """
     Args: layer: None where the error is not to name one. index: integers (...).
     Raises:
-        ValueError: ``rule`` and what was found, where an index is outside of low..high (on a GPU: a device-side
-            assertion).
+        ValueError: ``rule`` and the range of the numbers, where an index is outside of low..high (on a GPU: a
+            device-side assertion).
     """
     if index.numel() == 0:
         return
@@ -228,8 +227,8 @@ def check_index(layer: nn.Module, index: Tensor, n: int) -> None:
             assertion).
     """
     if not isinstance(index, Tensor) or index.dtype not in (torch.int64, torch.int32):
-        given = f"{index.dtype} of shape {tuple(index.shape)}" if isinstance(index, Tensor) else type(index).__name__
-        raise ValueError(f"{name_of(layer)}: takes a tensor of row numbers (int64 or int32), got {given}")
+        actual = f"{index.dtype} of shape {tuple(index.shape)}" if isinstance(index, Tensor) else type(index).__name__
+        raise ValueError(f"{name_of(layer)}: takes a tensor of row numbers (int64 or int32), got {actual}")
     rule = f"row numbers must lie in 0..{n - 1} (n={n})"
     check_range(layer, index, 0, n - 1, rule, f" in a tensor of shape {tuple(index.shape)}")
 
@@ -239,15 +238,16 @@ def _place(layer: nn.Module | None) -> str:
 
 
 def name_of(layer: nn.Module) -> str:
-    """``family.Class``, with the layer's place in the model where :func:`validate_points` has recorded it."""
-    place, name = layer.__dict__.get("place"), f"{_family(layer)}.{type(layer).__name__}"
+    """``family.Class``, with the layer's place in the model where :func:`validate_points` has recorded it.
+
+    Of several families that share the class, the first that is defined on the layer's manifold.
+    """
+    cls, manifold = type(layer), getattr(layer, "manifold", None)
+    families = families_of(cls)
+    family = next((f for f in families if isinstance(manifold, Manifold) and f.fits(type(manifold))), None)
+    names = [f.name for f in (family, *families) if f][:1]
+    place, name = layer.__dict__.get("place"), ".".join([*names, cls.__name__])
     return f"{place} ({name})" if place else name
-
-
-def _family(layer: nn.Module) -> str:
-    """The family whose module, or one of whose modules (``lorentz_linear``), the layer's class is in."""
-    module = type(layer).__module__.rpartition(".")[2]
-    return next((family for family in FAMILY_MANIFOLDS if module.startswith(f"{family}_")), module)
 
 
 def validate_points(model: nn.Module, on: bool = True) -> None:

@@ -3,7 +3,7 @@ hyperbolic. Everything else is the Euclidean family's."""
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from hyperbolic.layers.distance_heads import DistanceHeads
 from hyperbolic.layers.euclidean import (
@@ -68,22 +68,13 @@ class MultiHeadAttention(DistanceHeads):
         size = d + n_heads if coordinates == "polar" else d
         self.query, self.key, self.value = (Linear(manifold, d, size) for _ in range(3))
 
-    def _heads(self, layer: nn.Module, x: Tensor) -> Tensor:
+    def divide(self, points: Tensor) -> Tensor:
         """Points (B, n_heads, T, d_head + 1) of the hyperboloid."""
-        u = layer(x).unflatten(-1, (self.n_heads, -1)).transpose(-3, -2)
+        u = points.unflatten(-1, (self.n_heads, -1)).transpose(-3, -2)
         if self.coordinates == "polar":
             direction, radius = u[..., :-1], u[..., -1:]
             u = radius * direction * (direction.square().sum(-1, keepdim=True) + _SHORTEST).rsqrt()
         return self.space.expmap0(u)
-
-    def queries(self, x: Tensor) -> Tensor:
-        return self._heads(self.query, x)
-
-    def keys(self, x: Tensor) -> Tensor:
-        return self._heads(self.key, x)
-
-    def values(self, x: Tensor) -> Tensor:
-        return self._heads(self.value, x)
 
     def merge(self, heads: Tensor) -> Tensor:
         return self.space.logmap0(heads).transpose(-3, -2).flatten(-2)
@@ -92,23 +83,7 @@ class MultiHeadAttention(DistanceHeads):
 
 
 __all__ = [
-    "GRU",
-    "RNN",
-    "Activation",
-    "Attention",
-    "Centroid",
-    "Concat",
-    "ContextAttention",
-    "Dropout",
-    "Embedding",
-    "FeedForward",
-    "GRUCell",
-    "Linear",
-    "Logits",
-    "MultiHeadAttention",
-    "Norm",
-    "OrderedSum",
-    "PositionEncoding",
-    "RNNCell",
-    "Residual",
-]
+    "GRU", "RNN", "Activation", "Attention", "Centroid", "Concat", "ContextAttention", "Dropout", "Embedding",
+    "FeedForward", "GRUCell", "Linear", "Logits", "MultiHeadAttention", "Norm", "OrderedSum", "PositionEncoding",
+    "RNNCell", "Residual",
+]  # fmt: skip

@@ -9,12 +9,13 @@ the disk end at a distance of 6.6 / sqrt(c) from the origin, half of the ball's,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from hyperbolic.kernels.gyro_sum import mobius_sum
-from hyperbolic.layers import attention, mobius, ordered_sum, tangent
+from hyperbolic.layers import attention, feedforward, mobius, ordered_sum, tangent
 from hyperbolic.layers.attention import Centroid
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.layers.guard import check_index, takes_points
@@ -29,7 +30,7 @@ class _Einstein(nn.Module):
         layer: class of the inner layer; sizes, options: its arguments after the manifold.
     """
 
-    def __init__(self, manifold: Klein, layer: type[nn.Module], *sizes, **options):
+    def __init__(self, manifold: Klein, layer: type[nn.Module], *sizes: Any, **options: Any):
         super().__init__()
         self.manifold = manifold
         self.inner = layer(manifold.twin(PoincareBall), *sizes, **options)
@@ -40,7 +41,8 @@ class _Einstein(nn.Module):
     def to_disk(self, x: Tensor) -> Tensor:
         return poincare_to_klein(x, self.manifold.c)
 
-    def forward(self, *x: Tensor, **others: Tensor) -> Tensor:
+    def through_ball(self, *x: Tensor, **others: Tensor | None) -> Tensor:
+        """What the inner layer makes of points of the disk."""
         return self.to_disk(self.inner(*map(self.to_ball, x), **others))
 
 
@@ -53,11 +55,13 @@ class Linear(_Einstein):
 
     @takes_points("d_in")
     def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x)
+        return self.through_ball(x)
 
 
 class Embedding(_Einstein):
     """Table of n points, close to the origin at the start; :class:`hyperbolic.layers.mobius.Embedding`."""
+
+    inner: mobius.Embedding
 
     def __init__(
         self,
@@ -80,28 +84,33 @@ class Embedding(_Einstein):
 class Activation(_Einstein):
     """:class:`hyperbolic.layers.mobius.Activation`, the Möbius version of a pointwise function, in the disk."""
 
+    inner: mobius.Activation
+
     def __init__(self, manifold: Klein, fn: str):
         super().__init__(manifold, mobius.Activation, fn)
 
     @takes_points(None)
     def forward(self, x: Tensor) -> Tensor:
-        return x if self.inner.fn == "identity" else super().forward(x)
+        return x if self.inner.fn == "identity" else self.through_ball(x)
 
 
 class Dropout(_Einstein):
     """:class:`hyperbolic.layers.mobius.Dropout`; "coordinates" are those of the ball."""
+
+    inner: mobius.Dropout
 
     def __init__(self, manifold: Klein, p: float, space: str = "tangent"):
         super().__init__(manifold, mobius.Dropout, p, space)
 
     @takes_points(None)
     def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x) if self.training and self.inner.drop.p else x
+        return self.through_ball(x) if self.training and self.inner.drop.p else x
 
     def lifted(self, u: Tensor) -> Tensor:
         """See :meth:`hyperbolic.layers.mobius.Dropout.lifted`."""
         if self.inner.space == "coordinates":
-            return self(self.manifold.expmap0(u))
+            result: Tensor = self(self.manifold.expmap0(u))
+            return result
         return self.manifold.expmap0(self.inner.drop(u))
 
 
@@ -122,7 +131,7 @@ class Concat(_Einstein):
 
     @takes_points("dims*")
     def forward(self, *x: Tensor, features: Tensor | None = None) -> Tensor:
-        return super().forward(*x, features=features)
+        return self.through_ball(*x, features=features)
 
 
 class _Cell(_Einstein):
@@ -134,7 +143,7 @@ class _Cell(_Einstein):
 
     @takes_points("d_in", "d_hidden")
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
-        return super().forward(x, h)
+        return self.through_ball(x, h)
 
 
 class RNNCell(_Cell):
@@ -151,6 +160,7 @@ class GRUCell(_Cell):
 
 class _Recurrent(_Einstein):
     layer: type[nn.Module]
+    inner: mobius.RNN | mobius.GRU
 
     def __init__(
         self,
@@ -191,6 +201,8 @@ class GRU(_Recurrent):
 class Attention(_Einstein):
     """:class:`hyperbolic.layers.mobius.Attention`: distance attention and the Einstein midpoint."""
 
+    inner: mobius.Attention
+
     def __init__(self, manifold: Klein, d: int, n_positions: int = 0, score: str = "distance"):
         super().__init__(manifold, mobius.Attention, d, n_positions, score)
         self.d = d
@@ -230,7 +242,8 @@ class ContextAttention(attention.ContextAttention):
         nonlinearity: str | None = None,
         tangent_keys: bool = False,
     ):
-        super().__init__(manifold, d, tangent.Linear if tangent_keys else Linear, score, gate, nonlinearity)
+        self.linear = tangent.Linear if tangent_keys else Linear
+        super().__init__(manifold, d, score, gate, nonlinearity)
 
 
 class LorentzActivation(nn.Module):
@@ -250,7 +263,7 @@ class LorentzActivation(nn.Module):
         return self.manifold.expmap0(h / 2 if isinstance(self.manifold, PoincareBall) else h)
 
 
-class Norm(mobius.Norm):
+class Norm(feedforward.NoNorm):
     """The identity: none of these papers has a norm for points."""
 
 
@@ -263,7 +276,7 @@ class Residual(_Einstein):
 
     @takes_points("d_in", "d_out")
     def forward(self, o: Tensor, x: Tensor) -> Tensor:
-        return super().forward(o, x)
+        return self.through_ball(o, x)
 
 
 class FeedForward(_Einstein):
@@ -275,7 +288,7 @@ class FeedForward(_Einstein):
 
     @takes_points("d", "d")
     def forward(self, x: Tensor, base: Tensor | None = None) -> Tensor:
-        return super().forward(x, *(() if base is None else (base,)))
+        return self.through_ball(x, *(() if base is None else (base,)))
 
 
 class PositionEncoding(_Einstein):
@@ -314,23 +327,7 @@ class Logits(ClassLogits):
 
 
 __all__ = [
-    "GRU",
-    "RNN",
-    "Activation",
-    "Attention",
-    "Centroid",
-    "Concat",
-    "ContextAttention",
-    "Dropout",
-    "Embedding",
-    "FeedForward",
-    "GRUCell",
-    "Linear",
-    "Logits",
-    "LorentzActivation",
-    "Norm",
-    "OrderedSum",
-    "PositionEncoding",
-    "RNNCell",
-    "Residual",
-]
+    "GRU", "RNN", "Activation", "Attention", "Centroid", "Concat", "ContextAttention", "Dropout", "Embedding",
+    "FeedForward", "GRUCell", "Linear", "Logits", "LorentzActivation", "Norm", "OrderedSum", "PositionEncoding",
+    "RNNCell", "Residual",
+]  # fmt: skip

@@ -48,6 +48,8 @@ class Embedding(nn.Module):
 
     parameter_role = "embeddings"
 
+    max_radius: float | None = None  # of the points, which the optimiser keeps
+
     def __init__(
         self,
         manifold: Lorentz,
@@ -119,7 +121,8 @@ class Dropout(nn.Module):
 
     def lifted(self, u: Tensor) -> Tensor:
         """See :meth:`hyperbolic.layers.mobius.Dropout.lifted`."""
-        return self(self.manifold.expmap0(u))
+        result: Tensor = self(self.manifold.expmap0(u))
+        return result
 
 
 class Concat(nn.Module):
@@ -158,7 +161,8 @@ class Concat(nn.Module):
         check_features(self, features)
         lead = torch.broadcast_shapes(*(x_i.shape[:-1] for x_i in x))
         joined = lift(torch.cat([x_i[..., 1:].expand(*lead, -1) for x_i in x], -1), self.manifold.c)
-        return self.affine.join(joined, None if features is None else features @ self.feature_bias)
+        added = None if features is None or self.feature_bias is None else features @ self.feature_bias
+        return self.affine.join(joined, added)
 
 
 class Residual(nn.Module):
@@ -239,18 +243,8 @@ class PositionEncoding(positions.PositionEncoding):
     forward = takes_points("d")(positions.PositionEncoding.forward)
 
 
-class Norm(nn.Module):
+class Norm(feedforward.NoNorm):
     """The identity: a Lorentz linear layer normalises already, and HyboNet's Transformer has no layer norm."""
-
-    def __init__(self, manifold: Lorentz, d: int):
-        super().__init__()
-        self.manifold, self.d = manifold, d
-
-    extra_repr = shows("d")
-
-    @takes_points("d")
-    def forward(self, x: Tensor) -> Tensor:
-        return x
 
 
 class OrderedSum(ordered_sum.OrderedSum):
@@ -267,24 +261,7 @@ class OrderedSum(ordered_sum.OrderedSum):
 
 
 __all__ = [
-    "GRU",
-    "RNN",
-    "Activation",
-    "Attention",
-    "Centroid",
-    "Concat",
-    "ContextAttention",
-    "Dropout",
-    "Embedding",
-    "FeedForward",
-    "GRUCell",
-    "HyperplaneLogits",
-    "Linear",
-    "Logits",
-    "MultiHeadAttention",
-    "Norm",
-    "OrderedSum",
-    "PositionEncoding",
-    "RNNCell",
-    "Residual",
-]
+    "GRU", "RNN", "Activation", "Attention", "Centroid", "Concat", "ContextAttention", "Dropout", "Embedding",
+    "FeedForward", "GRUCell", "HyperplaneLogits", "Linear", "Logits", "MultiHeadAttention", "Norm", "OrderedSum",
+    "PositionEncoding", "RNNCell", "Residual",
+]  # fmt: skip

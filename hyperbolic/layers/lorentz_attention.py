@@ -55,8 +55,9 @@ class MultiHeadAttention(MultiHead):
             raise ValueError(
                 f"{name_of(self)}: temperature must be one of {', '.join(TEMPERATURES)}, got {temperature!r}"
             )
-        options = {"dropout": input_dropout, "variant": variant, "heads": n_heads}
-        self.query, self.key, self.value = (Linear(manifold, d, d // n_heads, **options) for _ in range(3))
+        self.query, self.key, self.value = (
+            Linear(manifold, d, d // n_heads, dropout=input_dropout, variant=variant, heads=n_heads) for _ in range(3)
+        )
         self.dropout = nn.Dropout(dropout)
         start = torch.tensor(math.sqrt(d // n_heads if temperature == "head" else d))
         self.log_temperature = None
@@ -65,22 +66,15 @@ class MultiHeadAttention(MultiHead):
         else:
             self.register_buffer("fixed_temperature", start, persistent=False)
 
+    fixed_temperature: Tensor
+
     @property
     def temperature(self) -> Tensor:
         """s, a positive scalar."""
         return self.fixed_temperature if self.log_temperature is None else self.log_temperature.exp()
 
-    def _heads(self, points: Tensor) -> Tensor:
+    def divide(self, points: Tensor) -> Tensor:
         return (points if self.n_heads > 1 else points.unsqueeze(-2)).transpose(-3, -2)
-
-    def queries(self, x: Tensor) -> Tensor:
-        return self._heads(self.query(x))
-
-    def keys(self, x: Tensor) -> Tensor:
-        return self._heads(self.key(x))
-
-    def values(self, x: Tensor) -> Tensor:
-        return self._heads(self.value(x))
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
         drop = self.dropout.p if self.training else 0.0
@@ -136,15 +130,7 @@ class ContextAttention(attention.ContextAttention):
     """Attention to a learned context point with Lorentz linear keys; see
     :class:`hyperbolic.layers.attention.ContextAttention`."""
 
-    def __init__(
-        self,
-        manifold: Lorentz,
-        d: int,
-        score: str = "distance",
-        gate: str = "softmax",
-        nonlinearity: str | None = None,
-    ):
-        super().__init__(manifold, d, Linear, score, gate, nonlinearity)
+    linear = Linear
 
 
 __all__ = ["TEMPERATURES", "Attention", "ContextAttention", "MultiHeadAttention"]

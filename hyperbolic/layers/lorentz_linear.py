@@ -139,6 +139,8 @@ class Linear(nn.Module):
             else:
                 self.register_buffer("fixed_scale", torch.tensor(float(scale)), persistent=False)
 
+    fixed_scale: Tensor
+
     @property
     def scale(self) -> Tensor:
         """lambda, a scalar (only with normalisation)."""
@@ -185,12 +187,10 @@ class Linear(nn.Module):
 
     def _parameters_with_time(self) -> tuple[Tensor, Tensor | None]:
         """Weight and bias with a row and an entry for the time coordinate of each head, 0 where there is none."""
-        weight, bias = self.weight, self.bias
-        if not self.normalize:
-            weight = self._with_time(weight)
-        if bias is not None and not self.bias_in_time:
-            bias = self._with_time(bias)
-        return weight, bias
+        weight = self.weight if self.normalize else self._with_time(self.weight)
+        if self.bias is None or self.bias_in_time:
+            return weight, self.bias
+        return weight, self._with_time(self.bias)
 
     def _affine(self, inner: Tensor, raw: Tensor | None) -> Tensor:
         """``(v^T x + b', W h(x) + b)`` of all heads, (n, D_in) -> (n, heads * D_out).

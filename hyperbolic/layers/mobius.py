@@ -83,7 +83,8 @@ class Dropout(nn.Module):
     def lifted(self, u: Tensor) -> Tensor:
         """``forward(exp_0(u))`` of tangent vectors u (..., d) at the origin, without going there and back."""
         if self.space == "coordinates":
-            return self(self.manifold.expmap0(u))
+            result: Tensor = self(self.manifold.expmap0(u))
+            return result
         return self.manifold.expmap0(self.drop(u))
 
 
@@ -100,21 +101,15 @@ class ContextAttention(attention.ContextAttention):
     """Attention to a learned context point, with Möbius linear keys; see
     :class:`hyperbolic.layers.attention.ContextAttention` (Zhang & Gao, Hype-HAN, Eq. 10-12)."""
 
-    def __init__(
-        self,
-        manifold: PoincareBall,
-        d: int,
-        score: str = "distance",
-        gate: str = "softmax",
-        nonlinearity: str | None = None,
-    ):
-        super().__init__(manifold, d, Linear, score, gate, nonlinearity)
+    linear = Linear
 
 
 class Residual(feedforward.Residual):
     """``x (+) dropout((W (x) phi(o)) (+) b)``; see :class:`hyperbolic.layers.feedforward.Residual`."""
 
-    linear, activation, drop = Linear, Activation, Dropout
+    manifold: PoincareBall
+    linear: type[nn.Module] = Linear
+    activation, drop = Activation, Dropout
 
     def add(self, x: Tensor, y: Tensor) -> Tensor:
         return self.manifold.mobius_add(x, y)
@@ -131,6 +126,7 @@ class FeedForward(feedforward.FeedForward):
 class PositionEncoding(positions.PositionEncoding):
     """``dropout(x_t (+) p_t)``; see :class:`hyperbolic.layers.positions.PositionEncoding`."""
 
+    manifold: PoincareBall
     drop = Dropout
 
     def make(self, start: Tensor) -> ManifoldParameter:
@@ -142,18 +138,8 @@ class PositionEncoding(positions.PositionEncoding):
     forward = takes_points("d")(positions.PositionEncoding.forward)
 
 
-class Norm(nn.Module):
+class Norm(feedforward.NoNorm):
     """The point itself: Möbius layers keep their points inside, and their papers have no norm."""
-
-    def __init__(self, manifold: PoincareBall, d: int):
-        super().__init__()
-        self.manifold, self.d = manifold, d
-
-    extra_repr = shows("d")
-
-    @takes_points("d")
-    def forward(self, x: Tensor) -> Tensor:
-        return x
 
 
 class OrderedSum(ordered_sum.OrderedSum):
@@ -191,22 +177,6 @@ class Logits(ClassLogits):
 
 
 __all__ = [
-    "GRU",
-    "RNN",
-    "Activation",
-    "Attention",
-    "Centroid",
-    "Concat",
-    "ContextAttention",
-    "Dropout",
-    "Embedding",
-    "FeedForward",
-    "GRUCell",
-    "Linear",
-    "Logits",
-    "Norm",
-    "OrderedSum",
-    "PositionEncoding",
-    "RNNCell",
-    "Residual",
-]
+    "GRU", "RNN", "Activation", "Attention", "Centroid", "Concat", "ContextAttention", "Dropout", "Embedding",
+    "FeedForward", "GRUCell", "Linear", "Logits", "Norm", "OrderedSum", "PositionEncoding", "RNNCell", "Residual",
+]  # fmt: skip

@@ -96,6 +96,6 @@ class Concat(nn.Module):
             ValueError: features are missing, not expected, or of another number.
         """
         check_features(self, features)
-        points = [p for p in (self.bias, self.feature_bias) if p is not None]
-        points = torch.cat([p.view(-1, self.d_out) for p in points]) if points else None
+        rows = [p.view(-1, self.d_out) for p in (self.bias, self.feature_bias) if p is not None]
+        points = torch.cat(rows) if rows else None
         return mobius_affine(x, list(self.weights), self.manifold.c, points, features)

@@ -36,7 +36,8 @@ class RNNCell(nn.Module):
 
     @takes_points("d_in", "d_hidden")
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
-        return self.phi(_affine(self, 0, x, self.manifold.mobius_matvec(self.weight_hh[0], h)))
+        result: Tensor = self.phi(_affine(self, 0, x, self.manifold.mobius_matvec(self.weight_hh[0], h)))
+        return result
 
 
 class GRUCell(nn.Module):
@@ -70,7 +71,7 @@ class GRUCell(nn.Module):
         return ball.mobius_add(h, ball.expmap0(step))
 
 
-def _affine(cell: nn.Module, gate: int, x: Tensor, wh: Tensor) -> Tensor:
+def _affine(cell: RNNCell | GRUCell, gate: int, x: Tensor, wh: Tensor) -> Tensor:
     """``(wh (+) U (x) x) (+) b`` of one gate."""
     ball = cell.manifold
     return ball.mobius_add(ball.mobius_add(wh, ball.mobius_matvec(cell.weight_ih[gate], x)), cell.bias[gate])
@@ -78,7 +79,8 @@ def _affine(cell: nn.Module, gate: int, x: Tensor, wh: Tensor) -> Tensor:
 
 class _Recurrent(Recurrence):
     gates: int
-    kernel: staticmethod
+    manifold: PoincareBall
+    kernel: Callable[..., Tensor]
 
     def __init__(
         self,
@@ -95,7 +97,8 @@ class _Recurrent(Recurrence):
         self.bias = ball_parameter(manifold, *self.weight_ih.shape[:3], std=bias_std)
 
     def run(self, x: Tensor, lengths: Tensor | None) -> Tensor:
-        return self.kernel(x, lengths, self.weight_ih, self.weight_hh, self.bias, self.manifold.c, self.nonlinearity)
+        c = self.manifold.c
+        return self.kernel(x, lengths, self.weight_ih, self.weight_hh, self.bias, c, self.nonlinearity)
 
     run_both = run  # the kernels know the second direction by the number of cells
 

@@ -30,13 +30,13 @@ class AttentionCache:
 
     def extended(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values held so far with these (B, n_heads, N, D_head) after them; the cache is left as it is."""
-        if self.keys is None:
+        if self.keys is None or self.values is None:
             return keys, values
         return torch.cat([self.keys, keys], -2), torch.cat([self.values, values], -2)
 
     def reorder(self, index: Tensor) -> None:
         """Rows of the batch in another order (B',), as a beam search needs it."""
-        if self.keys is not None:
+        if self.keys is not None and self.values is not None:
             self.keys, self.values = self.keys.index_select(0, index), self.values.index_select(0, index)
 
 
@@ -46,13 +46,17 @@ class MultiHead(nn.Module):
     Args:
         manifold: space of inputs and outputs. d: intrinsic size. n_heads: divides d.
 
-    Subclasses implement ``queries``, ``keys``, ``values``: (B, T, D) -> (B, n_heads, T, D_head); ``attend``;
-    ``weights``; and ``merge``: (B, n_heads, T, D_head) -> (B, T, D), without the linear layer that follows in a
-    Transformer (that is a ``Residual``).
+    Subclasses make the linear layers ``query``, ``key`` and ``value`` and implement ``divide``: what these give ->
+    (B, n_heads, T, D_head); ``attend``; ``weights``; and ``merge``: (B, n_heads, T, D_head) -> (B, T, D), without the
+    linear layer that follows in a Transformer (that is a ``Residual``).
 
     Raises:
         ValueError: n_heads that does not divide d.
     """
+
+    query: nn.Module
+    key: nn.Module
+    value: nn.Module
 
     def __init__(self, manifold: Manifold, d: int, n_heads: int):
         super().__init__()
@@ -62,14 +66,17 @@ class MultiHead(nn.Module):
 
     extra_repr = shows("d", "n_heads")
 
-    def queries(self, x: Tensor) -> Tensor:
+    def divide(self, points: Tensor) -> Tensor:
         raise NotImplementedError
+
+    def queries(self, x: Tensor) -> Tensor:
+        return self.divide(self.query(x))
 
     def keys(self, x: Tensor) -> Tensor:
-        raise NotImplementedError
+        return self.divide(self.key(x))
 
     def values(self, x: Tensor) -> Tensor:
-        raise NotImplementedError
+        return self.divide(self.value(x))
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
         """Weighted centroid of the values: (B, n_heads, T, D_head).
@@ -113,19 +120,20 @@ class MultiHead(nn.Module):
         """
         length = self._check(x, memory, mask, causal, cache)
         past = cache.length if cache is not None else 0
-        kept = past > 0 and cache.static
         source = x if memory is None else memory
         q = self.queries(x)
-        k, v = (cache.keys, cache.values) if kept else (self.keys(source), self.values(source))
-        if cache is not None and not kept:
-            k, v = cache.extended(k, v)
-        past = 0 if kept else past
+        if cache is not None and cache.static and cache.keys is not None and cache.values is not None:
+            k, v, past = cache.keys, cache.values, 0
+        else:
+            k, v = self.keys(source), self.values(source)
+            if cache is not None:
+                k, v = cache.extended(k, v)
         plain = causal and mask is None and past == 0 and length > 1
-        seen = None
+        visible = None
         if return_weights or not plain:
-            seen = _visible(mask, x.shape[1], length, past if causal else None, x.device)
-        out = self.merge(self.attend(q, k, v, None if plain else seen, plain))
-        result = (out, self.weights(q, k, seen)) if return_weights else out
+            visible = _visible(mask, x.shape[1], length, past if causal else None, x.device)
+        out = self.merge(self.attend(q, k, v, None if plain else visible, plain))
+        result = (out, self.weights(q, k, visible)) if return_weights else out
         if cache is not None:
             cache.keys, cache.values = k, v
         return result
@@ -135,22 +143,22 @@ class MultiHead(nn.Module):
     ) -> int:
         """The number of keys, after a check of all that ``forward`` takes."""
         if x.dim() != 3 or (memory is not None and (memory.dim() != 3 or memory.shape[0] != x.shape[0])):
-            given = "" if memory is None else f" and a memory of shape {tuple(memory.shape)}"
+            other = "" if memory is None else f" and a memory of shape {tuple(memory.shape)}"
             raise ValueError(
-                f"{name_of(self)}: takes points (B, T, D) and a memory (B, N, D), got shape {tuple(x.shape)}{given}"
+                f"{name_of(self)}: takes points (B, T, D) and a memory (B, N, D), got shape {tuple(x.shape)}{other}"
             )
-        past = cache.length if cache is not None else 0
+        past, static = (0, False) if cache is None else (cache.length, cache.static)
         steps, new = x.shape[1], x.shape[1] if memory is None else memory.shape[1]
-        length = past if past and cache.static else past + new
+        length = past if past and static else past + new
         if steps == 0 or length == 0:
             raise ValueError(f"{name_of(self)}: empty sequence: {steps} queries, {length} keys")
-        earlier = past if past and not cache.static else 0
+        earlier = 0 if static else past
         if causal and length != earlier + steps:
             raise ValueError(
                 f"{name_of(self)}: causal order needs a key for each query, got {steps} queries and {length - earlier} "
                 "keys; attend to a memory of another length without causal, or hide positions with a mask"
             )
-        if past and cache.keys.shape[0] != x.shape[0]:
+        if cache is not None and cache.keys is not None and cache.keys.shape[0] != x.shape[0]:
             raise ValueError(
                 f"{name_of(self)}: the cache holds a batch of {cache.keys.shape[0]}, got points of shape "
                 f"{tuple(x.shape)}: use one cache for each batch, or reorder it"
@@ -165,13 +173,11 @@ def _visible(mask: Tensor | None, steps: int, length: int, past: int | None, dev
 
     Args: mask: (B, N). past: None, or query t sees the keys 0..past+t, all of them where the mask leaves it none.
     """
-    shown = None if mask is None else mask[:, None, None, :]
-    if past is None or (shown is None and length <= past + 1):
-        return shown
-    if length <= past + 1:  # there is no later key
-        return shown | ~shown.any(-1, keepdim=True)
-    seen = torch.ones(steps, length, dtype=torch.bool, device=device).tril(past)
-    if shown is None:
-        return seen
-    both = shown & seen
-    return both | (seen & ~both.any(-1, keepdim=True))
+    counted = None if mask is None else mask[:, None, None, :]
+    if past is None or (counted is None and length <= past + 1):
+        return counted
+    earlier = None if length <= past + 1 else torch.ones(steps, length, dtype=torch.bool, device=device).tril(past)
+    if earlier is None or counted is None:  # no later key, or no mask
+        return earlier if counted is None else counted | ~counted.any(-1, keepdim=True)
+    both = counted & earlier
+    return both | (earlier & ~both.any(-1, keepdim=True))

@@ -106,10 +106,11 @@ class Concat(nn.Module):
         """
         check_features(self, features)
         out = self.affine(beta_concat(x, self.manifold))
-        if self.feature_bias is not None:
+        if features is not None and self.feature_bias is not None:
             for term in self.manifold.mobius_scalar(features.unsqueeze(-1), self.feature_bias).unbind(-2):
                 out = self.manifold.mobius_add(out, term)
-        return out
+        result: Tensor = out
+        return result
 
 
 class Attention(DistanceAttention):
@@ -124,15 +125,7 @@ class Attention(DistanceAttention):
 class ContextAttention(attention.ContextAttention):
     """Attention to a learned context point; see :class:`hyperbolic.layers.attention.ContextAttention`."""
 
-    def __init__(
-        self,
-        manifold: PoincareBall,
-        d: int,
-        score: str = "distance",
-        gate: str = "softmax",
-        nonlinearity: str | None = None,
-    ):
-        super().__init__(manifold, d, Linear, score, gate, nonlinearity)
+    linear = Linear
 
 
 class MultiHeadAttention(DistanceHeads):
@@ -162,18 +155,9 @@ class MultiHeadAttention(DistanceHeads):
         # B(d_head/2, 1/2) / B(d/2, 1/2), the factor of the beta split
         self.split = math.exp(_beta(d // n_heads) - _beta(d))
 
-    def _heads(self, x: Tensor) -> Tensor:
-        parts = self.manifold.logmap0(x).unflatten(-1, (self.n_heads, -1)).transpose(-3, -2)
+    def divide(self, points: Tensor) -> Tensor:
+        parts = self.manifold.logmap0(points).unflatten(-1, (self.n_heads, -1)).transpose(-3, -2)
         return self.manifold.expmap0(self.split * parts)
-
-    def queries(self, x: Tensor) -> Tensor:
-        return self._heads(self.query(x))
-
-    def keys(self, x: Tensor) -> Tensor:
-        return self._heads(self.key(x))
-
-    def values(self, x: Tensor) -> Tensor:
-        return self._heads(self.value(x))
 
     def merge(self, heads: Tensor) -> Tensor:
         joined = self.manifold.logmap0(heads).transpose(-3, -2).flatten(-2)
@@ -185,7 +169,7 @@ class MultiHeadAttention(DistanceHeads):
 class Residual(mobius.Residual):
     """``x (+) dropout(FC(phi(o)))``; see :class:`hyperbolic.layers.feedforward.Residual`."""
 
-    linear = Linear
+    linear: type[nn.Module] = Linear
 
 
 class FeedForward(feedforward.FeedForward):
@@ -218,23 +202,7 @@ class Logits(ClassLogits):
 
 
 __all__ = [
-    "GRU",
-    "RNN",
-    "Activation",
-    "Attention",
-    "Centroid",
-    "Concat",
-    "ContextAttention",
-    "Dropout",
-    "Embedding",
-    "FeedForward",
-    "GRUCell",
-    "Linear",
-    "Logits",
-    "MultiHeadAttention",
-    "Norm",
-    "OrderedSum",
-    "PositionEncoding",
-    "RNNCell",
-    "Residual",
-]
+    "GRU", "RNN", "Activation", "Attention", "Centroid", "Concat", "ContextAttention", "Dropout", "Embedding",
+    "FeedForward", "GRUCell", "Linear", "Logits", "MultiHeadAttention", "Norm", "OrderedSum", "PositionEncoding",
+    "RNNCell", "Residual",
+]  # fmt: skip

@@ -65,7 +65,8 @@ class PositionEncoding(nn.Module):
         Raises:
             ValueError: an empty sequence; a sequence or position beyond the table; positions of another shape.
         """
-        return self.dropout(self.add(x, self.rows(x, positions)))
+        result: Tensor = self.dropout(self.add(x, self.rows(x, positions)))
+        return result
 
     def rows(self, x: Tensor, positions: Tensor | None) -> Tensor:
         """The rows of the table for these points, (T, d) or (..., T, d)."""

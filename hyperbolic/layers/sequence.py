@@ -12,6 +12,7 @@ from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import check_range, name_of
 from hyperbolic.layers.initial import glorot
 from hyperbolic.manifolds import Manifold
+from hyperbolic.typing import Context, Function
 
 
 def reverse_sequences(x: Tensor, lengths: Tensor | None) -> Tensor:
@@ -25,16 +26,16 @@ def reverse_sequences(x: Tensor, lengths: Tensor | None) -> Tensor:
     return _Swap.apply(x, (first + index).flatten())
 
 
-class _Swap(torch.autograd.Function):
+class _Swap(Function[Tensor]):
     """Rows of x (..., D) in another order (n,), one that is its own inverse: the gradient goes the same way."""
 
     @staticmethod
-    def forward(ctx, x: Tensor, order: Tensor) -> Tensor:
+    def forward(ctx: Context, x: Tensor, order: Tensor) -> Tensor:
         ctx.save_for_backward(order)
         return x.reshape(-1, x.shape[-1]).index_select(0, order).view(x.shape)
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, None]:
         (order,) = ctx.saved_tensors
         return _Swap.apply(grad, order), None
 
@@ -145,7 +146,7 @@ class Recurrence(nn.Module):
             raise ValueError(
                 f"{name_of(self)}: this layer has {self.streams} streams, got inputs of shape {tuple(x.shape)}"
             )
-        if self.bidirectional:
+        if self.join is not None:
             ahead, back = self.run_both(x, lengths).split(self.streams)
             states = torch.stack([join(f, b) for join, f, b in zip(self.join, ahead, back, strict=True)])
             ends = zip(self.join, ahead[:, :, -1], back[:, :, 0], strict=True)

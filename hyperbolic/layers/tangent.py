@@ -68,15 +68,16 @@ class Activation(_Tangent):
         super().__init__(manifold, euclidean.Activation(manifold, fn), None)
 
 
-class Dropout(_Tangent):
+class Dropout(nn.Module):
     """``exp_0(dropout(log_0(x)))``."""
 
     def __init__(self, manifold: Manifold, p: float):
-        super().__init__(manifold, euclidean.Dropout(manifold, p), None)
+        super().__init__()
+        self.manifold, self.inner = manifold, euclidean.Dropout(manifold, p)
 
     @takes_points(None)
     def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x) if self.training and self.inner.drop.p else x
+        return self.lifted(self.manifold.logmap0(x)) if self.training and self.inner.drop.p else x
 
     def lifted(self, u: Tensor) -> Tensor:
         """See :meth:`hyperbolic.layers.mobius.Dropout.lifted`."""
@@ -105,7 +106,7 @@ class GRUCell(_Tangent):
 
 
 class _Recurrent(nn.Module):
-    layer: type[nn.Module]
+    layer: type[euclidean.RNN] | type[euclidean.GRU]
 
     def __init__(
         self,
@@ -159,15 +160,7 @@ class ContextAttention(attention.ContextAttention):
     """Attention to a learned context point, with tangent linear keys and the context kept as a tangent vector; see
     :class:`hyperbolic.layers.attention.ContextAttention`."""
 
-    def __init__(
-        self,
-        manifold: Manifold,
-        d: int,
-        score: str = "distance",
-        gate: str = "softmax",
-        nonlinearity: str | None = None,
-    ):
-        super().__init__(manifold, d, Linear, score, gate, nonlinearity, tangent=True)
+    linear, tangent = Linear, True
 
 
 class MultiHeadAttention(euclidean.MultiHeadAttention):
@@ -184,11 +177,11 @@ class MultiHeadAttention(euclidean.MultiHeadAttention):
         return_weights: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """See :meth:`hyperbolic.layers.multihead.MultiHead.forward`."""
-        kept = cache is not None and cache.static and cache.length > 0  # then memory is not looked at
-        if memory is not None and not kept:
+        filled = cache is not None and cache.static and cache.length > 0  # then memory is not looked at
+        if memory is not None and not filled:
             memory = self.manifold.logmap0(memory)
         out = MultiHead.forward(self, self.manifold.logmap0(x), memory, mask, causal, cache, return_weights)
-        if return_weights:
+        if isinstance(out, tuple):
             return self.manifold.expmap0(out[0]), out[1]
         return self.manifold.expmap0(out)
 
@@ -257,23 +250,7 @@ class Logits(ClassLogits):
 
 
 __all__ = [
-    "GRU",
-    "RNN",
-    "Activation",
-    "Attention",
-    "Centroid",
-    "Concat",
-    "ContextAttention",
-    "Dropout",
-    "Embedding",
-    "FeedForward",
-    "GRUCell",
-    "Linear",
-    "Logits",
-    "MultiHeadAttention",
-    "Norm",
-    "OrderedSum",
-    "PositionEncoding",
-    "RNNCell",
-    "Residual",
-]
+    "GRU", "RNN", "Activation", "Attention", "Centroid", "Concat", "ContextAttention", "Dropout", "Embedding",
+    "FeedForward", "GRUCell", "Linear", "Logits", "MultiHeadAttention", "Norm", "OrderedSum", "PositionEncoding",
+    "RNNCell", "Residual",
+]  # fmt: skip

@@ -16,7 +16,9 @@ from torch import Tensor
 from hyperbolic import native
 from hyperbolic.numerics import BALL_EPS, limit
 from hyperbolic.rows import blocked
+from hyperbolic.typing import Context, Function
 
+Formula = Callable[[Tensor, Tensor, Tensor], Tensor]  # of x, y and c
 _POINTER, _SIZE, _NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
 
 
@@ -25,12 +27,21 @@ def fits(x: Tensor, y: Tensor, c: Tensor) -> bool:
     return c.numel() == 1 and blocked(x, y) and native.usable(x, y) and native.library("ball") is not None
 
 
-class _Rows(torch.autograd.Function):
+class _Rows(Function[Tensor]):
     """symbol: of the C++ function, ``symbol_grad`` its gradient. limits: numbers it takes after c. plain: the formula,
     for derivatives of higher order. wide: a float64 number a row comes out, else a row."""
 
     @staticmethod
-    def forward(ctx, x: Tensor, y: Tensor, c: Tensor, symbol: str, limits: list[float], plain: Callable, wide: bool):
+    def forward(
+        ctx: Context,
+        x: Tensor,
+        y: Tensor,
+        c: Tensor,
+        symbol: str,
+        limits: list[float],
+        plain: Formula,
+        wide: bool,
+    ) -> Tensor:
         out = x.new_empty(*x.shape[:-1], 1, dtype=torch.float64) if wide else torch.empty_like(x)
         _call(symbol, (x, y, out), x, c, limits)
         ctx.save_for_backward(x, y, c)
@@ -38,21 +49,22 @@ class _Rows(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx, grad: Tensor):
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, y, c = ctx.saved_tensors
         if torch.is_grad_enabled():
-            given = [t for t, needed in zip((x, y, c), ctx.needs_input_grad, strict=False) if needed]
-            found = iter(torch.autograd.grad(ctx.plain(x, y, c), given, grad, create_graph=True))
-            return *(next(found) if needed else None for needed in ctx.needs_input_grad[:3]), None, None, None, None
-        of_x, of_y = torch.empty_like(x), torch.empty_like(y)
-        of_c = x.new_empty(x.shape[:-1], dtype=torch.float64) if ctx.needs_input_grad[2] else None
-        _call(f"{ctx.symbol}_grad", (x, y, grad.contiguous(), of_x, of_y, of_c), x, c, ctx.limits)
-        return of_x, of_y, None if of_c is None else of_c.sum().view(c.shape), None, None, None, None
+            inputs = [t for t, needed in zip((x, y, c), ctx.needs_input_grad, strict=False) if needed]
+            grads = iter(torch.autograd.grad(ctx.plain(x, y, c), inputs, grad, create_graph=True))
+            return *(next(grads) if needed else None for needed in ctx.needs_input_grad[:3]), None, None, None, None
+        grad_x, grad_y = torch.empty_like(x), torch.empty_like(y)
+        grad_c = x.new_empty(x.shape[:-1], dtype=torch.float64) if ctx.needs_input_grad[2] else None
+        _call(f"{ctx.symbol}_grad", (x, y, grad.contiguous(), grad_x, grad_y, grad_c), x, c, ctx.limits)
+        return grad_x, grad_y, None if grad_c is None else grad_c.sum().view(c.shape), None, None, None, None
 
 
 def _call(symbol: str, tensors: tuple[Tensor | None, ...], x: Tensor, c: Tensor, limits: list[float]) -> None:
     kinds = [_POINTER] * len(tensors) + [_SIZE] * 2 + [_NUMBER] * (1 + len(limits))
     run = native.function("ball", symbol, *kinds)
+    assert run is not None  # `fits` has found the library
     size = x.shape[-1]
     run(*map(native.address, tensors), x.numel() // size, size, float(c), *limits, torch.get_num_threads())
 
@@ -61,11 +73,11 @@ def _floor(x: Tensor) -> float:
     return limit(BALL_EPS, x.dtype) / 4
 
 
-def mobius_add(x: Tensor, y: Tensor, c: Tensor, plain: Callable) -> Tensor:
+def mobius_add(x: Tensor, y: Tensor, c: Tensor, plain: Formula) -> Tensor:
     """``x (+) y``; plain: the formula."""
     return _Rows.apply(x, y, c, "mobius_add", [_floor(x), 1 - limit(BALL_EPS, x.dtype)], plain, False)
 
 
-def distance_square(x: Tensor, y: Tensor, c: Tensor, plain: Callable) -> Tensor:
+def distance_square(x: Tensor, y: Tensor, c: Tensor, plain: Formula) -> Tensor:
     """``|x - y|^2 / (g_x g_y)``, (..., 1) in float64; plain: the formula."""
     return _Rows.apply(x, y, c, "distance_square", [_floor(x)], plain, True)

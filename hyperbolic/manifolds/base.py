@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import abc
 import math
+from collections.abc import Callable
+from typing import ClassVar, TypeVar
 
 import geoopt
 import torch
@@ -20,17 +22,72 @@ from hyperbolic.manifolds import sheet
 from hyperbolic.numerics import WIDE, safe_sqrt, wide
 from hyperbolic.rows import blocked
 
+M = TypeVar("M", bound="Manifold")
+
 
 class Manifold(geoopt.Manifold, abc.ABC):
-    """Interface of a space; coordinates are on the last axis, leading axes broadcast."""
+    """Interface of a space; coordinates are on the last axis, leading axes broadcast.
 
-    ndim = 1
-    reversible = False
+    Args:
+        c: positive; the sectional curvature is ``-c``. 0 of a flat space.
+        learn_c: make ``c`` a trained parameter (softplus of a free scalar).
+
+    ``is_curved``: whether c is positive. ``is_hyperbolic``: whether it is a :class:`HyperbolicManifold`, whose points
+    have coordinates on the hyperboloid. A subclass may take more settings, as keywords with defaults.
+
+    Raises:
+        ValueError: c that is not a positive number.
+    """
+
+    name: str  # type: ignore[assignment]  # geoopt declares it as None
+    ndim = 1  # type: ignore[assignment]  # as above
+    reversible = False  # type: ignore[assignment]  # as above
+    is_curved: ClassVar[bool] = True
+    is_hyperbolic: ClassVar[bool] = False
+    learn_c: bool
+    free_c: torch.nn.Parameter
+    fixed_c: Tensor
+
+    def __init__(self, c: float = 1.0, learn_c: bool = False):
+        super().__init__()  # type: ignore[no-untyped-call]  # geoopt's has no types
+        if self.is_curved and (
+            isinstance(c, bool) or not isinstance(c, (int, float)) or not math.isfinite(c) or c <= 0
+        ):
+            raise ValueError(
+                f"{self.name}: c must be a positive number (the sectional curvature is -c), got c={c!r}; "
+                "use the Euclidean geometry for a flat space"
+            )
+        value = torch.tensor(float(c), dtype=WIDE)
+        self.learn_c = bool(learn_c)
+        if self.learn_c:
+            self.free_c = torch.nn.Parameter(value + torch.log(-torch.expm1(-value)))  # inverse of softplus
+        else:
+            self.register_buffer("fixed_c", value, persistent=False)
+
+    def _apply(self: M, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> M:
+        """Moves to another device with the model, but stays float64: a cast would round ``c``."""
+        super()._apply(lambda t: t.to(fn(t).device), recurse)  # type: ignore[no-untyped-call]  # torch's has no types
+        return self
 
     @property
-    @abc.abstractmethod
     def c(self) -> Tensor:
         """Curvature parameter as a float64 scalar tensor: sectional curvature ``-c``."""
+        return torch.nn.functional.softplus(self.free_c) if self.learn_c else self.fixed_c
+
+    def twin(self, kind: type[M]) -> M:
+        """Another curved manifold with the curvature of this one, also while it is learned."""
+        if isinstance(self, kind):
+            return self
+        twins: dict[type[Manifold], Manifold] = self.__dict__.setdefault("_twins", {})
+        if kind not in twins:
+            other = twins[kind] = kind(float(self.c.detach()), self.learn_c)
+            if self.learn_c:
+                other.free_c = self.free_c
+            else:
+                other.fixed_c = self.fixed_c
+        twin = twins[kind]
+        assert isinstance(twin, kind)
+        return twin
 
     @abc.abstractmethod
     def max_radius(self, dtype: torch.dtype = torch.float32) -> float:
@@ -44,12 +101,19 @@ class Manifold(geoopt.Manifold, abc.ABC):
         """Dimension of the space whose points have so many coordinates."""
         return coordinates
 
-    def origin(self, *size: int, dtype: torch.dtype | None = None, device=None) -> Tensor:
+    def origin(  # type: ignore[override]  # geoopt's has a seed, for manifolds without a distinguished point
+        self, *size: int, dtype: torch.dtype | None = None, device: torch.device | str | None = None
+    ) -> Tensor:
         """The origin, repeated: ``size`` is (..., d)."""
         return self.expmap0(torch.zeros(*size, dtype=dtype or torch.get_default_dtype(), device=device))
 
-    def random(
-        self, *size: int, std: float = 1.0, generator: torch.Generator | None = None, dtype=None, device=None
+    def random(  # type: ignore[override]  # geoopt's takes keywords of any name
+        self,
+        *size: int,
+        std: float = 1.0,
+        generator: torch.Generator | None = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
     ) -> Tensor:
         """``expmap0(std * normal)`` for ``size`` = (..., d): a wrapped normal around the origin."""
         dtype = dtype or torch.get_default_dtype()
@@ -114,13 +178,21 @@ class Manifold(geoopt.Manifold, abc.ABC):
     def centroid(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
         """Weighted centre of points (..., N, D) with weights (..., N), at least one of them positive."""
 
-    def _check_vector_on_tangent(self, x, u, *, atol=1e-5, rtol=1e-5):
+    def proju(self, x: Tensor, u: Tensor) -> Tensor:
+        """Every vector is tangent, where points have as many coordinates as the space has dimensions."""
+        return u.expand(torch.broadcast_shapes(x.shape, u.shape))
+
+    def _check_vector_on_tangent(
+        self, x: Tensor, u: Tensor, *, atol: float = 1e-5, rtol: float = 1e-5
+    ) -> tuple[bool, str | None]:
         gap = (wide(self.proju(x, u)) - wide(u)).abs().max()
         if gap > atol + rtol * wide(u).abs().max():
             return False, f"the vector leaves the tangent space by {gap:.2g}"
         return True, None
 
-    def _check_point_on_manifold(self, x, *, atol=1e-5, rtol=1e-5):
+    def _check_point_on_manifold(
+        self, x: Tensor, *, atol: float = 1e-5, rtol: float = 1e-5
+    ) -> tuple[bool, str | None]:
         if x.numel() == 0:
             return True, None
         gap = (wide(self.projx(x)) - wide(x)).abs().amax(-1)
@@ -130,53 +202,14 @@ class Manifold(geoopt.Manifold, abc.ABC):
         return False, f"the point leaves the space by {gap[~inside].max():.2g}"
 
     def extra_repr(self) -> str:
-        return f"c={float(self.c.detach()):.6g}"
+        return f"c={float(self.c.detach()):.6g}" + (", learned" if self.learn_c else "")
 
 
 class HyperbolicManifold(Manifold):
-    """What the three models of hyperbolic space share: the curvature, and the centroid taken on the hyperboloid."""
+    """What the three models of hyperbolic space share: coordinates on the hyperboloid, and the centroid taken there."""
 
-    def __init__(self, c: float = 1.0, learn_c: bool = False):
-        super().__init__()
-        if isinstance(c, bool) or not isinstance(c, (int, float)) or not math.isfinite(c) or c <= 0:
-            raise ValueError(
-                f"{self.name}: c must be a positive number (the sectional curvature is -c), got c={c!r}; "
-                "use the Euclidean geometry for a flat space"
-            )
-        value = torch.tensor(float(c), dtype=WIDE)
-        self.learn_c = bool(learn_c)
-        if self.learn_c:
-            self.free_c = torch.nn.Parameter(value + torch.log(-torch.expm1(-value)))  # inverse of softplus
-        else:
-            self.register_buffer("fixed_c", value, persistent=False)
-
-    def _apply(self, fn, recurse=True):
-        """Moves to another device with the model, but stays float64: a cast would round ``c``."""
-        return super()._apply(lambda t: t.to(fn(t).device), recurse)
-
-    @property
-    def c(self) -> Tensor:
-        return torch.nn.functional.softplus(self.free_c) if self.learn_c else self.fixed_c
-
-    def twin(self, kind: type[HyperbolicManifold]) -> HyperbolicManifold:
-        """Another model of the same space, with the curvature of this one, also while it is learned."""
-        if isinstance(self, kind):
-            return self
-        twins = self.__dict__.setdefault("_twins", {})
-        if kind not in twins:
-            other = twins[kind] = kind(float(self.c.detach()), self.learn_c)
-            if self.learn_c:
-                other.free_c = self.free_c
-            else:
-                other.fixed_c = self.fixed_c
-        return twins[kind]
-
-    def extra_repr(self) -> str:
-        return super().extra_repr() + (", learned" if self.learn_c else "")
-
-    def proju(self, x: Tensor, u: Tensor) -> Tensor:
-        """Every vector is tangent."""
-        return u.expand(torch.broadcast_shapes(x.shape, u.shape))
+    name = "HyperbolicManifold"
+    is_hyperbolic = True
 
     @abc.abstractmethod
     def _sheet_parts(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -50,7 +50,7 @@ def _with_time(space: Tensor, c: float | Tensor) -> Tensor:
 
 def same_space(source: Manifold, target: Manifold) -> bool:
     """Whether both are models of one hyperbolic space, so that an isometry connects them."""
-    if not (isinstance(source, HyperbolicManifold) and isinstance(target, HyperbolicManifold)):
+    if not (source.is_hyperbolic and target.is_hyperbolic):
         return False
     if source.learn_c or target.learn_c:  # models with one curvature are twins, see Manifold.twin
         return source.learn_c and target.learn_c and source.free_c is target.free_c
@@ -65,6 +65,6 @@ def convert(x: Tensor, source: Manifold, target: Manifold) -> Tensor:
     """
     if type(source) is type(target) and (source is target or same_space(source, target)):
         return x
-    if same_space(source, target):
+    if isinstance(source, HyperbolicManifold) and isinstance(target, HyperbolicManifold) and same_space(source, target):
         return target._from_sheet(source._to_sheet(x), x.dtype)
     return target.expmap0(source.logmap0(x))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hyperbolic.manifolds.base import Manifold
-from hyperbolic.numerics import WIDE, dot, safe_sqrt, sqnorm, wide
+from hyperbolic.numerics import dot, safe_sqrt, sqnorm, wide
 
 
 class Euclidean(Manifold):
@@ -17,22 +17,16 @@ class Euclidean(Manifold):
     name = "Euclidean"
     reversible = True
 
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("fixed_c", torch.zeros((), dtype=WIDE), persistent=False)
+    is_curved = False
 
-    @property
-    def c(self) -> Tensor:
-        return self.fixed_c
+    def __init__(self) -> None:
+        super().__init__(0.0)
 
     def max_radius(self, dtype: torch.dtype = torch.float32) -> float:
         return math.sqrt(torch.finfo(dtype).max) / 4
 
     def projx(self, x: Tensor) -> Tensor:
         return x
-
-    def proju(self, x: Tensor, u: Tensor) -> Tensor:
-        return u.expand(torch.broadcast_shapes(x.shape, u.shape))
 
     def egrad2rgrad(self, x: Tensor, u: Tensor) -> Tensor:
         return u

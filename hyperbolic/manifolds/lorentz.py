@@ -53,7 +53,8 @@ class Lorentz(HyperbolicManifold):
     def _tangent(self, x: Tensor, space: Tensor, dtype: torch.dtype) -> Tensor:
         """The tangent vector at x with these space coordinates."""
         s = wide(x[..., 1:])
-        return torch.cat([dot(s, space) / sheet.time(s, self.c), space.expand(*_lead(x, space), -1)], -1).to(dtype)
+        lead = torch.broadcast_shapes(x.shape[:-1], space.shape[:-1])
+        return torch.cat([dot(s, space) / sheet.time(s, self.c), space.expand(*lead, -1)], -1).to(dtype)
 
     def projx(self, x: Tensor) -> Tensor:
         """``(sqrt(1/c + |s|^2), s)``: keeps the space coordinates."""
@@ -153,7 +154,3 @@ class Lorentz(HyperbolicManifold):
 
     def _from_sheet(self, space: Tensor, dtype: torch.dtype) -> Tensor:
         return self._point(space, dtype)
-
-
-def _lead(x: Tensor, space: Tensor) -> torch.Size:
-    return torch.broadcast_shapes(x.shape[:-1], space.shape[:-1])

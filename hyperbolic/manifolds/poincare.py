@@ -32,7 +32,7 @@ from hyperbolic.numerics import (
 from hyperbolic.rows import blocked
 
 
-def project(x: Tensor, c: Tensor) -> Tensor:
+def project(x: Tensor, c: float | Tensor) -> Tensor:
     """The nearest point with ``sqrt(c)|x| <= 1 - eps`` (eps by dtype, see ``numerics.BALL_EPS``)."""
     bound = 1 - limit(BALL_EPS, x.dtype)
     square = c * sqnorm(x)

@@ -18,7 +18,7 @@ _LONGEST = 64.0
 _SUMMABLE = 1e9  # c t^2 up to which t^2 - |s|^2 keeps 1e-7 in float64
 
 
-def time(s: Tensor, c: Tensor) -> Tensor:
+def time(s: Tensor, c: float | Tensor) -> Tensor:
     """``sqrt(1/c + |s|^2)``, shape (..., 1)."""
     return (1 / c + sqnorm(s)).sqrt()
 
@@ -209,21 +209,21 @@ def centroid_of_parts(scale: Tensor, times: Tensor, v: Tensor, weights: Tensor |
     return mean * (c * (mean_time.square() - sqnorm(mean))).rsqrt()
 
 
-def from_ball(x: Tensor, c: Tensor) -> Tensor:
+def from_ball(x: Tensor, c: float | Tensor) -> Tensor:
     """Poincaré ball to hyperboloid: ``s = 2x / (1 - c|x|^2)``."""
     return 2 * wide(x) / ball_gap(x, c)
 
 
-def to_ball(s: Tensor, c: Tensor) -> Tensor:
+def to_ball(s: Tensor, c: float | Tensor) -> Tensor:
     """Hyperboloid to Poincaré ball: ``x = s / (1 + sqrt(1 + c|s|^2))``."""
     return wide(s) / (1 + (1 + c * sqnorm(s)).sqrt())
 
 
-def from_klein(x: Tensor, c: Tensor) -> Tensor:
+def from_klein(x: Tensor, c: float | Tensor) -> Tensor:
     """Klein disk to hyperboloid: ``s = x / sqrt(1 - c|x|^2)``."""
     return wide(x) * ball_gap(x, c).rsqrt()
 
 
-def to_klein(s: Tensor, c: Tensor) -> Tensor:
+def to_klein(s: Tensor, c: float | Tensor) -> Tensor:
     """Hyperboloid to Klein disk: ``x = s / sqrt(1 + c|s|^2)``."""
     return wide(s) * (1 + c * sqnorm(s)).rsqrt()

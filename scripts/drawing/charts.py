@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from hyperbolic.manifolds import Manifold
-from hyperbolic.manifolds.base import HyperbolicManifold
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def principal(vectors: Tensor, centred: bool) -> Basis:
 
 
 def is_curved(manifold: Manifold) -> bool:
-    return isinstance(manifold, HyperbolicManifold)
+    return manifold.is_curved
 
 
 def curvature(manifold: Manifold) -> float:

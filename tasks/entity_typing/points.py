@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from hyperbolic.geometry import Geometry
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.manifolds import Manifold
-from hyperbolic.manifolds.base import HyperbolicManifold
 from tasks.word_vectors import WordVectors
 
 
@@ -124,7 +123,7 @@ class WordPoints(nn.Module):
         layer = geometry.dropout(dropout)
         assert isinstance(layer, LiftingDropout)
         self.dropout: LiftingDropout = layer
-        self.moving = isinstance(self.manifold, HyperbolicManifold) and self.manifold.learn_c
+        self.moving = self.manifold.learn_c
         self.scale = _scale(self.manifold)
         self.table, self.dtype = words.tangent, words.tangent.dtype
 
@@ -147,7 +146,7 @@ def _scale(manifold: Manifold) -> float:
 
     On the ball ``d(0, exp_0(u)) = 2|u|``, elsewhere |u|; a learned c is divided by later.
     """
-    if not isinstance(manifold, HyperbolicManifold):
+    if not manifold.is_curved:
         return 1.0
     with torch.no_grad():
         unit = torch.ones(1, dtype=torch.float64, device=manifold.c.device)

@@ -6,8 +6,7 @@ from torch import Tensor, nn
 
 from hyperbolic.geometry import Geometry
 from hyperbolic.kernels.distance_softmax import cosh_products, distance_softmax, softmax_of_distances
-from hyperbolic.manifolds import Lorentz
-from hyperbolic.manifolds.base import HyperbolicManifold, Manifold
+from hyperbolic.manifolds import Euclidean, HyperbolicManifold, Lorentz, Manifold
 from hyperbolic.manifolds.charts import convert
 from tasks.edges import Edges, levels_below_tops
 from tasks.errors import UserError, one_of, whole
@@ -52,6 +51,7 @@ class NodeEmbeddings(nn.Module):
         if temperature < LEAST_TEMPERATURE:
             raise UserError(f"task.model.temperature must be at least {LEAST_TEMPERATURE}, and it is {temperature}.")
         space = geometry.part("points")
+        space.check_manifold("This model", Euclidean, HyperbolicManifold)  # distances by coordinates on the hyperboloid
         names = edges.names
         self.manifold, self.names, self.d, self.temperature, self.sparse = space.manifold, names, d, temperature, sparse
         # What makes the bound of uniform_table (hyperbolic.layers.initial) init_bound.
@@ -85,14 +85,14 @@ class NodeEmbeddings(nn.Module):
         pairs, see `pairs.excluded_pairs`."""
         n = len(children)
         x, y, z = self._coordinates(self.table(torch.cat([children, parents, negatives]))).split([n, n, len(negatives)])
-        if isinstance(self.manifold, HyperbolicManifold):
+        if self.manifold.is_curved:
             return distance_softmax(x, y, z, self.manifold.c, excluded, self.temperature)
         near, others = self.manifold.dist(x, y), torch.cdist(x, z)
         return softmax_of_distances(near, others, excluded, self.temperature)
 
     def order(self, nodes: Tensor, points: Tensor) -> Tensor:
         """What rises with the distances of `nodes` (B,) from all points, which `all_coordinates` gave: (B, N)."""
-        if isinstance(self.manifold, HyperbolicManifold):
+        if self.manifold.is_curved:
             return cosh_products(points[nodes], points, self.manifold.c)
         return torch.cdist(points[nodes], points)
 
@@ -103,6 +103,6 @@ class NodeEmbeddings(nn.Module):
     def _coordinates(self, points: Tensor) -> Tensor:
         """float64: space coordinates of the same points on the hyperboloid; in the flat space, the points."""
         points = points.double()
-        if not isinstance(self.manifold, HyperbolicManifold):
+        if not self.manifold.is_curved:
             return points
         return convert(points, self.manifold, self.manifold.twin(Lorentz))[..., 1:]

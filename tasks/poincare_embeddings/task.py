@@ -13,7 +13,6 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ChainedScheduler, ConstantLR
 
 from hyperbolic.manifolds import PoincareBall
-from hyperbolic.manifolds.base import HyperbolicManifold
 from hyperbolic.manifolds.charts import convert
 from tasks.base import Points, Step, Task
 from tasks.errors import UserError, whole
@@ -140,7 +139,7 @@ class EmbeddingTask(Task):
         to `file` (see `tasks.points_files`), which all runs of one size share; a line says so where it is replaced."""
         manifold, points = self.model.manifold, self.model.points.double()
         name, c = type(manifold).__name__, 0.0
-        if isinstance(manifold, HyperbolicManifold):
+        if manifold.is_curved:
             points = convert(points, manifold, manifold.twin(PoincareBall))
             name, c = PoincareBall.__name__, float(manifold.c.detach())
         array = np.asarray(points.cpu())

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from hyperbolic.geometry import Geometry
-from hyperbolic.manifolds.base import HyperbolicManifold
 from hyperbolic.numerics import cosh_sqrt
 from tasks.errors import UserError, one_of, whole
 
@@ -56,7 +55,7 @@ class PoincareGlove(nn.Module):
     def forward(self, words: Tensor, contexts: Tensor) -> Tensor:
         """words, contexts (B,) rows -> predicted log X (B,), float64."""
         square = self.manifold.dist2(self.word(words), self.context(contexts)).double()
-        if isinstance(self.manifold, HyperbolicManifold):
+        if self.manifold.is_curved:
             square = square * self.manifold.c
         return self._bias(self.word_bias, words) + self._bias(self.context_bias, contexts) - self.h(square)
 

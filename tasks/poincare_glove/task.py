@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from hyperbolic.manifolds import PoincareBall
-from hyperbolic.manifolds.base import HyperbolicManifold
 from hyperbolic.manifolds.charts import convert
 from tasks.base import Points, Step, Task
 from tasks.errors import UserError
@@ -77,7 +76,7 @@ class PoincareGloveTask(Task):
         vectors.poincare.<d>d.txt, points of the ball of curvature -1, or vectors.euclidean.<d>d.txt."""
         model, manifold, points = self.model, self.model.manifold, self.model.points()
         space = "euclidean"
-        if isinstance(manifold, HyperbolicManifold):
+        if manifold.is_curved:
             space = "poincare"
             points = convert(points, manifold, manifold.twin(PoincareBall)).double() * manifold.c.detach().sqrt()
         path = folder / f"vectors.{space}.{model.d}d.txt"

@@ -6,7 +6,6 @@ from torch import Tensor, nn
 
 from hyperbolic.geometry import MANIFOLDS, ChangeGeometry, Geometry
 from hyperbolic.manifolds import Manifold, PoincareBall
-from hyperbolic.manifolds.base import HyperbolicManifold
 from hyperbolic.manifolds.charts import convert
 from tasks.errors import UserError, one_of
 from tasks.points_files import PointsFile
@@ -65,7 +64,7 @@ class SubtreeClassifier(nn.Module):
     def _moved(self, x: Tensor) -> Tensor:
         """Points of the file on `manifold`: by the isometry to another model of their space; in the flat space as they
         stand in the ball."""
-        if isinstance(self.source, HyperbolicManifold) and not isinstance(self.manifold, HyperbolicManifold):
+        if self.source.is_curved and not self.manifold.is_curved:
             return convert(x, self.source, self.source.twin(PoincareBall))
         return convert(x, self.source, self.manifold)
 
@@ -82,7 +81,7 @@ def _space(embedded: PointsFile, target: Manifold) -> Manifold:
     valid, reason = check
     if not valid:
         raise UserError(f"task.embeddings has points that are not on its {embedded.manifold}: {reason}; take others.")
-    if isinstance(target, HyperbolicManifold):
+    if target.is_curved:
         if target.learn_c:
             raise UserError("geometry.learn_c=true: the points of task.embeddings have a curvature; take false.")
         if abs(float(target.c) - embedded.c) > 1e-6 * embedded.c:

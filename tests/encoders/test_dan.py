@@ -84,8 +84,8 @@ def test_shapes_points_and_padding(name, linear, streams):
 def test_streams_have_a_linear_layer_each(name):
     net = encoder(name, linear=True, streams=2)
     x = net.manifold.random(1, 3, 5, 3, std=0.3, dtype=F64).expand(2, -1, -1, -1)
-    for found in net(x, LENGTHS.expand(2, 3)):
-        assert not torch.allclose(found[0], found[1])
+    for results in net(x, LENGTHS.expand(2, 3)):
+        assert not torch.allclose(results[0], results[1])
     net(x, LENGTHS.expand(2, 3))[1].square().sum().backward()
     for key, p in net.named_parameters():
         assert p.grad.any(), key

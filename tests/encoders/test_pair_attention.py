@@ -111,9 +111,9 @@ def test_mistakes_are_named():
         encoder("poincare", combine="max")
     with pytest.raises(ValueError, match=r"encoder.norm: unknown value 'both'; available: key, none"):
         encoder("poincare", norm="both")
-    with pytest.raises(ValueError, match=r"2 streams, premise and hypothesis, and 1 were asked for"):
+    with pytest.raises(ValueError, match=r"2 streams, premise and hypothesis, got streams=1"):
         encoder("poincare", streams=1)
-    with pytest.raises(ValueError, match=r"encoder.reader needs an encoder of sequences, and the one chosen is of triples"):
+    with pytest.raises(ValueError, match=r"encoder.reader needs an encoder of sequences, and this one is of triples"):
         encoder("lorentz", functools.partial(HyboNet, d=3))
     with pytest.raises(ValueError, match=r"encoder.reader .* is of pairs"):
         encoder("lorentz", functools.partial(PairAttention, reader=DAN))

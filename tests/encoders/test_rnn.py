@@ -37,7 +37,7 @@ CELL = pytest.mark.parametrize("cell", ["rnn", "gru"])
 def test_shapes_points_and_the_layer_behind(name, cell, bidirectional, streams):
     net = encoder(name, cell, bidirectional, streams)
     manifold = net.layer.manifold
-    assert isinstance(net.layer, getattr(FAMILIES[GEOMETRIES[name][1]], cell.upper()))
+    assert isinstance(net.layer, FAMILIES[GEOMETRIES[name][1]].layers[cell.upper()])
     assert net.d_out == (8 if bidirectional else 4)
     lead = (2, 3) if streams == 2 else (3,)
     x = manifold.random(*lead, 5, 3, std=0.3, dtype=torch.float64)
@@ -47,8 +47,8 @@ def test_shapes_points_and_the_layer_behind(name, cell, bidirectional, streams):
     assert last.shape == (*lead, manifold.ambient_dim(net.d_out))
     for points in (states, last):
         assert manifold.check_point_on_manifold(points.detach(), atol=1e-9)
-    for given, expected in zip(net.layer(x, lengths), (states, last), strict=True):
-        assert torch.equal(given, expected)
+    for inputs, expected in zip(net.layer(x, lengths), (states, last), strict=True):
+        assert torch.equal(inputs, expected)
     whole, whole_last = net(x)
     assert torch.equal(whole, net(x, torch.full(lead, 5))[0])
     assert torch.equal(whole_last[..., 0, :], last[..., 0, :])
@@ -82,8 +82,8 @@ def test_streams_are_separate_encoders(name, cell, bidirectional):
                 getattr(target, key).copy_(getattr(inner, key)[s::2])  # cells: forward of all streams, then backward
             if bidirectional:
                 target.join[0].load_state_dict(copy.deepcopy(inner.join[s].state_dict()))
-        for given, expected in zip(one(x[s], lengths[s]), (states[s], last[s]), strict=True):
-            torch.testing.assert_close(given, expected, rtol=1e-10, atol=1e-12)
+        for inputs, expected in zip(one(x[s], lengths[s]), (states[s], last[s]), strict=True):
+            torch.testing.assert_close(inputs, expected, rtol=1e-10, atol=1e-12)
 
 
 @CELL

@@ -16,7 +16,7 @@ from tests.tolerances import tolerance
 
 F64 = torch.float64
 IDENTITY, MODEL = tolerance(F64, "identity"), tolerance(F64, "model")
-SUPPORTED = [name for name, (_, family) in GEOMETRIES.items() if hasattr(FAMILIES[family], "MultiHeadAttention")]
+SUPPORTED = [name for name, (_, family) in GEOMETRIES.items() if "MultiHeadAttention" in FAMILIES[family].layers]
 LENGTHS = torch.tensor([5, 1, 3])
 GEOMETRY = pytest.mark.parametrize("name", SUPPORTED)
 NORM = pytest.mark.parametrize("norm", ["post", "pre", "none"])
@@ -202,8 +202,8 @@ def test_streams_are_separate_encoders(name):
     for s in range(2):
         one = encoder(name)
         one.stacks[0].load_state_dict(both.stacks[s].state_dict())
-        for given, expected in zip(one(x[s], lengths[s]), (states[s], summary[s]), strict=True):
-            torch.testing.assert_close(given, expected, **IDENTITY)
+        for inputs, expected in zip(one(x[s], lengths[s]), (states[s], summary[s]), strict=True):
+            torch.testing.assert_close(inputs, expected, **IDENTITY)
 
 
 @GEOMETRY
@@ -287,11 +287,11 @@ def test_families_without_a_norm_are_the_same_for_every_placement(name):
 def test_the_two_dropouts_go_where_they_are_said_to(name):
     drops = {"dropout": 0.25, "attention_dropout": 0.5}
     for net in (encoder(name, **drops), decoder(name, **drops)):
-        found = {True: set(), False: set()}
+        results = {True: set(), False: set()}
         for place, module in net.named_modules():
             if isinstance(module, nn.Dropout) and module.p:
-                found["attention" in place].add(module.p)
-        assert found == {True: {0.5}, False: {0.25}}
+                results["attention" in place].add(module.p)
+        assert results == {True: {0.5}, False: {0.25}}
 
 
 @GEOMETRY
@@ -384,11 +384,11 @@ def test_the_entrance_is_what_the_first_layer_gets(name):
     entered = net.enter(x)
     for stream, (stack, part) in enumerate(zip(net.stacks, x, strict=True)):
         torch.testing.assert_close(entered[stream], stack.positions(stack.project(part)), **IDENTITY)
-        seen = []
-        hook = stack.layers[0].register_forward_pre_hook(lambda layer, args, seen=seen: seen.append(args[0]))
+        calls = []
+        hook = stack.layers[0].register_forward_pre_hook(lambda layer, args, calls=calls: calls.append(args[0]))
         net(x)
         hook.remove()
-        torch.testing.assert_close(seen[0], entered[stream], **IDENTITY)
+        torch.testing.assert_close(calls[0], entered[stream], **IDENTITY)
     single = encoder(name)
     assert single.enter(x[0]).shape == entered[0].shape
     with pytest.raises(ValueError, match="7 positions is longer than n_positions=6"):

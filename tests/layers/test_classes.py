@@ -14,7 +14,7 @@ B, D, K = 7, 4, 12
 STREAMED = [
     name
     for name, (_, family) in GEOMETRIES.items()
-    if isinstance(getattr(FAMILIES[family], "Logits", None), type) and issubclass(FAMILIES[family].Logits, ClassLogits)
+    if issubclass(FAMILIES[family].layers["Logits"], ClassLogits)
 ]
 GEOMETRY = pytest.mark.parametrize("geometry", STREAMED)
 LISTS = torch.tensor([[0, 3, 3], [11, -1, -1], [-1, -1, -1], [5, 2, 5], [-1, 4, -1], [1, 0, 2], [7, 8, 9]])
@@ -27,10 +27,10 @@ def double():
     torch.set_default_dtype(torch.float32)
 
 
-def made(geometry: str, c: float = 2.0):
+def build(geometry: str, c: float = 2.0):
     manifold, family = GEOMETRIES[geometry]
     space = MANIFOLDS[manifold]() if manifold == "Euclidean" else MANIFOLDS[manifold](c=c, learn_c=True)
-    layer = FAMILIES[family].Logits(space, D, K)
+    layer = FAMILIES[family].layers["Logits"](space, D, K)
     with torch.no_grad():
         for p in layer.parameters():
             if p.dim() > 1:
@@ -56,10 +56,10 @@ def test_the_families_of_the_papers_are_here():
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("classes", [None, torch.tensor([3, 0, 11, 5])])
 def test_bce_is_that_of_the_logits(geometry, classes):
-    layer, x = made(geometry)
+    layer, x = build(geometry)
     y = dense_targets(LISTS, K)
-    kept = torch.arange(K) if classes is None else classes
-    expected = functional.binary_cross_entropy_with_logits(layer(x)[:, kept], y[:, kept].double())
+    remaining = torch.arange(K) if classes is None else classes
+    expected = functional.binary_cross_entropy_with_logits(layer(x)[:, remaining], y[:, remaining].double())
     for targets in (LISTS, LISTS.int(), LISTS.to(torch.int8), y, y.double()):
         assert_same(layer.bce(x, targets, classes=classes), expected, layer, x)
     if classes is not None:
@@ -69,7 +69,7 @@ def test_bce_is_that_of_the_logits(geometry, classes):
 @GEOMETRY
 @pytest.mark.usefixtures("double")
 def test_cross_entropy_is_that_of_the_logits(geometry):
-    layer, x = made(geometry)
+    layer, x = build(geometry)
     target = torch.tensor([0, 3, -100, 11, 5, -100, 0])
     for smoothing in (0.0, 0.1):
         expected = functional.cross_entropy(layer(x), target, label_smoothing=smoothing)
@@ -88,7 +88,7 @@ def test_cross_entropy_is_that_of_the_logits(geometry):
 @pytest.mark.parametrize("classes", [None, torch.tensor([3, 0, 11, 5])])
 def test_multi_task_loss_of_entity_typing(classes):
     """A mean for each group over the rows with a target in it, and the sum of the means."""
-    layer, x = made("poincare")
+    layer, x = build("poincare")
     groups = torch.arange(K) // 4 % 3
     y, logits = dense_targets(LISTS, K).double(), layer(x)
     expected = 0
@@ -112,7 +112,7 @@ def test_a_group_without_rows_is_nothing():
 @GEOMETRY
 @pytest.mark.parametrize("batch", [0, 1])
 def test_small_batches(geometry, batch):
-    layer, x = made(geometry)
+    layer, x = build(geometry)
     loss = layer.bce(x[:batch], LISTS[:batch]) + layer.cross_entropy(x[:batch], torch.zeros(batch, dtype=torch.long))
     grads = torch.autograd.grad(loss, [x, *layer.parameters()], allow_unused=True)
     assert all(torch.isfinite(g).all() for g in grads if g is not None)
@@ -120,7 +120,7 @@ def test_small_batches(geometry, batch):
 
 
 def test_autocast_is_left():
-    layer, x = made("poincare")
+    layer, x = build("poincare")
     expected = layer.bce(x, LISTS), layer.cross_entropy(x, LISTS[:, 0].clamp_min(0)), layer(x)
     with torch.autocast("cpu", torch.bfloat16):
         values = layer.bce(x, LISTS), layer.cross_entropy(x, LISTS[:, 0].clamp_min(0)), layer(x)
@@ -165,7 +165,7 @@ def test_autocast_is_left():
     ],
 )
 def test_mistakes(call, message):
-    layer, x = made("poincare")
+    layer, x = build("poincare")
     with pytest.raises(ValueError, match=message):
         call(layer, x)
 
@@ -177,7 +177,7 @@ def test_no_classes():
 
 @GEOMETRY
 def test_class_points_are_on_the_hyperplanes_or_where_the_logit_is_highest(geometry, double):
-    layer, x = made(geometry)
+    layer, x = build(geometry)
     with torch.no_grad():
         for p in layer.parameters():
             p.copy_(p.manifold.random(K, D, std=0.5) if hasattr(p, "manifold") else p + 0.3 * torch.randn_like(p))

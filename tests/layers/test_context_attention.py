@@ -22,6 +22,12 @@ FAMILIES = [
 ]
 
 
+class OnManifold(ContextAttention):
+    """Tangent keys, and a context that is a point."""
+
+    linear = tangent.Linear
+
+
 def filled(layer: nn.Module, beta: float = 0.8) -> nn.Module:
     """The layer in float64 with random parameters and this beta."""
     if (free := getattr(random_parameters(layer, 0.6), "free_beta", None)) is not None:
@@ -50,7 +56,7 @@ def einstein_midpoint(k, alpha, c):
 @pytest.mark.parametrize("c", CURVATURES)
 def test_words_equations_6_to_8(c):
     h = 0.7 * torch.randn(2, 4, 3, dtype=F64)
-    layer = filled(ContextAttention(Lorentz(c), 3, tangent.Linear, nonlinearity="tanh"))
+    layer = filled(OnManifold(Lorentz(c), 3, nonlinearity="tanh"))
     inner = layer.key.inner
     keys = act(torch.tanh(h @ inner.weight.T + inner.bias), c)
     alpha = torch.exp(-0.8 * lorentz_distance(layer.context, keys, c) - 0.37)  # any offset: it cancels
@@ -96,8 +102,8 @@ def test_sentences_equations_10_to_12(c):
     expected = einstein_midpoint(2 * x / (1 + c * x.square().sum(-1, keepdim=True)), alpha, c)
     result, weights = layer(x)
     torch.testing.assert_close(weights, alpha / alpha.sum(-1, keepdim=True), rtol=1e-9, atol=1e-12)
-    found = 2 * result / (1 + c * result.square().sum(-1, keepdim=True))
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+    results = 2 * result / (1 + c * result.square().sum(-1, keepdim=True))
+    torch.testing.assert_close(results, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_flat_twins():
@@ -165,8 +171,8 @@ def test_saturated_gates_stay_finite():
 
 def test_curved_and_tangent_context():
     sheet = Lorentz(2.0)
-    on = ContextAttention(sheet, 3, tangent.Linear).double()
-    free = ContextAttention(sheet, 3, tangent.Linear, tangent=True).double()
+    on = OnManifold(sheet, 3).double()
+    free = tangent.ContextAttention(sheet, 3).double()
     assert isinstance(on.context, ManifoldParameter)
     assert sheet.check_point_on_manifold(on.context.detach())
     assert not any(isinstance(p, ManifoldParameter) for p in free.parameters())
@@ -176,7 +182,7 @@ def test_curved_and_tangent_context():
     x = sheet.random(2, 4, 3, dtype=F64)
     for a, b in zip(on(x), free(x), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
-    dot_on, dot_free = (ContextAttention(sheet, 3, tangent.Linear, score="dot", tangent=t).double() for t in (0, 1))
+    dot_on, dot_free = (kind(sheet, 3, score="dot").double() for kind in (OnManifold, tangent.ContextAttention))
     with torch.no_grad():
         dot_on.load_state_dict({k: v for k, v in on.state_dict().items() if k != "free_beta"})
         dot_free.load_state_dict({k: v for k, v in free.state_dict().items() if k != "free_beta"})
@@ -229,7 +235,7 @@ def test_bad_input_is_named():
 @pytest.mark.parametrize("kind", [PoincareBall, Lorentz, Klein])
 def test_gradients(kind, gate):
     space = kind(1.7, learn_c=True)
-    layer = filled(ContextAttention(space, 3, tangent.Linear, gate=gate, nonlinearity="tanh"))
+    layer = filled(OnManifold(space, 3, gate=gate, nonlinearity="tanh"))
     v = 0.5 * torch.randn(4, 3, dtype=F64)
     parameters = [layer.free_beta, layer.key.inner.weight, space.free_c] + (
         [layer.offset] if layer.offset is not None else []
@@ -260,7 +266,7 @@ def test_a_key_at_the_context_and_points_at_the_origin(dtype):
 def test_the_context_is_learned(kind):
     """From a random start the layer learns to look at the one point of four that carries the label."""
     space = kind(1.0)
-    layer = ContextAttention(space, 2, tangent.Linear)
+    layer = OnManifold(space, 2)
     torch.manual_seed(1)
     label = 0.8 * torch.randn(64, 2)
     x = torch.stack([torch.tensor([1.5, -1.5]) + 0.3 * torch.randn(64, 2) for _ in range(4)], 1)

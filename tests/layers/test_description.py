@@ -11,7 +11,7 @@ from tests.layers.test_guard import SIZED, cases, geometry
 @pytest.mark.parametrize(("name", "layer"), SIZED)
 def test_a_printed_layer_shows_its_sizes(name, layer):
     module, sizes, _ = cases(geometry(name))[layer]
-    shown = [tuple(map(int, re.findall(r"\d+", found))) for found in re.findall(r"(?:d|d_in|dims)=(\d+|\([\d, ]+\))", repr(module))]
+    shown = [tuple(map(int, re.findall(r"\d+", results))) for results in re.findall(r"(?:d|d_in|dims)=(\d+|\([\d, ]+\))", repr(module))]
     assert sizes in shown or sizes[:1] in shown
 
 

@@ -15,11 +15,11 @@ C = 0.7
 
 def layer(name: str, score: str):
     manifold, family = GEOMETRIES[name]
-    made = make_geometry(name, manifold, family, c=None if manifold == "Euclidean" else C)
-    attention = made.attention(4, n_positions=6, score=score).double()
+    g = make_geometry(name, manifold, family, c=None if manifold == "Euclidean" else C)
+    attention = g.attention(4, n_positions=6, score=score).double()
     if score == "distance":
         attention.beta.data.fill_(0.8)
-    return attention, made.manifold
+    return attention, g.manifold
 
 
 @pytest.mark.parametrize("name", GEOMETRIES)
@@ -66,8 +66,8 @@ def test_squared_lorentz_distance_of_neighbours_is_exact():
     tangent = torch.tensor([[9.0, 0.0, 0.0, 0.0]], dtype=F64)
     q, k = space.expmap0(tangent), space.expmap0(tangent * (1 + 1e-9))
     distance = 9e-9
-    found = attention.squared_distance(q, k)
-    torch.testing.assert_close(found, torch.tensor([distance**2], dtype=F64), rtol=1e-4, atol=0)
+    results = attention.squared_distance(q, k)
+    torch.testing.assert_close(results, torch.tensor([distance**2], dtype=F64), rtol=1e-4, atol=0)
 
 
 def test_an_unknown_score_is_named():

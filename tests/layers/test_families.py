@@ -7,12 +7,13 @@ import pytest
 import torch
 
 from hyperbolic import layers
-from hyperbolic.geometry import FAMILIES, FAMILY_MANIFOLDS, GEOMETRIES, MANIFOLDS, make_geometry
+from hyperbolic.geometry import FAMILIES, GEOMETRIES, MANIFOLDS, make_geometry
 from hyperbolic.layers import mobius, tangent
 from hyperbolic.manifolds import Klein, Lorentz, PoincareBall
 from hyperbolic.manifolds.charts import convert
 
-NAMES = sorted(FAMILIES["euclidean"].__all__)
+FLAT = FAMILIES["euclidean"].layers
+NAMES = sorted(FLAT)
 # what the papers of a family do not define; Geometry's error names it
 LACKS = {"mobius": {"MultiHeadAttention"}, "klein": {"MultiHeadAttention"}}
 # layers of one paper alone
@@ -28,12 +29,12 @@ def test_families_have_the_same_names_and_first_arguments():
     assert len(NAMES) >= 18
     for key, family in FAMILIES.items():
         extras = EXTRAS.get(key, set())
-        assert extras <= set(family.__all__), key
-        shared_names = set(family.__all__) - extras
+        assert extras <= set(family.layers), key
+        shared_names = set(family.layers) - extras
         assert shared_names == set(NAMES) - LACKS.get(key, set()), key
         for name in shared_names:
-            flat = inspect.signature(getattr(FAMILIES["euclidean"], name)).parameters
-            own = inspect.signature(getattr(family, name)).parameters
+            flat = inspect.signature(FLAT[name]).parameters
+            own = inspect.signature(family.layers[name]).parameters
             shared = [p for p in flat if p != "scale"]
             assert list(own)[: len(shared)] == shared, (key, name)
             for p in shared[1:]:
@@ -45,9 +46,9 @@ def test_families_have_the_same_names_and_first_arguments():
 def test_forwards_take_the_same_arguments():
     """So that a model written against one family runs with every other."""
     for key, family in FAMILIES.items():
-        for name in set(family.__all__) - EXTRAS.get(key, set()):
-            flat = inspect.signature(getattr(FAMILIES["euclidean"], name).forward).parameters
-            own = inspect.signature(getattr(family, name).forward).parameters
+        for name in set(family.layers) - EXTRAS.get(key, set()):
+            flat = inspect.signature(FLAT[name].forward).parameters
+            own = inspect.signature(family.layers[name].forward).parameters
             kinds = {p.kind for p in own.values()}
             if inspect.Parameter.VAR_POSITIONAL in kinds and inspect.Parameter.VAR_KEYWORD in kinds:
                 continue  # a wrapper, whose inner layer takes them
@@ -57,11 +58,12 @@ def test_forwards_take_the_same_arguments():
 def test_the_package_names_its_families():
     assert set(layers.__all__) == set(FAMILIES)
     for name, family in FAMILIES.items():
-        assert getattr(layers, name) is family
+        module = getattr(layers, name)
+        assert family.layers == {layer: getattr(module, layer) for layer in module.__all__}
 
 
 def test_every_pair_of_family_and_manifold_is_a_geometry():
-    pairs = {(m, f) for f, manifolds in FAMILY_MANIFOLDS.items() for m in manifolds}
+    pairs = {(m, f) for f, family in FAMILIES.items() for m, kind in MANIFOLDS.items() if family.fits(kind)}
     assert set(GEOMETRIES.values()) == pairs
     assert set(MANIFOLDS) == {m for m, _ in pairs}
 
@@ -151,9 +153,9 @@ def test_tangent_linear_without_a_bias_is_the_mobius_one_through_the_isometry(mo
     expected = convert(peer(convert(x, space, ball)), ball, space)
     torch.testing.assert_close(linear(x), expected, rtol=1e-9, atol=1e-12)
     weight = torch.randn_like(expected)
-    (found,) = torch.autograd.grad((weight * linear(x)).sum(), linear.inner.weight)
-    (wanted,) = torch.autograd.grad((weight * expected).sum(), peer.weight)
-    torch.testing.assert_close(found, wanted, rtol=1e-8, atol=1e-10)
+    (results,) = torch.autograd.grad((weight * linear(x)).sum(), linear.inner.weight)
+    (target,) = torch.autograd.grad((weight * expected).sum(), peer.weight)
+    torch.testing.assert_close(results, target, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", GEOMETRIES)
@@ -249,8 +251,8 @@ def test_distance_attention_is_its_formula():
     moved = ball.mobius_add(x, attention.positions.weight[positions])
     scores = torch.exp(-0.7 * ball.dist(attention.query(moved), attention.key(moved)))
     weights = scores / scores.sum(-1, keepdim=True)
-    result, found = attention(x, positions)
-    torch.testing.assert_close(found, weights)
+    result, results = attention(x, positions)
+    torch.testing.assert_close(results, weights)
     torch.testing.assert_close(result, ball.centroid(x, weights))
 
 
@@ -288,10 +290,10 @@ def test_dropout_acts_in_the_chosen_space_and_only_in_training():
         layer = mobius.Dropout(ball, 0.5, space=space)
         out = layer(x)
         assert ball.check_point_on_manifold(out)
-        kept = inside(out) != 0
-        assert 0.4 < kept.float().mean() < 0.6
+        remaining = inside(out) != 0
+        assert 0.4 < remaining.float().mean() < 0.6
         if space == "tangent":
-            torch.testing.assert_close(inside(out)[kept], torch.full((int(kept.sum()),), 1.2), rtol=1e-4, atol=0)
+            torch.testing.assert_close(inside(out)[remaining], torch.full((int(remaining.sum()),), 1.2), rtol=1e-4, atol=0)
         assert torch.equal(layer.eval()(x), x)
     with pytest.raises(ValueError, match="space"):
         mobius.Dropout(ball, 0.5, space="ambient")
@@ -312,12 +314,12 @@ def test_wrong_lengths_and_streams_are_named():
 @pytest.mark.parametrize("name", GEOMETRIES)
 @pytest.mark.parametrize("training", [True, False])
 def test_dropout_of_tangent_vectors_is_that_of_their_points(name, training):
-    made = geometry(name)
-    has_space = "space" in inspect.signature(made.layers.Dropout).parameters
+    g = geometry(name)
+    has_space = "space" in g.family.options("Dropout")
     for options in ({"space": "tangent"}, {"space": "coordinates"}) if has_space else ({},):
-        layer = made.dropout(0.4, **options).train(training)
+        layer = g.dropout(0.4, **options).train(training)
         u = 0.5 * torch.randn(3, 5, 4, dtype=torch.float64)
         torch.manual_seed(1)
-        expected = layer(made.manifold.expmap0(u))
+        expected = layer(g.manifold.expmap0(u))
         torch.manual_seed(1)
         torch.testing.assert_close(layer.lifted(u), expected)

@@ -103,9 +103,9 @@ def test_positions_default_to_the_first_ones(family):
     layers, m = FAMILIES[family]
     layer, x = filled(layers.PositionEncoding(m, 3, 6)), m.random(2, 4, 3, std=0.5, dtype=F64)
     torch.testing.assert_close(layer(x), layer(x, torch.arange(4)))
-    chosen = torch.tensor([[3, 1, 0, 5], [0, 0, 2, 2]])
+    choice = torch.tensor([[3, 1, 0, 5], [0, 0, 2, 2]])
     for b, t in ((0, 0), (0, 3), (1, 1), (1, 2)):
-        torch.testing.assert_close(layer(x, chosen)[b, t], layer(x[b, t : t + 1], chosen[b, t : t + 1])[0])
+        torch.testing.assert_close(layer(x, choice)[b, t], layer(x[b, t : t + 1], choice[b, t : t + 1])[0])
     assert layer(x[:0]).shape == (0, *x.shape[1:])
     with pytest.raises(ValueError, match=rf"{family}\.PositionEncoding: .*N > 0, got the shape \(2, 0, "):
         layer(x[:, :0])

@@ -33,7 +33,7 @@ def test_conversions(c):
     gamma = 1 / (1 - c * k.square().sum(-1, keepdim=True)).sqrt()
     sheet = torch.cat([gamma / c**0.5, gamma * k], -1)
     ball = sheet[..., 1:] / (1 + c**0.5 * sheet[..., :1])
-    for found, expected in (
+    for results, expected in (
         (charts.klein_to_lorentz(k, c), sheet),
         (charts.klein_to_poincare(k, c), ball),
         (charts.lorentz_to_klein(sheet, c), k),
@@ -41,7 +41,7 @@ def test_conversions(c):
         (charts.poincare_to_klein(ball, c), k),
         (charts.poincare_to_lorentz(ball, c), sheet),
     ):
-        torch.testing.assert_close(found, expected, **CLOSE)
+        torch.testing.assert_close(results, expected, **CLOSE)
     distances = [m.dist(x[:1], x[1:]) for m, x in ((Klein(c), k), (Lorentz(c), sheet), (PoincareBall(c), ball))]
     torch.testing.assert_close(distances[0], distances[1], **CLOSE)
     torch.testing.assert_close(distances[0], distances[2], **CLOSE)
@@ -107,7 +107,7 @@ def test_every_layer_is_the_mobius_layer_through_the_isometry(name, c):
     points_out = {"Logits": 0, "RNN": 2, "GRU": 2}.get(name, 1)
     x, y = (PoincareBall(c).random(2, 5, d, std=0.3, dtype=F64) for d in (3, 2))
     rest = {"l": torch.tensor([2, 5]), "p": torch.randint(0, 5, (2, 5)), "f": torch.rand(2, 5, 2, dtype=F64)}
-    found = []
+    results = []
     for layer, disk in ((ours, True), (other, False)):
         points = {"x": x.clone().requires_grad_(), "y": y.clone().requires_grad_()}
         moved = {k: to_disk(v, c) if disk else v for k, v in points.items()}
@@ -116,8 +116,8 @@ def test_every_layer_is_the_mobius_layer_through_the_isometry(name, c):
         out = out if isinstance(out, tuple) else (out,)
         out = [to_ball(t, c) if disk and i < points_out else t for i, t in enumerate(out)]
         sum((t * torch.arange(1.0, t.numel() + 1, dtype=F64).view_as(t)).sum() for t in out).backward()
-        found.append(out + [points[a].grad for a in arguments if a in points])
-    for a, b in zip(*found, strict=True):
+        results.append(out + [points[a].grad for a in arguments if a in points])
+    for a, b in zip(*results, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-10)
 
 
@@ -130,9 +130,9 @@ def test_embedding_and_dropout():
     assert not fresh(torch.tensor(1)).any()
     layer, u = klein.Dropout(disk, 0.25), 1 + torch.rand(2000, 3, dtype=F64)
     dropped = disk.logmap0(layer(disk.expmap0(u)))
-    kept = dropped.abs() > 1e-12
-    assert kept.double().mean().item() == pytest.approx(0.75, abs=0.03)
-    torch.testing.assert_close(dropped[kept], u[kept] / 0.75, rtol=1e-6, atol=0)
+    remaining = dropped.abs() > 1e-12
+    assert remaining.double().mean().item() == pytest.approx(0.75, abs=0.03)
+    torch.testing.assert_close(dropped[remaining], u[remaining] / 0.75, rtol=1e-6, atol=0)
     x = disk.expmap0(u)
     assert torch.equal(layer.eval()(x), x)
 
@@ -190,7 +190,7 @@ def test_one_learned_curvature():
         return disk.logmap0(layer(disk.expmap0(u))[1]).square().sum()
 
     value = disk.free_c.detach().clone()
-    (found,) = torch.autograd.grad(loss(), disk.free_c)
+    (results,) = torch.autograd.grad(loss(), disk.free_c)
     step = 1e-5
     sides = []
     with torch.no_grad():
@@ -198,7 +198,7 @@ def test_one_learned_curvature():
             disk.free_c.copy_(value + sign * step)
             sides.append(loss())
         disk.free_c.copy_(value)
-    torch.testing.assert_close(found, (sides[0] - sides[1]) / (2 * step), rtol=1e-6, atol=0)
+    torch.testing.assert_close(results, (sides[0] - sides[1]) / (2 * step), rtol=1e-6, atol=0)
     assert len([p for p in layer.parameters() if p is disk.free_c]) == 1
     optimizer = RiemannianAdam(layer.parameters(), lr=0.1)
     loss().backward()

@@ -47,8 +47,8 @@ def test_linear_activation_and_concat():
 def test_sums_from_the_left():
     x, weights, mask = torch.randn(4, 6, 3), torch.randn(4, 6), torch.rand(4, 6) < 0.7
     curved, flat = twins("OrderedSum")
-    for given in ((), (weights,), (weights, mask)):
-        agree(curved(x, *given), flat(x, *given))
+    for inputs in ((), (weights,), (weights, mask)):
+        agree(curved(x, *inputs), flat(x, *inputs))
 
 
 @pytest.mark.parametrize("name", ["RNN", "GRU"])

@@ -132,9 +132,9 @@ def test_activation_and_dropout_act_on_the_space_coordinates():
     assert lorentz.Activation(space, "identity")(x) is x
     layer = lorentz.Dropout(space, 0.25)
     out = layer(x)
-    kept = out[:, 1:] != 0
-    assert 0.7 < kept.double().mean() < 0.8
-    torch.testing.assert_close(out[:, 1:][kept], x[:, 1:][kept] / 0.75)
+    remaining = out[:, 1:] != 0
+    assert 0.7 < remaining.double().mean() < 0.8
+    torch.testing.assert_close(out[:, 1:][remaining], x[:, 1:][remaining] / 0.75)
     assert layer.eval()(x) is x
     linear = spread(lorentz.Linear(space, 4, 3, dropout=0.5))
     assert not torch.equal(linear(x), linear(x))

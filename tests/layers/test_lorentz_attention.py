@@ -15,11 +15,11 @@ CLOSE = tolerance(F64, "identity")
 
 
 def layer(c: float = 2.5, d: int = 6, n_heads: int = 3, **options) -> lorentz.MultiHeadAttention:
-    made = lorentz.MultiHeadAttention(Lorentz(c), d, n_heads, **options).double()
+    module = lorentz.MultiHeadAttention(Lorentz(c), d, n_heads, **options).double()
     with torch.no_grad():
-        for linear in (made.query, made.key, made.value):
+        for linear in (module.query, module.key, module.value):
             linear.weight.normal_(std=0.5)
-    return made
+    return module
 
 
 def points(c: float, *size: int) -> torch.Tensor:
@@ -30,7 +30,7 @@ def points(c: float, *size: int) -> torch.Tensor:
 def test_heads_by_hand(c):
     """Each head a Lorentz linear layer of its own, Eq. 5 with the manifold's centroid, space parts side by side."""
     attention, x, memory = layer(c), points(c, 2, 4, 6), points(c, 2, 5, 6)
-    space, found = attention.manifold, attention(x, memory, return_weights=True)
+    space, results = attention.manifold, attention(x, memory, return_weights=True)
     joined = []
     for head in range(3):
         parts = []
@@ -43,12 +43,12 @@ def test_heads_by_hand(c):
         q, k, v = parts
         square = -2 / c - 2 * (q[..., 1:] @ k[..., 1:].mT - q[..., :1] @ k[..., :1].mT)
         weights = torch.softmax(-square / attention.temperature, -1)
-        torch.testing.assert_close(found[1][:, head], weights, **CLOSE)
+        torch.testing.assert_close(results[1][:, head], weights, **CLOSE)
         joined.append(space.centroid(v.unsqueeze(1).expand(2, 4, 5, 3), weights)[..., 1:])
     expected = torch.cat(joined, -1)
-    torch.testing.assert_close(found[0][..., 1:], expected, **CLOSE)
+    torch.testing.assert_close(results[0][..., 1:], expected, **CLOSE)
     time = (1 / c + expected.square().sum(-1)).sqrt()
-    torch.testing.assert_close(found[0][..., 0], time, **CLOSE)
+    torch.testing.assert_close(results[0][..., 0], time, **CLOSE)
 
 
 @pytest.mark.parametrize("n_heads", [1, 3])

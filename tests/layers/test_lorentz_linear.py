@@ -52,8 +52,8 @@ def test_the_variants_are_their_formulas(c):
         else:
             expected = normalised(h @ v + layer.bias[0], h @ w.T + layer.bias[1:], layer.log_scale.exp(), c)
         torch.testing.assert_close(layer(x), expected, **CLOSE)
-        found, plain = (torch.autograd.grad(y.sin().sum(), layer.parameters()) for y in (layer(x), expected))
-        for a, b in zip(found, plain, strict=True):
+        results, plain = (torch.autograd.grad(y.sin().sum(), layer.parameters()) for y in (layer(x), expected))
+        for a, b in zip(results, plain, strict=True):
             torch.testing.assert_close(a, b, **CLOSE)
 
 

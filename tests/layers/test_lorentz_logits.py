@@ -114,11 +114,11 @@ def test_classes_stay_on_the_sheet_while_the_curvature_moves(kind):
     with torch.no_grad():
         space.free_c.add_(1.0)
     x = space.random(5, 3, std=0.7, dtype=F64)
-    found = layer(x)
+    results = layer(x)
     with torch.no_grad():
         assert not space.check_point_on_manifold(table)
         table.copy_(space.projx(table))
-    torch.testing.assert_close(found, layer(x), rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(results, layer(x), rtol=1e-12, atol=1e-14)
 
 
 @KINDS

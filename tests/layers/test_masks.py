@@ -33,7 +33,7 @@ def pooling(name: str, kind: str):
 def masked_layers(name: str):
     yield from (pooling(name, kind) for kind in POOLING)
     g = geometry(name)
-    if hasattr(g.layers, "MultiHeadAttention"):
+    if "MultiHeadAttention" in g.family.layers:
         yield g.multi_head_attention(4, 2).double(), g.manifold.random(3, 4, 4, std=0.5, dtype=F64)
 
 
@@ -99,11 +99,11 @@ def test_no_points_are_a_mistake_and_no_rows_are_not(name, kind):
 def test_weights_of_the_centroid(name):
     layer, x = pooling(name, "centroid")
     weights = torch.rand(3, 4, dtype=F64)
-    kept = layer(x[:1, MASK[0]], weights[:1, MASK[0]])
-    torch.testing.assert_close(layer(x, weights, MASK)[:1], kept, rtol=1e-9, atol=1e-12)
+    remaining = layer(x[:1, MASK[0]], weights[:1, MASK[0]])
+    torch.testing.assert_close(layer(x, weights, MASK)[:1], remaining, rtol=1e-9, atol=1e-12)
     some = MASK.double()
     some[2] = 0
-    for given, mask, row in (
+    for inputs, mask, row in (
         (some, None, 2),
         (torch.zeros(3, 4, dtype=F64), None, 0),
         ((~MASK).double(), MASK, 0),
@@ -111,7 +111,7 @@ def test_weights_of_the_centroid(name):
     ):
         message = rf"^\w+\.Centroid: the weights .* shape \(3, 4\), have no positive sum in row {row}$"
         with pytest.raises(ValueError, match=message):
-            layer(x, given, mask)
+            layer(x, inputs, mask)
     for shape in ((4,), (3, 1), (3, 3), ()):
         with pytest.raises(ValueError, match=r"^\w+\.Centroid: the weights must have the shape \(3, 4\), got"):
             layer(x, torch.ones(shape, dtype=F64))
@@ -207,8 +207,8 @@ _CALLS = [
 @pytest.mark.parametrize(("call", "good", "bad"), _CALLS)
 def test_on_a_gpu_the_checks_assert(call, good, bad):
     """In a process each, as an assertion ends the use of the device."""
-    for given in (good, bad):
-        program = _ON_A_GPU.format(call.format(given))
+    for inputs in (good, bad):
+        program = _ON_A_GPU.format(call.format(inputs))
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
-        assert (done.returncode == 0) == (given == good), done.stderr
-        assert given == good or "device-side assert" in done.stderr
+        assert (done.returncode == 0) == (inputs == good), done.stderr
+        assert inputs == good or "device-side assert" in done.stderr

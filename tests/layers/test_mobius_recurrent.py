@@ -12,9 +12,9 @@ F64 = torch.float64
 
 
 def layer(c=2.0, d_in=3, d_hidden=4, **options) -> mobius.GRU:
-    made = mobius.GRU(PoincareBall(c), d_in, d_hidden, bias_std=0.3 / c**0.5, variant="hypera", **options).double()
-    assert not torch.equal(made.bias, made.bias_hh)
-    return made
+    module = mobius.GRU(PoincareBall(c), d_in, d_hidden, bias_std=0.3 / c**0.5, variant="hypera", **options).double()
+    assert not torch.equal(module.bias, module.bias_hh)
+    return module
 
 
 def test_steps_on_a_line_by_hand():
@@ -95,8 +95,8 @@ def test_in_the_flat_limit_it_is_the_gru_of_pytorch():
 
 
 def test_it_is_chosen_by_an_option_of_the_geometry():
-    made = make_geometry("poincare", "PoincareBall", "mobius", c=1.0, options={"GRU": {"variant": "hypera"}})
-    assert made.gru(3, 4).variant == "hypera"
+    g = make_geometry("poincare", "PoincareBall", "mobius", c=1.0, options={"GRU": {"variant": "hypera"}})
+    assert g.gru(3, 4).variant == "hypera"
     with pytest.raises(ValueError, match=r"mobius.GRU: variant must be 'paper' or 'hypera', got 'torch'"):
         mobius.GRU(PoincareBall(1.0), 3, 4, variant="torch")
     plain = dict(mobius.GRU(PoincareBall(1.0), 3, 4).named_parameters())

@@ -40,10 +40,10 @@ def written_out(layer, x, memory, hidden):
     weights = torch.zeros(x.shape[0], layer.n_heads, x.shape[1], memory.shape[1], dtype=F64)
     for b, h, t in itertools.product(range(x.shape[0]), range(layer.n_heads), range(x.shape[1])):
         part = slice(h * size, (h + 1) * size)
-        seen = [i for i in range(memory.shape[1]) if not hidden(b, t, i)]
-        score = torch.stack([(q[b, t, part] * k[b, i, part]).sum() / size**0.5 for i in seen]).exp()
-        weights[b, h, t, seen] = score / score.sum()
-        rows[b, t, part] = sum(w * values[b, i, part] for w, i in zip(score / score.sum(), seen, strict=True))
+        visible = [i for i in range(memory.shape[1]) if not hidden(b, t, i)]
+        score = torch.stack([(q[b, t, part] * k[b, i, part]).sum() / size**0.5 for i in visible]).exp()
+        weights[b, h, t, visible] = score / score.sum()
+        rows[b, t, part] = sum(w * values[b, i, part] for w, i in zip(score / score.sum(), visible, strict=True))
     return m.expmap0(rows), weights
 
 
@@ -81,10 +81,10 @@ def test_causal_order_needs_a_key_for_each_query(manifold, static):
     """With a cache the new keys are counted; a static one has no place for queries that come later."""
     layer, x, memory = layer_on(manifold), points(manifold, 3, 2, 4), points(manifold, 3, 5, 4)
     cache = None if static is None else AttentionCache(static)
-    for given, keys in ((x, memory), (memory, x)):
-        said = rf"causal order needs a key for each query, got {given.shape[1]} queries and {keys.shape[1]} keys"
-        with pytest.raises(ValueError, match=said):
-            layer(given, keys, causal=True, cache=cache)
+    for inputs, keys in ((x, memory), (memory, x)):
+        message = rf"causal order needs a key for each query, got {inputs.shape[1]} queries and {keys.shape[1]} keys"
+        with pytest.raises(ValueError, match=message):
+            layer(inputs, keys, causal=True, cache=cache)
     if cache is not None:
         layer(memory, causal=True, cache=cache)
         keys = 5 if static else 1
@@ -147,8 +147,8 @@ def test_cached_steps_are_the_causal_attention(manifold, chunks, masked):
     cache, start, parts = AttentionCache(), 0, []
     for size in chunks:
         assert cache.length == start
-        seen = MASK[:, : start + size] if masked else None
-        parts.append(layer(x[:, start : start + size], mask=seen, causal=True, cache=cache))
+        visible = MASK[:, : start + size] if masked else None
+        parts.append(layer(x[:, start : start + size], mask=visible, causal=True, cache=cache))
         start += size
     torch.testing.assert_close(torch.cat(parts, 1), full, **IDENTITY)
 
@@ -194,9 +194,9 @@ def test_a_call_that_fails_leaves_the_cache_as_it_was(manifold, static, monkeypa
         mistakes += [(rest[:, :0], {}), (rest[..., :-1], {}), (rest[0], {})]
         if filled:
             mistakes.append((rest[:2], {}))
-        for given, options in mistakes:
+        for inputs, options in mistakes:
             with pytest.raises(ValueError, match=r"\.MultiHeadAttention: "):
-                layer(given, cache=cache, **options)
+                layer(inputs, cache=cache, **options)
             assert (cache.keys, cache.values) == held
         with monkeypatch.context() as patch:
             patch.setattr(type(layer), "merge", fail)

@@ -71,9 +71,9 @@ def test_linear_and_logits_against_mpmath(c, dtype, radius):
                 exact_mlr(x[i].tolist(), z, r, c) for z, r in zip(layer.z.tolist(), layer.r.tolist(), strict=True)
             ]
             exact_y = exact_linear(x[i].tolist(), layer.z.tolist(), layer.r.tolist(), c)
-            for found, expected in ((logits(x[i]), exact_v), (layer(x[i]), exact_y)):
+            for results, expected in ((logits(x[i]), exact_v), (layer(x[i]), exact_y)):
                 expected = torch.tensor([float(v) for v in expected], dtype=dtype)
-                torch.testing.assert_close(found, expected, rtol=rel, atol=rel * expected.abs().max().item())
+                torch.testing.assert_close(results, expected, rtol=rel, atol=rel * expected.abs().max().item())
 
 
 @pytest.mark.parametrize("c", CURVATURES)
@@ -83,9 +83,9 @@ def test_the_mlr_is_ganeas_with_normals_from_the_origin(c):
     x = ball.random(6, 3, std=0.6, dtype=F64)
     p = ball.expmap0(logits.r.unsqueeze(-1) * torch.nn.functional.normalize(logits.z, dim=-1))
     torch.testing.assert_close(logits(x), mlr_logits_reference(x, p, logits.z, ball.c), rtol=1e-9, atol=1e-11)
-    found = logits.cross_entropy(x, torch.tensor([0, 1, 2, 3, 4, 0]))
+    results = logits.cross_entropy(x, torch.tensor([0, 1, 2, 3, 4, 0]))
     expected = nn.functional.cross_entropy(logits(x), torch.tensor([0, 1, 2, 3, 4, 0]))
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(results, expected)
 
 
 @pytest.mark.parametrize("c", CURVATURES)
@@ -190,8 +190,8 @@ def test_beta_concatenation_and_split(c):
     joined = poincare_pp.beta_concat(parts, ball)
     scaled = [exact_scale(6, d) * ball.logmap0(p) for d, p in zip(dims, parts, strict=True)]
     torch.testing.assert_close(joined, ball.expmap0(torch.cat(scaled, -1)), **CLOSE)
-    for found, part in zip(poincare_pp.beta_split(joined, dims, ball), parts, strict=True):
-        torch.testing.assert_close(found, part, **CLOSE)
+    for results, part in zip(poincare_pp.beta_split(joined, dims, ball), parts, strict=True):
+        torch.testing.assert_close(results, part, **CLOSE)
     far = [
         ball.expmap0(0.7 * torch.nn.functional.normalize(torch.randn(d, dtype=F64), dim=-1)) for d in (300, 200, 100)
     ]

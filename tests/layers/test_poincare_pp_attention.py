@@ -55,10 +55,10 @@ def test_attention_is_its_formula(c, gate):
     x, memory = ball.random(3, 4, 6, std=0.4, dtype=F64), ball.random(3, 5, 6, std=0.4, dtype=F64)
     tau = torch.log1p(torch.exp(layer.free_tau)).flatten()
     mask = torch.tensor([[1, 1, 0, 0, 0], [1, 0, 1, 1, 0], [1, 1, 1, 1, 1]], dtype=torch.bool)
-    everything, seen = torch.ones(1, 1, dtype=F64), torch.ones(4, 4, dtype=F64).tril()
+    everything, visible = torch.ones(1, 1, dtype=F64), torch.ones(4, 4, dtype=F64).tril()
     for other, options, allowed in (
         (None, {}, everything),
-        (None, {"causal": True}, seen),
+        (None, {"causal": True}, visible),
         (memory, {"mask": mask}, mask.double().unsqueeze(1)),
     ):
         source = x if other is None else other
@@ -105,9 +105,9 @@ def test_centroids_of_many_rows(kind, std):
     space = kind(2.0)
     x = space.random(2, 3, 5, 4, std=std, dtype=F64)
     weights = torch.rand(2, 3, 7, 5, dtype=F64)
-    found = weighted_centroids(space, x, weights)
+    results = weighted_centroids(space, x, weights)
     expected = torch.stack([space.centroid(x, weights[:, :, t]) for t in range(7)], 2)
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(results, expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", [PoincareBall, Lorentz, Klein])
@@ -118,10 +118,10 @@ def test_centroids_far_out(kind, dtype):
     for radius, close in ((min(10.0, 2**0.5 * space.max_radius(dtype) - 0.5), 1e-4), (100.0, math.inf)):
         point = space.expmap0(torch.full((1, 4), radius / (2**0.5 * (4 if kind is PoincareBall else 2)), dtype=dtype))
         x = point.expand(5, -1).clone().requires_grad_()
-        found = weighted_centroids(space, x, torch.rand(7, 5, dtype=dtype))
-        assert space.check_point_on_manifold(found.detach())
-        assert space.dist(found, point).max() <= close
-        found.sum().backward()
+        results = weighted_centroids(space, x, torch.rand(7, 5, dtype=dtype))
+        assert space.check_point_on_manifold(results.detach())
+        assert space.dist(results, point).max() <= close
+        results.sum().backward()
         assert torch.isfinite(x.grad).all()
 
 

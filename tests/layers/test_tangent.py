@@ -82,9 +82,9 @@ def test_embedding_and_logits(manifold):
 def test_dropout(manifold):
     layer, u = tangent.Dropout(manifold, 0.25), 1 + torch.rand(2000, 3, dtype=F64)
     dropped = manifold.logmap0(layer(manifold.expmap0(u)))
-    kept = dropped.abs() > 1e-12
-    assert kept.double().mean().item() == pytest.approx(0.75, abs=0.03)
-    torch.testing.assert_close(dropped[kept], u[kept] / 0.75, rtol=1e-6, atol=0)
+    remaining = dropped.abs() > 1e-12
+    assert remaining.double().mean().item() == pytest.approx(0.75, abs=0.03)
+    torch.testing.assert_close(dropped[remaining], u[remaining] / 0.75, rtol=1e-6, atol=0)
     x = manifold.expmap0(u)
     torch.testing.assert_close(layer.eval()(x), x)
 
@@ -103,8 +103,8 @@ def test_attention(manifold):
     score = torch.exp(-layer.beta * manifold.dist(q, k))
     weights = score / score.sum(-1, keepdim=True)
     x = manifold.expmap0(u)
-    result, found = layer(x, position)
-    torch.testing.assert_close(found, weights, rtol=1e-8, atol=1e-10)
+    result, results = layer(x, position)
+    torch.testing.assert_close(results, weights, rtol=1e-8, atol=1e-10)
     torch.testing.assert_close(result, manifold.centroid(x, weights), rtol=1e-8, atol=1e-10)
 
 

@@ -212,13 +212,13 @@ def test_gradient_descent_on_a_learned_curvature(name):
     target, _ = space(name, 0.6)
     manifold, _ = space(name, 1.4, learn_c=True)
     vectors = torch.randn(2, 64, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    wanted = target.dist(target.expmap0(vectors[0]), target.expmap0(vectors[1]))
+    expected = target.dist(target.expmap0(vectors[0]), target.expmap0(vectors[1]))
     optimiser = torch.optim.LBFGS(manifold.parameters(), line_search_fn="strong_wolfe")
 
     def closure():
         optimiser.zero_grad()
-        given = manifold.dist(manifold.expmap0(vectors[0]), manifold.expmap0(vectors[1]))
-        loss = (given - wanted).square().mean()
+        inputs = manifold.dist(manifold.expmap0(vectors[0]), manifold.expmap0(vectors[1]))
+        loss = (inputs - expected).square().mean()
         loss.backward()
         return loss
 

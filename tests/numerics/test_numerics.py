@@ -52,11 +52,11 @@ def test_value_and_slope(name):
     for i, point in enumerate(points):
         x = mp.mpf(point)
         h = x * mp.mpf(10) ** -25
-        wanted = (exact(x + h) - exact(x - h)) / (2 * h)
+        expected = (exact(x + h) - exact(x - h)) / (2 * h)
         # sinh(r) and cosh(r) magnify the rounding of r = sqrt(s)
         room = max(1, float(mp.sqrt(x)) / 20) if name in ("sinhc", "cosh_sqrt") else 1
         assert arithmetic.relative_error(value[i], exact(x)) <= VALUE * room, point
-        assert arithmetic.relative_error(slope[i], wanted) <= SLOPE * room, point
+        assert arithmetic.relative_error(slope[i], expected) <= SLOPE * room, point
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ def test_ball_gap(d, dtype):
         assert gap.dtype == torch.float64
         assert gap.shape == (12, 1)
         for i, point in enumerate(arithmetic.exact(x)):
-            wanted = 1 - mp.mpf(c) * arithmetic.dot(point, point)
-            assert arithmetic.relative_error(gap[i, 0], wanted) <= tolerance(dtype, "formula")["rtol"]
+            expected = 1 - mp.mpf(c) * arithmetic.dot(point, point)
+            assert arithmetic.relative_error(gap[i, 0], expected) <= tolerance(dtype, "formula")["rtol"]
         slopes = torch.autograd.grad(gap.sum(), [x, curvature])
         torch.testing.assert_close(slopes[0], -2 * c * x.detach())
         torch.testing.assert_close(slopes[1], -x.detach().double().square().sum())

@@ -80,7 +80,7 @@ def test_there_are_triples_and_every_task_has_a_toy_split():
 
 
 def test_every_geometry_of_the_library_has_its_file():
-    assert set(names("geometry")) == set(GEOMETRIES)
+    assert set(names("geometry")) >= set(GEOMETRIES)  # a file may pair a manifold and a family under a new name
     for name, (manifold, layers) in GEOMETRIES.items():
         node = schema.composed(f"geometry={name}").geometry
         assert (node.name, node.manifold, node.layers) == (name, manifold, layers)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from hyperbolic.encoders.relational.scorer import Scorer, Table, flat
+from hyperbolic.encoders.relational.scorer import Scorer, Table
 from hyperbolic.geometry import Geometry
 from hyperbolic.kernels.relation_linear import relation_linear
 from hyperbolic.kernels.table_products import table_products
-from hyperbolic.manifolds import Manifold
+from hyperbolic.manifolds import Euclidean, Manifold
 from hyperbolic.numerics import safe_sqrt
 
 
@@ -25,7 +25,7 @@ class Bilinear(Scorer):
 
     def __init__(self, geometry: Geometry, n_entities: int, n_relations: int, sparse: bool, d: int, d_relation: int):
         super().__init__(geometry, n_entities, n_relations, sparse)
-        flat(self, geometry)
+        geometry.check_manifold(type(self).__name__, Euclidean)
         for name, value in (("d", d), ("d_relation", d_relation)):
             if value < 1:
                 raise ValueError(f"{type(self).__name__}: {name} must be at least 1, got {value}")
@@ -77,7 +77,8 @@ class DistMult(Bilinear):
         self.start_normal(init_std)
 
     def query(self, h: Tensor, r: Tensor) -> Tensor:
-        return self.entity(h) * self.relation(r)
+        result: Tensor = self.entity(h) * self.relation(r)
+        return result
 
     def head_query(self, t: Tensor, r: Tensor) -> Tensor:
         return self.query(t, r)
@@ -157,7 +158,8 @@ class TuckER(Bilinear):
             x = torch.bmm(x.unsqueeze(1), self.matrix_drop(matrices[place])).squeeze(1)
         else:
             x = relation_linear(x, matrices.mT, place)
-        return self.query_drop(normalised(self.query_norm, x))
+        result: Tensor = self.query_drop(normalised(self.query_norm, x))
+        return result
 
 
 def normalised(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
@@ -165,7 +167,8 @@ def normalised(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
     running ones, as in evaluation, and leaves them as they are."""
     if norm.training and len(x) == 1:
         return nn.functional.batch_norm(x, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
-    return norm(x)
+    result: Tensor = norm(x)
+    return result
 
 
 def even(scorer: nn.Module, d: int) -> int:

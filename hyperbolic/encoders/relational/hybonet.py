@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import torch
-from geoopt import ManifoldParameter
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -19,6 +18,7 @@ from hyperbolic.kernels.relation_linear import relation_linear
 from hyperbolic.kernels.table_products import table_products
 from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.layers.guard import check_index
+from hyperbolic.layers.lorentz import Embedding
 from hyperbolic.layers.lorentz_linear import VARIANTS
 from hyperbolic.layers.lorentz_logits import unit_points
 from hyperbolic.manifolds import Lorentz, Manifold
@@ -64,14 +64,14 @@ class HyboNet(Scorer):
             if value is not None and not value > 0:
                 raise ValueError(f"HyboNet: {name} must be positive, got {value}")
         self.d, self.scale, self.margin = size - 1, scale, margin
-        self.entity = geometry.embedding(n_entities, self.d, sparse=sparse)
-        table = getattr(self.entity, "weight", None)
-        if not (isinstance(self.manifold, Lorentz) and isinstance(table, ManifoldParameter)):
+        entity = geometry.embedding(n_entities, self.d, sparse=sparse)
+        if not (isinstance(self.manifold, Lorentz) and isinstance(entity, Embedding)):
             raise ValueError(
                 f"HyboNet is defined on points of the Lorentz model, not with geometry={geometry.name}; "
                 "choose geometry=lorentz"
             )
-        table.data.copy_(unit_points(self.manifold, n_entities, self.d))
+        self.entity = entity
+        self.entity.weight.data.copy_(unit_points(self.manifold, n_entities, self.d))
         if max_norm is not None:
             self.entity.max_radius = math.asinh(max_norm) / math.sqrt(float(self.manifold.c.detach()))
         bound = _VARIANT.start(size, size)
@@ -86,7 +86,8 @@ class HyboNet(Scorer):
             self.entity.weight, self.matrix, self.bias, self.head_bias, self.tail_bias
         )
         if self.sparse or self.manifold.learn_c or not relation_scores_native.usable(tables, h, r, t):
-            return super().forward(h, r, t)
+            result: Tensor = super().forward(h, r, t)
+            return result
         try:
             return relation_scores_native.scores(tables, h, r, t, self.margin, self.scale, float(self.manifold.c))
         except IndexError:
@@ -108,15 +109,20 @@ class HyboNet(Scorer):
         check_index(self.entity, t, self.n_entities)
         if self.manifold.learn_c:  # the points used move with the curvature
             products = torch.bmm(self.entity(t), x.unsqueeze(-1)).squeeze(-1)
-            return shift + products + table_rows(self.tail_bias, t, self.sparse).squeeze(-1)
-        return shift + table_products(x, self.entity.weight, t, self.tail_bias, self.sparse)
+            shift = shift + products
+            products = table_rows(self.tail_bias, t, self.sparse).squeeze(-1)
+        else:
+            products = table_products(x, self.entity.weight, t, self.tail_bias, self.sparse)
+        result: Tensor = shift + products
+        return result
 
     def compare_all(self, query: Any, r: Tensor, rows: slice | Tensor) -> Tensor:
         x, shift = query
         table = self.rows_of(self.entity.weight, rows)
         if self.manifold.learn_c:
             table = self.manifold.projx(table)
-        return lorentz_products(2 * x, table, self.rows_of(self.tail_bias, rows).squeeze(-1)) + shift
+        result: Tensor = lorentz_products(2 * x, table, self.rows_of(self.tail_bias, rows).squeeze(-1)) + shift
+        return result
 
     def points(self) -> tuple[Manifold, Tensor]:
         return self.manifold, self.manifold.projx(self.entity.weight.detach())

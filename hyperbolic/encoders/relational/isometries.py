@@ -1,4 +1,4 @@
-"""RotE/RotH, RefE/RefH and AttE/AttH: heads rotated or reflected, and moved (Chami et al. 2020, section 4).
+"""RotE/RotH, RefE/RefH and AttE/AttH: heads are rotated or reflected, and moved (Chami et al. 2020, section 4).
 
 Entities are vectors, in hyperbolic space tangent vectors at the origin. Rotations and reflections are made of blocks of
 two coordinates, with ``(a, b) = v / |v|`` of a trained pair v:
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hyperbolic.encoders.relational.scorer import Scorer, grouped
+from hyperbolic.encoders.relational.scorer import Scorer, by_relation
 from hyperbolic.geometry import Geometry
 from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.kernels.tangent_distance import (
@@ -72,12 +72,8 @@ class Isometry(Scorer):
         learn_c_per_relation: bool,
     ):
         super().__init__(geometry, n_entities, n_relations, sparse)
-        name, self.flat = type(self).__name__, isinstance(self.manifold, Euclidean)
-        if not (self.flat or isinstance(self.manifold, PoincareBall)):
-            raise ValueError(
-                f"{name} is defined in Euclidean space and in the Poincaré ball, not with geometry={geometry.name}; "
-                "choose geometry=poincare or geometry=euclidean"
-            )
+        name, self.flat = type(self).__name__, not self.manifold.is_curved
+        geometry.check_manifold(name, Euclidean, PoincareBall)
         if d < 2 or d % 2:
             raise ValueError(f"{name}: d must be even, as pairs of coordinates are turned, got d={d}")
         if not init_std > 0:
@@ -95,6 +91,8 @@ class Isometry(Scorer):
             c = float(self.manifold.c)
             self.free_c = nn.Parameter(torch.full((n_relations, 1), c + math.log(-math.expm1(-c))))
         self.make_relations()
+
+    translation: nn.Parameter
 
     @abc.abstractmethod
     def make_relations(self) -> None:
@@ -115,17 +113,17 @@ class Isometry(Scorer):
         return self.manifold.c if self.free_c is None else F.softplus(wide(self.rows(r, self.free_c)))
 
     @abc.abstractmethod
-    def moved(self, e: Tensor, r: Tensor, c: Tensor) -> Point:
+    def move(self, e: Tensor, r: Tensor, c: Tensor) -> Point:
         """x_r of the vectors e (B, d) of the heads, float64, for curvatures c."""
 
-    def translated(self, e: Tensor, r: Tensor, c: Tensor) -> Point:
+    def translate(self, e: Tensor, r: Tensor, c: Tensor) -> Point:
         """``exp_0(e) (+) exp_0(p_r)``, in flat space ``e + p_r``."""
         p = wide(self.rows(r, self.translation))
-        return _flat(e + p) if self.flat else _added(_point(e, c), _point(p, c), c)
+        return _flat(e + p) if self.flat else _mobius_sum(_point(e, c), _point(p, c), c)
 
     def query(self, h: Tensor, r: Tensor) -> Heads:
         c = self.curvature(r)
-        return Heads(*self.moved(wide(self.rows(h, self.entity)), r, c), c, self.rows(h, self.head_bias))
+        return Heads(*self.move(wide(self.rows(h, self.entity)), r, c), c, self.rows(h, self.head_bias))
 
     def compare(self, query: Heads, r: Tensor, t: Tensor) -> Tensor:
         tails = self.rows(t, self.entity)
@@ -147,7 +145,7 @@ class Isometry(Scorer):
             squares = tangent_distance2_of_all(x, gap, tails, c)
         else:
             squares = tails.new_empty(len(r), len(tails))
-            for _, at in grouped(r):
+            for _, at in by_relation(r):
                 squares[at] = tangent_distance2_of_all(x[at], gap[at], tails, c[at[0], 0])
         return torch.sub(self.rows_of(self.tail_bias, rows).squeeze(-1), squares).add_(bias)
 
@@ -171,13 +169,13 @@ class Rotation(Isometry):
         self.translation = self.normal(self.n_relations, self.d if self.flat else 2 * self.d)
         self.rotation = self.pairs()
 
-    def moved(self, e: Tensor, r: Tensor, c: Tensor) -> Point:
+    def move(self, e: Tensor, r: Tensor, c: Tensor) -> Point:
         v, p = self.rows(r, self.rotation), wide(self.rows(r, self.translation))
         if self.flat:
-            return _flat(rotated(e, v) + p)
+            return _flat(rotate(e, v) + p)
         before, after = (_point(part, c) for part in p.chunk(2, -1))
-        x, gap = _added(_point(e, c), before, c)
-        return _added((rotated(x, v), gap), after, c)
+        x, gap = _mobius_sum(_point(e, c), before, c)
+        return _mobius_sum((rotate(x, v), gap), after, c)
 
 
 class Reflection(Isometry):
@@ -187,8 +185,8 @@ class Reflection(Isometry):
         self.translation = self.normal(self.n_relations, self.d)
         self.reflection = self.pairs()
 
-    def moved(self, e: Tensor, r: Tensor, c: Tensor) -> Point:
-        return self.translated(reflected(e, self.rows(r, self.reflection)), r, c)
+    def move(self, e: Tensor, r: Tensor, c: Tensor) -> Point:
+        return self.translate(reflect(e, self.rows(r, self.reflection)), r, c)
 
 
 class Attention(Isometry):
@@ -203,12 +201,12 @@ class Attention(Isometry):
         self.context = self.normal(self.n_relations, self.d)
         self.rotation, self.reflection = self.pairs(), self.pairs()
 
-    def moved(self, e: Tensor, r: Tensor, c: Tensor) -> Point:
+    def move(self, e: Tensor, r: Tensor, c: Tensor) -> Point:
         v, u = self.rows(r, self.reflection), self.rows(r, self.rotation)
-        both = torch.stack([reflected(e, v), rotated(e, u)], 1)
+        both = torch.stack([reflect(e, v), rotate(e, u)], 1)
         context = wide(self.rows(r, self.context)).unsqueeze(-1)
         weights = torch.softmax(both @ context / math.sqrt(self.d), 1)
-        return self.translated((weights * both).sum(1), r, c)
+        return self.translate((weights * both).sum(1), r, c)
 
 
 def _flat(x: Tensor) -> Point:
@@ -222,31 +220,32 @@ def _point(u: Tensor, c: Tensor) -> Point:
     return tanhc(square) * u, cosh_sqrt(square).pow(-2)
 
 
-def _added(x: Point, y: Point, c: Tensor) -> Point:
+def _mobius_sum(x: Point, y: Point, c: Tensor) -> Point:
     """The Möbius sum, see :func:`hyperbolic.manifolds.poincare.mobius_add`."""
-    (x, gap_x), (y, gap_y) = x, y
-    total = x + y
+    (p, gap_x), (q, gap_y) = x, y
+    total = p + q
     square = c * sqnorm(total)
     denominator = square + gap_x * gap_y
     gap = gap_x * gap_y / denominator
     scale = torch.where(gap < _LEAST_GAP, math.sqrt(1 - _LEAST_GAP), 1) / denominator
-    return scale * (gap_x * total + square * x), gap.clamp_min(_LEAST_GAP)
+    return scale * (gap_x * total + square * p), gap.clamp_min(_LEAST_GAP)
 
 
-def rotated(x: Tensor, v: Tensor) -> Tensor:
+def rotate(x: Tensor, v: Tensor) -> Tensor:
     """``Rot(v) x``, block by block, for x and v (..., d): float64."""
     (a, b), (x0, x1) = _unit(v), _blocks(x)
     return torch.stack([a * x0 - b * x1, b * x0 + a * x1], -1).flatten(-2)
 
 
-def reflected(x: Tensor, v: Tensor) -> Tensor:
+def reflect(x: Tensor, v: Tensor) -> Tensor:
     """``Ref(v) x``, block by block, for x and v (..., d): float64."""
     (a, b), (x0, x1) = _unit(v), _blocks(x)
     return torch.stack([a * x0 + b * x1, b * x0 - a * x1], -1).flatten(-2)
 
 
 def _blocks(x: Tensor) -> tuple[Tensor, Tensor]:
-    return wide(x).unflatten(-1, (-1, 2)).unbind(-1)
+    result: tuple[Tensor, Tensor] = wide(x).unflatten(-1, (-1, 2)).unbind(-1)
+    return result
 
 
 def _unit(v: Tensor) -> tuple[Tensor, Tensor]:
@@ -255,4 +254,4 @@ def _unit(v: Tensor) -> tuple[Tensor, Tensor]:
     return a * inverse, b * inverse
 
 
-__all__ = ["Attention", "Isometry", "Reflection", "Rotation", "reflected", "rotated"]
+__all__ = ["Attention", "Isometry", "Reflection", "Rotation", "reflect", "rotate"]

@@ -18,11 +18,11 @@ import torch
 from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
-from hyperbolic.encoders.relational.scorer import Scorer, grouped
+from hyperbolic.encoders.relational.scorer import Scorer, by_relation
 from hyperbolic.geometry import Geometry
 from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.kernels.tangent_distance import row_products, squared_length, squared_length_of_product
-from hyperbolic.manifolds import Euclidean, Klein, Lorentz, Manifold
+from hyperbolic.manifolds import Euclidean, Klein, Lorentz, Manifold, PoincareBall
 from hyperbolic.numerics import BALL_EPS, dot, limit, sqnorm, wide
 
 
@@ -48,16 +48,17 @@ class MuR(Scorer):
             start; the diagonals start uniform in (-1, 1) and the biases at 0, as in the paper's program.
 
     Raises:
-        ValueError: init_std that is not positive.
+        ValueError: a manifold that is none of the four, init_std that is not positive.
     """
 
     def __init__(self, geometry: Geometry, n_entities: int, n_relations: int, sparse: bool, d: int, init_std: float):
         super().__init__(geometry, n_entities, n_relations, sparse)
+        geometry.check_manifold("MuR", Euclidean, PoincareBall, Lorentz, Klein)
         if not init_std > 0:
             raise ValueError(f"MuR: init_std must be positive, got {init_std}")
-        self.flat = isinstance(self.manifold, Euclidean)
-        self.entity = _started(geometry.embedding(n_entities, d, sparse=sparse), init_std)
-        self.translation = _started(geometry.embedding(n_relations, d, sparse=sparse), init_std)
+        self.flat = not self.manifold.is_curved
+        self.entity = _initialised(geometry.embedding(n_entities, d, sparse=sparse), init_std)
+        self.translation = _initialised(geometry.embedding(n_relations, d, sparse=sparse), init_std)
         self.stretch = nn.Parameter(torch.empty(n_relations, d).uniform_(-1, 1))
         self.head_bias, self.tail_bias = (nn.Parameter(torch.zeros(n_entities, 1)) for _ in range(2))
 
@@ -84,8 +85,9 @@ class MuR(Scorer):
             rows = torch.arange(rows.start, rows.stop, device=r.device)
         table = self._coordinates(self.entity(rows))
         tails, gap = self._in_ball(table, coordinates=True)
-        tt, c, squares = sqnorm(tails), self.manifold.c, None
-        for _, at in grouped(r):  # one product for each relation
+        tt, c = sqnorm(tails), self.manifold.c
+        squares = table.new_empty(len(r), len(rows))
+        for _, at in by_relation(r):  # one product for each relation
             h, p = query.h[at], query.p[at[:1]]
             stretched, along, rest = _terms(tt, tails @ p.T, sqnorm(p), c)
             right = torch.cat([stretched, along * tails, gap, rest], -1) / gap
@@ -98,7 +100,6 @@ class MuR(Scorer):
             if len(at) == len(r):
                 squares = square
             else:
-                squares = square.new_empty(len(r), len(rows)) if squares is None else squares
                 squares[at] = square
         return torch.sub(self.rows_of(self.tail_bias, rows).squeeze(-1), squares).add_(query.bias)
 
@@ -140,13 +141,16 @@ def _terms(tt: Tensor, pt: Tensor, pp: Tensor, c: Tensor) -> tuple[Tensor, Tenso
     return common + c * tt * (c * pp), common + c * pp, tt + 2 * pt + pp
 
 
-def _started(embedding: nn.Module, std: float) -> nn.Module:
+def _initialised(embedding: nn.Module, std: float) -> nn.Module:
     """The table with rows ``exp_0`` of normal vectors, or these vectors where it is a table of vectors."""
     weight = getattr(embedding, "inner", embedding).weight
+    assert isinstance(weight, nn.Parameter)
     with torch.no_grad():
         if isinstance(weight, ManifoldParameter):
-            d = weight.manifold.intrinsic_dim(weight.shape[-1])
-            weight.copy_(weight.manifold.expmap0(std * torch.randn(len(weight), d)))
+            manifold = weight.manifold
+            assert isinstance(manifold, Manifold)
+            d = manifold.intrinsic_dim(weight.shape[-1])
+            weight.copy_(manifold.expmap0(std * torch.randn(len(weight), d)))
         else:
             weight.normal_(std=std)
     return embedding

@@ -12,15 +12,15 @@ from torch import Tensor, nn
 
 from hyperbolic.geometry import Geometry
 from hyperbolic.kernels.table_rows import table_rows
-from hyperbolic.manifolds import Euclidean, Manifold
+from hyperbolic.manifolds import Manifold
 
 
-def leaves_autocast(method: Callable) -> Callable:
+def leaves_autocast(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """A method of a scorer, of curved geometries in float32 or above whatever autocast says."""
 
     @functools.wraps(method)
     def run(self: Scorer, index: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if isinstance(self.manifold, Euclidean) or not torch.is_autocast_enabled(index.device.type):
+        if not self.manifold.is_curved or not torch.is_autocast_enabled(index.device.type):
             return method(self, index, *args, **kwargs)
         with torch.autocast(index.device.type, enabled=False):
             return method(self, index, *args, **kwargs)
@@ -95,7 +95,8 @@ class Scorer(nn.Module, abc.ABC):
         if query is not None:
             return self.compare(query, r, h)
         n = h.shape[1]
-        return self(h.flatten(), r.repeat_interleave(n), t.repeat_interleave(n)).view(h.shape)
+        result: Tensor = self(h.flatten(), r.repeat_interleave(n), t.repeat_interleave(n)).view(h.shape)
+        return result
 
     @leaves_autocast
     def tails(self, h: Tensor, r: Tensor, start: int = 0, stop: int | None = None) -> Tensor:
@@ -126,34 +127,20 @@ class Scorer(nn.Module, abc.ABC):
         if query is not None:
             return self.compare_all(query, r, slice(start, stop))
         candidates = torch.arange(start, stop, device=t.device)
-        scores = None
-        for relation, rows in grouped(r):
-            of_all = torch.full_like(candidates, relation)
-            part = self.compare_all(self.query(candidates, of_all), of_all, t[rows]).T
-            scores = part.new_empty(len(t), len(candidates)) if scores is None else scores
+        scores = torch.empty(0)
+        for relation, rows in by_relation(r):
+            relations = torch.full_like(candidates, relation)
+            part = self.compare_all(self.query(candidates, relations), relations, t[rows]).T
+            scores = scores if scores.numel() else part.new_empty(len(t), len(candidates))
             scores[rows] = part
         return scores
 
 
-def grouped(r: Tensor) -> list[tuple[int, Tensor]]:
+def by_relation(r: Tensor) -> list[tuple[int, Tensor]]:
     """Each relation of a batch once, with the places (n,) where it stands."""
     order = r.argsort(stable=True)
     values, counts = torch.unique_consecutive(r[order], return_counts=True)
     return list(zip(values.tolist(), order.split(counts.tolist()), strict=True))
 
 
-def flat(scorer: nn.Module, geometry: Geometry) -> Manifold:
-    """The geometry's manifold, for a model that is defined in Euclidean space only.
-
-    Raises:
-        ValueError: the geometry is curved.
-    """
-    if not isinstance(geometry.manifold, Euclidean):
-        raise ValueError(
-            f"{type(scorer).__name__} is a Euclidean model and cannot have geometry={geometry.name}; "
-            "choose geometry=euclidean"
-        )
-    return geometry.manifold
-
-
-__all__ = ["Scorer", "Table", "flat", "grouped"]
+__all__ = ["Scorer", "Table", "by_relation"]

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from hyperbolic.encoders.relational.bilinear import complex_product, conjugate, even, moduli
-from hyperbolic.encoders.relational.scorer import Scorer, Table, flat
+from hyperbolic.encoders.relational.scorer import Scorer, Table
 from hyperbolic.geometry import Geometry
-from hyperbolic.manifolds import Manifold
+from hyperbolic.manifolds import Euclidean, Manifold
 from hyperbolic.numerics import WIDE, safe_sqrt, sqnorm, wide
+from hyperbolic.typing import Context, Function
 
 _EPSILON = 2.0  # of the range of the start, in the program of Sun et al. 2019
 _BLOCK = 1 << 16, 1 << 23  # pairs of a query and an entity at once: for each thread of a CPU, and on a GPU
@@ -39,7 +40,7 @@ class Translational(Scorer):
         self, geometry: Geometry, n_entities: int, n_relations: int, sparse: bool, d: int, k: int, margin: float
     ):
         super().__init__(geometry, n_entities, n_relations, sparse)
-        flat(self, geometry)
+        geometry.check_manifold(type(self).__name__, Euclidean)
         if d < 1:
             raise ValueError(f"{type(self).__name__}: d must be at least 1, got {d}")
         if not margin >= 0:
@@ -76,16 +77,18 @@ class TransE(Translational):
         self.p = p
 
     def query(self, h: Tensor, r: Tensor) -> Tensor:
-        return self.entity(h) + self.relation(r)
+        result: Tensor = self.entity(h) + self.relation(r)
+        return result
 
     def head_query(self, t: Tensor, r: Tensor) -> Tensor:
-        return self.entity(t) - self.relation(r)
+        result: Tensor = self.entity(t) - self.relation(r)
+        return result
 
     def compare(self, query: Tensor, r: Tensor, t: Tensor) -> Tensor:
         difference = query.unsqueeze(1) - self.entity(t)
-        if self.p == 1:
-            return self.margin - difference.abs().sum(-1)
-        return self.margin - torch.linalg.vector_norm(difference, dim=-1)
+        length = difference.abs().sum(-1) if self.p == 1 else torch.linalg.vector_norm(difference, dim=-1)
+        result: Tensor = self.margin - length
+        return result
 
     def compare_all(self, query: Tensor, r: Tensor, rows: slice | Tensor) -> Tensor:
         table = self.rows_of(self.entity.weight, rows)
@@ -152,11 +155,11 @@ def _distances(x: Tensor, y: Tensor) -> Tensor:
     return out
 
 
-class _SumOfModuli(torch.autograd.Function):
+class _SumOfModuli(Function[Tensor]):
     """``sum_j |z_j|`` of complex rows: (..., d) -> (...); the gradient at ``z_j = 0`` is 0."""
 
     @staticmethod
-    def forward(ctx, z: Tensor) -> Tensor:
+    def forward(ctx: Context, z: Tensor) -> Tensor:
         a, b = z.chunk(2, -1)
         modulus = (a * a).addcmul_(b, b).sqrt_()
         ctx.save_for_backward(z, modulus)
@@ -164,13 +167,14 @@ class _SumOfModuli(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor) -> Tensor:
+    def backward(ctx: Context, grad: Tensor) -> Tensor:
         z, modulus = ctx.saved_tensors
         weight = (grad.unsqueeze(-1) / modulus).masked_fill_(modulus == 0, 0)
-        return (z.unflatten(-1, (2, -1)) * weight.unsqueeze(-2)).flatten(-2)
+        result: Tensor = (z.unflatten(-1, (2, -1)) * weight.unsqueeze(-2)).flatten(-2)
+        return result
 
 
-class _ModulusDistances(torch.autograd.Function):
+class _ModulusDistances(Function[Tensor]):
     """``sum_j |x_j - y_j|`` of all pairs of complex rows: (B, d), (N, d) -> (B, N).
 
     Coordinate after coordinate on blocks of pairs that stay in the cache: nothing of the size (B, N, d) is made, also
@@ -178,7 +182,7 @@ class _ModulusDistances(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, x: Tensor, y: Tensor) -> Tensor:
+    def forward(ctx: Context, x: Tensor, y: Tensor) -> Tensor:
         x, y = x.detach().as_subclass(Tensor), y.detach().as_subclass(Tensor)
         ctx.save_for_backward(x, y)
         out = x.new_empty(len(x), len(y))
@@ -193,10 +197,10 @@ class _ModulusDistances(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor]:
         x, y = ctx.saved_tensors
-        of_x, of_y = torch.zeros_like(x.T), torch.zeros_like(y.T)
-        half, ones = len(of_x) // 2, x.new_ones(max(len(x), len(y)))
+        grad_x, grad_y = torch.zeros_like(x.T), torch.zeros_like(y.T)
+        half, ones = len(grad_x) // 2, x.new_ones(max(len(x), len(y)))
         for rows, columns, a, b, weight in _blocks(x, y):
             part = grad[rows, columns].contiguous()
             for j, (p, q, u, v) in enumerate(_coordinates(x, y, rows, columns)):
@@ -207,9 +211,9 @@ class _ModulusDistances(torch.autograd.Function):
                 torch.div(part, weight, out=weight)
                 for place, difference in ((j, a), (half + j, b)):
                     difference.mul_(weight)
-                    of_x[place, rows] += difference @ ones[columns]
-                    of_y[place, columns] -= ones[rows] @ difference
-        return of_x.T, of_y.T
+                    grad_x[place, rows] += difference @ ones[columns]
+                    grad_y[place, columns] -= ones[rows] @ difference
+        return grad_x.T, grad_y.T
 
 
 def _blocks(x: Tensor, y: Tensor) -> Iterator[tuple[slice, slice, Tensor, Tensor, Tensor]]:

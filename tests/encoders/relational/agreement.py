@@ -105,10 +105,10 @@ def check_gradients(scorer):
     h, r, t = triples()
     some = torch.tensor([[0, 3], [6, 5], [5, 1], [3, 4]])
 
-    def scores(*given):
+    def scores(*inputs):
         def call(function, *args):
             return torch.func.functional_call(
-                _Calling(scorer, function), {f"inner.{n}": v for n, v in zip(names, given, strict=True)}, args
+                _Calling(scorer, function), {f"inner.{n}": v for n, v in zip(names, inputs, strict=True)}, args
             )
 
         shared = call("with_shared", h, r, t.unsqueeze(-1), OTHERS)
@@ -141,14 +141,14 @@ def check_sparse(cls, **settings):
 
 def check_sparse_is_dense(make, scores, triples):
     """Gradients of ``make(sparse=True)`` by name, which are those of ``make(sparse=False)`` written otherwise."""
-    found = []
+    results = []
     for sparse in (False, True):
         torch.manual_seed(1)
         scorer = make(sparse)
         values = scores(scorer, *triples)
         (values * torch.linspace(-1, 2, values.numel(), dtype=values.dtype).view_as(values)).sum().backward()
-        found.append({name: p.grad for name, p in scorer.named_parameters()})
-    dense, grads = found
+        results.append({name: p.grad for name, p in scorer.named_parameters()})
+    dense, grads = results
     for name, gradient in dense.items():
         other = grads[name]
         if gradient is None:
@@ -162,5 +162,5 @@ def check_sparse_is_dense(make, scores, triples):
 
 def check_refuses_curvature(cls, **settings):
     for name in CURVED:
-        with pytest.raises(ValueError, match=f"{cls.__name__} is a Euclidean model and cannot have geometry={name};"):
+        with pytest.raises(ValueError, match=f"{cls.__name__} is defined on Euclidean, not with geometry={name}; choose"):
             built(cls, place=name, **settings)

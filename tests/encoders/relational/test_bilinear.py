@@ -144,9 +144,9 @@ def test_a_batch_of_one_in_training_uses_the_running_statistics_and_leaves_them(
     one = torch.tensor([2])
     before = {name: buffer.clone() for name, buffer in scorer.named_buffers()}
     expected = scorer.tails(one, one)
-    found = scorer.train().tails(one, one)
-    torch.testing.assert_close(found, expected, **tolerance(F64, "identity"))
-    found.sum().backward()
+    results = scorer.train().tails(one, one)
+    torch.testing.assert_close(results, expected, **tolerance(F64, "identity"))
+    results.sum().backward()
     assert scorer.core.grad.isfinite().all()
     for name, buffer in scorer.named_buffers():
         assert torch.equal(buffer, before[name]), name
@@ -156,9 +156,9 @@ def test_a_batch_of_one_in_training_uses_the_running_statistics_and_leaves_them(
 def test_larger_batches_are_normalised_as_usual(shape):
     norm = (torch.nn.BatchNorm1d if len(shape) == 2 else torch.nn.BatchNorm2d)(3)
     x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
-    found = normalised(norm, x)
+    results = normalised(norm, x)
     axes = [axis for axis in range(len(shape)) if axis != 1]
-    torch.testing.assert_close(found.mean(axes), torch.zeros(3), **tolerance(torch.float32, "identity"))
+    torch.testing.assert_close(results.mean(axes), torch.zeros(3), **tolerance(torch.float32, "identity"))
     assert norm.num_batches_tracked == 1
 
 
@@ -186,8 +186,8 @@ def test_large_products_of_tucker_go_relation_by_relation(monkeypatch):
 def test_complex_rows():
     x, y = (torch.randn(3, 6, dtype=F64, generator=torch.Generator().manual_seed(n)) for n in (0, 1))
     a, b = (torch.complex(z[:, :3], z[:, 3:]) for z in (x, y))
-    for found, expected in ((bilinear.complex_product(x, y), a * b), (bilinear.conjugate(x), a.conj())):
-        torch.testing.assert_close(found, torch.cat([expected.real, expected.imag], -1), **tolerance(F64, "identity"))
+    for results, expected in ((bilinear.complex_product(x, y), a * b), (bilinear.conjugate(x), a.conj())):
+        torch.testing.assert_close(results, torch.cat([expected.real, expected.imag], -1), **tolerance(F64, "identity"))
 
 
 def test_points_are_the_entities():

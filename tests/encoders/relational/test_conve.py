@@ -91,9 +91,9 @@ def test_a_batch_of_one_in_training_uses_the_running_statistics_and_leaves_them(
     one = torch.tensor([2])
     before = {name: buffer.clone() for name, buffer in scorer.named_buffers()}
     expected = scorer.tails(one, one)
-    found = scorer.train().tails(one, one)
-    torch.testing.assert_close(found, expected, **tolerance(F64, "identity"))
-    found.sum().backward()
+    results = scorer.train().tails(one, one)
+    torch.testing.assert_close(results, expected, **tolerance(F64, "identity"))
+    results.sum().backward()
     assert scorer.filters.weight.grad.isfinite().all()
     for name, buffer in scorer.named_buffers():
         assert torch.equal(buffer, before[name]), name

@@ -105,14 +105,14 @@ def test_a_learned_curvature_is_that_of_the_formula_and_gets_its_gradient():
     for scores in WAYS.values():
         scorer.zero_grad()
         scores(scorer, H, REL, T).sum().backward()
-        found, ends, step = scorer.manifold.free_c.grad.item(), [], 1e-5
+        results, ends, step = scorer.manifold.free_c.grad.item(), [], 1e-5
         for sign in (1, -1):
             with torch.no_grad():
                 scorer.manifold.free_c += sign * step
                 ends.append(scores(scorer, H, REL, T).sum().item())
                 scorer.manifold.free_c -= sign * step
-        assert found == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-6)
-        assert found != 0
+        assert results == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-6)
+        assert results != 0
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -129,8 +129,8 @@ def test_gradients(way):
         def forward(self, h, r, t):
             return WAYS[way](self.inner, h, r, t)
 
-    def scores(*given):
-        state = {f"inner.{name}": value for name, value in zip(names, given, strict=True)}
+    def scores(*inputs):
+        state = {f"inner.{name}": value for name, value in zip(names, inputs, strict=True)}
         return torch.func.functional_call(Calling(), state, (H[1:4], REL[1:4], T[1:4]))
 
     assert torch.autograd.gradcheck(scores, values, fast_mode=True)
@@ -233,8 +233,8 @@ def test_scores_leave_autocast():
     scorer = model(F32)
     expected = [scorer(H, REL, T), scorer.tails(H, REL), scorer.with_shared(H, REL, T[:, :1], torch.arange(3))]
     with torch.autocast("cpu", torch.bfloat16):
-        found = [scorer(H, REL, T), scorer.tails(H, REL), scorer.with_shared(H, REL, T[:, :1], torch.arange(3))]
-    for one, other in zip(found, expected, strict=True):
+        results = [scorer(H, REL, T), scorer.tails(H, REL), scorer.with_shared(H, REL, T[:, :1], torch.arange(3))]
+    for one, other in zip(results, expected, strict=True):
         assert torch.equal(one, other)
 
 

@@ -29,8 +29,8 @@ DTYPES = pytest.mark.parametrize("dtype", [F32, F64], ids=str)
 def model(cls, name: str, dtype=F64, c: float = 0.7, learn_c: bool = False, **settings):
     manifold, family = GEOMETRIES[name]
     geometry = make_geometry(name, manifold, family, c=None if manifold == "Euclidean" else c, learn_c=learn_c)
-    given = {"sparse": False, "d": D, "init_std": 0.4, "learn_c_per_relation": True, **settings}
-    scorer = cls(geometry, N, R, **given).to(dtype)
+    settings = {"sparse": False, "d": D, "init_std": 0.4, "learn_c_per_relation": True, **settings}
+    scorer = cls(geometry, N, R, **settings).to(dtype)
     for bias in (scorer.head_bias, scorer.tail_bias):
         bias.data.normal_()
     if scorer.free_c is not None:
@@ -166,7 +166,7 @@ def test_curvatures_of_relations_start_at_the_geometry(cls):
 @MODELS
 def test_mistakes_are_named(cls):
     for name in ("lorentz", "klein_tangent"):
-        with pytest.raises(ValueError, match=rf"{cls.__name__} .* not with geometry={name}; choose geometry=poincare"):
+        with pytest.raises(ValueError, match=rf"{cls.__name__} .* not with geometry={name}; choose geometry=.*poincare"):
             model(cls, name)
     with pytest.raises(ValueError, match="d must be even, .* got d=5"):
         model(cls, "poincare", d=5)

@@ -105,12 +105,12 @@ def test_close_pairs_far_from_the_origin_keep_their_digits(cls, settings):
         scorer.entity.weight.mul_(1e-3).add_(50)
         scorer.relation.weight.zero_()
     h, r, _ = triples()
-    found = [scorer.tails(h, r)]
+    results = [scorer.tails(h, r)]
     with torch.no_grad():
-        found.append(scorer.tails(h, r))
+        results.append(scorer.tails(h, r))
     exact = all_triples_one_by_one(scorer.double(), h, r)
     assert 1e-4 < (4 - exact[0, 1]) < 1e-2
-    for scores in found:
+    for scores in results:
         torch.testing.assert_close(scores.double(), exact, rtol=0, atol=1e-6)  # a few roundings of the margin
 
 
@@ -132,18 +132,18 @@ def test_blocks_of_rotate_change_nothing(monkeypatch, pairs, columns):
     expected = torch.autograd.grad((plain * weight).sum(), (x, y))
     monkeypatch.setattr(translational, "_BLOCK", (pairs, pairs))
     monkeypatch.setattr(translational, "_COLUMNS", columns)
-    found = translational._ModulusDistances.apply(x, y)
-    torch.testing.assert_close(found, plain, **tolerance(F64, "identity"))
-    for gradient, other in zip(torch.autograd.grad((found * weight).sum(), (x, y)), expected, strict=True):
+    results = translational._ModulusDistances.apply(x, y)
+    torch.testing.assert_close(results, plain, **tolerance(F64, "identity"))
+    for gradient, other in zip(torch.autograd.grad((results * weight).sum(), (x, y)), expected, strict=True):
         torch.testing.assert_close(gradient, other, **tolerance(F64, "identity"))
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (2, 0)])
 def test_no_queries_or_no_entities_give_no_scores(shape):
     x, y = (torch.ones(n, 4, dtype=F64, requires_grad=True) for n in shape)
-    found = translational._ModulusDistances.apply(x, y)
-    assert found.shape == shape
-    found.sum().backward()
+    results = translational._ModulusDistances.apply(x, y)
+    assert results.shape == shape
+    results.sum().backward()
 
 
 def test_rotations_keep_lengths_and_start_as_phases_in_a_whole_turn():

@@ -50,7 +50,7 @@ PLACES = {
     },
 }
 HYFI = [(GRU, name) for name in GEOMETRIES] + [(RNN, name) for name in ("poincare", "euclidean")]
-HYBONET = [(TRANSFORMER, name) for name, (_, f) in GEOMETRIES.items() if hasattr(FAMILIES[f], "MultiHeadAttention")]
+HYBONET = [(TRANSFORMER, name) for name, (_, f) in GEOMETRIES.items() if "MultiHeadAttention" in FAMILIES[f].layers]
 EVERYWHERE = pytest.mark.parametrize(("encoder", "name"), HYFI + HYBONET)
 
 
