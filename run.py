@@ -9,7 +9,7 @@ import pytorch_lightning as pl
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from configs import matching, schema, stored
+from configs import checks, matching, stored
 from configs.build import MISTAKES, build, make
 from configs.errors import paragraph
 from tasks import prediction, record, report, training
@@ -24,7 +24,7 @@ reported = MISTAKES if os.environ.get("HYPERBOLIC_FULL_ERROR", "0") in ("", "0")
 def run(cfg: DictConfig) -> float | None:
     """One run: check, build, do, record. Returns the selecting metric, for sweepers."""
     record.commit()  # the code as it is now
-    values, job = schema.check(cfg), HydraConfig.get()
+    values, job = checks.check(cfg), HydraConfig.get()
     mode, options, folder = values["mode"], values["trainer"], Path(job.runtime.output_dir)
     experiment, name = job.runtime.choices.get("experiment"), folder.parent.name
     files = prediction.Files(values["checkpoint"], values["input"], values["output"])

@@ -10,7 +10,7 @@ from omegaconf.errors import OmegaConfBaseException
 from torch import nn
 from torch.optim import Optimizer
 
-from configs import schema, stored
+from configs import checks, composing, stored
 from configs.errors import ConfigError, paragraph
 from hyperbolic.diagnostics import NonFiniteError
 from hyperbolic.layers.guard import OffManifoldError, validate_points
@@ -63,8 +63,8 @@ def rebuild(checkpoint: Mapping[str, Any]) -> tuple[Task, TaskData]:
     file = checkpoint["file"]
     try:
         stored.offer(checkpoint, str(file), everything=True)
-        cfg = schema.composed(f"experiment={stored.CHOICE}")
-        values = schema.check(cfg)
+        cfg = composing.composed(f"experiment={stored.CHOICE}")
+        values = checks.check(cfg)
         task, data = build(values)
         task.origin = stored.origin(cfg, values, data.identity)
         return task, data
@@ -74,6 +74,6 @@ def rebuild(checkpoint: Mapping[str, Any]) -> tuple[Task, TaskData]:
 
 def _make_with(name: str, node: Mapping[str, Any], supplied: Mapping[str, Any]) -> Any:
     """The object of a node, which is given of `supplied` what its constructor takes."""
-    schema.check_target(name, node, tuple(supplied))
-    parameters = schema.parameters(name, node)
+    checks.check_target(name, node, tuple(supplied))
+    parameters = checks.parameters(name, node)
     return make(node, _partial_=True)(**{key: value for key, value in supplied.items() if key in parameters})

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from configs.files import FOLDER, load, search_path
+from configs import files
 from hyperbolic.geometry import GEOMETRIES
 
 PAIR = ("name", "manifold", "layers")
@@ -19,8 +19,8 @@ def with_pairs(parts: Mapping[str, Any]) -> dict[str, Any]:
     result = dict(parts)
     for component, name in parts.items():
         if isinstance(name, str) and re.fullmatch(r"\w+", name) and name not in GEOMETRIES:
-            files = (folder / "geometry" / f"{name}.yaml" for folder in (FOLDER, *search_path()))
-            if file := next((file for file in files if file.is_file()), None):
-                node = load(file)
+            candidates = (folder / "geometry" / f"{name}.yaml" for folder in (files.FOLDER, *files.search_path()))
+            if file := next((file for file in candidates if file.is_file()), None):
+                node = files.load(file)
                 result[component] = {key: node[key] for key in PAIR}
     return result

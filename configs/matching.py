@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from omegaconf import DictConfig
 
-from configs import schema, tables
+from configs import composing, files, tables
 from configs.errors import paragraph
 from configs.tables import Cell, Layout, TableError
 from tasks.report import Published
@@ -50,7 +51,7 @@ def differences(record: dict[str, Any], cell: dict[str, Any]) -> list[str]:
 
 def settings_of(cell: Cell) -> dict[str, Any]:
     """The decisive settings of a cell. Raises TableError where its words do not compose."""
-    return _settings(schema.FOLDER, cell)
+    return _settings(files.FOLDER, cell)
 
 
 def fits(record: Record, cell: Cell, settings: dict[str, Any] | None = None) -> bool:
@@ -82,7 +83,7 @@ def misfit(record: Record, layouts: Iterable[Layout]) -> str | None:
     settings = decisive(record["config"])
     cells = [cell for layout in layouts for cell in layout.cells if _is_named(record["experiment"], cell)]
     if record["experiment"] not in {cell.experiment for cell in cells}:  # it is gone: what is near has the same task
-        cells = [cell for cell in cells if _written(schema.FOLDER, cell).get("task.name") == settings.get("task.name")]
+        cells = [cell for cell in cells if _written(files.FOLDER, cell).get("task.name") == settings.get("task.name")]
     if not cells:
         return None
     wrong, nearest = min(((differences(settings, settings_of(c)), c) for c in cells), key=lambda pair: len(pair[0]))
@@ -130,28 +131,28 @@ def _portable(key: str, value: Any) -> Any:
 @functools.cache
 def _settings(folder: Path, cell: Cell) -> dict[str, Any]:
     try:
-        files, changes = schema.split(cell.words)
-        return decisive(schema.changed(_composed(folder, tuple(files)), changes))
-    except schema.NOT_COMPOSED as error:
+        files, changes = composing.split(cell.words)
+        return decisive(composing.changed(_composed(folder, tuple(files)), changes))
+    except composing.NOT_COMPOSED as error:
         raise TableError(f"{cell.table}.yaml: the overrides of '{cell}' do not compose: {paragraph(error)}") from error
 
 
 @functools.cache
-def _composed(folder: Path, words: tuple[str, ...]) -> schema.DictConfig:
-    schema.register()
-    return schema.composed(*words)
+def _composed(folder: Path, words: tuple[str, ...]) -> DictConfig:
+    composing.register()
+    return composing.composed(*words)
 
 
 def _is_named(experiment: str | None, cell: Cell) -> bool:
     """Whether a record may fill a cell by its name: that of the cell's experiment, or of one that is gone."""
     if experiment is None or experiment == cell.experiment:
         return experiment is not None
-    return not (schema.FOLDER / "experiment" / f"{experiment}.yaml").is_file()
+    return not (files.FOLDER / "experiment" / f"{experiment}.yaml").is_file()
 
 
 def _is_excluded(settings: dict[str, Any], cell: Cell) -> bool:
     """Whether what is written of a cell shows, without composing, that a record does not fit."""
-    written = _written(schema.FOLDER, cell).items()
+    written = _written(files.FOLDER, cell).items()
     return any(k in settings and settings[k] != v and type(settings[k]) is type(v) for k, v in written)
 
 
@@ -159,8 +160,8 @@ def _is_excluded(settings: dict[str, Any], cell: Cell) -> bool:
 def _written(folder: Path, cell: Cell) -> dict[str, Any]:
     """What the files of a cell's experiment and its overrides say of its decisive settings."""
     try:
-        files, changes = schema.split(cell.words)
-    except schema.NOT_COMPOSED:
+        files, changes = composing.split(cell.words)
+    except composing.NOT_COMPOSED:
         return {}  # composing says what is wrong
     chosen = dict(word.split("=", 1) for word in files if "=" in word)
     written = _delta(folder, cell.experiment) | _names(chosen) | flat(changes)

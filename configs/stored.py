@@ -16,7 +16,7 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
-from configs import schema
+from configs import composing
 from configs.errors import ConfigError
 from configs.targets import check_plain
 from tasks import resume
@@ -72,7 +72,7 @@ def choose(words: Sequence[str]) -> list[str]:
     key = "trainer.resume" if mode == "fit" else "checkpoint"
     place = settings.get(key, "null").strip("'\"")
     if place in ("null", "auto", "") or mode not in resume.STATES or {*GROUPS, "experiment"} & set(settings):
-        schema.register()
+        composing.register()
         return list(words)
     checkpoint = resume.read(Path(place), f"{key}={place}", resume.STATES[mode])
     for name in settings:
@@ -103,7 +103,7 @@ def offer(checkpoint: Mapping[str, Any], setting: str, everything: bool) -> None
         store.store(group=group, name=CHOICE, node=_interpolated(node))
     choices = [{f"override /{group}": CHOICE} for group in nodes]
     store.store(group="experiment", name=CHOICE, package="_global_", node={"defaults": choices, **_interpolated(whole)})
-    schema.register(stored_name=checkpoint.get("name"))
+    composing.register(stored_name=checkpoint.get("name"))
 
 
 def _interpolated(node: Any) -> Any:

@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from configs import schema
+from configs import files
 
-PUBLISHED = schema.FOLDER.parent / "results" / "published"
+PUBLISHED = files.FOLDER.parent / "results" / "published"
 
 Place = tuple[str, str | None]  # row and column; no column: the whole row
 SPREADS = {
@@ -195,7 +195,7 @@ def _pairs(path: Path, rows: dict[str, Any], columns: dict[str, Any]) -> dict[tu
 
 def _cells(path: Path, node: dict[str, Any], rows: dict[str, dict[str, Any]], own: dict[str, Any]) -> Iterator[Cell]:
     """What runs can fill. Raises TableError where a row or column has a key that does not exist, or an experiment."""
-    existing = {file.stem for file in (schema.FOLDER / "experiment").glob("*.yaml")}
+    existing = {file.stem for file in (files.FOLDER / "experiment").glob("*.yaml")}
     columns = {None: {}} if own["whole_rows"] else own["columns"]
     for row, spec in rows.items():
         for column, more in columns.items():

@@ -11,15 +11,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from configs import files
 from configs.errors import ConfigError
-from configs.files import FOLDER, search_path
 
 _NAME = re.compile(r"^[^#\n]*?\b_target_:\s*['\"]?([\w.]+)", re.MULTILINE)
 _DEPTH = 24  # of nested nodes; ours have at most 6
 
 
 @functools.cache
-def targets(folders: tuple[Path, ...] = (FOLDER,)) -> frozenset[str]:
+def targets(folders: tuple[Path, ...] = (files.FOLDER,)) -> frozenset[str]:
     """Every `_target_` that a YAML file in these folders names."""
     files = (file for folder in folders for file in folder.rglob("*.yaml"))
     return frozenset(name for file in files for name in _NAME.findall(file.read_text(encoding="utf-8")))
@@ -35,7 +35,7 @@ def check_targets(node: Any) -> None:
     Raises:
         ConfigError: a `_target_` that no file names, or that is no word.
     """
-    allowed = targets((FOLDER, *search_path()))
+    allowed = targets((files.FOLDER, *files.search_path()))
     for key, target in _named(node, ""):
         if not isinstance(target, str) or target not in allowed:
             raise ConfigError(

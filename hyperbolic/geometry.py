@@ -96,7 +96,7 @@ class Geometry:
                     f"{', '.join(names)}"
                 )
 
-    def check_manifold(self, model: str, *kinds: type[Manifold]) -> None:
+    def check_manifold(self, model: str, *kinds: Any) -> None:
         """
         Args: model: its name. kinds: the manifolds that its formulas are for.
         Raises:

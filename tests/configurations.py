@@ -2,7 +2,7 @@
 
 import functools
 
-from configs import schema
+from configs import checks, composing
 from tests.cli import ROOT
 
 CONFIGS = ROOT / "configs"
@@ -12,7 +12,7 @@ EXPERIMENTS = [name for group, name in OPTIONS if group == "experiment"]
 
 
 def checked(*words: str) -> dict:
-    return schema.check(schema.composed(*words))
+    return checks.check(composing.composed(*words))
 
 
 @functools.cache

@@ -11,7 +11,8 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from configs import errors, kinds, schema
+from configs import checks, composing, errors, files, kinds
+from configs.errors import ConfigError
 from tests.cli import ROOT
 from tests.configurations import CONFIGS, EXPERIMENTS, GROUPS, OPTIONS, checked
 
@@ -20,11 +21,11 @@ COMMAND = re.compile(r"^[#\s$>*-]*`{0,2}(python run\.py(?: [^`\n]*)?)`{0,2}\s*$"
 
 @pytest.fixture(autouse=True, scope="module")
 def _registered() -> None:
-    schema.register()
+    composing.register()
 
 
 def encoder_kind(name: str) -> str:
-    return schema.encoder_kind(OmegaConf.load(CONFIGS / "encoder" / f"{name}.yaml"))
+    return checks.encoder_kind(OmegaConf.load(CONFIGS / "encoder" / f"{name}.yaml"))
 
 
 def test_the_options_are_found():
@@ -147,7 +148,7 @@ def test_the_paths_can_be_moved_by_the_environment(monkeypatch, tmp_path):
     ],
 )
 def test_a_typo_on_the_command_line_is_named(word, said):
-    with pytest.raises((schema.ConfigError, HydraException, OmegaConfBaseException)) as caught:
+    with pytest.raises((ConfigError, HydraException, OmegaConfBaseException)) as caught:
         checked(word)
     text = errors.paragraph(caught.value)
     assert said in text
@@ -170,7 +171,7 @@ def test_a_typo_on_the_command_line_is_named(word, said):
     ],
 )
 def test_a_mistake_in_the_node_of_a_task_is_named(words, said):
-    with pytest.raises((schema.ConfigError, HydraException, OmegaConfBaseException)) as caught:
+    with pytest.raises((ConfigError, HydraException, OmegaConfBaseException)) as caught:
         checked(*words)
     assert said in errors.paragraph(caught.value)
 
@@ -187,13 +188,13 @@ def test_a_model_without_an_encoder_is_given_none():
 
 def test_the_folder_of_a_run_is_named_by_what_was_chosen():
     names = ("prefix10", "poincare", "gru", "tasks.sentence_pairs.SentencePairClassifier")
-    assert schema.run_name(None, *names) == "prefix10-poincare-gru"
-    assert schema.run_name("mine", *names) == "mine"
-    assert schema.run_name(None, *names, "my/graph/") == "prefix10-graph-poincare-gru"
-    assert schema.run_name("mine", *names, None, "predict") == "predict"
+    assert composing.run_name(None, *names) == "prefix10-poincare-gru"
+    assert composing.run_name("mine", *names) == "mine"
+    assert composing.run_name(None, *names, "my/graph/") == "prefix10-graph-poincare-gru"
+    assert composing.run_name("mine", *names, None, "predict") == "predict"
     alone = "tasks.poincare_glove.model.PoincareGlove"
-    assert schema.run_name(None, "poincare_glove", "poincare", "gru", alone) == "poincare_glove-poincare"
-    assert schema.run_name(None, "mine", "poincare", "gru", None) == "mine-poincare-gru", "what is wrong is told later"
+    assert composing.run_name(None, "poincare_glove", "poincare", "gru", alone) == "poincare_glove-poincare"
+    assert composing.run_name(None, "mine", "poincare", "gru", None) == "mine-poincare-gru", "what is wrong is told later"
 
 
 def test_caches_are_beside_the_results_and_never_in_the_data(monkeypatch, tmp_path):
@@ -222,18 +223,18 @@ def test_a_typo_in_a_file_is_named(tmp_path, monkeypatch, text, said):
 
     shutil.copytree(CONFIGS, tmp_path / "configs", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "configs" / "experiment" / "typo.yaml").write_text("# @package _global_\n" + text)
-    monkeypatch.setattr(schema, "FOLDER", tmp_path / "configs")
-    with pytest.raises((schema.ConfigError, HydraException, OmegaConfBaseException)) as caught:
+    monkeypatch.setattr(files, "FOLDER", tmp_path / "configs")
+    with pytest.raises((ConfigError, HydraException, OmegaConfBaseException)) as caught:
         checked("experiment=typo")
     assert said in errors.paragraph(caught.value)
 
 
 def test_a_missing_setting_is_named():
-    cfg = schema.composed()
+    cfg = composing.composed()
     OmegaConf.set_struct(cfg, False)
     del cfg.task.data["noise"]
-    with pytest.raises(schema.ConfigError, match=r"task\.data\.noise is missing: PrefixData needs it"):
-        schema.check(cfg)
+    with pytest.raises(ConfigError, match=r"task\.data\.noise is missing: PrefixData needs it"):
+        checks.check(cfg)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from unittest import mock
 
 import pytest
 
-from configs import schema
 from hyperbolic.geometry import FAMILIES, GEOMETRIES, MANIFOLDS, make_geometry
 from scripts import collect, tables
 from tests.cli import QUIET, ROOT, SHORT, call, places
@@ -330,7 +329,7 @@ def test_a_table_of_twenty_cells_is_a_file_and_one_for_each_of_its_two_models(ou
     shutil.copytree(CONFIGS, tmp_path / "configs", ignore=shutil.ignore_patterns("__pycache__"))
     record = outside({**files, "published/mine.yaml": table}, "experiment=mine_euclidean", "task.data.noise=15", *SHORT)
     assert record["experiment"] == "mine_euclidean"
-    monkeypatch.setattr(schema, "FOLDER", tmp_path / "configs")
+    monkeypatch.setattr(files, "FOLDER", tmp_path / "configs")
     folders = {"runs": tmp_path / "runs", "published": tmp_path / "published"}
     assert collect.main(["--allow-dirty", str(tmp_path / "out")], root=tmp_path, **folders) == 0
     assert "-noise=15-seed0-" in next((tmp_path / "runs").iterdir()).name

@@ -5,13 +5,13 @@ import re
 import pytest
 import yaml
 
-from configs import schema
+from configs import composing
 from tests.configurations import CONFIGS, EXPERIMENTS, checked, experiment
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _registered() -> None:
-    schema.register()
+    composing.register()
 
 
 def source(name: str) -> str:

@@ -6,13 +6,13 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
-from configs import matching, schema, tables
+from configs import composing, files, matching, tables
 from tests.cli import ROOT
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _registered() -> None:
-    schema.register()
+    composing.register()
 
 
 @pytest.fixture
@@ -33,11 +33,11 @@ def test_the_cells_that_a_record_fills_have_published_values(record):
 def test_a_run_keeps_its_own_hydra(record):
     matching._composed.cache_clear()
     matching._settings.cache_clear()
-    with initialize_config_dir(str(schema.FOLDER), job_name="outer", version_base="1.3"):
+    with initialize_config_dir(str(files.FOLDER), job_name="outer", version_base="1.3"):
         outer = GlobalHydra.instance().hydra
         assert matching.published(record)
         with pytest.raises(Exception, match="nothing"):
-            schema.composed("task=nothing")
+            composing.composed("task=nothing")
         assert GlobalHydra.instance().hydra is outer
         assert compose("config", overrides=["seed=3"]).seed == 3
     assert not GlobalHydra.instance().is_initialized()
@@ -54,13 +54,13 @@ def test_a_faulty_table_is_a_note_and_no_error(record, tmp_path, monkeypatch, ca
 
 def test_words_are_told_apart_by_whether_they_choose_a_file():
     words = ("task=prefix30", "task.dim=5", "+task/data=crowd", "optim.lr=1e-3", "geometry.parts.classifier=euclidean")
-    files, settings = schema.split(words)
+    files, settings = composing.split(words)
     assert files == ["task=prefix30", "+task/data=crowd"]
     assert settings == {"task.dim": 5, "optim.lr": 0.001, "geometry.parts.classifier": "euclidean"}
 
 
 def test_settings_that_are_changed_after_composing_are_those_of_the_command_line():
-    cfg = schema.composed("experiment=hnn_subtree")
+    cfg = composing.composed("experiment=hnn_subtree")
     settings = {"task.dim": 5, "task.root": "worker.n.01", "geometry.parts.classifier": "euclidean", "optim.lr": 0.5}
-    direct = schema.composed("experiment=hnn_subtree", *(f"{key}={value}" for key, value in settings.items()))
-    assert schema.changed(cfg, settings) == schema.changed(direct, {}) != schema.changed(cfg, {})
+    direct = composing.composed("experiment=hnn_subtree", *(f"{key}={value}" for key, value in settings.items()))
+    assert composing.changed(cfg, settings) == composing.changed(direct, {}) != composing.changed(cfg, {})

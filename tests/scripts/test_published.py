@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from configs import schema
+from configs import composing
 from configs.matching import cells_of, decisive, differences, settings_of
 from configs.tables import PUBLISHED, load_layouts
 from scripts.records import RUNS
@@ -89,7 +89,7 @@ def test_a_cell_is_what_its_row_and_column_say():
 
 
 def test_every_record_fills_a_cell():
-    schema.register()
+    composing.register()
     records = [json.loads(path.read_text(encoding="utf-8")) for path in RUNS.glob("*.json")]
     assert len(records) >= 205
     for record in records:

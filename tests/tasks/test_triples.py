@@ -5,8 +5,9 @@ import torch
 from geoopt import ManifoldParameter
 from omegaconf import OmegaConf
 
-from configs import schema
+from configs import checks, composing
 from configs.build import build
+from configs.errors import ConfigError
 from hyperbolic.geometry import GEOMETRIES
 from tasks.errors import UserError
 from tests.cli import ROOT, toy
@@ -22,14 +23,14 @@ UNSUPPORTED = {
     ("transformer", "poincare"): "the layer family mobius has no MultiHeadAttention; geometries that have it: ",
     ("transformer", "klein"): "the layer family klein has no MultiHeadAttention; geometries that have it: ",
 }
-schema.register()
+composing.register()
 
 
 def kinds() -> dict[str, list[str]]:
     """The encoders by what they read."""
     found: dict[str, list[str]] = {}
     for name in names("encoder"):
-        kind = schema.encoder_kind(OmegaConf.load(ROOT / "configs" / "encoder" / f"{name}.yaml"))
+        kind = checks.encoder_kind(OmegaConf.load(ROOT / "configs" / "encoder" / f"{name}.yaml"))
         found.setdefault(kind, []).append(name)
     return found
 
@@ -48,9 +49,9 @@ RELATIONAL = {
 
 def encoders(task: str) -> list[str | None]:
     """Those that the task's model can have; None for a model that takes no encoder."""
-    model = schema.composed(f"task={task}").task.model
-    takes_one = "encoder" in schema.parameters("task.model", model)
-    return [name for kind in schema.encoder_kinds(model) for name in ENCODERS.get(kind, ())] if takes_one else [None]
+    model = composing.composed(f"task={task}").task.model
+    takes_one = "encoder" in checks.parameters("task.model", model)
+    return [name for kind in checks.encoder_kinds(model) for name in ENCODERS.get(kind, ())] if takes_one else [None]
 
 
 def supported(encoder: str | None, geometry: str) -> bool:
@@ -82,12 +83,12 @@ def test_there_are_triples_and_every_task_has_a_toy_split():
 def test_every_geometry_of_the_library_has_its_file():
     assert set(names("geometry")) >= set(GEOMETRIES)  # a file may pair a manifold and a family under a new name
     for name, (manifold, layers) in GEOMETRIES.items():
-        node = schema.composed(f"geometry={name}").geometry
+        node = composing.composed(f"geometry={name}").geometry
         assert (node.name, node.manifold, node.layers) == (name, manifold, layers)
 
 
 def train_step(tmp_path, *words: str) -> None:
-    values = schema.check(schema.composed(*words, f"paths.data_dir={tmp_path}", f"paths.output_dir={tmp_path}", "task.data.sizes.train=64", "optim.schedule=constant"))
+    values = checks.check(composing.composed(*words, f"paths.data_dir={tmp_path}", f"paths.output_dir={tmp_path}", "task.data.sizes.train=64", "optim.schedule=constant"))
     task, data = build(values)
     before = {name: p.detach().clone() for name, p in task.model.named_parameters()}
     assert before
@@ -151,7 +152,7 @@ def test_mixtures_and_options_train_a_step(tmp_path, words):
 @pytest.mark.parametrize("encoder", RELATIONAL)
 @pytest.mark.parametrize("geometry", ["euclidean", "lorentz", "lorentz_tangent", "klein"])
 def test_a_relational_model_that_is_not_supported_is_told_in_one_line(encoder, geometry):
-    values = schema.check(schema.composed("task=kg_completion_toy", f"encoder={encoder}", f"geometry={geometry}"))
+    values = checks.check(composing.composed("task=kg_completion_toy", f"encoder={encoder}", f"geometry={geometry}"))
     if supported(encoder, geometry):
         build(values)
     else:
@@ -221,6 +222,6 @@ def test_options_of_knowledge_graphs_train_a_step(tmp_path, words):
     ],
 )
 def test_an_encoder_that_does_not_fit_is_told(words, said):
-    with pytest.raises(schema.ConfigError) as caught:
-        schema.check(schema.composed(*words))
+    with pytest.raises(ConfigError) as caught:
+        checks.check(composing.composed(*words))
     assert said in str(caught.value)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from configs import schema
+from configs import checks, composing
 from configs.build import build
 from hyperbolic.geometry import make_geometry
 from hyperbolic.layers.classes import group_mean_weights
@@ -278,10 +278,10 @@ def test_word_vectors_are_neither_trained_nor_stored(kind):
 
 @pytest.mark.parametrize("name", ["multitask", "labelgcn"])
 def test_the_toy_task_is_learnt_beyond_a_constant_answer(tmp_path, name):
-    schema.register()
+    composing.register()
     sizes = {"d_hidden": 12, "d_attention": 8, "d_location": 4, "d_character": 4, "filters": 4}
-    values = schema.check(
-        schema.composed(
+    values = checks.check(
+        composing.composed(
             "task=entity_typing_toy", f"task/model={name}", "geometry=euclidean", "optim.lr=0.02", *places(tmp_path),
             "task.data.sizes={train: 900, dev: 60, test: 200}", "task.data.batch_size=32", "task.data.limits.context=8",
             *(f"task.model.{key}={size}" for key, size in sizes.items()),

@@ -11,7 +11,8 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from configs import schema
+from configs import checks, composing
+from configs.errors import ConfigError
 from tasks.entity_typing import types as type_names
 from tasks.entity_typing.data import EntityTypingData, Preparation
 from tasks.entity_typing.examples import Limits
@@ -151,9 +152,9 @@ def test_settings_that_cannot_be_are_named(tmp_path, changes, said):
     ],
 )
 def test_keys_of_its_groups_that_cannot_be_are_named(word, message):
-    schema.register()
-    with pytest.raises(schema.ConfigError) as caught:
-        schema.check(schema.composed("task=ultrafine", word))
+    composing.register()
+    with pytest.raises(ConfigError) as caught:
+        checks.check(composing.composed("task=ultrafine", word))
     assert message in str(caught.value)
 
 
@@ -336,9 +337,9 @@ def test_other_types_and_vectors_are_told_apart_where_they_are_as_many(tmp_path)
 
 @pytest.mark.data
 def test_the_official_crowd_files_are_read_whole(data_dir, tmp_path):
-    schema.register()
+    composing.register()
     words = "task=ultrafine", f"paths.data_dir={data_dir}", f"paths.cache_dir={tmp_path}", "task.data.sources=[crowd]"
-    node = OmegaConf.to_container(schema.composed(*words), resolve=True)["task"]["data"]
+    node = OmegaConf.to_container(composing.composed(*words), resolve=True)["task"]["data"]
     found = instantiate(node, _convert_="all")
     assert {name: len(split) for name, split in found.splits().items()} == dict.fromkeys(("train", "dev", "test"), 1998)
     assert len(found.types) == 10_331

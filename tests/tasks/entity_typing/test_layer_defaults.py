@@ -2,7 +2,7 @@
 
 import pytest
 
-from configs import schema
+from configs import checks, composing, files
 from configs.build import build
 from hyperbolic.geometry import Geometry
 
@@ -22,12 +22,12 @@ EXPECTED = {
     },
     "transformer": {"lorentz": {**MT, "Logits": {"beta": 14}}},
 }  # fmt: skip
-GEOMETRIES = sorted(file.stem for file in (schema.FOLDER / "geometry").glob("*.yaml"))
+GEOMETRIES = sorted(file.stem for file in (files.FOLDER / "geometry").glob("*.yaml"))
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _registered() -> None:
-    schema.register()
+    composing.register()
 
 
 def reached(tmp_path, monkeypatch, *words: str) -> dict[tuple[str, str], dict]:
@@ -41,7 +41,7 @@ def reached(tmp_path, monkeypatch, *words: str) -> dict[tuple[str, str], dict]:
 
     monkeypatch.setattr(Geometry, "_make", recorded)
     places = f"paths.data_dir={tmp_path}", f"paths.output_dir={tmp_path}"
-    build(schema.check(schema.composed("task=entity_typing_toy", *places, *words)))
+    build(checks.check(composing.composed("task=entity_typing_toy", *places, *words)))
     return options
 
 

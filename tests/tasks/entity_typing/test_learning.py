@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from configs import schema
+from configs import checks, composing
 from configs.build import build
 from hyperbolic.geometry import GEOMETRIES
 from tasks.entity_typing.types import GRANULARITIES
@@ -17,12 +17,12 @@ GEOMETRIES_OF_TRANSFORMERS = ("euclidean", "lorentz", "lorentz_tangent")
 
 @pytest.fixture(autouse=True, scope="module")
 def _registered() -> None:
-    schema.register()
+    composing.register()
 
 
 def built(tmp_path, *words: str):
-    values = schema.check(
-        schema.composed(
+    values = checks.check(
+        composing.composed(
             "task=entity_typing_toy", "optim.lr=0.03", f"paths.data_dir={tmp_path}", f"paths.output_dir={tmp_path}",
             "task.data.sizes={train: 1920, dev: 20, test: 200}", "task.data.batch_size=24",
             "task.data.limits.context=8", *words,

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from configs import schema
+from configs import checks, composing
 from configs.build import build
 from tasks.metrics import filtered_rank_bounds
 from tests.tasks.kg_completion.graphs import evaluate
@@ -21,12 +21,12 @@ ENCODERS = (
 
 @pytest.fixture(autouse=True, scope="module")
 def _registered() -> None:
-    schema.register()
+    composing.register()
 
 
 def toy_task(tmp_path, *words: str):
-    values = schema.check(
-        schema.composed(
+    values = checks.check(
+        composing.composed(
             "task=kg_completion_toy", "optim.schedule=constant", "task.data.batch_size=128",
             "task.data.eval_batch_size=1000", f"paths.data_dir={tmp_path}", f"paths.output_dir={tmp_path}", *words,
         )

@@ -5,7 +5,7 @@ import warnings
 import pytest
 import torch
 
-from configs import schema
+from configs import checks, composing
 from configs.build import build
 from tests.tasks.kg_completion.graphs import evaluate
 
@@ -31,9 +31,9 @@ def pykeen():
 @pytest.mark.filterwarnings("ignore")
 def test_metrics_are_those_of_pykeen(tmp_path, pykeen, monkeypatch):
     evaluation, filters = pykeen
-    schema.register()
+    composing.register()
     words = ("task=kg_completion_toy", "encoder=transe", f"paths.data_dir={tmp_path}", f"paths.output_dir={tmp_path}")
-    task, data = build(schema.check(schema.composed(*words)))
+    task, data = build(checks.check(composing.composed(*words)))
     scores_of = task.model.forward
     monkeypatch.setattr(task.model, "forward", lambda e, r: (2 * scores_of(e, r)).round())  # many ties
     metrics = evaluate(task, data.test_dataloader())

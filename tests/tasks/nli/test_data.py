@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import run
-from configs import schema
+from configs import checks, composing
 from tasks.errors import UserError
 from tasks.nli.data import NliData
 from tasks.text import PAD, UNK
@@ -13,7 +13,7 @@ from tests.tasks.nli.files import ROWS, SETTINGS, folder, lines
 
 @pytest.fixture(autouse=True, scope="module")
 def _registered() -> None:
-    schema.register()
+    composing.register()
 
 
 def make(tmp_path, content=None, **changes) -> NliData:
@@ -79,7 +79,7 @@ def test_the_groups_of_dev_are_those_of_its_pairs(tmp_path):
 @pytest.mark.parametrize(("fidelity", "dev"), [("paper", None), ("code", "multinli_1.0_dev_matched")])
 def test_one_file_of_multinli_is_exchanged_alone(fidelity, dev):
     words = ("task=multinli", f"fidelity={fidelity}", "task.data.files.test.matched=mine")
-    files = schema.check(schema.composed(*words))["task"]["data"]["files"]
+    files = checks.check(composing.composed(*words))["task"]["data"]["files"]
     assert files == {
         "train": {"all": "multinli_1.0_train"}, "dev": {"all": None, "matched": dev},
         "test": {"all": None, "matched": "mine", "mismatched": "multinli_1.0_dev_mismatched"},
@@ -193,7 +193,7 @@ def test_files_without_train_are_named(tmp_path):
 
 def real(data_dir, tmp_path, *words: str) -> NliData:
     words = (*words, f"paths.data_dir={data_dir}", f"paths.output_dir={tmp_path}")
-    return run.make(schema.check(schema.composed(*words))["task"]["data"])
+    return run.make(checks.check(composing.composed(*words))["task"]["data"])
 
 
 def counts(data: NliData, split: str) -> tuple[int, ...]:

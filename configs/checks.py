@@ -1,0 +1,180 @@
+"""The one check of a configuration: no key is mistyped, no value of a wrong kind, and no class outside of the table."""
+
+import inspect
+import typing
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from hydra.utils import get_object
+from omegaconf import DictConfig, OmegaConf
+
+from configs import files
+from configs.errors import ConfigError
+from configs.geometries import with_pairs
+from configs.kinds import described, fits, unknown_key
+from configs.schema import Root
+from configs.targets import check_targets
+
+# What run.py adds when it builds an object, by the key of its node. To task.model and task.module it adds what their
+# constructors take of geometry, encoder, model and optimizer, and of what the data supply, which only the data know.
+SUPPLIED = {
+    "geometry": (),
+    "encoder": ("geometry", "d_in", "d_hidden", "streams", "n_entities", "n_relations", "sparse"),
+    "logger": ("save_dir",),
+    "task.data": (),
+    "task.model": None,
+    "task.module": None,
+}
+MODES = ("fit", "test", "predict")
+TASK = ("name", "data", "model", "module")  # every task has these, and what its file declares
+
+
+def check(cfg: DictConfig) -> dict[str, Any]:
+    """The configuration as plain Python values, resolved.
+
+    Raises ConfigError, which names the key and the nearest valid ones, where a key is unknown or missing, or a value
+    is not of the kind that the class it goes to asks for.
+    """
+    _check_fields("", cfg, Root)
+    _check_task(cfg)
+    _one_of("mode", cfg.mode, MODES)
+    _one_of("fidelity", cfg.fidelity, ("paper", "code"))
+    if not 0 <= cfg.seed < 2**32:
+        raise ConfigError(f"seed must be a whole number of at least 0 and less than 2**32, and it is {cfg.seed}.")
+    if HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN and cfg.trainer.devices not in (1, "1"):
+        raise ConfigError("trainer.devices must be 1 in a multirun (-m); start runs on several devices one by one.")
+    if missing := sorted(OmegaConf.missing_keys(cfg)):
+        raise ConfigError(f"{missing[0]} has no value; set it, as in {missing[0]}=...")
+    if cfg.data.dir is not None and "${data.dir}" not in OmegaConf.to_yaml(cfg, resolve=False):
+        raise ConfigError(
+            f"data.dir={cfg.data.dir} is for tasks that read a folder of your own (task=kg, task=nli); task="
+            f"{cfg.task.name} has its own data, below paths.data_dir. Leave data.dir out, or choose such a task."
+        )
+    values = files.plain(cfg)
+    check_targets(values)
+    values["geometry"]["parts"] = with_pairs(values["geometry"].get("parts") or {})
+    for name, supplied in SUPPLIED.items():
+        node = values
+        for key in name.split("."):
+            node = node[key]
+        if node:
+            check_target(name, node, supplied)
+    if "encoder" not in parameters("task.model", values["task"]["model"]):
+        values["encoder"] = None
+    elif values["encoder"]:
+        _check_encoder(values)
+    return values
+
+
+def encoder_kind(node: Mapping[str, Any]) -> str:
+    """What the encoder of a node reads (its `kind`): sequences, where it does not say."""
+    return getattr(get_object(node["_target_"]), "kind", "sequences")
+
+
+def encoder_kinds(model: Mapping[str, Any]) -> tuple[str, ...]:
+    """The kinds of encoders that the model of a node takes (its `encoder_kind`, one or several)."""
+    kinds = getattr(get_object(model["_target_"]), "encoder_kind", "sequences")
+    return (kinds,) if isinstance(kinds, str) else tuple(kinds)
+
+
+def _check_encoder(values: dict[str, Any]) -> None:
+    """That the encoder reads what the task's model gives it."""
+    kinds, kind = encoder_kinds(values["task"]["model"]), encoder_kind(values["encoder"])
+    if kind not in kinds:
+        fitting = [
+            file.stem
+            for file in sorted((files.FOLDER / "encoder").glob("*.yaml"))
+            if encoder_kind(files.load(file)) in kinds
+        ]
+        raise ConfigError(
+            f"task={values['task']['name']} needs an encoder of {' or '.join(kinds)}, and the one chosen is of "
+            f"{kind}; take encoder={' or '.join(fitting)}."
+        )
+
+
+def _check_task(cfg: DictConfig) -> None:
+    """Find keys of the node `task` that neither every task has (TASK) nor its file in configs/ declares.
+
+    So a task can have settings of its own, to which others refer: `size: base` with `sizes: {base: {d: 20}}`, and
+    `d: ${task.sizes.${task.size}.d}`. Of a task whose file lies elsewhere (hydra.searchpath) all keys are taken.
+    """
+    node = cfg.task
+    names = [str(key) for key in node]
+    known = _declared(str(node.get("name"))) or set(names)
+    if unknown := [key for key in names if key not in known.union(TASK)]:
+        raise ConfigError(unknown_key(f"task.{unknown[0]}", unknown[0], sorted(known.union(TASK))))
+    if missing := [key for key in TASK if key not in names]:
+        raise ConfigError(f"task.{missing[0]} is missing; the task's file in configs/task needs it.")
+    for key, sets in (("size", "sizes"), ("labels", "label_sets")):
+        if key in node and sets in node and str(node[key]) not in (choices := [str(k) for k in node[sets]]):
+            raise ConfigError(f"task.{key}={node[key]}: task.{key} must be {' or '.join(choices)}.")
+
+
+def _declared(name: str) -> set[str]:
+    """The keys in the file of a task and in those that it starts from; none where there is no file."""
+    file = files.FOLDER / "task" / f"{name}.yaml"
+    if not file.is_file():
+        return set()
+    node = files.load(file)
+    starts = [_declared(start) for start in node.pop("defaults", []) if isinstance(start, str)]
+    return set(node).union(*starts)
+
+
+def _check_fields(name: str, node: Any, kind: Any) -> None:
+    """Find keys that `+key=...` added to a node whose keys are fixed."""
+    if not isinstance(node, DictConfig) or node._is_none():
+        return
+    known = {f.name: f.type for f in fields(kind)}
+    for key in map(str, node):
+        full = f"{name}.{key}" if name else key
+        if key not in known:
+            raise ConfigError(unknown_key(full, key, list(known)))
+        for part in (known[key], *typing.get_args(known[key])):
+            if is_dataclass(part) and not OmegaConf.is_missing(node, key):
+                _check_fields(full, node[key], part)
+
+
+def _one_of(key: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ConfigError(f"{key}={value}: {key} must be {' or '.join(choices)}.")
+
+
+def check_target(name: str, node: Mapping[str, Any], supplied: tuple[str, ...] | None) -> None:
+    """Compare a node's keys and values with the parameters of the class or function that it names.
+
+    supplied: the parameters that do not come from the configuration; None: not known yet, so none is missing.
+    Raises ConfigError where they do not agree.
+    """
+    taken = parameters(name, node)
+    target = get_object(node["_target_"])
+    hints = typing.get_type_hints(target.__init__ if inspect.isclass(target) else target)
+    settings = {k: v for k, v in node.items() if not (k.startswith("_") and k.endswith("_"))}
+    known = [k for k in taken if k not in (supplied or ())]
+    unknown = [k for k in settings if k not in known]
+    if unknown and not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in taken.values()):
+        raise ConfigError(unknown_key(f"{name}.{unknown[0]}", unknown[0], known))
+    for key, parameter in taken.items():
+        several = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+        needed = parameter.default is parameter.empty and not several
+        if needed and supplied is not None and key in known and key not in settings:
+            raise ConfigError(f"{name}.{key} is missing: {target.__name__} needs it; set it as +{name}.{key}=...")
+    for key, value in settings.items():
+        if key in hints and not fits(value, hints[key]):
+            raise ConfigError(f"{name}.{key}={value!r}: {described(hints[key])} is needed here.")
+        if isinstance(value, Mapping) and "_target_" in value:  # an encoder made of another one
+            check_target(f"{name}.{key}", value, supplied)
+
+
+def parameters(name: str, node: Mapping[str, Any]) -> dict[str, inspect.Parameter]:
+    """The parameters of the class or function that a node names. Raises ConfigError where there is none."""
+    check_targets(node)
+    if not isinstance(node, Mapping) or not node.get("_target_"):
+        raise ConfigError(f"{name} names no class; its file in configs/ needs a line `_target_: ...`.")
+    try:
+        target = get_object(node["_target_"])
+    except Exception as error:
+        raise ConfigError(f"{name}._target_={node['_target_']} is not found ({error}).") from error
+    return dict(inspect.signature(target).parameters)
