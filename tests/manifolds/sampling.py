@@ -13,7 +13,8 @@ import numpy as np
 import torch
 
 from hyperbolic.manifolds import Klein, Lorentz, PoincareBall
-from tests import arithmetic, oracle
+from scripts.exactness import arithmetic
+from scripts.exactness import spaces as oracle
 
 MANIFOLDS = {"PoincareBall": PoincareBall, "Lorentz": Lorentz, "Klein": Klein}
 CURVATURES = (0.1, 1.0, 4.0)
