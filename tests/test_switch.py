@@ -13,9 +13,7 @@ from hyperbolic.manifolds import PoincareBall
 @pytest.fixture(autouse=True)
 def _fresh_switch(monkeypatch):
     """Every test starts unset, in an environment that says nothing, and leaves the switch as it was."""
-    monkeypatch.setattr(switch, "_state", {})
-    for table in ("_batches", "_compiled", "_made"):
-        monkeypatch.setattr(switch, table, {})
+    monkeypatch.setattr(switch, "_switch", switch._Switch())
     monkeypatch.delenv("HYPERBOLIC_COMPILE", raising=False)
     monkeypatch.delenv("CXX", raising=False)
 
@@ -71,7 +69,7 @@ def test_modes(monkeypatch, compiler, word, on):
     compiler("g++")
     assert switch.use_compile(word) is on
     assert switch.compiling() is on
-    monkeypatch.setattr(switch, "_state", {})
+    monkeypatch.setattr(switch, "_switch", switch._Switch())
     monkeypatch.setenv("HYPERBOLIC_COMPILE", word)
     assert switch.compiling() is on
 

@@ -21,7 +21,7 @@ _ARGUMENTS = {
 
 
 @functools.cache
-def _function(name: str, dtype: torch.dtype) -> ctypes._CFuncPtr | None:
+def _function(name: str, dtype: torch.dtype) -> native.CFunction:
     return native.function("losses", f"{name}_{'float' if dtype is torch.float32 else 'double'}", *_ARGUMENTS[name])
 
 
@@ -48,8 +48,9 @@ class Tile:
     total: Tensor
 
     def arguments(self) -> tuple[int | None, ...]:
-        numbers = (address(t) for t in (self.scale, self.bias, self.grad_scale, self.grad_bias, self.total))
-        return address(self.z), *self.z.shape, *numbers
+        columns = (self.scale, self.bias, self.grad_scale, self.grad_bias)
+        numbers = (address(t, self.z.shape[1:]) for t in columns)
+        return address(self.z), *self.z.shape, *numbers, address(self.total)
 
 
 def bce(
@@ -70,7 +71,7 @@ def bce(
     """
     columns = (address(dense), 0 if dense is None else dense.stride(0))
     listed = (address(lists), 0 if lists is None else lists.shape[1], first)
-    weighted = (address(weights), 0 if weights is None else weights.shape[1], address(groups))
+    weighted = (address(weights), 0 if weights is None else weights.shape[1], address(groups, tile.z.shape[1:]))
     _function("bce", tile.z.dtype)(
         *tile.arguments(), *columns, *listed, *weighted, factor, torch.get_num_threads()
     )  # fmt: skip
@@ -78,5 +79,5 @@ def bce(
 
 def cross_entropy(tile: Tile, target: Tensor, weights: Tensor, smoothing: float) -> None:
     """Softmax cross entropy of each row (of all classes), weighted; target: long (R,). weights: (R,)."""
-    run = _function("cross_entropy", tile.z.dtype)
-    run(*tile.arguments(), address(target), address(weights), smoothing, torch.get_num_threads())
+    rows = (address(t, tile.z.shape[:1]) for t in (target, weights))
+    _function("cross_entropy", tile.z.dtype)(*tile.arguments(), *rows, smoothing, torch.get_num_threads())

@@ -26,7 +26,7 @@ _FLOOR = BALL_EPS[torch.float32] / 4  # of gaps
 
 
 @functools.cache
-def _function(name: str, dtype: torch.dtype | None = None) -> ctypes._CFuncPtr:
+def _function(name: str, dtype: torch.dtype | None = None) -> native.CFunction:
     return native.function("mlr", name + native.SUFFIX[dtype], *_ARGUMENTS[name])
 
 
@@ -42,18 +42,18 @@ def liftable(*tensors: Tensor) -> bool:
 
 def scaled_arsinh_(z: Tensor, scale: Tensor) -> None:
     """``z <- scale arsinh(z)`` in place, for z (B, K) and scale (K,)."""
-    _function("arsinh", z.dtype)(address(z), *z.shape, address(scale), torch.get_num_threads())
+    _function("arsinh", z.dtype)(address(z), *z.shape, address(scale, z.shape[1:]), torch.get_num_threads())
 
 
 def logit_grads(
-    x: Tensor, w: Tensor, scale: Tensor, logits: Tensor, grad: Tensor, needed: tuple[bool, bool, bool]
+    x: Tensor, w: Tensor, scale: Tensor, logits: Tensor, grad: Tensor, needs: tuple[bool, bool, bool]
 ) -> tuple[Tensor | None, ...]:
     """Gradients of x, w and the scale in ``s arsinh(x w^T)``, by tiles of slopes that stay in the cache.
 
-    Args: x (B, e), w (K, e), scale (K,), logits and grad (B, K). needed: which of the gradients.
+    Args: x (B, e), w (K, e), scale (K,), logits and grad (B, K). needs: which of the gradients.
     """
     inverse, grad_scale = 1 / scale, torch.zeros_like(scale)
-    grad_x, grad_w = (torch.zeros_like(t) if want else None for t, want in zip((x, w), needed[:2], strict=True))
+    grad_x, grad_w = (torch.zeros_like(t) if need else None for t, need in zip((x, w), needs[:2], strict=True))
     rows, columns = min(_ROWS, len(x)), min(_COLUMNS, len(w))
     buffer, threads, slopes = x.new_empty(rows * columns), torch.get_num_threads(), _function("slopes", x.dtype)
     for r in range(0, len(x), max(rows, 1)):
@@ -69,7 +69,7 @@ def logit_grads(
                 grad_x[some].addmm_(slope, w[k : k + n])
             if grad_w is not None:
                 grad_w[k : k + n].addmm_(slope.T, x_here)
-    return grad_x, grad_w, grad_scale if needed[2] else None
+    return grad_x, grad_w, grad_scale if needs[2] else None
 
 
 def lift_points(x: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
@@ -80,11 +80,11 @@ def lift_points(x: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     return out, gap
 
 
-def lift_points_grad(grad: Tensor, x: Tensor, c: Tensor, gap: Tensor, of_c: bool) -> tuple[Tensor, Tensor | None]:
-    grad_x, rows = torch.empty_like(x), torch.empty_like(gap) if of_c else None
-    given = map(address, (grad, x, gap, grad_x, rows))
-    _function("lift_points_grad")(*given, gap.numel(), x.shape[-1], *_constants(c))
-    return grad_x, rows.sum() if of_c else None
+def lift_points_grad(grad: Tensor, x: Tensor, c: Tensor, gap: Tensor, needs_c: bool) -> tuple[Tensor, Tensor | None]:
+    grad_x, rows = torch.empty_like(x), torch.empty_like(gap) if needs_c else None
+    addresses = map(address, (grad, x, gap, grad_x, rows))
+    _function("lift_points_grad")(*addresses, gap.numel(), x.shape[-1], *_constants(c))
+    return grad_x, None if rows is None else rows.sum()
 
 
 def lift_hyperplanes(p: Tensor, a: Tensor, c: Tensor) -> tuple[Tensor, ...]:
@@ -92,19 +92,20 @@ def lift_hyperplanes(p: Tensor, a: Tensor, c: Tensor) -> tuple[Tensor, ...]:
     n, d = a.shape
     w, scale = a.new_empty(n, d + 1), a.new_empty(n)
     numbers = a.new_empty(3, n, 1, dtype=torch.float64).unbind()
-    _function("lift_hyperplanes")(*map(address, (p, a, w, scale, *numbers)), n, d, *_constants(c))
+    outputs = map(address, (a, w, scale, *numbers))
+    _function("lift_hyperplanes")(address(p, (n, d)), *outputs, n, d, *_constants(c))
     return w, scale, *numbers
 
 
 def lift_hyperplanes_grad(
-    grad_w: Tensor, grad_s: Tensor, p: Tensor, a: Tensor, c: Tensor, numbers: list[Tensor], of_c: bool
+    grad_w: Tensor, grad_s: Tensor, p: Tensor, a: Tensor, c: Tensor, numbers: list[Tensor], needs_c: bool
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     n, d = a.shape
     grad_p, grad_a = torch.empty_like(p), torch.empty_like(a)
-    rows = a.new_empty(n, dtype=torch.float64) if of_c else None
-    given = map(address, (grad_w, grad_s, p, a, *numbers, grad_p, grad_a, rows))
-    _function("lift_hyperplanes_grad")(*given, n, d, *_constants(c))
-    return grad_p, grad_a, rows.sum() if of_c else None
+    rows = a.new_empty(n, dtype=torch.float64) if needs_c else None
+    addresses = map(address, (grad_w, grad_s, p, a, *numbers, grad_p, grad_a, rows))
+    _function("lift_hyperplanes_grad")(*addresses, n, d, *_constants(c))
+    return grad_p, grad_a, None if rows is None else rows.sum()
 
 
 def _constants(c: Tensor) -> tuple[float, float, int]:

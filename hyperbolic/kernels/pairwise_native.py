@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from hyperbolic import native
+from hyperbolic.kernels.function import Context, Function
 from hyperbolic.kernels.mlr import refuse_graph
 from hyperbolic.native import address
 from hyperbolic.numerics import BALL_EPS, WIDE
@@ -28,7 +29,7 @@ _FLOOR = BALL_EPS[torch.float32] / 4  # of gaps
 
 
 @functools.cache
-def _function(name: str, dtype: torch.dtype | None = None) -> ctypes._CFuncPtr:
+def _function(name: str, dtype: torch.dtype | None = None) -> native.CFunction:
     return native.function("pairwise", name + native.SUFFIX[dtype], *_ARGUMENTS[name])
 
 
@@ -42,11 +43,11 @@ def factors_usable(x: Tensor, y: Tensor, c: Tensor) -> bool:
     return x.dtype is y.dtype is torch.float32 and c.dim() == 0 and usable(x.new_empty(0)) and y.device == x.device
 
 
-class Factors(torch.autograd.Function):
+class Factors(Function[Tensor]):
     """Left or right factors (..., d+2) in float64 of points of a model, "poincare" or "lorentz"."""
 
     @staticmethod
-    def forward(ctx, x: Tensor, c: Tensor, model: str, left: bool) -> Tensor:
+    def forward(ctx: Context, x: Tensor, c: Tensor, model: str, left: bool) -> Tensor:
         x = x.contiguous()
         d = x.shape[-1] - (model == "lorentz")
         out = x.new_empty(*x.shape[:-1], d + 2, dtype=WIDE)
@@ -57,7 +58,7 @@ class Factors(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
         refuse_graph("a matrix of distances")
         (x,) = ctx.saved_tensors
         grad, grad_x = grad.contiguous(), torch.empty_like(x)
@@ -67,7 +68,7 @@ class Factors(torch.autograd.Function):
         return grad_x, rows.sum() if ctx.needs_input_grad[1] else None, None, None
 
 
-class Lengths(torch.autograd.Function):
+class Lengths(Function[tuple[Tensor, int]]):
     """``2/sqrt(c) arsinh(sqrt(h))`` (..., T, N) in the dtype, and how many pairs are close.
 
     Those are pairs with h not above the limit times their terms; their length is 0, and their h becomes -1.
@@ -76,7 +77,16 @@ class Lengths(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, h: Tensor, c: Tensor, left: Tensor, right: Tensor, terms: int, limit: float, dtype: torch.dtype):
+    def forward(
+        ctx: Context,
+        h: Tensor,
+        c: Tensor,
+        left: Tensor,
+        right: Tensor,
+        terms: int,
+        limit: float,
+        dtype: torch.dtype,
+    ) -> tuple[Tensor, int]:
         lead, (t, n), e = h.shape[:-2], h.shape[-2:], left.shape[-1]
         out, close = h.new_empty(h.shape, dtype=dtype), torch.zeros((), dtype=torch.long)
         left, right = (side.expand(*lead, *side.shape[-2:]).contiguous() for side in (left, right))
@@ -84,10 +94,10 @@ class Lengths(torch.autograd.Function):
         constants = limit, 2 / math.sqrt(c), address(close), torch.get_num_threads()
         _function("lengths", dtype)(*map(address, (h, out, left, right)), *sizes, *constants)
         ctx.save_for_backward(h, c)
-        return out, close.item()
+        return out, int(close)
 
     @staticmethod
-    def backward(ctx, grad: Tensor, _: None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context, grad: Tensor, _: None) -> tuple[Tensor | None, ...]:
         refuse_graph("a matrix of distances")
         h, c = ctx.saved_tensors
         out, grad = torch.empty_like(h), grad.contiguous()

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from hyperbolic import native
+from hyperbolic.kernels.function import Context, Function
 from hyperbolic.kernels.lorentz import OFFSET
 from hyperbolic.kernels.relation_linear import GATHERED
 
@@ -66,28 +67,42 @@ def _run(name: str, tensors: tuple[Tensor, ...], *numbers: float) -> None:
     function(*map(native.address, tensors), *numbers, torch.get_num_threads())
 
 
-class _Scores(torch.autograd.Function):
+class _Scores(Function[Tensor]):
     @staticmethod
-    def forward(ctx, table, matrix, bias, head_bias, tail_bias, h, r, t, margin, scale, c) -> Tensor:
+    def forward(
+        ctx: Context,
+        table: Tensor,
+        matrix: Tensor,
+        bias: Tensor,
+        head_bias: Tensor,
+        tail_bias: Tensor,
+        h: Tensor,
+        r: Tensor,
+        t: Tensor,
+        margin: float,
+        scale: float,
+        c: float,
+    ) -> Tensor:
         h, t = (native.checked_index(index, len(table), "relation_scores", "entities") for index in (h, t))
         r = native.checked_index(r, len(matrix), "relation_scores", "relations")
         radius = c**-0.5
         ctx.times = (scale * radius, (OFFSET - 1) * radius, radius)
         y = table.new_empty(len(h), table.shape[1])
-        q, kept, out = torch.empty_like(y), y.new_empty(2, len(h), dtype=torch.float64), y.new_empty(t.shape)
-        tensors = (table, matrix, bias, head_bias, tail_bias, h, r, t, y, q, kept, out)
+        q, row_numbers, out = torch.empty_like(y), y.new_empty(2, len(h), dtype=torch.float64), y.new_empty(t.shape)
+        tensors = (table, matrix, bias, head_bias, tail_bias, h, r, t, y, q, row_numbers, out)
         _run("scores", tensors, *t.shape, table.shape[1], margin, *ctx.times)
-        ctx.save_for_backward(table, matrix, h, r, t, y, q, kept)
+        ctx.save_for_backward(table, matrix, h, r, t, y, q, row_numbers)
         return out
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
-        table, matrix, h, r, t, y, q, kept = ctx.saved_tensors
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
+        table, matrix, h, r, t, y, q, row_numbers = ctx.saved_tensors
         entities, size = table.shape
         relations = len(matrix)
         shapes = (table.shape, matrix.shape, (relations, size - 1), (entities, 1), (entities, 1))
-        found = tuple(y.new_empty(shape) for shape in shapes)  # all: they are made together
-        tensors = (table, matrix, h, r, t, grad.contiguous(), y, q, kept, *found, y.new_empty(len(h), 3 * size + 1))
+        grads = tuple(y.new_empty(shape) for shape in shapes)  # all: they are made together
+        scratch = y.new_empty(len(h), 3 * size + 1)
+        tensors = (table, matrix, h, r, t, grad.contiguous(), y, q, row_numbers, *grads, scratch)
         _run("grads", tensors, *t.shape, size, entities, relations, *ctx.times)
-        return *found, *[None] * 6
+        return *grads, *[None] * 6

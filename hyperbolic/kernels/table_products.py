@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from hyperbolic import native
+from hyperbolic.kernels.function import Context, Function
 from hyperbolic.kernels.mlr import refuse_graph
 from hyperbolic.kernels.table_rows import table_rows
 
@@ -52,13 +53,13 @@ def _usable(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None) -> boo
     )
 
 
-def _function(name: str, dtype: torch.dtype, pointers: int, sizes: int) -> ctypes._CFuncPtr:
+def _function(name: str, dtype: torch.dtype, pointers: int, sizes: int) -> native.CFunction:
     return native.function("table_products", name + native.SUFFIX[dtype], *[_POINTER] * pointers, *[_SIZE] * sizes)
 
 
-class _TableProducts(torch.autograd.Function):
+class _TableProducts(Function[Tensor]):
     @staticmethod
-    def forward(ctx, x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None) -> Tensor:
+    def forward(ctx: Context, x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None) -> Tensor:
         index = native.checked_index(index, len(table), "table_products", "rows")
         out = x.new_empty(index.shape)
         tensors = map(native.address, (x, table, bias, index, out))
@@ -67,14 +68,14 @@ class _TableProducts(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, Tensor | None]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, Tensor | None]:
         refuse_graph("products with rows of a table")
         x, table, index = ctx.saved_tensors
         grad = grad.contiguous()
-        of_x, of_table, _, of_bias = ctx.needs_input_grad
-        grad_x = torch.empty_like(x) if of_x else None
-        grad_table = x.new_empty(table.shape) if of_table else None
-        grad_bias = x.new_empty(len(table), 1) if of_bias else None
+        needs_x, needs_table, _, needs_bias = ctx.needs_input_grad
+        grad_x = torch.empty_like(x) if needs_x else None
+        grad_table = x.new_empty(table.shape) if needs_table else None
+        grad_bias = x.new_empty(len(table), 1) if needs_bias else None
         tensors = map(native.address, (grad, x, table, index, grad_x, grad_table, grad_bias))
         sizes = (*index.shape, *reversed(table.shape))
         _function("grads", x.dtype, 7, 4)(*tensors, *sizes, torch.get_num_threads())

@@ -1,9 +1,10 @@
 """Kernels in C++ for CPUs, built by the machine's own compiler when they are first used.
 
 ``library("adam")`` compiles ``adam.cpp`` once (a few seconds) into ``$XDG_CACHE_HOME/hyperbolic`` (``~/.cache``), under
-a name that follows from the source, the compiler and the processor. The functions in it take addresses and sizes and
-know nothing of PyTorch, so one build serves every version of it. Where there is no compiler, or it fails, the kernels
-run on PyTorch operations; :mod:`hyperbolic.switch` turns these ones off.
+a name that follows from the source, the compiler and the processor, with its size and hash in a file beside it: what
+differs from them is built again. The functions in it take addresses and sizes and know nothing of PyTorch, so one build
+serves every version of it. Where there is no compiler, or it fails, the kernels run on PyTorch operations;
+:mod:`hyperbolic.switch` turns these ones off.
 
 Conventions of the sources: every exported function ends with the number of threads it may use; the formulas are those
 of the Python file that calls it, which names them and has the version made of PyTorch operations.
@@ -18,6 +19,7 @@ import platform
 import subprocess
 import tempfile
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -30,6 +32,7 @@ _FLAGS = ("-O3", "-march=native", "-std=c++17", "-fno-math-errno", "-fno-trappin
 _X86 = ("-mprefer-vector-width=512",) if platform.machine() in ("x86_64", "AMD64") else ()
 _PARALLEL = ("-fopenmp",)
 SUFFIX = {None: "", torch.float32: "_float", torch.float64: "_double"}  # of functions that there are of every dtype
+CFunction = Callable[..., None]
 _loaded: dict[str, ctypes.CDLL | None] = {}
 
 
@@ -69,9 +72,19 @@ def checked_index(index: Tensor, n: int, caller: str, things: str) -> Tensor:
     return index.long().contiguous()
 
 
-def address(tensor: Tensor | None) -> int | None:
-    """Of the first number, for a pointer argument; None for a missing tensor."""
-    return None if tensor is None else tensor.data_ptr()
+def address(tensor: Tensor | None, shape: tuple[int, ...] | None = None) -> int | None:
+    """Of the first number, for a pointer argument; None for a missing tensor.
+
+    Raises:
+        ValueError: the tensor is not on a CPU; or, given a shape, it has another one or gaps in its memory.
+    """
+    if tensor is None:
+        return None
+    if not tensor.is_cpu or (shape is not None and (tensor.shape != shape or not tensor.is_contiguous())):
+        needs = "a tensor" if shape is None else f"a contiguous tensor of shape {tuple(shape)}"
+        strides = "" if tensor.layout is not torch.strided else f" with strides {tensor.stride()}"
+        raise ValueError(f"C++ kernels need {needs} on a CPU, got {tuple(tensor.shape)}{strides} on {tensor.device}")
+    return tensor.data_ptr()
 
 
 def library(name: str) -> ctypes.CDLL | None:
@@ -91,19 +104,23 @@ def library(name: str) -> ctypes.CDLL | None:
     return _loaded[name]
 
 
-def function(name: str, symbol: str, *kinds: type) -> ctypes._CFuncPtr | None:
-    """A function of the library with arguments of these ctypes; a number of threads is added at the end."""
-    found = library(name)
-    if found is None:
-        return None
-    called = getattr(found, symbol)
-    if called.argtypes is None:
-        called.argtypes, called.restype = (*kinds, ctypes.c_int), None
-    return called
+def function(name: str, symbol: str, *kinds: type) -> CFunction:
+    """A function of a library that is there, with arguments of these ctypes; a number of threads is added at the end.
+
+    Raises:
+        RuntimeError: the library cannot be built; :func:`library` says so before.
+    """
+    loaded = library(name)
+    if loaded is None:
+        raise RuntimeError(f"the C++ kernels {name!r} could not be built")
+    symbol_function = getattr(loaded, symbol)
+    if symbol_function.argtypes is None:
+        symbol_function.argtypes, symbol_function.restype = (*kinds, ctypes.c_int), None
+    return symbol_function  # type: ignore[no-any-return]  # ctypes has no public name for its type
 
 
 def _built(name: str) -> Path:
-    """The shared object of a source, compiled unless it lies in the cache; it appears there whole or not at all."""
+    """The shared object of a source, compiled unless it lies in the cache as it was written there."""
     compiler = switch.cpp_compiler()
     if compiler is None:
         raise OSError("there is no C++ compiler (g++, clang++ or $CXX)")
@@ -111,18 +128,34 @@ def _built(name: str) -> Path:
     texts = [source.read_text(), *(header.read_text() for header in sorted(_HERE.glob("*.h")))]
     key = "\n".join([*texts, *_FLAGS, *_X86, _version(compiler), _processor(), torch.__version__])
     target = _cache() / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.so"
-    if target.exists():
+    record = target.with_suffix(".sha256")
+    if _matches(target, record):
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        made = Path(folder, target.name)
-        command = [compiler, *_FLAGS, *_X86, str(source), "-o", str(made)]
+        built, new_record = Path(folder, target.name), Path(folder, record.name)
+        command = [compiler, *_FLAGS, *_X86, str(source), "-o", str(built)]
         try:
             _run([*command, *_PARALLEL, *_threads()])
         except subprocess.CalledProcessError:  # a compiler without OpenMP, as Apple's: one thread
             _run(command)
-        os.replace(made, target)
+        new_record.write_text(_fingerprint(built))
+        os.replace(built, target)
+        os.replace(new_record, record)
     return target
+
+
+def _fingerprint(path: Path) -> str:
+    data = path.read_bytes()
+    return f"{len(data)} {hashlib.sha256(data).hexdigest()}"
+
+
+def _matches(target: Path, record: Path) -> bool:
+    """Whether a library is what its record says. One that was cut short would end the process when it is called."""
+    try:
+        return record.read_bytes().decode("ascii", "replace") == _fingerprint(target)
+    except OSError:
+        return False
 
 
 def _run(command: list[str]) -> str:
@@ -132,8 +165,8 @@ def _run(command: list[str]) -> str:
 def _threads() -> list[str]:
     """PyTorch's own OpenMP runtime, so that there is one pool of threads in the process."""
     folder = Path(torch.__file__).parent
-    found = [*folder.glob("lib/libgomp*.so*"), *folder.parent.glob("torch.libs/libgomp*.so*")]
-    return [str(found[0]), f"-Wl,-rpath,{found[0].parent}"] if found else []
+    paths = [*folder.glob("lib/libgomp*.so*"), *folder.parent.glob("torch.libs/libgomp*.so*")]
+    return [str(paths[0]), f"-Wl,-rpath,{paths[0].parent}"] if paths else []
 
 
 def _version(compiler: str) -> str:

@@ -143,8 +143,8 @@ def test_lists_for_gpus_are_the_sorted_lists():
         for columns in (slice(0, 16), slice(16, 20)):
             values = torch.randn(rows.stop - rows.start, columns.stop - columns.start)
             one, other = values.clone(), values.clone()
-            tiled.turn(one, tiled.places(rows, columns))
-            plain.turn(other, plain.places(rows, columns))
+            tiled.sign_change(rows, columns)(one)
+            plain.sign_change(rows, columns)(other)
             assert torch.equal(one, other)
             expected = values * (1 - 2 * dense_targets(targets, 20)[rows, columns].float())
             assert torch.equal(one, expected)

@@ -34,11 +34,11 @@ def test_a_kernel_is_built_once_and_called(tmp_path, monkeypatch):
     doubled = native.function("twice", "doubled", ctypes.c_void_p, ctypes.c_int64)
     doubled(native.address(x), 5, 2)
     assert x.tolist() == [0, 2, 4, 6, 8]
-    (made,) = (tmp_path / "cache" / "hyperbolic").iterdir()
+    (built,) = (tmp_path / "cache" / "hyperbolic").glob("*.so")
     monkeypatch.setattr(native, "_loaded", {})
     ran, run = [], native._run
     monkeypatch.setattr(native, "_run", lambda command: ran.append(command[1]) or run(command))
-    assert native._built("twice") == made
+    assert native._built("twice") == built
     assert ran == ["--version"]
 
 
@@ -65,7 +65,9 @@ def test_without_openmp_it_is_built_for_one_thread(tmp_path, monkeypatch):
 def test_a_source_that_does_not_compile_is_warned_of_once_and_leaves_nothing(tmp_path, recwarn):
     (tmp_path / "broken.cpp").write_text("int f( {")
     with pytest.warns(RuntimeWarning, match=r"'broken' could not be built, PyTorch operations are used.*broken.cpp"):
-        assert native.function("broken", "f") is None
+        assert native.library("broken") is None
+    with pytest.raises(RuntimeError, match="'broken' could not be built"):
+        native.function("broken", "f")
     recwarn.clear()
     assert native.library("broken") is None
     assert not recwarn.list
