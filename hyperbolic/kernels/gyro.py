@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hyperbolic.numerics import BALL_EPS, limit, wide
+from hyperbolic.numerics import BALL_EPS, limit
 
 
 def _dot(x: Tensor, y: Tensor) -> Tensor:
@@ -103,19 +103,6 @@ def log_origin_grad(saved: Saved, grad: Tensor, unit: Tensor | None = None) -> t
     if unit is None:
         return scale * grad, slope
     return (unit * scale) * grad, slope.mul_(unit)
-
-
-def log_point(x: Tensor, c: Tensor) -> tuple[Tensor, Saved]:
-    """``log_0(x)`` of points x (..., H, B) of the unscaled ball, whose gap ``1 - c|x|^2`` is computed in float64."""
-    gap = (1 - c * wide(x).square().sum(-2, keepdim=True)).clamp_min_(constants(x).least_gap).to(x.dtype)
-    v, saved = log_origin(x, gap)
-    return v, (*saved, c)
-
-
-def log_point_grad(saved: Saved, grad: Tensor) -> tuple[Tensor, Tensor]:
-    x, gap, scale, c = saved
-    direct, g_gap = log_origin_grad((x, gap, scale), grad)
-    return direct.addcmul_(c.to(x.dtype) * g_gap, x, value=-2), -(wide(g_gap) * wide(x).square()).sum()
 
 
 def exp_origin(u: Tensor) -> tuple[Tensor, Tensor, Saved]:

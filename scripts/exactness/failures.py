@@ -1,4 +1,4 @@
-"""The cases in which other libraries were seen to fail, each with the true value and what every library gives."""
+"""The cases in which other libraries fail, each with the true value and what every library gives."""
 
 from __future__ import annotations
 

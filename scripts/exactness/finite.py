@@ -14,7 +14,7 @@ INNER = (0.0, 1e-30, 1e-12, 1e-6, 1e-2, 1.0, 3.0, 6.0)
 def count(space: str, dtype: torch.dtype, library: str, c: float = 1.0) -> tuple[int, int] | None:
     """(values or gradients that are NaN or infinite, all of them), one for each function and pair of points.
 
-    None where the library does not have the space. Points and vectors are made by our maps.
+    None where the library does not have the space. Points and vectors come from our maps.
     """
     calls = {name: call for name, call in functions(library, space, c, dtype).items() if name in FUNCTIONS[space]}
     if not calls:

@@ -22,7 +22,7 @@ WEIGHTS = (8, -5, 3, 7, -6, 4)
 
 @dataclass
 class Cell:
-    """What is known of a function in a dtype and a regime; errors are the largest over its cases."""
+    """Errors and condition of a function in a dtype and a regime; errors are the largest over its cases."""
 
     errors: dict[str, float] = field(default_factory=dict)  # by library
     gradient: float = 0.0

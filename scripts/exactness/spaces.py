@@ -35,7 +35,7 @@ class Chart:
         return [1 / self.root, *[ZERO] * d]
 
     def at_origin(self, a: Vector) -> Vector:
-        """A vector at the origin, given by d numbers, as a tangent vector of the hyperboloid."""
+        """A vector at the origin, of d numbers, as a tangent vector of the hyperboloid."""
         return self.push([ZERO] * len(a), a)
 
     def from_origin(self, tangent: Vector) -> Vector:
