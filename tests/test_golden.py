@@ -40,8 +40,8 @@ def test_the_files_hold_every_case_and_are_small():
 
 @pytest.mark.parametrize("space", [space for space in FUNCTIONS if space != "scalar"])
 def test_every_function_has_values_in_every_regime(space):
-    found = {(case.dtype, case.regime, f) for case, values in GOLDEN if case.space == space for f in values}
-    assert found == {(dtype, r, f) for dtype in ("float32", "float64") for r in REGIMES for f in FUNCTIONS[space]}
+    actual = {(case.dtype, case.regime, f) for case, values in GOLDEN if case.space == space for f in values}
+    assert actual == {(dtype, r, f) for dtype in ("float32", "float64") for r in REGIMES for f in FUNCTIONS[space]}
 
 
 @pytest.mark.parametrize(("case", "values"), SAMPLE, ids=[f"{c.space}-{c.dtype}-{c.regime}-{c.c}" for c, _ in SAMPLE])
@@ -160,12 +160,12 @@ def test_other_libraries_are_called_in_their_own_conventions(library):
     for case, values in GOLDEN:
         if (case.dtype, case.regime) != ("float64", "ordinary"):
             continue
-        known = functions(library, case.space, case.c, tensors(case, next(iter(values)))[0].dtype)
-        for function in known.keys() & values.keys():
-            got = known[function](*tensors(case, function)).double().flatten().tolist()
+        calls = functions(library, case.space, case.c, tensors(case, next(iter(values)))[0].dtype)
+        for function in calls.keys() & values.keys():
+            computed = calls[function](*tensors(case, function)).double().flatten().tolist()
             # geoopt adds 1e-6 to a denominator of this chart
             bound = 1e-5 if (library, function) == ("geoopt", "to_lorentz") else 1e-9
-            assert relative_error(got, parse(values[function][0])) < bound, (case.space, function)
+            assert relative_error(computed, parse(values[function][0])) < bound, (case.space, function)
             checked.add(function)
     assert checked >= {"dist", "expmap", "logmap", "transp", "mobius_add", "centroid"}
 

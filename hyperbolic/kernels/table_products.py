@@ -1,4 +1,4 @@
-"""Products of vectors with chosen rows of a table: scores of a few candidates for each query of a batch."""
+"""Products of vectors with some rows of a table: scores of a few candidates for each query of a batch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _POINTER, _SIZE = ctypes.c_void_p, ctypes.c_int64
 def table_products(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None = None, sparse: bool = False) -> Tensor:
     """``<x_i, table[index_ij]> + bias[index_ij]``: x (B, D), table (N, D), index long (B, M), bias (N, 1) -> (B, M).
 
-    On a CPU the chosen rows are read where they lie, in C++, and the gradient of the table is added up row by row: the
+    On a CPU the rows are read where they lie, in C++, and the gradient of the table is added up row by row: the
     (B, M, D) rows are never made. Else they are (:func:`table_products_reference`), which is differentiable twice.
 
     Args: sparse: gradients of the rows used only, for an optimiser with ``lazy=True``.

@@ -109,8 +109,8 @@ def test_affine_point(q_region, u_region, b_region):
         return torch.cat([x, plain.gap(x)], -2)
 
     g_point, g_gap = torch.randn_like(q), torch.randn_like(gap)
-    wanted = plain_grads(both, [q, u, b], torch.cat([g_point, g_gap], -2))
-    for actual, expected in zip(affine_grads(saved, u, b, g_point, g_gap), wanted, strict=True):
+    expected_grads = plain_grads(both, [q, u, b], torch.cat([g_point, g_gap], -2))
+    for actual, expected in zip(affine_grads(saved, u, b, g_point, g_gap), expected_grads, strict=True):
         close_rows(actual, expected, kind)
 
 
@@ -152,8 +152,8 @@ def test_gated_update(h_region, o_region):
         return torch.cat([x, plain.gap(x)], -2)
 
     g_point, g_gap = torch.randn_like(h), torch.randn_like(gap)
-    wanted = plain_grads(both, [h, o, z], torch.cat([g_point, g_gap], -2))
-    for actual, expected in zip(gated_grads(saved, h, o, g_point, g_gap), wanted, strict=True):
+    expected_grads = plain_grads(both, [h, o, z], torch.cat([g_point, g_gap], -2))
+    for actual, expected in zip(gated_grads(saved, h, o, g_point, g_gap), expected_grads, strict=True):
         close_rows(actual, expected, kind)
 
 

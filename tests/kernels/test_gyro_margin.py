@@ -41,8 +41,8 @@ def test_exp_origin_never_leaves_the_margin(length, dtype):
     cotangent = torch.randn(H, B, dtype=F64).to(dtype)
     actual = gyro.exp_origin_grad(saved, cotangent, torch.zeros_like(gap)).double()
     argument = u.double().requires_grad_()
-    (wanted,) = torch.autograd.grad((plain.exp0(argument, plain.bound(dtype)) * cotangent).sum(), argument)
-    assert ((actual - wanted).norm(dim=-2) <= 1e-4 * wanted.norm(dim=-2) + 2 * least_gap(dtype)).all()
+    (expected_grads,) = torch.autograd.grad((plain.exp0(argument, plain.bound(dtype)) * cotangent).sum(), argument)
+    assert ((actual - expected_grads).norm(dim=-2) <= 1e-4 * expected_grads.norm(dim=-2) + 2 * least_gap(dtype)).all()
 
 
 @DTYPES
@@ -78,11 +78,11 @@ def test_gated_update_at_the_margin(o_gap):
     assert pulled.any() == (o_gap < 1e-5)
     free = [t.clone().requires_grad_() for t in (h, o, z)]
     cotangent = torch.randn(H, B, dtype=F64)
-    wanted = torch.autograd.grad((plain.gated(*free, bound) * cotangent).sum(), free)
+    expected_grads = torch.autograd.grad((plain.gated(*free, bound) * cotangent).sum(), free)
     actual = gated_grads(saved, h.float(), o.float(), cotangent.float(), torch.zeros_like(gap))
     assert all(torch.isfinite(grad).all() for grad in actual)
     if o_gap > 1e-5:
-        for a, b in zip(actual, wanted, strict=True):
+        for a, b in zip(actual, expected_grads, strict=True):
             close_rows(a, b.float(), "model")
 
 

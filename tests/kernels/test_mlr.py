@@ -52,8 +52,8 @@ def test_equals_the_reference(c, classes, lead):
     assert logits.shape == (*lead, classes)
     torch.testing.assert_close(logits, expected, **tolerance(F64, "identity"))
     cotangent = torch.randn_like(logits)
-    actual, wanted = (torch.autograd.grad((v * cotangent).sum(), arguments) for v in (logits, expected))
-    for a, b in zip(actual, wanted, strict=True):
+    actual, expected_grads = (torch.autograd.grad((v * cotangent).sum(), arguments) for v in (logits, expected))
+    for a, b in zip(actual, expected_grads, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-10)
 
 

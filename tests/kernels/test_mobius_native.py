@@ -24,9 +24,9 @@ def both(case: Case, cotangent: torch.Tensor):
 
 def check(case: Case, skip_c: bool = False) -> None:
     cotangent = torch.randn(len(case.xs[0]), case.weights[0].shape[0])
-    (plain, wanted), (out, grads) = both(case, cotangent)
+    (plain, expected_grads), (out, grads) = both(case, cotangent)
     torch.testing.assert_close(out, plain, rtol=1e-5, atol=1e-6)
-    for number, (a, b) in enumerate(zip(grads, wanted, strict=True)):
+    for number, (a, b) in enumerate(zip(grads, expected_grads, strict=True)):
         assert torch.isfinite(a).all()
         assert a.dtype is b.dtype
         assert a.shape == b.shape

@@ -72,8 +72,8 @@ def test_values_and_gradients(space, pairwise, c, lead, sizes):
     distances, expected = pairwise(*leaves), each(manifold, x, y)
     torch.testing.assert_close(distances, expected, rtol=1e-11, atol=0)
     cotangent = torch.randn_like(expected)
-    actual, wanted = (torch.autograd.grad((v * cotangent).sum(), leaves) for v in (distances, expected))
-    for a, b in zip(actual, wanted, strict=True):
+    actual, expected_grads = (torch.autograd.grad((v * cotangent).sum(), leaves) for v in (distances, expected))
+    for a, b in zip(actual, expected_grads, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-9)
 
 
