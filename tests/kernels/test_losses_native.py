@@ -36,8 +36,17 @@ def filled(kind: str, x, w, vector=None):
 @KINDS
 @SIZES
 @DTYPES
-@pytest.mark.parametrize("form", ["lists", "matrix", "booleans", "columns of a matrix"])
-@pytest.mark.parametrize("weighting", ["mean", "rows", "groups"])
+@pytest.mark.parametrize(
+    ("form", "weighting"),
+    [
+        ("lists", "mean"),
+        ("lists", "groups"),
+        ("matrix", "mean"),
+        ("matrix", "groups"),
+        ("booleans", "rows"),
+        ("columns of a matrix", "rows"),
+    ],
+)
 def test_bce(kind, batch, classes, dtype, relative, form, weighting):
     lists = torch.rand(batch, classes).argsort(-1)[:, :7]
     lists = lists.masked_fill(torch.rand(lists.shape) < 0.3, -1)

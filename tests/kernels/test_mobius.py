@@ -13,7 +13,7 @@ from hyperbolic.manifolds import PoincareBall
 from hyperbolic.numerics import BALL_EPS
 
 F32, F64 = torch.float32, torch.float64
-CURVATURES = pytest.mark.parametrize("c", [0.3, 1.0, 2.0])
+CURVATURES = pytest.mark.parametrize("c", [0.3, 2.0])
 N = 24
 pytestmark = pytest.mark.usefixtures("each_path")
 

@@ -15,7 +15,7 @@ SPACES = pytest.mark.parametrize(
     ("space", "pairwise"), [(PoincareBall, poincare_pairwise), (Lorentz, lorentz_pairwise)], ids=["poincare", "lorentz"]
 )
 DTYPES = pytest.mark.parametrize(("dtype", "relative"), [(F32, 3e-7), (F64, 2e-12)], ids=["float32", "float64"])
-CURVATURES = pytest.mark.parametrize("c", [0.1, 1.0, 3.0])
+CURVATURES = pytest.mark.parametrize("c", [0.1, 3.0])
 
 
 def each(manifold, x, y):

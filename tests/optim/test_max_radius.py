@@ -149,15 +149,15 @@ def test_small_tensors_with_radii_of_their_own_take_their_own_steps(kind, monkey
             p.grad = grad
         rule.step()
     assert sorted(sizes) == [N] * 10 + [2 * N] * 5
-    for p, start, arguments, radius in zip(params, starts, grads, radii, strict=True):
+    for p, start, own_grads, radius in zip(params, starts, grads, radii, strict=True):
         if radius is None:
-            x, m, _ = textbook(manifold, start, arguments, 100.0)
+            x, m, _ = textbook(manifold, start, own_grads, 100.0)
             torch.testing.assert_close(plain(p), x, **tolerance(F64, "model"))
             torch.testing.assert_close(rule.state[p]["momentum"], m, **tolerance(F64, "model"))
             assert distances(p).max() > 0.6
         else:
             assert (distances(p) <= radius * (1 + 1e-12)).all()
-            check(p, rule, start, arguments)
+            check(p, rule, start, own_grads)
 
 
 @SPACES

@@ -14,7 +14,6 @@ from hyperbolic.manifolds import Klein, Lorentz, PoincareBall
 from hyperbolic.optim import RiemannianAdam, RiemannianOptimizer, RiemannianSGD
 from tests.tolerances import tolerance
 
-pytestmark = pytest.mark.usefixtures("each_path")
 KINDS = ["matrix", "matrix of rows", "Lorentz", "PoincareBall", "Klein", "PoincareBall without exp", "stack of points"]
 KEYS = ["momentum", "square", "largest_square"]
 
@@ -55,6 +54,7 @@ def test_state_of_another_shape_is_refused_and_nothing_is_loaded(kind, key):
     assert torch.equal(step(p, optimizer), step(twin_p, twin))
 
 
+@pytest.mark.usefixtures("each_path")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("change", ["dtype", "strides", "expanded"])
 def test_state_of_another_dtype_or_layout_in_memory_works(kind, change):
