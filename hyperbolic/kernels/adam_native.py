@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import math
 from collections.abc import Iterable
 
@@ -14,14 +13,8 @@ from hyperbolic import native
 from hyperbolic.kernels.adam import Rows
 from hyperbolic.kernels.geodesic_steps import Rule
 
-_MODELS = {"Lorentz": "Lorentz", "PoincareBall": "Poincare", "Klein": "Klein"}
-_POINTER, _SIZE, _FLAG, _NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_double
-_ARGUMENTS = (*[_POINTER] * 6, _SIZE, _SIZE, _POINTER, _FLAG, _FLAG, _FLAG, _NUMBER, _NUMBER)
-
-
-@functools.cache
-def _function(name: str, dtype: torch.dtype) -> native.CFunction:
-    return native.function("adam", f"step_{_MODELS[name]}{native.SUFFIX[dtype]}", *_ARGUMENTS)
+_SYMBOLS = {"Lorentz": "step_Lorentz", "PoincareBall": "step_Poincare", "Klein": "step_Klein"}
+_LIBRARY = native.Library("adam", **dict.fromkeys(_SYMBOLS.values(), "ppppppnnpiiidd"))
 
 
 def step(
@@ -44,7 +37,7 @@ def step(
     Raises:
         ValueError: a gradient or a state does not have the shape that it has for these points.
     """
-    if not native.usable(*rows) or native.library("adam") is None:
+    if not _LIBRARY.usable(*rows):
         return False
     if index is not None and not (index.is_cpu and index.dtype is torch.int64 and index.is_contiguous()):
         return False
@@ -57,17 +50,8 @@ def step(
         time, space = math.cosh(root * max_radius) / root, math.sinh(root * max_radius) / root
     (n, size), points = rows.grad.shape, len(rows.x)
     shapes = ((points, size), (n if index is not None else points, size), (points, size), (points, 1), (points, 1))
-    _function(name, rows.x.dtype)(
-        *map(native.address, rows, shapes),
-        native.address(index, (n,)),
-        n,
-        size,
-        (_NUMBER * len(numbers))(*numbers),
-        rule.adam,
-        rule.decay,
-        rule.exact_exp,
-        time,
-        space,
-        torch.get_num_threads(),
-    )
+    tables = (*map(native.address, rows, shapes), native.address(index, (n,)))
+    values = (ctypes.c_double * len(numbers))(*numbers)
+    flags = (rule.adam, rule.decay, rule.exact_exp)
+    _LIBRARY.run(_SYMBOLS[name], *tables, n, size, values, *flags, time, space, dtype=rows.x.dtype)
     return True

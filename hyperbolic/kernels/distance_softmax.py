@@ -11,8 +11,6 @@ matrix of distances is kept. On a CPU one pass in C++ works on a block between i
 
 from __future__ import annotations
 
-import ctypes
-
 import torch
 from torch import Tensor
 
@@ -26,7 +24,7 @@ _BLOCK = 1 << 16  # float64 entries that are worked on at a time, half a megabyt
 _CLOSE = 1e-6  # part of its terms below which sinh^2(sqrt(c) d/2) of a pair is computed again from the difference
 _LEAST = 1e-12  # least sinh^2(sqrt(c) d/2) of the others; of the pairs, which are exact, the square of it
 _LEAST_WEIGHT = 1e-300  # of a pair; smaller ones, of points more than 690 T apart, would be 0
-_ARGUMENTS = (*[ctypes.c_void_p] * 5, ctypes.c_int64, ctypes.c_int64, ctypes.c_double, ctypes.c_double)
+_LIBRARY = native.Library("distance_softmax", distance_softmax="pppppnndd")
 Pairs = tuple[Tensor, Tensor]
 
 
@@ -106,7 +104,7 @@ class _Loss(Function[Tensor]):
         rows, columns = rows[order], columns[order]
         bounds = torch.searchsorted(rows, torch.arange(n + 1, device=rows.device))
         step = max(1, _BLOCK // max(len(right), 1)) if left.device.type == "cpu" else max(n, 1)
-        derive = _derive_in_cpp if native.usable(left, right) and native.library("distance_softmax") else _derive
+        derive = _derive_in_cpp if _LIBRARY.usable(left, right) else _derive
         grad_left, grad_right, sums = torch.empty_like(left), torch.zeros_like(right), torch.empty_like(near)
         for start in range(0, n, step):
             some, ends = slice(start, start + step), bounds[start : start + step + 1]
@@ -140,9 +138,7 @@ def _derive(h: Tensor, near: Tensor, sums: Tensor, rows: Tensor, columns: Tensor
 def _derive_in_cpp(
     h: Tensor, near: Tensor, sums: Tensor, rows: Tensor, columns: Tensor, ends: Tensor, power: float
 ) -> None:
-    run = native.function("distance_softmax", "distance_softmax", *_ARGUMENTS)
-    addresses = (native.address(t) for t in (h, near, sums, ends, columns))
-    run(*addresses, *h.shape, _LEAST, power, torch.get_num_threads())
+    _LIBRARY.run("distance_softmax", h, near, sums, ends, columns, *h.shape, _LEAST, power)
 
 
 def _weights(h: Tensor, power: float) -> tuple[Tensor, Tensor]:

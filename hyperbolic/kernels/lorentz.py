@@ -80,7 +80,7 @@ def normalise_(z: Tensor, scale: Tensor, c: Tensor, offset: float = OFFSET, head
     """
     if z.numel() == 0:  # the fused kernel divides by the number of rows
         return z * scale
-    if lorentz_native.usable(z):
+    if lorentz_native.LIBRARY.usable(z):
         return lorentz_native.normalise_(z, scale, c, offset, heads)
     return _Normalise.apply(z, scale, c, offset, heads)
 
@@ -98,7 +98,7 @@ def normalised_linear(
 
     Returns: (n, heads * D).
     """
-    if x.numel() and lorentz_native.usable(x, weight, bias):
+    if x.numel() and lorentz_native.LIBRARY.usable(x, weight, bias):
         return lorentz_native.linear(x, weight, bias, scale, c, offset, heads)
     return normalise_(torch.nn.functional.linear(x, weight, bias), scale, c, offset, heads)
 
@@ -142,7 +142,7 @@ def _time_grad(slope: Tensor, c: Tensor) -> Tensor:
 
 def set_time_(z: Tensor, c: Tensor, heads: int = 1) -> Tensor:
     """``(sqrt(1/c + |s|^2), s)`` in place; the first coordinate of z is ignored. z as for :func:`normalise_`."""
-    if lorentz_native.usable(z):
+    if lorentz_native.LIBRARY.usable(z):
         return lorentz_native.set_time_(z, c, heads)
     return _SetTime.apply(z, c, heads)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 
 import torch
 from torch import Tensor
@@ -13,44 +12,28 @@ from hyperbolic import native
 from hyperbolic.kernels.function import Context, Function
 from hyperbolic.kernels.scratch import plus_product, row_blocks, rows_of
 
-_POINTER, _SIZE, _FLAG, _NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_double
 Sums = ctypes.Array[ctypes.c_double]
-_ARGUMENTS = {
-    "normalise": (_POINTER, _POINTER, _SIZE, _SIZE, _NUMBER, _NUMBER, _NUMBER),
-    "normalise_grad": (*[_POINTER] * 3, _SIZE, _SIZE, *[_POINTER] * 3, _SIZE, _SIZE, _NUMBER, _NUMBER, _NUMBER),
-    "time": (_POINTER, _SIZE, _SIZE, _NUMBER),
-    "lift": (_POINTER, _POINTER, *[_SIZE] * 7, _NUMBER),
-    "time_grad": (*[_POINTER] * 4, _SIZE, _SIZE, _FLAG),
-    "mean": (_POINTER, _POINTER, _POINTER, _SIZE, _SIZE, _NUMBER),
-    "mean_grad": (*[_POINTER] * 5, _SIZE, _SIZE, _NUMBER),
-    "dual": (_POINTER, _POINTER, _SIZE, _SIZE, _NUMBER),
-    "dual_grad": (*[_POINTER] * 4, _SIZE, _SIZE, _NUMBER),
-}
-
-
-@functools.cache
-def _function(name: str, dtype: torch.dtype) -> native.CFunction:
-    return native.function("lorentz", name + native.SUFFIX[dtype], *_ARGUMENTS[name])
-
-
-def _run(name: str, points: Tensor, *arguments: Tensor | float | Sums | None) -> None:
-    """Calls a function of the library; tensors go in by their address, null where there is none."""
-    values = [native.address(a) if isinstance(a, Tensor) else a for a in arguments]
-    _function(name, points.dtype)(native.address(points), *values, torch.get_num_threads())
+LIBRARY = native.Library(
+    "lorentz",
+    normalise="ppnnddd",
+    normalise_grad="pppnnpppnnddd",
+    time="pnnd",
+    lift="ppnnnnnnnd",
+    time_grad="ppppnni",
+    mean="pppnnd",
+    mean_grad="pppppnnd",
+    dual="ppnnd",
+    dual_grad="ppppnnd",
+)
 
 
 def _sums(count: int = 1) -> Sums:
-    return (_NUMBER * count)()
-
-
-def usable(*tensors: Tensor | None) -> bool:
-    """Whether these functions take the tensors."""
-    return native.usable(*tensors) and native.library("lorentz") is not None
+    return (ctypes.c_double * count)()
 
 
 def usable_strided(x: Tensor) -> bool:
-    """The same of a tensor that need not be contiguous."""
-    return usable(x.new_empty(0))
+    """Whether the functions take a tensor that need not be contiguous."""
+    return LIBRARY.usable(x.new_empty(0))
 
 
 def _across(x: Tensor) -> bool:
@@ -70,7 +53,7 @@ class _Numbers:
     def forward(self, z: Tensor) -> Tensor:
         """Replaces z; returns what the backward pass needs of it besides."""
         row_numbers = torch.empty(2, self.constants[0], dtype=torch.float64)
-        _run("normalise", z, row_numbers, *self.constants)
+        LIBRARY.run("normalise", z, row_numbers, *self.constants, dtype=z.dtype)
         return row_numbers
 
     def backward(
@@ -85,7 +68,8 @@ class _Numbers:
     ) -> None:
         """Fills out with the gradient of these rows of z, and adds to its sums: see native/lorentz.cpp."""
         first, last = rows.start * self.heads, rows.stop * self.heads
-        _run("normalise_grad", grad, y, row_numbers, first, last, out, sums, columns, *self.constants)
+        place = (first, last, out, sums, columns)
+        LIBRARY.run("normalise_grad", grad, y, row_numbers, *place, *self.constants, dtype=grad.dtype)
 
     def scale_grad(self, sums: Sums, scale: Tensor) -> Tensor:
         return torch.full_like(scale, sums[0] * self.constants[-1])
@@ -163,7 +147,7 @@ def linear(
 def _time_grad(grad: Tensor, y: Tensor, out: Tensor, c: Tensor, size: int, left_out: int) -> Tensor:
     """Fills out, and returns the gradient of c in ``t = sqrt(1/c + |s|^2)``."""
     total = _sums()
-    _run("time_grad", grad, y, out, total, y.numel() // size, size, left_out)
+    LIBRARY.run("time_grad", grad, y, out, total, y.numel() // size, size, left_out, dtype=grad.dtype)
     return torch.full_like(c, total[0] / (-2 * float(c) ** 2))
 
 
@@ -171,7 +155,7 @@ class _SetTime(Function[Tensor]):
     @staticmethod
     def forward(ctx: Context, z: Tensor, c: Tensor, heads: int) -> Tensor:
         ctx.size = z.shape[-1] // heads
-        _run("time", z, z.numel() // ctx.size, ctx.size, float(c))
+        LIBRARY.run("time", z, z.numel() // ctx.size, ctx.size, float(c), dtype=z.dtype)
         ctx.mark_dirty(z)
         ctx.save_for_backward(z, c)
         return z
@@ -196,7 +180,8 @@ class _Lift(Function[Tensor]):
         y = s.new_empty(*lead, sizes.numel() + 1)
         at, heads = _two_leading(s.detach(), axes), sizes[0] if axes == 2 else 1
         strides = (at.stride(0), at.stride(1), at.stride(2) if axes == 2 else 0)
-        _run("lift", at, y, lead.numel(), at.shape[1], heads, sizes[-1], *strides, float(c))
+        shape = (lead.numel(), at.shape[1], heads, sizes[-1])
+        LIBRARY.run("lift", at.data_ptr(), y, *shape, *strides, float(c), dtype=at.dtype)
         ctx.save_for_backward(y, c)
         ctx.shape = s.shape
         return y
@@ -225,7 +210,7 @@ class _Mean(Function[Tensor]):
     def forward(ctx: Context, mean: Tensor, c: Tensor) -> Tensor:
         y, size = torch.empty_like(mean), mean.shape[-1]
         factors = mean.new_empty(mean.numel() // size, dtype=torch.float64)
-        _run("mean", mean, y, factors, len(factors), size, float(c))
+        LIBRARY.run("mean", mean, y, factors, len(factors), size, float(c), dtype=mean.dtype)
         ctx.save_for_backward(y, factors, c)
         return y
 
@@ -235,7 +220,7 @@ class _Mean(Function[Tensor]):
         y, factors, c = ctx.saved_tensors
         grad, total = grad.contiguous(), _sums()
         out = torch.empty_like(y)
-        _run("mean_grad", grad, y, factors, out, total, len(factors), y.shape[-1], float(c))
+        LIBRARY.run("mean_grad", grad, y, factors, out, total, len(factors), y.shape[-1], float(c), dtype=grad.dtype)
         return out, torch.full_like(c, total[0] / (-2 * float(c)))
 
 
@@ -250,7 +235,7 @@ class _Dual(Function[Tensor]):
     def forward(ctx: Context, q: Tensor, factor: Tensor) -> Tensor:
         dual, size = torch.empty_like(q), q.shape[-1]
         ctx.sizes = (q.numel() // size, size)
-        _run("dual", q, dual, *ctx.sizes, float(factor))
+        LIBRARY.run("dual", q, dual, *ctx.sizes, float(factor), dtype=q.dtype)
         ctx.save_for_backward(dual if ctx.needs_input_grad[1] else None, factor)
         return dual
 
@@ -260,7 +245,7 @@ class _Dual(Function[Tensor]):
         dual, factor = ctx.saved_tensors
         grad, total = grad.contiguous(), _sums()
         out = torch.empty_like(grad)
-        _run("dual_grad", grad, dual, out, total, *ctx.sizes, float(factor))
+        LIBRARY.run("dual_grad", grad, dual, out, total, *ctx.sizes, float(factor), dtype=grad.dtype)
         return out, None if dual is None else torch.full_like(factor, total[0] / float(factor))
 
 

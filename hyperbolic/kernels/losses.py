@@ -83,7 +83,7 @@ class _Streamed(Function[Tensor]):
         kinds = (empty, empty, torch.zeros_like, torch.zeros_like)
         operands = zip(kinds, (x, w, scale, bias), needs, strict=True)
         grads = [kind(t) if need and t is not None else None for kind, t, need in operands]
-        in_cpp = losses_native.usable(x, w, scale, bias) and loss.on_cpu
+        in_cpp = losses_native.LIBRARY.usable(x, w, scale, bias) and loss.on_cpu
         total = (TilesInCpp if in_cpp else Tiles)(x, w, scale, bias, loss, learned, grads).run()
         ctx.save_for_backward(*grads)
         return total.to(x.dtype)

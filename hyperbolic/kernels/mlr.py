@@ -185,7 +185,7 @@ def scaled_arsinh_(z: Tensor, scale: Tensor) -> None:
     """``z <- scale arsinh(z)`` in place, for z (B, K) and a scale that broadcasts to its rows."""
     if z.device.type != "cpu":
         z.asinh_().mul_(scale)
-    elif scale.dim() and mlr_native.usable(z, scale):
+    elif scale.dim() and mlr_native.LIBRARY.usable(z, scale):
         mlr_native.scaled_arsinh_(z, scale)
     elif z.numel():
         root, size, value = z.new_empty(3, min(_rows(z), len(z)), z.shape[1])
@@ -209,7 +209,7 @@ class _ScaledLogits(Function[Tensor]):
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
         refuse_graph("the logits")
         x, w, scale, out = ctx.saved_tensors
-        if mlr_native.usable(x, w, scale, out):
+        if mlr_native.LIBRARY.usable(x, w, scale, out):
             return mlr_native.logit_grads(x, w, scale, out, grad.contiguous(), ctx.needs_input_grad)
         inverse, twice = 1 / scale, 2 * w * scale.unsqueeze(-1)
         slope, grad_scale = torch.empty_like(out), torch.zeros_like(scale)

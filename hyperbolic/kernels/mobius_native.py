@@ -4,7 +4,6 @@ products."""
 from __future__ import annotations
 
 import ctypes
-import functools
 from collections.abc import Sequence
 
 import torch
@@ -17,17 +16,7 @@ from hyperbolic.kernels.scratch import plus_product, row_blocks, rows_of
 
 _MAX_VECTORS = 8  # vectors of a sum, as in native/mobius_rows.h
 Addresses = ctypes.Array[ctypes.c_void_p]
-_POINTER, _SIZE, _FLAG, _NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_double
-_SUM = (*[_POINTER] * 3, _FLAG, _POINTER, _FLAG, _POINTER, _FLAG, _SIZE, _SIZE, _NUMBER, _NUMBER, _POINTER)
-_ARGUMENTS = {
-    "mobius_forward": (*_SUM, _POINTER),
-    "mobius_backward": (*_SUM, _POINTER, _SIZE, _SIZE, *[_POINTER] * 5),
-}
-
-
-@functools.cache
-def _function(name: str) -> native.CFunction:
-    return native.function("mobius", name, *_ARGUMENTS[name])
+_LIBRARY = native.Library("mobius", mobius_forward="pppipipinnddpp", mobius_backward="pppipipinnddppnnppppp")
 
 
 def usable(points: Tensor | None, factors: Tensor | None, xs: Sequence[Tensor], weights: Sequence[Tensor]) -> bool:
@@ -35,11 +24,11 @@ def usable(points: Tensor | None, factors: Tensor | None, xs: Sequence[Tensor], 
     if len(xs) + (0 if points is None else len(points)) > _MAX_VECTORS:
         return False
     strided = (t if t is None or t.is_contiguous() else t.new_empty(0) for t in (*xs, factors))
-    return native.usable(points, *strided, *weights) and native.library("mobius") is not None
+    return _LIBRARY.usable(points, *strided, *weights)
 
 
 def _addresses(tensors: Sequence[Tensor | None]) -> Addresses:
-    return (_POINTER * len(tensors))(*map(native.address, tensors))
+    return (ctypes.c_void_p * len(tensors))(*map(native.address, tensors))
 
 
 class _Sum:
@@ -59,22 +48,22 @@ class _Sum:
         self.tensors = (points, factors, xs, products, numbers)
         self.arguments = (
             _addresses(xs),
-            (_SIZE * len(xs))(*(x.shape[1] for x in xs)),
+            (ctypes.c_int64 * len(xs))(*(x.shape[1] for x in xs)),
             _addresses(products),
             len(xs),
-            native.address(points),
+            points,
             0 if points is None else len(points),
-            native.address(factors),
+            factors,
             0 if factors is None else factors.shape[1],
             n,
             size,
             float(c),
             bound,
-            native.address(numbers),
+            numbers,
         )
 
-    def run(self, name: str, *arguments: int | Addresses | None) -> None:
-        _function(name)(*self.arguments, *arguments, torch.get_num_threads())
+    def run(self, name: str, *arguments: native.Argument) -> None:
+        _LIBRARY.run(name, *self.arguments, *arguments)
 
 
 class MobiusAffine(Function[Tensor]):
@@ -91,7 +80,7 @@ class MobiusAffine(Function[Tensor]):
         count = 0 if points is None else len(points)
         numbers = torch.empty(2 * n + n * (n - 1) // 2 + n * count, len(xs[0]), dtype=torch.float64)
         out = torch.empty_like(products[0])
-        _Sum(c, points, factors, bound, xs, products, numbers).run("mobius_forward", native.address(out))
+        _Sum(c, points, factors, bound, xs, products, numbers).run("mobius_forward", out)
         ctx.save_for_backward(c, points, factors, numbers, *xs, *products, *weights)
         ctx.bound = bound
         return out
@@ -108,10 +97,10 @@ class MobiusAffine(Function[Tensor]):
         grad_factors = torch.empty_like(factors) if needs[2] else None
         grad_xs = [torch.empty_like(x) if need else None for x, need in zip(xs, needs[4:], strict=False)]
         grad_weights: list[Tensor | None] = [None] * n
-        single, grad_norms = tuple(map(native.address, (grad_factors, grad_points, grad_c))), _addresses(grad_xs)
+        grad_norms = _addresses(grad_xs)
         for rows, space in row_blocks(grad, grad.dtype, n):
-            place = (native.address(grad), rows.start, rows.stop, native.address(space))
-            passes.run("mobius_backward", *place, grad_norms, *single)
+            outputs = (space, grad_norms, grad_factors, grad_points, grad_c)
+            passes.run("mobius_backward", grad, rows.start, rows.stop, *outputs)
             for i, grad_product in enumerate(space.unbind(0) if n > 1 else [space]):
                 if (grad_x := grad_xs[i]) is not None:
                     rows_of(grad_x, rows).addmm_(grad_product, weights[i])

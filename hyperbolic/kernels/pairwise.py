@@ -103,7 +103,7 @@ def _pairwise(
     dtype = torch.promote_types(x.dtype, y.dtype)
     h = left @ right.transpose(-2, -1)
     limit = 0.0 if again is None else _CLOSE[dtype]
-    if pairwise_native.usable(h):
+    if pairwise_native.LIBRARY.usable(h):
         distance, close_pairs = pairwise_native.Lengths.apply(h, c, left.detach(), right.detach(), terms, limit, dtype)
         if again is None or not close_pairs:
             return distance

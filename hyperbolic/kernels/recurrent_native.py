@@ -16,12 +16,14 @@ from torch.autograd.function import once_differentiable
 from hyperbolic import native
 from hyperbolic.kernels.function import Context, Function
 from hyperbolic.kernels.gyro import constants
-from hyperbolic.native import address
 
 _LANES = {torch.float32: 32, torch.float64: 16}  # sequences of a block
-_NAMES = {torch.float32: "recurrent_float", torch.float64: "recurrent_double"}
+_SIGNATURES = {"forward": "p" * 10, "backward": "p" * 16}
+_LIBRARIES = {
+    torch.float32: native.Library("recurrent_float", **_SIGNATURES),
+    torch.float64: native.Library("recurrent_double", **_SIGNATURES),
+}
 _PHI = ("identity", "tanh", "relu", "sigmoid")
-_POINTERS = {"forward": 10, "backward": 16}
 _MAX_BYTES = 1 << 22  # bytes of a cell's weights that stay in the caches; with larger ones the products of PyTorch win
 
 
@@ -39,7 +41,7 @@ def usable(x: Tensor, lengths: Tensor | None, weight_ih: Tensor, weight_hh: Tens
         and x.shape[-1] == d_in
         and cells in (len(x), 2 * len(x))
         and (lengths is None or lengths.shape == x.shape[:2])
-        and native.library(_NAMES[x.dtype]) is not None
+        and native.library(_LIBRARIES[x.dtype].name) is not None
     )
 
 
@@ -85,7 +87,7 @@ class _Cells(Function[Tensor]):
         if any(ctx.needs_input_grad):
             lanes = _LANES[x.dtype]
             states = x.new_empty(cells, -(-batch // lanes), steps, hidden + (gates == 3), lanes)
-        _function("forward", x)(ctx.sizes, ctx.numbers, *map(address, (*inputs, out, states)), torch.get_num_threads())
+        _LIBRARIES[x.dtype].run("forward", ctx.sizes, ctx.numbers, *inputs, out, states)
         ctx.save_for_backward(*inputs, c, out if ctx.needs_input_grad[6] else None, states)
         return out
 
@@ -98,14 +100,10 @@ class _Cells(Function[Tensor]):
         g_x = torch.zeros_like(x) if ctx.needs_input_grad[0] else None
         g_parameters = [torch.zeros_like(p) for p in parameters]
         scalars = c.new_zeros(2, dtype=torch.float64) if ctx.needs_input_grad[6] else None
-        addresses = map(address, (*inputs, states, grad, g_x, *g_parameters, scalars))
-        _function("backward", x)(ctx.sizes, ctx.numbers, *addresses, torch.get_num_threads())
+        tensors = (*inputs, states, grad, g_x, *g_parameters, scalars)
+        _LIBRARIES[x.dtype].run("backward", ctx.sizes, ctx.numbers, *tensors)
         g_c = None
         if scalars is not None:  # out = unit h, and the other places of unit = 1/sqrt(c)
             g_unit = scalars[0] + (grad * out).sum(dtype=torch.float64) * c.sqrt()
             g_c = (scalars[1] - g_unit / (2 * c * c.sqrt())).to(c.dtype)
         return g_x, None, *g_parameters, g_c, None
-
-
-def _function(name: str, like: Tensor) -> native.CFunction:
-    return native.function(_NAMES[like.dtype], name, *[ctypes.c_void_p] * _POINTERS[name])

@@ -8,8 +8,6 @@ the relations of the batch only.
 
 from __future__ import annotations
 
-import ctypes
-
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -18,7 +16,7 @@ from hyperbolic import native
 from hyperbolic.kernels.function import Context, Function
 
 GATHERED = 1 << 22  # entries of gathered matrices, up to which one batched product is faster
-_POINTER, _SIZE = ctypes.c_void_p, ctypes.c_int64
+_LIBRARY = native.Library("relation_linear", products="ppppnnn", grads="ppppppnnnn")
 
 
 def relation_linear(x: Tensor, weight: Tensor, r: Tensor, sparse: bool = False) -> Tensor:
@@ -46,16 +44,7 @@ def relation_linear_reference(x: Tensor, weight: Tensor, r: Tensor) -> Tensor:
 
 
 def _usable(x: Tensor, weight: Tensor, r: Tensor) -> bool:
-    return (
-        native.usable(x.new_empty(0), weight)
-        and native.takes_index(r)
-        and native.library("relation_linear") is not None
-    )
-
-
-def _function(name: str, dtype: torch.dtype) -> native.CFunction:
-    pointers, sizes = {"products": (4, 3), "grads": (6, 4)}[name]
-    return native.function("relation_linear", name + native.SUFFIX[dtype], *[_POINTER] * pointers, *[_SIZE] * sizes)
+    return native.takes_index(r) and _LIBRARY.usable(x.new_empty(0), weight)
 
 
 class _InCpp(Function[Tensor]):
@@ -63,8 +52,7 @@ class _InCpp(Function[Tensor]):
     def forward(ctx: Context, x: Tensor, weight: Tensor, r: Tensor) -> Tensor:
         r = native.checked_index(r, len(weight), "relation_linear", "matrices")
         y = x.new_empty(len(x), weight.shape[1])
-        tensors = map(native.address, (x, weight, r, y))
-        _function("products", x.dtype)(*tensors, len(x), *weight.shape[1:], torch.get_num_threads())
+        _LIBRARY.run("products", x, weight, r, y, len(x), *weight.shape[1:], dtype=x.dtype)
         ctx.save_for_backward(x, weight, r)
         return y
 
@@ -75,9 +63,8 @@ class _InCpp(Function[Tensor]):
         grad = grad.contiguous()
         grad_x = torch.empty_like(x) if ctx.needs_input_grad[0] else None
         grad_weight = x.new_empty(weight.shape) if ctx.needs_input_grad[1] else None
-        tensors = map(native.address, (grad, x, weight, r, grad_x, grad_weight))
         sizes = (len(x), *weight.shape[1:], len(weight))
-        _function("grads", x.dtype)(*tensors, *sizes, torch.get_num_threads())
+        _LIBRARY.run("grads", grad, x, weight, r, grad_x, grad_weight, *sizes, dtype=x.dtype)
         return grad_x, grad_weight, None
 
 

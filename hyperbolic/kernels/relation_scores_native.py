@@ -7,7 +7,6 @@ and tails are rows of one table, whose gradient is written once.
 
 from __future__ import annotations
 
-import ctypes
 from typing import NamedTuple
 
 import torch
@@ -19,11 +18,7 @@ from hyperbolic.kernels.function import Context, Function
 from hyperbolic.kernels.lorentz import OFFSET
 from hyperbolic.kernels.relation_linear import GATHERED
 
-_POINTER, _SIZE, _NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
-_ARGUMENTS = {
-    "scores": (*[_POINTER] * 12, *[_SIZE] * 3, *[_NUMBER] * 4),
-    "grads": (*[_POINTER] * 15, *[_SIZE] * 5, *[_NUMBER] * 3),
-}
+LIBRARY = native.Library("relation_scores", scores="p" * 12 + "nnndddd", grads="p" * 15 + "nnnnnddd")
 
 
 class Tables(NamedTuple):
@@ -44,9 +39,8 @@ def usable(tables: Tables, h: Tensor, r: Tensor, t: Tensor) -> bool:
         and t.numel() > 0
         and h.shape == r.shape == t.shape[:1]
         and len(h) * tables.matrix[0].numel() <= GATHERED
-        and native.usable(*tables)
         and all(map(native.takes_index, (h, r, t)))
-        and native.library("relation_scores") is not None
+        and LIBRARY.usable(*tables)
     )
 
 
@@ -60,11 +54,6 @@ def scores(tables: Tables, h: Tensor, r: Tensor, t: Tensor, margin: float, scale
         IndexError: an entity or a relation that is not there.
     """
     return _Scores.apply(*tables, h, r, t, margin, scale, c)
-
-
-def _run(name: str, tensors: tuple[Tensor, ...], *numbers: float) -> None:
-    function = native.function("relation_scores", name + native.SUFFIX[tensors[0].dtype], *_ARGUMENTS[name])
-    function(*map(native.address, tensors), *numbers, torch.get_num_threads())
 
 
 class _Scores(Function[Tensor]):
@@ -89,8 +78,11 @@ class _Scores(Function[Tensor]):
         ctx.times = (scale * radius, (OFFSET - 1) * radius, radius)
         y = table.new_empty(len(h), table.shape[1])
         q, row_numbers, out = torch.empty_like(y), y.new_empty(2, len(h), dtype=torch.float64), y.new_empty(t.shape)
-        tensors = (table, matrix, bias, head_bias, tail_bias, h, r, t, y, q, row_numbers, out)
-        _run("scores", tensors, *t.shape, table.shape[1], margin, *ctx.times)
+        relations, (entities, size) = len(matrix), table.shape
+        shapes = ((entities, size), (relations, size, size), (relations, size - 1), (entities, 1), (entities, 1))
+        tables = map(native.address, (table, matrix, bias, head_bias, tail_bias), shapes)
+        tensors = (h, r, t, y, q, row_numbers, out)
+        LIBRARY.run("scores", *tables, *tensors, *t.shape, size, margin, *ctx.times, dtype=table.dtype)
         ctx.save_for_backward(table, matrix, h, r, t, y, q, row_numbers)
         return out
 
@@ -104,5 +96,5 @@ class _Scores(Function[Tensor]):
         grads = tuple(y.new_empty(shape) for shape in shapes)  # all: they are made together
         scratch = y.new_empty(len(h), 3 * size + 1)
         tensors = (table, matrix, h, r, t, grad.contiguous(), y, q, row_numbers, *grads, scratch)
-        _run("grads", tensors, *t.shape, size, entities, relations, *ctx.times)
+        LIBRARY.run("grads", *tensors, *t.shape, size, entities, relations, *ctx.times, dtype=table.dtype)
         return *grads, *[None] * 6

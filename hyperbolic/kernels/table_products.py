@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-
 import torch
 from torch import Tensor
 
@@ -12,7 +10,7 @@ from hyperbolic.kernels.function import Context, Function
 from hyperbolic.kernels.mlr import refuse_graph
 from hyperbolic.kernels.table_rows import table_rows
 
-_POINTER, _SIZE = ctypes.c_void_p, ctypes.c_int64
+_LIBRARY = native.Library("table_products", scores="pppppnnn", grads="pppppppnnnn")
 
 
 def table_products(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None = None, sparse: bool = False) -> Tensor:
@@ -46,15 +44,7 @@ def table_products_reference(
 
 
 def _usable(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None) -> bool:
-    return (
-        native.usable(x.new_empty(0), table, bias)
-        and native.takes_index(index)
-        and native.library("table_products") is not None
-    )
-
-
-def _function(name: str, dtype: torch.dtype, pointers: int, sizes: int) -> native.CFunction:
-    return native.function("table_products", name + native.SUFFIX[dtype], *[_POINTER] * pointers, *[_SIZE] * sizes)
+    return native.takes_index(index) and _LIBRARY.usable(x.new_empty(0), table, bias)
 
 
 class _TableProducts(Function[Tensor]):
@@ -62,8 +52,7 @@ class _TableProducts(Function[Tensor]):
     def forward(ctx: Context, x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None) -> Tensor:
         index = native.checked_index(index, len(table), "table_products", "rows")
         out = x.new_empty(index.shape)
-        tensors = map(native.address, (x, table, bias, index, out))
-        _function("scores", x.dtype, 5, 3)(*tensors, *index.shape, x.shape[1], torch.get_num_threads())
+        _LIBRARY.run("scores", x, table, bias, index, out, *index.shape, x.shape[1], dtype=x.dtype)
         ctx.save_for_backward(x, table, index)
         return out
 
@@ -76,7 +65,6 @@ class _TableProducts(Function[Tensor]):
         grad_x = torch.empty_like(x) if needs_x else None
         grad_table = x.new_empty(table.shape) if needs_table else None
         grad_bias = x.new_empty(len(table), 1) if needs_bias else None
-        tensors = map(native.address, (grad, x, table, index, grad_x, grad_table, grad_bias))
-        sizes = (*index.shape, *reversed(table.shape))
-        _function("grads", x.dtype, 7, 4)(*tensors, *sizes, torch.get_num_threads())
+        tensors = (grad, x, table, index, grad_x, grad_table, grad_bias)
+        _LIBRARY.run("grads", *tensors, *index.shape, *reversed(table.shape), dtype=x.dtype)
         return grad_x, grad_table, None, grad_bias

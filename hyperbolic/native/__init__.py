@@ -21,6 +21,7 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,6 +34,9 @@ _X86 = ("-mprefer-vector-width=512",) if platform.machine() in ("x86_64", "AMD64
 _PARALLEL = ("-fopenmp",)
 SUFFIX = {None: "", torch.float32: "_float", torch.float64: "_double"}  # of functions that there are of every dtype
 CFunction = Callable[..., None]
+Argument = Tensor | ctypes.Array[Any] | float | None
+_DTYPES = {torch.float32, torch.float64, torch.int64}
+_KINDS = {"p": ctypes.c_void_p, "n": ctypes.c_int64, "i": ctypes.c_int, "d": ctypes.c_double}
 _loaded: dict[str, ctypes.CDLL | None] = {}
 
 
@@ -73,17 +77,21 @@ def checked_index(index: Tensor, n: int, caller: str, things: str) -> Tensor:
 
 
 def address(tensor: Tensor | None, shape: tuple[int, ...] | None = None) -> int | None:
-    """Of the first number, for a pointer argument; None for a missing tensor.
+    """Of the first number, for a pointer argument; None for a missing tensor. Every tensor goes to C++ through here,
+    but for those whose strides the function gets.
 
     Raises:
-        ValueError: the tensor is not on a CPU; or, given a shape, it has another one or gaps in its memory.
+        ValueError: the tensor is not on a CPU, of another dtype than the kernels', not contiguous, or of another shape.
     """
     if tensor is None:
         return None
-    if not tensor.is_cpu or (shape is not None and (tensor.shape != shape or not tensor.is_contiguous())):
-        needs = "a tensor" if shape is None else f"a contiguous tensor of shape {tuple(shape)}"
-        strides = "" if tensor.layout is not torch.strided else f" with strides {tensor.stride()}"
-        raise ValueError(f"C++ kernels need {needs} on a CPU, got {tuple(tensor.shape)}{strides} on {tensor.device}")
+    fits = tensor.is_cpu and tensor.dtype in _DTYPES and (shape is None or tensor.shape == shape)
+    if not (fits and tensor.is_contiguous()):
+        needs = "any shape" if shape is None else f"shape {tuple(shape)}"
+        raise ValueError(
+            f"C++ kernels need contiguous tensors on a CPU, here of {needs}, got {tensor.dtype}, {tuple(tensor.shape)} "
+            f"with strides {tensor.stride()}, on {tensor.device}"
+        )
     return tensor.data_ptr()
 
 
@@ -117,6 +125,30 @@ def function(name: str, symbol: str, *kinds: type) -> CFunction:
     if symbol_function.argtypes is None:
         symbol_function.argtypes, symbol_function.restype = (*kinds, ctypes.c_int), None
     return symbol_function  # type: ignore[no-any-return]  # ctypes has no public name for its type
+
+
+class Library:
+    """The functions of a source for the kernels.
+
+    Args: signatures: by function, a letter for each argument: p a pointer, n a size, i a flag, d a number.
+    """
+
+    def __init__(self, name: str, **signatures: str):
+        self.name, self.signatures = name, signatures
+        self.functions: dict[tuple[str, torch.dtype | None], CFunction] = {}
+
+    def usable(self, *tensors: Tensor | None) -> bool:
+        """Whether there is the library, and it may read and write these tensors, see :func:`usable`."""
+        return usable(*tensors) and library(self.name) is not None
+
+    def run(self, symbol: str, *arguments: Argument, dtype: torch.dtype | None = None) -> None:
+        """Calls a function, of that dtype if it has versions; tensors go in by their :func:`address`."""
+        called = self.functions.get((symbol, dtype))
+        if called is None:
+            kinds = [_KINDS[letter] for letter in self.signatures[symbol]]
+            called = self.functions[symbol, dtype] = function(self.name, symbol + SUFFIX[dtype], *kinds)
+        values = [address(a) if isinstance(a, Tensor) else a for a in arguments]
+        called(*values, torch.get_num_threads())
 
 
 def _built(name: str) -> Path:

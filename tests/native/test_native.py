@@ -158,12 +158,15 @@ def test_addresses_of_tensors_of_a_shape():
     assert native.address(x, (4, 3)) == native.address(x) == x.data_ptr()
     assert native.address(None, (4, 3)) is None
     for wrong, message in [
-        (x[:3], r"a contiguous tensor of shape \(4, 3\) on a CPU, got \(3, 3\)"),
-        (torch.ones(3, 4).T, r"got \(4, 3\) with strides \(1, 4\)"),
+        (x[:3], r"contiguous tensors on a CPU, here of shape \(4, 3\), got torch.float32, \(3, 3\)"),
+        (torch.ones(3, 4).T, r"\(4, 3\) with strides \(1, 4\), on cpu"),
+        (x.half(), "got torch.float16"),
         (x.to("meta"), "on meta"),
     ]:
         with pytest.raises(ValueError, match=message):
             native.address(wrong, (4, 3))
+    with pytest.raises(ValueError, match="here of any shape"):
+        native.address(x.T)
 
 
 def test_the_cache_folder(monkeypatch, tmp_path):
