@@ -15,6 +15,7 @@ from hyperbolic.kernels.nonlinearity import NONLINEARITIES
 
 Step = Callable[[Tensor, Tensor, Tensor | float], Tensor]
 
+
 def _run(x: Tensor, lengths: Tensor | None, weight_ih: Tensor, bias: Tensor, step: Step) -> Tensor:
     """States (S, B, T, H) of the steps (h, u, mask) -> h' over inputs (S, B, T, D), from h = 0."""
     streams, batch, steps, _ = x.shape

@@ -86,13 +86,7 @@ def normalise_(z: Tensor, scale: Tensor, c: Tensor, offset: float = OFFSET, head
 
 
 def normalised_linear(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    scale: Tensor,
-    c: Tensor,
-    offset: float = OFFSET,
-    heads: int = 1,
+    x: Tensor, weight: Tensor, bias: Tensor | None, scale: Tensor, c: Tensor, offset: float = OFFSET, heads: int = 1
 ) -> Tensor:
     """:func:`normalise_` of ``x W^T + b``: x (n, D_in), weight (heads * D, D_in), bias (heads * D).
 
@@ -302,13 +296,7 @@ def _dropped(weights: Tensor, p: float) -> Tensor:
 
 
 def lorentz_attention_reference(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    temperature: Tensor,
-    c: Tensor,
-    mask: Tensor | None = None,
-    causal: bool = False,
+    q: Tensor, k: Tensor, v: Tensor, temperature: Tensor, c: Tensor, mask: Tensor | None = None, causal: bool = False
 ) -> Tensor:
     """Plain version of :func:`lorentz_attention`, pair by pair; float64 arithmetic is advisable."""
     pairs = (q.unsqueeze(-2) * k.unsqueeze(-3) * torch.tensor([-1.0] + [1.0] * (q.shape[-1] - 1)).to(q)).sum(-1)

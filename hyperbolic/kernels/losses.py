@@ -68,13 +68,7 @@ class _Streamed(Function[Tensor]):
 
     @staticmethod
     def forward(
-        ctx: Context,
-        x: Tensor,
-        w: Tensor,
-        scale: Tensor | None,
-        bias: Tensor | None,
-        loss: TileLoss,
-        learned: bool,
+        ctx: Context, x: Tensor, w: Tensor, scale: Tensor | None, bias: Tensor | None, loss: TileLoss, learned: bool
     ) -> Tensor:
         x, w = x.contiguous(), w.contiguous()
         scale, bias = (None if t is None else t.contiguous() for t in (scale, bias))

@@ -64,14 +64,7 @@ class Lengths(Function[tuple[Tensor, int]]):
 
     @staticmethod
     def forward(
-        ctx: Context,
-        h: Tensor,
-        c: Tensor,
-        left: Tensor,
-        right: Tensor,
-        terms: int,
-        limit: float,
-        dtype: torch.dtype,
+        ctx: Context, h: Tensor, c: Tensor, left: Tensor, right: Tensor, terms: int, limit: float, dtype: torch.dtype
     ) -> tuple[Tensor, int]:
         lead, (t, n), e = h.shape[:-2], h.shape[-2:], left.shape[-1]
         out, close = h.new_empty(h.shape, dtype=dtype), torch.zeros((), dtype=torch.long)

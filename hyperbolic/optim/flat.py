@@ -13,9 +13,7 @@ _FUSED = (torch.float32, torch.float64, torch.bfloat16)
 State = dict[str, Any]
 
 
-def adam(
-    params: list[Tensor], grads: list[Tensor], states: list[State], group: dict[str, Any], bounded: bool
-) -> None:
+def adam(params: list[Tensor], grads: list[Tensor], states: list[State], group: dict[str, Any], bounded: bool) -> None:
     """Adam. Moments are in ``states``; their "step" is the number of this step.
 
     Args:
