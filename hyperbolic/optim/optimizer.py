@@ -261,7 +261,7 @@ def _check_state(number: int, p: Tensor, state: dict[str, Any]) -> None:
 
 
 def _described(value: object) -> str:
-    return f"{value.layout} of {value.dtype}" if isinstance(value, Tensor) else repr(value)
+    return f"{value.layout} of {value.dtype}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
 
 
 def _lacks_state(state: dict[str, Any], group: dict[str, Any]) -> bool:
