@@ -53,5 +53,6 @@ def step(
     tables = (*map(native.address, rows, shapes), native.address(index, (n,)))
     values = (ctypes.c_double * len(numbers))(*numbers)
     flags = (rule.adam, rule.decay, rule.exact_exp)
-    _LIBRARY.run(_SYMBOLS[name], *tables, n, size, values, *flags, time, space, dtype=rows.x.dtype)
+    run = _LIBRARY.function(_SYMBOLS[name], rows.x.dtype)
+    run(*tables, n, size, values, *flags, time, space, torch.get_num_threads())
     return True

@@ -35,7 +35,6 @@ _PARALLEL = ("-fopenmp",)
 SUFFIX = {None: "", torch.float32: "_float", torch.float64: "_double"}  # of functions that there are of every dtype
 CFunction = Callable[..., None]
 Argument = Tensor | ctypes.Array[Any] | float | None
-_DTYPES = {torch.float32, torch.float64, torch.int64}
 _KINDS = {"p": ctypes.c_void_p, "n": ctypes.c_int64, "i": ctypes.c_int, "d": ctypes.c_double}
 _loaded: dict[str, ctypes.CDLL | None] = {}
 
@@ -81,12 +80,11 @@ def address(tensor: Tensor | None, shape: tuple[int, ...] | None = None) -> int 
     but for those whose strides the function gets.
 
     Raises:
-        ValueError: the tensor is not on a CPU, of another dtype than the kernels', not contiguous, or of another shape.
+        ValueError: the tensor is not on a CPU, not contiguous, or of another shape; :func:`usable` looks at dtypes.
     """
     if tensor is None:
         return None
-    fits = tensor.is_cpu and tensor.dtype in _DTYPES and (shape is None or tensor.shape == shape)
-    if not (fits and tensor.is_contiguous()):
+    if not (tensor.is_cpu and tensor.is_contiguous() and (shape is None or tensor.shape == shape)):
         needs = "any shape" if shape is None else f"shape {tuple(shape)}"
         raise ValueError(
             f"C++ kernels need contiguous tensors on a CPU, here of {needs}, got {tensor.dtype}, {tuple(tensor.shape)} "
@@ -141,14 +139,18 @@ class Library:
         """Whether there is the library, and it may read and write these tensors, see :func:`usable`."""
         return usable(*tensors) and library(self.name) is not None
 
-    def run(self, symbol: str, *arguments: Argument, dtype: torch.dtype | None = None) -> None:
-        """Calls a function, of that dtype if it has versions; tensors go in by their :func:`address`."""
-        called = self.functions.get((symbol, dtype))
-        if called is None:
+    def function(self, symbol: str, dtype: torch.dtype | None = None) -> CFunction:
+        """The function, of that dtype if it has versions, for addresses and numbers; see :func:`function`."""
+        loaded = self.functions.get((symbol, dtype))
+        if loaded is None:
             kinds = [_KINDS[letter] for letter in self.signatures[symbol]]
-            called = self.functions[symbol, dtype] = function(self.name, symbol + SUFFIX[dtype], *kinds)
+            loaded = self.functions[symbol, dtype] = function(self.name, symbol + SUFFIX[dtype], *kinds)
+        return loaded
+
+    def run(self, symbol: str, *arguments: Argument, dtype: torch.dtype | None = None) -> None:
+        """Calls a function; tensors go in by their :func:`address`, and the number of threads is added."""
         values = [address(a) if isinstance(a, Tensor) else a for a in arguments]
-        called(*values, torch.get_num_threads())
+        self.function(symbol, dtype)(*values, torch.get_num_threads())
 
 
 def _built(name: str) -> Path:

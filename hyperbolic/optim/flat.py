@@ -28,9 +28,11 @@ def adam(params: list[Tensor], grads: list[Tensor], states: list[State], group: 
     plain = []
     moments = ("momentum", "square", "largest_square") if group["amsgrad"] else ("momentum", "square")
     for i, (p, grad, state) in enumerate(zip(params, grads, states, strict=True)):
-        layout = (p.dtype, p.shape, p.device)
+        dtype, shape, device = p.dtype, p.shape, p.device
         own = (grad, *(state[name] for name in moments))
-        alike = p.is_contiguous() and all((t.dtype, t.shape, t.device) == layout and t.is_contiguous() for t in own)
+        alike = p.is_contiguous() and all(
+            t.dtype is dtype and t.shape == shape and t.device == device and t.is_contiguous() for t in own
+        )
         if alike and p.dtype in _FUSED and (p.is_cpu or p.is_cuda):
             fused.setdefault((p.dtype, p.device, state["step"]), []).append(i)
         else:

@@ -160,7 +160,6 @@ def test_addresses_of_tensors_of_a_shape():
     for wrong, message in [
         (x[:3], r"contiguous tensors on a CPU, here of shape \(4, 3\), got torch.float32, \(3, 3\)"),
         (torch.ones(3, 4).T, r"\(4, 3\) with strides \(1, 4\), on cpu"),
-        (x.half(), "got torch.float16"),
         (x.to("meta"), "on meta"),
     ]:
         with pytest.raises(ValueError, match=message):
