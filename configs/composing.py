@@ -76,13 +76,13 @@ def composed(*overrides: str) -> DictConfig:
 
 def split(words: tuple[str, ...]) -> tuple[list[str], dict[str, Any]]:
     """Of words on the command line those that choose files, as `geometry=klein`, and the others' settings by key."""
-    files, settings = [], {}
+    choices, settings = [], {}
     for word in OverridesParser.create().parse_overrides(list(words)):
         if word.is_add() or word.is_delete() or (files.FOLDER / word.key_or_group).is_dir():
-            files.append(word.input_line or "")
+            choices.append(word.input_line or "")
         else:
             settings[word.key_or_group] = word.value()
-    return files, settings
+    return choices, settings
 
 
 def changed(cfg: DictConfig, settings: Mapping[str, Any]) -> dict[str, Any]:

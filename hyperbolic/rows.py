@@ -52,10 +52,10 @@ def _call(symbol: str, tensors: tuple[Tensor | None, ...], *sizes: int) -> bool:
     """Runs a C++ kernel on the addresses of contiguous tensors; False where there is none."""
     if not native.usable(*(t for t in tensors if t is not None and t.dtype is torch.float32)):
         return False
+    if native.library("row_operations") is None:
+        return False
     kinds = [ctypes.c_void_p] * len(tensors) + [ctypes.c_int64] * len(sizes)
     run = native.function("row_operations", symbol, *kinds)
-    if run is None:
-        return False
     run(*map(native.address, tensors), *sizes, torch.get_num_threads())
     return True
 

@@ -21,22 +21,34 @@ import shutil
 import sysconfig
 from collections.abc import Callable, Hashable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 _MODES = {"0": "0", "false": "0", "native": "native", "1": "1", "true": "1", "auto": "auto"}
-_state: dict[str, bool | str] = {}
-_batches: dict[tuple, int] = {}  # of a function and its other sizes: the batch size that is compiled
-_compiled: dict[Callable, Callable] = {}
-_made: dict[Callable, set[tuple]] = {}  # batch and other sizes a function was compiled for in this process
-_MOST = 7  # PyTorch gives up at 8 versions of one function
+_MAX_VERSIONS = 7  # PyTorch gives up at 8 versions of one function
+Kernel = TypeVar("Kernel", bound=Callable[..., object])
+
+
+class _Switch:
+    """What is in force, and what torch.compile has made in this process."""
+
+    def __init__(self) -> None:
+        self.mode = ""  # "0", "native" or "1"; empty until something asks
+        self.native = False
+        self.batches: dict[Hashable, int] = {}  # function and other sizes -> the batch size that is compiled
+        self.compiled: dict[Hashable, Any] = {}  # function -> its compiled version
+        self.versions: dict[Hashable, set[Hashable]] = {}  # function -> batch and other sizes it was compiled for
+
+
+_switch = _Switch()
 
 
 def cpp_compiler() -> str | None:
     """The C++ compiler of this machine: ``$CXX``, g++ or clang++."""
     names = (os.environ.get("CXX", ""), "g++", "clang++")
-    return next((found for name in names if name and (found := shutil.which(name))), None)
+    return next((path for name in names if name and (path := shutil.which(name))), None)
 
 
 def compiler_found() -> bool:
@@ -55,18 +67,18 @@ def use_compile(mode: bool | str) -> bool:
         raise ValueError(f"compile must be false, native, true or auto, got {mode!r}")
     if value == "1" and not compiler_found():
         raise RuntimeError("compile=true needs a C++ compiler (g++, clang++ or $CXX) and none was found; use auto")
-    _batches.clear()  # so that the batch size of the next run counts
-    _state["native"] = value != "0" and cpp_compiler() is not None
-    _state["on"] = compiler_found() if value == "auto" else value == "1"
-    _state["mode"] = "1" if _state["on"] else "native" if value == "auto" else value
-    return _state["on"]
+    _switch.batches.clear()  # so that the batch size of the next run counts
+    _switch.native = value != "0" and cpp_compiler() is not None
+    compiles = compiler_found() if value == "auto" else value == "1"
+    _switch.mode = "1" if compiles else "native" if value == "auto" else value
+    return compiles
 
 
 def mode() -> str:
     """What is in force, a value for :func:`use_compile`: "0", "native" or "1"."""
-    if not _state:
+    if not _switch.mode:
         use_compile(os.environ.get("HYPERBOLIC_COMPILE", "native"))
-    return _state["mode"]
+    return _switch.mode
 
 
 def compiling() -> bool:
@@ -76,10 +88,10 @@ def compiling() -> bool:
 
 def native() -> bool:
     """Whether C++ kernels are used on CPUs: the switch says so, and there is a compiler."""
-    return mode() != "0" and _state["native"]
+    return mode() != "0" and _switch.native
 
 
-def maybe_compiled(function: Callable, batch: int, *sizes: Hashable) -> Callable:
+def maybe_compiled(function: Kernel, batch: int, *sizes: Hashable) -> Kernel:
     """``function``, or its compiled version when the switch is on.
 
     Compiled code is made for one batch size for each combination of the other ``sizes`` (all that decides about the
@@ -88,16 +100,17 @@ def maybe_compiled(function: Callable, batch: int, *sizes: Hashable) -> Callable
     """
     if not compiling():
         return function
-    if _batches.setdefault((function, sizes), batch) != batch:
+    if _switch.batches.setdefault((function, sizes), batch) != batch:
         return function
-    made = _made.setdefault(function, set())
-    if (batch, sizes) not in made:
-        if len(made) == _MOST:
+    versions = _switch.versions.setdefault(function, set())
+    if (batch, sizes) not in versions:
+        if len(versions) == _MAX_VERSIONS:
             return function
-        made.add((batch, sizes))
-    if function not in _compiled:
-        _compiled[function] = torch.compile(function, fullgraph=True, dynamic=False)
-    return _compiled[function]
+        versions.add((batch, sizes))
+    if function not in _switch.compiled:
+        _switch.compiled[function] = torch.compile(function, fullgraph=True, dynamic=False)
+    compiled: Kernel = _switch.compiled[function]
+    return compiled
 
 
 def use_cuda_graphs(layer: nn.Module, *sample: Tensor) -> nn.Module:
@@ -118,18 +131,18 @@ def use_cuda_graphs(layer: nn.Module, *sample: Tensor) -> nn.Module:
         raise ValueError(f"CUDA graphs need sample arguments on a GPU, got {devices}")
     if compiling():
         raise RuntimeError("CUDA graphs replay eager kernels: set compile=false (HYPERBOLIC_COMPILE=0) first")
-    eager, expected = layer.forward, [_kind(tensor) for tensor in sample]
+    eager, expected = layer.forward, [_properties(tensor) for tensor in sample]
     torch.cuda.make_graphed_callables(layer, sample)
     graphed = layer.forward
 
     @functools.wraps(eager)
-    def forward(*args, **kwargs):
-        fits = layer.training and torch.is_grad_enabled() and not kwargs and [_kind(a) for a in args] == expected
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        fits = layer.training and torch.is_grad_enabled() and not kwargs and [_properties(a) for a in args] == expected
         return (graphed if fits else eager)(*args, **kwargs)
 
     layer.forward = forward
     return layer
 
 
-def _kind(argument: Tensor | None) -> tuple | None:
+def _properties(argument: Tensor | None) -> Hashable:
     return argument if argument is None else (argument.shape, argument.dtype, argument.device, argument.requires_grad)

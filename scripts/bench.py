@@ -3,7 +3,7 @@
 python scripts/bench.py             all rows, a few minutes; --quick: under a minute, without the compiled ones
 python scripts/bench.py --check     exits with 1 and names the rows when a gate is missed
 
-Set THP_MEM_ALLOC_ENABLE=1 to measure with huge pages; the table says which setting it was made with.
+Set THP_MEM_ALLOC_ENABLE=1 to measure with huge pages; the table says with which setting it was measured.
 """
 
 from __future__ import annotations
@@ -36,36 +36,36 @@ def main(arguments: list[str] | None = None, rows: list[Row] = ROWS) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     setting = _setting(parser, options)
-    chosen = [row for row in rows if fnmatch.fnmatchcase(row.name, options.rows)]
-    if not chosen:
+    selected = [row for row in rows if fnmatch.fnmatchcase(row.name, options.rows)]
+    if not selected:
         parser.error(f"--rows {options.rows!r} matches no row; the rows are {', '.join(row.name for row in rows)}")
     if options.quick and not options.compile:
-        chosen = [row for row in chosen if not row.compiled]
-        if not chosen:
+        selected = [row for row in selected if not row.compiled]
+        if not selected:
             parser.error(f"--rows {options.rows!r} matches compiled rows only: leave --quick out or add --compile")
     console = Console(width=None if sys.stdout.isatty() else 170)
     threads = torch.get_num_threads()
     torch.set_num_threads(options.threads)
     try:
         where = environment(options.threads, setting.device, options.quick)
-        begun = time.monotonic()
-        results = _measure(chosen, setting, options, console)
-        where["wall_s"] = round(time.monotonic() - begun, 1)
+        start = time.monotonic()
+        results = _measure(selected, setting, options, console)
+        where["wall_s"] = round(time.monotonic() - start, 1)
     finally:
         torch.set_num_threads(threads)
     print_table(results, where, console)
     console.print(f"measured in {where['wall_s']:.0f} s", highlight=False)
-    stem = file_stem(where, options.dtype, partial=len(chosen) < len(rows) and options.rows != "*")
+    stem = file_stem(where, options.dtype, partial=len(selected) < len(rows) and options.rows != "*")
     for path in write(results, where, options.output, stem):
         console.print(f"written: {path}", highlight=False, soft_wrap=True)
     return _verdict(results, console) if options.check else 0
 
 
-def _measure(chosen: list[Row], setting: Setting, options: argparse.Namespace, console: Console) -> list[Result]:
+def _measure(selected: list[Row], setting: Setting, options: argparse.Namespace, console: Console) -> list[Result]:
     results = []
-    total = len(chosen) * len(DTYPES[options.dtype])
+    total = len(selected) * len(DTYPES[options.dtype])
     tries = _TRIES[options.quick] if options.check else 0
-    for row in chosen:
+    for row in selected:
         if row.compiled and not switch.compiler_found():
             console.print(f"left out {row.name}: it needs a C++ compiler", highlight=False)
             continue

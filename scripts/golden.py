@@ -8,15 +8,15 @@ from pathlib import Path
 import mpmath
 
 from scripts.collect import write_atomically
-from scripts.exactness.arithmetic import DIGITS, condition, dot, flat, jacobian, length, mp, text
+from scripts.exactness.arithmetic import DIGITS, condition, dot, flat, jacobian, mp, norm, text
 from scripts.exactness.cases import FUNCTIONS, RADIUS, Case, all_cases
 from scripts.exactness.measure import weights
 from scripts.exactness.spaces import SPACES
 from scripts.records import ROOT
 
 GOLDEN = ROOT / "tests" / "golden"
-KEPT = {"float32": 11, "float64": 18}  # significant digits of values
-KEPT_SLOPES = 7
+VALUE_DIGITS = {"float32": 11, "float64": 18}  # significant digits of values
+SLOPE_DIGITS = 7
 SOURCE = (
     "Textbook definitions by Minkowski products, arcosh, cosh and sinh on the hyperboloid, charts for the other models "
     "(scripts/exactness/spaces.py); gradients by central differences with step 1e-30. Inputs: big-endian IEEE bits. "
@@ -69,13 +69,13 @@ def _file(lines: list[str]) -> str:
 
 def load(folder: Path = GOLDEN) -> list[tuple[Case, dict]]:
     """The cases in the files with their exact values (see :func:`exact_values`), in the order of the report."""
-    found = []
+    cases = []
     for space in SPACES:
-        for dtype in KEPT:
+        for dtype in VALUE_DIGITS:
             data = json.loads((folder / f"{space.lower()}_{dtype}.json").read_text(encoding="utf-8"))
             for record in data["cases"]:
-                found.append((Case(space, dtype, record["regime"], record["c"], record["bits"]), record["exact"]))
-    return found
+                cases.append((Case(space, dtype, record["regime"], record["c"], record["bits"]), record["exact"]))
+    return cases
 
 
 def exact_values(case: Case) -> dict[str, list]:
@@ -84,23 +84,23 @@ def exact_values(case: Case) -> dict[str, list]:
     A function whose result is a point farther out than the radius of the targets is left out: the library pulls such
     points back. So are gradients where the exact value has none (a distance of 0).
     """
-    found = {}
+    values = {}
     for function in FUNCTIONS[case.space]:
         arguments = [*case.arguments(function), mp.mpf(case.c)]
 
-        def call(*values, function=function):
-            *rest, c = values
+        def call(*inputs, function=function):
+            *rest, c = inputs
             return getattr(case.space_at(c), function)(*rest)
 
         value = call(*arguments)
         if FUNCTIONS[case.space][function].point and _outside(case, value):
             continue
-        found[function] = [text(value, KEPT[case.dtype])]
-        if length(flat(value)):
+        values[function] = [text(value, VALUE_DIGITS[case.dtype])]
+        if norm(flat(value)):
             slopes, w = jacobian(call, arguments), weights(len(flat(value)))
-            found[function].append(float(f"{condition(slopes[:-1], arguments[:-1], value):.1e}"))
-            found[function] += [text([dot(w, column) for column in columns], KEPT_SLOPES) for columns in slopes]
-    return found
+            values[function].append(float(f"{condition(slopes[:-1], arguments[:-1], value):.1e}"))
+            values[function] += [text([dot(w, column) for column in columns], SLOPE_DIGITS) for columns in slopes]
+    return values
 
 
 def _outside(case: Case, point: list) -> bool:

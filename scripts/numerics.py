@@ -75,7 +75,7 @@ def render(cells: Cells, rows: list[failures.Failure], stated: list) -> tuple[st
 
 def opening() -> str:
     names = ("torch", "geoopt", "hypll", "mpmath")
-    found = ", ".join(f"{name} {_version(name)}" for name in names)
+    versions = ", ".join(f"{name} {_version(name)}" for name in names)
     radii = "; ".join(f"{RADIUS[s, 'float32']:g} and {RADIUS[s, 'float64']:g} ({TITLES[s]})" for s in list(TITLES)[:3])
     curvatures = ", ".join(f"{c:g}" for c in CURVATURES)
     return f"""<!-- Made by `make numerics`; `python -m scripts.numerics --check` fails if it is edited by hand. -->
@@ -84,7 +84,7 @@ def opening() -> str:
 
 Command: `make numerics` (`python -m scripts.numerics`). The exact values are in `tests/golden/`, made by
 `python -m scripts.golden` with mpmath in 120 digits from textbook definitions.
-{VERSIONS}Python {platform.python_version()}, {found}.
+{VERSIONS}Python {platform.python_version()}, {versions}.
 
 - An error is `|computed - exact| / |exact|` for the exact input bits: normwise for vectors, absolute where the exact
   value is 0; the largest over the cases of a cell. `<1e-7` and `<2e-16`: no more than one unit of the dtype.
@@ -159,9 +159,9 @@ def failure_part(rows: list[failures.Failure], misses: list[str]) -> list[str]:
     lines = [["case", "true", *LIBRARIES, "error of ours", ""]]
     for row in rows:
         misses += [row.name] if row.over else []
-        given = [row.given.get(library, DASH) for library in LIBRARIES]
+        values = [row.values.get(library, DASH) for library in LIBRARIES]
         error = error_text(row.error, "float64" if "f64" in row.name else "float32")
-        lines.append([row.name, row.true, *given, error, "OVER" if row.over else "ok"])
+        lines.append([row.name, row.true, *values, error, "OVER" if row.over else "ok"])
     return ["", "## Where other libraries fail", "", *table(lines)]
 
 
@@ -211,16 +211,16 @@ def differences(old: str, new: str) -> list[str]:
 
 
 def _compared(text: str, absent: list[str]) -> list[str]:
-    lines, kept = [], None
+    lines, columns = [], None
     for line in text.splitlines():
         if line.startswith(VERSIONS):
             continue
         cells = re.split(r"(?<!\\)\|", line)
         if not line.startswith("|"):
-            kept = None
-        elif kept is None:
-            kept = [i for i, cell in enumerate(cells) if not cell.strip().startswith(tuple(absent) or "|")]
-        lines.append("|".join(cells[i] for i in kept) if kept else line)
+            columns = None
+        elif columns is None:
+            columns = [i for i, cell in enumerate(cells) if not cell.strip().startswith(tuple(absent) or "|")]
+        lines.append("|".join(cells[i] for i in columns) if columns else line)
     return lines
 
 

@@ -177,10 +177,10 @@ def same(a, b):
 def test_roles_and_their_options():
     net = model()
     groups = parameter_groups(net, embeddings={"lr": 0.1, "rule": "sgd"}, biases={"lr": 0.01})
-    found = {group["role"]: group["params"] for group in groups}
-    assert [id(p) for p in found["embeddings"]] == [id(net[0].weight)]
-    assert {id(p) for p in found["biases"]} == {id(net[1].bias), id(net[2].p)}
-    assert {id(p) for p in found["matrices"]} == {id(net[1].weight), id(net[2].a)}
+    actual = {group["role"]: group["params"] for group in groups}
+    assert [id(p) for p in actual["embeddings"]] == [id(net[0].weight)]
+    assert {id(p) for p in actual["biases"]} == {id(net[1].bias), id(net[2].p)}
+    assert {id(p) for p in actual["matrices"]} == {id(net[1].weight), id(net[2].a)}
     optimizer = RiemannianOptimizer(groups, lr=0.5)
     rules = {group["role"]: (group["rule"], group["lr"]) for group in optimizer.param_groups}
     assert rules == {"embeddings": ("sgd", 0.1), "biases": ("adam", 0.01), "matrices": ("adam", 0.5)}

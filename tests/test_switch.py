@@ -13,9 +13,7 @@ from hyperbolic.manifolds import PoincareBall
 @pytest.fixture(autouse=True)
 def _fresh_switch(monkeypatch):
     """Every test starts unset, in an environment that says nothing, and leaves the switch as it was."""
-    monkeypatch.setattr(switch, "_state", {})
-    for table in ("_batches", "_compiled", "_made"):
-        monkeypatch.setattr(switch, table, {})
+    monkeypatch.setattr(switch, "_switch", switch._Switch())
     monkeypatch.delenv("HYPERBOLIC_COMPILE", raising=False)
     monkeypatch.delenv("CXX", raising=False)
 
@@ -24,11 +22,11 @@ def _fresh_switch(monkeypatch):
 def compiler(monkeypatch, tmp_path):
     """Makes a machine with these compilers, and with or without Python's headers."""
 
-    def install(*found: str, headers: bool = True) -> None:
+    def install(*compilers: str, headers: bool = True) -> None:
         if headers:
             (tmp_path / "Python.h").touch()
         monkeypatch.setattr(switch.sysconfig, "get_path", lambda name: str(tmp_path))
-        monkeypatch.setattr(switch.shutil, "which", lambda name: f"/bin/{name}" if name in found else None)
+        monkeypatch.setattr(switch.shutil, "which", lambda name: f"/bin/{name}" if name in compilers else None)
 
     return install
 
@@ -71,7 +69,7 @@ def test_modes(monkeypatch, compiler, word, on):
     compiler("g++")
     assert switch.use_compile(word) is on
     assert switch.compiling() is on
-    monkeypatch.setattr(switch, "_state", {})
+    monkeypatch.setattr(switch, "_switch", switch._Switch())
     monkeypatch.setenv("HYPERBOLIC_COMPILE", word)
     assert switch.compiling() is on
 
@@ -126,15 +124,15 @@ def test_a_compiler_without_the_headers_of_python_is_none(compiler):
 
 def test_compiled_code_is_for_the_first_batch_size(monkeypatch, compiler):
     compiler("g++")
-    made = []
-    monkeypatch.setattr(switch.torch, "compile", lambda f, **options: made.append((f, options)) or (lambda x: f(x)))
+    compiled = []
+    monkeypatch.setattr(switch.torch, "compile", lambda f, **options: compiled.append((f, options)) or (lambda x: f(x)))
     switch.use_compile(True)
     fast = switch.maybe_compiled(torch.sin, 8)
     assert fast is not torch.sin
     assert switch.maybe_compiled(torch.sin, 8) is fast
     assert switch.maybe_compiled(torch.sin, 5) is torch.sin  # an incomplete last batch
     assert switch.maybe_compiled(torch.cos, 5) is not torch.cos
-    assert made == [(f, {"fullgraph": True, "dynamic": False}) for f in (torch.sin, torch.cos)]
+    assert compiled == [(f, {"fullgraph": True, "dynamic": False}) for f in (torch.sin, torch.cos)]
     switch.use_compile(False)
     assert switch.maybe_compiled(torch.sin, 8) is torch.sin
     switch.use_compile(True)  # the next run has its own batch size

@@ -12,8 +12,8 @@ Tests compare every kernel with the same update written with the methods of the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ _BLOCK = 1 << 16  # numbers in a block of rows for each CPU thread: its float64 
 _CHUNK = 1 << 15  # rows whose coefficients are computed together
 _FEW = 1 << 8  # fewer rows are not worth compiling
 _LANES = 16
-_ANY = Sums(None, None, None)
+_Passes = tuple[Callable[..., Any], ...]
 _HUGE = 1e100  # float64 gradients are cut here: their squares have to be finite
 
 
@@ -57,21 +57,25 @@ def _dot(x: Tensor, y: Tensor, work: Work | None = None, out: Tensor | None = No
     if work is not None:
         return torch.mm(torch.mul(x, y, out=work.product[: len(x)]), work.ones, out=out)
     padded = torch.nn.functional.pad(x * y, (0, -x.shape[-1] % _LANES))
-    return padded.unflatten(-1, (-1, _LANES)).sum(1) @ x.new_ones(_LANES, 1)
+    sums: Tensor = padded.unflatten(-1, (-1, _LANES)).sum(1) @ x.new_ones(_LANES, 1)
+    return sums
 
 
 def _square(x: Tensor, model: Model, work: Work | None, out: Tensor | None) -> Tensor:
     """``|x|^2`` of space coordinates in float64, (N, 1); a norm, unlike :func:`_dot`, leaves no products in memory."""
     if work is None:
         return _dot(x, x)
-    return torch.linalg.vector_norm(x[:, model.start :], dim=1, keepdim=True, out=out).square_()
+    norm: Tensor = torch.linalg.vector_norm(x[:, model.start :], dim=1, keepdim=True, out=out)
+    return norm.square_()
 
 
 def _wide(x: Tensor, out: Tensor) -> Tensor:
     return x if x.dtype is WIDE else out[: len(x)].copy_(x)
 
 
-def _sums(x: Tensor, v: Tensor, xx: Tensor | None, model: Model, work: Work | None = None, out: Sums = _ANY) -> Sums:
+def _sums(
+    x: Tensor, v: Tensor, xx: Tensor | None, model: Model, work: Work | None = None, out: Sums | None = None
+) -> Sums:
     """The sums of some rows, of space coordinates, for :func:`_finished`.
 
     In float64 tables the part of v orthogonal to x is formed before it is squared; in float32 the rounding of the
@@ -82,17 +86,19 @@ def _sums(x: Tensor, v: Tensor, xx: Tensor | None, model: Model, work: Work | No
         x, v = x[:, model.start :].to(WIDE), v[:, model.start :].to(WIDE)
     else:
         x, v = _wide(x, work.x), _wide(v, work.v)
-    wanted = model.orthogonal or xx is not None  # of the gradient of the ball only the length matters
-    xv = _dot(x, v, work, out.xv) if wanted else None
-    xx = _square(x, model, work, out.xx) if xx is None else xx
-    if across:
+    needs_dot = model.orthogonal or xx is not None  # of the gradient of the ball only the length matters
+    xx_out, xv_out, vv_out = (None, None, None) if out is None else out[:3]
+    xv = _dot(x, v, work, xv_out) if needs_dot else None
+    xx = _square(x, model, work, xx_out) if xx is None else xx
+    if across and xv is not None:
         v = torch.addcmul(v, x, xv * inverse_square(xx), value=-1)
-    return Sums(xx, xv, _square(v, model, work, out.vv))
+    return Sums(xx, xv, _square(v, model, work, vv_out))
 
 
 def _finished(sums: Sums, model: Model, x: Tensor) -> Sums:
     if not model.orthogonal:
         return sums
+    assert sums.xv is not None
     inverse = inverse_square(sums.xx) if sums.inverse is None else sums.inverse
     if x.dtype is WIDE:
         return sums._replace(inverse=inverse)
@@ -110,10 +116,12 @@ def _moments(rows: Rows, length2: Tensor, k: Numbers, rule: Rule) -> tuple[Tenso
     weight = shrink * k.share
     if not rule.adam:
         return weight, -k.rate.expand_as(weight)
+    assert rows.square is not None
     v = rows.square.to(WIDE)
     v = torch.addcmul(v, shrink.square().mul_(length2).sub_(v), k.follow)
     rows.square.copy_(v)
     if rule.amsgrad:
+        assert rows.largest is not None
         v = torch.maximum(rows.largest.to(WIDE), v)
         rows.largest.copy_(v)
     return weight, (v * k.correction).sqrt_().add_(k.eps).reciprocal_().mul_(-k.rate)
@@ -153,8 +161,9 @@ def _move(x: Tensor, m: Tensor, a: Tensor, b: Tensor, a_m: Tensor, b_m: Tensor) 
 
 def _step_chunk(model: Model, rows: Rows, k: Numbers, rule: Rule, work: Work) -> None:
     """The step by cache-sized blocks; only the coefficients are of all rows."""
-    size = len(work.x)
-    xs, hs, ms = (t.split(size) for t in rows[:3])
+    size, momentum = len(work.x), rows.momentum
+    assert momentum is not None
+    xs, hs, ms = (t.split(size) for t in (rows.x, rows.grad, momentum))
     vectors = torch.empty(3, len(rows.x), 1, dtype=WIDE, device=rows.x.device).unbind(0)
     sums = Sums(*vectors)
     parts = [Sums(*each) for each in zip(*(t.split(size) for t in vectors), strict=True)]
@@ -172,7 +181,7 @@ def _step_chunk(model: Model, rows: Rows, k: Numbers, rule: Rule, work: Work) ->
         if model.start:
             _square(_wide(x, work.x), model, work, part.xx)
     if model.start:
-        _set_times(rows.x, rows.momentum, *_times(sums.xx, move[4], k.c, rows.x.dtype))
+        _set_times(rows.x, momentum, *_times(sums.xx, move[4], k.c, rows.x.dtype))
 
 
 def _times(square: Tensor, product: Tensor, c: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
@@ -199,14 +208,14 @@ def _set_times(x: Tensor, m: Tensor, inside: Tensor, time: Tensor, time_m: Tenso
 # combines it with rows, or the compiler computes it again for every few coordinates.
 
 
-def _passes(name: str, rule: Rule) -> tuple[Callable, ...]:
+def _passes(name: str, rule: Rule) -> _Passes:
     model = MODELS[name]
 
     def take_gradient(rows: Rows, k: Numbers) -> tuple[Tensor, ...]:
         sums = _sums(rows.x, rows.grad, None, model)
         return sums.xx, *_take_gradient(model, rows, sums, k, rule)
 
-    def add_gradient(*tensors) -> None:
+    def add_gradient(*tensors: Any) -> None:
         _add_gradient(*tensors)
 
     def take_step(x: Tensor, m: Tensor, xx: Tensor, scale: Tensor, k: Numbers) -> tuple[Tensor, ...]:
@@ -222,23 +231,24 @@ def _passes(name: str, rule: Rule) -> tuple[Callable, ...]:
     return take_gradient, add_gradient, take_step, move, times
 
 
-_made: dict[tuple, tuple[Callable, ...]] = {}
-_MOST_COMPILED = 8  # shapes and rules: PyTorch compiles a function no more often
+_PASSES: dict[Hashable, _Passes] = {}
+_MAX_COMPILED = 8  # shapes and rules: PyTorch compiles a function no more often
 
 
-def _compiled(name: str, rows: Rows, rule: Rule) -> tuple[Callable, ...] | None:
+def _compiled(name: str, rows: Rows, rule: Rule) -> _Passes | None:
     """The passes for chunks of this shape, or None where they are not compiled."""
     key = (name, rule, rows.x.shape, rows.x.dtype, rows.x.device)
-    if key not in _made:
-        if len(_made) >= _MOST_COMPILED:
+    if key not in _PASSES:
+        if len(_PASSES) >= _MAX_COMPILED:
             return None
-        _made[key] = _passes(name, rule)
-    return tuple(maybe_compiled(function, len(rows.x)) for function in _made[key])
+        _PASSES[key] = _passes(name, rule)
+    return tuple(maybe_compiled(function, len(rows.x)) for function in _PASSES[key])
 
 
-def _step_compiled(passes: tuple[Callable, ...], rows: Rows, k: Numbers) -> None:
+def _step_compiled(passes: _Passes, rows: Rows, k: Numbers) -> None:
     take_gradient, add_gradient, take_step, move, times = passes
-    x, h, m = rows[:3]
+    x, h, m = rows.x, rows.grad, rows.momentum
+    assert m is not None
     xx, scale, *into = take_gradient(rows, k)
     add_gradient(x, h, m, k, *into)
     ends = take_step(x, m, xx, scale, k)
@@ -277,7 +287,8 @@ def step(name: str, rows: Rows, k: Numbers, rule: Rule) -> None:
     chunk = max(1, n // max(1, n // _CHUNK)) if device.type == "cpu" else n
     work = None
     for i in range(0, n, max(1, chunk)):
-        part = Rows(*(t if t is None else t[i : i + chunk] for t in rows))
+        cut = slice(i, i + chunk)
+        part = Rows(rows.x[cut], rows.grad[cut], *(t if t is None else t[cut] for t in rows[2:]))
         passes = _compiled(name, part, rule) if compiling() and len(part.x) == chunk and n >= _FEW else None
         if passes is not None:
             _step_compiled(passes, part, k)
@@ -285,5 +296,6 @@ def step(name: str, rows: Rows, k: Numbers, rule: Rule) -> None:
         if work is None:
             ones = torch.ones(size, 1, dtype=WIDE, device=device)
             ones[: model.start] = 0
-            work = Work(*torch.empty(3, block, size, dtype=WIDE, device=device), ones)
+            x, v, product = torch.empty(3, block, size, dtype=WIDE, device=device)
+            work = Work(x, v, product, ones)
         _step_chunk(model, part, k, rule, work)

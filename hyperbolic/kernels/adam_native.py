@@ -3,38 +3,43 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import math
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
 
 from hyperbolic import native
-from hyperbolic.kernels.geodesic_steps import Numbers, Rule
+from hyperbolic.kernels.adam import Rows
+from hyperbolic.kernels.geodesic_steps import Rule
 
-_MODELS = {"Lorentz": "Lorentz", "PoincareBall": "Poincare", "Klein": "Klein"}
-_POINTER, _SIZE, _FLAG, _NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_double
-_ARGUMENTS = (*[_POINTER] * 6, _SIZE, _SIZE, _POINTER, _FLAG, _FLAG, _FLAG, _NUMBER, _NUMBER)
-
-
-@functools.cache
-def _function(name: str, dtype: torch.dtype) -> ctypes._CFuncPtr | None:
-    return native.function("adam", f"step_{_MODELS[name]}{native.SUFFIX[dtype]}", *_ARGUMENTS)
+_SYMBOLS = {"Lorentz": "step_Lorentz", "PoincareBall": "step_Poincare", "Klein": "step_Klein"}
+_LIBRARY = native.Library("adam", **dict.fromkeys(_SYMBOLS.values(), "ppppppnnpiiidd"))
 
 
-def step(name: str, rows, k: Numbers, rule: Rule, index: Tensor | None = None, max_radius: float | None = None) -> bool:
+def step(
+    name: str,
+    rows: Rows,
+    k: Iterable[Tensor | float],
+    rule: Rule,
+    index: Tensor | None = None,
+    max_radius: float | None = None,
+) -> bool:
     """One step of all rows, or of those of the index, in place; False where it has to be done otherwise.
 
     Args:
         name: "Lorentz", "PoincareBall" or "Klein". rows: see :class:`hyperbolic.kernels.adam.Rows`.
+        k: the fields of :class:`~hyperbolic.kernels.geodesic_steps.Numbers`, as tensors or numbers.
         index: (K,) different rows of the table; ``rows.grad`` is (K, D) then.
         max_radius: points of the hyperboloid that end further from the origin are moved back along the geodesic from
             there, with their momenta.
+
+    Raises:
+        ValueError: a gradient or a state does not have the shape that it has for these points.
     """
-    if not native.usable(*rows) or (index is not None and (index.device.type != "cpu" or not index.is_contiguous())):
+    if not _LIBRARY.usable(*rows):
         return False
-    run = _function(name, rows.x.dtype)
-    if run is None:
+    if index is not None and not (index.is_cpu and index.dtype is torch.int64 and index.is_contiguous()):
         return False
     numbers = [float(value) for value in k]
     time = space = math.inf
@@ -43,18 +48,11 @@ def step(name: str, rows, k: Numbers, rule: Rule, index: Tensor | None = None, m
             return False
         root = math.sqrt(numbers[0])
         time, space = math.cosh(root * max_radius) / root, math.sinh(root * max_radius) / root
-    n, size = rows.grad.shape
-    run(
-        *(native.address(t) for t in rows),
-        native.address(index),
-        n,
-        size,
-        (_NUMBER * len(numbers))(*numbers),
-        rule.adam,
-        rule.decay,
-        rule.exact_exp,
-        time,
-        space,
-        torch.get_num_threads(),
-    )
+    (n, size), points = rows.grad.shape, len(rows.x)
+    shapes = ((points, size), (n if index is not None else points, size), (points, size), (points, 1), (points, 1))
+    tables = (*map(native.address, rows, shapes), native.address(index, (n,)))
+    values = (ctypes.c_double * len(numbers))(*numbers)
+    flags = (rule.adam, rule.decay, rule.exact_exp)
+    run = _LIBRARY.function(_SYMBOLS[name], rows.x.dtype)
+    run(*tables, n, size, values, *flags, time, space, torch.get_num_threads())
     return True

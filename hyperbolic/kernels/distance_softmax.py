@@ -11,8 +11,6 @@ matrix of distances is kept. On a CPU one pass in C++ works on a block between i
 
 from __future__ import annotations
 
-import ctypes
-
 import torch
 from torch import Tensor
 
@@ -20,12 +18,13 @@ from hyperbolic import native
 from hyperbolic.kernels.mlr import refuse_graph
 from hyperbolic.manifolds import sheet
 from hyperbolic.numerics import asinhc, safe_sqrt, sqnorm, wide_curvature
+from hyperbolic.typing import Context, Function
 
 _BLOCK = 1 << 16  # float64 entries that are worked on at a time, half a megabyte
 _CLOSE = 1e-6  # part of its terms below which sinh^2(sqrt(c) d/2) of a pair is computed again from the difference
 _LEAST = 1e-12  # least sinh^2(sqrt(c) d/2) of the others; of the pairs, which are exact, the square of it
 _LEAST_WEIGHT = 1e-300  # of a pair; smaller ones, of points more than 690 T apart, would be 0
-_ARGUMENTS = (*[ctypes.c_void_p] * 5, ctypes.c_int64, ctypes.c_int64, ctypes.c_double, ctypes.c_double)
+_LIBRARY = native.Library("distance_softmax", distance_softmax="pppppnndd")
 Pairs = tuple[Tensor, Tensor]
 
 
@@ -89,14 +88,14 @@ def _length(h: Tensor, c: Tensor) -> Tensor:
     return (2 / c.sqrt() * safe_sqrt(h) * asinhc(h)).squeeze(-1)
 
 
-class _Loss(torch.autograd.Function):
+class _Loss(Function[Tensor]):
     """The loss from ``h = sinh^2(sqrt(c) d/2)``: (B,) of the pairs, ``left right^T`` (B, P) of the others.
 
     ``exp(-d/T) = exp(-power arsinh(sqrt(h)))`` with ``power = 2 / (sqrt(c) T)``, see :func:`_weights`.
     """
 
     @staticmethod
-    def forward(ctx, left: Tensor, right: Tensor, h: Tensor, excluded: Pairs, power: float) -> Tensor:
+    def forward(ctx: Context, left: Tensor, right: Tensor, h: Tensor, excluded: Pairs, power: float) -> Tensor:
         n = len(left)
         near, slope = _weights(h.clamp_min(_LEAST**2), power)
         near.clamp_min_(_LEAST_WEIGHT)
@@ -105,20 +104,20 @@ class _Loss(torch.autograd.Function):
         rows, columns = rows[order], columns[order]
         bounds = torch.searchsorted(rows, torch.arange(n + 1, device=rows.device))
         step = max(1, _BLOCK // max(len(right), 1)) if left.device.type == "cpu" else max(n, 1)
-        derive = _derive_in_cpp if native.usable(left, right) and native.library("distance_softmax") else _derive
-        of_left, of_right, sums = torch.empty_like(left), torch.zeros_like(right), torch.empty_like(near)
+        derive = _derive_in_cpp if _LIBRARY.usable(left, right) else _derive
+        grad_left, grad_right, sums = torch.empty_like(left), torch.zeros_like(right), torch.empty_like(near)
         for start in range(0, n, step):
             some, ends = slice(start, start + step), bounds[start : start + step + 1]
             slopes = left[some] @ right.T
             derive(slopes, near[some], sums[some], rows - start, columns, ends, power)
-            torch.mm(slopes, right, out=of_left[some])
-            of_right.addmm_(slopes.T, left[some])
-        total, of_near = (sums / near).log().sum(), 1 - near / sums
-        ctx.save_for_backward(of_left / n, of_right / n, of_near.mul_(slope).div_(n))
+            torch.mm(slopes, right, out=grad_left[some])
+            grad_right.addmm_(slopes.T, left[some])
+        total, grad_near = (sums / near).log().sum(), 1 - near / sums
+        ctx.save_for_backward(grad_left / n, grad_right / n, grad_near.mul_(slope).div_(n))
         return total / n
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         refuse_graph("a softmax of distances")
         return *(grad * saved for saved in ctx.saved_tensors), None, None
 
@@ -139,9 +138,7 @@ def _derive(h: Tensor, near: Tensor, sums: Tensor, rows: Tensor, columns: Tensor
 def _derive_in_cpp(
     h: Tensor, near: Tensor, sums: Tensor, rows: Tensor, columns: Tensor, ends: Tensor, power: float
 ) -> None:
-    run = native.function("distance_softmax", "distance_softmax", *_ARGUMENTS)
-    given = (native.address(t) for t in (h, near, sums, ends, columns))
-    run(*given, *h.shape, _LEAST, power, torch.get_num_threads())
+    _LIBRARY.run("distance_softmax", h, near, sums, ends, columns, *h.shape, _LEAST, power)
 
 
 def _weights(h: Tensor, power: float) -> tuple[Tensor, Tensor]:

@@ -13,8 +13,10 @@ from torch import Tensor
 
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES
 
+Step = Callable[[Tensor, Tensor, Tensor | float], Tensor]
 
-def _run(x: Tensor, lengths: Tensor | None, weight_ih: Tensor, bias: Tensor, step: Callable) -> Tensor:
+
+def _run(x: Tensor, lengths: Tensor | None, weight_ih: Tensor, bias: Tensor, step: Step) -> Tensor:
     """States (S, B, T, H) of the steps (h, u, mask) -> h' over inputs (S, B, T, D), from h = 0."""
     streams, batch, steps, _ = x.shape
     u = weight_ih.flatten(1, 2) @ x.permute(2, 0, 3, 1) + bias.flatten(1, 2).unsqueeze(-1)
@@ -23,11 +25,11 @@ def _run(x: Tensor, lengths: Tensor | None, weight_ih: Tensor, bias: Tensor, ste
         positions = torch.arange(steps, device=x.device).view(-1, 1, 1, 1)
         masks = (positions < lengths.unsqueeze(1)).to(u.dtype).unbind(0)
     h = u.new_zeros(streams, weight_ih.shape[2], batch)
-    states = []
+    steps_h = []
     for u_t, mask in zip(u.unbind(0), masks, strict=True):
         h = step(h, u_t, mask)
-        states.append(h)
-    states = torch.stack(states)
+        steps_h.append(h)
+    states = torch.stack(steps_h)
     if states.requires_grad:
         # the gradient comes with the batch strided, which every step would inherit
         states.register_hook(torch.Tensor.contiguous)

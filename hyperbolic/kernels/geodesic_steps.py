@@ -33,8 +33,7 @@ class Rule(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """Scalars of one step: 0-dim float64 tensors, so that they may change without compiling again, or plain numbers for
-    :mod:`hyperbolic.kernels.adam_native`."""
+    """Scalars of one step: 0-dim float64 tensors, so that they may change without compiling again."""
 
     c: Tensor
     rate: Tensor  # learning rate, for Adam divided by 1 - beta1^t
@@ -65,9 +64,9 @@ class Move(NamedTuple):
     product: Tensor | None = None  # on the hyperboloid: <x', m'> of space coordinates
 
 
-def nothing(found: Tensor) -> bool:
+def nothing(cases: Tensor) -> bool:
     """Whether a rare case is known to be absent: only eager code on the CPU looks, elsewhere that would wait."""
-    return found.device.type == "cpu" and not torch.compiler.is_compiling() and not bool(found.any())
+    return cases.device.type == "cpu" and not torch.compiler.is_compiling() and not bool(cases.any())
 
 
 def inverse_square(xx: Tensor) -> Tensor:
@@ -81,6 +80,8 @@ def inverse_square(xx: Tensor) -> Tensor:
 
 def _lorentz_gradient(x: Tensor, h: Tensor, sums: Sums, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """``g = h + c (<s, h> + t h_0) s`` in space coordinates; ``<g, g>_x = |g_o|^2 + <s, g>^2/(|s|^2 (1 + c|s|^2))``."""
+    assert sums.xv is not None
+    assert sums.inverse is not None
     e = 1 + c * sums.xx
     p = c * torch.addcmul(sums.xv, (e / c).sqrt_(), h[:, :1].to(WIDE))
     radial = torch.addcmul(sums.xv, sums.xx, p)
@@ -95,6 +96,8 @@ def _poincare_gradient(x: Tensor, h: Tensor, sums: Sums, c: Tensor) -> tuple[Ten
 
 def _klein_gradient(x: Tensor, h: Tensor, sums: Sums, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """``g = gap (h - c <x, h> x)``; ``<g, g>_x = gap |h_o|^2 + gap^2 <x, h>^2/|x|^2`` with h_o orthogonal to x."""
+    assert sums.xv is not None
+    assert sums.inverse is not None
     gap = _gap(x, sums.xx, c)
     square = gap * torch.addcmul(sums.vv, sums.xv.square(), gap * sums.inverse)
     return square, -c * gap * sums.xv, gap
@@ -114,11 +117,15 @@ def _length(scale: Tensor, square: Tensor, longest: float | Tensor) -> tuple[Ten
 def _lorentz_move(x: Tensor, sums: Sums, scale: Tensor, k: Numbers, rule: Rule) -> Move:
     """``x' = cosh(r) x + sinh(r)/r u``, and u moves to ``cosh(r) u + r sinh(r) x``, in space coordinates."""
     c, (xx, radial, mm, inverse) = k.c, sums
-    e, keep, added = 1 + c * xx, None, None  # the momentum moved by the decay is m + added x
+    assert radial is not None
+    assert inverse is not None
+    e = 1 + c * xx
+    keep: Tensor | float | None = None
+    added = None  # the momentum moved by the decay is m + added x
     if rule.decay:
         length = (c * xx).clamp_min_(_TINY).sqrt_()
-        kept = length.asinh() * k.keep
-        keep, cosh = kept.sinh() / length, kept.cosh()
+        shorter = length.asinh() * k.keep
+        keep, cosh = shorter.sinh() / length, shorter.cosh()
         stretch = cosh * e.rsqrt()
         added, radial, e = radial * inverse * (stretch - 1), radial * stretch, cosh.square_()
     beta = radial * inverse  # that is beta x + n, with n orthogonal to x and mm = |n|^2
@@ -179,24 +186,26 @@ def _pull(gap: Tensor, least: float) -> Tensor:
 def _ball_decay(xx: Tensor, gap: Tensor, k: Numbers) -> tuple[Tensor, Tensor]:
     """Factor of x and the new gap, for a point of the ball or the disk that keeps a share of its distance from 0."""
     r = (k.c * xx).clamp_min_(_TINY).sqrt_()
-    kept = ((r + r * r) * 2 / gap).log1p_() * (k.keep / 2)
-    return kept.tanh() / r, kept.cosh().square_().reciprocal_()
+    shorter = ((r + r * r) * 2 / gap).log1p_() * (k.keep / 2)
+    return shorter.tanh() / r, shorter.cosh().square_().reciprocal_()
 
 
 def _norm2(a: Tensor, b: Tensor, sums: Sums) -> Tensor:
     """``|a x + b v|^2``."""
+    assert sums.xv is not None
     return torch.addcmul(torch.addcmul(a * a * sums.xx, b * b, sums.vv), a * b, sums.xv, value=2).clamp_min_(0)
 
 
 def _poincare_move(x: Tensor, sums: Sums, scale: Tensor, k: Numbers, rule: Rule) -> Move:
     """Along the geodesic or the retraction; decay multiplies x by ``keep`` and momenta by the ratio of the gaps."""
+    assert sums.xv is not None
     gap, keep, least = _gap(x, sums.xx, k.c), k.keep, _least_gap(x.dtype)
     along = _ball_exp if rule.exact_exp else _ball_retraction
     if not rule.decay:
         return along(least, k.c, keep, gap, scale, sums)
-    keep, kept_gap = _ball_decay(sums.xx, gap, k)
-    ratio = kept_gap / gap
-    move = along(least, k.c, keep, kept_gap, scale, Sums(sums.xx, sums.xv * ratio, sums.vv * ratio.square()))
+    keep, decayed_gap = _ball_decay(sums.xx, gap, k)
+    ratio = decayed_gap / gap
+    move = along(least, k.c, keep, decayed_gap, scale, Sums(sums.xx, sums.xv * ratio, sums.vv * ratio.square()))
     return move._replace(b=move.b * ratio, b_m=move.b_m * ratio)
 
 
@@ -221,6 +230,7 @@ def _ball_exp(least: float, c: Tensor, keep: Tensor, gap: Tensor, scale: Tensor,
 
 def _ball_retraction(least: float, c: Tensor, keep: Tensor, gap: Tensor, scale: Tensor, sums: Sums) -> Move:
     """``x' = proj(x + u)`` and ``g'/g gyr[x', -x] m``, with ``x' - x = e x + b m`` (see ``sheet.gyrate``)."""
+    assert sums.xv is not None
     xx, xm, mm = keep * keep * sums.xx, keep * sums.xv, sums.vv
     square = c * _norm2(keep, scale, sums)
     inside = _pull(1 - square, least)
@@ -237,12 +247,14 @@ def _ball_retraction(least: float, c: Tensor, keep: Tensor, gap: Tensor, scale: 
 def _klein_move(x: Tensor, sums: Sums, scale: Tensor, k: Numbers, rule: Rule) -> Move:
     """``x' = x + f u`` on a straight line, so the momentum keeps its direction and is multiplied by ``gap'/gap``."""
     c, (xx, radial, mm, inverse) = k.c, sums
+    assert radial is not None
+    assert inverse is not None
     gap, keep, least = _gap(x, xx, c), k.keep, _least_gap(x.dtype)
     beta = radial * inverse  # m = beta x + n, with n orthogonal to x
     root, added = torch.ones_like(xx), torch.zeros_like(xx)  # the momentum moved by the decay is root m + added x
     if rule.decay:
-        keep, kept_gap = _ball_decay(xx, gap, k)
-        ratio, gap = kept_gap / gap, kept_gap
+        keep, decayed_gap = _ball_decay(xx, gap, k)
+        ratio, gap = decayed_gap / gap, decayed_gap
         root = ratio.sqrt()
         added, beta, radial, mm = (ratio - root) * beta, beta * ratio, radial * ratio, mm * ratio
     n2 = mm / gap + radial * beta / gap.square()
@@ -266,14 +278,15 @@ def _klein_move(x: Tensor, sums: Sums, scale: Tensor, k: Numbers, rule: Rule) ->
 
 
 class Model(NamedTuple):
-    """
+    """What a step needs of a model of the space.
+
     gradient: ``(x, h, sums of x and h, c) -> (<g, g>_x, p, q)``. move: ``(x, sums of x and m, scale, numbers, rule) ->
-    Move`` for the step ``scale * m``. orthogonal: sums want the part of the vector orthogonal to x. start: first
+    Move`` for the step ``scale * m``. orthogonal: sums need the part of the vector orthogonal to x. start: first
     space coordinate.
     """
 
-    gradient: Callable
-    move: Callable
+    gradient: Callable[[Tensor, Tensor, Sums, Tensor], tuple[Tensor, Tensor | None, Tensor]]
+    move: Callable[[Tensor, Sums, Tensor, Numbers, Rule], Move]
     orthogonal: bool
     start: int
 

@@ -13,12 +13,12 @@ check each against plain Möbius operations in value and gradient.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from hyperbolic.numerics import BALL_EPS, limit, wide
+from hyperbolic.numerics import BALL_EPS, limit
 
 
 def _dot(x: Tensor, y: Tensor) -> Tensor:
@@ -50,8 +50,9 @@ def constants(x: Tensor) -> _Constants:
         least = 1 - bound * bound
         terms = 5 if x.dtype == torch.float32 else 9
         series = tuple(x.new_tensor(-(n + 1) / (2 * n + 3)) for n in range(terms))
-        numbers = [x.new_tensor(value) for value in (1.0, 2.0, 0.5, 0.02)]
-        _CONSTANTS[key] = _Constants(*numbers, series, x.new_tensor(0.9), torch.finfo(x.dtype).tiny, bound, least)
+        one, two, half, small, near = (x.new_tensor(value) for value in (1.0, 2.0, 0.5, 0.02, 0.9))
+        tiny = torch.finfo(x.dtype).tiny
+        _CONSTANTS[key] = _Constants(one, two, half, small, series, near, tiny, bound, least)
     return _CONSTANTS[key]
 
 
@@ -86,7 +87,7 @@ def artanhc_slope(gap: Tensor, scale: Tensor, k: _Constants) -> Tensor:
     return torch.where(torch.lt(square, k.small), series, closed)
 
 
-Saved = tuple[Tensor, ...]
+Saved = tuple[Any, ...]  # tensors, and what the steps inside saved
 
 
 def log_origin(x: Tensor, gap: Tensor) -> tuple[Tensor, Saved]:
@@ -104,20 +105,6 @@ def log_origin_grad(saved: Saved, grad: Tensor, unit: Tensor | None = None) -> t
     return (unit * scale) * grad, slope.mul_(unit)
 
 
-def log_point(x: Tensor, c: Tensor) -> tuple[Tensor, Saved]:
-    """``log_0(x)`` of points x (..., H, B) of the unscaled ball, whose gap ``1 - c|x|^2`` is computed in float64."""
-    gap = (1 - c * wide(x).square().sum(-2, keepdim=True)).clamp_min_(constants(x).least_gap).to(x.dtype)
-    v, saved = log_origin(x, gap)
-    return v, (*saved, c)
-
-
-def log_point_grad(saved: Saved, grad: Tensor) -> tuple[Tensor, Tensor]:
-    *log, c = saved
-    x = log[0]
-    direct, g_gap = log_origin_grad(log, grad)
-    return direct.addcmul_(c.to(x.dtype) * g_gap, x, value=-2), -(wide(g_gap) * wide(x).square()).sum()
-
-
 def exp_origin(u: Tensor) -> tuple[Tensor, Tensor, Saved]:
     """``exp_0(u) = tanh(|u|)/|u| u`` of vectors u (..., H, B), and its gap ``sech(|u|)^2``."""
     square = _dot(u, u)
@@ -129,7 +116,8 @@ def exp_origin_grad(saved: Saved, grad: Tensor, grad_gap: Tensor) -> Tensor:
     u, square, scale, gap = saved
     k = constants(u)
     twice = tanhc_slope(square, scale, gap, k).mul_(_dot(grad, u)).addcmul_(grad_gap * gap, scale, value=-2)
-    return (scale * grad).addcmul_(twice, u)
+    g_u: Tensor = (scale * grad).addcmul_(twice, u)
+    return g_u
 
 
 def affine_point(q: Tensor, u: Tensor, u_gap: Tensor, b: Tensor, b_gap: Tensor) -> tuple[Tensor, Tensor, Saved]:

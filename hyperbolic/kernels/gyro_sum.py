@@ -15,14 +15,15 @@ from torch.autograd.function import once_differentiable
 from hyperbolic.kernels.gyro import constants
 from hyperbolic.manifolds.poincare import expmap0, logmap0, mobius_add, project
 from hyperbolic.numerics import artanhc, cosh_sqrt, scaled, sqnorm, tanhc
+from hyperbolic.typing import Context, Function
 
 
-class _Sum(torch.autograd.Function):
+class _Sum(Function[Tensor]):
     """x: (T, D, B) with gaps (T, 1, B), points that do not count at 0. last: (T, 1, B), one at the last step that is
     wanted of each row and zero elsewhere; None for step T."""
 
     @staticmethod
-    def forward(ctx, x: Tensor, gap: Tensor, last: Tensor | None) -> Tensor:
+    def forward(ctx: Context, x: Tensor, gap: Tensor, last: Tensor | None) -> Tensor:
         steps, size, rows = x.shape
         least = constants(x).least_gap
         # of step t: the sum so far and s = sum + x_t; and the numbers i, a, b, and the gap of the sum so far
@@ -45,7 +46,7 @@ class _Sum(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad_last: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Context, grad_last: Tensor) -> tuple[Tensor, Tensor, None]:
         gap, vectors, numbers, last = ctx.saved_tensors
         steps, size, rows = len(gap), *grad_last.shape
         cut = numbers[:, 3] <= constants(grad_last).least_gap  # sums that were brought back inside

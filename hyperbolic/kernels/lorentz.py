@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from hyperbolic.kernels import lorentz_native
+from hyperbolic.typing import Context, Function
 
 OFFSET = 1.1  # least time of the points of a linear layer, times sqrt(c) (Chen et al., in their program)
 _SHORT = 2.0**-20  # length of a space part below which normalised points shrink to the origin; its square is exact
@@ -24,7 +25,7 @@ def _points(x: Tensor, heads: int) -> Tensor:
     return x.reshape(x.numel() // size, size)
 
 
-class _Normalise(torch.autograd.Function):
+class _Normalise(Function[Tensor]):
     """Rows ``(0, u)`` get the length that fits the time by the fused kernel of weight normalisation, forwards and back.
 
     With ``e = _SHORT`` in the place of the 0, the result is ``w = r (e, u) / |(e, u)|``, ``r^2 = t^2 - 1/c``, of which
@@ -34,7 +35,7 @@ class _Normalise(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, z: Tensor, scale: Tensor, c: Tensor, offset: float, heads: int) -> Tensor:
+    def forward(ctx: Context, z: Tensor, scale: Tensor, c: Tensor, offset: float, heads: int) -> Tensor:
         flat, dtype, root = _points(z.detach(), heads), z.dtype, c.rsqrt()
         scale, lowest, radius = ((value * root).to(dtype) for value in (scale, offset - 1, 1))
         gate = flat[:, :1].clone().sigmoid_()
@@ -54,7 +55,7 @@ class _Normalise(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None, None, None]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None, None, None]:
         flat, norm, length, gate, above, time, scale, radius, c = ctx.saved_tensors
         shape, grad_c = grad.shape, None
         if ctx.needs_input_grad[2]:
@@ -79,25 +80,19 @@ def normalise_(z: Tensor, scale: Tensor, c: Tensor, offset: float = OFFSET, head
     """
     if z.numel() == 0:  # the fused kernel divides by the number of rows
         return z * scale
-    if lorentz_native.usable(z):
+    if lorentz_native.LIBRARY.usable(z):
         return lorentz_native.normalise_(z, scale, c, offset, heads)
     return _Normalise.apply(z, scale, c, offset, heads)
 
 
 def normalised_linear(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    scale: Tensor,
-    c: Tensor,
-    offset: float = OFFSET,
-    heads: int = 1,
+    x: Tensor, weight: Tensor, bias: Tensor | None, scale: Tensor, c: Tensor, offset: float = OFFSET, heads: int = 1
 ) -> Tensor:
     """:func:`normalise_` of ``x W^T + b``: x (n, D_in), weight (heads * D, D_in), bias (heads * D).
 
     Returns: (n, heads * D).
     """
-    if x.numel() and lorentz_native.usable(x, weight, bias):
+    if x.numel() and lorentz_native.LIBRARY.usable(x, weight, bias):
         return lorentz_native.linear(x, weight, bias, scale, c, offset, heads)
     return normalise_(torch.nn.functional.linear(x, weight, bias), scale, c, offset, heads)
 
@@ -109,9 +104,9 @@ def normalise_reference(z: Tensor, scale: Tensor, c: Tensor, offset: float = OFF
     return lift_reference((t.square() - 1 / c).sqrt() / norm * z[..., 1:], c)
 
 
-class _SetTime(torch.autograd.Function):
+class _SetTime(Function[Tensor]):
     @staticmethod
-    def forward(ctx, z: Tensor, c: Tensor, heads: int) -> Tensor:
+    def forward(ctx: Context, z: Tensor, c: Tensor, heads: int) -> Tensor:
         _write_time(_points(z, heads), c)
         ctx.mark_dirty(z)
         ctx.save_for_backward(z, c)
@@ -120,7 +115,7 @@ class _SetTime(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
         y, c = ctx.saved_tensors
         shape, grad, y = grad.shape, _points(grad, ctx.heads), _points(y, ctx.heads)
         slope = grad[:, :1] / y[:, :1]
@@ -141,14 +136,14 @@ def _time_grad(slope: Tensor, c: Tensor) -> Tensor:
 
 def set_time_(z: Tensor, c: Tensor, heads: int = 1) -> Tensor:
     """``(sqrt(1/c + |s|^2), s)`` in place; the first coordinate of z is ignored. z as for :func:`normalise_`."""
-    if lorentz_native.usable(z):
+    if lorentz_native.LIBRARY.usable(z):
         return lorentz_native.set_time_(z, c, heads)
     return _SetTime.apply(z, c, heads)
 
 
-class _Lift(torch.autograd.Function):
+class _Lift(Function[Tensor]):
     @staticmethod
-    def forward(ctx, s: Tensor, c: Tensor, axes: int) -> Tensor:
+    def forward(ctx: Context, s: Tensor, c: Tensor, axes: int) -> Tensor:
         sizes = s.shape[s.dim() - axes :]
         y = s.new_empty(*s.shape[: s.dim() - axes], sizes.numel() + 1)
         y[..., 1:].unflatten(-1, sizes).copy_(s)
@@ -159,7 +154,7 @@ class _Lift(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
         y, c = ctx.saved_tensors
         slope = grad[..., :1] / y[..., :1]
         out = torch.addcmul(grad[..., 1:], y[..., 1:], slope).unflatten(-1, ctx.sizes)
@@ -182,23 +177,23 @@ def lift_reference(s: Tensor, c: Tensor, axes: int = 1) -> Tensor:
     return torch.cat([(1 / c + s.square().sum(-1, keepdim=True)).sqrt().to(s.dtype), s], -1)
 
 
-class _Mean(torch.autograd.Function):
+class _Mean(Function[Tensor]):
     """A weighted mean of points, its weights summing to 1, normalised to the sheet."""
 
     @staticmethod
-    def forward(ctx, mean: Tensor, c: Tensor) -> Tensor:
-        norm = torch.linalg.vector_norm(mean[..., 1:], dim=-1).double()
+    def forward(ctx: Context, mean: Tensor, c: Tensor) -> Tensor:
+        norm: Tensor = torch.linalg.vector_norm(mean[..., 1:], dim=-1).double()
         time, below = mean[..., 0].double(), (norm.square() + 1 / c).sqrt_()
         square = 1 + c * (time - below).clamp_min_(0).mul_(time + below)  # -c <mean, mean>_L >= 1
         factor = square.rsqrt_()
-        y = mean * factor.to(mean.dtype).unsqueeze(-1)
+        y: Tensor = mean * factor.to(mean.dtype).unsqueeze(-1)
         y[..., 0] = norm.mul_(factor).square_().add_(1 / c).sqrt_()
         ctx.save_for_backward(y, factor, c)
         return y
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor | None]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor | None]:
         y, factor, c = ctx.saved_tensors
         out = grad * y
         along = out.sum(-1)
@@ -227,9 +222,9 @@ def normalised_mean_reference(mean: Tensor, c: Tensor) -> Tensor:
     return mean * (c * square).rsqrt()
 
 
-class _Dual(torch.autograd.Function):
+class _Dual(Function[Tensor]):
     @staticmethod
-    def forward(ctx, q: Tensor, factor: Tensor) -> Tensor:
+    def forward(ctx: Context, q: Tensor, factor: Tensor) -> Tensor:
         dual = q * factor.to(q.dtype)
         dual[..., 0].neg_()
         ctx.save_for_backward(dual, factor)
@@ -237,7 +232,7 @@ class _Dual(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor | None]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor | None]:
         dual, factor = ctx.saved_tensors
         grad_factor = torch.dot(grad.reshape(-1), dual.reshape(-1)) / factor if ctx.needs_input_grad[1] else None
         out = grad * factor.to(grad.dtype)
@@ -295,12 +290,14 @@ def _softmax(score: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
 
 
 def _dropped(weights: Tensor, p: float) -> Tensor:
-    kept = torch.nn.functional.dropout(weights, p)
-    total = kept.sum(-1, keepdim=True)
-    return torch.where(total > 0, kept / torch.where(total > 0, total, 1), weights)
+    remaining = torch.nn.functional.dropout(weights, p)
+    total = remaining.sum(-1, keepdim=True)
+    return torch.where(total > 0, remaining / torch.where(total > 0, total, 1), weights)
 
 
-def lorentz_attention_reference(q, k, v, temperature, c, mask=None, causal=False) -> Tensor:
+def lorentz_attention_reference(
+    q: Tensor, k: Tensor, v: Tensor, temperature: Tensor, c: Tensor, mask: Tensor | None = None, causal: bool = False
+) -> Tensor:
     """Plain version of :func:`lorentz_attention`, pair by pair; float64 arithmetic is advisable."""
     pairs = (q.unsqueeze(-2) * k.unsqueeze(-3) * torch.tensor([-1.0] + [1.0] * (q.shape[-1] - 1)).to(q)).sum(-1)
     weights = _softmax((2 / c + 2 * pairs) / temperature, mask, causal)

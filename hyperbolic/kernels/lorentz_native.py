@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 
 import torch
 from torch import Tensor
@@ -11,44 +10,30 @@ from torch.autograd.function import once_differentiable
 
 from hyperbolic import native
 from hyperbolic.kernels.scratch import plus_product, row_blocks, rows_of
+from hyperbolic.typing import Context, Function
 
-_POINTER, _SIZE, _FLAG, _NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_double
-_ARGUMENTS = {
-    "normalise": (_POINTER, _POINTER, _SIZE, _SIZE, _NUMBER, _NUMBER, _NUMBER),
-    "normalise_grad": (*[_POINTER] * 3, _SIZE, _SIZE, *[_POINTER] * 3, _SIZE, _SIZE, _NUMBER, _NUMBER, _NUMBER),
-    "time": (_POINTER, _SIZE, _SIZE, _NUMBER),
-    "lift": (_POINTER, _POINTER, *[_SIZE] * 7, _NUMBER),
-    "time_grad": (*[_POINTER] * 4, _SIZE, _SIZE, _FLAG),
-    "mean": (_POINTER, _POINTER, _POINTER, _SIZE, _SIZE, _NUMBER),
-    "mean_grad": (*[_POINTER] * 5, _SIZE, _SIZE, _NUMBER),
-    "dual": (_POINTER, _POINTER, _SIZE, _SIZE, _NUMBER),
-    "dual_grad": (*[_POINTER] * 4, _SIZE, _SIZE, _NUMBER),
-}
-
-
-@functools.cache
-def _function(name: str, dtype: torch.dtype) -> ctypes._CFuncPtr:
-    return native.function("lorentz", name + native.SUFFIX[dtype], *_ARGUMENTS[name])
+Sums = ctypes.Array[ctypes.c_double]
+LIBRARY = native.Library(
+    "lorentz",
+    normalise="ppnnddd",
+    normalise_grad="pppnnpppnnddd",
+    time="pnnd",
+    lift="ppnnnnnnnd",
+    time_grad="ppppnni",
+    mean="pppnnd",
+    mean_grad="pppppnnd",
+    dual="ppnnd",
+    dual_grad="ppppnnd",
+)
 
 
-def _run(name: str, points: Tensor, *arguments: Tensor | float | ctypes.Array | None) -> None:
-    """Calls a function of the library; tensors go in by their address, null where there is none."""
-    given = [a.data_ptr() if isinstance(a, Tensor) else a for a in arguments]
-    _function(name, points.dtype)(points.data_ptr(), *given, torch.get_num_threads())
-
-
-def _sums(count: int = 1) -> ctypes.Array:
-    return (_NUMBER * count)()
-
-
-def usable(*tensors: Tensor | None) -> bool:
-    """Whether these functions take the tensors."""
-    return native.usable(*tensors) and native.library("lorentz") is not None
+def _sums(count: int = 1) -> Sums:
+    return (ctypes.c_double * count)()
 
 
 def usable_strided(x: Tensor) -> bool:
-    """The same of a tensor that need not be contiguous."""
-    return usable(x.new_empty(0))
+    """Whether the functions take a tensor that need not be contiguous."""
+    return LIBRARY.usable(x.new_empty(0))
 
 
 def _across(x: Tensor) -> bool:
@@ -63,53 +48,72 @@ class _Numbers:
     def __init__(self, z: Tensor, scale: Tensor, c: Tensor, offset: float, heads: int):
         self.heads, self.c = heads, float(c)
         size, radius = z.shape[-1] // heads, self.c**-0.5
-        self.given = (z.numel() // size, size, float(scale) * radius, (offset - 1) * radius, radius)
+        self.constants = (z.numel() // size, size, float(scale) * radius, (offset - 1) * radius, radius)
 
     def forward(self, z: Tensor) -> Tensor:
         """Replaces z; returns what the backward pass needs of it besides."""
-        kept = torch.empty(2, self.given[0], dtype=torch.float64)
-        _run("normalise", z, kept, *self.given)
-        return kept
+        row_numbers = torch.empty(2, self.constants[0], dtype=torch.float64)
+        LIBRARY.run("normalise", z, row_numbers, *self.constants, dtype=z.dtype)
+        return row_numbers
 
-    def backward(self, grad: Tensor, y: Tensor, kept: Tensor, rows: slice, out: Tensor, sums, columns=None) -> None:
+    def backward(
+        self,
+        grad: Tensor,
+        y: Tensor,
+        row_numbers: Tensor,
+        rows: slice,
+        out: Tensor,
+        sums: Sums,
+        columns: Tensor | None = None,
+    ) -> None:
         """Fills out with the gradient of these rows of z, and adds to its sums: see native/lorentz.cpp."""
         first, last = rows.start * self.heads, rows.stop * self.heads
-        _run("normalise_grad", grad, y, kept, first, last, out, sums, columns, *self.given)
+        place = (first, last, out, sums, columns)
+        LIBRARY.run("normalise_grad", grad, y, row_numbers, *place, *self.constants, dtype=grad.dtype)
 
-    def of_scale(self, sums: ctypes.Array, scale: Tensor) -> Tensor:
-        return torch.full_like(scale, sums[0] * self.given[-1])
+    def scale_grad(self, sums: Sums, scale: Tensor) -> Tensor:
+        return torch.full_like(scale, sums[0] * self.constants[-1])
 
-    def of_c(self, sums: ctypes.Array, c: Tensor) -> Tensor:
+    def c_grad(self, sums: Sums, c: Tensor) -> Tensor:
         return torch.full_like(c, sums[1] / (-2 * self.c))
 
 
-class _Normalise(torch.autograd.Function):
+class _Normalise(Function[Tensor]):
     @staticmethod
-    def forward(ctx, z: Tensor, scale: Tensor, c: Tensor, offset: float, heads: int) -> Tensor:
+    def forward(ctx: Context, z: Tensor, scale: Tensor, c: Tensor, offset: float, heads: int) -> Tensor:
         ctx.numbers = _Numbers(z, scale, c, offset, heads)
-        kept = ctx.numbers.forward(z)
+        row_numbers = ctx.numbers.forward(z)
         ctx.mark_dirty(z)
-        ctx.save_for_backward(z, kept, scale, c)
+        ctx.save_for_backward(z, row_numbers, scale, c)
         return z
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None, None, None]:
-        y, kept, scale, c = ctx.saved_tensors
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None, None, None]:
+        y, row_numbers, scale, c = ctx.saved_tensors
         grad, sums, needs = grad.contiguous(), _sums(2), ctx.needs_input_grad
         out = torch.empty_like(grad)
-        ctx.numbers.backward(grad, y, kept, slice(0, out.numel() // out.shape[-1]), out, sums)
-        of_scale = ctx.numbers.of_scale(sums, scale) if needs[1] else None
-        return out, of_scale, ctx.numbers.of_c(sums, c) if needs[2] else None, None, None
+        ctx.numbers.backward(grad, y, row_numbers, slice(0, out.numel() // out.shape[-1]), out, sums)
+        grad_scale = ctx.numbers.scale_grad(sums, scale) if needs[1] else None
+        return out, grad_scale, ctx.numbers.c_grad(sums, c) if needs[2] else None, None, None
 
 
 def normalise_(z: Tensor, scale: Tensor, c: Tensor, offset: float, heads: int) -> Tensor:
     return _Normalise.apply(z, scale, c, offset, heads)
 
 
-class _Linear(torch.autograd.Function):
+class _Linear(Function[Tensor]):
     @staticmethod
-    def forward(ctx, x, weight, bias, scale, c, offset: float, heads: int) -> Tensor:
+    def forward(
+        ctx: Context,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        scale: Tensor,
+        c: Tensor,
+        offset: float,
+        heads: int,
+    ) -> Tensor:
         y = torch.nn.functional.linear(x, weight, bias)
         ctx.numbers = _Numbers(y, scale, c, offset, heads)
         ctx.save_for_backward(x, weight, y, ctx.numbers.forward(y), scale, c)
@@ -117,46 +121,48 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, y, kept, scale, c = ctx.saved_tensors
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, y, row_numbers, scale, c = ctx.saved_tensors
         grad, sums, needs, numbers = grad.contiguous(), _sums(2), ctx.needs_input_grad, ctx.numbers
-        of_x, of_weight = torch.empty_like(x) if needs[0] else None, None
-        of_bias = torch.zeros_like(y[0]) if needs[2] else None
+        grad_x, grad_weight = torch.empty_like(x) if needs[0] else None, None
+        grad_bias = torch.zeros_like(y[0]) if needs[2] else None
         for rows, out in row_blocks(grad, grad.dtype):
-            numbers.backward(grad, y, kept, rows, out, sums, of_bias if numbers.heads == 1 else None)
-            if needs[0]:
-                torch.mm(out, weight, out=rows_of(of_x, rows))
+            numbers.backward(grad, y, row_numbers, rows, out, sums, grad_bias if numbers.heads == 1 else None)
+            if grad_x is not None:
+                torch.mm(out, weight, out=rows_of(grad_x, rows))
             if needs[1]:
-                of_weight = plus_product(of_weight, out.T, rows_of(x, rows))
-            if needs[2] and numbers.heads > 1:
-                of_bias.add_(out.sum(0))
-        of_scale = numbers.of_scale(sums, scale) if needs[3] else None
-        return of_x, of_weight, of_bias, of_scale, numbers.of_c(sums, c) if needs[4] else None, None, None
+                grad_weight = plus_product(grad_weight, out.T, rows_of(x, rows))
+            if grad_bias is not None and numbers.heads > 1:
+                grad_bias.add_(out.sum(0))
+        grad_scale = numbers.scale_grad(sums, scale) if needs[3] else None
+        return grad_x, grad_weight, grad_bias, grad_scale, numbers.c_grad(sums, c) if needs[4] else None, None, None
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None, scale: Tensor, c: Tensor, offset: float, heads: int):
+def linear(
+    x: Tensor, weight: Tensor, bias: Tensor | None, scale: Tensor, c: Tensor, offset: float, heads: int
+) -> Tensor:
     return _Linear.apply(x, weight, bias, scale, c, offset, heads)
 
 
 def _time_grad(grad: Tensor, y: Tensor, out: Tensor, c: Tensor, size: int, left_out: int) -> Tensor:
     """Fills out, and returns the gradient of c in ``t = sqrt(1/c + |s|^2)``."""
     total = _sums()
-    _run("time_grad", grad, y, out, total, y.numel() // size, size, left_out)
+    LIBRARY.run("time_grad", grad, y, out, total, y.numel() // size, size, left_out, dtype=grad.dtype)
     return torch.full_like(c, total[0] / (-2 * float(c) ** 2))
 
 
-class _SetTime(torch.autograd.Function):
+class _SetTime(Function[Tensor]):
     @staticmethod
-    def forward(ctx, z: Tensor, c: Tensor, heads: int) -> Tensor:
+    def forward(ctx: Context, z: Tensor, c: Tensor, heads: int) -> Tensor:
         ctx.size = z.shape[-1] // heads
-        _run("time", z, z.numel() // ctx.size, ctx.size, float(c))
+        LIBRARY.run("time", z, z.numel() // ctx.size, ctx.size, float(c), dtype=z.dtype)
         ctx.mark_dirty(z)
         ctx.save_for_backward(z, c)
         return z
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         y, c = ctx.saved_tensors
         grad = grad.contiguous()
         out = torch.empty_like(grad)
@@ -167,21 +173,22 @@ def set_time_(z: Tensor, c: Tensor, heads: int) -> Tensor:
     return _SetTime.apply(z, c, heads)
 
 
-class _Lift(torch.autograd.Function):
+class _Lift(Function[Tensor]):
     @staticmethod
-    def forward(ctx, s: Tensor, c: Tensor, axes: int) -> Tensor:
+    def forward(ctx: Context, s: Tensor, c: Tensor, axes: int) -> Tensor:
         lead, sizes = s.shape[: s.dim() - axes], s.shape[s.dim() - axes :]
         y = s.new_empty(*lead, sizes.numel() + 1)
         at, heads = _two_leading(s.detach(), axes), sizes[0] if axes == 2 else 1
         strides = (at.stride(0), at.stride(1), at.stride(2) if axes == 2 else 0)
-        _run("lift", at, y, lead.numel(), at.shape[1], heads, sizes[-1], *strides, float(c))
+        shape = (lead.numel(), at.shape[1], heads, sizes[-1])
+        LIBRARY.run("lift", at.data_ptr(), y, *shape, *strides, float(c), dtype=at.dtype)
         ctx.save_for_backward(y, c)
         ctx.shape = s.shape
         return y
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         y, c = ctx.saved_tensors
         out = grad.new_empty(ctx.shape)
         return out, _time_grad(grad.contiguous(), y, out, c, y.shape[-1], 1), None
@@ -198,22 +205,22 @@ def lift(s: Tensor, c: Tensor, axes: int) -> Tensor:
     return _Lift.apply(s, c, axes)
 
 
-class _Mean(torch.autograd.Function):
+class _Mean(Function[Tensor]):
     @staticmethod
-    def forward(ctx, mean: Tensor, c: Tensor) -> Tensor:
+    def forward(ctx: Context, mean: Tensor, c: Tensor) -> Tensor:
         y, size = torch.empty_like(mean), mean.shape[-1]
         factors = mean.new_empty(mean.numel() // size, dtype=torch.float64)
-        _run("mean", mean, y, factors, len(factors), size, float(c))
+        LIBRARY.run("mean", mean, y, factors, len(factors), size, float(c), dtype=mean.dtype)
         ctx.save_for_backward(y, factors, c)
         return y
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor]:
         y, factors, c = ctx.saved_tensors
         grad, total = grad.contiguous(), _sums()
         out = torch.empty_like(y)
-        _run("mean_grad", grad, y, factors, out, total, len(factors), y.shape[-1], float(c))
+        LIBRARY.run("mean_grad", grad, y, factors, out, total, len(factors), y.shape[-1], float(c), dtype=grad.dtype)
         return out, torch.full_like(c, total[0] / (-2 * float(c)))
 
 
@@ -223,22 +230,22 @@ def normalised_mean(mean: Tensor, c: Tensor) -> Tensor:
     return _Mean.apply(mean.contiguous(), c)
 
 
-class _Dual(torch.autograd.Function):
+class _Dual(Function[Tensor]):
     @staticmethod
-    def forward(ctx, q: Tensor, factor: Tensor) -> Tensor:
+    def forward(ctx: Context, q: Tensor, factor: Tensor) -> Tensor:
         dual, size = torch.empty_like(q), q.shape[-1]
         ctx.sizes = (q.numel() // size, size)
-        _run("dual", q, dual, *ctx.sizes, float(factor))
+        LIBRARY.run("dual", q, dual, *ctx.sizes, float(factor), dtype=q.dtype)
         ctx.save_for_backward(dual if ctx.needs_input_grad[1] else None, factor)
         return dual
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor | None]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor | None]:
         dual, factor = ctx.saved_tensors
         grad, total = grad.contiguous(), _sums()
         out = torch.empty_like(grad)
-        _run("dual_grad", grad, dual, out, total, *ctx.sizes, float(factor))
+        LIBRARY.run("dual_grad", grad, dual, out, total, *ctx.sizes, float(factor), dtype=grad.dtype)
         return out, None if dual is None else torch.full_like(factor, total[0] / float(factor))
 
 

@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
-import functools
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from hyperbolic import native
 from hyperbolic.native import address
 
-_POINTER, _SIZE, _NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
-_TILE = (_POINTER, _SIZE, _SIZE, _POINTER, _POINTER, _POINTER, _POINTER, _POINTER)
-_ARGUMENTS = {
-    "bce": (*_TILE, _POINTER, _SIZE, _POINTER, _SIZE, _SIZE, _POINTER, _SIZE, _POINTER, _NUMBER),
-    "cross_entropy": (*_TILE, _POINTER, _POINTER, _NUMBER),
-}
-
-
-@functools.cache
-def _function(name: str, dtype: torch.dtype) -> ctypes._CFuncPtr | None:
-    return native.function("losses", f"{name}_{'float' if dtype is torch.float32 else 'double'}", *_ARGUMENTS[name])
-
-
-def usable(*tensors: Tensor | None) -> bool:
-    """Whether :func:`bce` and :func:`cross_entropy` can be used with these."""
-    return native.usable(*tensors) and native.library("losses") is not None
+LIBRARY = native.Library("losses", bce="pnnppppppnpnnpnpd", cross_entropy="pnnpppppppd")
 
 
 @dataclass
@@ -48,8 +30,9 @@ class Tile:
     total: Tensor
 
     def arguments(self) -> tuple[int | None, ...]:
-        numbers = (address(t) for t in (self.scale, self.bias, self.grad_scale, self.grad_bias, self.total))
-        return address(self.z), *self.z.shape, *numbers
+        columns = (self.scale, self.bias, self.grad_scale, self.grad_bias)
+        numbers = (address(t, self.z.shape[1:]) for t in columns)
+        return address(self.z), *self.z.shape, *numbers, address(self.total)
 
 
 def bce(
@@ -68,15 +51,13 @@ def bce(
             y = 1, of which the tile has those from ``first`` on.
         weights: (R, G), contiguous, of that dtype, or None; of column k that of ``groups[k]``, or the first of one.
     """
-    columns = (address(dense), 0 if dense is None else dense.stride(0))
-    listed = (address(lists), 0 if lists is None else lists.shape[1], first)
-    weighted = (address(weights), 0 if weights is None else weights.shape[1], address(groups))
-    _function("bce", tile.z.dtype)(
-        *tile.arguments(), *columns, *listed, *weighted, factor, torch.get_num_threads()
-    )  # fmt: skip
+    columns = (None, 0) if dense is None else (dense.data_ptr(), dense.stride(0))
+    listed = (lists, 0 if lists is None else lists.shape[1], first)
+    weighted = (weights, 0 if weights is None else weights.shape[1], address(groups, tile.z.shape[1:]))
+    LIBRARY.run("bce", *tile.arguments(), *columns, *listed, *weighted, factor, dtype=tile.z.dtype)
 
 
 def cross_entropy(tile: Tile, target: Tensor, weights: Tensor, smoothing: float) -> None:
     """Softmax cross entropy of each row (of all classes), weighted; target: long (R,). weights: (R,)."""
-    run = _function("cross_entropy", tile.z.dtype)
-    run(*tile.arguments(), address(target), address(weights), smoothing, torch.get_num_threads())
+    rows = (address(t, tile.z.shape[:1]) for t in (target, weights))
+    LIBRARY.run("cross_entropy", *tile.arguments(), *rows, smoothing, dtype=tile.z.dtype)

@@ -19,6 +19,7 @@ from torch import Tensor
 from hyperbolic.kernels import mlr_native
 from hyperbolic.manifolds.poincare import mobius_add
 from hyperbolic.numerics import BALL_EPS, WIDE, ball_gap, dot, limit, sqnorm, wide, wide_curvature
+from hyperbolic.typing import Context, Function
 
 _TINY = 1e-74  # keeps |a| positive; the inverse of its root is a float32 number
 _BLOCK = 1 << 17  # entries of a block of rows
@@ -30,9 +31,9 @@ def lift_points(x: Tensor, c: Tensor) -> Tensor:
     return _LiftPoints.apply(x, wide_curvature(c).to(x.device))
 
 
-class _LiftPoints(torch.autograd.Function):
+class _LiftPoints(Function[Tensor]):
     @staticmethod
-    def forward(ctx, x: Tensor, c: Tensor) -> Tensor:
+    def forward(ctx: Context, x: Tensor, c: Tensor) -> Tensor:
         if mlr_native.liftable(x):
             out, gap = mlr_native.lift_points(x, c)
             ctx.save_for_backward(x, c, gap)
@@ -45,7 +46,7 @@ class _LiftPoints(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor | None]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor | None]:
         refuse_graph("the lift of points")
         x, c, gap = ctx.saved_tensors
         if mlr_native.liftable(x, grad):
@@ -69,11 +70,11 @@ def lift_hyperplanes(p: Tensor, a: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     return _LiftHyperplanes.apply(p, a, wide_curvature(c).to(a.device))
 
 
-class _LiftHyperplanes(torch.autograd.Function):
+class _LiftHyperplanes(Function[tuple[Tensor, Tensor]]):
     """With ``t = <p,a>/g``, ``alpha = sqrt(c)/|a|``, ``beta = 2 c alpha t``: ``W = [alpha a + beta p, -alpha t]``."""
 
     @staticmethod
-    def forward(ctx, p: Tensor, a: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Context, p: Tensor, a: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         if mlr_native.liftable(p, a):
             w, scale, *scalars = mlr_native.lift_hyperplanes(p, a, c)
             ctx.save_for_backward(p, a, c, *scalars)
@@ -90,23 +91,33 @@ class _LiftHyperplanes(torch.autograd.Function):
         return w, (2 / c.sqrt() * norm).squeeze(-1).to(a.dtype)
 
     @staticmethod
-    def backward(ctx, grad_w: Tensor, grad_s: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    def backward(ctx: Context, grad_w: Tensor, grad_s: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         refuse_graph("the lift of hyperplanes")
         p, a, c, *scalars = ctx.saved_tensors
         if mlr_native.liftable(p, a, grad_w, grad_s):
             return mlr_native.lift_hyperplanes_grad(grad_w, grad_s, p, a, c, scalars, ctx.needs_input_grad[2])
         grad_p, grad_a, grad_c = torch.empty_like(p), torch.empty_like(a), torch.zeros_like(c)
         for rows in _row_blocks(a):
-            grads = grad_w[rows], wide(grad_s[rows]).unsqueeze(-1)
-            part = _hyperplane_grads(
-                *grads, p[rows], a[rows], c, *(t[rows] for t in scalars), grad_p[rows], grad_a[rows]
-            )
+            size = wide(grad_s[rows]).unsqueeze(-1)
+            here = [t[rows] for t in (p, a, *scalars, grad_p, grad_a)]
+            part = _hyperplane_grads(grad_w[rows], size, c, *here)
             if ctx.needs_input_grad[2]:
                 grad_c += part()
         return grad_p, grad_a, grad_c if ctx.needs_input_grad[2] else None
 
 
-def _hyperplane_grads(grad_w, size, p, a, c, gap, shift, norm, grad_p, grad_a) -> Callable[[], Tensor]:
+def _hyperplane_grads(
+    grad_w: Tensor,
+    size: Tensor,
+    c: Tensor,
+    p: Tensor,
+    a: Tensor,
+    gap: Tensor,
+    shift: Tensor,
+    norm: Tensor,
+    grad_p: Tensor,
+    grad_a: Tensor,
+) -> Callable[[], Tensor]:
     """Writes the gradients of p and a of some rows; returns the function that gives their gradient of c."""
     space, time = grad_w[:, :-1], wide(grad_w[:, -1:])
     alpha = c.sqrt() / norm
@@ -119,11 +130,12 @@ def _hyperplane_grads(grad_w, size, p, a, c, gap, shift, norm, grad_p, grad_a) -
     _combine(grad_a, (alpha, space), (grad_norm, a), (grad_product, p))
     _combine(grad_p, (2 * c * alpha * shift, space), (grad_product, a), (-2 * c * grad_gap, p))
 
-    def of_c() -> Tensor:
+    def curvature_grad() -> Tensor:
         by_root = (alpha * grad_alpha - 2 / c.sqrt() * norm * size) / (2 * c)
-        return (by_root + 2 * alpha * shift * along_p - grad_gap * (1 - gap) / c).sum()
+        parts: Tensor = by_root + 2 * alpha * shift * along_p - grad_gap * (1 - gap) / c
+        return parts.sum()
 
-    return of_c
+    return curvature_grad
 
 
 def _row_blocks(x: Tensor) -> list[slice]:
@@ -134,7 +146,8 @@ def _row_blocks(x: Tensor) -> list[slice]:
 
 def _square(x: Tensor) -> Tensor:
     """``|x|^2`` of rows (K, d) in float64, shape (K, 1), without a float64 copy of x."""
-    return torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=WIDE).square()
+    norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=WIDE)
+    return norm.square()
 
 
 def _combine(out: Tensor, *terms: tuple[Tensor, Tensor]) -> None:
@@ -172,7 +185,7 @@ def scaled_arsinh_(z: Tensor, scale: Tensor) -> None:
     """``z <- scale arsinh(z)`` in place, for z (B, K) and a scale that broadcasts to its rows."""
     if z.device.type != "cpu":
         z.asinh_().mul_(scale)
-    elif scale.dim() and mlr_native.usable(z, scale):
+    elif scale.dim() and mlr_native.LIBRARY.usable(z, scale):
         mlr_native.scaled_arsinh_(z, scale)
     elif z.numel():
         root, size, value = z.new_empty(3, min(_rows(z), len(z)), z.shape[1])
@@ -182,21 +195,21 @@ def scaled_arsinh_(z: Tensor, scale: Tensor) -> None:
             block.mul_(scale)
 
 
-class _ScaledLogits(torch.autograd.Function):
+class _ScaledLogits(Function[Tensor]):
     """``s arsinh(x w^T)`` for x (B, e), which keeps the logits only: the slope is ``s / cosh(logit / s)``."""
 
     @staticmethod
-    def forward(ctx, x: Tensor, w: Tensor, scale: Tensor) -> Tensor:
+    def forward(ctx: Context, x: Tensor, w: Tensor, scale: Tensor) -> Tensor:
         out = x @ w.T
         scaled_arsinh_(out, scale)
         ctx.save_for_backward(x, w, scale, out)
         return out
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
         refuse_graph("the logits")
         x, w, scale, out = ctx.saved_tensors
-        if mlr_native.usable(x, w, scale, out):
+        if mlr_native.LIBRARY.usable(x, w, scale, out):
             return mlr_native.logit_grads(x, w, scale, out, grad.contiguous(), ctx.needs_input_grad)
         inverse, twice = 1 / scale, 2 * w * scale.unsqueeze(-1)
         slope, grad_scale = torch.empty_like(out), torch.zeros_like(scale)
@@ -248,4 +261,5 @@ def mlr_logits_reference(x: Tensor, p: Tensor, a: Tensor, c: Tensor) -> Tensor:
     m = mobius_add(-p, x.unsqueeze(-2), c)
     norm = a.norm(dim=-1)
     argument = 2 * c**0.5 * (m * a).sum(-1) / ((1 - c * m.square().sum(-1)) * norm)
-    return 2 * norm / c**0.5 * torch.asinh(argument)
+    logits: Tensor = 2 * norm / c**0.5 * torch.asinh(argument)
+    return logits

@@ -19,6 +19,7 @@ _SMALL = 1e-5  # below this square two terms of a series are exact to 1e-10, and
 _LEAST = 1e-14  # of the denominator of a sum, 6e-11 for two opposite float32 points of least gap
 
 Gram = dict[tuple[int, int], Tensor]  # c<v_i, v_j> for i < j
+VectorGrad = tuple[Tensor | None, Tensor | None, Tensor]  # of r^2, f and w^2
 
 
 class Vector(NamedTuple):
@@ -61,6 +62,9 @@ def _term_grad(term: Term, g_k: Tensor, g_gap: Tensor, exact: bool) -> tuple[Ten
     the gradient of c needs them exact.
     """
     (r, w, factor), log, room, length, k, gap = term
+    assert log is not None
+    assert length is not None
+    assert k is not None
     square, norm = r * r, w * w
     g_length = (k * norm).mul_(g_gap).mul_(-2).add_(g_k).mul_(gap)
     k_slope = (length * gap).sub_(k).div_(norm).mul_(0.5)
@@ -93,7 +97,8 @@ def _chain(terms: Sequence[Term], gram: Gram) -> tuple[list[Tensor], Tensor, lis
 
     With ``n = 1 + 2c<m, t> + c|t|^2`` and ``D = n - g_m c|t|^2``, ``m (+) t = (n m + g_m t)/D`` with gap ``g_m g_t/D``.
     """
-    coefficients, gap, steps = [terms[0].k], terms[0].gap, []
+    coefficients, gap = _start(terms)
+    steps: list[Step] = []
     for j, term in enumerate(terms[1:], 1):
         top = coefficients[0] * gram[0, j]
         for i in range(1, j):
@@ -109,16 +114,25 @@ def _chain(terms: Sequence[Term], gram: Gram) -> tuple[list[Tensor], Tensor, lis
     return coefficients, gap, steps
 
 
+def _start(terms: Sequence[Term]) -> tuple[list[Tensor], Tensor]:
+    """Coefficient and gap of the first term, which is a product."""
+    assert terms[0].k is not None
+    return [terms[0].k], terms[0].gap
+
+
 def _after(step: Step, term: Term) -> tuple[list[Tensor], Tensor]:
     """Coefficients and gap of the sum."""
     head, tail = step.top * step.inverse, step.gap * step.inverse
     return [head * k for k in step.before] + [_times(tail, term.k)], tail * term.gap
 
 
-def _chain_grad(terms: Sequence[Term], gram: Gram, steps: list[Step], grads: list[Tensor], g_gap: Tensor):
+def _chain_grad(
+    terms: Sequence[Term], gram: Gram, steps: list[Step], grads: list[Tensor], g_gap: Tensor
+) -> tuple[list[tuple[Tensor | None, Tensor]], Gram]:
     """Gradients of each term's (k, gap), of ``c|t|^2`` at fixed k and gap, and of gram, from those of the coefficients
     and of the gap of the sum."""
-    g_terms, g_gram = [], {}
+    g_terms: list[tuple[Tensor | None, Tensor]] = []
+    g_gram: Gram = {}
     for j in range(len(steps), 0, -1):
         before, gap, top, inverse = steps[j - 1]
         k, size = terms[j].k, 1 - terms[j].gap
@@ -136,7 +150,9 @@ def _chain_grad(terms: Sequence[Term], gram: Gram, steps: list[Step], grads: lis
         if k is None:
             g_terms.append((None, g_t_gap))
         else:
-            cross = sum(m * gram[i, j] for i, m in enumerate(before))  # c<m, v>
+            cross = before[0] * gram[0, j]  # c<m, v>
+            for i, m in enumerate(before[1:], 1):
+                cross = cross + m * gram[i, j]
             g_terms.append(((grads[j] * tail).addcmul_(g_square, cross, value=-2), g_t_gap))
         g_gram |= {(i, j): g_cross * m for i, m in enumerate(before)}
         grads = [(g * head).addcmul_(g_cross, gram[i, j]) for i, g in enumerate(grads[:j])]
@@ -145,7 +161,7 @@ def _chain_grad(terms: Sequence[Term], gram: Gram, steps: list[Step], grads: lis
 
 
 class Rows(NamedTuple):
-    """What the coefficients were made of."""
+    """What the gradient of the coefficients needs."""
 
     terms: list[Term]
     gram: Gram
@@ -161,22 +177,22 @@ def row_coefficients(vectors: Sequence[Vector], gram: Gram, bound: float) -> tup
     return [shrink * k for k in coefficients], Rows(terms, gram, steps, shrink)
 
 
-def row_coefficients_grad(rows: Rows, grads: Sequence[Tensor], exact: bool):
-    """Gradients of ``(r^2, f, w^2)`` of every vector, and of gram, from those of the coefficients.
+def row_coefficients_grad(rows: Rows, grads: Sequence[Tensor], exact: bool) -> tuple[list[VectorGrad], Gram]:
+    """Gradients of every vector, and of gram, from those of the coefficients.
 
     For a fixed point, the gradient of w^2 is that of its square and the others are None. ``exact``: also exact where
-    vectors are tiny, as the gradient of the curvature wants it.
+    vectors are tiny, as the gradient of the curvature needs it.
     """
     terms, gram, steps, shrink = rows
-    coefficients, gap = _after(steps[-1], terms[-1]) if steps else ([terms[0].k], terms[0].gap)
+    coefficients, gap = _after(steps[-1], terms[-1]) if steps else _start(terms)
     g_gap = grads[0] * coefficients[0]
     for g, k in zip(grads[1:], coefficients[1:], strict=True):
         g_gap.addcmul_(g, k)
     g_gap.mul_(shrink).mul_(shrink < 1).div_((1 - gap).clamp_min_(0.5).mul_(2))
     g_terms, g_gram = _chain_grad(terms, gram, steps, [g * shrink for g in grads], g_gap)
-    results = []
+    results: list[VectorGrad] = []
     for term, (g_k, g_gap) in zip(terms, g_terms, strict=True):
-        if term.k is None:
+        if g_k is None:
             results.append((None, None, g_gap.sum().neg().view(1, 1)))
         else:
             results.append(_term_grad(term, g_k, g_gap, exact))

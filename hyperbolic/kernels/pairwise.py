@@ -21,6 +21,7 @@ from hyperbolic.kernels.mlr import refuse_graph, scaled_arsinh_
 from hyperbolic.manifolds import sheet
 from hyperbolic.manifolds.poincare import distance_square
 from hyperbolic.numerics import asinhc, ball_gap, safe_sqrt, sqnorm, wide, wide_curvature
+from hyperbolic.typing import Context, Function
 
 # A pair is computed again where what is left of the terms of its product is a smaller part of them than this.
 _CLOSE = {torch.float32: 1e-8, torch.float64: 1e-3}
@@ -79,7 +80,9 @@ def lorentz_products(queries: Tensor, table: Tensor, bias: Tensor | None = None)
     return torch.nn.functional.linear(torch.cat([-queries[..., :1], queries[..., 1:]], -1), table, bias)
 
 
-def _factors(x: Tensor, y: Tensor, c: Tensor, model: str, plain: Callable) -> tuple[Tensor, Tensor]:
+def _factors(
+    x: Tensor, y: Tensor, c: Tensor, model: str, plain: Callable[[Tensor, Tensor, bool], Tensor]
+) -> tuple[Tensor, Tensor]:
     """Left factors of x and right factors of y; ``plain(points, c, left)`` makes them of PyTorch operations."""
     if pairwise_native.factors_usable(x, y, c):
         return pairwise_native.Factors.apply(x, c, model, True), pairwise_native.Factors.apply(y, c, model, False)
@@ -100,9 +103,9 @@ def _pairwise(
     dtype = torch.promote_types(x.dtype, y.dtype)
     h = left @ right.transpose(-2, -1)
     limit = 0.0 if again is None else _CLOSE[dtype]
-    if pairwise_native.usable(h):
-        distance, found = pairwise_native.Lengths.apply(h, c, left.detach(), right.detach(), terms, limit, dtype)
-        if again is None or not found:
+    if pairwise_native.LIBRARY.usable(h):
+        distance, close_pairs = pairwise_native.Lengths.apply(h, c, left.detach(), right.detach(), terms, limit, dtype)
+        if again is None or not close_pairs:
             return distance
         close = h < 0
     else:
@@ -118,18 +121,18 @@ def _pairwise(
     return distance.index_put_(index, again(x, y).squeeze(-1).to(dtype))
 
 
-class _Length(torch.autograd.Function):
+class _Length(Function[Tensor]):
     """``2/sqrt(c) arsinh(sqrt(h))`` without gradient at the pairs of ``close``."""
 
     @staticmethod
-    def forward(ctx, h: Tensor, c: Tensor, close: Tensor, dtype: torch.dtype) -> Tensor:
+    def forward(ctx: Context, h: Tensor, c: Tensor, close: Tensor, dtype: torch.dtype) -> Tensor:
         ctx.save_for_backward(h, c, close)
         out = h.clamp_min(0).sqrt_().to(dtype)
         scaled_arsinh_(out.view(-1, max(out.shape[-1], 1)), (2 / c.sqrt()).to(dtype))
         return out
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
         refuse_graph("a matrix of distances")
         h, c, close = ctx.saved_tensors
         grad = wide(grad).masked_fill(close, 0)

@@ -12,6 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from hyperbolic.kernels.mlr import arsinh_
 from hyperbolic.numerics import BALL_EPS, WIDE, ball_gap, limit, wide
+from hyperbolic.typing import Context, Function
 
 _TINY = 1e-74  # keeps |z| positive; the inverse of its root is a float32 number
 # Largest argument of sinh: its square is representable, and it is far outside the stated radius.
@@ -38,14 +39,14 @@ def unidirectional_hyperplanes(z: Tensor, r: Tensor | None, c: Tensor) -> tuple[
     return w, norm.squeeze(-1)
 
 
-class _Coordinates(torch.autograd.Function):
+class _Coordinates(Function[Tensor]):
     """``(x, W, k, c) -> y`` with ``s = sinh(k arsinh(<X, W>))``; x (N, d) points, W (K, d+1), k (K,).
 
     The lift ``X = [2x/g, 4/g - 2]``, ``g = 1 - c|x|^2``, is not formed: its factors act on the rows of ``x W^T``.
     """
 
     @staticmethod
-    def forward(ctx, x: Tensor, w: Tensor, k: Tensor, c: Tensor) -> Tensor:
+    def forward(ctx: Context, x: Tensor, w: Tensor, k: Tensor, c: Tensor) -> Tensor:
         longest, bound = limit(_LONGEST, x.dtype), 1 - limit(BALL_EPS, x.dtype)
         gap, inverse = _gap(x, c), c.rsqrt()
         space, time = (2 / gap).to(x.dtype), (4 / gap - 2).to(x.dtype)
@@ -68,7 +69,7 @@ class _Coordinates(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         x, w, k, c, gap, value, root, y, scale, pull = ctx.saved_tensors
         inverse = c.rsqrt()
         grad_z, grad_k, along = torch.empty_like(value), torch.zeros_like(k), torch.empty_like(gap)
@@ -105,8 +106,8 @@ def _gap(x: Tensor, c: Tensor) -> Tensor:
     """:func:`hyperbolic.numerics.ball_gap`, for float32 without a float64 copy of x."""
     if x.dtype is WIDE:
         return ball_gap(x, c)
-    square = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=WIDE).square()
-    return (1 - c * square).clamp_min(_floor(x.dtype))
+    norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=WIDE)
+    return (1 - c * norm.square()).clamp_min(_floor(x.dtype))
 
 
 def _blocks(value: Tensor) -> list[tuple[slice, Tensor]]:

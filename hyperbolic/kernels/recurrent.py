@@ -10,7 +10,8 @@ Layout inside: (T, S, G, H, B) with G gates, see :mod:`hyperbolic.kernels.gyro`;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -18,209 +19,77 @@ from torch.autograd.function import once_differentiable
 
 from hyperbolic import switch
 from hyperbolic.kernels import recurrent_native
-from hyperbolic.kernels.gyro import (
-    affine_point,
-    affine_point_grad,
-    artanhc,
-    constants,
-    exp_origin,
-    exp_origin_grad,
-    gated_update,
-    gated_update_grad,
-    log_origin,
-    log_origin_grad,
-)
-from hyperbolic.kernels.nonlinearity import NONLINEARITIES
+from hyperbolic.kernels.gyro import Saved
 from hyperbolic.kernels.recurrent_inputs import at_step, input_side
+from hyperbolic.kernels.recurrent_steps import STEPS, Cell
 from hyperbolic.numerics import ball_gap
+from hyperbolic.typing import Context, Function
+
+StepFunction = TypeVar("StepFunction", bound=Callable[..., object])
 
 
-def _apply(phi: str, tangent: Tensor, unit: Tensor) -> tuple[Tensor, tuple]:
-    """``phi(unit v) / unit``: the nonlinearity acts on unscaled tangent vectors, ``unit = 1/sqrt(c)``."""
-    if phi == "identity":
-        return tangent, ()
-    value = NONLINEARITIES[phi][0](unit * tangent)
-    return value / unit, (tangent, value)
-
-
-def _apply_grad(phi: str, saved: tuple, unit: Tensor, grad: Tensor, learned: bool) -> tuple[Tensor, Tensor]:
-    """Gradients of the tangent vector, and of unit where the curvature is learned."""
-    if phi == "identity":
-        return grad, torch.zeros_like(unit)
-    tangent, value = saved
-    inner = grad * NONLINEARITIES[phi][1](value)
-    if not learned:
-        return inner, torch.zeros_like(unit)
-    return inner, (inner * tangent).sum() / unit - (grad * value).sum() / (unit * unit)
-
-
-def _kept(mask, *pairs):
-    """Sequences that have ended keep their state."""
-    return tuple(new if mask is None else torch.lerp(old, new, mask) for old, new in pairs)
-
-
-def rnn_step(v, u, u_gap, mask, unit, weight, b, b_gap, phi: str):
-    """One step of all streams from ``v = log_0(h)`` (S, H, B): (log_0(h'),), h', and what the gradient needs."""
-    point, gap, affine = affine_point(weight @ v, u[:, 0], u_gap[:, 0], b[:, 0], b_gap[:, 0])
-    tangent, log = log_origin(point, gap)
-    new, applied = _apply(phi, tangent, unit)
-    (new,) = _kept(mask, (v, new))
-    point, _, exp = exp_origin(new)
-    return (new,), point, (v, affine, log, applied, exp)
-
-
-def rnn_step_grad(saved, mask, unit, weight, grad_point, grad, phi: str, learned: bool):
-    """Gradients of (v,); u, u_gap, b, b_gap, each in parts along the gates and not summed over the batch; unit; (the
-    weight,)."""
-    v, affine, log, applied, exp = saved
-    grad = grad + exp_origin_grad(exp, grad_point, torch.zeros_like(grad_point[:, :1]))
-    kept = None if mask is None else grad * (1 - mask)
-    grad, g_unit = _apply_grad(phi, applied, unit, grad if mask is None else grad * mask, learned)
-    g_q, *rest = affine_point_grad(affine, *log_origin_grad(log, grad))
-    g_v = weight.transpose(-1, -2) @ g_q
-    g_v = g_v if kept is None else g_v + kept
-    return (g_v,), *([g.unsqueeze(1)] for g in rest), g_unit, (g_q @ v.transpose(-1, -2),)
-
-
-def gru_step(h, gap, u, u_gap, mask, unit, w_gates, w_new, b, b_gap, phi: str):
-    """One step of all streams from points h (S, H, B) with gaps (S, 1, B): (h', gap'), h', and what the gradient needs.
-
-    Gates: r, z, candidate.
-    """
-    streams, hidden, batch = h.shape
-    v, v_log = log_origin(h, gap)
-    q = (w_gates @ v).view(streams, 2, hidden, batch)
-    point, point_gap, gate_affine = affine_point(q, u[:, :2], u_gap[:, :2], b[:, :2], b_gap[:, :2])
-    log = artanhc(point_gap, constants(h))
-    gates = torch.sigmoid((unit * log) * point)
-    gate_log = (point, point_gap, log)
-    rv = gates[:, 0] * v
-    new, new_gap, new_affine = affine_point(w_new @ rv, u[:, 2], u_gap[:, 2], b[:, 2], b_gap[:, 2])
-    applied: tuple = ()
-    if phi != "identity":
-        new_tangent, new_log = log_origin(new, new_gap)
-        new_tangent, phi_saved = _apply(phi, new_tangent, unit)
-        new, new_gap, new_exp = exp_origin(new_tangent)
-        applied = (new_log, phi_saved, new_exp)
-    moved, moved_gap, update = gated_update(h, gap, new, new_gap, gates[:, 1])
-    state = _kept(mask, (h, moved), (gap, moved_gap))
-    return state, state[0], (v, v_log, gate_affine, gate_log, gates, rv, new_affine, applied, update)
-
-
-def gru_step_grad(saved, mask, unit, w_gates, w_new, grad_point, grad, grad_gap, phi: str, learned: bool):
-    """Gradients of (h, gap); u, u_gap, b, b_gap, each in parts along the gates and not summed over the batch; unit; the
-    weights."""
-    v, v_log, gate_affine, gate_log, gates, rv, new_affine, applied, update = saved
-    grad = grad + grad_point
-    kept = () if mask is None else (grad * (1 - mask), grad_gap * (1 - mask))
-    if mask is not None:
-        grad, grad_gap = grad * mask, grad_gap * mask
-    g_h, g_gap, g_new, g_new_gap, g_z = gated_update_grad(update, grad, grad_gap)
-    g_unit = torch.zeros_like(unit)
-    if phi != "identity":
-        new_log, phi_saved, new_exp = applied
-        g_tangent = exp_origin_grad(new_exp, g_new, g_new_gap)
-        g_tangent, g_unit = _apply_grad(phi, phi_saved, unit, g_tangent, learned)
-        g_new, g_new_gap = log_origin_grad(new_log, g_tangent)
-    g_q_new, *new_rest = affine_point_grad(new_affine, g_new, g_new_gap)
-    g_rv = w_new.transpose(-1, -2) @ g_q_new
-    g_inner = torch.ops.aten.sigmoid_backward(torch.stack([g_rv * v, g_z], 1), gates)
-    if learned:
-        g_unit = g_unit + (g_inner * gate_log[0] * gate_log[2]).sum()
-    g_q_gates, *gate_rest = affine_point_grad(gate_affine, *log_origin_grad(gate_log, g_inner, unit))
-    g_q_gates = g_q_gates.flatten(1, 2)
-    g_v = torch.baddbmm(g_rv * gates[:, 0], w_gates.transpose(-1, -2), g_q_gates)
-    of_h, of_gap = log_origin_grad(v_log, g_v)
-    g_h, g_gap = g_h + of_h, g_gap + of_gap
-    rest = [[a, b.unsqueeze(1)] for a, b in zip(gate_rest, new_rest, strict=True)]
-    if kept:
-        g_h, g_gap = g_h + kept[0], g_gap + kept[1]
-    return (g_h, g_gap), *rest, g_unit, (g_q_gates @ v.transpose(-1, -2), g_q_new @ rv.transpose(-1, -2))
-
-
-# Compiled code keeps only the states: the backward pass computes a step again, in one piece of code with its gradient,
-# which takes less time than to write and read what it needs.
-
-
-def _rnn_forward(*arguments):
-    return rnn_step(*arguments)[:2]
-
-
-def _gru_forward(*arguments):
-    return gru_step(*arguments)[:2]
-
-
-def _rnn_again(v, u, u_gap, mask, unit, weight, b, b_gap, grad_point, grad, phi: str, learned: bool):
-    saved = rnn_step(v, u, u_gap, mask, unit, weight, b, b_gap, phi)[2]
-    return rnn_step_grad(saved, mask, unit, weight, grad_point, grad, phi, learned)
-
-
-def _gru_again(h, gap, u, u_gap, mask, unit, w_gates, w_new, b, b_gap, grad_point, grad, grad_gap, phi, learned: bool):
-    saved = gru_step(h, gap, u, u_gap, mask, unit, w_gates, w_new, b, b_gap, phi)[2]
-    return gru_step_grad(saved, mask, unit, w_gates, w_new, grad_point, grad, grad_gap, phi, learned)
-
-
-def _step(function: Callable, like: Tensor, mask: Tensor | None, *options: Hashable) -> Callable:
+def _step(function: StepFunction, like: Tensor, mask: Tensor | None, *options: Hashable) -> StepFunction:
     """The function, eager or compiled for tensors like this one: (T, S, G, H, B)."""
     sizes = (*like.shape[1:-1], like.dtype, like.device, mask is None, *options)
     return switch.maybe_compiled(function, like.shape[-1], *sizes)
 
 
-def _detached(tensors) -> tuple[Tensor, ...]:
-    """For compiled code, which looks at the ``grad`` of what it is given, and PyTorch warns of that."""
+def _detached(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
+    """For compiled code, which looks at the ``grad`` of its arguments, and PyTorch warns of that."""
     return tuple(t.detach() for t in tensors)
 
 
-class _Cells(torch.autograd.Function):
+class _Cells(Function[Tensor]):
     """The loop over steps. kind: "rnn" or "gru"; streams: of the inputs, cells beyond run from the end to the start;
-    weights: products of the state, one for an RNN, two for a GRU."""
+    tensors: u, u_gap, unit, b, b_gap, the weights."""
 
     @staticmethod
-    def forward(ctx, kind, phi, streams, mask, u, u_gap, unit, b, b_gap, *weights):
+    def forward(ctx: Context, kind: str, phi: str, streams: int, mask: Tensor | None, *tensors: Tensor) -> Tensor:
         learned = any(ctx.needs_input_grad)
-        eager, _, again, _ = _STEPS[kind]
-        step = _step(again, u, mask, phi) if learned else again
-        keeps = learned and step is again  # not compiled
-        step = eager if keeps else step
-        u, u_gap, unit, b, b_gap, *weights = _detached((u, u_gap, unit, b, b_gap, *weights))
-        states, kept, out = [_start(kind, u)], [], u.new_empty(u.shape[1], u.shape[4], u.shape[0], u.shape[3])
+        eager, _, brief, _ = STEPS[kind]
+        step = _step(brief, tensors[0], mask, phi) if learned else brief
+        if learned and step is brief:  # not compiled
+            step = eager
+        u, u_gap, unit, b, b_gap, *weights = _detached(tensors)
+        cell = Cell(unit, tuple(weights), b, b_gap, phi, ctx.needs_input_grad[6])
+        states, out = [_start(kind, u)], u.new_empty(u.shape[1], u.shape[4], u.shape[0], u.shape[3])
+        saved: list[Saved] = []
         for t in range(u.shape[0]):
             keep = None if mask is None else mask[t]
-            state, point, *saved = step(*states[-1], u[t], u_gap[t], keep, unit, *weights, b, b_gap, phi)
+            state, point, *extra = step(*states[-1], u[t], u_gap[t], keep, cell)
             states.append(state)
-            kept += saved
-            for cell in range(u.shape[1]):
-                torch.mul(point[cell].T, unit, out=at_step(t, cell, out, streams))
+            saved += extra
+            for s in range(u.shape[1]):
+                torch.mul(point[s].T, unit, out=at_step(t, s, out, streams))
         ctx.save_for_backward(u, u_gap, unit, b, b_gap, *weights, out)
         ctx.kind, ctx.phi, ctx.streams, ctx.mask = kind, phi, streams, mask
-        ctx.states, ctx.kept = states[:-1], kept
+        ctx.states, ctx.saved = states[:-1], saved
         return out
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad):
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
         u, u_gap, unit, b, b_gap, *weights, out = _detached(ctx.saved_tensors)
-        learned = ctx.needs_input_grad[6]
-        _, eager, _, again = _STEPS[ctx.kind]
-        step = eager if ctx.kept else _step(again, u, ctx.mask, ctx.phi, learned)
+        cell = Cell(unit, tuple(weights), b, b_gap, ctx.phi, ctx.needs_input_grad[6])
+        _, eager, _, again = STEPS[ctx.kind]
+        step = eager if ctx.saved else _step(again, u, ctx.mask, ctx.phi, cell.learned)
         g_u, g_u_gap = torch.empty_like(u), torch.empty_like(u_gap)
         g_state = [torch.zeros_like(part) for part in ctx.states[0]]
-        g_point, totals = torch.empty_like(u[0, :, 0]), []
+        g_point = torch.empty_like(u[0, :, 0])
+        totals: list[Tensor] = []
         for t in reversed(range(u.shape[0])):
-            for cell in range(u.shape[1]):
-                torch.mul(at_step(t, cell, grad, ctx.streams).T, unit, out=g_point[cell])
+            for s in range(u.shape[1]):
+                torch.mul(at_step(t, s, grad, ctx.streams).T, unit, out=g_point[s])
             keep = None if ctx.mask is None else ctx.mask[t]
-            if ctx.kept:
-                given = (ctx.kept[t], keep, unit, *weights)
-            else:
-                given = (*ctx.states[t], u[t], u_gap[t], keep, unit, *weights, b, b_gap)
-            g_state, of_u, of_u_gap, *of_b, g_unit, g_weights = step(*given, g_point, *g_state, ctx.phi, learned)
-            _place(g_u[t], of_u)
-            _place(g_u_gap[t], of_u_gap)
-            parts = [torch.cat([g.sum(-1, keepdim=True) for g in each], 1) for each in of_b] + [g_unit, *g_weights]
+            before = (ctx.saved[t],) if ctx.saved else (*ctx.states[t], u[t], u_gap[t])
+            grads = step(*before, keep, cell, g_point, *g_state)
+            g_state, u_parts, gap_parts, *b_parts, g_unit, g_weights = grads
+            _place(g_u[t], u_parts)
+            _place(g_u_gap[t], gap_parts)
+            parts = [torch.cat([g.sum(-1, keepdim=True) for g in each], 1) for each in b_parts] + [g_unit, *g_weights]
             totals = [total.add_(part) for total, part in zip(totals, parts, strict=True)] if totals else parts
         g_b, g_b_gap, g_unit, *g_weights = totals
-        if learned:
+        if cell.learned:
             g_unit = g_unit + (grad * out).sum() / unit
         return None, None, None, None, g_u, g_u_gap, g_unit, g_b, g_b_gap, *g_weights
 
@@ -237,13 +106,16 @@ def _start(kind: str, u: Tensor) -> tuple[Tensor, ...]:
     return (zero,) if kind == "rnn" else (zero, u.new_ones(u.shape[1], 1, u.shape[4]))
 
 
-_STEPS = {
-    "rnn": (rnn_step, rnn_step_grad, _rnn_forward, _rnn_again),
-    "gru": (gru_step, gru_step_grad, _gru_forward, _gru_again),
-}
-
-
-def _run(kind: str, x, lengths, weight_ih, weight_hh, bias, c, nonlinearity: str) -> Tensor:
+def _run(
+    kind: str,
+    x: Tensor,
+    lengths: Tensor | None,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias: Tensor,
+    c: Tensor,
+    nonlinearity: str,
+) -> Tensor:
     streams, both = len(x), len(weight_ih) > len(x)
     root = c.sqrt().to(x.dtype)
     b = (root * bias).unsqueeze(-1)

@@ -12,6 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from hyperbolic.kernels.gyro import artanhc, artanhc_slope, constants, tanhc, tanhc_slope
 from hyperbolic.numerics import sqnorm
+from hyperbolic.typing import Context, Function
 
 
 def _columns(values: Tensor) -> Tensor:
@@ -25,9 +26,9 @@ def at_step(t: int, cell: int, x: Tensor, streams: int) -> Tensor:
     return x[cell % len(x), :, t if cell < streams else x.shape[2] - 1 - t]
 
 
-class _InputSide(torch.autograd.Function):
+class _InputSide(Function[tuple[Tensor, Tensor]]):
     @staticmethod
-    def forward(ctx, x: Tensor, weight: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Context, x: Tensor, weight: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         (streams, batch, steps, _), (cells, gates, hidden, _) = x.shape, weight.shape
         k = constants(x)
         gap = _columns((1 - c * sqnorm(x)).clamp_min_(k.least_gap).to(x.dtype))
@@ -48,7 +49,7 @@ class _InputSide(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor, grad_gap: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    def backward(ctx: Context, grad: Tensor, grad_gap: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         x, weight, c, gap, log, u, u_gap, square, factor = ctx.saved_tensors
         needs_x, needs_weight, needs_c = ctx.needs_input_grad
         (streams, _, steps, _), (cells, _, _, _) = x.shape, weight.shape
@@ -68,15 +69,15 @@ class _InputSide(torch.autograd.Function):
             product = (grad[t] * (factor[t] * scale[t])).addcmul_(u[t], twice.div_(factor[t]).mul_(scale[t]))
             for cell in range(cells):
                 part, inputs = product[cell].flatten(0, 1), at_step(t, cell, x, streams)
-                if needs_weight:
+                if g_weight is not None:
                     g_weight[cell].flatten(0, 1).addmm_(part, inputs)
-                if needs_x:
+                if g_x is not None:
                     at_step(t, cell, g_x, streams).addmm_(part.T, weight[cell].flatten(0, 1))
         if g_scale is None:
             return None, g_weight, None
         g_scale = _for_streams(g_scale.sum(2), streams)  # (T, S', 1, B)
         g_gap = _rows(artanhc_slope(gap, log, k).mul_(g_scale).mul_(root))
-        if needs_x:
+        if g_x is not None:
             g_x.addcmul_(c.to(x.dtype) * g_gap, x, value=-2)
         g_c = None
         if needs_c:

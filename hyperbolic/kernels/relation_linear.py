@@ -8,16 +8,15 @@ the relations of the batch only.
 
 from __future__ import annotations
 
-import ctypes
-
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from hyperbolic import native
+from hyperbolic.typing import Context, Function
 
 GATHERED = 1 << 22  # entries of gathered matrices, up to which one batched product is faster
-_POINTER, _SIZE = ctypes.c_void_p, ctypes.c_int64
+_LIBRARY = native.Library("relation_linear", products="ppppnnn", grads="ppppppnnnn")
 
 
 def relation_linear(x: Tensor, weight: Tensor, r: Tensor, sparse: bool = False) -> Tensor:
@@ -45,44 +44,33 @@ def relation_linear_reference(x: Tensor, weight: Tensor, r: Tensor) -> Tensor:
 
 
 def _usable(x: Tensor, weight: Tensor, r: Tensor) -> bool:
-    return (
-        native.usable(x.new_empty(0), weight)
-        and native.takes_index(r)
-        and native.library("relation_linear") is not None
-    )
+    return native.takes_index(r) and _LIBRARY.usable(x.new_empty(0), weight)
 
 
-def _function(name: str, dtype: torch.dtype) -> ctypes._CFuncPtr:
-    pointers, sizes = {"products": (4, 3), "grads": (6, 4)}[name]
-    return native.function("relation_linear", name + native.SUFFIX[dtype], *[_POINTER] * pointers, *[_SIZE] * sizes)
-
-
-class _InCpp(torch.autograd.Function):
+class _InCpp(Function[Tensor]):
     @staticmethod
-    def forward(ctx, x: Tensor, weight: Tensor, r: Tensor) -> Tensor:
+    def forward(ctx: Context, x: Tensor, weight: Tensor, r: Tensor) -> Tensor:
         r = native.checked_index(r, len(weight), "relation_linear", "matrices")
         y = x.new_empty(len(x), weight.shape[1])
-        tensors = map(native.address, (x, weight, r, y))
-        _function("products", x.dtype)(*tensors, len(x), *weight.shape[1:], torch.get_num_threads())
+        _LIBRARY.run("products", x, weight, r, y, len(x), *weight.shape[1:], dtype=x.dtype)
         ctx.save_for_backward(x, weight, r)
         return y
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         x, weight, r = ctx.saved_tensors
         grad = grad.contiguous()
-        of_x = torch.empty_like(x) if ctx.needs_input_grad[0] else None
-        of_weight = x.new_empty(weight.shape) if ctx.needs_input_grad[1] else None
-        tensors = map(native.address, (grad, x, weight, r, of_x, of_weight))
+        grad_x = torch.empty_like(x) if ctx.needs_input_grad[0] else None
+        grad_weight = x.new_empty(weight.shape) if ctx.needs_input_grad[1] else None
         sizes = (len(x), *weight.shape[1:], len(weight))
-        _function("grads", x.dtype)(*tensors, *sizes, torch.get_num_threads())
-        return of_x, of_weight, None
+        _LIBRARY.run("grads", grad, x, weight, r, grad_x, grad_weight, *sizes, dtype=x.dtype)
+        return grad_x, grad_weight, None
 
 
-class _RelationLinear(torch.autograd.Function):
+class _RelationLinear(Function[Tensor]):
     @staticmethod
-    def forward(ctx, x: Tensor, weight: Tensor, r: Tensor, sparse: bool) -> Tensor:
+    def forward(ctx: Context, x: Tensor, weight: Tensor, r: Tensor, sparse: bool) -> Tensor:
         ctx.sparse, ctx.split = sparse, None
         weight = weight.detach().as_subclass(Tensor)
         if len(r) * weight[0].numel() <= GATHERED:
@@ -99,12 +87,12 @@ class _RelationLinear(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        of_x = values = parts = None
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        grad_x = values = parts = None
         if ctx.split is None:
             x, weight, r = ctx.saved_tensors
             if ctx.needs_input_grad[0]:
-                of_x = torch.bmm(weight[r].mT, grad.unsqueeze(-1)).squeeze(-1)
+                grad_x = torch.bmm(weight[r].mT, grad.unsqueeze(-1)).squeeze(-1)
             if ctx.needs_input_grad[1]:
                 values, place = torch.unique(r, return_inverse=True)
                 outer = grad.unsqueeze(-1) * x.unsqueeze(-2)
@@ -113,15 +101,15 @@ class _RelationLinear(torch.autograd.Function):
             x, weight, values, order = ctx.saved_tensors
             groups = list(zip(values.tolist(), order.split(ctx.split), strict=True))
             if ctx.needs_input_grad[0]:
-                of_x = torch.empty_like(x)
+                grad_x = torch.empty_like(x)
                 for relation, rows in groups:
-                    of_x[rows] = grad[rows] @ weight[relation]
+                    grad_x[rows] = grad[rows] @ weight[relation]
             if ctx.needs_input_grad[1]:
                 parts = torch.stack([grad[rows].T @ x[rows] for _, rows in groups])
-        if parts is None:
-            return of_x, None, None, None
+        if values is None or parts is None:
+            return grad_x, None, None, None
         if not ctx.sparse:
-            return of_x, torch.zeros_like(weight).index_copy_(0, values, parts), None, None
+            return grad_x, torch.zeros_like(weight).index_copy_(0, values, parts), None, None
         index = values.unsqueeze(0)
-        of_weight = torch.sparse_coo_tensor(index, parts, weight.shape, is_coalesced=True, check_invariants=False)
-        return of_x, of_weight, None, None
+        grad_weight = torch.sparse_coo_tensor(index, parts, weight.shape, is_coalesced=True, check_invariants=False)
+        return grad_x, grad_weight, None, None

@@ -7,7 +7,6 @@ and tails are rows of one table, whose gradient is written once.
 
 from __future__ import annotations
 
-import ctypes
 from typing import NamedTuple
 
 import torch
@@ -17,12 +16,9 @@ from torch.autograd.function import once_differentiable
 from hyperbolic import native
 from hyperbolic.kernels.lorentz import OFFSET
 from hyperbolic.kernels.relation_linear import GATHERED
+from hyperbolic.typing import Context, Function
 
-_POINTER, _SIZE, _NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
-_ARGUMENTS = {
-    "scores": (*[_POINTER] * 12, *[_SIZE] * 3, *[_NUMBER] * 4),
-    "grads": (*[_POINTER] * 15, *[_SIZE] * 5, *[_NUMBER] * 3),
-}
+LIBRARY = native.Library("relation_scores", scores="p" * 12 + "nnndddd", grads="p" * 15 + "nnnnnddd")
 
 
 class Tables(NamedTuple):
@@ -43,9 +39,8 @@ def usable(tables: Tables, h: Tensor, r: Tensor, t: Tensor) -> bool:
         and t.numel() > 0
         and h.shape == r.shape == t.shape[:1]
         and len(h) * tables.matrix[0].numel() <= GATHERED
-        and native.usable(*tables)
         and all(map(native.takes_index, (h, r, t)))
-        and native.library("relation_scores") is not None
+        and LIBRARY.usable(*tables)
     )
 
 
@@ -61,33 +56,45 @@ def scores(tables: Tables, h: Tensor, r: Tensor, t: Tensor, margin: float, scale
     return _Scores.apply(*tables, h, r, t, margin, scale, c)
 
 
-def _run(name: str, tensors: tuple[Tensor, ...], *numbers: float) -> None:
-    function = native.function("relation_scores", name + native.SUFFIX[tensors[0].dtype], *_ARGUMENTS[name])
-    function(*map(native.address, tensors), *numbers, torch.get_num_threads())
-
-
-class _Scores(torch.autograd.Function):
+class _Scores(Function[Tensor]):
     @staticmethod
-    def forward(ctx, table, matrix, bias, head_bias, tail_bias, h, r, t, margin, scale, c) -> Tensor:
+    def forward(
+        ctx: Context,
+        table: Tensor,
+        matrix: Tensor,
+        bias: Tensor,
+        head_bias: Tensor,
+        tail_bias: Tensor,
+        h: Tensor,
+        r: Tensor,
+        t: Tensor,
+        margin: float,
+        scale: float,
+        c: float,
+    ) -> Tensor:
         h, t = (native.checked_index(index, len(table), "relation_scores", "entities") for index in (h, t))
         r = native.checked_index(r, len(matrix), "relation_scores", "relations")
         radius = c**-0.5
         ctx.times = (scale * radius, (OFFSET - 1) * radius, radius)
         y = table.new_empty(len(h), table.shape[1])
-        q, kept, out = torch.empty_like(y), y.new_empty(2, len(h), dtype=torch.float64), y.new_empty(t.shape)
-        tensors = (table, matrix, bias, head_bias, tail_bias, h, r, t, y, q, kept, out)
-        _run("scores", tensors, *t.shape, table.shape[1], margin, *ctx.times)
-        ctx.save_for_backward(table, matrix, h, r, t, y, q, kept)
+        q, row_numbers, out = torch.empty_like(y), y.new_empty(2, len(h), dtype=torch.float64), y.new_empty(t.shape)
+        relations, (entities, size) = len(matrix), table.shape
+        shapes = ((entities, size), (relations, size, size), (relations, size - 1), (entities, 1), (entities, 1))
+        tables = map(native.address, (table, matrix, bias, head_bias, tail_bias), shapes)
+        tensors = (h, r, t, y, q, row_numbers, out)
+        LIBRARY.run("scores", *tables, *tensors, *t.shape, size, margin, *ctx.times, dtype=table.dtype)
+        ctx.save_for_backward(table, matrix, h, r, t, y, q, row_numbers)
         return out
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
-        table, matrix, h, r, t, y, q, kept = ctx.saved_tensors
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
+        table, matrix, h, r, t, y, q, row_numbers = ctx.saved_tensors
         entities, size = table.shape
         relations = len(matrix)
         shapes = (table.shape, matrix.shape, (relations, size - 1), (entities, 1), (entities, 1))
-        found = tuple(y.new_empty(shape) for shape in shapes)  # all: they are made together
-        tensors = (table, matrix, h, r, t, grad.contiguous(), y, q, kept, *found, y.new_empty(len(h), 3 * size + 1))
-        _run("grads", tensors, *t.shape, size, entities, relations, *ctx.times)
-        return *found, *[None] * 6
+        grads = tuple(y.new_empty(shape) for shape in shapes)  # all: they are made together
+        scratch = y.new_empty(len(h), 3 * size + 1)
+        tensors = (table, matrix, h, r, t, grad.contiguous(), y, q, row_numbers, *grads, scratch)
+        LIBRARY.run("grads", *tensors, *t.shape, size, entities, relations, *ctx.times, dtype=table.dtype)
+        return *grads, *[None] * 6

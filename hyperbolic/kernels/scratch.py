@@ -30,11 +30,12 @@ def row_blocks(x: Tensor, dtype: torch.dtype, copies: int = 1) -> Blocks:
     if key not in _local.blocks:
         if len(_local.blocks) == _SHAPES:
             _local.blocks.clear()
-        _local.blocks[key] = _made(_local.space.view(dtype), n, size, copies)
-    return _local.blocks[key]
+        _local.blocks[key] = _blocks(_local.space.view(dtype), n, size, copies)
+    blocks: Blocks = _local.blocks[key]
+    return blocks
 
 
-def _made(space: Tensor, n: int, size: int, copies: int) -> Blocks:
+def _blocks(space: Tensor, n: int, size: int, copies: int) -> Blocks:
     step = len(space) // (copies * max(size, 1))
     ranges = [slice(i, min(i + step, n)) for i in range(0, n, step)] or [slice(0, 0)]
     shapes = ((copies, r.stop - r.start, size)[copies == 1 :] for r in ranges)

@@ -1,8 +1,6 @@
-"""Products of vectors with chosen rows of a table: scores of a few candidates for each query of a batch."""
+"""Products of vectors with some rows of a table: scores of a few candidates for each query of a batch."""
 
 from __future__ import annotations
-
-import ctypes
 
 import torch
 from torch import Tensor
@@ -10,14 +8,15 @@ from torch import Tensor
 from hyperbolic import native
 from hyperbolic.kernels.mlr import refuse_graph
 from hyperbolic.kernels.table_rows import table_rows
+from hyperbolic.typing import Context, Function
 
-_POINTER, _SIZE = ctypes.c_void_p, ctypes.c_int64
+_LIBRARY = native.Library("table_products", scores="pppppnnn", grads="pppppppnnnn")
 
 
 def table_products(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None = None, sparse: bool = False) -> Tensor:
     """``<x_i, table[index_ij]> + bias[index_ij]``: x (B, D), table (N, D), index long (B, M), bias (N, 1) -> (B, M).
 
-    On a CPU the chosen rows are read where they lie, in C++, and the gradient of the table is added up row by row: the
+    On a CPU the rows are read where they lie, in C++, and the gradient of the table is added up row by row: the
     (B, M, D) rows are never made. Else they are (:func:`table_products_reference`), which is differentiable twice.
 
     Args: sparse: gradients of the rows used only, for an optimiser with ``lazy=True``.
@@ -45,37 +44,27 @@ def table_products_reference(
 
 
 def _usable(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None) -> bool:
-    return (
-        native.usable(x.new_empty(0), table, bias)
-        and native.takes_index(index)
-        and native.library("table_products") is not None
-    )
+    return native.takes_index(index) and _LIBRARY.usable(x.new_empty(0), table, bias)
 
 
-def _function(name: str, dtype: torch.dtype, pointers: int, sizes: int) -> ctypes._CFuncPtr:
-    return native.function("table_products", name + native.SUFFIX[dtype], *[_POINTER] * pointers, *[_SIZE] * sizes)
-
-
-class _TableProducts(torch.autograd.Function):
+class _TableProducts(Function[Tensor]):
     @staticmethod
-    def forward(ctx, x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None) -> Tensor:
+    def forward(ctx: Context, x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None) -> Tensor:
         index = native.checked_index(index, len(table), "table_products", "rows")
         out = x.new_empty(index.shape)
-        tensors = map(native.address, (x, table, bias, index, out))
-        _function("scores", x.dtype, 5, 3)(*tensors, *index.shape, x.shape[1], torch.get_num_threads())
+        _LIBRARY.run("scores", x, table, bias, index, out, *index.shape, x.shape[1], dtype=x.dtype)
         ctx.save_for_backward(x, table, index)
         return out
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, Tensor | None]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, Tensor | None]:
         refuse_graph("products with rows of a table")
         x, table, index = ctx.saved_tensors
         grad = grad.contiguous()
-        of_x, of_table, _, of_bias = ctx.needs_input_grad
-        grad_x = torch.empty_like(x) if of_x else None
-        grad_table = x.new_empty(table.shape) if of_table else None
-        grad_bias = x.new_empty(len(table), 1) if of_bias else None
-        tensors = map(native.address, (grad, x, table, index, grad_x, grad_table, grad_bias))
-        sizes = (*index.shape, *reversed(table.shape))
-        _function("grads", x.dtype, 7, 4)(*tensors, *sizes, torch.get_num_threads())
+        needs_x, needs_table, _, needs_bias = ctx.needs_input_grad
+        grad_x = torch.empty_like(x) if needs_x else None
+        grad_table = x.new_empty(table.shape) if needs_table else None
+        grad_bias = x.new_empty(len(table), 1) if needs_bias else None
+        tensors = (grad, x, table, index, grad_x, grad_table, grad_bias)
+        _LIBRARY.run("grads", *tensors, *index.shape, *reversed(table.shape), dtype=x.dtype)
         return grad_x, grad_table, None, grad_bias

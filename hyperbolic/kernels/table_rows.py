@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from hyperbolic.typing import Context, Function
+
 
 def table_rows(table: Tensor, index: Tensor, sparse: bool = False) -> Tensor:
     """``table[index]``: table (N, D), index long (...) -> (..., D).
@@ -19,15 +21,15 @@ def table_rows(table: Tensor, index: Tensor, sparse: bool = False) -> Tensor:
     return _Rows.apply(table, index)
 
 
-class _Rows(torch.autograd.Function):
+class _Rows(Function[Tensor]):
     @staticmethod
-    def forward(ctx, table: Tensor, index: Tensor) -> Tensor:
+    def forward(ctx: Context, table: Tensor, index: Tensor) -> Tensor:
         ctx.save_for_backward(index)
         ctx.size = table.shape
         return torch.nn.functional.embedding(index, table.detach().as_subclass(Tensor))
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, None]:
         (index,) = ctx.saved_tensors
         index, grad = index.reshape(-1).long(), grad.reshape(-1, ctx.size[1])
         if ctx.size[1] == 1:

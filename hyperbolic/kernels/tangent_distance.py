@@ -12,6 +12,8 @@ about 1e-5/c where both lie 13/sqrt(c) from the origin. Each formula is smooth a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -19,6 +21,7 @@ from hyperbolic.kernels.mlr import refuse_graph
 from hyperbolic.manifolds.poincare import distance_square, expmap0
 from hyperbolic.numerics import WIDE, asinhc, sqnorm, wide, wide_curvature
 from hyperbolic.rows import blocked
+from hyperbolic.typing import Context, Function
 
 _BLOCK = 1 << 16  # float64 entries that are worked on at a time, half a megabyte
 _LONGEST = 28.0  # sqrt(c)|e|, beyond which e counts as a vector of this length
@@ -79,9 +82,9 @@ def squared_length_of_product(left: Tensor, right: Tensor, c: Tensor | None, dty
     return out
 
 
-class _SquaredLength(torch.autograd.Function):
+class _SquaredLength(Function[Tensor]):
     @staticmethod
-    def forward(ctx, h: Tensor, c: Tensor, dtype: torch.dtype) -> Tensor:
+    def forward(ctx: Context, h: Tensor, c: Tensor, dtype: torch.dtype) -> Tensor:
         narrow = h.to(dtype).clamp_(0, torch.finfo(dtype).max / 4)
         part = (narrow + 1).sqrt_().add_(1)
         out = narrow.sqrt().addcdiv_(narrow, part).log1p_()  # arsinh(z) = log(1 + z + z^2 / (1 + sqrt(1 + z^2)))
@@ -90,7 +93,7 @@ class _SquaredLength(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
         refuse_graph("a squared distance")
         h, c, out = ctx.saved_tensors
         grad, h = wide(grad), h.clamp_min(0)
@@ -104,11 +107,11 @@ def _lengths(square: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return *_Hyperbolic.apply(square.clamp_max(_LONGEST**2)), shrink
 
 
-class _Hyperbolic(torch.autograd.Function):
+class _Hyperbolic(Function[tuple[Tensor, Tensor]]):
     """``sinh^2 r`` and ``sinh(2r)/(2r)`` of ``r^2``, by one exponential; the second is the slope of the first."""
 
     @staticmethod
-    def forward(ctx, square: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Context, square: Tensor) -> tuple[Tensor, Tensor]:
         root = square.clamp_min(torch.finfo(WIDE).tiny).sqrt_()
         grown = torch.expm1(2 * root)
         part = grown / (1 + grown) / 4
@@ -117,7 +120,7 @@ class _Hyperbolic(torch.autograd.Function):
         return sinh_square, ratio
 
     @staticmethod
-    def backward(ctx, grad_sinh: Tensor, grad_ratio: Tensor) -> Tensor:
+    def backward(ctx: Context, grad_sinh: Tensor, grad_ratio: Tensor) -> Tensor:
         refuse_graph("a squared distance")
         square, sinh_square, ratio = ctx.saved_tensors
         series = torch.full_like(square, 4096 / 1037836800)  # sum of 4^n n s^(n-1) / (2n+1)!
@@ -144,9 +147,9 @@ def row_products_reference(queries: Tensor, rows: Tensor) -> tuple[Tensor, Tenso
     return queries @ rows.transpose(1, 2), rows.square().sum(-1)
 
 
-class _RowProducts(torch.autograd.Function):
+class _RowProducts(Function[tuple[Tensor, Tensor]]):
     @staticmethod
-    def forward(ctx, queries: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Context, queries: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(queries, rows)
         n = rows.shape[1]
         products = queries.new_empty(*queries.shape[:2], n)
@@ -157,18 +160,18 @@ class _RowProducts(torch.autograd.Function):
         return products, squares
 
     @staticmethod
-    def backward(ctx, of_products: Tensor, of_squares: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Context, grad_products: Tensor, grad_squares: Tensor) -> tuple[Tensor, Tensor]:
         refuse_graph("an inner product of rows")
         queries, rows = ctx.saved_tensors
-        of_queries, of_rows = torch.empty_like(queries), rows.new_empty(rows.shape)
+        grad_queries, grad_rows = torch.empty_like(queries), rows.new_empty(rows.shape)
         for at, v in _widened(rows):
-            torch.bmm(of_products[at], v, out=of_queries[at])
-            v.mul_(of_squares[at].unsqueeze(-1)).baddbmm_(of_products[at].transpose(1, 2), queries[at], beta=2)
-            of_rows[at] = v
-        return of_queries, of_rows
+            torch.bmm(grad_products[at], v, out=grad_queries[at])
+            v.mul_(grad_squares[at].unsqueeze(-1)).baddbmm_(grad_products[at].transpose(1, 2), queries[at], beta=2)
+            grad_rows[at] = v
+        return grad_queries, grad_rows
 
 
-def _widened(rows: Tensor):
+def _widened(rows: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """Slices of the first axis, and the rows there in float64, in memory that the next slice takes again."""
     size = rows[0].numel()
     step = max(1, _BLOCK // size)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -12,15 +14,13 @@ class Lists:
     def __init__(self, targets: Tensor, classes: int, tile_rows: int, tile_classes: int):
         self.targets = targets
 
-    def places(self, rows: slice, columns: slice) -> tuple[Tensor, Tensor]:
-        """Column of each target, any where it is not in the tile, and what turns the sign there: -2, or 0."""
+    def sign_change(self, rows: slice, columns: slice) -> Callable[[Tensor], object]:
+        """A function that turns the sign of the targets' entries in the values of a tile, in place, exactly:
+        ``v - 2v``."""
         column, last = self.targets[rows] - columns.start, columns.stop - columns.start - 1
-        return column.clamp(0, last), ((column >= 0) & (column <= last)) * -2
-
-    def turn(self, values: Tensor, places: tuple[Tensor, Tensor]) -> None:
-        """Turns the sign of the entries at ``places``, exactly: ``v - 2v``."""
-        column, factor = places
-        values.scatter_add_(1, column, values.gather(1, column).mul_(factor))
+        factor = ((column >= 0) & (column <= last)) * -2  # 0 where a target is not in the tile
+        column = column.clamp(0, last)
+        return lambda values: values.scatter_add_(1, column, values.gather(1, column).mul_(factor))
 
 
 class SortedLists:
@@ -36,18 +36,15 @@ class SortedLists:
         tiles = -(-targets.shape[0] // tile_rows) * across
         self.bounds = torch.searchsorted(tile, torch.arange(tiles + 1)).tolist()
 
-    def places(self, rows: slice, columns: slice) -> Tensor:
-        """Places of the targets in the flattened tile."""
+    def sign_change(self, rows: slice, columns: slice) -> Callable[[Tensor], object]:
         tile = rows.start // self.tile_rows * self.across + columns.start // self.tile_classes
         mine = slice(self.bounds[tile], self.bounds[tile + 1])
-        return (self.row[mine] - rows.start) * (columns.stop - columns.start) + (self.column[mine] - columns.start)
-
-    def turn(self, values: Tensor, places: Tensor) -> None:
-        values = values.view(-1)
-        values.index_copy_(0, places, values.index_select(0, places).neg_())
+        places = (self.row[mine] - rows.start) * (columns.stop - columns.start) + (self.column[mine] - columns.start)
+        return lambda values: values.view(-1).index_copy_(0, places, values.view(-1).index_select(0, places).neg_())
 
 
 def dense_targets(targets: Tensor, n_classes: int) -> Tensor:
     """Lists of classes (B, L), filled up with -1, as a boolean matrix (B, n_classes)."""
     dense = torch.zeros(targets.shape[0], n_classes + 1, dtype=torch.bool, device=targets.device)
-    return dense.scatter_(1, targets.masked_fill(targets < 0, n_classes), True)[:, :n_classes]
+    dense.scatter_(1, targets.masked_fill(targets < 0, n_classes), True)
+    return dense[:, :n_classes]

@@ -34,7 +34,7 @@ class BinaryCrossEntropy:
 
     @functools.cached_property
     def lists(self) -> Lists | SortedLists | None:
-        kind = SortedLists if self.targets.device.type == "cpu" else Lists
+        kind: type[Lists | SortedLists] = SortedLists if self.targets.device.type == "cpu" else Lists
         return kind(self.targets, self.classes, *self.tile_shape(in_cpp=False)) if self.listed else None
 
     def in_cpp(self, tile: losses_native.Tile, rows: slice, columns: slice) -> None:
@@ -54,8 +54,8 @@ class BinaryCrossEntropy:
         weights = self._weights(rows, columns, logits.dtype)
         if self.lists:
             # BCE(l, 1) = BCE(-l, 0): the sign of the targets' logits is turned, and that of their derivatives after
-            places = self.lists.places(rows, columns)
-            self.lists.turn(logits, places)
+            change_signs = self.lists.sign_change(rows, columns)
+            change_signs(logits)
             torch.clamp_min(logits, 0, out=spare)
             value = _weighted_sum(spare, weights)
         else:
@@ -69,7 +69,7 @@ class BinaryCrossEntropy:
         if learned:
             logits.sigmoid_()
             if self.lists:
-                self.lists.turn(logits, places)
+                change_signs(logits)
             else:
                 logits.sub_(y)
             if weights is not None:
@@ -133,3 +133,6 @@ class CrossEntropy:
                 logits.sub_(self.smoothing / logits.shape[1] * weights)
             logits.scatter_add_(1, target, (self.smoothing - 1) * weights)
         return torch.sum(weights * (partition.log() - expected))
+
+
+TileLoss = BinaryCrossEntropy | CrossEntropy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from hyperbolic.kernels import losses_native
 from hyperbolic.kernels.mlr import arsinh_
+from hyperbolic.kernels.tile_losses import TileLoss
 
 
 class Classes(NamedTuple):
@@ -34,7 +36,16 @@ class Tiles:
         grads: of x, w, scale and bias, to be written, or None; those of scale and bias are 0.
     """
 
-    def __init__(self, x, w, scale, bias, loss, learned: bool, grads):
+    def __init__(
+        self,
+        x: Tensor,
+        w: Tensor,
+        scale: Tensor | None,
+        bias: Tensor | None,
+        loss: TileLoss,
+        learned: bool,
+        grads: Sequence[Tensor | None],
+    ):
         self.x, self.w, self.scale, self.bias, self.loss, self.learned = x, w, scale, bias, loss, learned
         self.grad_x, self.grad_w, self.grad_scale, self.grad_bias = grads
         self.total = torch.zeros((), dtype=torch.float64, device=x.device)
@@ -61,9 +72,9 @@ class Tiles:
     def divide(self, shape: tuple[int, int], factors: Tensor, buffers: int) -> None:
         """Into tiles of this shape, for which there are so many buffers."""
         self.most_rows, step = shape
-        given = (self.w, self.grad_w, self.scale, self.bias, self.grad_scale, self.grad_bias, factors)
+        tensors = (self.w, self.grad_w, self.scale, self.bias, self.grad_scale, self.grad_bias, factors)
         columns = [slice(k, min(k + step, len(self.w))) for k in range(0, len(self.w), step)]
-        pieces = (itertools.repeat(None) if t is None else t.split(step) for t in given)
+        pieces = (itertools.repeat(None) if t is None else t.split(step) for t in tensors)
         self.parts = [Classes(*part) for part in zip(columns, *pieces, strict=False)]
         self.buffers = list(self.x.new_empty(buffers, min(self.most_rows, len(self.x)) * min(step, len(self.w))))
         self.tiles: dict[tuple[int, int], list[Tensor]] = {}
@@ -80,7 +91,7 @@ class Tiles:
         z, spare, *others = self.tile(rows, part.columns)
         torch.mm(x, part.w.T, out=z) if part.bias is None else torch.addmm(part.bias, x, part.w.T, out=z)
         slope = z
-        if others:
+        if part.scale is not None:
             root, slope = others
             arsinh_(z, root, spare, slope, self.bounded)
             torch.mul(z, part.scale, out=slope)
@@ -123,5 +134,5 @@ def _bounded(x: Tensor, w: Tensor) -> bool:
     """Whether the squares of all products are finite numbers, where knowing it saves time."""
     if x.device.type != "cpu" or not len(x):
         return False
-    longest = (float(torch.linalg.vector_norm(t, dim=-1).amax()) for t in (x, w))
-    return math.prod(longest) < torch.finfo(x.dtype).max ** 0.5 / 2
+    longest: Iterator[float] = (float(torch.linalg.vector_norm(t, dim=-1).amax()) for t in (x, w))
+    return math.prod(longest) < math.sqrt(torch.finfo(x.dtype).max) / 2

@@ -1,9 +1,10 @@
 """Kernels in C++ for CPUs, built by the machine's own compiler when they are first used.
 
 ``library("adam")`` compiles ``adam.cpp`` once (a few seconds) into ``$XDG_CACHE_HOME/hyperbolic`` (``~/.cache``), under
-a name that follows from the source, the compiler and the processor. The functions in it take addresses and sizes and
-know nothing of PyTorch, so one build serves every version of it. Where there is no compiler, or it fails, the kernels
-run on PyTorch operations; :mod:`hyperbolic.switch` turns these ones off.
+a name that follows from the source, the compiler and the processor, with its size and hash in a file beside it: what
+differs from them is built again. The functions in it take addresses and sizes and know nothing of PyTorch, so one build
+serves every version of it. Where there is no compiler, or it fails, the kernels run on PyTorch operations;
+:mod:`hyperbolic.switch` turns these ones off.
 
 Conventions of the sources: every exported function ends with the number of threads it may use; the formulas are those
 of the Python file that calls it, which names them and has the version made of PyTorch operations.
@@ -18,7 +19,9 @@ import platform
 import subprocess
 import tempfile
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,6 +33,9 @@ _FLAGS = ("-O3", "-march=native", "-std=c++17", "-fno-math-errno", "-fno-trappin
 _X86 = ("-mprefer-vector-width=512",) if platform.machine() in ("x86_64", "AMD64") else ()
 _PARALLEL = ("-fopenmp",)
 SUFFIX = {None: "", torch.float32: "_float", torch.float64: "_double"}  # of functions that there are of every dtype
+CFunction = Callable[..., None]
+Argument = Tensor | ctypes.Array[Any] | float | None
+_KINDS = {"p": ctypes.c_void_p, "n": ctypes.c_int64, "i": ctypes.c_int, "d": ctypes.c_double}
 _loaded: dict[str, ctypes.CDLL | None] = {}
 
 
@@ -69,9 +75,22 @@ def checked_index(index: Tensor, n: int, caller: str, things: str) -> Tensor:
     return index.long().contiguous()
 
 
-def address(tensor: Tensor | None) -> int | None:
-    """Of the first number, for a pointer argument; None for a missing tensor."""
-    return None if tensor is None else tensor.data_ptr()
+def address(tensor: Tensor | None, shape: tuple[int, ...] | None = None) -> int | None:
+    """Of the first number, for a pointer argument; None for a missing tensor. Every tensor goes to C++ through here,
+    but for those whose strides the function gets.
+
+    Raises:
+        ValueError: the tensor is not on a CPU, not contiguous, or of another shape; :func:`usable` looks at dtypes.
+    """
+    if tensor is None:
+        return None
+    if not (tensor.is_cpu and tensor.is_contiguous() and (shape is None or tensor.shape == shape)):
+        needs = "any shape" if shape is None else f"shape {tuple(shape)}"
+        raise ValueError(
+            f"C++ kernels need contiguous tensors on a CPU, here of {needs}, got {tensor.dtype}, {tuple(tensor.shape)} "
+            f"with strides {tensor.stride()}, on {tensor.device}"
+        )
+    return tensor.data_ptr()
 
 
 def library(name: str) -> ctypes.CDLL | None:
@@ -91,19 +110,51 @@ def library(name: str) -> ctypes.CDLL | None:
     return _loaded[name]
 
 
-def function(name: str, symbol: str, *kinds: type) -> ctypes._CFuncPtr | None:
-    """A function of the library with arguments of these ctypes; a number of threads is added at the end."""
-    found = library(name)
-    if found is None:
-        return None
-    called = getattr(found, symbol)
-    if called.argtypes is None:
-        called.argtypes, called.restype = (*kinds, ctypes.c_int), None
-    return called
+def function(name: str, symbol: str, *kinds: type) -> CFunction:
+    """A function of a library that is there, with arguments of these ctypes; a number of threads is added at the end.
+
+    Raises:
+        RuntimeError: the library cannot be built; :func:`library` says so before.
+    """
+    loaded = library(name)
+    if loaded is None:
+        raise RuntimeError(f"the C++ kernels {name!r} could not be built")
+    symbol_function = getattr(loaded, symbol)
+    if symbol_function.argtypes is None:
+        symbol_function.argtypes, symbol_function.restype = (*kinds, ctypes.c_int), None
+    return symbol_function  # type: ignore[no-any-return]  # ctypes has no public name for its type
+
+
+class Library:
+    """The functions of a source for the kernels.
+
+    Args: signatures: by function, a letter for each argument: p a pointer, n a size, i a flag, d a number.
+    """
+
+    def __init__(self, name: str, **signatures: str):
+        self.name, self.signatures = name, signatures
+        self.functions: dict[tuple[str, torch.dtype | None], CFunction] = {}
+
+    def usable(self, *tensors: Tensor | None) -> bool:
+        """Whether there is the library, and it may read and write these tensors, see :func:`usable`."""
+        return usable(*tensors) and library(self.name) is not None
+
+    def function(self, symbol: str, dtype: torch.dtype | None = None) -> CFunction:
+        """The function, of that dtype if it has versions, for addresses and numbers; see :func:`function`."""
+        loaded = self.functions.get((symbol, dtype))
+        if loaded is None:
+            kinds = [_KINDS[letter] for letter in self.signatures[symbol]]
+            loaded = self.functions[symbol, dtype] = function(self.name, symbol + SUFFIX[dtype], *kinds)
+        return loaded
+
+    def run(self, symbol: str, *arguments: Argument, dtype: torch.dtype | None = None) -> None:
+        """Calls a function; tensors go in by their :func:`address`, and the number of threads is added."""
+        values = [address(a) if isinstance(a, Tensor) else a for a in arguments]
+        self.function(symbol, dtype)(*values, torch.get_num_threads())
 
 
 def _built(name: str) -> Path:
-    """The shared object of a source, compiled unless it lies in the cache; it appears there whole or not at all."""
+    """The shared object of a source, compiled unless it lies in the cache as it was written there."""
     compiler = switch.cpp_compiler()
     if compiler is None:
         raise OSError("there is no C++ compiler (g++, clang++ or $CXX)")
@@ -111,18 +162,34 @@ def _built(name: str) -> Path:
     texts = [source.read_text(), *(header.read_text() for header in sorted(_HERE.glob("*.h")))]
     key = "\n".join([*texts, *_FLAGS, *_X86, _version(compiler), _processor(), torch.__version__])
     target = _cache() / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.so"
-    if target.exists():
+    record = target.with_suffix(".sha256")
+    if _matches(target, record):
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        made = Path(folder, target.name)
-        command = [compiler, *_FLAGS, *_X86, str(source), "-o", str(made)]
+        built, new_record = Path(folder, target.name), Path(folder, record.name)
+        command = [compiler, *_FLAGS, *_X86, str(source), "-o", str(built)]
         try:
             _run([*command, *_PARALLEL, *_threads()])
         except subprocess.CalledProcessError:  # a compiler without OpenMP, as Apple's: one thread
             _run(command)
-        os.replace(made, target)
+        new_record.write_text(_fingerprint(built))
+        os.replace(built, target)
+        os.replace(new_record, record)
     return target
+
+
+def _fingerprint(path: Path) -> str:
+    data = path.read_bytes()
+    return f"{len(data)} {hashlib.sha256(data).hexdigest()}"
+
+
+def _matches(target: Path, record: Path) -> bool:
+    """Whether a library is what its record says. One that was cut short would end the process when it is called."""
+    try:
+        return record.read_bytes().decode("ascii", "replace") == _fingerprint(target)
+    except OSError:
+        return False
 
 
 def _run(command: list[str]) -> str:
@@ -132,8 +199,8 @@ def _run(command: list[str]) -> str:
 def _threads() -> list[str]:
     """PyTorch's own OpenMP runtime, so that there is one pool of threads in the process."""
     folder = Path(torch.__file__).parent
-    found = [*folder.glob("lib/libgomp*.so*"), *folder.parent.glob("torch.libs/libgomp*.so*")]
-    return [str(found[0]), f"-Wl,-rpath,{found[0].parent}"] if found else []
+    paths = [*folder.glob("lib/libgomp*.so*"), *folder.parent.glob("torch.libs/libgomp*.so*")]
+    return [str(paths[0]), f"-Wl,-rpath,{paths[0].parent}"] if paths else []
 
 
 def _version(compiler: str) -> str:

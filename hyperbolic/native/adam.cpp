@@ -21,8 +21,8 @@ __attribute__((optimize("fp-contract=off")))
 double compensated_gap(const double *x, int64_t size, double c) {  // 1 - c|x|^2, Ogita, Rump and Oishi 2005
     double sum = 0, lost = 0;
     for (int64_t i = 0; i < size; i++) {
-        const double square = x[i] * x[i], next = sum + square, kept = next - sum;
-        lost += (sum - (next - kept)) + (square - kept) + __builtin_fma(x[i], x[i], -square);
+        const double square = x[i] * x[i], next = sum + square, rounded = next - sum;
+        lost += (sum - (next - rounded)) + (square - rounded) + __builtin_fma(x[i], x[i], -square);
         sum = next;
     }
     return __builtin_fma(-c, sum, 1.0) - c * lost;
@@ -62,8 +62,8 @@ template <class T, template <class> class Model> struct Pass {
     const Table<T> &table;
     const Numbers k;
     const bool adam;
-    const double max_time;  // of points at the largest radius that was asked for; infinite where none was
-    T *const none;          // momenta of a block, where none are kept
+    const double max_time;  // of points at the largest radius of the group; infinite where it has none
+    T *const none;          // momenta of a block, where the table has none
     const double beta = table.momentum ? k.beta : 0;
     T *x[rows_of_block], *m[rows_of_block];
     const T *h[rows_of_block];
@@ -214,13 +214,13 @@ template <class T, template <class> class Model> struct Pass {
 
     // m <- beta m + on_h h + on_x x of a row i.
     void add_gradient(int i) {
-        const T beta = T(this->beta), of_h = T(on_h[i]), of_x = T(on_x[i]), *x = this->x[i], *h = this->h[i];
-        const bool kept = table.momentum;
+        const T beta = T(this->beta), h_share = T(on_h[i]), x_share = T(on_x[i]), *x = this->x[i], *h = this->h[i];
+        const bool has_momentum = table.momentum;
         T *m = this->m[i];
 #pragma omp simd
         for (int64_t j = 0; j < table.size; j++) {
-            const T value = (kept ? m[j] * beta : T(0)) + bounded<T>(h[j]) * of_h;
-            m[j] = orthogonal ? value + x[j] * of_x : value;
+            const T value = (has_momentum ? m[j] * beta : T(0)) + bounded<T>(h[j]) * h_share;
+            m[j] = orthogonal ? value + x[j] * x_share : value;
         }
     }
 

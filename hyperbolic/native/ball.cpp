@@ -61,38 +61,38 @@ void mobius_add(const float *x, const float *y, float *out, int64_t n, int64_t s
         const float *a = x + r * size, *b = y + r * size;
         const Squares square = squares_of<1>(a, b, size);
         const Sum s = sum_of(square.xx, square.yy, square.ss, c, floor, bound);
-        const float of_sum = float(s.k * s.x.value), of_x = float(s.k * s.q);
+        const float sum_share = float(s.k * s.x.value), x_share = float(s.k * s.q);
         float *to = out + r * size;
 #pragma omp simd
-        for (int64_t j = 0; j < size; j++) to[j] = of_sum * (a[j] + b[j]) + of_x * a[j];
+        for (int64_t j = 0; j < size; j++) to[j] = sum_share * (a[j] + b[j]) + x_share * a[j];
     });
 }
 
-// of_c: one number for each row.
-void mobius_add_grad(const float *x, const float *y, const float *grad, float *of_x, float *of_y, double *of_c,
+// grad_c: one number for each row.
+void mobius_add_grad(const float *x, const float *y, const float *grad, float *grad_x, float *grad_y, double *grad_c,
                      int64_t n, int64_t size, double c, double floor, double bound, int threads) {
     rows::each(n, rows::worth(n * size, threads), [=](int64_t r) {
         const float *a = x + r * size, *b = y + r * size, *g = grad + r * size;
         const Squares square = squares_of<1>(a, b, size);
         const Sum s = sum_of(square.xx, square.yy, square.ss, c, floor, bound);
         const double along_x = rows::dot(g, a, size), g_a = along_x + rows::dot(g, b, size);
-        const double g_k = g_a * s.x.value + along_x * s.q, of_inside = g_k / s.denominator;
-        const double of_gap = s.outside ? of_inside * 0.5 * s.inside / (1 - s.gap) : 0;
-        const double of_d = -(g_k * s.k + of_gap * s.gap) / s.denominator;
-        const double of_product = of_gap / s.denominator + of_d;  // of g_x g_y
-        const double g_gap_x = s.x.floored ? 0 : g_a * s.k + of_product * s.y.value;
-        const double g_gap_y = s.y.floored ? 0 : of_product * s.x.value;
-        const double g_q = along_x * s.k + of_d;
-        const double direct = s.k * s.x.value, of_sum = 2 * c * g_q, of_b = -2 * c * g_gap_y;
-        const double of_a = -2 * c * g_gap_x, more = s.k * s.q;
-        float *to_x = of_x + r * size, *to_y = of_y + r * size;
+        const double g_k = g_a * s.x.value + along_x * s.q, g_inside = g_k / s.denominator;
+        const double g_gap = s.outside ? g_inside * 0.5 * s.inside / (1 - s.gap) : 0;
+        const double g_d = -(g_k * s.k + g_gap * s.gap) / s.denominator;
+        const double g_product = g_gap / s.denominator + g_d;  // of g_x g_y
+        const double g_gap_x = s.x.floored ? 0 : g_a * s.k + g_product * s.y.value;
+        const double g_gap_y = s.y.floored ? 0 : g_product * s.x.value;
+        const double g_q = along_x * s.k + g_d;
+        const double direct = s.k * s.x.value, g_sum = 2 * c * g_q, b_share = -2 * c * g_gap_y;
+        const double a_share = -2 * c * g_gap_x, more = s.k * s.q;
+        float *to_x = grad_x + r * size, *to_y = grad_y + r * size;
 #pragma omp simd
         for (int64_t j = 0; j < size; j++) {
-            const double shared = direct * g[j] + of_sum * (double(a[j]) + b[j]);
-            to_x[j] = float(shared + more * g[j] + of_a * a[j]);
-            to_y[j] = float(shared + of_b * b[j]);
+            const double shared = direct * g[j] + g_sum * (double(a[j]) + b[j]);
+            to_x[j] = float(shared + more * g[j] + a_share * a[j]);
+            to_y[j] = float(shared + b_share * b[j]);
         }
-        if (of_c) of_c[r] = g_q * square.ss - g_gap_x * square.xx - g_gap_y * square.yy;
+        if (grad_c) grad_c[r] = g_q * square.ss - g_gap_x * square.xx - g_gap_y * square.yy;
     });
 }
 
@@ -105,23 +105,23 @@ void distance_square(const float *x, const float *y, double *out, int64_t n, int
     });
 }
 
-void distance_square_grad(const float *x, const float *y, const double *grad, float *of_x, float *of_y, double *of_c,
-                          int64_t n, int64_t size, double c, double floor, int threads) {
+void distance_square_grad(const float *x, const float *y, const double *grad, float *grad_x, float *grad_y,
+                          double *grad_c, int64_t n, int64_t size, double c, double floor, int threads) {
     rows::each(n, rows::worth(n * size, threads), [=](int64_t r) {
         const float *a = x + r * size, *b = y + r * size;
         const Squares square = squares_of<-1>(a, b, size);
         const Gap gx = gap_of(square.xx, c, floor), gy = gap_of(square.yy, c, floor);
-        const double across = grad[r] / (gx.value * gy.value), of_e = 2 * across, per_gap = across * square.ss;
+        const double across = grad[r] / (gx.value * gy.value), g_e = 2 * across, per_gap = across * square.ss;
         const double by_x = gx.floored ? 0 : per_gap / gx.value, by_y = gy.floored ? 0 : per_gap / gy.value;
         const double on_x = 2 * c * by_x, on_y = 2 * c * by_y;
-        float *to_x = of_x + r * size, *to_y = of_y + r * size;
+        float *to_x = grad_x + r * size, *to_y = grad_y + r * size;
 #pragma omp simd
         for (int64_t j = 0; j < size; j++) {
-            const double e = of_e * (double(a[j]) - b[j]);
+            const double e = g_e * (double(a[j]) - b[j]);
             to_x[j] = float(e + on_x * a[j]);
             to_y[j] = float(on_y * b[j] - e);
         }
-        if (of_c) of_c[r] = by_x * square.xx + by_y * square.yy;
+        if (grad_c) grad_c[r] = by_x * square.xx + by_y * square.yy;
     });
 }
 }

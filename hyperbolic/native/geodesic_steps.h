@@ -94,9 +94,9 @@ template <class T> struct Lorentz {
         const double c = k.c, xx = s.xx, mm = s.vv;
         double radial = s.xv, e = 1 + c * xx, keep = 1, added = 0;
         if (decay) {
-            const double reach = std::sqrt(std::max(c * xx, tiny)), kept = elementary::asinh(reach) * k.keep;
-            const double grown = elementary::cosh(kept), stretch = grown / std::sqrt(e);
-            keep = elementary::sinh(kept) / reach;
+            const double reach = std::sqrt(std::max(c * xx, tiny)), shorter = elementary::asinh(reach) * k.keep;
+            const double grown = elementary::cosh(shorter), stretch = grown / std::sqrt(e);
+            keep = elementary::sinh(shorter) / reach;
             added = radial * s.inverse * (stretch - 1);
             radial *= stretch;
             e = grown * grown;

@@ -65,7 +65,7 @@ template <class T> inline void scaled(int64_t size, const Row<T> &scale, const R
     for (int64_t i = 0; i < size; i++) LANE out[i][j] = scale[j] * x[i][j];
 }
 
-// log_0(x) of points with known gaps. The gradient of x is scale * grad, and that of the gap `slope`.
+// log_0(x) of points with their gaps. The gradient of x is scale * grad, and that of the gap `slope`.
 template <class T> struct Log {
     Row<T> scale;
 
@@ -245,19 +245,19 @@ template <class T> struct Gated {
         }
         exp.backward(size, w, k, g_w, g_added_gap);
         // log_0(m) with m = (g_h e - |e|^2 h) i and gap g_h g_o i
-        Row<T> *g_m = g_o, of_m = {}, of_h = {}, of_e = {}, g_e2;
+        Row<T> *g_m = g_o, along_m = {}, along_h = {}, along_e = {}, g_e2;
         for (int64_t c = 0; c < size; c++) LANE {
             g_z[c][j] = g_w[c][j] * (scale[j] * m[c][j]);
             g_m[c][j] = g_w[c][j] * z[c][j];
-            of_m[j] += g_m[c][j] * m[c][j];
-            of_h[j] += g_m[c][j] * h[c][j];
-            of_e[j] += g_m[c][j] * (o[c][j] - h[c][j]);
+            along_m[j] += g_m[c][j] * m[c][j];
+            along_h[j] += g_m[c][j] * h[c][j];
+            along_e[j] += g_m[c][j] * (o[c][j] - h[c][j]);
         }
         LANE {
-            const T g_m_gap = artanhc_slope(m_gap[j], scale[j]) * of_m[j], each = scale[j] * i[j];
-            const T g_d = -(scale[j] * of_m[j] + g_m_gap * m_gap[j]) * i[j], g_product = g_m_gap * i[j] + g_d;
-            g_e2[j] = g_d - each * of_h[j];
-            g_gap[j] = g_b[j] + g_product * o_gap[j] + each * of_e[j];
+            const T g_m_gap = artanhc_slope(m_gap[j], scale[j]) * along_m[j], each = scale[j] * i[j];
+            const T g_d = -(scale[j] * along_m[j] + g_m_gap * m_gap[j]) * i[j], g_product = g_m_gap * i[j] + g_d;
+            g_e2[j] = g_d - each * along_h[j];
+            g_gap[j] = g_b[j] + g_product * o_gap[j] + each * along_e[j];
             g_o_gap[j] = g_product * h_gap[j];
         }
         for (int64_t c = 0; c < size; c++) LANE {

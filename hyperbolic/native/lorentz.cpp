@@ -11,14 +11,14 @@ using rows::Numbers;
 
 namespace {
 
-// See lorentz::normalise_block. kept: the gates of all rows, then the factors of all rows.
-template <class T> void normalise(T *z, double *kept, int64_t n, int64_t size, Times times, int threads) {
+// See lorentz::normalise_block. numbers: the gates of all rows, then the factors of all rows.
+template <class T> void normalise(T *z, double *numbers, int64_t n, int64_t size, Times times, int threads) {
     rows::each_block(n, threads, [=](int64_t start, int count) {
-        normalise_block(z + start * size, kept + start, kept + n + start, count, size, times);
+        normalise_block(z + start * size, numbers + start, numbers + n + start, count, size, times);
     });
 }
 
-// Of the rows first..last. columns: added to, the sums over the rows of the gradient of z; null where not wanted.
+// Of the rows first..last. columns: added to, the sums over the rows of the gradient of z; or null.
 template <class T>
 void normalise_grads(const Normalised<T> &of, int64_t first, int64_t last, T *out, double *sums, T *columns,
                      int threads) {
@@ -125,7 +125,7 @@ template <class T> void dual(const T *q, T *out, int64_t n, int64_t size, double
     rows::each(n, threads, [=](int64_t r) { flip(q + r * size, out + r * size, size, factor); });
 }
 
-// The gradient of q. Returns the sum of <grad, dual>; 0 where the dual is not given.
+// The gradient of q. Returns the sum of <grad, dual>; 0 without the dual.
 template <class T>
 double dual_grad(const T *grad, const T *dual, T *out, int64_t n, int64_t size, double factor, int threads) {
     return rows::sum_of_each(n, threads, [=](int64_t r) {
@@ -137,14 +137,14 @@ double dual_grad(const T *grad, const T *dual, T *out, int64_t n, int64_t size, 
 }  // namespace
 
 #define EXPORT(T)                                                                                                      \
-    extern "C" void normalise_##T(T *z, double *kept, int64_t n, int64_t size, double scale, double lowest,            \
+    extern "C" void normalise_##T(T *z, double *numbers, int64_t n, int64_t size, double scale, double lowest,         \
                                   double radius, int threads) {                                                        \
-        normalise(z, kept, n, size, {scale, lowest, radius}, rows::worth(n * size, threads));                          \
+        normalise(z, numbers, n, size, {scale, lowest, radius}, rows::worth(n * size, threads));                       \
     }                                                                                                                  \
-    extern "C" void normalise_grad_##T(const T *grad, const T *y, const double *kept, int64_t first, int64_t last,     \
+    extern "C" void normalise_grad_##T(const T *grad, const T *y, const double *numbers, int64_t first, int64_t last,  \
                                        T *out, double *sums, T *columns, int64_t n, int64_t size, double scale,        \
                                        double lowest, double radius, int threads) {                                    \
-        normalise_grads<T>({grad, y, kept, n, size, {scale, lowest, radius}}, first, last, out, sums, columns,         \
+        normalise_grads<T>({grad, y, numbers, n, size, {scale, lowest, radius}}, first, last, out, sums, columns,      \
                            rows::worth(n * size, threads));                                                            \
     }                                                                                                                  \
     extern "C" void time_##T(T *y, int64_t n, int64_t size, double c, int threads) {                                   \
@@ -155,7 +155,7 @@ double dual_grad(const T *grad, const T *dual, T *out, int64_t n, int64_t size, 
         lift(s, y, n, {b_size, heads, coordinates, by_a, by_b, by_head}, 1 / c,                                        \
              rows::worth(n * heads * coordinates, threads));                                                           \
     }                                                                                                                  \
-    extern "C" void time_grad_##T(const T *grad, const T *y, T *out, double *sum, int64_t n, int64_t size,    \
+    extern "C" void time_grad_##T(const T *grad, const T *y, T *out, double *sum, int64_t n, int64_t size,             \
                                   int left_out, int threads) {                                                         \
         *sum = time_grad(grad, y, out, n, size, left_out, rows::worth(n * size, threads));                             \
     }                                                                                                                  \

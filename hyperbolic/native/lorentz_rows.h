@@ -37,9 +37,9 @@ void normalise_block(T *z, double *gate, double *factor, int count, int64_t size
 #pragma omp simd
     for (int i = 0; i < count; i++) {
         gate[i] = elementary::sigmoid(gate[i]);
-        const double inverse = 1 / (square[i] + short_square), wanted = times.square(gate[i]);
-        factor[i] = std::sqrt(wanted * inverse);
-        time[i] = std::sqrt(wanted - wanted * (short_square * inverse) + times.radius * times.radius);
+        const double inverse = 1 / (square[i] + short_square), length2 = times.square(gate[i]);
+        factor[i] = std::sqrt(length2 * inverse);
+        time[i] = std::sqrt(length2 - length2 * (short_square * inverse) + times.radius * times.radius);
     }
     for (int i = 0; i < count; i++) {
         T *row = z + i * size;
@@ -48,10 +48,10 @@ void normalise_block(T *z, double *gate, double *factor, int count, int64_t size
     }
 }
 
-// What the gradients of a normalisation of n rows are made of.
+// What the gradients of a normalisation of n rows need.
 template <class T> struct Normalised {
     const T *grad, *y;
-    const double *kept;
+    const double *row_numbers;
     int64_t n, size;
     Times times;
 };
@@ -63,7 +63,7 @@ template <class T> struct Normalised {
 // k (grad_s - a y_s).
 template <class T> void normalise_grad(const Normalised<T> &of, T *out, double *sums, int64_t start, int count) {
     const T *grad = of.grad + start * of.size, *y = of.y + start * of.size;
-    const double *gate = of.kept + start, *factor = of.kept + of.n + start;
+    const double *gate = of.row_numbers + start, *factor = of.row_numbers + of.n + start;
     const Times times = of.times;
     const int64_t size = of.size;
     rows::Numbers all, space, slope, along, by_gate;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int width = 64;  // most columns that are worked on together; their sums stay in the first cache
 constexpr int block = 16;  // columns of a vector or two
-constexpr int ahead = 8;   // rows of dense targets, which lie far apart, that are asked for before they are needed
+constexpr int ahead = 8;   // rows of dense targets, which lie far apart, that are fetched before they are needed
 constexpr int depth = 16;  // rows whose sums are kept in T before they go to double
 
 template <class T> struct Tile {
@@ -41,23 +41,23 @@ template <class T> struct Targets {
             return false;
         }
         const int64_t *list = lists + row * length;
-        bool found = false;
-        for (int64_t i = 0; i < length; i++) found |= uint64_t(list[i] - first - start) < uint64_t(n);
-        for (int64_t i = 0; i < length && found; i++) {
+        bool any = false;
+        for (int64_t i = 0; i < length; i++) any |= uint64_t(list[i] - first - start) < uint64_t(n);
+        for (int64_t i = 0; i < length && any; i++) {
             const int64_t place = list[i] - first - start;
             if (place >= 0 && place < n) y[place] = T(1);
         }
-        return found;
+        return any;
     }
     // Writes their weights; returns whether there is one that is not 0.
     bool weigh(T *out, int64_t row, int64_t start, int n) const {
-        const T *of_groups = weights + row * n_groups;
-        bool found = false;
+        const T *group_weights = weights + row * n_groups;
+        bool any = false;
         for (int j = 0; j < n; j++) {
-            out[j] = of_groups[groups ? groups[start + j] : 0];
-            found |= out[j] != T(0);
+            out[j] = group_weights[groups ? groups[start + j] : 0];
+            any |= out[j] != T(0);
         }
-        return found;
+        return any;
     }
 };
 
@@ -71,9 +71,9 @@ template <class T> inline T finite(T x) {
 template <class T> struct Columns {
     T z[width] = {}, scale[width] = {}, bias[width] = {}, y[width] = {}, weights[width] = {};
     T value[width], root[width], logit[width], e[width];
-    T loss[width], product[width], of_scale[width], of_bias[width];
+    T loss[width], product[width], scale_sum[width], bias_sum[width];
     void clear() {
-        for (T *sum : {loss, product, of_scale, of_bias}) std::fill_n(sum, width, T(0));
+        for (T *sum : {loss, product, scale_sum, bias_sum}) std::fill_n(sum, width, T(0));
     }
 };
 
@@ -108,8 +108,8 @@ template <class T, bool scaled, bool weighted> void bce_row(Columns<T> &c, T *z,
         slope /= (T(1) + e) * root;
         z[j] = scaled ? slope * c.scale[j] : slope;
         slope *= root;
-        c.of_bias[j] += slope;
-        if constexpr (scaled) c.of_scale[j] += slope * c.value[j];
+        c.bias_sum[j] += slope;
+        if constexpr (scaled) c.scale_sum[j] += slope * c.value[j];
     }
 }
 
@@ -120,7 +120,7 @@ double bce_columns(const Tile<T> &tile, const Targets<T> &targets, int64_t start
     Columns<T> c;
     if (scaled) std::copy_n(tile.scale + start, n, c.scale);
     if (tile.bias) std::copy_n(tile.bias + start, n, c.bias);
-    double loss = 0, of_scale[width] = {}, of_bias[width] = {};
+    double loss = 0, scale_sum[width] = {}, bias_sum[width] = {};
     for (int64_t low = 0; low < tile.rows; low += depth) {
         c.clear();
         for (int64_t r = low; r < std::min(low + depth, tile.rows); r++) {
@@ -129,11 +129,11 @@ double bce_columns(const Tile<T> &tile, const Targets<T> &targets, int64_t start
                 std::fill_n(here, n, T(0));
                 continue;
             }
-            const T *given = targets.dense ? targets.dense + r * targets.stride + start : nullptr;
-            const T *y = given && n == full ? given : c.y;
+            const T *dense = targets.dense ? targets.dense + r * targets.stride + start : nullptr;
+            const T *y = dense && n == full ? dense : c.y;
             const bool marked = y == c.y && targets.mark(c.y, r, start, n);
-            for (int j = 0; given && r + ahead < tile.rows && j < n; j += block)
-                __builtin_prefetch(given + ahead * targets.stride + j);
+            for (int j = 0; dense && r + ahead < tile.rows && j < n; j += block)
+                __builtin_prefetch(dense + ahead * targets.stride + j);
             if (z != here) std::copy_n(here, n, z);
             bce_row<T, scaled, weighted>(c, z, y, full, targets.factor);
             if (z != here) std::copy_n(z, n, here);
@@ -142,12 +142,12 @@ double bce_columns(const Tile<T> &tile, const Targets<T> &targets, int64_t start
 #pragma omp simd reduction(+ : loss)
         for (int j = 0; j < n; j++) {
             loss += double(c.loss[j]) + (weighted ? 0.0 : double(elementary::log1p(c.product[j])));
-            of_scale[j] += c.of_scale[j];
-            of_bias[j] += c.of_bias[j];
+            scale_sum[j] += c.scale_sum[j];
+            bias_sum[j] += c.bias_sum[j];
         }
     }
-    for (int j = 0; j < n && tile.grad_scale; j++) tile.grad_scale[start + j] += T(of_scale[j]);
-    for (int j = 0; j < n && tile.grad_bias; j++) tile.grad_bias[start + j] += T(of_bias[j]);
+    for (int j = 0; j < n && tile.grad_scale; j++) tile.grad_scale[start + j] += T(scale_sum[j]);
+    for (int j = 0; j < n && tile.grad_bias; j++) tile.grad_bias[start + j] += T(bias_sum[j]);
     return loss;
 }
 
@@ -172,10 +172,10 @@ template <class T> double bce(const Tile<T> &tile, const Targets<T> &targets, in
 // What a row of a softmax is worked on in: values and exponentials, and sums over rows for the columns.
 template <class T> struct Row {
     std::vector<T> value, root, e;
-    std::vector<double> of_scale, of_bias;
+    std::vector<double> scale_sum, bias_sum;
     explicit Row(const Tile<T> &tile)
         : value(tile.scale ? tile.columns : 0), root(tile.scale ? tile.columns : 0), e(tile.columns),
-          of_scale(tile.grad_scale ? tile.columns : 0), of_bias(tile.grad_bias ? tile.columns : 0) {}
+          scale_sum(tile.grad_scale ? tile.columns : 0), bias_sum(tile.grad_bias ? tile.columns : 0) {}
 };
 
 template <class T> T largest(const T *values, int64_t n) {
@@ -227,11 +227,11 @@ template <class T> double softmax_row(const Tile<T> &tile, T *z, int64_t target,
     e[target] -= once;
     if (tile.grad_scale) {
 #pragma omp simd
-        for (int64_t j = 0; j < n; j++) row.of_scale[j] += double(e[j] * value[j]);
+        for (int64_t j = 0; j < n; j++) row.scale_sum[j] += double(e[j] * value[j]);
     }
     if (tile.grad_bias) {
 #pragma omp simd
-        for (int64_t j = 0; j < n; j++) row.of_bias[j] += e[j];
+        for (int64_t j = 0; j < n; j++) row.bias_sum[j] += e[j];
     }
 #pragma omp simd
     for (int64_t j = 0; j < n; j++) z[j] = scale ? e[j] * scale[j] / root[j] : e[j];
@@ -259,8 +259,8 @@ double cross_entropy(const Tile<T> &tile, const int64_t *target, const T *weight
     for (int part = 0; part < threads; part++) {
         total += loss[part];
         const Row<T> &sums = parts[part];
-        for (int64_t j = 0; tile.grad_scale && j < tile.columns; j++) tile.grad_scale[j] += T(sums.of_scale[j]);
-        for (int64_t j = 0; tile.grad_bias && j < tile.columns; j++) tile.grad_bias[j] += T(sums.of_bias[j]);
+        for (int64_t j = 0; tile.grad_scale && j < tile.columns; j++) tile.grad_scale[j] += T(sums.scale_sum[j]);
+        for (int64_t j = 0; tile.grad_bias && j < tile.columns; j++) tile.grad_bias[j] += T(sums.bias_sum[j]);
     }
     return total;
 }

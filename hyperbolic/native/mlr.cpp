@@ -96,17 +96,17 @@ void lift_points(const float *x, float *out, double *gap, int64_t n, int64_t d, 
     });
 }
 
-// of_c: one number for each row, or null.
-void lift_points_grad(const float *grad, const float *x, const double *gap, float *of_x, double *of_c, int64_t n,
+// grad_c: one number for each row, or null.
+void lift_points_grad(const float *grad, const float *x, const double *gap, float *grad_x, double *grad_c, int64_t n,
                       int64_t d, double c, double floor, int threads) {
     rows::each(n, rows::worth(n * d, threads), [=](int64_t r) {
         const float *g = grad + r * (d + 1), *from = x + r * d;
         const double by_gap = rows::dot(g, from, d) + 2 * double(g[d]), g_gap = -2 / (gap[r] * gap[r]) * by_gap;
         const double direct = 2 / gap[r], radial = gap[r] > floor ? -2 * c * g_gap : 0;
-        float *to = of_x + r * d;
+        float *to = grad_x + r * d;
 #pragma omp simd
         for (int64_t j = 0; j < d; j++) to[j] = float(direct * double(g[j]) + radial * double(from[j]));
-        if (of_c) of_c[r] = gap[r] > floor ? -g_gap * rows::dot(from, from, d) : 0;
+        if (grad_c) grad_c[r] = gap[r] > floor ? -g_gap * rows::dot(from, from, d) : 0;
     });
 }
 
@@ -125,10 +125,10 @@ void lift_hyperplanes(const float *p, const float *a, float *w, float *scale, do
     });
 }
 
-// of_c: one number for each row, or null.
+// grad_c: one number for each row, or null.
 void lift_hyperplanes_grad(const float *grad_w, const float *grad_scale, const float *p, const float *a,
-                           const double *gaps, const double *shifts, const double *norms, float *of_p, float *of_a,
-                           double *of_c, int64_t n, int64_t d, double c, double floor, int threads) {
+                           const double *gaps, const double *shifts, const double *norms, float *grad_p, float *grad_a,
+                           double *grad_c, int64_t n, int64_t d, double c, double floor, int threads) {
     rows::each(n, rows::worth(n * d, threads), [=](int64_t r) {
         const float *space = grad_w + r * (d + 1), *point = p + r * d, *normal = a + r * d;
         const double gap = gaps[r], shift = shifts[r], norm = norms[r];
@@ -142,9 +142,9 @@ void lift_hyperplanes_grad(const float *grad_w, const float *grad_scale, const f
         const float *const vectors[] = {space, normal, point};
         const float on_a[] = {float(alpha), float(g_norm), float(g_product)};
         const float on_p[] = {float(bend), float(g_product), float(-2 * c * g_gap)};
-        rows::combine(on_a, vectors, 3, of_a + r * d, d);
-        rows::combine(on_p, vectors, 3, of_p + r * d, d);
-        if (of_c) of_c[r] = (alpha * g_alpha - size * norm) / (2 * c) + bend / c * along_p - g_gap * (1 - gap) / c;
+        rows::combine(on_a, vectors, 3, grad_a + r * d, d);
+        rows::combine(on_p, vectors, 3, grad_p + r * d, d);
+        if (grad_c) grad_c[r] = (alpha * g_alpha - size * norm) / (2 * c) + bend / c * along_p - g_gap * (1 - gap) / c;
     });
 }
 }

@@ -32,7 +32,7 @@ struct Sum {
 
 // Numbers of every row that come from whole vectors: |x_i|, |W_i x_i| and the inner products of the products with each
 // other and with the points, times c or its root; (numbers, N).
-struct Kept {
+struct RowNumbers {
     double *first;
     int64_t n;
     double *next() {
@@ -57,43 +57,43 @@ struct Points {
 
 double length(double square) { return mobius::at_least(std::sqrt(square), mobius::tiny); }
 
-void measure(const Sum &sum, const Points &points, Kept kept, int64_t start, int count) {
+void measure(const Sum &sum, const Points &points, RowNumbers numbers, int64_t start, int count) {
     for (int i = 0; i < sum.n; i++) {
-        double *of_x = kept.next() + start, *of_product = kept.next() + start;
+        double *x_norm = numbers.next() + start, *product_norm = numbers.next() + start;
         for (int k = 0; k < count; k++) {
             const float *x = sum.xs[i] + (start + k) * sum.dims[i], *p = sum.product(i, start + k);
-            of_x[k] = rows::dot(x, x, sum.dims[i]);
-            of_product[k] = rows::dot(p, p, sum.size);
+            x_norm[k] = rows::dot(x, x, sum.dims[i]);
+            product_norm[k] = rows::dot(p, p, sum.size);
         }
         for (int k = 0; k < count; k++) {
-            of_x[k] = length(sum.c * of_x[k]);
-            of_product[k] = length(sum.c * of_product[k]);
+            x_norm[k] = length(sum.c * x_norm[k]);
+            product_norm[k] = length(sum.c * product_norm[k]);
         }
         for (int j = i + 1; j < sum.n; j++) {
-            double *to = kept.next() + start;
+            double *to = numbers.next() + start;
             for (int k = 0; k < count; k++) {
                 to[k] = sum.c * rows::dot(sum.product(i, start + k), sum.product(j, start + k), sum.size);
             }
         }
         for (int j = 0; j < sum.n_points; j++) {
-            double *to = kept.next() + start;
+            double *to = numbers.next() + start;
             const double *b = points.wide.data() + j * sum.size;
             for (int k = 0; k < count; k++) to[k] = rows::dot(sum.product(i, start + k), b, sum.size);
         }
     }
 }
 
-// The chain of rows whose numbers are kept.
-void gather(const Sum &sum, const Points &points, Kept kept, int64_t start, int count, Chain &chain) {
+// The chain of rows whose numbers were measured.
+void gather(const Sum &sum, const Points &points, RowNumbers numbers, int64_t start, int count, Chain &chain) {
     chain.size = sum.vectors();
     chain.count = count;
     for (int i = 0; i < sum.n; i++) {
         mobius::Term &term = chain.terms[i];
         term.fixed = false;
-        std::copy_n(kept.next() + start, count, term.r);
-        std::copy_n(kept.next() + start, count, term.w);
+        std::copy_n(numbers.next() + start, count, term.r);
+        std::copy_n(numbers.next() + start, count, term.w);
         std::fill_n(term.factor, count, 1.0);
-        for (int j = i + 1; j < chain.size; j++) std::copy_n(kept.next() + start, count, chain.gram[i][j]);
+        for (int j = i + 1; j < chain.size; j++) std::copy_n(numbers.next() + start, count, chain.gram[i][j]);
     }
     for (int j = 0; j < sum.n_points; j++) {
         mobius::Term &term = chain.terms[sum.n + j];
@@ -132,13 +132,13 @@ void forward(const Sum &sum, double *numbers, float *out, int64_t n, int threads
     });
 }
 
-// Where the gradients go; null where one is not wanted.
+// Where the gradients go; null where one is not needed.
 struct Results {
-    float *of_products;    // of the rows first..last, (n, last - first, size)
-    float *const *of_xs;   // what comes from their norms, (N, dims[i])
-    float *of_factors;     // (N, n_factors)
-    float *of_points;      // (n_points, size), added to
-    double *of_curvature;  // of log(c), added to
+    float *grad_products;    // of the rows first..last, (n, last - first, size)
+    float *const *grad_xs;   // what comes from their norms, (N, dims[i])
+    float *grad_factors;     // (N, n_factors)
+    float *grad_points;      // (n_points, size), added to
+    double *grad_curvature;  // of log(c), added to
     int64_t first, last;
 };
 
@@ -158,45 +158,46 @@ struct Backward {
     Numbers grads[mobius::most];
     float weights[rows::of_block];
 
-    void block(const Points &points, Kept kept, int64_t start, int count, Totals &totals) {
-        gather(sum, points, kept, start, count, chain);
+    void block(const Points &points, RowNumbers numbers, int64_t start, int count, Totals &totals) {
+        gather(sum, points, numbers, start, count, chain);
         for (int j = 0; j < chain.size; j++) {
             for (int k = 0; k < count; k++) {
                 grads[j][k] = rows::dot(grad + (start + k) * sum.size, sum.vector(j, start + k), sum.size);
             }
         }
         g.find(chain, grads);
-        for (int i = 0; i < sum.n; i++) of_product(i, start);
-        if (results.of_points) of_points(start, totals);
-        if (results.of_curvature) totals.curvature += rows::total(g.of_curvature, count);
+        for (int i = 0; i < sum.n; i++) product_grad(i, start);
+        if (results.grad_points) points_grad(start, totals);
+        if (results.grad_curvature) totals.curvature += rows::total(g.grad_curvature, count);
         const int before = sum.n_points - sum.n_factors;
-        for (int j = 0; j < sum.n_factors && results.of_factors; j++) {
-            const double *of_factor = g.g_factor[sum.n + before + j];
-            for (int k = 0; k < count; k++) results.of_factors[(start + k) * sum.n_factors + j] = float(of_factor[k]);
+        for (int j = 0; j < sum.n_factors && results.grad_factors; j++) {
+            const double *grad_factor = g.g_factor[sum.n + before + j];
+            float *to = results.grad_factors + start * sum.n_factors + j;
+            for (int k = 0; k < count; k++) to[k * sum.n_factors] = float(grad_factor[k]);
         }
     }
 
     // k grad + k' p_i + sum K_j v_j, and the part of x_i's gradient that comes from its norm.
-    void of_product(int i, int64_t start) {
-        float *block = results.of_products + (i * (results.last - results.first) + start - results.first) * sum.size;
+    void product_grad(int i, int64_t start) {
+        float *block = results.grad_products + (i * (results.last - results.first) + start - results.first) * sum.size;
         for (int k = 0; k < chain.count; k++) {
             float factors[mobius::most + 1];
             const float *vectors[mobius::most + 1];
             for (int j = 0; j < chain.size; j++) {
-                const double of_pair = j == i ? 2 * g.g_w[i][k] : g.g_gram[std::min(i, j)][std::max(i, j)][k];
-                factors[j] = float(sum.c * of_pair);
+                const double grad_pair = j == i ? 2 * g.g_w[i][k] : g.g_gram[std::min(i, j)][std::max(i, j)][k];
+                factors[j] = float(sum.c * grad_pair);
                 vectors[j] = sum.vector(j, start + k);
             }
             factors[chain.size] = float(chain.shrink[k] * chain.coefficients[i][k]);
             vectors[chain.size] = grad + (start + k) * sum.size;
             rows::combine(factors, vectors, chain.size + 1, block + k * sum.size, sum.size);
-            if (!results.of_xs[i]) continue;
+            if (!results.grad_xs[i]) continue;
             const int64_t size = sum.dims[i], at = (start + k) * size;
-            rows::scale(float(2 * sum.c * g.g_r[i][k]), sum.xs[i] + at, results.of_xs[i] + at, size);
+            rows::scale(float(2 * sum.c * g.g_r[i][k]), sum.xs[i] + at, results.grad_xs[i] + at, size);
         }
     }
 
-    void of_points(int64_t start, Totals &totals) {
+    void points_grad(int64_t start, Totals &totals) {
         const int n = sum.n, count = chain.count;
         for (int j = 0; j < sum.n_points; j++) {
             double *to = totals.points.data() + j * sum.size;
@@ -214,14 +215,14 @@ struct Backward {
 };
 
 void add(const Sum &sum, const Points &points, Totals &totals, const Results &results) {
-    if (results.of_curvature) *results.of_curvature += totals.curvature;
-    for (int j = 0; j < sum.n_points && results.of_points; j++) {
+    if (results.grad_curvature) *results.grad_curvature += totals.curvature;
+    for (int j = 0; j < sum.n_points && results.grad_points; j++) {
         double *own = totals.points.data() + j * sum.size;
         for (int i = 0; i < sum.n_points; i++) {
             const double weight = totals.gram[std::max(i, j) * sum.n_points + std::min(i, j)];
             rows::add(weight, points.wide.data() + i * sum.size, own, sum.size);
         }
-        for (int64_t k = 0; k < sum.size; k++) results.of_points[j * sum.size + k] += float(own[k]);
+        for (int64_t k = 0; k < sum.size; k++) results.grad_points[j * sum.size + k] += float(own[k]);
     }
 }
 
@@ -249,9 +250,9 @@ extern "C" void mobius_forward(const float *const *xs, const int64_t *dims, cons
 extern "C" void mobius_backward(const float *const *xs, const int64_t *dims, const float *const *products, int n,
                                 const float *points, int n_points, const float *factors, int n_factors, int64_t n_rows,
                                 int64_t size, double c, double bound, double *numbers, const float *grad,
-                                int64_t first, int64_t last, float *of_products, float *const *of_xs,
-                                float *of_factors, float *of_points, double *of_curvature, int threads) {
+                                int64_t first, int64_t last, float *grad_products, float *const *grad_xs,
+                                float *grad_factors, float *grad_points, double *grad_curvature, int threads) {
     const Sum sum{xs, dims, products, n, points, n_points, factors, n_factors, size, c, bound};
-    const Results results{of_products, of_xs, of_factors, of_points, of_curvature, first, last};
+    const Results results{grad_products, grad_xs, grad_factors, grad_points, grad_curvature, first, last};
     backward(sum, numbers, grad, results, n_rows, rows::worth((last - first) * size, threads));
 }

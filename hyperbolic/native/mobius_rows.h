@@ -126,11 +126,11 @@ struct Chain {
     }
 };
 
-// Gradients of what a chain was made of, from those of its coefficients.
+// Gradients of the numbers of a chain, from those of its coefficients.
 struct ChainGrad {
     Numbers g_r[most], g_factor[most], g_w[most];  // of r^2, f, w^2
     Numbers g_gram[most][most];
-    Numbers of_curvature;  // of log(c), every number above being proportional to c
+    Numbers grad_curvature;  // of log(c), every number above being proportional to c
 
     // grads: of the coefficients, which it overwrites.
     void find(const Chain &chain, Numbers *grads) {
@@ -193,16 +193,16 @@ struct ChainGrad {
     }
 
     void add_up(const Chain &chain) {
-        std::fill_n(of_curvature, chain.count, 0.0);
+        std::fill_n(grad_curvature, chain.count, 0.0);
         for (int j = 0; j < chain.size; j++) {
             const Term &term = chain.terms[j];
 #pragma omp simd
             for (int i = 0; i < chain.count; i++) {
-                of_curvature[i] += term.w[i] * term.w[i] * g_w[j][i] + term.r[i] * term.r[i] * g_r[j][i];
+                grad_curvature[i] += term.w[i] * term.w[i] * g_w[j][i] + term.r[i] * term.r[i] * g_r[j][i];
             }
             for (int k = 0; k < j; k++) {
 #pragma omp simd
-                for (int i = 0; i < chain.count; i++) of_curvature[i] += chain.gram[k][j][i] * g_gram[k][j][i];
+                for (int i = 0; i < chain.count; i++) grad_curvature[i] += chain.gram[k][j][i] * g_gram[k][j][i];
             }
         }
     }

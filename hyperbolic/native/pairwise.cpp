@@ -37,15 +37,15 @@ void all_lengths(double *h, T *out, const double *left, const double *right, int
     const double *end = ends.data();
     int64_t *count = counts.data();
     rows::each(batches * rows, rows::worth(batches * rows * columns, threads), [=](int64_t r) {
-        const double *of_left = left + r * (d + 2) + d, *of_right = end + r / rows * 2 * columns;
-        count[r] = lengths(h + r * columns, out + r * columns, of_left, of_right, columns, limit, factor);
+        const double *left_terms = left + r * (d + 2) + d, *right_terms = end + r / rows * 2 * columns;
+        count[r] = lengths(h + r * columns, out + r * columns, left_terms, right_terms, columns, limit, factor);
     });
     for (int64_t one : counts) *close += one;
 }
 
 // out = grad / sqrt(c h (1 + h)), 0 where h <= 0; adds the derivative by c of 2/sqrt(c) arsinh(sqrt(h)).
 template <class T>
-void slopes(const double *h, const T *grad, double *out, int64_t rows, int64_t columns, double c, double *of_c,
+void slopes(const double *h, const T *grad, double *out, int64_t rows, int64_t columns, double c, double *grad_c,
             int threads) {
     const auto row = [=](int64_t r) {
         const double *from = h + r * columns;
@@ -56,7 +56,7 @@ void slopes(const double *h, const T *grad, double *out, int64_t rows, int64_t c
             const double safe = from[j] <= 0 ? 1 : from[j];
             to[j] = (from[j] <= 0 ? 0.0 : double(g[j])) / std::sqrt(c * (safe + safe * safe));
         }
-        if (of_c) {
+        if (grad_c) {
 #pragma omp simd reduction(+ : sum)
             for (int64_t j = 0; j < columns; j++) {
                 double root;
@@ -66,8 +66,8 @@ void slopes(const double *h, const T *grad, double *out, int64_t rows, int64_t c
         return sum;
     };
     threads = rows::worth(rows * columns, threads);
-    if (of_c)
-        *of_c -= rows::sum_of_each(rows, threads, row) / (c * std::sqrt(c));
+    if (grad_c)
+        *grad_c -= rows::sum_of_each(rows, threads, row) / (c * std::sqrt(c));
     else
         rows::each(rows, threads, row);
 }
@@ -93,8 +93,8 @@ inline void combine(double a, const double *v, double b, const float *x, float *
         all_lengths(h, out, left, right, batches, rows, columns, d, terms, limit, factor, close, threads);             \
     }                                                                                                                  \
     extern "C" void slopes_##T(const double *h, const T *grad, double *out, int64_t rows, int64_t columns, double c,   \
-                               double *of_c, int threads) {                                                            \
-        slopes(h, grad, out, rows, columns, c, of_c, threads);                                                         \
+                               double *grad_c, int threads) {                                                          \
+        slopes(h, grad, out, rows, columns, c, grad_c, threads);                                                       \
     }
 
 EXPORT(float)
@@ -115,8 +115,8 @@ void poincare_factors(const float *x, double *out, int64_t n, int64_t d, double 
     });
 }
 
-// of_c: one number for each row.
-void poincare_factors_grad(const double *grad, const float *x, float *of_x, double *of_c, int64_t n, int64_t d,
+// grad_c: one number for each row.
+void poincare_factors_grad(const double *grad, const float *x, float *grad_x, double *grad_c, int64_t n, int64_t d,
                            double c, double floor, int left, int threads) {
     rows::each(n, rows::worth(n * d, threads), [=](int64_t r) {
         const double *g = grad + r * (d + 2), factor = left ? -2 * c : 1;
@@ -125,8 +125,8 @@ void poincare_factors_grad(const double *grad, const float *x, float *of_x, doub
         const double along = rows::dot(g, from, d), by_square = g[left ? d : d + 1] * inverse;
         const double by_inverse = factor * along + g[left ? d : d + 1] * c * square + g[left ? d + 1 : d];
         const double by_product = by_square + (gap > floor ? by_inverse * inverse * inverse : 0);  // of c|x|^2
-        combine(factor * inverse, g, 2 * c * by_product, from, of_x + r * d, d);
-        of_c[r] = by_product * square - (left ? 2 * along * inverse : 0);
+        combine(factor * inverse, g, 2 * c * by_product, from, grad_x + r * d, d);
+        grad_c[r] = by_product * square - (left ? 2 * along * inverse : 0);
     });
 }
 
@@ -141,17 +141,17 @@ void lorentz_factors(const float *x, double *out, int64_t n, int64_t d, double c
     });
 }
 
-// of_c: one number for each row.
-void lorentz_factors_grad(const double *grad, const float *x, float *of_x, double *of_c, int64_t n, int64_t d,
+// grad_c: one number for each row.
+void lorentz_factors_grad(const double *grad, const float *x, float *grad_x, double *grad_c, int64_t n, int64_t d,
                           double c, double, int left, int threads) {
     rows::each(n, rows::worth(n * d, threads), [=](int64_t r) {
         const double *g = grad + r * (d + 2);
         const float *space = x + r * (d + 1) + 1;
-        float *to = of_x + r * (d + 1);
+        float *to = grad_x + r * (d + 1);
         const double time = std::sqrt(1 / c + rows::dot(space, space, d)), by_time = (left ? c / 2 : 1) * g[d] / time;
         combine(left ? -c / 2 : 1, g, by_time, space, to + 1, d);
         to[0] = 0;
-        of_c[r] = (left ? (g[d] * time - rows::dot(g, space, d)) / 2 : 0) - by_time / (2 * c * c);
+        grad_c[r] = (left ? (g[d] * time - rows::dot(g, space, d)) / 2 : 0) - by_time / (2 * c * c);
     });
 }
 }

@@ -59,7 +59,7 @@ void multiply(int64_t height, int64_t depth, const T *a, int64_t row, int64_t co
         product::multiply<T, ADD>(height, depth, a, row, column, b[p * depth].lane, c[p * height].lane);
 }
 
-// What a cell is made of: weights (G, H, D) and (G, H, H), biases (G, H) with gaps (G).
+// Parameters of a cell: weights (G, H, D) and (G, H, H), biases (G, H) with gaps (G).
 template <class T> struct Weights {
     const T *in, *state, *bias, *bias_gap;
 };
@@ -125,16 +125,16 @@ template <class T> struct Inputs {
                   T *g_x, double *g_c) {
         Row<T> g_scale = {}, g_norm2;
         for (int64_t g = 0; g < size.gates; g++) {
-            Row<T> *of_u = &grad[g * size.hidden], *y = &u[g * size.hidden], along = gyro::dot(size.hidden, of_u, y);
+            Row<T> *g_u = &grad[g * size.hidden], *y = &u[g * size.hidden], along = gyro::dot(size.hidden, g_u, y);
             Row<T> twice, whole;
             LANE {  // of y = scale U x with u = f y: f g_u + twice y
                 const T f = factor[g][j], slope = gyro::tanhc_slope(square[g][j], f, u_gap[g][j], limits);
-                const T of_y = slope * along[j] / f - 2 * g_gap[g][j] * u_gap[g][j] * f;
-                g_scale[j] += (along[j] + of_y * square[g][j]) / scale[j];
-                twice[j] = of_y / f * scale[j];
+                const T g_y = slope * along[j] / f - 2 * g_gap[g][j] * u_gap[g][j] * f;
+                g_scale[j] += (along[j] + g_y * square[g][j]) / scale[j];
+                twice[j] = g_y / f * scale[j];
                 whole[j] = f * scale[j];
             }
-            for (int64_t i = 0; i < size.hidden; i++) LANE of_u[i][j] = of_u[i][j] * whole[j] + y[i][j] * twice[j];
+            for (int64_t i = 0; i < size.hidden; i++) LANE g_u[i][j] = g_u[i][j] * whole[j] + y[i][j] * twice[j];
         }
         constexpr int64_t lanes = Row<T>::size;
         multiply<true>(outputs, lanes, grad[0].lane, lanes, 1, rows.data(), totals.in.data(), wide);

@@ -16,9 +16,9 @@ template <class T> struct Questions {
     const T *matrix_of(int64_t i) const { return matrix + r[i] * size * size; }
 };
 
-// y: the points; q: 2 (-y_0, y_s); kept: see lorentz::normalise_grad.
+// y: the points; q: 2 (-y_0, y_s); numbers: see lorentz::normalise_grad.
 template <class T>
-void score(const Questions<T> &of, T *y, T *q, double *kept, T *out, double margin, const lorentz::Times &times,
+void score(const Questions<T> &of, T *y, T *q, double *numbers, T *out, double margin, const lorentz::Times &times,
            int threads) {
     const int64_t n = of.n, m = of.m, size = of.size;
     rows::each_block(n, threads, [=](int64_t start, int count) {
@@ -26,12 +26,12 @@ void score(const Questions<T> &of, T *y, T *q, double *kept, T *out, double marg
             relation_linear::product(of.head(i), of.matrix_of(i), y + i * size, size, size);
             rows::add(T(1), of.bias + of.r[i] * (size - 1), y + i * size + 1, size - 1);
         }
-        lorentz::normalise_block(y + start * size, kept + start, kept + n + start, count, size, times);
+        lorentz::normalise_block(y + start * size, numbers + start, numbers + n + start, count, size, times);
         for (int64_t i = start; i < start + count; i++) {
             lorentz::flip(y + i * size, q + i * size, size, 2);
             const T shift = T(margin) + of.head_bias[of.h[i]], *x = q + i * size;
-            const int64_t *chosen = of.t + i * m, left = (n - i) * m;
-            table_products::scores(x, of.table, of.tail_bias, shift, chosen, out + i * m, m, left, size);
+            const int64_t *tails = of.t + i * m, left = (n - i) * m;
+            table_products::scores(x, of.table, of.tail_bias, shift, tails, out + i * m, m, left, size);
         }
     });
 }
@@ -42,7 +42,7 @@ template <class T> struct Gradients {
 };
 
 template <class T>
-void score_grads(const Questions<T> &of, const T *grad, const T *y, const T *q, const double *kept,
+void score_grads(const Questions<T> &of, const T *grad, const T *y, const T *q, const double *numbers,
                  const Gradients<T> &to, int64_t entities, int64_t relations, const lorentz::Times &times,
                  int threads) {
     const int64_t n = of.n, m = of.m, size = of.size;
@@ -54,7 +54,7 @@ void score_grads(const Questions<T> &of, const T *grad, const T *y, const T *q, 
             lorentz::flip(row, row, size, 2);
             to.grad_b[i] = rows::sum(grad + i * m, m);
         }
-        const lorentz::Normalised<T> points{to.grad_y, y, kept, n, size, times};
+        const lorentz::Normalised<T> points{to.grad_y, y, numbers, n, size, times};
         lorentz::normalise_grad(points, to.grad_z + start * size, unused, start, count);
         for (int64_t i = start; i < start + count; i++) {
             relation_linear::vector_grad(to.grad_z + i * size, of.matrix_of(i), to.grad_x + i * size, size, size);
@@ -76,21 +76,21 @@ void score_grads(const Questions<T> &of, const T *grad, const T *y, const T *q, 
 
 #define EXPORT(T)                                                                                                      \
     extern "C" void scores_##T(const T *table, const T *matrix, const T *bias, const T *head_bias, const T *tail_bias, \
-                               const int64_t *h, const int64_t *r, const int64_t *t, T *y, T *q, double *kept, T *out, \
-                               int64_t n, int64_t m, int64_t size, double margin, double scale, double lowest,         \
+                               const int64_t *h, const int64_t *r, const int64_t *t, T *y, T *q, double *numbers,      \
+                               T *out, int64_t n, int64_t m, int64_t size, double margin, double scale, double lowest, \
                                double radius, int threads) {                                                           \
         const Questions<T> of{table, matrix, bias, head_bias, tail_bias, h, r, t, n, m, size};                         \
-        score(of, y, q, kept, out, margin, {scale, lowest, radius}, rows::worth(n * (m + size) * size, threads));      \
+        score(of, y, q, numbers, out, margin, {scale, lowest, radius}, rows::worth(n * (m + size) * size, threads));   \
     }                                                                                                                  \
     extern "C" void grads_##T(const T *table, const T *matrix, const int64_t *h, const int64_t *r, const int64_t *t,   \
-                              const T *grad, const T *y, const T *q, const double *kept, T *of_table, T *of_matrix,    \
-                              T *of_bias, T *of_head_bias, T *of_tail_bias, T *memory, int64_t n, int64_t m,           \
-                              int64_t size, int64_t entities, int64_t relations, double scale, double lowest,          \
-                              double radius, int threads) {                                                            \
+                              const T *grad, const T *y, const T *q, const double *numbers, T *grad_table,             \
+                              T *grad_matrix, T *grad_bias, T *grad_head_bias, T *grad_tail_bias, T *memory,           \
+                              int64_t n, int64_t m, int64_t size, int64_t entities, int64_t relations, double scale,   \
+                              double lowest, double radius, int threads) {                                             \
         const Questions<T> of{table, matrix, nullptr, nullptr, nullptr, h, r, t, n, m, size};                          \
-        const Gradients<T> to{of_table, of_matrix, of_bias, of_head_bias, of_tail_bias, memory, memory + n * size,     \
-                              memory + 2 * n * size, memory + 3 * n * size};                                           \
-        score_grads(of, grad, y, q, kept, to, entities, relations, {scale, lowest, radius},                            \
+        const Gradients<T> to{grad_table, grad_matrix, grad_bias, grad_head_bias, grad_tail_bias, memory,              \
+                              memory + n * size, memory + 2 * n * size, memory + 3 * n * size};                        \
+        score_grads(of, grad, y, q, numbers, to, entities, relations, {scale, lowest, radius},                         \
                     rows::worth(n * (m + size) * size, threads));                                                      \
     }
 

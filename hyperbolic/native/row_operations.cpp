@@ -27,12 +27,12 @@ void row_scale(const double *scale, const float *x, float *out, int64_t n, int64
 }
 
 // Gradients of row_scale: <grad, x> and scale grad.
-void row_scale_grad(const double *scale, const float *x, const float *grad, double *of_scale, float *of_x, int64_t n,
-                    int64_t size, int threads) {
+void row_scale_grad(const double *scale, const float *x, const float *grad, double *grad_scale, float *grad_x,
+                    int64_t n, int64_t size, int threads) {
     rows::each(n, rows::worth(n * size, threads), [=](int64_t r) {
         const float *g = grad + r * size;
-        of_scale[r] = rows::dot(g, x + r * size, size);
-        scaled(finite(scale[r]), g, of_x + r * size, size);
+        grad_scale[r] = rows::dot(g, x + r * size, size);
+        scaled(finite(scale[r]), g, grad_x + r * size, size);
     });
 }
 
@@ -52,15 +52,15 @@ void weighted_sum(const double *weights, const float *x, double *out, int64_t n,
 }
 
 // Its gradients: <x_bi, grad_b> and w_bi grad_b; either may be left out.
-void weighted_sum_grad(const double *weights, const float *x, const double *grad, double *of_weights, float *of_x,
+void weighted_sum_grad(const double *weights, const float *x, const double *grad, double *grad_weights, float *grad_x,
                        int64_t n, int64_t count, int64_t size, int threads) {
     rows::each(n, rows::worth(n * count * size, threads), [=](int64_t b) {
         const double *g = grad + b * size;
         for (int64_t i = b * count; i < (b + 1) * count; i++) {
-            if (of_weights) of_weights[i] = rows::dot(x + i * size, g, size);
-            if (!of_x) continue;
+            if (grad_weights) grad_weights[i] = rows::dot(x + i * size, g, size);
+            if (!grad_x) continue;
             const double weight = weights[i];
-            float *to = of_x + i * size;
+            float *to = grad_x + i * size;
 #pragma omp simd
             for (int64_t j = 0; j < size; j++) to[j] = float(weight * g[j]);
         }

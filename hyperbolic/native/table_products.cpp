@@ -14,8 +14,8 @@
         threads = rows::worth(n * m * size, threads);                                                                  \
         if (grad_x) {                                                                                                  \
             rows::each(n, threads, [=](int64_t i) {                                                                    \
-                const int64_t *chosen = index + i * m;                                                                 \
-                table_products::vector_grad(grad + i * m, table, chosen, grad_x + i * size, m, (n - i) * m, size);     \
+                const int64_t *row = index + i * m;                                                                    \
+                table_products::vector_grad(grad + i * m, table, row, grad_x + i * size, m, (n - i) * m, size);        \
             });                                                                                                        \
         }                                                                                                              \
         if (grad_table || grad_bias)                                                                                   \

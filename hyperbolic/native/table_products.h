@@ -1,4 +1,4 @@
-// Products of vectors with chosen rows of a table, and their gradients: see hyperbolic/kernels/table_products.py.
+// Products of vectors with some rows of a table, and their gradients: see hyperbolic/kernels/table_products.py.
 #pragma once
 #include "rows.h"
 
@@ -6,35 +6,35 @@ namespace table_products {
 
 constexpr int at_a_time = 512;  // places whose rows are looked for together
 
-// How many rows are asked for before they are needed: they lie anywhere in the table.
+// How many rows are fetched before they are needed: they lie anywhere in the table.
 inline int64_t rows_ahead(int64_t size) {
     return std::max<int64_t>(4, std::min<int64_t>(32, 4096 / std::max<int64_t>(size, 1)));
 }
 
-// out_j = <x, table_t> + bias_t + shift with t = chosen_j, j < m. left: numbers from chosen on, m or more of them.
+// out_j = <x, table_t> + bias_t + shift with t = index_j, j < m. left: numbers from the index on, m or more of them.
 template <class T>
-inline void scores(const T *x, const T *table, const T *bias, T shift, const int64_t *chosen, T *out, int64_t m,
+inline void scores(const T *x, const T *table, const T *bias, T shift, const int64_t *index, T *out, int64_t m,
                    int64_t left, int64_t size) {
     const int64_t ahead = rows_ahead(size);
     for (int64_t j = 0; j < m; j++) {
         if (j + ahead < left) {
-            rows::ask(table + chosen[j + ahead] * size, size);
-            if (bias) __builtin_prefetch(bias + chosen[j + ahead]);
+            rows::ask(table + index[j + ahead] * size, size);
+            if (bias) __builtin_prefetch(bias + index[j + ahead]);
         }
-        const int64_t t = chosen[j];
+        const int64_t t = index[j];
         out[j] = rows::product(x, table + t * size, size) + (bias ? bias[t] : T(0)) + shift;
     }
 }
 
 // grad_x = sum_j g_j table_t. left: as above.
 template <class T>
-inline void vector_grad(const T *grad, const T *table, const int64_t *chosen, T *grad_x, int64_t m, int64_t left,
+inline void vector_grad(const T *grad, const T *table, const int64_t *index, T *grad_x, int64_t m, int64_t left,
                         int64_t size) {
     const int64_t ahead = rows_ahead(size);
     std::fill(grad_x, grad_x + size, T(0));
     for (int64_t j = 0; j < m; j++) {
-        if (j + ahead < left) rows::ask(table + chosen[j + ahead] * size, size);
-        rows::add(grad[j], table + chosen[j] * size, grad_x, size);
+        if (j + ahead < left) rows::ask(table + index[j + ahead] * size, size);
+        rows::add(grad[j], table + index[j] * size, grad_x, size);
     }
 }
 

@@ -10,32 +10,40 @@ from torch import Tensor
 _FUSED = (torch.float32, torch.float64, torch.bfloat16)
 
 
-def adam(params: list[Tensor], grads: list[Tensor], states: list[dict[str, Any]], group: dict, bounded: bool) -> None:
+State = dict[str, Any]
+
+
+def adam(params: list[Tensor], grads: list[Tensor], states: list[State], group: dict[str, Any], bounded: bool) -> None:
     """Adam. Moments are in ``states``; their "step" is the number of this step.
 
     Args:
-        bounded: gradients are known to be far from the largest number of their dtype.
+        bounded: gradients are far from the largest number of their dtype.
     """
     for p, state in zip(params, states, strict=True):
         if "momentum" not in state:
             state["momentum"], state["square"] = torch.zeros_like(p), torch.zeros_like(p)
         if group["amsgrad"] and "largest_square" not in state:
             state["largest_square"] = state["square"].clone()
-    fused: dict[tuple, list[int]] = {}
+    fused: dict[tuple[torch.dtype, torch.device, int], list[int]] = {}
     plain = []
+    moments = ("momentum", "square", "largest_square") if group["amsgrad"] else ("momentum", "square")
     for i, (p, grad, state) in enumerate(zip(params, grads, states, strict=True)):
-        own = (grad, state["momentum"], state["square"])
-        alike = p.is_contiguous() and all(t.dtype is p.dtype and t.is_contiguous() for t in own)
+        dtype, shape, device = p.dtype, p.shape, p.device
+        own = (grad, *(state[name] for name in moments))
+        alike = p.is_contiguous() and all(
+            t.dtype is dtype and t.shape == shape and t.device == device and t.is_contiguous() for t in own
+        )
         if alike and p.dtype in _FUSED and (p.is_cpu or p.is_cuda):
             fused.setdefault((p.dtype, p.device, state["step"]), []).append(i)
         else:
             plain.append(i)
-    for (dtype, device, step), chosen in fused.items():
-        bucket = [[each[i] for i in chosen] for each in (params, grads, states)]
-        bucket[1] = bucket[1] if bounded else _bounded(bucket[1], dtype, device)
-        _adam_fused(*bucket, torch.full((), step, dtype=torch.float32, device=device), group)
+    for (dtype, device, step), bucket in fused.items():
+        some = [grads[i] for i in bucket]
+        some = some if bounded else _bounded(some, dtype, device)
+        number = torch.full((), step, dtype=torch.float32, device=device)
+        _adam_fused([params[i] for i in bucket], some, [states[i] for i in bucket], number, group)
     if plain:
-        _adam_foreach(*([each[i] for i in plain] for each in (params, grads, states)), group)
+        _adam_foreach([params[i] for i in plain], [grads[i] for i in plain], [states[i] for i in plain], group)
 
 
 def _bounded(grads: list[Tensor], dtype: torch.dtype, device: torch.device) -> list[Tensor]:
@@ -45,12 +53,14 @@ def _bounded(grads: list[Tensor], dtype: torch.dtype, device: torch.device) -> l
         ends = [end.item() for g in grads if g.numel() for end in torch.aminmax(g)]
         if not any(abs(end) > most for end in ends):
             return grads
-    grads = torch._foreach_clamp_min(grads, -most)
-    torch._foreach_clamp_max_(grads, most)
-    return grads
+    cut = list(torch._foreach_clamp_min(grads, -most))
+    torch._foreach_clamp_max_(cut, most)
+    return cut
 
 
-def _adam_fused(params: list[Tensor], grads: list[Tensor], states: list[dict], step: Tensor, group: dict) -> None:
+def _adam_fused(
+    params: list[Tensor], grads: list[Tensor], states: list[State], step: Tensor, group: dict[str, Any]
+) -> None:
     """One pass over memory, by PyTorch's own kernel."""
     beta1, beta2 = group["betas"]
     torch._fused_adamw_(
@@ -70,7 +80,7 @@ def _adam_fused(params: list[Tensor], grads: list[Tensor], states: list[dict], s
     )
 
 
-def _adam_foreach(params: list[Tensor], grads: list[Tensor], states: list[dict], group: dict) -> None:
+def _adam_foreach(params: list[Tensor], grads: list[Tensor], states: list[State], group: dict[str, Any]) -> None:
     beta1, beta2 = group["betas"]
     momenta, squares = [s["momentum"] for s in states], [s["square"] for s in states]
     if group["weight_decay"]:
@@ -91,7 +101,7 @@ def _adam_foreach(params: list[Tensor], grads: list[Tensor], states: list[dict],
     torch._foreach_addcdiv_(params, momenta, denominators, steps)
 
 
-def sgd(params: list[Tensor], grads: list[Tensor], states: list[dict], group: dict) -> None:
+def sgd(params: list[Tensor], grads: list[Tensor], states: list[State], group: dict[str, Any]) -> None:
     """SGD with momentum."""
     if group["weight_decay"]:
         torch._foreach_mul_(params, 1 - group["lr"] * group["weight_decay"])

@@ -12,14 +12,14 @@ _RUN = 1024  # numbers whose squares are added up in float32
 
 
 class Gradient(NamedTuple):
-    """Gradient of a tensor; with an index (K,), of these rows (axis 0) only, each named once."""
+    """Gradient of a tensor; with row numbers (K,), of these rows (axis 0) only, each named once."""
 
     values: Tensor
-    index: Tensor | None = None
+    rows: Tensor | None = None
 
 
-def read(p: Tensor, lazy: bool, touched: Tensor | None) -> Gradient:
-    """The gradient of p.
+def read(p: Tensor, grad: Tensor, lazy: bool, touched: Tensor | None) -> Gradient:
+    """The gradient of p from ``p.grad``.
 
     Args:
         lazy: give touched rows only, for tensors of at least two axes. A dense gradient's are ``touched`` or, when
@@ -28,7 +28,6 @@ def read(p: Tensor, lazy: bool, touched: Tensor | None) -> Gradient:
     Raises:
         ValueError: a sparse gradient whose sparse axes are not axis 0 alone.
     """
-    grad = p.grad
     if grad.is_sparse:
         if grad.sparse_dim() != 1:
             raise ValueError(
@@ -69,7 +68,8 @@ def _norm(values: Tensor) -> Tensor:
     if values.device.type == "cpu" and values.dtype is torch.float32 and whole:
         flat = values.reshape(-1)
         runs = torch.linalg.vector_norm(flat[:whole].view(-1, _RUN), dim=1)
-        norm = torch.linalg.vector_norm(torch.cat([runs, flat[whole:]]), dtype=torch.float64)
+        norm: Tensor = torch.linalg.vector_norm(torch.cat([runs, flat[whole:]]), dtype=torch.float64)
         if norm.isfinite():
             return norm
-    return torch.linalg.vector_norm(values, dtype=torch.float64)
+    norm = torch.linalg.vector_norm(values, dtype=torch.float64)
+    return norm

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, overload
 
 import torch
 from torch import Tensor
 
-from hyperbolic.manifolds import Manifold
 from hyperbolic.optim import flat, gradients
 from hyperbolic.optim.gradients import Gradient
 from hyperbolic.optim.points import manifold_of, new_state, space_of, step_rows
 
+Update = tuple[Tensor, Gradient, dict[str, Any]]  # parameter, gradient, state
 _SMALL = 1 << 16  # tensors of points up to this size are updated together
 
 
@@ -97,8 +97,8 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             group.setdefault("max_radius", None)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        known = {*self.defaults, "params", "role", "name", "initial_lr"}
-        unknown = [key for key in param_group if key not in known]
+        names = {*self.defaults, "params", "role", "name", "initial_lr"}
+        unknown = [key for key in param_group if key not in names]
         _require(not unknown, f"a group has the unknown option {unknown[:1]}; there are {', '.join(self.defaults)}")
         if not isinstance(param_group["params"], Tensor):  # a shared curvature is listed by every layer on it
             param_group = {**param_group, "params": list(dict.fromkeys(param_group["params"]))}
@@ -121,55 +121,78 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         """
         self._touched[parameter] = index
 
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes over the state of another optimiser of the same parameters.
+
+        Raises:
+            ValueError: state that does not fit its parameter, or other groups; nothing is taken over then.
+        """
+        indices = [index for group in state_dict["param_groups"] for index in group["params"]]
+        params = [p for group in self.param_groups for p in group["params"]]
+        for number, (index, p) in enumerate(zip(indices, params, strict=False)):
+            _check_state(number, p, state_dict["state"].get(index, {}))
+        super().load_state_dict(state_dict)
+        for state in self.state.values():
+            state.update({key: value.contiguous() for key, value in state.items() if isinstance(value, Tensor)})
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
     @torch.no_grad()
-    def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """One update of all parameters that have a gradient."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        found = self._gradients()
+        by_parameter = self._gradients()
         for group in self.param_groups:
-            flats, points = [], {}
+            flat_updates: list[Update] = []
+            point_updates: dict[object, list[Update]] = {}
             for p in group["params"]:
-                gradient = found.get(p)
+                gradient = by_parameter.get(p)
                 if gradient is None:
                     continue
                 state = self.state[p]
                 state["step"] = state.get("step", 0) + 1
-                manifold, taken = manifold_of(p), (p, gradient, state)
+                manifold, update = manifold_of(p), (p, gradient, state)
                 if manifold is None:
-                    flats.append(taken)
+                    flat_updates.append(update)
                 else:
                     for name, value in new_state(p, group).items() if _lacks_state(state, group) else ():
                         state.setdefault(name, value)
-                    alone = p.numel() > _SMALL or gradient.index is not None
+                    alone = p.numel() > _SMALL or gradient.rows is not None
                     key = id(p) if alone else (space_of(manifold), p.shape[-1], p.dtype, p.device, state["step"])
-                    points.setdefault(key, []).append(taken)
-            if flats:
-                self._step_flat(flats, group)
-            for each in points.values():
-                self._step_points(each, group)
+                    point_updates.setdefault(key, []).append(update)
+            if flat_updates:
+                self._step_flat(flat_updates, group)
+            for updates in point_updates.values():
+                self._step_points(updates, group)
         return loss
 
     def _gradients(self) -> dict[Tensor, Gradient]:
         """Gradients after clipping, without changing ``p.grad``."""
-        found = {}
+        by_parameter = {}
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
                     lazy = group["lazy"] and (manifold_of(p) is None or p.dim() == 2)
-                    found[p] = gradients.read(p, lazy, self._touched.get(p))
+                    by_parameter[p] = gradients.read(p, p.grad, lazy, self._touched.get(p))
         self._touched.clear()
-        return found if self.max_grad_norm is None else gradients.clip(found, self.max_grad_norm, self.clip)
+        if self.max_grad_norm is None:
+            return by_parameter
+        return gradients.clip(by_parameter, self.max_grad_norm, self.clip)
 
-    def _step_flat(self, taken: list[tuple[Tensor, Gradient, dict]], group: dict) -> None:
+    def _step_flat(self, updates: list[Update], group: dict[str, Any]) -> None:
         """Updates Euclidean tensors with their gradients and states; of those with a row gradient, the rows."""
-        whole = [(p, gradient.values, state) for p, gradient, state in taken if gradient.index is None]
+        whole = [(p, gradient.values, state) for p, gradient, state in updates if gradient.rows is None]
         if whole:
             params, grads, states = zip(*whole, strict=True)
             self._flat_rule([p.detach().as_subclass(Tensor) for p in params], list(grads), list(states), group)
-        for p, (values, index), state in taken:
+        for p, (values, index), state in updates:
             if index is not None:
                 table = p.detach().as_subclass(Tensor)
                 rows = {key: value[index] if isinstance(value, Tensor) else value for key, value in state.items()}
@@ -182,21 +205,24 @@ class RiemannianOptimizer(torch.optim.Optimizer):
                             state[key] = torch.zeros_like(table)
                         state[key].index_copy_(0, index, value)
 
-    def _flat_rule(self, params: list[Tensor], grads: list[Tensor], states: list[dict], group: dict) -> None:
+    def _flat_rule(
+        self, params: list[Tensor], grads: list[Tensor], states: list[dict[str, Any]], group: dict[str, Any]
+    ) -> None:
         if group["rule"] == "adam":
             flat.adam(params, grads, states, group, bounded=self.max_grad_norm is not None)
         else:
             flat.sgd(params, grads, states, group)
 
-    def _step_points(self, taken: list[tuple[Tensor, Gradient, dict]], group: dict) -> None:
+    def _step_points(self, updates: list[Update], group: dict[str, Any]) -> None:
         """Updates several tensors of points of one space at once, as rows of one tensor."""
-        params, grads, states = zip(*taken, strict=True)
+        params, grads, states = zip(*updates, strict=True)
         number = states[0]["step"]
         names = [key for key in states[0] if key != "step"]
         project = self.stabilize is not None and number % self.stabilize == 0
-        manifold: Manifold = manifold_of(params[0])
+        manifold = manifold_of(params[0])
+        assert manifold is not None
         tables = [[p.detach().as_subclass(Tensor) for p in params], *([s[key] for s in states] for key in names)]
-        index = grads[0].index  # of a table's rows
+        index = grads[0].rows  # of a table's rows
         if index is not None or (len(params) == 1 and all(t.is_contiguous() for (t,) in tables)):
             rows = [_rows(table) for (table,) in tables]
             step_rows(rows[0], _rows(grads[0].values), _named(names, rows), number, group, manifold, project, index)
@@ -218,7 +244,27 @@ def _named(names: list[str], rows: list[Tensor]) -> dict[str, Tensor]:
     return dict(zip(names, rows[1:], strict=True))
 
 
-def _lacks_state(state: dict[str, Any], group: dict) -> bool:
+def _check_state(number: int, p: Tensor, state: dict[str, Any]) -> None:
+    """Refuses state to be loaded that C++ kernels would read beyond its end, or that is none."""
+    square = p.shape if manifold_of(p) is None else (*p.shape[:-1], 1)  # a point has one number
+    shapes = {"momentum": p.shape, "square": square, "largest_square": square}
+    for key, value in state.items():
+        place = f"the state {key!r} of parameter {number}, of shape {tuple(p.shape)},"
+        if key == "step":
+            _require(isinstance(value, int) and value >= 0, f"{place} must be a number of steps, got {value!r}")
+            continue
+        _require(key in shapes, f"{place} is unknown; there are step, {', '.join(shapes)}")
+        dense = isinstance(value, Tensor) and value.layout is torch.strided and value.is_floating_point()
+        _require(dense, f"{place} must be a dense tensor of floating-point numbers, got {_described(value)}")
+        fits = tuple(value.shape) == tuple(shapes[key])
+        _require(fits, f"{place} has shape {tuple(value.shape)} and needs {tuple(shapes[key])}")
+
+
+def _described(value: object) -> str:
+    return f"{value.layout} of {value.dtype}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+
+
+def _lacks_state(state: dict[str, Any], group: dict[str, Any]) -> bool:
     if group["rule"] == "sgd":
         return group["momentum"] > 0 and "momentum" not in state
     return "square" not in state or (group["amsgrad"] and "largest_square" not in state)

@@ -23,13 +23,13 @@ def manifold_of(p: Tensor) -> Manifold | None:
     return None
 
 
-def space_of(manifold: Manifold) -> tuple:
+def space_of(manifold: Manifold) -> tuple[type[Manifold] | int, ...]:
     """What two manifolds share when a point of one is a point of the other: the model and the curvature's tensor."""
     own = [id(t) for t in (*manifold.parameters(), *manifold.buffers())]
     return (type(manifold), *(own or [id(manifold)]))
 
 
-def new_state(p: Tensor, group: dict) -> dict[str, Tensor]:
+def new_state(p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
     """Moments at the start: ``momentum`` like p, one ``square`` (and ``largest_square``) for each point."""
     state = {}
     if group["rule"] == "adam" or group["momentum"] > 0:
@@ -46,7 +46,7 @@ def step_rows(
     grad: Tensor,
     state: dict[str, Tensor],
     number: int,
-    group: dict,
+    group: dict[str, Any],
     manifold: Manifold,
     project: bool,
     index: Tensor | None = None,
@@ -69,14 +69,13 @@ def step_rows(
             decay=group["weight_decay"] > 0,
             exact_exp=group["exact_exp"],
         )
-        numbers, kind = _numbers(number, group, manifold), type(manifold).__name__
+        (c, numbers), kind = _numbers(number, group, manifold), type(manifold).__name__
         if index is None or not (project or (radius and not sheet)):  # of a whole table the rest is done below
-            done = adam_native.step(kind, rows, numbers, rule, index, radius if sheet else None)
+            done = adam_native.step(kind, rows, (c, *numbers), rule, index, radius if sheet else None)
     if index is not None:
         return None if done else _step_some(x, grad, state, number, group, manifold, project, index)
     if closed and not done:
-        c, *values = numbers
-        values = torch.tensor(values, dtype=WIDE).to(x.device, non_blocking=True).unbind(0)
+        values = torch.tensor(numbers, dtype=WIDE).to(x.device, non_blocking=True).unbind(0)
         adam.step(kind, rows, Numbers(c.to(x.device), *values), rule)
     elif not done:
         _step_by_methods(x, grad, state, number, group, manifold)
@@ -89,14 +88,22 @@ def step_rows(
         _pull_back(x, state.get("momentum"), manifold, radius)
 
 
-def _step_some(x: Tensor, grad: Tensor, state: dict[str, Tensor], *rest: Any) -> None:
-    """:func:`step_rows` of the rows of an index, the last argument, taken out of the tables and put back."""
-    *rest, index = rest
+def _step_some(
+    x: Tensor,
+    grad: Tensor,
+    state: dict[str, Tensor],
+    number: int,
+    group: dict[str, Any],
+    manifold: Manifold,
+    project: bool,
+    index: Tensor,
+) -> None:
+    """:func:`step_rows` of the rows of an index: they are copied from the tables, moved, and written back."""
     n, (grad, index) = len(index), adam.padded(grad, index)
     tables = {"x": x, **state}
     rows = {name: table.index_select(0, index) for name, table in tables.items()}
     moved = rows.pop("x")
-    step_rows(moved, grad, rows, *rest)
+    step_rows(moved, grad, rows, number, group, manifold, project)
     for name, row in {"x": moved, **rows}.items():
         tables[name].index_copy_(0, index[:n], row[:n])
 
@@ -106,22 +113,24 @@ def _pull_back(x: Tensor, momentum: Tensor | None, manifold: Manifold, max_radiu
     far = manifold.beyond(x, max_radius).nonzero().squeeze(-1)
     if len(far):
         x[far], moved = manifold.shortened(x[far], max_radius, None if momentum is None else momentum[far])
-        if moved is not None:
+        if momentum is not None and moved is not None:
             momentum[far] = _bounded(moved)
 
 
-def _numbers(number: int, group: dict, manifold: Manifold) -> Numbers:
-    """All but c as plain numbers."""
+def _numbers(number: int, group: dict[str, Any], manifold: Manifold) -> tuple[Tensor, list[float]]:
+    """c, and the other fields of :class:`Numbers`."""
     if group["rule"] == "adam":
         (beta, beta2), corrections = group["betas"], [1 - beta**number for beta in group["betas"]]
         values = [group["lr"] / corrections[0], beta, 1 - beta, 1 - beta2, 1 / corrections[1], group["eps"]]
     else:
         values = [group["lr"], group["momentum"], 1.0, 1.0, 1.0, 1.0]
-    return Numbers(manifold.c.detach(), *values, 1 - group["lr"] * group["weight_decay"])
+    return manifold.c.detach(), [*values, 1 - group["lr"] * group["weight_decay"]]
 
 
-def _step_by_methods(x: Tensor, grad: Tensor, state: dict[str, Any], number: int, group: dict, manifold: Any) -> None:
-    """The same step for any manifold and retraction, in the words of the manifold."""
+def _step_by_methods(
+    x: Tensor, grad: Tensor, state: dict[str, Any], number: int, group: dict[str, Any], manifold: Manifold
+) -> None:
+    """The same step for any manifold and retraction, with the methods of the manifold."""
     start, lr, m = x, group["lr"], state.get("momentum")
     g = _bounded(manifold.egrad2rgrad(x, grad))
     if group["weight_decay"]:

@@ -34,16 +34,16 @@ def parameter_groups(
         ``max_radius`` are in a group of their own, with that option.
     """
     options = {"embeddings": embeddings, "biases": biases, "matrices": matrices}
-    found: dict[tuple[str, float | None], list[Tensor]] = {(role, None): [] for role in ROLES}
-    seen: set[int] = set()
+    groups: dict[tuple[str, float | None], list[Tensor]] = {(role, None): [] for role in ROLES}
+    visited: set[int] = set()
     for owner in module.modules():
         for parameter in owner.parameters(recurse=False):
-            if parameter.requires_grad and id(parameter) not in seen:
-                seen.add(id(parameter))
+            if parameter.requires_grad and id(parameter) not in visited:
+                visited.add(id(parameter))
                 radius = None if manifold_of(parameter) is None else getattr(owner, "max_radius", None)
-                found.setdefault((parameter_role(owner, parameter), radius), []).append(parameter)
+                groups.setdefault((parameter_role(owner, parameter), radius), []).append(parameter)
     return [
         {"params": params, "role": role, **(options[role] or {}), **({} if radius is None else {"max_radius": radius})}
-        for role, radius in sorted(found, key=lambda key: ROLES.index(key[0]))
-        if (params := found[role, radius])
+        for role, radius in sorted(groups, key=lambda key: ROLES.index(key[0]))
+        if (params := groups[role, radius])
     ]

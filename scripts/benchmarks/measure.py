@@ -127,10 +127,10 @@ def measure(case: Case, effort: Effort, device: torch.device, memory: bool = Fal
             turn += 1
     finally:
         gc.enable()
-    timings = [_timing(v.name, taken, samples[0]) for v, taken in zip(variants, samples, strict=True)]
+    timings = [_timing(v.name, times, samples[0]) for v, times in zip(variants, samples, strict=True)]
     if memory:
-        chosen = variants[:2] if effort.brief else variants
-        for timing, variant in zip(timings, chosen, strict=False):
+        profiled = variants[:2] if effort.brief else variants
+        for timing, variant in zip(timings, profiled, strict=False):
             if variant.share == 1:
                 timing.peak_bytes = peak_memory(variant.run, device)
     return timings
@@ -160,11 +160,11 @@ def _sample(variant: Variant, loops: int, device: torch.device) -> float:
     return (time.perf_counter() - start) / loops / variant.share
 
 
-def _timing(name: str, taken: dict[int, float], floor: dict[int, float]) -> Timing:
-    seconds = list(taken.values())
+def _timing(name: str, times: dict[int, float], floor: dict[int, float]) -> Timing:
+    seconds = list(times.values())
     median = statistics.median(seconds)
-    ratios = [value / floor[turn] for turn, value in taken.items()]
-    same_rounds = statistics.median(floor[turn] for turn in taken)
+    ratios = [value / floor[turn] for turn, value in times.items()]
+    same_rounds = statistics.median(floor[turn] for turn in times)
     return Timing(name, median, _quartiles(seconds), median / same_rounds, _quartiles(ratios), len(seconds))
 
 
@@ -203,11 +203,11 @@ def _profiler() -> torch.profiler.profile:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Closes the process's error stream, on which the profiler writes of every start and end."""
-    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    stream, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 2)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(stream, 2)
+        os.close(stream)
         os.close(nothing)

@@ -195,16 +195,16 @@ def draw(results: list[Result], where: dict[str, Any], path: Path) -> Path:
     """Bars of the ratios to the floor, one group for each row, logarithmic."""
     from matplotlib.figure import Figure
 
-    shown = [(result, timing) for result in results for timing in result.timings[1:]]
+    bars = [(result, timing) for result in results for timing in result.timings[1:]]
     labels = [
         f"{result.row.name} ({result.dtype}): ours" if timing is result.ours else timing.name
-        for result, timing in shown
+        for result, timing in bars
     ]
-    figure = Figure(figsize=(9, 1.2 + 0.22 * len(shown)), layout="constrained")
+    figure = Figure(figsize=(9, 1.2 + 0.22 * len(bars)), layout="constrained")
     axes = figure.add_subplot()
     places = []
-    for i, (_, timing) in enumerate(shown):
-        places.append(i + sum(t is r.ours for r, t in shown[: i + 1]) * 0.6)
+    for i, (_, timing) in enumerate(bars):
+        places.append(i + sum(t is r.ours for r, t in bars[: i + 1]) * 0.6)
         colour = "tab:blue" if timing.name.startswith("ours") else "tab:grey"
         low, high = timing.ratio_quartiles
         error = [[max(0.0, timing.ratio - low)], [max(0.0, high - timing.ratio)]]

@@ -115,8 +115,8 @@ class Result:
     @property
     def passed(self) -> bool | None:
         """None where no gate applies."""
-        known = [verdict.passed for verdict in self.verdicts if verdict.passed is not None]
-        return all(known) if known else None
+        outcomes = [verdict.passed for verdict in self.verdicts if verdict.passed is not None]
+        return all(outcomes) if outcomes else None
 
 
 def thp_enabled() -> bool:
@@ -155,7 +155,7 @@ def _by_chance(verdicts: list[Verdict]) -> bool:
 def _again(
     case: Case, timings: list[Timing], verdicts: list[Verdict], effort: Effort, device: torch.device
 ) -> list[Timing]:
-    """The timings with those of the floor, ours and the peers of missed gates taken anew; peak memory does not vary."""
+    """The timings with those of the floor, ours and the peers of missed gates measured anew; peak memory stays."""
     needed = {verdict.gate.against for verdict in verdicts if verdict.passed is False}
     fewer = replace(case, peers=[peer for peer in case.peers if peer.name in needed])
     names = [variant.name for variant in fewer.variants]

@@ -18,20 +18,20 @@ class Queries:
     """(head, relation, ?) and (?, relation, tail), the second kind as a reversed relation.
 
     Args:
-        heads, targets: (Q,) the known entity and the right answer. known: for each query all answers that are true in
-            any split, its own among them. entities: how many there are. origin: where the triples come from.
+        heads, targets: (Q,) the entity in the question and the right answer. answers: for each query all answers that
+            are true in any split, its own among them. entities: their number. origin: where the triples come from.
     """
 
     heads: Tensor
     targets: Tensor
-    known: list[Tensor]
+    answers: list[Tensor]
     entities: int
     origin: str
 
     def joined(self) -> tuple[Tensor, Tensor]:
-        """The known answers in one tensor: offsets (Q + 1,), and the answers of query i from offset i to i + 1."""
-        sizes = torch.tensor([len(answers) for answers in self.known])
-        return torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]), torch.cat(self.known)
+        """All answers in one tensor: offsets (Q + 1,), and the answers of query i from offset i to i + 1."""
+        sizes = torch.tensor([len(answers) for answers in self.answers])
+        return torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]), torch.cat(self.answers)
 
 
 def load(tiny: bool = False) -> Queries:
@@ -88,5 +88,5 @@ def _queries(splits: dict[str, Tensor], entities: int, origin: str) -> Queries:
         for head, relation, tail in triples.tolist():
             answers.setdefault((head, relation), set()).add(tail)
     test = both["test"]
-    known = [torch.tensor(sorted(answers[head, relation])) for head, relation, _ in test.tolist()]
-    return Queries(test[:, 0], test[:, 2], known, entities, origin)
+    true_answers = [torch.tensor(sorted(answers[head, relation])) for head, relation, _ in test.tolist()]
+    return Queries(test[:, 0], test[:, 2], true_answers, entities, origin)

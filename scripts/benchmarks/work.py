@@ -49,5 +49,5 @@ def vectors(*size: int, setting: Setting, std: float = 1.0) -> Tensor:
 
 
 def leaf(x: Tensor) -> Tensor:
-    """x as an input whose gradient is asked for."""
+    """x as an input with a gradient."""
     return x.detach().clone().requires_grad_()

@@ -1,4 +1,7 @@
-"""120-digit arithmetic on vectors (lists of ``mpf``) and the exact bits of float32 and float64 numbers as text."""
+"""120-digit arithmetic on vectors (lists of ``mpf``), and the exact bits of float32 and float64 numbers as text.
+
+The one oracle of the tests and of ``results/numerics.md``: nothing here, nor in ``spaces.py``, imports the library.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import mpmath
+import torch
 
 DIGITS = 120
 mp = mpmath.MPContext()  # a context of its own: no other code changes its precision
 mp.dps = DIGITS
 ZERO, ONE = mp.mpf(0), mp.mpf(1)
-STEP = mp.mpf(10) ** -30  # of central differences
+STEP = mp.mpf(10) ** -30  # of central differences: errors near 1e-40 of the value and below
+TRACE = mp.mpf(10) ** -45  # numbers below count as 0: cancellation leaves up to 1e-58 of them
 DTYPES = {"float32": ("f", 4), "float64": ("d", 8)}
 
 Vector = list
@@ -23,7 +28,7 @@ def dot(x: Vector, y: Vector):
     return mp.fsum(a * b for a, b in zip(x, y, strict=True))
 
 
-def length(x: Vector):
+def norm(x: Vector):
     return mp.sqrt(dot(x, x))
 
 
@@ -36,8 +41,8 @@ def add(x: Vector, y: Vector, factor=1) -> Vector:
     return [a + factor * b for a, b in zip(x, y, strict=True)]
 
 
-def mean(points: Sequence[Vector], weights: Vector) -> Vector:
-    """``sum_i w_i x_i``, not divided."""
+def weighted_sum(points: Sequence[Vector], weights: Vector) -> Vector:
+    """``sum_i w_i x_i``."""
     return [mp.fsum(w * p[i] for w, p in zip(weights, points, strict=True)) for i in range(len(points[0]))]
 
 
@@ -56,43 +61,55 @@ def shaped(like: Nested, entries: Sequence) -> Nested:
     return build(like)
 
 
-def relative_error(actual: Nested, expected: Nested) -> float:
+def exact(value: torch.Tensor | Nested) -> Nested:
+    """Floats as ``mpf``, bit for bit."""
+    if isinstance(value, torch.Tensor):
+        value = value.detach().double().tolist()
+    return [exact(part) for part in value] if isinstance(value, (list, tuple)) else mp.mpf(value)
+
+
+def relative_error(actual: torch.Tensor | Nested, expected: Nested) -> float:
     """``|actual - expected| / |expected|`` (normwise; absolute where the expected value is 0); NaN and inf stay."""
-    got, want = flat(actual), flat(expected)
-    if len(got) != len(want):
-        raise ValueError(f"{len(got)} numbers compared with {len(want)}")
-    bad = [float(entry) for entry in got if not mp.isfinite(entry)]
-    if bad:
-        return float("nan") if any(entry != entry for entry in bad) else float("inf")
-    size = length(want)
-    return float(length(add([mp.mpf(entry) for entry in got], want, -1)) / (size or ONE))
+    computed, true = flat(exact(actual)), flat(expected)
+    if len(computed) != len(true):
+        raise ValueError(f"{len(computed)} numbers compared with {len(true)}")
+    if not all(mp.isfinite(entry) for entry in computed):
+        return float("nan") if any(mp.isnan(entry) for entry in computed) else float("inf")
+    size = norm(true)
+    return float(norm(add(computed, true, -1)) / (size if size > TRACE else ONE))
 
 
-def jacobian(function: Callable[..., Nested], arguments: list[Nested]) -> list[list[Vector]]:
-    """For each argument and each of its entries, the derivative of all numbers of ``function(*arguments)``."""
-    slopes = []
-    for number, argument in enumerate(arguments):
-        entries = flat(argument)
-        columns = []
-        for i, entry in enumerate(entries):
-            ends = []
-            for sign in (1, -1):
-                moved = shaped(argument, [*entries[:i], entry + sign * STEP, *entries[i + 1 :]])
-                ends.append(flat(function(*arguments[:number], moved, *arguments[number + 1 :])))
-            columns.append(scale(1 / (2 * STEP), add(ends[0], ends[1], -1)))
-        slopes.append(columns)
-    return slopes
+def slopes(function: Callable[..., Nested], arguments: Sequence[Nested], number: int) -> list[Vector]:
+    """For each entry of one argument, the derivative of all numbers of ``function(*arguments)``."""
+    entries, columns = flat(arguments[number]), []
+    for i, entry in enumerate(entries):
+        ends = []
+        for sign in (1, -1):
+            moved = shaped(arguments[number], [*entries[:i], entry + sign * STEP, *entries[i + 1 :]])
+            ends.append(flat(function(*arguments[:number], moved, *arguments[number + 1 :])))
+        columns.append(scale(1 / (2 * STEP), add(ends[0], ends[1], -1)))
+    return columns
 
 
-def condition(slopes: list[list[Vector]], arguments: list[Nested], value: Nested) -> float:
-    """``sum_j |df/da_j| |a_j| / |f|``: how much the function magnifies relative errors of single entries."""
-    total = mp.fsum(
-        length(column) * abs(entry)
-        for columns, argument in zip(slopes, arguments, strict=True)
-        for column, entry in zip(columns, flat(argument), strict=True)
-    )
-    size = length(flat(value))
-    return float(total / size) if size else 0.0
+def jacobian(function: Callable[..., Nested], arguments: Sequence[Nested]) -> list[list[Vector]]:
+    """:func:`slopes` by every argument."""
+    return [slopes(function, arguments, number) for number in range(len(arguments))]
+
+
+def sensitivity(jacobian: list[list[Vector]], arguments: Sequence[Nested]) -> float:
+    """``sum_j |df/da_j| |a_j|`` over all entries: the change of f per relative change of single entries."""
+    pairs = zip(jacobian, map(flat, arguments), strict=True)
+    return float(mp.fsum(norm(c) * abs(a) for columns, entries in pairs for c, a in zip(columns, entries, strict=True)))
+
+
+def condition(jacobian: list[list[Vector]], arguments: Sequence[Nested], value: Nested) -> float:
+    """``sensitivity / |f|``: how much a function magnifies relative errors of single entries.
+
+    A result computed in arithmetic of unit u from arguments that are rounded even once inside has an error of about u
+    times this number, whatever the formula.
+    """
+    size = norm(flat(value))
+    return float(sensitivity(jacobian, arguments) / size) if size else 0.0
 
 
 def to_bits(value: Nested, dtype: str) -> Nested:
@@ -110,11 +127,6 @@ def from_bits(bits: Nested, dtype: str) -> Nested:
     code, size = DTYPES[dtype]
     raw = bytes.fromhex(bits)
     return list(struct.unpack(f">{len(raw) // size}{code}", raw))
-
-
-def exact(value: Nested) -> Nested:
-    """Floats as ``mpf``, bit for bit."""
-    return [exact(part) for part in value] if isinstance(value, (list, tuple)) else mp.mpf(value)
 
 
 def text(value: Nested, digits: int) -> Nested:

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
-from scripts.exactness.arithmetic import ONE, ZERO, Nested, Vector, exact, from_bits, length, mp, scale, to_bits
+from scripts.exactness.arithmetic import ONE, ZERO, Nested, Vector, exact, from_bits, mp, norm, scale, to_bits
 from scripts.exactness.spaces import SPACES, Chart
 
 CURVATURES = (0.3125, 1.0, 2.5)  # exact in float32, so that every library gets the same
@@ -184,8 +184,8 @@ class _Places:
     def direction(self, d: int | None = None) -> Vector:
         while True:
             entries = [mp.mpf(self.rng.uniform(-1, 1)) for _ in range(d or self.d)]
-            if 0.1 < length(entries) < 1:
-                return scale(1 / length(entries), entries)
+            if 0.1 < norm(entries) < 1:
+                return scale(1 / norm(entries), entries)
 
     def at(self, radius: float, direction: Vector) -> Vector:
         r = mp.mpf(radius)
@@ -212,7 +212,7 @@ class _Places:
 
     def turned(self, direction: Vector, angle: float) -> Vector:
         moved = [a + mp.mpf(angle) * b for a, b in zip(direction, self.direction(), strict=True)]
-        return scale(1 / length(moved), moved)
+        return scale(1 / norm(moved), moved)
 
 
 # Two points of the hyperboloid and the length of a step, all times sqrt(c), for each regime.

@@ -1,4 +1,4 @@
-"""The cases in which other libraries were seen to fail, each with the true value and what every library gives."""
+"""The cases in which other libraries fail, each with the true value and what every library gives."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from torch import Tensor
 
 from hyperbolic.manifolds import Lorentz, PoincareBall
 from hyperbolic.optim import RiemannianAdam
-from scripts.exactness.arithmetic import exact, flat, length, mp, relative_error
+from scripts.exactness.arithmetic import TRACE, exact, flat, mp, norm, relative_error
 from scripts.exactness.libraries import LIBRARIES, functions, installed
-from scripts.exactness.measure import TARGETS, numbers
+from scripts.exactness.measure import TARGETS
 from scripts.exactness.spaces import SPACES
 
 F32, F64 = torch.float32, torch.float64
-TRACE = 1e-45  # what cancellation leaves of an exact 0
 
 
 @dataclass
@@ -27,7 +26,7 @@ class Failure:
 
     name: str
     true: str
-    given: dict[str, str] = field(default_factory=dict)
+    values: dict[str, str] = field(default_factory=dict)
     error: float | None = None
     over: bool = False
 
@@ -40,31 +39,31 @@ def compare(name: str, space: str, function: str, *arguments: Tensor, c: float =
     """A function whose result is shown as a number (of a vector, its length)."""
     dtype = arguments[-1].dtype
     true = getattr(SPACES[space](c), function)(*[exact(a.tolist()) for a in arguments])
-    true = true if length(flat(true)) > TRACE else mp.mpf(0)
-    row = Failure(name, _size(true, function))
+    true = true if norm(flat(true)) > TRACE else mp.mpf(0)
+    row = Failure(name, _size(true))
     for library in LIBRARIES:
         call = functions(library, space, c, dtype).get(function)
         if call:
-            value = numbers(call(*arguments))
-            row.given[library] = _size(value, function)
+            value = exact(call(*arguments))
+            row.values[library] = _size(value)
             if library == "ours":
                 row.error = relative_error(value, true)
     row.over = not row.error <= TARGETS[str(dtype).removeprefix("torch.")]
     return row
 
 
-def _size(value, function: str) -> str:
+def _size(value) -> str:
     entries = flat(value)
-    return show(float(entries[0] if len(entries) == 1 else length([mp.mpf(entry) for entry in entries])))
+    return show(float(entries[0] if len(entries) == 1 else norm(entries)))
 
 
-def measured(name: str, true: str, given: Callable[[str], float | None], right: Callable[[float], bool]) -> Failure:
-    """A number found in a way of its own for each library; None where a library has no such thing."""
+def measured(name: str, true: str, number: Callable[[str], float | None], right: Callable[[float], bool]) -> Failure:
+    """A number that each library computes in its own way; None where a library has no such thing."""
     row = Failure(name, true)
     for library in filter(installed, LIBRARIES):
-        value = given(library)
+        value = number(library)
         if value is not None:
-            row.given[library] = show(value)
+            row.values[library] = show(value)
         if library == "ours":
             row.over = value is None or not right(value)
     return row
@@ -106,10 +105,10 @@ def round_trips() -> list[Failure]:
         v = point(size, F32)
         row = Failure(f"{_short(space)}: log0(exp0(v)), \\|v\\| = {size:g}, f32", show(size))
         for library in LIBRARIES:
-            known = functions(library, space, 1.0, F32)
-            if known:
-                back = numbers(known["logmap0"](known["expmap0"](v)))
-                row.given[library] = _size(back, "logmap0")
+            calls = functions(library, space, 1.0, F32)
+            if calls:
+                back = exact(calls["logmap0"](calls["expmap0"](v)))
+                row.values[library] = _size(back)
                 if library == "ours":
                     row.error = relative_error(back, exact(v.tolist()))
         row.over = not row.error <= TARGETS["float32"]
@@ -118,13 +117,14 @@ def round_trips() -> list[Failure]:
     x = PoincareBall(1.0).expmap0(v)
     rows.append(compare("ball: length of exp0(v), \\|v\\| = 5, f32", "PoincareBall", "expmap0", v))
     rows.append(compare("ball: log0 of that float32 point", "PoincareBall", "logmap0", x))
-    given = {}
+    values = {}
     for library in LIBRARIES:
-        known = functions(library, "PoincareBall", 1.0, F32)
-        if known:
-            given[library] = _size(numbers(known["logmap0"](known["expmap0"](v))), "logmap0")
+        calls = functions(library, "PoincareBall", 1.0, F32)
+        if calls:
+            values[library] = _size(exact(calls["logmap0"](calls["expmap0"](v))))
     name = "ball: log0(exp0(v)), \\|v\\| = 5, f32 (one rounding of the point moves it by 1e-4)"
-    rows.append(Failure(name, "5", given, abs(float(given["ours"]) / 5 - 1), abs(float(given["ours"]) / 5 - 1) > 3e-4))
+    error = abs(float(values["ours"]) / 5 - 1)
+    rows.append(Failure(name, "5", values, error, over=error > 3e-4))
     return rows
 
 
@@ -179,7 +179,7 @@ def behaviour() -> list[Failure]:
     name = "Lorentz: Riemannian Adam, gradients without a tangent part: share of NaN rows, f32"
     rows = [measured(name, "0", adam, lambda share: share == 0)]
 
-    def kept(library: str) -> float:
+    def projected_radius(library: str) -> float:
         x = PoincareBall(1.0).expmap0(point(6.0, F32))
         if library == "HypLL":
             from hypll.manifolds.poincare_ball.math.diffgeom import project
@@ -191,7 +191,8 @@ def behaviour() -> list[Failure]:
             x = PoincareBall(1.0).projx(x)
         return float(PoincareBall(1.0).dist0(x))
 
-    rows.append(measured("ball: radius left by the projection of a point at 12, f32", "12", kept, lambda r: r > 11.9))
+    name = "ball: radius left by the projection of a point at 12, f32"
+    rows.append(measured(name, "12", projected_radius, lambda r: r > 11.9))
 
     def curvature(library: str) -> float:
         if library == "HypLL":
@@ -204,7 +205,7 @@ def behaviour() -> list[Failure]:
 
     rows.append(measured("learned curvature asked to start at 1", "1", curvature, lambda c: abs(c - 1) < 1e-13))
 
-    def changed(library: str) -> float | None:
+    def entries_changed(library: str) -> float | None:
         if library == "HypLL":
             return None
         manifold = Lorentz(1.0) if library == "ours" else _geoopt().Lorentz(k=1.0)
@@ -212,7 +213,8 @@ def behaviour() -> list[Failure]:
         manifold.egrad2rgrad(x, gradient)
         return float((gradient != 1).sum())
 
-    rows.append(measured("Lorentz: entries of its argument that egrad2rgrad changes", "0", changed, lambda n: n == 0))
+    name = "Lorentz: entries of its argument that egrad2rgrad changes"
+    rows.append(measured(name, "0", entries_changed, lambda n: n == 0))
     return rows
 
 

@@ -51,16 +51,16 @@ def ours(space: str, c: float | Tensor) -> dict[str, Call]:
     names = ["dist", "dist0", "norm", "expmap", "logmap", "expmap0", "logmap0", "transp", "transp0"]
     names += ["egrad2rgrad", "proju", "centroid"]
     names += ["mobius_add", "mobius_scalar", "mobius_matvec"] if space == "PoincareBall" else []
-    found = {name: getattr(manifold, name) for name in names}
+    calls = {name: getattr(manifold, name) for name in names}
     short = {"PoincareBall": "poincare", "Lorentz": "lorentz", "Klein": "klein"}[space]
     for target in ("lorentz", "poincare", "klein"):
         if target != short:
             chart = getattr(charts, f"{short}_to_{target}")
-            found[f"to_{target}"] = lambda x, chart=chart: chart(x, manifold.c)
+            calls[f"to_{target}"] = lambda x, chart=chart: chart(x, manifold.c)
     if space == "PoincareBall":
-        found["mlr_logits"] = lambda x, p, a: mlr_logits(x, p[None], a[None], manifold.c).squeeze(-1)
-        found["mlr_logits_beside"] = found["mlr_logits"]
-    return found
+        calls["mlr_logits"] = lambda x, p, a: mlr_logits(x, p[None], a[None], manifold.c).squeeze(-1)
+        calls["mlr_logits_beside"] = calls["mlr_logits"]
+    return calls
 
 
 def _widely(s: Tensor, function: Call) -> Tensor:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from scripts.exactness.arithmetic import Nested, dot, exact, flat, length, mp, parse, relative_error
+from scripts.exactness.arithmetic import dot, exact, mp, norm, parse, relative_error
 from scripts.exactness.cases import FUNCTIONS, Case
 from scripts.exactness.libraries import LIBRARIES, functions
 
@@ -22,7 +22,7 @@ WEIGHTS = (8, -5, 3, 7, -6, 4)
 
 @dataclass
 class Cell:
-    """What is known of a function in a dtype and a regime; errors are the largest over its cases."""
+    """Errors and condition of a function in a dtype and a regime; errors are the largest over its cases."""
 
     errors: dict[str, float] = field(default_factory=dict)  # by library
     gradient: float = 0.0
@@ -49,11 +49,11 @@ def measure(golden: Iterable[tuple[Case, dict]]) -> dict[tuple[str, str, str, st
     cells: dict[tuple[str, str, str, str], Cell] = {}
     for case, values in golden:
         for library in LIBRARIES:
-            known = functions(library, case.space, case.c, getattr(torch, case.dtype))
+            calls = functions(library, case.space, case.c, getattr(torch, case.dtype))
             for function, record in values.items():
                 cell = cells.setdefault((case.space, function, case.dtype, case.regime), Cell())
-                if function in known:
-                    error = value_error(known[function], case, function, record)
+                if function in calls:
+                    error = value_error(calls[function], case, function, record)
                     cell.note(library, error)
                     if library == "ours":
                         judge(cell, error, TARGETS[case.dtype], case, function)
@@ -83,11 +83,7 @@ def tensors(case: Case, function: str) -> list[Tensor]:
 
 
 def value_error(call, case: Case, function: str, record: list) -> float:
-    return relative_error(numbers(call(*tensors(case, function))), parse(record[0]))
-
-
-def numbers(value: Tensor) -> Nested:
-    return flat(value.detach().double().tolist())
+    return relative_error(call(*tensors(case, function)), parse(record[0]))
 
 
 def gradient_error(case: Case, function: str, record: list) -> float:
@@ -104,13 +100,13 @@ def gradient_error(case: Case, function: str, record: list) -> float:
     inputs = arguments if scalar else [*arguments, c]
     total = (value.double().flatten() * w).sum()
     slopes = torch.autograd.grad(total, inputs, allow_unused=True, materialize_grads=True)
-    size = length(parse(record[0])) * length(weights(value.numel()))
+    size = norm(parse(record[0])) * norm(weights(value.numel()))
     errors = []
     for slope, line, letter in zip(slopes, record[2:], [*FUNCTIONS[case.space][function].letters, "c"], strict=False):
         expected = parse(line)
-        error = relative_error(numbers(slope), expected)
-        if letter == "c" and length(expected) < size / case.c:
-            error *= float((length(expected) or 1) / (size / case.c))
+        error = relative_error(slope, expected)
+        if letter == "c" and norm(expected) < size / case.c:
+            error *= float((norm(expected) or 1) / (size / case.c))
         errors.append(error)
     return max(errors, key=lambda e: math.inf if math.isnan(e) else e)
 

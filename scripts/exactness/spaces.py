@@ -9,7 +9,7 @@ vector at it, only the space coordinates are read; the time coordinate is comple
 
 from __future__ import annotations
 
-from scripts.exactness.arithmetic import ONE, ZERO, Vector, add, dot, length, mean, mp, scale
+from scripts.exactness.arithmetic import ONE, ZERO, Vector, add, dot, flat, mp, norm, scale, weighted_sum
 
 
 def product(x: Vector, y: Vector):
@@ -35,7 +35,7 @@ class Chart:
         return [1 / self.root, *[ZERO] * d]
 
     def at_origin(self, a: Vector) -> Vector:
-        """A vector at the origin, given by d numbers, as a tangent vector of the hyperboloid."""
+        """A vector at the origin, of d numbers, as a tangent vector of the hyperboloid."""
         return self.push([ZERO] * len(a), a)
 
     def from_origin(self, tangent: Vector) -> Vector:
@@ -63,9 +63,15 @@ class Chart:
         there, back = self._log(x, y), self._log(y, x)
         return add(v, add(there, back), -product(there, v) / d2)
 
+    def _project(self, x: Vector, v: Vector) -> Vector:
+        return add(v, x, self.c * product(x, v))
+
     # The functions of every model
     def dist(self, x: Vector, y: Vector):
         return self._distance(self.lift(x), self.lift(y))
+
+    def dist2(self, x: Vector, y: Vector):
+        return self.dist(x, y) ** 2
 
     def dist0(self, x: Vector):
         return self._distance(self.lift(x), self.origin(len(self.lift(x)) - 1))
@@ -96,29 +102,41 @@ class Chart:
         point = self.lift(y)
         return self.pull(point, self._transport(self.origin(len(a)), point, self.at_origin(a)))
 
+    def proju(self, x: Vector, g: Vector) -> Vector:
+        """Orthogonal projection on the tangent space, which in ball and disk is everything."""
+        return g
+
     def egrad2rgrad(self, x: Vector, g: Vector) -> Vector:
-        """The vector r with ``<r, v>_x = <g, v>`` for all v: solves the linear system with the metric's matrix."""
-        units = [[ONE if i == j else ZERO for i in range(len(x))] for j in range(len(x))]
-        pushed = [self.push(x, unit) for unit in units]
-        metric = mp.matrix([[product(u, v) for v in pushed] for u in pushed])
-        return list(mp.lu_solve(metric, mp.matrix(g)))
+        """The gradient of a function with differential g: on the hyperboloid its differential is ``g pull``.
+
+        There the index is raised by the Minkowski metric, and the vector projected on the tangent space.
+        """
+        point, size = self.lift(x), len(self.lift(x))
+        units = [[ONE if i == j else ZERO for i in range(size)] for j in range(size)]
+        time, *space = [dot(g, self.pull(point, unit)) for unit in units]
+        return self.pull(point, self._project(point, [-time, *space]))
 
     def centroid(self, points: list[Vector], weights: Vector) -> Vector:
         """Law et al. 2019, Eq. 13: the weighted sum on the hyperboloid, scaled back to it."""
-        total = mean([self.lift(p) for p in points], weights)
+        total = weighted_sum([self.lift(p) for p in points], weights)
         return self.lower(scale(1 / (self.root * mp.sqrt(-product(total, total))), total))
+
+    def clip(self, x: Vector, radius) -> Vector:
+        """The point in the same direction at most ``radius`` from the origin."""
+        distance = self.dist0(x)
+        return x if distance <= radius else self.expmap0(scale(radius / distance, self.logmap0(x)))
 
     def to_lorentz(self, x: Vector) -> Vector:
         return self.lift(x)
 
     def to_poincare(self, x: Vector) -> Vector:
-        return Ball(self.c).lower(self.lift(x))
+        return Poincare(self.c).lower(self.lift(x))
 
     def to_klein(self, x: Vector) -> Vector:
-        return Disk(self.c).lower(self.lift(x))
+        return Klein(self.c).lower(self.lift(x))
 
 
-class Ball(Chart):
+class Poincare(Chart):
     """The Poincaré ball, with the operations that Ganea et al. 2018 define through exp, log and transport."""
 
     def lift(self, x: Vector) -> Vector:
@@ -142,9 +160,9 @@ class Ball(Chart):
         step = self._transport(origin, point, self._log(origin, self.lift(y)))
         return self.lower(self._exp(point, step))
 
-    def mobius_scalar(self, r: Vector, x: Vector) -> Vector:
-        """``r (x) x = exp_0(r log_0 x)``; r is a vector of one number."""
-        return self.expmap0(scale(r[0], self.logmap0(x)))
+    def mobius_scalar(self, r, x: Vector) -> Vector:
+        """``r (x) x = exp_0(r log_0 x)``; r is a number, or a vector of one."""
+        return self.expmap0(scale(flat(r)[0], self.logmap0(x)))
 
     def mobius_matvec(self, weight: list[Vector], x: Vector) -> Vector:
         """``W (x) x = exp_0(W log_0 x)``."""
@@ -153,17 +171,17 @@ class Ball(Chart):
 
     def mlr_logits(self, x: Vector, p: Vector, a: Vector):
         """``2|a|`` times the signed distance of x from the hyperplane through p with the normal transported from a."""
-        if not length(a):
+        if not norm(a):
             return ZERO
         point = self.lift(p)
         normal = self._transport(self.origin(len(a)), point, self.at_origin(a))
         sine = self.root * product(self.lift(x), scale(1 / self._length(normal), normal))
-        return 2 * length(a) * mp.asinh(sine) / self.root
+        return 2 * norm(a) * mp.asinh(sine) / self.root
 
     mlr_logits_beside = mlr_logits
 
 
-class Disk(Chart):
+class Klein(Chart):
     """The Klein disk."""
 
     def lift(self, x: Vector) -> Vector:
@@ -181,7 +199,7 @@ class Disk(Chart):
         return scale(1 / (self.root * point[0]), add(u[1:], point[1:], -u[0] / point[0]))
 
 
-class Sheet(Chart):
+class Lorentz(Chart):
     """The hyperboloid itself. Vectors at the origin have d numbers, as in the library."""
 
     def lift(self, x: Vector) -> Vector:
@@ -203,12 +221,7 @@ class Sheet(Chart):
         return tangent[1:]
 
     def proju(self, x: Vector, g: Vector) -> Vector:
-        """Orthogonal projection of an ambient vector on the tangent space."""
-        point = self.lift(x)
-        return add(g, point, self.c * product(point, g))
-
-    def egrad2rgrad(self, x: Vector, g: Vector) -> Vector:
-        return self.proju(x, [-g[0], *g[1:]])
+        return self._project(self.lift(x), g)
 
 
 class Line:
@@ -233,4 +246,4 @@ class Line:
         return [mp.cosh(h[0])]
 
 
-SPACES: dict[str, type] = {"PoincareBall": Ball, "Lorentz": Sheet, "Klein": Disk, "scalar": Line}
+SPACES: dict[str, type] = {"PoincareBall": Poincare, "Lorentz": Lorentz, "Klein": Klein, "scalar": Line}

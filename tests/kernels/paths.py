@@ -36,9 +36,9 @@ def assert_paths_agree(function: Callable[..., Tensor], leaves: list[Tensor], re
     expected = results("0", function, leaves)
     total = expected[0].double().square().sum().item()
     for threads in (1, 2):
-        for found, plain in zip(results("native", function, leaves, threads), expected, strict=True):
-            assert torch.isfinite(found).all()
-            assert found.dtype is plain.dtype
+        for actual, plain in zip(results("native", function, leaves, threads), expected, strict=True):
+            assert torch.isfinite(actual).all()
+            assert actual.dtype is plain.dtype
             size = plain.abs().max().item() if plain.numel() else 0.0
             size = max(size, total) if plain.dim() == 0 else size
-            torch.testing.assert_close(found, plain, rtol=0, atol=relative * size)
+            torch.testing.assert_close(actual, plain, rtol=0, atol=relative * size)

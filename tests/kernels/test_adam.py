@@ -12,7 +12,7 @@ from tests.tolerances import tolerance
 
 F32, F64 = torch.float32, torch.float64
 CURVED = pytest.mark.parametrize("kind", [PoincareBall, Lorentz, Klein])
-CURVATURES = pytest.mark.parametrize("c", [0.3, 1.0, 2.5])
+CURVATURES = pytest.mark.parametrize("c", [0.3, 2.5])
 LR, BETAS, EPS = 0.05, (0.8, 0.9), 1e-6
 pytestmark = pytest.mark.usefixtures("each_path")
 
@@ -197,8 +197,7 @@ def test_gradients_that_leave_no_digit_of_a_momentum(kind):
 def test_compiled_equals_eager(kind, monkeypatch):
     monkeypatch.setattr(adam, "_CHUNK", 16)
     monkeypatch.setattr(adam, "_FEW", 16)
-    monkeypatch.setattr(switch, "_state", {})
-    monkeypatch.setattr(switch, "_compiled", {})
+    monkeypatch.setattr(switch, "_switch", switch._Switch())
     manifold, rule = kind(2.5), Rule(amsgrad=True, decay=True)
     for dtype in (F32, F64):
         x = start(manifold, 53, 21, dtype, std=0.1)  # chunks of 17 rows and 2 rows that are left

@@ -20,7 +20,7 @@ pytestmark = [
 
 
 def by_pytorch(name, rows, k, rule, index):
-    """The rows of an index are taken out of the tables and put back."""
+    """The rows of an index are copied from the tables and written back."""
     tables = [table for table in rows[:1] + rows[2:] if table is not None]
     some = rows if index is None else Rows(*(t if t is None or t is rows.grad else t[index] for t in rows))
     adam.step(name, some, k, rule)
@@ -39,13 +39,13 @@ def both(manifold, rule, n, d, dtype, index=None, threads=1):
         rows = rows_of(x.clone(), rule)
         for t, gradient in enumerate(gradients, 1):
             k = numbers(manifold.c.item(), rule, t, 0.7 if rule.decay else 0.0)
-            given = (type(manifold).__name__, rows._replace(grad=gradient), k, rule, index)
+            arguments = (type(manifold).__name__, rows._replace(grad=gradient), k, rule, index)
             if cpp:
                 torch.set_num_threads(threads)
-                assert adam_native.step(*given)
+                assert adam_native.step(*arguments)
                 torch.set_num_threads(1)
             else:
-                by_pytorch(*given)
+                by_pytorch(*arguments)
         ends.append([r for r in rows if r is not None])
     return zip(*ends, strict=True)
 

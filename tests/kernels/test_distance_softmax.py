@@ -36,9 +36,9 @@ def with_gradients(function, points, *others) -> list[torch.Tensor]:
 @pytest.mark.parametrize("radius", [1e-4, 1.0, 100.0])
 def test_values_and_gradients(c, temperature, excluded, radius):
     points, c = drawn(radius), torch.tensor(c, dtype=F64)
-    found = with_gradients(distance_softmax, points, c, excluded, temperature)
+    actual = with_gradients(distance_softmax, points, c, excluded, temperature)
     expected = with_gradients(distance_softmax_reference, points, c, excluded, temperature)
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(actual, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-9 * float(other.abs().max()))
 
 
@@ -47,8 +47,8 @@ def test_the_reference_has_the_distances_of_the_manifold():
     x, y, z = (manifold.expmap0(u) for u in drawn(1.0))
     distances = manifold.dist(x, y), manifold.dist(x.unsqueeze(1), z)
     expected = softmax_of_distances(*distances, SOME, 2.0)
-    found = distance_softmax_reference(x[:, 1:], y[:, 1:], z[:, 1:], manifold.c, SOME, 2.0)
-    torch.testing.assert_close(found, expected, **tolerance(F64, "identity"))
+    actual = distance_softmax_reference(x[:, 1:], y[:, 1:], z[:, 1:], manifold.c, SOME, 2.0)
+    torch.testing.assert_close(actual, expected, **tolerance(F64, "identity"))
 
 
 def test_by_hand():
@@ -74,11 +74,11 @@ def test_pairs_that_are_close_far_out_keep_their_distance():
     u = torch.tensor([[9.0, 0.0]], dtype=F64)
     x, y = manifold.expmap0(u), manifold.expmap0(u + torch.tensor([[1e-6, 0.0]], dtype=F64))
     z = manifold.expmap0(u - torch.tensor([[0.5, 0.0]], dtype=F64))
-    found = with_gradients(distance_softmax, [x[:, 1:], y[:, 1:], z[:, 1:]], manifold.c, NONE)
+    actual = with_gradients(distance_softmax, [x[:, 1:], y[:, 1:], z[:, 1:]], manifold.c, NONE)
     expected = with_gradients(distance_softmax_reference, [x[:, 1:], y[:, 1:], z[:, 1:]], manifold.c, NONE)
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(actual, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-9)
-    assert float(found[1].norm()) > 1e-5, "the pair pulls together"
+    assert float(actual[1].norm()) > 1e-5, "the pair pulls together"
 
 
 def test_equal_points_and_a_learned_curvature_have_finite_gradients():

@@ -20,15 +20,15 @@ def compare(x, ball, weights=None, mask=None, kind="identity"):
     """Values, and the gradients of all inputs for a random cotangent."""
     inputs = [t.detach().requires_grad_() for t in (x, weights) if t is not None]
     inputs += list(ball.parameters())
-    given = (inputs[0], ball.c, None if weights is None else inputs[1], mask)
-    found, expected = mobius_sum(*given), mobius_sum_reference(*given)
+    arguments = (inputs[0], ball.c, None if weights is None else inputs[1], mask)
+    computed, expected = mobius_sum(*arguments), mobius_sum_reference(*arguments)
     room = tolerance(x.dtype, kind)
-    torch.testing.assert_close(found, expected, **room)
-    cotangent = torch.randn_like(found)
-    actual = torch.autograd.grad((found * cotangent).sum(), inputs)
-    given = (inputs[0], ball.c, None if weights is None else inputs[1], mask)  # c once more, its graph is used up
-    wanted = torch.autograd.grad((mobius_sum_reference(*given) * cotangent).sum(), inputs)
-    for a, b in zip(actual, wanted, strict=True):
+    torch.testing.assert_close(computed, expected, **room)
+    cotangent = torch.randn_like(computed)
+    actual = torch.autograd.grad((computed * cotangent).sum(), inputs)
+    arguments = (inputs[0], ball.c, None if weights is None else inputs[1], mask)  # c once more, its graph is used up
+    expected_grads = torch.autograd.grad((mobius_sum_reference(*arguments) * cotangent).sum(), inputs)
+    for a, b in zip(actual, expected_grads, strict=True):
         torch.testing.assert_close(a, b, **room | {"atol": room["rtol"] * b.abs().max().item() + room["atol"]})
 
 
@@ -59,8 +59,8 @@ def test_small_and_many_axes(size):
 def test_an_empty_batch(size):
     ball = PoincareBall(2.0)
     x, weights = torch.zeros(size).requires_grad_(), torch.zeros(size[:-1])
-    for given in ((None, None), (weights, None), (weights, torch.ones(size[:-1], dtype=torch.bool))):
-        total = mobius_sum(x, ball.c, *given)
+    for arguments in ((None, None), (weights, None), (weights, torch.ones(size[:-1], dtype=torch.bool))):
+        total = mobius_sum(x, ball.c, *arguments)
         assert total.shape == (*size[:-2], 3)
         (grad,) = torch.autograd.grad(total.sum(), x)
         assert grad.shape == x.shape
@@ -109,9 +109,9 @@ def test_float32_is_as_near_to_float64_as_single_operations(c, std):
     free = [x.requires_grad_(), weights.requires_grad_()]
     total, plain = (sum_(free[0], ball.c, free[1]) for sum_ in (mobius_sum, mobius_sum_reference))
     expected = mobius_sum_reference(wide[0], ball.c, wide[1])
-    found, room = ball.dist(total.double(), expected), ball.dist(plain.double(), expected)
-    assert found.mean() < 2 * room.mean()
-    assert found.max() < 3 * room.max()
+    computed, room = ball.dist(total.double(), expected), ball.dist(plain.double(), expected)
+    assert computed.mean() < 2 * room.mean()
+    assert computed.max() < 3 * room.max()
     cotangent = torch.randn_like(total)
     actual, peers = (torch.autograd.grad((y * cotangent).sum(), free) for y in (total, plain))
     for a, b, exact in zip(actual, peers, torch.autograd.grad((expected * cotangent).sum(), wide), strict=True):
@@ -144,9 +144,9 @@ def test_sums_that_run_into_the_boundary_stay_inside_with_finite_gradients(dtype
     back = torch.cat([x.detach(), -x.detach()[:, :1]], 1)  # and come back from there
     assert ball.dist(mobius_sum(back, ball.c), mobius_sum_reference(back, ball.c)).max() < 0.05
     scaled = back.clone().requires_grad_()
-    (found,) = torch.autograd.grad(mobius_sum(scaled, ball.c).sum(), scaled)
-    (wanted,) = torch.autograd.grad(mobius_sum_reference(scaled, ball.c).sum(), scaled)
-    assert (found - wanted).abs().max() < 0.05 * wanted.abs().max()
+    (computed,) = torch.autograd.grad(mobius_sum(scaled, ball.c).sum(), scaled)
+    (expected_grads,) = torch.autograd.grad(mobius_sum_reference(scaled, ball.c).sum(), scaled)
+    assert (computed - expected_grads).abs().max() < 0.05 * expected_grads.abs().max()
 
 
 @pytest.mark.parametrize("dtype", [F32, F64], ids=str)

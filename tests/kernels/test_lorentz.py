@@ -89,15 +89,15 @@ def test_attention_pair_by_pair():
     c, s = 2.5, 1.3
     space = Lorentz(c)
     q, k, v = (points(c, 4, 3) for _ in range(3))
-    found = kernel.lorentz_attention(q, k, v, torch.tensor(s, dtype=F64), space.c)
+    actual = kernel.lorentz_attention(q, k, v, torch.tensor(s, dtype=F64), space.c)
     metric = torch.diag(torch.tensor([-1.0, 1, 1, 1], dtype=F64))
     for i in range(4):
         distances = torch.stack([-2 / c - 2 * (q[i] @ metric @ k[j]) for j in range(4)])
         weights = torch.exp(-distances / s) / torch.exp(-distances / s).sum()
         total = sum(weights[j] * v[j] for j in range(4))
         expected = total / (c**0.5 * (-(total @ metric @ total)).sqrt())
-        torch.testing.assert_close(found[i], expected, **tolerance(F64, "identity"))
-        torch.testing.assert_close(found[i], space.centroid(v, weights), **tolerance(F64, "identity"))
+        torch.testing.assert_close(actual[i], expected, **tolerance(F64, "identity"))
+        torch.testing.assert_close(actual[i], space.centroid(v, weights), **tolerance(F64, "identity"))
         row = kernel.attention_weights(q, k, torch.tensor(s, dtype=F64))[i]
         torch.testing.assert_close(row, weights, **tolerance(F64, "identity"))
 

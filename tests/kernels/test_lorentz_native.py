@@ -25,11 +25,11 @@ def check(function, *inputs: torch.Tensor, scale: float = 1.0) -> None:
         cotangent = torch.randn_like(out) if cotangent is None else cotangent
         grads = torch.autograd.grad(out, leaves, cotangent, allow_unused=True, materialize_grads=True)
         results.append((out.detach(), *grads))
-    for plain, found in zip(*results, strict=True):
-        assert torch.isfinite(found).all()
-        assert found.dtype is plain.dtype
+    for plain, actual in zip(*results, strict=True):
+        assert torch.isfinite(actual).all()
+        assert actual.dtype is plain.dtype
         size = scale if plain.dim() == 0 else max(1.0, plain.abs().max().item() if plain.numel() else 1.0)
-        torch.testing.assert_close(found / size, plain / size, **CLOSE[inputs[0].dtype])
+        torch.testing.assert_close(actual / size, plain / size, **CLOSE[inputs[0].dtype])
 
 
 def functions(heads: int):
@@ -102,8 +102,8 @@ def test_only_the_gradients_that_are_needed():
     switch.use_compile("native")
     arguments = [torch.randn(6, 5), torch.randn(8, 5), torch.randn(8), *scalars(torch.float32)]
     leaves = [t.clone().requires_grad_() for t in arguments]
-    wanted = torch.autograd.grad(kernel.normalised_linear(*leaves).sum(), leaves)
-    for i, expected in enumerate(wanted):
+    expected_grads = torch.autograd.grad(kernel.normalised_linear(*leaves).sum(), leaves)
+    for i, expected in enumerate(expected_grads):
         one = [t.clone().requires_grad_(i == j) for j, t in enumerate(arguments)]
         out = kernel.normalised_linear(*one)
         torch.testing.assert_close(torch.autograd.grad(out.sum(), one[i])[0], expected)

@@ -36,8 +36,17 @@ def filled(kind: str, x, w, vector=None):
 @KINDS
 @SIZES
 @DTYPES
-@pytest.mark.parametrize("form", ["lists", "matrix", "booleans", "columns of a matrix"])
-@pytest.mark.parametrize("weighting", ["mean", "rows", "groups"])
+@pytest.mark.parametrize(
+    ("form", "weighting"),
+    [
+        ("lists", "mean"),
+        ("lists", "groups"),
+        ("matrix", "mean"),
+        ("matrix", "groups"),
+        ("booleans", "rows"),
+        ("columns of a matrix", "rows"),
+    ],
+)
 def test_bce(kind, batch, classes, dtype, relative, form, weighting):
     lists = torch.rand(batch, classes).argsort(-1)[:, :7]
     lists = lists.masked_fill(torch.rand(lists.shape) < 0.3, -1)
@@ -70,16 +79,16 @@ def test_cross_entropy(kind, batch, classes, dtype, relative, smoothing):
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_pass_gives_the_same_numbers_every_time(threads):
     z, scale, target = torch.randn(300, 211), torch.rand(211), torch.randint(211, (300, 1))
-    found = []
+    actual = []
     for _ in range(3):
         sums, total = torch.zeros(2, 211), torch.zeros((), dtype=F64)
         tiles = [losses_native.Tile(z.clone(), scale, None, *sums, total) for _ in range(2)]
         with path("native", threads):
             losses_native.bce(tiles[0], None, target, 0, None, None, factor=0.1)
             losses_native.cross_entropy(tiles[1], target.squeeze(1), torch.ones(300), 0.1)
-        found.append(torch.cat([total.float().view(1), sums.flatten(), *(tile.z.flatten() for tile in tiles)]))
-    assert torch.equal(found[0], found[1])
-    assert torch.equal(found[0], found[2])
+        actual.append(torch.cat([total.float().view(1), sums.flatten(), *(tile.z.flatten() for tile in tiles)]))
+    assert torch.equal(actual[0], actual[1])
+    assert torch.equal(actual[0], actual[2])
 
 
 @pytest.mark.parametrize("loss", ["bce", "cross entropy"])
@@ -90,10 +99,10 @@ def test_huge_products_have_finite_losses_and_gradients(loss, size, kind):
     x = x * size
 
     def of(x, w, *scale):
-        given = filled(kind, x, w, *scale)
+        inputs = filled(kind, x, w, *scale)
         if loss == "bce":
-            return streamed_bce(*given, torch.tensor([[3, 70]]).expand(5, 2)) / size
-        return streamed_cross_entropy(*given, torch.full((5,), 70), torch.ones(5, dtype=torch.bool)) / size
+            return streamed_bce(*inputs, torch.tensor([[3, 70]]).expand(5, 2)) / size
+        return streamed_cross_entropy(*inputs, torch.full((5,), 70), torch.ones(5, dtype=torch.bool)) / size
 
     assert all(torch.isfinite(t).all() for t in results("native", of, [x, w, *scale]))
 

@@ -8,8 +8,9 @@ from torch.nn.functional import normalize
 
 from hyperbolic.kernels.mlr import class_logits, lift_hyperplanes, lift_points, mlr_logits, mlr_logits_reference
 from hyperbolic.manifolds import PoincareBall
-from tests import arithmetic, oracle
-from tests.arithmetic import mp
+from scripts.exactness import arithmetic
+from scripts.exactness import spaces as oracle
+from scripts.exactness.arithmetic import mp
 from tests.tolerances import tolerance
 
 F32, F64 = torch.float32, torch.float64
@@ -33,8 +34,8 @@ def exact_logits(x, p, a, c: float) -> torch.Tensor:
     for point in arithmetic.exact(x):
         row = []
         for base, normal in zip(arithmetic.exact(p), arithmetic.exact(a), strict=True):
-            m, length = space.add(arithmetic.scale(-1, base), point), arithmetic.norm(normal)
-            argument = 2 * space.root * arithmetic.dot(m, normal) / (space.gap(m) * length)
+            m, length = space.mobius_add(arithmetic.scale(-1, base), point), arithmetic.norm(normal)
+            argument = 2 * space.root * arithmetic.dot(m, normal) / ((1 - space.c * arithmetic.dot(m, m)) * length)
             row.append(float(2 * length / space.root * mp.asinh(argument)))
         rows.append(row)
     return torch.tensor(rows, dtype=F64)
@@ -51,8 +52,8 @@ def test_equals_the_reference(c, classes, lead):
     assert logits.shape == (*lead, classes)
     torch.testing.assert_close(logits, expected, **tolerance(F64, "identity"))
     cotangent = torch.randn_like(logits)
-    actual, wanted = (torch.autograd.grad((v * cotangent).sum(), arguments) for v in (logits, expected))
-    for a, b in zip(actual, wanted, strict=True):
+    actual, expected_grads = (torch.autograd.grad((v * cotangent).sum(), arguments) for v in (logits, expected))
+    for a, b in zip(actual, expected_grads, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-10)
 
 

@@ -26,13 +26,13 @@ def test_logits(batch, classes, dtype, relative, monkeypatch):
 
 def test_logits_with_some_gradients_and_strided_ones():
     x, w, scale = torch.randn(5, 3), torch.randn(80, 3), torch.rand(80)
-    for chosen in range(3):
-        found = []
+    for learned in range(3):
+        actual = []
         for mode in ("0", "native"):
-            leaves = [t.clone().requires_grad_(k == chosen) for k, t in enumerate((x, w, scale))]
+            leaves = [t.clone().requires_grad_(k == learned) for k, t in enumerate((x, w, scale))]
             with path(mode):
-                found.append(torch.autograd.grad(mlr.class_logits(*leaves).sum(), leaves[chosen])[0])
-        torch.testing.assert_close(*found, rtol=1e-5, atol=1e-5)
+                actual.append(torch.autograd.grad(mlr.class_logits(*leaves).sum(), leaves[learned])[0])
+        torch.testing.assert_close(*actual, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (1, 1), (2, 3, 17), (2000, 33)])
@@ -62,10 +62,10 @@ def test_arsinh_of_the_ends_of_the_numbers(dtype):
     largest = torch.finfo(dtype).max
     z = torch.tensor([0.0, 1e-38, largest, -largest, torch.inf, torch.nan], dtype=dtype)
     with path("native"):
-        found = mlr.class_logits(z.unsqueeze(-1), z.new_ones(1, 1), z.new_ones(1)).squeeze(-1)
+        actual = mlr.class_logits(z.unsqueeze(-1), z.new_ones(1, 1), z.new_ones(1)).squeeze(-1)
     top = torch.tensor(largest, dtype=F64).log().item()
     expected = torch.tensor([0.0, 1e-38, top, -top, top, torch.nan], dtype=dtype)
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=0, equal_nan=True)
+    torch.testing.assert_close(actual, expected, rtol=1e-6, atol=0, equal_nan=True)
 
 
 SPACES = pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_factors_are_those_of_pytorch_operations(space, distances):
         points = torch.cat([points, torch.eye(9) / C.sqrt().float()])
     for left in (True, False):
         expected = results("0", lambda x, c, left=left: plain(x, c, left), [points, C])
-        found = results("native", lambda x, c, left=left: pairwise_native.Factors.apply(x, c, model, left), [points, C])
-        for one, other in zip(found, expected, strict=True):
+        actual = results("native", lambda x, c, left=left: pairwise_native.Factors.apply(x, c, model, left), [points, C])
+        for one, other in zip(actual, expected, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6 * other.abs().max().item())
 
 

@@ -15,7 +15,7 @@ SPACES = pytest.mark.parametrize(
     ("space", "pairwise"), [(PoincareBall, poincare_pairwise), (Lorentz, lorentz_pairwise)], ids=["poincare", "lorentz"]
 )
 DTYPES = pytest.mark.parametrize(("dtype", "relative"), [(F32, 3e-7), (F64, 2e-12)], ids=["float32", "float64"])
-CURVATURES = pytest.mark.parametrize("c", [0.1, 1.0, 3.0])
+CURVATURES = pytest.mark.parametrize("c", [0.1, 3.0])
 
 
 def each(manifold, x, y):
@@ -72,8 +72,8 @@ def test_values_and_gradients(space, pairwise, c, lead, sizes):
     distances, expected = pairwise(*leaves), each(manifold, x, y)
     torch.testing.assert_close(distances, expected, rtol=1e-11, atol=0)
     cotangent = torch.randn_like(expected)
-    actual, wanted = (torch.autograd.grad((v * cotangent).sum(), leaves) for v in (distances, expected))
-    for a, b in zip(actual, wanted, strict=True):
+    actual, expected_grads = (torch.autograd.grad((v * cotangent).sum(), leaves) for v in (distances, expected))
+    for a, b in zip(actual, expected_grads, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-9)
 
 

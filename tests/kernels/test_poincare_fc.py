@@ -25,8 +25,8 @@ def test_values_and_gradients(c, shape):
     ours, plain = poincare_fc(*inputs), poincare_fc_reference(*inputs)
     torch.testing.assert_close(ours, plain, rtol=1e-11, atol=1e-13)
     direction = torch.randn_like(ours)
-    found = torch.autograd.grad(ours, inputs, direction)
-    for a, b in zip(found, torch.autograd.grad(plain, inputs, direction), strict=True):
+    actual = torch.autograd.grad(ours, inputs, direction)
+    for a, b in zip(actual, torch.autograd.grad(plain, inputs, direction), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11)
 
 
@@ -37,13 +37,13 @@ def test_float32_is_close_to_float64(shape, std):
     c = torch.tensor(1.7, dtype=F64, requires_grad=True)
     exact = poincare_fc(x, z, r, c)
     single = [t.detach().float().requires_grad_() for t in (x, z, r)]
-    found = poincare_fc(*single, c)
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=1e-6)
+    actual = poincare_fc(*single, c)
+    assert actual.dtype == torch.float32
+    torch.testing.assert_close(actual.double(), exact, rtol=1e-5, atol=1e-6)
     direction = torch.randn_like(exact)
-    ours = torch.autograd.grad(found, (*single, c), direction.float())
-    wanted = torch.autograd.grad(exact, (x, z, r, c), direction.float().double())
-    for a, b in zip(ours, wanted, strict=True):
+    ours = torch.autograd.grad(actual, (*single, c), direction.float())
+    expected_grads = torch.autograd.grad(exact, (x, z, r, c), direction.float().double())
+    for a, b in zip(ours, expected_grads, strict=True):
         size = b.abs().max().item() if b.numel() else 0.0
         torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-4 * size)
 

@@ -50,9 +50,9 @@ def compare(layer, cell, x, lengths=None, kind="identity"):
     torch.testing.assert_close(states, expected, **tolerance(states.dtype, kind))
     cotangent = torch.randn_like(states)
     actual = torch.autograd.grad((states * cotangent).sum(), inputs)
-    wanted = torch.autograd.grad((expected * cotangent).sum(), inputs)
+    expected_grads = torch.autograd.grad((expected * cotangent).sum(), inputs)
     names = ["x", *(name for name, _ in layer.named_parameters())]
-    for name, a, b in zip(names, actual, wanted, strict=True):
+    for name, a, b in zip(names, actual, expected_grads, strict=True):
         room = tolerance(b.dtype, kind) | {"atol": tolerance(b.dtype, kind)["rtol"] * b.abs().max().item()}
         torch.testing.assert_close(a, b, **room, msg=lambda text, name=name: f"gradient of {name}: {text}")
 
@@ -202,10 +202,10 @@ def test_only_some_arguments_need_a_gradient(kind):
     weights = [p.detach().as_subclass(torch.Tensor) for p in (layer.weight_ih, layer.weight_hh, layer.bias)]
     assert not KERNELS[kind](x, None, *weights, c).requires_grad
     expected = torch.autograd.grad(layer(x)[0].sum(), [layer.weight_ih, layer.weight_hh, layer.bias])
-    for i, wanted in enumerate(expected):
+    for i, expected_grads in enumerate(expected):
         free = [w.clone().requires_grad_(i == j) for j, w in enumerate(weights)]
         (grad,) = torch.autograd.grad(KERNELS[kind](x, None, *free, c).sum(), free[i])
-        torch.testing.assert_close(grad, wanted.as_subclass(torch.Tensor))
+        torch.testing.assert_close(grad, expected_grads.as_subclass(torch.Tensor))
 
 
 @KINDS
@@ -218,8 +218,8 @@ def test_float32_is_float64_rounded(kind, c):
     torch.testing.assert_close(states.double(), expected, **tolerance(F32, "model"))
     cotangent = torch.randn_like(states)
     actual = torch.autograd.grad((states * cotangent).sum(), [x, *layer.parameters()])
-    wanted = torch.autograd.grad((expected * cotangent).sum(), [x_wide, *wide.parameters()])
-    for a, b in zip(actual, wanted, strict=True):
+    expected_grads = torch.autograd.grad((expected * cotangent).sum(), [x_wide, *wide.parameters()])
+    for a, b in zip(actual, expected_grads, strict=True):
         torch.testing.assert_close(a.double(), b, rtol=1e-3, atol=1e-3 * b.abs().max().item())
 
 

@@ -25,14 +25,14 @@ def arguments(streams=2, cells=2, batch=3, steps=4, size=5, c=1.7):
     return [t.requires_grad_() for t in (x, weight, torch.tensor(c, dtype=F64))]
 
 
-def assert_same(given, reference):
-    results, expected = input_side(*given), plain(*reference)
+def assert_same(inputs, reference):
+    results, expected = input_side(*inputs), plain(*reference)
     cotangents = [torch.randn_like(t) for t in results]
     for a, b in zip(results, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-14)
-    actual = torch.autograd.grad(results, given, cotangents)
-    wanted = torch.autograd.grad(expected, reference, cotangents)
-    for a, b in zip(actual, wanted, strict=True):
+    actual = torch.autograd.grad(results, inputs, cotangents)
+    expected_grads = torch.autograd.grad(expected, reference, cotangents)
+    for a, b in zip(actual, expected_grads, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
 
 
@@ -40,8 +40,8 @@ def assert_same(given, reference):
 @pytest.mark.parametrize("c", [0.1, 1.7])
 @pytest.mark.parametrize(("batch", "steps"), [(3, 4), (1, 1), (0, 2)])
 def test_equals_the_plain_version(cells, c, batch, steps):
-    given = arguments(cells=cells, c=c, batch=batch, steps=steps)
-    assert_same(given, given)
+    inputs = arguments(cells=cells, c=c, batch=batch, steps=steps)
+    assert_same(inputs, inputs)
 
 
 def test_inputs_in_another_layout():

@@ -106,12 +106,12 @@ def test_threads(kind, dtype):
 def test_only_what_needs_a_gradient_gets_one(kind):
     free, lengths = arguments(kind, 6)
     states, *expected = results(kind, free, lengths)
-    for i, wanted in enumerate(expected):
-        given = [t.clone().detach().requires_grad_(i == j) for j, t in enumerate(free)]
-        same = KERNELS[kind][0](given[0], lengths, *given[1:])
-        (grad,) = torch.autograd.grad(same, given[i], cotangent(same))
+    for i, expected_grads in enumerate(expected):
+        inputs = [t.clone().detach().requires_grad_(i == j) for j, t in enumerate(free)]
+        same = KERNELS[kind][0](inputs[0], lengths, *inputs[1:])
+        (grad,) = torch.autograd.grad(same, inputs[i], cotangent(same))
         assert torch.equal(same, states)
-        assert torch.equal(grad, wanted)
+        assert torch.equal(grad, expected_grads)
     with torch.no_grad():
         assert torch.equal(KERNELS[kind][0](free[0], lengths, *free[1:]), states)
 

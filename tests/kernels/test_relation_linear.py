@@ -44,10 +44,10 @@ def test_values_and_gradients_are_the_references(path, r, dtype, sparse):
     torch.testing.assert_close(y, expected, **same)
     cotangent = torch.randn_like(y)
     of_x, of_weight = torch.autograd.grad((y * cotangent).sum(), [x, weight])
-    for found, other in zip(
+    for actual, other in zip(
         (of_x, of_weight.to_dense()), torch.autograd.grad((expected * cotangent).sum(), [x, weight]), strict=True
     ):
-        torch.testing.assert_close(found, other, **same)
+        torch.testing.assert_close(actual, other, **same)
     assert of_weight.is_sparse == sparse
     if sparse:
         assert of_weight.is_coalesced()
@@ -70,9 +70,9 @@ def test_gradcheck(path, r):
 def test_one_gradient_without_the_other(path):
     x, weight, r = drawn([1, 3, 1])
     expected = torch.autograd.grad(relation_linear_reference(x, weight, r).sum(), [x, weight])
-    for place, given in enumerate([(x, weight.detach()), (x.detach(), weight)]):
-        (found,) = torch.autograd.grad(relation_linear(*given, r).sum(), given[place])
-        torch.testing.assert_close(found, expected[place], **tolerance(F64, "identity"))
+    for place, arguments in enumerate([(x, weight.detach()), (x.detach(), weight)]):
+        (actual,) = torch.autograd.grad(relation_linear(*arguments, r).sum(), arguments[place])
+        torch.testing.assert_close(actual, expected[place], **tolerance(F64, "identity"))
 
 
 def test_inputs_and_weights_of_any_strides(path):
@@ -81,21 +81,21 @@ def test_inputs_and_weights_of_any_strides(path):
     turned = torch.randn(R, IN, OUT, dtype=F64, requires_grad=True)
     y, expected = (f(strided.T, turned.mT, r) for f in (relation_linear, relation_linear_reference))
     torch.testing.assert_close(y, expected, **tolerance(F64, "identity"))
-    for found, other in zip(
+    for actual, other in zip(
         *(torch.autograd.grad(v.square().sum(), [strided, turned]) for v in (y, expected)), strict=True
     ):
-        torch.testing.assert_close(found, other, **tolerance(F64, "identity"))
+        torch.testing.assert_close(actual, other, **tolerance(F64, "identity"))
 
 
 def test_sparse_gradients_of_two_calls_add_up(path):
     x, weight, _ = drawn([0, 0])
     first, second = torch.tensor([1, 3]), torch.tensor([3, 3])
     total = relation_linear(x, weight, first, True).sum() + relation_linear(x, weight, second, True).sum()
-    (found,) = torch.autograd.grad(total, weight)
+    (actual,) = torch.autograd.grad(total, weight)
     plain = relation_linear_reference(x, weight, first).sum() + relation_linear_reference(x, weight, second).sum()
     (expected,) = torch.autograd.grad(plain, weight)
-    assert found.is_sparse
-    torch.testing.assert_close(found.to_dense(), expected, **tolerance(F64, "identity"))
+    assert actual.is_sparse
+    torch.testing.assert_close(actual.to_dense(), expected, **tolerance(F64, "identity"))
 
 
 def test_the_size_decides_the_path(monkeypatch):

@@ -54,10 +54,10 @@ def test_values_and_gradients_are_those_of_the_steps(n, m, d, c, dtype, monkeypa
     expected = Scorer.forward(scorer, *triples)
     with monkeypatch.context() as patch:
         patch.setattr(scorer, "query", None)  # the kernel makes none
-        found = scorer(*triples)
-    assert found.dtype is dtype
-    assert_alike([found], [expected], dtype)
-    assert_alike(gradients(scorer, found), gradients(scorer, expected), dtype)
+        actual = scorer(*triples)
+    assert actual.dtype is dtype
+    assert_alike([actual], [expected], dtype)
+    assert_alike(gradients(scorer, actual), gradients(scorer, expected), dtype)
 
 
 def test_any_number_of_threads_gives_the_same_numbers():
@@ -75,9 +75,9 @@ def test_frozen_parameters_get_no_gradient():
     scorer, triples = case(4, 3, 2)
     scorer.entity.weight.requires_grad_(False)
     scorer.head_bias.requires_grad_(False)
-    found, expected = scorer(*triples), Scorer.forward(scorer, *triples)
-    assert_alike(gradients(scorer, found), gradients(scorer, expected), F64)
-    found.sum().backward()
+    actual, expected = scorer(*triples), Scorer.forward(scorer, *triples)
+    assert_alike(gradients(scorer, actual), gradients(scorer, expected), F64)
+    actual.sum().backward()
     assert scorer.entity.weight.grad is None
     assert scorer.head_bias.grad is None
 

@@ -1,4 +1,4 @@
-"""Products with chosen rows of a table against the rows themselves, on both paths."""
+"""Products with some rows of a table against the rows themselves, on both paths."""
 
 import pytest
 import torch
@@ -29,11 +29,11 @@ def case(n, m, d, dtype=F64, bias=True):
 def test_values_and_gradients_are_those_of_the_rows(n, m, d, bias, dtype):
     x, table, index, shift = case(n, m, d, dtype, bias)
     leaves = [leaf for leaf in (x, table, shift) if leaf is not None]
-    found, expected = table_products(x, table, index, shift), (x.unsqueeze(1) * table[index]).sum(-1)
+    actual, expected = table_products(x, table, index, shift), (x.unsqueeze(1) * table[index]).sum(-1)
     expected = expected if shift is None else expected + shift[index].squeeze(-1)
-    torch.testing.assert_close(found, expected, **tolerance(dtype, "identity"))
+    torch.testing.assert_close(actual, expected, **tolerance(dtype, "identity"))
     weight = torch.randn(m, n, dtype=dtype).T  # not contiguous
-    for one, other in zip(*(torch.autograd.grad(v, leaves, weight) for v in (found, expected)), strict=True):
+    for one, other in zip(*(torch.autograd.grad(v, leaves, weight) for v in (actual, expected)), strict=True):
         torch.testing.assert_close(one, other, **tolerance(dtype, "identity"))
 
 
@@ -51,9 +51,9 @@ def test_only_what_is_asked_for_gets_a_gradient():
     x, table, index, shift = case(3, 4, 2)
     for leaf in (x, table, shift):
         others = [t if t is leaf else t.detach() for t in (x, table, shift)]
-        (found,) = torch.autograd.grad(table_products(others[0], others[1], index, others[2]).sum(), leaf)
+        (actual,) = torch.autograd.grad(table_products(others[0], others[1], index, others[2]).sum(), leaf)
         (expected,) = torch.autograd.grad(table_products_reference(x, table, index, shift).sum(), leaf)
-        torch.testing.assert_close(found, expected, **tolerance(F64, "identity"))
+        torch.testing.assert_close(actual, expected, **tolerance(F64, "identity"))
 
 
 def test_sparse_gradients_have_the_rows_used():

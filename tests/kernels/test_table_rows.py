@@ -52,7 +52,7 @@ def test_transforms_of_functions_are_those_of_torchs_embedding(d, transform):
     weight, index = table(d).detach(), long([[0, 2], [2, 2]])
     many, twice = torch.stack([weight, -weight]), torch.stack([index, index.T])
 
-    def found(rows):
+    def actual(rows):
         def f(w, i=index):
             return rows(w, i).pow(3).sum()
 
@@ -64,7 +64,7 @@ def test_transforms_of_functions_are_those_of_torchs_embedding(d, transform):
             "vmap of grad": lambda: torch.func.vmap(torch.func.grad(f))(many, twice),
         }[transform]()
 
-    torch.testing.assert_close(found(table_rows), found(lambda w, i: F.embedding(i, w)), **tolerance(F64, "identity"))
+    torch.testing.assert_close(actual(table_rows), actual(lambda w, i: F.embedding(i, w)), **tolerance(F64, "identity"))
 
 
 def test_rows_of_points_are_plain_tensors_and_the_table_gets_its_gradient():

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 
 from hyperbolic import manifolds
-from tests import arithmetic, oracle
+from scripts.exactness import arithmetic
+from scripts.exactness import spaces as oracle
 
 # The registered manifolds that have exact formulas to be compared with. The others need a reason.
 MANIFOLDS = {name: kind for name, kind in manifolds.MANIFOLDS.items() if name in oracle.SPACES}

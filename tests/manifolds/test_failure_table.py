@@ -11,7 +11,8 @@ import torch
 
 from hyperbolic.manifolds import Klein, Lorentz, PoincareBall
 from hyperbolic.numerics import artanhc, asinhc
-from tests import arithmetic, oracle
+from scripts.exactness import arithmetic
+from scripts.exactness import spaces as oracle
 from tests.tolerances import tolerance
 
 BALL, SHEET = PoincareBall(1.0), Lorentz(1.0)

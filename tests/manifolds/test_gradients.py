@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from hyperbolic.manifolds import Lorentz
-from tests import arithmetic, oracle
+from scripts.exactness import arithmetic
+from scripts.exactness import spaces as oracle
 from tests.manifolds.sampling import CURVATURES, DTYPES, FUNCTIONS, MANIFOLDS, RADIUS, REGIMES, row, sample, space
 from tests.tolerances import tolerance
 
@@ -78,8 +79,8 @@ def check(name, c, dtype, function, values, rows, kinks=""):
 
 
 def compare(actual, scalar, point, number, letter, function, size, dtype, where):
-    expected = arithmetic.derivative(scalar, point, number)
-    error = float(arithmetic.norm(arithmetic.combine(1, arithmetic.flat(arithmetic.exact(actual)), -1, expected)))
+    expected = arithmetic.flat(arithmetic.slopes(scalar, point, number))
+    error = float(arithmetic.norm(arithmetic.add(arithmetic.flat(arithmetic.exact(actual)), expected, -1)))
     own = point[-1] if letter == "c" else 1 if letter == "r" else arithmetic.norm(arithmetic.flat(point[number]))
     scale = own if letter in "cr" else max(own, 1 / arithmetic.mp.sqrt(point[-1]))
     unit = torch.finfo(dtype).eps / 2
@@ -87,8 +88,8 @@ def compare(actual, scalar, point, number, letter, function, size, dtype, where)
     bound += SLACK * unit * float(size / scale)
     if error > bound:
         unit = torch.finfo(dtype if function in ROUNDED else torch.float64).eps / 2
-        slope = arithmetic.sensitivity(lambda *a: arithmetic.derivative(scalar, list(a), number), point)
-        bound += SLACK * unit * float(slope)
+        second = arithmetic.jacobian(lambda *a: arithmetic.slopes(scalar, a, number), point)
+        bound += SLACK * unit * arithmetic.sensitivity(second, point)
     assert error <= bound, f"{where}: error {error:.2e}, allowed {bound:.2e}"
 
 

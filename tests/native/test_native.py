@@ -3,6 +3,7 @@
 import ctypes
 import os
 import subprocess
+import sys
 
 import pytest
 import torch
@@ -34,12 +35,50 @@ def test_a_kernel_is_built_once_and_called(tmp_path, monkeypatch):
     doubled = native.function("twice", "doubled", ctypes.c_void_p, ctypes.c_int64)
     doubled(native.address(x), 5, 2)
     assert x.tolist() == [0, 2, 4, 6, 8]
-    (made,) = (tmp_path / "cache" / "hyperbolic").iterdir()
+    (built,) = (tmp_path / "cache" / "hyperbolic").glob("*.so")
     monkeypatch.setattr(native, "_loaded", {})
     ran, run = [], native._run
     monkeypatch.setattr(native, "_run", lambda command: ran.append(command[1]) or run(command))
-    assert native._built("twice") == made
+    assert native._built("twice") == built
     assert ran == ["--version"]
+
+
+@needs_compiler
+@pytest.mark.parametrize("damage", ["no record", "other record", "a record that is a folder", "longer"])
+def test_a_library_that_is_not_what_its_record_says_is_built_again(tmp_path, monkeypatch, damage):
+    (tmp_path / "twice.cpp").write_text(_SOURCE)
+    built = native._built("twice")
+    whole, record = built.read_bytes(), built.with_suffix(".sha256")
+    if damage == "longer":
+        built.write_bytes(whole + b"0")
+    else:
+        record.unlink()
+    if damage == "other record":
+        record.write_text(f"{len(whole)} {'0' * 64}")
+    elif damage == "a record that is a folder":
+        record.mkdir()
+        with pytest.warns(RuntimeWarning, match="could not be built"):
+            assert native.library("twice") is None
+        return
+    assert native._built("twice") == built
+    assert (built.read_bytes(), record.read_text()) == (whole, native._fingerprint(built))
+
+
+@needs_compiler
+def test_a_library_that_was_cut_short_ends_no_process(tmp_path):
+    (tmp_path / "twice.cpp").write_text(_SOURCE)
+    built = native._built("twice")
+    built.write_bytes(built.read_bytes()[:4096])
+    script = f"""
+import ctypes, pathlib, torch
+from hyperbolic import native
+native._HERE = pathlib.Path({str(tmp_path)!r})
+x = torch.arange(5.0, dtype=torch.float64)
+native.function("twice", "doubled", ctypes.c_void_p, ctypes.c_int64)(native.address(x), 5, 2)
+print(x.tolist())
+"""
+    result = subprocess.run([sys.executable, "-W", "error:the C", "-c", script], capture_output=True, text=True)
+    assert (result.returncode, result.stdout.strip()) == (0, "[0.0, 2.0, 4.0, 6.0, 8.0]"), result.stderr
 
 
 @needs_compiler
@@ -65,7 +104,9 @@ def test_without_openmp_it_is_built_for_one_thread(tmp_path, monkeypatch):
 def test_a_source_that_does_not_compile_is_warned_of_once_and_leaves_nothing(tmp_path, recwarn):
     (tmp_path / "broken.cpp").write_text("int f( {")
     with pytest.warns(RuntimeWarning, match=r"'broken' could not be built, PyTorch operations are used.*broken.cpp"):
-        assert native.function("broken", "f") is None
+        assert native.library("broken") is None
+    with pytest.raises(RuntimeError, match="'broken' could not be built"):
+        native.function("broken", "f")
     recwarn.clear()
     assert native.library("broken") is None
     assert not recwarn.list
@@ -109,6 +150,22 @@ def test_which_tensors_a_kernel_takes():
     assert torch.func.vmap(lambda row: row * native.usable(row))(x).sum() == 0
     switch.use_compile(False)
     assert not native.usable(x)
+
+
+@needs_compiler
+def test_addresses_of_tensors_of_a_shape():
+    x = torch.ones(4, 3)
+    assert native.address(x, (4, 3)) == native.address(x) == x.data_ptr()
+    assert native.address(None, (4, 3)) is None
+    for wrong, message in [
+        (x[:3], r"contiguous tensors on a CPU, here of shape \(4, 3\), got torch.float32, \(3, 3\)"),
+        (torch.ones(3, 4).T, r"\(4, 3\) with strides \(1, 4\), on cpu"),
+        (x.to("meta"), "on meta"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            native.address(wrong, (4, 3))
+    with pytest.raises(ValueError, match="here of any shape"):
+        native.address(x.T)
 
 
 def test_the_cache_folder(monkeypatch, tmp_path):

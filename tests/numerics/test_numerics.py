@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from hyperbolic import numerics
-from tests import arithmetic
-from tests.arithmetic import mp
+from scripts.exactness import arithmetic
+from scripts.exactness.arithmetic import mp
 from tests.tolerances import tolerance
 
 SWITCH = numerics._SMALL  # where the functions change from their power series to the closed form

@@ -189,8 +189,7 @@ def test_other_sparse_axes_are_refused():
 @pytest.mark.skipif(not switch.compiler_found(), reason="needs a C++ compiler")
 def test_compiled_steps_of_parameters(monkeypatch):
     """Lazy steps whose numbers of rows share one compiled length, then a dense one in chunks."""
-    monkeypatch.setattr(switch, "_state", {})
-    monkeypatch.setattr(switch, "_compiled", {})
+    monkeypatch.setattr(switch, "_switch", switch._Switch())
     monkeypatch.setattr(adam, "_FEW", 8)
     monkeypatch.setattr(adam, "_CHUNK", 20)
     p = table(Lorentz(2.5), n=60)

@@ -149,29 +149,29 @@ def test_small_tensors_with_radii_of_their_own_take_their_own_steps(kind, monkey
             p.grad = grad
         rule.step()
     assert sorted(sizes) == [N] * 10 + [2 * N] * 5
-    for p, start, given, radius in zip(params, starts, grads, radii, strict=True):
+    for p, start, own_grads, radius in zip(params, starts, grads, radii, strict=True):
         if radius is None:
-            x, m, _ = textbook(manifold, start, given, 100.0)
+            x, m, _ = textbook(manifold, start, own_grads, 100.0)
             torch.testing.assert_close(plain(p), x, **tolerance(F64, "model"))
             torch.testing.assert_close(rule.state[p]["momentum"], m, **tolerance(F64, "model"))
             assert distances(p).max() > 0.6
         else:
             assert (distances(p) <= radius * (1 + 1e-12)).all()
-            check(p, rule, start, given)
+            check(p, rule, start, own_grads)
 
 
 @SPACES
 def test_nothing_changes_within_the_radius(kind):
     manifold = kind(C)
     torch.manual_seed(1)
-    free, kept = table(manifold, None), table(manifold, 50.0)
-    kept.data.copy_(plain(free))
+    free, limited = table(manifold, None), table(manifold, 50.0)
+    limited.data.copy_(plain(free))
     for grad in gradients(manifold):
-        for p in (free, kept):
+        for p in (free, limited):
             p.grad = grad
             p.rule = getattr(p, "rule", None) or RiemannianAdam(groups(p), lr=LR)
             p.rule.step()
-    assert torch.equal(plain(free), plain(kept))
+    assert torch.equal(plain(free), plain(limited))
 
 
 @SPACES

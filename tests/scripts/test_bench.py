@@ -101,9 +101,9 @@ def test_ranks_of_the_evaluation_are_those_of_the_loop():
     assert build(row).difference() == 0
 
 
-@pytest.mark.parametrize(("target", "known", "rank"), [(2, [2], 3), (2, [2, 0], 2), (2, [0, 1, 2], 1), (3, [3, 2], 3)])
-def test_the_loop_ranks_by_hand(target, known, rank):
-    assert ranking.rank_one_by_one(torch.tensor([4.0, 3.0, 2.0, 1.0]), target, torch.tensor(known)) == rank
+@pytest.mark.parametrize(("target", "answers", "rank"), [(2, [2], 3), (2, [2, 0], 2), (2, [0, 1, 2], 1), (3, [3, 2], 3)])
+def test_the_loop_ranks_by_hand(target, answers, rank):
+    assert ranking.rank_one_by_one(torch.tensor([4.0, 3.0, 2.0, 1.0]), target, torch.tensor(answers)) == rank
 
 
 def test_the_training_step_learns():
@@ -347,7 +347,7 @@ def test_queries_go_both_ways_and_know_all_true_answers(wordnet):
     assert queries.entities == 4
     assert queries.heads.tolist() == [a, d]
     assert queries.targets.tolist() == [d, a]
-    assert [answers.tolist() for answers in queries.known] == [[b, c, d], [a]]
+    assert [answers.tolist() for answers in queries.answers] == [[b, c, d], [a]]
     assert [part.tolist() for part in queries.joined()] == [[0, 3, 4], [b, c, d, a]]
 
 
@@ -361,8 +361,8 @@ def test_without_data_triples_are_drawn(monkeypatch):
     monkeypatch.delenv("HYPERBOLIC_DATA", raising=False)
     queries = triples.load(tiny=True)
     assert "at random" in queries.origin
-    assert all(target in answers for target, answers in zip(queries.targets, queries.known, strict=True))
-    assert max(map(len, queries.known)) > 1
+    assert all(target in answers for target, answers in zip(queries.targets, queries.answers, strict=True))
+    assert max(map(len, queries.answers)) > 1
 
 
 @pytest.mark.slow

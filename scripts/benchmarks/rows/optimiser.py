@@ -33,18 +33,18 @@ def _variant(
     """
 
     def start() -> tuple[Tensor, torch.optim.Optimizer]:
-        made = parameter(table.clone())
-        return made, optimiser([made])
+        p = parameter(table.clone())
+        return p, optimiser([p])
 
-    def step(made: Tensor, using: torch.optim.Optimizer) -> Tensor:
-        gradient(made)
-        using.step()
-        return made
+    def step(p: Tensor, optimizer: torch.optim.Optimizer) -> Tensor:
+        gradient(p)
+        optimizer.step()
+        return p
 
-    made, using = start()
+    p, optimizer = start()
     return Variant(
         name,
-        lambda: step(made, using),
+        lambda: step(p, optimizer),
         (lambda: getattr(moved := step(*start()), "tensor", moved).detach().as_subclass(Tensor)) if compare else None,
         tolerance=1e-5,
     )
@@ -58,12 +58,12 @@ def dense(setting: Setting, space: str, n: int, d: int) -> Case:
     gradient = torch.randn_like(table)
     fixed = gradient.clone()
 
-    def same(made: Tensor) -> None:
-        made.grad = fixed
+    def same(p: Tensor) -> None:
+        p.grad = fixed
 
-    def restored(made: Tensor) -> None:
+    def restored(p: Tensor) -> None:
         """geoopt changes the gradient in place."""
-        made.grad = gradient.clone() if made.grad is None else made.grad.copy_(gradient)
+        p.grad = gradient.clone() if p.grad is None else p.grad.copy_(gradient)
 
     variants = [
         _variant("torch Adam", table, torch.nn.Parameter, _adam, same, compare=False),
@@ -104,12 +104,12 @@ def lazy(setting: Setting, n: int, d: int, rows: int) -> Case:
     index = torch.randperm(n)[:rows].to(setting.device)
     values = torch.randn(rows, table.shape[-1], **setting.placed)
 
-    def sparse(made: Tensor) -> None:
-        made.grad = torch.sparse_coo_tensor(index.unsqueeze(0), values, made.shape, check_invariants=False)
+    def sparse(p: Tensor) -> None:
+        p.grad = torch.sparse_coo_tensor(index.unsqueeze(0), values, p.shape, check_invariants=False)
 
-    def restored(made: Tensor) -> None:
+    def restored(p: Tensor) -> None:
         """geoopt changes the values in place."""
-        made.grad = torch.sparse_coo_tensor(index.unsqueeze(0), values.clone(), made.shape, check_invariants=False)
+        p.grad = torch.sparse_coo_tensor(index.unsqueeze(0), values.clone(), p.shape, check_invariants=False)
 
     return Case(
         _variant(

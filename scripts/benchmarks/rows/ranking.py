@@ -32,10 +32,10 @@ def scoring(setting: Setting, queries: int, entities: int, d: int) -> Case:
     )
 
 
-def rank_one_by_one(scores: Tensor, target: int, known: Tensor) -> int:
-    """Filtered rank of one query as MuRP's and HyboNet's programs take it: overwrite, sort, search."""
+def rank_one_by_one(scores: Tensor, target: int, answers: Tensor) -> int:
+    """Filtered rank of one query as MuRP's and HyboNet's programs compute it: overwrite, sort, search."""
     value = scores[target].clone()
-    scores[known] = -torch.inf
+    scores[answers] = -torch.inf
     scores[target] = value
     order = scores.argsort(descending=True)
     return 1 + int((order == target).nonzero()[0])
@@ -50,7 +50,8 @@ def evaluation(setting: Setting, d: int, loop_queries: int) -> Case:
     many, few, compared = total // part, min(loop_queries // part, total), min(loop_queries, total)
     h = sheet.expmap0(vectors(total, d, setting=setting))
     table = sheet.expmap0(vectors(queries.entities, d, setting=setting))
-    targets, known = queries.targets.to(setting.device), [answers.to(setting.device) for answers in queries.known]
+    targets = queries.targets.to(setting.device)
+    answer_lists = [tensor.to(setting.device) for tensor in queries.answers]
     offsets, answers = (part.to(setting.device) for part in queries.joined())
 
     def ours() -> Tensor:
@@ -58,15 +59,15 @@ def evaluation(setting: Setting, d: int, loop_queries: int) -> Case:
         return ranks_in_chunks(lambda rows: lorentz_products(rows, table), h[:many], targets[:many], part)
 
     def loop() -> Tensor:
-        ranks = [rank_one_by_one(peers.hybonet_products(h[i], table), int(targets[i]), known[i]) for i in range(few)]
-        return torch.tensor(ranks)
+        scores = (peers.hybonet_products(query, table) for query in h[:few])
+        return torch.tensor([rank_one_by_one(s, int(targets[i]), answer_lists[i]) for i, s in enumerate(scores)])
 
     def difference() -> int:
-        """Ranks that differ, both taken of the same scores: those of two products differ in their last bits."""
+        """Ranks that differ, both of the same scores: those of two products differ in their last bits."""
         scores = lorentz_products(h[:compared], table)
         first = offsets[: compared + 1]
         fast = filtered_rank_bounds(scores, targets[:compared], (first, answers[: int(first[-1])]))[1]
-        slow = [rank_one_by_one(scores[i].clone(), int(targets[i]), known[i]) for i in range(compared)]
+        slow = [rank_one_by_one(scores[i].clone(), int(targets[i]), answer_lists[i]) for i in range(compared)]
         return int((fast.cpu() != torch.tensor(slow)).sum())
 
     notes = [f"filtered evaluation: {queries.origin}; the loop ran on {few} of {total} queries, ours on {many}"]

@@ -111,7 +111,7 @@ class Step:
         """Forward and backward pass of each part of the model by itself, then clipping and optimiser."""
         parameters = list(self.model.parameters())
         self()
-        kept = [parameter.grad.clone() for parameter in parameters]
+        gradients = [parameter.grad.clone() for parameter in parameters]
         results, runs = {}, {}
         for name, needs, compute in self.model.parts(self.batch):
             inputs = [leaf(results[need]) for need in needs]
@@ -120,7 +120,7 @@ class Step:
             runs[name] = forward_backward(partial(compute, *inputs), [*inputs, *parameters], gradient)
 
         def update() -> None:
-            for parameter, gradient in zip(parameters, kept, strict=True):
+            for parameter, gradient in zip(parameters, gradients, strict=True):
                 parameter.grad = gradient
             self.update()
 

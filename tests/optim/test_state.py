@@ -1,0 +1,117 @@
+"""State that is loaded into the optimiser: what fits its parameter works, everything else is refused by name."""
+
+import copy
+
+import pytest
+import torch
+from geoopt import ManifoldParameter
+from torch import nn
+
+from hyperbolic.kernels import adam_native
+from hyperbolic.kernels.adam import Rows
+from hyperbolic.kernels.geodesic_steps import Rule
+from hyperbolic.manifolds import Klein, Lorentz, PoincareBall
+from hyperbolic.optim import RiemannianAdam, RiemannianOptimizer, RiemannianSGD
+from tests.tolerances import tolerance
+
+KINDS = ["matrix", "matrix of rows", "Lorentz", "PoincareBall", "Klein", "PoincareBall without exp", "stack of points"]
+KEYS = ["momentum", "square", "largest_square"]
+
+
+def stepped(kind: str, **options) -> tuple[nn.Parameter, RiemannianOptimizer]:
+    """A parameter of this kind after one step of AMSGrad."""
+    torch.manual_seed(0)
+    if kind.startswith("matrix"):
+        p = nn.Parameter(torch.randn(6, 4))
+    else:
+        manifold = {"Lorentz": Lorentz, "Klein": Klein}.get(kind, PoincareBall)(1.0)
+        sizes = (2, 3, 4) if kind.startswith("stack") else (6, 4)
+        p = ManifoldParameter(manifold.random(*sizes, std=0.1), manifold=manifold)
+    options = {"amsgrad": True, "lazy": "rows" in kind, "exact_exp": "without" not in kind, **options}
+    optimizer = RiemannianAdam([p], lr=0.1, **options)
+    step(p, optimizer)
+    return p, optimizer
+
+
+def step(p: nn.Parameter, optimizer: RiemannianOptimizer) -> torch.Tensor:
+    p.grad = torch.linspace(-1, 1, p.numel()).view_as(p.detach().as_subclass(torch.Tensor))
+    optimizer.step()
+    return p.detach().as_subclass(torch.Tensor).clone()
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_state_of_another_shape_is_refused_and_nothing_is_loaded(kind, key):
+    p, optimizer = stepped(kind)
+    twin_p, twin = stepped(kind)
+    for shape in ((1,), (2, 1), (7, *p.shape[1:]), (*p.shape, 1), ()):
+        saved = copy.deepcopy(optimizer.state_dict())
+        needed = tuple(saved["state"][0][key].shape)
+        saved["state"][0][key] = torch.zeros(shape)
+        with pytest.raises(ValueError, match=rf"'{key}' of parameter 0, .* has shape .* and needs ") as error:
+            optimizer.load_state_dict(saved)
+        assert f"shape {shape} and needs {needed}" in str(error.value)
+    assert torch.equal(step(p, optimizer), step(twin_p, twin))
+
+
+@pytest.mark.usefixtures("each_path")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("change", ["dtype", "strides", "expanded"])
+def test_state_of_another_dtype_or_layout_in_memory_works(kind, change):
+    p, optimizer = stepped(kind)
+    twin_p, twin = stepped(kind)
+    saved = copy.deepcopy(optimizer.state_dict())
+    for key in KEYS:
+        value = saved["state"][0][key]
+        if change == "expanded":
+            value.fill_(0.01)
+            twin.state[twin_p][key].fill_(0.01)
+        changes = {
+            "dtype": value.double,
+            "strides": lambda value=value: torch.stack([value, value], -1)[..., 0],
+            "expanded": lambda value=value: value.new_full((1,), 0.01).expand(value.shape),
+        }
+        saved["state"][0][key] = changes[change]()
+    optimizer.load_state_dict(saved)
+    torch.testing.assert_close(step(p, optimizer), step(twin_p, twin), **tolerance(torch.float32, "formula"))
+
+
+@pytest.mark.parametrize("kind", ["matrix", "Lorentz"])
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("momentum", torch.zeros(6, 4, dtype=torch.long), "floating-point numbers, got torch.strided of torch.int64"),
+        ("momentum", torch.zeros(6, 4).to_sparse(), "a dense tensor .*, got torch.sparse_coo"),
+        ("square", [0.0] * 24, "a dense tensor"),
+        ("exp_avg", torch.zeros(6, 4), "unknown; there are step, momentum, square, largest_square"),
+        ("step", "1", "must be a number of steps, got '1'"),
+        ("step", torch.ones(()), "must be a number of steps"),
+        ("step", -1, "must be a number of steps, got -1"),
+    ],
+)
+def test_what_is_no_state_is_refused(kind, key, value, message):
+    _, optimizer = stepped(kind)
+    saved = optimizer.state_dict()
+    saved["state"][0] = {**saved["state"][0], key: value}
+    with pytest.raises(ValueError, match=rf"optimiser: the state '{key}' of parameter 0, .*{message}"):
+        optimizer.load_state_dict(saved)
+
+
+def test_the_message_counts_parameters_over_all_groups():
+    parameters = [nn.Parameter(torch.randn(3)) for _ in range(3)]
+    optimizer = RiemannianSGD([{"params": parameters[:2]}, {"params": parameters[2:]}], momentum=0.9)
+    sum(p.sum() for p in parameters).backward()
+    optimizer.step()
+    saved = copy.deepcopy(optimizer.state_dict())
+    saved["state"][2]["momentum"] = torch.zeros(4)
+    with pytest.raises(ValueError, match=r"'momentum' of parameter 2, of shape \(3,\), has shape \(4,\)"):
+        optimizer.load_state_dict(saved)
+
+
+@pytest.mark.parametrize("key", ["momentum", "square", "largest"])
+def test_no_address_of_state_of_another_shape_reaches_cpp(each_path, key):
+    rows = Rows(*(torch.zeros(6, 4) for _ in range(3)), torch.zeros(6, 1), torch.zeros(6, 1))
+    rows = rows._replace(**{key: getattr(rows, key)[:2]})
+    if each_path == "native":
+        with pytest.raises(ValueError, match=r"C\+\+ kernels need contiguous .* shape \(6, [14]\)"):
+            adam_native.step("PoincareBall", rows, [1.0] * 8, Rule(amsgrad=True))
