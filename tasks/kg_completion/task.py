@@ -3,6 +3,7 @@
 import csv
 import functools
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,63 @@ AT = (1, 3, 10)
 SCORES = ("mean_rank", "mrr", *(f"hits@{k}" for k in AT))
 
 
+@dataclass(frozen=True)
+class LinkPredictionOptions:
+    """How links are learned, ranked and predicted.
+
+    objective: bce | self_adversarial | cross_entropy (softmax) of each triple against `negatives` wrong ones, in
+    cross_entropy None for all entities (Lacroix et al. 2018); all_bce (1-N: all entities, right and wrong; needs
+    task.data.examples=queries). corrupt: wrong answers take the place of tails, or (both) in every second triple of
+    heads, which is for data without reciprocals. pool: one draw of so many entities for all triples of a batch, in
+    the place of `negatives` of each; in bce they weigh as `negatives`, so the loss has the same expectation, with less
+    noise. self_share: of this share of the queries, from 0 to 1, one wrong answer is the entity in the query, which is
+    often close to the right one and which a random draw seldom has; with a pool it weighs as one of it. temperature: of
+    self_adversarial. smoothing: of labels, in all_bce. regulariser: weight of sum |x|^exponent over the rows that a
+    batch uses. ties: of the headline metrics. top_k: answers to a question; hide_known: without those the graph has.
+
+    Raises UserError for a value that cannot be, and for settings that do not go together.
+    """
+
+    objective: str
+    negatives: int | None
+    pool: int | None
+    self_share: float
+    corrupt: str
+    temperature: float
+    smoothing: float
+    regulariser: float
+    exponent: int
+    ties: str
+    top_k: int
+    hide_known: bool
+
+    def __post_init__(self) -> None:
+        one_of("task.module.objective", self.objective, OBJECTIVES)
+        one_of("task.module.corrupt", self.corrupt, CORRUPT)
+        one_of("task.module.ties", self.ties, TIES)
+        if self.negatives is None and self.objective in ("bce", "self_adversarial"):
+            raise UserError(
+                f"task.module.negatives=null is for objective=cross_entropy; {self.objective} needs a number."
+            )
+        for name in ("negatives", "pool", "exponent", "top_k"):
+            if getattr(self, name) is not None:
+                whole(f"task.module.{name}", getattr(self, name), 1)
+        rate("task.module.smoothing", self.smoothing)
+        number("task.module.regulariser", self.regulariser)
+        number("task.module.temperature", self.temperature)
+        share("task.module.self_share", self.self_share)
+        if (self.pool is not None or self.self_share) and (self.negatives is None or self.objective == "all_bce"):
+            raise UserError(
+                f"task.module.pool={self.pool} and self_share={self.self_share} are about wrong answers that are "
+                f"drawn, and objective={self.objective} with negatives={self.negatives} takes all entities; set "
+                "pool=null and self_share=0."
+            )
+        if self.pool is not None and self.corrupt == "both":
+            raise UserError("task.module.pool draws tails only; take task.module.corrupt=tails.")
+        if self.regulariser and self.objective == "all_bce":
+            raise UserError("task.module.regulariser is of triples; with objective=all_bce, set it to 0.")
+
+
 class LinkPredictionTask(Task):
     """Which entity answers (h, r, ?) and (?, r, t)? Filtered ranks of the right ones (Bordes et al. 2013).
 
@@ -38,19 +96,11 @@ class LinkPredictionTask(Task):
     optimistic one, wholly in a pessimistic one. `export` writes the scores of each relation and direction.
 
     graph, known_in_training, known_triples: from the data: the graph, the triples that are not drawn as wrong answers,
-    and all of them.
-    objective: bce | self_adversarial | cross_entropy (softmax) of each triple against `negatives` wrong ones, in
-    cross_entropy None for all entities (Lacroix et al. 2018); all_bce (1-N: all entities, right and wrong; needs
-    task.data.examples=queries). corrupt: wrong answers take the place of tails, or (both) in every second triple of
-    heads, which is for data without reciprocals. pool: one draw of so many entities for all triples of a batch, in
-    the place of `negatives` of each; in bce they weigh as `negatives`, so the loss has the same expectation, with less
-    noise. self_share: of this share of the queries, from 0 to 1, one wrong answer is the entity in the query, which is
-    often close to the right one and which a random draw seldom has; with a pool it weighs as one of it. temperature: of
-    self_adversarial. smoothing: of labels, in all_bce. regulariser: weight of sum |x|^exponent over the rows that a
-    batch uses. ties: of the headline metrics. lazy: the optimiser moves only rows with a gradient. top_k: answers to a
-    question; hide_known: without those the graph has. The others are Task's.
+    and all of them. lazy: the optimiser moves only rows with a gradient. options: the fields of
+    `LinkPredictionOptions`. The others are Task's.
     """
 
+    Options = LinkPredictionOptions
     metric_names = (
         *SCORES,
         *(f"{at}/{score}" for at in ("tail", "head", *CATEGORIES, *TIES) for score in SCORES),
@@ -64,50 +114,19 @@ class LinkPredictionTask(Task):
         graph: Graph,
         known_in_training: Facts,
         known_triples: Facts,
-        objective: str,
-        negatives: int | None,
-        pool: int | None,
-        self_share: float,
-        corrupt: str,
-        temperature: float,
-        smoothing: float,
-        regulariser: float,
-        exponent: int,
-        ties: str,
         lazy: bool,
-        top_k: int,
-        hide_known: bool,
         select: str,
         select_mode: str,
+        **options: Any,
     ):
         super().__init__(model, functools.partial(optimizer, lazy=lazy), select, select_mode)
-        self.objective = one_of("task.module.objective", objective, OBJECTIVES)
-        self.corrupt = one_of("task.module.corrupt", corrupt, CORRUPT)
-        self.ties = one_of("task.module.ties", ties, TIES)
-        if negatives is None and objective in ("bce", "self_adversarial"):
-            raise UserError(f"task.module.negatives=null is for objective=cross_entropy; {objective} needs a number.")
-        self.negatives = None if negatives is None else whole("task.module.negatives", negatives, 1)
-        self.pool = None if pool is None else whole("task.module.pool", pool, 1)
-        self.exponent, self.top_k = whole("task.module.exponent", exponent, 1), whole("task.module.top_k", top_k, 1)
-        self.smoothing = rate("task.module.smoothing", smoothing)
-        self.regulariser = number("task.module.regulariser", regulariser)
-        self.temperature = number("task.module.temperature", temperature)
-        self.self_share = share("task.module.self_share", self_share)
-        if (pool is not None or self_share) and (self.negatives is None or objective == "all_bce"):
-            raise UserError(
-                f"task.module.pool={pool} and self_share={self_share} are about wrong answers that are drawn, and "
-                f"objective={objective} with negatives={negatives} takes all entities; set pool=null and self_share=0."
-            )
-        if pool is not None and corrupt == "both":
-            raise UserError("task.module.pool draws tails only; take task.module.corrupt=tails.")
-        if regulariser and objective == "all_bce":
-            raise UserError("task.module.regulariser is of triples; with objective=all_bce, set it to 0.")
-        if corrupt == "both" and model.reciprocal:
+        self.options = LinkPredictionOptions(**options)
+        if self.options.corrupt == "both" and model.reciprocal:
             raise UserError(
                 "task.module.corrupt=both is for data without reciprocal relations; add task.data.reciprocal=false, or "
                 "take corrupt=tails, which with reciprocals are of both directions."
             )
-        self.known_in_training, self.known_triples, self.hide_known = known_in_training, known_triples, hide_known
+        self.known_in_training, self.known_triples = known_in_training, known_triples
         self.n = len(model.relations)
         self.categories = categories(graph.triples["train"], self.n)
         self.in_train = graph.in_train[0]
@@ -118,50 +137,50 @@ class LinkPredictionTask(Task):
 
     def _training(self, batch: dict[str, Tensor]) -> Step:
         h, r = batch["h"], batch["r"]
-        if ("t" in batch) == (self.objective == "all_bce"):
-            needed = "queries" if self.objective == "all_bce" else "triples"
-            raise UserError(f"task.module.objective={self.objective} needs task.data.examples={needed}.")
-        if self.objective == "all_bce":
+        if ("t" in batch) == (self.options.objective == "all_bce"):
+            needed = "queries" if self.options.objective == "all_bce" else "triples"
+            raise UserError(f"task.module.objective={self.options.objective} needs task.data.examples={needed}.")
+        if self.options.objective == "all_bce":
             rows = torch.arange(len(h), device=h.device).repeat_interleave(batch["offsets"].diff())
-            loss = losses.all_bce(self.model.all_scores(h, r), rows, batch["answers"], self.smoothing)
-        elif self.negatives is None:
+            loss = losses.all_bce(self.model.all_scores(h, r), rows, batch["answers"], self.options.smoothing)
+        elif (negatives := self.options.negatives) is None:
             loss = F.cross_entropy(self.model.all_scores(h, r), batch["t"])
         else:
-            loss = self._negative_loss(self._negative_scores(h, r, batch["t"], self.negatives), self.negatives)
+            loss = self._negative_loss(self._negative_scores(h, r, batch["t"], negatives), negatives)
         sums = {"examples": len(h), "loss": loss.detach() * len(h)}
-        if self.regulariser:
+        if self.options.regulariser:
             factors = self.model.scorer.factors(h, r, batch["t"])
-            loss = loss + self.regulariser * losses.power(factors, self.exponent)
+            loss = loss + self.options.regulariser * losses.power(factors, self.options.exponent)
         return Step(loss, sums)
 
     def _negative_loss(self, scores: Tensor, negatives: int) -> Tensor:
         """Of scores (B, 1 + N), the true answer first."""
-        if self.objective == "cross_entropy":
+        if self.options.objective == "cross_entropy":
             return F.cross_entropy(scores, torch.zeros(len(scores), dtype=torch.long, device=scores.device))
-        if self.objective == "self_adversarial":
-            return losses.self_adversarial(scores, self.temperature)
+        if self.options.objective == "self_adversarial":
+            return losses.self_adversarial(scores, self.options.temperature)
         return losses.negative_bce(scores, negatives)
 
     def _negative_scores(self, h: Tensor, r: Tensor, t: Tensor, negatives: int) -> Tensor:
         """Scores (B, 1 + N), the true answer first; with self_share and a pool (B, 2 + N), then the query's entity."""
         self.known_in_training = facts = self.known_in_training.to(h.device)
-        if self.pool is not None:
-            return self._pooled_scores(h, r, t, facts, self.pool)
-        if self.corrupt == "tails":
-            return self.model.negative_scores(h, r, t, corrupt(h, r, negatives, facts, self.self_share))
+        if self.options.pool is not None:
+            return self._pooled_scores(h, r, t, facts, self.options.pool)
+        if self.options.corrupt == "tails":
+            return self.model.negative_scores(h, r, t, corrupt(h, r, negatives, facts, self.options.self_share))
         is_head = torch.arange(len(h), device=h.device) % 2 == 1
-        wrong = corrupt(torch.where(is_head, t, h), r + self.n * is_head, negatives, facts, self.self_share)
+        wrong = corrupt(torch.where(is_head, t, h), r + self.n * is_head, negatives, facts, self.options.self_share)
         return self.model.negative_scores(h, r, t, wrong, is_head)
 
     def _pooled_scores(self, h: Tensor, r: Tensor, t: Tensor, facts: Facts, pool: int) -> Tensor:
         wrong = torch.unique(torch.randint(facts.n_entities, (pool,), device=h.device))
-        tails = torch.stack([t, h], -1) if self.self_share else t.unsqueeze(-1)
+        tails = torch.stack([t, h], -1) if self.options.self_share else t.unsqueeze(-1)
         scores = self.model.shared_scores(h, r, tails, wrong)
         with torch.no_grad():  # losses have no gradient there
             row, column = answers_among(h, r, wrong, facts)
             scores[row, tails.shape[1] + column] = losses.EXCLUDED
-            if self.self_share:
-                without_self = torch.rand(len(h), device=h.device) >= self.self_share
+            if self.options.self_share:
+                without_self = torch.rand(len(h), device=h.device) >= self.options.self_share
                 scores[without_self | facts.contain(h, r, h), 1] = losses.EXCLUDED
         return scores
 
@@ -192,7 +211,7 @@ class LinkPredictionTask(Task):
         metrics: dict[str, float] = {}
         for at, part in parts.items():
             if part[:, 0].sum():
-                metrics |= {at + score: value for score, value in _scores(part.sum(0), self.ties).items()}
+                metrics |= {at + score: value for score, value in _scores(part.sum(0), self.options.ties).items()}
         for ties in TIES:
             metrics |= {f"{ties}/{score}": value for score, value in _scores(ranks.sum(0), ties).items()}
         return metrics
@@ -208,7 +227,7 @@ class LinkPredictionTask(Task):
             for k, row in enumerate(self.by_relation):
                 if row[0]:
                     name, kind = self.model.relations[k % self.n], self.categories[k % self.n]
-                    scores = _scores(row, self.ties).values()
+                    scores = _scores(row, self.options.ties).values()
                     side = "tail" if k < self.n else "head"
                     writer.writerow([name, kind, side, int(row[0]), *(f"{v:.6g}" for v in scores)])
         return {"relations": path}
@@ -221,11 +240,11 @@ class LinkPredictionTask(Task):
             e, r = batch["e"][start : start + size], batch["r"][start : start + size]
             self.known_triples = self.known_triples.to(e.device)
             scores = self.model(e, r)
-            if self.hide_known:
+            if self.options.hide_known:
                 offsets, answers = _known_answers(batch, start, start + size)
                 row = torch.arange(len(e), device=e.device).repeat_interleave(offsets.diff())
                 scores[row, answers] = -torch.inf
-            best, place = scores.topk(min(self.top_k, scores.shape[1]), -1)
+            best, place = scores.topk(min(self.options.top_k, scores.shape[1]), -1)
             is_known = self.known_triples.contain(e.unsqueeze(-1), r.unsqueeze(-1), place)
             for columns in zip(best.tolist(), place.tolist(), is_known.tolist(), strict=True):
                 predictions.append({"answers": list(self._answers(zip(*columns, strict=True)))})
@@ -235,7 +254,7 @@ class LinkPredictionTask(Task):
         for score, entity, is_known in candidates:
             if score != -float("inf"):
                 answer = {"entity": self.model.entities[entity], "score": float(f"{score:.6g}")}
-                answer |= {} if self.hide_known else {"known": is_known}
+                answer |= {} if self.options.hide_known else {"known": is_known}
                 yield answer if self.in_train[entity] else answer | {"unseen": True}
 
     def points(self, batch: dict[str, Tensor]) -> dict[str, Points]:

@@ -76,6 +76,8 @@ class NliData(TaskData):
     `columns.Recipe`; held_out is for where there are no files for dev. The others are TaskData's.
     """
 
+    Options = Recipe
+
     def __init__(
         self,
         folder: str | None,

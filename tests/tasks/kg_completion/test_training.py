@@ -108,7 +108,7 @@ def test_a_pool_has_the_entity_of_a_share_of_the_questions():
     data = graph_data()
     batch = {key: value.repeat(2000) for key, value in data.splits()["train"][torch.tensor([0])].items()}
     task = link_prediction(data, objective="cross_entropy", self_share=0.1, pool=1)
-    scores = task._negative_scores(batch["h"], batch["r"], batch["t"], task.negatives)
+    scores = task._negative_scores(batch["h"], batch["r"], batch["t"], task.options.negatives)
     count = int((scores[:, 1] > EXCLUDED / 2).sum())
     assert abs(count - 200) < 70, "5 standard deviations"
 
