@@ -99,13 +99,13 @@ def _check_task(cfg: DictConfig) -> None:
     """Find keys of the node `task` that neither every task has (TASK) nor its file in configs/ declares.
 
     So a task can have settings of its own, to which others refer: `size: base` with `sizes: {base: {d: 20}}`, and
-    `d: ${task.sizes.${task.size}.d}`. Of a task whose file lies elsewhere (hydra.searchpath) all keys are taken.
+    `d: ${task.sizes.${task.size}.d}`. Of a task whose file lies elsewhere (hydra.searchpath) all keys are accepted.
     """
     node = cfg.task
     names = [str(key) for key in node]
-    known = _declared(str(node.get("name"))) or set(names)
-    if unknown := [key for key in names if key not in known.union(TASK)]:
-        raise ConfigError(unknown_key(f"task.{unknown[0]}", unknown[0], sorted(known.union(TASK))))
+    declared = (_declared(str(node.get("name"))) or set(names)).union(TASK)
+    if unknown := [key for key in names if key not in declared]:
+        raise ConfigError(unknown_key(f"task.{unknown[0]}", unknown[0], sorted(declared)))
     if missing := [key for key in TASK if key not in names]:
         raise ConfigError(f"task.{missing[0]} is missing; the task's file in configs/task needs it.")
     for key, sets in (("size", "sizes"), ("labels", "label_sets")):
@@ -127,12 +127,12 @@ def _check_fields(name: str, node: Any, kind: Any) -> None:
     """Find keys that `+key=...` added to a node whose keys are fixed."""
     if not isinstance(node, DictConfig) or node._is_none():
         return
-    known = {f.name: f.type for f in fields(kind)}
+    types = {f.name: f.type for f in fields(kind)}
     for key in map(str, node):
         full = f"{name}.{key}" if name else key
-        if key not in known:
-            raise ConfigError(unknown_key(full, key, list(known)))
-        for part in (known[key], *typing.get_args(known[key])):
+        if key not in types:
+            raise ConfigError(unknown_key(full, key, list(types)))
+        for part in (types[key], *typing.get_args(types[key])):
             if is_dataclass(part) and not OmegaConf.is_missing(node, key):
                 _check_fields(full, node[key], part)
 
@@ -148,19 +148,19 @@ def check_target(name: str, node: Mapping[str, Any], supplied: tuple[str, ...] |
     supplied: the parameters that do not come from the configuration; None: not known yet, so none is missing.
     Raises ConfigError where they do not agree.
     """
-    taken = parameters(name, node)
+    signature = parameters(name, node)
     target = get_object(node["_target_"])
     hints = typing.get_type_hints(target.__init__ if inspect.isclass(target) else target)
     hints |= typing.get_type_hints(getattr(target, "Options", object))
     settings = {k: v for k, v in node.items() if not (k.startswith("_") and k.endswith("_"))}
-    known = [k for k in taken if k not in (supplied or ())]
-    unknown = [k for k in settings if k not in known]
-    if unknown and not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in taken.values()):
-        raise ConfigError(unknown_key(f"{name}.{unknown[0]}", unknown[0], known))
-    for key, parameter in taken.items():
+    names = [k for k in signature if k not in (supplied or ())]
+    unknown = [k for k in settings if k not in names]
+    if unknown and not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in signature.values()):
+        raise ConfigError(unknown_key(f"{name}.{unknown[0]}", unknown[0], names))
+    for key, parameter in signature.items():
         several = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
         needed = parameter.default is parameter.empty and not several
-        if needed and supplied is not None and key in known and key not in settings:
+        if needed and supplied is not None and key in names and key not in settings:
             raise ConfigError(f"{name}.{key} is missing: {target.__name__} needs it; set it as +{name}.{key}=...")
     for key, value in settings.items():
         if key in hints and not fits(value, hints[key]):
@@ -181,9 +181,9 @@ def parameters(name: str, node: Mapping[str, Any]) -> dict[str, inspect.Paramete
         target = get_object(node["_target_"])
     except Exception as error:
         raise ConfigError(f"{name}._target_={node['_target_']} is not found ({error}).") from error
-    taken = dict(inspect.signature(target).parameters)
+    signature = dict(inspect.signature(target).parameters)
     if options := getattr(target, "Options", None):
-        taken = {key: p for key, p in taken.items() if p.kind is not p.VAR_KEYWORD} | dict(
+        signature = {key: p for key, p in signature.items() if p.kind is not p.VAR_KEYWORD} | dict(
             inspect.signature(options).parameters
         )
-    return taken
+    return signature

@@ -1,4 +1,4 @@
-"""Hydra's messages said again in one paragraph that names the culprit and the remedy."""
+"""Hydra's messages, as one paragraph that names the culprit and the remedy."""
 
 import difflib
 import re
@@ -14,8 +14,8 @@ def paragraph(error: BaseException) -> str:
     """What a mistake in the configuration or on the command line is, and what to do about it."""
     text = _whole_text(error)
     for rule in (_no_such_choice, _no_such_key, _wrong_value, _unreadable, _no_place):
-        if said := rule(text, error):
-            return said
+        if message := rule(text, error):
+            return message
     return " ".join(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip()))
 
 
@@ -29,29 +29,29 @@ def _whole_text(error: BaseException | None) -> str:
 
 
 def _no_such_choice(text: str, error: BaseException) -> str | None:
-    found = re.search(r"Could not find '([^']+)'", text)
-    if not found:
-        if found := re.search(r"Could not override '([^']+)'\.\s*No match in the defaults list", text):
-            return f"There is no group {found[1]} to choose in; python run.py --help lists the groups."
+    match = re.search(r"Could not find '([^']+)'", text)
+    if not match:
+        if match := re.search(r"Could not override '([^']+)'\.\s*No match in the defaults list", text):
+            return f"There is no group {match[1]} to choose in; python run.py --help lists the groups."
         if re.search(r"Primary config module|Unable to find|Cannot find primary config", text):
             return " ".join(text.split())
         return None
-    group, _, name = found[1].rpartition("/")
+    group, _, name = match[1].rpartition("/")
     options = re.findall(r"^\t(\S+)$", text, flags=re.MULTILINE)
     if extra := NEEDS_EXTRA.get(name):
-        return f"{found[1]} is not installed; pip install '.[{extra}]' adds it."
+        return f"{match[1]} is not installed; pip install '.[{extra}]' adds it."
     if not group:
-        return f"There is no configuration {found[1]}; python run.py --help lists what can be chosen."
+        return f"There is no configuration {match[1]}; python run.py --help lists what can be chosen."
     near = difflib.get_close_matches(name, options, n=2, cutoff=0.5)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     return f"There is no {group} named {name}.{hint} There are: {', '.join(sorted(options)) or 'none'}."
 
 
 def _no_such_key(text: str, error: BaseException) -> str | None:
-    found = re.search(r"Key '([^']+)' (?:is not in struct|not in '[^']+')", text)
-    if not found:
+    match = re.search(r"Key '([^']+)' (?:is not in struct|not in '[^']+')", text)
+    if not match:
         return None
-    key = found[1]
+    key = match[1]
     path = re.search(r"full_key: (\S+)", text)
     full = path[1] if path else key
     siblings = _siblings(error)
@@ -62,12 +62,12 @@ def _no_such_key(text: str, error: BaseException) -> str | None:
     where = re.match(r"In '([^']+)':", text)
     place = f" (in configs/{where[1]}.yaml)" if where and where[1] != "config" else ""
     level = f"under {parent}" if parent else "at the top"
-    known = f" There are, {level}: {', '.join(sorted(siblings))}." if siblings else ""
-    return f"There is no key {full}{place}.{hint}{known}"
+    others = f" There are, {level}: {', '.join(sorted(siblings))}." if siblings else ""
+    return f"There is no key {full}{place}.{hint}{others}"
 
 
 def _siblings(error: BaseException | None) -> list[str]:
-    """The keys beside the one that was not found, from the first error of the chain that knows its node."""
+    """The keys beside the one that does not exist, from the first error of the chain that knows its node."""
     while error is not None:
         node = getattr(error, "parent_node", None)
         if node is not None and hasattr(node, "keys"):
@@ -77,24 +77,24 @@ def _siblings(error: BaseException | None) -> list[str]:
 
 
 def _wrong_value(text: str, error: BaseException) -> str | None:
-    found = re.search(r"Value '([^']*)' of type '(\w+)' could not be converted to (\w+)", text)
-    if not found:
-        found = re.search(r"Value '([^']*)' of type '(\w+)' is incompatible with type hint '([^']+)'", text)
-    if not found:
+    match = re.search(r"Value '([^']*)' of type '(\w+)' could not be converted to (\w+)", text)
+    if not match:
+        match = re.search(r"Value '([^']*)' of type '(\w+)' is incompatible with type hint '([^']+)'", text)
+    if not match:
         return None
     path = re.search(r"full_key: (\S+)", text)
     kinds = {"Float": "a number", "Integer": "a whole number", "Boolean": "true or false"}
-    kind = kinds.get(found[3], found[3].replace("Union[int, float]", "a number").replace("Optional", ""))
-    return f"{path[1] if path else 'A key'}={found[1]}: {kind} is needed here."
+    kind = kinds.get(match[3], match[3].replace("Union[int, float]", "a number").replace("Optional", ""))
+    return f"{path[1] if path else 'A key'}={match[1]}: {kind} is needed here."
 
 
 def _unreadable(text: str, error: BaseException) -> str | None:
     if "See https://hydra.cc" not in text and type(error).__name__ != "OverrideParseException":
         return None
     word = getattr(error, "override", None)
-    said = f"The word {word!r} on the command line" if word else "A word on the command line"
+    words = f"The word {word!r} on the command line" if word else "A word on the command line"
     reason = text.splitlines()[0]
-    return f"{said} cannot be read ({reason}); settings have the form key=value, with quotes around special characters."
+    return f"{words} cannot be read ({reason}); settings have the form key=value, special characters in quotes."
 
 
 def _no_place(text: str, error: BaseException) -> str | None:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def unknown_key(full: str, key: str, known: list[str]) -> str:
+def unknown_key(full: str, key: str, names: list[str]) -> str:
     """The sentence that says that a key does not exist, and which ones do, the nearest first."""
-    near = difflib.get_close_matches(key, known, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(key, names, n=3, cutoff=0.5)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
-    return f"There is no key {full}.{hint} There are: {', '.join(sorted(known)) or 'none'}."
+    return f"There is no key {full}.{hint} There are: {', '.join(sorted(names)) or 'none'}."
 
 
 def fits(value: Any, hint: Any) -> bool:

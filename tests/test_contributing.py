@@ -9,6 +9,7 @@ from unittest import mock
 
 import pytest
 
+from configs import files
 from hyperbolic.geometry import FAMILIES, GEOMETRIES, MANIFOLDS, make_geometry
 from scripts import collect, tables
 from tests.cli import QUIET, ROOT, SHORT, call, places
@@ -325,9 +326,9 @@ def test_a_table_of_twenty_cells_is_a_file_and_one_for_each_of_its_two_models(ou
         f"  {row}: {{experiment: mine_{row}, published: {values}}}\n" for row in ("hyperbolic", "euclidean")
     )
     table = re.sub(r"(?ms)^columns:.*", f"columns:\n{columns}{rows}", table)
-    files = {"configs/experiment/mine_hyperbolic.yaml": hyperbolic, "configs/experiment/mine_euclidean.yaml": euclidean}
+    texts = {"configs/experiment/mine_hyperbolic.yaml": hyperbolic, "configs/experiment/mine_euclidean.yaml": euclidean}
     shutil.copytree(CONFIGS, tmp_path / "configs", ignore=shutil.ignore_patterns("__pycache__"))
-    record = outside({**files, "published/mine.yaml": table}, "experiment=mine_euclidean", "task.data.noise=15", *SHORT)
+    record = outside({**texts, "published/mine.yaml": table}, "experiment=mine_euclidean", "task.data.noise=15", *SHORT)
     assert record["experiment"] == "mine_euclidean"
     monkeypatch.setattr(files, "FOLDER", tmp_path / "configs")
     folders = {"runs": tmp_path / "runs", "published": tmp_path / "published"}

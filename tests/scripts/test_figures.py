@@ -251,7 +251,6 @@ def test_a_wrong_word_is_an_error_of_one_line(poincare, tmp_path, capsys, words,
     [
         ("checkpoints/best.ckpt", "Draw its last state: --state last."),
         ("checkpoints", "the run has no checkpoint checkpoints/best.ckpt. Run it again"),
-        (".hydra", "lacks .hydra/config.yaml"),
     ],
 )
 def test_a_folder_that_lacks_a_part(copied, tmp_path, capsys, missing, message):
@@ -299,11 +298,11 @@ def test_a_model_without_class_points_or_types(poincare, tmp_path):
         attention.queries_and_keys(trained._replace(model=Bare()))
 
 
-def test_a_run_of_another_task_has_lengths_and_learning_curves_only(tmp_path, capsys):
+def test_a_run_of_another_task_has_no_figures_of_types(tmp_path, capsys):
     done = cli.short(tmp_path, "trainer.max_epochs=1")
     run = done.record_path.parent
     assert draw(tmp_path / "drawn", "all", run) == 0
-    assert {file.name.partition("-")[0] for file in (tmp_path / "drawn").iterdir()} == {"curves", "lengths"}
+    assert {file.name.partition("-")[0] for file in (tmp_path / "drawn").iterdir()} == {"classes", "curves", "lengths"}
     assert "the task prefix_toy has no types" in capsys.readouterr().err
     assert draw(tmp_path / "drawn", "boundaries", run) == 1
 

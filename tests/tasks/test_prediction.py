@@ -156,12 +156,11 @@ def test_a_checkpoint_is_needed(tmp_path):
 
 def test_a_task_without_predictions_says_so(tmp_path):
     fitted = call(
-        "task=prefix_toy", "task.data.sizes={train: 64, dev: 20, test: 20}", "trainer.max_epochs=1", *QUIET,
-        *places(tmp_path),
-    )  # fmt: skip
+        "task=poincare_embeddings_toy", "trainer.max_epochs=1", *QUIET, *places(tmp_path)
+    )
     result = call("mode=predict", f"checkpoint={fitted.record_path.parent}", "input=run.py", *places(tmp_path))
     assert result.code == 1
-    assert "PrefixData reads no new examples" in result.err
+    assert "HierarchyData reads no new examples" in result.err
 
 
 def test_testing_needs_no_more_words_than_the_checkpoint(trained):
