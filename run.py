@@ -72,6 +72,8 @@ def main() -> int:
     except KeyboardInterrupt as error:
         print(f"\n{error if str(error) else 'Interrupted.'}", file=sys.stderr)
         return 130
+    finally:
+        stored.withdraw()
     if not codes and {"-m", "--multirun"} & set(sys.argv):
         print("error: the multirun has no job: no name matches the glob(...). See configs/.", file=sys.stderr)
         return 1

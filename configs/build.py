@@ -70,6 +70,8 @@ def rebuild(checkpoint: Mapping[str, Any]) -> tuple[Task, TaskData]:
         return task, data
     except MISTAKES as error:
         raise UserError(f"The model of {file} cannot be built again: {paragraph(error)}") from error
+    finally:
+        stored.withdraw()
 
 
 def _make_with(name: str, node: Mapping[str, Any], supplied: Mapping[str, Any]) -> Any:

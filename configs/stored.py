@@ -106,6 +106,13 @@ def offer(checkpoint: Mapping[str, Any], setting: str, everything: bool) -> None
     composing.register(stored_name=checkpoint.get("name"))
 
 
+def withdraw() -> None:
+    """Take the choice back, so that later compositions of this process do not have it."""
+    repo = ConfigStore.instance().repo
+    for group in (*GROUPS, "experiment"):
+        repo.get(group, {}).pop(f"{CHOICE}.yaml", None)
+
+
 def _interpolated(node: Any) -> Any:
     """The node, in which the places that values name are those of this run."""
     if isinstance(node, Mapping):
