@@ -202,9 +202,14 @@ def adopt_name(task: Task, checkpoint: Mapping[str, Any]) -> None:
         task.origin = replace(task.origin, experiment=checkpoint.get("experiment"), name=str(checkpoint.get("name")))
 
 
-def take_over(checkpoint: dict[str, Any], folder: Path) -> None:
-    """Copy the best weights of the run that is continued, and those of its last epochs, into its new folder."""
+def take_over(checkpoint: dict[str, Any], folder: Path, setting: str) -> None:
+    """Copy the best weights of the run that is continued, and those of its last epochs, into its new folder.
+
+    Raises UserError where there was a best state and its file is missing or damaged, before anything is trained.
+    """
     source = checkpoint["file"].parent
+    if checkpoint.get("callbacks", {}).get("Checkpoints", {}).get("best"):
+        read(source / BEST, setting)
     if source.resolve() == folder.resolve():
         return
     for file in [source / BEST, *epoch_files(source)]:

@@ -153,7 +153,7 @@ def fit(
 
     if checkpoint is not None:
         resuming.load_weights(task, checkpoint, f"trainer.resume={resume}")  # so that a misfit is one sentence
-        resuming.take_over(checkpoint, states)
+        resuming.take_over(checkpoint, states, f"trainer.resume={resume}")
         resuming.adopt_name(task, checkpoint)
     with _quiet():
         _train(trainer, task, data, checkpoint, checkpoints)

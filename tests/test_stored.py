@@ -64,6 +64,20 @@ def test_single_settings_are_changed_on_the_command_line(finished, tmp_path):
         assert f"{word}: other settings of the checkpoint follow from its {word.partition('=')[0]}" in refused.err
 
 
+def test_a_best_state_that_is_lost_is_noticed_before_training_goes_on(tmp_path):
+    best = short(tmp_path, "trainer.max_epochs=1").record_path.parent / "checkpoints" / "best.ckpt"
+    whole = best.read_bytes()
+    for content in (whole[:999], None):
+        if content is None:
+            best.unlink()
+        else:
+            best.write_bytes(content)
+        result = call(f"trainer.resume={best.parent.parent}", "trainer.max_epochs=2", *QUIET, *places(tmp_path))
+        assert result.code == 1
+        assert "best.ckpt" in result.err
+        assert len(list(tmp_path.rglob("history.csv"))) == 1, "no other run has begun"
+
+
 def test_a_checkpoint_without_its_configuration_is_refused(finished, tmp_path):
     old = torch.load(states(finished) / "best.ckpt")
     del old["config"]
