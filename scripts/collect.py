@@ -2,16 +2,15 @@
 
 import argparse
 import json
-import os
 import re
 import sys
-import tempfile
 from collections import Counter, defaultdict
 from pathlib import Path
 
 from configs.matching import cells_of, fits, misfit
 from configs.tables import PUBLISHED, Cell, Layout, TableError, load_layouts
 from scripts.records import ROOT, RUNS, Record, RecordError, read, validate
+from tasks.folders import whole_file
 
 # An absolute path, alone or as the value of an override, as in paths.data_dir=/somewhere/data.
 _ABSOLUTE = re.compile(r"(?P<key>[+~]*[\w./@-]+=)?(?P<path>(?:[A-Za-z]:\\|/|~/).*)")
@@ -151,7 +150,8 @@ def keep(record: Record, path: Path, cell: Cell | None, runs: Path, root: Path, 
             f"replace it: make collect ARGS='--force {path}'"
         )
     runs.mkdir(parents=True, exist_ok=True)
-    write_atomically(target, text)
+    with whole_file(target) as part:
+        part.write_text(text, encoding="utf-8")
     for rival in rivals:
         if rival != target:
             rival.unlink()
@@ -174,21 +174,6 @@ def without_machine_paths(value, root: Path):
         path = Path(match["path"])
         return (match["key"] or "") + (str(path.relative_to(root)) if path.is_relative_to(root) else path.name)
     return value
-
-
-def write_atomically(target: Path, text: str) -> None:
-    """Write `text` to `target` so that a reader sees the old file or the new one, never a part."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 if __name__ == "__main__":

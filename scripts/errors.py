@@ -19,9 +19,9 @@ ROOT = Path(__file__).resolve().parent.parent
 if __package__ in (None, ""):
     sys.path[0] = str(ROOT)
 
-from scripts.collect import write_atomically  # noqa: E402
 from scripts.trained import STATES, Trained, load, read_runs  # noqa: E402
 from tasks.errors import UserError, plain_warnings, whole  # noqa: E402
+from tasks.folders import whole_file  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,8 @@ def main(arguments: list[str] | None = None) -> int:
         text = table(a, b, options.split, compare(a, b, options.split), options.most)
         if options.output:
             options.output.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(options.output, text)
+            with whole_file(options.output) as part:
+                part.write_text(text, encoding="utf-8")
             print(f"table: {options.output}")
         else:
             print(text)

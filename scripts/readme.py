@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scripts.collect import write_atomically
+from tasks.folders import whole_file
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -44,7 +44,8 @@ def main(
         print(f"{readme.name} {agrees}")
         return int(old != new)
     if old != new:
-        write_atomically(readme, new)
+        with whole_file(readme) as part:
+            part.write_text(new, encoding="utf-8")
     return 0
 
 

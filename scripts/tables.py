@@ -14,8 +14,8 @@ from rich.table import Table
 from configs.matching import cells_of, misfit
 from configs.tables import PUBLISHED, Layout, Place, TableError, load_layouts
 from scripts.cells import Cells, blocks, notes
-from scripts.collect import write_atomically
 from scripts.records import ROOT, RUNS, Record, RecordError, read, validate
+from tasks.folders import whole_file
 
 TABLES = ROOT / "results" / "tables"
 OPENING = "<!-- Made by `make tables` from results/runs/; `make check-tables` fails if it is edited by hand. -->\n"
@@ -46,7 +46,8 @@ def main(
         return 1 if drift else 0
     tables.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
-        write_atomically(tables / name, text)
+        with whole_file(tables / name) as part:
+            part.write_text(text, encoding="utf-8")
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     for layout in layouts:
         show(layout, cells[layout.file], console)
