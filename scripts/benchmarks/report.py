@@ -68,27 +68,12 @@ def _row_dict(result: Result) -> dict[str, Any]:
         "dtype": result.dtype,
         "compiled": result.row.compiled,
         "variants": [
-            {
-                "name": timing.name,
-                "role": ("floor", "ours", "peer")[min(i, 2)],
-                "seconds": timing.seconds,
-                "seconds_quartiles": list(timing.seconds_quartiles),
-                "ratio": timing.ratio,
-                "ratio_quartiles": list(timing.ratio_quartiles),
-                "rounds": timing.rounds,
-                "peak_bytes": timing.peak_bytes,
-            }
+            {"name": timing.name, "role": ("floor", "ours", "peer")[min(i, 2)], **asdict(timing)}
             for i, timing in enumerate(result.timings)
         ],
         "gates": [
-            {
-                "what": verdict.gate.what,
-                "against": verdict.gate.against,
-                "limit": verdict.limit,
-                "value": verdict.value,
-                "passed": verdict.passed,
-            }
-            for verdict in result.verdicts
+            {"what": v.gate.what, "against": v.gate.against, "limit": v.limit, "value": v.value, "passed": v.passed}
+            for v in result.verdicts
         ],
         "aim": result.row.aim,
         "passed": result.passed,
