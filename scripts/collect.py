@@ -8,14 +8,17 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 from configs.matching import cells_of, fits, misfit
-from configs.tables import PUBLISHED, Cell, Layout, TableError, load_layouts
+from configs.tables import PUBLISHED, Cell, Layout, load_layouts
+from scripts.commands import reports_errors
 from scripts.records import ROOT, RUNS, Record, RecordError, read, validate
+from tasks.errors import UserError
 from tasks.folders import whole_file
 
 # An absolute path, alone or as the value of an override, as in paths.data_dir=/somewhere/data.
 _ABSOLUTE = re.compile(r"(?P<key>[+~]*[\w./@-]+=)?(?P<path>(?:[A-Za-z]:\\|/|~/).*)")
 
 
+@reports_errors
 def main(arguments: list[str] | None = None, root: Path = ROOT, runs: Path = RUNS, published: Path = PUBLISHED) -> int:
     """Run the command; returns 0 if every record was copied, already there or rightly skipped, else 1."""
     parser = argparse.ArgumentParser(prog="make collect", description=__doc__)
@@ -24,12 +27,8 @@ def main(arguments: list[str] | None = None, root: Path = ROOT, runs: Path = RUN
     parser.add_argument("--force", action="store_true", help="replace the record kept for the same cell and seed")
     options = parser.parse_args(arguments)
 
-    try:
-        layouts = load_layouts(published)
-        paths = find(options.paths or [root / "outputs"])
-    except (RecordError, TableError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    layouts = load_layouts(published)
+    paths = find(options.paths or [root / "outputs"])
 
     counts: Counter[str] = Counter()
     accepted: dict[str, list[tuple[Path, Record, Cell | None]]] = defaultdict(list)  # by what they stand for
@@ -44,7 +43,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT, runs: Path = RUN
             check(record, path, allow_dirty=options.allow_dirty)
             cell = cell_of(record, path, layouts)
             accepted[name_of(record, cell)].append((path, record, cell))
-        except (RecordError, TableError) as error:
+        except UserError as error:
             refusals.append(str(error))
     for name, results in accepted.items():
         if len(results) > 1:

@@ -7,7 +7,6 @@ import torch
 
 from hyperbolic.kernels.pairwise import lorentz_pairwise, poincare_pairwise
 from hyperbolic.manifolds import Lorentz, PoincareBall
-from scripts.benchmarks import peers
 from scripts.benchmarks.measure import Case
 from scripts.benchmarks.row import Row, Setting
 from scripts.benchmarks.work import leaf, passes, vectors
@@ -29,7 +28,7 @@ def pairwise(setting: Setting, space: str, n: int, m: int, d: int) -> Case:
     return Case(
         passes("torch.cdist", lambda: torch.cdist(*flat), flat, gradient, compared=False),
         passes("ours", lambda: kernel(*points, manifold.c), points, gradient),
-        [passes("geoopt", lambda: peers.geoopt_distances(theirs, *points), points, gradient)],
+        [passes("geoopt", lambda: theirs.dist(points[0].unsqueeze(-2), points[1]), points, gradient)],
     )
 
 

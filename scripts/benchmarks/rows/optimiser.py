@@ -108,23 +108,20 @@ def lazy(setting: Setting, n: int, d: int, rows: int) -> Case:
     )
 
 
-_LORENTZ = Row(
-    "radam-lorentz",
-    "Riemannian Adam, Lorentz 40,943 x 33, eager",
-    dense,
-    {"space": "Lorentz", "n": 40_943, "d": 32},
-    {"space": "Lorentz", "n": 9, "d": 4},
-    gates=[Gate(4.5), Gate(0.3, against="geoopt")],
-    aim="1.5",
-)
-_POINCARE = Row(
-    "radam-poincare",
-    "Riemannian Adam, Poincaré 100,000 x 100, eager",
-    dense,
-    {"space": "PoincareBall", "n": 100_000, "d": 100},
-    {"space": "PoincareBall", "n": 9, "d": 4},
-    gates=[Gate(2.5), Gate(0.15, against="geoopt")],
-    aim="1.0",
+_LORENTZ, _POINCARE = (
+    Row(
+        f"radam-{name}",
+        f"Riemannian Adam, {title}, eager",
+        dense,
+        {"space": space, "n": n, "d": d},
+        {"space": space, "n": 9, "d": 4},
+        gates=[Gate(floor), Gate(geoopt_gate, against="geoopt")],
+        aim=aim,
+    )
+    for name, title, space, n, d, floor, geoopt_gate, aim in (
+        ("lorentz", "Lorentz 40,943 x 33", "Lorentz", 40_943, 32, 4.5, 0.3, "1.5"),
+        ("poincare", "Poincaré 100,000 x 100", "PoincareBall", 100_000, 100, 2.5, 0.15, "1.0"),
+    )
 )
 
 
