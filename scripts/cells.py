@@ -5,12 +5,12 @@ import statistics
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-from scipy.special import stdtrit
-
 from configs.tables import SPREADS, Layout, Ordering, Place
 from scripts.records import Record, RecordError
 from tasks.resume import flat
 
+# 97.5 % quantiles of Student's t for 1, 2, ... degrees of freedom, of which n seeds have n - 1.
+T_QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 ROUNDING = 1e-9  # of fractions between 0 and 1: ends of intervals that are no further apart touch
 COLUMNS_OF_A_BLOCK = 6  # so that a block with its row names fits into 150 characters
 
@@ -256,8 +256,8 @@ def _plus_minus(values: list[float], spread: str) -> float | None:
     if len(values) == 1:
         return None
     deviation = statistics.stdev(values)
-    if spread == "confidence":  # the 97.5 % quantile of Student's t with n - 1 degrees of freedom
-        deviation *= float(stdtrit(len(values) - 1, 0.975)) / math.sqrt(len(values))
+    if spread == "confidence":  # of more seeds than are listed, the last quantile: a little too wide
+        deviation *= T_QUANTILES[min(len(values) - 2, len(T_QUANTILES) - 1)] / math.sqrt(len(values))
     return deviation
 
 
