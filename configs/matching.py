@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import yaml
 from omegaconf import DictConfig
 
 from configs import composing, files, tables
@@ -58,8 +57,7 @@ def fits(record: Record, cell: Cell, settings: dict[str, Any] | None = None) -> 
     """Whether a record fills a cell. settings: the record's decisive ones, where they are at hand."""
     if not _is_named(record["experiment"], cell):
         return False
-    settings = settings or decisive(record["config"])
-    return not _is_excluded(settings, cell) and not differences(settings, settings_of(cell))
+    return not differences(settings or decisive(record["config"]), settings_of(cell))
 
 
 def cells_of(record: Record, layouts: Iterable[Layout]) -> list[Cell]:
@@ -83,7 +81,7 @@ def misfit(record: Record, layouts: Iterable[Layout]) -> str | None:
     settings = decisive(record["config"])
     cells = [cell for layout in layouts for cell in layout.cells if _is_named(record["experiment"], cell)]
     if record["experiment"] not in {cell.experiment for cell in cells}:  # it is gone: what is near has the same task
-        cells = [cell for cell in cells if _written(files.FOLDER, cell).get("task.name") == settings.get("task.name")]
+        cells = [cell for cell in cells if settings_of(cell).get("task.name") == settings.get("task.name")]
     if not cells:
         return None
     wrong, nearest = min(((differences(settings, settings_of(c)), c) for c in cells), key=lambda pair: len(pair[0]))
@@ -97,7 +95,8 @@ def published(record: Record) -> list[Published]:
     """
     values: list[Published] = []
     try:
-        layouts = {layout.file: layout for layout in tables.load_layouts()} if tables.PUBLISHED.is_dir() else {}
+        every = tables.load_layouts() if tables.PUBLISHED.is_dir() else []
+        layouts = {one.file: one for one in every if any(cell.experiment == record["experiment"] for cell in one.cells)}
         for cell in cells_of(record, layouts.values()):
             layout = layouts[cell.table]
             for column in layout.columns if cell.column is None else [cell.column]:
@@ -148,39 +147,3 @@ def _is_named(experiment: str | None, cell: Cell) -> bool:
     if experiment is None or experiment == cell.experiment:
         return experiment is not None
     return not (files.FOLDER / "experiment" / f"{experiment}.yaml").is_file()
-
-
-def _is_excluded(settings: dict[str, Any], cell: Cell) -> bool:
-    """Whether what is written of a cell shows, without composing, that a record does not fit."""
-    written = _written(files.FOLDER, cell).items()
-    return any(k in settings and settings[k] != v and type(settings[k]) is type(v) for k, v in written)
-
-
-@functools.cache
-def _written(folder: Path, cell: Cell) -> dict[str, Any]:
-    """What the files of a cell's experiment and its overrides say of its decisive settings."""
-    try:
-        files, changes = composing.split(cell.words)
-    except composing.NOT_COMPOSED:
-        return {}  # composing says what is wrong
-    chosen = dict(word.split("=", 1) for word in files if "=" in word)
-    written = _delta(folder, cell.experiment) | _names(chosen) | flat(changes)
-    return {key: _portable(key, value) for key, value in written.items() if _decides(key)}
-
-
-@functools.cache
-def _delta(folder: Path, experiment: str) -> dict[str, Any]:
-    """What an experiment's file, and those that it starts from, have beside the defaults, by dotted key."""
-    node = yaml.safe_load((folder / "experiment" / f"{experiment}.yaml").read_text(encoding="utf-8"))
-    delta: dict[str, Any] = {}
-    for entry in sorted(node.pop("defaults", []), key=lambda entry: isinstance(entry, dict)):  # choices here win
-        if isinstance(entry, dict):
-            delta |= _names({key.removeprefix("override ").strip("/"): value for key, value in entry.items()})
-        elif entry != "_self_":
-            delta |= _delta(folder, entry)
-    return delta | {key: value for key, value in flat(node).items() if "${" not in str(value)}
-
-
-def _names(chosen: dict[str, str]) -> dict[str, Any]:
-    """By which settings the choice of a task or geometry is known: their files have their names."""
-    return {f"{group}.name": chosen[group] for group in ("task", "geometry") if group in chosen}

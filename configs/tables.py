@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from configs import files
+from tasks.errors import UserError
 
 PUBLISHED = files.FOLDER.parent / "results" / "published"
 
@@ -22,7 +23,7 @@ OPTIONAL = ("source", "measure", "best_of_three", "digits", "parameters", "their
 INHERITED = ("source", "measure", "columns", "metrics", "whole_rows", "digits", "spread", "intervals")
 
 
-class TableError(ValueError):
+class TableError(UserError):
     """A table file that does not fit; the message names the file and the culprit."""
 
 

@@ -23,6 +23,7 @@ import torch  # noqa: E402
 from rich.console import Console  # noqa: E402
 
 from hyperbolic import switch  # noqa: E402
+from scripts import commands  # noqa: E402
 from scripts.benchmarks.report import environment, file_stem, print_table, write  # noqa: E402
 from scripts.benchmarks.row import Result, Row, Setting, run_row  # noqa: E402
 from scripts.benchmarks.rows import ROWS  # noqa: E402
@@ -103,9 +104,7 @@ def _setting(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Se
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="bench.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = commands.parser("bench.py", __doc__)
     parser.add_argument("--quick", action="store_true", help="fewer repetitions, no compiled rows; under a minute")
     parser.add_argument("--check", action="store_true", help="exit with 1 when a gate is missed, and name the rows")
     parser.add_argument("--rows", default="*", metavar="GLOB", help="only rows whose name matches, as in 'mobius-*'")

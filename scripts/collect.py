@@ -2,21 +2,23 @@
 
 import argparse
 import json
-import os
 import re
 import sys
-import tempfile
 from collections import Counter, defaultdict
 from pathlib import Path
 
 from configs.matching import cells_of, fits, misfit
-from configs.tables import PUBLISHED, Cell, Layout, TableError, load_layouts
+from configs.tables import PUBLISHED, Cell, Layout, load_layouts
+from scripts.commands import reports_errors
 from scripts.records import ROOT, RUNS, Record, RecordError, read, validate
+from tasks.errors import UserError
+from tasks.folders import whole_file
 
 # An absolute path, alone or as the value of an override, as in paths.data_dir=/somewhere/data.
 _ABSOLUTE = re.compile(r"(?P<key>[+~]*[\w./@-]+=)?(?P<path>(?:[A-Za-z]:\\|/|~/).*)")
 
 
+@reports_errors
 def main(arguments: list[str] | None = None, root: Path = ROOT, runs: Path = RUNS, published: Path = PUBLISHED) -> int:
     """Run the command; returns 0 if every record was copied, already there or rightly skipped, else 1."""
     parser = argparse.ArgumentParser(prog="make collect", description=__doc__)
@@ -25,12 +27,8 @@ def main(arguments: list[str] | None = None, root: Path = ROOT, runs: Path = RUN
     parser.add_argument("--force", action="store_true", help="replace the record kept for the same cell and seed")
     options = parser.parse_args(arguments)
 
-    try:
-        layouts = load_layouts(published)
-        paths = find(options.paths or [root / "outputs"])
-    except (RecordError, TableError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    layouts = load_layouts(published)
+    paths = find(options.paths or [root / "outputs"])
 
     counts: Counter[str] = Counter()
     accepted: dict[str, list[tuple[Path, Record, Cell | None]]] = defaultdict(list)  # by what they stand for
@@ -45,7 +43,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT, runs: Path = RUN
             check(record, path, allow_dirty=options.allow_dirty)
             cell = cell_of(record, path, layouts)
             accepted[name_of(record, cell)].append((path, record, cell))
-        except (RecordError, TableError) as error:
+        except UserError as error:
             refusals.append(str(error))
     for name, results in accepted.items():
         if len(results) > 1:
@@ -151,7 +149,8 @@ def keep(record: Record, path: Path, cell: Cell | None, runs: Path, root: Path, 
             f"replace it: make collect ARGS='--force {path}'"
         )
     runs.mkdir(parents=True, exist_ok=True)
-    write_atomically(target, text)
+    with whole_file(target) as part:
+        part.write_text(text, encoding="utf-8")
     for rival in rivals:
         if rival != target:
             rival.unlink()
@@ -174,21 +173,6 @@ def without_machine_paths(value, root: Path):
         path = Path(match["path"])
         return (match["key"] or "") + (str(path.relative_to(root)) if path.is_relative_to(root) else path.name)
     return value
-
-
-def write_atomically(target: Path, text: str) -> None:
-    """Write `text` to `target` so that a reader sees the old file or the new one, never a part."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ An interrupted download goes on when the command is run again.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -24,9 +23,11 @@ ROOT = Path(__file__).resolve().parent.parent
 if __package__ in (None, ""):
     sys.path[0] = str(ROOT)
 
+from scripts import commands  # noqa: E402
 from scripts.downloads import DownloadError  # noqa: E402
 from scripts.downloads.archives import unpack  # noqa: E402
 from scripts.downloads.transfer import fetch  # noqa: E402
+from tasks.folders import whole_file  # noqa: E402
 
 SUMS = "downloads.json"  # in the data folder: sha256 of each file when it was first fetched
 
@@ -180,17 +181,14 @@ def _sums(data: Path) -> dict[str, str]:
 
 
 def _write_sum(source: Source, digest: str, data: Path) -> None:
-    part = data / f"{SUMS}.part"
-    part.write_text(json.dumps(_sums(data) | {source.url: digest}, indent=1) + "\n", encoding="utf-8")
-    part.replace(data / SUMS)
+    with whole_file(data / SUMS) as part:
+        part.write_text(json.dumps(_sums(data) | {source.url: digest}, indent=1) + "\n", encoding="utf-8")
 
 
 def main(arguments: list[str] | None = None, sources: dict[str, Source] | None = None) -> int:
     """Run the command; returns 0, or 1 where a data set could not be fetched."""
     sources = sources or SOURCES
-    parser = argparse.ArgumentParser(
-        prog="python scripts/download.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = commands.parser("python scripts/download.py", __doc__)
     parser.add_argument("names", nargs="+", choices=sorted(sources), metavar="NAME", help=" | ".join(sources))
     parser.add_argument("--data-dir", type=Path, help="the data folder (default: HYPERBOLIC_DATA, else data)")
     parser.add_argument("--force", action="store_true", help="fetch it again where it is already there")

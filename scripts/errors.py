@@ -19,9 +19,10 @@ ROOT = Path(__file__).resolve().parent.parent
 if __package__ in (None, ""):
     sys.path[0] = str(ROOT)
 
-from scripts.collect import write_atomically  # noqa: E402
+from scripts import commands  # noqa: E402
 from scripts.trained import STATES, Trained, load, read_runs  # noqa: E402
 from tasks.errors import UserError, plain_warnings, whole  # noqa: E402
+from tasks.folders import whole_file  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -130,31 +131,27 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|")
 
 
+@commands.reports_errors
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns 0, or 1 where the runs cannot be compared. Exits with 2 for bad usage."""
     options = _parser().parse_args(arguments)
-    try:
-        whole("--most", options.most, 1)
-        if options.output and options.output.is_dir():
-            raise UserError(f"--output {options.output} is a folder; name a file in it, as {options.output}/errors.md.")
-        a, b = (load(run, options.state) for run in read_runs(options.runs))
-        text = table(a, b, options.split, compare(a, b, options.split), options.most)
-        if options.output:
-            options.output.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(options.output, text)
-            print(f"table: {options.output}")
-        else:
-            print(text)
-    except (UserError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    whole("--most", options.most, 1)
+    if options.output and options.output.is_dir():
+        raise UserError(f"--output {options.output} is a folder; name a file in it, as {options.output}/errors.md.")
+    a, b = (load(run, options.state) for run in read_runs(options.runs))
+    text = table(a, b, options.split, compare(a, b, options.split), options.most)
+    if options.output:
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(options.output) as part:
+            part.write_text(text, encoding="utf-8")
+        print(f"table: {options.output}")
+    else:
+        print(text)
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="errors.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = commands.parser("errors.py", __doc__)
     parser.add_argument("runs", nargs=2, type=Path, metavar="RUN", help="folder of a run: first A, then B")
     parser.add_argument("--split", choices=("train", "dev", "test"), default="test")
     parser.add_argument("--most", type=int, default=20, metavar="N", help="examples that are listed (20)")

@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if __package__ in (None, ""):
     sys.path[0] = str(ROOT)
 
+from scripts import commands  # noqa: E402
 from scripts.drawing import (  # noqa: E402
     attention,
     boundaries,
@@ -54,6 +55,7 @@ FIGURES: dict[str, Callable[[Sequence[Run], Loader, FigureOptions], list[Path]]]
 }
 
 
+@commands.reports_errors
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns 0, or 1 where a figure cannot be drawn. Exits with 2 for bad usage."""
     parser = _parser()
@@ -62,13 +64,9 @@ def main(arguments: list[str] | None = None) -> int:
         for name, drawer in FIGURES.items():
             print(f"{name:12} {inspect.getdoc(drawer).splitlines()[0]}")
         return 0
-    try:
-        figures, folders = split(options.words)
-        runs = read_runs(folders)
-        draw(figures, runs, _figure_options(options))
-    except (UserError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    figures, folders = split(options.words)
+    runs = read_runs(folders)
+    draw(figures, runs, _figure_options(options))
     return 0
 
 
@@ -129,9 +127,7 @@ def _figure_options(options: argparse.Namespace) -> FigureOptions:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="figures.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = commands.parser("figures.py", __doc__)
     parser.add_argument("words", nargs="*", metavar="FIGURE... RUN_FOLDER", help=f"{', '.join(FIGURES)}, or {EVERY}")
     parser.add_argument("--list", action="store_true", help="say what the figures show")
     parser.add_argument("--labels", metavar="A,B,...", help="types of nearest, boundaries; entities; nodes of tree")

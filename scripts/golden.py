@@ -7,12 +7,12 @@ from pathlib import Path
 
 import mpmath
 
-from scripts.collect import write_atomically
 from scripts.exactness.arithmetic import DIGITS, condition, dot, flat, jacobian, mp, norm, text
 from scripts.exactness.cases import FUNCTIONS, RADIUS, Case, all_cases
 from scripts.exactness.measure import weights
 from scripts.exactness.spaces import SPACES
 from scripts.records import ROOT
+from tasks.folders import whole_file
 
 GOLDEN = ROOT / "tests" / "golden"
 VALUE_DIGITS = {"float32": 11, "float64": 18}  # significant digits of values
@@ -36,7 +36,8 @@ def main(arguments: list[str] | None = None, folder: Path = GOLDEN) -> int:
         return 1 if stale else 0
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in texts.items():
-        write_atomically(folder / name, content)
+        with whole_file(folder / name) as part:
+            part.write_text(content, encoding="utf-8")
         print(f"{name}: {len(content) // 1000} kB")
     return 0
 

@@ -20,7 +20,8 @@ if __package__ in (None, ""):
 
 import numpy as np  # noqa: E402
 
-from tasks.errors import UserError, whole  # noqa: E402
+from scripts import commands  # noqa: E402
+from tasks.errors import whole  # noqa: E402
 from tasks.kg_completion.statistics import Net, Shape, categories, curvature, krackhardt, one_way, shape  # noqa: E402
 from tasks.kg_completion.triples import Graph, read_graph  # noqa: E402
 
@@ -44,18 +45,15 @@ class Row:
     xi: float
 
 
+@commands.reports_errors
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns 0, or 1 where the graph cannot be read. Exits with 2 for bad usage."""
     options = _parser().parse_args(arguments)
-    try:
-        whole("--samples", options.samples, 1)
-        whole("--seed", options.seed, 0)
-        graph = read_graph(options.folder)
-        every = shape(graph.triples["train"], options.samples, options.seed)
-        print("\n".join(report(graph, every, relation_rows(graph, options.samples, options.seed))))
-    except (UserError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    whole("--samples", options.samples, 1)
+    whole("--seed", options.seed, 0)
+    graph = read_graph(options.folder)
+    every = shape(graph.triples["train"], options.samples, options.seed)
+    print("\n".join(report(graph, every, relation_rows(graph, options.samples, options.seed))))
     return 0
 
 
@@ -120,9 +118,7 @@ def _number(value: float) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="graph_statistics.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = commands.parser("graph_statistics.py", __doc__)
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="of train.txt, valid.txt and test.txt")
     parser.add_argument("--samples", type=int, default=1000, metavar="N", help="starts and triangles drawn (1000)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of what is drawn (0)")

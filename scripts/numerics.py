@@ -13,13 +13,13 @@ from pathlib import Path
 
 import torch
 
-from scripts.collect import write_atomically
 from scripts.exactness import failures, finite
 from scripts.exactness.cases import CURVATURES, FUNCTIONS, RADIUS, REGIMES
 from scripts.exactness.libraries import LIBRARIES, installed
 from scripts.exactness.measure import GRADIENT_TARGET, ROUNDINGS, TARGETS, Cell, measure, worse
 from scripts.golden import GOLDEN, load
 from scripts.records import ROOT
+from tasks.folders import whole_file
 
 REPORT = ROOT / "results" / "numerics.md"
 DASH = "–"
@@ -55,7 +55,8 @@ def main(arguments: list[str] | None = None, report: Path = REPORT, golden: Path
         print("\n".join(drift) or f"{report.name} agrees")
         return 1 if drift or misses else 0
     report.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(report, text)
+    with whole_file(report) as part:
+        part.write_text(text, encoding="utf-8")
     print(f"{report.name}: {len(misses)} rows over target")
     return 1 if misses else 0
 

@@ -19,6 +19,7 @@ if __package__ in (None, ""):
 
 import numpy as np  # noqa: E402
 
+from scripts import commands  # noqa: E402
 from tasks.errors import UserError, whole  # noqa: E402
 from tasks.folders import whole_file  # noqa: E402
 from tasks.kg_completion.triples import FILES  # noqa: E402
@@ -26,24 +27,21 @@ from tasks.kg_completion.triples import FILES  # noqa: E402
 BLOCK = 500_000  # rows that are generated at once
 
 
+@commands.reports_errors
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns 0, or 1 for numbers that cannot be and folders that cannot be written."""
     options = _parser().parse_args(arguments)
-    try:
-        for name in ("entities", "triples", "relations", "held_out"):
-            whole(f"--{name.replace('_', '-')}", getattr(options, name), 1)
-        whole("--seed", options.seed, 0)
-        existing = [name for name in FILES.values() if (options.folder / name).exists()]
-        if existing:
-            raise UserError(f"{options.folder} has a {existing[0]} already; name another folder.")
-        options.folder.mkdir(parents=True, exist_ok=True)
-        draw = np.random.default_rng(options.seed)
-        for split, count in (("train", options.triples), ("dev", options.held_out), ("test", options.held_out)):
-            write(options.folder / FILES[split], count, options.entities, options.relations, split == "train", draw)
-            print(f"{options.folder / FILES[split]}: {count:,} triples", flush=True)
-    except (UserError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    for name in ("entities", "triples", "relations", "held_out"):
+        whole(f"--{name.replace('_', '-')}", getattr(options, name), 1)
+    whole("--seed", options.seed, 0)
+    existing = [name for name in FILES.values() if (options.folder / name).exists()]
+    if existing:
+        raise UserError(f"{options.folder} has a {existing[0]} already; name another folder.")
+    options.folder.mkdir(parents=True, exist_ok=True)
+    draw = np.random.default_rng(options.seed)
+    for split, count in (("train", options.triples), ("dev", options.held_out), ("test", options.held_out)):
+        write(options.folder / FILES[split], count, options.entities, options.relations, split == "train", draw)
+        print(f"{options.folder / FILES[split]}: {count:,} triples", flush=True)
     return 0
 
 
@@ -66,9 +64,7 @@ def _frequent(size: int, count: int, draw: np.random.Generator) -> np.ndarray:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="random_graph.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = commands.parser("random_graph.py", __doc__)
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="where train.txt, valid.txt and test.txt go")
     parser.add_argument("--entities", type=int, default=2_000_000, metavar="E", help="2,000,000")
     parser.add_argument("--triples", type=int, default=20_000_000, metavar="N", help="of train (20,000,000)")

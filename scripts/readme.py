@@ -12,9 +12,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scripts.collect import write_atomically
+from scripts.commands import reports_errors
+from scripts.records import ROOT
+from tasks.errors import UserError
+from tasks.folders import whole_file
 
-ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 NUMERICS = ROOT / "results" / "numerics.md"
 BENCH = ROOT / "results" / "bench" / "cpu-float32-2threads.json"
@@ -22,10 +24,7 @@ START, END = "<!-- measured: `make tables` writes this section -->", "<!-- measu
 SUMMARY = "## Summary"
 
 
-class SectionError(ValueError):
-    """A file from which the section is made is missing or not as it should be."""
-
-
+@reports_errors
 def main(
     arguments: list[str] | None = None, readme: Path = README, bench: Path = BENCH, numerics: Path = NUMERICS
 ) -> int:
@@ -33,25 +32,22 @@ def main(
     parser = argparse.ArgumentParser(prog="python -m scripts.readme", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, fail if the section is out of date")
     options = parser.parse_args(arguments)
-    try:
-        old = _read(readme)
-        new = replaced(old, f"{speed(bench)}\n\n{exactness(numerics)}", readme)
-    except SectionError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    old = _read(readme)
+    new = replaced(old, f"{speed(bench)}\n\n{exactness(numerics)}", readme)
     if options.check:
         agrees = "agrees with the measurements" if old == new else "does not show the latest measurements: make tables"
         print(f"{readme.name} {agrees}")
         return int(old != new)
     if old != new:
-        write_atomically(readme, new)
+        with whole_file(readme) as part:
+            part.write_text(new, encoding="utf-8")
     return 0
 
 
 def replaced(text: str, section: str, path: Path) -> str:
     """The text with ``section`` between the markers."""
     if text.count(START) != 1 or text.count(END) != 1 or text.index(START) > text.index(END):
-        raise SectionError(f"{path.name} must have the lines\n{START}\n{END}\nonce each, in this order.")
+        raise UserError(f"{path.name} must have the lines\n{START}\n{END}\nonce each, in this order.")
     before, _, rest = text.partition(START)
     return f"{before}{START}\n\n{section}\n\n{END}{rest.partition(END)[2]}"
 
@@ -84,7 +80,7 @@ def exactness(path: Path) -> str:
     """The summary table of the numerics report."""
     blocks = [block for block in _read(path).split("\n## ") if block.startswith(SUMMARY.removeprefix("## "))]
     if len(blocks) != 1:
-        raise SectionError(f"{path.name} has no section '{SUMMARY}'; make it with: make numerics")
+        raise UserError(f"{path.name} has no section '{SUMMARY}'; make it with: make numerics")
     table = [line for line in blocks[0].splitlines() if line.startswith("|")]
     opening = (
         "Largest relative error against 120-digit arithmetic on the same input bits, over points near the origin, near "
@@ -120,14 +116,14 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         message = f"there is no {path.name}; make bench and make numerics write what README.md shows"
-        raise SectionError(message) from None
+        raise UserError(message) from None
 
 
 def _load(path: Path) -> dict[str, Any]:
     try:
         return json.loads(_read(path))
     except json.JSONDecodeError as error:
-        raise SectionError(f"{path.name} is damaged ({error}); make it again with: make bench") from error
+        raise UserError(f"{path.name} is damaged ({error}); make it again with: make bench") from error
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ import json
 import math
 from pathlib import Path
 
+from tasks.errors import UserError
+
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "results" / "runs"
 MAX_BYTES = 200_000
@@ -31,7 +33,7 @@ REQUIRED: dict[str, type | tuple[type, ...]] = {
 REQUIRED_DATA = ("files", "counts", "sha256", "share")
 
 
-class RecordError(ValueError):
+class RecordError(UserError):
     """A record that must not be used; the message names the file, the culprit and the remedy."""
 
 
@@ -58,8 +60,8 @@ def read(path: Path) -> Record:
     return record
 
 
-def validate(record: Record, path: Path) -> None:
-    """Raise RecordError, with every fault, unless `record` has the keys and kinds of values it must have."""
+def validate(record: Record, path: Path) -> Record:
+    """The record. Raises RecordError, with every fault, unless it has the keys and kinds of values it must have."""
     faults = [f"'{key}' is missing" for key in REQUIRED if key not in record]
     faults += [
         f"'{key}' is {record[key]!r}, a {type(record[key]).__name__}"
@@ -74,6 +76,7 @@ def validate(record: Record, path: Path) -> None:
         raise RecordError(
             f"{path}: not the record of a finished run: {'; '.join(faults)}. Run the experiment again to its end."
         )
+    return record
 
 
 def _is(value: object, kind: type | tuple[type, ...]) -> bool:

@@ -11,23 +11,21 @@ from pathlib import Path
 
 from configs.matching import settings_of
 from configs.tables import Layout, TableError, load_layouts
+from scripts.commands import reports_errors
 from scripts.records import ROOT
 
 
+@reports_errors
 def main(arguments: list[str] | None = None, published: Path | None = None) -> int:
     """Run the command; returns 0, or 1 where there is no such table or a cell failed."""
     parser = argparse.ArgumentParser(prog="make reproduce", description=__doc__)
     parser.add_argument("table", help="a file of results/published/, as hyfi_table5_crowd")
     parser.add_argument("seeds", nargs="?", default="0", help="as 0,1,2")
     options, words = parser.parse_known_args(arguments)
-    try:
-        layouts = {layout.file: layout for layout in load_layouts(published)}
-        if options.table not in layouts:
-            raise TableError(f"there is no table {options.table}. There are: {', '.join(sorted(layouts))}.")
-        runs = commands(layouts[options.table], options.seeds, words)
-    except TableError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    layouts = {layout.file: layout for layout in load_layouts(published)}
+    if options.table not in layouts:
+        raise TableError(f"there is no table {options.table}. There are: {', '.join(sorted(layouts))}.")
+    runs = commands(layouts[options.table], options.seeds, words)
     failures = [run for run in runs if subprocess.run([sys.executable, *run], cwd=ROOT).returncode]
     for run in failures:
         print(f"failed: python {shlex.join(run)}", file=sys.stderr)

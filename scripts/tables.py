@@ -12,16 +12,18 @@ from rich.console import Console
 from rich.table import Table
 
 from configs.matching import cells_of, misfit
-from configs.tables import PUBLISHED, Layout, Place, TableError, load_layouts
+from configs.tables import PUBLISHED, Layout, Place, load_layouts
 from scripts.cells import Cells, blocks, notes
-from scripts.collect import write_atomically
+from scripts.commands import reports_errors
 from scripts.records import ROOT, RUNS, Record, RecordError, read, validate
+from tasks.folders import whole_file
 
 TABLES = ROOT / "results" / "tables"
 OPENING = "<!-- Made by `make tables` from results/runs/; `make check-tables` fails if it is edited by hand. -->\n"
 WIDTH = 150  # of a terminal that is none
 
 
+@reports_errors
 def main(
     arguments: list[str] | None = None, runs: Path = RUNS, tables: Path = TABLES, published: Path = PUBLISHED
 ) -> int:
@@ -30,13 +32,9 @@ def main(
     parser.add_argument("--check", action="store_true", help="write nothing, fail if a table is out of date")
     parser.add_argument("--missing", action="store_true", help="write nothing, print what runs the missing cells")
     options = parser.parse_args(arguments)
-    try:
-        layouts = load_layouts(published)
-        cells = assign(load_runs(runs), layouts)
-        texts = render_files(layouts, cells)
-    except (TableError, RecordError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    layouts = load_layouts(published)
+    cells = assign(load_runs(runs), layouts)
+    texts = render_files(layouts, cells)
     if options.missing:
         print("\n".join(missing(layouts, cells)))
         return 0
@@ -46,7 +44,8 @@ def main(
         return 1 if drift else 0
     tables.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
-        write_atomically(tables / name, text)
+        with whole_file(tables / name) as part:
+            part.write_text(text, encoding="utf-8")
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     for layout in layouts:
         show(layout, cells[layout.file], console)
@@ -55,10 +54,7 @@ def main(
 
 def load_runs(runs: Path) -> dict[Path, Record]:
     """The valid records in `runs`. Raises RecordError for a bad one."""
-    records = {path: read(path) for path in sorted(runs.glob("*.json"))}
-    for path, record in records.items():
-        validate(record, path)
-    return records
+    return {path: validate(read(path), path) for path in sorted(runs.glob("*.json"))}
 
 
 def assign(records: dict[Path, Record], layouts: list[Layout]) -> dict[str, Cells]:

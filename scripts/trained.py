@@ -24,9 +24,12 @@ from tasks.checkpoints import BEST, LAST
 from tasks.errors import UserError
 
 STATES = {"best": BEST, "last": LAST}
-# Settings that do not tell runs apart, or are told elsewhere.
-_SAYS_NOTHING = re.compile(r"^(paths|logger|paper)(\.|$)|(^|\.)(seed|_target_|_partial_)$|^trainer\.resume$")
-_TOLD = 3  # settings that a note has at most
+# Settings that do not distinguish runs, or are shown elsewhere.
+_LEFT_OUT = re.compile(
+    r"^(paths|logger|paper)(\.|$)|(^|\.)(seed|_target_|_partial_)$|^trainer\.resume$"
+    r"|^geometry\.parts\.\w+\.(manifold|layers)$"
+)
+_MOST_SETTINGS = 3  # of a note
 _LETTERS = 60  # of a note in a file's name
 
 
@@ -67,19 +70,28 @@ class Run:
     @property
     def geometry(self) -> str:
         """As "poincare (classifier: euclidean)"."""
-        prefix = "geometry.parts."
-        parts = [f"{k.removeprefix(prefix)}: {v}" for k, v in self.settings.items() if k.startswith(prefix)]
+        parts = [f"{component}: {part['name']}" for component, part in self._parts.items()]
         name = self.settings.get("geometry.name", "no geometry")
         return name + (f" ({', '.join(parts)})" if parts else "")
 
     @property
     def space(self) -> str:
         """Geometry and c, as the settings have them: "poincare, c = 1"."""
-        names = [self.settings.get("geometry.name")]
-        names += [v for k, v in self.settings.items() if k.startswith("geometry.parts.")]
-        flat = all(GEOMETRIES.get(name, ("Euclidean",))[0] == "Euclidean" for name in names)
+        main = {key: self.settings.get(f"geometry.{key}") for key in ("name", "manifold")}
+        pairs = [GEOMETRIES.get(part["name"], (part.get("manifold"),)) for part in (main, *self._parts.values())]
+        flat = all(pair[0] in (None, "Euclidean") for pair in pairs)
         c = "c = 0" if flat else f"c = {self.settings.get('geometry.c'):g}"
         return f"{self.geometry}, {c}" + (" at the start, learned" if self.settings.get("geometry.learn_c") else "")
+
+    @property
+    def _parts(self) -> dict[str, dict[str, str]]:
+        """Of each component with a geometry of its own its `name`, and where it is not registered its `manifold`."""
+        parts: dict[str, dict[str, str]] = {}
+        for key, value in self.settings.items():
+            if key.startswith("geometry.parts."):
+                component, _, entry = key.removeprefix("geometry.parts.").partition(".")
+                parts.setdefault(component, {})[entry or "name"] = value
+        return parts
 
     def column(self, name: str) -> list[tuple[float, float]]:
         """(epoch, value) of a column of the history; a validation within an epoch lies at its part of the epoch."""
@@ -143,26 +155,26 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
     """The runs in folders, see `read_run`; those of one name have a note: the settings that differ among them, the seed
     apart, and where that does not tell them apart, what their folders are called."""
     runs = [read_run(folder) for folder in folders]
-    noted = [_noted(run, [other for other in runs if other.name == run.name]) for run in runs]
+    with_notes = [_with_note(run, [other for other in runs if other.name == run.name]) for run in runs]
     return [
         replace(run, note=", ".join(filter(None, [run.note, run.folder.resolve().name])))
-        if len({other.folder.resolve() for other in noted if other.stem == run.stem}) > 1
+        if len({other.folder.resolve() for other in with_notes if other.stem == run.stem}) > 1
         else run
-        for run in noted
+        for run in with_notes
     ]
 
 
-def _noted(run: Run, alike: Sequence[Run]) -> Run:
-    keys = [key for key in run.settings if not _SAYS_NOTHING.search(key) and _differs(key, alike)]
-    told = [f"{key}={_written(run.settings[key])}" for key in keys[:_TOLD]]
-    return replace(run, note=", ".join(told + ["..."] * (len(keys) > _TOLD)))
+def _with_note(run: Run, alike: Sequence[Run]) -> Run:
+    keys = [key for key in run.settings if not _LEFT_OUT.search(key) and _differs(key, alike)]
+    words = [f"{key}={_word(run.settings[key])}" for key in keys[:_MOST_SETTINGS]]
+    return replace(run, note=", ".join(words + ["..."] * (len(keys) > _MOST_SETTINGS)))
 
 
 def _differs(key: str, runs: Sequence[Run]) -> bool:
     return any(run.settings.get(key) != runs[0].settings.get(key) for run in runs)
 
 
-def _written(value: Any) -> str:
+def _word(value: Any) -> str:
     """As on the command line."""
     return value if isinstance(value, str) else json.dumps(value)
 

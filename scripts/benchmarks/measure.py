@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
 _SAMPLE_SECONDS = 0.005  # a shorter piece of work is repeated until one sample takes this long
@@ -169,9 +170,7 @@ def _timing(name: str, times: dict[int, float], floor: dict[int, float]) -> Timi
 
 
 def _quartiles(values: list[float]) -> tuple[float, float]:
-    if len(values) < 2:
-        return values[0], values[0]
-    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    low, high = np.quantile(values, (0.25, 0.75)).tolist()
     return low, high
 
 
@@ -186,7 +185,8 @@ def peak_memory(run: Callable[[], object], device: torch.device) -> int:
         run()
         torch.cuda.synchronize(device)
         return torch.cuda.max_memory_allocated(device) - before
-    with _quiet(), _profiler() as profile:
+    cpu = torch.profiler.ProfilerActivity.CPU
+    with _quiet(), torch.profiler.profile(activities=[cpu], profile_memory=True) as profile:
         run()
     events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
     level = top = 0
@@ -194,10 +194,6 @@ def peak_memory(run: Callable[[], object], device: torch.device) -> int:
         level = max(0, level + event.nbytes())  # what was there before may be freed as well
         top = max(top, level)
     return top
-
-
-def _profiler() -> torch.profiler.profile:
-    return torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-import geoopt
 import torch
 from geoopt.manifolds.stereographic import math as gmath
 from torch import Tensor
@@ -91,8 +90,3 @@ def hybonet_products(h: Tensor, table: Tensor) -> Tensor:
     """``<h, t>_L`` as in HyboNet's knowledge graph code, coordinate by coordinate for every pair: (..., D), (N, D)."""
     product = h.unsqueeze(-2) * table
     return product[..., 1:].sum(-1) - product[..., 0]
-
-
-def geoopt_distances(manifold: geoopt.Manifold, x: Tensor, y: Tensor) -> Tensor:
-    """Distances of all pairs, (N, D) and (M, D) -> (N, M): geoopt broadcasts."""
-    return manifold.dist(x.unsqueeze(-2), y)

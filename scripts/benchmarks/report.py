@@ -18,7 +18,7 @@ from rich.table import Table
 
 from scripts.benchmarks.measure import Timing
 from scripts.benchmarks.row import Result, Verdict, thp_enabled
-from scripts.collect import write_atomically
+from tasks.folders import whole_file
 from tasks.record import commit
 
 SCHEMA = 1
@@ -68,27 +68,12 @@ def _row_dict(result: Result) -> dict[str, Any]:
         "dtype": result.dtype,
         "compiled": result.row.compiled,
         "variants": [
-            {
-                "name": timing.name,
-                "role": ("floor", "ours", "peer")[min(i, 2)],
-                "seconds": timing.seconds,
-                "seconds_quartiles": list(timing.seconds_quartiles),
-                "ratio": timing.ratio,
-                "ratio_quartiles": list(timing.ratio_quartiles),
-                "rounds": timing.rounds,
-                "peak_bytes": timing.peak_bytes,
-            }
+            {"name": timing.name, "role": ("floor", "ours", "peer")[min(i, 2)], **asdict(timing)}
             for i, timing in enumerate(result.timings)
         ],
         "gates": [
-            {
-                "what": verdict.gate.what,
-                "against": verdict.gate.against,
-                "limit": verdict.limit,
-                "value": verdict.value,
-                "passed": verdict.passed,
-            }
-            for verdict in result.verdicts
+            {"what": v.gate.what, "against": v.gate.against, "limit": v.limit, "value": v.value, "passed": v.passed}
+            for v in result.verdicts
         ],
         "aim": result.row.aim,
         "passed": result.passed,
@@ -112,7 +97,8 @@ def write(results: list[Result], where: dict[str, Any], folder: Path, stem: str)
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{stem}.json"
     text = json.dumps(as_dict(results, where), indent=1, ensure_ascii=False, allow_nan=False)
-    write_atomically(target, text + "\n")
+    with whole_file(target) as part:
+        part.write_text(text + "\n", encoding="utf-8")
     return target, draw(results, where, folder / f"{stem}.png")
 
 
@@ -220,7 +206,6 @@ def draw(results: list[Result], where: dict[str, Any], path: Path) -> Path:
     axes.set_xlabel("time, Euclidean floor = 1 (median, quartiles)")
     figure.suptitle(heading(where), fontsize=8, x=0.01, ha="left")
     axes.spines[["top", "right"]].set_visible(False)
-    partial = path.with_name(f".{path.name}.tmp")
-    figure.savefig(partial, format="png", dpi=150)
-    os.replace(partial, path)
+    with whole_file(path) as part:
+        figure.savefig(part, dpi=150)
     return path

@@ -85,6 +85,11 @@ class Row:
     compiled: bool = False
     memory: bool = False
 
+    def with_compiler(self, **changes: Any) -> Row:
+        """The row of the same work with the compile switch on."""
+        title = self.title.replace("eager", "compiled")
+        return replace(self, name=f"{self.name}-compiled", title=title, compiled=True, **changes)
+
 
 @dataclass
 class Verdict:

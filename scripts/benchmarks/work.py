@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from scripts.benchmarks.measure import Variant
 from scripts.benchmarks.row import Setting
 
 
@@ -16,8 +17,11 @@ class Pass:
     """Computes `forward`, and from `gradient` (None: of a loss) the gradients of `leaves`."""
 
     forward: Callable[[], Tensor]
-    leaves: Sequence[Tensor]
+    leaves: Iterable[Tensor]
     gradient: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        self.leaves = list(self.leaves)
 
     def clear(self) -> None:
         """Drops the gradients of the last time."""
@@ -31,9 +35,11 @@ class Pass:
         return result
 
 
-def forward_backward(forward: Callable[[], Tensor], leaves: Iterable[Tensor], gradient: Tensor | None = None) -> Pass:
-    """See :class:`Pass`."""
-    return Pass(forward, list(leaves), gradient)
+def passes(
+    name: str, forward: Callable[[], Tensor], leaves: Iterable[Tensor], gradient: Tensor, compared: bool = True
+) -> Variant:
+    """Forward and backward pass. compared: its value is the result of `forward`."""
+    return Variant(name, Pass(forward, leaves, gradient), (lambda: forward().detach()) if compared else None)
 
 
 def gradients(run: Callable[[], object], *leaves: Tensor) -> Tensor:

@@ -20,7 +20,6 @@ DAMAGE = (
     tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError, ValueError, RuntimeError,
     FileExistsError,
 )  # fmt: skip
-CHUNK = 1 << 20
 Place = Callable[[PurePosixPath], PurePosixPath | None]
 
 
@@ -37,7 +36,7 @@ def unpack(archive: Path, folder: Path, place: Place, max_bytes: int) -> list[Pa
     aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-", suffix=".part"))
     try:
         left, files = max_bytes, []
-        for count, (name, open_member) in enumerate(_members(archive)):
+        for count, (name, size, open_member) in enumerate(_members(archive)):
             if count >= MEMBERS:
                 raise DownloadError(f"{archive}: more than {MEMBERS:,} members; that is not the data set.")
             target_name = place(_checked(name, archive))
@@ -45,13 +44,11 @@ def unpack(archive: Path, folder: Path, place: Place, max_bytes: int) -> list[Pa
                 continue
             target = aside / _checked(str(target_name), archive)
             target.parent.mkdir(parents=True, exist_ok=True)
+            left -= size  # neither kind of archive gives more bytes of a member than it says
+            if left < 0:
+                raise DownloadError(f"{archive}: its files have more than {max_bytes:,} bytes; not the data set.")
             with open_member() as source, target.open("xb") as file:
-                while chunk := source.read(CHUNK):
-                    left -= len(chunk)
-                    if left < 0:
-                        large = f"{archive}: its files have more than {max_bytes:,} bytes; not the data set."
-                        raise DownloadError(large)
-                    file.write(chunk)
+                shutil.copyfileobj(source, file)
             files.append(target.relative_to(aside))
         for name in files:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -74,18 +71,18 @@ def _no_file(name: str, archive: Path) -> DownloadError:
     return DownloadError(f"{archive}: its member {name!r} is a link or a device; nothing was taken.")
 
 
-def _members(archive: Path) -> Iterator[tuple[str, Callable[[], IO[bytes]] | None]]:
-    """(name, how to open it) of each member; None for folders."""
+def _members(archive: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]] | None]]:
+    """(name, bytes, how to open it) of each member; None for folders."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as file:
             for info in file.infolist():
                 kind = stat.S_IFMT(info.external_attr >> 16)
                 if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
                     raise _no_file(info.filename, archive)
-                yield info.filename, None if info.is_dir() else (lambda info=info: file.open(info))
+                yield info.filename, info.file_size, None if info.is_dir() else (lambda info=info: file.open(info))
     else:
         with tarfile.open(archive, "r:*") as file:
             for info in file:
                 if not (info.isreg() or info.isdir()):
                     raise _no_file(info.name, archive)
-                yield info.name, None if info.isdir() else (lambda info=info: file.extractfile(info))
+                yield info.name, info.size, None if info.isdir() else (lambda info=info: file.extractfile(info))

@@ -6,7 +6,6 @@ import errno
 import hashlib
 import http.client
 import json
-import re
 import shutil
 import sys
 import time
@@ -81,7 +80,7 @@ def _receive(url: str, part: Path, note: Path) -> bool:
             request.add_header("If-Range", earlier["version"])
     with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
         resumed = response.status == 206 and start
-        if resumed and int(_first(r"bytes (\d+)-", response.headers.get("Content-Range"), -1)) != start:
+        if resumed and not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
             raise http.client.HTTPException("the server sent another part of the file than the request names")
         if not resumed:
             start = 0
@@ -113,8 +112,3 @@ def _read(note: Path) -> dict[str, str]:
         return json.loads(note.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-
-
-def _first(pattern: str, text: str | None, otherwise: int) -> str | int:
-    match = re.match(pattern, text or "")
-    return match[1] if match else otherwise

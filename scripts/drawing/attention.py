@@ -110,7 +110,7 @@ def plot_panel(axis: Axes, title: str, cloud: Cloud) -> None:
                 *points[inside].T, s=13, marker="^", color=dark, alpha=0.8, linewidths=0, label=name, zorder=3
             )
     extent = 1.08 * max(float(points.abs().max()) for points in (cloud.queries, cloud.keys)) or 1.0
-    canvas.frame(axis, 0.0 if charts.is_curved(cloud.manifold) else extent)
+    canvas.frame(axis, 0.0 if cloud.manifold.is_curved else extent)
     counts = f"{len(inside):,} of {cloud.total:,} words, mean d(query, key) {cloud.distance:.2f}"
     axis.set_title(f"{canvas.wrapped(title, 3.7, 9)}\n{counts}")
 

@@ -75,8 +75,8 @@ def field(classifier: ClassLogits, names: Sequence[str], classes: Sequence[int])
     slopes = gradients(classifier, index)
     units = slopes / slopes.norm(dim=-1, keepdim=True).clamp_min(1e-300)
     basis = charts.principal(units, centred=False)
-    if charts.is_curved(manifold):
-        extent, far = 0.0, FAR / charts.curvature(manifold) ** 0.5
+    if manifold.is_curved:
+        extent, far = 0.0, FAR / float(manifold.c.detach()) ** 0.5
     else:
         at_origin = logits_for(classifier, torch.zeros(classifier.d, dtype=torch.float64), index)
         extent = _flat_extent(at_origin, slopes @ basis.axes.mT)

@@ -1,6 +1,5 @@
 """What all figures share: colours, head and foot lines, panels, legends, the rim of the disk, and files."""
 
-import os
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,8 @@ from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle
 from torch import Tensor
+
+from tasks.folders import whole_file
 
 # Okabe & Ito (2008), told apart also by the colour-blind. The first three are the red, blue and green of the paper.
 RED, BLUE, GREEN, ORANGE, PURPLE, SKY, GREY = (
@@ -138,13 +139,7 @@ def boundary(axis: Axes, x: Tensor, y: Tensor, values: Tensor, color: str, lines
 def save(figure: Figure, path: Path) -> Path:
     """Write the figure whole or not at all; its format is the suffix of `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    kind = path.suffix.removeprefix(".")
-    part = path.with_name(f".{path.name}.part")
-    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-    try:
-        with matplotlib.rc_context(STYLE):
-            figure.savefig(part, format=kind, dpi=160, metadata=metadata)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
+    with whole_file(path) as part, matplotlib.rc_context(STYLE):
+        figure.savefig(part, dpi=160, metadata=metadata)
     return path

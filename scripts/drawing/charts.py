@@ -54,19 +54,10 @@ def principal(vectors: Tensor, centred: bool) -> Basis:
     return Basis(axes, float(lengths[:2].square().sum()) / total if total else 1.0, centre)
 
 
-def is_curved(manifold: Manifold) -> bool:
-    return manifold.is_curved
-
-
-def curvature(manifold: Manifold) -> float:
-    """c, where the sectional curvature is -c; 0 of a flat space."""
-    return float(manifold.c.detach()) if is_curved(manifold) else 0.0
-
-
 def plane_of(manifold: Manifold, x: Tensor) -> Basis:
     """The plane to show points (N, D) in: of their logarithms at the origin, or, where the space is flat, of the points
     about their mean."""
-    return principal(manifold.logmap0(x.detach().double()), centred=not is_curved(manifold))
+    return principal(manifold.logmap0(x.detach().double()), centred=not manifold.is_curved)
 
 
 def flatten(manifold: Manifold, x: Tensor, basis: Basis = PLANE, true_distance: bool = False) -> Tensor:
@@ -78,7 +69,7 @@ def flatten(manifold: Manifold, x: Tensor, basis: Basis = PLANE, true_distance: 
     """
     x = x.detach().double()
     flat = basis.coordinates(manifold.logmap0(x))
-    if not (is_curved(manifold) or true_distance):
+    if not (manifold.is_curved or true_distance):
         return flat
     return radius(manifold, manifold.dist0(x, keepdim=True)) * flat / flat.norm(dim=-1, keepdim=True).clamp_min(1e-300)
 
@@ -86,7 +77,7 @@ def flatten(manifold: Manifold, x: Tensor, basis: Basis = PLANE, true_distance: 
 def radius(manifold: Manifold, distance: Tensor) -> Tensor:
     """How far from the centre of the paper a point at a distance from the origin is drawn: ``tanh(sqrt(c) d / 2)`` in
     the unit disk, ``d`` in flat axes."""
-    return torch.tanh(curvature(manifold) ** 0.5 * distance / 2) if is_curved(manifold) else distance
+    return torch.tanh(float(manifold.c.detach()) ** 0.5 * distance / 2) if manifold.is_curved else distance
 
 
 @torch.no_grad()
@@ -117,7 +108,7 @@ def notes(shares: Iterable[tuple[Manifold, float]], curved: str, flat: str) -> s
     smallest share (see `Basis`) of the kind, in percent."""
     smallest: dict[bool, float] = {}
     for manifold, share in shares:
-        kind = is_curved(manifold)
+        kind = manifold.is_curved
         smallest[kind] = min(share, smallest.get(kind, 1.0))
     return "\n".join(
         (curved if kind else flat).format(share=f"{100 * share:.0f} %") for kind, share in smallest.items()

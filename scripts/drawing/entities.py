@@ -112,7 +112,7 @@ def rank_correlation(a: Tensor, b: Tensor) -> float:
 def plot_panel(axis: Axes, title: str, cloud: Cloud, colours: LogNorm) -> None:
     """The entities, those of many triples larger and last, rings of equal distance, and the names that fit."""
     far = float(cloud.xy.norm(dim=-1).max())
-    extent = 1.04 if charts.is_curved(cloud.manifold) and far > 0.8 else 1.12 * far or 1.0
+    extent = 1.04 if cloud.manifold.is_curved and far > 0.8 else 1.12 * far or 1.0
     boxes = _rings(axis, cloud.manifold, extent, far)
     axis.plot([0], [0], "+", color=canvas.GREY, markersize=6, zorder=3)
     order = cloud.degree.argsort(stable=True)
@@ -131,7 +131,7 @@ def plot_panel(axis: Axes, title: str, cloud: Cloud, colours: LogNorm) -> None:
 def _rings(axis: Axes, manifold: Manifold, extent: float, far: float) -> list[Bbox]:
     """The rim of the disk where it is in view, and two to five circles of equal distance from the origin. Gives where
     their distances are written, in halves of the panel's side."""
-    c = charts.curvature(manifold)
+    c = float(manifold.c.detach())
     if c and extent > 1:
         axis.add_patch(Circle((0, 0), 1, fill=False, edgecolor=RING, linewidth=1.0, zorder=1))
     distance = 2 * math.atanh(min(far, 0.985)) / c**0.5 if c else far

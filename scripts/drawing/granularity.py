@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from hyperbolic.manifolds import Manifold
-from scripts.drawing import canvas, charts, entity_types
+from scripts.drawing import canvas, entity_types
 from scripts.drawing.options import FigureOptions, Loader, caption
 from scripts.trained import Run
 
@@ -28,7 +28,7 @@ def draw(runs: Sequence[Run], load: Loader, options: FigureOptions) -> list[Path
         trained = load(run)
         manifold, points = entity_types.class_points(trained)
         distances = groups(manifold, points, entity_types.inventory(trained).granularity, entity_types.GRANULARITIES)
-        measure = "hyperbolic distance from the origin" if charts.is_curved(manifold) else "distance from the origin"
+        measure = "hyperbolic distance from the origin" if manifold.is_curved else "distance from the origin"
         panels.append((caption(trained, manifold), measure, distances))
         rows.append((f"{run.title}; {trained.about(manifold)}", distances))
     table = options.write(markdown(rows, TITLE, FOOT), "granularity", runs)

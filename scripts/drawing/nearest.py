@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from hyperbolic.manifolds import Manifold
-from scripts.drawing import canvas, charts, entity_types
+from scripts.drawing import canvas, entity_types
 from scripts.drawing.entity_types import TABLE_9
 from scripts.drawing.lettering import shortened
 from scripts.drawing.options import FigureOptions, Loader, number_of
@@ -47,7 +47,7 @@ def draw(runs: Sequence[Run], load: Loader, options: FigureOptions) -> list[Path
             chains = [chain(*space, number_of(head, names, trained)) for head in heads]
             tables.append(("nearest-coarse", "Nearest class points, in chains from the coarse types on", chains))
         kind, measure = "Euclidean", "distance"
-        if charts.is_curved(manifold):
+        if manifold.is_curved:
             kind, measure = "geodesic", "hyperbolic distance"
         foot = (
             f"{run.title}; {trained.about(manifold)}. Points of the classifier, one for each of {len(names):,} types; "

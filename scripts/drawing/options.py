@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from hyperbolic.manifolds import Manifold
-from scripts.collect import write_atomically
 from scripts.drawing import canvas
 from scripts.trained import Run, Trained, short_hash
 from tasks.errors import UserError
+from tasks.folders import whole_file
 
 Loader = Callable[[Run], Trained]
 
@@ -52,7 +52,8 @@ class FigureOptions:
     def write(self, text: str, name: str, runs: Sequence[Run]) -> Path:
         path = self.path(name, runs, "md")
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, text)
+        with whole_file(path) as part:
+            part.write_text(text, encoding="utf-8")
         return path
 
 

@@ -68,7 +68,7 @@ def separate(trained: Trained) -> tuple[Field, float]:
     splits = [trained.data.splits()[name] for name in ("train", "test")]
     rows, labels = (torch.cat([getattr(split, name) for split in splits]) for name in ("rows", "labels"))
     source = getattr(model, "source", None)  # of a ball's coordinates in flat space, the ball
-    rim = charts.curvature(source) ** -0.5 if source is not None and charts.is_curved(source) else 0.0
+    rim = float(source.c.detach()) ** -0.5 if source is not None and source.is_curved else 0.0
 
     def margin(x: Tensor) -> Tensor:
         rest, subtree = model.logits(x).unbind(-1)
@@ -91,8 +91,8 @@ def field(
     rim: of a flat space whose coordinates are those of a ball, the radius of the ball: it is drawn as the disk, too.
     """
     xy, extent = charts.flatten(manifold, points), 0.0
-    if charts.is_curved(manifold):
-        distance = torch.linspace(0, FAR / charts.curvature(manifold) ** 0.5, RADII, dtype=torch.float64)
+    if manifold.is_curved:
+        distance = torch.linspace(0, FAR / float(manifold.c.detach()) ** 0.5, RADII, dtype=torch.float64)
         radius = charts.radius(manifold, distance)
     elif rim:
         xy, radius = xy / rim, torch.linspace(0, 1 - 1e-6, RADII, dtype=torch.float64)

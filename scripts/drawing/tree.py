@@ -77,7 +77,7 @@ def picture(
         levels += 1
     drawn = depth[child] <= levels
     xy = charts.flatten(manifold, points)
-    edges = geodesics(xy[above[drawn]], xy[child[drawn]], charts.is_curved(manifold))
+    edges = geodesics(xy[above[drawn]], xy[child[drawn]], manifold.is_curved)
     children = np.bincount(parent, minlength=len(points))
     top = np.flatnonzero(depth <= levels)
     candidates = list(labels) or top[np.lexsort((top, -children[top], depth[top]))][: 20 * NAMED].tolist()
@@ -115,7 +115,7 @@ def geodesics(a: Tensor, b: Tensor, curved: bool) -> Tensor:
 
 def plot_panel(axis: Axes, title: str, picture: Picture, levels: int) -> None:
     """All nodes, those of the top levels in the colour of their level, their edges, and the names that fit."""
-    curved = charts.is_curved(picture.manifold)
+    curved = picture.manifold.is_curved
     extent = 1.04 if curved else 1.1 * float(picture.xy.abs().max()) or 1.0
     canvas.frame(axis, 0.0 if curved else extent)
     axis.add_collection(LineCollection(picture.edges, colors="#777777", linewidths=0.6, alpha=0.6, zorder=2))

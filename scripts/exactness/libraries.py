@@ -10,15 +10,19 @@ unit ball, ours to the ball of radius ``1/sqrt(c)``. A function that a library d
 from __future__ import annotations
 
 import importlib.util
-import warnings
 from collections.abc import Callable
 
 import torch
+from geoopt import Lorentz as Sheet
+from geoopt import Stereographic
+from geoopt.manifolds.lorentz import math as sheet
+from geoopt.manifolds.stereographic import math as ball
 from torch import Tensor
 
 from hyperbolic.kernels.mlr import mlr_logits
 from hyperbolic.manifolds import Klein, Lorentz, PoincareBall, charts
 from hyperbolic.numerics import artanhc, asinhc, ball_gap, cosh_sqrt, sinhc, tanhc, wide
+from scripts.exactness.cases import COMMON
 
 Call = Callable[..., Tensor]
 LIBRARIES = ("ours", "geoopt", "HypLL")
@@ -48,8 +52,7 @@ def ours(space: str, c: float | Tensor) -> dict[str, Call]:
         }
     kind = MANIFOLDS[space]
     manifold = kind(float(c)) if not isinstance(c, Tensor) else _with_curvature(kind, c)
-    names = ["dist", "dist0", "norm", "expmap", "logmap", "expmap0", "logmap0", "transp", "transp0"]
-    names += ["egrad2rgrad", "proju", "centroid"]
+    names = [*COMMON, "proju"]
     names += ["mobius_add", "mobius_scalar", "mobius_matvec"] if space == "PoincareBall" else []
     calls = {name: getattr(manifold, name) for name in names}
     short = {"PoincareBall": "poincare", "Lorentz": "lorentz", "Klein": "klein"}[space]
@@ -77,19 +80,14 @@ def _with_curvature(kind: type, c: Tensor):
 
 
 def geoopt(space: str, c: float, dtype: torch.dtype) -> dict[str, Call]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of torch.jit, which geoopt uses when it is imported
-        import geoopt
-        from geoopt.manifolds.lorentz import math as sheet
-        from geoopt.manifolds.stereographic import math as ball
     if space == "scalar":
         return {"arsinh": ball.arsinh, "artanh": ball.artanh, "tanh": ball.tanh}
     c = torch.tensor(c, dtype=dtype)
     root = c.sqrt()
     if space == "PoincareBall":
-        manifold = geoopt.Stereographic(k=-c)
-        names = ["dist", "dist0", "norm", "expmap", "logmap", "expmap0", "logmap0", "transp", "transp0", "egrad2rgrad"]
-        return {name: getattr(manifold, name) for name in [*names, "mobius_add", "mobius_matvec"]} | {
+        manifold = Stereographic(k=-c)
+        names = [*(COMMON.keys() - {"centroid"}), "mobius_add", "mobius_matvec"]
+        return {name: getattr(manifold, name) for name in names} | {
             "mobius_scalar": manifold.mobius_scalar_mul,
             "centroid": lambda x, w: manifold.weighted_midpoint(x, w, reducedim=[-2]),
             "mlr_logits": lambda x, p, a: 2 * manifold.dist2plane(x, p, a, signed=True, scaled=True),
@@ -97,7 +95,7 @@ def geoopt(space: str, c: float, dtype: torch.dtype) -> dict[str, Call]:
             "to_lorentz": lambda x: sheet.poincare_to_lorentz(x * root, 1 / c),
         }
     if space == "Lorentz":
-        manifold = geoopt.Lorentz(k=1 / c)
+        manifold = Sheet(k=1 / c)
         names = ["dist", "dist0", "expmap", "logmap", "transp", "proju"]
         return {name: getattr(manifold, name) for name in names} | {
             "norm": lambda x, u: manifold.norm(u),

@@ -9,6 +9,8 @@ vector at it, only the space coordinates are read; the time coordinate is comple
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from scripts.exactness.arithmetic import ONE, ZERO, Vector, add, dot, flat, mp, norm, scale, weighted_sum
 
 
@@ -224,26 +226,18 @@ class Lorentz(Chart):
         return self._project(self.lift(x), g)
 
 
+def _of_entry(function: Callable) -> staticmethod:
+    return staticmethod(lambda vector: [function(vector[0])])
+
+
 class Line:
     """Functions of one number, as vectors of one number; the curvature plays no part."""
 
+    arsinh, artanh = _of_entry(mp.asinh), _of_entry(mp.atanh)
+    tanh, sinh, cosh = _of_entry(mp.tanh), _of_entry(mp.sinh), _of_entry(mp.cosh)
+
     def __init__(self, c):
         pass
-
-    def arsinh(self, s: Vector) -> Vector:
-        return [mp.asinh(s[0])]
-
-    def artanh(self, b: Vector) -> Vector:
-        return [mp.atanh(b[0])]
-
-    def tanh(self, s: Vector) -> Vector:
-        return [mp.tanh(s[0])]
-
-    def sinh(self, h: Vector) -> Vector:
-        return [mp.sinh(h[0])]
-
-    def cosh(self, h: Vector) -> Vector:
-        return [mp.cosh(h[0])]
 
 
 SPACES: dict[str, type] = {"PoincareBall": Poincare, "Lorentz": Lorentz, "Klein": Klein, "scalar": Line}

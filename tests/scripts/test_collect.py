@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from scripts.collect import main, write_atomically
+from scripts.collect import main
 
 KEPT = "hnn_prefix10_gru_hyp-seed0-01234567.json"
 TABLE = """
@@ -221,17 +221,3 @@ def test_seed_1_and_seed_10_are_different_results(tmp_path, collect, kept, make_
 def test_nothing_to_collect_is_an_error(collect, capsys, arguments):
     assert collect(*arguments) == 1
     assert "error: no" in capsys.readouterr().err
-
-
-def test_a_failed_write_leaves_the_old_file_and_no_part(tmp_path, monkeypatch):
-    target = tmp_path / "record.json"
-    target.write_text("old")
-
-    def fail(*_):
-        raise OSError("disk full")
-
-    monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="disk full"):
-        write_atomically(target, "new")
-    assert os.listdir(tmp_path) == ["record.json"]
-    assert target.read_text() == "old"

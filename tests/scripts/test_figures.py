@@ -174,6 +174,19 @@ def test_runs_of_one_name_have_titles_with_the_settings_that_differ(copied, eucl
     assert all(f"toy, {part}" in file.read_text() for part in ("trainer.max_epochs=7", "trainer.max_epochs=2"))
 
 
+def test_a_component_with_the_geometry_of_a_file_is_shown_by_its_name(copied):
+    run = read_run(copied)
+    pair = {"name": "poincare_tangent_2", "manifold": "PoincareBall", "layers": "tangent"}
+    settings = {k: v for k, v in run.settings.items() if not k.startswith("geometry.parts")}
+    settings |= {"geometry.name": "euclidean", **{f"geometry.parts.attention.{k}": v for k, v in pair.items()}}
+    settings["geometry.parts.classifier"] = "euclidean"
+    run = dataclasses.replace(run, settings=settings)
+    assert run.space == "euclidean (attention: poincare_tangent_2, classifier: euclidean), c = 0.5"
+    pair["manifold"] = "Euclidean"
+    settings |= {f"geometry.parts.attention.{k}": v for k, v in pair.items()}
+    assert run.space.endswith("c = 0")
+
+
 def test_runs_with_the_same_settings_have_titles_with_their_folders(copied):
     runs = [variant(copied, "a"), variant(copied, "b"), variant(copied, "c", max_epochs=7)]
     notes = [run.note for run in read_runs([*runs, runs[0]])]

@@ -14,7 +14,7 @@ from torch import nn
 from hyperbolic.geometry import make_geometry
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
 from hyperbolic.manifolds.charts import convert
-from scripts.drawing import charts, separation, tree
+from scripts.drawing import separation, tree
 from scripts.trained import Run, Trained
 from tasks.errors import UserError
 from tasks.points_files import PointsFile
@@ -164,7 +164,7 @@ def test_edges_are_geodesics_of_the_disk_from_parent_to_child(manifold):
     parent = torch.from_numpy((child - 1) // 2)
     assert torch.allclose(ends[:, 0], picture.xy[parent], atol=1e-9)
     assert torch.allclose(ends[:, -1], picture.xy[1:], atol=1e-9)
-    if charts.is_curved(manifold):
+    if manifold.is_curved:
         disk = PoincareBall(1.0)
         first, last = (disk.dist(ends, ends[:, [k]].expand_as(ends)) for k in (0, -1))
         assert torch.allclose(first + last, last[:, :1].expand_as(last), atol=1e-6)

@@ -12,14 +12,5 @@ from scripts.benchmarks.rows import (
     training_step,
 )
 
-ROWS = [
-    *classifier.ROWS,
-    *recurrent.ROWS,
-    *linear.ROWS,
-    *attention.ROWS,
-    *ranking.ROWS,
-    *graph_step.ROWS,
-    *optimiser.ROWS,
-    *training_step.ROWS,
-    *distances.ROWS,
-]
+KINDS = (classifier, recurrent, linear, attention, ranking, graph_step, optimiser, training_step, distances)
+ROWS = [row for kind in KINDS for row in kind.ROWS]

@@ -8,9 +8,9 @@ from torch.nn.functional import scaled_dot_product_attention
 from hyperbolic.kernels.lorentz import lorentz_attention
 from hyperbolic.manifolds import Lorentz
 from scripts.benchmarks import peers
-from scripts.benchmarks.measure import Case, Variant
+from scripts.benchmarks.measure import Case
 from scripts.benchmarks.row import Gate, Row, Setting
-from scripts.benchmarks.work import forward_backward, leaf, vectors
+from scripts.benchmarks.work import leaf, passes, vectors
 
 
 def attention(setting: Setting, batch: int, heads: int, length: int, coordinates: int) -> Case:
@@ -23,38 +23,22 @@ def attention(setting: Setting, batch: int, heads: int, length: int, coordinates
     root = coordinates**0.5
     temperature = torch.tensor(root, dtype=torch.float64, device=setting.device)
 
-    def ours():
-        return lorentz_attention(*points, temperature, sheet.c)
-
-    def hybonet():
-        return peers.hybonet_attention(*points, root)
-
     return Case(
-        Variant("SDPA", forward_backward(lambda: scaled_dot_product_attention(*plain), plain, gradient)),
-        Variant("ours", forward_backward(ours, points, gradient), lambda: ours().detach()),
-        [Variant("HyboNet", forward_backward(hybonet, points, gradient), lambda: hybonet().detach())],
+        passes("SDPA", lambda: scaled_dot_product_attention(*plain), plain, gradient, compared=False),
+        passes("ours", lambda: lorentz_attention(*points, temperature, sheet.c), points, gradient),
+        [passes("HyboNet", lambda: peers.hybonet_attention(*points, root), points, gradient)],
     )
 
 
-_TINY = {"batch": 2, "heads": 2, "length": 5, "coordinates": 4}
-
 ROWS = [
     Row(
-        "lorentz-attention-64",
-        "Lorentz attention, 16 x 8 x 64 x 64",
+        f"lorentz-attention-{length}",
+        f"Lorentz attention, {batch} x 8 x {length} x 64",
         attention,
-        {"batch": 16, "heads": 8, "length": 64, "coordinates": 64},
-        _TINY,
-        gates=[Gate(1.5)],
-        aim="1.1",
-    ),
-    Row(
-        "lorentz-attention-512",
-        "Lorentz attention, 2 x 8 x 512 x 64",
-        attention,
-        {"batch": 2, "heads": 8, "length": 512, "coordinates": 64},
-        _TINY,
-        gates=[Gate(1.25)],
-        aim="1.05",
-    ),
+        {"batch": batch, "heads": 8, "length": length, "coordinates": 64},
+        {"batch": 2, "heads": 2, "length": 5, "coordinates": 4},
+        gates=[Gate(gate)],
+        aim=aim,
+    )
+    for batch, length, gate, aim in ((16, 64, 1.5, "1.1"), (2, 512, 1.25, "1.05"))
 ]

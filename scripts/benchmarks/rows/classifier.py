@@ -11,7 +11,7 @@ from hyperbolic.manifolds import Euclidean, PoincareBall
 from scripts.benchmarks import peers
 from scripts.benchmarks.measure import Case, Variant
 from scripts.benchmarks.row import Gate, Row, Setting
-from scripts.benchmarks.work import forward_backward, gradients, leaf, vectors
+from scripts.benchmarks.work import Pass, gradients, leaf, passes, vectors
 
 _TRUE_CLASSES = 5  # of a row, about what an ultra-fine mention has
 
@@ -61,7 +61,7 @@ def bce(setting: Setting, batch: int, d: int, classes: int, hyfi_rows: int) -> C
     flat = euclidean.Logits(Euclidean(), d, classes).to(**setting.placed)
 
     def work(loss, parameters, x=x):
-        run = forward_backward(lambda: loss(x), [x, *parameters])
+        run = Pass(lambda: loss(x), [x, *parameters])
         return run, lambda: gradients(run, x)
 
     floor, _ = work(lambda x: binary_cross_entropy_with_logits(linear(x), matrix), linear.parameters())
@@ -92,17 +92,15 @@ def logits(setting: Setting, batch: int, d: int, classes: int) -> Case:
     linear = nn.Linear(d, classes).to(**setting.placed)
     layer, offsets = _ours(setting, d, classes)
 
-    def variant(name, forward, parameters):
-        return Variant(
-            name, forward_backward(lambda: forward(x), [x, *parameters], gradient), lambda: forward(x).detach()
-        )
-
     others = []
-    peer = _hypll_logits(layer.a.detach(), offsets)
-    if peer is not None:
-        others.append(variant("HypLL", *peer))
-    floor = Variant("nn.Linear", forward_backward(lambda: linear(x), [x, *linear.parameters()], gradient))
-    return Case(floor, variant("ours", layer, layer.parameters()), others)
+    if (peer := _hypll_logits(layer.a.detach(), offsets)) is not None:
+        hypll, parameters = peer
+        others.append(passes("HypLL", lambda: hypll(x), [x, *parameters], gradient))
+    return Case(
+        passes("nn.Linear", lambda: linear(x), [x, *linear.parameters()], gradient, compared=False),
+        passes("ours", lambda: layer(x), [x, *layer.parameters()], gradient),
+        others,
+    )
 
 
 _SIZES = {"batch": 900, "d": 100, "classes": 10_331}

@@ -7,10 +7,9 @@ import torch
 
 from hyperbolic.kernels.pairwise import lorentz_pairwise, poincare_pairwise
 from hyperbolic.manifolds import Lorentz, PoincareBall
-from scripts.benchmarks import peers
-from scripts.benchmarks.measure import Case, Variant
+from scripts.benchmarks.measure import Case
 from scripts.benchmarks.row import Row, Setting
-from scripts.benchmarks.work import forward_backward, leaf, vectors
+from scripts.benchmarks.work import leaf, passes, vectors
 
 _SPACES = {
     "Lorentz": (Lorentz, geoopt.Lorentz, lorentz_pairwise),
@@ -26,13 +25,10 @@ def pairwise(setting: Setting, space: str, n: int, m: int, d: int) -> Case:
     flat = [leaf(vectors(size, d, setting=setting)) for size in (n, m)]
     gradient = torch.randn(n, m, **setting.placed)
 
-    def variant(name, forward):
-        return Variant(name, forward_backward(forward, points, gradient), lambda: forward().detach())
-
     return Case(
-        Variant("torch.cdist", forward_backward(lambda: torch.cdist(*flat), flat, gradient)),
-        variant("ours", lambda: kernel(*points, manifold.c)),
-        [variant("geoopt", lambda: peers.geoopt_distances(theirs, *points))],
+        passes("torch.cdist", lambda: torch.cdist(*flat), flat, gradient, compared=False),
+        passes("ours", lambda: kernel(*points, manifold.c), points, gradient),
+        [passes("geoopt", lambda: theirs.dist(points[0].unsqueeze(-2), points[1]), points, gradient)],
     )
 
 

@@ -10,7 +10,7 @@ from hyperbolic.manifolds import Lorentz, PoincareBall
 from scripts.benchmarks import peers
 from scripts.benchmarks.measure import Case, Variant
 from scripts.benchmarks.row import Gate, Row, Setting
-from scripts.benchmarks.work import forward_backward, leaf, vectors
+from scripts.benchmarks.work import leaf, passes, vectors
 
 
 def mobius_linear(setting: Setting, batch: int, d: int) -> Case:
@@ -20,22 +20,15 @@ def mobius_linear(setting: Setting, batch: int, d: int) -> Case:
     gradient = torch.randn(batch, d, **setting.placed)
     floor = nn.Linear(d, d).to(**setting.placed)
     layer = mobius.Linear(ball, d, d, bias_std=0.01).to(**setting.placed)
-    weight, bias = leaf(layer.weight), leaf(layer.bias)
-    variants = [
-        Variant("nn.Linear", forward_backward(lambda: floor(x), [x, *floor.parameters()], gradient)),
-        Variant(
-            "ours",
-            forward_backward(lambda: layer(x), [x, *layer.parameters()], gradient),
-            lambda: layer(x).detach(),
-        ),
-        Variant(
-            "geoopt",
-            forward_backward(lambda: peers.geoopt_linear(x, weight, bias), [x, weight, bias], gradient),
-            lambda: peers.geoopt_linear(x, weight, bias).detach(),
-        ),
-    ]
-    variants += _hypll(x, d, gradient)
-    return Case(variants[0], variants[1], variants[2:])
+    theirs = [leaf(layer.weight), leaf(layer.bias)]
+    return Case(
+        passes("nn.Linear", lambda: floor(x), [x, *floor.parameters()], gradient, compared=False),
+        passes("ours", lambda: layer(x), [x, *layer.parameters()], gradient),
+        [
+            passes("geoopt", lambda: peers.geoopt_linear(x, *theirs), [x, *theirs], gradient),
+            *_hypll(x, d, gradient),
+        ],
+    )
 
 
 def _hypll(x: Tensor, d: int, gradient: Tensor) -> list[Variant]:
@@ -46,7 +39,7 @@ def _hypll(x: Tensor, d: int, gradient: Tensor) -> list[Variant]:
     layer = lib.nn.HLinear(d, d, lib.ball).to(device=x.device, dtype=x.dtype)
     points = lib.tensors.ManifoldTensor(x, manifold=lib.ball, man_dim=1)
     leaves = [x, *(p.tensor if hasattr(p, "tensor") else p for p in layer.parameters())]
-    return [Variant("HypLL", forward_backward(lambda: layer(points).tensor, leaves, gradient))]
+    return [passes("HypLL", lambda: layer(points).tensor, leaves, gradient, compared=False)]
 
 
 def lorentz_linear(setting: Setting, batch: int, coordinates: int) -> Case:
@@ -60,23 +53,17 @@ def lorentz_linear(setting: Setting, batch: int, coordinates: int) -> Case:
     with torch.no_grad():
         layer.bias.normal_(std=0.01)
     theirs = [leaf(parameter) for parameter in (layer.weight, layer.bias, layer.log_scale)]
-
-    def hybonet():
-        return peers.hybonet_linear(x, *theirs)
-
     return Case(
-        Variant("nn.Linear", forward_backward(lambda: floor(x), [x, *floor.parameters()], gradient)),
-        Variant(
-            "ours", forward_backward(lambda: layer(x), [x, *layer.parameters()], gradient), lambda: layer(x).detach()
-        ),
-        [Variant("HyboNet", forward_backward(hybonet, [x, *theirs], gradient), lambda: hybonet().detach())],
+        passes("nn.Linear", lambda: floor(x), [x, *floor.parameters()], gradient, compared=False),
+        passes("ours", lambda: layer(x), [x, *layer.parameters()], gradient),
+        [passes("HyboNet", lambda: peers.hybonet_linear(x, *theirs), [x, *theirs], gradient)],
     )
 
 
 _LORENTZ = {64: (1.8, "1.4"), 256: (1.3, "1.15"), 512: (1.15, "1.05")}
 _MOBIUS = {64: (3.4, "2"), 256: (2.0, "1.4"), 512: (1.5, "1.2")}
 
-ROWS = [
+_LORENTZ_ROWS = [
     Row(
         f"lorentz-linear-{size}",
         f"Lorentz linear, 4096 x {size}",
@@ -88,7 +75,7 @@ ROWS = [
     )
     for size, (gate, aim) in _LORENTZ.items()
 ]
-ROWS += [
+_MOBIUS_ROWS = [
     Row(
         f"mobius-linear-{d}",
         f"Möbius linear, 4096 x {d}, eager",
@@ -100,14 +87,4 @@ ROWS += [
     )
     for d, (gate, aim) in _MOBIUS.items()
 ]
-ROWS += [
-    Row(
-        f"mobius-linear-{d}-compiled",
-        f"Möbius linear, 4096 x {d}, compiled",
-        mobius_linear,
-        {"batch": 4096, "d": d},
-        {"batch": 6, "d": 5},
-        compiled=True,
-    )
-    for d in _MOBIUS
-]
+ROWS = [*_LORENTZ_ROWS, *_MOBIUS_ROWS, *(row.with_compiler(gates=(), aim="") for row in _MOBIUS_ROWS)]

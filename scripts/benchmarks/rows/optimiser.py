@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 
 import geoopt
 import torch
+from geoopt import ManifoldParameter
 from torch import Tensor
 
 from hyperbolic.manifolds import Lorentz, PoincareBall
@@ -24,12 +25,12 @@ def _variant(
     table: Tensor,
     parameter: Callable[[Tensor], Tensor],
     optimiser: Callable[[list[Tensor]], torch.optim.Optimizer],
-    gradient: Callable[[Tensor], None],
+    gradient: Callable[[Tensor], Tensor],
     compare: bool = True,
 ) -> Variant:
     """One step; its value is the table after the first step from `table`.
 
-    Args: parameter: makes the parameter of a copy of the table. gradient: gives the parameter its gradient.
+    Args: parameter: makes the parameter of a copy of the table. gradient: what the parameter gets as its gradient.
     """
 
     def start() -> tuple[Tensor, torch.optim.Optimizer]:
@@ -37,7 +38,7 @@ def _variant(
         return p, optimiser([p])
 
     def step(p: Tensor, optimizer: torch.optim.Optimizer) -> Tensor:
-        gradient(p)
+        p.grad = gradient(p)
         optimizer.step()
         return p
 
@@ -58,119 +59,77 @@ def dense(setting: Setting, space: str, n: int, d: int) -> Case:
     gradient = torch.randn_like(table)
     fixed = gradient.clone()
 
-    def same(p: Tensor) -> None:
-        p.grad = fixed
+    def same(p: Tensor) -> Tensor:
+        return fixed
 
-    def restored(p: Tensor) -> None:
+    def restored(p: Tensor) -> Tensor:
         """geoopt changes the gradient in place."""
-        p.grad = gradient.clone() if p.grad is None else p.grad.copy_(gradient)
+        return gradient.clone() if p.grad is None else p.grad.copy_(gradient)
 
-    variants = [
-        _variant("torch Adam", table, torch.nn.Parameter, _adam, same, compare=False),
-        _variant("ours", table, lambda x: geoopt.ManifoldParameter(x, manifold=manifold), _ours, same),
-        _variant("geoopt", table, lambda x: geoopt.ManifoldParameter(x, manifold=theirs), _geoopt, restored),
-    ]
+    adam = partial(torch.optim.Adam, lr=_LR, foreach=True)
+    riemannian = partial(geoopt.optim.RiemannianAdam, lr=_LR)
+    others = [_variant("geoopt", table, partial(ManifoldParameter, manifold=theirs), riemannian, restored)]
     lib = peers.hypll()
     if lib is not None and space == "PoincareBall":
         lib.ball.to(setting.device)
-        variants.append(
-            _variant(
-                "HypLL",
-                table,
-                lambda x: lib.tensors.ManifoldParameter(x, manifold=lib.ball, man_dim=1),
-                lambda params: lib.optim.RiemannianAdam(params, lr=_LR),
-                same,
-            )
-        )
-    return Case(variants[0], variants[1], variants[2:])
-
-
-def _adam(params: list[Tensor]) -> torch.optim.Optimizer:
-    return torch.optim.Adam(params, lr=_LR, foreach=True)
-
-
-def _ours(params: list[Tensor]) -> torch.optim.Optimizer:
-    return RiemannianAdam(params, lr=_LR)
-
-
-def _geoopt(params: list[Tensor]) -> torch.optim.Optimizer:
-    return geoopt.optim.RiemannianAdam(params, lr=_LR)
+        parameter = partial(lib.tensors.ManifoldParameter, manifold=lib.ball, man_dim=1)
+        others.append(_variant("HypLL", table, parameter, partial(lib.optim.RiemannianAdam, lr=_LR), same))
+    return Case(
+        _variant("torch Adam", table, torch.nn.Parameter, adam, same, compare=False),
+        _variant("ours", table, partial(ManifoldParameter, manifold=manifold), partial(RiemannianAdam, lr=_LR), same),
+        others,
+    )
 
 
 def lazy(setting: Setting, n: int, d: int, rows: int) -> Case:
     """A step on the rows of a batch only, from the sparse gradient that an embedding leaves."""
-    manifold = Lorentz().to(setting.device)
+    manifold, theirs = Lorentz().to(setting.device), geoopt.Lorentz().to(setting.device)
     table = manifold.expmap0(vectors(n, d, setting=setting, std=0.5))
     index = torch.randperm(n)[:rows].to(setting.device)
     values = torch.randn(rows, table.shape[-1], **setting.placed)
 
-    def sparse(p: Tensor) -> None:
-        p.grad = torch.sparse_coo_tensor(index.unsqueeze(0), values, p.shape, check_invariants=False)
+    def sparse(p: Tensor) -> Tensor:
+        return torch.sparse_coo_tensor(index.unsqueeze(0), values, p.shape, check_invariants=False)
 
-    def restored(p: Tensor) -> None:
+    def restored(p: Tensor) -> Tensor:
         """geoopt changes the values in place."""
-        p.grad = torch.sparse_coo_tensor(index.unsqueeze(0), values.clone(), p.shape, check_invariants=False)
+        return torch.sparse_coo_tensor(index.unsqueeze(0), values.clone(), p.shape, check_invariants=False)
 
+    def ours(params: list[Tensor]) -> RiemannianAdam:
+        return RiemannianAdam([{"params": params, "lazy": True}], lr=_LR)
+
+    adam, riemannian = (partial(kind, lr=_LR) for kind in (torch.optim.SparseAdam, geoopt.optim.SparseRiemannianAdam))
+    peer = partial(ManifoldParameter, manifold=theirs)
     return Case(
-        _variant(
-            "torch SparseAdam",
-            table,
-            torch.nn.Parameter,
-            lambda params: torch.optim.SparseAdam(params, lr=_LR),
-            sparse,
-            compare=False,
-        ),
-        _variant(
-            "ours",
-            table,
-            lambda x: geoopt.ManifoldParameter(x, manifold=manifold),
-            lambda params: RiemannianAdam([{"params": params, "lazy": True}], lr=_LR),
-            sparse,
-        ),
-        [
-            _variant(
-                "geoopt",
-                table,
-                lambda x: geoopt.ManifoldParameter(x, manifold=geoopt.Lorentz().to(setting.device)),
-                lambda params: geoopt.optim.SparseRiemannianAdam(params, lr=_LR),
-                restored,
-                compare=False,  # its second moment is one number for a coordinate here
-            )
-        ],
+        _variant("torch SparseAdam", table, torch.nn.Parameter, adam, sparse, compare=False),
+        _variant("ours", table, partial(ManifoldParameter, manifold=manifold), ours, sparse),
+        # geoopt's second moment is one number for a coordinate here
+        [_variant("geoopt", table, peer, riemannian, restored, compare=False)],
     )
 
 
-_LORENTZ = Row(
-    "radam-lorentz",
-    "Riemannian Adam, Lorentz 40,943 x 33, eager",
-    dense,
-    {"space": "Lorentz", "n": 40_943, "d": 32},
-    {"space": "Lorentz", "n": 9, "d": 4},
-    gates=[Gate(4.5), Gate(0.3, against="geoopt")],
-    aim="1.5",
+_LORENTZ, _POINCARE = (
+    Row(
+        f"radam-{name}",
+        f"Riemannian Adam, {title}, eager",
+        dense,
+        {"space": space, "n": n, "d": d},
+        {"space": space, "n": 9, "d": 4},
+        gates=[Gate(floor), Gate(geoopt_gate, against="geoopt")],
+        aim=aim,
+    )
+    for name, title, space, n, d, floor, geoopt_gate, aim in (
+        ("lorentz", "Lorentz 40,943 x 33", "Lorentz", 40_943, 32, 4.5, 0.3, "1.5"),
+        ("poincare", "Poincaré 100,000 x 100", "PoincareBall", 100_000, 100, 2.5, 0.15, "1.0"),
+    )
 )
-_POINCARE = Row(
-    "radam-poincare",
-    "Riemannian Adam, Poincaré 100,000 x 100, eager",
-    dense,
-    {"space": "PoincareBall", "n": 100_000, "d": 100},
-    {"space": "PoincareBall", "n": 9, "d": 4},
-    gates=[Gate(2.5), Gate(0.15, against="geoopt")],
-    aim="1.0",
-)
-
-
-def _compiled(row: Row, limit: float) -> Row:
-    gates = [Gate(limit), *row.gates[1:]]
-    title = row.title.replace("eager", "compiled")
-    return replace(row, name=f"{row.name}-compiled", title=title, gates=gates, compiled=True)
 
 
 ROWS = [
     _LORENTZ,
     _POINCARE,
-    _compiled(_LORENTZ, 4.0),
-    _compiled(_POINCARE, 1.4),
+    _LORENTZ.with_compiler(gates=[Gate(4.0), *_LORENTZ.gates[1:]]),
+    _POINCARE.with_compiler(gates=[Gate(1.4), *_POINCARE.gates[1:]]),
     Row(
         "lazy-rows",
         "lazy rows, 1,000 of 40,943 x 33, Lorentz",

@@ -10,7 +10,7 @@ from hyperbolic.manifolds import Lorentz
 from scripts.benchmarks import peers, triples
 from scripts.benchmarks.measure import Case, Variant
 from scripts.benchmarks.row import Gate, Row, Setting
-from scripts.benchmarks.work import forward_backward, leaf, vectors
+from scripts.benchmarks.work import leaf, passes, vectors
 from tasks.metrics import filtered_rank_bounds, ranks_in_chunks
 
 
@@ -22,13 +22,10 @@ def scoring(setting: Setting, queries: int, entities: int, d: int) -> Case:
     flat = [leaf(vectors(n, d, setting=setting)) for n in (queries, entities)]
     gradient = torch.randn(queries, entities, **setting.placed)
 
-    def work(forward):
-        return forward_backward(forward, [h, table], gradient), lambda: forward().detach()
-
     return Case(
-        Variant("h @ E.T", forward_backward(lambda: flat[0] @ flat[1].T, flat, gradient)),
-        Variant("ours", *work(lambda: lorentz_products(h, table))),
-        [Variant("HyboNet", *work(lambda: peers.hybonet_products(h, table)))],
+        passes("h @ E.T", lambda: flat[0] @ flat[1].T, flat, gradient, compared=False),
+        passes("ours", lambda: lorentz_products(h, table), [h, table], gradient),
+        [passes("HyboNet", lambda: peers.hybonet_products(h, table), [h, table], gradient)],
     )
 
 
@@ -51,8 +48,8 @@ def evaluation(setting: Setting, d: int, loop_queries: int) -> Case:
     h = sheet.expmap0(vectors(total, d, setting=setting))
     table = sheet.expmap0(vectors(queries.entities, d, setting=setting))
     targets = queries.targets.to(setting.device)
-    answer_lists = [tensor.to(setting.device) for tensor in queries.answers]
-    offsets, answers = (part.to(setting.device) for part in queries.joined())
+    offsets, answers = queries.offsets.to(setting.device), queries.answers.to(setting.device)
+    answer_lists = answers.split(offsets.diff().tolist())
 
     def ours() -> Tensor:
         part = offsets[: many + 1], answers[: int(offsets[many])]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import nn
 
 from hyperbolic.layers import mobius
 from hyperbolic.manifolds import PoincareBall
 from scripts.benchmarks import peers
-from scripts.benchmarks.measure import Case, Variant
+from scripts.benchmarks.measure import Case
 from scripts.benchmarks.row import Gate, Row, Setting
-from scripts.benchmarks.work import forward_backward, leaf, vectors
+from scripts.benchmarks.work import leaf, passes, vectors
 
 
 def gru(setting: Setting, batch: int, steps: int, d_in: int, d_hidden: int) -> Case:
@@ -25,21 +23,11 @@ def gru(setting: Setting, batch: int, steps: int, d_in: int, d_hidden: int) -> C
     layer = mobius.GRU(ball, d_in, d_hidden, bias_std=0.1).to(**setting.placed)
     weights = [leaf(w[0]) for w in (layer.weight_ih, layer.weight_hh, layer.bias)]
 
-    def ours():
-        return layer(x)[0]
-
-    def hyfi():
-        return peers.hyfi_gru(x, *weights)
-
+    first = gradient.transpose(0, 1).contiguous()
     return Case(
-        Variant(
-            "torch.nn.GRU",
-            forward_backward(
-                lambda: floor(x_first)[0], [x_first, *floor.parameters()], gradient.transpose(0, 1).contiguous()
-            ),
-        ),
-        Variant("ours", forward_backward(ours, [x, *layer.parameters()], gradient), lambda: ours().detach()),
-        [Variant("HyFi", forward_backward(hyfi, [x, *weights], gradient), lambda: hyfi().detach())],
+        passes("torch.nn.GRU", lambda: floor(x_first)[0], [x_first, *floor.parameters()], first, compared=False),
+        passes("ours", lambda: layer(x)[0], [x, *layer.parameters()], gradient),
+        [passes("HyFi", lambda: peers.hyfi_gru(x, *weights), [x, *weights], gradient)],
     )
 
 
@@ -53,14 +41,4 @@ _EAGER = Row(
     aim="3",
 )
 
-ROWS = [
-    _EAGER,
-    replace(
-        _EAGER,
-        name="mobius-gru-compiled",
-        title=_EAGER.title.replace("eager", "compiled"),
-        gates=[Gate(3.0)],
-        aim="1.5",
-        compiled=True,
-    ),
-]
+ROWS = [_EAGER, _EAGER.with_compiler(gates=[Gate(3.0)], aim="1.5")]

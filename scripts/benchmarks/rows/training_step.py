@@ -14,7 +14,7 @@ from hyperbolic.manifolds import PoincareBall
 from hyperbolic.optim import RiemannianAdam
 from scripts.benchmarks.measure import Case, Variant
 from scripts.benchmarks.row import Gate, Row, Setting
-from scripts.benchmarks.work import forward_backward, leaf, vectors
+from scripts.benchmarks.work import Pass, leaf, vectors
 
 _SLOTS, _CHARACTERS, _STEPS = 5, 10, 25  # words of a mention, its characters, words of its context
 _ALPHABET = 100
@@ -117,7 +117,7 @@ class Step:
             inputs = [leaf(results[need]) for need in needs]
             results[name] = compute(*inputs).detach()
             gradient = torch.randn_like(results[name])
-            runs[name] = forward_backward(partial(compute, *inputs), [*inputs, *parameters], gradient)
+            runs[name] = Pass(partial(compute, *inputs), [*inputs, *parameters], gradient)
 
         def update() -> None:
             for parameter, gradient in zip(parameters, gradients, strict=True):
@@ -156,7 +156,4 @@ _EAGER = Row(
     aim="1.1",
 )
 
-ROWS = [
-    _EAGER,
-    replace(_EAGER, name="training-step-compiled", title=_EAGER.title.replace("eager", "compiled"), compiled=True),
-]
+ROWS = [_EAGER, _EAGER.with_compiler()]

@@ -1,0 +1,29 @@
+"""What the commands in this folder share: how they describe themselves, and how they end at an error."""
+
+import argparse
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from tasks.errors import UserError
+
+
+def parser(name: str, description: str | None) -> argparse.ArgumentParser:
+    """A parser that shows the description in its own lines."""
+    kind = argparse.RawDescriptionHelpFormatter
+    return argparse.ArgumentParser(prog=name, description=description, formatter_class=kind)
+
+
+def reports_errors(command: Callable[..., int]) -> Callable[..., int]:
+    """The command with an exit code of 1, and the message on standard error, where the user can mend what is wrong."""
+
+    @functools.wraps(command)
+    def run(*arguments: Any, **keywords: Any) -> int:
+        try:
+            return command(*arguments, **keywords)
+        except (UserError, OSError) as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
+
+    return run
