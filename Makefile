@@ -98,5 +98,5 @@ numerics: setup ## errors against mpmath, ours and other libraries', into result
 	$(PY) -m scripts.numerics $(ARGS)
 
 clean: ## remove .venv and caches; data, outputs and results stay
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -not -path './data/*' -not -path './outputs/*' -prune -exec rm -rf {} +

@@ -3,6 +3,9 @@
 import difflib
 import re
 
+from configs import files
+from tasks.errors import UserError
+
 NEEDS_EXTRA = {"optuna": "sweep", "submitit_slurm": "slurm", "submitit_local": "slurm", "ray": "ray"}
 
 
@@ -12,6 +15,8 @@ class ConfigError(ValueError):
 
 def paragraph(error: BaseException) -> str:
     """What a mistake in the configuration or on the command line is, and what to do about it."""
+    if isinstance(error, (UserError, ConfigError)):  # they say all themselves
+        return " ".join(str(error).split())
     text = _whole_text(error)
     for rule in (_no_such_choice, _no_such_key, _wrong_value, _unreadable, _no_place):
         if message := rule(text, error):
@@ -44,6 +49,8 @@ def _no_such_choice(text: str, error: BaseException) -> str | None:
         return f"There is no configuration {match[1]}; python run.py --help lists what can be chosen."
     near = difflib.get_close_matches(name, options, n=2, cutoff=0.5)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    if elsewhere := [file.parent.name for file in files.FOLDER.glob(f"*/{name}.yaml")]:
+        hint = f" Did you mean {elsewhere[0]}={name}?"
     return f"There is no {group} named {name}.{hint} There are: {', '.join(sorted(options)) or 'none'}."
 
 

@@ -40,10 +40,10 @@ class Files:
         """Checkpoint and input. Raises UserError unless both are named, the input is there, and the output can be
         written."""
         if self.checkpoint is None:
-            raise UserError("mode=predict needs checkpoint=<run folder>/checkpoints/best.ckpt.")
+            raise UserError("mode=predict needs checkpoint=<run folder>, or a file in it.")
         if self.input is None:
             raise UserError("mode=predict needs input=FILE, or input=- for standard input.")
-        if self.input != STANDARD and not Path(self.input).is_file():
+        if self.input != STANDARD and (not Path(self.input).exists() or Path(self.input).is_dir()):
             raise UserError(f"input={self.input}: there is no such file; name one, or - for standard input.")
         output = None if self.output is None or self.to_standard_output else Path(self.output)
         if output and (output.is_dir() or not output.absolute().parent.is_dir()):

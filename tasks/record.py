@@ -38,7 +38,8 @@ def _portable_word(word: str) -> str:
 
 @functools.cache
 def commit() -> tuple[str | None, bool | None]:
-    """The commit of the source tree, and whether files differ from it; (None, None) outside a repository.
+    """The commit of the source tree, and whether files differ from it (those in results/ apart); (None, None) outside a
+    repository.
 
     Asked once in a process, when it starts: what is committed during a run is not what ran.
     """
@@ -50,7 +51,7 @@ def commit() -> tuple[str | None, bool | None]:
     try:
         if Path(git("rev-parse", "--show-toplevel")).resolve() != ROOT:
             return None, None
-        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain"))
+        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--", ".", ":!results"))
     except (OSError, subprocess.SubprocessError):
         return None, None
 

@@ -87,13 +87,13 @@ def read(path: Path, setting: str, states: tuple[str, ...] = STATES["test"]) -> 
     file = path
     if path.is_dir():
         places = [place / state for state in states for place in (path / "checkpoints", path)]
-        file = next((f for f in places if f.exists()), places[0])
+        file = next((f for f in places if f.exists()), path / "checkpoints" / (BEST if BEST in states else LAST))
     if not file.is_file():
         raise UserError(f"{setting}: there is no checkpoint {file}. Runs keep theirs in <folder>/checkpoints.")
     try:
         checkpoint = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds for a damaged file
-        reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+        reason = f"{type(error).__name__}: {error}".splitlines()[0][:120]
         raise UserError(f"{setting}: {file} is damaged or no checkpoint ({reason}). Use another one.") from error
     if isinstance(checkpoint, dict) and "settings" in checkpoint and "config" not in checkpoint:
         raise UserError(
@@ -125,6 +125,9 @@ def check_same(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, .
     if unequal := differences(checkpoint, origin, keys):
         more = f", and {len(unequal) - 3} more" if len(unequal) > 3 else ""
         remedy = "Give this run the settings of the checkpoint"
+        if all(difference.startswith("trainer.max_") for difference in unequal):
+            schedule = checkpoint["config"]["optim"]["schedule"]
+            remedy = f"Its learning rate falls to 0 at that end (optim.schedule={schedule}), so keep it"
         if all(difference.startswith("data.") for difference in unequal):
             remedy = (
                 "These are other data than it was trained with: put back its files (paths.data_dir, HYPERBOLIC_DATA or "

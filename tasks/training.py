@@ -206,7 +206,7 @@ def test(
     Raises UserError where there is no checkpoint, or it does not fit the task.
     """
     if checkpoint is None:
-        raise UserError(f"mode=test needs checkpoint=<run folder>/checkpoints/{BEST}.")
+        raise UserError("mode=test needs checkpoint=<run folder>, or a file in it.")
     setting = f"checkpoint={checkpoint}"
     state = resuming.read(Path(checkpoint), setting)
     resuming.check_same(state, task.origin, resuming.TESTED, setting)
