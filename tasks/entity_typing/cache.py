@@ -4,9 +4,7 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
 import time
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -18,7 +16,8 @@ from tasks.entity_typing.chunks import Chunk, ChunkEncoder, encode_chunks, progr
 from tasks.entity_typing.examples import Columns, Limits
 from tasks.entity_typing.release import Source
 from tasks.errors import UserError
-from tasks.folders import damaged, locked, made_whole
+from tasks.fingerprints import cache_place, file_sha256, names_sha256
+from tasks.folders import cached_folder
 
 FORMAT = 2  # of the cache; another one is another folder
 DTYPES = {"words": "i4", "word_starts": "i8", "spans": "u1", "characters": "u1", "types": "i4", "type_starts": "i8"}
@@ -51,7 +50,7 @@ class Recipe:
             "format": FORMAT,
             "sources": [[s.name, s.label, s.split, *stamp(s.path)] for s in self.sources],
             "words": words.hexdigest(),
-            "types": hashlib.sha256("\n".join(self.types).encode()).hexdigest(),
+            "types": names_sha256(self.types),
             "limits": list(astuple(self.limits)),
             "grow": self.grow,
             "keep_untyped": self.keep_untyped,
@@ -80,26 +79,16 @@ def stamp(path: Path) -> list[Any]:
 
 
 def prepare_mentions(folder: Path, name: str, recipe: Recipe, workers: int) -> PreparedMentions:
-    """What the recipe gives, from `folder`/`name`-`key`, where key is that of the recipe; made there if need be.
+    """What the recipe gives, kept in a folder of its own in `folder`, see `folders.cached_folder`.
 
-    Of several processes that ask at the same time one prepares, and the others wait for it. The folder appears whole or
-    not at all; what an interrupted process left is removed; a damaged one is made again, with a warning. Raises
-    UserError for a mention that cannot be used, where the recipe does not say to skip it.
+    Raises UserError for a mention that cannot be used, where the recipe does not say to skip it.
     """
     settings = recipe.settings()
-    key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
-    place = folder / f"{name}-{key}"
+    place = cache_place(folder, name, settings)
     try:
-        with locked(place):
-            if place.exists():
-                try:
-                    return _read(place, settings)
-                except (OSError, ValueError, KeyError, TypeError) as error:
-                    warnings.warn(damaged(place, error), stacklevel=2)
-            for rest in (place, *folder.glob(f"{name}-{key}.*.part")):
-                shutil.rmtree(rest, ignore_errors=True)
-            _make(place, name, recipe, settings, workers)
-            return _read(place, settings)
+        return cached_folder(
+            place, lambda: _read(place, settings), lambda part: _make(part, name, recipe, settings, workers)
+        )
     except OSError as error:
         where = error.filename or folder
         raise UserError(
@@ -108,23 +97,22 @@ def prepare_mentions(folder: Path, name: str, recipe: Recipe, workers: int) -> P
         ) from error
 
 
-def _make(place: Path, name: str, recipe: Recipe, settings: dict[str, Any], workers: int) -> None:
+def _make(folder: Path, name: str, recipe: Recipe, settings: dict[str, Any], workers: int) -> None:
     begin = time.perf_counter()
-    with made_whole(place) as part:
-        with ThreadPoolExecutor(1) as pool:  # sha256 lets other threads run
-            shas = [pool.submit(_sha256, source.path) for source in recipe.sources]
-            try:
-                sizes, types, parts = _write(part, name, recipe, workers)
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-            for source, sha in zip(recipe.sources, shas, strict=True):
-                parts[source.name]["sha256"] = sha.result()
-        if recipe.settings()["sources"] != settings["sources"]:
-            raise UserError(f"A file of {name} changed while it was read; start again when it is complete.")
-        manifest = {"settings": settings, "sizes": sizes, "types": types, "parts": parts}
-        text = json.dumps(manifest, ensure_ascii=True)
-        (part / MANIFEST).write_text(json.dumps({"sha256": _digest(text), "manifest": text}), encoding="ascii")
+    with ThreadPoolExecutor(1) as pool:  # sha256 lets other threads run
+        shas = [pool.submit(file_sha256, source.path) for source in recipe.sources]
+        try:
+            sizes, types, parts = _write(folder, name, recipe, workers)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        for source, sha in zip(recipe.sources, shas, strict=True):
+            parts[source.name]["sha256"] = sha.result()
+    if recipe.settings()["sources"] != settings["sources"]:
+        raise UserError(f"A file of {name} changed while it was read; start again when it is complete.")
+    manifest = {"settings": settings, "sizes": sizes, "types": types, "parts": parts}
+    text = json.dumps(manifest, ensure_ascii=True)
+    (folder / MANIFEST).write_text(json.dumps({"sha256": _digest(text), "manifest": text}), encoding="ascii")
     n, seconds = sizes["spans"][0], time.perf_counter() - begin
     print(f"{name}: {n:,} mentions prepared in {seconds:.1f} s ({n / seconds:,.0f} per second)", flush=True)
 
@@ -219,8 +207,3 @@ def _read(place: Path, settings: dict[str, Any]) -> PreparedMentions:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

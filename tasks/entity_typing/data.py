@@ -2,7 +2,6 @@
 
 import abc
 import functools
-import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from tasks.entity_typing.mentions import Fault, Mention, read_inputs
 from tasks.entity_typing.release import SPLITS, Release
 from tasks.entity_typing.types import TypeInventory, count_pairs, first_types, granularity, read_ontology
 from tasks.errors import UserError, one_of, whole
+from tasks.fingerprints import identity_of, joined_sha256
 from tasks.word_vectors import VectorSource, WordVectors
 
 
@@ -71,9 +71,8 @@ class TypingData(TaskData):
 
     @property
     def identity(self) -> dict[str, str]:
-        types = hashlib.sha256("\n".join(self.types.names).encode()).hexdigest()
         return {
-            "types": f"{len(self.types)} with sha256 {types[:12]}",
+            "types": identity_of(self.types.names),
             "vectors": f"{self.words.space} {self.words.d}d with sha256 {self.words.sha256[:12]}",
         }
 
@@ -238,7 +237,6 @@ class EntityTypingData(TypingData):
         parts = self.mentions().parts
         mentions = {name: part["stop"] - part["start"] for name, part in parts.items()}
         names = {split: self._parts(split) for split in SPLITS}
-        shas = {s: [parts[p]["sha256"] for p in names[s]] for s in SPLITS}
         train, missing = sum(mentions[p] for p in names["train"]), self._missing(parts)
         return {
             "files": {s: " + ".join(parts[p]["file"] for p in names[s]) for s in SPLITS}
@@ -249,7 +247,7 @@ class EntityTypingData(TypingData):
                 for s in SPLITS
             },
             "sha256": {
-                s: v[0] if len(v) == 1 else hashlib.sha256("".join(v).encode()).hexdigest() for s, v in shas.items()
+                s: joined_sha256([parts[p]["sha256"] for p in names[s]]) for s in SPLITS
             } | {"vectors": self.words.sha256},
             "sources": {
                 p: {"file": part["file"], "sha256": part["sha256"], "mentions": mentions[p]}

@@ -1,7 +1,6 @@
 """Knowledge graphs as examples: triples or queries to train on, queries in both directions to evaluate."""
 
 import functools
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from torch import Tensor
 from tasks.base import TaskData
 from tasks.batches import Split
 from tasks.errors import UserError, one_of, sizes_of
+from tasks.fingerprints import identity_of
 from tasks.kg_completion.facts import Facts
 from tasks.kg_completion.names import Names
 from tasks.kg_completion.queries import Query, read_queries
@@ -164,11 +164,7 @@ class GraphData(TaskData):
 
     @property
     def identity(self) -> dict[str, str]:
-        names = {"entities": self.graph.entities, "relations": self.graph.relations}
-        return {
-            key: f"{len(words)} with sha256 {hashlib.sha256(chr(10).join(words).encode()).hexdigest()[:12]}"
-            for key, words in names.items()
-        }
+        return {"entities": identity_of(self.graph.entities), "relations": identity_of(self.graph.relations)}
 
     def facts(self, splits: Iterable[str]) -> Facts:
         """The true triples of some splits, in both directions."""

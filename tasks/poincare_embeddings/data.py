@@ -11,6 +11,7 @@ from tasks.base import TaskData
 from tasks.batches import Split
 from tasks.edges import Edges, closure
 from tasks.errors import sizes_of, whole
+from tasks.fingerprints import identity_of
 from tasks.hierarchies import Hierarchy
 from tasks.poincare_embeddings.pairs import Ancestors, EvaluationNodes, TrainPairs
 
@@ -68,8 +69,7 @@ class HierarchyData(TaskData):
 
     @property
     def identity(self) -> dict[str, str]:
-        names = self.edges.names
-        return {"names": f"{len(names)} with sha256 {hashlib.sha256(chr(10).join(names).encode()).hexdigest()[:12]}"}
+        return {"names": identity_of(self.edges.names)}
 
     def load(self) -> dict[str, Split]:
         child, parent = self.pairs

@@ -31,7 +31,6 @@ def write_corpus(folder: Path, **recipe: int) -> Path:
     """The text file with these sentences; it stays in `folder`, written whole or not at all."""
     path = folder / f"toy-{'-'.join(f'{name}{value}' for name, value in sorted(recipe.items()))}.txt"
     if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as part:
             part.write_text("\n".join(sentences(**recipe)) + "\n", encoding="utf-8")
     return path

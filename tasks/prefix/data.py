@@ -64,7 +64,7 @@ class PrefixData(TaskData):
 
     def cache_path(self, split: str) -> Path:
         name = "noise{noise}-words{vocabulary}-length{max_length}".format(**self.recipe)
-        return self.root / f"{name}-{split}{self.sizes[split]}-seed{self.generator_seed}.npz"
+        return self.root / f"{name}-{split}{self.sizes[split]}-seed{self.generator_seed}"
 
     def pairs(self, split: str) -> Pairs:
         """The pairs of one split, read or generated the first time they are needed."""
