@@ -151,6 +151,7 @@ def check_target(name: str, node: Mapping[str, Any], supplied: tuple[str, ...] |
     taken = parameters(name, node)
     target = get_object(node["_target_"])
     hints = typing.get_type_hints(target.__init__ if inspect.isclass(target) else target)
+    hints |= typing.get_type_hints(getattr(target, "Options", object))
     settings = {k: v for k, v in node.items() if not (k.startswith("_") and k.endswith("_"))}
     known = [k for k in taken if k not in (supplied or ())]
     unknown = [k for k in settings if k not in known]
@@ -169,7 +170,10 @@ def check_target(name: str, node: Mapping[str, Any], supplied: tuple[str, ...] |
 
 
 def parameters(name: str, node: Mapping[str, Any]) -> dict[str, inspect.Parameter]:
-    """The parameters of the class or function that a node names. Raises ConfigError where there is none."""
+    """The parameters of the class or function that a node names. Raises ConfigError where there is none.
+
+    A class whose constructor takes `**options` has, as its attribute `Options`, the dataclass whose fields they are.
+    """
     check_targets(node)
     if not isinstance(node, Mapping) or not node.get("_target_"):
         raise ConfigError(f"{name} names no class; its file in configs/ needs a line `_target_: ...`.")
@@ -177,4 +181,9 @@ def parameters(name: str, node: Mapping[str, Any]) -> dict[str, inspect.Paramete
         target = get_object(node["_target_"])
     except Exception as error:
         raise ConfigError(f"{name}._target_={node['_target_']} is not found ({error}).") from error
-    return dict(inspect.signature(target).parameters)
+    taken = dict(inspect.signature(target).parameters)
+    if options := getattr(target, "Options", None):
+        taken = {key: p for key, p in taken.items() if p.kind is not p.VAR_KEYWORD} | dict(
+            inspect.signature(options).parameters
+        )
+    return taken

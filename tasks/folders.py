@@ -3,7 +3,9 @@
 import contextlib
 import csv
 import fcntl
+import hashlib
 import json
+import math
 import os
 import secrets
 import shutil
@@ -123,22 +125,39 @@ def cached(
         return values[0] if values else make()
 
 
-def write_arrays(folder: Path, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
-    """Write a file for each array, and what else there is to know, in values that JSON has."""
+def write_arrays(folder: Path, arrays: Mapping[str, np.ndarray], settings: Any, facts: Any) -> None:
+    """Write a file for each array, and `write_meta`."""
     for name, array in arrays.items():
-        np.save(folder / f"{name}.npy", array)
-    shapes = {name: [list(array.shape), str(array.dtype)] for name, array in arrays.items()}
-    (folder / META).write_text(json.dumps({"shapes": shapes, **meta}), encoding="ascii")
+        array.tofile(folder / f"{name}.bin")
+    write_meta(folder, {name: [str(a.dtype), list(a.shape)] for name, a in arrays.items()}, settings, facts)
 
 
-def read_arrays(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """What `write_arrays` wrote, the arrays mapped into memory; changes of them are not written back. Raises one of
-    DAMAGED where something is not whole."""
-    meta = json.loads((folder / META).read_text(encoding="ascii"))
+def write_meta(folder: Path, forms: Mapping[str, Sequence[Any]], settings: Any, facts: Any) -> None:
+    """Write what is to know about the arrays in the files <name>.bin of a folder, in values that JSON has.
+
+    forms: type and shape of each array. settings: what they were made with. facts: what else was made.
+    """
+    text = json.dumps({"forms": forms, "settings": settings, "facts": facts})
+    sha256 = hashlib.sha256(text.encode("ascii")).hexdigest()
+    (folder / META).write_text(json.dumps({"sha256": sha256, "meta": text}), encoding="ascii")
+
+
+def read_arrays(folder: Path, settings: Any) -> tuple[dict[str, np.ndarray], Any]:
+    """The arrays of a folder, mapped into memory (changes of them are not written back), and the `facts`.
+
+    Raises one of DAMAGED where something is not whole, or was made with other settings.
+    """
+    outer = json.loads((folder / META).read_text(encoding="ascii"))
+    if hashlib.sha256(outer["meta"].encode("ascii")).hexdigest() != outer["sha256"]:
+        raise ValueError(f"{META} was changed")
+    meta = json.loads(outer["meta"])
+    if meta["settings"] != json.loads(json.dumps(settings)):
+        raise ValueError("it is of another recipe")
     arrays = {}
-    for name, (shape, dtype) in meta.pop("shapes").items():
-        array = np.load(folder / f"{name}.npy", mmap_mode="c", allow_pickle=False)
-        if list(array.shape) != shape or str(array.dtype) != dtype:
-            raise ValueError(f"{name}.npy is not whole")
-        arrays[name] = array.view(np.ndarray)  # as a plain array: indexing a memmap object is slower
-    return arrays, meta
+    for name, (dtype, shape) in meta["forms"].items():
+        file = folder / f"{name}.bin"
+        if file.stat().st_size != np.dtype(dtype).itemsize * math.prod(shape):
+            raise ValueError(f"{file.name} is not whole")
+        # as a plain array: indexing a memmap object is slower
+        arrays[name] = np.memmap(file, dtype, "c", shape=tuple(shape)).view(np.ndarray)
+    return arrays, meta["facts"]

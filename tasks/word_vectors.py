@@ -1,6 +1,5 @@
 """Vectors of words that were trained elsewhere, from text files, kept in a cache that is mapped into memory."""
 
-import functools
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from hyperbolic.manifolds import Manifold, PoincareBall
 from hyperbolic.manifolds.charts import convert
-from tasks.errors import UserError, one_of
+from tasks.errors import UserError, one_of, positive
 from tasks.fingerprints import cache_place
 from tasks.folders import cached, read_arrays, write_arrays
 from tasks.text import UNK
@@ -106,8 +105,7 @@ def read_vectors(
     """
     one_of("task.data.vectors.space", space, SPACES)
     one_of("task.data.on_error", on_error, ("fail", "skip"))
-    if isinstance(c, bool) or not isinstance(c, (int, float)) or not (0 < c < float("inf")):
-        raise UserError(f"task.data.vectors.c must be a positive number, and it is {c!r}.")
+    positive("task.data.vectors.c", c)
     path = find_vectors(candidates, root)
     if cache is None:
         return _assemble(*_prepare(path, on_error, space, c))
@@ -117,8 +115,17 @@ def read_vectors(
         "modified": stat.st_mtime_ns, "space": space, "c": float(c), "on_error": on_error,
     }  # fmt: skip
     place = cache_place(Path(cache) / "vectors", path.stem, stamp)
-    make = functools.partial(_prepare, path, on_error, space, c)
-    return _assemble(*cached(place, lambda: _read_cache(place), make, _write_cache, "vectors"))
+
+    def read() -> Prepared:
+        arrays, facts = read_arrays(place, stamp)
+        return arrays["words"].tobytes().decode("utf-8").split("\n"), arrays["tangent"], facts
+
+    def write(folder: Path, prepared: Prepared) -> None:
+        words, tangent, facts = prepared
+        names = np.frombuffer("\n".join(words).encode("utf-8"), np.uint8)  # read ten times as fast as from JSON
+        write_arrays(folder, {"words": names, "tangent": tangent}, stamp, facts)
+
+    return _assemble(*cached(place, read, lambda: _prepare(path, on_error, space, c), write, "vectors"))
 
 
 @dataclass(frozen=True)
@@ -206,14 +213,3 @@ def _log0_scale(norms: np.ndarray) -> np.ndarray:
 
 def _plain(name: str) -> str:
     return name.lower().replace("é", "e").replace("e\u0301", "e")
-
-
-def _write_cache(folder: Path, prepared: Prepared) -> None:
-    words, tangent, meta = prepared
-    names = np.frombuffer("\n".join(words).encode("utf-8"), np.uint8)  # read ten times as fast as from JSON
-    write_arrays(folder, {"words": names, "tangent": tangent}, meta)
-
-
-def _read_cache(place: Path) -> Prepared:
-    arrays, meta = read_arrays(place)
-    return arrays["words"].tobytes().decode("utf-8").split("\n"), arrays["tangent"], meta

@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import json
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,19 +11,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tasks.entity_typing.chunks import Chunk, ChunkEncoder, encode_chunks, progress
+from tasks.entity_typing.chunks import Chunk, ChunkEncoder, encode_chunks
 from tasks.entity_typing.examples import Columns, Limits
 from tasks.entity_typing.release import Source
 from tasks.errors import UserError
 from tasks.fingerprints import cache_place, file_sha256, names_sha256
-from tasks.folders import cached_folder
+from tasks.folders import cached_folder, read_arrays, write_meta
+from tasks.reading import Faults, progress_bar
 
-FORMAT = 2  # of the cache; another one is another folder
+FORMAT = 3  # of the cache; another one is another folder
 DTYPES = {"words": "i4", "word_starts": "i8", "spans": "u1", "characters": "u1", "types": "i4", "type_starts": "i8"}
-COUNTED = ("skipped", "cut", "untyped", "outside", "unknown")  # in each piece of a source
-COUNTS = (*COUNTED, "words", "unknown_distinct")  # of a source; of those of one split they can be added up
+COUNTED = ("cut", "untyped", "outside", "unknown")  # in each piece of a source
+COUNTS = ("skipped", *COUNTED, "words", "unknown_distinct")  # of a source; of those of one split they can be added up
 FLAT = ("words", "types")
-MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True)
@@ -85,10 +84,13 @@ def prepare_mentions(folder: Path, name: str, recipe: Recipe, workers: int) -> P
     """
     settings = recipe.settings()
     place = cache_place(folder, name, settings)
+
+    def read() -> PreparedMentions:
+        arrays, facts = read_arrays(place, settings)
+        return PreparedMentions(Columns(**arrays), tuple(facts["types"]), facts["parts"])
+
     try:
-        return cached_folder(
-            place, lambda: _read(place, settings), lambda part: _make(part, name, recipe, settings, workers)
-        )
+        return cached_folder(place, read, lambda part: _make(part, name, recipe, settings, workers))
     except OSError as error:
         where = error.filename or folder
         raise UserError(
@@ -110,9 +112,8 @@ def _make(folder: Path, name: str, recipe: Recipe, settings: dict[str, Any], wor
             parts[source.name]["sha256"] = sha.result()
     if recipe.settings()["sources"] != settings["sources"]:
         raise UserError(f"A file of {name} changed while it was read; start again when it is complete.")
-    manifest = {"settings": settings, "sizes": sizes, "types": types, "parts": parts}
-    text = json.dumps(manifest, ensure_ascii=True)
-    (folder / MANIFEST).write_text(json.dumps({"sha256": _digest(text), "manifest": text}), encoding="ascii")
+    forms = {column: (dtype, sizes[column]) for column, dtype in DTYPES.items()}
+    write_meta(folder, forms, settings, {"types": types, "parts": parts})
     n, seconds = sizes["spans"][0], time.perf_counter() - begin
     print(f"{name}: {n:,} mentions prepared in {seconds:.1f} s ({n / seconds:,.0f} per second)", flush=True)
 
@@ -127,26 +128,22 @@ def _write(
     )
     lengths = dict.fromkeys(FLAT, 0)
     zeros = dict.fromkeys(("start", "stop", "lines", *COUNTS), 0)
-    parts: dict[str, dict[str, Any]] = {
-        s.name: {"file": s.label, "first_fault": None, **zeros} for s in recipe.sources
-    }
+    parts: dict[str, dict[str, Any]] = {s.name: {"file": s.label, **zeros} for s in recipe.sources}
+    faults = {s.name: Faults(recipe.on_error) for s in recipe.sources}
     unknown: dict[str, set[str]] = {s.split: set() for s in recipe.sources}
     with contextlib.ExitStack() as stack:
         files = {column: stack.enter_context((folder / f"{column}.bin").open("wb")) for column in DTYPES}
         for column in ("word_starts", "type_starts"):
             files[column].write(np.zeros(1, DTYPES[column]).tobytes())
-        bar = stack.enter_context(progress(name, sum(s.path.stat().st_size for s in recipe.sources)))
+        total = sum(source.path.stat().st_size for source in recipe.sources)
+        bar = stack.enter_context(progress_bar(total, f"preparing {name}"))
         chunks = encode_chunks(encoder, [s.path for s in recipe.sources], workers)
         stack.enter_context(contextlib.closing(chunks))
         mentions = 0
         for number, size, chunk in chunks:
             source = recipe.sources[number]
-            if chunk.faults and recipe.on_error == "fail":
-                line, reason = chunk.faults[0]
-                raise UserError(
-                    f"{source.path}, line {parts[source.name]['lines'] + line}: {reason}. Correct the line, or leave "
-                    "out such lines with task.data.on_error=skip."
-                )
+            for line, fault in chunk.faults:
+                faults[source.name].add(f"{source.path}, line {parts[source.name]['lines'] + line}", fault)
             _count(parts[source.name], chunk, mentions, unknown[source.split])
             ids = np.array([types.setdefault(t, len(types)) for t in chunk.types], np.int32)
             columns = chunk.columns._replace(types=ids[chunk.columns.types] if len(ids) else chunk.columns.types)
@@ -157,11 +154,13 @@ def _write(
                 files[column].write(np.ascontiguousarray(array, DTYPES[column]).tobytes())
             for column in FLAT:
                 lengths[column] += len(getattr(columns, column))
-            bar(size, mentions)
+            bar.set_postfix_str(f"{mentions:,} mentions", refresh=False)
+            bar.update(size)
         for file in files.values():
             file.flush()
             os.fsync(file.fileno())
     for source in recipe.sources:
+        parts[source.name] |= {"skipped": faults[source.name].count, "first_fault": faults[source.name].first}
         if parts[source.name]["stop"] == parts[source.name]["start"]:
             raise UserError(f"{source.path} has no mention that can be used; fetch it again.")
     sizes = {column: [length] for column, length in lengths.items()}
@@ -173,9 +172,6 @@ def _count(part: dict[str, Any], chunk: Chunk, mentions: int, unknown: set[str])
     """Add a chunk to the counts of its source, and its words without a vector to those of the split (`unknown`).
 
     mentions: how many stand before the chunk."""
-    if chunk.faults:
-        line, reason = chunk.faults[0]
-        part["first_fault"] = part["first_fault"] or f"line {part['lines'] + line}: {reason}"
     part["start"] = part["start"] if part["lines"] else mentions
     part["stop"] = mentions + chunk.columns.mentions
     part["lines"] += chunk.lines
@@ -185,25 +181,3 @@ def _count(part: dict[str, Any], chunk: Chunk, mentions: int, unknown: set[str])
     before = len(unknown)
     unknown.update(chunk.unknown)
     part["unknown_distinct"] += len(unknown) - before
-
-
-def _read(place: Path, settings: dict[str, Any]) -> PreparedMentions:
-    """The arrays of a folder, mapped. Raises ValueError where they are not whole or of another recipe."""
-    outer = json.loads((place / MANIFEST).read_text(encoding="ascii"))
-    if _digest(outer["manifest"]) != outer["sha256"]:
-        raise ValueError(f"{MANIFEST} was changed")
-    manifest = json.loads(outer["manifest"])
-    if manifest["settings"] != settings:
-        raise ValueError("it is of another recipe")
-    arrays: dict[str, np.ndarray] = {}
-    for column, dtype in DTYPES.items():
-        shape, file = tuple(manifest["sizes"][column]), place / f"{column}.bin"
-        if file.stat().st_size != np.dtype(dtype).itemsize * int(np.prod(shape)):
-            raise ValueError(f"{file.name} is not whole")
-        # As a plain array: indexing a memmap object is slower.
-        arrays[column] = np.memmap(file, dtype, "r", shape=shape).view(np.ndarray)
-    return PreparedMentions(Columns(**arrays), tuple(manifest["types"]), manifest["parts"])
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("ascii")).hexdigest()

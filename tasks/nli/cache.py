@@ -1,10 +1,8 @@
 """Prepared pairs on disk, mapped into memory."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from tasks.fingerprints import cache_place, file_sha256, joined_sha256
 from tasks.folders import cached, read_arrays, write_arrays
@@ -12,7 +10,7 @@ from tasks.nli.columns import Arrays, Prepared, Recipe, prepare
 from tasks.nli.pairs import read_pairs
 from tasks.nli.places import SPLITS, Source
 
-FORMAT = 2  # of the cache
+FORMAT = 3  # of the cache
 
 
 def from_files(sources: Sequence[Source], recipe: Recipe, cache: Path) -> Prepared:
@@ -38,15 +36,11 @@ def from_files(sources: Sequence[Source], recipe: Recipe, cache: Path) -> Prepar
         )
 
     def write(folder: Path, pairs: Prepared) -> None:
-        meta = {name: value for name, value in pairs._asdict().items() if name != "arrays"}
-        write_arrays(folder, pairs.arrays._asdict(), {"settings": settings, **meta})
+        facts = {name: value for name, value in pairs._asdict().items() if name != "arrays"}
+        write_arrays(folder, pairs.arrays._asdict(), settings, facts)
 
-    return cached(place, lambda: _read(place, settings), make, write, "prepared pairs")
+    def read() -> Prepared:
+        arrays, facts = read_arrays(place, settings)
+        return Prepared(Arrays(**arrays), **facts)
 
-
-def _read(place: Path, settings: Mapping[str, Any]) -> Prepared:
-    """What a folder keeps, mapped into memory. Raises ValueError where it is not whole or of another recipe."""
-    arrays, meta = read_arrays(place)
-    if meta.pop("settings") != json.loads(json.dumps(settings)):
-        raise ValueError("it is of another recipe")
-    return Prepared(Arrays(**arrays), **meta)
+    return cached(place, read, make, write, "prepared pairs")

@@ -7,11 +7,6 @@ import numpy as np
 from tasks.folders import whole_file
 
 
-def topic_of(word: str) -> str:
-    """The topic of a word of the corpus; common words have the topic "common"."""
-    return word.rstrip("0123456789")
-
-
 def sentences(topics: int, words: int, common: int, strays: int, lines: int, length: int, seed: int) -> list[str]:
     """`lines` sentences of `length` words each: a fifth of these are `common` words that all sentences share, `strays`
     percent are of any topic, the others of the sentence's own; the r-th of a topic's `words` words comes as often as

@@ -5,31 +5,29 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from tasks.errors import UserError
 from tasks.folders import cached, read_arrays, write_arrays
-from tasks.prefix.pairs import PAD, Pairs, generate
+from tasks.prefix.pairs import PAD, Pairs, generate, make_pairs
 from tasks.reading import Fault, brief, read_lines
 
 
 def generated(place: Path, n: int, recipe: dict[str, Any]) -> Pairs:
     """The pairs that `generate(n, **recipe)` makes, kept in the folder `place` and read from there the next time; see
     `folders.cached`."""
-
-    def meta(pairs: Pairs) -> dict[str, Any]:
-        return {"pairs": n, **recipe, "sha256": pairs.sha256()}
+    settings = {"pairs": n, **recipe}
 
     def read() -> Pairs:
-        arrays, stored = read_arrays(place)
-        pairs = Pairs(**arrays)
-        if stored != meta(pairs):
-            raise ValueError("it holds other pairs")
+        arrays, sha256 = read_arrays(place, settings)
+        pairs = make_pairs(**arrays)
+        if sha256 != pairs.sha256():
+            raise ValueError("its contents do not have the fingerprint it was written with")
         return pairs
 
     def write(folder: Path, pairs: Pairs) -> None:
-        write_arrays(folder, vars(pairs), meta(pairs))
+        arrays = {name: tensor.numpy() for name, tensor in vars(pairs).items()}
+        write_arrays(folder, arrays, settings, pairs.sha256())
 
     setting = "paths.data_dir=... (or the environment variable HYPERBOLIC_DATA)"
     return cached(place, read, functools.partial(generate, n, **recipe), write, "generated pairs", setting)
@@ -59,9 +57,9 @@ def pad_rows(rows: Sequence[tuple[list[int], list[int], int]], vocabulary: int) 
     """Pairs of sentences of ids with their label, at least one."""
     sentences = [torch.tensor(ids, dtype=torch.int32) for ids in [row[0] for row in rows] + [row[1] for row in rows]]
     words = torch.nn.utils.rnn.pad_sequence(sentences, batch_first=True, padding_value=PAD).view(2, len(rows), -1)
-    lengths = np.array([len(ids) for ids in sentences], np.uint16).reshape(2, -1)
-    word = np.uint8 if vocabulary < 256 else np.uint16
-    return Pairs(words.numpy().astype(word), lengths, np.array([label for *_, label in rows], np.uint8))
+    lengths = torch.tensor([len(ids) for ids in sentences]).view(2, -1)
+    labels = torch.tensor([label for *_, label in rows], dtype=torch.uint8)
+    return Pairs(words.byte() if vocabulary < 256 else words, lengths, labels)
 
 
 def _row(line: str, vocabulary: int) -> tuple[list[int], list[int], int]:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from tasks.prefix.files import read_tab_file
 from tasks.prefix.pairs import Pairs, generate
@@ -91,7 +92,7 @@ def test_large_vocabularies_and_short_sentences():
     pairs = generate(100, 10, 1000, 1, [0, 0])
     assert pairs.words.max() > 255
     assert pairs.words.shape == (2, 100, 1)
-    batch = pairs.tensors()[np.array([3, 5])]
+    batch = pairs[torch.tensor([3, 5])]
     assert batch["words"].shape == (2, 2, 1)
 
 

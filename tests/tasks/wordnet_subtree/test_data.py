@@ -49,7 +49,7 @@ def test_the_record_describes_the_data(make, points, capsys):
     assert data.identity == {"points": f"9 in 2 coordinates with sha256 {file[:12]}", "subtree": "animal"}
     counts = record["counts"]["train"]
     assert data.model_sizes["class_counts"] == (counts["negative"], counts["positive"])
-    assert (data.names, data.root) == (NAMES, 0)
+    assert (data.names, data._tree[2]) == (NAMES, 0)
 
 
 def test_points_are_found_by_name(make, tmp_path, points):
