@@ -101,8 +101,8 @@ def test_parts_hold_every_pair_once_with_words_with_themselves_last(tmp_path):
     result = write_parts(iter(chunks), 100, shares, 0, tmp_path)
     parts = []
     for part in PARTS:
-        pairs = np.fromfile(tmp_path / f"{part}.pairs", "<i4").reshape(-1, 2)
-        values = np.fromfile(tmp_path / f"{part}.counts", "<f4")
+        pairs = np.fromfile(tmp_path / f"{part}.pairs.bin", "<i4").reshape(-1, 2)
+        values = np.fromfile(tmp_path / f"{part}.counts.bin", "<f4")
         assert len(pairs) == len(values) == result[part]["pairs"]
         diagonal = pairs[:, 0] == pairs[:, 1]
         same = result[part]["same"]
