@@ -10,6 +10,7 @@ from torch import Tensor
 
 from tasks.errors import UserError
 
+SPLITS = ("train", "dev", "test")
 SHUFFLES = ("examples", "batches", "buckets")
 BUCKET = 50  # batches whose examples are sorted together
 
@@ -24,6 +25,20 @@ class Split(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: Tensor) -> Any: ...
+
+
+@dataclass(frozen=True)
+class TensorSplit:
+    """N examples, each a row of some tensors (N, ...) of whole numbers, by name."""
+
+    columns: Mapping[str, Tensor]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def __getitem__(self, index: Tensor) -> dict[str, Tensor]:
+        """The rows (B, ...) of each tensor, int64."""
+        return {name: column[index].long() for name, column in self.columns.items()}
 
 
 class TrainBatches:

@@ -1,8 +1,6 @@
 """Tasks with one right class for each example: cross-entropy, scores of a confusion matrix, tables, predictions."""
 
 import abc
-import csv
-import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from torch.optim import Optimizer
 
 from tasks.base import Step, Task
 from tasks.errors import one_of, rate
+from tasks.folders import write_table
 
 WEIGHTS = ("equal", "balanced")
 
@@ -128,9 +127,10 @@ class ClassificationTask(Task):
         counts = torch.stack([table.sum(1), table.sum(0), table.diagonal()], -1).tolist()
         rows = [["test", name, *row] for name, row in zip(self.classes, counts, strict=True)]
         matrix = [[name, *row] for name, row in zip(self.classes, table.tolist(), strict=True)]
+        header = ["split", "label", "gold", "predicted", "true_positives"]
         return {
-            "classes": _write(folder / "classes.csv", ["split", "label", "gold", "predicted", "true_positives"], rows),
-            "confusion": _write(folder / "confusion.csv", ["gold", *self.classes], matrix),
+            "classes": write_table(folder / "classes.csv", header, rows),
+            "confusion": write_table(folder / "confusion.csv", ["gold", *self.classes], matrix),
         }
 
     def predict(self, batch: dict[str, Any]) -> list[dict[str, Any]]:
@@ -159,12 +159,3 @@ def class_predictions(logits: Tensor, classes: Sequence[str]) -> list[dict[str, 
 def _distinct(groups: Iterable[Sequence[str]]) -> tuple[str, ...]:
     """The names of some groups, each once."""
     return tuple(sorted({name for names in groups for name in names}))
-
-
-def _write(path: Path, header: list[str], rows: list[list[Any]]) -> Path:
-    """A table that appears whole or not at all."""
-    part = path.with_suffix(".part")
-    with part.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([header, *rows])
-    os.replace(part, path)
-    return path

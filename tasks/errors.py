@@ -1,4 +1,8 @@
-"""The mistakes that a user can make, as errors of their own."""
+"""The mistakes that a user can make, as errors of their own.
+
+`whole`, `number`, `positive`, `share`, `rate` and `one_of` give back the value of a setting that is as it must be, and
+raise UserError, which names the setting, where it is not.
+"""
 
 import warnings
 from collections.abc import Iterable, Mapping
@@ -10,57 +14,49 @@ class UserError(ValueError):
     """What was asked for cannot be done; the message names the culprit and the remedy in one paragraph."""
 
 
-def whole(name: str, value: object, least: int) -> int:
-    """`value` if it is a whole number of at least `least`.
-
-    Raises UserError, which names the setting, otherwise.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UserError(f"{name} must be a whole number of at least {least}, and it is {value!r}.")
-    return value
-
-
-def number(name: str, value: Any, least: float = 0.0) -> float:
-    """`value` if it is a number of at least `least`.
-
-    Raises UserError, which names the setting, otherwise.
-    """
-    if not _is_number(value) or not value >= least:
-        raise UserError(f"{name} must be a number of at least {least:g}, and it is {value!r}.")
-    return value
-
-
-def share(name: str, value: Any) -> float:
-    """`value` if it is a number from 0 to 1.
-
-    Raises UserError, which names the setting, otherwise.
-    """
-    if not _is_number(value) or not 0 <= value <= 1:
-        raise UserError(f"{name} must be from 0 to 1, and it is {value!r}.")
-    return value
-
-
-def rate(name: str, value: Any) -> float:
-    """`value` if it is at least 0 and less than 1, as the probability of a dropout.
-
-    Raises UserError, which names the setting, otherwise.
-    """
-    if not _is_number(value) or not 0 <= value < 1:
-        raise UserError(f"{name} must be at least 0 and less than 1, and it is {value!r}.")
-    return value
+def _require(is_right: bool, name: str, value: object, requirement: str) -> None:
+    if not is_right:
+        raise UserError(f"{name} must be {requirement}, and it is {value!r}.")
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
-    """`value` if it is one of `choices`.
+def whole(name: str, value: Any, least: int) -> int:
+    """`value` if it is a whole number of at least `least`."""
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    _require(is_whole and value >= least, name, value, f"a whole number of at least {least}")
+    return value
 
-    Raises UserError, which lists the choices, otherwise.
-    """
-    if value not in choices:
-        raise UserError(f"{name} must be one of {', '.join(choices)}, and it is {value!r}.")
+
+def number(name: str, value: Any, least: float = 0.0) -> float:
+    """`value` if it is a number of at least `least`."""
+    _require(_is_number(value) and value >= least, name, value, f"a number of at least {least:g}")
+    return value
+
+
+def positive(name: str, value: Any) -> float:
+    """`value` if it is a number above 0, and finite."""
+    _require(_is_number(value) and 0 < value < float("inf"), name, value, "a positive number")
+    return value
+
+
+def share(name: str, value: Any) -> float:
+    """`value` if it is a number from 0 to 1."""
+    _require(_is_number(value) and 0 <= value <= 1, name, value, "from 0 to 1")
+    return value
+
+
+def rate(name: str, value: Any) -> float:
+    """`value` if it is at least 0 and less than 1, as the probability of a dropout."""
+    _require(_is_number(value) and 0 <= value < 1, name, value, "at least 0 and less than 1")
+    return value
+
+
+def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """`value` if it is one of `choices`."""
+    _require(value in choices, name, value, f"one of {', '.join(choices)}")
     return value
 
 
@@ -71,19 +67,13 @@ def known_splits(name: str, splits: Iterable[str], known: tuple[str, ...]) -> No
             raise UserError(f"{name}.{split}: the splits are {', '.join(known)}.")
 
 
-def sizes_of(
-    sizes: Mapping[str, int | None], splits: tuple[str, ...], least: int = 1, needed: bool = False
-) -> dict[str, int | None]:
-    """`sizes` by split: how many examples are used, at least `least`; None: all, where no number is `needed`.
+def sizes_of(sizes: Mapping[str, int | None], splits: tuple[str, ...]) -> dict[str, int | None]:
+    """`sizes` by split: how many examples are used, at least 1; None: all.
 
     Raises UserError, which names the setting, for another split or no such number.
     """
     known_splits("task.data.sizes", sizes, splits)
-    used = {split: sizes.get(split) for split in splits}
-    for split, size in used.items():
-        if needed or size is not None:
-            whole(f"task.data.sizes.{split}", size, least)
-    return used
+    return {s: None if sizes.get(s) is None else whole(f"task.data.sizes.{s}", sizes[s], 1) for s in splits}
 
 
 def plain_warnings() -> None:

@@ -1,25 +1,45 @@
-"""Files and folders that appear whole or not at all, and the warnings about those that do not."""
+"""Files and folders that appear whole or not at all, and what is kept in folders to be read the next time."""
 
 import contextlib
+import csv
 import fcntl
+import hashlib
+import json
+import math
 import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+META = "meta.json"
+DAMAGED = (OSError, ValueError, KeyError, TypeError, EOFError)  # what reading a folder that is not whole may raise
+Value = TypeVar("Value")
 
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """The path of a new file beside `path`, to write into; it becomes `path` where all went well, and is removed where
     not. So a reader sees the file that stood there before or the new one, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.stem}-{secrets.token_hex(4)}.part{path.suffix}")
     try:
         yield part
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> Path:
+    """A table with commas and a line for each row, which appears whole or not at all."""
+    with whole_file(path) as part, part.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header, *rows])
+    return path
 
 
 @contextlib.contextmanager
@@ -37,7 +57,7 @@ def locked(place: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def made_whole(place: Path) -> Iterator[Path]:
+def whole_folder(place: Path) -> Iterator[Path]:
     """A new folder to write into; it becomes `place` where all went well, and is removed where not.
 
     What stood there before is replaced: where several processes may make the folder, they hold its lock (`locked`), so
@@ -51,19 +71,93 @@ def made_whole(place: Path) -> Iterator[Path]:
         if place.exists():
             shutil.rmtree(place, ignore_errors=True)
         os.replace(part, place)
-    except BaseException:
+    finally:
         shutil.rmtree(part, ignore_errors=True)
-        raise
 
 
-def damaged(place: Path, error: Exception) -> str:
-    """The warning that a kept folder or file is not whole, or of another recipe."""
-    return f"{place} is damaged ({error}); it is made again."
+def cached_folder(place: Path, read: Callable[[], Value], write: Callable[[Path], object]) -> Value:
+    """What `read` makes of the folder `place`, into which `write` puts it where there is none.
+
+    Of several processes that start together one writes, and the others wait for it. A folder of which `read` raises one
+    of DAMAGED is made again, with a warning; what an interrupted process left is removed. Raises OSError where the
+    folder cannot be written.
+    """
+    if place.exists():
+        with contextlib.suppress(*DAMAGED):
+            return read()  # whole, and so never replaced: no lock is needed
+    with locked(place):
+        if place.exists():
+            try:
+                return read()
+            except DAMAGED as error:
+                warnings.warn(f"{place} is damaged ({error}); it is made again.", stacklevel=2)
+        for rest in place.parent.glob(f"{place.name}.*.part"):
+            shutil.rmtree(rest, ignore_errors=True)
+        with whole_folder(place) as part:
+            write(part)
+        return read()
 
 
-def not_kept(what: str, place: Path, error: OSError, again: str, setting: str) -> str:
-    """The warning that `what` could not be written to `place`. again: what every run now does; setting: the remedy."""
-    return (
-        f"The {what} could not be kept in {place.parent} ({error.strerror}), so every run {again} again; {setting} "
-        "names another folder."
-    )
+def cached(
+    place: Path,
+    read: Callable[[], Value],
+    make: Callable[[], Value],
+    write: Callable[[Path, Value], object],
+    what: str,
+    setting: str = "paths.cache_dir=...",
+) -> Value:
+    """What `make` makes, kept with `cached_folder` by `write` and taken from there by `read` the next time; where it
+    cannot be kept, it is used without, with a warning that calls it `what` and names the `setting` of another place."""
+    values: list[Value] = []
+
+    def fill(folder: Path) -> None:
+        values.append(make())
+        write(folder, values[0])
+
+    try:
+        return cached_folder(place, read, fill)
+    except OSError as error:  # of the cache: what is read to make the value raises UserError
+        warnings.warn(
+            f"The {what} could not be kept in {place.parent} ({error.strerror}), so every run makes them again; "
+            f"{setting} names another folder.",
+            stacklevel=2,
+        )
+        return values[0] if values else make()
+
+
+def write_arrays(folder: Path, arrays: Mapping[str, np.ndarray], settings: Any, facts: Any) -> None:
+    """Write a file for each array, and `write_meta`."""
+    for name, array in arrays.items():
+        array.tofile(folder / f"{name}.bin")
+    write_meta(folder, {name: [str(a.dtype), list(a.shape)] for name, a in arrays.items()}, settings, facts)
+
+
+def write_meta(folder: Path, forms: Mapping[str, Sequence[Any]], settings: Any, facts: Any) -> None:
+    """Write what is to know about the arrays in the files <name>.bin of a folder, in values that JSON has.
+
+    forms: type and shape of each array. settings: what they were made with. facts: what else was made.
+    """
+    text = json.dumps({"forms": forms, "settings": settings, "facts": facts})
+    sha256 = hashlib.sha256(text.encode("ascii")).hexdigest()
+    (folder / META).write_text(json.dumps({"sha256": sha256, "meta": text}), encoding="ascii")
+
+
+def read_arrays(folder: Path, settings: Any) -> tuple[dict[str, np.ndarray], Any]:
+    """The arrays of a folder, mapped into memory (changes of them are not written back), and the `facts`.
+
+    Raises one of DAMAGED where something is not whole, or was made with other settings.
+    """
+    outer = json.loads((folder / META).read_text(encoding="ascii"))
+    if hashlib.sha256(outer["meta"].encode("ascii")).hexdigest() != outer["sha256"]:
+        raise ValueError(f"{META} was changed")
+    meta = json.loads(outer["meta"])
+    if meta["settings"] != json.loads(json.dumps(settings)):
+        raise ValueError("it is of another recipe")
+    arrays = {}
+    for name, (dtype, shape) in meta["forms"].items():
+        file = folder / f"{name}.bin"
+        if file.stat().st_size != np.dtype(dtype).itemsize * math.prod(shape):
+            raise ValueError(f"{file.name} is not whole")
+        # as a plain array: indexing a memmap object is slower
+        arrays[name] = np.memmap(file, dtype, "c", shape=tuple(shape)).view(np.ndarray)
+    return arrays, meta["facts"]

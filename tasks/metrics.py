@@ -183,6 +183,3 @@ def typing_scores(sums: Mapping[str, float], names: Sequence[str]) -> dict[str, 
             values += [p, r, 2 * p * r / (p + r) if p + r else 0.0]
         scores |= {at + score: value for score, value in zip(TYPING_SCORES, values, strict=True)}
     return scores
-
-
-__all__ = ["TYPING_SCORES", "distinct", "filtered_rank_bounds", "ranks_in_chunks", "typing_scores", "typing_sums"]

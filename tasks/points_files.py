@@ -28,7 +28,6 @@ class PointsFile:
 
 def write_points(path: Path, names: Sequence[str], points: np.ndarray, manifold: str, c: float) -> Path:
     """Write the points to an .npz file, whole or not at all; the same points give the same file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as part, part.open("wb") as file:
         np.savez(
             file, format=np.array(FORMAT), names=np.array("\n".join(names)), points=points.astype(np.float64),

@@ -7,11 +7,14 @@ import itertools
 import json
 import re
 import reprlib
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+
+from tqdm import tqdm
 
 from tasks.errors import UserError
 
@@ -55,6 +58,13 @@ class Faults:
                 self.add(f"{name}, line {number}", example)
             else:
                 yield example
+
+
+def progress_bar(size: int, description: str) -> tqdm:
+    """A progress bar over a file of `size` bytes, in a terminal; to be updated with the bytes that were read."""
+    return tqdm(
+        total=size, unit="B", unit_scale=True, desc=description, leave=False, disable=not sys.stderr.isatty()
+    )
 
 
 def brief(value: object) -> str:

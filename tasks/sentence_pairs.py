@@ -11,7 +11,7 @@ from hyperbolic.geometry import ChangeGeometry, Geometry
 from hyperbolic.manifolds import Manifold
 from tasks.base import Points
 from tasks.classification import ClassificationTask
-from tasks.errors import UserError, one_of, whole
+from tasks.errors import one_of, positive, whole
 
 JOINS = ("mobius", "plain")
 
@@ -57,8 +57,7 @@ class SentencePairClassifier(nn.Module):
         geometry.check_components(self.components)
         for name, size in (("d_word", d_word), ("d_hidden", d_hidden), ("d_ffnn", d_ffnn)):
             whole(f"task.model.{name}", size, 1)
-        if not init_norm > 0:
-            raise UserError(f"task.model.init_norm must be positive, and it is {init_norm}.")
+        positive("task.model.init_norm", init_norm)
         self.distance, self.join = distance, one_of("task.model.join", join, JOINS)
         sentence, ffnn, classifier = (geometry.part(name) for name in self.components)
         self.manifold = sentence.manifold

@@ -1,9 +1,7 @@
 """Text files of word vectors: one word and its numbers a line, with or without word2vec's first line `V d`."""
 
 import hashlib
-import os
 import re
-import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -14,6 +12,7 @@ from typing import BinaryIO
 import numpy as np
 
 from tasks.errors import UserError
+from tasks.folders import whole_file
 
 BLOCK = 1 << 24  # bytes that are read and parsed together
 QUOTED = 40  # bytes of a faulty line that a message quotes
@@ -68,18 +67,10 @@ def dimension(path: Path) -> int:
 
 def write_vectors(path: Path, words: Sequence[str], vectors: np.ndarray) -> None:
     """A file with one word and its numbers a line, with 9 digits, which is exact for float32; whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, part = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            form = " ".join(["%.9g"] * vectors.shape[1])
-            for word, vector in zip(words, vectors.tolist(), strict=True):
-                file.write(f"{word} {form % tuple(vector)}\n")
-        os.chmod(part, 0o644)
-        os.replace(part, path)
-    except BaseException:
-        Path(part).unlink(missing_ok=True)
-        raise
+    form = " ".join(["%.9g"] * vectors.shape[1])
+    with whole_file(path) as part, part.open("w", encoding="utf-8") as file:
+        for word, vector in zip(words, vectors.tolist(), strict=True):
+            file.write(f"{word} {form % tuple(vector)}\n")
 
 
 def _shape(lines: list[bytes]) -> tuple[int | None, int]:

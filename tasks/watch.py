@@ -15,7 +15,8 @@ from torch.optim import Optimizer
 
 from hyperbolic.diagnostics import NonFiniteError, find_nonfinite, point_statistics
 from hyperbolic.manifolds.base import Manifold
-from tasks.base import Points, Task
+from tasks.base import Points, Task, as_task
+from tasks.folders import whole_file
 
 
 class NanGuard(Callback):
@@ -35,20 +36,20 @@ class NanGuard(Callback):
     def on_before_optimizer_step(self, trainer: Trainer, module: LightningModule, optimizer: Optimizer) -> None:
         if trainer.global_step % self.every_n_steps:
             return
-        assert isinstance(module, Task)
-        assert module.latest_loss is not None
+        task = as_task(module)
+        assert task.latest_loss is not None
         gradients = [p.grad for p in module.parameters() if p.grad is not None]
         if getattr(trainer.precision_plugin, "scaler", None) is not None:
             gradients = []  # a scaled gradient may overflow: the scaler skips that step
-        sizes = torch.stack([module.latest_loss.abs().to(torch.float32), *_largest(gradients)])
+        sizes = torch.stack([task.latest_loss.abs().to(torch.float32), *_largest(gradients)])
         if not bool(torch.isfinite(sizes).all()):
-            raise self.report(trainer, module, optimizer)
+            raise self.report(trainer, task, optimizer)
 
     def on_validation_end(self, trainer: Trainer, module: LightningModule) -> None:
-        assert isinstance(module, Task)
-        names = [name for name, value in module.metrics.items() if not torch.isfinite(torch.tensor(value))]
+        task = as_task(module)
+        names = [name for name, value in task.metrics.items() if not torch.isfinite(torch.tensor(value))]
         if names and trainer.optimizers:
-            raise self.report(trainer, module, trainer.optimizers[0], tuple(names))
+            raise self.report(trainer, task, trainer.optimizers[0], tuple(names))
 
     def report(self, trainer: Trainer, module: Task, optimizer: Any, also: tuple[str, ...] = ()) -> NonFiniteError:
         """Save the state, and make the error that says which tensors are not finite."""
@@ -69,9 +70,8 @@ class NanGuard(Callback):
                 "gradients": gradients,
                 "optimizer": optimizer.state_dict(),
             }
-            part = self.path.with_suffix(".part")
-            torch.save(state, part)
-            part.replace(self.path)
+            with whole_file(self.path) as part:
+                torch.save(state, part)
         return NonFiniteError(
             names,
             f"Training stopped at step {trainer.global_step} (epoch {trainer.current_epoch + 1}): not finite: "
@@ -122,13 +122,11 @@ class Diagnostics(Callback):
         self, trainer: Trainer, module: LightningModule, outputs: Any, batch: Any, batch_idx: int, *_: Any
     ) -> None:
         if batch_idx == 0:
-            assert isinstance(module, Task)
-            self._points = module.points(batch)
+            self._points = as_task(module).points(batch)
 
     def on_validation_epoch_end(self, trainer: Trainer, module: LightningModule) -> None:
-        assert isinstance(module, Task)
         named_points = dict(self._points)
-        for name, parameter in module.model.named_parameters():
+        for name, parameter in as_task(module).model.named_parameters():
             if isinstance(parameter, ManifoldParameter) and isinstance(parameter.manifold, Manifold):
                 named_points[name] = Points(parameter.manifold, parameter.detach())
         self.latest = {
@@ -155,10 +153,10 @@ class Progress(TQDMProgressBar):
         self.train_progress_bar.set_description(f"epoch {trainer.current_epoch + 1}{last}")
 
     def get_metrics(self, trainer: Trainer, module: LightningModule) -> dict[str, Any]:
-        assert isinstance(module, Task)
-        values = {} if module.latest_loss is None else {"loss": f"{float(module.latest_loss):.4f}"}
-        if module.select in module.metrics:
-            values[module.select] = f"{module.metrics[module.select]:.4f}"
+        task = as_task(module)
+        values = {} if task.latest_loss is None else {"loss": f"{float(task.latest_loss):.4f}"}
+        if task.select in task.metrics:
+            values[task.select] = f"{task.metrics[task.select]:.4f}"
         return values
 
 
@@ -170,6 +168,6 @@ class StepLog(Callback):
 
     def on_train_batch_end(self, trainer: Trainer, module: LightningModule, *_: Any) -> None:
         if trainer.logger is not None and trainer.global_step % self.every_n_steps == 0:
-            assert isinstance(module, Task)
-            assert module.latest_loss is not None
-            trainer.logger.log_metrics({"step/loss": float(module.latest_loss)}, step=trainer.global_step)
+            loss = as_task(module).latest_loss
+            assert loss is not None
+            trainer.logger.log_metrics({"step/loss": float(loss)}, step=trainer.global_step)

@@ -1,7 +1,5 @@
 """Vectors of words that were trained elsewhere, from text files, kept in a cache that is mapped into memory."""
 
-import hashlib
-import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,15 +12,17 @@ from torch import Tensor
 
 from hyperbolic.manifolds import Manifold, PoincareBall
 from hyperbolic.manifolds.charts import convert
-from tasks.errors import UserError, one_of
-from tasks.folders import locked, made_whole, not_kept
+from tasks.errors import UserError, one_of, positive
+from tasks.fingerprints import cache_place
+from tasks.folders import cached, read_arrays, write_arrays
 from tasks.text import UNK
-from tasks.vector_files import VectorFile, dimension, parse
+from tasks.vector_files import dimension, parse
 
 UNKNOWN = ("<unk>", "unk", "UNK")  # how files call the vector of words they do not have
 SPACES = ("auto", "euclidean", "poincare")
 MAX_NORM = 1 - 1e-5  # where points outside of the ball are put (the norm that Tifrea et al.'s code clips to)
-FORMAT = 1  # of the cache
+FORMAT = 2  # of the cache
+Prepared = tuple[list[str], np.ndarray, dict[str, Any]]  # words, tangent vectors, what describes them
 
 
 @dataclass(frozen=True)
@@ -105,35 +105,27 @@ def read_vectors(
     """
     one_of("task.data.vectors.space", space, SPACES)
     one_of("task.data.on_error", on_error, ("fail", "skip"))
-    if isinstance(c, bool) or not isinstance(c, (int, float)) or not (0 < c < float("inf")):
-        raise UserError(f"task.data.vectors.c must be a positive number, and it is {c!r}.")
+    positive("task.data.vectors.c", c)
     path = find_vectors(candidates, root)
     if cache is None:
-        return _assemble(*_prepare(path, parse(path, on_error), space, c))
+        return _assemble(*_prepare(path, on_error, space, c))
     stat = path.stat()
     stamp = {
         "format": FORMAT, "name": path.name, "folder": path.parent.name, "size": stat.st_size,
         "modified": stat.st_mtime_ns, "space": space, "c": float(c), "on_error": on_error,
     }  # fmt: skip
-    key = hashlib.sha256(json.dumps(stamp, sort_keys=True).encode()).hexdigest()[:16]
-    place = Path(cache) / "vectors" / f"{path.stem}-{key}"
-    if (vectors := _read_cache(place)) is not None:  # whole, and so never replaced: no lock is needed
-        return vectors
-    prepared = None
-    try:
-        with locked(place):
-            if (vectors := _read_cache(place)) is None:
-                prepared = _prepare(path, parse(path, on_error), space, c)
-                _write_cache(place, *prepared)
-                vectors = _read_cache(place)
-    except OSError as error:  # of the cache: `parse` raises UserError
-        prepared = prepared or _prepare(path, parse(path, on_error), space, c)
-        notes = prepared[2]["notes"]
-        notes.append(not_kept("vectors", place, error, "reads the text file", "paths.cache_dir=...").removesuffix("."))
-    if vectors is None:
-        assert prepared is not None
-        vectors = _assemble(*prepared)
-    return vectors
+    place = cache_place(Path(cache) / "vectors", path.stem, stamp)
+
+    def read() -> Prepared:
+        arrays, facts = read_arrays(place, stamp)
+        return arrays["words"].tobytes().decode("utf-8").split("\n"), arrays["tangent"], facts
+
+    def write(folder: Path, prepared: Prepared) -> None:
+        words, tangent, facts = prepared
+        names = np.frombuffer("\n".join(words).encode("utf-8"), np.uint8)  # read ten times as fast as from JSON
+        write_arrays(folder, {"words": names, "tangent": tangent}, stamp, facts)
+
+    return _assemble(*cached(place, read, lambda: _prepare(path, on_error, space, c), write, "vectors"))
 
 
 @dataclass(frozen=True)
@@ -164,8 +156,9 @@ def find_vectors(candidates: Sequence[str | Path], root: Path) -> Path:
     )
 
 
-def _prepare(path: Path, file: VectorFile, space: str, c: float) -> tuple[list[str], np.ndarray, dict[str, Any]]:
+def _prepare(path: Path, on_error: str, space: str, c: float) -> Prepared:
     """Words, tangent vectors (2 + N, d) with the rows of padding and unknown words, and what describes them."""
+    file = parse(path, on_error)
     if space == "auto":
         named = "poincare" in _plain(path.name)
         near = "poincare" in _plain(path.parent.name) and np.mean(file.norms < 1) >= 0.99
@@ -220,24 +213,3 @@ def _log0_scale(norms: np.ndarray) -> np.ndarray:
 
 def _plain(name: str) -> str:
     return name.lower().replace("é", "e").replace("e\u0301", "e")
-
-
-def _write_cache(place: Path, words: list[str], tangent: np.ndarray, meta: dict[str, Any]) -> None:
-    """A folder of words.txt, tangent.npy and meta.json; it appears whole or not at all."""
-    with made_whole(place) as part:
-        (part / "words.txt").write_bytes("\n".join(words).encode("utf-8"))
-        np.save(part / "tangent.npy", tangent)
-        (part / "meta.json").write_text(json.dumps({**meta, "shape": list(tangent.shape)}), encoding="utf-8")
-
-
-def _read_cache(place: Path) -> WordVectors | None:
-    """The vectors of a cache folder, mapped into memory; None where it does not exist or is damaged."""
-    try:
-        meta = json.loads((place / "meta.json").read_text(encoding="utf-8"))
-        words = (place / "words.txt").read_bytes().decode("utf-8").split("\n")
-        tangent = np.load(place / "tangent.npy", mmap_mode="c", allow_pickle=False)  # changes are not written back
-        if list(tangent.shape) != meta["shape"] or len(words) != len(tangent) - 2 or tangent.dtype != np.float32:
-            return None
-        return _assemble(words, tangent, meta)
-    except (OSError, ValueError, KeyError, EOFError):
-        return None

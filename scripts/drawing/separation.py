@@ -66,7 +66,7 @@ def separate(trained: Trained) -> tuple[Field, float]:
     model = copy.deepcopy(trained.model).double()
     check_plane(trained.run, model.manifold, model.points)
     splits = [trained.data.splits()[name] for name in ("train", "test")]
-    rows, labels = (torch.cat([getattr(split, name) for split in splits]) for name in ("rows", "labels"))
+    rows, labels = (torch.cat([split.columns[name] for split in splits]) for name in ("rows", "labels"))
     source = getattr(model, "source", None)  # of a ball's coordinates in flat space, the ball
     rim = float(source.c.detach()) ** -0.5 if source is not None and source.is_curved else 0.0
 
@@ -75,8 +75,8 @@ def separate(trained: Trained) -> tuple[Field, float]:
         return subtree - rest
 
     with torch.inference_mode():
-        predictions = margin(model.points[splits[1].rows]) > 0
-    gold = splits[1].labels == 1
+        predictions = margin(model.points[splits[1].columns["rows"]]) > 0
+    gold = splits[1].columns["labels"] == 1
     total = int(predictions.sum() + gold.sum())
     f1 = 2 * int((predictions & gold).sum()) / total if total else 0.0
     return field(model.manifold, model.points[rows], labels == 1, margin, rim), f1

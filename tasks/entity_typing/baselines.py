@@ -4,6 +4,9 @@ Both read a mention in its context alike: an LSTM in both directions over the co
 they stand to the mention, pooled by attention; the mention's words pooled by attention; its characters by a CNN.
 """
 
+from dataclasses import asdict, dataclass
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -96,21 +99,43 @@ class Fusion(nn.Module):
         return gate * F.gelu(self.change(both)) + (1 - gate) * x
 
 
+@dataclass(frozen=True)
+class ReaderOptions:
+    """How both baselines read. d_hidden: of the LSTM in each direction. d_attention: hidden size of the attention to
+    the context. d_location: of the mark of where a word stands to the mention. d_character, filters, width: of the CNN.
+    input_dropout: on the context's words with their marks. mention_dropout: on the mention's vector.
+
+    Raises UserError for a size below 1, and a dropout outside of [0, 1).
+    """
+
+    d_hidden: int
+    d_attention: int
+    d_location: int
+    d_character: int
+    filters: int
+    width: int
+    input_dropout: float
+    mention_dropout: float
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            rate(f"task.model.{name}", value) if name.endswith("dropout") else whole(f"task.model.{name}", value, 1)
+
+
 class MultiTask(TypingModel):
     """``<[context; mention], w_k>``; the name comes from the loss, which is the task's.
 
     geometry: must be Euclidean, without parts. words, types, n_characters: what the data supply; the word vectors stay
-    as they are. d_hidden: of the LSTM in each direction. d_attention: hidden size of the attention to the context.
-    d_location: of the mark of where a word stands to the mention. d_character, filters, width: of the CNN.
-    input_dropout: on the context's words with their marks. mention_dropout: on the mention's vector.
+    as they are. options: the fields of `ReaderOptions`.
 
     Source: Choi, Levy, Choi and Zettlemoyer 2018, section 4, and their code with its options ``-lstm_type single
     -enhanced_mention`` (models.py, model_utils.py). Difference: padding counts nowhere.
 
     Raises:
-        ValueError: another geometry. UserError: a size below 1, a dropout outside of [0, 1).
+        ValueError: another geometry.
     """
 
+    Options = ReaderOptions
     components = ()
     class_points = None  # the classes are directions, not points
 
@@ -120,14 +145,7 @@ class MultiTask(TypingModel):
         words: WordVectors,
         types: TypeInventory,
         n_characters: int,
-        d_hidden: int,
-        d_attention: int,
-        d_location: int,
-        d_character: int,
-        filters: int,
-        width: int,
-        input_dropout: float,
-        mention_dropout: float,
+        **options: Any,
     ):
         super().__init__()
         if geometry.name != "euclidean" or geometry.parts:
@@ -136,25 +154,20 @@ class MultiTask(TypingModel):
                 f"{type(self).__name__} is a Euclidean baseline and takes geometry=euclidean without geometry.parts "
                 f"alone; it got geometry={geometry.name}{parts}"
             )
-        sizes = {
-            "d_hidden": d_hidden, "d_attention": d_attention, "d_location": d_location, "d_character": d_character,
-            "filters": filters, "width": width,
-        }  # fmt: skip
-        for name, size in sizes.items():
-            whole(f"task.model.{name}", size, 1)
+        reader = ReaderOptions(**options)
         self.manifold = geometry.manifold
         self.words = WordPoints(words, geometry, dropout=0.0)  # in the flat space the vectors themselves
         self.register_buffer("groups", types.granularity, persistent=False)
         self.n_classes = len(types.names)
-        self.d_context, self.d_mention = 2 * d_hidden, words.d + filters
+        self.d_context, self.d_mention = 2 * reader.d_hidden, words.d + reader.filters
 
-        self.location = nn.Linear(4, d_location)
-        self.lstm = nn.LSTM(words.d + d_location, d_hidden, bidirectional=True, batch_first=True)
-        self.pool = AttentiveSum(self.d_context, d_attention)
+        self.location = nn.Linear(4, reader.d_location)
+        self.lstm = nn.LSTM(words.d + reader.d_location, reader.d_hidden, bidirectional=True, batch_first=True)
+        self.pool = AttentiveSum(self.d_context, reader.d_attention)
         self.pool_mention = AttentiveSum(words.d, None)
-        self.characters = CharacterCNN(n_characters, d_character, filters, width)
-        self.drop_input = nn.Dropout(rate("task.model.input_dropout", input_dropout))
-        self.drop_mention = nn.Dropout(rate("task.model.mention_dropout", mention_dropout))
+        self.characters = CharacterCNN(n_characters, reader.d_character, reader.filters, reader.width)
+        self.drop_input = nn.Dropout(reader.input_dropout)
+        self.drop_mention = nn.Dropout(reader.mention_dropout)
         self.classifier = LinearLogits(self.manifold, self.d_context + self.d_mention, self.n_classes)
 
     def context(self, batch: dict[str, Tensor]) -> Tensor:
@@ -185,7 +198,7 @@ class LabelGCN(MultiTask):
 
     interaction: false: it reads [context; mention], as MultiTask's. attention_dropout: on the states, where they are
     scored. output_dropout: on what the classifier reads. edges, similarity, residual: of the label graph, see
-    :class:`GraphLogits`. The other settings are those of :class:`MultiTask`.
+    :class:`GraphLogits`. The others are MultiTask's.
 
     Source: Xiong et al. 2019, section 3, and their code with its options ``-lstm_type single -enhanced_mention
     -model_debug -gcn`` (models.py, model_utils.py, label_corr.py).
@@ -197,25 +210,15 @@ class LabelGCN(MultiTask):
         words: WordVectors,
         types: TypeInventory,
         n_characters: int,
-        d_hidden: int,
-        d_attention: int,
-        d_location: int,
-        d_character: int,
-        filters: int,
-        width: int,
-        input_dropout: float,
-        mention_dropout: float,
         attention_dropout: float,
         output_dropout: float,
         interaction: bool,
         edges: str,
         similarity: bool,
         residual: bool,
+        **options: Any,
     ):
-        super().__init__(
-            geometry, words, types, n_characters, d_hidden, d_attention, d_location, d_character, filters, width,
-            input_dropout, mention_dropout,
-        )  # fmt: skip
+        super().__init__(geometry, words, types, n_characters, **options)
         d = self.d_context
         self.interaction = interaction
         if interaction:

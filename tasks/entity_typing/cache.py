@@ -2,11 +2,8 @@
 
 import contextlib
 import hashlib
-import json
 import os
-import shutil
 import time
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -14,18 +11,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tasks.entity_typing.chunks import Chunk, ChunkEncoder, encode_chunks, progress
+from tasks.entity_typing.chunks import Chunk, ChunkEncoder, encode_chunks
 from tasks.entity_typing.examples import Columns, Limits
 from tasks.entity_typing.release import Source
 from tasks.errors import UserError
-from tasks.folders import damaged, locked, made_whole
+from tasks.fingerprints import cache_place, file_sha256, names_sha256
+from tasks.folders import cached_folder, read_arrays, write_meta
+from tasks.reading import Faults, progress_bar
 
-FORMAT = 2  # of the cache; another one is another folder
+FORMAT = 3  # of the cache; another one is another folder
 DTYPES = {"words": "i4", "word_starts": "i8", "spans": "u1", "characters": "u1", "types": "i4", "type_starts": "i8"}
-COUNTED = ("skipped", "cut", "untyped", "outside", "unknown")  # in each piece of a source
-COUNTS = (*COUNTED, "words", "unknown_distinct")  # of a source; of those of one split they can be added up
+COUNTED = ("cut", "untyped", "outside", "unknown")  # in each piece of a source
+COUNTS = ("skipped", *COUNTED, "words", "unknown_distinct")  # of a source; of those of one split they can be added up
 FLAT = ("words", "types")
-MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class Recipe:
             "format": FORMAT,
             "sources": [[s.name, s.label, s.split, *stamp(s.path)] for s in self.sources],
             "words": words.hexdigest(),
-            "types": hashlib.sha256("\n".join(self.types).encode()).hexdigest(),
+            "types": names_sha256(self.types),
             "limits": list(astuple(self.limits)),
             "grow": self.grow,
             "keep_untyped": self.keep_untyped,
@@ -80,26 +78,19 @@ def stamp(path: Path) -> list[Any]:
 
 
 def prepare_mentions(folder: Path, name: str, recipe: Recipe, workers: int) -> PreparedMentions:
-    """What the recipe gives, from `folder`/`name`-`key`, where key is that of the recipe; made there if need be.
+    """What the recipe gives, kept in a folder of its own in `folder`, see `folders.cached_folder`.
 
-    Of several processes that ask at the same time one prepares, and the others wait for it. The folder appears whole or
-    not at all; what an interrupted process left is removed; a damaged one is made again, with a warning. Raises
-    UserError for a mention that cannot be used, where the recipe does not say to skip it.
+    Raises UserError for a mention that cannot be used, where the recipe does not say to skip it.
     """
     settings = recipe.settings()
-    key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
-    place = folder / f"{name}-{key}"
+    place = cache_place(folder, name, settings)
+
+    def read() -> PreparedMentions:
+        arrays, facts = read_arrays(place, settings)
+        return PreparedMentions(Columns(**arrays), tuple(facts["types"]), facts["parts"])
+
     try:
-        with locked(place):
-            if place.exists():
-                try:
-                    return _read(place, settings)
-                except (OSError, ValueError, KeyError, TypeError) as error:
-                    warnings.warn(damaged(place, error), stacklevel=2)
-            for rest in (place, *folder.glob(f"{name}-{key}.*.part")):
-                shutil.rmtree(rest, ignore_errors=True)
-            _make(place, name, recipe, settings, workers)
-            return _read(place, settings)
+        return cached_folder(place, read, lambda part: _make(part, name, recipe, settings, workers))
     except OSError as error:
         where = error.filename or folder
         raise UserError(
@@ -108,23 +99,21 @@ def prepare_mentions(folder: Path, name: str, recipe: Recipe, workers: int) -> P
         ) from error
 
 
-def _make(place: Path, name: str, recipe: Recipe, settings: dict[str, Any], workers: int) -> None:
+def _make(folder: Path, name: str, recipe: Recipe, settings: dict[str, Any], workers: int) -> None:
     begin = time.perf_counter()
-    with made_whole(place) as part:
-        with ThreadPoolExecutor(1) as pool:  # sha256 lets other threads run
-            shas = [pool.submit(_sha256, source.path) for source in recipe.sources]
-            try:
-                sizes, types, parts = _write(part, name, recipe, workers)
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-            for source, sha in zip(recipe.sources, shas, strict=True):
-                parts[source.name]["sha256"] = sha.result()
-        if recipe.settings()["sources"] != settings["sources"]:
-            raise UserError(f"A file of {name} changed while it was read; start again when it is complete.")
-        manifest = {"settings": settings, "sizes": sizes, "types": types, "parts": parts}
-        text = json.dumps(manifest, ensure_ascii=True)
-        (part / MANIFEST).write_text(json.dumps({"sha256": _digest(text), "manifest": text}), encoding="ascii")
+    with ThreadPoolExecutor(1) as pool:  # sha256 lets other threads run
+        shas = [pool.submit(file_sha256, source.path) for source in recipe.sources]
+        try:
+            sizes, types, parts = _write(folder, name, recipe, workers)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        for source, sha in zip(recipe.sources, shas, strict=True):
+            parts[source.name]["sha256"] = sha.result()
+    if recipe.settings()["sources"] != settings["sources"]:
+        raise UserError(f"A file of {name} changed while it was read; start again when it is complete.")
+    forms = {column: (dtype, sizes[column]) for column, dtype in DTYPES.items()}
+    write_meta(folder, forms, settings, {"types": types, "parts": parts})
     n, seconds = sizes["spans"][0], time.perf_counter() - begin
     print(f"{name}: {n:,} mentions prepared in {seconds:.1f} s ({n / seconds:,.0f} per second)", flush=True)
 
@@ -139,26 +128,22 @@ def _write(
     )
     lengths = dict.fromkeys(FLAT, 0)
     zeros = dict.fromkeys(("start", "stop", "lines", *COUNTS), 0)
-    parts: dict[str, dict[str, Any]] = {
-        s.name: {"file": s.label, "first_fault": None, **zeros} for s in recipe.sources
-    }
+    parts: dict[str, dict[str, Any]] = {s.name: {"file": s.label, **zeros} for s in recipe.sources}
+    faults = {s.name: Faults(recipe.on_error) for s in recipe.sources}
     unknown: dict[str, set[str]] = {s.split: set() for s in recipe.sources}
     with contextlib.ExitStack() as stack:
         files = {column: stack.enter_context((folder / f"{column}.bin").open("wb")) for column in DTYPES}
         for column in ("word_starts", "type_starts"):
             files[column].write(np.zeros(1, DTYPES[column]).tobytes())
-        bar = stack.enter_context(progress(name, sum(s.path.stat().st_size for s in recipe.sources)))
+        total = sum(source.path.stat().st_size for source in recipe.sources)
+        bar = stack.enter_context(progress_bar(total, f"preparing {name}"))
         chunks = encode_chunks(encoder, [s.path for s in recipe.sources], workers)
         stack.enter_context(contextlib.closing(chunks))
         mentions = 0
         for number, size, chunk in chunks:
             source = recipe.sources[number]
-            if chunk.faults and recipe.on_error == "fail":
-                line, reason = chunk.faults[0]
-                raise UserError(
-                    f"{source.path}, line {parts[source.name]['lines'] + line}: {reason}. Correct the line, or leave "
-                    "out such lines with task.data.on_error=skip."
-                )
+            for line, fault in chunk.faults:
+                faults[source.name].add(f"{source.path}, line {parts[source.name]['lines'] + line}", fault)
             _count(parts[source.name], chunk, mentions, unknown[source.split])
             ids = np.array([types.setdefault(t, len(types)) for t in chunk.types], np.int32)
             columns = chunk.columns._replace(types=ids[chunk.columns.types] if len(ids) else chunk.columns.types)
@@ -169,11 +154,13 @@ def _write(
                 files[column].write(np.ascontiguousarray(array, DTYPES[column]).tobytes())
             for column in FLAT:
                 lengths[column] += len(getattr(columns, column))
-            bar(size, mentions)
+            bar.set_postfix_str(f"{mentions:,} mentions", refresh=False)
+            bar.update(size)
         for file in files.values():
             file.flush()
             os.fsync(file.fileno())
     for source in recipe.sources:
+        parts[source.name] |= {"skipped": faults[source.name].count, "first_fault": faults[source.name].first}
         if parts[source.name]["stop"] == parts[source.name]["start"]:
             raise UserError(f"{source.path} has no mention that can be used; fetch it again.")
     sizes = {column: [length] for column, length in lengths.items()}
@@ -185,9 +172,6 @@ def _count(part: dict[str, Any], chunk: Chunk, mentions: int, unknown: set[str])
     """Add a chunk to the counts of its source, and its words without a vector to those of the split (`unknown`).
 
     mentions: how many stand before the chunk."""
-    if chunk.faults:
-        line, reason = chunk.faults[0]
-        part["first_fault"] = part["first_fault"] or f"line {part['lines'] + line}: {reason}"
     part["start"] = part["start"] if part["lines"] else mentions
     part["stop"] = mentions + chunk.columns.mentions
     part["lines"] += chunk.lines
@@ -197,30 +181,3 @@ def _count(part: dict[str, Any], chunk: Chunk, mentions: int, unknown: set[str])
     before = len(unknown)
     unknown.update(chunk.unknown)
     part["unknown_distinct"] += len(unknown) - before
-
-
-def _read(place: Path, settings: dict[str, Any]) -> PreparedMentions:
-    """The arrays of a folder, mapped. Raises ValueError where they are not whole or of another recipe."""
-    outer = json.loads((place / MANIFEST).read_text(encoding="ascii"))
-    if _digest(outer["manifest"]) != outer["sha256"]:
-        raise ValueError(f"{MANIFEST} was changed")
-    manifest = json.loads(outer["manifest"])
-    if manifest["settings"] != settings:
-        raise ValueError("it is of another recipe")
-    arrays: dict[str, np.ndarray] = {}
-    for column, dtype in DTYPES.items():
-        shape, file = tuple(manifest["sizes"][column]), place / f"{column}.bin"
-        if file.stat().st_size != np.dtype(dtype).itemsize * int(np.prod(shape)):
-            raise ValueError(f"{file.name} is not whole")
-        # As a plain array: indexing a memmap object is slower.
-        arrays[column] = np.memmap(file, dtype, "r", shape=shape).view(np.ndarray)
-    return PreparedMentions(Columns(**arrays), tuple(manifest["types"]), manifest["parts"])
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,22 +1,19 @@
 """Large files of mentions in pieces, which several processes turn into columns at the same time."""
 
-import contextlib
 import multiprocessing
 import signal
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
 from tasks.entity_typing.examples import Columns, Encoder, Limits
-from tasks.entity_typing.mentions import Fault, parse
+from tasks.entity_typing.mentions import parse
 from tasks.errors import UserError
+from tasks.reading import Fault
 
 CHUNK = 4 << 20  # bytes that are turned into columns at a time, about 10,000 mentions
 PARALLEL = 48 << 20  # bytes from which on it is worth to start processes
@@ -25,14 +22,14 @@ Waiting: TypeAlias = "deque[tuple[int, int, Future[Chunk]]]"  # number of the fi
 
 class Chunk(NamedTuple):
     """A piece of a file as columns. types: names of the ids in the columns where they are the chunk's own, else empty.
-    faults: line in the chunk, from 1, and reason. counts: skipped, cut, untyped, outside, unknown. unknown: distinct
-    words without a vector.
+    faults: line in the chunk, from 1, and what is wrong with it. counts: cut, untyped, outside, unknown. unknown:
+    distinct words without a vector.
     """
 
     columns: Columns
     types: list[str]
     lines: int
-    faults: list[tuple[int, str]]
+    faults: list[tuple[int, Fault]]
     counts: dict[str, int]
     unknown: list[str]
 
@@ -58,7 +55,7 @@ class ChunkEncoder:
             lines = file.read(stop - start).removesuffix(b"\n").split(b"\n")
         types = dict(self.types) if self.grow else self.types
         encoder = Encoder(self.index, self.limits, types, self.grow, self.skip, self.keep_untyped)
-        faults: list[tuple[int, str]] = []
+        faults: list[tuple[int, Fault]] = []
         add = encoder.add
         for number, line in enumerate(lines, start=1):
             if not line or line.isspace():
@@ -66,12 +63,11 @@ class ChunkEncoder:
             try:
                 add(*parse(line))
             except Fault as fault:
-                faults.append((number, str(fault)))
+                faults.append((number, fault))
                 if not self.skip:
                     break
         names, columns = list(types) if self.grow else [], encoder.columns()
         counts = {name: getattr(encoder, name) for name in ("cut", "untyped", "outside", "unknown")}
-        counts["skipped"] = len(faults)
         return Chunk(columns, names, len(lines), faults, counts, list(encoder.unknown_words))
 
 
@@ -134,14 +130,3 @@ def _start(encoder: ChunkEncoder) -> None:
 
 def _encode(path: Path, start: int, stop: int) -> Chunk:
     return _encoder[0](path, start, stop)
-
-
-@contextlib.contextmanager
-def progress(name: str, total: int) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar over `total` bytes, where there is a terminal; called with further bytes and mentions so far."""
-    console = Console(stderr=True)
-    columns = (TextColumn(f"preparing {name}"), BarColumn(), TaskProgressColumn(),
-               TextColumn("{task.fields[mentions]:,} mentions"), TimeRemainingColumn())  # fmt: skip
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(name, total=total, mentions=0)
-        yield lambda size, mentions: bar.update(task, advance=size, mentions=mentions)

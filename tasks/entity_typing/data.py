@@ -2,7 +2,6 @@
 
 import abc
 import functools
-import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,34 +15,40 @@ from tasks.base import TaskData
 from tasks.batches import Split, TrainBatches
 from tasks.entity_typing.cache import COUNTS, PreparedMentions, Recipe, prepare_mentions
 from tasks.entity_typing.examples import N_CHARACTERS, Columns, Encoder, Examples, Limits, encode
-from tasks.entity_typing.mentions import Fault, Mention, read_inputs
+from tasks.entity_typing.mentions import Mention, read_inputs
 from tasks.entity_typing.release import SPLITS, Release
 from tasks.entity_typing.types import TypeInventory, count_pairs, first_types, granularity, read_ontology
 from tasks.errors import UserError, one_of, whole
+from tasks.fingerprints import identity_of, joined_sha256
+from tasks.reading import Fault
 from tasks.word_vectors import VectorSource, WordVectors
 
 
+@dataclass(frozen=True)
+class BatchOptions:
+    """limits: see Limits. mask_padding: whether a batch is as wide as its longest mention; otherwise it is as wide as
+    the limits, as in Lopez & Strube's code, where padding takes part in everything. crowd_cycles: further passes over
+    the crowd-sourced part of the training data at the end of each epoch. The others are TaskData's."""
+
+    limits: Limits
+    mask_padding: bool
+    crowd_cycles: int
+    shuffle: str
+    batch_size: int
+    eval_batch_size: int
+    seed: int
+
+
 class TypingData(TaskData):
-    """What all data sets of entity typing share.
+    """What all data sets of entity typing share. options: the fields of `BatchOptions`."""
 
-    limits: see Limits. mask_padding: whether a batch is as wide as its longest mention; otherwise it is as wide as the
-    limits, as in Lopez & Strube's code, where padding takes part in everything. crowd_cycles: further passes over the
-    crowd-sourced part of the training data at the end of each epoch. The others are TaskData's.
-    """
+    Options = BatchOptions
 
-    def __init__(
-        self,
-        limits: Limits,
-        mask_padding: bool,
-        crowd_cycles: int,
-        shuffle: str,
-        batch_size: int,
-        eval_batch_size: int,
-        seed: int,
-    ):
-        super().__init__(shuffle=shuffle, batch_size=batch_size, eval_batch_size=eval_batch_size, seed=seed)
-        self.limits, self.mask_padding = limits, mask_padding
-        self.crowd_cycles = whole("task.data.crowd_cycles", crowd_cycles, 0)
+    def __init__(self, **options: Any):
+        batches = BatchOptions(**options)
+        super().__init__(batches.shuffle, batches.batch_size, batches.eval_batch_size, batches.seed)
+        self.limits, self.mask_padding = batches.limits, batches.mask_padding
+        self.crowd_cycles = whole("task.data.crowd_cycles", batches.crowd_cycles, 0)
 
     @property
     @abc.abstractmethod
@@ -71,9 +76,8 @@ class TypingData(TaskData):
 
     @property
     def identity(self) -> dict[str, str]:
-        types = hashlib.sha256("\n".join(self.types.names).encode()).hexdigest()
         return {
-            "types": f"{len(self.types)} with sha256 {types[:12]}",
+            "types": identity_of(self.types.names),
             "vectors": f"{self.words.space} {self.words.d}d with sha256 {self.words.sha256[:12]}",
         }
 
@@ -130,15 +134,9 @@ class EntityTypingData(TypingData):
         vectors: VectorSource,
         on_error: str,
         untyped: str,
-        limits: Limits,
-        mask_padding: bool,
-        crowd_cycles: int,
-        shuffle: str,
-        batch_size: int,
-        eval_batch_size: int,
-        seed: int,
+        **options: Any,
     ):
-        super().__init__(limits, mask_padding, crowd_cycles, shuffle, batch_size, eval_batch_size, seed)
+        super().__init__(**options)
         release.check_selection(sources)
         self.release, self.sources, self.vectors = release, sources, vectors
         self.cache = Path(preparation.cache)
@@ -147,23 +145,16 @@ class EntityTypingData(TypingData):
         self.type_source = one_of("task.data.types", types, ("auto", "ontology", "data"))
         self.on_error = one_of("task.data.on_error", on_error, ("fail", "skip"))
         self.untyped = one_of("task.data.untyped", untyped, ("keep", "fault"))
-        self._words: WordVectors | None = None
         self._mentions: PreparedMentions | None = None
-        self._types: TypeInventory | None = None
 
-    @property
+    @functools.cached_property
     def words(self) -> WordVectors:
-        if self._words is None:
-            self._words = self.vectors.read(self.cache, self.on_error)
-        return self._words
+        return self.vectors.read(self.cache, self.on_error)
 
-    @property
+    @functools.cached_property
     def types(self) -> TypeInventory:
-        if self._types is None:
-            names = self.mentions().types
-            levels = granularity(names, self.release.granularity)
-            self._types = TypeInventory(names, levels, functools.cache(self.co_occurrence))
-        return self._types
+        names = self.mentions().types
+        return TypeInventory(names, granularity(names, self.release.granularity), functools.cache(self.co_occurrence))
 
     def mentions(self) -> PreparedMentions:
         """All mentions as columns, read or prepared at the first call."""
@@ -238,7 +229,6 @@ class EntityTypingData(TypingData):
         parts = self.mentions().parts
         mentions = {name: part["stop"] - part["start"] for name, part in parts.items()}
         names = {split: self._parts(split) for split in SPLITS}
-        shas = {s: [parts[p]["sha256"] for p in names[s]] for s in SPLITS}
         train, missing = sum(mentions[p] for p in names["train"]), self._missing(parts)
         return {
             "files": {s: " + ".join(parts[p]["file"] for p in names[s]) for s in SPLITS}
@@ -249,7 +239,7 @@ class EntityTypingData(TypingData):
                 for s in SPLITS
             },
             "sha256": {
-                s: v[0] if len(v) == 1 else hashlib.sha256("".join(v).encode()).hexdigest() for s, v in shas.items()
+                s: joined_sha256([parts[p]["sha256"] for p in names[s]]) for s in SPLITS
             } | {"vectors": self.words.sha256},
             "sources": {
                 p: {"file": part["file"], "sha256": part["sha256"], "mentions": mentions[p]}

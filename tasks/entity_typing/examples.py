@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tasks.entity_typing.mentions import Fault, Mention
+from tasks.entity_typing.mentions import Mention
 from tasks.errors import UserError, whole
+from tasks.reading import Fault
 from tasks.text import PAD, UNK
 
 # Characters by id, from 1; 0 is any other character and padding too (the table of Lopez & Strube's code).

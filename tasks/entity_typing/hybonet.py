@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from hyperbolic.geometry import ChangeGeometry, Geometry
-from tasks.entity_typing.points import AttentionWeights, EntranceEncoder, SequenceEncoder, TextNetwork, WordPoints
+from tasks.entity_typing.points import AttentionWeights, TextNetwork, WordPoints
 from tasks.word_vectors import WordVectors
 
 
@@ -33,12 +33,10 @@ class HyboNet(TextNetwork):
     are HyFi's.
     """
 
-    context: EntranceEncoder
-
     def __init__(
         self,
         parts: dict[str, Geometry],
-        encoder: Callable[..., SequenceEncoder],
+        encoder: Callable[..., nn.Module],
         words: WordVectors,
         d: int,
         max_context: int,
@@ -49,12 +47,10 @@ class HyboNet(TextNetwork):
         inner, attention, concat = parts["encoder"], parts["attention"], parts["concat"]
         super().__init__(attention, mask_padding)
         self.words = WordPoints(words, inner, input_dropout)
-        context = encoder(geometry=inner, d_in=words.d, d_hidden=d, streams=1)
-        assert isinstance(context, EntranceEncoder)
-        self.context = context
+        self.context = encoder(geometry=inner, d_in=words.d, d_hidden=d, streams=1)
         self.centroid = inner.centroid()
         self.to_attention = ChangeGeometry(inner, attention)
-        self.context_attention = self.distance_attention(d, n_positions=2 * max_context + 2, score="squared")
+        self.context_attention = attention.attention(d, n_positions=2 * max_context + 2, score="squared")
         self.to_concat = ChangeGeometry(attention, concat)
         self.mention_to_concat = ChangeGeometry(inner, concat)
         self.dropout = concat.dropout(concat_dropout)
@@ -69,7 +65,9 @@ class HyboNet(TextNetwork):
 
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
         """(B, d) points in the geometry of the concatenation."""
-        words = self.context.enter(self.words(batch["mention"]))
+        enter = self.context.enter
+        assert callable(enter)  # of encoders that embed positions
+        words = enter(self.words(batch["mention"]))
         mention = self.mention_to_concat(self.centroid(words, mask=self.mask(batch, "mention")))
         context = self.to_concat(self.context_attention(*self.attention_inputs(batch))[0])
         return self.concat(self.dropout(mention), self.dropout(context))

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hyperbolic.geometry import ChangeGeometry, Geometry
-from tasks.entity_typing.points import AttentionWeights, SequenceEncoder, TextNetwork, WordPoints, length_mask
+from tasks.entity_typing.points import AttentionWeights, TextNetwork, WordPoints, length_mask
 from tasks.word_vectors import WordVectors
 
 AttentionInputs: TypeAlias = tuple[Tensor, Tensor, Tensor | None]  # points (B, N, D), positions (B, N), mask (B, N)
@@ -46,7 +46,7 @@ class HyFi(TextNetwork):
     def __init__(
         self,
         parts: dict[str, Geometry],
-        encoder: Callable[..., SequenceEncoder],
+        encoder: Callable[..., nn.Module],
         words: WordVectors,
         n_characters: int,
         s: int,
@@ -71,12 +71,14 @@ class HyFi(TextNetwork):
         d_context = s if options.get("bidirectional") else 2 * s
         self.context = encoder(geometry=inner, d_in=words.d, d_hidden=d_context, streams=1, **options)
         self.to_attention = ChangeGeometry(inner, attention)
-        self.mention_attention = self.distance_attention(2 * s, n_positions=max_mention + 1)
-        self.context_attention = self.distance_attention(self.context.d_out, n_positions=2 * max_context + 2)
+        d_states = self.context.d_out
+        assert isinstance(d_states, int)  # of every encoder
+        self.mention_attention = attention.attention(2 * s, n_positions=max_mention + 1)
+        self.context_attention = attention.attention(d_states, n_positions=2 * max_context + 2)
         self.to_concat = ChangeGeometry(attention, concat)
         self.characters_to_concat = ChangeGeometry(inner, concat)
         self.dropout = concat.dropout(concat_dropout)
-        self.concat = concat.concat((2 * s, self.context.d_out, s), 5 * s)
+        self.concat = concat.concat((2 * s, d_states, s), 5 * s)
         self.d_out = 5 * s
 
     def attention_inputs(self, batch: dict[str, Tensor]) -> tuple[AttentionInputs, AttentionInputs]:

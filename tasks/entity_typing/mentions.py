@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from tasks.errors import UserError
+from tasks.reading import Fault, parse_object, read_examples
 from tasks.text import tokenize
 
 # The keys of each part of a record, in the release and in what a user writes.
@@ -24,10 +24,6 @@ class Mention(NamedTuple):
     mention: str
     right: list[str]
     types: list[str] = []  # noqa: RUF012 - a NamedTuple's default, never changed
-
-
-class Fault(ValueError):
-    """A record that cannot be used; the message says why, as the end of a sentence."""
 
 
 def parse(line: bytes) -> Mention:
@@ -53,33 +49,20 @@ def _missing_key(record: Any) -> str:
     return f"it has no key {next(k for k in RELEASE if k not in record)}"
 
 
-def read_inputs(lines: Iterable[str | bytes], name: str) -> Iterator[Mention]:
+def read_inputs(lines: Iterable[bytes], name: str) -> Iterator[Mention]:
     """Mentions without types, one after the other, from lines in any of the FORMS; empty lines are passed over.
 
     name: of the file, for messages. Raises UserError, which names the line.
     """
-    empty = True
-    for number, line in enumerate(lines, start=1):
-        try:
-            text = (str(line, "utf-8") if isinstance(line, bytes) else line).removeprefix("\ufeff").strip()
-            if not text:
-                continue
-            mention = _from_json(text) if text.startswith("{") else _from_sentence(text)
-        except UnicodeDecodeError:
-            raise UserError(f"{name}, line {number} is not UTF-8; convert it.") from None
-        except Fault as fault:
-            raise UserError(f"{name}, line {number}: {fault}. Each line is {FORMS}.") from None
-        empty = False
-        yield mention
-    if empty:
-        raise UserError(f"{name} has no mentions. Each line is {FORMS}.")
+    return read_examples(lines, name, _input, "mentions", f"Each line is {FORMS}")
 
 
-def _from_json(text: str) -> Mention:
-    try:
-        record = json.loads(text)
-    except ValueError as error:
-        raise Fault(f"it is not a JSON object ({error})") from None
+def _input(line: str) -> Mention:
+    text = line.strip()
+    return _from_json(parse_object(text)) if text.startswith("{") else _from_sentence(text)
+
+
+def _from_json(record: dict[str, Any]) -> Mention:
     names = RELEASE[:3] if RELEASE[1] in record else PLAIN
     if names[1] not in record:
         raise Fault(f"it has neither a key {RELEASE[1]} nor {PLAIN[1]}")

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from hyperbolic.geometry import ChangeGeometry, Geometry
 from hyperbolic.layers.classes import ClassLogits
 from tasks.base import Points
 from tasks.entity_typing.hybonet import HyboNet, HyboNetSettings
 from tasks.entity_typing.hyfi import HyFi, HyFiSettings
-from tasks.entity_typing.points import AttentionWeights, SequenceEncoder, TextNetwork, TypingModel
+from tasks.entity_typing.points import AttentionWeights, TextNetwork, TypingModel
 from tasks.entity_typing.types import TypeInventory
 from tasks.errors import UserError, one_of, rate, whole
 from tasks.word_vectors import WordVectors
@@ -37,7 +37,7 @@ class EntityTyper(TypingModel):
     def __init__(
         self,
         geometry: Geometry,
-        encoder: Callable[..., SequenceEncoder],
+        encoder: Callable[..., nn.Module],
         words: WordVectors,
         types: TypeInventory,
         n_characters: int,
@@ -95,7 +95,7 @@ class EntityTyper(TypingModel):
         return Points(self.manifold, self.classifier.class_points)
 
 
-def _design(design: str, encoder: Callable[..., SequenceEncoder]) -> str:
+def _design(design: str, encoder: Callable[..., nn.Module]) -> str:
     """hyfi or hybonet. Raises UserError where the encoder cannot have it."""
     encoder = getattr(encoder, "func", encoder)  # a configuration gives a partial of the class
     embeds_positions = getattr(encoder, "embeds_positions", False)

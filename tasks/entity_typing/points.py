@@ -1,7 +1,7 @@
 """What the networks of entity typing share: their interface, word vectors as points, masks of padding."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -10,38 +10,6 @@ from hyperbolic.geometry import Geometry
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.manifolds import Manifold
 from tasks.word_vectors import WordVectors
-
-
-class SequenceEncoder(Protocol):
-    """An encoder of sequences (`hyperbolic.encoders`): points (B, T, D) and lengths to states and a last state."""
-
-    @property
-    def d_out(self) -> int: ...
-
-    def __call__(self, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
-
-
-@runtime_checkable
-class EntranceEncoder(SequenceEncoder, Protocol):
-    """One that embeds positions itself (`embeds_positions`): points (B, T, D) to inputs of its first layer."""
-
-    def enter(self, x: Tensor) -> Tensor: ...
-
-
-@runtime_checkable
-class DistanceAttention(Protocol):
-    """A family's `Attention`: points (B, N, D), positions and mask to the centroid and the weights (B, N)."""
-
-    def pairs(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]: ...
-
-    def __call__(self, x: Tensor, positions: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
-
-
-@runtime_checkable
-class LiftingDropout(Protocol):
-    """A family's `Dropout`, which also makes points of tangent vectors at the origin."""
-
-    def lifted(self, u: Tensor) -> Tensor: ...
 
 
 class TypingModel(nn.Module):
@@ -78,17 +46,12 @@ class TextNetwork(nn.Module):
     mask_padding: false: padding counts as words at the origin do (official code of hyfi).
     """
 
-    context: SequenceEncoder
+    context: nn.Module
     d_out: int
 
     def __init__(self, attention: Geometry, mask_padding: bool):
         super().__init__()
         self.attention_geometry, self.mask_padding = attention, mask_padding
-
-    def distance_attention(self, d: int, **options: Any) -> DistanceAttention:
-        layer = self.attention_geometry.attention(d, **options)
-        assert isinstance(layer, DistanceAttention)
-        return layer
 
     def length(self, batch: dict[str, Tensor], name: str) -> Tensor | None:
         return batch[f"{name}_length"] if self.mask_padding else None
@@ -100,8 +63,10 @@ class TextNetwork(nn.Module):
         """What each attention does with the words, under "mention" (in hyfi) and "context"."""
         raise NotImplementedError
 
-    def weights(self, layer: DistanceAttention, x: Tensor, positions: Tensor, mask: Tensor | None) -> AttentionWeights:
-        queries, keys = layer.pairs(x, positions)
+    def weights(self, layer: nn.Module, x: Tensor, positions: Tensor, mask: Tensor | None) -> AttentionWeights:
+        pairs = layer.pairs
+        assert callable(pairs)  # of every family's distance attention
+        queries, keys = pairs(x, positions)
         return AttentionWeights(queries, keys, layer(x, positions, mask)[1], self.attention_geometry.manifold)
 
 
@@ -120,9 +85,7 @@ class WordPoints(nn.Module):
     def __init__(self, words: WordVectors, geometry: Geometry, dropout: float):
         super().__init__()
         self.manifold = geometry.manifold
-        layer = geometry.dropout(dropout)
-        assert isinstance(layer, LiftingDropout)
-        self.dropout: LiftingDropout = layer
+        self.dropout = geometry.dropout(dropout)
         self.moving = self.manifold.learn_c
         self.scale = _scale(self.manifold)
         self.table, self.dtype = words.tangent, words.tangent.dtype
@@ -135,7 +98,9 @@ class WordPoints(nn.Module):
     def forward(self, rows: Tensor) -> Tensor:
         u = nn.functional.embedding(rows, self.table).to(self.dtype)
         u = u if self.scale == 1 else u * self.scale
-        return self.dropout.lifted((u / self.manifold.c.sqrt()).to(u.dtype) if self.moving else u)
+        lifted = self.dropout.lifted
+        assert callable(lifted)  # of every family's dropout
+        return lifted((u / self.manifold.c.sqrt()).to(u.dtype) if self.moving else u)
 
     def extra_repr(self) -> str:
         return f"{len(self.table)} words"

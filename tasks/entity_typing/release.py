@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from tasks.batches import SPLITS
 from tasks.entity_typing.types import RULES
 from tasks.errors import UserError, one_of
-
-SPLITS = ("train", "dev", "test")
 
 
 class Source(NamedTuple):

@@ -12,7 +12,7 @@ from hyperbolic.layers.classes import group_mean_weights
 from tasks.base import Points, Step, Task
 from tasks.entity_typing.points import TypingModel
 from tasks.entity_typing.types import GRANULARITIES, TypeInventory
-from tasks.errors import UserError, one_of, whole
+from tasks.errors import one_of, share, whole
 from tasks.metrics import TYPING_SCORES, distinct, typing_scores, typing_sums
 
 OBJECTIVES = ("multitask", "bce")
@@ -59,9 +59,7 @@ class EntityTypingTask(Task):
         super().__init__(model, optimizer, select, select_mode)
         self.objective = one_of("task.module.objective", objective, OBJECTIVES)
         self.strict = one_of("task.module.strict", strict, STRICT)
-        if not 0 <= threshold <= 1:
-            raise UserError(f"task.module.threshold is a probability from 0 to 1, and it is {threshold}.")
-        self.threshold = threshold
+        self.threshold = share("task.module.threshold", threshold)
         self.top_k = None if top_k is None else whole("task.module.top_k", top_k, 1)
         self.names = tuple(types.names)
         self.group_sizes: list[int] = torch.bincount(model.groups.cpu(), minlength=len(GRANULARITIES)).tolist()

@@ -6,15 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from tasks.batches import Split
+from tasks.batches import SPLITS, Split
 from tasks.entity_typing.data import TypingData
-from tasks.entity_typing.examples import Columns, Encoder, Limits, encode
+from tasks.entity_typing.examples import Columns, Encoder, encode
 from tasks.entity_typing.mentions import Mention
 from tasks.entity_typing.types import TypeInventory
-from tasks.errors import UserError, known_splits, whole
+from tasks.errors import known_splits, rate, whole
 from tasks.word_vectors import WordVectors
 
-SPLITS = ("train", "dev", "test")
 COARSE = ("person", "place", "thing")
 BRANCHES = 3  # fine types of a coarse one, and ultra-fine types of a fine one
 CUES = 3  # words that go with each type
@@ -106,20 +105,13 @@ class ToyTypingData(TypingData):
         d_word: int,
         noise: float,
         generator_seed: int,
-        limits: Limits,
-        mask_padding: bool,
-        crowd_cycles: int,
-        shuffle: str,
-        batch_size: int,
-        eval_batch_size: int,
-        seed: int,
+        **options: Any,
     ):
-        super().__init__(limits, mask_padding, crowd_cycles, shuffle, batch_size, eval_batch_size, seed)
+        super().__init__(**options)
         known_splits("task.data.sizes", sizes, SPLITS)
         self.sizes = {split: whole(f"task.data.sizes.{split}", sizes.get(split), 1) for split in SPLITS}
-        if not 0 <= noise < 1:
-            raise UserError(f"task.data.noise is a probability below 1, and it is {noise}.")
-        self.noise, self.generator_seed = noise, whole("task.data.generator_seed", generator_seed, 0)
+        self.noise = rate("task.data.noise", noise)
+        self.generator_seed = whole("task.data.generator_seed", generator_seed, 0)
         self.tree = make_tree()
         self._vectors = make_vectors(self.tree, whole("task.data.d_word", d_word, 1), generator_seed)
         self._columns: dict[str, Columns] = {}

@@ -1,7 +1,7 @@
 """Types, their granularity, and how often two of them go together."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -40,17 +40,13 @@ def fine_labels(rule: str) -> tuple[str, ...]:
 class TypeInventory:
     """K types in the order of the model's classes.
 
-    names: (K,). granularity: (K,) long, 0 coarse, 1 fine, 2 ultra-fine. index: id of each name. co_occurrence: computed
-    when it is called, (E, 3) long with rows (i, j, n): n training mentions have both type i and type j, i < j, n > 0.
+    names: (K,). granularity: (K,) long, 0 coarse, 1 fine, 2 ultra-fine. co_occurrence: computed when it is called,
+    (E, 3) long with rows (i, j, n): n training mentions have both type i and type j, i < j, n > 0.
     """
 
     names: tuple[str, ...]
     granularity: Tensor
     co_occurrence: Callable[[], Tensor]
-    index: dict[str, int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "index", {name: k for k, name in enumerate(self.names)})
 
     def __len__(self) -> int:
         return len(self.names)

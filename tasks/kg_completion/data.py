@@ -1,7 +1,6 @@
 """Knowledge graphs as examples: triples or queries to train on, queries in both directions to evaluate."""
 
 import functools
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +11,9 @@ from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
 from tasks.base import TaskData
-from tasks.batches import Split
+from tasks.batches import Split, TensorSplit
 from tasks.errors import UserError, one_of, sizes_of
+from tasks.fingerprints import identity_of
 from tasks.kg_completion.facts import Facts
 from tasks.kg_completion.names import Names
 from tasks.kg_completion.queries import Query, read_queries
@@ -22,20 +22,6 @@ from tasks.kg_completion.triples import SPLITS, Graph, read_graph
 
 EXAMPLES = ("triples", "queries")
 UNSEEN = ("keep", "drop")
-
-
-@dataclass(frozen=True)
-class TrainTriples:
-    """Training examples: triples long (N, 3)."""
-
-    triples: Tensor
-
-    def __len__(self) -> int:
-        return len(self.triples)
-
-    def __getitem__(self, index: Tensor) -> dict[str, Tensor]:
-        """h, r, t (B,)."""
-        return dict(zip("hrt", self.triples[index].unbind(-1), strict=True))
 
 
 @dataclass(frozen=True)
@@ -164,11 +150,7 @@ class GraphData(TaskData):
 
     @property
     def identity(self) -> dict[str, str]:
-        names = {"entities": self.graph.entities, "relations": self.graph.relations}
-        return {
-            key: f"{len(words)} with sha256 {hashlib.sha256(chr(10).join(words).encode()).hexdigest()[:12]}"
-            for key, words in names.items()
-        }
+        return {"entities": identity_of(self.graph.entities), "relations": identity_of(self.graph.relations)}
 
     def facts(self, splits: Iterable[str]) -> Facts:
         """The true triples of some splits, in both directions."""
@@ -198,10 +180,11 @@ class GraphData(TaskData):
         h, r, t = triples.unbind(-1)
         return torch.cat([triples, torch.stack([t, r + len(self.graph.relations), h], -1)])
 
-    def _train(self) -> TrainTriples | TrainQueries:
+    def _train(self) -> TensorSplit | TrainQueries:
         triples = self._triples("train")
         if self.examples == "triples":
-            return TrainTriples(self._both_directions(triples) if self.reciprocal else triples)
+            triples = self._both_directions(triples) if self.reciprocal else triples
+            return TensorSplit(dict(zip("hrt", triples.T.contiguous(), strict=True)))
         facts = Facts(triples, len(self.graph.entities), len(self.graph.relations))
         pairs = facts.queries()
         return TrainQueries(pairs if self.reciprocal else pairs[pairs[:, 1] < len(self.graph.relations)], facts)

@@ -4,7 +4,7 @@ import difflib
 import itertools
 from collections.abc import Sequence
 
-from tasks.errors import UserError
+from tasks.reading import Fault
 
 COMPARED = 20_000  # names at most that an unknown one is compared with
 
@@ -19,18 +19,15 @@ class Names:
         self.names, self.kind, self.source = names, kind, source
         self._numbers = {name: k for k, name in enumerate(names)}
 
-    def __len__(self) -> int:
-        return len(self.names)
-
     def number_of(self, name: str) -> int:
-        """The number of a name. Raises UserError, with the nearest spellings, where there is none."""
+        """The number of a name. Raises Fault, with the nearest spellings, where there is none."""
         number = self._numbers.get(name)
         if number is not None:
             return number
         near = ", ".join(map(repr, self.near(name)))
         some = ", ".join(map(repr, self.names[:3]))
-        hint = f"The nearest spellings: {near}." if near else f"It has {len(self.names):,}, as {some}."
-        raise UserError(f"{self.source} has no {self.kind} {name!r}. {hint}")
+        hint = f"The nearest spellings: {near}" if near else f"It has {len(self.names):,}, as {some}"
+        raise Fault(f"{self.source} has no {self.kind} {name!r}. {hint}")
 
     def near(self, name: str) -> list[str]:
         """Up to three names, the nearest first: those that differ in capitals, blanks and underscores only, then by

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from tasks.errors import UserError
 from tasks.kg_completion.names import Names
+from tasks.reading import Fault, read_examples
 
 UNKNOWN = "?"
 FORMS = "`head <tab> relation <tab> ?` or `? <tab> relation <tab> tail`"
@@ -27,23 +27,13 @@ def read_queries(lines: Iterable[bytes], name: str, entities: Names, relations: 
     name: of the file, for messages. Raises UserError, which names the line, where one has not three columns, not one
     "?", or a name that the graph does not have; and for a file without questions.
     """
-    count = 0
-    for number, line in enumerate(lines, 1):
-        try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise UserError(f"{name}, line {number} is not UTF-8 ({error.reason}).") from None
-        if not text.strip():
-            continue
-        columns = text.split("\t")
+
+    def parse(line: str) -> Query:
+        columns = line.split("\t")
         if len(columns) != 3 or not all(columns) or (columns[0] == UNKNOWN) == (columns[2] == UNKNOWN):
-            raise UserError(f"{name}, line {number}: {text!r} is no question; write {FORMS}.")
+            raise Fault(f"{line!r} is no question")
         head, relation, tail = columns
-        try:
-            e, r = entities.number_of(tail if head == UNKNOWN else head), relations.number_of(relation)
-        except UserError as error:
-            raise UserError(f"{name}, line {number}: {error}") from None
-        count += 1
-        yield Query(head, relation, tail, e, r, head == UNKNOWN)
-    if not count:
-        raise UserError(f"{name} has no questions. Each line is {FORMS}.")
+        e, r = entities.number_of(tail if head == UNKNOWN else head), relations.number_of(relation)
+        return Query(head, relation, tail, e, r, head == UNKNOWN)
+
+    return read_examples(lines, name, parse, "questions", f"Each line is {FORMS}")

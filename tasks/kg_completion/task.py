@@ -1,6 +1,5 @@
 """Training on triples and wrong answers, filtered ranks, and answers to questions."""
 
-import csv
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from torch.optim import Optimizer
 
 from tasks.base import Points, Step, Task
 from tasks.errors import UserError, number, one_of, rate, share, whole
-from tasks.folders import whole_file
+from tasks.folders import write_table
 from tasks.kg_completion import losses
 from tasks.kg_completion.facts import Facts, answers_among, corrupt
 from tasks.kg_completion.model import BLOCK, LinkPredictor
@@ -220,17 +219,14 @@ class LinkPredictionTask(Task):
         """Write relations.csv: for each relation and direction its kind, how many queries it has, and their scores."""
         if self.by_relation is None:
             return {}
-        path = folder / "relations.csv"
-        with whole_file(path) as part, part.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(["relation", "category", "sought", "queries", *SCORES])
-            for k, row in enumerate(self.by_relation):
-                if row[0]:
-                    name, kind = self.model.relations[k % self.n], self.categories[k % self.n]
-                    scores = _scores(row, self.options.ties).values()
-                    side = "tail" if k < self.n else "head"
-                    writer.writerow([name, kind, side, int(row[0]), *(f"{v:.6g}" for v in scores)])
-        return {"relations": path}
+        rows = []
+        for k, row in enumerate(self.by_relation):
+            if row[0]:
+                name, kind = self.model.relations[k % self.n], self.categories[k % self.n]
+                scores = _scores(row, self.options.ties).values()
+                rows.append([name, kind, "tail" if k < self.n else "head", int(row[0]), *(f"{v:.6g}" for v in scores)])
+        header = ["relation", "category", "sought", "queries", *SCORES]
+        return {"relations": write_table(folder / "relations.csv", header, rows)}
 
     def predict(self, batch: dict[str, Tensor]) -> list[dict[str, Any]]:
         """{"answers": [{"entity": name, "score": s}, ...]} of each question, the likeliest first; with hide_known=false

@@ -1,9 +1,11 @@
 """A generated graph about a tree, whose triples of dev and test follow from those of train."""
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 
+from tasks.edges import complete_tree
 from tasks.errors import UserError, whole
 from tasks.kg_completion.triples import SPLITS, Graph, assemble
 
@@ -32,7 +34,7 @@ def toy_graph(depth: int, branching: int, noise: int, held_out: float, seed: int
     if not 0 < held_out < 0.5:
         raise UserError(f"held_out must be between 0 and 0.5, and it is {held_out}.")
     draw = np.random.default_rng(seed)
-    nodes = _tree(depth, branching)
+    nodes = complete_tree(depth, branching).names
     if noise > len(nodes) * (len(nodes) - 1) // 2:
         raise UserError(f"noise={noise} links are too many for {len(nodes)} nodes.")
     parents, ancestors = [], []
@@ -59,15 +61,7 @@ def toy_graph(depth: int, branching: int, noise: int, held_out: float, seed: int
     return _graph(f"toy-{depth}-{branching}", rows)
 
 
-def _tree(depth: int, branching: int) -> list[str]:
-    nodes = level = ["0"]
-    for _ in range(depth):
-        level = [f"{node}.{k}" for node in level for k in range(branching)]
-        nodes = nodes + level
-    return nodes
-
-
-def _noise(nodes: list[str], count: int, draw: np.random.Generator) -> list[Triple]:
+def _noise(nodes: Sequence[str], count: int, draw: np.random.Generator) -> list[Triple]:
     links: dict[Triple, None] = {}
     while len(links) < count:
         a, b = draw.integers(len(nodes), size=2)

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tasks.batches import SPLITS
 from tasks.errors import UserError
 
-SPLITS = ("train", "dev", "test")
 FILES = {"train": "train.txt", "dev": "valid.txt", "test": "test.txt"}  # as WN18RR and FB15k-237 name them
 OTHER_FILES = {"train": ("train.tsv",), "dev": ("dev.txt", "valid.tsv", "dev.tsv"), "test": ("test.tsv",)}
 FORM = "head <tab> relation <tab> tail"

@@ -15,6 +15,7 @@ from torch import Tensor
 from tasks.base import TaskData
 from tasks.batches import Split
 from tasks.errors import UserError, known_splits
+from tasks.fingerprints import identity_of
 from tasks.nli.cache import from_files
 from tasks.nli.columns import Prepared, Recipe, prepare
 from tasks.nli.pairs import SENTENCES, Pair, read_inputs
@@ -170,9 +171,7 @@ class NliData(TaskData):
 
     @property
     def identity(self) -> dict[str, str]:
-        words = self.prepared().words
-        digest = hashlib.sha256("\n".join(words).encode()).hexdigest()
-        return {"words": f"{len(words)} with sha256 {digest[:12]}", "labels": ", ".join(self.labels)}
+        return {"words": identity_of(self.prepared().words), "labels": ", ".join(self.labels)}
 
     def rows(self, split: str) -> np.ndarray:
         """Which of all prepared pairs are those of a split: of train as they were read, of the others the shortest

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from tasks.batches import SPLITS
 from tasks.errors import UserError
 
-SPLITS = ("train", "dev", "test")
 FORMS = (".jsonl", ".json", ".txt", ".tsv")  # of the same file in several forms the first is taken
 ENDINGS = (*FORMS, *(f"{ending}.gz" for ending in FORMS))
 BEGINNINGS = {"train": ("train",), "dev": ("dev", "val", "trial"), "test": ("test",)}  # of a word of a file's name

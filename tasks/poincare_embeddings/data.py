@@ -8,11 +8,12 @@ import numpy as np
 import torch
 
 from tasks.base import TaskData
-from tasks.batches import Split
+from tasks.batches import SPLITS, Split, TensorSplit
 from tasks.edges import Edges, closure
 from tasks.errors import sizes_of, whole
+from tasks.fingerprints import identity_of
 from tasks.hierarchies import Hierarchy
-from tasks.poincare_embeddings.pairs import Ancestors, EvaluationNodes, TrainPairs
+from tasks.poincare_embeddings.pairs import Ancestors
 
 
 class HierarchyData(TaskData):
@@ -68,17 +69,17 @@ class HierarchyData(TaskData):
 
     @property
     def identity(self) -> dict[str, str]:
-        names = self.edges.names
-        return {"names": f"{len(names)} with sha256 {hashlib.sha256(chr(10).join(names).encode()).hexdigest()[:12]}"}
+        return {"names": identity_of(self.edges.names)}
 
     def load(self) -> dict[str, Split]:
         child, parent = self.pairs
+        pairs = {"children": child, "parents": parent}
         nodes = torch.from_numpy(np.unique(child).astype(np.int64))
         sample = np.random.default_rng(self.eval_seed).permutation(len(nodes))[: self.eval_nodes]
         return {
-            "train": TrainPairs(torch.from_numpy(child[: self.limit]), torch.from_numpy(parent[: self.limit])),
-            "dev": EvaluationNodes(nodes[torch.from_numpy(np.sort(sample))]),
-            "test": EvaluationNodes(nodes),
+            "train": TensorSplit({name: torch.from_numpy(ends[: self.limit]) for name, ends in pairs.items()}),
+            "dev": TensorSplit({"nodes": nodes[torch.from_numpy(np.sort(sample))]}),
+            "test": TensorSplit({"nodes": nodes}),
         }
 
     def fingerprint(self) -> dict[str, Any]:
@@ -88,7 +89,7 @@ class HierarchyData(TaskData):
         counts = {"nodes": len(edges.names), "edges": len(edges.child), "pairs": len(child[: self.limit])}
         splits = self.splits()
         return {
-            "files": dict.fromkeys(("train", "dev", "test"), edges.source),
+            "files": dict.fromkeys(SPLITS, edges.source),
             "counts": {"train": counts, **{name: {"nodes": len(splits[name])} for name in ("dev", "test")}},
-            "sha256": dict.fromkeys(("train", "dev", "test"), digest.hexdigest()),
+            "sha256": dict.fromkeys(SPLITS, digest.hexdigest()),
         }

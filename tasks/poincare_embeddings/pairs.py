@@ -27,34 +27,6 @@ class Ancestors:
         return self if self.offsets.device == device else Ancestors(self.offsets.to(device), self.nodes.to(device))
 
 
-@dataclass(frozen=True, eq=False)
-class TrainPairs:
-    """The pairs (node, one above it): children, parents, int32 (M,)."""
-
-    children: Tensor
-    parents: Tensor
-
-    def __len__(self) -> int:
-        return len(self.children)
-
-    def __getitem__(self, index: Tensor) -> dict[str, Tensor]:
-        """children, parents (B,), int64."""
-        return {"children": self.children[index].long(), "parents": self.parents[index].long()}
-
-
-@dataclass(frozen=True, eq=False)
-class EvaluationNodes:
-    """Nodes (M,) that have others above them."""
-
-    nodes: Tensor
-
-    def __len__(self) -> int:
-        return len(self.nodes)
-
-    def __getitem__(self, index: Tensor) -> dict[str, Tensor]:
-        return {"nodes": self.nodes[index]}
-
-
 def excluded_pairs(
     children: Tensor, negatives: Tensor, ancestors: Ancestors, slots: Tensor
 ) -> tuple[Tensor, Tensor]:

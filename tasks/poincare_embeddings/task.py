@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import ChainedScheduler, ConstantLR
 from hyperbolic.manifolds import PoincareBall
 from hyperbolic.manifolds.charts import convert
 from tasks.base import Points, Step, Task
-from tasks.errors import UserError, whole
+from tasks.errors import UserError, number, whole
 from tasks.poincare_embeddings.model import NodeEmbeddings
 from tasks.poincare_embeddings.pairs import Ancestors, excluded_pairs, ranks
 from tasks.points_files import write_points
@@ -58,9 +58,8 @@ class EmbeddingTask(Task):
         self.burn_in_epochs = whole("task.module.burn_in_epochs", burn_in_epochs, 0)
         if not 0 < burn_in_factor <= 1:
             raise UserError(f"task.module.burn_in_factor must be above 0 and at most 1, and it is {burn_in_factor}.")
-        if not 0 <= dampening < float("inf"):
-            raise UserError(f"task.module.dampening must be at least 0, and it is {dampening}.")
-        self.burn_in_factor, self.dampening, self.ancestors = burn_in_factor, dampening, ancestors
+        self.dampening = number("task.module.dampening", dampening)
+        self.burn_in_factor, self.ancestors = burn_in_factor, ancestors
         self.file = Path(file.replace("{source}", source)).expanduser()
         counts = 1 + torch.bincount(ancestors.nodes, minlength=len(model.names)).double()
         self._cumulated = counts.pow(dampening).cumsum(0)

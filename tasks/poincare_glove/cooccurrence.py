@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-PARTS = ("train", "dev", "test")
+from tasks.batches import SPLITS as PARTS
+
 PAIRS_IN_MEMORY = 1 << 23  # 16 bytes each, about five times that while they are sorted
 
 
@@ -124,12 +125,12 @@ def part_of(keys: np.ndarray, shares: dict[str, float], seed: int) -> np.ndarray
 def write_parts(
     chunks: Iterable[tuple[np.ndarray, np.ndarray]], n_words: int, shares: dict[str, float], seed: int, folder: Path
 ) -> dict[str, dict[str, Any]]:
-    """Write <part>.pairs (E, 2) int32 and <part>.counts (E,) float32 of each part, off-diagonal pairs first.
+    """Write <part>.pairs.bin (E, 2) int32 and <part>.counts.bin (E,) float32 of each part, off-diagonal pairs first.
 
     Returns for each part {"pairs": E, "same": how many of them are of a word with itself, "sha256": ...}.
     """
     parts = {}
-    files = {part: [(folder / f"{part}.{kind}").open("wb") for kind in ("pairs", "counts")] for part in PARTS}
+    files = {part: [(folder / f"{part}.{kind}.bin").open("wb") for kind in ("pairs", "counts")] for part in PARTS}
     try:
         same: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {part: [] for part in PARTS}
         sizes, digests = dict.fromkeys(PARTS, 0), {part: (hashlib.sha256(), hashlib.sha256()) for part in PARTS}

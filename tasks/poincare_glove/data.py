@@ -1,9 +1,6 @@
 """Co-occurrence counts of a text file, made once and cached, as examples to learn from."""
 
 import functools
-import hashlib
-import json
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,18 +9,19 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from tasks.base import TaskData
 from tasks.batches import Split
 from tasks.errors import UserError, known_splits, one_of, whole
-from tasks.folders import made_whole
+from tasks.fingerprints import cache_place, identity_of
+from tasks.folders import cached_folder, read_arrays, write_meta
 from tasks.poincare_glove.cooccurrence import PARTS, pair_counts, write_parts
 from tasks.poincare_glove.corpus import count_words, word_numbers
 from tasks.poincare_glove.toy import write_corpus
+from tasks.reading import progress_bar
 from tasks.text import TOKENIZERS, vocabulary
 
-FORMAT = 1  # of the cached files
+FORMAT = 2  # of the cached files
 
 
 @dataclass(frozen=True)
@@ -102,52 +100,41 @@ class PoincareGloveData(TaskData):
 
     @property
     def model_sizes(self) -> dict[str, Any]:
-        return {"words": tuple(self._read_counts()[1])}
+        return {"words": tuple(self._counts[1]["words"])}
 
     @property
     def identity(self) -> dict[str, str]:
-        words = self._read_counts()[1]
-        return {"words": f"{len(words)} with sha256 {hashlib.sha256(chr(10).join(words).encode()).hexdigest()[:12]}"}
+        return {"words": identity_of(self._counts[1]["words"])}
 
     def load(self) -> dict[str, Split]:
-        meta, _ = self._read_counts()
-        return {part: self._split(part, meta["parts"][part]) for part in PARTS}
+        return {part: self._split(part) for part in PARTS}
 
     def fingerprint(self) -> dict[str, Any]:
-        meta, words = self._read_counts()
-        counts = {part: {"pairs": meta["parts"][part]["pairs"], "words": len(words)} for part in PARTS}
+        facts = self._counts[1]
+        parts, words = facts["parts"], len(facts["words"])
+        counts = {part: {"pairs": parts[part]["pairs"], "words": words} for part in PARTS}
         if self.train is not None:
             train = self.splits()["train"]
             assert isinstance(train, PairCounts)
             counts["train"]["pairs"] = len(train.counts)
         return {
-            "files": dict.fromkeys(PARTS, meta["file"]),
+            "files": dict.fromkeys(PARTS, facts["file"]),
             "counts": counts,
-            "sha256": {part: meta["parts"][part]["sha256"] for part in PARTS},
+            "sha256": {part: parts[part]["sha256"] for part in PARTS},
         }
 
-    def _split(self, part: str, size: dict[str, Any]) -> PairCounts:
-        n, same = size["pairs"], size["same"]
-        folder = self._folder
-        pairs: np.ndarray = np.memmap(folder / f"{part}.pairs", "<i4", mode="c", shape=(n, 2))
-        counts: np.ndarray = np.memmap(folder / f"{part}.counts", "<f4", mode="c", shape=(n,))
+    def _split(self, part: str) -> PairCounts:
+        arrays, facts = self._counts
+        pairs, counts, same = arrays[f"{part}.pairs"], arrays[f"{part}.counts"], facts["parts"][part]["same"]
+        n = len(counts)
         if part == "train" and self.train is not None and self.train < n:
             rows = np.unique(np.linspace(0, n - 1, self.train).astype(np.int64))
             pairs, counts, same = pairs[rows], counts[rows], int((rows >= n - same).sum())
         return PairCounts(torch.from_numpy(pairs), torch.from_numpy(counts), same)
 
-    def _read_counts(self) -> tuple[dict[str, Any], list[str]]:
-        """Facts about the counts, and the vocabulary; the text is counted first where the cache has no counts."""
-        folder = self._folder
-        try:
-            return _read(folder)
-        except (OSError, ValueError, KeyError):
-            self._count(folder)
-            return _read(folder)
-
     @functools.cached_property
-    def _folder(self) -> Path:
-        """Where the counts of the text are, named by the recipe and the file."""
+    def _counts(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """The counts, and facts about them with the vocabulary; the text is counted where the cache has none."""
         path = self._text
         try:
             stat = path.stat()
@@ -156,8 +143,8 @@ class PoincareGloveData(TaskData):
         if path.is_dir():
             raise UserError(f"{path} is a folder; task.data.file needs a text file.")
         stamp = {**self.recipe, "name": path.name, "size": stat.st_size, "modified": stat.st_mtime_ns}
-        key = hashlib.sha256(json.dumps(stamp, sort_keys=True).encode()).hexdigest()[:16]
-        return self.cache / f"{path.stem}-{key}"
+        place = cache_place(self.cache, path.stem, stamp)
+        return cached_folder(place, lambda: read_arrays(place, stamp), lambda folder: self._count(folder, stamp))
 
     @functools.cached_property
     def _text(self) -> Path:
@@ -166,11 +153,11 @@ class PoincareGloveData(TaskData):
         assert self.toy is not None
         return write_corpus(self.cache, **self.toy)
 
-    def _count(self, folder: Path) -> None:
-        """Two passes over the text: its words, then its pairs. The folder appears whole or not at all."""
+    def _count(self, folder: Path, stamp: dict[str, Any]) -> None:
+        """Two passes over the text: its words, then its pairs, into a folder."""
         path, recipe, start = self._text, self.recipe, time.perf_counter()
-        tokenizer = TOKENIZERS[recipe["tokenizer"]]
-        with _bar(path, "counting words") as bar:
+        tokenizer, size = TOKENIZERS[recipe["tokenizer"]], path.stat().st_size
+        with progress_bar(size, "counting words") as bar:
             counts = count_words(path, tokenizer, recipe["lower"], bar.update)
         words = list(vocabulary(counts, recipe["max_vocabulary"], recipe["min_count"]).itos)
         if len(words) < 2:
@@ -179,41 +166,21 @@ class PoincareGloveData(TaskData):
                 f"{recipe['min_count']} times, and two are the least. Take a smaller one or a larger text."
             )
         index = {word: k for k, word in enumerate(words)}
-        with made_whole(folder) as part:
-            with _bar(path, "counting pairs") as bar:
-                blocks = word_numbers(path, tokenizer, recipe["lower"], index, bar.update)
-                chunks = pair_counts(blocks, len(words), recipe["window"])
-                parts = write_parts(chunks, len(words), self.shares, recipe["seed"], part)
-            for name in PARTS:
-                if not parts[name]["pairs"]:
-                    total = sum(p["pairs"] for p in parts.values())
-                    raise UserError(
-                        f"{path} has {total} pairs of words, too few for a {name} split (task.data.sizes); take a "
-                        "larger text, a smaller task.data.min_count or larger shares."
-                    )
-            meta = {
-                "file": path.name, "parts": parts, "tokens": sum(counts.values()),
-                "seconds": round(time.perf_counter() - start, 1), "counts": [counts[word] for word in words],
-            }  # fmt: skip
-            (part / "words.txt").write_bytes("\n".join(words).encode("utf-8"))
-            (part / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
-
-
-def _read(folder: Path) -> tuple[dict[str, Any], list[str]]:
-    """Raises OSError, ValueError or KeyError where something is missing or of another size."""
-    meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-    words = (folder / "words.txt").read_bytes().decode("utf-8").split("\n")
-    for part in PARTS:
-        n = meta["parts"][part]["pairs"]
-        if ((folder / f"{part}.pairs").stat().st_size, (folder / f"{part}.counts").stat().st_size) != (8 * n, 4 * n):
-            raise ValueError(f"{part} is damaged")
-    if len(words) != len(meta["counts"]):
-        raise ValueError("words are damaged")
-    return meta, words
-
-
-def _bar(path: Path, what: str) -> Any:
-    """A progress bar in bytes of the text, in a terminal."""
-    return tqdm(
-        total=path.stat().st_size, unit="B", unit_scale=True, desc=what, leave=False, disable=not sys.stderr.isatty()
-    )
+        with progress_bar(size, "counting pairs") as bar:
+            blocks = word_numbers(path, tokenizer, recipe["lower"], index, bar.update)
+            chunks = pair_counts(blocks, len(words), recipe["window"])
+            parts = write_parts(chunks, len(words), self.shares, recipe["seed"], folder)
+        for name in PARTS:
+            if not parts[name]["pairs"]:
+                total = sum(p["pairs"] for p in parts.values())
+                raise UserError(
+                    f"{path} has {total} pairs of words, too few for a {name} split (task.data.sizes); take a "
+                    "larger text, a smaller task.data.min_count or larger shares."
+                )
+        facts = {
+            "file": path.name, "parts": parts, "tokens": sum(counts.values()),
+            "seconds": round(time.perf_counter() - start, 1), "words": words,
+        }  # fmt: skip
+        sizes = {part: parts[part]["pairs"] for part in PARTS}
+        forms = {f"{part}.pairs": ("<i4", (n, 2)) for part, n in sizes.items()}
+        write_meta(folder, forms | {f"{part}.counts": ("<f4", (n,)) for part, n in sizes.items()}, stamp, facts)

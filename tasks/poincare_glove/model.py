@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from hyperbolic.geometry import Geometry
 from hyperbolic.numerics import cosh_sqrt
-from tasks.errors import UserError, one_of, whole
+from tasks.errors import one_of, positive, whole
 
 # h as a function of the squared distance at curvature -1; the names are those of the authors' code.
 SHAPES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -42,8 +42,7 @@ class PoincareGlove(nn.Module):
         whole("task.model.d", d, 1)
         one_of("task.model.h", h, tuple(SHAPES))
         one_of("task.model.export", export, EXPORTS)
-        if not init_bound > 0:
-            raise UserError(f"task.model.init_bound must be positive, and it is {init_bound}.")
+        positive("task.model.init_bound", init_bound)
         vectors = geometry.part("vectors")
         self.manifold, self.h, self.sparse, self.export, self.d = vectors.manifold, SHAPES[h], sparse, export, d
         self.words = tuple(words)

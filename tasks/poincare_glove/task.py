@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from hyperbolic.manifolds import PoincareBall
 from hyperbolic.manifolds.charts import convert
 from tasks.base import Points, Step, Task
-from tasks.errors import UserError
+from tasks.errors import positive
 from tasks.poincare_glove.model import PoincareGlove
 from tasks.vector_files import write_vectors
 
@@ -44,11 +44,8 @@ class PoincareGloveTask(Task):
         alpha: float,
         lazy: bool,
     ):
-        for name, value in (("x_max", x_max), ("alpha", alpha)):
-            if not 0 < value < float("inf"):
-                raise UserError(f"task.module.{name} must be a positive number, and it is {value}.")
         super().__init__(model, functools.partial(optimizer, lazy=lazy), select, select_mode)
-        self.x_max, self.alpha = x_max, alpha
+        self.x_max, self.alpha = positive("task.module.x_max", x_max), positive("task.module.alpha", alpha)
 
     def step(self, batch: dict[str, Tensor]) -> Step:
         counts = batch["counts"].double()

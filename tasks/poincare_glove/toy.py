@@ -7,11 +7,6 @@ import numpy as np
 from tasks.folders import whole_file
 
 
-def topic_of(word: str) -> str:
-    """The topic of a word of the corpus; common words have the topic "common"."""
-    return word.rstrip("0123456789")
-
-
 def sentences(topics: int, words: int, common: int, strays: int, lines: int, length: int, seed: int) -> list[str]:
     """`lines` sentences of `length` words each: a fifth of these are `common` words that all sentences share, `strays`
     percent are of any topic, the others of the sentence's own; the r-th of a topic's `words` words comes as often as
@@ -31,7 +26,6 @@ def write_corpus(folder: Path, **recipe: int) -> Path:
     """The text file with these sentences; it stays in `folder`, written whole or not at all."""
     path = folder / f"toy-{'-'.join(f'{name}{value}' for name, value in sorted(recipe.items()))}.txt"
     if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as part:
             part.write_text("\n".join(sentences(**recipe)) + "\n", encoding="utf-8")
     return path

@@ -4,16 +4,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tasks.base import TaskData
-from tasks.batches import Split
+from tasks.batches import SPLITS, Split
 from tasks.errors import UserError, known_splits, whole
 from tasks.prefix.files import generated, pad_rows, parse_ids, read_tab_file
 from tasks.prefix.pairs import Pairs
 from tasks.reading import Fault, read_examples
 
-SPLITS = ("train", "dev", "test")
 CLASSES = ("no_prefix", "prefix")
 
 
@@ -64,7 +61,7 @@ class PrefixData(TaskData):
 
     def cache_path(self, split: str) -> Path:
         name = "noise{noise}-words{vocabulary}-length{max_length}".format(**self.recipe)
-        return self.root / f"{name}-{split}{self.sizes[split]}-seed{self.generator_seed}.npz"
+        return self.root / f"{name}-{split}{self.sizes[split]}-seed{self.generator_seed}"
 
     def pairs(self, split: str) -> Pairs:
         """The pairs of one split, read or generated the first time they are needed."""
@@ -77,18 +74,14 @@ class PrefixData(TaskData):
                 self._pairs[split] = generated(self.cache_path(split), self.sizes[split], {**self.recipe, "seed": seed})
         return self._pairs[split]
 
-    def prepare_data(self) -> None:
-        for split in SPLITS:
-            self.pairs(split)
-
     def load(self) -> dict[str, Split]:
-        return {split: self.pairs(split).tensors() for split in SPLITS}
+        return {split: self.pairs(split) for split in SPLITS}
 
     def fingerprint(self) -> dict[str, Any]:
         return {
             "files": {split: Path(self.files[split] or self.cache_path(split)).name for split in SPLITS},
             "counts": {
-                split: {"pairs": len(self.pairs(split)), "positive": int(np.sum(self.pairs(split).labels))}
+                split: {"pairs": len(self.pairs(split)), "positive": int(self.pairs(split).labels.sum())}
                 for split in SPLITS
             },
             "sha256": {split: self.pairs(split).sha256() for split in SPLITS},
@@ -106,7 +99,7 @@ class PrefixData(TaskData):
         return parse_ids(columns[0], self.recipe["vocabulary"]), parse_ids(columns[1], self.recipe["vocabulary"])
 
     def encode(self, inputs: Sequence[tuple[list[int], list[int]]]) -> Split:
-        return pad_rows([(*pair, 0) for pair in inputs], self.recipe["vocabulary"]).tensors()
+        return pad_rows([(*pair, 0) for pair in inputs], self.recipe["vocabulary"])
 
     def describe(self, example: tuple[list[int], list[int]]) -> dict[str, Any]:
         return {"first": example[0], "second": example[1]}

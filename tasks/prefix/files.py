@@ -1,67 +1,36 @@
 """Pairs on disk: the cache of generated ones, and tab files of ids."""
 
-import json
-import os
-import tempfile
-import warnings
-import zipfile
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from tasks.errors import UserError
-from tasks.folders import damaged, not_kept
-from tasks.prefix.pairs import PAD, Pairs, generate
+from tasks.folders import cached, read_arrays, write_arrays
+from tasks.prefix.pairs import PAD, Pairs, generate, make_pairs
 from tasks.reading import Fault, brief, read_lines
 
 
-def generated(path: Path, n: int, recipe: dict[str, Any]) -> Pairs:
-    """The pairs that `generate(n, **recipe)` makes, kept in the file `path` and read from there the next time.
+def generated(place: Path, n: int, recipe: dict[str, Any]) -> Pairs:
+    """The pairs that `generate(n, **recipe)` makes, kept in the folder `place` and read from there the next time; see
+    `folders.cached`."""
+    settings = {"pairs": n, **recipe}
 
-    A file that is damaged or of another recipe is replaced, with a warning. The file is written whole or not at all;
-    where it cannot be written, the pairs are used without keeping them.
-    """
-    stamp = json.dumps({"pairs": n, **recipe}, sort_keys=True)
-    if path.exists():
-        try:
-            return _read(path, stamp)
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            warnings.warn(damaged(path, error), stacklevel=2)
-    pairs = generate(n, **recipe)
-    try:
-        _write(path, pairs, stamp)
-    except OSError as error:
-        setting = "paths.data_dir=... (or the environment variable HYPERBOLIC_DATA)"
-        warnings.warn(not_kept("generated pairs", path, error, "generates them", setting), stacklevel=2)
-    return pairs
-
-
-def _read(path: Path, stamp: str) -> Pairs:
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-        if str(stored["recipe"]) != stamp:
-            raise ValueError("it holds pairs of another recipe")
-        pairs = Pairs(stored["words"], stored["lengths"], stored["labels"])
-        if str(stored["sha256"]) != pairs.sha256():
+    def read() -> Pairs:
+        arrays, sha256 = read_arrays(place, settings)
+        pairs = make_pairs(**arrays)
+        if sha256 != pairs.sha256():
             raise ValueError("its contents do not have the fingerprint it was written with")
-    return pairs
+        return pairs
 
+    def write(folder: Path, pairs: Pairs) -> None:
+        arrays = {name: tensor.numpy() for name, tensor in vars(pairs).items()}
+        write_arrays(folder, arrays, settings, pairs.sha256())
 
-def _write(path: Path, pairs: Pairs, stamp: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(
-                file, words=pairs.words, lengths=pairs.lengths, labels=pairs.labels,
-                recipe=np.array(stamp), sha256=np.array(pairs.sha256()),
-            )  # fmt: skip
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    setting = "paths.data_dir=... (or the environment variable HYPERBOLIC_DATA)"
+    return cached(place, read, functools.partial(generate, n, **recipe), write, "generated pairs", setting)
 
 
 def read_tab_file(path: Path, vocabulary: int) -> Pairs:
@@ -88,9 +57,9 @@ def pad_rows(rows: Sequence[tuple[list[int], list[int], int]], vocabulary: int) 
     """Pairs of sentences of ids with their label, at least one."""
     sentences = [torch.tensor(ids, dtype=torch.int32) for ids in [row[0] for row in rows] + [row[1] for row in rows]]
     words = torch.nn.utils.rnn.pad_sequence(sentences, batch_first=True, padding_value=PAD).view(2, len(rows), -1)
-    lengths = np.array([len(ids) for ids in sentences], np.uint16).reshape(2, -1)
-    word = np.uint8 if vocabulary < 256 else np.uint16
-    return Pairs(words.numpy().astype(word), lengths, np.array([label for *_, label in rows], np.uint8))
+    lengths = torch.tensor([len(ids) for ids in sentences]).view(2, -1)
+    labels = torch.tensor([label for *_, label in rows], dtype=torch.uint8)
+    return Pairs(words.byte() if vocabulary < 256 else words, lengths, labels)
 
 
 def _row(line: str, vocabulary: int) -> tuple[list[int], list[int], int]:

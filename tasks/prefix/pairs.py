@@ -12,34 +12,11 @@ PAD = 0  # id 0 is the unknown word of the vocabulary; it also fills up short se
 
 @dataclass(frozen=True)
 class Pairs:
-    """N labelled pairs of sentences.
+    """N labelled pairs of sentences: indexing with a 1-D tensor of positions gives the batch of these pairs.
 
-    words (2, N, L) ids, premises first; lengths (2, N); labels (N,) 1 where the second is a noisy prefix of the first.
+    words (2, N, L) uint8 or int32 ids, premises first; lengths (2, N) int64; labels (N,) uint8, 1 where the second is a
+    noisy prefix of the first.
     """
-
-    words: np.ndarray
-    lengths: np.ndarray
-    labels: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def sha256(self) -> str:
-        """Fingerprint of the contents: the same for the same pairs, however they are stored."""
-        digest = hashlib.sha256()
-        for array, kind in ((self.words, "<u2"), (self.lengths, "<u2"), (self.labels, "<u1")):
-            digest.update(repr(array.shape).encode())
-            digest.update(np.ascontiguousarray(array, dtype=kind).tobytes())
-        return digest.hexdigest()
-
-    def tensors(self) -> "PairTensors":
-        words = self.words if self.words.dtype == np.uint8 else self.words.astype(np.int32)  # torch has no uint16 maths
-        return PairTensors(*(torch.from_numpy(a) for a in (words, self.lengths.astype(np.int64), self.labels)))
-
-
-@dataclass(frozen=True)
-class PairTensors:
-    """The same as tensors: indexing with a 1-D tensor of positions gives the batch of these pairs."""
 
     words: Tensor
     lengths: Tensor
@@ -54,6 +31,21 @@ class PairTensors:
         longest = int(lengths.max())
         words = self.words[:, index, :longest].long()
         return {"words": words, "lengths": lengths, "labels": self.labels[index].long()}
+
+    def sha256(self) -> str:
+        """Fingerprint of the contents: the same for the same pairs, however they are stored."""
+        digest = hashlib.sha256()
+        for tensor, kind in ((self.words, "<u2"), (self.lengths, "<u2"), (self.labels, "<u1")):
+            digest.update(repr(tuple(tensor.shape)).encode())
+            digest.update(np.ascontiguousarray(tensor.numpy(), dtype=kind).tobytes())
+        return digest.hexdigest()
+
+
+def make_pairs(words: np.ndarray, lengths: np.ndarray, labels: np.ndarray) -> Pairs:
+    """Pairs of arrays of any whole numbers; torch has no maths of uint16."""
+    kinds = (np.uint8 if words.dtype == np.uint8 else np.int32, np.int64, np.uint8)
+    arrays = zip((words, lengths, labels), kinds, strict=True)
+    return Pairs(*(torch.from_numpy(array.astype(kind, copy=False)) for array, kind in arrays))
 
 
 def generate(n: int, noise: int, vocabulary: int, max_length: int, seed: list[int]) -> Pairs:
@@ -79,6 +71,5 @@ def generate(n: int, noise: int, vocabulary: int, max_length: int, seed: list[in
     words[0] = np.where(place < long[:, None], first, PAD)[:, None]
     words[1, :, 0] = np.where(place < short[:, None], other, PAD)
     words[1, :, 1] = np.where(place < short[:, None], noisy, PAD)
-    lengths = np.stack([long.repeat(2), short.repeat(2)]).astype(np.uint16)
-    labels = np.tile(np.array([0, 1], dtype=np.uint8), m)
-    return Pairs(words.reshape(2, 2 * m, max_length), lengths, labels)
+    lengths = np.stack([long.repeat(2), short.repeat(2)])
+    return make_pairs(words.reshape(2, 2 * m, max_length), lengths, np.tile([0, 1], m))

@@ -1,18 +1,17 @@
 """The nodes of a tree with their points, and which of them are below the root of a subtree."""
 
+import functools
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from pytorch_lightning.utilities import rank_zero_only
-from torch import Tensor
 
 from tasks.base import TaskData
-from tasks.batches import Split
+from tasks.batches import Split, TensorSplit
 from tasks.edges import Edges, descendants, nearest_names
 from tasks.errors import UserError, sizes_of, whole
 from tasks.hierarchies import Hierarchy
@@ -22,21 +21,6 @@ from tasks.wordnet_subtree.toy import SOURCE, toy_points
 
 POINTS = "points"
 CLASSES = ("rest", "subtree")
-
-
-@dataclass(frozen=True)
-class Nodes:
-    """Nodes as examples: rows (N,) of the table of points, labels (N,), 1 below the root; both int64."""
-
-    rows: Tensor
-    labels: Tensor
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: Tensor) -> dict[str, Tensor]:
-        """rows, labels (B,)."""
-        return {"rows": self.rows[index], "labels": self.labels[index]}
 
 
 class SubtreeData(TaskData):
@@ -75,33 +59,21 @@ class SubtreeData(TaskData):
         self.hierarchy, self.embeddings = Hierarchy(wordnet, file, toy), embeddings
         self.subtree, self.dim, self.limit = str(subtree), dim, sizes_of(sizes, ("train",))["train"]
         self.train_share, self.split_seed = train_share, split_seed
-        self._read: tuple[Edges, PointsFile, int] | None = None
-        self._nodes: dict[str, Nodes] = {}
+        self._nodes: dict[str, TensorSplit] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
         """Of all nodes, in the order of the rows."""
-        return self._tree()[0].names
-
-    @property
-    def edges(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of children and of their parents."""
-        tree = self._tree()[0]
-        return tree.child, tree.parent
-
-    @property
-    def root(self) -> int:
-        """The row of the root, which is no example."""
-        return self._tree()[2]
+        return self._tree[0].names
 
     @property
     def model_sizes(self) -> dict[str, Any]:
-        counts = tuple(torch.bincount(self.nodes()["train"].labels, minlength=2).tolist())
-        return {"embedded": self._tree()[1], "classes": CLASSES, "class_counts": counts}
+        counts = tuple(torch.bincount(self.nodes()["train"].columns["labels"], minlength=2).tolist())
+        return {"embedded": self._tree[1], "classes": CLASSES, "class_counts": counts}
 
     @property
     def identity(self) -> dict[str, str]:
-        tree, points, root = self._tree()
+        tree, points, root = self._tree
         return {
             POINTS: f"{len(tree.names)} in {points.points.shape[1]} coordinates with sha256 {points.sha256[:12]}",
             "subtree": tree.names[root],
@@ -110,33 +82,34 @@ class SubtreeData(TaskData):
     def load(self) -> dict[str, Split]:
         return {**self.nodes()}
 
-    def nodes(self) -> dict[str, Nodes]:
-        """The nodes of each split, drawn the first time they are needed."""
+    def nodes(self) -> dict[str, TensorSplit]:
+        """The nodes of each split, drawn the first time they are needed: rows of the table of points, and labels, 1
+        below the root."""
         if self._nodes:
             return self._nodes
-        tree, _, root = self._tree()
+        tree, _, root = self._tree
         below = descendants(tree.child, tree.parent, len(tree.names), root)
         drawn = np.random.default_rng(self.split_seed).random(len(tree.names)) < self.train_share
-        others = np.arange(len(tree.names)) != root
-        train, test = (_label(np.flatnonzero(part & others), below) for part in (drawn, ~drawn))
-        used = train if self.limit is None else Nodes(train.rows[: self.limit], train.labels[: self.limit])
-        for part, nodes in (("training", used), ("test", test)):
-            if (count := int(nodes.labels.sum())) in (0, len(nodes)):
+        examples = np.arange(len(tree.names)) != root
+        train, test = (np.flatnonzero(part & examples) for part in (drawn, ~drawn))
+        used, others = _label(train[: self.limit], below), _label(test, below)
+        for part, nodes in (("training", used), ("test", others)):
+            if (count := int(nodes.columns["labels"].sum())) in (0, len(nodes)):
                 raise UserError(
                     f"task.root={self.subtree}: {count} of the {len(nodes)} {part} nodes are below it, and both kinds "
                     f"are needed; it has {int(below.sum())} nodes below it, of {len(tree.names)}. Take another root"
                     f"{'' if self.limit is None else ' or a larger task.data.sizes.train'}."
                 )
-        self._nodes = {"train": used, "dev": used, "test": test}
+        self._nodes = {"train": used, "dev": used, "test": others}
         return self._nodes
 
     def fingerprint(self) -> dict[str, Any]:
         counts, digests = {}, {}
         for split, nodes in self.nodes().items():
-            positive = int(nodes.labels.sum())
+            positive = int(nodes.columns["labels"].sum())
             counts[split] = {"positive": positive, "negative": len(nodes) - positive}
-            digests[split] = hashlib.sha256(torch.stack([nodes.rows, nodes.labels]).numpy().tobytes()).hexdigest()
-        tree, points, _ = self._tree()
+            digests[split] = hashlib.sha256(torch.stack([*nodes.columns.values()]).numpy().tobytes()).hexdigest()
+        tree, points, _ = self._tree
         file = SOURCE if self.hierarchy.toy else Path(self.embeddings).name
         return {
             "files": dict.fromkeys(counts, tree.source) | {POINTS: file},
@@ -156,21 +129,20 @@ class SubtreeData(TaskData):
 
         return read_examples(lines, name, parse, "nodes", "Each line is the name of a node")
 
-    def encode(self, inputs: Sequence[tuple[str, int]]) -> Nodes:
+    def encode(self, inputs: Sequence[tuple[str, int]]) -> Split:
         rows = torch.tensor([row for _, row in inputs])
-        return Nodes(rows, torch.zeros_like(rows))
+        return TensorSplit({"rows": rows, "labels": torch.zeros_like(rows)})
 
     def describe(self, example: tuple[str, int]) -> dict[str, Any]:
         return {"node": example[0], "root": self.subtree}
 
+    @functools.cached_property
     def _tree(self) -> tuple[Edges, PointsFile, int]:
         """The tree, the points in the order of its nodes, and the row of the root; read once."""
-        if self._read is None:
-            tree = self.hierarchy.edges
-            if self.subtree not in tree.names:
-                raise UserError(f"task.root={self.subtree}: {_unknown(self.subtree, tree.names)}")
-            self._read = tree, self._read_points(tree), tree.names.index(self.subtree)
-        return self._read
+        tree = self.hierarchy.edges
+        if self.subtree not in tree.names:
+            raise UserError(f"task.root={self.subtree}: {_unknown(self.subtree, tree.names)}")
+        return tree, self._read_points(tree), tree.names.index(self.subtree)
 
     def _read_points(self, tree: Edges) -> PointsFile:
         if self.hierarchy.toy is not None:
@@ -191,8 +163,8 @@ class SubtreeData(TaskData):
         return _order(points, tree.names, path)
 
 
-def _label(rows: np.ndarray, below: np.ndarray) -> Nodes:
-    return Nodes(torch.from_numpy(rows), torch.from_numpy(below[rows].astype(np.int64)))
+def _label(rows: np.ndarray, below: np.ndarray) -> TensorSplit:
+    return TensorSplit({"rows": torch.from_numpy(rows), "labels": torch.from_numpy(below[rows].astype(np.int64))})
 
 
 def _unknown(name: str, names: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from hyperbolic.geometry import MANIFOLDS, ChangeGeometry, Geometry
 from hyperbolic.manifolds import Manifold, PoincareBall
 from hyperbolic.manifolds.charts import convert
-from tasks.errors import UserError, one_of
+from tasks.errors import UserError, one_of, positive
 from tasks.points_files import PointsFile
 
 
@@ -31,8 +31,7 @@ class SubtreeClassifier(nn.Module):
         geometry.check_components(self.components)
         if hyperplanes not in (1, 2):
             raise UserError(f"task.model.hyperplanes must be 1 or 2, and it is {hyperplanes}.")
-        if not start_scale > 0:
-            raise UserError(f"task.model.start_scale must be positive, and it is {start_scale}.")
+        positive("task.model.start_scale", start_scale)
         points, classifier = (geometry.part(name) for name in self.components)
         self.manifold = points.manifold
         self.source = _space(embedded, self.manifold)

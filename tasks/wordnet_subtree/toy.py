@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 
 from tasks.edges import Edges
-from tasks.errors import UserError, whole
+from tasks.errors import positive, whole
 from tasks.points_files import PointsFile
 
 SOURCE = "generated"  # where a file would be named
@@ -20,9 +20,7 @@ def toy_points(tree: Edges, length: float, dim: int) -> PointsFile:
     tree: as `edges.complete_tree` gives it, parents before children.
     """
     whole("task.dim", dim, 2)
-    if not 0 < length < float("inf"):
-        raise UserError(f"task.data.toy.length must be a positive number, and it is {length}.")
-    step = np.tanh(length / 2)
+    step = np.tanh(positive("task.data.toy.length", length) / 2)
     z = np.zeros(len(tree.names), dtype=complex)
     up = np.zeros(len(tree.names))  # the direction of the parent, seen from the node
     children: dict[int, list[int]] = {}

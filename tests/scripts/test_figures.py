@@ -77,7 +77,7 @@ def test_a_table_has_the_distances_of_the_checkpoint(poincare, tmp_path):
     assert draw(tmp_path, "nearest", poincare, "--labels", "thing,place_a_b", "--name", "x") == 0
     trained = load(read_run(poincare))
     manifold, points = trained.model.class_points
-    index = trained.data.types.index
+    index = {name: k for k, name in enumerate(trained.data.types.names)}
     distances = manifold.dist(points[index["thing"]].double(), points.double()).tolist()
     first = min((d, name) for name, d in zip(index, distances, strict=True) if name != "thing")
     text = (tmp_path / "nearest-x.md").read_text()

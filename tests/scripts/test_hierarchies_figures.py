@@ -16,9 +16,9 @@ from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
 from hyperbolic.manifolds.charts import convert
 from scripts.drawing import separation, tree
 from scripts.trained import Run, Trained
+from tasks.batches import TensorSplit
 from tasks.errors import UserError
 from tasks.points_files import PointsFile
-from tasks.wordnet_subtree.data import Nodes
 from tasks.wordnet_subtree.model import SubtreeClassifier
 
 HYPERBOLIC = [PoincareBall, Lorentz, Klein]
@@ -48,7 +48,7 @@ def trained(geometry="poincare", parts=None, c=0.5, name="hnn_subtree", d=2) -> 
     rows = torch.arange(N)
     labels = (rows > 2 * N // 3).long()
     parted = {"train": rows % 5 > 0, "test": rows % 5 == 0}
-    splits = {split: Nodes(rows[part], labels[part]) for split, part in parted.items()}
+    splits = {split: TensorSplit({"rows": rows[part], "labels": labels[part]}) for split, part in parted.items()}
     data = SimpleNamespace(subtree="animal.n.01", splits=lambda: splits)
     return Trained(run(name), None, model.eval(), data, 7)
 
@@ -96,7 +96,7 @@ def test_the_margin_on_the_grid_is_the_models(geometry, parts):
     logits = model.logits(points)
     assert torch.allclose(margin, logits[:, 1] - logits[:, 0], atol=1e-6)
     assert field.extent == 0
-    order = torch.cat([split.rows for split in subtree.data.splits().values()])
+    order = torch.cat([split.columns["rows"] for split in subtree.data.splits().values()])
     assert torch.allclose(field.xy, (disk_points(0.5) * 0.5**0.5)[order], atol=1e-6)
     assert field.inside.sum() == N - 2 * N // 3 - 1
 
@@ -128,9 +128,9 @@ def test_a_class_that_is_predicted_nowhere_is_named_in_the_title(offset, note):
 def test_f1_is_that_of_the_test_nodes(figures, options):
     subtree = trained()
     test = subtree.data.splits()["test"]
-    predictions = subtree.model(test.rows).argmax(-1)
-    right = int((predictions & test.labels).sum())
-    expected = 2 * right / int(predictions.sum() + test.labels.sum())
+    predictions = subtree.model(test.columns["rows"]).argmax(-1)
+    right = int((predictions & test.columns["labels"]).sum())
+    expected = 2 * right / int(predictions.sum() + test.columns["labels"].sum())
     assert separation.separate(subtree)[1] == pytest.approx(expected)
     (path,) = separation.draw([run("a"), run("b")], lambda one: trained(name=one.name), options())
     assert path.name == "separation-a-seed0-vs-b-seed0.png"

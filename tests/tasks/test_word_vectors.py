@@ -244,16 +244,17 @@ def test_another_file_or_setting_has_another_cache(read, tmp_path):
     assert len(folders(tmp_path)) == 3
 
 
-@pytest.mark.parametrize("damage", ["meta.json", "words.txt", "tangent.npy", "missing"])
+@pytest.mark.parametrize("damage", ["meta.json", "words.bin", "tangent.bin", "missing"])
 def test_a_damaged_cache_is_made_again(read, tmp_path, damage):
     first = read(PLAIN)
     read(PLAIN, cached=True)
     (folder,) = folders(tmp_path)
     if damage == "missing":
-        (folder / "words.txt").unlink()
+        (folder / "words.bin").unlink()
     else:
         (folder / damage).write_bytes((folder / damage).read_bytes()[:-5])
-    again = read_vectors(["glove/vectors.txt"], tmp_path / "data", "auto", 1.0, tmp_path / "cache", "fail")
+    with pytest.warns(UserWarning, match="is damaged .* made again"):
+        again = read_vectors(["glove/vectors.txt"], tmp_path / "data", "auto", 1.0, tmp_path / "cache", "fail")
     assert again.index == first.index
     assert torch.equal(again.tangent, first.tangent)
 
@@ -294,7 +295,7 @@ with multiprocessing.get_context("fork").Pool(5) as pool:
         first, *others = pool.map(read, range(5), chunksize=1)
         assert first[0] == {"a": 2, "b": 3} and first[1][2:] == [[1, 2], [3, 4]], first
         assert all(other == first for other in others), others
-        for file in root.glob("cache/vectors/*/tangent.npy"):
+        for file in root.glob("cache/vectors/*/tangent.bin"):
             file.write_bytes(file.read_bytes()[:-3])  # and again, from a damaged cache
 """
 

@@ -16,6 +16,7 @@ from tasks.entity_typing.examples import Encoder, Limits, encode
 from tasks.entity_typing.mentions import parse
 from tasks.entity_typing.release import Source
 from tasks.errors import UserError
+from tasks.fingerprints import file_sha256
 from tasks.text import UNK
 from tests.tasks.entity_typing import synthetic
 
@@ -56,8 +57,9 @@ def test_prepared_files_are_as_in_memory(tmp_path, monkeypatch, size):
     assert same(found.columns, columns)
     assert found.types == types
     assert [(p["start"], p["stop"], p["lines"]) for p in found.parts.values()] == [(0, 300, 300), (300, 340, 40)]
-    assert found.parts["part0"]["sha256"] == cache._sha256(tmp_path / "part0.json")
-    assert not found.columns.words.flags.writeable
+    assert found.parts["part0"]["sha256"] == file_sha256(tmp_path / "part0.json")
+    found.columns.words[0] = 7
+    assert same(prepare_mentions(tmp_path / "cache", "made", job, 1).columns, columns), "changes are not written back"
 
 
 @pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -84,7 +86,7 @@ def test_the_second_time_nothing_is_made(tmp_path, capsys, monkeypatch):
     assert same(first.columns, second.columns)
     assert first.types == second.types
     assert capsys.readouterr().out == ""
-    assert all("tmp" not in json.dumps(f.read_text()) for f in (tmp_path / "cache").glob("*/manifest.json"))
+    assert all("tmp" not in json.dumps(f.read_text()) for f in (tmp_path / "cache").glob("*/meta.json"))
 
 
 @pytest.mark.parametrize(
@@ -150,7 +152,7 @@ def test_a_damaged_folder_is_made_again(tmp_path, damage):
     job, folder = recipe(tmp_path), tmp_path / "cache"
     prepare_mentions(folder, "made", job, 1)
     place = next(f for f in folder.iterdir() if f.is_dir())
-    manifest = place / "manifest.json"
+    manifest = place / "meta.json"
     if damage == "cut":
         (place / "words.bin").write_bytes((place / "words.bin").read_bytes()[:-4])
     elif damage == "gone":

@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from tasks.entity_typing.examples import CHARACTERS, N_CHARACTERS, Encoder, Examples, Limits, encode, trim
-from tasks.entity_typing.mentions import Fault, Mention
+from tasks.entity_typing.mentions import Mention
 from tasks.errors import UserError
+from tasks.reading import Fault
 from tasks.text import UNK
 
 LIMITS = Limits(mention=5, characters=10, context=25)

@@ -5,8 +5,9 @@ import json
 
 import pytest
 
-from tasks.entity_typing.mentions import Fault, Mention, parse, read_inputs
+from tasks.entity_typing.mentions import Mention, parse, read_inputs
 from tasks.errors import UserError
+from tasks.reading import Fault
 
 RECORD = {
     "left_context_token": ["In", "1999"],
@@ -53,7 +54,7 @@ def test_all_forms_of_input_are_read():
         "She met [the mayor] in Paris, France.",
         "[It] rained.",
     ]
-    for stream in (lines, [line.encode() for line in lines], io.BytesIO("\n".join(lines).encode("utf-8-sig"))):
+    for stream in ([line.encode() for line in lines], io.BytesIO("\n".join(lines).encode("utf-8-sig"))):
         found = list(read_inputs(stream, "file"))
         assert found == [
             Mention(["In", "1999"], "Web users", ["."]),
@@ -87,8 +88,8 @@ def test_a_faulty_input_is_named_with_its_line(line, said):
 
 def test_an_input_without_mentions_is_an_error():
     with pytest.raises(UserError, match="inputs has no mentions"):
-        list(read_inputs(["", " "], "inputs"))
+        list(read_inputs([b"", b" "], "inputs"))
 
 
 def test_inputs_are_read_one_after_the_other():
-    assert next(read_inputs(iter(["[a]", "faulty"]), "inputs")).mention == "a"
+    assert next(read_inputs(iter([b"[a]", b"faulty"]), "inputs")).mention == "a"

@@ -220,7 +220,7 @@ def test_accuracy_counts_sets_or_as_the_authors_do(types):
     ("setting", "said"),
     [
         ({"objective": "hinge"}, "task.module.objective must be one of multitask, bce"),
-        ({"threshold": 1.5}, "threshold is a probability from 0 to 1, and it is 1.5"),
+        ({"threshold": 1.5}, "threshold must be from 0 to 1, and it is 1.5"),
         ({"strict": "list"}, "task.module.strict must be one of set, ordered"),
         ({"top_k": 0}, "task.module.top_k must be a whole number of at least 1"),
         ({"select": "val/f1"}, "task.module.select must be one of val/loss, val/accuracy, val/macro_precision"),

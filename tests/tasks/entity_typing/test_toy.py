@@ -46,7 +46,7 @@ def test_types_of_the_toy_are_a_tree():
     [
         ({"sizes": {"train": 10, "dev": 2, "test": 0}}, "task.data.sizes.test must be a whole number"),
         ({"sizes": {"train": 10, "dev": 2, "test": 2, "tset": 1}}, "task.data.sizes.tset: the splits are"),
-        ({"noise": 1.0}, "task.data.noise is a probability below 1"),
+        ({"noise": 1.0}, "task.data.noise must be at least 0 and less than 1"),
         ({"d_word": 0}, "task.data.d_word must be"),
     ],
 )

@@ -78,7 +78,5 @@ def test_no_mentions_have_no_pairs():
     assert types.count_pairs([], 5).shape == (0, 3)
 
 
-def test_an_inventory_finds_its_types():
-    inventory = types.TypeInventory(("a", "b"), torch.tensor([0, 2]), lambda: torch.zeros(0, 3))
-    assert inventory.index == {"a": 0, "b": 1}
-    assert len(inventory) == 2
+def test_an_inventory_has_a_length():
+    assert len(types.TypeInventory(("a", "b"), torch.tensor([0, 2]), lambda: torch.zeros(0, 3))) == 2

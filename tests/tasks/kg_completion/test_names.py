@@ -2,17 +2,17 @@
 
 import pytest
 
-from tasks.errors import UserError
 from tasks.kg_completion import names as module
 from tasks.kg_completion.names import Names
+from tasks.reading import Fault
 
 
 def test_an_unknown_name_is_answered_with_near_ones():
     names = Names(("Alan Turing", "Ada Lovelace", "Grace Hopper"), "entity", "people")
     assert names.number_of("Ada Lovelace") == 1
-    with pytest.raises(UserError, match=r"people has no entity 'alan_turing'\. The nearest spellings: 'Alan Turing'\."):
+    with pytest.raises(Fault, match=r"people has no entity 'alan_turing'\. The nearest spellings: 'Alan Turing'"):
         names.number_of("alan_turing")
-    with pytest.raises(UserError, match=r"no entity 'xyzzy'\. It has 3, as 'Alan Turing'"):
+    with pytest.raises(Fault, match=r"no entity 'xyzzy'\. It has 3, as 'Alan Turing'"):
         names.number_of("xyzzy")
 
 

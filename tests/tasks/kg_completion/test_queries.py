@@ -62,7 +62,7 @@ def test_ends_of_lines_blank_lines_and_marks_change_nothing(text):
 def test_a_line_that_is_no_question_is_named(line):
     with pytest.raises(UserError) as caught:
         read(f"dog\thypernym\t?\n\n{line}\n".encode())
-    assert str(caught.value).startswith(f"questions.tsv, line 3: {line!r} is no question; write `head <tab> relation")
+    assert str(caught.value).startswith(f"questions.tsv, line 3: {line!r} is no question. Each line is `head <tab> relation")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_unknown_names_get_the_nearest_spellings(line, message):
 
 
 def test_a_file_in_another_encoding_is_told():
-    with pytest.raises(UserError, match=r"questions\.tsv, line 2 is not UTF-8"):
+    with pytest.raises(UserError, match=r"questions\.tsv, line 2: it is not UTF-8"):
         read(b"dog\thypernym\t?\nZ\xfcrich\tlocated_in\t?\n")
 
 

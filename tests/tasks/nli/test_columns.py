@@ -8,7 +8,7 @@ import pytest
 
 from tasks.errors import UserError
 from tasks.nli.cache import from_files
-from tasks.nli.columns import prepare
+from tasks.nli.columns import Arrays, prepare
 from tasks.nli.pairs import Pair
 from tasks.nli.places import find_files
 from tasks.ragged import FIRST
@@ -150,10 +150,14 @@ def same(one, other) -> bool:
     return arrays and one._replace(arrays=None) == other._replace(arrays=None)
 
 
+def folders(cache) -> list:
+    return [place for place in (cache / "nli").iterdir() if place.is_dir()]
+
+
 def test_prepared_pairs_are_kept_and_mapped(tmp_path):
     sources = find_files(folder(tmp_path / "pairs"))
     first = from_files(sources, RECIPE, tmp_path / "cache")
-    (place,) = (tmp_path / "cache" / "nli").iterdir()
+    (place,) = folders(tmp_path / "cache")
     assert place.name.startswith("pairs-")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -166,30 +170,31 @@ def test_prepared_pairs_are_kept_and_mapped(tmp_path):
 
 def test_another_recipe_or_content_is_prepared_anew(tmp_path):
     place = folder(tmp_path / "pairs")
-    folders = [from_files(find_files(place), RECIPE, tmp_path)]
+    pairs = [from_files(find_files(place), RECIPE, tmp_path)]
     for change in ({"lower": False}, {"max_length": 2}, {"classes": None}):
-        folders.append(from_files(find_files(place), replace(RECIPE, **change), tmp_path))
+        pairs.append(from_files(find_files(place), replace(RECIPE, **change), tmp_path))
     (place / "dev.jsonl").write_text(lines(ROWS[:2]))
-    folders.append(from_files(find_files(place), RECIPE, tmp_path))
-    assert len(list((tmp_path / "nli").iterdir())) == 5
-    assert folders[-1].counts["dev"]["pairs"] == 2
-    assert folders[-1].sha256["train"] == folders[0].sha256["train"]
-    assert folders[-1].sha256["dev"] != folders[0].sha256["dev"]
+    pairs.append(from_files(find_files(place), RECIPE, tmp_path))
+    assert len(folders(tmp_path)) == 5
+    assert pairs[-1].counts["dev"]["pairs"] == 2
+    assert pairs[-1].sha256["train"] == pairs[0].sha256["train"]
+    assert pairs[-1].sha256["dev"] != pairs[0].sha256["dev"]
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone", "meta", "shape"])
 def test_a_damaged_folder_is_made_again(tmp_path, damage):
     sources = find_files(folder(tmp_path / "pairs"))
     good = from_files(sources, RECIPE, tmp_path)
-    (place,) = (tmp_path / "nli").iterdir()
+    good = good._replace(arrays=Arrays(*(array.copy() for array in good.arrays)))  # of the files, which are damaged
+    (place,) = folders(tmp_path)
     if damage == "cut":
-        (place / "words.npy").write_bytes((place / "words.npy").read_bytes()[:-4])
+        (place / "words.bin").write_bytes((place / "words.bin").read_bytes()[:-4])
     elif damage == "gone":
-        (place / "labels.npy").unlink()
+        (place / "labels.bin").unlink()
     elif damage == "meta":
         (place / "meta.json").write_text("{")
     else:
-        np.save(place / "words.npy", good.arrays.words[:-1])
+        (place / "words.bin").write_bytes((place / "words.bin").read_bytes() + b"more")
     with pytest.warns(UserWarning, match="is damaged .* made again"):
         assert same(from_files(sources, RECIPE, tmp_path), good)
     with warnings.catch_warnings():

@@ -76,7 +76,7 @@ def test_settings_that_cannot_be(changes, message):
         (["task.module.negatives=0"], "task.module.negatives must be a whole number of at least 1"),
         (["task.module.burn_in_factor=2.0"], "task.module.burn_in_factor must be above 0 and at most 1"),
         (["task.module.select=val/loss"], "task.module.select must be one of val/map, val/mean_rank, and it is 'val/loss'"),
-        (["task.module.dampening=-0.1"], "task.module.dampening must be at least 0"),
+        (["task.module.dampening=-0.1"], "task.module.dampening must be a number of at least 0"),
         (["task.data.toy=null", "task.data.wordnet=nowhere"], "download.py wordnet"),
         (["task.data.toy=null", "task.data.file=nowhere.tsv"], "There is no file nowhere.tsv; correct task.data.file."),
     ],

@@ -1,8 +1,8 @@
 """Generated pairs are kept whole or not at all; tab files are read exactly, and their faults named."""
 
+import shutil
 import warnings
 
-import numpy as np
 import pytest
 import torch
 
@@ -15,34 +15,35 @@ RECIPE = {"noise": 10, "vocabulary": 10, "max_length": 6, "seed": [0, 0]}
 
 
 def test_the_second_time_pairs_are_read(tmp_path):
-    path = tmp_path / "deep" / "pairs.npz"
+    path = tmp_path / "deep" / "pairs"
     first = generated(path, 100, RECIPE)
-    assert [f.name for f in path.parent.iterdir()] == ["pairs.npz"], "no part of a file is left"
+    assert [f.name for f in path.parent.iterdir() if f.is_dir()] == ["pairs"], "no part of a folder is left"
     before = path.stat().st_mtime_ns
     assert generated(path, 100, RECIPE).sha256() == first.sha256() == generate(100, **RECIPE).sha256()
     assert path.stat().st_mtime_ns == before
 
 
-@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "text", "other recipe"])
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "text", "gone", "other recipe"])
 def test_a_damaged_cache_is_made_again(tmp_path, damage):
-    path = tmp_path / "pairs.npz"
+    path = tmp_path / "pairs"
     good = generated(path, 100, RECIPE).sha256()
-    data = bytearray(path.read_bytes())
+    labels = path / "labels.bin"
+    data = labels.read_bytes()
     if damage == "cut":
-        path.write_bytes(data[: len(data) // 2])
+        labels.write_bytes(data[: len(data) // 2])
     elif damage == "flip":
-        with np.load(path) as stored:
-            arrays = dict(stored)
-        arrays["labels"][0] = 1
-        np.savez(path, **arrays)
+        labels.write_bytes(b"\1" + data[1:])
     elif damage == "empty":
-        path.write_bytes(b"")
+        (path / "meta.json").write_bytes(b"")
     elif damage == "text":
-        path.write_text("no pairs")
+        (path / "meta.json").write_text("no pairs")
+    elif damage == "gone":
+        labels.unlink()
     else:
-        generated(tmp_path / "other.npz", 100, {**RECIPE, "noise": 50})
-        (tmp_path / "other.npz").replace(path)
-    with pytest.warns(UserWarning, match=r"pairs\.npz is damaged .* made again"):
+        shutil.rmtree(path)
+        generated(tmp_path / "other", 100, {**RECIPE, "noise": 50})
+        (tmp_path / "other").replace(path)
+    with pytest.warns(UserWarning, match=r"pairs is damaged .* made again"):
         assert generated(path, 100, RECIPE).sha256() == good
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -52,7 +53,7 @@ def test_a_damaged_cache_is_made_again(tmp_path, damage):
 def test_pairs_are_used_where_they_cannot_be_kept(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.warns(UserWarning, match=r"could not be kept in .*paths.data_dir"):
-        assert len(generated(tmp_path / "file" / "pairs.npz", 100, RECIPE)) == 100
+        assert len(generated(tmp_path / "file" / "pairs", 100, RECIPE)) == 100
 
 
 def test_a_tab_file_is_read_exactly(tmp_path):
@@ -62,7 +63,7 @@ def test_a_tab_file_is_read_exactly(tmp_path):
     assert pairs.words.tolist() == [[[3, 1, 2, 0], [5, 0, 0, 0]], [[3, 1, 0, 0], [9, 8, 7, 6]]]
     assert pairs.lengths.tolist() == [[3, 1], [2, 4]]
     assert pairs.labels.tolist() == [1, 0]
-    batch = pairs.tensors()[torch.tensor([0])]
+    batch = pairs[torch.tensor([0])]
     assert batch["words"].tolist() == [[[3, 1, 2]], [[3, 1, 0]]], "cut to the longest sentence of the batch"
     assert batch["lengths"].tolist() == [[3], [2]]
     assert batch["labels"].dtype == torch.int64

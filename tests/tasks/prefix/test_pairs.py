@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from tasks.prefix.files import read_tab_file
 from tasks.prefix.pairs import Pairs, generate
@@ -13,7 +14,7 @@ def parts(pairs: Pairs) -> tuple[np.ndarray, ...]:
     """(first, second, their lengths) of the negatives and of the positives."""
     negative, positive = slice(0, None, 2), slice(1, None, 2)
     return tuple(
-        np.array(a)
+        a.numpy()
         for rows in (negative, positive)
         for a in (pairs.words[0, rows], pairs.words[1, rows], pairs.lengths[0, rows], pairs.lengths[1, rows])
     )
@@ -91,7 +92,7 @@ def test_large_vocabularies_and_short_sentences():
     pairs = generate(100, 10, 1000, 1, [0, 0])
     assert pairs.words.max() > 255
     assert pairs.words.shape == (2, 100, 1)
-    batch = pairs.tensors()[np.array([3, 5])]
+    batch = pairs[torch.tensor([3, 5])]
     assert batch["words"].shape == (2, 2, 1)
 
 
@@ -109,9 +110,9 @@ def test_official_dev_files_are_draws_of_our_generator(data_dir, noise):
     for measure in (
         lambda p: changed(p)[0],
         lambda p: changed(p)[0] == 0,
-        lambda p: p.lengths[0],
-        lambda p: p.lengths[1],
-        lambda p: p.words[p.words > 0],
+        lambda p: p.lengths[0].numpy(),
+        lambda p: p.lengths[1].numpy(),
+        lambda p: p.words[p.words > 0].numpy(),
     ):
         (mean, error), (our_mean, our_error) = mean_and_error(measure(official)), mean_and_error(measure(ours))
         assert abs(mean - our_mean) < 4 * (error**2 + our_error**2) ** 0.5

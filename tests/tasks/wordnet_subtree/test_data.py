@@ -44,12 +44,12 @@ def test_the_record_describes_the_data(make, points, capsys):
         assert record["counts"][split] == {"positive": sum(labels), "negative": len(labels) - sum(labels)}
     digests = record["sha256"]
     assert digests["train"] == digests["dev"] != digests["test"]
-    file = data._tree()[1].sha256
+    file = data._tree[1].sha256
     assert digests["points"] == file
     assert data.identity == {"points": f"9 in 2 coordinates with sha256 {file[:12]}", "subtree": "animal"}
     counts = record["counts"]["train"]
     assert data.model_sizes["class_counts"] == (counts["negative"], counts["positive"])
-    assert (data.names, data.root) == (NAMES, 0)
+    assert (data.names, data._tree[2]) == (NAMES, 0)
 
 
 def test_points_are_found_by_name(make, tmp_path, points):
@@ -167,4 +167,4 @@ def test_the_toy_is_reported_as_generated():
     data = SubtreeData(**{**SETTINGS, "toy": toy, "subtree": "0.1", "file": None, "embeddings": "", "split_seed": 1})
     assert data.fingerprint()["files"]["points"] == "generated"
     assert len(data.names) == 13
-    assert hashlib.sha256(data.model_sizes["embedded"].points.tobytes()).hexdigest() == data._tree()[1].sha256
+    assert hashlib.sha256(data.model_sizes["embedded"].points.tobytes()).hexdigest() == data._tree[1].sha256

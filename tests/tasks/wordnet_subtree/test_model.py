@@ -106,7 +106,7 @@ def test_points_stay_as_they_are_and_are_not_kept_in_checkpoints():
     ("make", "message"),
     [
         (lambda: model(hyperplanes=3), "task.model.hyperplanes must be 1 or 2"),
-        (lambda: model(start_scale=0.0), "task.model.start_scale must be positive"),
+        (lambda: model(start_scale=0.0), "task.model.start_scale must be a positive number"),
         (lambda: model(parts={"encoder": "euclidean"}), "its components are points, classifier"),
         (lambda: model(embedded=points(c=2.0)), r"have c = 2, and geometry.c is 1; add geometry.c=2\."),
         (lambda: model(embedded=PointsFile(("a",), np.ones((1, 2), np.float32), "PoincareBall", 1.0, "")), "not on its Poin"),

@@ -1,0 +1,39 @@
+"""SHA-256 of names, files and settings: what records, checkpoints and the folders of a cache are compared by."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tasks.errors import UserError
+
+
+def names_sha256(names: Iterable[str]) -> str:
+    """The fingerprint of names in their order."""
+    return hashlib.sha256("\n".join(names).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def identity_of(names: Sequence[str]) -> str:
+    """How many names there are and the beginning of their fingerprint, for `TaskData.identity`."""
+    return f"{len(names)} with sha256 {names_sha256(names)[:12]}"
+
+
+def file_sha256(path: Path) -> str:
+    """The fingerprint of a file's contents. Raises UserError where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}).") from None
+
+
+def joined_sha256(shas: Sequence[str]) -> str:
+    """The fingerprint of several files together; of one file its own."""
+    return shas[0] if len(shas) == 1 else hashlib.sha256("".join(shas).encode()).hexdigest()
+
+
+def cache_place(folder: Path, name: str, settings: Mapping[str, Any]) -> Path:
+    """The folder in `folder` where is kept what was made with some settings: other settings have another one."""
+    key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+    return folder / f"{name}-{key}"
