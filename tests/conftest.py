@@ -1,5 +1,6 @@
 """What every test gets: fixed seeds, one thread, reproducible property tests, no display and no network logging."""
 
+import copy
 import os
 import random
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ os.environ.setdefault("WANDB_MODE", "offline")
 import hypothesis
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 from hyperbolic import switch
 
@@ -25,6 +27,27 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("deterministic")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def read_configurations_once() -> Iterator[None]:
+    """A file below configs/ is parsed once in a process until it changes: a composition reads 19, of which most are
+    those of the last one. Hydra and the tests read them with OmegaConf.load; each reader gets a copy."""
+    folder, load, cache = Path(__file__).resolve().parents[1] / "configs", OmegaConf.load, {}
+
+    def load_once(file):
+        path = Path(getattr(file, "name", file)).resolve()
+        if not path.is_relative_to(folder):
+            return load(file)
+        stat = path.stat()
+        key = (path, stat.st_mtime_ns, stat.st_size)
+        if key not in cache:
+            cache[key] = load(file)
+        return copy.deepcopy(cache[key])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OmegaConf, "load", staticmethod(load_once))
+        yield
 
 
 @pytest.fixture(autouse=True)

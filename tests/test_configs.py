@@ -1,22 +1,13 @@
 """Every configuration composes and fits the classes it names; a typo anywhere is an error that names the key."""
 
-import re
-import shlex
-from pathlib import Path
-
 import pytest
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from configs import checks, composing, errors, files, kinds
 from configs.errors import ConfigError
-from tests.cli import ROOT
 from tests.configurations import CONFIGS, EXPERIMENTS, GROUPS, OPTIONS, checked
-
-COMMAND = re.compile(r"^[#\s$>*-]*`{0,2}(python run\.py(?: [^`\n]*)?)`{0,2}\s*$", re.MULTILINE)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -40,61 +31,6 @@ def test_every_option_composes_and_fits_its_class(group, name):
     values = checked(f"{group}={name}", *(["task=wn18rr"] if relational else []))
     if group in ("task", "geometry"):
         assert values[group]["name"] == name
-
-
-def documents() -> list[Path]:
-    return [
-        *sorted(CONFIGS.rglob("*.yaml")),
-        *(f for f in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "results" / "README.md") if f.exists()),
-        *sorted((ROOT / "tasks").rglob("README.md")),
-    ]
-
-
-def commands() -> list[str]:
-    """Without those that name an experiment and no more, which tests/test_experiments.py composes."""
-    found = (c for file in documents() for c in COMMAND.findall(file.read_text(encoding="utf-8")))
-    plain = {f"python run.py experiment={name}" for name in EXPERIMENTS}
-    return sorted({re.split(r"\s{2,}|\s#", c)[0].strip() for c in found} - plain)
-
-
-def test_commands_are_found_in_the_documents():
-    assert len(commands()) > 30
-    assert any(" -m " in c for c in commands())
-
-
-@pytest.mark.parametrize("command", commands())
-def test_every_documented_command_composes(command):
-    words = shlex.split(command)[2:]
-    if "--help" in words:
-        return
-    if "--cfg" in words:
-        del words[words.index("--cfg") : words.index("--cfg") + 2]
-    many = "-m" in words
-    words = [w for w in words if w != "-m"]
-    if "sweep=lr" in words and not _installed("hydra_plugins.hydra_optuna_sweeper"):
-        words.remove("sweep=lr")
-    if "..." in command or "<" in command:
-        pytest.skip("a pattern, not a command")
-    jobs = [words]
-    if many:
-        from hydra._internal.config_loader_impl import ConfigLoaderImpl
-        from hydra._internal.utils import create_config_search_path
-
-        loader = ConfigLoaderImpl(create_config_search_path(str(CONFIGS)))
-        parsed = OverridesParser.create(config_loader=loader).parse_overrides(words)
-        jobs = BasicSweeper.split_arguments(parsed, None)[0]
-        assert len(jobs) > 1 or "sweep=lr" in command
-    for job in jobs:
-        checked(*job)
-
-
-def _installed(name: str) -> bool:
-    import importlib.util
-
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:
-        return False
 
 
 def test_one_component_takes_another_geometry_without_a_plus():

@@ -28,7 +28,7 @@ def plain(p) -> Tensor:
 @pytest.mark.parametrize("rule", ["adam", "sgd"])
 @pytest.mark.parametrize("exact_exp", [True, False])
 def test_many_steps_with_gradients_of_every_size(kind, dtype, rule, exact_exp):
-    """120 steps: huge, tiny, zero, ordinary and outward gradients, changing sign and row by row."""
+    """60 steps: huge, tiny, zero, ordinary and outward gradients, changing sign and row by row."""
     manifold = kind(2.0)
     table, bias = (
         points(manifold, dtype=dtype, std=1.0),
@@ -37,7 +37,7 @@ def test_many_steps_with_gradients_of_every_size(kind, dtype, rule, exact_exp):
     options = {"amsgrad": True, "weight_decay": 0.01} if rule == "adam" else {"momentum": 0.9}
     optimizer = RiemannianOptimizer([table, bias], rule=rule, lr=0.3, exact_exp=exact_exp, stabilize=7, **options)
     sizes = torch.tensor([0.0, 1e-38, 1e-30, 1e-12, 1e-3, 1.0, 1e3, 1e12, 1e30, 1e38], dtype=dtype)
-    for step in range(120):
+    for step in range(60):
         for p in (table, bias):
             rows = sizes[torch.randint(len(sizes), (*p.shape[:-1], 1))]
             p.grad = rows * (2 * torch.rand(p.shape, dtype=dtype) - 1)

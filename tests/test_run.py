@@ -188,10 +188,10 @@ def test_float64_is_a_setting(tmp_path):
 
 
 def test_the_program_prints_a_configuration():
-    done = command("experiment=hnn_prefix10_gru_hyp_eucl_mlr", "task=prefix50", "--cfg", "job")
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"parts:\n\s+classifier: euclidean", done.stdout)
-    assert "name: prefix50" in done.stdout
+    done = call("experiment=hnn_prefix10_gru_hyp_eucl_mlr", "task=prefix50", "--cfg", "job")
+    assert not done.code, done.err
+    assert re.search(r"parts:\n\s+classifier: euclidean", done.out)
+    assert "name: prefix50" in done.out
 
 
 # A batch of the typing task has fewer mentions with an ultra-fine type in one process than in the other.

@@ -29,6 +29,9 @@ def by_pytorch(name, rows, k, rule, index):
             table[index] = part
 
 
+EVERY_RULE = [*RULES, Rule(amsgrad=True, decay=True)]
+
+
 def both(manifold, rule, n, d, dtype, index=None, threads=1):
     """Tables after four steps: of the C++ kernel, and of PyTorch's operations."""
     x = start(manifold, max(n, 1), d, dtype)[:n]
@@ -51,8 +54,14 @@ def both(manifold, rule, n, d, dtype, index=None, threads=1):
 
 
 @CURVED
-@pytest.mark.parametrize("rule", [*RULES, Rule(amsgrad=True, decay=True)], ids=str)
-@pytest.mark.parametrize(("n", "d", "threads"), [(0, 3, 1), (1, 1, 1), (65, 17, 2), (40, 7, 1), (12, 15, 1), (9, 40, 1)])
+@pytest.mark.parametrize(
+    ("rule", "n", "d", "threads"),
+    [
+        *((rule, *size) for rule in EVERY_RULE for size in ((0, 3, 1), (1, 1, 1), (65, 17, 2))),
+        *((EVERY_RULE[-1], *size) for size in ((40, 7, 1), (12, 15, 1), (9, 40, 1))),  # other blocks of columns
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("dtype", [F64, F32], ids=str)
 def test_cpp_equals_pytorch(kind, rule, n, d, threads, dtype):
     for fast, plain in both(kind(2.5), rule, n, d, dtype, threads=threads):

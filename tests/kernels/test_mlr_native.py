@@ -78,8 +78,13 @@ SPACES = pytest.mark.parametrize(
 @SPACES
 @DTYPES
 @pytest.mark.parametrize("refine", [True, False])
-@pytest.mark.parametrize("radius", [1e-12, 1.0, 8.0])
-@pytest.mark.parametrize("sizes", [((0, 5), (3, 5)), ((1, 1), (1, 1)), ((5, 9), (2, 7, 9)), ((190, 11), (203, 11))])
+@pytest.mark.parametrize(
+    ("radius", "sizes"),
+    [
+        *((1.0, sizes) for sizes in (((0, 5), (3, 5)), ((1, 1), (1, 1)), ((5, 9), (2, 7, 9)))),
+        *((radius, ((190, 11), (203, 11))) for radius in (1e-12, 1.0, 8.0)),
+    ],
+)
 def test_pairwise(space, distances, dtype, relative, refine, radius, sizes):
     manifold = space(1.3)
     draw = [torch.nn.functional.normalize(torch.randn(shape, dtype=F64), dim=-1) for shape in sizes]

@@ -32,11 +32,12 @@ def check(layer, x):
         assert torch.isfinite(p.grad).all(), name
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize(
+    ("scale", "dtype"), [(1.0, torch.float32), (10.0, torch.float32), (10.0, torch.float64)], ids=str
+)
 @pytest.mark.parametrize("kind", LAYERS)
 @pytest.mark.parametrize("nonlinearity", ["identity", "tanh"])
 @pytest.mark.parametrize("size", [1, 2, 5])
-@pytest.mark.parametrize("scale", [1.0, 3.0, 10.0])
 def test_finite_where_weights_saturate(kind, nonlinearity, size, scale, dtype):
     for c, radius in ((0.1, 1.0), (2.0, 0.9), (2.0, 0.3)):
         ball = PoincareBall(c, learn_c=True)

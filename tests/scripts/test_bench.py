@@ -84,8 +84,14 @@ def test_the_variants_of_a_row_agree(row):
             assert gap < variant.tolerance, f"{variant.name}: {gap}"
 
 
-@pytest.mark.parametrize("row", EAGER, ids=lambda row: row.name)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("row", "dtype"),
+    [
+        pytest.param(row, dtype, id=f"{row.name}-{dtype}", marks=[pytest.mark.slow] if wide and k > 1 else [])
+        for k, row in enumerate(EAGER)
+        for wide, dtype in enumerate((torch.float32, torch.float64))
+    ],
+)
 def test_every_variant_runs_and_is_timed(row, dtype):
     result = run_row(row, replace(TINY, dtype=dtype))
     assert result.timings[0].ratio == 1

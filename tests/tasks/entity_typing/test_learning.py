@@ -64,7 +64,10 @@ def guess(data, groups) -> float:
     return best
 
 
-PAIRS = [("gru", g) for g in GEOMETRIES] + [("transformer", g) for g in GEOMETRIES_OF_TRANSFORMERS]
+PAIRS = [("gru", g) for g in GEOMETRIES] + [
+    pytest.param("transformer", g, marks=[pytest.mark.slow] if g == "euclidean" else [])
+    for g in GEOMETRIES_OF_TRANSFORMERS
+]
 
 
 @pytest.mark.parametrize(("encoder", "geometry"), PAIRS)

@@ -1,0 +1,90 @@
+"""Every command that the documents name composes, each job of those that start several."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from configs import composing
+from tests.cli import ROOT
+from tests.configurations import CONFIGS, EXPERIMENTS, checked
+
+COMMAND = re.compile(r"^[#\s$>*-]*`{0,2}(python run\.py(?: [^`\n]*)?)`{0,2}\s*$", re.MULTILINE)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _registered() -> None:
+    composing.register()
+
+
+def documents() -> list[Path]:
+    return [
+        *sorted(CONFIGS.rglob("*.yaml")),
+        *(f for f in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "results" / "README.md") if f.exists()),
+        *sorted((ROOT / "tasks").rglob("README.md")),
+    ]
+
+
+def commands() -> list[str]:
+    """Without those that name an experiment and no more, which tests/test_experiments.py composes."""
+    found = (c for file in documents() for c in COMMAND.findall(file.read_text(encoding="utf-8")))
+    plain = {f"python run.py experiment={name}" for name in EXPERIMENTS}
+    return sorted({re.split(r"\s{2,}|\s#", c)[0].strip() for c in found} - plain)
+
+
+def test_commands_are_found_in_the_documents():
+    assert len(commands()) > 30
+    assert any(" -m " in c for c in commands())
+
+
+@pytest.mark.parametrize("command", commands())
+def test_every_documented_command_composes(command):
+    words = shlex.split(command)[2:]
+    if "--help" in words:
+        return
+    if "--cfg" in words:
+        del words[words.index("--cfg") : words.index("--cfg") + 2]
+    many = "-m" in words
+    words = [w for w in words if w != "-m"]
+    if "sweep=lr" in words and not _installed("hydra_plugins.hydra_optuna_sweeper"):
+        words.remove("sweep=lr")
+    if "..." in command or "<" in command:
+        pytest.skip("a pattern, not a command")
+    jobs = [words]
+    if many:
+        from hydra._internal.config_loader_impl import ConfigLoaderImpl
+        from hydra._internal.utils import create_config_search_path
+
+        loader = ConfigLoaderImpl(create_config_search_path(str(CONFIGS)))
+        parsed = OverridesParser.create(config_loader=loader).parse_overrides(words)
+        jobs = BasicSweeper.split_arguments(parsed, None)[0]
+        assert len(jobs) > 1 or "sweep=lr" in command
+    for job in without_repetitions(jobs):
+        checked(*job)
+
+
+def without_repetitions(jobs: list[list[str]]) -> list[list[str]]:
+    """Of jobs that differ in the seed alone the first; none that tests/test_experiments.py composes."""
+    first: dict[tuple[str, ...], list[str]] = {}
+    for job in jobs:
+        first.setdefault(tuple(word for word in job if not word.startswith("seed=")), job)
+    composed = {(f"experiment={name}",) for name in EXPERIMENTS}
+    return [job for words, job in first.items() if words not in composed]
+
+
+def test_of_jobs_that_differ_in_the_seed_one_is_composed():
+    a, b = f"experiment={EXPERIMENTS[0]}", "experiment=quickstart"
+    jobs = [[a, "optim.lr=1", "seed=0"], [a, "optim.lr=1", "seed=1"], [a, "optim.lr=2", "seed=0"], [b, "seed=1"]]
+    assert without_repetitions(jobs) == [jobs[0], jobs[2]]
+
+
+def _installed(name: str) -> bool:
+    import importlib.util
+
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
