@@ -69,6 +69,11 @@ def main() -> int:
     except reported as error:
         print(f"error: {paragraph(error)}", file=sys.stderr)
         return 1
+    except ValueError as error:  # Hydra's, of words that it cannot compose
+        if codes:
+            raise
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt as error:
         print(f"\n{error if str(error) else 'Interrupted.'}", file=sys.stderr)
         return 130

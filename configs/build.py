@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from configs import checks, composing, stored
 from configs.errors import ConfigError, paragraph
 from hyperbolic.diagnostics import NonFiniteError
+from hyperbolic.geometry import Geometry
 from hyperbolic.layers.guard import OffManifoldError, validate_points
 from tasks import training
 from tasks.base import Task, TaskData
@@ -27,13 +28,14 @@ make = functools.partial(instantiate, _convert_="all")
 def build(values: Mapping[str, Any]) -> tuple[Task, TaskData]:
     """The task with its model, new, and its data.
 
-    values: the resolved configuration, from `schema.check`, which has let every `_target_` through the gate.
+    values: the resolved configuration, from `checks.check`, which has let every `_target_` through the gate.
 
     Raises:
         UserError: a class refuses its settings.
     """
     try:
-        geometry, data = make(values["geometry"]), make(values["task"]["data"])
+        geometry = _make("geometry", values["geometry"], Geometry)
+        data = _make("task.data", values["task"]["data"], TaskData)
         encoder = make(values["encoder"]) if values["encoder"] else None
         supplied = {"geometry": geometry, "encoder": encoder, **data.model_sizes}
         model = _make_with("task.model", values["task"]["model"], supplied)
@@ -52,6 +54,14 @@ def build(values: Mapping[str, Any]) -> tuple[Task, TaskData]:
         validate_points(task.model)
     task.schedule = schedule
     return task, data
+
+
+def _make(name: str, node: Mapping[str, Any], kind: Any) -> Any:
+    """The object of a node. Raises UserError where it is none of that kind."""
+    value = make(node)
+    if not isinstance(value, kind):
+        raise UserError(f"{name}._target_={node['_target_']} makes no {kind.__name__}, which is needed here.")
+    return value
 
 
 def rebuild(checkpoint: Mapping[str, Any]) -> tuple[Task, TaskData]:

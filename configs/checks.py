@@ -1,6 +1,7 @@
 """The one check of a configuration: no key is mistyped, no value of a wrong kind, and no class outside of the table."""
 
 import inspect
+import re
 import typing
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -55,6 +56,12 @@ def check(cfg: DictConfig) -> dict[str, Any]:
         )
     values = files.plain(cfg)
     check_targets(values)
+    for name in ("geometry", "geometry.parts", "encoder"):
+        node = values
+        for key in name.split("."):
+            node = node.get(key) or {}
+            if not isinstance(node, Mapping):
+                raise ConfigError(f"{name}={node!r}: it is a node with keys of its own, as configs/{key} has it.")
     values["geometry"]["parts"] = with_pairs(values["geometry"].get("parts") or {})
     for name, supplied in SUPPLIED.items():
         node = values
@@ -116,7 +123,7 @@ def _check_task(cfg: DictConfig) -> None:
 def _declared(name: str) -> set[str]:
     """The keys in the file of a task and in those that it starts from; none where there is no file."""
     file = files.FOLDER / "task" / f"{name}.yaml"
-    if not file.is_file():
+    if not re.fullmatch(r"\w+", name) or not file.is_file():
         return set()
     node = files.load(file)
     starts = [_declared(start) for start in node.pop("defaults", []) if isinstance(start, str)]

@@ -1,7 +1,6 @@
 """Composing a configuration from the files and words that Hydra reads, and what a run's folder is called."""
 
 import copy
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from configs import files
 from configs.checks import parameters
 from configs.errors import ConfigError
 from configs.schema import Root
+from tasks.resume import NAME
 
 NOT_COMPOSED = (HydraException, OmegaConfBaseException)  # words that do not make a configuration
 
@@ -32,7 +32,7 @@ def register(stored_name: str | None = None) -> None:
     nodes = ("parts", "options", "settings")
     root.geometry = OmegaConf.create({k: OmegaConf.create({}, flags={"struct": False}) for k in nodes})
     ConfigStore.instance().store(name="schema", node=root)
-    stored = stored_name if re.fullmatch(r"\w[\w.,=+-]{0,199}", str(stored_name)) else None
+    stored = stored_name if NAME.fullmatch(str(stored_name)) else None
 
     def name(experiment: str | None, *choices: Any) -> str:
         return run_name(stored or experiment if experiment == "checkpoint" else experiment, *choices)

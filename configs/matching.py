@@ -22,7 +22,7 @@ Record = dict[str, Any]
 
 TRAINER = (
     "max_epochs", "max_steps", "limit_train_batches", "accumulate_grad_batches", "val_check_interval",
-    "check_val_every_n_epoch", "patience", "precision",
+    "check_val_every_n_epoch", "patience", "precision", "average_last", "min_epochs", "limit_val_batches",
 )  # fmt: skip
 DECISIVE = ("task", "geometry", "encoder", "optim", "fidelity", *(f"trainer.{key}" for key in TRAINER))
 OPEN = ("geometry.parts", "geometry.options")  # nodes with keys of the user's: compared as a whole
@@ -103,7 +103,7 @@ def published(record: Record) -> list[Published]:
                 value, label = layout.published.get((cell.row, column)), layout.theirs if layout.again else "published"
                 if value is not None:
                     values.append(Published(layout.file, cell.row, column, layout.metrics[column], value, label))
-    except TableError as error:
+    except (TableError, OSError) as error:
         print(f"note: no published values are shown: {error}", file=sys.stderr)
     return values
 

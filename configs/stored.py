@@ -26,7 +26,7 @@ CHOICE = "checkpoint"
 GROUPS = ("task", "geometry", "encoder")  # a word that chooses one of them, or an experiment, chooses all of them
 KEPT = (*GROUPS, "optim", "trainer", "data", "seed", "fidelity")
 PLACES = ("data.dir", "paths.cache_dir", "paths.data_dir", "paths.output_dir")
-_PLACE = re.compile(r"<((?:data|paths)\.\w+)>(?=/|$)")
+_PLACE = re.compile(r"<((?:data|paths)\.\w+)>(?=/|\Z)")
 
 
 def origin(

@@ -1,6 +1,7 @@
 """The files of the published tables (results/published/*.yaml): rows, columns, cells and the papers' own values."""
 
 import difflib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,11 @@ SPREADS = {
     "deviation": "mean ± sample standard deviation over the seeds",
     "confidence": "mean ± half the width of the 95 % confidence interval of the mean (Student's t) over the seeds",
 }
+_WORD = re.compile(r"(?!hydra\b)[A-Za-z][\w./@]*=.*")
+KEYS = (
+    "name", "table", "title", "protocol", "label", "values_of", "sources", "contests", "orderings", "rows", "columns",
+    "overrides", "intervals", "metric",
+)  # fmt: skip
 ROW = ("experiment", "overrides", "published")
 OPTIONAL = ("source", "measure", "best_of_three", "digits", "parameters", "theirs", "spread")
 INHERITED = ("source", "measure", "columns", "metrics", "whole_rows", "digits", "spread", "intervals")
@@ -115,7 +121,7 @@ def load_layouts(folder: Path | None = None) -> list[Layout]:
     Raises TableError where there is none, or a file does not fit.
     """
     folder = folder or PUBLISHED
-    texts = {path: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.yaml"))}
+    texts = {path: path.read_text(encoding="utf-8", errors="replace") for path in sorted(folder.glob("*.yaml"))}
     if not texts:
         raise TableError(f"{folder}: no table file (*.yaml) here, so there is no table to make.")
     layouts: dict[str, Layout] = {}
@@ -126,7 +132,9 @@ def load_layouts(folder: Path | None = None) -> list[Layout]:
             if base is not None and base not in layouts:
                 raise TableError(f"{path}: values_of names {base}, and there is no such table of a paper in {folder}.")
             layouts[path.stem] = make_layout(path, node, layouts.get(base))
-        except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+        except TableError:
+            raise
+        except (yaml.YAMLError, LookupError, TypeError, AttributeError, ValueError) as error:
             reason = f"needs {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
             raise TableError(f"{path}: is not a table file ({reason}); CONTRIBUTING.md shows one.") from error
     return sorted(layouts.values(), key=lambda layout: (layout.name, layout.number, layout.file))
@@ -134,6 +142,9 @@ def load_layouts(folder: Path | None = None) -> list[Layout]:
 
 def make_layout(path: Path, node: dict[str, Any], base: Layout | None) -> Layout:
     """The table in one YAML file. base: the paper's table, which the file makes again; it has the values."""
+    _check_names(path, "has keys that are none of a table", node, (*KEYS, *OPTIONAL))
+    if not re.fullmatch(r"\w[\w-]*", str(node["name"])):
+        raise TableError(f"{path}: name={node['name']!r} cannot name a file of results/tables/.")
     rows = {row: spec or {} for row, spec in node["rows"].items()}
     for row, spec in rows.items():
         _check_names(path, f"row '{row}' has keys that are none of a row", spec, ROW)
@@ -206,10 +217,14 @@ def _cells(path: Path, node: dict[str, Any], rows: dict[str, dict[str, Any]], ow
             if wrong := [name for name, words in parts.items() if not isinstance(words or [], list)]:
                 raise TableError(f"{path}: overrides of '{wrong[0]}' must be a list, as [task.dim=2].")
             overrides = [word for words in parts.values() for word in words or []]
-            try:
-                name = spec["experiment"].format(**more)  # "hnn_{data}_gru_hyp", where a column has `data: snli`
-            except KeyError as error:
-                raise TableError(f"{path}: the experiment of '{row}' needs {error}, which '{column}' lacks.") from error
+            for word in overrides:  # they become a command line
+                if not isinstance(word, str) or not _WORD.fullmatch(word) or "_target_" in word or "${" in word:
+                    raise TableError(f"{path}: '{row}': the override {word!r} must set a value, as task.dim=2 does.")
+            name = str(spec["experiment"])  # "hnn_{data}_gru_hyp", where a column has `data: snli`
+            for key, value in more.items():
+                name = name.replace(f"{{{key}}}", str(value))
+            if gaps := re.findall(r"\{(\w*)", name):
+                raise TableError(f"{path}: the experiment of '{row}' needs '{gaps[0]}', which '{column}' lacks.")
             cell = Cell(path.stem, row, column, name, tuple(overrides))
             if name not in existing:
                 near = " or ".join(difflib.get_close_matches(name, existing, n=2, cutoff=0.5))

@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 from tasks.errors import UserError
+from tasks.resume import flat
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "results" / "runs"
@@ -30,6 +31,7 @@ REQUIRED: dict[str, type | tuple[type, ...]] = {
     "parameters": (int, dict),
     "fidelity": str,
 }
+REQUIRED_SETTINGS = ("task.data.batch_size", "geometry.name", "optim.lr", "trainer.max_epochs")  # at least
 REQUIRED_DATA = ("files", "counts", "sha256", "share")
 
 
@@ -53,7 +55,7 @@ def read(path: Path) -> Record:
 
     try:
         record = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # no JSON, no text, nested without end
         raise RecordError(f"{path}: not a JSON file ({error}). Run the experiment again.") from error
     if not isinstance(record, dict):
         raise RecordError(f"{path}: a record is a JSON object, this is a {type(record).__name__}.")
@@ -70,6 +72,8 @@ def validate(record: Record, path: Path) -> Record:
     ]
     if not faults:
         faults += _metric_faults(record["metrics"]) + _data_faults(record["data"])
+        settings = flat(record["config"])
+        faults += [f"'config.{key}' is missing" for key in REQUIRED_SETTINGS if key not in settings]
         if not math.isfinite(record["wall_s"]) or record["wall_s"] < 0:
             faults.append(f"'wall_s' is {record['wall_s']}")
     if faults:

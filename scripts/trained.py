@@ -140,6 +140,8 @@ def read_run(folder: Path) -> Run:
         record = _json(folder / "record.json")
         settings, selection = resume.flat(record["config"]), record.get("selection")
         name = record.get("experiment") or folder.resolve().parent.name
+        if not resume.NAME.fullmatch(str(name)) or not isinstance(selection, dict | None) or "seed" not in settings:
+            raise UserError(f"{folder / 'record.json'} is not the record of a run of this program. Run it again.")
     elif file := next((f for f in (folder / "checkpoints" / n for n in (LAST, BEST)) if f.is_file()), None):
         checkpoint = resume.read(file, str(folder))
         settings, selection = resume.settings(checkpoint["config"], checkpoint["data"]), None

@@ -78,7 +78,8 @@ class Task(pl.LightningModule, abc.ABC):
         self.origin = Origin()
         self.counts: dict[str, int] = {}  # examples that the newest metrics of a split were made from
         self.latest_loss: Tensor | None = None
-        self._weight = 0.0  # of the batches whose gradients are being added up
+        self.has_started = False  # whether training has begun, so that a checkpoint to continue was taken over whole
+        self._weight: float | None = None  # of the batches whose gradients are being added up
         self._sums: dict[str, dict[str, Any]] = {}
 
     @property
@@ -123,17 +124,17 @@ class Task(pl.LightningModule, abc.ABC):
         self._add("train", step)
         if step.weight is None:
             return step.loss
-        self._weight += step.weight
+        self._weight = (self._weight or 0.0) + step.weight
         return step.loss * step.weight
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
-        if not self._weight:
+        if self._weight is None:  # no task gives weights in some steps alone
             return
         # Lightning has divided each batch's loss by their number, and DDP the sum of gradients by its processes
         batches = self.trainer.accumulate_grad_batches * self.trainer.world_size
         weight = torch.as_tensor(self._weight, dtype=torch.float64, device=self.device)
-        scale = batches / float(self.trainer.strategy.reduce(weight, reduce_op="sum"))
-        self._weight = 0.0
+        total = float(self.trainer.strategy.reduce(weight, reduce_op="sum"))
+        scale, self._weight = batches / total if total else 0.0, None
         for parameter in self.parameters():
             if parameter.grad is not None:
                 parameter.grad.mul_(scale)
@@ -211,6 +212,7 @@ class Task(pl.LightningModule, abc.ABC):
             torch.manual_seed((torch.initial_seed() + self.trainer.global_rank) % 2**63)
         if (state := self.__dict__.pop("_restore", None)) and self.trainer.world_size == 1:
             _set_random_state(state)
+        self.has_started = True
 
 
 def as_task(module: pl.LightningModule) -> Task:

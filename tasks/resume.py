@@ -1,5 +1,7 @@
 """Finding, reading and checking the checkpoint that a run goes on from or tests."""
 
+import contextlib
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -49,6 +51,7 @@ LATER = {"task.model.loop_bias": False, "task.module.self_share": 0.0}
 TESTED = ("task.name", "task.model", "task.data.limits", "task.data.vectors.c", "data", "geometry", "encoder")
 # The states that a mode takes of a run's folder, the first that is there.
 STATES = {"fit": (LAST,), "test": (AVERAGE, BEST, LAST), "predict": (AVERAGE, BEST, LAST)}
+NAME = re.compile(r"\w[\w.,=+-]{0,199}")  # of an experiment or a run, as part of a path
 CHECKPOINT_KEYS = ("state_dict", "config", "data")
 
 
@@ -163,14 +166,23 @@ def check_unfinished(checkpoint: dict[str, Any], max_epochs: int | None, max_ste
 
 def finished(checkpoint: dict[str, Any], max_epochs: int | None, max_steps: int) -> str | None:
     """Why a run has nothing left to train, or None."""
-    epochs = checkpoint["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
+    try:
+        epochs = int(checkpoint["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"])
+        stopping = [
+            (int(state["wait_count"]), int(state["patience"]))
+            for name, state in checkpoint.get("callbacks", {}).items()
+            if name.startswith("EarlyStopping")
+        ]
+        step = int(checkpoint["global_step"])
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{checkpoint['file']} is damaged: its state of the training lacks {error}.") from error
     if max_epochs is not None and 0 <= max_epochs <= epochs:
         return f"{epochs} epochs of trainer.max_epochs={max_epochs}"
-    if 0 <= max_steps <= checkpoint["global_step"]:
-        return f"{checkpoint['global_step']} steps of trainer.max_steps={max_steps}"
-    for name, state in checkpoint.get("callbacks", {}).items():
-        if name.startswith("EarlyStopping") and state["wait_count"] >= state["patience"]:
-            return f"stopped early after {state['wait_count']} validations without a better one"
+    if 0 <= max_steps <= step:
+        return f"{step} steps of trainer.max_steps={max_steps}"
+    for waited, patience in stopping:
+        if waited >= patience:
+            return f"stopped early after {waited} validations without a better one"
     return None
 
 
@@ -194,15 +206,18 @@ def checkpoint_to_continue(
             checkpoint = read(file, setting)
         except UserError:
             continue
-        if not differences(checkpoint, origin, CONTINUED) and not finished(checkpoint, max_epochs, max_steps):
-            return checkpoint
+        with contextlib.suppress(UserError):  # a damaged one
+            if not differences(checkpoint, origin, CONTINUED) and not finished(checkpoint, max_epochs, max_steps):
+                return checkpoint
     return None
 
 
 def adopt_name(task: Task, checkpoint: Mapping[str, Any]) -> None:
     """A run that was chosen by a checkpoint has the name and the experiment of the run that wrote it."""
     if task.origin.experiment == "checkpoint":
-        task.origin = replace(task.origin, experiment=checkpoint.get("experiment"), name=str(checkpoint.get("name")))
+        names = {key: checkpoint.get(key) for key in ("experiment", "name")}
+        safe = {key: name if NAME.fullmatch(str(name)) else None for key, name in names.items()}
+        task.origin = replace(task.origin, experiment=safe["experiment"], name=safe["name"] or task.origin.name)
 
 
 def take_over(checkpoint: dict[str, Any], folder: Path, setting: str) -> None:

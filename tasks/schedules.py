@@ -14,7 +14,7 @@ from torch.optim.lr_scheduler import (
     SequentialLR,
 )
 
-from tasks.errors import UserError, number, one_of, whole
+from tasks.errors import UserError, one_of, rate, whole
 
 # Learning rates that fall to 0 over so many steps.
 FALLING: dict[str, Callable[[Optimizer, int], LRScheduler]] = {
@@ -30,11 +30,12 @@ class Schedule:
     constant: lr; linear: lr (1 - t/T); cosine: lr (1 + cos(pi t/T)) / 2;
     inverse_sqrt: lr min(t/w, sqrt(w/t));
     noam: lr d^-0.5 min(t^-0.5, t w^-1.5) (Vaswani et al. 2017, section 5.3), d = d_model;
-    plateau: lr, times `factor` after each `patience` + 1 validations without a better value of the selecting metric.
+    plateau: lr, times `factor` after each `patience` + 1 validated epochs without a better selecting metric.
 
     With a warm-up the first three begin at lr/w, rise to lr in w steps, and have T - w steps for the rest.
 
-    Raises UserError for an unknown name, and where a setting is missing or stands beside a schedule without it.
+    Raises UserError for an unknown name, a value out of range, and where warmup_steps or d_model is missing or stands
+    beside a schedule without it.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class Schedule:
     ):  # fmt: skip
         self.name = one_of("optim.schedule", name, SCHEDULES)
         self.warmup_steps = whole("optim.warmup_steps", warmup_steps, 0)
-        self.factor = number("optim.plateau.factor", factor)
+        self.factor = rate("optim.plateau.factor", factor)
         self.patience = whole("optim.plateau.patience", patience, 0)
         if name in ("inverse_sqrt", "noam") and warmup_steps < 1:
             raise UserError(f"optim.schedule={name} needs optim.warmup_steps of at least 1, and it is {warmup_steps}.")

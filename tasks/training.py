@@ -245,9 +245,17 @@ def _train(
         raise Interrupted(f"Interrupted at step {trainer.global_step}; {how}.") from end
     except MisconfigurationException as error:
         raise UserError(f"trainer: {' '.join(str(error).split())}") from error
-    except ValueError as error:
-        if "val_check_interval" in str(error):
-            raise UserError(f"trainer.val_check_interval: {' '.join(str(error).split())}") from error
+    except UserError:
+        raise
+    except (ValueError, LookupError, TypeError, AttributeError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:300]
+        if "val_check_interval" in reason:
+            raise UserError(f"trainer.val_check_interval: {reason}") from error
+        if checkpoint and not task.has_started:
+            raise UserError(
+                f"trainer.resume: the state of the training in {checkpoint['file']} does not fit or is damaged "
+                f"({reason}). Resume from another checkpoint, or train again."
+            ) from error
         raise
     finally:
         checkpoints.release()

@@ -1,6 +1,7 @@
 """The configuration that a checkpoint keeps: it alone rebuilds the run, it can be changed in single settings, and it is
 data, so that nothing in it is executed or imported."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from tests.cli import QUIET, Result, call, places, short
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> tuple[Path, Result]:
     folder = tmp_path_factory.mktemp("finished")
-    return folder, short(folder, "seed=5", "geometry=lorentz", "optim.lr=0.02", "optim.schedule=linear")
+    return folder, short(folder, "seed=5", "geometry=lorentz", "optim.lr=0.02")
 
 
 def states(finished) -> Path:
@@ -114,8 +115,36 @@ HOSTILE = {
     "a node of Hydra": ("hydra.run.dir", "/tmp/hostile"),
     "a deep nesting": ("task.data.sizes", __import__("functools").reduce(lambda n, _: {"a": n}, range(90), {})),
     "a node that is text": ("geometry", "poincare"),
+    "parts that are none": ("geometry.parts", 3),
+    "another of our classes": ("task.data", {"_target_": "pytorch_lightning.loggers.CSVLogger", "save_dir": "x"}),
+    "arguments without names": ("task.data._args_", [1]),
+    "a way out of a place": ("task.data.root", "<paths.data_dir>/../elsewhere"),
+    "a name of no text": ("task.data.root", "a\0b"),
     "no node": ("trainer", None),
 }
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("loops", 3), ("loops", {}), ("callbacks", 3), ("optimizer_states", [{"state": 1}]), ("rng", 5), ("global_step", "x")],
+)
+def test_a_damaged_state_of_the_training_is_one_sentence(finished, tmp_path, key, value):
+    (tmp_path / "checkpoints").mkdir()
+    shutil.copy(states(finished) / "best.ckpt", tmp_path / "checkpoints")
+    torch.save(torch.load(states(finished) / "last.ckpt") | {key: value}, tmp_path / "checkpoints" / "last.ckpt")
+    result = call(f"trainer.resume={tmp_path}", "trainer.max_steps=14", *QUIET, *places(tmp_path))
+    assert result.code == 1
+    assert result.err.startswith("error: ")
+    assert result.err.count("\n") == 1, result.err
+
+
+def test_names_in_a_checkpoint_lead_nowhere_else(finished, tmp_path):
+    state = torch.load(states(finished) / "best.ckpt") | {"experiment": "../../escaped", "name": "/tmp/escaped"}
+    torch.save(state, tmp_path / "best.ckpt")
+    result = call("mode=test", f"checkpoint={tmp_path / 'best.ckpt'}", *QUIET, *places(tmp_path))
+    assert result.code == 0, result.err
+    assert result.record["experiment"] is None
+    assert result.record_path.is_relative_to(tmp_path / "out")
 
 
 @pytest.mark.parametrize("case", HOSTILE)
