@@ -221,8 +221,8 @@ def test_overrides_that_do_not_compose_are_named_with_table_row_and_column(
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("[task=prefix30]", "['+hydra.callbacks.x._target_=os.system']", "must set a value, as task.dim=2 does"),
-        ("[task=prefix30]", "[1]", "the override 1 must set a value"),
+        ("{data: snli}", "{data: snli, overrides: ['+hydra.callbacks.x._target_=os.system']}", "must set a value, as task.dim=2 does"),
+        ("{data: snli}", "{data: snli, overrides: [1]}", "the override 1 must set a value"),
         ("metric: test/accuracy", "metrik: test/accuracy", "has keys that are none of a table"),
         ("name: hnn", "name: ../hnn", "cannot name a file of results/tables/"),
         ("hnn_{data}_gru_hyp", "hnn_{data}_gru_hip", "there is no experiment hnn_snli_gru_hip in configs/experiment/. Did you mean hnn_snli_gru_hyp"),
