@@ -10,7 +10,7 @@ from tests.kernels.test_mobius import Case, error, points
 
 pytestmark = [
     pytest.mark.skipif(switch.cpp_compiler() is None, reason="needs a C++ compiler"),
-    pytest.mark.usefixtures("kernels_restored"),
+    pytest.mark.usefixtures("native_kernels"),
 ]
 
 
