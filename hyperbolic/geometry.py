@@ -290,14 +290,22 @@ class ChangeGeometry(nn.Module):
 
     The exact isometry between two models of the same space (same c); otherwise ``exp_0(log_0(x))``, as Ganea et al.
     2018 and Lopez & Strube 2020 connect hyperbolic and Euclidean layers.
+
+    Args:
+        isometry: false: ``exp_0(log_0(x))`` between two models of the same space, too. From the Klein disk to the ball it
+            keeps the coordinates and so doubles the distance from the origin.
     """
 
-    def __init__(self, source: Geometry, target: Geometry):
+    def __init__(self, source: Geometry, target: Geometry, isometry: bool = True):
         super().__init__()
-        self.source, self.target = source.manifold, target.manifold
+        self.source, self.target, self.isometry = source.manifold, target.manifold, isometry
 
     def forward(self, x: Tensor) -> Tensor:
-        return x if self.source is self.target else convert(x, self.source, self.target)
+        if self.source is self.target:
+            return x
+        if not self.isometry:
+            return self.target.expmap0(self.source.logmap0(x))
+        return convert(x, self.source, self.target)
 
     def extra_repr(self) -> str:
         return f"{self.source.name} -> {self.target.name}"

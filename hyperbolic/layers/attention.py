@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import check_mask, check_rows, check_sequence, check_weights, name_of, takes_points
+from hyperbolic.layers.keys import KEYS, TangentLinear
 from hyperbolic.layers.positions import check_positions
 from hyperbolic.manifolds import Manifold
 
@@ -145,24 +146,28 @@ class ContextAttention(nn.Module):
     """Attention to a learned context point c: ``w_i = softmax_i(-beta d(c, h'_i))`` with ``h'_i = phi(linear(x_i))``,
     and the weighted midpoint of the x_i (Zhang & Gao, Hype-HAN, Eq. 6-8 and 10-12), written once for all families.
 
-    ``phi(y) = exp_0(fn(log_0(y)))`` with a pointwise fn. Hype-HAN attends over words with fn = tanh and a linear layer
-    in the tangent space of the hyperboloid (``exp_0`` there is Eq. 5), over sentences with the Möbius linear layer and
-    no fn. ``beta > 0`` is the softplus of a trained number, 1 at the start. A softmax needs no offset (c in Eq. 7, 11).
+    ``phi(y) = exp_0(fn(log_0(y)))`` with a pointwise fn. On the hyperboloid Hype-HAN attends over words with
+    keys="tangent" and fn = tanh, where ``exp_0`` is Eq. 5, and over sentences with keys="mobius" and no fn.
 
     Args:
         manifold: space of the points. d: intrinsic size.
-        score: "distance"; or "dot": ``<log_0(c), log_0(h'_i)>`` without beta, with tanh in flat space the attention of
-            Yang et al. 2016 (Eq. 5-7).
-        gate: "softmax"; or "sigmoid": ``w_i`` proportional to ``sigmoid(score_i - c_0)`` with a trained offset c_0,
-            0 at the start, beyond which all points weigh nearly the same.
-        nonlinearity: fn, a name in ``NONLINEARITIES``; the identity when left out.
+        score: "distance"; or "dot": ``<log_0(c), log_0(h'_i)>`` without beta, in flat space the attention of Yang et
+            al. 2016 (Eq. 5-7). Left out, it is the paper's: dot in flat space and distance elsewhere.
+        gate: "softmax", which needs no offset (c in Eq. 7, 11); or "sigmoid": ``w_i`` proportional to
+            ``sigmoid(score_i - c_0)`` with a trained offset c_0, 0 at the start, beyond which all points weigh nearly
+            the same.
+        nonlinearity: fn, a name in ``NONLINEARITIES``. Left out, it is tanh in flat space and none elsewhere.
+        keys: the linear layer; "family": the family's own; "tangent": ``exp_0(W log_0(x) + b)``; "mobius":
+            :class:`hyperbolic.layers.keys.MobiusLinear`. In flat space all three are ``W x + b``.
+        beta: "softplus": beta is the softplus of a trained number; "free": that number, of any sign. 1 at the start.
+        context_std: at the start ``c = exp_0(v)`` with a normal v, ``|v|`` about this long.
 
     Subclasses name the linear layer of their family in ``linear``. With ``tangent`` they keep c as a vector of the
     tangent space at the origin, ``c = exp_0(v)``, a Euclidean parameter; otherwise it is a point of the manifold
-    (``geoopt.ManifoldParameter``). At the start c is random, about 0.1 from the origin.
+    (``geoopt.ManifoldParameter``).
 
     Raises:
-        ValueError: an unknown score, gate or nonlinearity.
+        ValueError: an unknown score, gate, nonlinearity, keys or beta.
     """
 
     linear: type[nn.Module]
@@ -172,41 +177,51 @@ class ContextAttention(nn.Module):
         self,
         manifold: Manifold,
         d: int,
-        score: str = "distance",
+        score: str | None = None,
         gate: str = "softmax",
         nonlinearity: str | None = None,
+        keys: str = "family",
+        beta: str = "softplus",
+        context_std: float = 0.1,
     ):
         super().__init__()
-        if score not in ("distance", "dot"):
-            raise ValueError(f"{name_of(self)}: score must be 'distance' or 'dot', got {score!r}")
-        if gate not in ("softmax", "sigmoid"):
-            raise ValueError(f"{name_of(self)}: gate must be 'softmax' or 'sigmoid', got {gate!r}")
+        score = score or ("distance" if manifold.is_curved else "dot")
+        for name, value, choices in (
+            ("score", score, ("distance", "dot")),
+            ("gate", gate, ("softmax", "sigmoid")),
+            ("keys", keys, ("family", *KEYS)),
+            ("beta", beta, ("softplus", "free")),
+        ):
+            if value not in choices:
+                raise ValueError(f"{name_of(self)}: {name} must be {' or '.join(map(repr, choices))}, got {value!r}")
         self.manifold, self.d, self.score, self.gate = manifold, d, score, gate
-        self.nonlinearity = checked(nonlinearity or "identity")
-        self.key = self.linear(manifold, d, d)
-        start = torch.randn(d) * (0.1 / d**0.5)
+        self.nonlinearity = checked(nonlinearity or ("identity" if manifold.is_curved else "tanh"))
+        self.key = KEYS.get(keys, self.linear)(manifold, d, d)
+        start = torch.randn(d) * (context_std / d**0.5)
         on_manifold = manifold.is_curved and not self.tangent
         self.context = (
             ManifoldParameter(manifold.expmap0(start), manifold=manifold) if on_manifold else nn.Parameter(start)
         )
-        self.free_beta = nn.Parameter(torch.tensor(_SOFTPLUS_ONE)) if score == "distance" else None
+        self.positive = beta == "softplus"
+        first = torch.tensor(_SOFTPLUS_ONE if self.positive else 1.0)
+        self.free_beta = nn.Parameter(first) if score == "distance" else None
         self.offset = nn.Parameter(torch.zeros(())) if gate == "sigmoid" else None
 
     extra_repr = shows("d", "score", "gate", "nonlinearity")
 
     @property
     def beta(self) -> Tensor:
-        """``softplus(free_beta)``."""
+        """``softplus(free_beta)``, or ``free_beta``."""
         assert self.free_beta is not None  # as score="distance" makes it
-        return nn.functional.softplus(self.free_beta)
+        return nn.functional.softplus(self.free_beta) if self.positive else self.free_beta
 
     def keys(self, x: Tensor) -> Tensor:
         """``h'_i = exp_0(fn(log_0(linear(x_i))))``."""
-        key = self.key(x)
-        if self.nonlinearity == "identity":
-            result: Tensor = key
-            return result
-        return self.manifold.expmap0(NONLINEARITIES[self.nonlinearity][0](self.manifold.logmap0(key)))
+        fn, space = NONLINEARITIES[self.nonlinearity][0], self.manifold
+        if isinstance(self.key, TangentLinear):
+            return space.expmap0(fn(self.key.vectors(x)))
+        key: Tensor = self.key(x)
+        return key if self.nonlinearity == "identity" else space.expmap0(fn(space.logmap0(key)))
 
     def scores(self, x: Tensor) -> Tensor:
         """``-beta d(c, h'_i)`` or ``<log_0(c), log_0(h'_i)>``: (..., N)."""

@@ -185,13 +185,17 @@ class _Recurrent(Recurrence):
         nonlinearity: str | None = None,
         bidirectional: bool = False,
         streams: int = 1,
+        join: str = "linear",
     ):
         sizes = (d_in, d_hidden, self.gates)
-        super().__init__(manifold, *sizes, nonlinearity or "tanh", bidirectional, streams, concat=Concat)
+        super().__init__(manifold, *sizes, nonlinearity or "tanh", bidirectional, streams, join, concat=Concat)
         self.bias = nn.Parameter(torch.zeros(self.weight_ih.shape[:3]))
 
     def run(self, x: Tensor, lengths: Tensor | None) -> Tensor:
         return self.kernel(x, lengths, self.weight_ih, self.weight_hh, self.bias, self.nonlinearity)
+
+    def side_by_side(self, ahead: Tensor, back: Tensor) -> Tensor:
+        return torch.cat([ahead, back], -1)  # also where tangent layers have given it a curved manifold
 
     forward = takes_points("d_in", flat=True, full=True)(Recurrence.forward)
 

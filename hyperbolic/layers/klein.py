@@ -171,8 +171,10 @@ class _Recurrent(_Einstein):
         bidirectional: bool = False,
         streams: int = 1,
         bias_std: float = 0.0,
+        join: str = "linear",
     ):
-        super().__init__(manifold, self.layer, d_in, d_hidden, nonlinearity, bidirectional, streams, bias_std)
+        sizes = (d_in, d_hidden, nonlinearity, bidirectional, streams)
+        super().__init__(manifold, self.layer, *sizes, bias_std=bias_std, join=join)
         self.d_in, self.d_hidden = d_in, d_hidden
 
     @property
@@ -224,26 +226,10 @@ class Attention(_Einstein):
 
 
 class ContextAttention(attention.ContextAttention):
-    """Centroid attention of Hype-HAN; see :class:`hyperbolic.layers.attention.ContextAttention`.
+    """Attention to a learned context point, with Einstein's linear keys; see
+    :class:`hyperbolic.layers.attention.ContextAttention`."""
 
-    Over sentences (Eq. 10-12) keys are ``W (x) x (+) b``. Over words (Eq. 6-8), points ``act(h)`` of Euclidean states h
-    (:class:`LorentzActivation`), keys are ``act(tanh(W h + b))``: tangent_keys=True and nonlinearity="tanh".
-
-    Args:
-        tangent_keys: the keys are linear in the tangent space at the origin, ``exp_0(fn(W log_0(x) + b))``.
-    """
-
-    def __init__(
-        self,
-        manifold: Klein,
-        d: int,
-        score: str = "distance",
-        gate: str = "softmax",
-        nonlinearity: str | None = None,
-        tangent_keys: bool = False,
-    ):
-        self.linear = tangent.Linear if tangent_keys else Linear
-        super().__init__(manifold, d, score, gate, nonlinearity)
+    linear = Linear
 
 
 class LorentzActivation(nn.Module):

@@ -91,9 +91,10 @@ class _Recurrent(Recurrence):
         bidirectional: bool = False,
         streams: int = 1,
         bias_std: float = 0.0,
+        join: str = "linear",
     ):
         sizes = (d_in, d_hidden, self.gates)
-        super().__init__(manifold, *sizes, nonlinearity or "identity", bidirectional, streams, concat=Concat)
+        super().__init__(manifold, *sizes, nonlinearity or "identity", bidirectional, streams, join, concat=Concat)
         self.bias = ball_parameter(manifold, *self.weight_ih.shape[:3], std=bias_std)
 
     def run(self, x: Tensor, lengths: Tensor | None) -> Tensor:
@@ -108,7 +109,7 @@ class _Recurrent(Recurrence):
 class RNN(_Recurrent):
     """:class:`RNNCell` over a sequence; see :class:`hyperbolic.layers.sequence.Recurrence` for shapes.
 
-    Two directions are joined by the Möbius concatenation. Runs :func:`hyperbolic.kernels.recurrent.mobius_rnn`.
+    Two directions are joined by the Möbius concatenation, or with join="plain" side by side. Runs :func:`hyperbolic.kernels.recurrent.mobius_rnn`.
     """
 
     gates, kernel = 1, staticmethod(mobius_rnn)
@@ -117,7 +118,7 @@ class RNN(_Recurrent):
 class GRU(_Recurrent):
     """:class:`GRUCell` over a sequence; see :class:`hyperbolic.layers.sequence.Recurrence` for shapes.
 
-    Two directions are joined by the Möbius concatenation. Runs :func:`hyperbolic.kernels.recurrent.mobius_gru`.
+    Two directions are joined by the Möbius concatenation, or with join="plain" side by side. Runs :func:`hyperbolic.kernels.recurrent.mobius_gru`.
 
     Args:
         variant: "paper"; or "hypera", the order of operands and the second bias of the program of Patel et al., see
@@ -139,8 +140,9 @@ class GRU(_Recurrent):
         streams: int = 1,
         bias_std: float = 0.0,
         variant: str = "paper",
+        join: str = "linear",
     ):
-        super().__init__(manifold, d_in, d_hidden, nonlinearity, bidirectional, streams, bias_std)
+        super().__init__(manifold, d_in, d_hidden, nonlinearity, bidirectional, streams, bias_std, join)
         if variant not in ("paper", "hypera"):
             raise ValueError(f"{name_of(self)}: variant must be 'paper' or 'hypera', got {variant!r}")
         self.variant = variant

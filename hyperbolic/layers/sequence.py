@@ -72,9 +72,14 @@ class Recurrence(nn.Module):
         d_in, d_hidden: intrinsic sizes.
         gates: 1 (RNN) or 3 (GRU: r, z, candidate).
         nonlinearity: a name in ``NONLINEARITIES``.
-        bidirectional: also run backwards; states of both directions (forward first) are joined by ``concat``.
+        bidirectional: also run backwards; states of both directions (forward first) are joined.
         streams: number of independent cells of equal size, run side by side.
+        join: how; "linear": by ``concat``; "plain": ``exp_0((log_0 a, log_0 b))``, side by side in the
+            tangent space at the origin.
         concat: builds the layer that joins two directions of size d_hidden into 2 d_hidden.
+
+    Raises:
+        ValueError: an unknown join.
 
     Subclasses set the parameters ``weight_ih (S, G, H, d_in)``, ``weight_hh (S, G, H, H)`` and ``bias (S, G, H)``,
     S counting directions as streams, and implement ``run``.
@@ -89,9 +94,12 @@ class Recurrence(nn.Module):
         nonlinearity: str,
         bidirectional: bool,
         streams: int,
+        join: str,
         concat: Callable[..., nn.Module],
     ):
         super().__init__()
+        if join not in ("linear", "plain"):
+            raise ValueError(f"{name_of(self)}: join must be 'linear' or 'plain', got {join!r}")
         self.manifold = manifold
         self.d_in, self.d_hidden, self.gates, self.streams = d_in, d_hidden, gates, streams
         self.bidirectional = bidirectional
@@ -100,7 +108,7 @@ class Recurrence(nn.Module):
         self.weight_ih = nn.Parameter(glorot(torch.empty(cells, gates, d_hidden, d_in)))
         self.weight_hh = nn.Parameter(glorot(torch.empty(cells, gates, d_hidden, d_hidden)))
         self.join = None
-        if bidirectional:
+        if bidirectional and join == "linear":
             self.join = nn.ModuleList(concat(manifold, (d_hidden, d_hidden), 2 * d_hidden) for _ in range(streams))
 
     extra_repr = shows("d_in", "d_hidden", "nonlinearity", "bidirectional", "streams")
@@ -112,6 +120,17 @@ class Recurrence(nn.Module):
     def run(self, x: Tensor, lengths: Tensor | None) -> Tensor:
         """States (S, B, T, D) of all cells for inputs (S, B, T, D); after the end they repeat the last state."""
         raise NotImplementedError
+
+    def side_by_side(self, ahead: Tensor, back: Tensor) -> Tensor:
+        """States (S, ..., D) of both directions as one: points of twice the dimension."""
+        space = self.manifold
+        return space.expmap0(torch.cat([space.logmap0(ahead), space.logmap0(back)], -1))
+
+    def both(self, ahead: Tensor, back: Tensor) -> Tensor:
+        """States (S, ..., D) of both directions, joined."""
+        if self.join is None:
+            return self.side_by_side(ahead, back)
+        return torch.stack([join(f, b) for join, f, b in zip(self.join, ahead, back, strict=True)])
 
     def run_both(self, x: Tensor, lengths: Tensor | None) -> Tensor:
         """States (2S, B, T, D) of both directions, forward first, in order of position; after the end those of the
@@ -146,11 +165,9 @@ class Recurrence(nn.Module):
             raise ValueError(
                 f"{name_of(self)}: this layer has {self.streams} streams, got inputs of shape {tuple(x.shape)}"
             )
-        if self.join is not None:
+        if self.bidirectional:
             ahead, back = self.run_both(x, lengths).split(self.streams)
-            states = torch.stack([join(f, b) for join, f, b in zip(self.join, ahead, back, strict=True)])
-            ends = zip(self.join, ahead[:, :, -1], back[:, :, 0], strict=True)
-            last = torch.stack([join(f, b) for join, f, b in ends])
+            states, last = self.both(ahead, back), self.both(ahead[:, :, -1], back[:, :, 0])
         else:
             states = self.run(x, lengths)
             last = states[:, :, -1]

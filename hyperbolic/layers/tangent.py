@@ -116,10 +116,11 @@ class _Recurrent(nn.Module):
         nonlinearity: str | None = None,
         bidirectional: bool = False,
         streams: int = 1,
+        join: str = "linear",
     ):
         super().__init__()
         self.manifold, self.d_in = manifold, d_in
-        self.inner = self.layer(manifold, d_in, d_hidden, nonlinearity, bidirectional, streams)
+        self.inner = self.layer(manifold, d_in, d_hidden, nonlinearity, bidirectional, streams, join)
 
     @property
     def d_out(self) -> int:

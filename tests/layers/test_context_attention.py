@@ -7,7 +7,7 @@ import torch
 from geoopt import ManifoldParameter
 from torch import nn
 
-from hyperbolic.layers import euclidean, klein, mobius, poincare_pp, tangent
+from hyperbolic.layers import euclidean, klein, lorentz, mobius, poincare_pp, tangent
 from hyperbolic.layers.attention import ContextAttention
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
 from hyperbolic.optim import RiemannianAdam
@@ -56,9 +56,8 @@ def einstein_midpoint(k, alpha, c):
 @pytest.mark.parametrize("c", CURVATURES)
 def test_words_equations_6_to_8(c):
     h = 0.7 * torch.randn(2, 4, 3, dtype=F64)
-    layer = filled(OnManifold(Lorentz(c), 3, nonlinearity="tanh"))
-    inner = layer.key.inner
-    keys = act(torch.tanh(h @ inner.weight.T + inner.bias), c)
+    layer = filled(lorentz.ContextAttention(Lorentz(c), 3, nonlinearity="tanh", keys="tangent"))
+    keys = act(torch.tanh(h @ layer.key.weight.T + layer.key.bias), c)
     alpha = torch.exp(-0.8 * lorentz_distance(layer.context, keys, c) - 0.37)  # any offset: it cancels
     x = act(h, c)
     midpoint = einstein_midpoint(x[..., 1:] / (c**0.5 * x[..., :1]), alpha, c)
@@ -66,7 +65,7 @@ def test_words_equations_6_to_8(c):
     torch.testing.assert_close(weights, alpha / alpha.sum(-1, keepdim=True), rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(result[..., 1:] / (c**0.5 * result[..., :1]), midpoint, rtol=1e-9, atol=1e-12)
 
-    disk = klein.ContextAttention(Klein(c), 3, nonlinearity="tanh", tangent_keys=True).double()
+    disk = klein.ContextAttention(Klein(c), 3, nonlinearity="tanh", keys="tangent").double()
     with torch.no_grad():
         disk.key.load_state_dict(layer.key.state_dict())
         disk.free_beta.copy_(layer.free_beta)
@@ -109,14 +108,14 @@ def test_sentences_equations_10_to_12(c):
 def test_flat_twins():
     """Yang et al. 2016, Eq. 5-7, and the flat limit of the distance."""
     h = torch.randn(2, 4, 3, dtype=F64)
-    han = filled(euclidean.ContextAttention(Euclidean(), 3, score="dot", nonlinearity="tanh"))
+    han = filled(euclidean.ContextAttention(Euclidean(), 3))
     assert not any(name in ("free_beta", "offset") for name, _ in han.named_parameters())
     u = torch.tanh(h @ han.key.weight.T + han.key.bias)
     alpha = torch.exp(u @ han.context) / torch.exp(u @ han.context).sum(-1, keepdim=True)
     torch.testing.assert_close(han(h)[1], alpha)
     torch.testing.assert_close(han(h)[0], (alpha.unsqueeze(-1) * h).sum(-2))
 
-    flat = filled(euclidean.ContextAttention(Euclidean(), 3))
+    flat = filled(euclidean.ContextAttention(Euclidean(), 3, score="distance", nonlinearity="identity"))
     keys = h @ flat.key.weight.T + flat.key.bias
     torch.testing.assert_close(flat(h)[1], torch.softmax(-0.8 * (keys - flat.context).norm(dim=-1), -1))
     curved = mobius.ContextAttention(PoincareBall(1e-12), 3).double()

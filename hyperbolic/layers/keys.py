@@ -1,0 +1,53 @@
+"""Linear layers that are defined on every manifold, for the keys of an attention."""
+
+from __future__ import annotations
+
+import torch
+from geoopt import ManifoldParameter
+from torch import Tensor, nn
+
+from hyperbolic.layers.description import shows
+from hyperbolic.layers.initial import glorot
+from hyperbolic.manifolds import Manifold
+
+
+class TangentLinear(nn.Module):
+    """``exp_0(W log_0(x) + b)``; W Glorot uniform, b = 0."""
+
+    def __init__(self, manifold: Manifold, d_in: int, d_out: int):
+        super().__init__()
+        self.manifold, self.d_in, self.d_out = manifold, d_in, d_out
+        self.weight = nn.Parameter(glorot(torch.empty(d_out, d_in)))
+        self.bias = nn.Parameter(torch.zeros(d_out))
+
+    extra_repr = shows("d_in", "d_out")
+
+    def vectors(self, x: Tensor) -> Tensor:
+        """``W log_0(x) + b``."""
+        return nn.functional.linear(self.manifold.logmap0(x), self.weight, self.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.manifold.expmap0(self.vectors(x))
+
+
+class MobiusLinear(nn.Module):
+    """``W (x) x (+) b = exp_y(P_{0->y} log_0(b))`` with ``y = exp_0(W log_0(x))`` and parallel transport P, which is the
+    Möbius linear layer of the ball (Ganea et al. 2018, Lemma 6 and Eq. 26) on any manifold; W Glorot uniform, b = 0, a
+    point of the manifold."""
+
+    def __init__(self, manifold: Manifold, d_in: int, d_out: int):
+        super().__init__()
+        self.manifold, self.d_in, self.d_out = manifold, d_in, d_out
+        self.weight = nn.Parameter(glorot(torch.empty(d_out, d_in)))
+        origin = manifold.origin(d_out)
+        self.bias = ManifoldParameter(origin, manifold=manifold) if manifold.is_curved else nn.Parameter(origin)
+
+    extra_repr = shows("d_in", "d_out")
+
+    def forward(self, x: Tensor) -> Tensor:
+        space = self.manifold
+        y = space.expmap0(nn.functional.linear(space.logmap0(x), self.weight))
+        return space.expmap(y, space.transp0(y, space.logmap0(self.bias)))
+
+
+KEYS: dict[str, type[nn.Module]] = {"tangent": TangentLinear, "mobius": MobiusLinear}
