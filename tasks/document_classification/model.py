@@ -1,14 +1,14 @@
 """The network of a document: words as points, an encoder, a classifier, each in a geometry of its own."""
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from hyperbolic.encoders.han import Trace
 from hyperbolic.geometry import ChangeGeometry, Geometry
-from hyperbolic.layers.sequence import length_mask
-from tasks.errors import UserError, positive, whole
+from hyperbolic.kernels.table_rows import table_rows
+from tasks.errors import UserError, positive, rate, whole
 from tasks.ragged import FIRST
 from tasks.text import PAD
 from tasks.word_vectors import VectorRows
@@ -49,3 +49,81 @@ class WordTable(nn.Module):
         table[PAD] = 0
         self.weight = nn.Parameter(table, requires_grad=trained)
         self.dropout = geometry.dropout(dropout)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        points: Tensor = self.dropout.lifted(table_rows(self.weight, rows))
+        return points
+
+
+class DocumentClassifier(nn.Module):
+    """Words as points, an encoder of them, and the logits of an MLR.
+
+    An encoder of documents (kind = "documents", as HAN) reads sentences, in a geometry for each of its own components.
+    An encoder of sequences reads the words of a document one after the other, in the geometry of `words`, and its last
+    state is the document.
+
+    geometry: of the components. encoder: called with geometry, d_in and d_hidden, of sequences also with streams.
+    d_word, word_c, train_words, word_dropout: see `WordTable`. d_hidden: of the encoder. dropout: of documents.
+    """
+
+    components = ("words", "attention", "sentences", "classifier")
+    encoder_kind = ("documents", "sequences")
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        encoder: Callable[..., nn.Module],
+        n_words: int,
+        n_classes: int,
+        vectors: VectorRows | None,
+        d_word: int,
+        d_hidden: int,
+        word_c: float,
+        train_words: bool,
+        word_dropout: float,
+        dropout: float,
+    ):
+        super().__init__()
+        whole("task.model.d_word", d_word, 1)
+        whole("task.model.d_hidden", d_hidden, 1)
+        positive("task.model.word_c", word_c)
+        rate("task.model.word_dropout", word_dropout)
+        rate("task.model.dropout", dropout)
+        self.reads_sentences = getattr(getattr(encoder, "func", encoder), "kind", "sequences") == "documents"
+        geometry.check_components(self.components if self.reads_sentences else ("words", "classifier"))
+        words, classifier = geometry.part("words"), geometry.part("classifier")
+        self.manifold = classifier.manifold
+        self.words = WordTable(words, n_words, d_word, vectors, word_c, train_words, word_dropout)
+        if self.reads_sentences:
+            self.encoder = encoder(geometry=geometry, d_in=d_word, d_hidden=d_hidden)
+        else:
+            self.encoder = encoder(geometry=words, d_in=d_word, d_hidden=d_hidden, streams=1)
+        self.change = ChangeGeometry(words, classifier)
+        self.dropout = classifier.dropout(dropout)
+        d_out = self.encoder.d_out
+        assert isinstance(d_out, int)  # of every encoder
+        self.classifier = classifier.logits(d_out, n_classes)
+
+    def encode(self, words: Tensor, lengths: Tensor, sentences: Tensor) -> tuple[Tensor, Trace | None]:
+        """words (M, T) of all sentences, lengths (M,), sentences (B,) -> the documents (B, D), points of the
+        classifier's geometry, and of an encoder of documents what they were made from."""
+        if self.reads_sentences:
+            document, trace = self.encoder(self.words(words), lengths, sentences)
+            return document, trace
+        words, lengths = whole_documents(words, lengths, sentences)
+        return self.change(self.encoder(self.words(words), lengths)[1]), None
+
+    def forward(self, words: Tensor, lengths: Tensor, sentences: Tensor) -> Tensor:
+        """words (M, T), lengths (M,), sentences (B,) -> logits (B, n_classes)."""
+        logits: Tensor = self.classifier(self.dropout(self.encode(words, lengths, sentences)[0]))
+        return logits
+
+
+def whole_documents(words: Tensor, lengths: Tensor, sentences: Tensor) -> tuple[Tensor, Tensor]:
+    """Documents as one sequence each: words (M, T), lengths (M,), sentences (B,) -> words (B, N), PAD behind the end, and
+    lengths (B,)."""
+    document = torch.arange(len(sentences), device=words.device).repeat_interleave(sentences)
+    sizes = lengths.new_zeros(len(sentences)).index_add(0, document, lengths)
+    places = torch.arange(words.shape[1], device=words.device) < lengths.unsqueeze(-1)
+    inside = torch.arange(int(sizes.max()), device=words.device) < sizes.unsqueeze(-1)
+    return words.new_full(inside.shape, PAD).masked_scatter(inside, words[places]), sizes
