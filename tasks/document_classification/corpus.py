@@ -1,6 +1,7 @@
 """Documents as numbers: cleaned, split into sentences and words, counted, and held in a few arrays."""
 
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ import torch
 
 from tasks.batches import SPLITS
 from tasks.document_classification.cleaning import check_steps, clean
-from tasks.errors import UserError, one_of, rate, whole
+from tasks.errors import UserError, one_of, rate, sizes_of, whole
 from tasks.labels import Labels
 from tasks.ragged import Documents, Sentences, TextStore
 from tasks.reading import Fault, Faults
@@ -37,7 +38,8 @@ class Recipe(TextOptions):
     `split_sentences`. clean: see `cleaning.clean`. classes: by class the labels that it stands for; None: the labels of
     train, in alphabetical order. max_words: most words of the vocabulary, the most frequent; None: any. held_out: by
     split (dev, test) the share of the train documents that becomes it, where it has no file. held_out_seed: draws
-    them. on_error: fail | skip, at a document that cannot be used.
+    them. sizes: by split how many documents are used, from the first; None: all. on_error: fail | skip, at a document
+    that cannot be used.
     """
 
     max_sentences: int
@@ -47,6 +49,7 @@ class Recipe(TextOptions):
     classes: dict[str, list[str]] | None
     held_out: dict[str, float]
     held_out_seed: int
+    sizes: dict[str, int | None]
     on_error: str
 
     def __post_init__(self) -> None:
@@ -63,6 +66,7 @@ class Recipe(TextOptions):
         if sum(self.held_out.values()) >= 1:
             raise UserError(f"task.data.held_out={self.held_out} leaves no documents for train.")
         whole("task.data.held_out_seed", self.held_out_seed, 0)
+        sizes_of(self.sizes, SPLITS)
         one_of("task.data.on_error", self.on_error, ("fail", "skip"))
 
     def sentences(self, texts: Iterable[str]) -> list[list[str]]:
@@ -122,7 +126,10 @@ def prepare(rows: Iterable[Row], recipe: Recipe) -> Corpus:
     store, classes = TextStore(), Labels(recipe.classes)
     labels, splits = array("h"), array("b")
     faults = {split: Faults(recipe.on_error) for split in SPLITS}
+    limits, taken = sizes_of(recipe.sizes, SPLITS), Counter[str]()
     for split, place, document in rows:
+        if (limit := limits[split]) is not None and taken[split] >= limit:
+            continue
         try:
             if isinstance(document, Fault):
                 raise document
@@ -131,6 +138,7 @@ def prepare(rows: Iterable[Row], recipe: Recipe) -> Corpus:
         except Fault as fault:
             faults[split].add(place, fault)
             continue
+        taken[split] += 1
         store.add(sentences)
         labels.append(label)
         splits.append(SPLITS.index(split))

@@ -52,7 +52,7 @@ class DocumentSplit:
 class DocumentData(TaskData):
     """Documents of the splits train, dev and test from files, or from a recipe of made-up ones.
 
-    folder: where the files are, or None with the recipe `toy` ({"seed": of the generator, and documents by split}).
+    folder: where the files are, or None with the recipe `toy` ({"seed": of the generator}).
     files: by split, names in the folder; null: found by their names, see `sources.find_sources`. form: of the files.
     cache: the folder that prepared documents and vectors are kept in. download: what scripts/download.py calls the data
     set, or null. paper_documents: how many training documents the paper has, if it says so, for the record. selection:
@@ -118,10 +118,11 @@ class DocumentData(TaskData):
         return from_sources(sources, self.form, replace(self.recipe, held_out=held_out), self.cache)
 
     def _made_up(self) -> Corpus:
-        toy = dict(self.toy or {})
-        if set(toy) != {"seed", *SPLITS}:
-            raise UserError("task.data.toy needs a seed, and a number of documents for train, dev and test.")
-        corpus = prepare(toy_rows(toy, toy["seed"]), replace(self.recipe, held_out={}))
+        sizes = {split: size for split in SPLITS if (size := self.recipe.sizes.get(split)) is not None}
+        toy = self.toy or {}
+        if set(toy) != {"seed"} or len(sizes) < len(SPLITS):
+            raise UserError("task.data.toy needs a seed, and task.data.sizes a number for train, dev and test.")
+        corpus = prepare(toy_rows(sizes, toy["seed"]), replace(self.recipe, held_out={}))
         sha256 = hashlib.sha256(corpus.arrays.words.tobytes() + corpus.arrays.labels.tobytes()).hexdigest()
         return corpus._replace(files=dict.fromkeys(SPLITS, "made up"), sha256=dict.fromkeys(SPLITS, sha256))
 
