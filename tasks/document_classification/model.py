@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from hyperbolic.encoders.han import Trace
 from hyperbolic.geometry import ChangeGeometry, Geometry
 from hyperbolic.kernels.table_rows import table_rows
+from tasks.document_classification.ngrams import whole_documents, with_ngrams
 from tasks.errors import UserError, positive, rate, whole
 from tasks.ragged import FIRST
 from tasks.text import PAD
@@ -45,7 +46,8 @@ class WordTable(nn.Module):
         if vectors is not None:
             known = vectors.tangents(geometry.manifold, c)
             table *= 10 * known[vectors.has_row].square().mean().sqrt()
-            table[FIRST:] = torch.where(vectors.has_row.unsqueeze(-1), known, table[FIRST:])
+            rows = table[FIRST : FIRST + len(known)]
+            rows.copy_(torch.where(vectors.has_row.unsqueeze(-1), known, rows))
         table[PAD] = 0
         self.weight = nn.Parameter(table, requires_grad=trained)
         self.dropout = geometry.dropout(dropout)
@@ -60,10 +62,12 @@ class DocumentClassifier(nn.Module):
 
     An encoder of documents (kind = "documents", as HAN) reads sentences, in a geometry for each of its own components.
     An encoder of sequences reads the words of a document one after the other, in the geometry of `words`, and its last
-    state is the document.
+    state is the document. Behind the words it may read their n-grams, which have rows in the same table (fastText, where
+    the encoder takes the mean).
 
     geometry: of the components. encoder: called with geometry, d_in and d_hidden, of sequences also with streams.
-    d_word, word_c, train_words, word_dropout: see `WordTable`. d_hidden: of the encoder. dropout: of documents.
+    d_word, word_c, train_words, word_dropout: see `WordTable`. d_hidden: of the encoder. ngrams: longest n-grams, 1: the
+    words alone; buckets: rows that n-grams share by a hash. dropout: of documents.
     """
 
     components = ("words", "attention", "sentences", "classifier")
@@ -81,6 +85,8 @@ class DocumentClassifier(nn.Module):
         word_c: float,
         train_words: bool,
         word_dropout: float,
+        ngrams: int,
+        buckets: int,
         dropout: float,
     ):
         super().__init__()
@@ -90,10 +96,14 @@ class DocumentClassifier(nn.Module):
         rate("task.model.word_dropout", word_dropout)
         rate("task.model.dropout", dropout)
         self.reads_sentences = getattr(getattr(encoder, "func", encoder), "kind", "sequences") == "documents"
+        self.ngrams, self.n_words = whole("task.model.ngrams", ngrams, 1), n_words
+        self.buckets = whole("task.model.buckets", buckets, 1) if ngrams > 1 else 0
+        if self.reads_sentences and ngrams > 1:
+            raise UserError(f"task.model.ngrams={ngrams} is for encoders of sequences, as encoder=dan; take 1.")
         geometry.check_components(self.components if self.reads_sentences else ("words", "classifier"))
         words, classifier = geometry.part("words"), geometry.part("classifier")
         self.manifold = classifier.manifold
-        self.words = WordTable(words, n_words, d_word, vectors, word_c, train_words, word_dropout)
+        self.words = WordTable(words, n_words + self.buckets, d_word, vectors, word_c, train_words, word_dropout)
         if self.reads_sentences:
             self.encoder = encoder(geometry=geometry, d_in=d_word, d_hidden=d_hidden)
         else:
@@ -111,19 +121,11 @@ class DocumentClassifier(nn.Module):
             document, trace = self.encoder(self.words(words), lengths, sentences)
             return document, trace
         words, lengths = whole_documents(words, lengths, sentences)
+        if self.buckets:
+            words, lengths = with_ngrams(words, lengths, self.ngrams, self.n_words, self.buckets)
         return self.change(self.encoder(self.words(words), lengths)[1]), None
 
     def forward(self, words: Tensor, lengths: Tensor, sentences: Tensor) -> Tensor:
         """words (M, T), lengths (M,), sentences (B,) -> logits (B, n_classes)."""
         logits: Tensor = self.classifier(self.dropout(self.encode(words, lengths, sentences)[0]))
         return logits
-
-
-def whole_documents(words: Tensor, lengths: Tensor, sentences: Tensor) -> tuple[Tensor, Tensor]:
-    """Documents as one sequence each: words (M, T), lengths (M,), sentences (B,) -> words (B, N), PAD behind the end, and
-    lengths (B,)."""
-    document = torch.arange(len(sentences), device=words.device).repeat_interleave(sentences)
-    sizes = lengths.new_zeros(len(sentences)).index_add(0, document, lengths)
-    places = torch.arange(words.shape[1], device=words.device) < lengths.unsqueeze(-1)
-    inside = torch.arange(int(sizes.max()), device=words.device) < sizes.unsqueeze(-1)
-    return words.new_full(inside.shape, PAD).masked_scatter(inside, words[places]), sizes
