@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from hyperbolic.layers.family import FAMILIES, LayerFamily, register_family
 from hyperbolic.manifolds import MANIFOLDS, Manifold, register_manifold
-from hyperbolic.manifolds.charts import convert
+from hyperbolic.manifolds.charts import convert, same_space
 
 # name: (manifold, family). configs/geometry holds one file for each, and may hold more.
 GEOMETRIES: dict[str, tuple[str, str]] = {
@@ -306,6 +306,12 @@ class ChangeGeometry(nn.Module):
         if not self.isometry:
             return self.target.expmap0(self.source.logmap0(x))
         return convert(x, self.source, self.target)
+
+    def vectors(self, x: Tensor) -> Tensor:
+        """``log_0`` (..., d) of :meth:`forward`; where that is exp_0 of a vector, the vector itself."""
+        if self.source is self.target or (self.isometry and same_space(self.source, self.target)):
+            return self.target.logmap0(self(x))
+        return self.source.logmap0(x)
 
     def extra_repr(self) -> str:
         return f"{self.source.name} -> {self.target.name}"

@@ -21,19 +21,24 @@ class Trace:
     """What a document was made from, for B documents of at most S sentences, M in all, of at most T words. Points are
     those of ``space``, where the attention is; behind the end of a sentence or a document they mean nothing.
 
-    words (M, T, D): states of the words in their sentence. word_weights (M, T): sum to 1, 0 behind the end.
+    word_vectors (M, T, d): states of the words in their sentence, as vectors at the origin. word_weights (M, T): sum to 1, 0 behind the end.
     midpoints (M, D): the sentences, as weighted midpoints of their words.
     sentences (B, S, D): states of the sentences in their document. sentence_weights (B, S): as those of the words.
     documents (B, D): weighted midpoints of their sentences.
     """
 
     space: Manifold
-    words: Tensor
+    word_vectors: Tensor
     word_weights: Tensor
     midpoints: Tensor
     sentences: Tensor
     sentence_weights: Tensor
     documents: Tensor
+
+    @property
+    def words(self) -> Tensor:
+        """The states of the words as points (M, T, D)."""
+        return self.space.expmap0(self.word_vectors)
 
     def lorentz_factors(self, points: Tensor) -> Tensor:
         """``gamma = cosh(sqrt(c) d(0, x))`` of points (..., D), which is ``1 / sqrt(1 - c|x|^2)`` in the Klein disk and
@@ -123,8 +128,8 @@ class HierarchicalAttention(nn.Module):
             ValueError: lengths outside of 1..T, or numbers of sentences that are not M in all.
         """
         index, mask = _places(sentences, len(x))
-        words = self.to_word_attention(self.words(x, lengths)[0])
-        midpoints, word_weights = self.word_attention(words, length_mask(lengths, x, self))
+        words = self.to_word_attention.vectors(self.words(x, lengths)[0])
+        midpoints, word_weights = self.word_attention.pool_vectors(words, length_mask(lengths, x, self))
         vectors = self.to_sentences(midpoints).index_select(0, index.flatten()).unflatten(0, index.shape)
         states = self.to_sentence_attention(self.sentences(vectors, sentences)[0])
         documents, sentence_weights = self.sentence_attention(states, mask)

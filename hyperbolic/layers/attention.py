@@ -215,21 +215,24 @@ class ContextAttention(nn.Module):
         assert self.free_beta is not None  # as score="distance" makes it
         return nn.functional.softplus(self.free_beta) if self.positive else self.free_beta
 
-    def keys(self, x: Tensor) -> Tensor:
-        """``h'_i = exp_0(fn(log_0(linear(x_i))))``."""
-        fn, space = NONLINEARITIES[self.nonlinearity][0], self.manifold
-        if isinstance(self.key, TangentLinear):
-            return space.expmap0(fn(self.key.vectors(x)))
-        key: Tensor = self.key(x)
-        return key if self.nonlinearity == "identity" else space.expmap0(fn(space.logmap0(key)))
-
     def scores(self, x: Tensor) -> Tensor:
-        """``-beta d(c, h'_i)`` or ``<log_0(c), log_0(h'_i)>``: (..., N)."""
-        space, key = self.manifold, self.keys(x)
+        """``-beta d(c, h'_i)`` or ``<log_0(c), log_0(h'_i)>`` of points x (..., N, D): (..., N)."""
+        space, key = self.manifold, self.key(x)
+        if self.nonlinearity == "identity" and self.score == "distance":
+            return -self.beta * space.dist(self.context_point, key)
+        return self.scores_of_vectors(space.logmap0(key))
+
+    def scores_of_vectors(self, v: Tensor) -> Tensor:
+        """The scores of ``h'_i = exp_0(fn(v_i))`` for vectors v (..., N, d) at the origin."""
+        space, v = self.manifold, NONLINEARITIES[self.nonlinearity][0](v)
         if self.score == "dot":
-            return space.logmap0(key) @ (self.context if self.tangent else space.logmap0(self.context))
-        context = space.expmap0(self.context) if self.tangent else self.context
-        return -self.beta * space.dist(context, key)
+            return v @ (self.context if self.tangent else space.logmap0(self.context))
+        return -self.beta * space.dist_exp0(self.context_point, v)
+
+    @property
+    def context_point(self) -> Tensor:
+        """c, a point (D,) of the manifold."""
+        return self.manifold.expmap0(self.context) if self.tangent else self.context
 
     @takes_points("d")
     def forward(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -241,12 +244,27 @@ class ContextAttention(nn.Module):
                 (the last on a GPU: a device-side assertion).
         """
         check_sequence(self, x)
+        tangent = isinstance(self.key, TangentLinear)
+        score = self.scores_of_vectors(self.key(self.manifold.logmap0(x))) if tangent else self.scores(x)
+        weights = self._weights(score, mask)
+        return self.manifold.centroid(x, weights), weights
+
+    @takes_points("d", flat=True, full=True)
+    def pool_vectors(self, u: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """:meth:`forward` of the points ``exp_0(u)``, which tangent keys do without: u (..., N, d) at the origin."""
+        if not isinstance(self.key, TangentLinear):
+            result: tuple[Tensor, Tensor] = self(self.manifold.expmap0(u), mask)
+            return result
+        check_sequence(self, u)
+        weights = self._weights(self.scores_of_vectors(self.key(u)), mask)
+        return self.manifold.centroid_exp0(u, weights), weights
+
+    def _weights(self, score: Tensor, mask: Tensor | None) -> Tensor:
+        """Scores (..., N) to weights, 0 where the mask is false."""
         if mask is not None:
-            check_mask(self, mask, x.shape[:-1])
-        score = self.scores(x)
+            check_mask(self, mask, score.shape)
         if self.offset is not None:
             score = nn.functional.logsigmoid(score - self.offset)  # its softmax: sigmoids over their sum, never 0/0
         if mask is not None:
             score = score.masked_fill(~mask, -torch.inf)
-        weights = torch.softmax(score, -1)
-        return self.manifold.centroid(x, weights), weights
+        return torch.softmax(score, -1)

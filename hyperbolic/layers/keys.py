@@ -12,7 +12,7 @@ from hyperbolic.manifolds import Manifold
 
 
 class TangentLinear(nn.Module):
-    """``exp_0(W log_0(x) + b)``; W Glorot uniform, b = 0."""
+    """``W u + b`` of vectors u (..., d) at the origin; W Glorot uniform, b = 0."""
 
     def __init__(self, manifold: Manifold, d_in: int, d_out: int):
         super().__init__()
@@ -22,12 +22,8 @@ class TangentLinear(nn.Module):
 
     extra_repr = shows("d_in", "d_out")
 
-    def vectors(self, x: Tensor) -> Tensor:
-        """``W log_0(x) + b``."""
-        return nn.functional.linear(self.manifold.logmap0(x), self.weight, self.bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.manifold.expmap0(self.vectors(x))
+    def forward(self, u: Tensor) -> Tensor:
+        return nn.functional.linear(u, self.weight, self.bias)
 
 
 class MobiusLinear(nn.Module):

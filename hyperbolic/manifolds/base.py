@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from hyperbolic.manifolds import sheet
-from hyperbolic.numerics import WIDE, safe_sqrt, wide
+from hyperbolic.numerics import WIDE, asinhc, safe_sqrt, wide
 from hyperbolic.rows import blocked
 
 M = TypeVar("M", bound="Manifold")
@@ -178,6 +178,14 @@ class Manifold(geoopt.Manifold, abc.ABC):
     def centroid(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
         """Weighted centre of points (..., N, D) with weights (..., N), at least one of them positive."""
 
+    def dist_exp0(self, x: Tensor, u: Tensor) -> Tensor:
+        """``d(x, exp_0(u))`` of a point x (D,) and vectors u (..., d) at the origin: (...)."""
+        return self.dist(x, self.expmap0(u))
+
+    def centroid_exp0(self, u: Tensor, weights: Tensor) -> Tensor:
+        """The centroid of the points ``exp_0(u)`` for vectors u (..., N, d) at the origin, weights (..., N)."""
+        return self.centroid(self.expmap0(u), weights)
+
     def proju(self, x: Tensor, u: Tensor) -> Tensor:
         """Every vector is tangent, where points have as many coordinates as the space has dimensions."""
         return u.expand(torch.broadcast_shapes(x.shape, u.shape))
@@ -206,10 +214,14 @@ class Manifold(geoopt.Manifold, abc.ABC):
 
 
 class HyperbolicManifold(Manifold):
-    """What the three models of hyperbolic space share: coordinates on the hyperboloid, and the centroid taken there."""
+    """What the three models of hyperbolic space share: coordinates on the hyperboloid, and the centroid taken there.
+
+    ``origin_scale``: the length of a unit vector at the origin, ``dist0(expmap0(u)) = origin_scale |u|``.
+    """
 
     name = "HyperbolicManifold"
     is_hyperbolic = True
+    origin_scale: ClassVar[float] = 1.0
 
     @abc.abstractmethod
     def _sheet_parts(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -237,6 +249,20 @@ class HyperbolicManifold(Manifold):
         if space is None:
             space = sheet.centroid(self._to_sheet(x), weights, self.c)
         return self._from_sheet(space, x.dtype)
+
+    def dist_exp0(self, x: Tensor, u: Tensor) -> Tensor:
+        """As for any manifold; of many vectors without the points ``exp_0(u)``, by numbers of each vector alone."""
+        if not blocked(u) or x.dim() > 1 or (parts := sheet.exp0_parts(u, self.c, self.origin_scale)) is None:
+            return super().dist_exp0(x, u)
+        h = sheet.half_sinh_square_of_parts(self._to_sheet(x).to(u.dtype), *parts, u, self.c)
+        return _scalar(2 / self.c.sqrt() * safe_sqrt(h) * asinhc(h), u.dtype, False)
+
+    def centroid_exp0(self, u: Tensor, weights: Tensor) -> Tensor:
+        """As for any manifold; of many vectors without the points ``exp_0(u)``, by numbers of each vector alone."""
+        if not blocked(u) or (parts := sheet.exp0_parts(u, self.c, self.origin_scale)) is None:
+            return super().centroid_exp0(u, weights)
+        space = sheet.centroid_of_parts(*parts, u, weights, self.c)
+        return super().centroid_exp0(u, weights) if space is None else self._from_sheet(space, u.dtype)
 
 
 def _scalar(value: Tensor, dtype: torch.dtype, keepdim: bool) -> Tensor:

@@ -130,6 +130,7 @@ class PoincareBall(HyperbolicManifold):
     """
 
     name = "PoincareBall"
+    origin_scale = 2.0
 
     def max_radius(self, dtype: torch.dtype = torch.float32) -> float:
         return 2 * math.atanh(1 - limit(BALL_EPS, dtype)) / math.sqrt(float(self.c.detach()))

@@ -14,7 +14,7 @@ from torch import Tensor
 from hyperbolic.numerics import WIDE, asinhc, ball_gap, cosh_sqrt, dot, reject, sinhc, sqnorm, wide
 from hyperbolic.rows import weighted_sum
 
-_LONGEST = 64.0
+_LONGEST, _NEAR = 64.0, 10.0
 _SUMMABLE = 1e9  # c t^2 up to which t^2 - |s|^2 keeps 1e-7 in float64
 
 
@@ -207,6 +207,32 @@ def centroid_of_parts(scale: Tensor, times: Tensor, v: Tensor, weights: Tensor |
         return None
     mean = weighted_sum(w * scale, v)
     return mean * (c * (mean_time.square() - sqnorm(mean))).rsqrt()
+
+
+def exp0_parts(u: Tensor, c: Tensor, unit: float) -> tuple[Tensor, Tensor] | None:
+    """The ``scale`` and time of ``exp_0(unit u)``, whose space part is ``scale u``, (..., 1) float64; None where such a
+    point is further than 10 / sqrt(c) from the origin, from where differences of such numbers lose digits.
+
+    Args: u: (..., d). unit: the length of unit vectors at the origin.
+    """
+    square = c * unit**2 * sqnorm(u)
+    if u.numel() and not float(square.detach().max()) <= _NEAR**2:
+        return None
+    ratio = sinhc(square)
+    return unit * ratio, ((1 + square * ratio.square()) / c).sqrt()
+
+
+def half_sinh_square_of_parts(s: Tensor, scale: Tensor, times: Tensor, v: Tensor, c: Tensor) -> Tensor:
+    """``sinh^2(sqrt(c) d / 2)`` (..., 1) between the point with the space part s (d,) and those with ``scale v`` and
+    these times: ``(cosh(d) - 1) / 2``, in which the times are what they are above ``1/sqrt(c)``, so that near the origin
+    nothing cancels.
+
+    Args: scale, times: (..., 1) float64; v: (..., d) in the dtype of s.
+    """
+    root, here = c.sqrt(), time(s, c)
+    rise = c * sqnorm(v) * scale.square() / (1 + root * times)
+    h = rise * root * here + c * sqnorm(s) / (1 + root * here) - c * scale * dot(v, s.expand_as(v))
+    return (h / 2).clamp_min(0)
 
 
 def from_ball(x: Tensor, c: float | Tensor) -> Tensor:
