@@ -198,11 +198,13 @@ def _published(path: Path, node: dict[str, Any], rows: dict[str, dict[str, Any]]
 
 
 def _pairs(path: Path, rows: dict[str, Any], columns: dict[str, Any]) -> dict[tuple[str, str], float | None]:
-    """Values by row and column. Raises TableError where a row has not one for each column."""
+    """Values by row and column, without those that are "-". Raises TableError where a row has not one for each column,
+    or "-"."""
     short = [row for row, values in rows.items() if len(values) != len(columns)]
     if short:
         raise TableError(f"{path}: not one value for each of the {len(columns)} columns in: {'; '.join(short)}")
-    return {(row, column): v for row, values in rows.items() for column, v in zip(columns, values, strict=True)}
+    pairs = {(row, column): v for row, values in rows.items() for column, v in zip(columns, values, strict=True)}
+    return {place: v for place, v in pairs.items() if v != "-"}
 
 
 def _cells(path: Path, node: dict[str, Any], rows: dict[str, dict[str, Any]], own: dict[str, Any]) -> Iterator[Cell]:
