@@ -229,9 +229,7 @@ class TaskData(pl.LightningDataModule, abc.ABC):
     batch_tokens: also most words of a training batch after padding, with shuffle=buckets (TokenBatches); None: any.
     """
 
-    def __init__(
-        self, shuffle: str, batch_size: int, eval_batch_size: int, seed: int, batch_tokens: int | None = None
-    ):
+    def __init__(self, shuffle: str, batch_size: int, eval_batch_size: int, seed: int, batch_tokens: int | None = None):
         super().__init__()
         self.shuffle = one_of("task.data.shuffle", shuffle, SHUFFLES)
         self.batch_tokens = None if batch_tokens is None else whole("task.data.batch_tokens", batch_tokens, 1)
@@ -268,6 +266,10 @@ class TaskData(pl.LightningDataModule, abc.ABC):
         name: of the file, for messages. Raises UserError, which names the line, where one cannot be used.
         """
         raise UserError(f"mode=predict: {type(self).__name__} reads no new examples, so this task has no predictions.")
+
+    def read_folder(self, folder: Path) -> Iterator[Any]:
+        """As `read_inputs`, of a folder each of whose files is an example."""
+        raise UserError(f"input={folder} is a folder; name a file, or - for standard input.")
 
     def encode(self, inputs: Sequence[Any]) -> Split:
         """Examples that `read_inputs` gave, as a split whose batches `Task.predict` takes."""

@@ -5,7 +5,7 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -25,8 +25,8 @@ STANDARD = "-"  # as input or output: standard input or output
 
 @dataclass(frozen=True)
 class Files:
-    """What mode=predict reads and writes. checkpoint: a file or a run's folder. input: a file, or "-" for standard
-    input. output: a file, written whole or not at all, or None or "-" for standard output."""
+    """What mode=predict reads and writes. checkpoint: a file or a run's folder. input: a file, "-" for standard input, or
+    a folder each of whose files is an example. output: a file, written whole or not at all, or None or "-" for standard output."""
 
     checkpoint: str | None
     input: str | None
@@ -43,7 +43,7 @@ class Files:
             raise UserError("mode=predict needs checkpoint=<run folder>, or a file in it.")
         if self.input is None:
             raise UserError("mode=predict needs input=FILE, or input=- for standard input.")
-        if self.input != STANDARD and (not Path(self.input).exists() or Path(self.input).is_dir()):
+        if self.input != STANDARD and not Path(self.input).exists():
             raise UserError(f"input={self.input}: there is no such file; name one, or - for standard input.")
         output = None if self.output is None or self.to_standard_output else Path(self.output)
         if output and (output.is_dir() or not output.absolute().parent.is_dir()):
@@ -97,8 +97,8 @@ def predict(
     task.to(device, torch.float64 if wide else torch.float32).eval()
     start, count = time.perf_counter(), 0
     output = None if files.to_standard_output else files.output
-    with _default_dtype(wide), _input_lines(source) as (lines, name), _output_stream(output, stdout) as stream:
-        for line in _lines(task, data, data.read_inputs(lines, name)):
+    with _default_dtype(wide), _examples(data, source) as examples, _output_stream(output, stdout) as stream:
+        for line in _lines(task, data, examples):
             stream.write(line)
             count += 1
     seconds = time.perf_counter() - start
@@ -142,13 +142,15 @@ def _default_dtype(wide: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _input_lines(source: str) -> Iterator[tuple[Iterable[bytes], str]]:
-    """The lines of the input, and its name in messages."""
+def _examples(data: TaskData, source: str) -> Iterator[Iterator[Any]]:
+    """The new examples of the input, which is open for so long."""
     if source == STANDARD:
-        yield sys.stdin.buffer, "standard input"
-        return
-    with Path(source).open("rb") as stream:
-        yield stream, source
+        yield data.read_inputs(sys.stdin.buffer, "standard input")
+    elif Path(source).is_dir():
+        yield data.read_folder(Path(source))
+    else:
+        with Path(source).open("rb") as stream:
+            yield data.read_inputs(stream, source)
 
 
 @contextlib.contextmanager

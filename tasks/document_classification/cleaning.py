@@ -28,11 +28,11 @@ STEPS: dict[str, Callable[[str], str]] = {
 def clean(text: str, steps: Sequence[str]) -> str:
     """The text after some of STEPS, in their order:
 
-        escapes      \\n, \\" and \\u00e9 become what they stand for (Yelp, Yahoo, Amazon)
-        backslashes  become blanks: AG News has one where the article had the end of a line
-        entities     character references of HTML, &amp; and &#39;, become characters, also those that lost
-                     their & (AG News: #39;)
-        tags         of HTML become blanks
+    escapes      \\n, \\" and \\u00e9 become what they stand for (Yelp, Yahoo, Amazon)
+    backslashes  become blanks: AG News has one where the article had the end of a line
+    entities     character references of HTML, &amp; and &#39;, become characters, also those that lost
+                 their & (AG News: #39;)
+    tags         of HTML become blanks
     """
     for step in steps:
         text = STEPS[step](text)

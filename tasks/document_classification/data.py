@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,13 +14,13 @@ from torch import Tensor
 from tasks.base import TaskData
 from tasks.batches import SPLITS, Split
 from tasks.document_classification.cache import from_sources
-from tasks.document_classification.corpus import Corpus, Document, Recipe, prepare
-from tasks.document_classification.sources import Form, find_sources, named_sources
+from tasks.document_classification.corpus import Corpus, Recipe, prepare
+from tasks.document_classification.sources import Form, find_sources, named_sources, read_text
 from tasks.document_classification.toy import toy_rows
 from tasks.errors import UserError, one_of
 from tasks.fingerprints import identity_of
 from tasks.ragged import FIRST, Documents, encode_texts
-from tasks.reading import Fault, brief, parse_object, pick_fields, read_examples
+from tasks.reading import Fault, parse_object, pick_fields, read_examples
 from tasks.word_vectors import VectorFiles, VectorRows
 
 SELECTIONS = ("held_out", "test")
@@ -47,6 +47,15 @@ class DocumentSplit:
         (B,) of each document, labels (B,); all int64."""
         words, lengths, sentences = self.documents.pad_sentences(self.rows[index])
         return {"words": words, "lengths": lengths, "sentences": sentences, "labels": self.labels[index]}
+
+
+class NewDocument(NamedTuple):
+    """A document without a label: its text, the words of its sentences as the model sees them, and its file, where it
+    has one of its own."""
+
+    text: str
+    sentences: list[list[str]]
+    file: str | None
 
 
 class DocumentData(TaskData):
@@ -104,7 +113,9 @@ class DocumentData(TaskData):
                 rank_zero_only(print)(f"{n:,} documents of {split} were skipped; the first is {fault}.", flush=True)
             n, total = self._corpus.counts["train"]["documents"], self.paper_documents
             if total is not None and n < total:
-                rank_zero_only(print)(f"{n:,} training documents, {n / total:.1%} of the paper's {total:,}.", flush=True)
+                rank_zero_only(print)(
+                    f"{n:,} training documents, {n / total:.1%} of the paper's {total:,}.", flush=True
+                )
         return self._corpus
 
     def _from_files(self, folder: Path) -> Corpus:
@@ -180,34 +191,40 @@ class DocumentData(TaskData):
             "paper": {"documents": self.paper_documents, "share": share},
         }
 
-    def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[Document]:
-        """Documents without labels from lines of text, or JSON objects with the fields of the files."""
-        forms = f"Each line is the text of a document, or a JSON object with {', '.join(self._names())}"
+    def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[NewDocument]:
+        """New documents from lines of text, or JSON objects with the fields of the files."""
+        fields = ", ".join(names[0] for names in self.form.texts)
+        forms = f"Each line is the text of a document, or a JSON object with {fields}"
         return read_examples(lines, name, self._input, "documents", forms)
 
-    def _names(self) -> list[str]:
-        return [names[0] for names in self.form.texts]
+    def read_folder(self, folder: Path) -> Iterator[NewDocument]:
+        """A new document from each file of a folder, by name; hidden files are left out. Raises UserError, which names
+        the file, where one cannot be used, and for a folder without files."""
+        files = [file for file in sorted(folder.iterdir()) if file.is_file() and not file.name.startswith(".")]
+        if not files:
+            raise UserError(f"input={folder} has no files, of which each would be a document.")
+        for file in files:
+            try:
+                yield self._new(read_text(file).texts, file.name)
+            except Fault as fault:
+                raise UserError(f"{file}: {fault}; each file of the folder is the text of a document.") from None
 
-    def _input(self, line: str) -> Document:
+    def _input(self, line: str) -> NewDocument:
         if not line.lstrip().startswith("{"):
-            document = Document("", (line,))
-        else:
-            document = self.form.document(pick_fields(parse_object(line), self.form.inputs, self.form.optional))
-        self.recipe.sentences(document.texts)
-        return document
+            return self._new((line,))
+        record = pick_fields(parse_object(line), self.form.inputs, self.form.optional)
+        return self._new(self.form.document(record).texts)
 
-    def describe(self, example: Document) -> dict[str, Any]:
-        return {"text": "\n".join(text for text in example.texts if text)}
+    def _new(self, texts: Sequence[str], file: str | None = None) -> NewDocument:
+        return NewDocument("\n".join(text for text in texts if text), self.recipe.sentences(texts), file)
 
-    def encode(self, inputs: Sequence[Document]) -> DocumentSplit:
-        """New documents as a split; its labels are 0. Raises UserError for one without words."""
+    def describe(self, example: NewDocument) -> dict[str, Any]:
+        return {"text": example.text} | ({} if example.file is None else {"file": example.file})
+
+    def encode(self, inputs: Sequence[NewDocument]) -> DocumentSplit:
+        """New documents as a split; its labels are 0."""
         if self._index is None:
             self._index = {word: row for row, word in enumerate(self.corpus().vocabulary, start=FIRST)}
-        texts = []
-        for document in inputs:
-            try:
-                texts.append(self.recipe.sentences(document.texts))
-            except Fault as fault:
-                raise UserError(f"The document {brief(document.texts)} cannot be used: {fault}.") from None
         rows = torch.arange(len(inputs))
-        return DocumentSplit(encode_texts(texts, self._index), rows, torch.zeros_like(rows))
+        documents = encode_texts([document.sentences for document in inputs], self._index)
+        return DocumentSplit(documents, rows, torch.zeros_like(rows))

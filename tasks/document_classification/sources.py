@@ -118,7 +118,10 @@ def read_rows(sources: Sequence[Source], form: Form) -> Iterator[Row]:
     for split, path in sources:
         if path.is_dir():
             for label, file in text_files(path):
-                yield split, str(file), _read_text(file, label)
+                try:
+                    yield split, str(file), read_text(file, label)
+                except Fault as fault:
+                    yield split, str(file), fault
             continue
         for number, record in read_records(path, form.fields, form.describe(), form.optional, form.header):
             yield split, f"{path}, line {number}", record if isinstance(record, Fault) else form.document(record)
@@ -135,11 +138,9 @@ def text_files(folder: Path) -> list[tuple[str, Path]]:
     ]
 
 
-def _read_text(file: Path, label: str) -> Document | Fault:
-    """A file that is one document."""
+def read_text(file: Path, label: str = "") -> Document:
+    """A file that is one document. Raises Fault where it is no text, and UserError where it cannot be read."""
     try:
         return Document(label, (decode(file.read_bytes()),))
-    except Fault as fault:
-        return fault
     except OSError as error:
         raise UserError(f"{file} cannot be read ({error.strerror}).") from None

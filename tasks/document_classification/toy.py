@@ -34,7 +34,9 @@ def _document(draw: np.random.Generator) -> Document:
     (label, verb), nouns = list(SIGNS.items())[draw.integers(len(SIGNS))]
     sentences = [f"The {_pick(draw, OTHERS)} {_pick(draw, VERBS)} near the {_pick(draw, OTHERS)}." for _ in range(4)]
     sentences = sentences[: draw.integers(1, 5)]
-    sentences.insert(draw.integers(len(sentences) + 1), f"The {_pick(draw, nouns)} {verb} near the {_pick(draw, OTHERS)}.")
+    sentences.insert(
+        draw.integers(len(sentences) + 1), f"The {_pick(draw, nouns)} {verb} near the {_pick(draw, OTHERS)}."
+    )
     return Document(label, (" ".join(sentences),))
 
 
