@@ -25,8 +25,9 @@ STANDARD = "-"  # as input or output: standard input or output
 
 @dataclass(frozen=True)
 class Files:
-    """What mode=predict reads and writes. checkpoint: a file or a run's folder. input: a file, "-" for standard input, or
-    a folder each of whose files is an example. output: a file, written whole or not at all, or None or "-" for standard output."""
+    """What mode=predict reads and writes. checkpoint: a file or a run's folder. input: a file, "-" for standard input,
+    or a folder each of whose files is an example. output: a file, written whole or not at all, or None or "-" for
+    standard output."""
 
     checkpoint: str | None
     input: str | None

@@ -74,8 +74,8 @@ class Documents:
 
     def pad_sentences(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """All M sentences of the documents that `index` (B,) names, one document's after the other's: ids (M, T) for
-        the longest sentence T, PAD behind the end of the others; lengths (M,); and the sentences of each document, (B,).
-        All int64. It is `pad` without the rows that are padding alone."""
+        the longest sentence T, PAD behind the end of the others; lengths (M,); and the sentences of each document,
+        (B,). All int64. It is `pad` without the rows that are padding alone."""
         first = self.starts[index]
         counts = self.starts[index + 1] - first
         ends = counts.cumsum(0)

@@ -194,7 +194,9 @@ def read_records(
 
     def pick(row: list[str]) -> dict[str, str]:
         if not needed <= len(row) <= len(names):
-            raise Fault(f"it has {len(row)} columns, and the first line has {len(names)}")
+            n, listed = len(names), ", ".join(names)
+            expected = f"the first line has {n}" if header is None else f"{n} are expected ({listed})"
+            raise Fault(f"it has {len(row)} columns, and {expected}")
         return pick_fields(dict(zip(names, row, strict=False)), fields, optional)
 
     yield from _apply(rows, pick)

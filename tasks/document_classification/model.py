@@ -16,7 +16,8 @@ from tasks.word_vectors import VectorRows
 
 
 class WordTable(nn.Module):
-    """A point for each word, ``exp_0(dropout(u))`` of a table of tangent vectors u at the origin: rows (...) -> (..., D).
+    """A point for each word, ``exp_0(dropout(u))`` of a table of tangent vectors u at the origin: rows (...) to points
+    (..., D).
 
     Words with a vector start there (`VectorRows.tangents`); others start normal, with the mean square of those, or with
     a standard deviation of 0.1 where there are no vectors. Padding is the origin.
@@ -53,8 +54,9 @@ class WordTable(nn.Module):
         self.dropout = geometry.dropout(dropout)
 
     def forward(self, rows: Tensor) -> Tensor:
-        points: Tensor = self.dropout.lifted(table_rows(self.weight, rows))
-        return points
+        lifted = self.dropout.lifted
+        assert callable(lifted)  # of every family's dropout
+        return lifted(table_rows(self.weight, rows))
 
 
 class DocumentClassifier(nn.Module):
@@ -62,12 +64,12 @@ class DocumentClassifier(nn.Module):
 
     An encoder of documents (kind = "documents", as HAN) reads sentences, in a geometry for each of its own components.
     An encoder of sequences reads the words of a document one after the other, in the geometry of `words`, and its last
-    state is the document. Behind the words it may read their n-grams, which have rows in the same table (fastText, where
-    the encoder takes the mean).
+    state is the document. Behind the words it may read their n-grams, which have rows in the same table (as fastText,
+    where the encoder takes the mean).
 
     geometry: of the components. encoder: called with geometry, d_in and d_hidden, of sequences also with streams.
-    d_word, word_c, train_words, word_dropout: see `WordTable`. d_hidden: of the encoder. ngrams: longest n-grams, 1: the
-    words alone; buckets: rows that n-grams share by a hash. dropout: of documents.
+    d_word, word_c, train_words, word_dropout: see `WordTable`. d_hidden: of the encoder. ngrams: longest n-grams, 1:
+    the words alone; buckets: rows that n-grams share by a hash. dropout: of documents.
     """
 
     components = ("words", "attention", "sentences", "classifier")

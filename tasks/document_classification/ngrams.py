@@ -9,16 +9,16 @@ FACTOR = 116049371  # of the hash of n-grams in fastText (Joulin et al. 2017); i
 
 
 def whole_documents(words: Tensor, lengths: Tensor, sentences: Tensor) -> tuple[Tensor, Tensor]:
-    """Documents as one sequence each: words (M, T), lengths (M,), sentences (B,) -> words (B, N), PAD behind the end, and
-    lengths (B,)."""
+    """Documents as one sequence each: words (M, T), lengths (M,), sentences (B,) -> words (B, N), PAD behind the end,
+    and lengths (B,)."""
     document = torch.arange(len(sentences), device=words.device).repeat_interleave(sentences)
     sizes = lengths.new_zeros(len(sentences)).index_add(0, document, lengths)
     return _packed(words[_inside(lengths, words.shape[1])], sizes)
 
 
 def with_ngrams(words: Tensor, lengths: Tensor, n: int, first: int, buckets: int) -> tuple[Tensor, Tensor]:
-    """The words (B, N) of sequences and behind them their n-grams of 2 to n words, as rows from `first` on, `buckets` of
-    them by a hash of the words; and the new lengths (B,). lengths (B,): of the words."""
+    """The words (B, N) of sequences and behind them their n-grams of 2 to n words, as rows from `first` on, `buckets`
+    of them by a hash of the words; and the new lengths (B,). lengths (B,): of the words."""
     parts, sizes, hashed = [words], [lengths], words
     for k in range(2, n + 1):
         hashed = hashed[:, :-1] * FACTOR + words[:, k - 1 :]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tasks.batches import SPLITS
 from tasks.document_classification.corpus import Document, Row
 from tasks.errors import UserError, known_splits
-from tasks.reading import Fault, decode, pick_fields, read_records
+from tasks.reading import Fault, decode, read_records
 from tasks.split_files import split_name, stems_by_split
 
 ENDINGS = (".jsonl", ".csv", ".tsv", ".jsonl.gz", ".csv.gz", ".tsv.gz")

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from tasks.base import Points
+from tasks.batches import TrainBatches
 from tasks.classification import ClassificationTask
 from tasks.document_classification.linear import LinearClassifier
 from tasks.document_classification.model import DocumentClassifier
@@ -28,10 +29,12 @@ class DocumentTask(ClassificationTask):
         documents, _ = self.model.encode(batch["words"], batch["lengths"], batch["sentences"])
         return {"documents": Points(self.model.manifold, documents)}
 
-    def on_fit_start(self) -> None:
-        super().on_fit_start()
+    def on_train_start(self) -> None:
+        super().on_train_start()
         if isinstance(self.model, LinearClassifier):
-            self.model.fit(self.trainer.datamodule.splits()["train"])
+            batches = self.trainer.train_dataloader
+            assert isinstance(batches, TrainBatches)
+            self.model.fit(batches.split)
 
     def configure_optimizers(self) -> Any:
         if isinstance(self.model, LinearClassifier):

@@ -32,12 +32,13 @@ def toy_rows(sizes: dict[str, int], seed: int) -> Iterator[Row]:
 
 def _document(draw: np.random.Generator) -> Document:
     (label, verb), nouns = list(SIGNS.items())[draw.integers(len(SIGNS))]
-    sentences = [f"The {_pick(draw, OTHERS)} {_pick(draw, VERBS)} near the {_pick(draw, OTHERS)}." for _ in range(4)]
-    sentences = sentences[: draw.integers(1, 5)]
-    sentences.insert(
-        draw.integers(len(sentences) + 1), f"The {_pick(draw, nouns)} {verb} near the {_pick(draw, OTHERS)}."
-    )
+    sentences = [_sentence(draw, OTHERS, _pick(draw, VERBS)) for _ in range(draw.integers(1, 5))]
+    sentences.insert(draw.integers(len(sentences) + 1), _sentence(draw, nouns, verb))
     return Document(label, (" ".join(sentences),))
+
+
+def _sentence(draw: np.random.Generator, nouns: tuple[str, ...], verb: str) -> str:
+    return f"The {_pick(draw, nouns)} {verb} near the {_pick(draw, OTHERS)}."
 
 
 def _pick(draw: np.random.Generator, words: tuple[str, ...]) -> str:

@@ -50,6 +50,24 @@ def test_a_batch_is_what_padding_one_document_after_the_other_gives():
         assert sum(word != "" for sentence in document for word in sentence) == documents.sizes[k]
 
 
+def test_sentences_of_documents_stand_one_after_the_other_without_rows_of_padding():
+    documents, names = store().encode(None, 1)
+    ids, lengths, counts = documents.pad_sentences(torch.tensor([3, 1, 0]))
+    rows = [["a", "b", "b", "d"], [""] * 4, ["b", "", "", ""], ["b", "", "", ""], ["a", "b", "", ""], ["c", "", "", ""]]
+    assert words(ids.unsqueeze(0), names) == [rows]
+    assert (lengths.tolist(), counts.tolist()) == ([4, 0, 1, 1, 2, 1], [3, 1, 2])
+
+
+def test_what_is_counted_and_renumbered_in_parts_is_as_in_one(monkeypatch):
+    texts = [[[f"w{k % 7}", f"w{k % 3}"], ["a"] * (k % 4)] for k in range(40)]
+    counted = np.arange(40) % 2 == 0
+    whole, names = store(texts).encode(counted, 2)
+    monkeypatch.setattr("tasks.ragged.CHUNK", 3)
+    parts, same = store(texts).encode(counted, 2)
+    assert names == same
+    assert torch.equal(whole.sentences.ids, parts.sentences.ids)
+
+
 def test_words_that_are_rare_or_not_counted_are_unknown():
     documents, names = store().encode(np.array([True, True, False, False]), 1)
     assert names == ["b", "a", "c"]

@@ -1,0 +1,96 @@
+"""Documents are found and read in every form; what is wrong is named with its file and line."""
+
+import gzip
+import json
+
+import pytest
+
+from tasks.document_classification.sources import Form, find_sources, named_sources, read_rows
+from tasks.errors import UserError
+from tasks.reading import Fault
+from tests.tasks.document_classification.files import folder
+
+ZHANG = Form(["label", "title", "text"], ["label"], [["title"], ["text"]], [])
+NAMED = Form(None, ["label", "topic"], [["text", "abstract"]], ["title"])
+
+
+def rows(place, form=NAMED):
+    found = []
+    for split, where, document in read_rows(find_sources(place), form):
+        found.append((split, *document) if not isinstance(document, Fault) else (where.rpartition("/")[2], str(document)))
+    return found
+
+
+def test_a_release_of_zhang_is_read_by_its_columns(tmp_path):
+    found = rows(folder(tmp_path, train='"1","A ""b""","x, y\ny2"\n"2","","z"\n', test='3,c,d\n'), ZHANG)
+    assert found == [("train", "1", ("A \"b\"", "x, y\ny2")), ("train", "2", ("", "z")), ("test", "3", ("c", "d"))]
+
+
+def test_json_lines_and_tables_are_read_by_their_names(tmp_path):
+    text = "".join(json.dumps({"topic": k, "abstract": f"text {k}", "title": "T"}) + "\n" for k in (4, 5))
+    (tmp_path / "train.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+    (tmp_path / "validation.tsv").write_text("text\tlabel\none\ta\n", encoding="utf-8")
+    (tmp_path / "test.csv").write_text("label,text,more\nb,two,3\n", encoding="utf-8")
+    assert rows(tmp_path) == [
+        ("train", "4", ("T", "text 4")), ("train", "5", ("T", "text 5")), ("dev", "a", ("", "one")), ("test", "b", ("", "two")),
+    ]  # fmt: skip
+
+
+def test_a_folder_for_each_class(tmp_path):
+    for name, text in (("sea/1.txt", "waves\nblue"), ("land/b.txt", "trees"), ("land/.hidden", "x"), ("land/a", "hills")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    found = [("train", "land", ("hills",)), ("train", "land", ("trees",)), ("train", "sea", ("waves\nblue",))]
+    assert rows(tmp_path) == found
+    (tmp_path / "whole").mkdir()
+    for split in ("test", "train"):
+        (tmp_path / "whole" / split / "sea").mkdir(parents=True)
+        (tmp_path / "whole" / split / "sea" / "1").write_bytes(b"w\xe9" if split == "test" else b"w")
+    assert rows(tmp_path / "whole") == [("train", "sea", ("w",)), ("1", "it is not UTF-8 (byte 2)")]
+
+
+def test_one_file_is_train(tmp_path):
+    (tmp_path / "abstracts.jsonl").write_text('{"label": "a", "text": "x"}\n', encoding="utf-8")
+    assert rows(tmp_path) == rows(tmp_path / "abstracts.jsonl") == [("train", "a", ("", "x"))]
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ('"1","a"', "it has 2 columns, and 3 are expected (label, title, text)"),
+        ('"1","a","b","c"', "it has 4 columns, and 3 are expected (label, title, text)"),
+        ('"1","a"b,"c"', "it is no row of a table with quotes ("),
+    ],
+)
+def test_a_row_with_other_columns_is_named_by_its_line(tmp_path, line, fault):
+    found = rows(folder(tmp_path, train=f'"1","x","y"\n{line}\n'), ZHANG)
+    assert found[0] == ("train", "1", ("x", "y"))
+    assert found[1][0] == "train.csv, line 2"
+    assert found[1][1].startswith(fault)
+
+
+def test_bytes_that_are_no_text_are_named_by_their_line(tmp_path):
+    folder(tmp_path)
+    (tmp_path / "train.csv").write_bytes(b'"1","x","y"\n"1","caf\xe9","y"\n')
+    assert rows(tmp_path, ZHANG)[1] == ("train.csv, line 2", "it is not UTF-8 (byte 9)")
+
+
+def test_a_table_without_names_says_how_to_name_its_columns(tmp_path):
+    with pytest.raises(UserError, match=r"train\.csv: its first line has no column label \(it has 1, .*task\.data\.form\.header=\[label,title,text\]"):
+        rows(folder(tmp_path))
+
+
+def test_what_is_not_there_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"There is no folder or file .*/none; name one with data\.dir=\.\.\."):
+        find_sources(tmp_path / "none")
+    with pytest.raises(UserError, match=r"has no documents that are found by their names: expected are files train and test"):
+        find_sources(tmp_path)
+    with pytest.raises(UserError, match=r"There is no file .*/train\.csv \(train\)\. Name the folder of data sets with paths\.data_dir=\.\.\."):
+        named_sources(tmp_path, {"train": "train.csv"}, None)
+    with pytest.raises(UserError, match=r"task\.data\.files\.trian: the splits are train, dev, test"):
+        named_sources(tmp_path, {"trian": "train.csv"}, None)
+
+
+def test_a_form_needs_a_label_and_a_text():
+    with pytest.raises(UserError, match=r"task\.data\.form needs the name of a label and of at least one text"):
+        Form(None, ["label"], [[]], [])
