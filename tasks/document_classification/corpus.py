@@ -120,8 +120,8 @@ class Corpus(NamedTuple):
 def prepare(rows: Iterable[Row], recipe: Recipe) -> Corpus:
     """What the recipe makes of documents in memory; without files and sha256. Those of train come first.
 
-    Raises UserError for one that cannot be used, where the recipe does not say to skip it, for a split without
-    documents, and for a class without documents in train.
+    Raises UserError for one that cannot be used, where the recipe does not say to skip it, and for a class without
+    documents in train.
     """
     store, classes = TextStore(), Labels(recipe.classes)
     labels, splits = array("h"), array("b")
@@ -168,7 +168,7 @@ def _hold_out(splits: np.ndarray, recipe: Recipe) -> np.ndarray:
 
 
 def _counts(arrays: Arrays, classes: Sequence[str], faults: dict[str, Faults]) -> dict[str, dict[str, Any]]:
-    """What a record says of each split. Raises UserError for one without documents."""
+    """What a record says of each split."""
     words, sentences, documents, labels, splits = arrays
     begins = sentences[documents]
     of_unknown = np.searchsorted(begins, np.flatnonzero(words == UNK), "right") - 1
@@ -177,11 +177,6 @@ def _counts(arrays: Arrays, classes: Sequence[str], faults: dict[str, Faults]) -
     totals.append(np.bincount(splits[of_unknown], minlength=len(SPLITS)).tolist())
     counts: dict[str, dict[str, Any]] = {}
     for k, split in enumerate(SPLITS):
-        if not totals[0][k]:
-            raise UserError(
-                f"There are no documents for {split} that can be used; add a file, or keep a part of train for it with "
-                f"task.data.held_out.{split}=0.1."
-            )
         names = ("documents", "sentences", "words", "unknown")
         by_class = np.bincount(labels[splits == k], minlength=len(classes)).tolist()
         counts[split] = {name: total[k] for name, total in zip(names, totals, strict=True)}

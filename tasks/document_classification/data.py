@@ -108,6 +108,12 @@ class DocumentData(TaskData):
         """All documents in arrays, read or made the first time they are needed."""
         if self._corpus is None:
             self._corpus = self._made_up() if self.folder is None else self._from_files(self.folder)
+            for split in SPLITS:
+                if not self._corpus.counts[split]["documents"] and (split != "dev" or self.selection != "test"):
+                    raise UserError(
+                        f"There are no documents for {split} that can be used; add a file, or keep a part of train for "
+                        f"it with task.data.held_out.{split}=0.1."
+                    )
             for split, fault in self._corpus.faults.items():
                 n = self._corpus.counts[split]["skipped"]
                 rank_zero_only(print)(f"{n:,} documents of {split} were skipped; the first is {fault}.", flush=True)

@@ -41,12 +41,13 @@ def kinds() -> dict[str, list[str]]:
 ENCODERS = kinds()
 PAIRS = [(e, g) for e in ENCODERS["sequences"] + ENCODERS["pairs"] for g in names("geometry")]
 BALL = {name for name, (manifold, _) in GEOMETRIES.items() if manifold == "PoincareBall"}
-# models of knowledge graphs: the geometries that they are defined with
+# encoders with formulas of their own: the geometries that they are defined with
 RELATIONAL = {
     **{name: {"euclidean"} for name in ("transe", "rotate", "distmult", "complex", "tucker", "conve")},
     **{name: set(GEOMETRIES) for name in ("murp", "mure")},
     **{name: {"euclidean", *BALL} for name in ("roth", "rote", "refh", "refe", "atth", "atte")},
     "hybonet": {"lorentz"},
+    "lstm": {"euclidean", "hatt"},
 }
 
 
@@ -94,7 +95,7 @@ def test_there_are_triples_and_every_task_has_a_toy_split():
     assert len(TRIPLES) >= 50
     assert {t for t, *_ in TRIPLES} == set(TASKS)
     assert set(UNSUPPORTED) <= set(PAIRS)
-    assert set(RELATIONAL) == set(ENCODERS["triples"])
+    assert set(RELATIONAL) == {*ENCODERS["triples"], "lstm"}
     folders = {file.parent.name for file in (ROOT / "tasks").glob("*/task.py")}
     assert {name.removesuffix("_toy") for name in TASKS} == folders
 

@@ -1,0 +1,137 @@
+"""Splits, batches and the cache of documents; new documents; what a record says of the data."""
+
+import pytest
+import torch
+
+from tasks.document_classification.data import DocumentData
+from tasks.errors import UserError
+from tasks.text import PAD, UNK
+from tasks.word_vectors import VectorFiles
+from tests.tasks.document_classification.files import SETTINGS, data, folder
+
+
+def words_of(found: DocumentData, batch) -> list[list[str]]:
+    names = ["", "?", *found.corpus().vocabulary]
+    return [[names[k] for k in row if k != PAD] for row in batch["words"].tolist()]
+
+
+def test_batches_have_the_sentences_of_their_documents_one_after_the_other(tmp_path):
+    found = data(tmp_path)
+    split = found.splits()["test"]
+    assert split.sizes.tolist() == [2, 8], "the shortest first"
+    batch = split[torch.tensor([1, 0])]
+    assert words_of(found, batch) == [["shares", "?"], ["?", "?", "?", "?", "?", "."], ["?", "."]]
+    assert (batch["sentences"].tolist(), batch["lengths"].tolist(), batch["labels"].tolist()) == ([2, 1], [2, 6, 2], [1, 0])
+    assert {value.dtype for value in batch.values()} == {torch.int64}
+    assert [len(found.splits()[name]) for name in ("train", "dev", "test")] == [8, 2, 2]
+    assert all(batch["words"].shape[0] == batch["sentences"].sum() for batch in found.train_dataloader())
+
+
+def test_the_cache_gives_what_was_read(tmp_path, monkeypatch):
+    first = data(tmp_path)
+    arrays = first.corpus().arrays
+    monkeypatch.setattr("tasks.document_classification.cache.prepare", None)
+    again = data(tmp_path)
+    assert all((one == two).all() for one, two in zip(arrays, again.corpus().arrays, strict=True))
+    assert again.corpus()[1:] == first.corpus()[1:]
+    with pytest.raises(TypeError):  # other settings are prepared anew
+        data(tmp_path, max_length=5).corpus()
+
+
+def test_a_changed_text_is_read_again(tmp_path):
+    for text in ("sun", "snow"):
+        place = tmp_path / "classes"
+        for label in "ab":
+            (place / label).mkdir(parents=True, exist_ok=True)
+            for k in range(5):
+                (place / label / f"{k}.txt").write_text(f"{text} {label}", encoding="utf-8")
+        found = data(tmp_path, place, held_out={"dev": 0.2, "test": 0.2})
+        assert text in found.corpus().vocabulary
+    assert found.fingerprint()["files"] == dict.fromkeys(("train", "dev", "test"), "classes")
+
+
+def test_a_record_says_what_was_used(tmp_path, capsys):
+    found = data(tmp_path, paper_documents=80)
+    facts = found.fingerprint()
+    assert facts["files"] == {"train": "train.csv", "dev": "train.csv", "test": "test.csv"}
+    assert facts["sha256"]["train"] == facts["sha256"]["dev"] != facts["sha256"]["test"]
+    assert facts["paper"] == {"documents": 80, "share": 0.1}
+    assert facts["counts"]["train"]["documents"] == 8
+    assert "8 training documents, 10.0% of the paper's 80." in capsys.readouterr().out
+    assert str(tmp_path) not in str(facts)
+
+
+def test_the_test_set_selects_only_where_it_is_asked_for(tmp_path):
+    found = data(tmp_path, selection="test")
+    splits = found.splits()
+    assert torch.equal(splits["dev"].rows, splits["test"].rows)
+    assert len(splits["train"]) == 10, "nothing is held out"
+    assert found.fingerprint()["selection"] == "test"
+    assert data(tmp_path).fingerprint()["selection"] == "held_out"
+
+
+def test_new_documents_are_lines_objects_or_files(tmp_path):
+    found = data(tmp_path)
+    lines = [b"It rains. Shares\n", b"\n", b'{"title": "Shares", "text": "They"}\n']
+    inputs = list(found.read_inputs(lines, "new.txt"))
+    assert [found.describe(one) for one in inputs] == [{"text": "It rains. Shares"}, {"text": "Shares\nThey"}]
+    batch = found.encode(inputs)[torch.arange(2)]
+    assert words_of(found, batch) == [["it", "rains", "."], ["shares"], ["shares"], ["they"]]
+    assert batch["sentences"].tolist() == [2, 2]
+    place = tmp_path / "texts"
+    place.mkdir()
+    (place / "b.txt").write_text("It\nrains", encoding="utf-8")
+    (place / "a.txt").write_text("Zebra", encoding="utf-8")
+    inputs = list(found.read_folder(place))
+    assert [found.describe(one) for one in inputs] == [{"text": "Zebra", "file": "a.txt"}, {"text": "It\nrains", "file": "b.txt"}]
+    assert found.encode(inputs)[torch.tensor([0])]["words"].tolist() == [[UNK]], "no word of it is known"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [(b'{"title": "x"}', "new.txt, line 1: it has none of the keys text. Each line is the text of a document, or"),
+     (b'{"title": "", "text": " "}', "new.txt, line 1: its text is empty"),
+     (b"caf\xe9", "new.txt, line 1: it is not UTF-8 (byte 4)"),
+     (b"", "new.txt has no documents")],
+)  # fmt: skip
+def test_a_new_document_that_cannot_be_used_is_named(tmp_path, line, message):
+    with pytest.raises(UserError) as error:
+        list(data(tmp_path).read_inputs([line], "new.txt"))
+    assert message in str(error.value)
+
+
+def test_a_folder_of_new_documents_that_cannot_be_used(tmp_path):
+    found, place = data(tmp_path), tmp_path / "texts"
+    place.mkdir()
+    with pytest.raises(UserError, match="has no files, of which each would be a document"):
+        list(found.read_folder(place))
+    (place / "a.txt").write_bytes(b"\xff")
+    with pytest.raises(UserError, match=r"a\.txt: it is not UTF-8 \(byte 1\); each file of the folder is the text of a document"):
+        list(found.read_folder(place))
+
+
+def test_words_start_at_their_vectors(tmp_path):
+    (tmp_path / "vectors.txt").write_text("rains 1 2\nshares 3 4\n", encoding="utf-8")
+    found = data(tmp_path, vectors=VectorFiles(str(tmp_path), ["vectors.txt"], "fail"))
+    sizes = found.model_sizes
+    vectors, vocabulary = sizes["vectors"], found.corpus().vocabulary
+    assert sizes["n_words"] == 2 + len(vocabulary) == 2 + len(vectors.matrix)
+    assert vectors.matrix[vocabulary.index("shares")].tolist() == [3, 4]
+    assert int(vectors.has_row.sum()) == found.fingerprint()["words"]["with_vector"] == 2
+    assert (sizes["classes"], sum(sizes["class_counts"])) == (("1", "2"), 8)
+
+
+def test_a_split_without_documents_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"There are no documents for dev that can be used; .* task\.data\.held_out\.dev=0\.1"):
+        data(tmp_path, held_out={}).corpus()
+
+
+def test_a_folder_is_needed_and_a_file_for_train(tmp_path):
+    with pytest.raises(UserError, match=r"task=documents needs a folder with labelled documents, .* data\.dir=my_documents"):
+        DocumentData(None, cache=str(tmp_path), **SETTINGS)
+    place = folder(tmp_path / "news")
+    (place / "train.csv").unlink()
+    with pytest.raises(UserError, match=r"There is no file for train in .*news; add one"):
+        data(tmp_path, place).corpus()
+    with pytest.raises(UserError, match=r"task\.data\.toy needs a seed, and task\.data\.sizes a number"):
+        DocumentData(None, cache="", **SETTINGS | {"toy": {"seed": 0}}).corpus()
