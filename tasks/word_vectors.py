@@ -68,6 +68,14 @@ class VectorRows(NamedTuple):
     source: str
     sha256: str
 
+    def tangents(self, manifold: Manifold, c: float) -> Tensor:
+        """(N, d) tangent vectors at the origin of a manifold: in the flat space the vectors themselves, else those of
+        the points exp_0(v) at curvature -c, which are the same points on every manifold."""
+        if not manifold.is_curved:
+            return self.matrix
+        scaled = WordVectors({}, c**0.5 * self.matrix, self.source, self.sha256, "euclidean")
+        return manifold.logmap0(scaled.points(manifold)).detach()
+
 
 def rows_of_words(
     words: Sequence[str], candidates: Sequence[str | Path], root: Path, cache: Path | None, on_error: str
@@ -139,6 +147,18 @@ class VectorSource:
 
     def read(self, cache: Path | None, on_error: str) -> WordVectors:
         return read_vectors(self.files, Path(self.root), self.space, self.c, cache, on_error)
+
+
+@dataclass(frozen=True)
+class VectorFiles:
+    """Where the vectors of a vocabulary are read, as a node of a task's settings; see `rows_of_words`."""
+
+    root: str
+    files: list[str]
+    on_error: str
+
+    def rows_of(self, words: Sequence[str], cache: Path | None) -> VectorRows:
+        return rows_of_words(words, self.files, Path(self.root), cache, self.on_error)
 
 
 def find_vectors(candidates: Sequence[str | Path], root: Path) -> Path:

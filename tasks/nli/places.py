@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from tasks.batches import SPLITS
 from tasks.errors import UserError
+from tasks.split_files import BEGINNINGS, stems_by_split
 
 FORMS = (".jsonl", ".json", ".txt", ".tsv")  # of the same file in several forms the first is taken
 ENDINGS = (*FORMS, *(f"{ending}.gz" for ending in FORMS))
-BEGINNINGS = {"train": ("train",), "dev": ("dev", "val", "trial"), "test": ("test",)}  # of a word of a file's name
 ALL = "all"  # the part of a split that has no other
 
 
@@ -52,13 +52,7 @@ def find_files(folder: Path) -> list[Source]:
             f"There is no folder {folder}; name one with data.dir=..., with files such as train.jsonl, dev.jsonl and "
             "test.jsonl."
         )
-    stems: dict[str, dict[str, Path]] = {split: {} for split in SPLITS}
-    for ending in ENDINGS:
-        for path in sorted(folder.glob(f"*{ending}")):
-            stem = path.name.removesuffix(ending)
-            split = _split_name(stem)
-            if split and not path.name.startswith(".") and path.is_file():
-                stems[split].setdefault(stem, path)
+    stems = stems_by_split(folder, ENDINGS)
     dev = stems["dev"]
     parts = {_part_name(stem): stem for stem in dev}
     if not stems["test"] and set(parts) == {"matched", "mismatched"}:
@@ -74,14 +68,6 @@ def find_files(folder: Path) -> list[Source]:
         for split in SPLITS
         for stem, path in sorted(stems[split].items())
     ]
-
-
-def _split_name(stem: str) -> str | None:
-    words = re.findall(r"[a-z]+", stem.lower())
-    for split, beginnings in BEGINNINGS.items():
-        if any(word.startswith(beginnings) for word in words):
-            return split
-    return None
 
 
 def _part_name(stem: str) -> str:

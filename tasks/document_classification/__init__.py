@@ -1,0 +1,1 @@
+"""Classes of documents, read on three levels: words, sentences, documents."""

@@ -1,0 +1,51 @@
+"""Prepared documents on disk, mapped into memory."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from tasks.batches import SPLITS
+from tasks.document_classification.corpus import Arrays, Corpus, Recipe, prepare
+from tasks.document_classification.sources import Form, Source, read_rows, text_files
+from tasks.fingerprints import cache_place, file_sha256, joined_sha256, names_sha256
+from tasks.folders import cached, read_arrays, write_arrays
+
+FORMAT = 1  # of the cache
+
+
+def from_sources(sources: Sequence[Source], form: Form, recipe: Recipe, cache: Path) -> Corpus:
+    """What the recipe makes of some sources; kept in `cache`/documents, and taken from there the next time.
+
+    The folder's name is a fingerprint of the files' contents and the recipe. One that is damaged is made again, with a
+    warning; where it cannot be written, the documents are used without it. Raises the errors of `prepare`.
+    """
+    shas = [_fingerprint(source.path) for source in sources]
+    labels = [[s.split, s.path.name, sha] for s, sha in zip(sources, shas, strict=True)]
+    settings = {"format": FORMAT, "sources": labels, **asdict(form), **asdict(recipe)}
+    place = cache_place(cache / "documents", sources[0].path.parent.resolve().name, settings)
+
+    def make() -> Corpus:
+        corpus = prepare(read_rows(sources, form), recipe)
+        places = {split: [k for k, s in enumerate(sources) if s.split == split] for split in SPLITS}
+        files = {split: own or places["train"] for split, own in places.items()}  # train's, where it is held out
+        return corpus._replace(
+            files={split: " + ".join(sources[k].path.name for k in own) for split, own in files.items()},
+            sha256={split: joined_sha256([shas[k] for k in own]) for split, own in files.items()},
+        )
+
+    def write(folder: Path, corpus: Corpus) -> None:
+        facts = {name: value for name, value in corpus._asdict().items() if name != "arrays"}
+        write_arrays(folder, corpus.arrays._asdict(), settings, facts)
+
+    def read() -> Corpus:
+        arrays, facts = read_arrays(place, settings)
+        return Corpus(Arrays(**arrays), **facts)
+
+    return cached(place, read, make, write, "prepared documents")
+
+
+def _fingerprint(path: Path) -> str:
+    """Of a file's contents, or of the names and contents of all texts of a folder."""
+    if path.is_file():
+        return file_sha256(path)
+    return names_sha256(f"{label}/{file.name} {file_sha256(file)}" for label, file in text_files(path))

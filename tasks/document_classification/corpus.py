@@ -1,0 +1,198 @@
+"""Documents as numbers: cleaned, split into sentences and words, counted, and held in a few arrays."""
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from tasks.batches import SPLITS
+from tasks.document_classification.cleaning import check_steps, clean
+from tasks.errors import UserError, one_of, rate, sizes_of, whole
+from tasks.labels import Labels
+from tasks.ragged import Documents, Sentences, TextStore
+from tasks.reading import Fault, Faults
+from tasks.sentences import check_language, split_sentences
+from tasks.text import UNK
+from tasks.tokens import TextOptions
+
+
+class Document(NamedTuple):
+    """A label as it is written, and the texts of a document: title and body, as an example."""
+
+    label: str
+    texts: tuple[str, ...]
+
+
+Row = tuple[str, str, Document | Fault]  # split, place for messages, document
+
+
+@dataclass(frozen=True)
+class Recipe(TextOptions):
+    """What is made of the documents: their words as `TextOptions` say, where max_length is that of a sentence, and
+
+    max_sentences: most sentences of a document; further ones are cut off. language: of the sentences, see
+    `split_sentences`. clean: see `cleaning.clean`. classes: by class the labels that it stands for; None: the labels of
+    train, in alphabetical order. max_words: most words of the vocabulary, the most frequent; None: any. held_out: by
+    split (dev, test) the share of the train documents that becomes it, where it has no file. held_out_seed: draws
+    them. sizes: by split how many documents are used, from the first; None: all. on_error: fail | skip, at a document
+    that cannot be used.
+    """
+
+    max_sentences: int
+    max_words: int | None
+    language: str
+    clean: list[str]
+    classes: dict[str, list[str]] | None
+    held_out: dict[str, float]
+    held_out_seed: int
+    sizes: dict[str, int | None]
+    on_error: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole("task.data.max_sentences", self.max_sentences, 1)
+        if self.max_words is not None:
+            whole("task.data.max_words", self.max_words, 1)
+        check_language("task.data.language", self.language)
+        check_steps("task.data.clean", self.clean)
+        Labels(self.classes)
+        for split, part in self.held_out.items():
+            one_of("task.data.held_out", split, SPLITS[1:])
+            rate(f"task.data.held_out.{split}", part)
+        if sum(self.held_out.values()) >= 1:
+            raise UserError(f"task.data.held_out={self.held_out} leaves no documents for train.")
+        whole("task.data.held_out_seed", self.held_out_seed, 0)
+        sizes_of(self.sizes, SPLITS)
+        one_of("task.data.on_error", self.on_error, ("fail", "skip"))
+
+    def sentences(self, texts: Iterable[str]) -> list[list[str]]:
+        """The words of each sentence of a document, as the model sees them; no sentence goes over from one text into
+        the next. Raises Fault where there are none."""
+        cut, found = self.cutter(), []
+        for text in texts:
+            for sentence in split_sentences(clean(text, self.clean), self.language):
+                if words := cut(sentence):
+                    found.append(self.limit(words))
+                    if len(found) == self.max_sentences:
+                        return found
+        if not found:
+            raise Fault("its text is empty")
+        return found
+
+
+class Arrays(NamedTuple):
+    """N documents. words (sum,) int32, sentences, documents int64: see `ragged.Documents`. labels (N,) int16: numbers
+    of classes; splits (N,) int8: of splits."""
+
+    words: np.ndarray
+    sentences: np.ndarray
+    documents: np.ndarray
+    labels: np.ndarray
+    splits: np.ndarray
+
+    def texts(self) -> Documents:
+        """The documents as tensors that share this memory."""
+        words, sentences, documents = (torch.from_numpy(a) for a in self[:3])
+        return Documents(Sentences(words, sentences), documents)
+
+
+class Corpus(NamedTuple):
+    """Arrays, and what their numbers stand for.
+
+    vocabulary: words of row FIRST on. classes. counts, by split: documents; skipped; sentences; words; unknown (words
+    that are not in the vocabulary); labels, the documents of each class. faults: the first that was skipped, by split.
+    files, sha256: by split.
+    """
+
+    arrays: Arrays
+    vocabulary: list[str]
+    classes: list[str]
+    counts: dict[str, dict[str, Any]]
+    faults: dict[str, str]
+    files: dict[str, str]
+    sha256: dict[str, str]
+
+
+def prepare(rows: Iterable[Row], recipe: Recipe) -> Corpus:
+    """What the recipe makes of documents in memory; without files and sha256. Those of train come first.
+
+    Raises UserError for one that cannot be used, where the recipe does not say to skip it, for a split without
+    documents, and for a class without documents in train.
+    """
+    store, classes = TextStore(), Labels(recipe.classes)
+    labels, splits = array("h"), array("b")
+    faults = {split: Faults(recipe.on_error) for split in SPLITS}
+    limits, taken = sizes_of(recipe.sizes, SPLITS), Counter[str]()
+    for split, place, document in rows:
+        if (limit := limits[split]) is not None and taken[split] >= limit:
+            continue
+        try:
+            if isinstance(document, Fault):
+                raise document
+            sentences = recipe.sentences(document.texts)
+            label = classes.number(document.label, split == "train")
+        except Fault as fault:
+            faults[split].add(place, fault)
+            continue
+        taken[split] += 1
+        store.add(sentences)
+        labels.append(label)
+        splits.append(SPLITS.index(split))
+    held_out = _hold_out(np.frombuffer(splits, np.int8), recipe)
+    counted = None if recipe.vocabulary == "all" else held_out == SPLITS.index("train")
+    texts, vocabulary = store.encode(counted, recipe.min_count, recipe.max_words)
+    names, numbers = classes.finish(np.frombuffer(labels, np.int16))
+    words, starts = texts.sentences.ids.numpy(), texts.sentences.starts.numpy()
+    arrays = Arrays(words, starts, texts.starts.numpy(), numbers, held_out)
+    counts = _counts(arrays, names, faults)
+    _check_classes(counts["train"]["labels"])
+    first = {split: each.first for split, each in faults.items() if each.first}
+    return Corpus(arrays, vocabulary, names, counts, first, {}, {})
+
+
+def _hold_out(splits: np.ndarray, recipe: Recipe) -> np.ndarray:
+    """The split of each document, after those that are held out of train have moved into theirs."""
+    splits = splits.copy()
+    train = np.flatnonzero(splits == SPLITS.index("train"))
+    order = np.random.default_rng(recipe.held_out_seed).permutation(train)
+    start = 0
+    for split, part in recipe.held_out.items():
+        stop = start + round(part * len(train))
+        splits[order[start:stop]] = SPLITS.index(split)
+        start = stop
+    return splits
+
+
+def _counts(arrays: Arrays, classes: Sequence[str], faults: dict[str, Faults]) -> dict[str, dict[str, Any]]:
+    """What a record says of each split. Raises UserError for one without documents."""
+    words, sentences, documents, labels, splits = arrays
+    begins = sentences[documents]
+    of_unknown = np.searchsorted(begins, np.flatnonzero(words == UNK), "right") - 1
+    several = (np.ones_like(labels), np.diff(documents), np.diff(begins))
+    totals = [np.bincount(splits, weights, len(SPLITS)).astype(int).tolist() for weights in several]
+    totals.append(np.bincount(splits[of_unknown], minlength=len(SPLITS)).tolist())
+    counts: dict[str, dict[str, Any]] = {}
+    for k, split in enumerate(SPLITS):
+        if not totals[0][k]:
+            raise UserError(
+                f"There are no documents for {split} that can be used; add a file, or keep a part of train for it with "
+                f"task.data.held_out.{split}=0.1."
+            )
+        names = ("documents", "sentences", "words", "unknown")
+        by_class = np.bincount(labels[splits == k], minlength=len(classes)).tolist()
+        counts[split] = {name: total[k] for name, total in zip(names, totals, strict=True)}
+        counts[split] |= {"skipped": faults[split].count, "labels": dict(zip(classes, by_class, strict=True))}
+    return counts
+
+
+def _check_classes(labels: dict[str, int]) -> None:
+    if len(labels) < 2:
+        raise UserError(f"Train has documents of the class {', '.join(labels)} alone, and at least two are needed.")
+    if empty := [name for name, count in labels.items() if not count]:
+        raise UserError(
+            f"Train has no document of the class {', '.join(empty)}; add some, or leave it out of task.data.classes."
+        )

@@ -1,0 +1,213 @@
+"""Labelled documents from files, as word ids in batches of whole documents of about the same size."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pytorch_lightning.utilities import rank_zero_only
+from torch import Tensor
+
+from tasks.base import TaskData
+from tasks.batches import SPLITS, Split
+from tasks.document_classification.cache import from_sources
+from tasks.document_classification.corpus import Corpus, Document, Recipe, prepare
+from tasks.document_classification.sources import Form, find_sources, named_sources
+from tasks.document_classification.toy import toy_rows
+from tasks.errors import UserError, one_of
+from tasks.fingerprints import identity_of
+from tasks.ragged import FIRST, Documents, encode_texts
+from tasks.reading import Fault, brief, parse_object, pick_fields, read_examples
+from tasks.word_vectors import VectorFiles, VectorRows
+
+SELECTIONS = ("held_out", "test")
+
+
+@dataclass(frozen=True)
+class DocumentSplit:
+    """N documents: those of all splits; rows (N,), which of them; labels (N,) of these."""
+
+    documents: Documents
+    rows: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def sizes(self) -> Tensor:
+        """(N,): the words of each document."""
+        return self.documents.sizes[self.rows]
+
+    def __getitem__(self, index: Tensor) -> dict[str, Tensor]:
+        """words (M, T) of all M sentences of the batch, the longest of which has T; lengths (M,) of them, sentences
+        (B,) of each document, labels (B,); all int64."""
+        words, lengths, sentences = self.documents.pad_sentences(self.rows[index])
+        return {"words": words, "lengths": lengths, "sentences": sentences, "labels": self.labels[index]}
+
+
+class DocumentData(TaskData):
+    """Documents of the splits train, dev and test from files, or from a recipe of made-up ones.
+
+    folder: where the files are, or None with the recipe `toy` ({"seed": of the generator}).
+    files: by split, names in the folder; null: found by their names, see `sources.find_sources`. form: of the files.
+    cache: the folder that prepared documents and vectors are kept in. download: what scripts/download.py calls the data
+    set, or null. paper_documents: how many training documents the paper has, if it says so, for the record. selection:
+    "held_out": the best state is selected on documents that are not trained on, those of dev; "test": on the test set
+    (Hype-HAN), which makes the result of the test too good. vectors: of the words, or null. recipe: the fields of
+    `corpus.Recipe`; held_out is for splits without a file. The others are TaskData's.
+    """
+
+    Options = Recipe
+
+    def __init__(
+        self,
+        folder: str | None,
+        toy: dict[str, int] | None,
+        files: dict[str, str | None] | None,
+        form: Form,
+        cache: str,
+        download: str | None,
+        paper_documents: int | None,
+        selection: str,
+        vectors: VectorFiles | None,
+        shuffle: str,
+        batch_size: int,
+        eval_batch_size: int,
+        seed: int,
+        **recipe: Any,
+    ):
+        super().__init__(shuffle=shuffle, batch_size=batch_size, eval_batch_size=eval_batch_size, seed=seed)
+        if folder is None and toy is None:
+            raise UserError(
+                "task=documents needs a folder with labelled documents, such as train.csv and test.csv, or one file; "
+                "name it with data.dir=my_documents."
+            )
+        self.folder = None if folder is None else Path(folder).expanduser()
+        self.toy, self.files, self.form, self.cache, self.download = toy, files, form, Path(cache), download
+        self.paper_documents, self.vectors = paper_documents, vectors
+        self.selection = one_of("task.data.selection", selection, SELECTIONS)
+        self.recipe = Recipe(**recipe)
+        self._corpus: Corpus | None = None
+        self._rows: dict[str, Tensor] = {}
+        self._index: dict[str, int] | None = None
+
+    def corpus(self) -> Corpus:
+        """All documents in arrays, read or made the first time they are needed."""
+        if self._corpus is None:
+            self._corpus = self._made_up() if self.folder is None else self._from_files(self.folder)
+            for split, fault in self._corpus.faults.items():
+                n = self._corpus.counts[split]["skipped"]
+                rank_zero_only(print)(f"{n:,} documents of {split} were skipped; the first is {fault}.", flush=True)
+            n, total = self._corpus.counts["train"]["documents"], self.paper_documents
+            if total is not None and n < total:
+                rank_zero_only(print)(f"{n:,} training documents, {n / total:.1%} of the paper's {total:,}.", flush=True)
+        return self._corpus
+
+    def _from_files(self, folder: Path) -> Corpus:
+        sources = find_sources(folder) if self.files is None else named_sources(folder, self.files, self.download)
+        splits = {source.split for source in sources}
+        if "train" not in splits:
+            raise UserError(f"There is no file for train in {folder}; add one, or name it in task.data.files.train.")
+        held_out = {split: part for split, part in self.recipe.held_out.items() if split not in splits}
+        if self.selection == "test":
+            held_out.pop("dev", None)
+        return from_sources(sources, self.form, replace(self.recipe, held_out=held_out), self.cache)
+
+    def _made_up(self) -> Corpus:
+        sizes = {split: size for split in SPLITS if (size := self.recipe.sizes.get(split)) is not None}
+        toy = self.toy or {}
+        if set(toy) != {"seed"} or len(sizes) < len(SPLITS):
+            raise UserError("task.data.toy needs a seed, and task.data.sizes a number for train, dev and test.")
+        corpus = prepare(toy_rows(sizes, toy["seed"]), replace(self.recipe, held_out={}))
+        sha256 = hashlib.sha256(corpus.arrays.words.tobytes() + corpus.arrays.labels.tobytes()).hexdigest()
+        return corpus._replace(files=dict.fromkeys(SPLITS, "made up"), sha256=dict.fromkeys(SPLITS, sha256))
+
+    def rows(self, split: str) -> Tensor:
+        """Which of all prepared documents are those of a split: of train as they were read, of the others the shortest
+        first, so that the batches of an evaluation have documents of about the same size."""
+        if split not in self._rows:
+            arrays = self.corpus().arrays
+            rows = np.flatnonzero(arrays.splits == SPLITS.index(split))
+            if split != "train":
+                rows = rows[arrays.texts().sizes[rows].argsort(stable=True).numpy()]
+            self._rows[split] = torch.from_numpy(rows)
+        return self._rows[split]
+
+    def load(self) -> dict[str, Split]:
+        arrays = self.corpus().arrays
+        documents, labels = arrays.texts(), torch.from_numpy(arrays.labels)
+        splits = {}
+        for split in SPLITS:
+            rows = self.rows("test" if split == "dev" and self.selection == "test" else split)
+            splits[split] = DocumentSplit(documents, rows, labels[rows].long())
+        return {**splits}
+
+    @property
+    def model_sizes(self) -> dict[str, Any]:
+        corpus = self.corpus()
+        return {
+            "n_words": FIRST + len(corpus.vocabulary), "n_classes": len(corpus.classes), "vectors": self.vector_rows(),
+            "classes": tuple(corpus.classes), "class_counts": tuple(corpus.counts["train"]["labels"].values()),
+        }  # fmt: skip
+
+    def vector_rows(self) -> VectorRows | None:
+        """The vectors of the vocabulary's words, from row FIRST on."""
+        return None if self.vectors is None else self.vectors.rows_of(self.corpus().vocabulary, self.cache)
+
+    @property
+    def identity(self) -> dict[str, str]:
+        return {"words": identity_of(self.corpus().vocabulary), "labels": ", ".join(self.corpus().classes)}
+
+    def fingerprint(self) -> dict[str, Any]:
+        """The counts of a split: see `corpus.Corpus`. Also how the best state is selected, and how much of the paper's
+        training data there is."""
+        corpus, vectors = self.corpus(), self.vector_rows()
+        n = corpus.counts["train"]["documents"]
+        share = None if self.paper_documents is None else min(1.0, n / self.paper_documents)
+        words: dict[str, Any] = {"rows": FIRST + len(corpus.vocabulary), "tokenizer": self.recipe.tokenizer}
+        if vectors is not None:
+            words |= {"vectors": vectors.source, "with_vector": int(vectors.has_row.sum()), "sha256": vectors.sha256}
+        return {
+            "files": dict(corpus.files),
+            "counts": {split: dict(count) for split, count in corpus.counts.items()},
+            "sha256": dict(corpus.sha256),
+            "words": words,
+            "selection": self.selection,
+            "paper": {"documents": self.paper_documents, "share": share},
+        }
+
+    def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[Document]:
+        """Documents without labels from lines of text, or JSON objects with the fields of the files."""
+        forms = f"Each line is the text of a document, or a JSON object with {', '.join(self._names())}"
+        return read_examples(lines, name, self._input, "documents", forms)
+
+    def _names(self) -> list[str]:
+        return [names[0] for names in self.form.texts]
+
+    def _input(self, line: str) -> Document:
+        if not line.lstrip().startswith("{"):
+            document = Document("", (line,))
+        else:
+            document = self.form.document(pick_fields(parse_object(line), self.form.inputs, self.form.optional))
+        self.recipe.sentences(document.texts)
+        return document
+
+    def describe(self, example: Document) -> dict[str, Any]:
+        return {"text": "\n".join(text for text in example.texts if text)}
+
+    def encode(self, inputs: Sequence[Document]) -> DocumentSplit:
+        """New documents as a split; its labels are 0. Raises UserError for one without words."""
+        if self._index is None:
+            self._index = {word: row for row, word in enumerate(self.corpus().vocabulary, start=FIRST)}
+        texts = []
+        for document in inputs:
+            try:
+                texts.append(self.recipe.sentences(document.texts))
+            except Fault as fault:
+                raise UserError(f"The document {brief(document.texts)} cannot be used: {fault}.") from None
+        rows = torch.arange(len(inputs))
+        return DocumentSplit(encode_texts(texts, self._index), rows, torch.zeros_like(rows))

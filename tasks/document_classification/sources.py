@@ -1,0 +1,145 @@
+"""Where labelled documents are, and how files hold them: tables, JSON lines, a folder of texts for each class."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from tasks.batches import SPLITS
+from tasks.document_classification.corpus import Document, Row
+from tasks.errors import UserError, known_splits
+from tasks.reading import Fault, decode, pick_fields, read_records
+from tasks.split_files import split_name, stems_by_split
+
+ENDINGS = (".jsonl", ".csv", ".tsv", ".jsonl.gz", ".csv.gz", ".tsv.gz")
+
+
+class Source(NamedTuple):
+    """A file of a split, or a folder that has a folder of texts for each class."""
+
+    split: str
+    path: Path
+
+
+@dataclass(frozen=True)
+class Form:
+    """How records hold a document.
+
+    header: the columns of tables whose first line does not name them, as the releases of Zhang et al. 2015; None: it
+    does. label: the names that the field of the label may have; texts: the names that each text may have, in the order
+    of the texts. optional: fields that are texts as well, before those, and may be missing.
+    """
+
+    header: list[str] | None
+    label: list[str]
+    texts: list[list[str]]
+    optional: list[str]
+
+    def __post_init__(self) -> None:
+        if not self.label or not self.texts or not all(self.texts):
+            raise UserError("task.data.form needs the name of a label and of at least one text, as label=[topic].")
+
+    @property
+    def fields(self) -> dict[str, list[str]]:
+        """The names of each field, for `read_records`: "label" and "text 1", ..."""
+        return {"label": self.label, **self.inputs}
+
+    @property
+    def inputs(self) -> dict[str, list[str]]:
+        """As `fields`, without the label."""
+        return {f"text {k}": names for k, names in enumerate(self.texts, start=1)}
+
+    def document(self, record: Mapping[str, str]) -> Document:
+        """The document of the fields of a record."""
+        texts = (*(record[name] for name in self.optional), *(record[name] for name in self.inputs))
+        return Document(record.get("label", ""), texts)
+
+    def describe(self) -> str:
+        """What is expected of a file, for messages."""
+        names = [self.label[0], *(several[0] for several in self.texts)]
+        example = ", ".join(f'"{name}": "..."' for name in names)
+        return (
+            f"JSON lines {{{example}}}, or a table of columns {', '.join(names)}; a table whose first line does not "
+            "name them needs task.data.form.header=[label,title,text]"
+        )
+
+
+def named_sources(folder: Path, files: Mapping[str, str | None], download: str | None) -> list[Source]:
+    """The files of each split by name, also where they end in .gz. Raises UserError where one is not there."""
+    known_splits("task.data.files", files, SPLITS)
+    sources = []
+    for split in SPLITS:
+        if (name := files.get(split)) is None:
+            continue
+        path = next((p for p in (folder / name, folder / f"{name}.gz") if p.is_file()), None)
+        if path is None:
+            fetch = f"Fetch it with `python scripts/download.py {download}`, or name" if download else "Name"
+            raise UserError(
+                f"There is no file {folder / name} ({split}). {fetch} the folder of data sets with paths.data_dir=... "
+                "or the environment variable HYPERBOLIC_DATA."
+            )
+        sources.append(Source(split, path))
+    return sources
+
+
+def find_sources(place: Path) -> list[Source]:
+    """The sources of a folder, of which the first that there are is taken:
+
+        files whose names say of which split they are (`split_files.split_name`),
+        folders whose names say so, with a folder of texts for each class,
+        one file, or else a folder of texts for each class: all of it is train.
+
+    A file instead of a folder is train. Raises UserError where nothing is found.
+    """
+    if place.is_file():
+        return [Source("train", place)]
+    if not place.is_dir():
+        raise UserError(f"There is no folder or file {place}; name one with data.dir=...")
+    stems = stems_by_split(place, ENDINGS)
+    if any(stems.values()):
+        return [Source(split, path) for split in SPLITS for _, path in sorted(stems[split].items())]
+    folders = [path for path in sorted(place.iterdir()) if path.is_dir() and not path.name.startswith(".")]
+    splits = {path: split for path in folders if (split := split_name(path.name))}
+    if "train" in splits.values():
+        return sorted((Source(split, path) for path, split in splits.items()), key=lambda s: SPLITS.index(s.split))
+    files = [path for ending in ENDINGS for path in sorted(place.glob(f"*{ending}")) if path.is_file()]
+    if len(files) == 1:
+        return [Source("train", files[0])]
+    if not files and len(folders) > 1:
+        return [Source("train", place)]
+    raise UserError(
+        f"{place} has no documents that are found by their names: expected are files train and test that end in "
+        f"{', '.join(ENDINGS[:3])} (or .gz), one such file to be split, or a folder of text files for each class."
+    )
+
+
+def read_rows(sources: Sequence[Source], form: Form) -> Iterator[Row]:
+    """Split, place and document, or what is wrong with it, of all sources in their order, one after the other."""
+    for split, path in sources:
+        if path.is_dir():
+            for label, file in text_files(path):
+                yield split, str(file), _read_text(file, label)
+            continue
+        for number, record in read_records(path, form.fields, form.describe(), form.optional, form.header):
+            yield split, f"{path}, line {number}", record if isinstance(record, Fault) else form.document(record)
+
+
+def text_files(folder: Path) -> list[tuple[str, Path]]:
+    """The class and path of each text of a folder that has a folder for each class. Hidden files are left out."""
+    classes = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]
+    return [
+        (path.name, file)
+        for path in classes
+        for file in sorted(path.iterdir())
+        if file.is_file() and not file.name.startswith(".")
+    ]
+
+
+def _read_text(file: Path, label: str) -> Document | Fault:
+    """A file that is one document."""
+    try:
+        return Document(label, (decode(file.read_bytes()),))
+    except Fault as fault:
+        return fault
+    except OSError as error:
+        raise UserError(f"{file} cannot be read ({error.strerror}).") from None

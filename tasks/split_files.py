@@ -1,0 +1,31 @@
+"""Files of a folder whose names say of which split they are."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from tasks.batches import SPLITS
+
+BEGINNINGS = {"train": ("train",), "dev": ("dev", "val", "trial"), "test": ("test",)}  # of a word of a name
+
+
+def split_name(name: str) -> str | None:
+    """The split of a name, one of whose words begins with train; dev, val or trial; test. None where none does."""
+    words = re.findall(r"[a-z]+", name.lower())
+    for split, beginnings in BEGINNINGS.items():
+        if any(word.startswith(beginnings) for word in words):
+            return split
+    return None
+
+
+def stems_by_split(folder: Path, endings: Iterable[str]) -> dict[str, dict[str, Path]]:
+    """The files of a folder by split and by their names without ending, of those whose names say a split; of one name
+    with several endings the first of `endings` is taken. Hidden files are left out."""
+    stems: dict[str, dict[str, Path]] = {split: {} for split in SPLITS}
+    for ending in endings:
+        for path in sorted(folder.glob(f"*{ending}")):
+            stem = path.name.removesuffix(ending)
+            split = split_name(stem)
+            if split and not path.name.startswith(".") and path.is_file():
+                stems[split].setdefault(stem, path)
+    return stems
