@@ -199,6 +199,9 @@ class DocumentData(TaskData):
     def describe(self, example: Document) -> dict[str, Any]:
         return {"text": "\n".join(text for text in example.texts if text)}
 
+    def words_of(self, example: Document) -> list[list[str]]:
+        return self.recipe.sentences(example.texts)
+
     def encode(self, inputs: Sequence[Document]) -> DocumentSplit:
         """New documents as a split; its labels are 0. Raises UserError for one without words."""
         if self._index is None:
