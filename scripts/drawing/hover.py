@@ -4,9 +4,9 @@ import html
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-SIDE = 440  # of a panel, in pixels
+SIDE = 400  # of a panel, in pixels
 STYLE = """body { font: 15px/1.5 system-ui, sans-serif; margin: 1.5rem; color: #1a1a1a; }
-figure { display: inline-block; margin: 0 1rem 1rem 0; max-width: 440px; vertical-align: top; }
+figure { display: inline-block; margin: 0 1rem 1rem 0; max-width: 400px; vertical-align: top; }
 figcaption { white-space: pre-line; font-size: .85rem; }
 p { max-width: 60rem; color: #555; font-size: .85rem; white-space: pre-line; }
 circle.point:hover { stroke: black; stroke-width: 2; fill-opacity: 1; }
