@@ -27,7 +27,7 @@ def run(cfg: DictConfig) -> float | None:
     values, job = checks.check(cfg), HydraConfig.get()
     mode, options, folder = values["mode"], values["trainer"], Path(job.runtime.output_dir)
     experiment, name = job.runtime.choices.get("experiment"), folder.parent.name
-    files = prediction.Files(values["checkpoint"], values["input"], values["output"])
+    files = prediction.Files(values["checkpoint"], values["input"], values["output"], values["explain"])
     with prediction.standard_output(files if mode == "predict" else None) as stdout:
         pl.seed_everything(values["seed"], workers=True, verbose=False)
         task, data = build(values)

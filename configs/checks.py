@@ -43,6 +43,8 @@ def check(cfg: DictConfig) -> dict[str, Any]:
     _check_task(cfg)
     _one_of("mode", cfg.mode, MODES)
     _one_of("fidelity", cfg.fidelity, ("paper", "code"))
+    if cfg.explain and cfg.mode != "predict":
+        raise ConfigError(f"explain=true is for mode=predict, and the mode is {cfg.mode}.")
     if not 0 <= cfg.seed < 2**32:
         raise ConfigError(f"seed must be a whole number of at least 0 and less than 2**32, and it is {cfg.seed}.")
     if HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN and cfg.trainer.devices not in (1, "1"):

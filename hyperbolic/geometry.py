@@ -292,8 +292,8 @@ class ChangeGeometry(nn.Module):
     2018 and Lopez & Strube 2020 connect hyperbolic and Euclidean layers.
 
     Args:
-        isometry: false: ``exp_0(log_0(x))`` between two models of the same space, too. From the Klein disk to the ball it
-            keeps the coordinates and so doubles the distance from the origin.
+        isometry: false: ``exp_0(log_0(x))`` between two models of the same space, too. From the Klein disk to the ball
+            it keeps the coordinates and so doubles the distance from the origin.
     """
 
     def __init__(self, source: Geometry, target: Geometry, isometry: bool = True):

@@ -26,6 +26,7 @@ from scripts.drawing import (  # noqa: E402
     boundaries,
     classes,
     curves,
+    documents,
     entities,
     granularity,
     histograms,
@@ -48,6 +49,8 @@ FIGURES: dict[str, Callable[[Sequence[Run], Loader, FigureOptions], list[Path]]]
     "granularity": granularity.draw,
     "entities": entities.draw,
     "lengths": histograms.draw,
+    "accumulation": documents.draw_accumulation,
+    "factors": documents.draw_factors,
     "classes": classes.draw,
     "separation": separation.draw,
     "tree": tree.draw,
@@ -136,7 +139,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--format", choices=FORMATS, default="png", help="of pictures; tables are Markdown")
     parser.add_argument("--name", help="what the files are called after the figure's name, in the place of the runs")
     parser.add_argument("--state", choices=list(STATES), default="best", help="weights of the best epoch, or the last")
-    parser.add_argument("--words", dest="words_drawn", type=int, default=2000, metavar="N", help="drawn in attention")
+    parser.add_argument(
+        "--words", dest="words_drawn", type=int, default=2000, metavar="N", help="drawn in attention and accumulation"
+    )
     return parser
 
 

@@ -104,6 +104,13 @@ class Task(pl.LightningModule, abc.ABC):
         together with `TaskData.read_inputs` and `TaskData.encode`."""
         raise UserError(f"mode=predict: {type(self).__name__} makes no predictions.")
 
+    def explain(self, batch: Any, texts: Sequence[Any]) -> list[dict[str, Any]]:
+        """As `predict`, with the entry "explanation" of each example, in the form of `tasks.explanation`.
+
+        texts: of the examples, what `TaskData.words_of` gives.
+        """
+        raise UserError(f"explain=true: {type(self).__name__} has no explanations; leave it out.")
+
     def export(self, folder: Path) -> dict[str, Path]:
         """Write what a training is for beside its record, as files by name; called once, with the selected state."""
         return {}
@@ -278,6 +285,11 @@ class TaskData(pl.LightningDataModule, abc.ABC):
     def describe(self, example: Any) -> dict[str, Any]:
         """What the line of a prediction says of an example that `read_inputs` gave, in values that JSON has."""
         raise NotImplementedError
+
+    def words_of(self, example: Any) -> list[list[str]]:
+        """The words of each sentence of an example that `read_inputs` gave, as the model reads them: for
+        `Task.explain`."""
+        raise UserError(f"explain=true: {type(self).__name__} has no words to explain; leave it out.")
 
     def splits(self) -> dict[str, Split]:
         """The splits, loaded the first time they are asked for."""

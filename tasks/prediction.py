@@ -5,7 +5,7 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -14,6 +14,7 @@ import torch
 from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
 
+from tasks import explanation
 from tasks import resume as resuming
 from tasks.base import Task, TaskData
 from tasks.errors import UserError, one_of, whole
@@ -27,15 +28,25 @@ STANDARD = "-"  # as input or output: standard input or output
 class Files:
     """What mode=predict reads and writes. checkpoint: a file or a run's folder. input: a file, "-" for standard input,
     or a folder each of whose files is an example. output: a file, written whole or not at all, or None or "-" for
-    standard output."""
+    standard output. explain: with what the predictions rest on; a file .html is then a page, and a file .txt and
+    standard output are text."""
 
     checkpoint: str | None
     input: str | None
     output: str | None
+    explain: bool = False
 
     @property
     def to_standard_output(self) -> bool:
         return self.output is None or self.output == STANDARD
+
+    @property
+    def form(self) -> Callable[[Iterable[dict[str, Any]]], Iterable[str]]:
+        """How predictions are written."""
+        if not self.explain:
+            return json_lines
+        ending = ".txt" if self.output is None or self.to_standard_output else Path(self.output).suffix
+        return explanation.FORMS.get(ending, json_lines)
 
     def check(self) -> tuple[str, str]:
         """Checkpoint and input. Raises UserError unless both are named, the input is there, and the output can be
@@ -78,7 +89,8 @@ def predict(
     threads: int | None,
     **options: Any,
 ) -> Outcome:
-    """Write a JSON line for each example of the input, with the state of a checkpoint; in the order of the examples.
+    """Write a JSON line for each example of the input, or what `files.form` makes of it, with the state of a
+    checkpoint; in the order of the examples.
 
     stdout: gets each batch as soon as it is done, where no output file is named. `options` may hold what
     `tasks.training.fit` takes.
@@ -99,9 +111,14 @@ def predict(
     start, count = time.perf_counter(), 0
     output = None if files.to_standard_output else files.output
     with _default_dtype(wide), _examples(data, source) as examples, _output_stream(output, stdout) as stream:
-        for line in _lines(task, data, examples):
-            stream.write(line)
-            count += 1
+
+        def counted() -> Iterator[dict[str, Any]]:
+            nonlocal count
+            for answer in _answers(task, data, examples, files.explain):
+                count += 1
+                yield answer
+
+        stream.writelines(files.form(counted()))
     seconds = time.perf_counter() - start
     return Outcome(
         metrics={},
@@ -118,7 +135,13 @@ def predict(
     )
 
 
-def _lines(task: Task, data: TaskData, examples: Iterator[Any]) -> Iterator[str]:
+def json_lines(answers: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Each as a line."""
+    for answer in answers:
+        yield json.dumps(answer, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _answers(task: Task, data: TaskData, examples: Iterator[Any], explain: bool) -> Iterator[dict[str, Any]]:
     dtype = torch.get_default_dtype()
 
     def move(tensor: Tensor) -> Tensor:  # as Lightning does it
@@ -127,9 +150,13 @@ def _lines(task: Task, data: TaskData, examples: Iterator[Any]) -> Iterator[str]
     while chunk := list(itertools.islice(examples, data.eval_batch_size)):
         split = data.encode(chunk)
         with torch.inference_mode():
-            predictions = task.predict(apply_to_collection(split[torch.arange(len(split))], Tensor, move))
+            batch = apply_to_collection(split[torch.arange(len(split))], Tensor, move)
+            if explain:
+                predictions = task.explain(batch, [data.words_of(example) for example in chunk])
+            else:
+                predictions = task.predict(batch)
         for example, prediction in zip(chunk, predictions, strict=True):
-            yield json.dumps(data.describe(example) | prediction, ensure_ascii=False, allow_nan=False) + "\n"
+            yield data.describe(example) | prediction
 
 
 @contextlib.contextmanager

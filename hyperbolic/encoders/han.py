@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +22,8 @@ class Trace:
     """What a document was made from, for B documents of at most S sentences, M in all, of at most T words. Points are
     those of ``space``, where the attention is; behind the end of a sentence or a document they mean nothing.
 
-    word_vectors (M, T, d): states of the words in their sentence, as vectors at the origin. word_weights (M, T): sum to 1, 0 behind the end.
+    word_vectors (M, T, d): states of the words in their sentence, as vectors at the origin.
+    word_weights (M, T): sum to 1, 0 behind the end.
     midpoints (M, D): the sentences, as weighted midpoints of their words.
     sentences (B, S, D): states of the sentences in their document. sentence_weights (B, S): as those of the words.
     documents (B, D): weighted midpoints of their sentences.
@@ -47,13 +49,13 @@ class Trace:
 
 
 class HierarchicalAttention(nn.Module):
-    """Words are read sentence by sentence, and attention makes each sentence a point; these are read in their order, and
-    attention makes the document a point.
+    """Words are read sentence by sentence, and attention makes each sentence a point; these are read in their order,
+    and attention makes the document a point.
 
     In flat space it is HAN (Yang et al. 2016, Eq. 1-10). With ``geometry=hype_han`` it is Hype-HAN (Zhang & Gao,
-    section 3): a Euclidean GRU on words, the hyperboloid for both attentions, where ``exp_0`` is Eq. 5 and the centroid
-    is the Einstein midpoint (Eq. 8, 12), a Möbius GRU in the ball on sentences. The parts of the geometry are ``words``,
-    ``attention`` (both levels), ``sentences``, and ``classifier``, in which the document is returned.
+    section 3): a Euclidean GRU on words, the hyperboloid for both attentions, where ``exp_0`` is Eq. 5 and the
+    centroid is the Einstein midpoint (Eq. 8, 12), a Möbius GRU in the ball on sentences. The parts of the geometry are
+    ``words``, ``attention`` (both levels), ``sentences``, and ``classifier``, in which the document is returned.
 
     Args:
         geometry: of the parts. d_in: size of the words. d_hidden: of the states of words and of sentences.
@@ -100,15 +102,13 @@ class HierarchicalAttention(nn.Module):
         common = {"score": score, "gate": gate, "beta": beta, "context_std": context_std}
         total, isometry = hidden == "total", passage == "isometry"
 
-        self.words = _reader("words", words, _joined(word, join), d_in, d_hidden, total)
-        d = self.words.d_out
+        self.words, d = _reader("words", words, _joined(word, join), d_in, d_hidden, total)
         self.to_word_attention = ChangeGeometry(word, attention)
-        self.word_attention = attention.context_attention(
+        self.word_attention: Any = attention.context_attention(
             d, keys=word_keys, nonlinearity=word_nonlinearity, **common
         )
         self.to_sentences = ChangeGeometry(attention, sentence, isometry)
-        self.sentences = _reader("sentences", sentences, _joined(sentence, join), d, d_hidden, total)
-        self.d_out = self.sentences.d_out
+        self.sentences, self.d_out = _reader("sentences", sentences, _joined(sentence, join), d, d_hidden, total)
         self.to_sentence_attention = ChangeGeometry(sentence, attention)
         self.sentence_attention = attention.context_attention(
             self.d_out, keys=sentence_keys, nonlinearity=sentence_nonlinearity, **common
@@ -128,7 +128,7 @@ class HierarchicalAttention(nn.Module):
             ValueError: lengths outside of 1..T, or numbers of sentences that are not M in all.
         """
         index, mask = _places(sentences, len(x))
-        words = self.to_word_attention.vectors(self.words(x, lengths)[0])
+        words: Tensor = self.to_word_attention.vectors(self.words(x, lengths)[0])
         midpoints, word_weights = self.word_attention.pool_vectors(words, length_mask(lengths, x, self))
         vectors = self.to_sentences(midpoints).index_select(0, index.flatten()).unflatten(0, index.shape)
         states = self.to_sentence_attention(self.sentences(vectors, sentences)[0])
@@ -157,17 +157,17 @@ def _joined(geometry: Geometry, join: str) -> Geometry:
 
 def _reader(
     level: str, make: Callable[..., nn.Module], geometry: Geometry, d_in: int, d_hidden: int, total: bool
-) -> nn.Module:
-    """The encoder of a level; with total, of half the size where its states are those of two directions."""
+) -> tuple[nn.Module, int]:
+    """The encoder of a level and the size of its states; with total, that of one direction is half of d_hidden."""
     kind = getattr(getattr(make, "func", make), "kind", "sequences")
     if kind != "sequences":
         raise ValueError(f"encoder.{level} needs an encoder of sequences, and this one is of {kind}")
-    reader = make(geometry=geometry, d_in=d_in, d_hidden=d_hidden, streams=1)
+    reader: Any = make(geometry=geometry, d_in=d_in, d_hidden=d_hidden, streams=1)
     if not total or reader.d_out == d_hidden:
-        return reader
+        return reader, reader.d_out
     if d_hidden % 2:
         raise ValueError(
             f"encoder.hidden=total: a size of {d_hidden} cannot be divided between two directions; take an even one, "
             f"encoder.hidden=direction or encoder.{level}.bidirectional=false"
         )
-    return make(geometry=geometry, d_in=d_in, d_hidden=d_hidden // 2, streams=1)
+    return make(geometry=geometry, d_in=d_in, d_hidden=d_hidden // 2, streams=1), d_hidden

@@ -27,9 +27,9 @@ class TangentLinear(nn.Module):
 
 
 class MobiusLinear(nn.Module):
-    """``W (x) x (+) b = exp_y(P_{0->y} log_0(b))`` with ``y = exp_0(W log_0(x))`` and parallel transport P, which is the
-    Möbius linear layer of the ball (Ganea et al. 2018, Lemma 6 and Eq. 26) on any manifold; W Glorot uniform, b = 0, a
-    point of the manifold."""
+    """``W (x) x (+) b = exp_y(P_{0->y} log_0(b))`` with ``y = exp_0(W log_0(x))`` and parallel transport P: the Möbius
+    linear layer of the ball (Ganea et al. 2018, Lemma 6 and Eq. 26) on any manifold. W is Glorot uniform, b the origin,
+    a point of the manifold."""
 
     def __init__(self, manifold: Manifold, d_in: int, d_out: int):
         super().__init__()
@@ -43,7 +43,8 @@ class MobiusLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         space = self.manifold
         y = space.expmap0(nn.functional.linear(space.logmap0(x), self.weight))
-        return space.expmap(y, space.transp0(y, space.logmap0(self.bias)))
+        key: Tensor = space.expmap(y, space.transp0(y, space.logmap0(self.bias)))
+        return key
 
 
 KEYS: dict[str, type[nn.Module]] = {"tangent": TangentLinear, "mobius": MobiusLinear}

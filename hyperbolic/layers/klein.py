@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from hyperbolic.kernels.gyro_sum import mobius_sum
-from hyperbolic.layers import attention, feedforward, mobius, ordered_sum, tangent
+from hyperbolic.layers import attention, feedforward, mobius, ordered_sum
 from hyperbolic.layers.attention import Centroid
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.layers.guard import check_index, takes_points
-from hyperbolic.manifolds import Klein, Manifold, PoincareBall
+from hyperbolic.manifolds import Klein, PoincareBall
 from hyperbolic.manifolds.charts import klein_to_poincare, poincare_to_klein
 
 
@@ -170,11 +170,10 @@ class _Recurrent(_Einstein):
         nonlinearity: str | None = None,
         bidirectional: bool = False,
         streams: int = 1,
-        bias_std: float = 0.0,
         join: str = "linear",
+        bias_std: float = 0.0,
     ):
-        sizes = (d_in, d_hidden, nonlinearity, bidirectional, streams)
-        super().__init__(manifold, self.layer, *sizes, bias_std=bias_std, join=join)
+        super().__init__(manifold, self.layer, d_in, d_hidden, nonlinearity, bidirectional, streams, join, bias_std)
         self.d_in, self.d_hidden = d_in, d_hidden
 
     @property
@@ -230,23 +229,6 @@ class ContextAttention(attention.ContextAttention):
     :class:`hyperbolic.layers.attention.ContextAttention`."""
 
     linear = Linear
-
-
-class LorentzActivation(nn.Module):
-    """``act(h) = (cosh(r), sinh(r) h/|h|) / sqrt(c)``, ``r = sqrt(c)|h|``, of Euclidean vectors h (Hype-HAN, Eq. 5,
-    where the time coordinate comes last), which is exp_0 of the hyperboloid.
-
-    The result is that point in the model ``manifold``, at the distance |h| from the origin, where ``exp_0`` of the ball
-    puts 2|h|.
-    """
-
-    def __init__(self, manifold: Manifold):
-        super().__init__()
-        self.manifold = manifold
-
-    def forward(self, h: Tensor) -> Tensor:
-        """h (..., d), float32 or float64, -> (..., D)."""
-        return self.manifold.expmap0(h / 2 if isinstance(self.manifold, PoincareBall) else h)
 
 
 class Norm(feedforward.NoNorm):
@@ -314,6 +296,6 @@ class Logits(ClassLogits):
 
 __all__ = [
     "GRU", "RNN", "Activation", "Attention", "Centroid", "Concat", "ContextAttention", "Dropout", "Embedding",
-    "FeedForward", "GRUCell", "Linear", "Logits", "LorentzActivation", "Norm", "OrderedSum", "PositionEncoding",
+    "FeedForward", "GRUCell", "Linear", "Logits", "Norm", "OrderedSum", "PositionEncoding",
     "RNNCell", "Residual",
 ]  # fmt: skip

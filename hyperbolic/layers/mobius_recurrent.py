@@ -90,8 +90,8 @@ class _Recurrent(Recurrence):
         nonlinearity: str | None = None,
         bidirectional: bool = False,
         streams: int = 1,
-        bias_std: float = 0.0,
         join: str = "linear",
+        bias_std: float = 0.0,
     ):
         sizes = (d_in, d_hidden, self.gates)
         super().__init__(manifold, *sizes, nonlinearity or "identity", bidirectional, streams, join, concat=Concat)
@@ -109,7 +109,8 @@ class _Recurrent(Recurrence):
 class RNN(_Recurrent):
     """:class:`RNNCell` over a sequence; see :class:`hyperbolic.layers.sequence.Recurrence` for shapes.
 
-    Two directions are joined by the Möbius concatenation, or with join="plain" side by side. Runs :func:`hyperbolic.kernels.recurrent.mobius_rnn`.
+    Two directions are joined by the Möbius concatenation, or with join="plain" side by side. Runs
+    :func:`hyperbolic.kernels.recurrent.mobius_rnn`.
     """
 
     gates, kernel = 1, staticmethod(mobius_rnn)
@@ -118,7 +119,8 @@ class RNN(_Recurrent):
 class GRU(_Recurrent):
     """:class:`GRUCell` over a sequence; see :class:`hyperbolic.layers.sequence.Recurrence` for shapes.
 
-    Two directions are joined by the Möbius concatenation, or with join="plain" side by side. Runs :func:`hyperbolic.kernels.recurrent.mobius_gru`.
+    Two directions are joined by the Möbius concatenation, or with join="plain" side by side. Runs
+    :func:`hyperbolic.kernels.recurrent.mobius_gru`.
 
     Args:
         variant: "paper"; or "hypera", the order of operands and the second bias of the program of Patel et al., see
@@ -138,11 +140,11 @@ class GRU(_Recurrent):
         nonlinearity: str | None = None,
         bidirectional: bool = False,
         streams: int = 1,
+        join: str = "linear",
         bias_std: float = 0.0,
         variant: str = "paper",
-        join: str = "linear",
     ):
-        super().__init__(manifold, d_in, d_hidden, nonlinearity, bidirectional, streams, bias_std, join)
+        super().__init__(manifold, d_in, d_hidden, nonlinearity, bidirectional, streams, join, bias_std)
         if variant not in ("paper", "hypera"):
             raise ValueError(f"{name_of(self)}: variant must be 'paper' or 'hypera', got {variant!r}")
         self.variant = variant

@@ -223,9 +223,8 @@ def exp0_parts(u: Tensor, c: Tensor, unit: float) -> tuple[Tensor, Tensor] | Non
 
 
 def half_sinh_square_of_parts(s: Tensor, scale: Tensor, times: Tensor, v: Tensor, c: Tensor) -> Tensor:
-    """``sinh^2(sqrt(c) d / 2)`` (..., 1) between the point with the space part s (d,) and those with ``scale v`` and
-    these times: ``(cosh(d) - 1) / 2``, in which the times are what they are above ``1/sqrt(c)``, so that near the origin
-    nothing cancels.
+    """``sinh^2(sqrt(c) d / 2) = (cosh(sqrt(c) d) - 1) / 2`` (..., 1) between the point with the space part s (d,) and
+    those with ``scale v`` and these times. By what times are above ``1/sqrt(c)``: near the origin nothing cancels.
 
     Args: scale, times: (..., 1) float64; v: (..., d) in the dtype of s.
     """

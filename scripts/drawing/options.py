@@ -49,8 +49,8 @@ class FigureOptions:
     def save(self, figure: Figure, name: str, runs: Sequence[Run]) -> Path:
         return canvas.save(figure, self.path(name, runs))
 
-    def write(self, text: str, name: str, runs: Sequence[Run]) -> Path:
-        path = self.path(name, runs, "md")
+    def write(self, text: str, name: str, runs: Sequence[Run], suffix: str = "md") -> Path:
+        path = self.path(name, runs, suffix)
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as part:
             part.write_text(text, encoding="utf-8")

@@ -227,6 +227,9 @@ class DocumentData(TaskData):
     def describe(self, example: NewDocument) -> dict[str, Any]:
         return {"text": example.text} | ({} if example.file is None else {"file": example.file})
 
+    def words_of(self, example: NewDocument) -> list[list[str]]:
+        return example.sentences
+
     def encode(self, inputs: Sequence[NewDocument]) -> DocumentSplit:
         """New documents as a split; its labels are 0."""
         if self._index is None:

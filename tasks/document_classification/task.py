@@ -1,5 +1,6 @@
 """Training and evaluation on documents: accuracy, a table by class, predictions."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -7,9 +8,11 @@ from torch import Tensor
 
 from tasks.base import Points
 from tasks.batches import TrainBatches
-from tasks.classification import ClassificationTask
+from tasks.classification import ClassificationTask, class_predictions
+from tasks.document_classification.explanation import Text, explanations
 from tasks.document_classification.linear import LinearClassifier
 from tasks.document_classification.model import DocumentClassifier
+from tasks.errors import UserError
 
 
 class DocumentTask(ClassificationTask):
@@ -22,6 +25,15 @@ class DocumentTask(ClassificationTask):
 
     def logits(self, batch: dict[str, Any]) -> Tensor:
         return self.model(batch["words"], batch["lengths"], batch["sentences"])
+
+    def explain(self, batch: dict[str, Any], texts: Sequence[Text]) -> list[dict[str, Any]]:
+        if not isinstance(self.model, DocumentClassifier) or not self.model.reads_sentences:
+            raise UserError("explain=true needs a model that attends to sentences and words, as encoder=han does.")
+        documents, trace = self.model.encode(batch["words"], batch["lengths"], batch["sentences"])
+        assert trace is not None  # of an encoder of documents
+        predictions = class_predictions(self.model.classifier(documents), self.classes)
+        found = explanations(trace, texts)
+        return [each | {"explanation": one} for each, one in zip(predictions, found, strict=True)]
 
     def points(self, batch: dict[str, Any]) -> dict[str, Points]:
         if isinstance(self.model, LinearClassifier):

@@ -12,6 +12,16 @@ from hyperbolic.layers.attention import ContextAttention
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
 from hyperbolic.optim import RiemannianAdam
 from tests.layers.filled import filled as random_parameters
+from tests.layers.hype_han_formulas import (
+    act,
+    einstein_midpoint,
+    lorentz_distance,
+    lorentz_to_klein,
+    mobius_product,
+    mobius_sum,
+    poincare_to_klein,
+    poincare_to_lorentz,
+)
 
 F64 = torch.float64
 CURVATURES = (0.3, 1.0, 2.5)
@@ -35,24 +45,6 @@ def filled(layer: nn.Module, beta: float = 0.8) -> nn.Module:
     return layer
 
 
-def act(u, c):
-    """Eq. 5 for any c, time coordinate first."""
-    r = c**0.5 * u.norm(dim=-1, keepdim=True)
-    return torch.cat([torch.cosh(r), torch.sinh(r) / r * c**0.5 * u], -1) / c**0.5
-
-
-def lorentz_distance(x, y, c):
-    product = (x[..., 1:] * y[..., 1:]).sum(-1) - x[..., 0] * y[..., 0]
-    return torch.acosh(-c * product) / c**0.5
-
-
-def einstein_midpoint(k, alpha, c):
-    """Eq. 8, 9 and 12: points k (..., N, d) of the Klein disk."""
-    gamma = 1 / (1 - c * k.square().sum(-1)).sqrt()
-    weight = alpha * gamma / (alpha * gamma).sum(-1, keepdim=True)
-    return (weight.unsqueeze(-1) * k).sum(-2)
-
-
 @pytest.mark.parametrize("c", CURVATURES)
 def test_words_equations_6_to_8(c):
     h = 0.7 * torch.randn(2, 4, 3, dtype=F64)
@@ -60,30 +52,17 @@ def test_words_equations_6_to_8(c):
     keys = act(torch.tanh(h @ layer.key.weight.T + layer.key.bias), c)
     alpha = torch.exp(-0.8 * lorentz_distance(layer.context, keys, c) - 0.37)  # any offset: it cancels
     x = act(h, c)
-    midpoint = einstein_midpoint(x[..., 1:] / (c**0.5 * x[..., :1]), alpha, c)
+    midpoint = einstein_midpoint(lorentz_to_klein(x, c), alpha, c)
     result, weights = layer(x)
     torch.testing.assert_close(weights, alpha / alpha.sum(-1, keepdim=True), rtol=1e-9, atol=1e-12)
-    torch.testing.assert_close(result[..., 1:] / (c**0.5 * result[..., :1]), midpoint, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(lorentz_to_klein(result, c), midpoint, rtol=1e-9, atol=1e-12)
 
     disk = klein.ContextAttention(Klein(c), 3, nonlinearity="tanh", keys="tangent").double()
     with torch.no_grad():
         disk.key.load_state_dict(layer.key.state_dict())
         disk.free_beta.copy_(layer.free_beta)
-        disk.context.copy_(layer.context[1:] / (c**0.5 * layer.context[0]))
-    points = klein.LorentzActivation(disk.manifold)(h)
-    torch.testing.assert_close(disk(points)[0], midpoint, rtol=1e-9, atol=1e-12)
-
-
-def mobius_sum(x, y, c):
-    xy, xx, yy = (x * y).sum(-1, keepdim=True), x.square().sum(-1, keepdim=True), y.square().sum(-1, keepdim=True)
-    return ((1 + 2 * c * xy + c * yy) * x + (1 - c * xx) * y) / (1 + 2 * c * xy + c * c * xx * yy)
-
-
-def mobius_product(weight, x, c):
-    """Ganea et al. 2018, Eq. 20."""
-    wx, norm = x @ weight.T, x.norm(dim=-1, keepdim=True)
-    length = wx.norm(dim=-1, keepdim=True)
-    return torch.tanh(length / norm * torch.atanh(c**0.5 * norm)) * wx / (c**0.5 * length)
+        disk.context.copy_(lorentz_to_klein(layer.context, c))
+    torch.testing.assert_close(disk(disk.manifold.expmap0(h))[0], midpoint, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("c", CURVATURES)
@@ -93,16 +72,11 @@ def test_sentences_equations_10_to_12(c):
     x = ball.random(2, 4, 3, std=0.4, dtype=F64)
     keys = mobius_sum(mobius_product(layer.key.weight, x, c), layer.key.bias, c)
 
-    def sheet(y):  # the inverse of Eq. 2
-        square = c * y.square().sum(-1, keepdim=True)
-        return torch.cat([(1 + square) / c**0.5, 2 * y], -1) / (1 - square)
-
-    alpha = torch.exp(-0.8 * lorentz_distance(sheet(layer.context), sheet(keys), c))
-    expected = einstein_midpoint(2 * x / (1 + c * x.square().sum(-1, keepdim=True)), alpha, c)
+    alpha = torch.exp(-0.8 * lorentz_distance(poincare_to_lorentz(layer.context, c), poincare_to_lorentz(keys, c), c))
+    expected = einstein_midpoint(poincare_to_klein(x, c), alpha, c)
     result, weights = layer(x)
     torch.testing.assert_close(weights, alpha / alpha.sum(-1, keepdim=True), rtol=1e-9, atol=1e-12)
-    results = 2 * result / (1 + c * result.square().sum(-1, keepdim=True))
-    torch.testing.assert_close(results, expected, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(poincare_to_klein(result, c), expected, rtol=1e-9, atol=1e-12)
 
 
 def test_flat_twins():

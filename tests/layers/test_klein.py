@@ -2,7 +2,6 @@
 
 import inspect
 
-import mpmath
 import pytest
 import torch
 from torch import nn
@@ -135,35 +134,6 @@ def test_embedding_and_dropout():
     torch.testing.assert_close(dropped[remaining], u[remaining] / 0.75, rtol=1e-6, atol=0)
     x = disk.expmap0(u)
     assert torch.equal(layer.eval()(x), x)
-
-
-@pytest.mark.parametrize("c", CURVATURES)
-@pytest.mark.parametrize("kind", [Lorentz, Klein, PoincareBall])
-def test_lorentz_activation(kind, c):
-    h = torch.tensor([0.3, -1.2, 0.7], dtype=F64)
-    with mpmath.workdps(30):
-        r = mpmath.sqrt(c) * mpmath.norm(mpmath.matrix(h.tolist()))
-        time = mpmath.cosh(r) / mpmath.sqrt(c)
-        space = [mpmath.sinh(r) * mpmath.mpf(v) / r for v in h.tolist()]
-        if kind is Lorentz:
-            expected = [time, *space]
-        else:
-            expected = [s / (mpmath.sqrt(c) * time + (kind is PoincareBall)) for s in space]
-    point = klein.LorentzActivation(kind(c))(h)
-    torch.testing.assert_close(point, torch.tensor([float(v) for v in expected], dtype=F64), rtol=1e-13, atol=0)
-    assert kind(c).dist0(point).item() == pytest.approx(h.norm().item(), rel=1e-12)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, F64])
-def test_lorentz_activation_at_zero_and_far_out(dtype):
-    sheet = Lorentz(2.0)
-    act = klein.LorentzActivation(sheet)
-    zero = torch.zeros(3, dtype=dtype)
-    jacobian = torch.autograd.functional.jacobian(act, zero)
-    torch.testing.assert_close(jacobian, torch.cat([torch.zeros(1, 3), torch.eye(3)]).to(dtype))
-    far = act(torch.tensor([[10.0, 0, 0], [0, 100.0, 0]], dtype=dtype) / 2**0.5)
-    assert torch.isfinite(far).all()
-    assert far[0, 0].item() == pytest.approx(float(mpmath.cosh(10)) / 2**0.5, rel=1e-5)
 
 
 def test_the_sequence_is_converted_once(monkeypatch):

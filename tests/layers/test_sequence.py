@@ -74,6 +74,33 @@ def test_directions_of_a_bidirectional_layer(name):
 
 @pytest.mark.parametrize("name", GEOMETRIES)
 @pytest.mark.parametrize("cell", ["rnn", "gru"])
+def test_directions_side_by_side(name, cell):
+    """join="plain" has no parameters: log_0 of a state is that of both directions, one after the other."""
+    g = geometry(name)
+    layer = getattr(g, cell)(3, 4, bidirectional=True, streams=2, join="plain").double()
+    assert not any("join" in key for key, _ in layer.named_parameters())
+    x, lengths = g.manifold.random(2, 3, 5, 3, std=0.3, dtype=F64), torch.tensor([[5, 2, 1], [3, 5, 4]])
+    states, last = layer(x, lengths)
+    inner, log0 = getattr(layer, "inner", layer), g.manifold.logmap0
+    half = [getattr(g, cell)(3, 4, streams=2).double() for _ in range(2)]
+    for number, one in enumerate(half):
+        with torch.no_grad():
+            for key in ("weight_ih", "weight_hh", "bias"):
+                getattr(getattr(one, "inner", one), key).copy_(getattr(inner, key)[2 * number : 2 * number + 2])
+    for stream in range(2):
+        for i, length in enumerate(lengths[stream]):
+            sequence = x[:, i : i + 1, :length]
+            ahead, back = half[0](sequence)[0][stream, 0], half[1](sequence.flip(2))[0][stream, 0].flip(0)
+            expected = torch.cat([log0(ahead), log0(back)], -1)
+            torch.testing.assert_close(log0(states[stream, i, :length]), expected, rtol=1e-8, atol=1e-11)
+            ends = torch.cat([log0(ahead[-1]), log0(back[0])], -1)
+            torch.testing.assert_close(log0(last[stream, i]), ends, rtol=1e-8, atol=1e-11)
+    with pytest.raises(ValueError, match="join must be 'linear' or 'plain', got 'sum'"):
+        getattr(g, cell)(3, 4, bidirectional=True, join="sum")
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+@pytest.mark.parametrize("cell", ["rnn", "gru"])
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_empty_sequences_are_named_and_empty_batches_are_not_mistakes(name, cell, bidirectional):
     g = geometry(name)
