@@ -70,15 +70,23 @@ class Facts:
         return torch.stack([pairs.div(2 * self.n_relations, rounding_mode="floor"), pairs % (2 * self.n_relations)], -1)
 
 
-def corrupt(e: Tensor, r: Tensor, n: int, facts: Facts, self_share: float = 0.0, rounds: int = 100) -> Tensor:
+def corrupt(
+    e: Tensor,
+    r: Tensor,
+    n: int,
+    facts: Facts,
+    self_share: float = 0.0,
+    rounds: int = 100,
+    draws: torch.Generator | None = None,
+) -> Tensor:
     """Wrong answers (B, n) of the queries (e, r) (B,): uniform over the entities, with replacement, none in `facts`.
 
     self_share: the share of queries whose first one is e itself, where that is wrong. What is true is drawn anew, up to
-    `rounds` times; only a query that nearly every entity answers can keep a true one.
+    `rounds` times; only a query that nearly every entity answers can keep a true one. draws: None for PyTorch's own.
     """
-    entities = torch.randint(facts.n_entities, (len(e), n), device=e.device)
+    entities = torch.randint(facts.n_entities, (len(e), n), device=e.device, generator=draws)
     if self_share:
-        has_self = torch.rand(len(e), device=e.device) < self_share
+        has_self = torch.rand(len(e), device=e.device, generator=draws) < self_share
         entities[:, 0] = torch.where(has_self, e, entities[:, 0])
     row = torch.arange(len(e), device=e.device).repeat_interleave(n)
     place = facts.contain(e.unsqueeze(-1), r.unsqueeze(-1), entities).flatten().nonzero().squeeze(-1)
@@ -86,7 +94,7 @@ def corrupt(e: Tensor, r: Tensor, n: int, facts: Facts, self_share: float = 0.0,
     for _ in range(rounds):
         if not len(place):
             break
-        flat[place] = torch.randint(facts.n_entities, place.shape, device=e.device)
+        flat[place] = torch.randint(facts.n_entities, place.shape, device=e.device, generator=draws)
         place = place[facts.contain(e[row[place]], r[row[place]], flat[place])]
     return entities
 
