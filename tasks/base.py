@@ -223,7 +223,7 @@ class Task(pl.LightningModule, abc.ABC):
         self.has_started = True
 
     def _split_random_numbers(self, state: dict[str, Any] | None) -> None:
-        """Makes `draws` of what all processes draw, as one would; what is drawn otherwise, as dropout, each draws alone."""
+        """Makes `draws` of the numbers that one process would draw; of all others, as dropout's, each has its own."""
         on_gpu = self.device.type == "cuda"
         now = torch.cuda.get_rng_state(self.device) if on_gpu else torch.get_rng_state()
         self.draws = torch.Generator(self.device)

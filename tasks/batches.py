@@ -106,7 +106,7 @@ class TrainBatches:
     ):
         if batch_size < world:
             raise UserError(
-                f"task.data.batch_size={batch_size} is the size of the whole batch and too small to be shared by {world} "
+                f"task.data.batch_size={batch_size} is the size of the whole batch, too small to be shared by {world} "
                 f"processes; use at least {world}."
             )
         if len(split) < batch_size and shuffle == "batches" and fill:

@@ -1,4 +1,4 @@
-"""Several processes that train as one: the same weights and random numbers at the start, the same gradient in every step."""
+"""Several processes that train as one: the same weights and random numbers at first, the same gradients in a step."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
