@@ -66,17 +66,15 @@ def float64():
 
 
 def train(task, batches, world: int) -> list[torch.Tensor]:
-    """The parameters after two epochs, without Lightning's loops."""
+    """The parameters after an epoch, without Lightning's loops."""
     task.double().train()
     optimizer = task.optimizer(task)
-    for epoch in range(2):
-        batches.set_epoch(epoch)
-        for k, batch in enumerate(batches):
-            optimizer.zero_grad()
-            task.training_step(batch, k).backward()
-            if world > 1:
-                average_gradients(list(task.parameters()))
-            optimizer.step()
+    for k, batch in enumerate(batches):
+        optimizer.zero_grad()
+        task.training_step(batch, k).backward()
+        if world > 1:
+            average_gradients(list(task.parameters()))
+        optimizer.step()
     return [p.detach() for p in task.parameters()]
 
 
@@ -157,7 +155,7 @@ def test_the_mean_of_gradients_that_some_processes_have(shares):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
-def test_two_processes_do_what_one_does(name, tmp_path, record_property):
+def test_two_processes_do_what_one_does(name, tmp_path):
     ends = []
     for devices in (1, 2):
         run = (
@@ -174,7 +172,7 @@ def test_two_processes_do_what_one_does(name, tmp_path, record_property):
         ends.append((json.loads(path.read_text()), torch.load(path.parent / "checkpoints" / "last.ckpt")["state_dict"]))
     (alone, weights), (shared, shared_weights) = ends
     assert shared["device"]["processes"] == 2
-    record_property("difference", max(float((w - shared_weights[n]).abs().max()) for n, w in weights.items()))
+    print(f"{name}: the largest difference is {max(float((w - shared_weights[n]).abs().max()) for n, w in weights.items()):.1e}")
     for n, weight in weights.items():
         torch.testing.assert_close(shared_weights[n], weight, **CLOSE)
     assert shared["metrics"] == pytest.approx(alone["metrics"], rel=1e-9)
