@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 
 import torch
 from pytorch_lightning.strategies import DDPStrategy
@@ -41,32 +42,47 @@ class MeanGradients(DDPStrategy):
     def post_backward(self, closure_loss: Tensor) -> None:
         if not self.is_blocked:
             assert self.model is not None
-            average_gradients([p for p in self.model.parameters() if p.requires_grad])
+            average_gradients(self.model)
 
 
-def average_gradients(parameters: Sequence[nn.Parameter]) -> None:
+def average_gradients(module: nn.Module) -> None:
     """Gives every parameter the mean of its gradients in all processes; one that a process does not have counts as 0.
 
-    A parameter without a gradient in any process stays without one. Of sparse gradients, of rows (axis 0), the result
-    has the rows of all processes; dense ones are sent as one tensor of each dtype.
+    A parameter without a gradient in any process stays without one. Dense gradients are sent as one tensor of each
+    dtype. Parameters of modules with the attribute `sparse` may have sparse ones, of rows (axis 0); their mean has the
+    rows of all processes.
     """
-    for p in parameters:
-        if p.grad is not None and p.grad.is_sparse:
-            p.grad = p.grad.coalesce()
-    kinds = torch.tensor([_kind(p.grad) for p in parameters], device=parameters[0].device)
-    by_process = gather_rows(kinds.unsqueeze(0), [1] * distributed.get_world_size()).T.tolist()
-    dense: dict[torch.dtype, list[nn.Parameter]] = {}
-    for p, of_processes in zip(parameters, by_process, strict=True):
-        if DENSE in of_processes:
-            dense.setdefault(p.dtype, []).append(p)
-        elif max(of_processes) > NONE:
-            p.grad = _mean_of_rows(p, [max(0, rows) for rows in of_processes])
-    for params in dense.values():
-        mean = torch.cat([_dense(p).reshape(-1) for p in params])
+    of_sparse = (m.parameters(recurse=False) for m in module.modules() if getattr(m, "sparse", False))
+    tables = dict.fromkeys(p for p in chain.from_iterable(of_sparse) if p.requires_grad)
+    _average([p for p in module.parameters() if p.requires_grad and p not in tables])
+    if tables:
+        _average_tables(list(tables))
+
+
+def _average(parameters: Sequence[nn.Parameter]) -> None:
+    """Of dense gradients."""
+    for dtype in dict.fromkeys(p.dtype for p in parameters):
+        params = [p for p in parameters if p.dtype == dtype]
+        has_gradient = torch.tensor([p.grad is not None for p in params], dtype=dtype, device=params[0].device)
+        mean = torch.cat([*(_dense(p).reshape(-1) for p in params), has_gradient])
         distributed.all_reduce(mean)
         mean /= distributed.get_world_size()
-        for p, part in zip(params, mean.split([p.numel() for p in params]), strict=True):
-            p.grad = part.view(p.shape)
+        *parts, shares = mean.split([*(p.numel() for p in params), len(params)])
+        for p, part, share in zip(params, parts, shares, strict=True):
+            if p.grad is not None or share:  # the share itself is looked at in need alone: it waits for a GPU
+                p.grad = part.view(p.shape)
+
+
+def _average_tables(tables: Sequence[nn.Parameter]) -> None:
+    for p in tables:
+        if p.grad is not None and p.grad.is_sparse:
+            p.grad = p.grad.coalesce()
+    kinds = torch.tensor([[_kind(p.grad) for p in tables]], device=tables[0].device)
+    by_process = gather_rows(kinds, [1] * distributed.get_world_size()).T.tolist()
+    _average([p for p, kinds_of_p in zip(tables, by_process, strict=True) if DENSE in kinds_of_p])
+    for p, kinds_of_p in zip(tables, by_process, strict=True):
+        if DENSE not in kinds_of_p and max(kinds_of_p) > NONE:
+            p.grad = _mean_of_rows(p, [max(0, rows) for rows in kinds_of_p])
 
 
 def gather_rows(x: Tensor, sizes: Sequence[int]) -> Tensor:

@@ -73,7 +73,7 @@ def train(task, batches, world: int) -> list[torch.Tensor]:
         optimizer.zero_grad()
         task.training_step(batch, k).backward()
         if world > 1:
-            average_gradients(list(task.parameters()))
+            average_gradients(task)
         optimizer.step()
     return [p.detach() for p in task.parameters()]
 
@@ -138,7 +138,7 @@ def test_the_mean_of_gradients_that_some_processes_have(shares):
         parts = copy.deepcopy(whole)
         if shares[rank]:
             parts(shares[rank]).backward()
-        average_gradients(list(parts.parameters()))
+        average_gradients(parts)
         return parts
 
     for parts in in_processes(2, averaged):
