@@ -63,7 +63,7 @@ class Task(pl.LightningModule, abc.ABC):
     metric_names: what `summary` gives. optimizer: called with this module, gives its optimiser. select: the metric, as
     "val/accuracy", whose best state is tested; one of `validated`. select_mode: "max" or "min".
 
-    Several processes train as one (`tasks.processes`), but for dropout, of which each draws its own. For that, other
+    Several processes train as one (`tasks.gradients`), but for dropout, of which each draws its own. For that, other
     random numbers of a training step are drawn with the generator `draws` for the whole batch, and a process takes
     those of its examples, `self.own(numbers)`.
     """
@@ -201,12 +201,13 @@ class Task(pl.LightningModule, abc.ABC):
         checkpoint["sums"] = {k: float(v) for k, v in self._sums.get("train", {}).items()}
         checkpoint["rng"] = _random_state()
         if self.draws is not None:
-            checkpoint["rng"]["draws"] = self.draws.get_state()
+            checkpoint["draws"] = self.draws.get_state()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.metrics = dict(checkpoint.get("metrics", {}))
         self._sums = {"train": dict(checkpoint["sums"])} if checkpoint.get("sums") else {}
         self._restore = checkpoint.get("rng")
+        self._drawn = checkpoint.get("draws")
         loop = checkpoint["loops"]["fit_loop"]
         within = not loop["epoch_loop.batch_progress"]["is_last_batch"]
         self._given = loop["state_dict"].get("combined_loader", []) if within else []
@@ -215,20 +216,23 @@ class Task(pl.LightningModule, abc.ABC):
         # Lightning does so too, but not where the number of steps was asked for before, as schedules do
         for state in self.__dict__.pop("_given", []):
             self._batches.load_state_dict(state)
-        state = self.__dict__.pop("_restore", None)
         if self.trainer.world_size > 1:
-            self._split_random_numbers(state)
-        elif state:
+            self._split_random_numbers(self.__dict__.pop("_drawn", None))
+        if (state := self.__dict__.pop("_restore", None)) and self.trainer.world_size == 1:
             _set_random_state(state)
         self.has_started = True
 
-    def _split_random_numbers(self, state: dict[str, Any] | None) -> None:
-        """Makes `draws` of the numbers that one process would draw; of all others, as dropout's, each has its own."""
+    def _split_random_numbers(self, drawn: Tensor | None) -> None:
+        """Makes `draws` of the numbers that one process would draw; of all others, as dropout's, each has its own.
+
+        drawn: the state of `draws` in a checkpoint.
+        """
         on_gpu = self.device.type == "cuda"
-        now = torch.cuda.get_rng_state(self.device) if on_gpu else torch.get_rng_state()
+        state = torch.cuda.get_rng_state(self.device) if on_gpu else torch.get_rng_state()
+        if drawn is not None and len(drawn) == len(state):  # of the same kind of device
+            state = drawn.cpu()
         self.draws = torch.Generator(self.device)
-        saved = (state or {}).get("draws", now).cpu()
-        self.draws.set_state(saved if len(saved) == len(now) else now)  # another device has another one
+        self.draws.set_state(state)
         torch.manual_seed((torch.initial_seed() + self.trainer.global_rank) % 2**63)
 
     @property

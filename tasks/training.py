@@ -21,7 +21,7 @@ from tasks import resume as resuming
 from tasks.base import Task, TaskData
 from tasks.checkpoints import BEST, LAST, Checkpoints, History
 from tasks.errors import UserError, one_of, whole
-from tasks.processes import MeanGradients
+from tasks.gradients import MeanGradients
 from tasks.watch import Diagnostics, NanGuard, Progress, StepLog
 
 

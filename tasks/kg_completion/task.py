@@ -14,13 +14,13 @@ from torch.optim import Optimizer
 from tasks.base import Points, Step, Task
 from tasks.errors import UserError, number, one_of, rate, share, whole
 from tasks.folders import write_table
+from tasks.gradients import gather_rows
 from tasks.kg_completion import losses
 from tasks.kg_completion.facts import Facts, answers_among, corrupt
 from tasks.kg_completion.model import BLOCK, LinkPredictor
 from tasks.kg_completion.statistics import categories
 from tasks.kg_completion.triples import Graph
 from tasks.metrics import filtered_rank_bounds
-from tasks.processes import gather_rows
 
 OBJECTIVES = ("bce", "self_adversarial", "all_bce", "cross_entropy")
 TIES = ("realistic", "optimistic", "pessimistic")

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from hyperbolic.encoders.relational.batch_norm import normalised
-from tests.processes import in_processes
+from tests.collectives import in_processes
 from tests.tolerances import tolerance
 
 SHAPES = [(5, 3), (5, 3, 2, 4)]

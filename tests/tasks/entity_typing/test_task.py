@@ -16,7 +16,7 @@ from tasks.batches import Share
 from tasks.entity_typing.task import EntityTypingTask
 from tasks.entity_typing.types import GRANULARITIES, TypeInventory
 from tasks.errors import UserError
-from tests.processes import in_processes
+from tests.collectives import in_processes
 from tests.tolerances import tolerance
 
 NAMES = ("person", "place", "artist", "city", "painter", "river", "poet")

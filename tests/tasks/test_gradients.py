@@ -12,10 +12,10 @@ from torch import nn
 from configs import composing
 from configs.build import build
 from tasks.batches import TrainBatches
-from tasks.processes import average_gradients
+from tasks.gradients import average_gradients
 from tests.cli import QUIET, command
+from tests.collectives import in_processes
 from tests.configurations import OPTIONS, checked
-from tests.processes import in_processes
 from tests.tolerances import tolerance
 
 CLOSE = tolerance(torch.float64, "identity")
