@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tasks.errors import UserError
+from tasks.gradients import gather_rows
 
 SPLITS = ("train", "dev", "test")
 SHUFFLES = ("examples", "batches", "buckets")
@@ -58,6 +59,14 @@ class Share:
     def weight(self) -> float:
         """Of the mean over this process's examples: the mean over the processes is then that over the whole batch."""
         return self.size * len(self.sizes) / self.total
+
+    def among(self, x: Tensor) -> tuple[int, int]:
+        """Where the rows of x stand among those of all processes, and how many those are; all of them have to ask."""
+        if len(self.sizes) == 1:
+            return 0, len(x)
+        count = torch.tensor([len(x)], device=x.device)
+        counts = gather_rows(count, [1] * len(self.sizes)).tolist()
+        return sum(counts[: self.rank]), sum(counts)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from torch.optim import Optimizer
 from tasks.base import Points, Step, Task
 from tasks.errors import UserError, number, one_of, rate, share, whole
 from tasks.folders import write_table
-from tasks.gradients import gather_rows
 from tasks.kg_completion import losses
 from tasks.kg_completion.facts import Facts, answers_among, corrupt
 from tasks.kg_completion.model import BLOCK, LinkPredictor
@@ -172,19 +171,12 @@ class LinkPredictionTask(Task):
         else:
             is_head = self.own(torch.arange(self._examples(h), device=h.device) % 2 == 1)
             e, query = torch.where(is_head, t, h), r + self.n * is_head
-        wrong = self._wrong_answers(e, query, negatives, facts)
+        wrong = corrupt(e, query, negatives, facts, self.options.self_share, draws=self.draws, share=self.share)
         return self.model.negative_scores(h, r, t, wrong, is_head)
 
     def _examples(self, h: Tensor) -> int:
         """Of the whole batch, of which this process has the heads h."""
         return len(h) if self.share is None else self.share.total
-
-    def _wrong_answers(self, e: Tensor, r: Tensor, n: int, facts: Facts) -> Tensor:
-        """Answers (B, n) as `corrupt` draws them for the whole batch: what is drawn anew depends on all its queries."""
-        if self.share is not None:
-            mine = torch.stack([e, r], -1)[: self.share.size]
-            e, r = gather_rows(mine, self.share.sizes).unbind(-1)
-        return self.own(corrupt(e, r, n, facts, self.options.self_share, draws=self.draws))
 
     def _pooled_scores(self, h: Tensor, r: Tensor, t: Tensor, facts: Facts, pool: int) -> Tensor:
         wrong = torch.unique(torch.randint(facts.n_entities, (pool,), device=h.device, generator=self.draws))
