@@ -11,11 +11,13 @@ from torch import nn
 
 from configs import composing
 from configs.build import build
-from tasks.batches import TrainBatches
+from tasks.base import Step, Task, TaskData
+from tasks.batches import TensorSplit, TrainBatches
 from tasks.gradients import average_gradients
 from tests.cli import QUIET, command
 from tests.collectives import in_processes
 from tests.configurations import OPTIONS, checked
+from tests.runs import run_all
 from tests.tolerances import tolerance
 
 CLOSE = tolerance(torch.float64, "identity")
@@ -74,13 +76,23 @@ def train(task, batches, world: int) -> list[torch.Tensor]:
         task.training_step(batch, k).backward()
         if world > 1:
             average_gradients(task)
+        task.on_before_optimizer_step(optimizer)
         optimizer.step()
     return [p.detach() for p in task.parameters()]
 
 
 def started(task, data, rank: int, world: int) -> TrainBatches:
     """The batches of a process whose task is as before its first step."""
-    data.trainer = task.trainer = types.SimpleNamespace(global_rank=rank, world_size=world)
+
+    def reduce(x: torch.Tensor, reduce_op: str) -> torch.Tensor:
+        if world > 1:
+            torch.distributed.all_reduce(x)
+        return x
+
+    strategy = types.SimpleNamespace(reduce=reduce)
+    data.trainer = task.trainer = types.SimpleNamespace(
+        global_rank=rank, world_size=world, accumulate_grad_batches=1, strategy=strategy
+    )
     task.trainer.train_dataloader = data.train_dataloader()
     state = torch.get_rng_state()
     task.on_train_start()
@@ -111,6 +123,46 @@ def test_tied_weights_are_trained_as_by_one_process(tmp_path):
     task, data = build(checked(*words("poincare_glove_toy", tmp_path)))
     task.model.context, task.model.context_bias = task.model.word, task.model.word_bias
     check_equal(task, data)
+
+
+class WordTask(Task):
+    """The loss is a mean over words, of which some examples have more than others."""
+
+    metric_names = ("loss",)
+
+    def step(self, batch):
+        words = (torch.arange(4) < batch["length"].unsqueeze(-1)).double()
+        errors = (self.model(batch["length"].unsqueeze(-1).double()) - batch["length"].unsqueeze(-1)).square() * words
+        return Step(errors.sum() / words.sum(), {"examples": len(words)}, weight=float(words.sum()))
+
+    def summary(self, sums):
+        return {}
+
+
+class WordData(TaskData):
+    model_sizes, fingerprint = {}, dict
+
+    def load(self):
+        return {"train": TensorSplit({"length": torch.arange(11) * 3 % 4 + 1})}
+
+
+def test_a_mean_over_words_is_that_of_one_process():
+    task = WordTask(nn.Linear(1, 4), lambda module: torch.optim.SGD(module.parameters(), lr=0.1), "val/loss", "min")
+    check_equal(task, WordData(shuffle="examples", batch_size=5, eval_batch_size=5, seed=0))
+
+
+def test_draws_go_on_where_a_checkpoint_was_written(tmp_path):
+    composing.register()
+    task, data = build(checked(*words("poincare_embeddings_toy", tmp_path)))
+    started(task, data, 0, 2)
+    task._draw_negatives()
+    checkpoint = {"loops": {"fit_loop": {"epoch_loop.batch_progress": {"is_last_batch": True}, "state_dict": {}}}}
+    task.on_save_checkpoint(checkpoint)
+    expected = task._draw_negatives()
+    for rank in range(2):
+        task.on_load_checkpoint(checkpoint)
+        started(task, data, rank, 2)
+        assert torch.equal(task._draw_negatives(), expected)
 
 
 class Parts(nn.Module):
@@ -153,26 +205,44 @@ def test_the_mean_of_gradients_that_some_processes_have(shares):
             assert used == {*shares[0], *shares[1]}, "a lazy optimiser moves no other rows"
 
 
+@pytest.fixture(scope="module")
+def ends(tmp_path_factory) -> dict[str, list[tuple[dict, dict]]]:
+    """The record and the last state of each run in one process, and in two."""
+    folder, result = tmp_path_factory.mktemp("ends"), {name: [] for name in RUNS}
+    for devices in (1, 2):
+        places = {name: folder / str(devices) / str(k) for k, name in enumerate(RUNS)}
+        lists = [
+            (
+                *words(name, folder), *QUIET, *STEPS.get(name, ()), "trainer.max_epochs=2", f"trainer.devices={devices}",
+                "task.data.eval_batch_size=7", f"hydra.run.dir={place}",
+            )
+            for name, place in places.items()
+        ]  # fmt: skip
+        file = folder / f"{devices}.json"
+        file.write_text(json.dumps(lists), encoding="utf-8")
+        run_all(file, devices)
+        for name, place in places.items():
+            state = torch.load(place / "checkpoints" / "last.ckpt")["state_dict"]
+            result[name].append((json.loads((place / "record.json").read_text("utf-8")), state))
+    return result
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
-def test_two_processes_do_what_one_does(name, tmp_path):
-    ends = []
-    for devices in (1, 2):
-        run = (
-            *words(name, tmp_path),
-            *QUIET,
-            *STEPS.get(name, ()),
-            "trainer.max_epochs=2",
-            "task.data.eval_batch_size=7",
-        )
-        done = command(*run, f"trainer.devices={devices}", f"paths.output_dir={tmp_path}/{devices}")
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.count("record: ") == 1
-        path = Path(done.stdout.strip().splitlines()[-1].removeprefix("record: "))
-        ends.append((json.loads(path.read_text()), torch.load(path.parent / "checkpoints" / "last.ckpt")["state_dict"]))
-    (alone, weights), (shared, shared_weights) = ends
+def test_two_processes_do_what_one_does(name, ends):
+    (alone, weights), (shared, shared_weights) = ends[name]
     assert shared["device"]["processes"] == 2
-    print(f"{name}: the largest difference is {max(float((w - shared_weights[n]).abs().max()) for n, w in weights.items()):.1e}")
+    largest = max(float((weight - shared_weights[n]).abs().max()) for n, weight in weights.items())
+    print(f"{name}: the largest difference is {largest:.1e}")
     for n, weight in weights.items():
         torch.testing.assert_close(shared_weights[n], weight, **CLOSE)
     assert shared["metrics"] == pytest.approx(alone["metrics"], rel=1e-9)
+
+
+@pytest.mark.slow
+def test_a_run_starts_its_processes(tmp_path):
+    done = command(*words("prefix_toy", tmp_path), *QUIET, "trainer.max_epochs=1", "trainer.devices=2")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("record: ") == 1
+    path = Path(done.stdout.strip().splitlines()[-1].removeprefix("record: "))
+    assert json.loads(path.read_text("utf-8"))["device"]["processes"] == 2
