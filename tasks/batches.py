@@ -33,7 +33,7 @@ class Share:
     """What one of several processes has of a whole batch, whose examples they take one part after the other.
 
     rank: of this process. sizes: how many examples each process has. One that has none goes through the whole batch's
-    first example, so that all do the same, and it counts for nothing.
+    first example, so that all do the same, with the same random numbers, and it counts for nothing.
     """
 
     rank: int
@@ -61,12 +61,13 @@ class Share:
         return self.size * len(self.sizes) / self.total
 
     def among(self, x: Tensor) -> tuple[int, int]:
-        """Where the rows of x stand among those of all processes, and how many those are; all of them have to ask."""
+        """Where the rows of x, in the order of the examples that they are of, stand among those of all processes, and
+        how many those are; all processes have to ask. One without examples has the rows of the first, counted once."""
         if len(self.sizes) == 1:
             return 0, len(x)
-        count = torch.tensor([len(x)], device=x.device)
+        count = torch.tensor([len(x) if self.size else 0], device=x.device)
         counts = gather_rows(count, [1] * len(self.sizes)).tolist()
-        return sum(counts[: self.rank]), sum(counts)
+        return sum(counts[: self.rank]) if self.size else 0, sum(counts)
 
 
 @dataclass(frozen=True)

@@ -95,10 +95,9 @@ def corrupt(
     if self_share:
         has_self = torch.rand(share.total, **options)[share.place] < self_share
         entities[:, 0] = torch.where(has_self, e, entities[:, 0])
-    e, r = e[: share.size], r[: share.size]
-    row = torch.arange(share.size, device=e.device).repeat_interleave(n)
-    is_true = facts.contain(e.unsqueeze(-1), r.unsqueeze(-1), entities[: share.size])
-    place, flat = is_true.flatten().nonzero().squeeze(-1), entities.view(-1)
+    row = torch.arange(len(e), device=e.device).repeat_interleave(n)
+    place = facts.contain(e.unsqueeze(-1), r.unsqueeze(-1), entities).flatten().nonzero().squeeze(-1)
+    flat = entities.view(-1)
     for _ in range(rounds):
         start, total = share.among(place)
         if not total:
