@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hyperbolic.manifolds.base import Manifold
-from tasks.batches import SHUFFLES, EvaluationBatches, Split, TokenBatches, TrainBatches
+from tasks.batches import SHUFFLES, EvaluationBatches, Share, Split, TokenBatches, TrainBatches
 from tasks.errors import UserError, one_of, whole
 from tasks.schedules import Schedule
 
@@ -25,7 +25,7 @@ class Step(NamedTuple):
     The sums need "examples", how many examples the batch has. Those of training batches are single numbers.
     weight: how many items (as tokens) the loss is the mean of. Where it is given, a step over several batches
     (accumulate_grad_batches, or one in each process) follows the mean over all their items, ``sum_b w_b L_b / sum_b
-    w_b``; otherwise every batch counts the same.
+    w_b``; otherwise every batch counts the same. What each of several processes has of a batch counts by its examples.
     """
 
     loss: Tensor
@@ -62,6 +62,10 @@ class Task(pl.LightningModule, abc.ABC):
 
     metric_names: what `summary` gives. optimizer: called with this module, gives its optimiser. select: the metric, as
     "val/accuracy", whose best state is tested; one of `validated`. select_mode: "max" or "min".
+
+    Several processes train as one (`tasks.gradients`), but for dropout, of which each draws its own. For that, other
+    random numbers of a training step are drawn with the generator `draws` for the whole batch, and a process takes
+    those of its examples, `self.own(numbers)`.
     """
 
     metric_names: tuple[str, ...] = ()
@@ -79,6 +83,8 @@ class Task(pl.LightningModule, abc.ABC):
         self.counts: dict[str, int] = {}  # examples that the newest metrics of a split were made from
         self.latest_loss: Tensor | None = None
         self.has_started = False  # whether training has begun, so that a checkpoint to continue was taken over whole
+        self.draws: torch.Generator | None = None  # the same in all of several processes; None: PyTorch's own, of one
+        self.share: Share | None = None  # of the batch, in a training step of one of several processes
         self._weight: float | None = None  # of the batches whose gradients are being added up
         self._sums: dict[str, dict[str, Any]] = {}
 
@@ -118,26 +124,27 @@ class Task(pl.LightningModule, abc.ABC):
     def configure_optimizers(self) -> Any:
         return self.schedule.configure(self.optimizer(self), lambda: self.trainer, self.select, self.select_mode)
 
-    def on_fit_start(self) -> None:
-        if getattr(self.model, "sparse", False) and self.trainer.world_size > 1:
-            raise UserError(
-                f"task.model.sparse=true is for one process, and there are {self.trainer.world_size}; add "
-                "task.model.sparse=false."
-            )
+    def own(self, x: Tensor) -> Tensor:
+        """Of a tensor with a row for each example of the whole batch, the rows (B, ...) of this process's examples."""
+        return x if self.share is None else x[self.share.place]
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        self.share = share = self._batches.share if self.trainer.world_size > 1 else None
         step = self.step(batch)
+        self.share = None
         self.latest_loss = step.loss.detach()
-        self._add("train", step)
+        counts = 1.0 if share is None else share.weight
+        self._add("train", step if counts else step._replace(sums={name: 0 * v for name, v in step.sums.items()}))
         if step.weight is None:
-            return step.loss
-        self._weight = (self._weight or 0.0) + step.weight
-        return step.loss * step.weight
+            return step.loss if counts == 1 else step.loss * counts
+        weight = step.weight if counts else 0.0
+        self._weight = (self._weight or 0.0) + weight
+        return step.loss * weight
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
         if self._weight is None:  # no task gives weights in some steps alone
             return
-        # Lightning has divided each batch's loss by their number, and DDP the sum of gradients by its processes
+        # Lightning has divided each batch's loss by their number, and that of the processes by theirs
         batches = self.trainer.accumulate_grad_batches * self.trainer.world_size
         weight = torch.as_tensor(self._weight, dtype=torch.float64, device=self.device)
         total = float(self.trainer.strategy.reduce(weight, reduce_op="sum"))
@@ -200,11 +207,14 @@ class Task(pl.LightningModule, abc.ABC):
         checkpoint["metrics"] = dict(self.metrics)
         checkpoint["sums"] = {k: float(v) for k, v in self._sums.get("train", {}).items()}
         checkpoint["rng"] = _random_state()
+        if self.draws is not None:
+            checkpoint["draws"] = self.draws.get_state()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.metrics = dict(checkpoint.get("metrics", {}))
         self._sums = {"train": dict(checkpoint["sums"])} if checkpoint.get("sums") else {}
         self._restore = checkpoint.get("rng")
+        self._drawn = checkpoint.get("draws")
         loop = checkpoint["loops"]["fit_loop"]
         within = not loop["epoch_loop.batch_progress"]["is_last_batch"]
         self._given = loop["state_dict"].get("combined_loader", []) if within else []
@@ -212,14 +222,31 @@ class Task(pl.LightningModule, abc.ABC):
     def on_train_start(self) -> None:
         # Lightning does so too, but not where the number of steps was asked for before, as schedules do
         for state in self.__dict__.pop("_given", []):
-            batches = self.trainer.train_dataloader
-            assert isinstance(batches, TrainBatches)
-            batches.load_state_dict(state)
-        if self.trainer.world_size > 1:  # each process draws its own numbers
-            torch.manual_seed((torch.initial_seed() + self.trainer.global_rank) % 2**63)
+            self._batches.load_state_dict(state)
+        if self.trainer.world_size > 1:
+            self._split_random_numbers(self.__dict__.pop("_drawn", None))
         if (state := self.__dict__.pop("_restore", None)) and self.trainer.world_size == 1:
             _set_random_state(state)
         self.has_started = True
+
+    def _split_random_numbers(self, drawn: Tensor | None) -> None:
+        """Makes `draws` of the numbers that one process would draw; of all others, as dropout's, each has its own.
+
+        drawn: the state of `draws` in a checkpoint.
+        """
+        on_gpu = self.device.type == "cuda"
+        state = torch.cuda.get_rng_state(self.device) if on_gpu else torch.get_rng_state()
+        if drawn is not None and len(drawn) == len(state):  # of the same kind of device
+            state = drawn.cpu()
+        self.draws = torch.Generator(self.device)
+        self.draws.set_state(state)
+        torch.manual_seed((torch.initial_seed() + self.trainer.global_rank) % 2**63)
+
+    @property
+    def _batches(self) -> TrainBatches:
+        batches = self.trainer.train_dataloader
+        assert isinstance(batches, TrainBatches)
+        return batches
 
 
 def as_task(module: pl.LightningModule) -> Task:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tasks.errors import UserError
+from tasks.gradients import gather_rows
 
 SPLITS = ("train", "dev", "test")
 SHUFFLES = ("examples", "batches", "buckets")
@@ -28,6 +29,48 @@ class Split(Protocol):
 
 
 @dataclass(frozen=True)
+class Share:
+    """What one of several processes has of a whole batch, whose examples they take one part after the other.
+
+    rank: of this process. sizes: how many examples each process has. One that has none goes through the whole batch's
+    first example, so that all do the same, with the same random numbers, and it counts for nothing.
+    """
+
+    rank: int
+    sizes: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Examples that this process has."""
+        return self.sizes[self.rank]
+
+    @property
+    def place(self) -> slice:
+        """Where the examples that this process goes through stand in the whole batch."""
+        start = sum(self.sizes[: self.rank])
+        return slice(start, start + self.size) if self.size else slice(0, 1)
+
+    @property
+    def total(self) -> int:
+        """Examples of the whole batch."""
+        return sum(self.sizes)
+
+    @property
+    def weight(self) -> float:
+        """Of the mean over this process's examples: the mean over the processes is then that over the whole batch."""
+        return self.size * len(self.sizes) / self.total
+
+    def among(self, x: Tensor) -> tuple[int, int]:
+        """Where the rows of x, in the order of the examples that they are of, stand among those of all processes, and
+        how many those are; all processes have to ask. One without examples has the rows of the first, counted once."""
+        if len(self.sizes) == 1:
+            return 0, len(x)
+        count = torch.tensor([len(x) if self.size else 0], device=x.device)
+        counts = gather_rows(count, [1] * len(self.sizes)).tolist()
+        return sum(counts[: self.rank]) if self.size else 0, sum(counts)
+
+
+@dataclass(frozen=True)
 class TensorSplit:
     """N examples, each a row of some tensors (N, ...) of whole numbers, by name."""
 
@@ -44,8 +87,8 @@ class TensorSplit:
 class TrainBatches:
     """The training batches of one epoch after the other.
 
-    `batch_size` is the size of the whole batch: with several processes each takes an equal share of it, so results
-    do not depend on their number. Examples that cannot be shared equally are left out (at most `world` - 1 an epoch).
+    `batch_size` is the size of the whole batch: with several processes each takes a share of it, an equal one but for
+    the last batch, so batches do not depend on their number. `share` is that of the batch that was given out last.
 
     shuffle="examples": every example is drawn anew in every epoch; the last batch may be smaller.
     shuffle="batches": batches are consecutive examples, built once; only their order changes. The last one is filled up
@@ -71,10 +114,10 @@ class TrainBatches:
         again: tuple[int, int] = (0, 0),
         fill: bool = True,
     ):
-        if batch_size % world:
+        if batch_size < world:
             raise UserError(
-                f"task.data.batch_size={batch_size} is the size of the whole batch and cannot be shared equally by "
-                f"{world} processes; use a multiple of {world}, as {batch_size + -batch_size % world}."
+                f"task.data.batch_size={batch_size} is the size of the whole batch, too small to be shared by {world} "
+                f"processes; use at least {world}."
             )
         if len(split) < batch_size and shuffle == "batches" and fill:
             raise UserError(f"task.data.batch_size={batch_size} is more than the {len(split)} training examples.")
@@ -87,6 +130,7 @@ class TrainBatches:
             )
         self.split, self.batch_size, self.shuffle, self.seed = split, batch_size, shuffle, seed
         self.rank, self.world, self.fill = rank, world, fill
+        self.share = Share(0, (0,))
         self.passes = [len(split)] + [again[0]] * again[1]
         self.sampler = self
         self.epoch = self.given = self.skip = 0
@@ -95,9 +139,7 @@ class TrainBatches:
         return sum(self._batches(examples) for examples in self.passes)
 
     def _batches(self, examples: int) -> int:
-        filled = self.shuffle == "batches" and self.fill
-        usable = examples if filled else examples - examples % self.world
-        return -(-usable // self.batch_size)
+        return -(-examples // self.batch_size)
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
@@ -110,32 +152,29 @@ class TrainBatches:
             if self.shuffle == "examples":
                 order = torch.from_numpy(draw.permutation(examples))
                 for k in range(count):
-                    yield self._shared(order[k * self.batch_size : (k + 1) * self.batch_size])
+                    yield order[k * self.batch_size : (k + 1) * self.batch_size]
             elif self.shuffle == "buckets":
                 order = torch.from_numpy(self._sorted(draw.permutation(examples)))
                 full = examples // self.batch_size
                 for k in (*draw.permutation(full), *range(full, count)):
-                    yield self._shared(order[k * self.batch_size : (k + 1) * self.batch_size])
+                    yield order[k * self.batch_size : (k + 1) * self.batch_size]
             else:
                 for k in draw.permutation(count):
                     batch = torch.arange(k * self.batch_size, (k + 1) * self.batch_size)
-                    yield batch % examples if self.fill else self._shared(batch[batch < examples])
+                    yield batch % examples if self.fill else batch[batch < examples]
 
     def _sorted(self, order: np.ndarray) -> np.ndarray:
         """The examples of each BUCKET batches by size, equal ones as they were."""
         sizes = _sizes(self.split)[order].sum(-1)
         return order[np.lexsort([sizes, np.arange(len(order)) // (BUCKET * self.batch_size)])]
 
-    def _shared(self, batch: Tensor) -> Tensor:
-        """As much of a batch as all processes can have equally many examples of."""
-        return batch[: len(batch) - len(batch) % self.world]
-
     def __iter__(self) -> Iterator[Any]:
         skip, self.skip = self.skip, 0
         for k, batch in enumerate(self.order()):
             if k >= skip:
                 self.given = k + 1
-                yield self.split[batch.tensor_split(self.world)[self.rank]]
+                self.share = Share(self.rank, tuple(len(part) for part in batch.tensor_split(self.world)))
+                yield self.split[batch[self.share.place]]
 
     def state_dict(self) -> dict[str, int]:
         return {"given": self.given % len(self)}
@@ -150,11 +189,11 @@ class TokenBatches(TrainBatches):
 
     A batch of n examples whose longest source has S words and longest target T has n (S + T). Examples are sorted by
     size, those of one size in an order that is drawn anew in every epoch, and cut into batches, which are shuffled. So
-    every epoch has equally many. With several processes every batch has a multiple of `world` examples, shared equally;
-    the shortest len(split) % world examples are left out. It is resumable as TrainBatches is.
+    every epoch has equally many. Several processes share them as they do those of TrainBatches, and it is resumable as
+    these are.
 
     For a million examples it takes about 2 s and 50 MB to make one, and 1 s to draw an epoch's order.
-    Raises UserError, besides those of TrainBatches, where `world` examples of one size have more than `tokens` words.
+    Raises UserError, besides those of TrainBatches, where an example has more than `tokens` words.
     """
 
     def __init__(self, split: Split, batch_size: int, tokens: int, seed: int, rank: int = 0, world: int = 1):
@@ -169,21 +208,21 @@ class TokenBatches(TrainBatches):
     def _order(self, draw: np.random.Generator) -> np.ndarray:
         """Examples from the smallest to the largest, those of one size in an order that is drawn."""
         ties = draw.permutation(len(self.sizes))
-        return np.lexsort([ties, *self.sizes.T[::-1]])[len(ties) % self.world :]
+        return np.lexsort([ties, *self.sizes.T[::-1]])
 
     def _bounds(self) -> list[int]:
         """Where batches begin in the sorted examples, and the end of the last; the same for every draw."""
         bounds, ordered = [0], self.sizes[self._order(np.random.default_rng(0))]
         while (start := bounds[-1]) < len(ordered):
-            most = min(self.batch_size, max(self.world, self.tokens // max(1, int(ordered[start].sum()))))
+            most = min(self.batch_size, max(1, self.tokens // max(1, int(ordered[start].sum()))))
             widths = np.maximum.accumulate(ordered[start : start + most]).sum(-1)
             count = int((np.arange(1, len(widths) + 1) * widths <= self.tokens).sum())
-            if count < self.world:
+            if not count:
                 raise UserError(
-                    f"task.data.batch_tokens={self.tokens} is too small for {self.world} examples of "
-                    f"{widths[self.world - 1]} words; take a larger one, or cut examples to fewer words."
+                    f"task.data.batch_tokens={self.tokens} is too small for an example of {widths[0]} words; take a "
+                    "larger one, or cut examples to fewer words."
                 )
-            bounds.append(start + count - count % self.world)
+            bounds.append(start + count)
         return bounds
 
     def order(self) -> Iterator[Tensor]:

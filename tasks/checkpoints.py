@@ -199,6 +199,7 @@ class Checkpoints(Checkpoint):
         trainer.save_checkpoint(part, weights_only=weights_only)
         if trainer.is_global_zero:
             os.replace(part, self.folder / name)
+        trainer.strategy.barrier()  # the others may read it next
 
     @staticmethod
     def _validates_after(trainer: pl.Trainer, batch_idx: int) -> bool:

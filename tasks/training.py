@@ -11,6 +11,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback, EarlyStopping
 from pytorch_lightning.loggers import Logger
+from pytorch_lightning.strategies import StrategyRegistry
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from torch import nn
 
@@ -20,6 +21,7 @@ from tasks import resume as resuming
 from tasks.base import Task, TaskData
 from tasks.checkpoints import BEST, LAST, Checkpoints, History
 from tasks.errors import UserError, one_of, whole
+from tasks.gradients import MeanGradients
 from tasks.watch import Diagnostics, NanGuard, Progress, StepLog
 
 
@@ -54,6 +56,7 @@ def make_trainer(
     logging.getLogger("lightning").setLevel(logging.WARNING)
     one_of("trainer.precision", str(options.get("precision", "32-true")), ("32-true", "64-true", "32", "64"))
     options["accelerator"] = choose_accelerator(options.get("accelerator", "auto"))
+    StrategyRegistry.register("ddp", MeanGradients, override=True)  # what Lightning takes for several processes
     try:
         return pl.Trainer(
             callbacks=callbacks,

@@ -1,4 +1,4 @@
-"""run.py from the command line to the record: results, several runs, several processes."""
+"""run.py from the command line to the record: results, several runs."""
 
 import csv
 import json
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from scripts import records
-from tests.cli import QUIET, SHORT, Result, call, command, places, short, toy
+from tests.cli import QUIET, SHORT, Result, call, places, short, toy
 
 
 @pytest.fixture(scope="module")
@@ -192,39 +192,3 @@ def test_the_program_prints_a_configuration():
     assert not done.code, done.err
     assert re.search(r"parts:\n\s+classifier: euclidean", done.out)
     assert "name: prefix50" in done.out
-
-
-# A batch of the typing task has fewer mentions with an ultra-fine type in one process than in the other.
-TASKS = {
-    "prefix": ("task=prefix_toy", *SHORT),
-    "typing": (
-        "task=entity_typing_toy", "task.data.sizes={train: 150, dev: 1, test: 1}", "task.data.batch_size=32",
-        "task.data.crowd_cycles=1", "task.model.input_dropout=0.0", "task.model.concat_dropout=0.0",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("task", TASKS)
-def test_two_processes_do_what_one_does(tmp_path, task):
-    ends = []
-    for devices in (1, 2):
-        done = command(
-            *TASKS[task], *QUIET, "trainer.max_epochs=2", "trainer.accelerator=cpu",
-            f"trainer.devices={devices}", "task.data.sizes.test=54", "task.data.sizes.dev=58",
-            "task.data.eval_batch_size=7",
-            f"paths.data_dir={tmp_path}/d", f"paths.output_dir={tmp_path}/{devices}",
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.count("record: ") == 1
-        path = Path(done.stdout.strip().splitlines()[-1].removeprefix("record: "))
-        ends.append((json.loads(path.read_text()), torch.load(path.parent / "checkpoints" / "last.ckpt")["state_dict"]))
-    (alone, weights), (shared, shared_weights) = ends
-    assert shared["device"]["processes"] == 2
-    for name in weights:
-        torch.testing.assert_close(shared_weights[name], weights[name], rtol=1e-4, atol=1e-5)
-    for name, value in alone["metrics"].items():
-        assert shared["metrics"][name] == pytest.approx(value, rel=1e-4), name
-    for split, count in (("test", 54), ("val", 58)):
-        correct = shared["metrics"][f"{split}/accuracy"] * count
-        assert correct == pytest.approx(round(correct), abs=1e-6), "every example counts once"

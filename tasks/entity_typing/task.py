@@ -81,7 +81,17 @@ class EntityTypingTask(Task):
             return self.model.classifier.bce(x, targets)
         groups = self.model.groups
         weights = group_mean_weights(targets, groups, len(GRANULARITIES)).to(x.dtype)
-        return self.model.classifier.bce(x, targets, row_weights=_whole_batch_weights(weights), groups=groups)
+        return self.model.classifier.bce(x, targets, row_weights=self._whole_batch_weights(weights), groups=groups)
+
+    def _whole_batch_weights(self, weights: Tensor) -> Tensor:
+        """Weights (B, G), not 0 for the mentions that count, by their number in the whole batch in the place of that in
+        this process's share, which may have more or fewer of them than another."""
+        if self.share is None:
+            return weights
+        rows = (weights[: self.share.size] > 0).sum(0).to(weights.dtype)
+        total = rows.clone()
+        distributed.all_reduce(total)
+        return weights * (rows / total.clamp_min(1) * self.share.total / len(weights))
 
     def loss_sums(self, logits: Tensor, targets: Tensor) -> dict[str, Tensor]:
         """By granularity, under bce/<name> the sum of the BCE of logits (B, K), under rows/<name> of how many mentions.
@@ -135,17 +145,3 @@ class EntityTypingTask(Task):
 
     def points(self, batch: dict[str, Tensor]) -> dict[str, Points]:
         return {"texts": Points(self.model.manifold, self.model.features(batch))}
-
-
-def _whole_batch_weights(weights: Tensor) -> Tensor:
-    """Weights of a process's share of a batch, such that the mean of the processes' losses is that of the whole batch.
-
-    weights: (B, G), not 0 for the mentions that count, by the number of those in this share. They may be fewer in the
-    share of one process than in that of another.
-    """
-    if not (distributed.is_available() and distributed.is_initialized()):
-        return weights
-    share = (weights > 0).sum(0).to(weights.dtype)
-    total = share.clone()
-    distributed.all_reduce(total)
-    return weights * (share * distributed.get_world_size() / total.clamp_min(1))

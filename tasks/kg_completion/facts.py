@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from tasks.batches import Share
 from tasks.errors import UserError
 
 
@@ -70,23 +72,37 @@ class Facts:
         return torch.stack([pairs.div(2 * self.n_relations, rounding_mode="floor"), pairs % (2 * self.n_relations)], -1)
 
 
-def corrupt(e: Tensor, r: Tensor, n: int, facts: Facts, self_share: float = 0.0, rounds: int = 100) -> Tensor:
+def corrupt(
+    e: Tensor,
+    r: Tensor,
+    n: int,
+    facts: Facts,
+    self_share: float = 0.0,
+    rounds: int = 100,
+    draws: torch.Generator | None = None,
+    share: Share | None = None,
+) -> Tensor:
     """Wrong answers (B, n) of the queries (e, r) (B,): uniform over the entities, with replacement, none in `facts`.
 
     self_share: the share of queries whose first one is e itself, where that is wrong. What is true is drawn anew, up to
-    `rounds` times; only a query that nearly every entity answers can keep a true one.
+    `rounds` times; only a query that nearly every entity answers can keep a true one. draws: None for PyTorch's own.
+    share: of the whole batch, with whose other queries further processes call this; None: the queries are all of it.
+    The numbers are drawn for the whole batch, but looked up in `facts` for the share alone.
     """
-    entities = torch.randint(facts.n_entities, (len(e), n), device=e.device)
+    share = share or Share(0, (len(e),))
+    options: dict[str, Any] = {"device": e.device, "generator": draws}
+    entities = torch.randint(facts.n_entities, (share.total, n), **options)[share.place]
     if self_share:
-        has_self = torch.rand(len(e), device=e.device) < self_share
+        has_self = torch.rand(share.total, **options)[share.place] < self_share
         entities[:, 0] = torch.where(has_self, e, entities[:, 0])
     row = torch.arange(len(e), device=e.device).repeat_interleave(n)
     place = facts.contain(e.unsqueeze(-1), r.unsqueeze(-1), entities).flatten().nonzero().squeeze(-1)
     flat = entities.view(-1)
     for _ in range(rounds):
-        if not len(place):
+        start, total = share.among(place)
+        if not total:
             break
-        flat[place] = torch.randint(facts.n_entities, place.shape, device=e.device)
+        flat[place] = torch.randint(facts.n_entities, (total,), **options)[start : start + len(place)]
         place = place[facts.contain(e[row[place]], r[row[place]], flat[place])]
     return entities
 

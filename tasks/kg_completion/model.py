@@ -37,7 +37,7 @@ class LinkPredictor(nn.Module):
     ):
         super().__init__()
         geometry.check_components(self.components)
-        self.entities, self.relations, self.sparse = tuple(entities), tuple(relations), sparse
+        self.entities, self.relations = tuple(entities), tuple(relations)
         self.reciprocal = n_relations > len(self.relations)
         self.scorer = encoder(geometry=geometry, n_entities=len(self.entities), n_relations=n_relations, sparse=sparse)
         self.manifold = self.scorer.manifold

@@ -165,21 +165,29 @@ class LinkPredictionTask(Task):
         self.known_in_training = facts = self.known_in_training.to(h.device)
         if self.options.pool is not None:
             return self._pooled_scores(h, r, t, facts, self.options.pool)
+        is_head = None
         if self.options.corrupt == "tails":
-            return self.model.negative_scores(h, r, t, corrupt(h, r, negatives, facts, self.options.self_share))
-        is_head = torch.arange(len(h), device=h.device) % 2 == 1
-        wrong = corrupt(torch.where(is_head, t, h), r + self.n * is_head, negatives, facts, self.options.self_share)
+            e, query = h, r
+        else:
+            is_head = self.own(torch.arange(self._examples(h), device=h.device) % 2 == 1)
+            e, query = torch.where(is_head, t, h), r + self.n * is_head
+        wrong = corrupt(e, query, negatives, facts, self.options.self_share, draws=self.draws, share=self.share)
         return self.model.negative_scores(h, r, t, wrong, is_head)
 
+    def _examples(self, h: Tensor) -> int:
+        """Of the whole batch, of which this process has the heads h."""
+        return len(h) if self.share is None else self.share.total
+
     def _pooled_scores(self, h: Tensor, r: Tensor, t: Tensor, facts: Facts, pool: int) -> Tensor:
-        wrong = torch.unique(torch.randint(facts.n_entities, (pool,), device=h.device))
+        wrong = torch.unique(torch.randint(facts.n_entities, (pool,), device=h.device, generator=self.draws))
         tails = torch.stack([t, h], -1) if self.options.self_share else t.unsqueeze(-1)
         scores = self.model.shared_scores(h, r, tails, wrong)
         with torch.no_grad():  # losses have no gradient there
             row, column = answers_among(h, r, wrong, facts)
             scores[row, tails.shape[1] + column] = losses.EXCLUDED
             if self.options.self_share:
-                without_self = torch.rand(len(h), device=h.device) >= self.options.self_share
+                numbers = self.own(torch.rand(self._examples(h), device=h.device, generator=self.draws))
+                without_self = numbers >= self.options.self_share
                 scores[without_self | facts.contain(h, r, h), 1] = losses.EXCLUDED
         return scores
 

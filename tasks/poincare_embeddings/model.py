@@ -53,7 +53,7 @@ class NodeEmbeddings(nn.Module):
         space = geometry.part("points")
         space.check_manifold("This model", Euclidean, HyperbolicManifold)  # distances by coordinates on the hyperboloid
         names = edges.names
-        self.manifold, self.names, self.d, self.temperature, self.sparse = space.manifold, names, d, temperature, sparse
+        self.manifold, self.names, self.d, self.temperature = space.manifold, names, d, temperature
         # What makes the bound of uniform_table (hyperbolic.layers.initial) init_bound.
         self.table = space.embedding(len(names), d, init_norm=(2 * d * init_bound**3 / 3) ** 0.5, sparse=sparse)
         if start == "tree":

@@ -95,11 +95,12 @@ class EmbeddingTask(Task):
 
     def _draw_negatives(self) -> Tensor:
         """Different nodes, at most `negatives`."""
-        device = self._slots.device
+        draws, device = self.draws, self._slots.device
         if self.dampening:
-            at = torch.rand(self.negatives, dtype=torch.float64, device=device) * self._cumulated[-1]
+            numbers = torch.rand(self.negatives, dtype=torch.float64, device=device, generator=draws)
+            at = numbers * self._cumulated[-1]
             return torch.searchsorted(self._cumulated, at).clamp_max(len(self._slots) - 1).unique()
-        return torch.randint(len(self._slots), (self.negatives,), device=device).unique()
+        return torch.randint(len(self._slots), (self.negatives,), device=device, generator=draws).unique()
 
     def _move_to(self, device: torch.device) -> None:
         if self._slots.device != device:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tasks.base import TaskData
-from tasks.batches import EvaluationBatches, MaskedSplit, TokenBatches, TrainBatches
+from tasks.batches import EvaluationBatches, MaskedSplit, Share, TokenBatches, TrainBatches
 from tasks.classification import ClassificationTask
 from tasks.errors import UserError
 from tasks.training import fit
@@ -33,8 +33,8 @@ class Sentences(Numbers):
         self.sizes = torch.arange(n) * 7 % 10
 
 
-def train(n=23, size=4, shuffle="examples", seed=0, epoch=0, rank=0, world=1, **more) -> list[list[int]]:
-    batches = TrainBatches(Sentences(n), size, shuffle, seed, rank, world, **more)
+def train(n=23, size=4, shuffle="examples", seed=0, epoch=0, **more) -> list[list[int]]:
+    batches = TrainBatches(Sentences(n), size, shuffle, seed, **more)
     batches.set_epoch(epoch)
     lists = [b.tolist() for b in batches]
     assert len(lists) == len(batches)
@@ -88,16 +88,37 @@ def test_buckets_need_the_sizes_of_the_examples():
         TrainBatches(Numbers(9), 3, "buckets", 0)
 
 
+def shared(world: int, make) -> list[tuple[list[list[int]], list[Share]]]:
+    """What each process goes through, and its shares; make(rank) gives its batches."""
+    pairs = [[(batch.tolist(), batches.share) for batch in batches] for batches in map(make, range(world))]
+    return [tuple(map(list, zip(*own, strict=True))) for own in pairs]
+
+
+def check_shared(whole: list[list[int]], world: int, make) -> None:
+    processes = shared(world, make)
+    for k, batch in enumerate(whole):
+        shares = [share[k] for _, share in processes]
+        assert {share.sizes for share in shares} == {shares[0].sizes}
+        assert shares[0].total == sum(share.size for share in shares) == len(batch)
+        assert max(shares[0].sizes) - min(shares[0].sizes) <= 1
+        assert [i for lists, share in processes if share[k].size for i in lists[k]] == batch
+        for lists, share in processes:
+            assert lists[k] == batch[share[k].place]
+            assert len(lists[k]) == max(1, share[k].size), "no process goes through nothing"
+        means = [
+            share.weight * sum(lists[k]) / len(lists[k]) for share, (lists, _) in zip(shares, processes, strict=True)
+        ]
+        assert sum(means) / world == pytest.approx(sum(batch) / len(batch)), "the mean over the whole batch"
+
+
 @pytest.mark.parametrize("shuffle", ["examples", "batches", "buckets"])
-@pytest.mark.parametrize("n", [24, 25, 27])
-def test_processes_share_each_batch_equally(n, shuffle):
-    alone = train(n=n, shuffle=shuffle)
-    shares = [train(n=n, shuffle=shuffle, rank=r, world=2) for r in range(2)]
-    assert len(shares[0]) == len(shares[1])
-    assert [len(b) for b in shares[0]] == [len(b) for b in shares[1]]
-    for batch, mine, theirs in zip(alone, *shares, strict=False):
-        assert mine + theirs == batch[: len(mine) + len(theirs)]
-        assert len(batch) - len(mine) - len(theirs) < 2
+@pytest.mark.parametrize(("n", "size", "world"), [(24, 4, 2), (25, 4, 2), (27, 5, 2), (25, 8, 3), (7, 3, 3)])
+@pytest.mark.parametrize("again", [(0, 0), (3, 1), (1, 2)])
+def test_processes_share_the_batches_of_one(shuffle, n, size, world, again):
+    more = {"again": again, "fill": False}
+    whole = train(n=n, size=size, shuffle=shuffle, **more)
+    assert sum(map(len, whole)) == n + again[0] * again[1]
+    check_shared(whole, world, lambda rank: TrainBatches(Sentences(n), size, shuffle, 0, rank, world, **more))
 
 
 def test_the_first_examples_are_gone_over_again_in_another_order():
@@ -118,20 +139,6 @@ def test_batches_of_the_first_examples_are_whole_too():
 
 def test_a_last_batch_that_is_not_filled_may_be_the_only_one():
     assert train(n=3, size=4, shuffle="batches", fill=False) == [[0, 1, 2]]
-
-
-@pytest.mark.parametrize("shuffle", ["examples", "batches", "buckets"])
-@pytest.mark.parametrize("n", [24, 25, 27])
-@pytest.mark.parametrize("again", [(8, 1), (9, 3), (1, 2)])
-def test_processes_share_further_passes_equally(n, shuffle, again):
-    alone = train(n=n, shuffle=shuffle, again=again, fill=False)
-    shares = [train(n=n, shuffle=shuffle, rank=r, world=2, again=again, fill=False) for r in range(2)]
-    assert [len(b) for b in shares[0]] == [len(b) for b in shares[1]]
-    assert min(len(b) for b in shares[0]) > 0
-    count = sum(len(b) for share in shares for b in share)
-    everything = sum(len(b) for b in alone)
-    assert everything == n + again[0] * again[1]
-    assert everything - count == n % 2 + (again[0] % 2) * again[1]
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 6])
@@ -177,8 +184,8 @@ def test_evaluation_sees_every_example_once_and_processes_have_equally_many_batc
 
 
 def test_a_batch_that_cannot_be_shared_is_an_error():
-    with pytest.raises(UserError, match=r"task\.data\.batch_size=5 .* a multiple of 2, as 6"):
-        TrainBatches(Numbers(20), 5, "examples", 0, 0, 2)
+    with pytest.raises(UserError, match=r"task\.data\.batch_size=2 .* use at least 3"):
+        TrainBatches(Numbers(20), 2, "examples", 0, 0, 3)
     with pytest.raises(UserError, match="more than the 3 training examples"):
         TrainBatches(Numbers(3), 4, "batches", 0)
     with pytest.raises(UserError, match="1 examples cannot be shared"):
@@ -203,8 +210,8 @@ class Translations(Numbers):
 PAIRS = Translations(203)
 
 
-def by_tokens(tokens=100, size=24, seed=0, epoch=0, rank=0, world=1, split=PAIRS) -> list[list[int]]:
-    batches = TokenBatches(split, size, tokens, seed, rank, world)
+def by_tokens(tokens=100, size=24, seed=0, epoch=0, split=PAIRS) -> list[list[int]]:
+    batches = TokenBatches(split, size, tokens, seed)
     batches.set_epoch(epoch)
     lists = [b.tolist() for b in batches]
     assert len(lists) == len(batches)
@@ -233,15 +240,8 @@ def test_batches_of_words_are_drawn_anew_in_every_epoch_and_equally_many():
 
 
 @pytest.mark.parametrize("world", [2, 3])
-def test_processes_have_equally_many_batches_of_words(world):
-    shares = [by_tokens(rank=r, world=world) for r in range(world)]
-    for parts in zip(*shares, strict=True):
-        assert len({len(part) for part in parts}) == 1
-        assert PAIRS.words([i for part in parts for i in part]) <= 100
-    examples = sorted(i for share in shares for batch in share for i in batch)
-    left_out = set(range(203)) - set(examples)
-    assert len(examples) == len(set(examples)) == 203 - 203 % world
-    assert all(int(PAIRS.sizes[i, 0]) == 1 for i in left_out), "the shortest"
+def test_processes_share_the_batches_of_words_of_one(world):
+    check_shared(by_tokens(), world, lambda rank: TokenBatches(PAIRS, 24, 100, 0, rank, world))
 
 
 @pytest.mark.parametrize("count", [0, 1, 7])
@@ -257,10 +257,8 @@ def test_the_rest_of_an_epoch_of_words_follows_after_a_break(count):
 
 
 def test_examples_that_have_too_many_words_are_an_error():
-    with pytest.raises(UserError, match=r"task\.data\.batch_tokens=19 is too small for 1 examples of 20 words; take a larger"):
+    with pytest.raises(UserError, match=r"task\.data\.batch_tokens=19 is too small for an example of 20 words; take a larger"):
         by_tokens(19)
-    with pytest.raises(UserError, match=r"batch_tokens=30 is too small for 2 examples"):
-        by_tokens(30, world=2)
     with pytest.raises(UserError, match=r"task\.data\.batch_tokens needs task\.data\.shuffle=buckets, and it is examples"):
         Graph(shuffle="examples", batch_size=4, eval_batch_size=4, seed=0, batch_tokens=100)
 

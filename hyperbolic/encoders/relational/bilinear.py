@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from hyperbolic.encoders.relational.batch_norm import normalised
 from hyperbolic.encoders.relational.scorer import Scorer, Table
 from hyperbolic.geometry import Geometry
 from hyperbolic.kernels.relation_linear import relation_linear
@@ -123,7 +124,7 @@ class TuckER(Bilinear):
     relation; here it is.
 
     Without dropout of M_r, products go relation by relation; with it each example has its own (d, d) matrix.
-    In training, a batch of one is normalised with the running statistics: see :func:`normalised`.
+    In training, a batch of one is normalised with the running statistics: see `batch_norm.normalised`.
 
     Args:
         d, d_relation: sizes of entities and relations.
@@ -162,15 +163,6 @@ class TuckER(Bilinear):
         return result
 
 
-def normalised(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
-    """Batch norm of x (B, C, ...). A batch of one has no statistics of its own: in training it is normalised with the
-    running ones, as in evaluation, and leaves them as they are."""
-    if norm.training and len(x) == 1:
-        return nn.functional.batch_norm(x, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
-    result: Tensor = norm(x)
-    return result
-
-
 def even(scorer: nn.Module, d: int) -> int:
     """d, for a model of complex rows.
 
@@ -200,4 +192,4 @@ def moduli(x: Tensor) -> Tensor:
     return safe_sqrt(real.square() + imaginary.square())
 
 
-__all__ = ["Bilinear", "ComplEx", "DistMult", "TuckER", "complex_product", "conjugate", "even", "moduli", "normalised"]
+__all__ = ["Bilinear", "ComplEx", "DistMult", "TuckER", "complex_product", "conjugate", "even", "moduli"]

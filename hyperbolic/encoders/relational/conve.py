@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from hyperbolic.encoders.relational.bilinear import Bilinear, normalised
+from hyperbolic.encoders.relational.batch_norm import normalised
+from hyperbolic.encoders.relational.bilinear import Bilinear
 from hyperbolic.geometry import Geometry
 from hyperbolic.kernels.table_rows import table_rows
 
@@ -21,7 +22,7 @@ class ConvE(Bilinear):
     norms of the image, of the maps and of the projected vector, the last after its dropout; biases b_t of the entities
     from zero; rows Glorot normal. The convolution has no bias, as a batch norm follows it.
 
-    In training, a batch of one is normalised with the running statistics: see :func:`normalised`.
+    In training, a batch of one is normalised with the running statistics: see `batch_norm.normalised`.
 
     Args:
         d: size of entities and relations. height: rows of an image; divides d.

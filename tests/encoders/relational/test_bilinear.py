@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hyperbolic.encoders.relational import bilinear
-from hyperbolic.encoders.relational.bilinear import ComplEx, DistMult, TuckER, normalised
+from hyperbolic.encoders.relational.bilinear import ComplEx, DistMult, TuckER
 from tests.encoders.relational.agreement import (
     F64,
     built,
@@ -150,16 +150,6 @@ def test_a_batch_of_one_in_training_uses_the_running_statistics_and_leaves_them(
     assert scorer.core.grad.isfinite().all()
     for name, buffer in scorer.named_buffers():
         assert torch.equal(buffer, before[name]), name
-
-
-@pytest.mark.parametrize("shape", [(4, 3), (4, 3, 2, 5)])
-def test_larger_batches_are_normalised_as_usual(shape):
-    norm = (torch.nn.BatchNorm1d if len(shape) == 2 else torch.nn.BatchNorm2d)(3)
-    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
-    results = normalised(norm, x)
-    axes = [axis for axis in range(len(shape)) if axis != 1]
-    torch.testing.assert_close(results.mean(axes), torch.zeros(3), **tolerance(torch.float32, "identity"))
-    assert norm.num_batches_tracked == 1
 
 
 def test_dropout_of_the_matrices_of_tucker_differs_between_examples():

@@ -2,8 +2,6 @@
 
 import csv
 import json
-from types import SimpleNamespace
-from unittest import mock
 
 import pytest
 import torch
@@ -194,20 +192,6 @@ def test_an_objective_needs_its_examples(objective, examples):
     needed = {"queries": "triples", "triples": "queries"}[examples]
     with pytest.raises(UserError, match=rf"task\.module\.objective={objective} needs task\.data\.examples={needed}"):
         task.step(every(data))
-
-
-def test_sparse_gradients_are_for_one_process():
-    task = link_prediction(graph_data())
-    for sparse, processes in ((True, 1), (False, 2)):
-        task.model.sparse = sparse
-        with mock.patch.object(LinkPredictionTask, "trainer", SimpleNamespace(world_size=processes)):
-            task.on_fit_start()
-    task.model.sparse = True
-    with (
-        mock.patch.object(LinkPredictionTask, "trainer", SimpleNamespace(world_size=2)),
-        pytest.raises(UserError, match=r"task\.model\.sparse=false"),
-    ):
-        task.on_fit_start()
 
 
 # Answers

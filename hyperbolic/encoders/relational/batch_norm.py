@@ -1,0 +1,59 @@
+"""Batch norm over the whole batch, also where several processes share it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, distributed, nn
+
+from hyperbolic.typing import Context, Function
+
+
+class _Sum(Function[Tensor]):
+    """The sum of a tensor over all processes."""
+
+    @staticmethod
+    def forward(ctx: Context, x: Tensor) -> Tensor:
+        total = x.clone()
+        distributed.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> Tensor:
+        return _Sum.forward(ctx, grad)
+
+
+def normalised(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
+    """Batch norm of x (B, C, ...), in training over the rows of all processes, each of which has some.
+
+    A batch of one has no statistics of its own: in training it is normalised with the running ones, as in evaluation,
+    and leaves them as they are. PyTorch's `SyncBatchNorm` takes the rows of all processes on GPUs alone.
+    """
+    if norm.training and distributed.is_available() and distributed.is_initialized():
+        return _over_processes(norm, x)
+    if norm.training and len(x) == 1:
+        return _with_running(norm, x)
+    result: Tensor = norm(x)
+    return result
+
+
+def _with_running(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
+    return nn.functional.batch_norm(x, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
+
+
+def _over_processes(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
+    axes, shape = [0, *range(2, x.dim())], (1, -1, *[1] * (x.dim() - 2))
+    sums = _Sum.apply(torch.cat([x.sum(axes), x.new_tensor([float(len(x))])]))
+    if (rows := float(sums[-1].detach())) == 1:
+        return _with_running(norm, x)
+    count = rows * x[0, 0].numel()
+    mean = sums[:-1] / count
+    centred = x - mean.view(shape)
+    variance = _Sum.apply(centred.square().sum(axes)) / count
+    with torch.no_grad():
+        running_mean, running_var, batches = norm.buffers()
+        assert norm.momentum is not None  # None: the mean over all batches, which nobody asks for
+        running_mean.lerp_(mean, norm.momentum)
+        running_var.lerp_(variance * count / (count - 1), norm.momentum)
+        batches.add_(1)
+    scale = norm.weight * (variance + norm.eps).rsqrt()
+    return centred * scale.view(shape) + norm.bias.view(shape)
