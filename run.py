@@ -1,8 +1,14 @@
 """Train, test or use a model: python run.py [task=...] [geometry=...] [experiment=...] [key=value ...]; or --help."""
 
 import os
+import signal
 import sys
 from pathlib import Path
+
+if __name__ == "__main__":  # the imports take seconds, in which Ctrl-C and SIGTERM end the program with one line
+    line = b"\nInterrupted.\n" if os.environ.get("LOCAL_RANK", "0") == "0" else b""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: (os.write(2, line), os._exit(130)))
 
 import hydra
 import pytorch_lightning as pl
@@ -12,7 +18,7 @@ from omegaconf import DictConfig
 from configs import checks, matching, stored
 from configs.build import MISTAKES, build, make
 from configs.errors import paragraph
-from tasks import prediction, record, report, training
+from tasks import prediction, processes, record, report, training
 from tasks.errors import plain_warnings
 from tasks.loggers import open_logger
 
@@ -75,7 +81,8 @@ def main() -> int:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as error:
-        print(f"\n{error if str(error) else 'Interrupted.'}", file=sys.stderr)
+        if processes.is_first():
+            print(f"\n{error if str(error) else 'Interrupted.'}", file=sys.stderr)
         return 130
     finally:
         stored.withdraw()
@@ -86,5 +93,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     plain_warnings()
     sys.exit(main())

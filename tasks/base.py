@@ -191,16 +191,29 @@ class Task(pl.LightningModule, abc.ABC):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint |= asdict(self.origin)
         checkpoint["metrics"] = dict(self.metrics)
-        checkpoint["sums"] = {k: float(v) for k, v in self._sums.get("train", {}).items()}
-        checkpoint["rng"] = _random_state()
+        if "optimizer_states" in checkpoint:  # not the weights alone
+            sums = {k: float(v) for k, v in self._sums.get("train", {}).items()}
+            checkpoint["processes"] = self._gather({"sums": sums, "random": _random_state(self.device)})
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.metrics = dict(checkpoint.get("metrics", {}))
-        self._sums = {"train": dict(checkpoint["sums"])} if checkpoint.get("sums") else {}
-        self._restore = checkpoint.get("rng")
+        processes, world = checkpoint["processes"], self.trainer.world_size
+        if len(processes) == world:
+            own = processes[self.trainer.global_rank]
+            sums, self._random = dict(own["sums"]), own["random"]
+        else:  # each takes an equal share
+            sums = {k: sum(p["sums"][k] for p in processes) / world for k in processes[0]["sums"]}
+        self._sums = {"train": sums} if sums else {}
         loop = checkpoint["loops"]["fit_loop"]
         within = not loop["epoch_loop.batch_progress"]["is_last_batch"]
         self._given = loop["state_dict"].get("combined_loader", []) if within else []
+
+    def _gather(self, value: Any) -> list[Any]:
+        """The value of each process, in all of them."""
+        values = [value] * self.trainer.world_size
+        if self.trainer.world_size > 1:
+            torch.distributed.all_gather_object(values, value)
+        return values
 
     def on_train_start(self) -> None:
         # Lightning does so too, but not where the number of steps was asked for before, as schedules do
@@ -210,8 +223,8 @@ class Task(pl.LightningModule, abc.ABC):
             batches.load_state_dict(state)
         if self.trainer.world_size > 1:  # each process draws its own numbers
             torch.manual_seed((torch.initial_seed() + self.trainer.global_rank) % 2**63)
-        if (state := self.__dict__.pop("_restore", None)) and self.trainer.world_size == 1:
-            _set_random_state(state)
+        if state := self.__dict__.pop("_random", None):
+            _set_random_state(state, self.device)
         self.has_started = True
 
 
@@ -298,20 +311,20 @@ class TaskData(pl.LightningDataModule, abc.ABC):
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer is not None else (0, 1)
 
 
-def _random_state() -> dict[str, Any]:
-    """The state of every random generator, in types that a checkpoint may hold."""
+def _random_state(device: torch.device) -> dict[str, Any]:
+    """The state of every random generator of this process, in types that a checkpoint may hold."""
     kind, keys, *rest = np.random.get_state(legacy=True)
     numbers = [kind, np.asarray(keys).tolist(), *rest]
     state = {"torch": torch.get_rng_state(), "numpy": numbers, "python": random.getstate()}
-    if torch.cuda.is_available():
-        state["cuda"] = torch.cuda.get_rng_state_all()
+    if device.type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(device)
     return state
 
 
-def _set_random_state(state: dict[str, Any]) -> None:
+def _set_random_state(state: dict[str, Any], device: torch.device) -> None:
     torch.set_rng_state(state["torch"].cpu())
     np.random.set_state(tuple(state["numpy"]))
     version, keys, gauss = state["python"]
     random.setstate((version, tuple(keys), gauss))
-    if "cuda" in state and torch.cuda.device_count() == len(state["cuda"]):
-        torch.cuda.set_rng_state_all([s.cpu() for s in state["cuda"]])
+    if "cuda" in state and device.type == "cuda":
+        torch.cuda.set_rng_state(state["cuda"].cpu(), device)

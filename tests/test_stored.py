@@ -126,7 +126,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("loops", 3), ("loops", {}), ("callbacks", 3), ("optimizer_states", [{"state": 1}]), ("rng", 5), ("global_step", "x")],
+    [("loops", 3), ("loops", {}), ("callbacks", 3), ("optimizer_states", [{"state": 1}]), ("processes", 5), ("global_step", "x")],
 )
 def test_a_damaged_state_of_the_training_is_one_sentence(finished, tmp_path, key, value):
     (tmp_path / "checkpoints").mkdir()
