@@ -1,13 +1,11 @@
 """What every task is made of: a Lightning module that adds up its metrics exactly, and its data."""
 
 import abc
-import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
@@ -16,6 +14,7 @@ from torch.optim import Optimizer
 from hyperbolic.manifolds.base import Manifold
 from tasks.batches import SHUFFLES, EvaluationBatches, Split, TokenBatches, TrainBatches
 from tasks.errors import UserError, one_of, whole
+from tasks.random_state import random_state, set_random_state
 from tasks.schedules import Schedule
 
 
@@ -193,7 +192,7 @@ class Task(pl.LightningModule, abc.ABC):
         checkpoint["metrics"] = dict(self.metrics)
         if "optimizer_states" in checkpoint:  # not the weights alone
             sums = {k: float(v) for k, v in self._sums.get("train", {}).items()}
-            checkpoint["processes"] = self._gather({"sums": sums, "random": _random_state(self.device)})
+            checkpoint["processes"] = self._gather({"sums": sums, "random": random_state(self.device)})
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.metrics = dict(checkpoint.get("metrics", {}))
@@ -224,7 +223,7 @@ class Task(pl.LightningModule, abc.ABC):
         if self.trainer.world_size > 1:  # each process draws its own numbers
             torch.manual_seed((torch.initial_seed() + self.trainer.global_rank) % 2**63)
         if state := self.__dict__.pop("_random", None):
-            _set_random_state(state, self.device)
+            set_random_state(state, self.device)
         self.has_started = True
 
 
@@ -309,22 +308,3 @@ class TaskData(pl.LightningDataModule, abc.ABC):
 
     def _place(self) -> tuple[int, int]:
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer is not None else (0, 1)
-
-
-def _random_state(device: torch.device) -> dict[str, Any]:
-    """The state of every random generator of this process, in types that a checkpoint may hold."""
-    kind, keys, *rest = np.random.get_state(legacy=True)
-    numbers = [kind, np.asarray(keys).tolist(), *rest]
-    state = {"torch": torch.get_rng_state(), "numpy": numbers, "python": random.getstate()}
-    if device.type == "cuda":
-        state["cuda"] = torch.cuda.get_rng_state(device)
-    return state
-
-
-def _set_random_state(state: dict[str, Any], device: torch.device) -> None:
-    torch.set_rng_state(state["torch"].cpu())
-    np.random.set_state(tuple(state["numpy"]))
-    version, keys, gauss = state["python"]
-    random.setstate((version, tuple(keys), gauss))
-    if "cuda" in state and device.type == "cuda":
-        torch.cuda.set_rng_state(state["cuda"].cpu(), device)

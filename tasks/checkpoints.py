@@ -128,6 +128,10 @@ class Checkpoints(Checkpoint):
         self.interruption = Interruption()
         self._due = False
 
+    def on_fit_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        # of a run that stopped early, and was interrupted before its test
+        trainer.should_stop = any(c.wait_count >= c.patience for c in trainer.early_stopping_callbacks)
+
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.interruption.catch()
 
