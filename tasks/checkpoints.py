@@ -135,6 +135,9 @@ class Checkpoints(Checkpoint):
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.interruption.catch()
 
+    def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        self.interruption.release()
+
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:

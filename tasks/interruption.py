@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 REPEAT_S = 1.0  # a second Ctrl-C within this time is the first one, which a launcher handed on
@@ -32,8 +33,14 @@ class Interruption:
         self.since: float | None = None
 
     def catch(self) -> None:
-        """From now on signals are noted. `ends_with_a_message` gives them back to whoever had them before."""
+        """From now on signals are noted."""
         _handle(self._note)
+
+    def release(self) -> None:
+        """From now on they end the run at once, as one does that came too late to be asked for."""
+        _handle(signal.default_int_handler)
+        if self.since is not None:
+            raise Stop
 
     def _note(self, number: int, _: Any) -> None:
         now = time.monotonic()
@@ -43,10 +50,11 @@ class Interruption:
 
     def agreed(self, trainer: pl.Trainer) -> bool:
         """Whether a process of the run was interrupted; the same answer in all of them, which ask together."""
-        interrupted = self.since is not None
-        if trainer.world_size == 1:  # without waiting for the device
-            return interrupted
-        return trainer.strategy.reduce_boolean_decision(interrupted, all=False)
+        if trainer.world_size == 1:
+            return self.since is not None
+        interrupted = torch.tensor(self.since is not None, dtype=torch.int32, device=trainer.strategy.root_device)
+        torch.distributed.all_reduce(interrupted, op=torch.distributed.ReduceOp.MAX)
+        return bool(interrupted)
 
 
 @contextlib.contextmanager

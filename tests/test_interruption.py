@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.cli import QUIET, ROOT, Result, places
+from tasks import processes
+from tasks.base import TaskData
+from tasks.interruption import Interruption
+from tasks.prefix.task import PrefixTask
+from tests.cli import QUIET, ROOT, Result, call, places, short
+from tests.forks import two_processes
 from tests.test_resume import same_end
 
 # Steps that take 0.1 s and leave a file for each process; Lightning starts the other process with the same words.
@@ -39,11 +44,11 @@ LIMIT_S = 30
 LINUX = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 
 
-def start(folder: Path, *words: str, slow: bool = True) -> subprocess.Popen:
+def start(folder: Path, *words: str) -> subprocess.Popen:
     (folder / "steps").mkdir(parents=True, exist_ok=True)
     (folder / "slow.py").write_text(SLOW)
     return subprocess.Popen(
-        [sys.executable, folder / "slow.py" if slow else "run.py", *words, *places(folder)],
+        [sys.executable, folder / "slow.py", *words, *places(folder)],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1", "STEPS": str(folder / "steps")},
     )  # fmt: skip
@@ -73,9 +78,8 @@ def catches(pid: int, number: signal.Signals) -> bool:
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory) -> Result:
-    process = start(tmp_path_factory.mktemp("uninterrupted"), *TWO, slow=False)
-    out, err = process.communicate(timeout=240)
-    return Result(process.returncode, out, err)
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    return two_processes(folder / "out" / "two" / "whole", *TWO, *places(folder))
 
 
 KINDS = [
@@ -107,9 +111,9 @@ def test_two_processes_end_together_and_go_on_exactly(tmp_path, uninterrupted, t
     last = next(tmp_path.glob("out/*/*/checkpoints/last.ckpt"), None)
     assert last is not None or name == "SIGKILL"
     assert last is None or len(torch.load(last)["processes"]) == 2
-    again = start(tmp_path, *TWO, "trainer.resume=auto", slow=False)
-    out, err = again.communicate(timeout=240)
-    assert same_end(uninterrupted, Result(again.returncode, out, err))
+    resume = "null" if last is None else last
+    again = two_processes(tmp_path / "out" / "again", *TWO, *places(tmp_path), f"trainer.resume={resume}")
+    assert same_end(uninterrupted, again)
 
 
 @LINUX
@@ -122,3 +126,53 @@ def test_a_signal_during_imports_is_one_line(number, after_s):
     process.send_signal(number)
     _, err = process.communicate(timeout=LIMIT_S)
     assert (process.returncode, err) == (130, "\nInterrupted.\n")
+
+
+@pytest.mark.parametrize(
+    ("owner", "method"), [(TaskData, "splits"), (PrefixTask, "test_step")], ids=["while data are read", "in a test"]
+)
+def test_all_else_ends_at_once_with_one_line(tmp_path, monkeypatch, owner, method):
+    trained = short(tmp_path, "trainer.max_epochs=1")
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    monkeypatch.setattr(owner, method, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    result = call("mode=test", f"checkpoint={trained.record_path.parent}", *QUIET, *places(tmp_path))
+    assert (result.code, result.err) == (130, "\nInterrupted.\n")
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_second_signal_is_another_only_from_the_keyboard_and_later(monkeypatch):
+    interruption, now = Interruption(), [10.0]
+    monkeypatch.setattr("tasks.interruption.time.monotonic", lambda: now[0])
+    interruption._note(signal.SIGINT, None)
+    now[0] += 0.5
+    interruption._note(signal.SIGINT, None)
+    now[0] += 5
+    interruption._note(signal.SIGTERM, None)
+    with pytest.raises(KeyboardInterrupt):
+        interruption._note(signal.SIGINT, None)
+
+
+def ended(code: str) -> subprocess.Popen:
+    child = subprocess.Popen([sys.executable, "-S", "-c", f"import os; {code}"])
+    child.wait()
+    return child
+
+
+def test_the_first_process_sees_how_another_one_ended():
+    assert lost("os._exit(0)") is None
+    assert lost("os._exit(3)") == ("", 1), "it has said why"
+    assert lost("os._exit(130)") == ("Interrupted", 130)
+    assert lost("os.kill(os.getpid(), 9)") == ("Process 2 of 2 was ended by SIGKILL", 1)
+
+
+def lost(code: str) -> tuple[str, int] | None:
+    return processes.Watch([ended(code)], first=0, hint=str).lost()
+
+
+def test_of_the_other_processes_one_says_that_the_first_is_gone(monkeypatch):
+    here, elsewhere = (processes.Watch([], first=pid, hint=str) for pid in (os.getppid(), 1 << 30))
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert here.lost() is None
+    assert elsewhere.lost() == ("The first process of the run is gone", 1)
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    assert elsewhere.lost() == ("", 1)
