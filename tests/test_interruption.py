@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tasks import processes
+from tasks import prediction, processes
 from tasks.base import TaskData
 from tasks.interruption import Interruption
 from tasks.prefix.task import PrefixTask
@@ -129,15 +129,23 @@ def test_a_signal_during_imports_is_one_line(number, after_s):
 
 
 @pytest.mark.parametrize(
-    ("owner", "method"), [(TaskData, "splits"), (PrefixTask, "test_step")], ids=["while data are read", "in a test"]
+    ("mode", "owner", "method"),
+    [("test", TaskData, "splits"), ("test", PrefixTask, "test_step"), ("predict", prediction, "_lines")],
+    ids=["while data are read", "in a test", "in predictions"],
 )
-def test_all_else_ends_at_once_with_one_line(tmp_path, monkeypatch, owner, method):
-    trained = short(tmp_path, "trainer.max_epochs=1")
+def test_all_else_ends_at_once_with_one_line(tmp_path, monkeypatch, trained, mode, owner, method):
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     monkeypatch.setattr(owner, method, lambda *_: os.kill(os.getpid(), signal.SIGINT))
-    result = call("mode=test", f"checkpoint={trained.record_path.parent}", *QUIET, *places(tmp_path))
+    words = (f"mode={mode}", f"checkpoint={trained}", "input=run.py", f"output={tmp_path / 'predictions'}")
+    result = call(*words[: 4 if mode == "predict" else 2], *QUIET, *places(tmp_path))
     assert (result.code, result.err) == (130, "\nInterrupted.\n")
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    assert not list(tmp_path.glob("*predictions*"))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    return short(tmp_path_factory.mktemp("trained"), "trainer.max_epochs=1").record_path.parent
 
 
 def test_a_second_signal_is_another_only_from_the_keyboard_and_later(monkeypatch):
