@@ -24,6 +24,7 @@ from tasks.loggers import open_logger
 
 # One exit code for each run of this process; HYPERBOLIC_FULL_ERROR=1 shows where a mistake happened.
 codes: list[int] = []
+words: list[str] = []  # the command line, with which the other processes of a run are started
 reported = MISTAKES if os.environ.get("HYPERBOLIC_FULL_ERROR", "0") in ("", "0") else ()
 
 
@@ -56,6 +57,7 @@ def run(cfg: DictConfig) -> float | None:
 def job(cfg: DictConfig) -> float | None:
     """A run whose mistakes are reported in one paragraph, so that the other runs of a multirun go on."""
     codes.append(1)
+    sys.argv[1:] = words
     try:
         value = run(cfg)
     except reported as error:
@@ -70,7 +72,8 @@ def main() -> int:
     """The command line; returns its exit code."""
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra hands its errors on, to be reported in one paragraph
     try:
-        sys.argv[1:] = stored.choose(sys.argv[1:])
+        words[:] = sys.argv[1:]
+        sys.argv[1:] = stored.choose(words)
         job()
     except reported as error:
         print(f"error: {paragraph(error)}", file=sys.stderr)

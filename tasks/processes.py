@@ -1,5 +1,6 @@
 """The processes that share a run on one machine: where one of them is gone, the others end within seconds."""
 
+import atexit
 import contextlib
 import os
 import signal
@@ -14,7 +15,7 @@ from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher
 
 FIRST = "HYPERBOLIC_FIRST_PROCESS"  # in the environment of the others: the process id of the one that started them
 PERIOD_S = 0.2
-FIRST_WAITS_S, OTHERS_WAIT_S = 1.0, 3.0  # with an error of their own, for that of another process
+FIRST_WAITS_S, OTHERS_WAIT_S = 5.0, 8.0  # with an error of their own, for the end of another process
 
 
 def is_first() -> bool:
@@ -45,7 +46,9 @@ def together(trainer: pl.Trainer, hint: Callable[[], str]) -> Iterator[None]:
     except BaseException as error:
         if watch.first:
             time.sleep(OTHERS_WAIT_S)  # the first process ends this one, unless it has no error
-        elif children and not isinstance(error, KeyboardInterrupt):
+            # its connections are closed when it has ended, and not seconds before
+            atexit.register(os._exit, 130 if isinstance(error, KeyboardInterrupt) else 1)
+        elif children and isinstance(error, RuntimeError):
             time.sleep(FIRST_WAITS_S)  # the watch ends this process, where its error is that another one is gone
         watch.over.set()
         watch.end_children()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import run
 from tasks import prediction, processes
 from tasks.base import TaskData
 from tasks.interruption import Interruption
@@ -141,6 +142,16 @@ def test_all_else_ends_at_once_with_one_line(tmp_path, monkeypatch, trained, mod
     assert (result.code, result.err) == (130, "\nInterrupted.\n")
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
     assert not list(tmp_path.glob("*predictions*"))
+
+
+def test_other_processes_are_started_with_the_words_that_were_typed(monkeypatch, tmp_path, trained):
+    """Not with those that stand for a checkpoint within this process."""
+    started = []
+    monkeypatch.setattr(run.training, "test", lambda *_, **__: started.append(sys.argv[1:]) or 1 / 0)
+    words = ["mode=test", f"checkpoint={trained}", *QUIET, *places(tmp_path)]
+    with pytest.raises(ZeroDivisionError):
+        call(*words)
+    assert started == [words]
 
 
 @pytest.fixture(scope="module")
