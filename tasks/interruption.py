@@ -72,6 +72,7 @@ def ends_with_a_message(message: Callable[[], str]) -> Iterator[None]:
 
 
 def _handle(handler: Any, *numbers: signal.Signals) -> None:
-    if threading.current_thread() is threading.main_thread():  # Python allows it in no other
+    # Python allows it in no other thread, and knows no handler that was not its own
+    if threading.current_thread() is threading.main_thread() and handler is not None:
         for number in numbers or SIGNALS:
             signal.signal(number, handler)

@@ -166,7 +166,8 @@ def check_unfinished(checkpoint: dict[str, Any], max_epochs: int | None, max_ste
 
 def has_record(checkpoint: Mapping[str, Any]) -> bool:
     """Whether the run that wrote a checkpoint was not only trained but tested as well."""
-    return bool((checkpoint["file"].absolute().parents[1] / "record.json").exists())
+    folder: Path = checkpoint["file"].absolute().parent.parent
+    return (folder / "record.json").exists()
 
 
 def finished(checkpoint: dict[str, Any], max_epochs: int | None, max_steps: int) -> str | None:
