@@ -1,8 +1,14 @@
 """Train, test or use a model: python run.py [task=...] [geometry=...] [experiment=...] [key=value ...]; or --help."""
 
 import os
+import signal
 import sys
 from pathlib import Path
+
+if __name__ == "__main__":  # the imports take seconds, in which Ctrl-C and SIGTERM end the program with one line
+    line = b"\nInterrupted.\n" if os.environ.get("LOCAL_RANK", "0") == "0" else b""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: (os.write(2, line), os._exit(130)))
 
 import hydra
 import pytorch_lightning as pl
@@ -12,12 +18,13 @@ from omegaconf import DictConfig
 from configs import checks, matching, stored
 from configs.build import MISTAKES, build, make
 from configs.errors import paragraph
-from tasks import prediction, record, report, training
+from tasks import prediction, processes, record, report, training
 from tasks.errors import plain_warnings
 from tasks.loggers import open_logger
 
 # One exit code for each run of this process; HYPERBOLIC_FULL_ERROR=1 shows where a mistake happened.
 codes: list[int] = []
+words: list[str] = []  # the command line, with which the other processes of a run are started
 reported = MISTAKES if os.environ.get("HYPERBOLIC_FULL_ERROR", "0") in ("", "0") else ()
 
 
@@ -50,6 +57,7 @@ def run(cfg: DictConfig) -> float | None:
 def job(cfg: DictConfig) -> float | None:
     """A run whose mistakes are reported in one paragraph, so that the other runs of a multirun go on."""
     codes.append(1)
+    sys.argv[1:] = words
     try:
         value = run(cfg)
     except reported as error:
@@ -64,7 +72,8 @@ def main() -> int:
     """The command line; returns its exit code."""
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra hands its errors on, to be reported in one paragraph
     try:
-        sys.argv[1:] = stored.choose(sys.argv[1:])
+        words[:] = sys.argv[1:]
+        sys.argv[1:] = stored.choose(words)
         job()
     except reported as error:
         print(f"error: {paragraph(error)}", file=sys.stderr)
@@ -75,7 +84,8 @@ def main() -> int:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as error:
-        print(f"\n{error if str(error) else 'Interrupted.'}", file=sys.stderr)
+        if processes.is_first():
+            print(f"\n{error if str(error) else 'Interrupted.'}", file=sys.stderr)
         return 130
     finally:
         stored.withdraw()
@@ -86,5 +96,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     plain_warnings()
     sys.exit(main())

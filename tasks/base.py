@@ -1,13 +1,11 @@
 """What every task is made of: a Lightning module that adds up its metrics exactly, and its data."""
 
 import abc
-import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
@@ -16,6 +14,7 @@ from torch.optim import Optimizer
 from hyperbolic.manifolds.base import Manifold
 from tasks.batches import SHUFFLES, EvaluationBatches, Share, Split, TokenBatches, TrainBatches
 from tasks.errors import UserError, one_of, whole
+from tasks.random_state import random_state, set_random_state
 from tasks.schedules import Schedule
 
 
@@ -205,19 +204,32 @@ class Task(pl.LightningModule, abc.ABC):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint |= asdict(self.origin)
         checkpoint["metrics"] = dict(self.metrics)
-        checkpoint["sums"] = {k: float(v) for k, v in self._sums.get("train", {}).items()}
-        checkpoint["rng"] = _random_state()
-        if self.draws is not None:
-            checkpoint["draws"] = self.draws.get_state()
+        if "optimizer_states" in checkpoint:  # not the weights alone
+            sums = {k: float(v) for k, v in self._sums.get("train", {}).items()}
+            checkpoint["processes"] = self._gather({"sums": sums, "random": random_state(self.device)})
+            if self.draws is not None:
+                checkpoint["draws"] = self.draws.get_state()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.metrics = dict(checkpoint.get("metrics", {}))
-        self._sums = {"train": dict(checkpoint["sums"])} if checkpoint.get("sums") else {}
-        self._restore = checkpoint.get("rng")
         self._drawn = checkpoint.get("draws")
+        processes, world = checkpoint["processes"], self.trainer.world_size
+        if len(processes) == world:
+            own = processes[self.trainer.global_rank]
+            sums, self._random = dict(own["sums"]), own["random"]
+        else:  # each takes an equal share
+            sums = {k: sum(p["sums"][k] for p in processes) / world for k in processes[0]["sums"]}
+        self._sums = {"train": sums} if sums else {}
         loop = checkpoint["loops"]["fit_loop"]
         within = not loop["epoch_loop.batch_progress"]["is_last_batch"]
         self._given = loop["state_dict"].get("combined_loader", []) if within else []
+
+    def _gather(self, value: Any) -> list[Any]:
+        """The value of each process, in all of them."""
+        values = [value] * self.trainer.world_size
+        if self.trainer.world_size > 1:
+            torch.distributed.all_gather_object(values, value)
+        return values
 
     def on_train_start(self) -> None:
         # Lightning does so too, but not where the number of steps was asked for before, as schedules do
@@ -225,8 +237,8 @@ class Task(pl.LightningModule, abc.ABC):
             self._batches.load_state_dict(state)
         if self.trainer.world_size > 1:
             self._split_random_numbers(self.__dict__.pop("_drawn", None))
-        if (state := self.__dict__.pop("_restore", None)) and self.trainer.world_size == 1:
-            _set_random_state(state)
+        if state := self.__dict__.pop("_random", None):
+            set_random_state(state, self.device)
         self.has_started = True
 
     def _split_random_numbers(self, drawn: Tensor | None) -> None:
@@ -337,22 +349,3 @@ class TaskData(pl.LightningDataModule, abc.ABC):
 
     def _place(self) -> tuple[int, int]:
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer is not None else (0, 1)
-
-
-def _random_state() -> dict[str, Any]:
-    """The state of every random generator, in types that a checkpoint may hold."""
-    kind, keys, *rest = np.random.get_state(legacy=True)
-    numbers = [kind, np.asarray(keys).tolist(), *rest]
-    state = {"torch": torch.get_rng_state(), "numpy": numbers, "python": random.getstate()}
-    if torch.cuda.is_available():
-        state["cuda"] = torch.cuda.get_rng_state_all()
-    return state
-
-
-def _set_random_state(state: dict[str, Any]) -> None:
-    torch.set_rng_state(state["torch"].cpu())
-    np.random.set_state(tuple(state["numpy"]))
-    version, keys, gauss = state["python"]
-    random.setstate((version, tuple(keys), gauss))
-    if "cuda" in state and torch.cuda.device_count() == len(state["cuda"]):
-        torch.cuda.set_rng_state_all([s.cpu() for s in state["cuda"]])

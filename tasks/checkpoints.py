@@ -1,8 +1,7 @@
-"""Checkpoints of the best and of the last states, the history of a run, and an orderly end on Ctrl-C."""
+"""Checkpoints of the best and of the last states, and the history of a run."""
 
 import csv
 import os
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from torch import Tensor
 from hyperbolic.manifolds import Manifold
 from tasks.base import Task, as_task
 from tasks.folders import whole_file
+from tasks.interruption import Interruption, Stop
 
 BEST, LAST, AVERAGE, EPOCH = "best.ckpt", "last.ckpt", "average.ckpt", "epoch-{:06d}.ckpt"
 DISTANCE = "/dist0_mean"  # of the diagnostics (tasks.watch): the mean distance of points from the origin
@@ -116,7 +116,8 @@ class Checkpoints(Checkpoint):
     weights after each of the last n epochs, epoch-<number>.ckpt, and at the end their mean, average.ckpt.
 
     last.ckpt is written at the end of every epoch, every `every_n_steps` steps, and on Ctrl-C or SIGTERM, always
-    whole or not at all, and only where the run can go on exactly: after a batch that no validation follows.
+    whole or not at all, and only where the run can go on exactly: after a step of the optimiser that no validation
+    follows.
     """
 
     def __init__(self, folder: Path, every_n_steps: int | None, average_last: int | None = None):
@@ -124,38 +125,32 @@ class Checkpoints(Checkpoint):
         self.every_n_steps = every_n_steps
         self.average_last = average_last
         self.best: dict[str, Any] = {}  # value, epoch, step
-        self.interrupted = False
+        self.interruption = Interruption()
         self._due = False
-        self._handler: Any = None
 
     def on_fit_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        if trainer.world_size == 1:  # several processes would stop at different batches: Lightning's handler ends them
-            self._handler = signal.signal(signal.SIGINT, self._on_interrupt)
+        # of a run that stopped early, and was interrupted before its test
+        trainer.should_stop = any(c.wait_count >= c.patience for c in trainer.early_stopping_callbacks)
 
-    def on_fit_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        self.release()
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        self.interruption.catch()
 
-    def release(self) -> None:
-        """Give Ctrl-C back to whoever had it before."""
-        if self._handler is not None:
-            signal.signal(signal.SIGINT, self._handler)
-            self._handler = None
-
-    def _on_interrupt(self, *_: Any) -> None:
-        if self.interrupted:
-            raise KeyboardInterrupt  # the second one does not wait
-        self.interrupted = True
+    def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        self.interruption.release()
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        step = trainer.global_step
-        self._due |= self.every_n_steps is not None and step % self.every_n_steps == 0
-        self._due |= self.interrupted or trainer.received_sigterm
-        if self._due and not self._validates_after(trainer, batch_idx):
+        if (batch_idx + 1) % trainer.accumulate_grad_batches:  # gradients are added up, or the epoch ends
+            return
+        self._due |= self.every_n_steps is not None and trainer.global_step % self.every_n_steps == 0
+        if self._validates_after(trainer, batch_idx):
+            return
+        interrupted = self.interruption.agreed(trainer)
+        if self._due or interrupted:
             self.save_last(trainer)
-            if self.interrupted:
-                raise KeyboardInterrupt
+        if interrupted:
+            raise Stop
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         if self.average_last:
@@ -164,8 +159,8 @@ class Checkpoints(Checkpoint):
                 for file in epoch_files(self.folder)[: -self.average_last]:
                     file.unlink()
         self.save_last(trainer)
-        if self.interrupted:
-            raise KeyboardInterrupt
+        if self.interruption.agreed(trainer):
+            raise Stop
 
     def load_average(self, trainer: pl.Trainer, module: Task) -> int:
         """Give the module the mean of the weights of the last epochs, and keep it as average.ckpt; returns how many

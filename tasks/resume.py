@@ -156,12 +156,18 @@ def check_unfinished(checkpoint: dict[str, Any], max_epochs: int | None, max_ste
     file = checkpoint["file"]
     if not checkpoint.get("optimizer_states"):
         raise UserError(f"{setting}: {file} holds weights only; resume from {LAST} (this one suits mode=test).")
-    if reason := finished(checkpoint, max_epochs, max_steps):
+    if (reason := finished(checkpoint, max_epochs, max_steps)) and has_record(checkpoint):
         raise UserError(
             f"{setting}: the run of {file} is finished ({reason}). To train it further raise trainer.max_epochs or "
             "trainer.max_steps (or trainer.patience), which needs optim.schedule=constant; to test it use mode=test "
             "checkpoint=..."
         )
+
+
+def has_record(checkpoint: Mapping[str, Any]) -> bool:
+    """Whether the run that wrote a checkpoint was not only trained but tested as well."""
+    folder: Path = checkpoint["file"].absolute().parent.parent
+    return (folder / "record.json").exists()
 
 
 def finished(checkpoint: dict[str, Any], max_epochs: int | None, max_steps: int) -> str | None:
@@ -207,7 +213,8 @@ def checkpoint_to_continue(
         except UserError:
             continue
         with contextlib.suppress(UserError):  # a damaged one
-            if not differences(checkpoint, origin, CONTINUED) and not finished(checkpoint, max_epochs, max_steps):
+            complete = finished(checkpoint, max_epochs, max_steps) and has_record(checkpoint)
+            if not complete and not differences(checkpoint, origin, CONTINUED):
                 return checkpoint
     return None
 

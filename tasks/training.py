@@ -17,16 +17,14 @@ from torch import nn
 
 from hyperbolic.optim import RiemannianOptimizer, parameter_groups
 from hyperbolic.switch import use_compile
+from tasks import processes
 from tasks import resume as resuming
 from tasks.base import Task, TaskData
 from tasks.checkpoints import BEST, LAST, Checkpoints, History
 from tasks.errors import UserError, one_of, whole
 from tasks.gradients import MeanGradients
+from tasks.interruption import ends_with_a_message
 from tasks.watch import Diagnostics, NanGuard, Progress, StepLog
-
-
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM ended the training; the message says how to go on."""
 
 
 @dataclass
@@ -58,7 +56,7 @@ def make_trainer(
     options["accelerator"] = choose_accelerator(options.get("accelerator", "auto"))
     StrategyRegistry.register("ddp", MeanGradients, override=True)  # what Lightning takes for several processes
     try:
-        return pl.Trainer(
+        trainer = pl.Trainer(
             callbacks=callbacks,
             logger=logger or False,
             enable_progress_bar=enable_progress_bar,
@@ -70,6 +68,10 @@ def make_trainer(
         )
     except (MisconfigurationException, ValueError, TypeError) as error:
         raise UserError(f"trainer: {' '.join(str(error).split())}") from error
+    # Lightning's talk to the other processes at any time, which hangs, and requeue Slurm's jobs with checkpoints of
+    # their own; tasks.interruption has those that end a run.
+    trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
+    return trainer
 
 
 def choose_accelerator(accelerator: str) -> str:
@@ -158,8 +160,17 @@ def fit(
         resuming.load_weights(task, checkpoint, f"trainer.resume={resume}")  # so that a misfit is one sentence
         resuming.take_over(checkpoint, states, f"trainer.resume={resume}")
         resuming.adopt_name(task, checkpoint)
-    with _quiet():
-        _train(trainer, task, data, checkpoint, checkpoints)
+
+    def hint() -> str:
+        last = states / LAST
+        return f"go on with trainer.resume={last}" if last.exists() else "nothing was saved yet"
+
+    with (
+        _quiet(),
+        processes.together(trainer, hint),
+        ends_with_a_message(lambda: f"Interrupted at step {trainer.global_step}; {hint()}."),
+    ):
+        _train(trainer, task, data, checkpoint)
         newest = history.rows[-1] if history.rows else {}
         validated = task.select in newest and newest["step"] == trainer.global_step
         if not validated and options.get("limit_val_batches") != 0:  # max_steps came between two validations
@@ -218,7 +229,7 @@ def test(
     hardware = {k: options[k] for k in ("accelerator", "devices", "num_nodes", "strategy", "precision") if k in options}
     trainer = make_trainer([], logger, enable_progress_bar, limit_test_batches=limit_test_batches, **hardware)
     start = time.perf_counter()
-    with _quiet():
+    with _quiet(), processes.together(trainer, lambda: "no result was written"), ends_with_a_message(lambda: ""):
         trainer.test(task, datamodule=data, verbose=False)
     seconds = time.perf_counter() - start
     return Outcome(
@@ -236,16 +247,10 @@ def test(
     )
 
 
-def _train(
-    trainer: pl.Trainer, task: Task, data: TaskData, checkpoint: dict[str, Any] | None, checkpoints: Checkpoints
-) -> None:
+def _train(trainer: pl.Trainer, task: Task, data: TaskData, checkpoint: dict[str, Any] | None) -> None:
     path = str(checkpoint["file"]) if checkpoint else None
     try:
         trainer.fit(task, datamodule=data, ckpt_path=path, weights_only=True if path else None)
-    except (SystemExit, KeyboardInterrupt) as end:  # Lightning turns Ctrl-C and SIGTERM into exits
-        last = checkpoints.folder / LAST
-        how = f"go on with trainer.resume={last}" if last.exists() else "nothing was saved yet"
-        raise Interrupted(f"Interrupted at step {trainer.global_step}; {how}.") from end
     except MisconfigurationException as error:
         raise UserError(f"trainer: {' '.join(str(error).split())}") from error
     except UserError:
@@ -260,8 +265,6 @@ def _train(
                 f"({reason}). Resume from another checkpoint, or train again."
             ) from error
         raise
-    finally:
-        checkpoints.release()
 
 
 def _share(trainer: pl.Trainer, data: TaskData) -> float:

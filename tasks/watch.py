@@ -137,6 +137,12 @@ class Diagnostics(Callback):
         module.log_dict(self.latest, sync_dist=trainer.world_size > 1)
         self._points = {}
 
+    def state_dict(self) -> dict[str, Any]:
+        return {"latest": self.latest}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.latest = dict(state["latest"])
+
 
 class Progress(TQDMProgressBar):
     """A progress bar that shows the latest loss and validation, redrawn every `refresh_rate` batches."""

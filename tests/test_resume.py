@@ -3,9 +3,6 @@
 import csv
 import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,9 +10,10 @@ import torch
 
 from tasks import resume
 from tasks.base import Origin, Task
+from tasks.checkpoints import Checkpoints
 from tasks.entity_typing.task import EntityTypingTask
 from tasks.prefix.task import PrefixTask
-from tests.cli import QUIET, ROOT, SHORT, Result, call, places, short
+from tests.cli import QUIET, Result, call, places, short
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +115,60 @@ def test_an_interrupted_run_goes_on_exactly(tmp_path, monkeypatch, uninterrupted
     assert same_end(uninterrupted, resumed)
 
 
+def test_a_run_that_adds_up_batches_stops_after_a_step_and_goes_on_exactly(tmp_path, monkeypatch):
+    """A signal in the second of three batches of a step; of the four of an epoch the last is a step of its own."""
+    words = ("trainer.accumulate_grad_batches=3", "trainer.checkpoint_every_n_steps=1")
+    saved, save_last = [], Checkpoints.save_last
+    with monkeypatch.context() as patch:
+        steps = signalled(patch, PrefixTask, 2, "SIGTERM")
+        patch.setattr(Checkpoints, "save_last", lambda self, trainer: saved.append(1) or save_last(self, trainer))
+        broken = short(tmp_path / "broken", *words)
+    assert broken.code == 130, broken.err
+    assert "Interrupted at step 1; go on with trainer.resume=" in broken.err
+    assert (len(steps), len(saved)) == (3, 1)
+    assert same_end(short(tmp_path / "whole", *words), short(tmp_path / "broken", *words, "trainer.resume=auto"))
+
+
+def test_a_run_that_was_trained_and_not_tested_is_only_tested(tmp_path, monkeypatch):
+    """It ended after its last epoch, and by its patience: interrupted in the test."""
+    for name, words in {
+        "complete": ("trainer.max_epochs=1",),
+        "early": ("trainer.max_epochs=9", "trainer.patience=1", "optim.lr=1e-12"),
+    }.items():
+        home = tmp_path / name
+        with monkeypatch.context() as patch:
+            patch.setattr(PrefixTask, "test_step", interrupted_by_hand)
+            broken = short(home, *words)
+        assert (broken.code, broken.err.count("Interrupted")) == (130, 1), broken.err
+        assert "go on with trainer.resume=" in broken.err
+        with monkeypatch.context() as patch:
+            steps = signalled(patch, PrefixTask, 0, "SIGINT")
+            resumed = short(home, *words, "trainer.resume=auto")
+        assert not steps
+        whole = short(tmp_path / "whole", *words)
+        assert whole.record["metrics"] == resumed.record["metrics"]
+        assert whole.record["diagnostics"] == resumed.record["diagnostics"]
+
+
+def interrupted_by_hand(*_) -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_run_of_two_processes_goes_on_in_one_with_the_metrics_of_both(tmp_path, monkeypatch, uninterrupted):
+    """Only their sums are shared out anew: random numbers are not those of one process alone."""
+    with monkeypatch.context() as patch:
+        signalled(patch, PrefixTask, 3, "SIGINT")
+        short(tmp_path, *WHERE)
+    file = next(tmp_path.glob("out/*/*/checkpoints/last.ckpt"))
+    last = torch.load(file)
+    (alone,) = last["processes"]
+    shares = [{**alone, "sums": {k: v * share for k, v in alone["sums"].items()}} for share in (0.25, 0.75)]
+    torch.save(last | {"processes": shares}, file)
+    resumed = short(tmp_path, *WHERE, "trainer.resume=auto")
+    assert last["global_step"] == 3
+    assert resumed.record["metrics"] == pytest.approx(uninterrupted.record["metrics"])
+
+
 def typing(folder: Path, *words: str) -> Result:
     """Two epochs of six steps: two over all mentions, and two in each of two further passes."""
     return call(
@@ -136,30 +188,6 @@ def test_a_typing_run_goes_on_exactly_within_the_further_passes_of_an_epoch(tmp_
     assert (last["global_step"], last["epoch"]) == (3, 0)
     resumed = typing(tmp_path / "broken", "trainer.resume=auto")
     assert same_end(typing(tmp_path / "whole"), resumed)
-
-
-def test_a_killed_process_goes_on_exactly_from_its_last_checkpoint(tmp_path, uninterrupted):
-    """SIGKILL, in a process of its own, some time after the first checkpoint within an epoch."""
-    words = (
-        "task=prefix_toy", *QUIET, *SHORT, *WHERE, "trainer.max_epochs=3", "trainer.checkpoint_every_n_steps=1",
-        *places(tmp_path),
-    )  # fmt: skip
-    slow = "import time, run; from tasks.prefix.task import PrefixTask as T; f = T.training_step\n"
-    slow += "T.training_step = lambda s, b, i: (time.sleep(0.3 * (s.global_step >= 5)), f(s, b, i))[1]\nrun.main()"
-    process = subprocess.Popen([sys.executable, "-c", slow, *words], cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    deadline = time.time() + 60
-    while time.time() < deadline and process.poll() is None:
-        last = next(iter(tmp_path.glob("out/*/*/checkpoints/last.ckpt")), None)
-        if last is not None and torch.load(last)["global_step"] >= 5:
-            break
-        time.sleep(0.05)
-    assert process.poll() is None, process.stderr.read()
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    process.stderr.close()
-    resumed = short(tmp_path, *WHERE, "trainer.checkpoint_every_n_steps=1", "trainer.resume=auto")
-    assert "resume" not in resumed.err
-    assert same_end(uninterrupted, resumed)
 
 
 def test_a_setting_that_came_later_is_what_was_done_before():

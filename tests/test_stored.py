@@ -126,16 +126,20 @@ HOSTILE = {
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("loops", 3), ("loops", {}), ("callbacks", 3), ("optimizer_states", [{"state": 1}]), ("rng", 5), ("global_step", "x")],
+    [
+        ("loops", 3), ("loops", {}), ("callbacks", 3), ("optimizer_states", [{"state": 1}]), ("global_step", "x"),
+        ("processes", 5), ("processes", [{"sums": {}, "random": {"torch": 5}}]),
+    ],
 )
 def test_a_damaged_state_of_the_training_is_one_sentence(finished, tmp_path, key, value):
     (tmp_path / "checkpoints").mkdir()
     shutil.copy(states(finished) / "best.ckpt", tmp_path / "checkpoints")
     torch.save(torch.load(states(finished) / "last.ckpt") | {key: value}, tmp_path / "checkpoints" / "last.ckpt")
-    result = call(f"trainer.resume={tmp_path}", "trainer.max_steps=14", *QUIET, *places(tmp_path))
+    result = call(f"trainer.resume={tmp_path}", "trainer.max_epochs=4", *QUIET, *places(tmp_path))
     assert result.code == 1
     assert result.err.startswith("error: ")
     assert result.err.count("\n") == 1, result.err
+    assert "is damaged" in result.err or "does not fit or is damaged" in result.err
 
 
 def test_names_in_a_checkpoint_lead_nowhere_else(finished, tmp_path):

@@ -1,0 +1,75 @@
+"""Runs of every task that are killed again and again, and go on each time: their end is that of a run left alone."""
+
+import os
+import random
+import select
+import signal
+import time
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from tasks.base import Task
+from tests.cli import QUIET, Result, call, places, short
+from tests.forks import exit_code, fork
+from tests.test_resume import same_end, signalled
+
+# Three epochs of seven batches; with batches that are added up, the last step of an epoch has fewer of them.
+BATCHES = 21
+SETTINGS = (
+    *QUIET, "trainer.max_epochs=3", "trainer.limit_train_batches=7", "trainer.check_val_every_n_epoch=1",
+    "trainer.patience=null", "trainer.checkpoint_every_n_steps=1", "trainer.accelerator=cpu",
+)  # fmt: skip
+TASKS = {
+    "prefix_toy": ("trainer.val_check_interval=3",),
+    "nli_toy": ("trainer.accumulate_grad_batches=2", "trainer.val_check_interval=5"),
+    "entity_typing_toy": ("trainer.accumulate_grad_batches=3", "trainer.average_last=2"),
+    "kg_completion_toy": ("trainer.accumulate_grad_batches=2",),
+    "poincare_embeddings_toy": ("trainer.val_check_interval=2",),
+    "poincare_glove_toy": ("trainer.accumulate_grad_batches=4",),
+    "wordnet_subtree_toy": ("task.data.batch_size=20", "trainer.accumulate_grad_batches=2"),
+}
+
+
+def kill(run: Callable[[], Result], batches: int, draw: random.Random, numbers: Sequence[int]) -> int:
+    """Run in a fork of this process, which gets one of the signals within 20 ms after it has begun its n-th batch.
+
+    Returns its exit code, or minus the signal that ended it.
+    """
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb", buffering=0) as begun, os.fdopen(writing, "wb", buffering=0) as begin:
+        with pytest.MonkeyPatch.context() as patch:
+            plain = Task.training_step
+            patch.setattr(Task, "training_step", lambda *arguments: (begin.write(b"."), plain(*arguments))[1])
+            child = fork(run)
+        begin.close()
+        for _ in range(batches):
+            assert select.select([begun], [], [], 120)[0]
+            begun.read(1)
+    time.sleep(draw.uniform(0, 0.02))
+    os.kill(child, draw.choice(numbers))
+    return exit_code(child)
+
+
+def test_a_killed_run_goes_on_exactly_from_its_last_checkpoint(tmp_path):
+    words = ("trainer.checkpoint_every_n_steps=1", "trainer.val_check_interval=2", "task.data.shuffle=examples")
+    whole = short(tmp_path / "whole", *words)
+    ended = kill(lambda: short(tmp_path / "killed", *words), 7, random.Random(0), [signal.SIGKILL])
+    assert ended == -signal.SIGKILL
+    resumed = short(tmp_path / "killed", *words, "trainer.resume=auto")
+    assert same_end(whole, resumed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", TASKS)
+def test_a_run_that_is_killed_four_times_ends_as_one_left_alone(tmp_path, monkeypatch, task):
+    words, draw = (f"task={task}", *SETTINGS, *TASKS[task]), random.Random(task)
+    data, alone = places(tmp_path)
+    whole = call(*words, data, alone)
+    killed = (*words, data, places(tmp_path / "killed")[1], "trainer.resume=auto")
+    for _ in range(4):
+        numbers = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM)
+        assert kill(lambda: call(*killed), draw.randint(1, 5), draw, numbers) in (-signal.SIGKILL, 130)
+    steps = signalled(monkeypatch, Task, at=0, by="SIGINT")
+    assert same_end(whole, call(*killed))
+    assert 0 < len(steps) < BATCHES
