@@ -15,6 +15,7 @@ from tasks.base import Origin, Task
 from tasks.checkpoints import AVERAGE, BEST, LAST, epoch_files
 from tasks.errors import UserError
 from tasks.folders import whole_file
+from tasks.reading import brief
 from tasks.schedules import FALLING
 
 # What must be the same for a run to go on; training may still be made longer (trainer.max_epochs, max_steps).
@@ -120,7 +121,7 @@ def differences(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, 
         keys = (*keys, "trainer.max_epochs", "trainer.max_steps")  # the learning rate falls to 0 at their end
     names = [k for k in dict.fromkeys([*theirs, *ours]) if compared(k)]
     names.sort(key=lambda k: k != "task.name")
-    return [f"{k}={theirs.get(k)!r}, not {ours.get(k)!r}" for k in names if theirs.get(k) != ours.get(k)]
+    return [f"{k[:80]}={brief(theirs.get(k))}, not {brief(ours.get(k))}" for k in names if theirs.get(k) != ours.get(k)]
 
 
 def check_same(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, ...], setting: str) -> None:
