@@ -223,7 +223,7 @@ def _history(file: Path) -> list[dict[str, float]]:
     rows, number = [], 1
     with file.open(newline="", encoding="utf-8", errors="replace") as stream:
         try:
-            for number, row in enumerate(csv.DictReader(stream), start=2):
+            for number, row in enumerate(csv.DictReader(stream), start=2):  # noqa: B007 - for the message
                 rows.append({k: float(v) for k, v in row.items() if v not in ("", None)})
                 if not rows[-1]["epoch"] > 0 <= rows[-1]["step"]:
                     raise ValueError("its epoch or step is no number of one")

@@ -195,8 +195,8 @@ class Task(pl.LightningModule, abc.ABC):
         checkpoint["rng"] = _random_state()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        self.metrics = dict(checkpoint.get("metrics", {}))
-        self._sums = {"train": dict(checkpoint["sums"])} if checkpoint.get("sums") else {}
+        self.metrics = numbers_by_name(checkpoint.get("metrics", {}), "metrics")
+        self._sums = {"train": numbers_by_name(checkpoint["sums"], "sums")} if checkpoint.get("sums") else {}
         self._restore = checkpoint.get("rng")
         loop = checkpoint["loops"]["fit_loop"]
         within = not loop["epoch_loop.batch_progress"]["is_last_batch"]
@@ -213,6 +213,16 @@ class Task(pl.LightningModule, abc.ABC):
         if (state := self.__dict__.pop("_restore", None)) and self.trainer.world_size == 1:
             _set_random_state(state)
         self.has_started = True
+
+
+def numbers_by_name(values: Any, what: str) -> dict[str, Any]:
+    """A copy of what a checkpoint holds as `what`. Raises ValueError where these are no numbers by name."""
+    if not isinstance(values, dict):
+        raise ValueError(f"its {what} are a {type(values).__name__}")
+    for name, value in values.items():
+        if not isinstance(name, str) or not isinstance(value, (int, float)):
+            raise ValueError(f"its {what} hold a {type(value).__name__}")
+    return dict(values)
 
 
 def as_task(module: pl.LightningModule) -> Task:

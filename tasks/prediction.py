@@ -18,6 +18,7 @@ from tasks import resume as resuming
 from tasks.base import Task, TaskData
 from tasks.errors import UserError, one_of, whole
 from tasks.folders import whole_file
+from tasks.reading import brief
 from tasks.training import Outcome, choose_accelerator
 
 STANDARD = "-"  # as input or output: standard input or output
@@ -128,7 +129,14 @@ def _lines(task: Task, data: TaskData, examples: Iterator[Any]) -> Iterator[str]
         with torch.inference_mode():
             predictions = task.predict(apply_to_collection(split[torch.arange(len(split))], Tensor, move))
         for example, prediction in zip(chunk, predictions, strict=True):
-            yield json.dumps(data.describe(example) | prediction, ensure_ascii=False, allow_nan=False) + "\n"
+            line = data.describe(example) | prediction
+            try:
+                yield json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n"
+            except ValueError:
+                raise UserError(
+                    f"The prediction for {brief(line)} is not finite: the weights of the checkpoint are too large. Use "
+                    "another checkpoint, or trainer.precision=64-true."
+                ) from None
 
 
 @contextlib.contextmanager

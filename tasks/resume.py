@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from hyperbolic.diagnostics import find_nonfinite
 from tasks.base import Origin, Task
 from tasks.checkpoints import AVERAGE, BEST, LAST, epoch_files
 from tasks.errors import UserError
@@ -53,7 +54,6 @@ TESTED = ("task.name", "task.model", "task.data.limits", "task.data.vectors.c", 
 # The states that a mode takes of a run's folder, the first that is there.
 STATES = {"fit": (LAST,), "test": (AVERAGE, BEST, LAST), "predict": (AVERAGE, BEST, LAST)}
 NAME = re.compile(r"\w[\w.,=+-]{0,199}")  # of an experiment or a run, as part of a path
-CHECKPOINT_KEYS = ("state_dict", "config", "data")
 
 
 def flat(node: Any, prefix: str = "") -> dict[str, Any]:
@@ -104,9 +104,19 @@ def read(path: Path, setting: str, states: tuple[str, ...] = STATES["test"]) -> 
             f"{setting}: {file} lacks the configuration of its run, which rebuilds the model: it was written before "
             "checkpoints kept it. Use the version of this program that wrote it, or train again."
         )
-    if not isinstance(checkpoint, dict) or not all(isinstance(checkpoint.get(key), dict) for key in CHECKPOINT_KEYS):
+    if not isinstance(checkpoint, dict) or not _has_parts(checkpoint):
         raise UserError(f"{setting}: {file} is not a checkpoint of this program. Use one that a run of it wrote.")
     return checkpoint | {"file": file}
+
+
+def _has_parts(checkpoint: Mapping[str, Any]) -> bool:
+    """Whether weights, configuration, data and metrics are there, of the kinds that they must have."""
+    texts, metrics = checkpoint.get("data"), checkpoint.get("metrics", {})
+    return (
+        all(isinstance(part, dict) for part in (checkpoint.get("state_dict"), checkpoint.get("config"), texts, metrics))
+        and all(isinstance(text, str) for pair in texts.items() for text in pair)
+        and all(isinstance(name, str) and isinstance(value, (int, float)) for name, value in metrics.items())
+    )
 
 
 def differences(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, ...]) -> list[str]:
@@ -144,12 +154,23 @@ def check_same(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, .
 
 
 def load_weights(model: nn.Module, checkpoint: dict[str, Any], setting: str) -> None:
-    """Put the checkpoint's weights into the module. Raises UserError where names or shapes differ."""
+    """Put the checkpoint's weights into the module. Raises UserError where names, shapes or kinds of numbers differ,
+    and for NaN and infinity."""
+    weights, own = checkpoint["state_dict"], model.state_dict()
+    for name, value in weights.items():
+        if name in own and isinstance(value, Tensor) and value.is_floating_point() != own[name].is_floating_point():
+            kinds = f"{name} holds {value.dtype}, and {own[name].dtype} is needed"
+            raise UserError(f"{setting}: {checkpoint['file']} does not fit this model ({kinds}).")
     try:
-        model.load_state_dict(checkpoint["state_dict"])
-    except RuntimeError as error:
+        model.load_state_dict(weights)
+    except Exception as error:  # torch raises many kinds for what are no weights
         reason = " ".join(str(error).split())[:300]
         raise UserError(f"{setting}: {checkpoint['file']} does not fit this model ({reason}).") from error
+    if names := find_nonfinite(dict(model.named_parameters())):
+        raise UserError(
+            f"{setting}: {checkpoint['file']} holds NaN or infinity in {names[0]} (tensors with them: {len(names)}), "
+            "so it gives no result. Use another checkpoint."
+        )
 
 
 def check_unfinished(checkpoint: dict[str, Any], max_epochs: int | None, max_steps: int, setting: str) -> None:
@@ -175,8 +196,9 @@ def finished(checkpoint: dict[str, Any], max_epochs: int | None, max_steps: int)
             if name.startswith("EarlyStopping")
         ]
         step = int(checkpoint["global_step"])
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"{checkpoint['file']} is damaged: its state of the training lacks {error}.") from error
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        reason = brief(str(error))
+        raise UserError(f"{checkpoint['file']} is damaged: its state of the training lacks {reason}.") from error
     if max_epochs is not None and 0 <= max_epochs <= epochs:
         return f"{epochs} epochs of trainer.max_epochs={max_epochs}"
     if 0 <= max_steps <= step:
@@ -221,14 +243,17 @@ def adopt_name(task: Task, checkpoint: Mapping[str, Any]) -> None:
         task.origin = replace(task.origin, experiment=safe["experiment"], name=safe["name"] or task.origin.name)
 
 
-def take_over(checkpoint: dict[str, Any], folder: Path, setting: str) -> None:
-    """Copy the best weights of the run that is continued, and those of its last epochs, into its new folder.
+def take_over(task: Task, checkpoint: dict[str, Any], folder: Path, setting: str) -> None:
+    """Give the task the weights of the checkpoint, and copy the best weights of the run that is continued, and those of
+    its last epochs, into its new folder.
 
-    Raises UserError where there was a best state and its file is missing or damaged, before anything is trained.
+    Raises UserError where weights do not fit, and where there was a best state and its file is missing or damaged,
+    before anything is trained.
     """
-    source = checkpoint["file"].parent
-    if checkpoint.get("callbacks", {}).get("Checkpoints", {}).get("best"):
-        read(source / BEST, setting)
+    source, own = checkpoint["file"].parent, checkpoint.get("callbacks", {}).get("Checkpoints")
+    if isinstance(own, dict) and own.get("best"):
+        load_weights(task, read(source / BEST, setting), setting)
+    load_weights(task, checkpoint, setting)
     if source.resolve() == folder.resolve():
         return
     for file in [source / BEST, *epoch_files(source)]:

@@ -147,7 +147,8 @@ class _Reader:
             try:
                 word, row = _line(line, d)
                 if word in self.index:
-                    raise _Fault("words that came before", f"the word {brief(word)} stands in line {self.index[word]} too")
+                    detail = f"the word {brief(word)} stands in line {self.index[word]} too"
+                    raise _Fault("words that came before", detail)
             except _Fault as fault:
                 where = f"{self.path}, line {number}: {fault}"
                 if self.on_error == "fail":

@@ -181,8 +181,8 @@ def _prepare(path: Path, on_error: str, space: str, c: float) -> Prepared:
         if count := int(outside.sum()):
             first = words[int(np.argmax(outside))]
             notes.append(
-                f"{path}: {count} of {len(words)} points lay outside the unit ball, first {brief(first)}; they were put at "
-                f"norm {MAX_NORM}"
+                f"{path}: {count} of {len(words)} points lay outside the unit ball, first {brief(first)}; they were "
+                f"put at norm {MAX_NORM}"
             )
         scale = _log0_scale(norms)
         unknown_scale = _log0_scale(np.atleast_1d(np.linalg.norm(unknown / 10)))

@@ -118,7 +118,7 @@ def typing(folder: Path) -> Reader:
 
 
 def typing_ontology(folder: Path) -> Reader:
-    files, read = typing(folder)
+    read = typing(folder)[1]
     return [folder / "ultrafine" / "ontology" / "types.txt"], read
 
 

@@ -85,7 +85,9 @@ def read_ontology(path: Path) -> list[str]:
         except UnicodeDecodeError:
             raise UserError(f"{path}, line {number} is not UTF-8. Fetch the file again.") from None
         if not name or name in names:
-            fault = f"the type {brief(name)} stands on line {names[name]} too" if name else "is empty, and a type is needed"
+            fault = "is empty, and a type is needed"
+            if name:
+                fault = f"the type {brief(name)} stands on line {names[name]} too"
             raise UserError(f"{path}, line {number}: {fault}. Correct the file; it has one type a line.")
         names[name] = number
     return list(names)
