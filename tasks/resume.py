@@ -239,7 +239,7 @@ def adopt_name(task: Task, checkpoint: Mapping[str, Any]) -> None:
     """A run that was chosen by a checkpoint has the name and the experiment of the run that wrote it."""
     if task.origin.experiment == "checkpoint":
         names = {key: checkpoint.get(key) for key in ("experiment", "name")}
-        safe = {key: name if NAME.fullmatch(str(name)) else None for key, name in names.items()}
+        safe = {k: name if isinstance(name, str) and NAME.fullmatch(name) else None for k, name in names.items()}
         task.origin = replace(task.origin, experiment=safe["experiment"], name=safe["name"] or task.origin.name)
 
 
