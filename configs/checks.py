@@ -19,6 +19,7 @@ from configs.kinds import described, fits, unknown_key
 from configs.schema import Root
 from configs.targets import check_targets
 from tasks.reading import brief
+from tasks.resume import OUTSIDE, flat
 
 # What run.py adds when it builds an object, by the key of its node. To task.model and task.module it adds what their
 # constructors take of geometry, encoder, model and optimizer, and of what the data supply, which only the data know.
@@ -57,6 +58,12 @@ def check(cfg: DictConfig) -> dict[str, Any]:
         )
     values = files.plain(cfg)
     check_targets(values)
+    if unknown := [key for key, value in flat(values).items() if f"{OUTSIDE}/" in str(value)]:
+        key = "data.dir" if "data.dir" in unknown else unknown[0]
+        raise ConfigError(
+            f"{key}={brief(flat(values)[key])}: a checkpoint keeps no absolute path, of this one only its last part. "
+            f"Say where it is with {key}=..."
+        )
     for name in ("geometry", "geometry.parts", "encoder"):
         node = values
         for key in name.split("."):

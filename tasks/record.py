@@ -18,7 +18,7 @@ import torch
 from tasks.base import Task, TaskData
 from tasks.errors import UserError
 from tasks.folders import whole_file
-from tasks.resume import flat, portable
+from tasks.resume import flat, portable, portable_word
 from tasks.training import Outcome
 
 PACKAGES = ("torch", "geoopt", "pytorch-lightning", "hydra-core", "numpy")
@@ -31,11 +31,6 @@ def write(path: Path, record: dict[str, Any]) -> Path:
     with whole_file(path) as part:
         part.write_text(text, encoding="utf-8")
     return path
-
-
-def _portable_word(word: str) -> str:
-    key, equals, value = word.partition("=")
-    return key + equals + portable(value)
 
 
 @functools.cache
@@ -86,7 +81,7 @@ def build(config: dict[str, Any], overrides: list[str], data: TaskData, task: Ta
     record = {
         "experiment": task.origin.experiment,
         "config": config,
-        "overrides": [_portable_word(word) for word in overrides if not word.lstrip("+~").startswith("paths.")],
+        "overrides": [portable_word(word) for word in overrides if not word.lstrip("+~").startswith("paths.")],
         "metrics": outcome.metrics,
         "selection": outcome.selection,
         "diagnostics": outcome.diagnostics,

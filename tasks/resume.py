@@ -51,6 +51,9 @@ IRRELEVANT = (
 LATER = {"task.model.loop_bias": False, "task.module.self_share": 0.0}
 # What must be the same for a checkpoint to be tested; "data" is TaskData.identity.
 TESTED = ("task.name", "task.model", "task.data.limits", "task.data.vectors.c", "data", "geometry", "encoder")
+OUTSIDE = "<outside>"  # begins what checkpoints keep of a path outside of the places of their run (configs.stored)
+# An absolute path, or one in a home, as a value, within quotes, brackets or braces, or after file://.
+_PATH = re.compile(r"""(?:(?<=[=,:'"\[{\s])|(?<=file://))(?:/|~[\w.-]*/)[^\s'",\[\]{}/][^'",\[\]{}]*""")
 # The states that a mode takes of a run's folder, the first that is there.
 STATES = {"fit": (LAST,), "test": (AVERAGE, BEST, LAST), "predict": (AVERAGE, BEST, LAST)}
 NAME = re.compile(r"\w[\w.,=+-]{0,199}")  # of an experiment or a run, as part of a path
@@ -73,14 +76,20 @@ def settings(config: Mapping[str, Any], data: Mapping[str, str]) -> dict[str, An
 
 
 def portable(node: Any) -> Any:
-    """A configuration without paths of this machine: an absolute path is cut to its last part."""
+    """A configuration without paths of this machine: of an absolute path, and of one that a checkpoint calls OUTSIDE,
+    the last part."""
     if isinstance(node, dict):
         return {key: portable(value) for key, value in node.items()}
     if isinstance(node, (list, tuple)):
         return [portable(value) for value in node]
-    if isinstance(node, str) and (Path(node).is_absolute() or node.startswith("~")):
+    if isinstance(node, str) and (node.startswith(("~", f"{OUTSIDE}/")) or Path(node).is_absolute()):
         return Path(node).name
     return node
+
+
+def portable_word(word: str) -> str:
+    """A word of a command line without paths of this machine, also within quotes, lists and nodes."""
+    return _PATH.sub(lambda match: Path(match[0].rstrip()).name, word)
 
 
 def read(path: Path, setting: str, states: tuple[str, ...] = STATES["test"]) -> dict[str, Any]:
@@ -112,10 +121,11 @@ def read(path: Path, setting: str, states: tuple[str, ...] = STATES["test"]) -> 
 def _has_parts(checkpoint: Mapping[str, Any]) -> bool:
     """Whether weights, configuration, data and metrics are there, of the kinds that they must have."""
     texts, metrics = checkpoint.get("data"), checkpoint.get("metrics", {})
-    return (
-        all(isinstance(part, dict) for part in (checkpoint.get("state_dict"), checkpoint.get("config"), texts, metrics))
-        and all(isinstance(text, str) for pair in texts.items() for text in pair)
-        and all(isinstance(name, str) and isinstance(value, (int, float)) for name, value in metrics.items())
+    parts = (checkpoint.get("state_dict"), checkpoint.get("config"), texts, metrics)
+    if texts is None or not all(isinstance(part, dict) for part in parts):
+        return False
+    return all(isinstance(text, str) for pair in texts.items() for text in pair) and all(
+        isinstance(name, str) and isinstance(value, (int, float)) for name, value in metrics.items()
     )
 
 

@@ -190,3 +190,52 @@ def test_the_table_of_classes_is_what_the_files_name():
     assert "tasks.prefix.task.PrefixTask" in targets()
     assert "hyperbolic.geometry.make_geometry" in targets()
     assert all(name.split(".")[0] in ("tasks", "hyperbolic", "pytorch_lightning") for name in targets()), sorted(targets())
+
+
+PAIRS = "".join(f'{{"label": "{k % 2}", "premise": "a w{k}", "hypothesis": "b w{k % 3}"}}\n' for k in range(12))
+
+
+def test_neither_checkpoint_nor_record_keeps_a_folder_of_this_machine(tmp_path, monkeypatch):
+    """The run is used where it was made, also when its folder was moved there; elsewhere data.dir has to be given."""
+    pairs = tmp_path / "home of somebody" / "my_pairs"
+    pairs.mkdir(parents=True)
+    for split in ("train", "dev", "test"):
+        (pairs / f"{split}.jsonl").write_text(PAIRS)
+    begun = call(
+        "task=nli", f"data.dir='{pairs}'", "encoder=dan", "geometry=euclidean", "trainer.max_epochs=1", *QUIET,
+        *places(tmp_path),
+    )  # fmt: skip
+    assert begun.code == 0, begun.err
+    run = begun.record_path.parent
+    assert "home of somebody" not in begun.record_path.read_text()
+    for state in (run / "checkpoints").iterdir():
+        assert b"home of somebody" not in state.read_bytes(), state
+    config = torch.load(run / "checkpoints" / "best.ckpt")["config"]
+    assert config["data"]["dir"] == "<outside>/my_pairs"
+    assert config["task"]["data"]["folder"] == "<data.dir>"
+    tested = call("mode=test", f"checkpoint={run}", *QUIET, *places(tmp_path))
+    assert tested.code == 0, tested.err
+    assert tested.record["metrics"]["test/accuracy"] == begun.record["metrics"]["test/accuracy"]
+    state = shutil.copy(run / "checkpoints" / "best.ckpt", tmp_path)
+    refused = call("mode=test", f"checkpoint={state}", *QUIET, *places(tmp_path))
+    assert refused.code == 1
+    assert "data.dir='<outside>/my_pairs': a checkpoint keeps no absolute path" in refused.err
+    assert "data.dir=..." in refused.err
+    tested = call("mode=test", f"checkpoint={state}", f"data.dir='{pairs}'", *QUIET, *places(tmp_path))
+    assert tested.code == 0, tested.err
+    monkeypatch.chdir(pairs.parent)
+    relative = call(
+        "task=nli", f"data.dir='{pairs}'", "encoder=dan", "geometry=euclidean", "trainer.max_epochs=1", *QUIET,
+        *places(tmp_path),
+    )  # fmt: skip
+    config = torch.load(relative.record_path.parent / "checkpoints" / "best.ckpt")["config"]
+    assert config["data"]["dir"] == "my_pairs"
+
+
+def test_notes_of_a_run_are_no_more_than_places_of_its_own_files(tmp_path):
+    from configs.stored import _interpolated
+
+    kept = {"a": "<outside>/x", "b": ["<outside>/y"], "c": "<outside>/z"}
+    (tmp_path / "x").mkdir()
+    noted = {"a": str(tmp_path / "x"), "b": ["${oc.env:HOME}/y"], "c": "/etc/passwd"}
+    assert _interpolated(kept, noted) == kept | {"a": str(tmp_path / "x")}
