@@ -110,5 +110,6 @@ def _no_place(text: str, error: BaseException) -> str | None:
     place = error.filename or "A file or folder"
     return (
         f"{place} cannot be used ({error.strerror or text}). paths.output_dir=... names another folder for results, "
-        "paths.data_dir=... (or the environment variable HYPERBOLIC_DATA) another one for data."
+        "paths.cache_dir=... another one for what is kept of data, paths.data_dir=... (or the environment variable "
+        "HYPERBOLIC_DATA) another one for data."
     )

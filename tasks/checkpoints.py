@@ -197,7 +197,11 @@ class Checkpoints(Checkpoint):
 
     def _save(self, trainer: pl.Trainer, name: str, weights_only: bool = False) -> None:
         part = self.folder / f"{name}.part"
-        trainer.save_checkpoint(part, weights_only=weights_only)
+        try:
+            trainer.save_checkpoint(part, weights_only=weights_only)
+        except OSError:  # a disk that is full
+            part.unlink(missing_ok=True)
+            raise
         if trainer.is_global_zero:
             os.replace(part, self.folder / name)
 

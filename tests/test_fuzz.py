@@ -220,9 +220,26 @@ def records(folder: Path) -> Reader:
     return [run / "record.json", run / "history.csv"], read
 
 
+def caches(folder: Path) -> Reader:
+    """What describes the arrays of a cache; they themselves are compared by their sizes."""
+    text = "label\tpremise\thypothesis\n" + "".join("\t".join(pair) + "\n" for pair in PAIRS)
+    write(folder, train_tsv=text, dev_tsv=text, test_tsv=text)
+    (folder / "poincare_glove").mkdir()
+    (folder / "poincare_glove" / "small.txt").write_text(VECTORS)
+    read = data(folder, "task=nli", f"data.dir={folder}", f"paths.cache_dir={folder}/kept")
+    use(read())
+    read_vectors(["poincare_glove/small.txt"], folder, "auto", 1.0, folder / "kept", "fail")
+
+    def both() -> None:
+        use(read())
+        read_vectors(["poincare_glove/small.txt"], folder, "auto", 1.0, folder / "kept", "fail")
+
+    return sorted((folder / "kept").rglob("meta.json")), both
+
+
 READERS = (
     nli_json, nli_table, nli_gzip, nli_inputs, typing, typing_ontology, typing_inputs, triples, questions, prefix,
-    prefix_inputs, wordnet, edges, points, vectors, corpus, records,
+    prefix_inputs, wordnet, edges, points, vectors, corpus, records, caches,
 )  # fmt: skip
 
 
@@ -237,7 +254,7 @@ def short_messages() -> Iterator[None]:
             said = [str(error)]
         else:
             said = []
-    assert all(issubclass(w.category, UserWarning) for w in warned), [str(w.message)[:300] for w in warned]
+    assert all(issubclass(w.category, (UserWarning, ResourceWarning)) for w in warned), [str(w.message)[:300] for w in warned]
     for text in (*said, *(str(w.message) for w in warned), *printed.getvalue().splitlines()):
         assert len(text) < LONGEST, text[:LONGEST]
         assert text.isprintable(), repr(text)
