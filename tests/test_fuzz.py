@@ -1,6 +1,7 @@
 """Damaged files of every kind that is read: each is used all the same, or refused in one short paragraph."""
 
 import contextlib
+import gzip
 import io
 import json
 import shutil
@@ -12,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 
+from configs import composing
 from configs.build import make
-from configs.errors import ConfigError
 from scripts import collect, trained
 from tasks.base import TaskData
 from tasks.errors import UserError
@@ -32,6 +33,11 @@ TRIPLES = "a\tr\tb\nb\tr\tc\nc\ts\ta\né\ts\tb\n"
 EDGES = "dog\tmammal\ncat\tmammal\nmammal\tanimal\nbird\tanimal\n"
 VECTORS = "".join(f"{word} {k}.5 -{k}e-2 0.25\n" for k, word in enumerate([*synthetic.vocabulary(40), "unk", "é"]))
 CORPUS = "the dog runs and the cat runs after the dog\na bird sings and the cat runs\nthe bird and the dog\n" * 20
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered() -> None:
+    composing.register()
 
 
 def use(data: TaskData) -> None:
@@ -61,7 +67,7 @@ def predict(data: TaskData, file: Path) -> None:
 def write(folder: Path, **texts: str) -> list[Path]:
     paths = [folder / name.replace("_", ".") for name in texts]
     for path, text in zip(paths, texts.values(), strict=True):
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
     return paths
 
 
@@ -245,27 +251,59 @@ READERS = (
 
 @contextlib.contextmanager
 def short_messages() -> Iterator[None]:
-    """Of errors those of a user are let through, and of them and the warnings only what is one short paragraph."""
+    """Errors, warnings and lines that are printed are each one short paragraph; errors are those of a user."""
     with warnings.catch_warnings(record=True) as warned, contextlib.redirect_stdout(io.StringIO()) as printed:
         warnings.simplefilter("always")
+        said: list[UserError] = []
         try:
             yield
-        except (UserError, ConfigError) as error:
-            said = [str(error)]
-        else:
-            said = []
+        except UserError as error:
+            said.append(error)
     assert all(issubclass(w.category, (UserWarning, ResourceWarning)) for w in warned), [str(w.message)[:300] for w in warned]
-    for text in (*said, *(str(w.message) for w in warned), *printed.getvalue().splitlines()):
+    for text in (*map(str, said), *(str(w.message) for w in warned), *printed.getvalue().splitlines()):
         assert len(text) < LONGEST, text[:LONGEST]
         assert text.isprintable(), repr(text)
+    if said:
+        raise said[0]
 
 
 def damage(files: list[Path], seed: int) -> dict[Path, bytes]:
     """Damage one of some files; returns what it was."""
     file = files[seed % len(files)]
     good = file.read_bytes()
-    file.write_bytes((mutated_gzip if file.suffix == ".gz" else mutated)(good, seed))
+    file.write_bytes(mutated_gzip(gzip.decompress(good), seed) if file.suffix == ".gz" else mutated(good, seed))
     return {file: good}
+
+
+WORST = (  # reader, file, its content, what is said; None: it is used
+    (nli_json, "train.jsonl", '{"label": ' + "[" * 99_999, "nested too deeply"),
+    (nli_json, "test.jsonl", '{"label": "a", "premise": "\\ud800", "hypothesis": "b"}', "half of a surrogate pair"),
+    (nli_table, "train.tsv", "label\t" + "\x1b[31m" * 600_000, "no column"),
+    (nli_gzip, "dev.jsonl.gz", "no gzip", "cannot be read"),
+    (typing, "ultrafine/crowd/dev.json", '{"y_str": ' + '{"a":' * 99_999, "nested too deeply"),
+    (typing_ontology, "ultrafine/ontology/types.txt", "person\n" + "a" * 3_000_000 + "\n" + "a" * 3_000_000, "line 3"),
+    (typing_inputs, "new.txt", '{"mention": "\\udc00"}', "half of a surrogate pair"),
+    (triples, "train.txt", "a\tr\t" + "b" * 3_000_000 + "\na\tr\n", "has 2 columns instead of 3"),
+    (questions, "new.txt", "a" * 3_000_000 + "\tr\t?", "has no entity"),
+    (prefix, "dev.tsv", "1 2\t" + "9" * 5_000 + "\t1", "is not a list of word ids"),
+    (wordnet, "data.noun", "00000010 03 n 01 " + "e" * 3_000_000, "no synset"),
+    (edges, "edges.tsv", "\u202e" + "x" * 3_000_000 + "\n", "is not of the form"),
+    (vectors, "glove.txt", "a 1e300 2\nb 1 2\n", None),
+    (records, "out/run/history.csv", "epoch,step\n1,\u2028\n", "no row of a run's history"),
+    (records, "out/run/record.json", '{"config": {}, "a": "\\ud800"}', "not the record of a run"),
+)
+
+
+@pytest.mark.parametrize(("reader", "name", "content", "said"), WORST, ids=lambda x: getattr(x, "__name__", ""))
+def test_the_worst_files_are_used_or_refused_in_one_paragraph(tmp_path, reader, name, content, said):
+    _, read = reader(tmp_path)
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    if said is None:
+        with short_messages():
+            read()
+    else:
+        with pytest.raises(UserError, match=said), short_messages():
+            read()
 
 
 @pytest.mark.slow
@@ -276,7 +314,7 @@ def test_a_damaged_file_is_used_or_refused_in_one_paragraph(tmp_path, reader):
     for seed in range(FILES):
         shutil.rmtree(tmp_path / "cache", ignore_errors=True)
         good = damage(files, seed)
-        with short_messages():
+        with contextlib.suppress(UserError), short_messages():
             read()
         for file, content in good.items():
             file.write_bytes(content)

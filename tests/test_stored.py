@@ -1,6 +1,7 @@
 """The configuration that a checkpoint keeps: it alone rebuilds the run, it can be changed in single settings, and it is
 data, so that nothing in it is executed or imported."""
 
+import math
 import shutil
 import sys
 from pathlib import Path
@@ -126,7 +127,8 @@ HOSTILE = {
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("loops", 3), ("loops", {}), ("callbacks", 3), ("optimizer_states", [{"state": 1}]), ("rng", 5), ("global_step", "x")],
+    [("loops", 3), ("loops", {}), ("callbacks", 3), ("optimizer_states", [{"state": 1}]), ("rng", 5), ("global_step", "x"),
+     ("metrics", {"val/loss": "x"}), ("sums", {"loss": None}), ("data", {"words": 1}), ("name", 1.5)],
 )
 def test_a_damaged_state_of_the_training_is_one_sentence(finished, tmp_path, key, value):
     (tmp_path / "checkpoints").mkdir()
@@ -136,6 +138,41 @@ def test_a_damaged_state_of_the_training_is_one_sentence(finished, tmp_path, key
     assert result.code == 1
     assert result.err.startswith("error: ")
     assert result.err.count("\n") == 1, result.err
+
+
+@pytest.mark.parametrize("mode", ["test", "predict", "fit"])
+def test_weights_that_are_not_finite_give_no_result(finished, tmp_path, mode):
+    (tmp_path / "checkpoints").mkdir()
+    for name in ("best.ckpt", "last.ckpt"):
+        checkpoint = torch.load(states(finished) / name)
+        next(iter(checkpoint["state_dict"].values())).view(-1)[0] = float("nan")
+        torch.save(checkpoint, tmp_path / "checkpoints" / name)
+    (tmp_path / "new.txt").write_text("1 2\t1\n")
+    words = {
+        "test": ("mode=test", f"checkpoint={tmp_path}"),
+        "predict": ("mode=predict", f"checkpoint={tmp_path}", f"input={tmp_path}/new.txt", f"output={tmp_path}/out.jsonl"),
+        "fit": (f"trainer.resume={tmp_path}", "trainer.max_steps=14"),
+    }
+    result = call(*words[mode], *QUIET, *places(tmp_path))
+    assert result.code == 1
+    assert "holds NaN or infinity in model." in result.err
+    assert result.err.count("\n") == 1, result.err
+    assert not list(tmp_path.rglob("record.json"))
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_weights_that_are_too_large_give_no_record(finished, tmp_path):
+    checkpoint = torch.load(states(finished) / "best.ckpt")
+    for value in checkpoint["state_dict"].values():
+        if value.is_floating_point():
+            value.fill_(3e38)
+    torch.save(checkpoint, tmp_path / "best.ckpt")
+    result = call("mode=test", f"checkpoint={tmp_path / 'best.ckpt'}", *QUIET, *places(tmp_path))
+    if result.code == 0:
+        assert all(map(math.isfinite, result.record["metrics"].values()))
+    else:
+        assert "The run has no result, because metrics.test/loss is " in result.err
+        assert result.err.count("\n") == 1, result.err
 
 
 def test_names_in_a_checkpoint_lead_nowhere_else(finished, tmp_path):

@@ -32,6 +32,8 @@ def parse(line: bytes) -> Mention:
         record = json.loads(str(line, "utf-8"))
     except UnicodeDecodeError as error:
         raise Fault(f"it is not UTF-8 (byte {error.start + 1})") from None
+    except RecursionError:
+        raise Fault("it is not a JSON object (nested too deeply)") from None
     except ValueError as error:
         raise Fault(f"it is not a JSON object ({error})") from None
     try:

@@ -12,7 +12,7 @@ import pytest
 from tasks.folders import cached, read_arrays, whole_file, whole_folder, write_arrays
 from tasks.word_vectors import read_vectors
 
-PROCESSES, ROUNDS = 8, 5
+PROCESSES, ROUNDS = 8, 3
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_part(tmp_path, monkeypatch):
