@@ -280,7 +280,7 @@ WORST = (  # reader, file, its content, what is said; None: it is used
     (nli_json, "test.jsonl", '{"label": "a", "premise": "\\ud800", "hypothesis": "b"}', "half of a surrogate pair"),
     (nli_table, "train.tsv", "label\t" + "\x1b[31m" * 600_000, "no column"),
     (nli_gzip, "dev.jsonl.gz", "no gzip", "cannot be read"),
-    (typing, "ultrafine/crowd/dev.json", '{"y_str": ' + '{"a":' * 99_999, "nested too deeply"),
+    (typing, "ultrafine/crowd/dev.json", '{"y_str": ' + '{"a":' * 99_999, "no mention that can be used"),
     (typing_ontology, "ultrafine/ontology/types.txt", "person\n" + "a" * 3_000_000 + "\n" + "a" * 3_000_000, "line 3"),
     (typing_inputs, "new.txt", '{"mention": "\\udc00"}', "half of a surrogate pair"),
     (triples, "train.txt", "a\tr\t" + "b" * 3_000_000 + "\na\tr\n", "has 2 columns instead of 3"),
