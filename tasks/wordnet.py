@@ -43,7 +43,7 @@ def read_nouns(folder: Path) -> Edges:
             raise UserError(f"{path}, line {k}: no synset of WordNet's noun file: {line[:60]!r}.") from None
         except KeyError:
             raise UserError(
-                f"{path}, line {k}: index.noun has no sense of {brief(word)} at {brief(offset)}; both files must be of "
+                f"{path}, line {k}: index.noun has no sense of {brief(word)} at {offset[:40]}; both files must be of "
                 "the same version of WordNet."
             ) from None
         number[offset] = len(names)
@@ -52,7 +52,7 @@ def read_nouns(folder: Path) -> Edges:
     try:
         edges = [(k, number[offset]) for k, offsets in enumerate(hypernyms) for offset in offsets]
     except KeyError as error:
-        offset = brief(error.args[0])
+        offset = error.args[0][:40]
         raise UserError(f"{path} has no synset {offset}, to which another points; it is cut off.") from None
     if not edges:
         raise UserError(f"{path} has no synset with a hypernym.")

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from tasks.batches import SPLITS
-from tasks.errors import UserError
+from tasks.errors import UserError, readable
 from tasks.reading import brief
 
 FILES = {"train": "train.txt", "dev": "valid.txt", "test": "test.txt"}  # as WN18RR and FB15k-237 name them
@@ -117,7 +117,8 @@ class Graph:
 
     def _words(self, triple: Tensor) -> str:
         h, r, t = triple.tolist()
-        return f"({', '.join(brief(name) for name in (self.entities[h], self.relations[r], self.entities[t]))})"
+        names = (self.entities[h], self.relations[r], self.entities[t])
+        return readable(f"({', '.join(name[:60] for name in names)})")
 
 
 def read_graph(folder: Path) -> Graph:
