@@ -61,7 +61,10 @@ def job(cfg: DictConfig) -> float | None:
     try:
         value = run(cfg)
     except reported as error:
-        record.remove_if_empty(Path(HydraConfig.get().runtime.output_dir))
+        folder = Path(HydraConfig.get().runtime.output_dir)
+        if isinstance(error, OSError) and error.filename is None:  # a disk that is full
+            error.filename = str(folder)
+        record.remove_if_empty(folder)
         print(f"error: {paragraph(error)}", file=sys.stderr)
         return float("nan")
     codes[-1] = 0

@@ -18,6 +18,8 @@ from configs.geometries import with_pairs
 from configs.kinds import described, fits, unknown_key
 from configs.schema import Root
 from configs.targets import check_targets
+from tasks.reading import brief
+from tasks.resume import OUTSIDE, flat
 
 # What run.py adds when it builds an object, by the key of its node. To task.model and task.module it adds what their
 # constructors take of geometry, encoder, model and optimizer, and of what the data supply, which only the data know.
@@ -58,12 +60,18 @@ def check(cfg: DictConfig) -> dict[str, Any]:
         )
     values = files.plain(cfg)
     check_targets(values)
+    if unknown := [key for key, value in flat(values).items() if f"{OUTSIDE}/" in str(value)]:
+        key = "data.dir" if "data.dir" in unknown else unknown[0]
+        raise ConfigError(
+            f"{key}={brief(flat(values)[key])}: a checkpoint keeps no absolute path, of this one only its last part. "
+            f"Say where it is with {key}=..."
+        )
     for name in ("geometry", "geometry.parts", "encoder"):
         node = values
         for key in name.split("."):
             node = node.get(key) or {}
             if not isinstance(node, Mapping):
-                raise ConfigError(f"{name}={node!r}: it is a node with keys of its own, as configs/{key} has it.")
+                raise ConfigError(f"{name}={brief(node)}: it is a node with keys of its own, as configs/{key} has it.")
     values["geometry"]["parts"] = with_pairs(values["geometry"].get("parts") or {})
     for name, supplied in SUPPLIED.items():
         node = values
@@ -173,7 +181,7 @@ def check_target(name: str, node: Mapping[str, Any], supplied: tuple[str, ...] |
             raise ConfigError(f"{name}.{key} is missing: {target.__name__} needs it; set it as +{name}.{key}=...")
     for key, value in settings.items():
         if key in hints and not fits(value, hints[key]):
-            raise ConfigError(f"{name}.{key}={value!r}: {described(hints[key])} is needed here.")
+            raise ConfigError(f"{name}.{key}={brief(value)}: {described(hints[key])} is needed here.")
         if isinstance(value, Mapping) and "_target_" in value:  # an encoder made of another one
             check_target(f"{name}.{key}", value, supplied)
 

@@ -32,7 +32,7 @@ def register(stored_name: str | None = None) -> None:
     nodes = ("parts", "options", "settings")
     root.geometry = OmegaConf.create({k: OmegaConf.create({}, flags={"struct": False}) for k in nodes})
     ConfigStore.instance().store(name="schema", node=root)
-    stored = stored_name if NAME.fullmatch(str(stored_name)) else None
+    stored = stored_name if isinstance(stored_name, str) and NAME.fullmatch(stored_name) else None
 
     def name(experiment: str | None, *choices: Any) -> str:
         return run_name(stored or experiment if experiment == "checkpoint" else experiment, *choices)

@@ -4,24 +4,24 @@ import difflib
 import re
 
 from configs import files
-from tasks.errors import UserError
+from tasks.errors import UserError, readable
 
 NEEDS_EXTRA = {"optuna": "sweep", "submitit_slurm": "slurm", "submitit_local": "slurm", "ray": "ray"}
 
 
-class ConfigError(ValueError):
+class ConfigError(UserError):
     """A key or value of the configuration is wrong; the message names it and the remedy."""
 
 
 def paragraph(error: BaseException) -> str:
     """What a mistake in the configuration or on the command line is, and what to do about it."""
-    if isinstance(error, (UserError, ConfigError)):  # they say all themselves
+    if isinstance(error, UserError):  # they say all themselves
         return " ".join(str(error).split())
     text = _whole_text(error)
     for rule in (_no_such_choice, _no_such_key, _wrong_value, _unreadable, _no_place):
         if message := rule(text, error):
             return message
-    return " ".join(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip()))
+    return readable(" ".join(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip())))
 
 
 def _whole_text(error: BaseException | None) -> str:
@@ -110,5 +110,6 @@ def _no_place(text: str, error: BaseException) -> str | None:
     place = error.filename or "A file or folder"
     return (
         f"{place} cannot be used ({error.strerror or text}). paths.output_dir=... names another folder for results, "
-        "paths.data_dir=... (or the environment variable HYPERBOLIC_DATA) another one for data."
+        "paths.cache_dir=... another one for what is kept of data, paths.data_dir=... (or the environment variable "
+        "HYPERBOLIC_DATA) another one for data."
     )

@@ -2,10 +2,13 @@
 
 A checkpoint holds plain values: the resolved configuration of the run that wrote it. Where a value lay under one of the
 run's own places (`paths.data_dir`, `data.dir`, ...), the place stands there by its name, as `<paths.data_dir>/snli`, so
-that it is found where this run has it. `choose` offers these values to Hydra as one more choice of each group,
-`experiment=checkpoint`; so `mode=test`, `mode=predict`, `trainer.resume`, figures and tables of errors all rebuild a
-model in the same way, and words on the command line still change single settings. No text of a checkpoint
-gets onto the command line.
+that it is found where this run has it. Other absolute paths are kept relative to the folder that the run was started
+in, or where they lie elsewhere, by their last part, as `<outside>/my_pairs`: these are found by what Hydra noted in the
+run's folder, while it lies on the same machine, and have to be named otherwise (data.dir=...).
+
+`choose` offers these values to Hydra as one more choice of each group, `experiment=checkpoint`; so `mode=test`,
+`mode=predict`, `trainer.resume`, figures and tables of errors all rebuild a model in the same way, and words on the
+command line still change single settings. No text of a checkpoint gets onto the command line.
 """
 
 import re
@@ -16,7 +19,7 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
-from configs import composing
+from configs import composing, files
 from configs.errors import ConfigError
 from configs.targets import check_plain
 from tasks import resume
@@ -57,7 +60,16 @@ def _placed(node: Any, raw: Any, places: Mapping[str, str]) -> Any:
         for name, place in places.items():
             if node.startswith(f"{place}/") or (node == place and raw == f"${{{name}}}"):
                 return f"<{name}>{node.removeprefix(place)}"
-    return node
+    return _without_folders(node) if isinstance(node, str) else node
+
+
+def _without_folders(text: str) -> str:
+    """A text that is an absolute path relative to the present folder, or its last part."""
+    path = Path(text)
+    if not path.is_absolute() or (len(path.parts) < 3 and not path.exists()):  # "/person" is a label
+        return text
+    inside = path.is_relative_to(Path.cwd())
+    return str(path.relative_to(Path.cwd())) if inside else f"{resume.OUTSIDE}/{path.name}"
 
 
 def choose(words: Sequence[str]) -> list[str]:
@@ -98,11 +110,12 @@ def offer(checkpoint: Mapping[str, Any], setting: str, everything: bool) -> None
     trainer = config["trainer"]
     whole = {key: config[key] for key in KEPT if key in config and key not in GROUPS}
     whole["trainer"] = trainer if everything else {k: trainer[k] for k in ("precision",) if k in trainer}
-    store = ConfigStore.instance()
+    store, notes = ConfigStore.instance(), _notes(checkpoint["file"])
     for group, node in nodes.items():
-        store.store(group=group, name=CHOICE, node=_interpolated(node))
+        store.store(group=group, name=CHOICE, node=_interpolated(node, notes.get(group)))
     choices = [{f"override /{group}": CHOICE} for group in nodes]
-    store.store(group="experiment", name=CHOICE, package="_global_", node={"defaults": choices, **_interpolated(whole)})
+    whole = {"defaults": choices, **_interpolated(whole, notes)}
+    store.store(group="experiment", name=CHOICE, package="_global_", node=whole)
     composing.register(stored_name=checkpoint.get("name"))
 
 
@@ -113,12 +126,32 @@ def withdraw() -> None:
         repo.get(group, {}).pop(f"{CHOICE}.yaml", None)
 
 
-def _interpolated(node: Any) -> Any:
-    """The node, in which the places that values name are those of this run."""
+def _notes(file: Path) -> dict[str, Any]:
+    """The configuration that Hydra noted in the folder of the run that wrote a checkpoint; empty without one."""
+    try:
+        return files.load(file.parent.parent / ".hydra" / "config.yaml")
+    except Exception:  # many kinds, for a file that may hold anything
+        return {}
+
+
+def _interpolated(node: Any, notes: Any) -> Any:
+    """The node, in which the places that values name are those of this run, and paths outside of them those of the
+    notes, where these are still there."""
     if isinstance(node, Mapping):
-        return {key: _interpolated(value) for key, value in node.items()}
+        inner = notes if isinstance(notes, Mapping) else {}
+        return {key: _interpolated(value, inner.get(key)) for key, value in node.items()}
     if isinstance(node, list):
-        return [_interpolated(value) for value in node]
+        each = notes if isinstance(notes, list) and len(notes) == len(node) else [None] * len(node)
+        return [_interpolated(value, note) for value, note in zip(node, each, strict=True)]
     if isinstance(node, str) and (place := _PLACE.match(node)) and place[1] in PLACES:
         return f"${{{place[1]}}}{node[place.end() :]}"
+    if isinstance(node, str) and node.startswith(f"{resume.OUTSIDE}/") and _is_that_path(notes, Path(node).name):
+        return notes
     return node
+
+
+def _is_that_path(note: Any, name: str) -> bool:
+    if not isinstance(note, str) or not note.isprintable() or "${" in note:
+        return False
+    path = Path(note)
+    return path.is_absolute() and path.name == name and path.exists()

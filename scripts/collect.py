@@ -13,6 +13,7 @@ from scripts.commands import reports_errors
 from scripts.records import ROOT, RUNS, Record, RecordError, read, validate
 from tasks.errors import UserError
 from tasks.folders import whole_file
+from tasks.reading import brief
 
 # An absolute path, alone or as the value of an override, as in paths.data_dir=/somewhere/data.
 _ABSOLUTE = re.compile(r"(?P<key>[+~]*[\w./@-]+=)?(?P<path>(?:[A-Za-z]:\\|/|~/).*)")
@@ -93,7 +94,7 @@ def check(record: Record, path: Path, allow_dirty: bool = False) -> None:
     """Raise RecordError unless `record` is of a finished run of committed code."""
     validate(record, path)
     if not re.fullmatch(r"[\w.-]+", record["experiment"]):
-        raise RecordError(f"{path}: the experiment's name {record['experiment']!r} cannot name a file.")
+        raise RecordError(f"{path}: the experiment's name {brief(record['experiment'])} cannot name a file.")
     if allow_dirty:
         return
     if not record["commit"]:

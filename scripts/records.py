@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 from tasks.errors import UserError
+from tasks.reading import brief
 from tasks.resume import flat
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -55,7 +56,8 @@ def read(path: Path) -> Record:
 
     try:
         record = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
-    except (ValueError, RecursionError) as error:  # no JSON, no text, nested without end
+        json.dumps(record, ensure_ascii=False).encode("utf-8")
+    except (ValueError, RecursionError) as error:  # no JSON, no text, nested without end, half of a surrogate pair
         raise RecordError(f"{path}: not a JSON file ({error}). Run the experiment again.") from error
     if not isinstance(record, dict):
         raise RecordError(f"{path}: a record is a JSON object, this is a {type(record).__name__}.")
@@ -66,7 +68,7 @@ def validate(record: Record, path: Path) -> Record:
     """The record. Raises RecordError, with every fault, unless it has the keys and kinds of values it must have."""
     faults = [f"'{key}' is missing" for key in REQUIRED if key not in record]
     faults += [
-        f"'{key}' is {record[key]!r}, a {type(record[key]).__name__}"
+        f"'{key}' is {brief(record[key])}, a {type(record[key]).__name__}"
         for key, kind in REQUIRED.items()
         if key in record and not _is(record[key], kind)
     ]
@@ -92,7 +94,7 @@ def _is(value: object, kind: type | tuple[type, ...]) -> bool:
 
 def _metric_faults(metrics: dict) -> list[str]:
     faults = [
-        f"metric '{name}' is {value!r}, not a finite number"
+        f"metric {brief(name)} is {brief(value)}, not a finite number"
         for name, value in metrics.items()
         if not _is(value, _NUMBER) or not math.isfinite(value)
     ]
@@ -105,5 +107,5 @@ def _data_faults(data: dict) -> list[str]:
     faults = [f"'data.{key}' is missing" for key in REQUIRED_DATA if key not in data]
     share = data.get("share", 1.0)
     if not _is(share, _NUMBER) or not 0 < share <= 1:
-        faults.append(f"'data.share' is {share!r}, and the share of the data a run used lies in (0, 1]")
+        faults.append(f"'data.share' is {brief(share)}, and the share of the data a run used lies in (0, 1]")
     return faults

@@ -22,6 +22,7 @@ from tasks import resume
 from tasks.base import Task, TaskData
 from tasks.checkpoints import BEST, LAST
 from tasks.errors import UserError
+from tasks.reading import brief
 
 STATES = {"best": BEST, "last": LAST}
 # Settings that do not distinguish runs, or are shown elsewhere.
@@ -219,12 +220,14 @@ def _json(file: Path) -> dict[str, Any]:
 def _history(file: Path) -> list[dict[str, float]]:
     if not file.is_file():
         return []
-    rows = []
-    with file.open(newline="", encoding="utf-8") as stream:
-        for number, row in enumerate(csv.DictReader(stream), start=2):
-            try:
+    rows, number = [], 1
+    with file.open(newline="", encoding="utf-8", errors="replace") as stream:
+        try:
+            for number, row in enumerate(csv.DictReader(stream), start=2):  # noqa: B007 - for the message
                 rows.append({k: float(v) for k, v in row.items() if v not in ("", None)})
-                rows[-1]["epoch"], rows[-1]["step"]
-            except (ValueError, TypeError, KeyError) as error:
-                raise UserError(f"{file}, line {number}: no row of a run's history ({error}). Run it again.") from error
+                if not rows[-1]["epoch"] > 0 <= rows[-1]["step"]:
+                    raise ValueError("its epoch or step is no number of one")
+        except (csv.Error, ValueError, TypeError, KeyError) as error:
+            reason = brief(str(error))
+            raise UserError(f"{file}, line {number}: no row of a run's history ({reason}). Run it again.") from error
     return rows

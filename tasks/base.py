@@ -211,14 +211,14 @@ class Task(pl.LightningModule, abc.ABC):
                 checkpoint["draws"] = self.draws.get_state()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        self.metrics = dict(checkpoint.get("metrics", {}))
+        self.metrics = numbers_by_name(checkpoint.get("metrics", {}), "metrics")
         self._drawn = checkpoint.get("draws")
         processes, world = checkpoint["processes"], self.trainer.world_size
+        all_sums = [numbers_by_name(process["sums"], "sums") for process in processes]
         if len(processes) == world:
-            own = processes[self.trainer.global_rank]
-            sums, self._random = dict(own["sums"]), own["random"]
+            sums, self._random = all_sums[self.trainer.global_rank], processes[self.trainer.global_rank]["random"]
         else:  # each takes an equal share
-            sums = {k: sum(p["sums"][k] for p in processes) / world for k in processes[0]["sums"]}
+            sums = {k: sum(own[k] for own in all_sums) / world for k in all_sums[0]}
         self._sums = {"train": sums} if sums else {}
         loop = checkpoint["loops"]["fit_loop"]
         within = not loop["epoch_loop.batch_progress"]["is_last_batch"]
@@ -259,6 +259,16 @@ class Task(pl.LightningModule, abc.ABC):
         batches = self.trainer.train_dataloader
         assert isinstance(batches, TrainBatches)
         return batches
+
+
+def numbers_by_name(values: Any, what: str) -> dict[str, Any]:
+    """A copy of what a checkpoint holds as `what`. Raises ValueError where these are no numbers by name."""
+    if not isinstance(values, dict):
+        raise ValueError(f"its {what} are a {type(values).__name__}")
+    for name, value in values.items():
+        if not isinstance(name, str) or not isinstance(value, (int, float)):
+            raise ValueError(f"its {what} hold a {type(value).__name__}")
+    return dict(values)
 
 
 def as_task(module: pl.LightningModule) -> Task:

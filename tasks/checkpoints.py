@@ -13,7 +13,7 @@ from pytorch_lightning.callbacks import Checkpoint
 from torch import Tensor
 
 from hyperbolic.manifolds import Manifold
-from tasks.base import Task, as_task
+from tasks.base import Task, as_task, numbers_by_name
 from tasks.folders import whole_file
 from tasks.interruption import Interruption, Stop
 
@@ -107,8 +107,9 @@ class History(Checkpoint):
         return {"rows": self.rows, "wall_s": self.wall_s, "examples": self.examples, "training_s": self.training_s}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.rows, self.earlier_s = list(state["rows"]), state["wall_s"]
-        self.examples, self.training_s = state["examples"], state["training_s"]
+        self.rows = [numbers_by_name(row, "history") for row in state["rows"]]
+        numbers = numbers_by_name({key: value for key, value in state.items() if key != "rows"}, "counts")
+        self.earlier_s, self.examples, self.training_s = (numbers[k] for k in ("wall_s", "examples", "training_s"))
 
 
 class Checkpoints(Checkpoint):
@@ -191,7 +192,11 @@ class Checkpoints(Checkpoint):
 
     def _save(self, trainer: pl.Trainer, name: str, weights_only: bool = False) -> None:
         part = self.folder / f"{name}.part"
-        trainer.save_checkpoint(part, weights_only=weights_only)
+        try:
+            trainer.save_checkpoint(part, weights_only=weights_only)
+        except OSError:  # a disk that is full
+            part.unlink(missing_ok=True)
+            raise
         if trainer.is_global_zero:
             os.replace(part, self.folder / name)
         trainer.strategy.barrier()  # the others may read it next
@@ -207,4 +212,6 @@ class Checkpoints(Checkpoint):
         return {"best": self.best}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.best = dict(state["best"])
+        self.best = numbers_by_name(state["best"], "best value, epoch and step")
+        if self.best and self.best.keys() != {"value", "epoch", "step"}:
+            raise ValueError("its best value, epoch and step are not all there")

@@ -12,6 +12,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from tasks.errors import UserError, whole
+from tasks.reading import brief
 
 FORM = "child <tab> parent"
 
@@ -55,7 +56,7 @@ def read_edges(path: Path, setting: str) -> Edges:
             raise UserError(f"{path}, line {k}: {line[:60]!r} is not of the form {FORM} ({setting}).")
         child, parent = (number.setdefault(name, len(number)) for name in fields)
         if child == parent:
-            loops, first_loop = loops + 1, first_loop or f"line {k}, {fields[0]!r}"
+            loops, first_loop = loops + 1, first_loop or f"line {k}, {brief(fields[0])}"
         elif (child, parent) in edges:
             repeated += 1
         else:

@@ -9,9 +9,29 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+LONGEST = 2000  # characters of a message
+
+
+def readable(text: str) -> str:
+    """A text that may quote what a file holds, as one line that a terminal can show: ends of lines are blanks, other
+    characters that cannot be printed are escaped, and what is too long loses its middle."""
+    text = _cut(text)
+    return text if text.isprintable() else _cut("".join(map(_printable, text)))
+
+
+def _printable(c: str) -> str:
+    return c if c.isprintable() else " " if c.isspace() else ascii(c)[1:-1]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 4 :]}"
+
 
 class UserError(ValueError):
     """What was asked for cannot be done; the message names the culprit and the remedy in one paragraph."""
+
+    def __init__(self, message: str):
+        super().__init__(readable(message))
 
 
 def _require(is_right: bool, name: str, value: object, requirement: str) -> None:
@@ -82,7 +102,7 @@ def plain_warnings() -> None:
 
     def formatted(message: Warning | str, category: type[Warning], filename: str, *rest: Any, **more: Any) -> str:
         if category is UserWarning and filename.startswith(folder):
-            return f"warning: {message}\n"
+            return f"warning: {readable(str(message))}\n"
         return usual(message, category, filename, *rest, **more)
 
     warnings.formatwarning = formatted

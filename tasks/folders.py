@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import errno
 import fcntl
 import hashlib
 import json
@@ -18,7 +19,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 META = "meta.json"
-DAMAGED = (OSError, ValueError, KeyError, TypeError, EOFError)  # what reading a folder that is not whole may raise
+# What reading a folder that is not whole may raise.
+DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, RecursionError)
 Value = TypeVar("Value")
 
 
@@ -31,8 +33,18 @@ def whole_file(path: Path) -> Iterator[Path]:
     try:
         yield part
         os.replace(part, path)
+    except OSError as error:
+        _name_place(error, part, path)
+        raise
     finally:
         part.unlink(missing_ok=True)
+
+
+def _name_place(error: OSError, part: Path, place: Path) -> None:
+    """An error of a write, as of a full disk, names the place that was to be written, and not a part that is gone."""
+    if error.filename is None or str(error.filename).startswith(str(part)):
+        reason = error.strerror or str(error)
+        error.errno, error.strerror, error.filename = error.errno or errno.EIO, reason, str(place)
 
 
 def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> Path:
@@ -71,6 +83,9 @@ def whole_folder(place: Path) -> Iterator[Path]:
         if place.exists():
             shutil.rmtree(place, ignore_errors=True)
         os.replace(part, place)
+    except OSError as error:
+        _name_place(error, part, place)
+        raise
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
@@ -118,8 +133,8 @@ def cached(
         return cached_folder(place, read, fill)
     except OSError as error:  # of the cache: what is read to make the value raises UserError
         warnings.warn(
-            f"The {what} could not be kept in {place.parent} ({error.strerror}), so every run makes them again; "
-            f"{setting} names another folder.",
+            f"The {what} could not be kept in {place.parent} ({error.strerror or error}), so every run makes them "
+            f"again; {setting} names another folder.",
             stacklevel=2,
         )
         return values[0] if values else make()

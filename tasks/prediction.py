@@ -19,6 +19,7 @@ from tasks import resume as resuming
 from tasks.base import Task, TaskData
 from tasks.errors import UserError, one_of, whole
 from tasks.folders import whole_file
+from tasks.reading import brief
 from tasks.training import Outcome, choose_accelerator
 
 STANDARD = "-"  # as input or output: standard input or output
@@ -136,9 +137,15 @@ def predict(
 
 
 def json_lines(answers: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """Each as a line."""
+    """Each as a line. Raises UserError for one with numbers that are not finite."""
     for answer in answers:
-        yield json.dumps(answer, ensure_ascii=False, allow_nan=False) + "\n"
+        try:
+            yield json.dumps(answer, ensure_ascii=False, allow_nan=False) + "\n"
+        except ValueError:
+            raise UserError(
+                f"The prediction for {brief(answer)} is not finite: the weights of the checkpoint are too large. Use "
+                "another checkpoint, or trainer.precision=64-true."
+            ) from None
 
 
 def _answers(task: Task, data: TaskData, examples: Iterator[Any], explain: bool) -> Iterator[dict[str, Any]]:

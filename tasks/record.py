@@ -4,6 +4,7 @@ import contextlib
 import functools
 import importlib.metadata
 import json
+import math
 import platform
 import resource
 import shutil
@@ -15,8 +16,9 @@ from typing import Any
 import torch
 
 from tasks.base import Task, TaskData
+from tasks.errors import UserError
 from tasks.folders import whole_file
-from tasks.resume import portable
+from tasks.resume import flat, portable, portable_word
 from tasks.training import Outcome
 
 PACKAGES = ("torch", "geoopt", "pytorch-lightning", "hydra-core", "numpy")
@@ -29,11 +31,6 @@ def write(path: Path, record: dict[str, Any]) -> Path:
     with whole_file(path) as part:
         part.write_text(text, encoding="utf-8")
     return path
-
-
-def _portable_word(word: str) -> str:
-    key, equals, value = word.partition("=")
-    return key + equals + portable(value)
 
 
 @functools.cache
@@ -76,13 +73,15 @@ def peak_memory_bytes(root: torch.device) -> int:
 
 
 def build(config: dict[str, Any], overrides: list[str], data: TaskData, task: Task, outcome: Outcome) -> dict[str, Any]:
-    """The record of a run that ended well. config: the resolved one. overrides: the words on the command line."""
+    """The record of a run that ended well. config: the resolved one. overrides: the words on the command line.
+
+    Raises UserError where a number of it is not finite."""
     sha, dirty = commit()
     config = portable({**config, "paths": {"data_dir": "data", "output_dir": "outputs", "cache_dir": "outputs/.cache"}})
     record = {
         "experiment": task.origin.experiment,
         "config": config,
-        "overrides": [_portable_word(word) for word in overrides if not word.lstrip("+~").startswith("paths.")],
+        "overrides": [portable_word(word) for word in overrides if not word.lstrip("+~").startswith("paths.")],
         "metrics": outcome.metrics,
         "selection": outcome.selection,
         "diagnostics": outcome.diagnostics,
@@ -101,6 +100,12 @@ def build(config: dict[str, Any], overrides: list[str], data: TaskData, task: Ta
     }
     if outcome.prediction:
         record["prediction"] = portable(outcome.prediction)
+    for key, value in flat(record).items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UserError(
+                f"The run has no result, because {key} is {value}. Weights that are too large give such numbers: use "
+                "another checkpoint, or train with a smaller optim.lr or with trainer.precision=64-true."
+            )
     return record
 
 

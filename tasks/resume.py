@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from hyperbolic.diagnostics import find_nonfinite
 from tasks.base import Origin, Task
 from tasks.checkpoints import AVERAGE, BEST, LAST, epoch_files
 from tasks.errors import UserError
 from tasks.folders import whole_file
+from tasks.reading import brief
 from tasks.schedules import FALLING
 
 # What must be the same for a run to go on; training may still be made longer (trainer.max_epochs, max_steps).
@@ -49,10 +51,12 @@ IRRELEVANT = (
 LATER = {"task.model.loop_bias": False, "task.module.self_share": 0.0}
 # What must be the same for a checkpoint to be tested; "data" is TaskData.identity.
 TESTED = ("task.name", "task.model", "task.data.limits", "task.data.vectors.c", "data", "geometry", "encoder")
+OUTSIDE = "<outside>"  # begins what checkpoints keep of a path outside of the places of their run (configs.stored)
+# An absolute path, or one in a home, as a value, within quotes, brackets or braces, or after file://.
+_PATH = re.compile(r"""(?:(?<=[=,:'"\[{\s])|(?<=file://))(?:/|~[\w.-]*/)[^\s'",\[\]{}/][^'",\[\]{}]*""")
 # The states that a mode takes of a run's folder, the first that is there.
 STATES = {"fit": (LAST,), "test": (AVERAGE, BEST, LAST), "predict": (AVERAGE, BEST, LAST)}
 NAME = re.compile(r"\w[\w.,=+-]{0,199}")  # of an experiment or a run, as part of a path
-CHECKPOINT_KEYS = ("state_dict", "config", "data")
 
 
 def flat(node: Any, prefix: str = "") -> dict[str, Any]:
@@ -72,14 +76,20 @@ def settings(config: Mapping[str, Any], data: Mapping[str, str]) -> dict[str, An
 
 
 def portable(node: Any) -> Any:
-    """A configuration without paths of this machine: an absolute path is cut to its last part."""
+    """A configuration without paths of this machine: of an absolute path, and of one that a checkpoint calls OUTSIDE,
+    the last part."""
     if isinstance(node, dict):
         return {key: portable(value) for key, value in node.items()}
     if isinstance(node, (list, tuple)):
         return [portable(value) for value in node]
-    if isinstance(node, str) and (Path(node).is_absolute() or node.startswith("~")):
+    if isinstance(node, str) and (node.startswith(("~", f"{OUTSIDE}/")) or Path(node).is_absolute()):
         return Path(node).name
     return node
+
+
+def portable_word(word: str) -> str:
+    """A word of a command line without paths of this machine, also within quotes, lists and nodes."""
+    return _PATH.sub(lambda match: Path(match[0].rstrip()).name, word)
 
 
 def read(path: Path, setting: str, states: tuple[str, ...] = STATES["test"]) -> dict[str, Any]:
@@ -103,9 +113,20 @@ def read(path: Path, setting: str, states: tuple[str, ...] = STATES["test"]) -> 
             f"{setting}: {file} lacks the configuration of its run, which rebuilds the model: it was written before "
             "checkpoints kept it. Use the version of this program that wrote it, or train again."
         )
-    if not isinstance(checkpoint, dict) or not all(isinstance(checkpoint.get(key), dict) for key in CHECKPOINT_KEYS):
+    if not isinstance(checkpoint, dict) or not _has_parts(checkpoint):
         raise UserError(f"{setting}: {file} is not a checkpoint of this program. Use one that a run of it wrote.")
     return checkpoint | {"file": file}
+
+
+def _has_parts(checkpoint: Mapping[str, Any]) -> bool:
+    """Whether weights, configuration, data and metrics are there, of the kinds that they must have."""
+    texts, metrics = checkpoint.get("data"), checkpoint.get("metrics", {})
+    parts = (checkpoint.get("state_dict"), checkpoint.get("config"), texts, metrics)
+    if texts is None or not all(isinstance(part, dict) for part in parts):
+        return False
+    return all(isinstance(text, str) for pair in texts.items() for text in pair) and all(
+        isinstance(name, str) and isinstance(value, (int, float)) for name, value in metrics.items()
+    )
 
 
 def differences(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, ...]) -> list[str]:
@@ -120,7 +141,7 @@ def differences(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, 
         keys = (*keys, "trainer.max_epochs", "trainer.max_steps")  # the learning rate falls to 0 at their end
     names = [k for k in dict.fromkeys([*theirs, *ours]) if compared(k)]
     names.sort(key=lambda k: k != "task.name")
-    return [f"{k}={theirs.get(k)!r}, not {ours.get(k)!r}" for k in names if theirs.get(k) != ours.get(k)]
+    return [f"{k[:80]}={brief(theirs.get(k))}, not {brief(ours.get(k))}" for k in names if theirs.get(k) != ours.get(k)]
 
 
 def check_same(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, ...], setting: str) -> None:
@@ -143,12 +164,23 @@ def check_same(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, .
 
 
 def load_weights(model: nn.Module, checkpoint: dict[str, Any], setting: str) -> None:
-    """Put the checkpoint's weights into the module. Raises UserError where names or shapes differ."""
+    """Put the checkpoint's weights into the module. Raises UserError where names, shapes or kinds of numbers differ,
+    and for NaN and infinity."""
+    weights, own = checkpoint["state_dict"], model.state_dict()
+    for name, value in weights.items():
+        if name in own and isinstance(value, Tensor) and value.is_floating_point() != own[name].is_floating_point():
+            kinds = f"{name} holds {value.dtype}, and {own[name].dtype} is needed"
+            raise UserError(f"{setting}: {checkpoint['file']} does not fit this model ({kinds}).")
     try:
-        model.load_state_dict(checkpoint["state_dict"])
-    except RuntimeError as error:
+        model.load_state_dict(weights)
+    except Exception as error:  # torch raises many kinds for what are no weights
         reason = " ".join(str(error).split())[:300]
         raise UserError(f"{setting}: {checkpoint['file']} does not fit this model ({reason}).") from error
+    if names := find_nonfinite(dict(model.named_parameters())):
+        raise UserError(
+            f"{setting}: {checkpoint['file']} holds NaN or infinity in {names[0]} (tensors with them: {len(names)}), "
+            "so it gives no result. Use another checkpoint."
+        )
 
 
 def check_unfinished(checkpoint: dict[str, Any], max_epochs: int | None, max_steps: int, setting: str) -> None:
@@ -180,8 +212,9 @@ def finished(checkpoint: dict[str, Any], max_epochs: int | None, max_steps: int)
             if name.startswith("EarlyStopping")
         ]
         step = int(checkpoint["global_step"])
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"{checkpoint['file']} is damaged: its state of the training lacks {error}.") from error
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        reason = brief(str(error))
+        raise UserError(f"{checkpoint['file']} is damaged: its state of the training lacks {reason}.") from error
     if max_epochs is not None and 0 <= max_epochs <= epochs:
         return f"{epochs} epochs of trainer.max_epochs={max_epochs}"
     if 0 <= max_steps <= step:
@@ -223,18 +256,21 @@ def adopt_name(task: Task, checkpoint: Mapping[str, Any]) -> None:
     """A run that was chosen by a checkpoint has the name and the experiment of the run that wrote it."""
     if task.origin.experiment == "checkpoint":
         names = {key: checkpoint.get(key) for key in ("experiment", "name")}
-        safe = {key: name if NAME.fullmatch(str(name)) else None for key, name in names.items()}
+        safe = {k: name if isinstance(name, str) and NAME.fullmatch(name) else None for k, name in names.items()}
         task.origin = replace(task.origin, experiment=safe["experiment"], name=safe["name"] or task.origin.name)
 
 
-def take_over(checkpoint: dict[str, Any], folder: Path, setting: str) -> None:
-    """Copy the best weights of the run that is continued, and those of its last epochs, into its new folder.
+def take_over(task: Task, checkpoint: dict[str, Any], folder: Path, setting: str) -> None:
+    """Give the task the weights of the checkpoint, and copy the best weights of the run that is continued, and those of
+    its last epochs, into its new folder.
 
-    Raises UserError where there was a best state and its file is missing or damaged, before anything is trained.
+    Raises UserError where weights do not fit, and where there was a best state and its file is missing or damaged,
+    before anything is trained.
     """
-    source = checkpoint["file"].parent
-    if checkpoint.get("callbacks", {}).get("Checkpoints", {}).get("best"):
-        read(source / BEST, setting)
+    source, own = checkpoint["file"].parent, checkpoint.get("callbacks", {}).get("Checkpoints")
+    if isinstance(own, dict) and own.get("best"):
+        load_weights(task, read(source / BEST, setting), setting)
+    load_weights(task, checkpoint, setting)
     if source.resolve() == folder.resolve():
         return
     for file in [source / BEST, *epoch_files(source)]:

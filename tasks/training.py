@@ -157,8 +157,7 @@ def fit(
     )  # fmt: skip
 
     if checkpoint is not None:
-        resuming.load_weights(task, checkpoint, f"trainer.resume={resume}")  # so that a misfit is one sentence
-        resuming.take_over(checkpoint, states, f"trainer.resume={resume}")
+        resuming.take_over(task, checkpoint, states, f"trainer.resume={resume}")  # so that a misfit is one sentence
         resuming.adopt_name(task, checkpoint)
 
     def hint() -> str:
@@ -183,7 +182,7 @@ def fit(
             metrics = dict(task.metrics)
         elif checkpoints.best:
             best = resuming.read(states / BEST, "best checkpoint")
-            task.load_state_dict(best["state_dict"])
+            resuming.load_weights(task, best, "best checkpoint")
             metrics |= {k: v for k, v in best["metrics"].items() if k.startswith("val/")}
             selection = {"metric": task.select, "mode": task.select_mode, **checkpoints.best}
         start = time.perf_counter()
@@ -255,7 +254,7 @@ def _train(trainer: pl.Trainer, task: Task, data: TaskData, checkpoint: dict[str
         raise UserError(f"trainer: {' '.join(str(error).split())}") from error
     except UserError:
         raise
-    except (ValueError, LookupError, TypeError, AttributeError, RuntimeError) as error:
+    except Exception as error:  # what Lightning takes over of a damaged checkpoint raises many kinds
         reason = " ".join(str(error).split())[:300]
         if "val_check_interval" in reason:
             raise UserError(f"trainer.val_check_interval: {reason}") from error

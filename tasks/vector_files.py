@@ -13,6 +13,7 @@ import numpy as np
 
 from tasks.errors import UserError
 from tasks.folders import whole_file
+from tasks.reading import brief
 
 BLOCK = 1 << 24  # bytes that are read and parsed together
 QUOTED = 40  # bytes of a faulty line that a message quotes
@@ -112,8 +113,9 @@ class _Reader:
                     lines, self.line = lines[1:], 1
             new, numbers = self._block(lines, d)
             words += new
-            vectors.append(numbers.astype(np.float32))
-            norms.append(np.sqrt(np.einsum("ij,ij->i", numbers, numbers)))
+            with np.errstate(over="ignore"):  # whether float32 can hold them is seen by who uses them
+                vectors.append(numbers.astype(np.float32))
+                norms.append(np.sqrt(np.einsum("ij,ij->i", numbers, numbers)))
             self.line += len(lines)
         if not words:
             raise UserError(f"The vectors {self.path} hold no word; every line needs a word and its numbers.")
@@ -145,7 +147,8 @@ class _Reader:
             try:
                 word, row = _line(line, d)
                 if word in self.index:
-                    raise _Fault("words that came before", f"the word {word!r} stands in line {self.index[word]} too")
+                    detail = f"the word {brief(word)} stands in line {self.index[word]} too"
+                    raise _Fault("words that came before", detail)
             except _Fault as fault:
                 where = f"{self.path}, line {number}: {fault}"
                 if self.on_error == "fail":

@@ -15,6 +15,7 @@ from hyperbolic.manifolds.charts import convert
 from tasks.errors import UserError, one_of, positive
 from tasks.fingerprints import cache_place
 from tasks.folders import cached, read_arrays, write_arrays
+from tasks.reading import brief
 from tasks.text import UNK
 from tasks.vector_files import dimension, parse
 
@@ -200,8 +201,8 @@ def _prepare(path: Path, on_error: str, space: str, c: float) -> Prepared:
         if count := int(outside.sum()):
             first = words[int(np.argmax(outside))]
             notes.append(
-                f"{path}: {count} of {len(words)} points lay outside the unit ball, first {first!r}; they were put at "
-                f"norm {MAX_NORM}"
+                f"{path}: {count} of {len(words)} points lay outside the unit ball, first {brief(first)}; they were "
+                f"put at norm {MAX_NORM}"
             )
         scale = _log0_scale(norms)
         unknown_scale = _log0_scale(np.atleast_1d(np.linalg.norm(unknown / 10)))

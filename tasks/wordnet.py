@@ -7,6 +7,7 @@ import numpy as np
 
 from tasks.edges import Edges
 from tasks.errors import UserError
+from tasks.reading import brief
 
 FILES = ("data.noun", "index.noun")
 HYPERNYMS = ("@", "@i")  # of a class, and of an instance
@@ -42,8 +43,8 @@ def read_nouns(folder: Path) -> Edges:
             raise UserError(f"{path}, line {k}: no synset of WordNet's noun file: {line[:60]!r}.") from None
         except KeyError:
             raise UserError(
-                f"{path}, line {k}: index.noun has no sense of {word!r} at {offset}; both files must be of the same "
-                "version of WordNet."
+                f"{path}, line {k}: index.noun has no sense of {brief(word)} at {offset[:40]}; both files must be of "
+                "the same version of WordNet."
             ) from None
         number[offset] = len(names)
         names.append(f"{word.lower()}.n.{sense:02d}")
@@ -51,7 +52,8 @@ def read_nouns(folder: Path) -> Edges:
     try:
         edges = [(k, number[offset]) for k, offsets in enumerate(hypernyms) for offset in offsets]
     except KeyError as error:
-        raise UserError(f"{path} has no synset {error.args[0]}, to which another points; it is cut off.") from None
+        offset = error.args[0][:40]
+        raise UserError(f"{path} has no synset {offset}, to which another points; it is cut off.") from None
     if not edges:
         raise UserError(f"{path} has no synset with a hypernym.")
     ends = np.array(edges, dtype=np.int32)

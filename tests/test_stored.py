@@ -1,6 +1,7 @@
 """The configuration that a checkpoint keeps: it alone rebuilds the run, it can be changed in single settings, and it is
 data, so that nothing in it is executed or imported."""
 
+import math
 import shutil
 import sys
 from pathlib import Path
@@ -129,6 +130,7 @@ HOSTILE = {
     [
         ("loops", 3), ("loops", {}), ("callbacks", 3), ("optimizer_states", [{"state": 1}]), ("global_step", "x"),
         ("processes", 5), ("processes", [{"sums": {}, "random": {"torch": 5}}]),
+        ("processes", [{"sums": {"loss": None}, "random": {}}]), ("metrics", {"val/loss": "x"}), ("data", {"words": 1}),
     ],
 )
 def test_a_damaged_state_of_the_training_is_one_sentence(finished, tmp_path, key, value):
@@ -140,6 +142,41 @@ def test_a_damaged_state_of_the_training_is_one_sentence(finished, tmp_path, key
     assert result.err.startswith("error: ")
     assert result.err.count("\n") == 1, result.err
     assert "is damaged" in result.err or "does not fit or is damaged" in result.err
+
+
+@pytest.mark.parametrize("mode", ["test", "predict", "fit"])
+def test_weights_that_are_not_finite_give_no_result(finished, tmp_path, mode):
+    (tmp_path / "checkpoints").mkdir()
+    for name in ("best.ckpt", "last.ckpt"):
+        checkpoint = torch.load(states(finished) / name)
+        next(iter(checkpoint["state_dict"].values())).view(-1)[0] = float("nan")
+        torch.save(checkpoint, tmp_path / "checkpoints" / name)
+    (tmp_path / "new.txt").write_text("1 2\t1\n")
+    words = {
+        "test": ("mode=test", f"checkpoint={tmp_path}"),
+        "predict": ("mode=predict", f"checkpoint={tmp_path}", f"input={tmp_path}/new.txt", f"output={tmp_path}/out.jsonl"),
+        "fit": (f"trainer.resume={tmp_path}", "trainer.max_epochs=4"),
+    }
+    result = call(*words[mode], *QUIET, *places(tmp_path))
+    assert result.code == 1
+    assert "holds NaN or infinity in model." in result.err
+    assert result.err.count("\n") == 1, result.err
+    assert not list(tmp_path.rglob("record.json"))
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_weights_that_are_too_large_give_no_record(finished, tmp_path):
+    checkpoint = torch.load(states(finished) / "best.ckpt")
+    for value in checkpoint["state_dict"].values():
+        if value.is_floating_point():
+            value.fill_(3e38)
+    torch.save(checkpoint, tmp_path / "best.ckpt")
+    result = call("mode=test", f"checkpoint={tmp_path / 'best.ckpt'}", *QUIET, *places(tmp_path))
+    if result.code == 0:
+        assert all(map(math.isfinite, result.record["metrics"].values()))
+    else:
+        assert "The run has no result, because metrics.test/loss is " in result.err
+        assert result.err.count("\n") == 1, result.err
 
 
 def test_names_in_a_checkpoint_lead_nowhere_else(finished, tmp_path):
@@ -194,3 +231,52 @@ def test_the_table_of_classes_is_what_the_files_name():
     assert "tasks.prefix.task.PrefixTask" in targets()
     assert "hyperbolic.geometry.make_geometry" in targets()
     assert all(name.split(".")[0] in ("tasks", "hyperbolic", "pytorch_lightning") for name in targets()), sorted(targets())
+
+
+PAIRS = "".join(f'{{"label": "{k % 2}", "premise": "a w{k}", "hypothesis": "b w{k % 3}"}}\n' for k in range(12))
+
+
+def test_neither_checkpoint_nor_record_keeps_a_folder_of_this_machine(tmp_path, monkeypatch):
+    """The run is used where it was made, also when its folder was moved there; elsewhere data.dir has to be given."""
+    pairs = tmp_path / "home of somebody" / "my_pairs"
+    pairs.mkdir(parents=True)
+    for split in ("train", "dev", "test"):
+        (pairs / f"{split}.jsonl").write_text(PAIRS)
+    begun = call(
+        "task=nli", f"data.dir='{pairs}'", "encoder=dan", "geometry=euclidean", "trainer.max_epochs=1", *QUIET,
+        *places(tmp_path),
+    )  # fmt: skip
+    assert begun.code == 0, begun.err
+    run = begun.record_path.parent
+    assert "home of somebody" not in begun.record_path.read_text()
+    for state in (run / "checkpoints").iterdir():
+        assert b"home of somebody" not in state.read_bytes(), state
+    config = torch.load(run / "checkpoints" / "best.ckpt")["config"]
+    assert config["data"]["dir"] == "<outside>/my_pairs"
+    assert config["task"]["data"]["folder"] == "<data.dir>"
+    tested = call("mode=test", f"checkpoint={run}", *QUIET, *places(tmp_path))
+    assert tested.code == 0, tested.err
+    assert tested.record["metrics"]["test/accuracy"] == begun.record["metrics"]["test/accuracy"]
+    state = shutil.copy(run / "checkpoints" / "best.ckpt", tmp_path)
+    refused = call("mode=test", f"checkpoint={state}", *QUIET, *places(tmp_path))
+    assert refused.code == 1
+    assert "data.dir='<outside>/my_pairs': a checkpoint keeps no absolute path" in refused.err
+    assert "data.dir=..." in refused.err
+    tested = call("mode=test", f"checkpoint={state}", f"data.dir='{pairs}'", *QUIET, *places(tmp_path))
+    assert tested.code == 0, tested.err
+    monkeypatch.chdir(pairs.parent)
+    relative = call(
+        "task=nli", f"data.dir='{pairs}'", "encoder=dan", "geometry=euclidean", "trainer.max_epochs=1", *QUIET,
+        *places(tmp_path),
+    )  # fmt: skip
+    config = torch.load(relative.record_path.parent / "checkpoints" / "best.ckpt")["config"]
+    assert config["data"]["dir"] == "my_pairs"
+
+
+def test_notes_of_a_run_are_no_more_than_places_of_its_own_files(tmp_path):
+    from configs.stored import _interpolated
+
+    kept = {"a": "<outside>/x", "b": ["<outside>/y"], "c": "<outside>/z"}
+    (tmp_path / "x").mkdir()
+    noted = {"a": str(tmp_path / "x"), "b": ["${oc.env:HOME}/y"], "c": "/etc/passwd"}
+    assert _interpolated(kept, noted) == kept | {"a": str(tmp_path / "x")}

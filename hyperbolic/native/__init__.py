@@ -193,7 +193,10 @@ def _matches(target: Path, record: Path) -> bool:
 
 
 def _run(command: list[str]) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
+    """What a command prints; compilers' messages may be in another encoding than UTF-8."""
+    return subprocess.run(
+        command, check=True, capture_output=True, encoding="utf-8", errors="replace", timeout=300
+    ).stdout
 
 
 def _threads() -> list[str]:

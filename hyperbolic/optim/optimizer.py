@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from hyperbolic.optim import flat, gradients
+from hyperbolic.optim.checks import check_names, check_options, check_state, require
 from hyperbolic.optim.gradients import Gradient
 from hyperbolic.optim.points import manifold_of, new_state, space_of, step_rows
 
@@ -67,9 +68,9 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         lazy: bool = False,
         max_radius: float | None = None,
     ):
-        _require(clip in ("global", "tensor"), f"clip must be 'global' or 'tensor', got {clip!r}")
-        _require(max_grad_norm is None or max_grad_norm > 0, f"max_grad_norm must be positive, got {max_grad_norm}")
-        _require(stabilize is None or stabilize >= 1, f"stabilize must be at least 1, got {stabilize}")
+        require(clip in ("global", "tensor"), f"clip must be 'global' or 'tensor', got {clip!r}")
+        require(max_grad_norm is None or max_grad_norm > 0, f"max_grad_norm must be positive, got {max_grad_norm}")
+        require(stabilize is None or stabilize >= 1, f"stabilize must be at least 1, got {stabilize}")
         self.stabilize, self.max_grad_norm, self.clip = stabilize, max_grad_norm, clip
         self._touched: dict[Tensor, Tensor] = {}
         defaults = {
@@ -97,21 +98,10 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             group.setdefault("max_radius", None)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        names = {*self.defaults, "params", "role", "name", "initial_lr"}
-        unknown = [key for key in param_group if key not in names]
-        _require(not unknown, f"a group has the unknown option {unknown[:1]}; there are {', '.join(self.defaults)}")
+        check_names(param_group, self.defaults)
         if not isinstance(param_group["params"], Tensor):  # a shared curvature is listed by every layer on it
             param_group = {**param_group, "params": list(dict.fromkeys(param_group["params"]))}
-        group = {**self.defaults, **param_group}
-        _require(group["rule"] in ("adam", "sgd"), f"rule must be 'adam' or 'sgd', got {group['rule']!r}")
-        _require(group["lr"] >= 0, f"lr must not be negative, got {group['lr']}")
-        _require(len(group["betas"]) == 2, f"betas must be two numbers, got {group['betas']}")
-        _require(all(0 <= beta < 1 for beta in group["betas"]), f"betas must lie in [0, 1), got {group['betas']}")
-        _require(group["eps"] > 0, f"eps must be positive, got {group['eps']}")
-        _require(0 <= group["momentum"] < 1, f"momentum must lie in [0, 1), got {group['momentum']}")
-        radius = group["max_radius"]
-        _require(radius is None or radius > 0, f"max_radius must be positive, got {radius}")
-        _require(group["weight_decay"] >= 0, f"weight_decay must not be negative, got {group['weight_decay']}")
+        check_options({**self.defaults, **param_group})
         super().add_param_group(param_group)
 
     def touch(self, parameter: Tensor, index: Tensor) -> None:
@@ -125,12 +115,16 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         """Takes over the state of another optimiser of the same parameters.
 
         Raises:
-            ValueError: state that does not fit its parameter, or other groups; nothing is taken over then.
+            ValueError: state that does not fit its parameter or is not finite, other groups, or options of a group
+                that are out of range; nothing is taken over then.
         """
+        for group in state_dict["param_groups"]:
+            check_names(group, self.defaults)
+            check_options({**self.defaults, **group})
         indices = [index for group in state_dict["param_groups"] for index in group["params"]]
         params = [p for group in self.param_groups for p in group["params"]]
         for number, (index, p) in enumerate(zip(indices, params, strict=False)):
-            _check_state(number, p, state_dict["state"].get(index, {}))
+            check_state(number, p, state_dict["state"].get(index, {}))
         super().load_state_dict(state_dict)
         for state in self.state.values():
             state.update({key: value.contiguous() for key, value in state.items() if isinstance(value, Tensor)})
@@ -244,35 +238,10 @@ def _named(names: list[str], rows: list[Tensor]) -> dict[str, Tensor]:
     return dict(zip(names, rows[1:], strict=True))
 
 
-def _check_state(number: int, p: Tensor, state: dict[str, Any]) -> None:
-    """Refuses state to be loaded that C++ kernels would read beyond its end, or that is none."""
-    square = p.shape if manifold_of(p) is None else (*p.shape[:-1], 1)  # a point has one number
-    shapes = {"momentum": p.shape, "square": square, "largest_square": square}
-    for key, value in state.items():
-        place = f"the state {key!r} of parameter {number}, of shape {tuple(p.shape)},"
-        if key == "step":
-            _require(isinstance(value, int) and value >= 0, f"{place} must be a number of steps, got {value!r}")
-            continue
-        _require(key in shapes, f"{place} is unknown; there are step, {', '.join(shapes)}")
-        dense = isinstance(value, Tensor) and value.layout is torch.strided and value.is_floating_point()
-        _require(dense, f"{place} must be a dense tensor of floating-point numbers, got {_described(value)}")
-        fits = tuple(value.shape) == tuple(shapes[key])
-        _require(fits, f"{place} has shape {tuple(value.shape)} and needs {tuple(shapes[key])}")
-
-
-def _described(value: object) -> str:
-    return f"{value.layout} of {value.dtype}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
-
-
 def _lacks_state(state: dict[str, Any], group: dict[str, Any]) -> bool:
     if group["rule"] == "sgd":
         return group["momentum"] > 0 and "momentum" not in state
     return "square" not in state or (group["amsgrad"] and "largest_square" not in state)
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ValueError(f"optimiser: {message}")
 
 
 class RiemannianAdam(RiemannianOptimizer):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tasks.entity_typing.mentions import Mention
 from tasks.errors import UserError, whole
-from tasks.reading import Fault
+from tasks.reading import Fault, brief
 from tasks.text import PAD, UNK
 
 # Characters by id, from 1; 0 is any other character and padding too (the table of Lopez & Strube's code).
@@ -151,7 +151,7 @@ class Encoder:
         if self.grow:
             self.types.update({t: k for k, t in enumerate(new, start=len(self.types))})
         elif not self.drop or len(new) == len(set(types)):
-            raise Fault(f"the type {new[0]!r} is not in the ontology")
+            raise Fault(f"the type {brief(new[0])} is not in the ontology")
         else:
             self.outside += len(new)
         return [self.types[t] for t in types if t in self.types]

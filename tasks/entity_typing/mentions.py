@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from tasks.reading import Fault, parse_object, read_examples
+from tasks.reading import Fault, brief, parse_object, read_examples
 from tasks.text import tokenize
 
 # The keys of each part of a record, in the release and in what a user writes.
@@ -32,6 +32,8 @@ def parse(line: bytes) -> Mention:
         record = json.loads(str(line, "utf-8"))
     except UnicodeDecodeError as error:
         raise Fault(f"it is not UTF-8 (byte {error.start + 1})") from None
+    except RecursionError:
+        raise Fault("it is not a JSON object (nested too deeply)") from None
     except ValueError as error:
         raise Fault(f"it is not a JSON object ({error})") from None
     try:
@@ -67,7 +69,7 @@ def _from_json(record: dict[str, Any]) -> Mention:
     if names[1] not in record:
         raise Fault(f"it has neither a key {RELEASE[1]} nor {PLAIN[1]}")
     if unknown := [k for k in record if names is PLAIN and k not in (*PLAIN, "id", "annot_id")]:
-        raise Fault(f"it has an unknown key {unknown[0]!r} (there are {', '.join(PLAIN)})")
+        raise Fault(f"it has an unknown key {brief(unknown[0])} (there are {', '.join(PLAIN)})")
     mention = record[names[1]]
     if not isinstance(mention, str) or not mention.strip():
         raise Fault(f"{names[1]} must be a string that is not empty")

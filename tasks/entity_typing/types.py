@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tasks.errors import UserError, one_of
+from tasks.reading import brief
 
 GRANULARITIES = ("coarse", "fine", "ultrafine")
 RULES = ("choi", "hyfi", "depth")
@@ -84,7 +85,9 @@ def read_ontology(path: Path) -> list[str]:
         except UnicodeDecodeError:
             raise UserError(f"{path}, line {number} is not UTF-8. Fetch the file again.") from None
         if not name or name in names:
-            fault = f"the type {name!r} stands on line {names[name]} too" if name else "is empty, and a type is needed"
+            fault = "is empty, and a type is needed"
+            if name:
+                fault = f"the type {brief(name)} stands on line {names[name]} too"
             raise UserError(f"{path}, line {number}: {fault}. Correct the file; it has one type a line.")
         names[name] = number
     return list(names)

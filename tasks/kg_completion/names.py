@@ -4,7 +4,7 @@ import difflib
 import itertools
 from collections.abc import Sequence
 
-from tasks.reading import Fault
+from tasks.reading import Fault, brief
 
 COMPARED = 20_000  # names at most that an unknown one is compared with
 
@@ -24,10 +24,10 @@ class Names:
         number = self._numbers.get(name)
         if number is not None:
             return number
-        near = ", ".join(map(repr, self.near(name)))
-        some = ", ".join(map(repr, self.names[:3]))
+        near = ", ".join(map(brief, self.near(name)))
+        some = ", ".join(map(brief, self.names[:3]))
         hint = f"The nearest spellings: {near}" if near else f"It has {len(self.names):,}, as {some}"
-        raise Fault(f"{self.source} has no {self.kind} {name!r}. {hint}")
+        raise Fault(f"{self.source} has no {self.kind} {brief(name)}. {hint}")
 
     def near(self, name: str) -> list[str]:
         """Up to three names, the nearest first: those that differ in capitals, blanks and underscores only, then by

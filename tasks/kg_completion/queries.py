@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tasks.kg_completion.names import Names
-from tasks.reading import Fault, read_examples
+from tasks.reading import Fault, brief, read_examples
 
 UNKNOWN = "?"
 FORMS = "`head <tab> relation <tab> ?` or `? <tab> relation <tab> tail`"
@@ -31,7 +31,7 @@ def read_queries(lines: Iterable[bytes], name: str, entities: Names, relations: 
     def parse(line: str) -> Query:
         columns = line.split("\t")
         if len(columns) != 3 or not all(columns) or (columns[0] == UNKNOWN) == (columns[2] == UNKNOWN):
-            raise Fault(f"{line!r} is no question")
+            raise Fault(f"{brief(line)} is no question")
         head, relation, tail = columns
         e, r = entities.number_of(tail if head == UNKNOWN else head), relations.number_of(relation)
         return Query(head, relation, tail, e, r, head == UNKNOWN)

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from tasks.batches import SPLITS
-from tasks.errors import UserError
+from tasks.errors import UserError, readable
+from tasks.reading import brief
 
 FILES = {"train": "train.txt", "dev": "valid.txt", "test": "test.txt"}  # as WN18RR and FB15k-237 name them
 OTHER_FILES = {"train": ("train.tsv",), "dev": ("dev.txt", "valid.tsv", "dev.tsv"), "test": ("test.tsv",)}
@@ -101,7 +102,7 @@ class Graph:
             remarks.append(f"{self.name}: an entity is called '?', which mode=predict takes for what is sought.")
         blank = [name for name in (*self.entities, *self.relations) if name != name.strip()]
         if blank:
-            remarks.append(f"{self.name}: {len(blank)} names begin or end with a blank, first {blank[0]!r}.")
+            remarks.append(f"{self.name}: {len(blank)} names begin or end with a blank, first {brief(blank[0])}.")
         return remarks
 
     def _files_with_header(self) -> list[str]:
@@ -116,7 +117,8 @@ class Graph:
 
     def _words(self, triple: Tensor) -> str:
         h, r, t = triple.tolist()
-        return f"({self.entities[h]}, {self.relations[r]}, {self.entities[t]})"
+        names = (self.entities[h], self.relations[r], self.entities[t])
+        return readable(f"({', '.join(name[:60] for name in names)})")
 
 
 def read_graph(folder: Path) -> Graph:

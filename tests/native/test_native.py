@@ -113,6 +113,16 @@ def test_a_source_that_does_not_compile_is_warned_of_once_and_leaves_nothing(tmp
     assert not list((tmp_path / "cache" / "hyperbolic").iterdir())
 
 
+def test_a_compiler_whose_messages_are_no_utf8(tmp_path, monkeypatch):
+    compiler = tmp_path / "compiler"
+    compiler.write_bytes(b"#!/bin/sh\nprintf 'erreur: caract\\350re \\377' >&2\ntest \"$1\" = --version\n")
+    compiler.chmod(0o755)
+    monkeypatch.setattr(switch, "cpp_compiler", lambda: str(compiler))
+    (tmp_path / "twice.cpp").write_text(_SOURCE)
+    with pytest.warns(RuntimeWarning, match="'twice' could not be built.*erreur: caract.re"):
+        assert native.library("twice") is None
+
+
 def test_no_compiler(tmp_path, monkeypatch):
     monkeypatch.setattr(switch, "cpp_compiler", lambda: None)
     (tmp_path / "twice.cpp").write_text(_SOURCE)

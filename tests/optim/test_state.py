@@ -87,6 +87,7 @@ def test_state_of_another_dtype_or_layout_in_memory_works(kind, change):
         ("step", "1", "must be a number of steps, got '1'"),
         ("step", torch.ones(()), "must be a number of steps"),
         ("step", -1, "must be a number of steps, got -1"),
+        ("step", 10**30, "must be a number of steps"),
     ],
 )
 def test_what_is_no_state_is_refused(kind, key, value, message):
@@ -115,3 +116,41 @@ def test_no_address_of_state_of_another_shape_reaches_cpp(each_path, key):
     if each_path == "native":
         with pytest.raises(ValueError, match=r"C\+\+ kernels need contiguous .* shape \(6, [14]\)"):
             adam_native.step("PoincareBall", rows, [1.0] * 8, Rule(amsgrad=True))
+
+
+@pytest.mark.parametrize("kind", ["matrix", "Lorentz"])
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("lr", -1.0, "lr must not be negative"),
+        ("lr", float("nan"), "lr must be a number, got nan"),
+        ("lr", "0.1", "lr must be a number, got '0.1'"),
+        ("betas", ("0.9", "0.999"), r"betas must lie in \[0, 1\)"),
+        ("betas", 0.9, "betas must be two numbers"),
+        ("betas", (0.9, 1.0), r"betas must lie in \[0, 1\)"),
+        ("eps", float("inf"), "eps must be a number, got inf"),
+        ("momentum", None, "momentum must be a number, got None"),
+        ("max_radius", "far", "max_radius must be positive"),
+        ("amsgrad", 1, "amsgrad must be true or false"),
+        ("rule", ["adam"], "rule must be 'adam' or 'sgd'"),
+        ("fused", True, "unknown option"),
+    ],
+)
+def test_options_that_are_out_of_range_are_refused_and_nothing_is_loaded(kind, key, value, message):
+    p, optimizer = stepped(kind)
+    twin_p, twin = stepped(kind)
+    saved = copy.deepcopy(optimizer.state_dict())
+    saved["param_groups"][0][key] = value
+    with pytest.raises(ValueError, match=f"optimiser: .*{message}"):
+        optimizer.load_state_dict(saved)
+    assert torch.equal(step(p, optimizer), step(twin_p, twin))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("key", "value"), [("momentum", float("nan")), ("square", float("inf")), ("square", -1.0)])
+def test_state_that_no_step_leaves_is_refused(kind, key, value):
+    _, optimizer = stepped(kind)
+    saved = copy.deepcopy(optimizer.state_dict())
+    saved["state"][0][key].view(-1)[1] = value
+    with pytest.raises(ValueError, match=rf"'{key}' of parameter 0, .* (is not finite|has a negative square)"):
+        optimizer.load_state_dict(saved)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tasks import record
-from tasks.resume import flat, portable
+from tasks.resume import flat, portable, portable_word
 
 
 def test_a_record_is_written_whole_or_not_at_all(tmp_path):
@@ -45,3 +45,22 @@ def test_the_commit_is_known_or_null():
 
 def test_nested_settings_are_flattened():
     assert flat({"a": {"b": 1, "c": [1, 2]}, "d": None}) == {"a.b": 1, "a.c": [1, 2], "d": None}
+
+
+@pytest.mark.parametrize(
+    ("word", "kept"),
+    [
+        ("task.data.file=/home/me/c.txt", "task.data.file=c.txt"),
+        ("task.data.file='/home/me/my c.txt'", "task.data.file='my c.txt'"),
+        ("'task.data.file=/home/me/my c.txt'", "'task.data.file=my c.txt'"),
+        ('+a=[/home/me/x, "~/y/z"]', '+a=[x, "z"]'),
+        ("a={b: /home/me/z.tsv,c: ~me/q/}", "a={b: z.tsv,c: q}"),
+        ("+b=file:///home/me/conf", "+b=file://conf"),
+        ("data.dir=/home/me/pairs/", "data.dir=pairs"),
+        ("task.data.files.dev=data/x.tsv", "task.data.files.dev=data/x.tsv"),
+        ("optim.lr=3/4", "optim.lr=3/4"),
+        ("~task.data.files", "~task.data.files"),
+    ],
+)
+def test_words_keep_no_folder_of_this_machine(word, kept):
+    assert portable_word(word) == kept

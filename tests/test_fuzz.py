@@ -1,0 +1,320 @@
+"""Damaged files of every kind that is read: each is used all the same, or refused in one short paragraph."""
+
+import contextlib
+import gzip
+import io
+import json
+import shutil
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from configs import composing
+from configs.build import make
+from scripts import collect, trained
+from tasks.base import TaskData
+from tasks.errors import UserError
+from tasks.points_files import read_points, write_points
+from tasks.word_vectors import read_vectors
+from tests.configurations import checked
+from tests.mutations import mutated, mutated_gzip
+from tests.tasks import test_wordnet
+from tests.tasks.entity_typing import synthetic
+
+FILES = 300  # damaged ones of each kind
+LONGEST = 1000  # characters of a message; some quote several values
+PAIRS = [("entailment", "A dog runs.", "An animal moves."), ("neutral", "Two men talk.", "They argue."),
+         ("contradiction", "Nobody sleeps.", "Everybody sleeps.")]  # fmt: skip
+TRIPLES = "a\tr\tb\nb\tr\tc\nc\ts\ta\né\ts\tb\n"
+EDGES = "dog\tmammal\ncat\tmammal\nmammal\tanimal\nbird\tanimal\n"
+VECTORS = "".join(f"{word} {k}.5 -{k}e-2 0.25\n" for k, word in enumerate([*synthetic.vocabulary(40), "unk", "é"]))
+CORPUS = "the dog runs and the cat runs after the dog\na bird sings and the cat runs\nthe bird and the dog\n" * 20
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered() -> None:
+    composing.register()
+
+
+def use(data: TaskData) -> None:
+    """What a run does with data before it trains."""
+    assert data.model_sizes
+    json.dumps(data.identity).encode()
+    for split in data.splits().values():
+        split[torch.arange(min(3, len(split)))]
+    json.dumps(data.fingerprint(), allow_nan=False)
+
+
+def data(folder: Path, *words: str) -> Callable[[], TaskData]:
+    places = (f"paths.data_dir={folder}", f"paths.cache_dir={folder}/cache")
+    node = checked(*places, *words)["task"]["data"]
+    return lambda: make(node)
+
+
+def predict(data: TaskData, file: Path) -> None:
+    """What mode=predict reads and repeats."""
+    with file.open("rb") as lines:
+        examples = list(data.read_inputs(lines, file.name))
+    data.encode(examples)[torch.arange(len(examples))]
+    for example in examples:
+        json.dumps(data.describe(example), ensure_ascii=False, allow_nan=False).encode()
+
+
+def write(folder: Path, **texts: str) -> list[Path]:
+    paths = [folder / name.replace("_", ".") for name in texts]
+    for path, text in zip(paths, texts.values(), strict=True):
+        path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return paths
+
+
+# Each of these leaves good files in a folder; it returns those to be damaged, and what reads them.
+Reader = tuple[list[Path], Callable[[], object]]
+
+
+def nli_json(folder: Path) -> Reader:
+    names = ("gold_label", "sentence1", "sentence2")
+    text = "".join(json.dumps(dict(zip(names, pair, strict=True)) | {"genre": "é"}) + "\n" for pair in PAIRS * 3)
+    read = data(folder, "task=nli", f"data.dir={folder}")
+    return write(folder, train_jsonl=text, dev_jsonl=text, test_jsonl=text), lambda: use(read())
+
+
+def nli_table(folder: Path) -> Reader:
+    text = "gold_label\tsentence1\tsentence2\tgenre\n" + "".join("\t".join(pair) + "\tfiction\n" for pair in PAIRS * 3)
+    read = data(folder, "task=nli", f"data.dir={folder}", "task.data.on_error=skip")
+    return write(folder, train_tsv=text, dev_txt=text, test_tsv=text), lambda: use(read())
+
+
+def nli_gzip(folder: Path) -> Reader:
+    names = ("label", "premise", "hypothesis")
+    text = "".join(json.dumps(dict(zip(names, pair, strict=True))) + "\n" for pair in PAIRS * 3)
+    read = data(folder, "task=nli", f"data.dir={folder}")
+    return write(folder, train_jsonl_gz=text, dev_jsonl_gz=text, test_jsonl_gz=text), lambda: use(read())
+
+
+def nli_inputs(folder: Path) -> Reader:
+    known = data(folder, "task=nli_toy")()
+    lines = ["A man\tA person", '{"premise": "A dog", "hypothesis": "An animal"}', "", "The  cat\tsleeps"]
+    files = write(folder, new_txt="\n".join(lines))
+    return files, lambda: predict(known, files[0])
+
+
+def typing(folder: Path) -> Reader:
+    root = folder / "ultrafine"
+    files = [
+        synthetic.write_mentions(root / name, n, n, 40, 140)
+        for name, n in (("crowd/train.json", 9), ("crowd/dev.json", 4), ("crowd/test.json", 4))
+    ]
+    (root / "ontology").mkdir()
+    (root / "ontology" / "types.txt").write_text("\n".join(synthetic.types(140)) + "\n")
+    (folder / "poincare_glove").mkdir()
+    (folder / "poincare_glove" / "small.txt").write_text(VECTORS)
+    read = data(folder, "task=ultrafine", "task.data.preparation.workers=1")
+    skip = data(folder, "task=ultrafine", "task.data.preparation.workers=1", "task.data.on_error=skip")
+    turns = [read, skip]
+
+    def both() -> None:
+        turns.reverse()
+        use(turns[0]())
+
+    return files, both
+
+
+def typing_ontology(folder: Path) -> Reader:
+    read = typing(folder)[1]
+    return [folder / "ultrafine" / "ontology" / "types.txt"], read
+
+
+def typing_inputs(folder: Path) -> Reader:
+    known = data(folder, "task=entity_typing_toy")()
+    lines = ["A man in [the park] sits.", '{"left": "A", "mention": "dog", "right": ["barks", "."]}',
+             '{"left_context_token": [], "mention_span": "He", "right_context_token": ["is"]}']  # fmt: skip
+    files = write(folder, new_txt="\n".join(lines))
+    return files, lambda: predict(known, files[0])
+
+
+def triples(folder: Path) -> Reader:
+    files = write(folder, train_txt=TRIPLES, valid_txt="a\ts\tb\n", test_txt="b\ts\tc\nc\tr\tb\n")
+    read = data(folder, "task=kg", f"data.dir={folder}")
+    return files, lambda: use(read())
+
+
+def questions(folder: Path) -> Reader:
+    write(folder, train_txt=TRIPLES, valid_txt="a\ts\tb\n", test_txt="b\ts\tc\n")
+    known = data(folder, "task=kg", f"data.dir={folder}")()
+    files = write(folder, new_txt="a\tr\t?\n?\ts\té\n\nb\tr\t?\n")
+    return files, lambda: predict(known, files[0])
+
+
+def prefix(folder: Path) -> Reader:
+    files = write(folder, train_tsv="1 2 3\t1 2\t1\n4 5\t6\t0\n" * 3, dev_tsv="1 2\t1\t1\n", test_tsv="7 8\t7\t1\n")
+    words = (f"task.data.files.{file.stem}={file}" for file in files)
+    read = data(folder, "task=prefix_toy", *words)
+    return files, lambda: use(read())
+
+
+def prefix_inputs(folder: Path) -> Reader:
+    known = data(folder, "task=prefix_toy")()
+    files = write(folder, new_txt="1 2\t1\n\n3 4 5\t6\n")
+    return files, lambda: predict(known, files[0])
+
+
+def wordnet(folder: Path) -> Reader:
+    test_wordnet.write(folder)
+    read = data(folder, "task=poincare_embeddings", f"task.data.wordnet={folder}")
+    return [folder / "data.noun", folder / "index.noun"], lambda: use(read())
+
+
+def edges(folder: Path) -> Reader:
+    files = write(folder, edges_tsv=EDGES)
+    read = data(folder, "task=poincare_embeddings", f"task.data.file={files[0]}")
+    return files, lambda: use(read())
+
+
+def points(folder: Path) -> Reader:
+    names = ("dog", "mammal", "cat", "animal", "bird")
+    file = write_points(folder / "points.npz", names, np.random.default_rng(0).random((5, 2)) / 3, "PoincareBall", 1.0)
+    return [file], lambda: read_points(file, "task.embeddings")
+
+
+def vectors(folder: Path) -> Reader:
+    """With and without the first line of word2vec, and as its binary files begin, which are not read."""
+    binary = b"42 3\n" + b"".join(b"w%d " % k + np.float32([k, 1, 2]).tobytes() for k in range(42))
+    files = [*write(folder, glove_txt=VECTORS, word2vec_txt="42 3\n" + VECTORS), folder / "word2vec.bin"]
+    files[2].write_bytes(binary)
+    turns = [(file, on_error) for file in files for on_error in ("fail", "skip")]
+
+    def read() -> None:
+        for file, on_error in turns:
+            with contextlib.suppress(UserError):
+                read_vectors([file], folder, "auto", 1.0, folder / "cache", on_error)
+
+    return files, read
+
+
+def corpus(folder: Path) -> Reader:
+    files = write(folder, corpus_txt=CORPUS)
+    small = ("task.data.min_count=1", "task.data.sizes={dev: 0.2, test: 0.2}")
+    read = data(folder, "task=poincare_glove", f"task.data.file={files[0]}", *small)
+    return files, lambda: use(read())
+
+
+def records(folder: Path) -> Reader:
+    kept = next(collect.RUNS.glob("hnn_prefix10_gru_hyp-*.json")).read_bytes()
+    run = folder / "out" / "run"
+    run.mkdir(parents=True)
+    (run / "record.json").write_bytes(kept)
+    (run / "history.csv").write_text("epoch,step,val/accuracy,seconds\n1,4,0.5,1.0\n2,8,,2.0\n")
+
+    def read() -> None:
+        shutil.rmtree(folder / "runs", ignore_errors=True)
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            collect.main([str(folder / "out")], root=folder, runs=folder / "runs")
+        for line in said.getvalue().splitlines():
+            assert line.startswith(("refused: ", "error: ")), line
+            assert len(line) < LONGEST + 100
+        for run_read in trained.read_runs([run]):
+            assert run_read.title
+            assert run_read.stem
+            assert run_read.space
+            assert run_read.best_epoch is None or run_read.best_epoch >= 0
+
+    return [run / "record.json", run / "history.csv"], read
+
+
+def caches(folder: Path) -> Reader:
+    """What describes the arrays of a cache; they themselves are compared by their sizes."""
+    text = "label\tpremise\thypothesis\n" + "".join("\t".join(pair) + "\n" for pair in PAIRS)
+    write(folder, train_tsv=text, dev_tsv=text, test_tsv=text)
+    (folder / "poincare_glove").mkdir()
+    (folder / "poincare_glove" / "small.txt").write_text(VECTORS)
+    read = data(folder, "task=nli", f"data.dir={folder}", f"paths.cache_dir={folder}/kept")
+    use(read())
+    read_vectors(["poincare_glove/small.txt"], folder, "auto", 1.0, folder / "kept", "fail")
+
+    def both() -> None:
+        use(read())
+        read_vectors(["poincare_glove/small.txt"], folder, "auto", 1.0, folder / "kept", "fail")
+
+    return sorted((folder / "kept").rglob("meta.json")), both
+
+
+READERS = (
+    nli_json, nli_table, nli_gzip, nli_inputs, typing, typing_ontology, typing_inputs, triples, questions, prefix,
+    prefix_inputs, wordnet, edges, points, vectors, corpus, records, caches,
+)  # fmt: skip
+
+
+@contextlib.contextmanager
+def short_messages() -> Iterator[None]:
+    """Errors, warnings and lines that are printed are each one short paragraph; errors are those of a user."""
+    with warnings.catch_warnings(record=True) as warned, contextlib.redirect_stdout(io.StringIO()) as printed:
+        warnings.simplefilter("always")
+        said: list[UserError] = []
+        try:
+            yield
+        except UserError as error:
+            said.append(error)
+    assert all(issubclass(w.category, (UserWarning, ResourceWarning)) for w in warned), [str(w.message)[:300] for w in warned]
+    for text in (*map(str, said), *(str(w.message) for w in warned), *printed.getvalue().splitlines()):
+        assert len(text) < LONGEST, text[:LONGEST]
+        assert text.isprintable(), repr(text)
+    if said:
+        raise said[0]
+
+
+def damage(files: list[Path], seed: int) -> dict[Path, bytes]:
+    """Damage one of some files; returns what it was."""
+    file = files[seed % len(files)]
+    good = file.read_bytes()
+    file.write_bytes(mutated_gzip(gzip.decompress(good), seed) if file.suffix == ".gz" else mutated(good, seed))
+    return {file: good}
+
+
+WORST = (  # reader, file, its content, what is said; None: it is used
+    (nli_json, "train.jsonl", '{"label": ' + "[" * 99_999, "nested too deeply"),
+    (nli_json, "test.jsonl", '{"label": "a", "premise": "\\ud800", "hypothesis": "b"}', "half of a surrogate pair"),
+    (nli_table, "train.tsv", "label\t" + "\x1b[31m" * 600_000, "no column"),
+    (nli_gzip, "dev.jsonl.gz", "no gzip", "cannot be read"),
+    (typing, "ultrafine/crowd/dev.json", '{"y_str": ' + '{"a":' * 99_999, "no mention that can be used"),
+    (typing_ontology, "ultrafine/ontology/types.txt", "person\n" + "a" * 3_000_000 + "\n" + "a" * 3_000_000, "line 3"),
+    (typing_inputs, "new.txt", '{"mention": "\\udc00"}', "half of a surrogate pair"),
+    (triples, "train.txt", "a\tr\t" + "b" * 3_000_000 + "\na\tr\n", "has 2 columns instead of 3"),
+    (questions, "new.txt", "a" * 3_000_000 + "\tr\t?", "has no entity"),
+    (prefix, "dev.tsv", "1 2\t" + "9" * 5_000 + "\t1", "is not a list of word ids"),
+    (wordnet, "data.noun", "00000010 03 n 01 " + "e" * 3_000_000, "no synset"),
+    (edges, "edges.tsv", "\u202e" + "x" * 3_000_000 + "\n", "is not of the form"),
+    (vectors, "glove.txt", "a 1e300 2\nb 1 2\n", None),
+    (records, "out/run/history.csv", "epoch,step\n1,\u2028\n", "no row of a run's history"),
+    (records, "out/run/record.json", '{"config": {}, "a": "\\ud800"}', "not the record of a run"),
+)
+
+
+@pytest.mark.parametrize(("reader", "name", "content", "said"), WORST, ids=lambda x: getattr(x, "__name__", ""))
+def test_the_worst_files_are_used_or_refused_in_one_paragraph(tmp_path, reader, name, content, said):
+    _, read = reader(tmp_path)
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    if said is None:
+        with short_messages():
+            read()
+    else:
+        with pytest.raises(UserError, match=said), short_messages():
+            read()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.__name__)
+def test_a_damaged_file_is_used_or_refused_in_one_paragraph(tmp_path, reader):
+    files, read = reader(tmp_path)
+    read()
+    for seed in range(FILES):
+        shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+        good = damage(files, seed)
+        with contextlib.suppress(UserError), short_messages():
+            read()
+        for file, content in good.items():
+            file.write_bytes(content)

@@ -1,0 +1,102 @@
+"""Damaged checkpoints, in their bytes and in their fields: a run uses them, or ends with one short paragraph."""
+
+import copy
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.cli import QUIET, Result, call, places, toy
+from tests.mutations import mutated
+
+CHECKPOINTS = 300  # damaged ones of each kind
+LONGEST = 1000  # characters of a message
+TINY = ("task.data.sizes={train: 40, dev: 8, test: 8}", "task.data.batch_size=20", "encoder=dan")
+VALUES = (
+    None, True, -1, 0, 3, 10**30, 1.5, float("nan"), float("inf"), -0.5, "", "x", "nan", "a" * 3_000_000, "\ud800", "a\0b",
+    "../../x", "${oc.env:HOME}", [], [1, "a"], {}, {"a": {"b": 1}}, {1: 2}, b"bytes", (1, 2), {"x"}, 2**63, 1j,
+    torch.tensor(float("nan")), torch.zeros(2, 3, dtype=torch.int64), torch.zeros(0), torch.full((3, 3), 1e38),
+    torch.zeros(3, dtype=torch.complex64), torch.eye(3).to_sparse(), torch.zeros(3, 3).T, torch.zeros(1).expand(10**9),
+)  # fmt: skip
+
+
+def places_in(node: Any, path: tuple = ()) -> list[tuple]:
+    """The paths to all values of a checkpoint; of long lists to the first ones."""
+    items = list(node.items()) if isinstance(node, dict) else list(enumerate(node))[:4] if isinstance(node, list) else []
+    return [place for key, value in items for place in ((*path, key), *places_in(value, (*path, key)))]
+
+
+def with_another_value(checkpoint: dict, seed: int) -> dict:
+    """The checkpoint, in which one value or a few were replaced, removed, added or made of another size."""
+    draw, checkpoint = random.Random(seed), copy.deepcopy(checkpoint)
+    for _ in range(draw.choice((1, 1, 1, 3))):
+        top = draw.choice(list(checkpoint))
+        *parents, last = draw.choice([(top,), *((top, *rest) for rest in places_in(checkpoint[top]))])
+        node = checkpoint
+        for key in parents:
+            node = node[key]
+        how, value = draw.randrange(8), node[last]
+        if how == 0:
+            del node[last]
+        elif how == 1 and isinstance(value, dict):
+            value[draw.choice(("more", 7, "_target_", "state"))] = draw.choice(VALUES)
+        elif isinstance(value, torch.Tensor) and not value.is_complex() and how < 6:
+            changes = (value[:0], value.double(), value * float("nan"), value * 1e30, value.long(), value.unsqueeze(0),
+                       -value, value.flatten()[:1])  # fmt: skip
+            node[last] = draw.choice(changes)
+        else:
+            node[last] = draw.choice(VALUES)
+    return checkpoint
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> tuple[Path, Path]:
+    """A place with data, and the checkpoints of a short run."""
+    folder = tmp_path_factory.mktemp("finished")
+    result = toy(folder, *TINY, "trainer.max_epochs=2")
+    assert result.code == 0, result.err
+    (folder / "new.txt").write_text("1 2\t1\n3\t3\n")
+    return folder, result.record_path.parent / "checkpoints"
+
+
+def attempts(folder: Path, run: Path) -> list[tuple[str, ...]]:
+    """What a user may do with the checkpoints of a run."""
+    new = f"input={folder / 'new.txt'}"
+    return [
+        ("mode=test", f"checkpoint={run}"),
+        ("mode=predict", f"checkpoint={run}", new, f"output={run / 'predictions.jsonl'}"),
+        (f"trainer.resume={run}", "trainer.max_epochs=3"),
+    ]
+
+
+def told_in_one_paragraph(result: Result, run: Path) -> None:
+    if result.code == 0:
+        return
+    assert result.code == 1
+    assert result.err.startswith("error: ")
+    assert len(result.err.splitlines()) == 1, result.err
+    assert len(result.err) < LONGEST, result.err
+    assert not (run / "predictions.jsonl").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", ["bytes", "fields"])
+def test_a_damaged_checkpoint_is_used_or_refused_in_one_paragraph(finished, tmp_path, level):
+    folder, states = finished
+    for seed in range(CHECKPOINTS):
+        told_in_one_paragraph(*damaged(folder, states, tmp_path / str(seed), level, seed))
+
+
+def damaged(folder: Path, states: Path, run: Path, level: str, seed: int) -> tuple[Result, Path]:
+    """The result of using a damaged copy of some checkpoints, and where it lies."""
+    shutil.copytree(states, run / "checkpoints")
+    words = attempts(folder, run)[seed % 3]
+    file = run / "checkpoints" / ("last.ckpt" if "resume" in words[0] and seed % 4 else "best.ckpt")
+    if level == "bytes":
+        file.write_bytes(mutated(file.read_bytes(), seed))
+    else:
+        torch.save(with_another_value(torch.load(file), seed), file)
+    return call(*words, *QUIET, *places(folder)), run
