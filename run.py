@@ -2,22 +2,25 @@
 
 import os
 import sys
+import traceback
+from datetime import datetime
 from pathlib import Path
 
 import hydra
 import pytorch_lightning as pl
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from configs import checks, matching, stored
 from configs.build import MISTAKES, build, make
 from configs.errors import paragraph
-from tasks import prediction, record, report, training
+from configs.multirun import Failure, Jobs
+from tasks import prediction, processes, record, report, training
 from tasks.errors import plain_warnings
 from tasks.loggers import open_logger
 
-# One exit code for each run of this process; HYPERBOLIC_FULL_ERROR=1 shows where a mistake happened.
-codes: list[int] = []
+# HYPERBOLIC_FULL_ERROR=1 shows where a mistake happened.
 reported = MISTAKES if os.environ.get("HYPERBOLIC_FULL_ERROR", "0") in ("", "0") else ()
 
 
@@ -26,6 +29,10 @@ def run(cfg: DictConfig) -> float | None:
     record.commit()  # the code as it is now
     values, job = checks.check(cfg), HydraConfig.get()
     mode, options, folder = values["mode"], values["trainer"], Path(job.runtime.output_dir)
+    if values["skip_finished"] and (earlier := record.finished(folder.parent, values)):
+        record.remove_if_empty(folder)
+        print(f"finished before, with the same settings\nrecord: {earlier[0]}", flush=True)
+        return (earlier[1]["selection"] or {}).get("value")
     experiment, name = job.runtime.choices.get("experiment"), folder.parent.name
     files = prediction.Files(values["checkpoint"], values["input"], values["output"])
     with prediction.standard_output(files if mode == "predict" else None) as stdout:
@@ -48,41 +55,55 @@ def run(cfg: DictConfig) -> float | None:
 
 @hydra.main(version_base="1.3", config_path="configs", config_name="config")
 def job(cfg: DictConfig) -> float | None:
-    """A run whose mistakes are reported in one paragraph, so that the other runs of a multirun go on."""
-    codes.append(1)
+    """A run whose mistakes are reported in one paragraph. No error of a multirun's job ends the others."""
     try:
-        value = run(cfg)
+        return run(cfg)
     except reported as error:
         record.remove_if_empty(Path(HydraConfig.get().runtime.output_dir))
-        print(f"error: {paragraph(error)}", file=sys.stderr)
-        return float("nan")
-    codes[-1] = 0
-    return value
+        return Failure(report_mistake(error))
+    except Exception as error:
+        if HydraConfig.get().mode != RunMode.MULTIRUN:
+            raise
+        traceback.print_exc()
+        return Failure(f"{type(error).__name__}: {paragraph(error)}")
+
+
+def report_mistake(error: Exception) -> str:
+    """Print an error in one paragraph, and return it."""
+    message = paragraph(error)
+    print(f"error: {message}", file=sys.stderr)
+    return message
+
+
+def share_folder() -> None:
+    """Let the processes that torchrun or Slurm started for one run have one folder: it is called by its time."""
+    if shared := processes.same_for_all(lambda: f"{datetime.now():%Y-%m-%d_%H-%M-%S-%f}"):
+        os.environ["HYPERBOLIC_START"], is_first = shared
+        sys.argv += [] if is_first else ["hydra.output_subdir=null"]  # the first writes the settings
 
 
 def main() -> int:
     """The command line; returns its exit code."""
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra hands its errors on, to be reported in one paragraph
+    code, many, Jobs.latest = 0, bool({"-m", "--multirun"} & set(sys.argv)), None
     try:
         sys.argv[1:] = stored.choose(sys.argv[1:])
+        share_folder()
         job()
     except reported as error:
-        print(f"error: {paragraph(error)}", file=sys.stderr)
-        return 1
-    except ValueError as error:  # Hydra's, of words that it cannot compose
-        if codes:
-            raise
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 1
+        report_mistake(error)
+        code = 1
     except KeyboardInterrupt as error:
         print(f"\n{error if str(error) else 'Interrupted.'}", file=sys.stderr)
-        return 130
+        code = 130
+    except Exception as error:  # Hydra's, of words that it cannot compose, or a launcher's
+        if not (many or isinstance(error, ValueError)) or (Jobs.latest and Jobs.latest.notes):
+            raise
+        report_mistake(error)
+        code = 1
     finally:
         stored.withdraw()
-    if not codes and {"-m", "--multirun"} & set(sys.argv):
-        print("error: the multirun has no job: no name matches the glob(...). See configs/.", file=sys.stderr)
-        return 1
-    return max(codes, default=0)
+    return max(code, Jobs.latest.conclude()) if Jobs.latest else code
 
 
 if __name__ == "__main__":

@@ -43,6 +43,8 @@ def check(cfg: DictConfig) -> dict[str, Any]:
     _check_task(cfg)
     _one_of("mode", cfg.mode, MODES)
     _one_of("fidelity", cfg.fidelity, ("paper", "code"))
+    if cfg.skip_finished and cfg.mode != "fit":
+        raise ConfigError(f"skip_finished=true is for training; leave it out of mode={cfg.mode}.")
     if not 0 <= cfg.seed < 2**32:
         raise ConfigError(f"seed must be a whole number of at least 0 and less than 2**32, and it is {cfg.seed}.")
     if HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN and cfg.trainer.devices not in (1, "1"):

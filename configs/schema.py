@@ -103,6 +103,7 @@ class Root:
     checkpoint: str | None = MISSING
     input: str | None = MISSING
     output: str | None = MISSING
+    skip_finished: bool = MISSING
     check_points: bool = MISSING
     fidelity: str = MISSING
     paths: Paths = field(default_factory=Paths)
