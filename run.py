@@ -103,7 +103,11 @@ def main() -> int:
         code = 1
     finally:
         stored.withdraw()
-    return max(code, Jobs.latest.conclude()) if Jobs.latest else code
+    failed = Jobs.latest.conclude() if Jobs.latest else 0
+    if many and not code and Jobs.latest and not Jobs.latest.notes:
+        print("error: the multirun has no job: no name matches the glob(...). See configs/.", file=sys.stderr)
+        return 1
+    return code or failed
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ class Jobs(Callback):
             (self.folder / f"{number}.json").write_text(json.dumps(note), encoding="utf-8")
 
     def conclude(self) -> int:
-        """List the jobs of a multirun that failed; 0, or 1 where one did or there was none."""
+        """List the jobs of a multirun that failed; the exit code, 0 or 1."""
         if self.folder is not None:
             files = sorted(self.folder.glob("*.json"), key=lambda file: int(file.stem))
             self.notes = {int(file.stem): json.loads(file.read_text(encoding="utf-8")) for file in files}
@@ -73,4 +73,4 @@ class Jobs(Callback):
             print(f"{len(failed)} of {len(self.notes)} jobs failed:", file=sys.stderr)
             for note in failed:
                 print(f"failed: python run.py {shlex.join(note['words'])}: {note['reason']}", file=sys.stderr)
-        return 0 if self.notes and not failed else 1
+        return 1 if failed else 0

@@ -138,9 +138,9 @@ def remove_if_empty(folder: Path) -> None:
     """Remove the folder of a run that failed before it made anything: what is left are settings and logs."""
     left = [f for f in folder.rglob("*") if f.is_file() and ".hydra" not in f.parts and f.suffix != ".log"]
     if folder.is_dir() and not left:
-        for handler in logging.root.handlers[:]:
-            if isinstance(handler, logging.FileHandler) and Path(handler.baseFilename).is_relative_to(folder.absolute()):
-                logging.root.removeHandler(handler)  # it would write into the folder
+        for handler in [h for h in logging.root.handlers if isinstance(h, logging.FileHandler)]:
+            if Path(handler.baseFilename).is_relative_to(folder.absolute()):  # it would write into the folder
+                logging.root.removeHandler(handler)
                 handler.close()
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):
