@@ -56,13 +56,17 @@ def run(cfg: DictConfig) -> float | None:
 @hydra.main(version_base="1.3", config_path="configs", config_name="config")
 def job(cfg: DictConfig) -> float | None:
     """A run whose mistakes are reported in one paragraph. No error of a multirun's job ends the others."""
+    one_of_many = HydraConfig.get().mode == RunMode.MULTIRUN
     try:
         return run(cfg)
     except reported as error:
         record.remove_if_empty(Path(HydraConfig.get().runtime.output_dir))
-        return Failure(report_mistake(error))
+        message = report_mistake(error)
+        if not one_of_many:
+            raise SystemExit(1) from None
+        return Failure(message)
     except Exception as error:
-        if HydraConfig.get().mode != RunMode.MULTIRUN:
+        if not one_of_many:
             raise
         traceback.print_exc()
         return Failure(f"{type(error).__name__}: {paragraph(error)}")
@@ -88,7 +92,8 @@ def main() -> int:
     code, many, Jobs.latest = 0, bool({"-m", "--multirun"} & set(sys.argv)), None
     try:
         sys.argv[1:] = stored.choose(sys.argv[1:])
-        share_folder()
+        if not many:
+            share_folder()
         job()
     except reported as error:
         report_mistake(error)

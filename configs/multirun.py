@@ -34,12 +34,12 @@ class Jobs(Callback):
     until the end.
     """
 
-    latest: ClassVar["Jobs | None"] = None  # of this process's command
+    latest: ClassVar["Jobs | None"] = None  # that of this process's command
 
     def __init__(self) -> None:
         self.folder: Path | None = None
         self.notes: dict[int, dict[str, Any]] = {}
-        Jobs.latest = self
+        Jobs.latest = Jobs.latest or self
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         place = Path(config.hydra.sweep.dir)
