@@ -134,15 +134,27 @@ def test_a_launcher_runs_jobs_and_lists_the_failed(tmp_path, launcher):
     assert "1 of 3 jobs failed:" in lines
     assert "task.data.batch_size=0" in lines[-1]
     assert "must be a whole number of at least 1" in lines[-1]
-    sizes = [json.loads(r.read_text())["config"]["task"]["data"]["batch_size"] for r in tmp_path.glob("out/*/*/record.json")]
+    sizes = [
+        json.loads(r.read_text())["config"]["task"]["data"]["batch_size"] for r in tmp_path.glob("out/*/*/record.json")
+    ]
     assert sorted(sizes) == [10, 20]
 
 
 @pytest.mark.slow
 def test_a_killed_multirun_goes_on_with_what_is_missing(tmp_path):
-    words = ["-m", *SMALL, *places(tmp_path), "seed=0,1,2,3", "skip_finished=true", "hydra/launcher=local", "hydra.launcher.n_jobs=1"]
+    words = [
+        "-m",
+        *SMALL,
+        *places(tmp_path),
+        "seed=0,1,2,3",
+        "skip_finished=true",
+        "hydra/launcher=local",
+        "hydra.launcher.n_jobs=1",
+    ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen([sys.executable, "run.py", *words], cwd=ROOT, env=environment, start_new_session=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "run.py", *words], cwd=ROOT, env=environment, start_new_session=True
+    ) as process:
         until = time.monotonic() + 200
         while not (before := list(tmp_path.glob("out/*/*/record.json"))) and time.monotonic() < until:
             time.sleep(0.05)

@@ -44,7 +44,9 @@ def test_processes_that_do_not_come_are_missed(monkeypatch):
     for key, value in (slurm(1) | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}).items():
         monkeypatch.setenv(key, value)
     monkeypatch.setattr(processes, "TIMEOUT", timedelta(seconds=0.5))
-    with pytest.raises(UserError, match=r"2 processes belong to this run, as SLURM says, and number 1 did not meet .* srun"):
+    with pytest.raises(
+        UserError, match=r"2 processes belong to this run, as SLURM says, and number 1 did not meet .* srun"
+    ):
         processes.same_for_all(lambda: "mine")
 
 
