@@ -71,6 +71,7 @@ data: ## say which data sets the tasks need and where they are looked for
 	@echo "tasks/kg_completion/README.md says who has them. task=kg reads any such folder: data.dir=my_graph."
 	@echo "SNLI and MultiNLI (task=snli, task=multinli) and WordNet (task=poincare_embeddings, task=wordnet_subtree):"
 	@echo "  python scripts/download.py snli | multinli | wordnet"
+	@echo "Texts with classes (Zhang et al. 2015), ag_news_csv and others: python scripts/download.py --help names them."
 	@echo "task=nli reads any pairs of sentences in their formats: data.dir=my_pairs."
 	@echo "task=poincare_glove learns word vectors from any text: task.data.file=corpus.txt. The *_toy tasks need nothing."
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from datetime import datetime
 from pathlib import Path
 
 if __name__ == "__main__":  # the imports take seconds, in which Ctrl-C and SIGTERM end the program with one line
@@ -15,17 +16,13 @@ import pytorch_lightning as pl
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from configs import checks, matching, stored
-from configs.build import MISTAKES, build, make
-from configs.errors import paragraph
-from tasks import prediction, processes, record, report, training
+from configs import checks, matching, multirun, stored
+from configs.build import build, make
+from tasks import prediction, processes, record, rendezvous, report, training
 from tasks.errors import plain_warnings
 from tasks.loggers import open_logger
 
-# One exit code for each run of this process; HYPERBOLIC_FULL_ERROR=1 shows where a mistake happened.
-codes: list[int] = []
 words: list[str] = []  # the command line, with which the other processes of a run are started
-reported = MISTAKES if os.environ.get("HYPERBOLIC_FULL_ERROR", "0") in ("", "0") else ()
 
 
 def run(cfg: DictConfig) -> float | None:
@@ -33,6 +30,10 @@ def run(cfg: DictConfig) -> float | None:
     record.commit()  # the code as it is now
     values, job = checks.check(cfg), HydraConfig.get()
     mode, options, folder = values["mode"], values["trainer"], Path(job.runtime.output_dir)
+    if values["skip_finished"] and (earlier := record.finished(folder.parent, values)):
+        record.remove_if_empty(folder)
+        print(f"finished before, with the same settings\nrecord: {earlier[0]}", flush=True)
+        return (earlier[1]["selection"] or {}).get("value")
     experiment, name = job.runtime.choices.get("experiment"), folder.parent.name
     files = prediction.Files(values["checkpoint"], values["input"], values["output"], values["explain"])
     with prediction.standard_output(files if mode == "predict" else None) as stdout:
@@ -55,47 +56,37 @@ def run(cfg: DictConfig) -> float | None:
 
 @hydra.main(version_base="1.3", config_path="configs", config_name="config")
 def job(cfg: DictConfig) -> float | None:
-    """A run whose mistakes are reported in one paragraph, so that the other runs of a multirun go on."""
-    codes.append(1)
+    """A run whose mistakes are reported in one paragraph, and which does not end the others of a multirun."""
     sys.argv[1:] = words
-    try:
-        value = run(cfg)
-    except reported as error:
-        folder = Path(HydraConfig.get().runtime.output_dir)
-        if isinstance(error, OSError) and error.filename is None:  # a disk that is full
-            error.filename = str(folder)
-        record.remove_if_empty(folder)
-        print(f"error: {paragraph(error)}", file=sys.stderr)
-        return float("nan")
-    codes[-1] = 0
-    return value
+    return multirun.attempt(run, cfg)
 
 
 def main() -> int:
     """The command line; returns its exit code."""
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra hands its errors on, to be reported in one paragraph
+    words[:] = sys.argv[1:]
+    code = 0
     try:
-        words[:] = sys.argv[1:]
         sys.argv[1:] = stored.choose(words)
+        if not multirun.are_many(words):
+            share_folder()
         job()
-    except reported as error:
-        print(f"error: {paragraph(error)}", file=sys.stderr)
-        return 1
-    except ValueError as error:  # Hydra's, of words that it cannot compose
-        if codes:
-            raise
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 1
     except KeyboardInterrupt as error:
         if processes.is_first():
             print(f"\n{error if str(error) else 'Interrupted.'}", file=sys.stderr)
-        return 130
+        code = 130
+    except Exception as error:
+        code = multirun.report(error, words)
     finally:
         stored.withdraw()
-    if not codes and {"-m", "--multirun"} & set(sys.argv):
-        print("error: the multirun has no job: no name matches the glob(...). See configs/.", file=sys.stderr)
-        return 1
-    return max(codes, default=0)
+    return multirun.conclude(code, words)
+
+
+def share_folder() -> None:
+    """Let the processes that torchrun or Slurm started for one run have one folder: it is called by its time."""
+    if shared := rendezvous.same_for_all(lambda: f"{datetime.now():%Y-%m-%d_%H-%M-%S-%f}"):
+        os.environ["HYPERBOLIC_START"], is_first = shared
+        sys.argv += [] if is_first else ["hydra.output_subdir=null"]  # the first writes the settings
 
 
 if __name__ == "__main__":

@@ -47,10 +47,14 @@ def check(cfg: DictConfig) -> dict[str, Any]:
     _one_of("fidelity", cfg.fidelity, ("paper", "code"))
     if cfg.explain and cfg.mode != "predict":
         raise ConfigError(f"explain=true is for mode=predict, and the mode is {cfg.mode}.")
+    if cfg.skip_finished and cfg.mode != "fit":
+        raise ConfigError(f"skip_finished=true is for training; leave it out of mode={cfg.mode}.")
     if not 0 <= cfg.seed < 2**32:
         raise ConfigError(f"seed must be a whole number of at least 0 and less than 2**32, and it is {cfg.seed}.")
-    if HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN and cfg.trainer.devices not in (1, "1"):
-        raise ConfigError("trainer.devices must be 1 in a multirun (-m); start runs on several devices one by one.")
+    if HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN:
+        for key in ("devices", "num_nodes"):
+            if cfg.trainer[key] not in (1, "1"):
+                raise ConfigError(f"trainer.{key} must be 1 in a multirun (-m); start such runs one by one.")
     if missing := sorted(OmegaConf.missing_keys(cfg)):
         raise ConfigError(f"{missing[0]} has no value; set it, as in {missing[0]}=...")
     if cfg.data.dir is not None and "${data.dir}" not in OmegaConf.to_yaml(cfg, resolve=False):

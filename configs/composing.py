@@ -32,6 +32,8 @@ def register(stored_name: str | None = None) -> None:
     nodes = ("parts", "options", "settings")
     root.geometry = OmegaConf.create({k: OmegaConf.create({}, flags={"struct": False}) for k in nodes})
     ConfigStore.instance().store(name="schema", node=root)
+    jobs = {"jobs": {"_target_": "configs.multirun.Jobs"}}  # in no file: it is none of what a configuration may name
+    ConfigStore.instance().store(group="hydra/callbacks", name="jobs", node=jobs)
     stored = stored_name if isinstance(stored_name, str) and NAME.fullmatch(stored_name) else None
 
     def name(experiment: str | None, *choices: Any) -> str:

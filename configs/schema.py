@@ -104,6 +104,7 @@ class Root:
     input: str | None = MISSING
     output: str | None = MISSING
     explain: bool = MISSING
+    skip_finished: bool = MISSING
     check_points: bool = MISSING
     fidelity: str = MISSING
     paths: Paths = field(default_factory=Paths)

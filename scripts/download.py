@@ -7,7 +7,15 @@ python scripts/download.py snli            SNLI 1.0 (Bowman et al. 2015), 0.1 GB
 python scripts/download.py multinli        MultiNLI 1.0 (Williams et al. 2018), 0.2 GB, for task=multinli
 python scripts/download.py wordnet         WordNet 3.0 (Princeton University), 0.01 GB, for task=poincare_embeddings
 
-An interrupted download goes on when the command is run again.
+Texts with classes (Zhang, Zhao and LeCun 2015), each a train.csv and a test.csv of class, title and text:
+python scripts/download.py ag_news_csv                 AG's News, 4 classes, 0.01 GB
+python scripts/download.py dbpedia_csv                 DBpedia, 14 classes, 0.07 GB
+python scripts/download.py yelp_review_polarity_csv    Yelp reviews, 2 classes, 0.2 GB
+python scripts/download.py yahoo_answers_csv           Yahoo! Answers, 10 classes, 0.3 GB
+python scripts/download.py amazon_review_polarity_csv  Amazon reviews, 2 classes, 0.7 GB
+
+An interrupted download goes on when the command is run again. A server that sends fewer than 1,000 bytes a second is
+given up after some minutes.
 """
 
 from __future__ import annotations
@@ -26,7 +34,7 @@ if __package__ in (None, ""):
 from scripts import commands  # noqa: E402
 from scripts.downloads import DownloadError  # noqa: E402
 from scripts.downloads.archives import unpack  # noqa: E402
-from scripts.downloads.transfer import fetch  # noqa: E402
+from scripts.downloads.transfer import ChecksumError, fetch  # noqa: E402
 from tasks.folders import whole_file  # noqa: E402
 
 SUMS = "downloads.json"  # in the data folder: sha256 of each file when it was first fetched
@@ -60,7 +68,7 @@ def below(*folders: str) -> Callable[[PurePosixPath], PurePosixPath | None]:
     return place
 
 
-def flat(suffix: str) -> Callable[[PurePosixPath], PurePosixPath | None]:
+def flat(suffix: str | tuple[str, ...]) -> Callable[[PurePosixPath], PurePosixPath | None]:
     """Members with this ending, without their folders."""
 
     def place(member: PurePosixPath) -> PurePosixPath | None:
@@ -68,6 +76,19 @@ def flat(suffix: str) -> Callable[[PurePosixPath], PurePosixPath | None]:
         return PurePosixPath(member.name) if is_data else None
 
     return place
+
+
+def texts(name: str, sha256: str) -> Source:
+    """One of the data sets of Zhang, Zhao and LeCun, from fast.ai's copy; sums as in FluxML's FastAI.jl."""
+    return Source(
+        url=f"https://s3.amazonaws.com/fast-ai-nlp/{name}.tgz",
+        name=f"{name}.tgz",
+        folder=name,
+        files=(("train.csv",), ("test.csv",)),
+        place=flat((".csv", ".txt")),
+        max_bytes=4 << 30,
+        sha256=sha256,
+    )
 
 
 POINCARE = "poincare_glove_100D_cosh-dist-sq_init_trick.txt"
@@ -107,6 +128,7 @@ SOURCES = {
         files=(("snli_1.0_train.jsonl",), ("snli_1.0_dev.jsonl",), ("snli_1.0_test.jsonl",)),
         place=flat(".jsonl"),
         max_bytes=4 << 30,
+        sha256="afb3d70a5af5d8de0d9d81e2637e0fb8c22d1235c2749d83125ca43dab0dbd3e",  # as in ParlAI
     ),
     "multinli": Source(
         url="https://cims.nyu.edu/~sbowman/multinli/multinli_1.0.zip",
@@ -119,6 +141,7 @@ SOURCES = {
         ),
         place=flat(".jsonl"),
         max_bytes=8 << 30,
+        sha256="049f507b9e36b1fcb756cfd5aeb3b7a0cfcb84bf023793652987f7e7e0957822",  # as in ParlAI
     ),
     "wordnet": Source(
         url="https://wordnetcode.princeton.edu/3.0/WordNet-3.0.tar.gz",
@@ -127,6 +150,16 @@ SOURCES = {
         files=(("data.noun",), ("index.noun",)),
         place=flat(".noun"),
         max_bytes=1 << 30,
+        sha256="640db279c949a88f61f851dd54ebbb22d003f8b90b85267042ef85a3781d3a52",  # as in Spack
+    ),
+    "ag_news_csv": texts("ag_news_csv", "9a8c300eabb45750237fcc669f61cb8a3448f3ef6f6098e1ce340e444f6872be"),
+    "dbpedia_csv": texts("dbpedia_csv", "42db5221ddedddb673a4cabcc5f3a7d869714c878bcfe4ba94b29d14aa38e417"),
+    "yelp_review_polarity_csv": texts(
+        "yelp_review_polarity_csv", "528f22e286cad085948acbc3bea7e58188416546b0e364d0ae4ca0ce666abe35"
+    ),
+    "yahoo_answers_csv": texts("yahoo_answers_csv", "2d4277855faf8b35259009425fa8f7fe1888b5644b47165508942d000f4c96ae"),
+    "amazon_review_polarity_csv": texts(
+        "amazon_review_polarity_csv", "d2a3ee7a214497a5d1b8eaed7c8d7ba2737de00ada3b0ec46243983efa100361"
     ),
 }
 
@@ -139,8 +172,12 @@ def download(source: Source, data: Path, force: bool) -> list[Path]:
         print(f"{source.folder} is already in {folder}; --force fetches it again.")
         return [p for p in present if p]
     archive = data / ".downloads" / source.name
-    digest = fetch(source.url, archive)
-    _check(source, digest, archive, data)
+    sha256 = source.sha256 or _sums(data).get(source.url)
+    try:
+        digest = fetch(source.url, archive, sha256, source.max_bytes, shows_cuts=source.place is not None)
+    except ChecksumError as error:
+        hint = "" if source.sha256 else f" If it was changed on purpose, delete its line in {data / SUMS}."
+        raise DownloadError(f"{error}{hint}") from None
     if source.place is None:
         with archive.open("rb") as file:
             if file.read(256).lstrip()[:1] in (b"<", b"{", b""):
@@ -158,17 +195,6 @@ def download(source: Source, data: Path, force: bool) -> list[Path]:
             raise DownloadError(f"{source.url} has no {' or '.join(names)}; it is not the release that is expected.")
     _write_sum(source, digest, data)
     return files
-
-
-def _check(source: Source, digest: str, archive: Path, data: Path) -> None:
-    expected = source.sha256 or _sums(data).get(source.url)
-    if expected and digest != expected:
-        archive.unlink()
-        hint = "" if source.sha256 else f" If it was changed on purpose, delete its line in {data / SUMS}."
-        raise DownloadError(
-            f"{source.url} has the sha256 {digest} instead of {expected}: it was damaged on the way or changed. "
-            f"Nothing was kept; run the same command again.{hint}"
-        )
 
 
 def _sums(data: Path) -> dict[str, str]:

@@ -2,8 +2,10 @@
 
 import contextlib
 import functools
+import hashlib
 import importlib.metadata
 import json
+import logging
 import math
 import platform
 import resource
@@ -23,6 +25,11 @@ from tasks.training import Outcome
 
 PACKAGES = ("torch", "geoopt", "pytorch-lightning", "hydra-core", "numpy")
 ROOT = Path(__file__).resolve().parent.parent
+# Settings that may differ between two runs that are the same run.
+WITHOUT_EFFECT = (
+    "skip_finished", "logger", "trainer.resume", "trainer.checkpoint_every_n_steps", "trainer.log_every_n_steps",
+    "trainer.enable_progress_bar", "trainer.progress_every_n_steps", "trainer.nan_check_every_n_steps",
+)  # fmt: skip
 
 
 def write(path: Path, record: dict[str, Any]) -> Path:
@@ -72,15 +79,38 @@ def peak_memory_bytes(root: torch.device) -> int:
     return peak if sys.platform == "darwin" else 1024 * peak
 
 
+def config_sha256(config: dict[str, Any]) -> str:
+    """Fingerprint of all settings of a run but those without an effect on its result; of paths as they were given."""
+    settings = {key: value for key, value in flat(config).items() if not _matches(key, WITHOUT_EFFECT)}
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+
+def _matches(key: str, names: tuple[str, ...]) -> bool:
+    return any(key == name or key.startswith(f"{name}.") for name in names)
+
+
+def finished(runs: Path, config: dict[str, Any]) -> tuple[Path, dict[str, Any]] | None:
+    """The newest record with these settings in the folders of `runs`, and its file; None where there is none."""
+    sha256 = config_sha256(config)
+    for path in sorted(runs.glob("*/record.json"), reverse=True):  # the names of folders begin with the time
+        with contextlib.suppress(OSError, ValueError):
+            record = json.loads(path.read_text(encoding="utf-8"))
+            if isinstance(record, dict) and record.get("config_sha256") == sha256:
+                return path, record
+    return None
+
+
 def build(config: dict[str, Any], overrides: list[str], data: TaskData, task: Task, outcome: Outcome) -> dict[str, Any]:
     """The record of a run that ended well. config: the resolved one. overrides: the words on the command line.
 
     Raises UserError where a number of it is not finite."""
     sha, dirty = commit()
+    fingerprint = config_sha256(config)
     config = portable({**config, "paths": {"data_dir": "data", "output_dir": "outputs", "cache_dir": "outputs/.cache"}})
     record = {
         "experiment": task.origin.experiment,
         "config": config,
+        "config_sha256": fingerprint,
         "overrides": [portable_word(word) for word in overrides if not word.lstrip("+~").startswith("paths.")],
         "metrics": outcome.metrics,
         "selection": outcome.selection,
@@ -113,6 +143,10 @@ def remove_if_empty(folder: Path) -> None:
     """Remove the folder of a run that failed before it made anything: what is left are settings and logs."""
     left = [f for f in folder.rglob("*") if f.is_file() and ".hydra" not in f.parts and f.suffix != ".log"]
     if folder.is_dir() and not left:
+        for handler in [h for h in logging.root.handlers if isinstance(h, logging.FileHandler)]:
+            if Path(handler.baseFilename).is_relative_to(folder.absolute()):  # it would write into the folder
+                logging.root.removeHandler(handler)
+                handler.close()
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):
             folder.parent.rmdir()  # that of all runs of this name, if there is no other

@@ -42,7 +42,6 @@ def call(*words: str) -> Result:
     """python run.py `words`."""
     out, err = io.StringIO(), io.StringIO()
     GlobalHydra.instance().clear()
-    run.codes.clear()
     handlers = logging.root.handlers[:]
     with (
         mock.patch.object(sys, "argv", [str(ROOT / "run.py"), *words]),

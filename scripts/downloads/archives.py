@@ -1,4 +1,5 @@
-"""Archives that are not trusted: only plain files come out, only inside of the folder, only up to a size."""
+"""Archives that are not trusted: only plain files come out, only inside of the folder, only up to a size, in little
+memory whatever the archive says of itself."""
 
 from __future__ import annotations
 
@@ -16,9 +17,13 @@ from typing import IO
 from scripts.downloads import DownloadError
 
 MEMBERS = 10_000
+CHUNK = 1 << 20
+LONGEST_NAME = 1000
+HEADERS = 1 << 16  # bytes of what a tar says of one member, and
+DIRECTORY = 1 << 22  # of what a zip says of all; both are read in one go
 DAMAGE = (
     tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError, ValueError, RuntimeError,
-    FileExistsError,
+    FileExistsError, NotADirectoryError,
 )  # fmt: skip
 Place = Callable[[PurePosixPath], PurePosixPath | None]
 
@@ -26,11 +31,11 @@ Place = Callable[[PurePosixPath], PurePosixPath | None]
 def unpack(archive: Path, folder: Path, place: Place, max_bytes: int) -> list[Path]:
     """Take the files out of a .zip or .tar.gz and return where they are.
 
-    place: where in `folder` a member belongs, None for those that are not needed. max_bytes: of all files together.
+    place: where in `folder` a member belongs, None for those that are not needed. max_bytes: of all members together.
     Everything is taken out beside `folder` first and moved into it when all is well.
 
     Raises DownloadError, and leaves `folder` as it was, for a damaged archive, one that is too large, and one with a
-    member that is a link or a device or whose name leaves the folder.
+    member that is a link or a device, whose name leaves the folder, or that needs much memory.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-", suffix=".part"))
@@ -39,14 +44,14 @@ def unpack(archive: Path, folder: Path, place: Place, max_bytes: int) -> list[Pa
         for count, (name, size, open_member) in enumerate(_members(archive)):
             if count >= MEMBERS:
                 raise DownloadError(f"{archive}: more than {MEMBERS:,} members; that is not the data set.")
+            left -= size  # neither kind of archive gives more bytes of a member than it says
+            if left < 0:
+                raise DownloadError(f"{archive}: its files have more than {max_bytes:,} bytes; not the data set.")
             target_name = place(_checked(name, archive))
             if target_name is None or open_member is None:
                 continue
             target = aside / _checked(str(target_name), archive)
             target.parent.mkdir(parents=True, exist_ok=True)
-            left -= size  # neither kind of archive gives more bytes of a member than it says
-            if left < 0:
-                raise DownloadError(f"{archive}: its files have more than {max_bytes:,} bytes; not the data set.")
             with open_member() as source, target.open("xb") as file:
                 shutil.copyfileobj(source, file)
             files.append(target.relative_to(aside))
@@ -62,27 +67,60 @@ def unpack(archive: Path, folder: Path, place: Place, max_bytes: int) -> list[Pa
 
 def _checked(name: str, archive: Path) -> PurePosixPath:
     path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or ":" in name.partition("/")[0]:
+    if len(name) > LONGEST_NAME or not name.isprintable():
+        raise DownloadError(f"{archive}: its member {name[:80]!r} has a name that no data set has; nothing was taken.")
+    if path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name.partition("/")[0]:
         raise DownloadError(f"{archive}: its member {name!r} would land outside of the folder; nothing was taken.")
     return path
 
 
 def _no_file(name: str, archive: Path) -> DownloadError:
-    return DownloadError(f"{archive}: its member {name!r} is a link or a device; nothing was taken.")
+    return DownloadError(f"{archive}: its member {name[:80]!r} is a link or a device; nothing was taken.")
+
+
+class _Rationed:
+    """A file of which no more than `left` bytes can be read; who reads a lot of a member raises it before."""
+
+    def __init__(self, file: IO[bytes], archive: Path, left: int) -> None:
+        self.file, self.archive, self.left = file, archive, left
+        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
+
+    def read(self, size: int = -1) -> bytes:
+        if size > self.left:
+            raise DownloadError(f"{self.archive}: what it says of its members is too large; that is not the data set.")
+        data = self.file.read(self.left if size < 0 else size)
+        self.left -= len(data)
+        return data
 
 
 def _members(archive: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]] | None]]:
     """(name, bytes, how to open it) of each member; None for folders."""
-    if zipfile.is_zipfile(archive):
-        with zipfile.ZipFile(archive) as file:
+    return _members_of_zip(archive) if zipfile.is_zipfile(archive) else _members_of_tar(archive)
+
+
+def _members_of_zip(archive: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]] | None]]:
+    with archive.open("rb") as plain:
+        rationed = _Rationed(plain, archive, DIRECTORY)
+        with zipfile.ZipFile(rationed) as file:
             for info in file.infolist():
                 kind = stat.S_IFMT(info.external_attr >> 16)
                 if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
                     raise _no_file(info.filename, archive)
+                if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others take any memory
+                    raise zipfile.BadZipFile(f"{info.filename[:80]!r} is neither stored nor deflated")
+                rationed.left = info.compress_size + DIRECTORY
                 yield info.filename, info.file_size, None if info.is_dir() else (lambda info=info: file.open(info))
-    else:
-        with tarfile.open(archive, "r:*") as file:
+
+
+def _members_of_tar(archive: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]] | None]]:
+    with gzip.open(archive) as plain:
+        rationed = _Rationed(plain, archive, HEADERS)
+        with tarfile.open(fileobj=rationed, mode="r:") as file:
             for info in file:
-                if not (info.isreg() or info.isdir()):
+                if info.issparse() or not (info.isreg() or info.isdir()):
                     raise _no_file(info.name, archive)
+                rationed.left = info.size + HEADERS
                 yield info.name, info.size, None if info.isdir() else (lambda info=info: file.extractfile(info))
+                rationed.left = HEADERS
+                file.members.clear()  # it would keep them all
+            rationed.file.read(CHUNK)  # to the end of the archive, where gzip compares its checksum

@@ -1,0 +1,143 @@
+"""The jobs of a command: their mistakes in one paragraph, and those that failed in a multirun, whatever launched them."""
+
+import json
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.experimental.callback import Callback
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from configs.build import MISTAKES
+from configs.errors import paragraph
+from tasks import record
+
+
+class Failure(float):
+    """What a job that failed returns to its sweeper: not a number, and why."""
+
+    reason: str
+
+    def __new__(cls, reason: str) -> "Failure":
+        value = super().__new__(cls, "nan")
+        value.reason = reason
+        return value
+
+    def __reduce__(self) -> tuple[type["Failure"], tuple[str]]:
+        return Failure, (self.reason,)
+
+
+class Jobs(Callback):
+    """Notes what becomes of each job, where it runs, for `conclude`, where the command runs.
+
+    Launchers hand this object to the processes of the jobs, so in a multirun a note is a file, in a folder that exists
+    until the end.
+    """
+
+    latest: ClassVar["Jobs | None"] = None  # that of this process's command
+
+    def __init__(self) -> None:
+        self.folder: Path | None = None
+        self.notes: dict[int, dict[str, Any]] = {}
+        Jobs.latest = Jobs.latest or self
+
+    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
+        place = Path(config.hydra.sweep.dir)
+        place.mkdir(parents=True, exist_ok=True)
+        self.folder = Path(tempfile.mkdtemp(prefix=".multirun-", dir=place)).resolve()
+
+    def on_job_start(self, config: DictConfig, **_: Any) -> None:
+        self._note(config, "it ended without a word: it was killed, or the command was ended")
+
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **_: Any) -> None:
+        if job_return.status is JobStatus.COMPLETED:  # otherwise Hydra raises its error
+            value = job_return.return_value
+            self._note(config, value.reason if isinstance(value, Failure) else None)
+
+    def _note(self, config: DictConfig, reason: str | None) -> None:
+        number = OmegaConf.select(config, "hydra.job.num") or 0
+        note = {"words": list(config.hydra.overrides.task), "reason": reason}
+        if self.folder is None:
+            self.notes[number] = note
+        else:
+            (self.folder / f"{number}.json").write_text(json.dumps(note), encoding="utf-8")
+
+    def read_notes(self) -> None:
+        """Take the notes of all processes together, and remove their folder."""
+        if self.folder is not None:
+            files = sorted(self.folder.glob("*.json"), key=lambda file: int(file.stem))
+            self.notes = {int(file.stem): json.loads(file.read_text(encoding="utf-8")) for file in files}
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def are_many(words: Sequence[str]) -> bool:
+    """Whether the words of a command line ask for a multirun."""
+    return bool({"-m", "--multirun"} & set(words))
+
+
+def mistakes() -> tuple[type[Exception], ...]:
+    """The errors that are reported in one paragraph; none with HYPERBOLIC_FULL_ERROR=1, which shows where they came."""
+    return MISTAKES if os.environ.get("HYPERBOLIC_FULL_ERROR", "0") in ("", "0") else ()
+
+
+def attempt(run: Callable[[DictConfig], float | None], cfg: DictConfig) -> float | None:
+    """What a run returns, or a Failure. A single run ends the program with its mistake, a job of several does not."""
+    one_of_many = HydraConfig.get().mode == RunMode.MULTIRUN
+    try:
+        return run(cfg)
+    except mistakes() as error:
+        folder = Path(HydraConfig.get().runtime.output_dir)
+        if isinstance(error, OSError) and error.filename is None:  # a disk that is full
+            error.filename = str(folder)
+        record.remove_if_empty(folder)
+        message = _print(error)
+        if not one_of_many:
+            raise SystemExit(1) from None
+        return Failure(message)
+    except Exception as error:
+        if not one_of_many:
+            raise
+        traceback.print_exc()
+        return Failure(f"{type(error).__name__}: {paragraph(error)}")
+
+
+def report(error: Exception, words: Sequence[str]) -> int:
+    """Print an error that ended the command `words`, in one paragraph; the exit code. Others than mistakes are raised
+    again, but those of Hydra about words that it cannot compose, and of a launcher that cannot start."""
+    started = Jobs.latest is not None and bool(Jobs.latest.notes)
+    if not isinstance(error, mistakes()) and (started or not (are_many(words) or isinstance(error, ValueError))):
+        raise error
+    _print(error)
+    return 1
+
+
+def conclude(code: int, words: Sequence[str]) -> int:
+    """List the jobs of a multirun that failed; the exit code of the command, `code` where it is not 0 already."""
+    jobs, Jobs.latest = Jobs.latest, None
+    if not are_many(words) or jobs is None:
+        return code
+    jobs.read_notes()
+    if not code and not jobs.notes:
+        print("error: the multirun has no job: no name matches the glob(...). See configs/.", file=sys.stderr)
+        return 1
+    failed = [note for note in jobs.notes.values() if note["reason"]]
+    if failed:
+        print(f"{len(failed)} of {len(jobs.notes)} jobs failed:", file=sys.stderr)
+    for note in failed:
+        print(f"failed: python run.py {shlex.join(note['words'])}: {note['reason']}", file=sys.stderr)
+    return code or int(bool(failed))
+
+
+def _print(error: Exception) -> str:
+    message = paragraph(error)
+    print(f"error: {message}", file=sys.stderr)
+    return message

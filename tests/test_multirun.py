@@ -1,0 +1,167 @@
+"""Several runs from one command: a failure ends no other and is listed at the end; what is finished is not run again."""
+
+import json
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import run
+from configs.multirun import Failure
+from tasks.errors import UserError
+from tests.cli import QUIET, ROOT, call, command, places
+from tests.configurations import checked
+
+SMALL = (
+    "task=prefix_toy", *QUIET, "trainer.max_epochs=1", "trainer.limit_train_batches=1",
+    "task.data.sizes={train: 40, dev: 20, test: 20}",
+)  # fmt: skip
+
+
+@pytest.fixture
+def jobs(tmp_path, monkeypatch):
+    """A function that calls a multirun of seeds, in which a seed does what `run` is given to do."""
+
+    def start(behaviour, *words: str):
+        monkeypatch.setattr(run, "run", lambda cfg: behaviour(cfg.seed))
+        return call("-m", f"paths.output_dir={tmp_path}/out", *words)
+
+    return start
+
+
+def test_failed_jobs_are_listed_at_the_end_and_stop_no_other(jobs, tmp_path):
+    seen = []
+
+    def behaviour(seed: int) -> float:
+        seen.append(seed)
+        if seed == 1:
+            raise UserError("this\ncannot be done.")
+        if seed == 2:
+            raise RuntimeError("nobody thought of it")
+        return 0.5
+
+    result = jobs(behaviour, "seed=0,1,2,3", "task.data.sizes={train: 9}")
+    assert result.code == 1
+    assert seen == [0, 1, 2, 3]
+    assert "Traceback" in result.err, "of the error that is no user's"
+    assert result.err.splitlines()[-3:] == [
+        "2 of 4 jobs failed:",
+        f"failed: python run.py paths.output_dir={tmp_path}/out seed=1 'task.data.sizes={{train:9}}': this cannot be done.",
+        f"failed: python run.py paths.output_dir={tmp_path}/out seed=2 'task.data.sizes={{train:9}}': RuntimeError: nobody thought of it",
+    ]
+    assert not list((tmp_path / "out").glob(".multirun-*"))
+
+
+def test_nothing_is_listed_where_all_went_well(jobs):
+    result = jobs(lambda seed: None, "seed=0,1")
+    assert result.code == 0
+    assert not result.err
+
+
+def test_an_interrupted_multirun_says_which_job_was_running(jobs):
+    def behaviour(seed: int) -> None:
+        if seed == 1:
+            raise KeyboardInterrupt
+
+    result = jobs(behaviour, "seed=0,1,2")
+    assert result.code == 130
+    assert "1 of 2 jobs failed:" in result.err
+    assert "seed=1: it ended without a word" in result.err.splitlines()[-1]
+
+
+def test_a_sweeper_takes_a_failure_for_a_number_that_is_none():
+    failure = pickle.loads(pickle.dumps(Failure("why")))
+    assert failure != failure
+    assert failure.reason == "why"
+
+
+def small(folder: Path, *words: str):
+    return call("-m", *SMALL, *places(folder), "skip_finished=true", *words)
+
+
+def test_only_what_is_missing_is_run_again(tmp_path):
+    first = small(tmp_path, "seed=0,1")
+    assert first.code == 0, first.err
+    records = sorted(tmp_path.glob("out/*/*/record.json"))
+    assert len(records) == 2
+    shutil.rmtree(records[1].parent / "checkpoints")
+    records[1].write_text(records[1].read_text()[:-9])  # cut short: not finished
+    times = records[0].stat().st_mtime_ns
+    again = small(tmp_path, "seed=0,1", "trainer.progress_every_n_steps=7")
+    assert again.code == 0, again.err
+    assert again.out.count("finished before, with the same settings") == 1
+    assert f"\nrecord: {records[0]}\n" in again.out
+    assert records[0].stat().st_mtime_ns == times
+    assert len(list(tmp_path.glob("out/*/*/record.json"))) == 3
+    assert len(list(tmp_path.glob("out/*/*"))) == 3, "a run that is passed over leaves no folder"
+    assert "finished before" not in small(tmp_path, "seed=0", "optim.lr=0.02").out
+
+
+def test_of_another_mode_nothing_is_finished():
+    result = call("mode=predict", "skip_finished=true", "checkpoint=a", "task=prefix_toy")
+    assert result.code == 1
+    assert "skip_finished=true is for training" in result.err
+
+
+def test_several_machines_are_no_multirun(tmp_path):
+    result = call("-m", *SMALL, *places(tmp_path), "trainer.num_nodes=2,3")
+    assert result.code == 1
+    assert "trainer.num_nodes must be 1 in a multirun" in result.err
+
+
+@pytest.mark.parametrize("launcher", ["local", "slurm"])
+def test_a_launcher_composes(launcher):
+    pytest.importorskip({"local": "hydra_plugins.hydra_joblib_launcher", "slurm": "submitit"}[launcher])
+    assert checked(f"hydra/launcher={launcher}", "task=prefix_toy")["task"]["name"] == "prefix_toy"
+
+
+def in_a_process(folder: Path, *words: str) -> subprocess.CompletedProcess:
+    return command("-m", *SMALL, *places(folder), *words)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["local", "submitit_local"])
+def test_a_launcher_runs_jobs_and_lists_the_failed(tmp_path, launcher):
+    done = in_a_process(tmp_path, f"hydra/launcher={launcher}", "task.data.batch_size=0,20,10")
+    assert done.returncode == 1, done.stderr
+    lines = done.stderr.splitlines()
+    assert "1 of 3 jobs failed:" in lines
+    assert "task.data.batch_size=0" in lines[-1]
+    assert "must be a whole number of at least 1" in lines[-1]
+    sizes = [
+        json.loads(r.read_text())["config"]["task"]["data"]["batch_size"] for r in tmp_path.glob("out/*/*/record.json")
+    ]
+    assert sorted(sizes) == [10, 20]
+
+
+@pytest.mark.slow
+def test_a_killed_multirun_goes_on_with_what_is_missing(tmp_path):
+    words = [
+        "-m",
+        *SMALL,
+        *places(tmp_path),
+        "seed=0,1,2,3",
+        "skip_finished=true",
+        "hydra/launcher=local",
+        "hydra.launcher.n_jobs=1",
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        [sys.executable, "run.py", *words], cwd=ROOT, env=environment, start_new_session=True
+    ) as process:
+        until = time.monotonic() + 200
+        while not (before := list(tmp_path.glob("out/*/*/record.json"))) and time.monotonic() < until:
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGKILL)
+    assert before
+    done = command(*words)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("finished before") == len(before)
+    records = [json.loads(path.read_text()) for path in tmp_path.glob("out/*/*/record.json")]
+    assert sorted(record["seed"] for record in records) == [0, 1, 2, 3]
