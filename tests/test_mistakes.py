@@ -1,12 +1,10 @@
 """Mistakes of a user: one paragraph that names the culprit and the remedy, an exit code, and nothing half-written."""
 
-import runpy
 from pathlib import Path
 
 import pytest
 import torch
 
-import run
 from tests.cli import QUIET, Result, call, command, short, toy
 
 
