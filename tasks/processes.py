@@ -70,10 +70,12 @@ class Watch(threading.Thread):
             # an orderly end of this process may be under way
             if (lost := self.lost()) is not None and not self.over.wait(2 * PERIOD_S):
                 message, code = lost
-                if message:
-                    print(f"\n{message}; {self.hint()}.", file=sys.stderr, flush=True)
-                self.end_children()
-                os._exit(code)
+                try:
+                    if message:
+                        print(f"\n{message}; {self.hint()}.", file=sys.stderr, flush=True)
+                finally:  # also where nobody reads the message any more
+                    self.end_children()
+                    os._exit(code)
 
     def lost(self) -> tuple[str, int] | None:
         """A message, which may be empty, and the exit code of this process, where another one is gone."""

@@ -1,5 +1,6 @@
 """Runs that signals end: how they say so, and that those of several processes end together and go on exactly."""
 
+import io
 import os
 import random
 import signal
@@ -186,6 +187,17 @@ def test_the_first_process_sees_how_another_one_ended():
 
 def lost(code: str) -> tuple[str, int] | None:
     return processes.Watch([ended(code)], first=0, hint=str).lost()
+
+
+def test_a_process_ends_with_another_one_where_nobody_reads_its_message(monkeypatch):
+    def end(code: int) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(os, "_exit", end)
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    sys.stderr.close()
+    with pytest.raises(SystemExit, match="1"):
+        processes.Watch([ended("os.kill(os.getpid(), 9)")], first=0, hint=str).run()
 
 
 def test_of_the_other_processes_one_says_that_the_first_is_gone(monkeypatch):
