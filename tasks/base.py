@@ -2,7 +2,7 @@
 
 import abc
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -186,7 +186,9 @@ class Task(pl.LightningModule, abc.ABC):
         self.counts[split] = int(sums["examples"])
         metrics = {f"{split}/{k}": v for k, v in self.summary(sums).items()}
         self.metrics.update(metrics)
-        self.log_dict(metrics, sync_dist=self.trainer.world_size > 1)
+        if self.select in metrics:  # where schedules and EarlyStopping look for it
+            self.log(self.select, metrics[self.select], logger=False)
+        log_metrics(self.trainer, metrics)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint |= asdict(self.origin)
@@ -213,6 +215,13 @@ class Task(pl.LightningModule, abc.ABC):
         if (state := self.__dict__.pop("_restore", None)) and self.trainer.world_size == 1:
             _set_random_state(state)
         self.has_started = True
+
+
+def log_metrics(trainer: pl.Trainer, metrics: Mapping[str, float]) -> None:
+    """Numbers that are the same in every process, to the loggers; Lightning's own way there takes longer than an epoch
+    of milliseconds."""
+    for logger in trainer.loggers:
+        logger.log_metrics({**metrics, "epoch": trainer.current_epoch}, step=trainer.global_step)
 
 
 def as_task(module: pl.LightningModule) -> Task:
