@@ -134,9 +134,9 @@ class Checkpoints(Checkpoint):
     """best.ckpt: weights of the best validation; last.ckpt: everything, to resume from; with average_last = n the
     weights after each of the last n epochs, epoch-<number>.ckpt, and at the end their mean, average.ckpt.
 
-    Both are written at the first end of an epoch and at later ones `every_s` seconds apart, at the end of the training, every
-    `every_n_steps` steps, and on Ctrl-C or SIGTERM; until then the best weights are kept in memory. Files are always
-    whole or not at all, and only where the run can go on exactly: after a batch that no validation follows.
+    Both are written at the first end of an epoch and at later ones `every_s` seconds apart, at the end of the training,
+    every `every_n_steps` steps, and on Ctrl-C or SIGTERM; until then the best weights are kept in memory. Files are
+    always whole or not at all, and only where the run can go on exactly: after a batch that no validation follows.
     """
 
     def __init__(self, folder: Path, every_n_steps: int | None, every_s: float, average_last: int | None = None):

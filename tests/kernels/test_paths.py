@@ -226,10 +226,10 @@ def spreads(operation: Operation, expected: list[Tensor], cotangents: list[Tenso
     eps, worst = torch.finfo(operation.leaves[0].dtype).eps, [0.0] * len(expected)
     for seed in range(3):
         generator = torch.Generator().manual_seed(seed)
-        changed = [
-            (leaf.double() * (1 + eps * (2 * torch.rand(leaf.shape, generator=generator, dtype=F64) - 1))).to(leaf.dtype)
-            for leaf in operation.leaves
-        ]
+        changed = []
+        for leaf in operation.leaves:
+            change = eps * (2 * torch.rand(leaf.shape, generator=generator, dtype=F64) - 1)
+            changed.append((leaf.double() * (1 + change)).to(leaf.dtype))
         results = outcome(operation, "0", changed, cotangents)
         worst = [max(pair) for pair in zip(worst, differences(results, expected, cotangents), strict=True)]
     return worst
