@@ -1,4 +1,4 @@
-"""The jobs of a command: their mistakes in one paragraph, and those that failed in a multirun, whatever launched them."""
+"""The jobs of a command: their mistakes in one paragraph, and in a multirun a list of those that failed."""
 
 import json
 import os

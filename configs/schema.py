@@ -81,6 +81,7 @@ class Trainer:
     log_every_n_steps: int = MISSING
     enable_progress_bar: bool = MISSING
     resume: str | None = MISSING
+    checkpoint_every_s: float = MISSING
     checkpoint_every_n_steps: int | None = MISSING
     patience: int | None = MISSING
     average_last: int | None = MISSING

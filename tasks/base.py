@@ -1,7 +1,7 @@
 """What every task is made of: a Lightning module that adds up its metrics exactly, and its data."""
 
 import abc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -199,7 +199,9 @@ class Task(pl.LightningModule, abc.ABC):
         self.counts[split] = int(sums["examples"])
         metrics = {f"{split}/{k}": v for k, v in self.summary(sums).items()}
         self.metrics.update(metrics)
-        self.log_dict(metrics, sync_dist=self.trainer.world_size > 1)
+        if self.select in metrics:  # where schedules and EarlyStopping look for it
+            self.log(self.select, metrics[self.select], logger=False)
+        log_metrics(self.trainer, metrics)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint |= asdict(self.origin)
@@ -269,6 +271,13 @@ def numbers_by_name(values: Any, what: str) -> dict[str, Any]:
         if not isinstance(name, str) or not isinstance(value, (int, float)):
             raise ValueError(f"its {what} hold a {type(value).__name__}")
     return dict(values)
+
+
+def log_metrics(trainer: pl.Trainer, metrics: Mapping[str, float]) -> None:
+    """Numbers that are the same in every process, to the loggers; Lightning's own way there takes longer than an epoch
+    of milliseconds."""
+    for logger in trainer.loggers:
+        logger.log_metrics({**metrics, "epoch": trainer.current_epoch}, step=trainer.global_step)
 
 
 def as_task(module: pl.LightningModule) -> Task:

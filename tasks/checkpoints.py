@@ -1,8 +1,11 @@
 """Checkpoints of the best and of the last states, and the history of a run."""
 
+import copy
 import csv
+import math
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from hyperbolic.manifolds import Manifold
 from tasks.base import Task, as_task, numbers_by_name
 from tasks.folders import whole_file
 from tasks.interruption import Interruption, Stop
+from tasks.watch import Diagnostics
 
 BEST, LAST, AVERAGE, EPOCH = "best.ckpt", "last.ckpt", "average.ckpt", "epoch-{:06d}.ckpt"
 DISTANCE = "/dist0_mean"  # of the diagnostics (tasks.watch): the mean distance of points from the origin
@@ -39,18 +43,19 @@ def _mean(values: list[Tensor], manifold: Manifold | None) -> Tensor:
 
 class History(Checkpoint):
     """One row for each validation and each epoch: metrics, mean distances of points from the origin, training speed,
-    seconds so far; kept in history.csv.
+    seconds so far; kept in history.csv, which is written once in a while, and when the training ends.
 
     It is a Checkpoint only so that Lightning calls it after the module has its metrics.
     """
 
-    def __init__(self, folder: Path):
-        self.path = folder / "history.csv"
+    def __init__(self, folder: Path, diagnostics: Diagnostics):
+        self.path, self.diagnostics = folder / "history.csv", diagnostics
         self.rows: list[dict[str, float]] = []
         self.earlier_s = 0.0  # of the run that this one continues
         self.examples = self.training_s = 0.0
         self._start = self._mark = time.perf_counter()
         self._before = 0.0
+        self._next_write = 0.0
 
     @property
     def wall_s(self) -> float:
@@ -74,7 +79,7 @@ class History(Checkpoint):
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self._mark = time.perf_counter()
         metrics = {k: v for k, v in as_task(module).metrics.items() if k.startswith("val/")}
-        distances = {k: float(v) for k, v in trainer.callback_metrics.items() if k.endswith(DISTANCE)}
+        distances = {k: v for k, v in self.diagnostics.latest.items() if k.endswith(DISTANCE)}
         self._row(trainer, metrics | distances)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
@@ -96,12 +101,27 @@ class History(Checkpoint):
         if not self.rows or any(self.rows[-1][k] != v for k, v in place.items()):
             self.rows.append(dict(place))
         self.rows[-1] |= values | {"seconds": self.wall_s}
-        if trainer.is_global_zero:
-            columns = list(dict.fromkeys(name for row in self.rows for name in row))
-            with whole_file(self.path) as part, part.open("w", newline="", encoding="utf-8") as file:
-                writer = csv.DictWriter(file, columns, restval="")
-                writer.writeheader()
-                writer.writerows(self.rows)
+        if trainer.state.fn != "fit" or time.perf_counter() >= self._next_write:
+            self.write(trainer)
+
+    def on_fit_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        self.write(trainer)
+
+    def on_exception(self, trainer: pl.Trainer, module: pl.LightningModule, exception: BaseException) -> None:
+        self.write(trainer)
+
+    def write(self, trainer: pl.Trainer) -> None:
+        """The table as it is now; a row later writes it again when that takes at most a twentieth of the time."""
+        if not trainer.is_global_zero or not self.rows:
+            return
+        start = time.perf_counter()
+        columns = list(dict.fromkeys(name for row in self.rows for name in row))
+        with whole_file(self.path) as part, part.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, columns, restval="")
+            writer.writeheader()
+            writer.writerows(self.rows)
+        end = time.perf_counter()
+        self._next_write = end + 20 * (end - start)
 
     def state_dict(self) -> dict[str, Any]:
         return {"rows": self.rows, "wall_s": self.wall_s, "examples": self.examples, "training_s": self.training_s}
@@ -116,18 +136,21 @@ class Checkpoints(Checkpoint):
     """best.ckpt: weights of the best validation; last.ckpt: everything, to resume from; with average_last = n the
     weights after each of the last n epochs, epoch-<number>.ckpt, and at the end their mean, average.ckpt.
 
-    last.ckpt is written at the end of every epoch, every `every_n_steps` steps, and on Ctrl-C or SIGTERM, always
-    whole or not at all, and only where the run can go on exactly: after a step of the optimiser that no validation
-    follows.
+    Both are written at the first end of an epoch and at later ones `every_s` seconds apart, at the end of the training,
+    every `every_n_steps` steps, and on Ctrl-C or SIGTERM; until then the best weights are kept in memory. Files are
+    always whole or not at all, and last.ckpt is only written where the run can go on exactly: after a step of the
+    optimiser that no validation follows.
     """
 
-    def __init__(self, folder: Path, every_n_steps: int | None, average_last: int | None = None):
+    def __init__(self, folder: Path, every_n_steps: int | None, every_s: float, average_last: int | None = None):
         self.folder = folder
-        self.every_n_steps = every_n_steps
+        self.every_n_steps, self.every_s = every_n_steps, every_s
         self.average_last = average_last
         self.best: dict[str, Any] = {}  # value, epoch, step
         self.interruption = Interruption()
         self._due = False
+        self._kept: dict[str, Any] | None = None  # best.ckpt that is still to be written
+        self._latest_save = -math.inf
 
     def on_fit_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         # of a run that stopped early, and was interrupted before its test
@@ -159,9 +182,19 @@ class Checkpoints(Checkpoint):
             if trainer.is_global_zero:
                 for file in epoch_files(self.folder)[: -self.average_last]:
                     file.unlink()
-        self.save_last(trainer)
-        if self.interruption.agreed(trainer):
+        interrupted = self.interruption.agreed(trainer)
+        last = trainer.should_stop or _epoch(trainer) == trainer.max_epochs or trainer.global_step == trainer.max_steps
+        if last or interrupted or self._is_time(trainer):
+            self.save_last(trainer)
+        if interrupted:
             raise Stop
+
+    def on_exception(self, trainer: pl.Trainer, module: pl.LightningModule, exception: BaseException) -> None:
+        self._save_best(trainer)
+
+    def _is_time(self, trainer: pl.Trainer) -> bool:
+        """Whether last.ckpt is old; several processes, whose clocks differ, save every time."""
+        return trainer.world_size > 1 or time.perf_counter() >= self._latest_save + self.every_s
 
     def load_average(self, trainer: pl.Trainer, module: Task) -> int:
         """Give the module the mean of the weights of the last epochs, and keep it as average.ckpt; returns how many
@@ -183,17 +216,30 @@ class Checkpoints(Checkpoint):
         value = task.metrics[task.select]
         if task.is_better(value, self.best.get("value")):
             self.best = {"value": value, "epoch": _epoch(trainer), "step": trainer.global_step}
-            self._save(trainer, BEST, weights_only=True)
-            self._due = True
+            self._kept = copy.deepcopy(trainer._checkpoint_connector.dump_checkpoint(weights_only=True))
+            if trainer.state.fn != "fit":
+                self._save_best(trainer)
+            elif self._is_time(trainer):
+                self._save_best(trainer)
+                self._due = True
 
     def save_last(self, trainer: pl.Trainer) -> None:
+        self._save_best(trainer)
         self._save(trainer, LAST)
-        self._due = False
+        self._due, self._latest_save = False, time.perf_counter()
+
+    def _save_best(self, trainer: pl.Trainer) -> None:
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            self._write(trainer, BEST, lambda part: trainer.strategy.save_checkpoint(kept, part))
 
     def _save(self, trainer: pl.Trainer, name: str, weights_only: bool = False) -> None:
+        self._write(trainer, name, lambda part: trainer.save_checkpoint(part, weights_only=weights_only))
+
+    def _write(self, trainer: pl.Trainer, name: str, write: Callable[[Path], None]) -> None:
         part = self.folder / f"{name}.part"
         try:
-            trainer.save_checkpoint(part, weights_only=weights_only)
+            write(part)
         except OSError:  # a disk that is full
             part.unlink(missing_ok=True)
             raise

@@ -91,6 +91,7 @@ def fit(
     *,
     resume: str | None,
     checkpoint_every_n_steps: int | None,
+    checkpoint_every_s: float,
     patience: int | None,
     average_last: int | None,
     nan_check_every_n_steps: int,
@@ -114,6 +115,8 @@ def fit(
     for name, value in (counts | {"min_epochs": options.get("min_epochs")}).items():
         if value is not None:
             whole(f"trainer.{name}", value, 1)
+    if not checkpoint_every_s >= 0:
+        raise UserError(f"trainer.checkpoint_every_s must be 0 or more seconds, and it is {checkpoint_every_s}.")
     whole("trainer.nan_check_every_n_steps", nan_check_every_n_steps, 1)
     whole("trainer.progress_every_n_steps", progress_every_n_steps, 1)
     whole("trainer.log_every_n_steps", log_every_n_steps, 1)
@@ -140,8 +143,9 @@ def fit(
 
     states = folder / "checkpoints"
     states.mkdir(parents=True, exist_ok=True)
-    history, checkpoints = History(folder), Checkpoints(states, checkpoint_every_n_steps, average_last)
     diagnostics = Diagnostics()
+    history = History(folder, diagnostics)
+    checkpoints = Checkpoints(states, checkpoint_every_n_steps, checkpoint_every_s, average_last)
     callbacks: list[Callback] = [NanGuard(folder, nan_check_every_n_steps), diagnostics, StepLog(log_every_n_steps)]
     if enable_progress_bar:
         callbacks.append(Progress(refresh_rate=progress_every_n_steps))

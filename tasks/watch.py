@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from hyperbolic.diagnostics import NonFiniteError, find_nonfinite, point_statistics
 from hyperbolic.manifolds.base import Manifold
-from tasks.base import Points, Task, as_task
+from tasks.base import Points, Task, as_task, log_metrics
 from tasks.folders import whole_file
 
 
@@ -129,12 +129,15 @@ class Diagnostics(Callback):
         for name, parameter in as_task(module).model.named_parameters():
             if isinstance(parameter, ManifoldParameter) and isinstance(parameter.manifold, Manifold):
                 named_points[name] = Points(parameter.manifold, parameter.detach())
-        self.latest = {
+        statistics = {
             f"diagnostics/{name}/{key}": float(value)
             for name, points in named_points.items()
             for key, value in point_statistics(points.manifold, points.x).items()
         }
-        module.log_dict(self.latest, sync_dist=trainer.world_size > 1)
+        values = torch.tensor([*statistics.values()], dtype=torch.float64, device=module.device)
+        means = trainer.strategy.reduce(values, reduce_op="mean").tolist()  # each process has points of its own
+        self.latest = dict(zip(statistics, means, strict=True))
+        log_metrics(trainer, self.latest)
         self._points = {}
 
     def state_dict(self) -> dict[str, Any]:

@@ -11,7 +11,9 @@ from hyperbolic.kernels.pairwise import lorentz_pairwise, poincare_pairwise
 from hyperbolic.layers.guard import name_of
 from hyperbolic.layers.multihead import MultiHead
 from hyperbolic.manifolds import HyperbolicManifold, Lorentz, Manifold, PoincareBall, sheet
-from hyperbolic.numerics import sqnorm, wide
+from hyperbolic.numerics import WIDE, sqnorm, wide
+
+_SUMMABLE = 1e4  # c T^2 / W^2 up to which T^2 - |S|^2 of float64 points keeps 1e-12
 
 
 class DistanceHeads(MultiHead):
@@ -79,13 +81,19 @@ def weighted_centroids(space: HyperbolicManifold, x: Tensor, weights: Tensor) ->
     """:meth:`hyperbolic.manifolds.Manifold.centroid` for many rows of weights at a time, as a matrix product.
 
     ``S / sqrt(c (T^2 - |S|^2))`` with the float64 sums S and T of the weighted space and time coordinates on the
-    hyperboloid. Rounding costs up to 1e-16 cosh^2(R) for points at the radius R (times sqrt(c)): nothing in float32.
-    Beyond, where it could take all, the root is kept above the sum of the weights, its smallest possible value.
+    hyperboloid. Rounding costs up to 1e-16 cosh^2(R) for points at the radius R (times sqrt(c)): nothing in float32,
+    where the root is kept above the sum W of the weights, its smallest possible value. Of float64 points that are far
+    out, the root is that of ``W^2 + 2 sum_ij w_i w_j sinh^2(sqrt(c) d_ij/2)``, a sum of positive terms.
 
     Args: x (..., N, D) points; weights (..., T, N), in each row not negative and not all zero.
     Returns: (..., T, D).
     """
     c, s, w = space.c, space._to_sheet(x), wide(weights)
-    space_sum, time_sum = w @ s, w @ sheet.time(s, c)
-    square = torch.maximum(c * (time_sum.square() - sqnorm(space_sum)), w.sum(-1, keepdim=True).square())
+    space_sum, time_sum, total = w @ s, w @ sheet.time(s, c), w.sum(-1, keepdim=True)
+    if x.dtype is WIDE and x.numel() and float((c * (time_sum / total).square()).detach().max()) > _SUMMABLE:
+        points = nn.functional.pad(s, (1, 0))  # without times, which do not count
+        h = (c.sqrt() / 2 * lorentz_pairwise(points, points, c)).sinh().square()
+        square = total.square() + 2 * (w @ h * w).sum(-1, keepdim=True)
+    else:
+        square = torch.maximum(c * (time_sum.square() - sqnorm(space_sum)), total.square())
     return space._from_sheet(space_sum * square.rsqrt(), x.dtype)

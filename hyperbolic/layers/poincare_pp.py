@@ -133,6 +133,10 @@ class MultiHeadAttention(DistanceHeads):
     ``w_ti = f(-tau d(q_t, k_i) - gamma)`` and the Möbius midpoint of the values, weighted; the heads joined by the
     beta concatenation (HNN++, Poincaré multi-head attention).
 
+    Queries, keys, values and heads are rounded to points of the ball in between: at the radius R (times sqrt(c)) that
+    moves them by up to eps e^R, and results and gradients by as much, in C++ and on PyTorch operations alike; distances
+    of close pairs are those of :mod:`hyperbolic.kernels.pairwise` without refining.
+
     Args:
         d: intrinsic size. n_heads: divides d. dropout: of the weights.
         gate: f, "softmax" (``exp``, where gamma cancels) or "sigmoid"; either way weights are divided by their sum.

@@ -9,6 +9,7 @@ from hyperbolic.layers import poincare_pp
 from hyperbolic.layers.distance_heads import weighted_centroids
 from hyperbolic.layers.multihead import AttentionCache
 from hyperbolic.manifolds import Klein, Lorentz, PoincareBall
+from scripts.exactness.arithmetic import STEP, dot, exact, mp, relative_error, scale, weighted_sum
 from tests.layers.filled import filled
 from tests.layers.poincare_pp_formulas import CLOSE, CURVATURES, F64, exact_scale
 
@@ -123,6 +124,36 @@ def test_centroids_far_out(kind, dtype):
         assert space.dist(results, point).max() <= close
         results.sum().backward()
         assert torch.isfinite(x.grad).all()
+
+
+@pytest.mark.parametrize("radius", [1.0, 6.0, 12.0, 24.0])
+@pytest.mark.parametrize("width", [1e-3, 0.1, 3.0])
+def test_centroids_far_out_against_exact_ones(radius, width):
+    """Neighbours far from the origin, whose T^2 and |S|^2 agree in all digits of float64: values and gradients by the
+    weights, the latter by central differences of the exact centroids."""
+    c, size = 0.7, 4
+    space = Lorentz(c)
+    middle = torch.nn.functional.normalize(torch.ones(3, dtype=F64), dim=-1)
+    tangents = radius / c**0.5 * (middle + width / radius * torch.rand(size, 3, dtype=F64)) / (1 + width / radius)
+    x, weights = space.expmap0(tangents), torch.rand(1, size, dtype=F64, requires_grad=True)
+    cotangent = torch.randn(3, dtype=F64)
+
+    def exact_centroid(w):
+        rows = exact(x[:, 1:])
+        times = [mp.sqrt(1 / mp.mpf(c) + dot(row, row)) for row in rows]
+        time, total = dot(w, times), weighted_sum(rows, w)
+        return scale(1 / mp.sqrt(mp.mpf(c) * (time**2 - dot(total, total))), total)
+
+    def moved(w, i, step):
+        return dot(exact_centroid([v + step * (k == i) for k, v in enumerate(w)]), exact(cotangent))
+
+    result = weighted_centroids(space, x, weights)[0, 1:]
+    (grad,) = torch.autograd.grad(result @ cotangent, weights)
+    w = exact(weights[0])
+    slopes = [(moved(w, i, STEP) - moved(w, i, -STEP)) / (2 * STEP) for i in range(size)]
+    assert relative_error(result, exact_centroid(w)) < 1e-11
+    largest = max(abs(slope) for slope in slopes)
+    assert all(abs(mp.mpf(g) - s) < 1e-9 * largest for g, s in zip(grad[0].tolist(), slopes, strict=True))
 
 
 def test_gradients_of_attention():

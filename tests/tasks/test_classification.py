@@ -40,8 +40,8 @@ def evaluate(monkeypatch, task: ClassificationTask, found, stage: str = "test") 
     monkeypatch.setattr(type(task), "trainer", None, raising=False)
     task.eval()
     strategy = types.SimpleNamespace(reduce=lambda x, reduce_op: x)
-    task.trainer = types.SimpleNamespace(world_size=1, strategy=strategy, training=False)
-    task.log_dict = lambda *_, **__: None
+    task.trainer = types.SimpleNamespace(loggers=[], strategy=strategy)
+    task.log = lambda *_, **__: None
     for batch in found:
         getattr(task, f"{stage}_step")(batch, 0)
     getattr(task, f"on_{stage}_epoch_end")()
