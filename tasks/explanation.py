@@ -1,7 +1,8 @@
 """Predictions with what they rest on, to be read: as text, and as a page whose words are shaded by their weights.
 
 A prediction is {"label", "probabilities": by class, "explanation": {"sentences": [{"weight", "words": [{"word",
-"weight"}, ...]}, ...]}}, where the explanation, its sentences and words may have a "lorentz_factor", too.
+"weight"}, ...]}, ...]}}, where the explanation, its sentences and words may have a "lorentz_factor", too, and the
+prediction the name of its "file".
 """
 
 import html
@@ -89,7 +90,8 @@ def _word(word: Mapping[str, Any], strength: float) -> str:
 
 
 def _answer(prediction: Prediction) -> str:
-    return f"{prediction['label']} ({prediction['probabilities'][prediction['label']]:.3f})"
+    file = f"{prediction['file']}: " if "file" in prediction else ""
+    return f"{file}{prediction['label']} ({prediction['probabilities'][prediction['label']]:.3f})"
 
 
 def _factor(part: Mapping[str, Any], form: str) -> str:

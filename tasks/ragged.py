@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tasks.text import PAD, UNK, vocabulary
 
-CHUNK = 1 << 20  # examples that are counted together, and words that are renumbered together
+CHUNK = 1 << 13  # examples whose words are counted together; 100 times as many words are renumbered together
 FIRST = 2  # row of the first word of a vocabulary, behind padding and the unknown word
 
 
@@ -142,7 +142,8 @@ class TextStore:
         words = list(vocabulary(counts, max_size, min_count).itos)
         rows = np.full(len(names), UNK, np.int32)
         rows[[self.numbers[word] for word in words]] = np.arange(FIRST, FIRST + len(words), dtype=np.int32)
-        for first in range(0, len(ids), CHUNK):
-            ids[first : first + CHUNK] = rows[ids[first : first + CHUNK]]
+        for first in range(0, len(ids), 100 * CHUNK):
+            part = ids[first : first + 100 * CHUNK]
+            part[:] = rows[part]
         flat, begins, documents = (torch.from_numpy(a) for a in (ids, sentences, examples))
         return Documents(Sentences(flat, begins), documents), words

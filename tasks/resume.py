@@ -38,6 +38,7 @@ IRRELEVANT = (
     "task.data.root",
     "task.data.folder",
     "task.data.cache",
+    "task.data.download",
     "task.data.eval_batch_size",
     "task.module.top_k",
     "task.module.hide_known",

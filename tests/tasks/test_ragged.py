@@ -59,10 +59,10 @@ def test_sentences_of_documents_stand_one_after_the_other_without_rows_of_paddin
 
 
 def test_what_is_counted_and_renumbered_in_parts_is_as_in_one(monkeypatch):
-    texts = [[[f"w{k % 7}", f"w{k % 3}"], ["a"] * (k % 4)] for k in range(40)]
-    counted = np.arange(40) % 2 == 0
+    texts = [[[f"w{k % 7}", f"w{k % 3}"], ["a"] * (k % 4)] for k in range(200)]
+    counted = np.arange(200) % 2 == 0
     whole, names = store(texts).encode(counted, 2)
-    monkeypatch.setattr("tasks.ragged.CHUNK", 3)
+    monkeypatch.setattr("tasks.ragged.CHUNK", 2)
     parts, same = store(texts).encode(counted, 2)
     assert names == same
     assert torch.equal(whole.sentences.ids, parts.sentences.ids)

@@ -6,13 +6,17 @@ import json
 import pytest
 import torch
 
+from configs.build import build
+from configs.errors import ConfigError
 from hyperbolic.encoders.han import HierarchicalAttention
 from hyperbolic.encoders.rnn import RecurrentEncoder
 from hyperbolic.geometry import make_geometry
 from tasks.document_classification.explanation import explanations
+from tasks.errors import UserError
 from tasks.explanation import as_page, as_text
 from tasks.prediction import Files, json_lines
 from tests.cli import QUIET, call, places
+from tests.configurations import checked
 
 GRU = functools.partial(RecurrentEncoder, cell="gru", nonlinearity=None, bidirectional=True)
 TEXTS = [[["a", "b", "c"], ["d"]], [["e", "f"]]]
@@ -50,57 +54,56 @@ def test_flat_space_has_no_lorentz_factors():
     assert "lorentz_factor" not in text
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("documents")
-
-
-def trained(folder, encoder):
-    result = call(
-        "task=document_classification_toy", f"encoder={encoder}", "geometry=euclidean", *QUIET, *places(folder),
-        "trainer.max_epochs=1", "task.data.sizes={train: 80, dev: 10, test: 10}",
-    )  # fmt: skip
-    assert result.code == 0, result.err
-    return result.record_path.parent
-
-
-def test_answers_with_what_they_rest_on(folder):
-    run = trained(folder, "han")
-    source = folder / "documents.txt"
+def test_answers_with_what_they_rest_on(tmp_path):
+    toy = ("task=document_classification_toy", "encoder=han", "geometry=euclidean", "trainer.max_epochs=1")
+    run = call(*toy, "task.data.sizes={train: 80, dev: 10, test: 10}", *QUIET, *places(tmp_path)).record_path.parent
+    source = tmp_path / "documents.txt"
     source.write_text("The <b>sun</b> shines. The dog sleeps.\nThe bank buys <script>x</script>.\n", encoding="utf-8")
-    for target in (folder / "answers.jsonl", folder / "answers.html"):
+    for target in (tmp_path / "answers.jsonl", tmp_path / "answers.html"):
         words = ("mode=predict", f"checkpoint={run}", f"input={source}", f"output={target}", "explain=true")
-        result = call(*words, *QUIET, *places(folder))
+        result = call(*words, *QUIET, *places(tmp_path))
         assert result.code == 0, result.err
-    answers = [json.loads(line) for line in (folder / "answers.jsonl").read_text(encoding="utf-8").splitlines()]
+    answers = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [len(answer["explanation"]["sentences"]) for answer in answers] == [2, 1]
     for answer in answers:
         assert answer["label"] == max(answer["probabilities"], key=answer["probabilities"].get)
         for sentence in answer["explanation"]["sentences"]:
             assert sum(w["weight"] for w in sentence["words"]) == pytest.approx(1, abs=1e-5)
-    page = (folder / "answers.html").read_text(encoding="utf-8")
+    page = (tmp_path / "answers.html").read_text(encoding="utf-8")
     assert page.count("<section>") == 2
     assert "<script" not in page
 
 
 @pytest.mark.parametrize(
     ("output", "form"),
-    [(None, as_text), ("-", as_text), ("a.txt", as_text), ("a.html", as_page), ("a.jsonl", json_lines), ("a", json_lines)],
+    [
+        (None, as_text),
+        ("-", as_text),
+        ("a.txt", as_text),
+        ("a.html", as_page),
+        ("a.jsonl", json_lines),
+        ("a", json_lines),
+    ],
 )
 def test_the_form_is_that_of_the_file(output, form):
     assert Files(None, None, output, explain=True).form is form
     assert Files(None, None, output).form is json_lines
 
 
-def test_a_model_without_attention_says_so(folder):
-    run, source = trained(folder, "dan"), folder / "one.txt"
-    source.write_text("The sun shines.\n", encoding="utf-8")
-    words = ("mode=predict", f"checkpoint={run}", f"input={source}", "explain=true", *QUIET, *places(folder))
-    result = call(*words, f"output={folder / 'none.html'}")
-    assert result.code == 1
-    assert result.err.strip() == (
-        "error: explain=true needs a model that attends to sentences and words, as encoder=han does."
-    )
-    assert not list(folder.glob("*none*"))
-    result = call("task=prefix_toy", "explain=true", *QUIET, *places(folder))
-    assert result.err.strip() == "error: explain=true is for mode=predict, and the mode is fit."
+def test_what_has_no_explanation_says_so():
+    with pytest.raises(ConfigError, match=r"explain=true is for mode=predict, and the mode is fit"):
+        checked("task=document_classification_toy", "explain=true")
+    sizes = "task.data.sizes={train: 40, dev: 8, test: 8}"
+    for words, said in (
+        (
+            ("task=document_classification_toy", "encoder=dan", sizes),
+            "needs a model that attends to sentences and words",
+        ),
+        (("task=nli_toy", sizes), "NliTask has no explanations"),
+    ):
+        task, data = build(checked(*words))
+        batch = data.splits()["test"][torch.arange(2)]
+        with pytest.raises(UserError, match=f"explain=true.*{said}"):
+            task.explain(batch, [])
+    with pytest.raises(UserError, match=r"explain=true: NliData has no words to explain"):
+        data.words_of(None)
