@@ -46,7 +46,11 @@ IRRELEVANT = (
     "task.data.preparation.workers",
 )
 # Settings that runs from before them lack, and what was done then.
-LATER = {"task.model.loop_bias": False, "task.module.self_share": 0.0}
+LATER = {
+    "task.model.loop_bias": False,
+    "task.module.self_share": 0.0,
+    **{f"optim.vectors.{key}": None for key in ("rule", "lr", "weight_decay")},
+}
 # What must be the same for a checkpoint to be tested; "data" is TaskData.identity.
 TESTED = ("task.name", "task.model", "task.data.limits", "task.data.vectors.c", "data", "geometry", "encoder")
 # The states that a mode takes of a run's folder, the first that is there.

@@ -5,7 +5,7 @@ import io
 import pytest
 
 from tasks.errors import UserError
-from tasks.kg_completion.names import Names
+from tasks.names import Names
 from tasks.kg_completion.queries import Query, read_queries
 
 ENTITIES = ("dog", "animal", "New York", "Zürich")

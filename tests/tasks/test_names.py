@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.kg_completion import names as module
-from tasks.kg_completion.names import Names
+from tasks.names import Names
 from tasks.reading import Fault
 
 
