@@ -51,7 +51,7 @@ class GraphNetwork(nn.Module):
             self.table, d_in = None, features.shape[1]
         self.register_buffer("features", features, persistent=False)
         self.encoder = encoder(geometry=own, d_in=d_in)
-        self.d_out, self.layers = int(self.encoder.d_out), len(list(self.encoder.aggregation))
+        self.d_out, self.layers = int(self.encoder.d_out), int(self.encoder.layers)
         self.fanouts = None if fanouts is None else [whole("task.model.fanouts", n, 1) for n in fanouts]
         if fanouts is not None and len(fanouts) != self.layers:
             raise UserError(

@@ -43,8 +43,8 @@ class GraphConvolutions(nn.Module):
         averages_logits: bool,
     ):
         super().__init__()
-        self.d_out, self.averages_logits = d, averages_logits
-        sizes = [d_in] + [d] * check_layers(layers)
+        self.d_out, self.layers, self.averages_logits = d, check_layers(layers), averages_logits
+        sizes = [d_in] + [d] * layers
         self.linear = nn.ModuleList(geometry.linear(a, b) for a, b in itertools.pairwise(sizes))
         self.aggregation = nn.ModuleList(geometry.aggregation(d, **aggregation) for _ in range(layers))
         self.dropout, self.activation = geometry.dropout(dropout), geometry.activation(activation)
@@ -75,7 +75,7 @@ class SimplifiedGraphConvolutions(nn.Module):
         averages_logits: bool,
     ):
         super().__init__()
-        self.d_out, self.averages_logits, self.layers = d, averages_logits, check_layers(layers)
+        self.d_out, self.layers, self.averages_logits = d, check_layers(layers), averages_logits
         self.linear, self.aggregation, self.dropout = (
             geometry.linear(d_in, d),
             geometry.aggregation(d),
@@ -109,8 +109,8 @@ class SampleAndAggregate(nn.Module):
         averages_logits: bool,
     ):
         super().__init__()
-        self.d_out, self.averages_logits = d, averages_logits
-        sizes = [d_in] + [d] * (check_layers(layers) - 1)
+        self.d_out, self.layers, self.averages_logits = d, check_layers(layers), averages_logits
+        sizes = [d_in] + [d] * (layers - 1)
         self.aggregation = nn.ModuleList(geometry.aggregation(size) for size in sizes)
         self.join = nn.ModuleList(geometry.concat([size, size], d) for size in sizes)
         self.dropout, self.activation = geometry.dropout(dropout), geometry.activation(activation)
