@@ -27,8 +27,8 @@ def test_the_options_are_found():
 @pytest.mark.parametrize(("group", "name"), [option for option in OPTIONS if option[0] != "experiment"])
 def test_every_option_composes_and_fits_its_class(group, name):
     """Experiments are composed in tests/test_experiments.py."""
-    relational = group == "encoder" and encoder_kind(name) == "triples"  # it needs a task that gives it what it reads
-    values = checked(f"{group}={name}", *(["task=wn18rr"] if relational else []))
+    needed = {"triples": ["task=wn18rr"], "graphs": ["task=airport_lp"]}  # a task that gives an encoder what it reads
+    values = checked(f"{group}={name}", *(needed.get(encoder_kind(name), []) if group == "encoder" else []))
     if group in ("task", "geometry"):
         assert values[group]["name"] == name
 

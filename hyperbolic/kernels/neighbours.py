@@ -51,7 +51,7 @@ class Neighbours(nn.Module):
             "offsets": _offsets(counts),
             "target": target,
             "source": source,
-            "share": (1 / counts.clamp_min(1).to(torch.get_default_dtype()))[target],
+            "share": (1 / counts.clamp_min(1).double())[target],
             "reverse_offsets": _offsets(torch.bincount(source, minlength=n_sources)),
             "order": order,
             "reverse_target": target[order],

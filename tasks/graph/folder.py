@@ -96,7 +96,7 @@ def _features(path: Path | None, rows: list[tuple[int, list[str]]], number: dict
     features = np.full((len(number), len(rows[0][1]) - 1), np.nan, dtype=np.float32)
     for k, (node, *values) in rows:
         try:
-            features[number[node]] = [float(value) for value in values]
+            features[number[node]] = np.array(values, dtype=np.float32).reshape(features.shape[1])
         except ValueError:
             raise UserError(
                 f"{path}, line {k}: the node {node!r} must have {features.shape[1]} numbers, as on the first line."

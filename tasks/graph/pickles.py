@@ -64,6 +64,13 @@ def _mapping(*_: Any) -> dict[Any, Any]:
     return {}
 
 
+def _bytes(text: str, encoding: str) -> bytes:
+    """The bytes of an array, which protocols before 3 write as a text."""
+    if encoding != "latin1":
+        raise ValueError(f"a text in {encoding!r}")
+    return text.encode("latin1")
+
+
 class _View(_State):
     """A view of a networkx graph, whose contents the graph itself has."""
 
@@ -75,9 +82,11 @@ _ALLOWED: dict[tuple[str, str], Callable[..., Any]] = {
     **{(f"scipy.sparse.{place}csr", name): _Csr for place in ("", "_") for name in ("csr_matrix", "csr_array")},
     ("collections", "defaultdict"): _mapping,
     ("collections", "OrderedDict"): _mapping,
+    ("_codecs", "encode"): _bytes,
     **{(home, "dict"): _mapping for home in ("builtins", "__builtin__")},
     **{(home, "list"): _View for home in ("builtins", "__builtin__")},
     ("networkx.classes.graph", "Graph"): _Graph,
+    ("networkx.classes.coreviews", "AdjacencyView"): _View,
     **{
         ("networkx.classes.reportviews", name): _View
         for name in ("NodeView", "EdgeView", "DegreeView", "OutEdgeView", "NodeDataView")

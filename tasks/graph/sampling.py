@@ -40,7 +40,7 @@ def sampled_neighbours(whole: Neighbours, nodes: Tensor, fanouts: Sequence[int])
         source = torch.cat([own.unsqueeze(-1), position[drawn]], -1).reshape(-1)
         block = Neighbours(target, source, len(nodes), len(sources))
         weight = ((counts - 1).double() / (counts * k).double()).unsqueeze(-1).expand(-1, k)
-        block.share = torch.cat([(1 / counts.double()).unsqueeze(-1), weight], -1).reshape(-1).to(whole.share.dtype)
+        block.share = torch.cat([(1 / counts.double()).unsqueeze(-1), weight], -1).reshape(-1)
         blocks.insert(0, block)
         nodes = sources
     return nodes, blocks

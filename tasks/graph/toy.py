@@ -12,10 +12,11 @@ SHAPES = ("tree", "random")
 
 
 def toy_graph(labelled: bool, shape: str, depth: int, branching: int, nodes: int, edges: int, seed: int) -> Graph:
-    """A graph without features of its own.
+    """A generated graph.
 
     shape="tree": of `depth` levels below its root, where each node has `branching` children; the class of a node is the
-    child of the root that it is below, 0 for the root itself. shape="random": `nodes` nodes and `edges` edges or a few
+    child of the root that it is below, 0 for the root itself; its features are indicators of which child it is below,
+    or is, on each level. shape="random": `nodes` nodes and `edges` edges or a few
     less, each end drawn with odds that fall with its number as in a power law; two classes by parity.
 
     Raises UserError for settings that cannot be.
@@ -26,7 +27,12 @@ def toy_graph(labelled: bool, shape: str, depth: int, branching: int, nodes: int
         tree = complete_tree(depth, branching)
         n, pairs = len(tree.names), np.stack([tree.parent, tree.child], axis=1).astype(np.int64)
         labels = np.array([int(name.split(".")[1]) if "." in name else 0 for name in tree.names])
-        return Graph(f"tree-{branching}-{depth}", n, pairs, None, labels if labelled else None, (), tree.names, {}, (),
+        features = np.zeros((n, depth, branching), dtype=np.float32)
+        for k, name in enumerate(tree.names):
+            for level, child in enumerate(name.split(".")[1:]):
+                features[k, level, int(child)] = 1
+        features = features.reshape(n, -1)
+        return Graph(f"tree-{branching}-{depth}", n, pairs, features, labels if labelled else None, (), tree.names, {}, (),
                      "generated", tree.sha256)  # fmt: skip
     whole("task.data.toy.nodes", nodes, 2)
     whole("task.data.toy.edges", edges, 1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.kg_completion import names as module
+from tasks import names as module
 from tasks.names import Names
 from tasks.reading import Fault
 
