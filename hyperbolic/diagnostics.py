@@ -47,7 +47,9 @@ def point_statistics(manifold: Manifold, x: Tensor) -> dict[str, float]:
 def manifold_parameters(module: nn.Module) -> dict[str, ManifoldParameter]:
     """Parameters on curved manifolds, by name."""
     return {
-        name: p for name, p in module.named_parameters() if isinstance(p, ManifoldParameter) and p.manifold.is_curved
+        name: p
+        for name, p in module.named_parameters()
+        if isinstance(p, ManifoldParameter) and p.manifold.is_curved
     }
 
 

@@ -229,7 +229,9 @@ class TaskData(pl.LightningDataModule, abc.ABC):
     batch_tokens: also most words of a training batch after padding, with shuffle=buckets (TokenBatches); None: any.
     """
 
-    def __init__(self, shuffle: str, batch_size: int, eval_batch_size: int, seed: int, batch_tokens: int | None = None):
+    def __init__(
+        self, shuffle: str, batch_size: int, eval_batch_size: int, seed: int, batch_tokens: int | None = None
+    ):
         super().__init__()
         self.shuffle = one_of("task.data.shuffle", shuffle, SHUFFLES)
         self.batch_tokens = None if batch_tokens is None else whole("task.data.batch_tokens", batch_tokens, 1)

@@ -62,7 +62,9 @@ class Faults:
 
 def progress_bar(size: int, description: str) -> tqdm:
     """A progress bar over a file of `size` bytes, in a terminal; to be updated with the bytes that were read."""
-    return tqdm(total=size, unit="B", unit_scale=True, desc=description, leave=False, disable=not sys.stderr.isatty())
+    return tqdm(
+        total=size, unit="B", unit_scale=True, desc=description, leave=False, disable=not sys.stderr.isatty()
+    )
 
 
 def brief(value: object) -> str:

@@ -56,6 +56,7 @@ class PairAttention(nn.Module):
         self.d_out = self.reader.d_out
         self.sum = geometry.ordered_sum()
 
+
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """
         Args: x (2, B, T, D), premise first; lengths (2, B), true lengths 1..T, padding stands at the end.

@@ -190,7 +190,9 @@ class Manifold(geoopt.Manifold, abc.ABC):
             return False, f"the vector leaves the tangent space by {gap:.2g}"
         return True, None
 
-    def _check_point_on_manifold(self, x: Tensor, *, atol: float = 1e-5, rtol: float = 1e-5) -> tuple[bool, str | None]:
+    def _check_point_on_manifold(
+        self, x: Tensor, *, atol: float = 1e-5, rtol: float = 1e-5
+    ) -> tuple[bool, str | None]:
         if x.numel() == 0:
             return True, None
         gap = (wide(self.projx(x)) - wide(x)).abs().amax(-1)

@@ -122,7 +122,9 @@ class ToyTypingData(TypingData):
 
     @property
     def types(self) -> TypeInventory:
-        return TypeInventory(self.tree.names, torch.from_numpy(self.tree.level.astype(np.int64)), self.co_occurrence)
+        return TypeInventory(
+            self.tree.names, torch.from_numpy(self.tree.level.astype(np.int64)), self.co_occurrence
+        )
 
     def mentions(self, split: str) -> list[Mention]:
         """The generated mentions of a split."""

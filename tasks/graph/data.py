@@ -118,7 +118,8 @@ class GraphData(TaskData):
         def stored() -> Graph:
             arrays, facts = folders.read_arrays(place, settings)
             parts = {name.removeprefix("part_"): arrays.pop(name) for name in list(arrays) if name.startswith("part_")}
-            return Graph(**{k: tuple(v) if isinstance(v, list) else v for k, v in facts.items()}, parts=parts, **arrays)
+            known: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in facts.items()}
+            return Graph(**known, **dict[str, Any](arrays), parts=parts)
 
         place = cache_place(Path(self.options.cache), f"graph-{self.options.kind}", settings)
         return folders.cached(place, stored, read, write, "arrays of the graph")

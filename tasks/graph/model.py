@@ -1,6 +1,7 @@
 """Networks of graphs: a point for each node, scores of links, logits of classes."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +33,7 @@ class GraphNetwork(nn.Module):
     def __init__(
         self,
         geometry: Geometry,
-        encoder: Callable[..., nn.Module],
+        encoder: Callable[..., Any],
         n_nodes: int,
         edges: Tensor,
         features: Tensor | None,
@@ -44,14 +45,15 @@ class GraphNetwork(nn.Module):
         own = geometry.part("encoder")
         self.manifold, self.n_nodes = own.manifold, n_nodes
         self.neighbours = with_themselves(edges, n_nodes)
+        self.table: nn.Module | None = None
+        d_in = d_nodes if features is None else features.shape[1]
         if features is None:
             whole("task.model.d_nodes", d_nodes, 1)
-            self.table, d_in = own.embedding(n_nodes, d_nodes), d_nodes
-        else:
-            self.table, d_in = None, features.shape[1]
+            self.table = own.embedding(n_nodes, d_nodes)
         self.register_buffer("features", features, persistent=False)
         self.encoder = encoder(geometry=own, d_in=d_in)
-        self.d_out, self.layers = int(self.encoder.d_out), int(self.encoder.layers)
+        self.d_out: int = self.encoder.d_out
+        self.layers: int = self.encoder.layers
         self.fanouts = None if fanouts is None else [whole("task.model.fanouts", n, 1) for n in fanouts]
         if fanouts is not None and len(fanouts) != self.layers:
             raise UserError(
@@ -101,7 +103,7 @@ class LinkModel(GraphNetwork):
     def __init__(
         self,
         geometry: Geometry,
-        encoder: Callable[..., nn.Module],
+        encoder: Callable[..., Any],
         n_nodes: int,
         edges: Tensor,
         features: Tensor | None,
@@ -145,7 +147,7 @@ class NodeModel(GraphNetwork):
     def __init__(
         self,
         geometry: Geometry,
-        encoder: Callable[..., nn.Module],
+        encoder: Callable[..., Any],
         n_nodes: int,
         edges: Tensor,
         features: Tensor | None,

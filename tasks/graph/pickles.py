@@ -17,8 +17,10 @@ _DTYPES = {"f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"}
 class _State:
     """An object of a pickle that only keeps what it was made of."""
 
+    state: Any = None
+
     def __init__(self, *arguments: Any) -> None:
-        self.arguments, self.state = arguments, None
+        self.arguments = arguments
 
     def __setstate__(self, state: Any) -> None:
         self.state = state
@@ -36,7 +38,7 @@ class _Dtype(_State):
 
 class _Array(_State):
     def array(self) -> np.ndarray:
-        _, shape, dtype, by_column, raw = self.state  # type: ignore[misc]  # what a pickled array has
+        _, shape, dtype, by_column, raw = self.state
         if not isinstance(dtype, _Dtype) or not isinstance(raw, (bytes, str)):
             raise ValueError("an array of objects, and only numbers are read")
         raw = raw.encode("latin1") if isinstance(raw, str) else raw
@@ -46,9 +48,9 @@ class _Array(_State):
 
 class _Csr(_State):
     def matrix(self) -> sparse.csr_array:
-        parts = {str(key): value for key, value in dict(self.state or {}).items()}
+        parts: dict[str, Any] = {str(key): value for key, value in (self.state or {}).items()}
         data, indices, indptr = (parts[key].array() for key in ("data", "indices", "indptr"))
-        shape = tuple(int(n) for n in parts.get("_shape", parts.get("shape")))
+        shape = tuple(int(n) for n in parts["_shape" if "_shape" in parts else "shape"])
         matrix = sparse.csr_array((data, indices, indptr), shape=shape)
         matrix.check_format(full_check=True)
         return matrix

@@ -27,13 +27,13 @@ def toy_graph(labelled: bool, shape: str, depth: int, branching: int, nodes: int
         tree = complete_tree(depth, branching)
         n, pairs = len(tree.names), np.stack([tree.parent, tree.child], axis=1).astype(np.int64)
         labels = np.array([int(name.split(".")[1]) if "." in name else 0 for name in tree.names])
-        features = np.zeros((n, depth, branching), dtype=np.float32)
+        features = np.zeros((n, depth * branching), dtype=np.float32)
         for k, name in enumerate(tree.names):
             for level, child in enumerate(name.split(".")[1:]):
-                features[k, level, int(child)] = 1
-        features = features.reshape(n, -1)
-        return Graph(f"tree-{branching}-{depth}", n, pairs, features, labels if labelled else None, (), tree.names, {}, (),
-                     "generated", tree.sha256)  # fmt: skip
+                features[k, level * branching + int(child)] = 1
+        name = f"tree-{branching}-{depth}"
+        given = labels if labelled else None
+        return Graph(name, n, pairs, features, given, (), tree.names, {}, (), "generated", tree.sha256)
     whole("task.data.toy.nodes", nodes, 2)
     whole("task.data.toy.edges", edges, 1)
     if edges > nodes * (nodes - 1) // 8:

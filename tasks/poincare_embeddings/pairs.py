@@ -27,7 +27,9 @@ class Ancestors:
         return self if self.offsets.device == device else Ancestors(self.offsets.to(device), self.nodes.to(device))
 
 
-def excluded_pairs(children: Tensor, negatives: Tensor, ancestors: Ancestors, slots: Tensor) -> tuple[Tensor, Tensor]:
+def excluded_pairs(
+    children: Tensor, negatives: Tensor, ancestors: Ancestors, slots: Tensor
+) -> tuple[Tensor, Tensor]:
     """Rows and columns of the pairs of `children` (B,) and different nodes `negatives` (P,) that are no wrong
     answers: a child's ancestors, and itself. slots: (N,), -1 throughout, working memory."""
     slots[negatives] = torch.arange(len(negatives), device=negatives.device)

@@ -66,7 +66,9 @@ def _decoded(lines: list[bytes], path: Path, number: int) -> list[str]:
         raise
 
 
-def count_words(path: Path, tokenizer: Tokenizer, lower: bool, progress: Callable[[int], object]) -> Counter[str]:
+def count_words(
+    path: Path, tokenizer: Tokenizer, lower: bool, progress: Callable[[int], object]
+) -> Counter[str]:
     """How often each word occurs. progress: called with the number of bytes after each block."""
     counts: Counter[str] = Counter()
     for block in blocks(path):

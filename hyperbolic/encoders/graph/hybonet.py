@@ -64,8 +64,9 @@ class HyboNet(nn.Module):
 
 
 class InputDropout(nn.Module):
-    """Dropout of coordinates (N, D) that are mostly 0 and the same in every step, as those of the words of texts: numbers
-    are drawn for the others alone. The distribution is that of ``torch.nn.Dropout``.
+    """Dropout of coordinates (N, D) that are mostly 0 and the same in every step, as those of the words of texts.
+
+    Numbers are drawn for the others alone; the distribution is that of ``torch.nn.Dropout``.
 
     Args: p: share of the coordinates that become 0; the others are divided by 1 - p.
     """

@@ -29,7 +29,7 @@ def test_an_array_of_features_numbers_the_nodes(folder):
     (folder / "features.tsv").unlink()
     np.save(folder / "features.npy", np.eye(3))
     (folder / "edges.tsv").write_text("0\t2\n", encoding="utf-8")
-    with pytest.warns(UserWarning):
+    with pytest.warns(UserWarning, match="have no edge"):
         graph = read_folder(folder, "mine", False)
     assert (graph.n, graph.edges.tolist(), graph.labels) == (3, [[0, 2]], None)
     (folder / "edges.tsv").write_text("0\t2\n1\t3\n", encoding="utf-8")
@@ -37,7 +37,7 @@ def test_an_array_of_features_numbers_the_nodes(folder):
         read_folder(folder, "mine", False)
     np.save(folder / "features.npy", np.array([[0.0], [np.nan], [1.0]]))
     (folder / "edges.tsv").write_text("0\t2\n", encoding="utf-8")
-    with pytest.warns(UserWarning), pytest.raises(UserError, match="not finite, first of node 1"):
+    with pytest.warns(UserWarning, match="have no edge"), pytest.raises(UserError, match="not finite, first of node 1"):
         read_folder(folder, "mine", False)
     np.save(folder / "features.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     with pytest.raises(UserError, match="cannot be used"):

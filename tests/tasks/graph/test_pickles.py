@@ -51,7 +51,11 @@ class Hostile:
 @pytest.mark.parametrize("protocol", [0, 2, 4])
 def test_a_hostile_pickle_is_refused_and_nothing_runs(tmp_path, protocol):
     target = tmp_path / "ran"
-    for call in ((os.mkdir, str(target)), (eval, f"__import__('os').mkdir({str(target)!r})"), (getattr, "mkdir", "upper")):
+    for call in (
+        (os.mkdir, str(target)),
+        (eval, f"__import__('os').mkdir({str(target)!r})"),
+        (getattr, "mkdir", "upper"),
+    ):
         path = saved(tmp_path, {"features": Hostile(*call)}, protocol)
         with pytest.raises(UserError, match="is refused: it names"):
             read_pickle(path, "the release")
@@ -59,7 +63,8 @@ def test_a_hostile_pickle_is_refused_and_nothing_runs(tmp_path, protocol):
 
 
 @pytest.mark.parametrize(
-    "value", [np.array([print, 1], dtype=object), np.array(["a"]), sparse.coo_matrix(np.eye(2)), {1, 2} and frozenset({1})]
+    "value",
+    [np.array([print, 1], dtype=object), np.array(["a"]), sparse.coo_matrix(np.eye(2)), {1, 2} and frozenset({1})],
 )
 def test_other_objects_are_refused(tmp_path, value):
     with pytest.raises(UserError, match="is refused"):

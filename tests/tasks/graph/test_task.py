@@ -137,7 +137,9 @@ def test_predictions_are_for_nodes_by_name(name):
     assert len(predictions) == 2
     if name == "graph_toy":
         assert data.describe(inputs[0]) == {"nodes": ["0.1", "0.1.2"]}
-        assert predictions[0]["probability"] == pytest.approx(float(torch.sigmoid(torch.tensor(2 + predictions[0]["score"]))), abs=1e-4)
+        assert predictions[0]["probability"] == pytest.approx(
+            float(torch.sigmoid(torch.tensor(2 + predictions[0]["score"]))), abs=1e-4
+        )
     else:
         assert data.describe(inputs[1]) == {"node": "0.2.2.2"}
         assert set(predictions[0]["probabilities"]) == {"0", "1", "2"}
@@ -163,7 +165,9 @@ def test_sampled_neighbours_reach_the_nodes_and_average_to_the_whole():
 
 @pytest.mark.parametrize("words", [("task=graph_toy",), ("task=graph_nc_toy", "encoder=sage")])
 def test_sampling_trains(words):
-    task, data = toy(*words, "task.model.fanouts=[2,2]", "task.data.batch_size=16", *(["encoder.layers=2"] if len(words) > 1 else []))
+    task, data = toy(
+        *words, "task.model.fanouts=[2,2]", "task.data.batch_size=16", *(["encoder.layers=2"] if len(words) > 1 else [])
+    )
     before = [p.detach().clone() for p in task.model.parameters()]
     optimizer = task.optimizer(task)
     task.train()
