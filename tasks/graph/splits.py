@@ -12,12 +12,12 @@ SPLITS = ("train", "dev", "test")
 
 def split_edges(graph: Graph, shares: Mapping[str, float], seed: int) -> dict[str, np.ndarray]:
     """The edges of each split, (E', 2): shares["dev"] and shares["test"] of all, cut off (HGCN: 0.05 and 0.1), and the
-    rest for training. The same draw as HGCN's program makes for its `split-seed`.
+    rest for training. The draw that HGCN's program makes for its
+    `split-seed`, where the graph has no edge from a node to itself.
 
     Raises UserError where a split has no edge.
     """
-    order = graph.edges.copy()
-    np.random.RandomState(seed).shuffle(order)
+    order = graph.edges[np.random.RandomState(seed).permutation(len(graph.edges))]
     n_dev, n_test = (int(len(order) * shares[split]) for split in ("dev", "test"))
     parts = {"dev": order[:n_dev], "test": order[n_dev : n_dev + n_test], "train": order[n_dev + n_test :]}
     for split in SPLITS:
