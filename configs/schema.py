@@ -59,6 +59,7 @@ class Optim:
     embeddings: Role = field(default_factory=Role)
     biases: Role = field(default_factory=Role)
     matrices: Role = field(default_factory=Role)
+    vectors: Role = field(default_factory=Role)
 
 
 @dataclass

@@ -183,6 +183,9 @@ class Geometry:
     def centroid(self) -> nn.Module:
         return self._make("Centroid")
 
+    def aggregation(self, d: int, **options: Any) -> nn.Module:
+        return self._make("Aggregation", d, **options)
+
     def ordered_sum(self) -> nn.Module:
         return self._make("OrderedSum")
 

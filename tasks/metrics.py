@@ -1,6 +1,7 @@
-"""Ranks of right answers among all candidates, and precision, recall and F1 of sets of types.
+"""Ranks of right answers among all candidates, areas under curves, and precision, recall and F1 of sets of types.
 
-The first are of ranking tasks; the second, Choi's scores, of entity typing, where a mention has any number of types.
+The first are of ranking tasks; the second of right and wrong examples with a score each; the third, Choi's scores, of
+entity typing, where a mention has any number of types.
 """
 
 from __future__ import annotations
@@ -183,3 +184,39 @@ def typing_scores(sums: Mapping[str, float], names: Sequence[str]) -> dict[str, 
             values += [p, r, 2 * p * r / (p + r) if p + r else 0.0]
         scores |= {at + score: value for score, value in zip(TYPING_SCORES, values, strict=True)}
     return scores
+
+
+def roc_auc(scores: Tensor, labels: Tensor) -> float:
+    """Area under the ROC curve: the odds that a right example scores higher than a wrong one; equal scores count half.
+
+    Args: scores (N,), higher is better. labels: bool (N,), with at least one of each.
+    Raises:
+        ValueError: examples of one kind only, or a score that is NaN.
+    """
+    _check_both_kinds(scores, labels)
+    _, place, counts = torch.unique(scores.double(), return_inverse=True, return_counts=True)
+    ends = counts.cumsum(0).double()
+    ranks = (ends - (counts.double() - 1) / 2)[place]  # from 1, equal scores having their mean
+    right, wrong = int(labels.sum()), int((~labels).sum())
+    return float((ranks[labels].sum() - right * (right + 1) / 2) / right / wrong)
+
+
+def average_precision(scores: Tensor, labels: Tensor) -> float:
+    """``sum_n (R_n - R_(n-1)) P_n`` over the thresholds, from the highest score, with precision P and recall R.
+
+    Args: as in :func:`roc_auc`.
+    """
+    _check_both_kinds(scores, labels)
+    values, place = torch.unique(-scores.double(), return_inverse=True)
+    counts = torch.zeros(2, len(values), dtype=torch.float64, device=scores.device)
+    counts[0].index_add_(0, place, labels.double())
+    counts[1].index_add_(0, place, torch.ones_like(labels, dtype=torch.float64))
+    right, every = counts.cumsum(-1)
+    return float((counts[0] / right[-1] * right / every).sum())
+
+
+def _check_both_kinds(scores: Tensor, labels: Tensor) -> None:
+    if scores.isnan().any():
+        raise ValueError("areas under curves: a score is NaN")
+    if labels.all() or not labels.any():
+        raise ValueError("areas under curves: they need right and wrong examples")

@@ -49,7 +49,11 @@ IRRELEVANT = (
     "task.data.preparation.workers",
 )
 # Settings that runs from before them lack, and what was done then.
-LATER = {"task.model.loop_bias": False, "task.module.self_share": 0.0}
+LATER = {
+    "task.model.loop_bias": False,
+    "task.module.self_share": 0.0,
+    **{f"optim.vectors.{key}": None for key in ("rule", "lr", "weight_decay")},
+}
 # What must be the same for a checkpoint to be tested; "data" is TaskData.identity.
 TESTED = ("task.name", "task.model", "task.data.limits", "task.data.vectors.c", "data", "geometry", "encoder")
 OUTSIDE = "<outside>"  # begins what checkpoints keep of a path outside of the places of their run (configs.stored)

@@ -298,9 +298,10 @@ def make_optimizer(
     embeddings: dict[str, Any],
     biases: dict[str, Any],
     matrices: dict[str, Any],
+    vectors: dict[str, Any] | None = None,  # runs from before this setting have none
     **settings: Any,
 ) -> RiemannianOptimizer:
     """The optimiser of a module: `settings` for all parameters, other values for one kind of them where not None."""
-    roles = {"embeddings": embeddings, "biases": biases, "matrices": matrices}
+    roles = {"embeddings": embeddings, "biases": biases, "matrices": matrices, "vectors": vectors or {}}
     own = {role: {k: v for k, v in node.items() if v is not None} for role, node in roles.items()}
     return RiemannianOptimizer(parameter_groups(module, **own), **settings)

@@ -27,7 +27,8 @@ def test_the_options_are_found():
 @pytest.mark.parametrize(("group", "name"), [option for option in OPTIONS if option[0] != "experiment"])
 def test_every_option_composes_and_fits_its_class(group, name):
     """Experiments are composed in tests/test_experiments.py."""
-    tasks = {"triples": ["task=wn18rr"], "documents": ["task=agnews"]}  # that give an encoder what it reads
+    # a task that gives an encoder what it reads
+    tasks = {"triples": ["task=wn18rr"], "documents": ["task=agnews"], "graphs": ["task=airport_lp"]}
     values = checked(f"{group}={name}", *(tasks.get(encoder_kind(name), []) if group == "encoder" else []))
     if group in ("task", "geometry"):
         assert values[group]["name"] == name

@@ -65,7 +65,7 @@ def test_the_way_of_the_paper_is_a_choice(words):
     assert (values["trainer"]["max_epochs"], values["trainer"]["precision"]) == (30, "64-true")
 
 
-GRAPHS = [name for name in EXPERIMENTS if name.startswith(("hybonet_wn18rr", "hybonet_fb15k237"))]
+GRAPHS = [name for name in EXPERIMENTS if name.startswith(("hybonet_wn18rr", "hybonet_fb15k237", "hybonet_graph"))]
 TYPING = [name for name in EXPERIMENTS if name.startswith(("hyfi_", "hybonet_")) and name not in GRAPHS]
 
 

@@ -186,6 +186,15 @@ def test_roles_and_their_options():
     assert rules == {"embeddings": ("sgd", 0.1), "biases": ("adam", 0.01), "matrices": ("adam", 0.5)}
 
 
+def test_biases_and_scales_have_options_of_their_own():
+    layer = make_geometry("lorentz", "Lorentz", "lorentz", c=1.0).linear(3, 3)
+    assert [group["role"] for group in parameter_groups(layer)] == ["matrices"]
+    groups = parameter_groups(layer, matrices={"weight_decay": 0.1}, vectors={"weight_decay": 0.0})
+    members = {group["role"]: [id(p) for p in group["params"]] for group in groups}
+    assert members == {"matrices": [id(layer.weight)], "vectors": [id(layer.bias), id(layer.log_scale)]}
+    assert [group["weight_decay"] for group in groups] == [0.1, 0.0]
+
+
 def test_a_shared_learned_curvature_is_one_parameter():
     geometry = make_geometry("poincare", "PoincareBall", "mobius", c=1.0, learn_c=True)
     net = nn.Sequential(geometry.linear(3, 3), geometry.linear(3, 3))

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from hyperbolic.kernels.flat import euclidean_gru, euclidean_rnn
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.kernels.table_rows import table_rows
-from hyperbolic.layers import attention, feedforward, ordered_sum, positions
+from hyperbolic.layers import aggregation, attention, feedforward, ordered_sum, positions
 from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.layers.description import shows
@@ -341,8 +341,14 @@ class Logits(ClassLogits):
         return x, a, None, -(self.p * a).sum(-1)
 
 
+class Aggregation(aggregation.Aggregation):
+    """The weighted mean of a node's neighbours; see :class:`hyperbolic.layers.aggregation.Aggregation`."""
+
+    linear = Linear
+
+
 __all__ = [
-    "GRU", "RNN", "Activation", "Attention", "Centroid", "Concat", "ContextAttention", "Dropout", "Embedding",
-    "FeedForward", "GRUCell", "Linear", "Logits", "MultiHeadAttention", "Norm", "OrderedSum", "PositionEncoding",
-    "RNNCell", "Residual",
+    "GRU", "RNN", "Activation", "Aggregation", "Attention", "Centroid", "Concat", "ContextAttention", "Dropout",
+    "Embedding", "FeedForward", "GRUCell", "Linear", "Logits", "MultiHeadAttention", "Norm", "OrderedSum",
+    "PositionEncoding", "RNNCell", "Residual",
 ]  # fmt: skip

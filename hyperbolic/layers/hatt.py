@@ -10,6 +10,7 @@ from hyperbolic.layers.euclidean import (
     GRU,
     RNN,
     Activation,
+    Aggregation,
     Attention,
     Centroid,
     Concat,
@@ -83,7 +84,7 @@ class MultiHeadAttention(DistanceHeads):
 
 
 __all__ = [
-    "GRU", "RNN", "Activation", "Attention", "Centroid", "Concat", "ContextAttention", "Dropout", "Embedding",
-    "FeedForward", "GRUCell", "Linear", "Logits", "MultiHeadAttention", "Norm", "OrderedSum", "PositionEncoding",
-    "RNNCell", "Residual",
+    "GRU", "RNN", "Activation", "Aggregation", "Attention", "Centroid", "Concat", "ContextAttention", "Dropout",
+    "Embedding", "FeedForward", "GRUCell", "Linear", "Logits", "MultiHeadAttention", "Norm", "OrderedSum",
+    "PositionEncoding", "RNNCell", "Residual",
 ]  # fmt: skip

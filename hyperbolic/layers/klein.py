@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from hyperbolic.kernels.gyro_sum import mobius_sum
-from hyperbolic.layers import attention, feedforward, mobius, ordered_sum
+from hyperbolic.layers import aggregation, attention, feedforward, mobius, ordered_sum
 from hyperbolic.layers.attention import Centroid
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.layers.guard import check_index, takes_points
@@ -294,8 +294,14 @@ class Logits(ClassLogits):
         return self.inner.lifted(klein_to_poincare(x, self.manifold.c))
 
 
+class Aggregation(aggregation.Aggregation):
+    """The Einstein midpoint of a node's neighbours; see :class:`hyperbolic.layers.aggregation.Aggregation`."""
+
+    linear = Linear
+
+
 __all__ = [
-    "GRU", "RNN", "Activation", "Attention", "Centroid", "Concat", "ContextAttention", "Dropout", "Embedding",
-    "FeedForward", "GRUCell", "Linear", "Logits", "Norm", "OrderedSum", "PositionEncoding",
-    "RNNCell", "Residual",
+    "GRU", "RNN", "Activation", "Aggregation", "Attention", "Centroid", "Concat", "ContextAttention", "Dropout",
+    "Embedding", "FeedForward", "GRUCell", "Linear", "Logits", "Norm", "OrderedSum", "PositionEncoding", "RNNCell",
+    "Residual",
 ]  # fmt: skip

@@ -13,10 +13,11 @@ from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
 from hyperbolic.kernels.gyro_sum import mobius_sum
-from hyperbolic.kernels.lorentz import lift
+from hyperbolic.kernels.lorentz import lift, normalised_mean
+from hyperbolic.kernels.neighbours import Neighbours
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.kernels.table_rows import table_rows
-from hyperbolic.layers import feedforward, ordered_sum, positions
+from hyperbolic.layers import aggregation, feedforward, ordered_sum, positions
 from hyperbolic.layers.attention import Centroid
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import check_features, check_index, check_table, name_of, takes_points
@@ -27,6 +28,7 @@ from hyperbolic.layers.lorentz_logits import HyperplaneLogits, Logits, unit_poin
 from hyperbolic.layers.tangent import GRU, RNN, GRUCell, RNNCell
 from hyperbolic.manifolds import Lorentz
 from hyperbolic.manifolds.charts import lorentz_to_poincare, poincare_to_lorentz
+from hyperbolic.manifolds.lorentz import lorentz_distance2
 from hyperbolic.numerics import wide
 
 
@@ -260,8 +262,21 @@ class OrderedSum(ordered_sum.OrderedSum):
         return self.manifold.projx(poincare_to_lorentz(total, c).to(x.dtype))
 
 
+class Aggregation(aggregation.Aggregation):
+    """The Lorentz centroid of a node's neighbours (Chen et al., A.1), in the precision of the points; distances are
+    squared Lorentz distances ``d_L^2 = -2/c - 2 <x, y>_L``. See :class:`hyperbolic.layers.aggregation.Aggregation`."""
+
+    linear = Linear
+
+    def midpoint(self, x: Tensor, neighbours: Neighbours, weights: Tensor) -> Tensor:
+        return normalised_mean(neighbours.sum(x, weights.to(x.dtype)), self.manifold.c)
+
+    def squared_distance(self, x: Tensor, y: Tensor) -> Tensor:
+        return lorentz_distance2(x, y)
+
+
 __all__ = [
-    "GRU", "RNN", "Activation", "Attention", "Centroid", "Concat", "ContextAttention", "Dropout", "Embedding",
-    "FeedForward", "GRUCell", "HyperplaneLogits", "Linear", "Logits", "MultiHeadAttention", "Norm", "OrderedSum",
-    "PositionEncoding", "RNNCell", "Residual",
+    "GRU", "RNN", "Activation", "Aggregation", "Attention", "Centroid", "Concat", "ContextAttention", "Dropout",
+    "Embedding", "FeedForward", "GRUCell", "HyperplaneLogits", "Linear", "Logits", "MultiHeadAttention", "Norm",
+    "OrderedSum", "PositionEncoding", "RNNCell", "Residual",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from hyperbolic.kernels.gyro_sum import mobius_sum
 from hyperbolic.kernels.mlr import lift_hyperplanes, lift_points
 from hyperbolic.kernels.table_rows import table_rows
-from hyperbolic.layers import attention, feedforward, ordered_sum, positions
+from hyperbolic.layers import aggregation, attention, feedforward, ordered_sum, positions
 from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.layers.description import shows
@@ -176,7 +176,14 @@ class Logits(ClassLogits):
         return lift_points(x, c), *lift_hyperplanes(self.p, self.a, c), None
 
 
+class Aggregation(aggregation.Aggregation):
+    """The Möbius midpoint of a node's neighbours; see :class:`hyperbolic.layers.aggregation.Aggregation`."""
+
+    linear = Linear
+
+
 __all__ = [
-    "GRU", "RNN", "Activation", "Attention", "Centroid", "Concat", "ContextAttention", "Dropout", "Embedding",
-    "FeedForward", "GRUCell", "Linear", "Logits", "Norm", "OrderedSum", "PositionEncoding", "RNNCell", "Residual",
+    "GRU", "RNN", "Activation", "Aggregation", "Attention", "Centroid", "Concat", "ContextAttention", "Dropout",
+    "Embedding", "FeedForward", "GRUCell", "Linear", "Logits", "Norm", "OrderedSum", "PositionEncoding", "RNNCell",
+    "Residual",
 ]  # fmt: skip

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from hyperbolic.kernels.mlr import lift_points
 from hyperbolic.kernels.poincare_fc import poincare_fc, unidirectional_hyperplanes
-from hyperbolic.layers import attention, feedforward, mobius
+from hyperbolic.layers import aggregation, attention, feedforward, mobius
 from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.layers.description import shows
@@ -205,8 +205,14 @@ class Logits(ClassLogits):
         return lift_points(x, c), w, (2 * c.rsqrt() * norm).to(w.dtype), None
 
 
+class Aggregation(aggregation.Aggregation):
+    """The Möbius midpoint of a node's neighbours; see :class:`hyperbolic.layers.aggregation.Aggregation`."""
+
+    linear = Linear
+
+
 __all__ = [
-    "GRU", "RNN", "Activation", "Attention", "Centroid", "Concat", "ContextAttention", "Dropout", "Embedding",
-    "FeedForward", "GRUCell", "Linear", "Logits", "MultiHeadAttention", "Norm", "OrderedSum", "PositionEncoding",
-    "RNNCell", "Residual",
+    "GRU", "RNN", "Activation", "Aggregation", "Attention", "Centroid", "Concat", "ContextAttention", "Dropout",
+    "Embedding", "FeedForward", "GRUCell", "Linear", "Logits", "MultiHeadAttention", "Norm", "OrderedSum",
+    "PositionEncoding", "RNNCell", "Residual",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from hyperbolic.layers import attention, euclidean, ordered_sum, positions
+from hyperbolic.layers import aggregation, attention, euclidean, ordered_sum, positions
 from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.layers.guard import check_index, takes_points
@@ -250,8 +250,14 @@ class Logits(ClassLogits):
         return self.inner.lifted(self.manifold.logmap0(x))
 
 
+class Aggregation(aggregation.Aggregation):
+    """The centroid of a node's neighbours; see :class:`hyperbolic.layers.aggregation.Aggregation`."""
+
+    linear = Linear
+
+
 __all__ = [
-    "GRU", "RNN", "Activation", "Attention", "Centroid", "Concat", "ContextAttention", "Dropout", "Embedding",
-    "FeedForward", "GRUCell", "Linear", "Logits", "MultiHeadAttention", "Norm", "OrderedSum", "PositionEncoding",
-    "RNNCell", "Residual",
+    "GRU", "RNN", "Activation", "Aggregation", "Attention", "Centroid", "Concat", "ContextAttention", "Dropout",
+    "Embedding", "FeedForward", "GRUCell", "Linear", "Logits", "MultiHeadAttention", "Norm", "OrderedSum",
+    "PositionEncoding", "RNNCell", "Residual",
 ]  # fmt: skip

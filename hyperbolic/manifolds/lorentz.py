@@ -20,6 +20,15 @@ def minkowski_inner(x: Tensor, y: Tensor) -> Tensor:
     return dot(x[..., 1:], y[..., 1:]) - wide(x[..., :1]) * wide(y[..., :1])
 
 
+def lorentz_distance2(x: Tensor, y: Tensor) -> Tensor:
+    """``d_L^2 = |x_s - y_s|^2 - (x_0 - y_0)^2 = -2/c - 2 <x, y>_L`` (Law et al. 2019), (..., D) -> (...), at least 0.
+
+    In the precision of the points: its error is about ``1e-7 x_0 y_0`` in float32, and less between near points.
+    """
+    difference = (x - y).square()
+    return (difference[..., 1:].sum(-1) - difference[..., 0]).clamp_min(0)
+
+
 class Lorentz(HyperbolicManifold):
     """Hyperboloid of curvature ``-c``: points ``x = (t, s)`` in R^(d+1) with ``-t^2 + |s|^2 = -1/c``.
 

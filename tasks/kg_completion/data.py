@@ -15,10 +15,10 @@ from tasks.batches import Split, TensorSplit
 from tasks.errors import UserError, one_of, sizes_of
 from tasks.fingerprints import identity_of
 from tasks.kg_completion.facts import Facts
-from tasks.kg_completion.names import Names
 from tasks.kg_completion.queries import Query, read_queries
 from tasks.kg_completion.toy import toy_graph
 from tasks.kg_completion.triples import SPLITS, Graph, read_graph
+from tasks.names import Names
 
 EXAMPLES = ("triples", "queries")
 UNSEEN = ("keep", "drop")

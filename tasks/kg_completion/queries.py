@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from tasks.kg_completion.names import Names
+from tasks.names import Names
 from tasks.reading import Fault, brief, read_examples
 
 UNKNOWN = "?"

@@ -5,8 +5,10 @@ import torch
 
 from tasks.metrics import (
     TYPING_SCORES,
+    average_precision,
     filtered_rank_bounds,
     ranks_in_chunks,
+    roc_auc,
     typing_scores,
     typing_sums,
 )
@@ -232,3 +234,19 @@ def test_a_right_type_that_is_named_twice_counts_once():
 def test_the_order_in_the_file_counts_in_the_authors_variant_only():
     sums, _ = scores_of([{0, 2}, {0, 2}, {0}], [[0, 2], [2, 0], [0, 1]])
     assert (sums["exact"], sums["ordered"]) == (2, 1)
+
+
+@pytest.mark.parametrize("values", [1000, 7])  # many different scores, and many equal ones
+def test_areas_under_curves_are_those_of_scikit_learn(values):
+    from sklearn.metrics import average_precision_score, roc_auc_score
+
+    scores, labels = -torch.randint(values, (200,)).float() / 3, torch.rand(200) < 0.3
+    assert roc_auc(scores, labels) == pytest.approx(roc_auc_score(labels, scores), abs=1e-12)
+    assert average_precision(scores, labels) == pytest.approx(average_precision_score(labels, scores), abs=1e-12)
+
+
+def test_areas_under_curves_need_both_kinds_and_numbers():
+    with pytest.raises(ValueError, match="right and wrong"):
+        roc_auc(torch.ones(3), torch.ones(3, dtype=torch.bool))
+    with pytest.raises(ValueError, match="NaN"):
+        average_precision(torch.tensor([torch.nan, 1.0]), torch.tensor([True, False]))

@@ -5,8 +5,8 @@ import io
 import pytest
 
 from tasks.errors import UserError
-from tasks.kg_completion.names import Names
 from tasks.kg_completion.queries import Query, read_queries
+from tasks.names import Names
 
 ENTITIES = ("dog", "animal", "New York", "Zürich")
 RELATIONS = ("hypernym", "located_in")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.kg_completion import names as module
-from tasks.kg_completion.names import Names
+from tasks import names as module
+from tasks.names import Names
 from tasks.reading import Fault
 
 

@@ -1,4 +1,4 @@
-"""Names of entities and relations: their numbers, and near spellings of an unknown one."""
+"""Names of things by number, as of entities and nodes, and near spellings of an unknown one."""
 
 import difflib
 import itertools

@@ -1,0 +1,1 @@
+"""Encoders of graphs: the nodes and their neighbours to a point for each node."""

@@ -1,0 +1,122 @@
+"""Sums over the neighbours of the nodes of a graph, as products with sparse matrices by rows."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from hyperbolic.typing import Context, Function
+
+with warnings.catch_warnings():  # PyTorch says once in a process that this layout is in beta
+    warnings.simplefilter("ignore")
+    torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.tensor([]).long(), torch.tensor([]), (1, 1))
+
+
+class Neighbours(nn.Module):
+    """Which of M nodes each of N nodes takes in: E pairs, sorted by the node that takes in.
+
+    The N nodes are the first of the M; on a whole graph N = M. A module, so that it moves to a device with its model;
+    it is no part of a checkpoint.
+
+    Args:
+        target, source: int64 (E,), the two ends of each pair, target sorted, 0 <= target < N, 0 <= source < M.
+        n_targets: N. n_sources: M.
+
+    Raises:
+        ValueError: numbers out of range, or targets that are not sorted.
+    """
+
+    offsets: Tensor
+    target: Tensor
+    source: Tensor
+    share: Tensor
+    reverse_offsets: Tensor
+    order: Tensor
+    reverse_target: Tensor
+
+    def __init__(self, target: Tensor, source: Tensor, n_targets: int, n_sources: int):
+        super().__init__()
+        for name, index, n in (("target", target, n_targets), ("source", source, n_sources)):
+            if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < n:
+                raise ValueError(f"neighbours: {name} must lie in 0..{n - 1}, got {index.min()}..{index.max()}")
+        if (target.diff() < 0).any():
+            raise ValueError("neighbours: target must be sorted")
+        self.n_targets, self.n_sources = n_targets, n_sources
+        counts = torch.bincount(target, minlength=n_targets)
+        order = source.argsort(stable=True)
+        buffers = {
+            "offsets": _offsets(counts),
+            "target": target,
+            "source": source,
+            "share": (1 / counts.clamp_min(1).double())[target],
+            "reverse_offsets": _offsets(torch.bincount(source, minlength=n_sources)),
+            "order": order,
+            "reverse_target": target[order],
+        }
+        for name, tensor in buffers.items():
+            self.register_buffer(name, tensor, persistent=False)
+
+    def mean(self, x: Tensor) -> Tensor:
+        """``1/n_i sum_j x_j`` over the n_i sources j of each target i: (M, D) -> (N, D); 0 without any."""
+        return self.sum(x, self.share.to(x.dtype))
+
+    def sum(self, x: Tensor, weights: Tensor) -> Tensor:
+        """``sum_j w_ij x_j``: x (M, D), weights (E,) -> (N, D)."""
+        return _Product.apply(x, weights, self)
+
+    def softmax(self, scores: Tensor) -> Tensor:
+        """``exp(s_ij) / sum_k exp(s_ik)``, the weights of each target summing to 1: (E,) or (E, H)."""
+        shape = (self.n_targets, *scores.shape[1:])
+        index = self.target.view(-1, *[1] * (scores.dim() - 1)).expand_as(scores)
+        highest = scores.new_full(shape, -torch.inf).scatter_reduce_(0, index, scores.detach(), "amax")
+        return self.normalised((scores - highest[self.target]).exp())
+
+    def normalised(self, weights: Tensor) -> Tensor:
+        """Weights (E,) or (E, H), not negative, over the sum of those of their target."""
+        total = weights.new_zeros(self.n_targets, *weights.shape[1:]).index_add_(0, self.target, weights)
+        return weights / total[self.target]
+
+    def extra_repr(self) -> str:
+        return f"n_targets={self.n_targets}, n_sources={self.n_sources}, pairs={len(self.source)}"
+
+
+class _Product(Function[Tensor]):
+    @staticmethod
+    def forward(ctx: Context, x: Tensor, weights: Tensor, neighbours: Neighbours) -> Tensor:
+        ctx.neighbours = neighbours
+        ctx.save_for_backward(x if ctx.needs_input_grad[1] else x.new_empty(0), weights)
+        shape = (neighbours.n_targets, neighbours.n_sources)
+        return _matrix(neighbours.offsets, neighbours.source, weights, shape) @ x
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        (x, weights), at = ctx.saved_tensors, ctx.neighbours
+        grad_x = grad_weights = None
+        if ctx.needs_input_grad[0]:
+            shape = (at.n_sources, at.n_targets)
+            grad_x = _matrix(at.reverse_offsets, at.reverse_target, weights[at.order], shape) @ grad
+        if ctx.needs_input_grad[1]:
+            grad_weights = (grad[at.target] * x[at.source]).sum(-1)
+        return grad_x, grad_weights, None
+
+
+def _matrix(offsets: Tensor, index: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+    return torch.sparse_csr_tensor(offsets, index, values, shape, check_invariants=False)
+
+
+def _offsets(counts: Tensor) -> Tensor:
+    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+
+
+def with_themselves(pairs: Tensor, n: int) -> Neighbours:
+    """The neighbours of n nodes by undirected edges (E, 2), and each node among its own, so that a node without an edge
+    takes in itself alone."""
+    nodes = torch.arange(n, device=pairs.device)
+    target = torch.cat([pairs[:, 0], pairs[:, 1], nodes])
+    source = torch.cat([pairs[:, 1], pairs[:, 0], nodes])
+    order = (target * n + source).argsort()
+    return Neighbours(target[order], source[order], n, n)

@@ -1,0 +1,1 @@
+"""Link prediction and node classification on graphs."""

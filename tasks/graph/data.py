@@ -1,0 +1,279 @@
+"""Graphs as examples: pairs of nodes to train and to test links, or nodes with a class."""
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pytorch_lightning.utilities import rank_zero_only
+from torch import Tensor
+
+from tasks import folders
+from tasks.base import TaskData
+from tasks.batches import MaskedSplit, Split, TensorSplit, TrainBatches
+from tasks.errors import UserError, one_of, share, whole
+from tasks.fingerprints import cache_place
+from tasks.graph.folder import read_folder
+from tasks.graph.graph import Graph
+from tasks.graph.releases import READERS, read_release
+from tasks.graph.splits import SPLITS, keys_of, non_edges, split_edges, split_nodes
+from tasks.graph.toy import toy_graph
+from tasks.names import Names
+from tasks.reading import Fault, read_examples
+
+KINDS = (*READERS, "folder", "toy")
+
+
+@dataclass(frozen=True)
+class GraphOptions:
+    """Which graph it is, what is known of its nodes, and how it is split.
+
+    kind: one of KINDS: a published graph, the user's folder (see `folder.read_folder`), or a generated one by the
+    recipe `toy` (see `toy.toy_graph`). folder: with the files; None for a toy. cache: folder in which the graph is kept
+    in a form that is read quickly. features: use those of the nodes; False: the model learns a point for each node.
+    normalize: divide each node's features by their sum. degrees: add the degree in the edges for training, cut off at
+    this number, as indicators, and a 1 (HGCN does so for Airport: 5); None: do not. shares: of the splits dev and test.
+    split_seed: of the splits, the same for all runs. passes: how often an epoch goes over the examples: a step on a
+    whole small graph takes milliseconds, less than what a run does around an epoch.
+
+    Raises UserError for a value that cannot be.
+    """
+
+    kind: str
+    folder: str | None
+    toy: dict[str, Any] | None
+    cache: str
+    features: bool
+    normalize: bool
+    degrees: int | None
+    shares: dict[str, float]
+    split_seed: int
+    passes: int
+
+    def __post_init__(self) -> None:
+        one_of("task.data.kind", self.kind, KINDS)
+        if self.kind == "folder" and self.folder is None:
+            raise UserError("This task needs a folder with edges.tsv; name it with data.dir=my_graph.")
+        if self.degrees is not None:
+            whole("task.data.degrees", self.degrees, 1)
+        whole("task.data.split_seed", self.split_seed, 0)
+        whole("task.data.passes", self.passes, 1)
+        for split in self.shares:
+            one_of("a split of task.data.shares", split, ("dev", "test"))
+        for split in ("dev", "test"):
+            share(f"task.data.shares.{split}", self.shares.get(split))
+        if sum(self.shares.values()) >= 1:
+            raise UserError(f"task.data.shares={dict(self.shares)}: they leave nothing for training.")
+
+
+class GraphData(TaskData):
+    """One graph, whose nodes are computed together: what link prediction and node classification share.
+
+    batch_size: edges or nodes of a step. options: the fields of `GraphOptions`. The others are TaskData's.
+    """
+
+    Options = GraphOptions
+    labelled: bool  # whether nodes have classes
+    unit: str  # what examples are
+
+    def __init__(self, batch_size: int, eval_batch_size: int, seed: int, **options: Any):
+        super().__init__(shuffle="examples", batch_size=batch_size, eval_batch_size=eval_batch_size, seed=seed)
+        self.options = GraphOptions(**options)
+
+    @functools.cached_property
+    def graph(self) -> Graph:
+        """The graph, read at first use."""
+        if self.options.kind == "toy":
+            graph = toy_graph(labelled=self.labelled, **(self.options.toy or {}))
+        else:
+            folder = Path(str(self.options.folder)).expanduser()
+            name, read = (
+                (folder.name, read_folder) if self.options.kind == "folder" else (self.options.kind, read_release)
+            )
+            graph = self._kept(folder, lambda: read(folder, name, self.labelled))
+        rank_zero_only(print)("\n".join([f"{graph}.", *(f"{note}." for note in graph.notes)]), flush=True)
+        return graph
+
+    def _kept(self, folder: Path, read: Callable[[], Graph]) -> Graph:
+        """The graph of a folder, from the cache where its files are those of the last time."""
+        if not folder.is_dir():
+            return read()  # which says what is missing
+        files = [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in sorted(folder.iterdir())]
+        settings = {
+            "kind": self.options.kind,
+            "labelled": self.labelled,
+            "files": files,
+            "folder": str(folder.resolve()),
+        }
+
+        def write(place: Path, graph: Graph) -> None:
+            arrays = {"edges": graph.edges} | {f"part_{k}": nodes for k, nodes in graph.parts.items()}
+            arrays |= {k: v for k, v in (("features", graph.features), ("labels", graph.labels)) if v is not None}
+            facts = {k: getattr(graph, k) for k in ("name", "n", "classes", "names", "notes", "files", "sha256")}
+            folders.write_arrays(place, arrays, settings, facts)
+
+        def stored() -> Graph:
+            arrays, facts = folders.read_arrays(place, settings)
+            parts = {name.removeprefix("part_"): arrays.pop(name) for name in list(arrays) if name.startswith("part_")}
+            known: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in facts.items()}
+            return Graph(**known, **dict[str, Any](arrays), parts=parts)
+
+        place = cache_place(Path(self.options.cache), f"graph-{self.options.kind}", settings)
+        return folders.cached(place, stored, read, write, "arrays of the graph")
+
+    def model_edges(self) -> np.ndarray:
+        """The edges (E, 2) along which nodes take each other in: those for training."""
+        return self.graph.edges
+
+    def train_dataloader(self) -> TrainBatches:
+        split = self.splits()["train"]
+        again = (len(split), self.options.passes - 1)
+        return TrainBatches(split, self.batch_size, self.shuffle, self.seed, *self._place(), again=again)
+
+    @property
+    def model_sizes(self) -> dict[str, Any]:
+        return {"n_nodes": self.graph.n, "edges": torch.as_tensor(self.model_edges()), "features": self._features()}
+
+    def _features(self) -> Tensor | None:
+        """Features (N, F) as the model gets them, or None."""
+        graph, parts = self.graph, []
+        if self.options.features and graph.features is not None:
+            features = graph.features.astype(np.float64)
+            if self.options.normalize:
+                total = features.sum(1, keepdims=True)
+                features = features * np.divide(1, total, out=np.zeros_like(total), where=total != 0)
+            parts.append(features)
+        if self.options.degrees is not None:
+            degree = np.bincount(self.model_edges().reshape(-1), minlength=graph.n).clip(max=self.options.degrees)
+            parts += [np.eye(self.options.degrees + 1)[degree], np.ones((graph.n, 1))]
+        return torch.tensor(np.concatenate(parts, axis=1), dtype=torch.float32) if parts else None
+
+    @property
+    def identity(self) -> dict[str, str]:
+        return {"graph": f"{self.graph.n} nodes with sha256 {self.graph.sha256[:12]}"}
+
+    @functools.cached_property
+    def node_names(self) -> Names:
+        return Names(self.graph.names or [str(k) for k in range(self.graph.n)], "node", self.graph.name)
+
+    def fingerprint(self) -> dict[str, Any]:
+        graph = self.graph
+        counts: dict[str, Any] = {split: {self.unit: len(part)} for split, part in self.parts().items()}
+        counts["train"] |= {"nodes": graph.n, "all_edges": len(graph.edges), "isolated": graph.isolated}
+        return {
+            "files": dict.fromkeys(SPLITS, graph.files),
+            "counts": counts,
+            "sha256": dict.fromkeys(SPLITS, graph.sha256),
+        }
+
+    def parts(self) -> dict[str, np.ndarray]:
+        """What the examples of each split are: edges (E, 2) or nodes."""
+        raise NotImplementedError
+
+
+class LinkData(GraphData):
+    """Edges in three parts, and as many pairs of nodes without an edge for dev and test; only edges for training are
+    seen by the model. Training draws its own pairs without an edge, see `task.LinkTask`.
+
+    leak: wrong links of training may be edges of dev and test, as in HGCN's program.
+    """
+
+    labelled, unit = False, "edges"
+
+    def __init__(self, leak: bool, batch_size: int, eval_batch_size: int, seed: int, **options: Any):
+        super().__init__(batch_size, eval_batch_size, seed, **options)
+        self.leak = leak
+
+    @functools.cached_property
+    def _edges(self) -> dict[str, np.ndarray]:
+        return split_edges(self.graph, self.options.shares, self.options.split_seed)
+
+    def parts(self) -> dict[str, np.ndarray]:
+        return self._edges
+
+    def model_edges(self) -> np.ndarray:
+        return self._edges["train"]
+
+    @property
+    def model_sizes(self) -> dict[str, Any]:
+        known = self._edges["train"] if self.leak else self.graph.edges
+        keys = torch.as_tensor(np.sort(keys_of(known, self.graph.n)))
+        most = 2 * max(len(self._edges[split]) for split in ("dev", "test"))
+        return super().model_sizes | {"known_links": keys, "n_evaluated": most}
+
+    def load(self) -> dict[str, Split]:
+        wrong = non_edges(self.graph, len(self._edges["dev"]) + len(self._edges["test"]), self.options.split_seed)
+        n_dev = len(self._edges["dev"])
+        negatives = {"dev": wrong[:n_dev], "test": wrong[n_dev:]}
+        splits: dict[str, Split] = {"train": TensorSplit({"pair": torch.as_tensor(self._edges["train"])})}
+        for split, pairs in negatives.items():
+            both = np.concatenate([self._edges[split], pairs])
+            label = np.arange(len(both)) < len(self._edges[split])
+            row = np.arange(len(both))
+            columns = {"pair": both, "label": label.astype(np.int64), "row": row}
+            splits[split] = TensorSplit({k: torch.as_tensor(v) for k, v in columns.items()})
+        return splits
+
+    def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[tuple[int, int]]:
+        def parse(line: str) -> tuple[int, int]:
+            columns = [column.strip() for column in line.split("\t")]
+            if len(columns) != 2 or not all(columns):
+                raise Fault(f"{line!r} is no pair of nodes")
+            return self.node_names.number_of(columns[0]), self.node_names.number_of(columns[1])
+
+        return read_examples(lines, name, parse, "pairs", "Each line is `node <tab> node`")
+
+    def encode(self, inputs: Sequence[tuple[int, int]]) -> Split:
+        return TensorSplit({"pair": torch.tensor(inputs)})
+
+    def describe(self, example: tuple[int, int]) -> dict[str, Any]:
+        return {"nodes": [self.node_names.names[k] for k in example]}
+
+
+class NodeData(GraphData):
+    """Nodes with a class, in three parts; the model sees all edges and the features of all nodes.
+
+    disjoint: see `splits.split_nodes`.
+    """
+
+    labelled, unit = True, "nodes"
+
+    def __init__(self, disjoint: bool, batch_size: int, eval_batch_size: int, seed: int, **options: Any):
+        super().__init__(batch_size, eval_batch_size, seed, **options)
+        self.disjoint = disjoint
+
+    @functools.cached_property
+    def _nodes(self) -> dict[str, np.ndarray]:
+        return split_nodes(self.graph, self.options.shares, self.options.split_seed, self.disjoint)
+
+    def parts(self) -> dict[str, np.ndarray]:
+        return self._nodes
+
+    @property
+    def model_sizes(self) -> dict[str, Any]:
+        graph = self.graph
+        classes = graph.classes or tuple(str(k) for k in range(graph.n_classes))
+        return super().model_sizes | {"classes": classes, "n_classes": len(classes)}
+
+    def load(self) -> dict[str, Split]:
+        labels = torch.as_tensor(np.asarray(self.graph.labels))
+        return {split: self._split(labels, nodes) for split, nodes in self._nodes.items()}
+
+    def _split(self, labels: Tensor, nodes: np.ndarray) -> MaskedSplit:
+        mask = torch.zeros(self.graph.n, dtype=torch.bool)
+        mask[torch.as_tensor(nodes)] = True
+        return MaskedSplit({}, labels, mask)
+
+    def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[int]:
+        return read_examples(
+            lines, name, lambda line: self.node_names.number_of(line.strip()), "nodes", "Each line is a node"
+        )
+
+    def encode(self, inputs: Sequence[int]) -> Split:
+        return TensorSplit({"rows": torch.tensor(inputs)})
+
+    def describe(self, example: int) -> dict[str, Any]:
+        return {"node": self.node_names.names[example]}

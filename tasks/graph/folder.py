@@ -1,0 +1,121 @@
+"""A graph of the user's: a folder with edges.tsv, and where there are some features and labels."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+
+from tasks.errors import UserError
+from tasks.fingerprints import file_sha256, joined_sha256
+from tasks.graph.graph import Graph, checked, undirected
+
+FORM = "node <tab> node"
+FEATURES = ("features.npy", "features.npz", "features.tsv")
+
+
+def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
+    """The graph in a folder.
+
+    edges.tsv: a line for each edge, `node <tab> node`; nodes have any names. labels.tsv: `node <tab> class`; nodes
+    without a line have no class. features.tsv: `node <tab> number <tab> number ...`, a line for each node; or
+    features.npy (an array) or features.npz (of scipy.sparse.save_npz) with a row for each node, and then nodes are
+    numbers from 0. Nodes that only labels or features have are nodes without an edge.
+
+    Raises UserError, which names file and line, for what cannot be used.
+    """
+    files = [folder / "edges.tsv"]
+    rows = _rows(files[0], FORM, 2, 2)
+    features_file = next((folder / file for file in FEATURES if (folder / file).is_file()), None)
+    matrix = None if features_file is None or features_file.suffix == ".tsv" else _matrix(features_file)
+    by_name = _rows(features_file, "node <tab> number ...", 2, None) if features_file and matrix is None else []
+    labels = _rows(folder / "labels.tsv", "node <tab> class", 2, 2) if labelled else []
+    files += [features_file] if features_file else []
+    files += [folder / "labels.tsv"] if labelled else []
+    if matrix is not None:
+        number = {str(k): k for k in range(len(matrix))}
+        _check_numbers(files[0], rows, number, matrix)
+    else:
+        every = [*(end for _, ends in rows for end in ends), *(fields[0] for _, fields in (*by_name, *labels))]
+        number = {node: k for k, node in enumerate(dict.fromkeys(every))}
+    pairs = np.array([[number[a], number[b]] for _, (a, b) in rows])
+    edges, notes = undirected(pairs, len(number), str(files[0]))
+    features = matrix if matrix is not None else _features(features_file, by_name, number)
+    classes, of_nodes = _classes(folder / "labels.tsv", labels, number)
+    sha256 = joined_sha256([file_sha256(file) for file in files])
+    listed = " and ".join(file.name for file in files)
+    graph = Graph(name, len(number), edges, features, of_nodes, classes, tuple(number), {}, notes, listed, sha256)
+    if graph.isolated:
+        warnings.warn(f"{folder}: {graph.isolated} nodes have no edge.", stacklevel=2)
+    return checked(graph)
+
+
+def _rows(path: Path, form: str, least: int, most: int | None) -> list[tuple[int, list[str]]]:
+    """Line number and fields of each line that is not blank."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except FileNotFoundError:
+        raise UserError(f"There is no file {path}; it must have lines of the form {form}.") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: it is not UTF-8 (byte {error.start}); convert it.") from None
+    rows = []
+    for k, line in enumerate(lines, start=1):
+        fields = [field.strip() for field in line.split("\t")]
+        if line.strip():
+            if not all(fields) or len(fields) < least or (most is not None and len(fields) > most):
+                raise UserError(f"{path}, line {k}: {line[:60]!r} is not of the form {form}.")
+            rows.append((k, fields))
+    if not rows:
+        raise UserError(f"{path} is empty; it must have lines of the form {form}.")
+    return rows
+
+
+def _matrix(path: Path) -> np.ndarray:
+    try:
+        values = np.load(path, allow_pickle=False) if path.suffix == ".npy" else sparse.load_npz(path).toarray()
+        if values.ndim != 2:
+            raise ValueError(f"its shape is {values.shape}, and it must have a row for each node")
+        return values.astype(np.float32)
+    except Exception as error:  # numpy and zipfile raise many
+        raise UserError(f"{path} cannot be used: {' '.join(str(error).split())[:120]}.") from None
+
+
+def _check_numbers(path: Path, rows: list[tuple[int, list[str]]], number: dict[str, int], matrix: np.ndarray) -> None:
+    for k, ends in rows:
+        for end in ends:
+            if end not in number:
+                raise UserError(
+                    f"{path}, line {k}: {end!r} is no node. The features have {len(matrix)} rows, so nodes are the "
+                    f"numbers 0 to {len(matrix) - 1}; name nodes as you like with features.tsv."
+                )
+
+
+def _features(path: Path | None, rows: list[tuple[int, list[str]]], number: dict[str, int]) -> np.ndarray | None:
+    if path is None:
+        return None
+    features = np.full((len(number), len(rows[0][1]) - 1), np.nan, dtype=np.float32)
+    for k, (node, *values) in rows:
+        try:
+            features[number[node]] = np.array(values, dtype=np.float32).reshape(features.shape[1])
+        except ValueError:
+            raise UserError(
+                f"{path}, line {k}: the node {node!r} must have {features.shape[1]} numbers, as on the first line."
+            ) from None
+    without = next((node for node, place in number.items() if np.isnan(features[place]).any()), None)
+    if without is not None:
+        raise UserError(f"{path}: the node {without!r} has no features, or NaN among them; give a line for each node.")
+    return features
+
+
+def _classes(
+    path: Path, rows: list[tuple[int, list[str]]], number: dict[str, int]
+) -> tuple[tuple[str, ...], np.ndarray | None]:
+    if not rows:
+        return (), None
+    classes = sorted({label for _, (_, label) in rows})
+    labels = np.full(len(number), -1, dtype=np.int64)
+    for k, (node, label) in rows:
+        if node not in number:
+            raise UserError(f"{path}, line {k}: there is no node {node!r} in edges or features.")
+        labels[number[node]] = classes.index(label)
+    return tuple(classes), labels

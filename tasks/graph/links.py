@@ -1,0 +1,25 @@
+"""Pairs of nodes that no known edge joins, drawn while training."""
+
+import torch
+from torch import Tensor
+
+from tasks.errors import UserError
+
+DRAWS = 100  # after which a graph is called too dense
+
+
+def wrong_links(count: int, n: int, known: Tensor) -> Tensor:
+    """Pairs of different nodes (count, 2), uniform over all that are not known, with replacement.
+
+    n: number of nodes. known: sorted numbers ``i n + j`` of pairs i < j. Raises UserError where nearly all pairs are
+    known.
+    """
+    pairs = torch.empty(0, 2, dtype=torch.long, device=known.device)
+    for _ in range(DRAWS):
+        drawn = torch.randint(n, (count - len(pairs) + count // 8 + 1, 2), device=known.device).sort(-1).values
+        key = drawn[:, 0] * n + drawn[:, 1]
+        place = torch.searchsorted(known, key).clamp_max(len(known) - 1)
+        pairs = torch.cat([pairs, drawn[(known[place] != key) & (drawn[:, 0] != drawn[:, 1])]])
+        if len(pairs) >= count:
+            return pairs[:count]
+    raise UserError("Nearly all pairs of nodes of this graph have an edge, so no wrong links can be drawn.")

@@ -1,0 +1,87 @@
+"""Which edges and which nodes are for training, validation and test, and pairs of nodes that no edge joins."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tasks.errors import UserError
+from tasks.graph.graph import Graph
+
+SPLITS = ("train", "dev", "test")
+
+
+def split_edges(graph: Graph, shares: Mapping[str, float], seed: int) -> dict[str, np.ndarray]:
+    """The edges of each split, (E', 2): shares["dev"] and shares["test"] of all, cut off (HGCN: 0.05 and 0.1), and the
+    rest for training. The draw that HGCN's program makes for its
+    `split-seed`, where the graph has no edge from a node to itself.
+
+    Raises UserError where a split has no edge.
+    """
+    order = graph.edges[np.random.RandomState(seed).permutation(len(graph.edges))]
+    n_dev, n_test = (int(len(order) * shares[split]) for split in ("dev", "test"))
+    parts = {"dev": order[:n_dev], "test": order[n_dev : n_dev + n_test], "train": order[n_dev + n_test :]}
+    for split in SPLITS:
+        if not len(parts[split]):
+            raise UserError(
+                f"{graph.name}: {len(order)} edges are too few for shares of {shares['dev']:g} and {shares['test']:g}: "
+                f"{split} has none. Take other task.data.shares, or a larger graph."
+            )
+    return parts
+
+
+def non_edges(graph: Graph, count: int, seed: int) -> np.ndarray:
+    """`count` different pairs of nodes that no edge joins, (count, 2), drawn from all such pairs; so a graph need not
+    fit into memory as a square table. Raises UserError where there are too few for drawing."""
+    n, known = graph.n, keys_of(graph.edges, graph.n)
+    free = n * (n - 1) // 2 - len(known)
+    if count > free // 2:
+        raise UserError(
+            f"{graph.name}: {count} pairs of nodes without an edge are needed, and there are {free} in all; the graph "
+            "is too dense for link prediction."
+        )
+    draw, found = np.random.RandomState(seed), np.empty(0, dtype=np.int64)
+    while len(found) < count:
+        pairs = np.sort(draw.randint(n, size=(2 * count, 2)), axis=1)
+        keys = keys_of(pairs[pairs[:, 0] < pairs[:, 1]], n)
+        found = np.concatenate([found, keys[~np.isin(keys, known)]])
+        found = found[np.sort(np.unique(found, return_index=True)[1])]
+    return np.stack([found[:count] // n, found[:count] % n], axis=1)
+
+
+def keys_of(pairs: np.ndarray, n: int) -> np.ndarray:
+    """One number for each pair (E, 2) of n nodes whose smaller one stands first."""
+    return pairs[:, 0] * n + pairs[:, 1]
+
+
+def split_nodes(graph: Graph, shares: Mapping[str, float], seed: int, disjoint: bool) -> dict[str, np.ndarray]:
+    """The nodes of each split: those that a release fixes, or shares of those of class 0, and as many of the others
+    (HGCN: Disease 0.1 and 0.6, Airport 0.15 and 0.15 of the smaller of the two groups), and the rest for training.
+
+    disjoint: false does as HGCN's program, whose second group is all nodes but those of class 1: with more than two
+    classes, nodes of the others are in two splits, so that training sees a part of the test. Raises UserError where a
+    class is not among the nodes for training, or a split is empty.
+    """
+    labels = graph.labels
+    assert labels is not None  # as the graph was read with them
+    if graph.parts:
+        parts = {split: nodes[labels[nodes] >= 0] for split, nodes in graph.parts.items()}
+    else:
+        draw = np.random.RandomState(seed)
+        groups = [np.flatnonzero(labels > 0), np.flatnonzero(labels == 0 if disjoint else labels != 1)]
+        for nodes in groups:
+            draw.shuffle(nodes)
+        smaller = min(map(len, groups))
+        n_dev, n_test = (round(shares[split] * smaller) for split in ("dev", "test"))
+        bounds = {"dev": slice(0, n_dev), "test": slice(n_dev, n_dev + n_test), "train": slice(n_dev + n_test, None)}
+        parts = {split: np.concatenate([nodes[part] for nodes in groups]) for split, part in bounds.items()}
+    for split in SPLITS:
+        if not len(parts[split]):
+            raise UserError(f"{graph.name}: no node is left for {split}; take other task.data.shares.")
+    absent = sorted(set(range(graph.n_classes)) - set(labels[parts["train"]].tolist()))
+    if absent:
+        name = graph.classes[absent[0]] if graph.classes else str(absent[0])
+        raise UserError(
+            f"{graph.name}: no node for training has the class {name}, so it cannot be learned; take smaller "
+            "task.data.shares for dev and test, another task.data.split_seed, or leave the class out."
+        )
+    return parts

@@ -1,0 +1,184 @@
+"""Links of a graph by the distance of their ends, and classes of its nodes."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.optim import Optimizer
+
+from tasks.base import Points, Step, Task
+from tasks.classification import ClassificationTask, class_predictions
+from tasks.errors import number, one_of, whole
+from tasks.graph.links import wrong_links
+from tasks.graph.model import LinkModel, NodeModel
+from tasks.metrics import average_precision, roc_auc
+
+LINK_OBJECTIVES = ("fermi_dirac", "hinge")
+NODE_OBJECTIVES = ("cross_entropy", "hinge")
+
+
+class _WholeGraph(Task):
+    """A task whose evaluations compute all points once, however many batches there are."""
+
+    model: LinkModel | NodeModel
+    _points: Tensor | None = None  # of all nodes, while an evaluation lasts
+
+    def all_points(self) -> Tensor:
+        """Points (N, D) of all nodes."""
+        if self.training or torch.is_grad_enabled():
+            return self.model.encode()[0]
+        if self._points is None:
+            self._points = self.model.encode()[0]
+        return self._points
+
+    def on_validation_epoch_start(self) -> None:
+        super().on_validation_epoch_start()
+        self._points = None
+
+    def on_test_epoch_start(self) -> None:
+        super().on_test_epoch_start()
+        self._points = None
+
+    def points(self, batch: dict[str, Tensor]) -> dict[str, Points]:
+        return {"nodes": Points(self.model.manifold, self.all_points())}
+
+
+class LinkTask(_WholeGraph):
+    """Which pairs of nodes have an edge? Areas under the curves of the test's edges and as many other pairs.
+
+    Metrics: auc, the area under the ROC curve (scikit-learn's roc_auc_score); average_precision; auc_and_precision,
+    their mean, which selects in HGCN's program; loss.
+
+    objective: fermi_dirac, binary cross-entropy of the model's probabilities, the mean over edges plus the mean over
+    wrong links; hinge (HyboNet's program), the mean of ``max(0, margin - s_edge + s_wrong)`` and of the constant margin
+    over pairs of an edge and a wrong link, with scores s = -d^2. negatives: wrong links to each edge. margin: of hinge.
+    known_links, n_evaluated: from the data: numbers of the edges that are not drawn as wrong links, see
+    `links.wrong_links`; most pairs that are evaluated at once.
+    """
+
+    metric_names = ("auc", "average_precision", "auc_and_precision", "loss")
+    model: LinkModel
+
+    def __init__(
+        self,
+        model: LinkModel,
+        optimizer: Callable[..., Optimizer],
+        known_links: Tensor,
+        n_evaluated: int,
+        objective: str,
+        margin: float,
+        negatives: int,
+        select: str,
+        select_mode: str,
+    ):
+        super().__init__(model, optimizer, select, select_mode)
+        self.objective = one_of("task.module.objective", objective, LINK_OBJECTIVES)
+        self.margin, self.negatives = number("task.module.margin", margin), whole("task.module.negatives", negatives, 1)
+        self.register_buffer("known_links", known_links, persistent=False)
+        self.n_evaluated = n_evaluated
+
+    known_links: Tensor
+
+    def step(self, batch: dict[str, Tensor]) -> Step:
+        if not self.training:
+            return self._evaluation(batch)
+        edges = batch["pair"]
+        wrong = wrong_links(len(edges) * self.negatives, self.model.n_nodes, self.known_links)
+        points, places = self.model.encode(torch.cat([edges, wrong]) if self.model.fanouts else None)
+        pairs = torch.cat([edges, wrong]) if places is None else places
+        scores = self.model.scores(points, pairs)
+        loss = self._loss(scores[: len(edges)], scores[len(edges) :])
+        return Step(loss, {"examples": len(edges), "loss": loss.detach() * len(edges)})
+
+    def _loss(self, right: Tensor, wrong: Tensor) -> Tensor:
+        """Of scores (E,) of edges and (E N,) of wrong links."""
+        if self.objective == "hinge":
+            gaps = F.relu(self.margin - right.repeat_interleave(len(wrong) // len(right)) + wrong)
+            return (self.margin + gaps.mean()) / 2
+        return F.softplus(-self.model.logits(right)).mean() + F.softplus(self.model.logits(wrong)).mean()
+
+    def _evaluation(self, batch: dict[str, Tensor]) -> Step:
+        scores = self.model.scores(self.all_points(), batch["pair"])
+        logits = self.model.logits(scores)
+        loss = F.binary_cross_entropy_with_logits(logits, batch["label"].to(logits.dtype))
+        columns = scores.new_zeros(3, self.n_evaluated, dtype=torch.float64)  # each pair has a place in the sums
+        columns[:, batch["row"]] = torch.stack(
+            [scores.double(), batch["label"].double(), torch.ones_like(logits).double()]
+        )
+        return Step(loss, {"examples": len(scores), "loss": loss.detach() * len(scores), "scores": columns})
+
+    def summary(self, sums: dict[str, Any]) -> dict[str, float]:
+        metrics = {"loss": sums["loss"] / sums["examples"]}
+        if "scores" in sums:
+            scores, labels, there = sums["scores"]
+            scores, labels = scores[there > 0], labels[there > 0] > 0
+            auc, precision = roc_auc(scores, labels), average_precision(scores, labels)
+            metrics |= {"auc": auc, "average_precision": precision, "auc_and_precision": (auc + precision) / 2}
+        return metrics
+
+    def predict(self, batch: dict[str, Tensor]) -> list[dict[str, Any]]:
+        """{"probability": p, "score": s} of each pair: that they are linked, and minus their squared distance."""
+        with torch.no_grad():
+            scores = self.model.scores(self.all_points(), batch["pair"])
+        probabilities = torch.sigmoid(self.model.logits(scores))
+        columns = zip(probabilities.tolist(), scores.tolist(), strict=True)
+        return [{"probability": float(f"{p:.6g}"), "score": float(f"{s:.6g}")} for p, s in columns]
+
+
+class NodeTask(_WholeGraph, ClassificationTask):
+    """Which class has a node? Scores of the likeliest one.
+
+    Metrics: those of ClassificationTask; and f1, as HGCN's program has it: of class 1 where there are two classes, else
+    the micro average, which is the accuracy.
+
+    objective: cross_entropy; or hinge (HyboNet's program), the mean of ``max(0, margin - l_right + l_k)`` over all
+    classes k, the right one among them. margin: of hinge. The others are ClassificationTask's.
+    """
+
+    metric_names = ("f1", "accuracy", "macro_f1", "loss")
+    model: NodeModel
+
+    def __init__(
+        self,
+        model: NodeModel,
+        optimizer: Callable[..., Optimizer],
+        classes: Sequence[str],
+        objective: str,
+        margin: float,
+        select: str,
+        select_mode: str,
+    ):
+        super().__init__(model=model, optimizer=optimizer, classes=classes, select=select, select_mode=select_mode)
+        self.objective = one_of("task.module.objective", objective, NODE_OBJECTIVES)
+        self.margin = number("task.module.margin", margin)
+
+    def logits(self, batch: dict[str, Any]) -> Tensor:
+        rows = batch["rows"]
+        if self.model.fanouts and self.training:
+            points, places = self.model.encode(rows)
+        else:
+            points, places = self.all_points(), rows
+        logits = self.model.logits(points)
+        if self.model.encoder.averages_logits:
+            logits = self.model.neighbours.mean(logits)
+        return logits[places]
+
+    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        if self.objective == "cross_entropy":
+            return super()._loss(logits, labels)
+        return F.relu(self.margin - logits.gather(1, labels.unsqueeze(1)) + logits).mean()
+
+    def summary(self, sums: dict[str, Any]) -> dict[str, float]:
+        metrics = super().summary(sums)
+        if "confusion" in sums:
+            table = sums["confusion"].sum(0)
+            predicted, gold = table[:, 1].sum(), table[1].sum()
+            binary = float(2 * table[1, 1] / (predicted + gold).clamp_min(1))
+            metrics = {"f1": binary if len(self.classes) == 2 else metrics["accuracy"]} | metrics
+        return metrics
+
+    def predict(self, batch: dict[str, Any]) -> list[dict[str, Any]]:
+        with torch.no_grad():
+            return class_predictions(self.logits(batch), self.classes)

@@ -1,0 +1,68 @@
+"""A user's folder: names, features and labels are read, and what cannot be used is told with its line."""
+
+import numpy as np
+import pytest
+
+from tasks.errors import UserError
+from tasks.graph.folder import read_folder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "edges.tsv").write_text("a\tb\nb\tc\n\nc\ta\n", encoding="utf-8")
+    (tmp_path / "labels.tsv").write_text("a\tred\nb\tblue\nd\tblue\n", encoding="utf-8")
+    (tmp_path / "features.tsv").write_text("a\t1\t2\nb\t3\t4\nc\t5\t6\nd\t7\t8\n", encoding="utf-8")
+    return tmp_path
+
+
+def test_names_features_and_labels_are_read(folder):
+    with pytest.warns(UserWarning, match="1 nodes have no edge"):
+        graph = read_folder(folder, "mine", True)
+    assert graph.names == ("a", "b", "c", "d")
+    assert graph.edges.tolist() == [[0, 1], [0, 2], [1, 2]]
+    assert graph.features.tolist() == [[1, 2], [3, 4], [5, 6], [7, 8]]
+    assert graph.classes == ("blue", "red")
+    assert graph.labels.tolist() == [1, 0, -1, 0]
+
+
+def test_an_array_of_features_numbers_the_nodes(folder):
+    (folder / "features.tsv").unlink()
+    np.save(folder / "features.npy", np.eye(3))
+    (folder / "edges.tsv").write_text("0\t2\n", encoding="utf-8")
+    with pytest.warns(UserWarning, match="have no edge"):
+        graph = read_folder(folder, "mine", False)
+    assert (graph.n, graph.edges.tolist(), graph.labels) == (3, [[0, 2]], None)
+    (folder / "edges.tsv").write_text("0\t2\n1\t3\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"edges.tsv, line 2: '3' is no node. The features have 3 rows"):
+        read_folder(folder, "mine", False)
+    np.save(folder / "features.npy", np.array([[0.0], [np.nan], [1.0]]))
+    (folder / "edges.tsv").write_text("0\t2\n", encoding="utf-8")
+    with pytest.warns(UserWarning, match="have no edge"), pytest.raises(UserError, match="not finite, first of node 1"):
+        read_folder(folder, "mine", False)
+    np.save(folder / "features.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(UserError, match="cannot be used"):
+        read_folder(folder, "mine", False)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("edges.tsv", "a b\n", r"edges.tsv, line 1: 'a b' is not of the form node <tab> node"),
+        ("edges.tsv", "", "edges.tsv is empty"),
+        ("features.tsv", "a\t1\t2\nb\t3\n", r"features.tsv, line 2: the node 'b' must have 2 numbers"),
+        ("features.tsv", "a\t1\t2\nb\tx\t3\n", r"features.tsv, line 2: the node 'b' must have 2 numbers"),
+        ("features.tsv", "a\t1\t2\nb\t3\t4\nc\t5\tnan\nd\t1\t1\n", "the node 'c' has no features, or NaN among them"),
+        ("features.tsv", "a\t1\t2\nb\t3\t4\n", "the node 'c' has no features"),
+        ("labels.tsv", "a\tred\nb\tred\n", "all labels are of one class"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*nodes have no edge")
+def test_what_cannot_be_used_is_told(folder, file, text, said):
+    (folder / file).write_text(text, encoding="utf-8")
+    with pytest.raises(UserError, match=said):
+        read_folder(folder, "mine", True)
+
+
+def test_a_missing_file_is_told(tmp_path):
+    with pytest.raises(UserError, match=r"There is no file .*edges.tsv"):
+        read_folder(tmp_path, "mine", False)

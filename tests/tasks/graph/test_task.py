@@ -1,0 +1,220 @@
+"""Losses and metrics are their formulas, wrong links are clean, and evaluation computes the graph once."""
+
+import pytest
+import torch
+from sklearn.metrics import f1_score, roc_auc_score
+
+from configs import checks, composing
+from configs.build import build
+from tasks.errors import UserError
+from tasks.graph.links import wrong_links
+from tasks.graph.sampling import sampled_neighbours
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _registered() -> None:
+    composing.register()
+
+
+def toy(*words: str):
+    return build(checks.check(composing.composed(*words)))
+
+
+def split(data, name: str):
+    part = data.splits()[name]
+    return part[torch.arange(len(part))]
+
+
+def test_links_are_split_and_wrong_ones_are_no_edges():
+    _, data = toy("task=graph_toy")
+    edges = {tuple(edge) for edge in data.graph.edges.tolist()}
+    seen = {tuple(edge) for edge in data.model_sizes["edges"].tolist()}
+    for name in ("dev", "test"):
+        batch = split(data, name)
+        pairs = [tuple(pair) for pair in batch["pair"].tolist()]
+        assert [pair in edges for pair in pairs] == batch["label"].bool().tolist()
+        assert not seen & set(pairs)
+        assert batch["label"].float().mean() == 0.5
+
+
+@pytest.mark.parametrize("leak", [False, True])
+def test_wrong_links_of_training_are_drawn_from_all_pairs_that_are_not_known(leak):
+    _, data = toy("task=graph_toy", f"task.data.leak={str(leak).lower()}", "task.data.toy.depth=2")
+    n, known = data.graph.n, data.model_sizes["known_links"]
+    drawn = {tuple(pair) for pair in wrong_links(5000, n, known).tolist()}
+    train, every = ({tuple(e) for e in part.tolist()} for part in (data.model_edges(), data.graph.edges))
+    pairs = {(a, b) for a in range(n) for b in range(a + 1, n)}
+    assert drawn == pairs - (train if leak else every)
+
+
+def test_a_graph_with_all_edges_has_no_wrong_links():
+    with pytest.raises(UserError, match="no wrong links can be drawn"):
+        wrong_links(3, 3, torch.tensor([1, 2, 5]))
+
+
+def evaluated(task, data, name: str) -> dict:
+    task.eval()
+    with torch.no_grad():
+        step = task.step(split(data, name))
+    return summary(task, step.sums)
+
+
+def summary(task, sums: dict) -> dict:
+    """As `Task` makes it: numbers are numbers, tables float64."""
+    values = {k: torch.as_tensor(v, dtype=torch.float64) for k, v in sums.items()}
+    return task.summary({k: v if v.dim() else float(v) for k, v in values.items()})
+
+
+def test_the_areas_of_links_are_those_of_scikit_learn():
+    task, data = toy("task=graph_toy")
+    batch, metrics = split(data, "test"), evaluated(task, data, "test")
+    points = task.model.encode()[0]
+    a, b = (points[batch["pair"][:, k]].double() for k in (0, 1))
+    distance = -2 - 2 * ((a[:, 1:] * b[:, 1:]).sum(-1) - a[:, 0] * b[:, 0])
+    assert metrics["auc"] == pytest.approx(roc_auc_score(batch["label"], -distance.detach()), abs=1e-6)
+    assert metrics["auc_and_precision"] == (metrics["auc"] + metrics["average_precision"]) / 2
+
+
+def test_results_do_not_depend_on_the_size_of_evaluation_batches():
+    task, data = toy("task=graph_toy")
+    whole = evaluated(task, data, "test")
+    part, sums = data.splits()["test"], {}
+    with torch.no_grad():
+        for index in torch.arange(len(part)).split(5):
+            for key, value in task.step(part[index]).sums.items():
+                sums[key] = sums.get(key, 0) + value
+    assert summary(task, sums) == pytest.approx(whole)
+
+
+def test_f1_is_that_of_scikit_learn():
+    task, data = toy("task=graph_nc_toy")
+    batch, metrics = split(data, "test"), evaluated(task, data, "test")
+    predicted = task.logits(batch).argmax(-1)
+    assert metrics["f1"] == pytest.approx(f1_score(batch["labels"], predicted, average="micro"))
+    task.classes = ("0", "1")
+    table = torch.tensor([[3.0, 2.0], [1.0, 4.0]])
+    sums = {"confusion": table.unsqueeze(0), "examples": 10, "loss": 0.0}
+    assert task.summary(sums)["f1"] == pytest.approx(f1_score([0] * 5 + [1] * 5, [0, 0, 0, 1, 1, 0, 1, 1, 1, 1]))
+
+
+def test_losses_are_their_formulas():
+    task, _ = toy("task=graph_toy", "fidelity=code", "task.module.margin=3")
+    right, wrong = torch.tensor([-1.0, -6.0]), torch.tensor([-2.0, -9.0])
+    assert task._loss(right, wrong) == pytest.approx((3 + (2 + 0) / 2) / 2)
+    task.objective = "fermi_dirac"
+    p, q = (1 / (((-s - 2) / 1).exp() + 1) for s in (right, wrong))
+    assert task._loss(right, wrong) == pytest.approx(float(-p.log().mean() - (1 - q).log().mean()))
+    nodes, _ = toy("task=graph_nc_toy", "fidelity=code")
+    logits = torch.tensor([[1.0, 0.5, -4.0]])
+    assert nodes._loss(logits, torch.tensor([0])) == pytest.approx((2 + 1.5 + 0) / 3)
+
+
+def test_an_evaluation_computes_the_graph_once(monkeypatch):
+    task, data = toy("task=graph_toy", "task.data.eval_batch_size=3")
+    calls, encode = [], task.model.encode
+    monkeypatch.setattr(task.model, "encode", lambda *a: calls.append(1) or encode(*a))
+    task.eval()
+    task.on_validation_epoch_start()
+    with torch.no_grad():
+        for batch in data.val_dataloader():
+            task.step(batch)
+            task.points(batch)
+    assert len(calls) == 1
+    task.on_validation_epoch_start()
+    with torch.no_grad():
+        task.step(batch)
+    assert len(calls) == 2, "another evaluation has other weights"
+
+
+@pytest.mark.parametrize("name", ["graph_toy", "graph_nc_toy"])
+def test_predictions_are_for_nodes_by_name(name):
+    task, data = toy(f"task={name}")
+    lines = [b"0.1\t0.1.2\n", b"0\t0.2.2.2\n"] if name == "graph_toy" else [b"0.1\n", b"0.2.2.2\n"]
+    inputs = list(data.read_inputs(lines, "file"))
+    part = data.encode(inputs)
+    task.eval()
+    predictions = task.predict(part[torch.arange(len(part))])
+    assert len(predictions) == 2
+    if name == "graph_toy":
+        assert data.describe(inputs[0]) == {"nodes": ["0.1", "0.1.2"]}
+        assert predictions[0]["probability"] == pytest.approx(
+            float(torch.sigmoid(torch.tensor(2 + predictions[0]["score"]))), abs=1e-4
+        )
+    else:
+        assert data.describe(inputs[1]) == {"node": "0.2.2.2"}
+        assert set(predictions[0]["probabilities"]) == {"0", "1", "2"}
+    with pytest.raises(UserError, match=r"line 1.*has no node '0\.9'"):
+        list(data.read_inputs([lines[0].replace(b"0.1", b"0.9", 1)], "file"))
+
+
+def test_sampled_neighbours_reach_the_nodes_and_average_to_the_whole():
+    task, _ = toy("task=graph_toy", "encoder=gcn")
+    whole, nodes = task.model.neighbours, torch.tensor([4, 0, 120])
+    x = torch.randn(task.model.n_nodes, 2)
+    total, draws = torch.zeros(3, 2), 400
+    for _ in range(draws):
+        reached, (block,) = sampled_neighbours(whole, nodes, [2])
+        assert reached[:3].tolist() == nodes.tolist()
+        assert len(reached.unique()) == len(reached)
+        total += block.mean(x[reached])
+    torch.testing.assert_close(total / draws, whole.mean(x)[nodes], rtol=0.2, atol=0.15)
+    reached, blocks = sampled_neighbours(whole, nodes, [3, 2])
+    assert [b.n_targets for b in blocks] == [blocks[1].n_sources, 3]
+    assert blocks[0].n_sources == len(reached)
+
+
+@pytest.mark.parametrize("words", [("task=graph_toy",), ("task=graph_nc_toy", "encoder=sage")])
+def test_sampling_trains(words):
+    task, data = toy(
+        *words, "task.model.fanouts=[2,2]", "task.data.batch_size=16", *(["encoder.layers=2"] if len(words) > 1 else [])
+    )
+    before = [p.detach().clone() for p in task.model.parameters()]
+    optimizer = task.optimizer(task)
+    task.train()
+    for batch in data.train_dataloader():
+        optimizer.zero_grad()
+        task.step(batch).loss.backward()
+        optimizer.step()
+    assert all(torch.isfinite(p).all() for p in task.model.parameters())
+    assert all(not torch.equal(p, q) for p, q in zip(task.model.parameters(), before, strict=True))
+
+
+def test_fanouts_that_do_not_fit_are_told():
+    with pytest.raises(UserError, match=r"fanouts=\[2\] needs a number for each of the 2 layers"):
+        toy("task=graph_toy", "task.model.fanouts=[2]")
+    with pytest.raises(UserError, match="encoder.averages_logits=false"):
+        toy("task=graph_nc_toy", "encoder=gcn", "task.model.fanouts=[2]", "encoder.layers=1")
+
+
+def train(task, data, epochs: int) -> None:
+    optimizer = task.optimizer(task)
+    for epoch in range(epochs):
+        batches = data.train_dataloader()
+        batches.set_epoch(epoch)
+        task.train()
+        for batch in batches:
+            optimizer.zero_grad()
+            task.step(batch).loss.backward()
+            optimizer.step()
+
+
+MARGIN = 0.05  # of the area under the ROC curve
+
+
+def test_a_tree_in_two_dimensions_is_learnt_better_in_hyperbolic_space():
+    """Both with the same layers, without an activation, and the same optimiser."""
+    area = {}
+    for encoder, words in (("hybonet_graph", ["encoder.counts_time=false"]), ("gcn", ["encoder.activation=identity"])):
+        torch.manual_seed(0)
+        task, data = toy("task=graph_toy", f"encoder={encoder}", "encoder.d=2", *words)
+        train(task, data, 20)
+        area[encoder] = evaluated(task, data, "test")["auc"]
+    assert area["gcn"] > 0.6, "guessing has 0.5"
+    assert area["hybonet_graph"] > area["gcn"] + MARGIN
+
+
+def test_the_classes_of_the_tree_are_learnt():
+    torch.manual_seed(0)
+    task, data = toy("task=graph_nc_toy")
+    train(task, data, 20)
+    assert evaluated(task, data, "test")["f1"] > 0.9, "each class has a third of the nodes"
