@@ -161,7 +161,8 @@ def fit(
     )  # fmt: skip
 
     if checkpoint is not None:
-        resuming.take_over(task, checkpoint, states, f"trainer.resume={resume}")  # so that a misfit is one sentence
+        setting = f"trainer.resume={resume}"  # so that a misfit is one sentence
+        resuming.take_over(task, checkpoint, states, setting, max_epochs, max_steps)
         resuming.adopt_name(task, checkpoint)
 
     def hint() -> str:
@@ -188,7 +189,7 @@ def fit(
             best = resuming.read(states / BEST, "best checkpoint")
             resuming.load_weights(task, best, "best checkpoint")
             metrics |= {k: v for k, v in best["metrics"].items() if k.startswith("val/")}
-            selection = {"metric": task.select, "mode": task.select_mode, **checkpoints.best}
+            selection = {"metric": task.select, "mode": task.select_mode, **best.get("best", checkpoints.best)}
         start = time.perf_counter()
         trainer.test(task, datamodule=data, verbose=False)
         test_s = time.perf_counter() - start

@@ -132,7 +132,7 @@ def test_a_signal_during_imports_is_one_line(number, after_s):
 
 @pytest.mark.parametrize(
     ("mode", "owner", "method"),
-    [("test", TaskData, "splits"), ("test", PrefixTask, "test_step"), ("predict", prediction, "_lines")],
+    [("test", TaskData, "splits"), ("test", PrefixTask, "test_step"), ("predict", prediction, "_examples")],
     ids=["while data are read", "in a test", "in predictions"],
 )
 def test_all_else_ends_at_once_with_one_line(tmp_path, monkeypatch, trained, mode, owner, method):
