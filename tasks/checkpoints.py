@@ -191,7 +191,7 @@ class Checkpoints(Checkpoint):
         self._due |= self.every_n_steps is not None and trainer.global_step % self.every_n_steps == 0
         if self._validates_after(trainer, batch_idx):
             return
-        interrupted = self.interruption.agreed(trainer)
+        interrupted = self.interruption.agreed_after_step(trainer)
         if self._due or interrupted:
             self.save_last(trainer)
         if interrupted:
