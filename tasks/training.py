@@ -52,6 +52,7 @@ def make_trainer(
     # Lightning tells on every run what hardware it looked for and which of its products there are.
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     logging.getLogger("lightning").setLevel(logging.WARNING)
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     one_of("trainer.precision", str(options.get("precision", "32-true")), ("32-true", "64-true", "32", "64"))
     options["accelerator"] = choose_accelerator(options.get("accelerator", "auto"))
     StrategyRegistry.register("ddp", MeanGradients, override=True)  # what Lightning takes for several processes
@@ -166,8 +167,8 @@ def fit(
         resuming.adopt_name(task, checkpoint)
 
     def hint() -> str:
-        last = states / LAST
-        return f"go on with trainer.resume={last}" if last.exists() else "nothing was saved yet"
+        begun = [file for file in (states / LAST, checkpoint and checkpoint["file"]) if file and file.exists()]
+        return f"go on with trainer.resume={begun[0]}" if begun else "nothing was saved yet"
 
     with (
         _quiet(),

@@ -169,6 +169,19 @@ def test_a_run_of_two_processes_goes_on_in_one_with_the_metrics_of_both(tmp_path
     assert resumed.record["metrics"] == pytest.approx(uninterrupted.record["metrics"])
 
 
+def test_a_run_that_goes_on_and_is_interrupted_at_once_names_the_checkpoint_it_came_from(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        signalled(patch, PrefixTask, 2, "SIGINT")
+        short(tmp_path, *WHERE)
+    (file,) = tmp_path.glob("out/*/*/checkpoints/last.ckpt")
+    with monkeypatch.context() as patch:
+        patch.setattr(PrefixTask, "on_train_start", interrupted_by_hand)
+        patch.setattr(Checkpoints, "on_train_start", lambda *_: None)  # the signal is not noted for later
+        again = short(tmp_path, *WHERE, f"trainer.resume={file}")
+    assert again.code == 130
+    assert f"; go on with trainer.resume={file}." in again.err
+
+
 def typing(folder: Path, *words: str) -> Result:
     """Two epochs of six steps: two over all mentions, and two in each of two further passes."""
     return call(
