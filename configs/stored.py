@@ -24,7 +24,7 @@ from configs import composing, files
 from configs.errors import ConfigError
 from configs.targets import check_plain
 from tasks import resume
-from tasks.base import Origin
+from tasks.checkpoint_parts import Origin
 
 CHOICE = "checkpoint"
 GROUPS = ("task", "geometry", "encoder")  # a word that chooses one of them, or an experiment, chooses all of them
@@ -161,4 +161,10 @@ def _is_that_path(note: Any, kept: str) -> bool:
     if not isinstance(note, str) or not note.isprintable() or "${" in note:
         return False
     path, end = Path(note), Path(kept.removeprefix(f"{resume.OUTSIDE}/")).parts
-    return path.is_absolute() and end != () and path.parts[-len(end) :] == end and not Path(kept).exists() and path.exists()
+    return (
+        path.is_absolute()
+        and end != ()
+        and path.parts[-len(end) :] == end
+        and not Path(kept).exists()
+        and path.exists()
+    )

@@ -17,7 +17,8 @@ from pytorch_lightning.callbacks import Checkpoint
 from torch import Tensor
 
 from hyperbolic.manifolds import Manifold
-from tasks.base import Task, as_task, numbers_by_name
+from tasks.base import Task, as_task
+from tasks.checkpoint_parts import numbers_by_name, selection
 from tasks.folders import whole_file
 from tasks.interruption import Interruption, Stop
 from tasks.watch import Diagnostics
@@ -44,15 +45,6 @@ def epoch_files(folder: Path) -> list[Path]:
 def epoch_of(file: Path) -> int:
     """The number in the name of a file of `epoch_files`."""
     return int(file.stem[6:])
-
-
-def selection(values: Any) -> dict[str, Any]:
-    """What a checkpoint says of the best state, "value", "epoch" and "step"; empty before there is one. Raises
-    ValueError where it is something else."""
-    best = numbers_by_name(values, "best value, epoch and step")
-    if best and best.keys() != {"value", "epoch", "step"}:
-        raise ValueError("its best value, epoch and step are not all there")
-    return best
 
 
 def _mean(values: list[Tensor], manifold: Manifold | None) -> Tensor:
@@ -205,7 +197,9 @@ class Checkpoints(Checkpoint):
                     if not 0 <= _epoch(trainer) - epoch_of(file) < self.average_last:
                         file.unlink()
         interrupted = self.interruption.agreed(trainer)
-        last = _stops_early(trainer) or _epoch(trainer) == trainer.max_epochs or trainer.global_step == trainer.max_steps
+        last = (
+            _stops_early(trainer) or _epoch(trainer) == trainer.max_epochs or trainer.global_step == trainer.max_steps
+        )
         if last or interrupted or self._is_time(trainer):
             self.save_last(trainer)
         if interrupted:

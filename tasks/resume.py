@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from hyperbolic.diagnostics import find_nonfinite
-from tasks.base import Origin, Task
-from tasks.checkpoints import AVERAGE, BEST, LAST, epoch_files, epoch_of, selection
+from tasks.base import Task
+from tasks.checkpoint_parts import Origin, selection
+from tasks.checkpoints import AVERAGE, BEST, LAST, epoch_files, epoch_of
 from tasks.errors import UserError
 from tasks.folders import whole_file
 from tasks.reading import brief

@@ -176,12 +176,14 @@ def test_a_second_signal_is_another_only_from_the_keyboard_and_later(monkeypatch
 @pytest.mark.parametrize(("device", "asked"), [("cuda", [10, 20, 30]), ("cpu", list(range(1, 31)))])
 def test_processes_on_gpus_do_not_wait_for_their_devices_after_every_step(monkeypatch, device, asked):
     trainer = SimpleNamespace(world_size=2, strategy=SimpleNamespace(root_device=torch.device(device)))
-    steps, cpu = [], torch.zeros((), dtype=torch.int32)
+    answers, cpu = [], torch.zeros((), dtype=torch.int32)
     monkeypatch.setattr("tasks.interruption.torch.tensor", lambda *_, **__: cpu)
-    monkeypatch.setattr(torch.distributed, "all_reduce", lambda *_, **__: steps.append(step))
-    interruption = Interruption()
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda *_, **__: answers.append(1))
+    interruption, steps = Interruption(), []
     for step in range(1, 31):
         assert not interruption.agreed_after_step(trainer)
+        steps += [step] * bool(answers)
+        answers.clear()
     assert steps == asked
 
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from tasks import resume
-from tasks.base import Origin, Task
+from tasks.base import Task
+from tasks.checkpoint_parts import Origin
 from tasks.checkpoints import Checkpoints
 from tasks.entity_typing.task import EntityTypingTask
 from tasks.prefix.task import PrefixTask
