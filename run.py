@@ -33,7 +33,7 @@ def run(cfg: DictConfig) -> float | None:
     if values["skip_finished"] and (earlier := record.finished(folder.parent, values)):
         record.remove_if_empty(folder)
         print(f"finished before, with the same settings\nrecord: {earlier[0]}", flush=True)
-        return (earlier[1]["selection"] or {}).get("value")
+        return (earlier[1].get("selection") or {}).get("value")
     experiment, name = job.runtime.choices.get("experiment"), folder.parent.name
     files = prediction.Files(values["checkpoint"], values["input"], values["output"], values["explain"])
     with prediction.standard_output(files if mode == "predict" else None) as stdout:
@@ -65,12 +65,13 @@ def main() -> int:
     """The command line; returns its exit code."""
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra hands its errors on, to be reported in one paragraph
     words[:] = sys.argv[1:]
-    code = 0
+    code = 1
     try:
         sys.argv[1:] = stored.choose(words)
         if not multirun.are_many(words):
             share_folder()
         job()
+        code = 0
     except KeyboardInterrupt as error:
         if processes.is_first():
             print(f"\n{error if str(error) else 'Interrupted.'}", file=sys.stderr)
@@ -79,7 +80,8 @@ def main() -> int:
         code = multirun.report(error, words)
     finally:
         stored.withdraw()
-    return multirun.conclude(code, words)
+        code = multirun.conclude(code, words)
+    return code
 
 
 def share_folder() -> None:

@@ -20,6 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from configs.build import MISTAKES
 from configs.errors import paragraph
 from tasks import record
+from tasks.folders import whole_file
 
 
 class Failure(float):
@@ -69,12 +70,13 @@ class Jobs(Callback):
         if self.folder is None:
             self.notes[number] = note
         else:
-            (self.folder / f"{number}.json").write_text(json.dumps(note), encoding="utf-8")
+            with whole_file(self.folder / f"{number}.json") as part:  # the job may be killed at any time
+                part.write_text(json.dumps(note), encoding="utf-8")
 
     def read_notes(self) -> None:
         """Take the notes of all processes together, and remove their folder."""
         if self.folder is not None:
-            files = sorted(self.folder.glob("*.json"), key=lambda file: int(file.stem))
+            files = sorted(self.folder.glob("[0-9]*.json"), key=lambda file: int(file.stem))
             self.notes = {int(file.stem): json.loads(file.read_text(encoding="utf-8")) for file in files}
             shutil.rmtree(self.folder, ignore_errors=True)
 

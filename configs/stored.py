@@ -4,7 +4,8 @@ A checkpoint holds plain values: the resolved configuration of the run that wrot
 run's own places (`paths.data_dir`, `data.dir`, ...), the place stands there by its name, as `<paths.data_dir>/snli`, so
 that it is found where this run has it. Other absolute paths are kept relative to the folder that the run was started
 in, or where they lie elsewhere, by their last part, as `<outside>/my_pairs`: these are found by what Hydra noted in the
-run's folder, while it lies on the same machine, and have to be named otherwise (data.dir=...).
+run's folder, while it lies on the same machine, and have to be named otherwise (data.dir=...). Caches are always in
+this run's `paths.cache_dir`.
 
 `choose` offers these values to Hydra as one more choice of each group, `experiment=checkpoint`; so `mode=test`,
 `mode=predict`, `trainer.resume`, figures and tables of errors all rebuild a model in the same way, and words on the
@@ -23,12 +24,13 @@ from configs import composing, files
 from configs.errors import ConfigError
 from configs.targets import check_plain
 from tasks import resume
-from tasks.base import Origin
+from tasks.checkpoint_parts import Origin
 
 CHOICE = "checkpoint"
 GROUPS = ("task", "geometry", "encoder")  # a word that chooses one of them, or an experiment, chooses all of them
 KEPT = (*GROUPS, "optim", "trainer", "data", "seed", "fidelity")
-PLACES = ("data.dir", "paths.cache_dir", "paths.data_dir", "paths.output_dir")
+CACHE = "paths.cache_dir"
+PLACES = ("data.dir", CACHE, "paths.data_dir", "paths.output_dir")
 _PLACE = re.compile(r"<((?:data|paths)\.\w+)>(?=/|\Z)")
 
 
@@ -139,19 +141,30 @@ def _interpolated(node: Any, notes: Any) -> Any:
     notes, where these are still there."""
     if isinstance(node, Mapping):
         inner = notes if isinstance(notes, Mapping) else {}
-        return {key: _interpolated(value, inner.get(key)) for key, value in node.items()}
+        kept = {key: _in_the_cache(value) if key == "cache" else value for key, value in node.items()}
+        return {key: _interpolated(value, inner.get(key)) for key, value in kept.items()}
     if isinstance(node, list):
         each = notes if isinstance(notes, list) and len(notes) == len(node) else [None] * len(node)
         return [_interpolated(value, note) for value, note in zip(node, each, strict=True)]
     if isinstance(node, str) and (place := _PLACE.match(node)) and place[1] in PLACES:
         return f"${{{place[1]}}}{node[place.end() :]}"
-    if isinstance(node, str) and node.startswith(f"{resume.OUTSIDE}/") and _is_that_path(notes, Path(node).name):
-        return notes
-    return node
+    return notes if isinstance(node, str) and _is_that_path(notes, node) else node
 
 
-def _is_that_path(note: Any, name: str) -> bool:
+def _in_the_cache(value: Any) -> Any:
+    """A cache of a run is this run's own: what a checkpoint names is neither written nor believed."""
+    return value if not isinstance(value, str) or value.startswith(f"<{CACHE}>") else f"<{CACHE}>"
+
+
+def _is_that_path(note: Any, kept: str) -> bool:
+    """Whether a note is an absolute path that is there, of which the run kept the end, and that is not here."""
     if not isinstance(note, str) or not note.isprintable() or "${" in note:
         return False
-    path = Path(note)
-    return path.is_absolute() and path.name == name and path.exists()
+    path, end = Path(note), Path(kept.removeprefix(f"{resume.OUTSIDE}/")).parts
+    return (
+        path.is_absolute()
+        and end != ()
+        and path.parts[-len(end) :] == end
+        and not Path(kept).exists()
+        and path.exists()
+    )

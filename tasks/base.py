@@ -1,8 +1,8 @@
 """What every task is made of: a Lightning module that adds up its metrics exactly, and its data."""
 
 import abc
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,8 +13,10 @@ from torch.optim import Optimizer
 
 from hyperbolic.manifolds.base import Manifold
 from tasks.batches import SHUFFLES, EvaluationBatches, Share, Split, TokenBatches, TrainBatches
+from tasks.checkpoint_parts import Origin, numbers_by_name
 from tasks.errors import UserError, one_of, whole
-from tasks.random_state import random_state, set_random_state
+from tasks.loggers import log_metrics
+from tasks.random_state import random_state, set_random_state, shared_generator
 from tasks.schedules import Schedule
 
 
@@ -37,20 +39,6 @@ class Points(NamedTuple):
 
     manifold: Manifold
     x: Tensor
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a state of a task comes from; every checkpoint keeps it, and it alone rebuilds the task.
-
-    experiment: its name, or None. name: of the folder of its runs. config: the resolved configuration as plain values
-    (`configs.stored` says how). data: what the model's rows stand for (`TaskData.identity`).
-    """
-
-    experiment: str | None = None
-    name: str = ""
-    config: dict[str, Any] = field(default_factory=dict)
-    data: dict[str, str] = field(default_factory=dict)
 
 
 class Task(pl.LightningModule, abc.ABC):
@@ -238,46 +226,16 @@ class Task(pl.LightningModule, abc.ABC):
         for state in self.__dict__.pop("_given", []):
             self._batches.load_state_dict(state)
         if self.trainer.world_size > 1:
-            self._split_random_numbers(self.__dict__.pop("_drawn", None))
+            self.draws = shared_generator(self.device, self.trainer.global_rank, self.__dict__.pop("_drawn", None))
         if state := self.__dict__.pop("_random", None):
             set_random_state(state, self.device)
         self.has_started = True
-
-    def _split_random_numbers(self, drawn: Tensor | None) -> None:
-        """Makes `draws` of the numbers that one process would draw; of all others, as dropout's, each has its own.
-
-        drawn: the state of `draws` in a checkpoint.
-        """
-        on_gpu = self.device.type == "cuda"
-        state = torch.cuda.get_rng_state(self.device) if on_gpu else torch.get_rng_state()
-        if drawn is not None and len(drawn) == len(state):  # of the same kind of device
-            state = drawn.cpu()
-        self.draws = torch.Generator(self.device)
-        self.draws.set_state(state)
-        torch.manual_seed((torch.initial_seed() + self.trainer.global_rank) % 2**63)
 
     @property
     def _batches(self) -> TrainBatches:
         batches = self.trainer.train_dataloader
         assert isinstance(batches, TrainBatches)
         return batches
-
-
-def numbers_by_name(values: Any, what: str) -> dict[str, Any]:
-    """A copy of what a checkpoint holds as `what`. Raises ValueError where these are no numbers by name."""
-    if not isinstance(values, dict):
-        raise ValueError(f"its {what} are a {type(values).__name__}")
-    for name, value in values.items():
-        if not isinstance(name, str) or not isinstance(value, (int, float)):
-            raise ValueError(f"its {what} hold a {type(value).__name__}")
-    return dict(values)
-
-
-def log_metrics(trainer: pl.Trainer, metrics: Mapping[str, float]) -> None:
-    """Numbers that are the same in every process, to the loggers; Lightning's own way there takes longer than an epoch
-    of milliseconds."""
-    for logger in trainer.loggers:
-        logger.log_metrics({**metrics, "epoch": trainer.current_epoch}, step=trainer.global_step)
 
 
 def as_task(module: pl.LightningModule) -> Task:

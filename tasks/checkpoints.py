@@ -12,11 +12,13 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from geoopt import ManifoldParameter
+from lightning_utilities.core.apply_func import apply_to_collection
 from pytorch_lightning.callbacks import Checkpoint
 from torch import Tensor
 
 from hyperbolic.manifolds import Manifold
-from tasks.base import Task, as_task, numbers_by_name
+from tasks.base import Task, as_task
+from tasks.checkpoint_parts import numbers_by_name, selection
 from tasks.folders import whole_file
 from tasks.interruption import Interruption, Stop
 from tasks.watch import Diagnostics
@@ -30,9 +32,19 @@ def _epoch(trainer: pl.Trainer) -> int:
     return max(1, trainer.current_epoch + (trainer.state.fn == "fit"))
 
 
+def _stops_early(trainer: pl.Trainer) -> bool:
+    """Whether the training ends after this step, for its patience and not before min_epochs."""
+    return trainer.should_stop and trainer.fit_loop._can_stop_early
+
+
 def epoch_files(folder: Path) -> list[Path]:
     """The weights of the last epochs in a folder of checkpoints, the newest last."""
-    return sorted(folder.glob("epoch-*.ckpt"))
+    return sorted((file for file in folder.glob("epoch-*.ckpt") if file.stem[6:].isdecimal()), key=epoch_of)
+
+
+def epoch_of(file: Path) -> int:
+    """The number in the name of a file of `epoch_files`."""
+    return int(file.stem[6:])
 
 
 def _mean(values: list[Tensor], manifold: Manifold | None) -> Tensor:
@@ -136,10 +148,11 @@ class Checkpoints(Checkpoint):
     """best.ckpt: weights of the best validation; last.ckpt: everything, to resume from; with average_last = n the
     weights after each of the last n epochs, epoch-<number>.ckpt, and at the end their mean, average.ckpt.
 
-    Both are written at the first end of an epoch and at later ones `every_s` seconds apart, at the end of the training,
-    every `every_n_steps` steps, and on Ctrl-C or SIGTERM; until then the best weights are kept in memory. Files are
-    always whole or not at all, and last.ckpt is only written where the run can go on exactly: after a step of the
-    optimiser that no validation follows.
+    Both are written at the first end of an epoch and at later ones `every_s` seconds apart (at every one by several
+    processes), at the end of the training, every `every_n_steps` steps, and on Ctrl-C or SIGTERM; until then the best
+    weights are kept in memory. Files are always whole or not at all, and last.ckpt is only written where the run can go
+    on exactly: after a step of the optimiser that no validation follows. After an error best.ckpt alone is written, so
+    it may be ahead of last.ckpt; it says itself which validation it is of.
     """
 
     def __init__(self, folder: Path, every_n_steps: int | None, every_s: float, average_last: int | None = None):
@@ -151,10 +164,10 @@ class Checkpoints(Checkpoint):
         self._due = False
         self._kept: dict[str, Any] | None = None  # best.ckpt that is still to be written
         self._latest_save = -math.inf
+        self._stops = False  # trainer.should_stop when it was saved; it stays where min_epochs are still to come
 
     def on_fit_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        # of a run that stopped early, and was interrupted before its test
-        trainer.should_stop = any(c.wait_count >= c.patience for c in trainer.early_stopping_callbacks)
+        trainer.should_stop = self._stops
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.interruption.catch()
@@ -170,7 +183,7 @@ class Checkpoints(Checkpoint):
         self._due |= self.every_n_steps is not None and trainer.global_step % self.every_n_steps == 0
         if self._validates_after(trainer, batch_idx):
             return
-        interrupted = self.interruption.agreed(trainer)
+        interrupted = self.interruption.agreed_after_step(trainer)
         if self._due or interrupted:
             self.save_last(trainer)
         if interrupted:
@@ -180,10 +193,13 @@ class Checkpoints(Checkpoint):
         if self.average_last:
             self._save(trainer, EPOCH.format(_epoch(trainer)), weights_only=True)
             if trainer.is_global_zero:
-                for file in epoch_files(self.folder)[: -self.average_last]:
-                    file.unlink()
+                for file in epoch_files(self.folder):  # later ones are of a run that went on from the same last.ckpt
+                    if not 0 <= _epoch(trainer) - epoch_of(file) < self.average_last:
+                        file.unlink()
         interrupted = self.interruption.agreed(trainer)
-        last = trainer.should_stop or _epoch(trainer) == trainer.max_epochs or trainer.global_step == trainer.max_steps
+        last = (
+            _stops_early(trainer) or _epoch(trainer) == trainer.max_epochs or trainer.global_step == trainer.max_steps
+        )
         if last or interrupted or self._is_time(trainer):
             self.save_last(trainer)
         if interrupted:
@@ -216,15 +232,18 @@ class Checkpoints(Checkpoint):
         value = task.metrics[task.select]
         if task.is_better(value, self.best.get("value")):
             self.best = {"value": value, "epoch": _epoch(trainer), "step": trainer.global_step}
-            self._kept = copy.deepcopy(trainer._checkpoint_connector.dump_checkpoint(weights_only=True))
+            self._kept = trainer._checkpoint_connector.dump_checkpoint(weights_only=True) | {"best": self.best}
             if trainer.state.fn != "fit":
                 self._save_best(trainer)
             elif self._is_time(trainer):
                 self._save_best(trainer)
                 self._due = True
+            else:  # the weights change; those on a GPU would take its memory twice
+                self._kept = copy.deepcopy(apply_to_collection(self._kept, Tensor, Tensor.cpu))
 
     def save_last(self, trainer: pl.Trainer) -> None:
         self._save_best(trainer)
+        self._stops = trainer.should_stop
         self._save(trainer, LAST)
         self._due, self._latest_save = False, time.perf_counter()
 
@@ -240,7 +259,7 @@ class Checkpoints(Checkpoint):
         part = self.folder / f"{name}.part"
         try:
             write(part)
-        except OSError:  # a disk that is full
+        except BaseException:  # a disk that is full, a second Ctrl-C
             part.unlink(missing_ok=True)
             raise
         if trainer.is_global_zero:
@@ -249,15 +268,14 @@ class Checkpoints(Checkpoint):
 
     @staticmethod
     def _validates_after(trainer: pl.Trainer, batch_idx: int) -> bool:
-        if trainer.fit_loop.epoch_loop.batch_progress.is_last_batch or trainer.should_stop:
+        if trainer.fit_loop.epoch_loop.batch_progress.is_last_batch or _stops_early(trainer):
             return True  # the end of the epoch saves
         every = trainer.val_check_batch
         return bool(trainer.enable_validation and every and every != float("inf") and (batch_idx + 1) % every == 0)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best}
+        return {"best": self.best, "should_stop": self._stops}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.best = numbers_by_name(state["best"], "best value, epoch and step")
-        if self.best and self.best.keys() != {"value", "epoch", "step"}:
-            raise ValueError("its best value, epoch and step are not all there")
+        self.best = selection(state["best"])
+        self._stops = state.get("should_stop") is True

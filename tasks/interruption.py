@@ -11,6 +11,7 @@ import pytorch_lightning as pl
 import torch
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+EVERY = 10  # steps after which several processes on GPUs ask one another: each time they wait for their devices
 REPEAT_S = 1.0  # a second Ctrl-C within this time is the first one, which a launcher handed on
 
 
@@ -31,6 +32,7 @@ class Interruption:
 
     def __init__(self) -> None:
         self.since: float | None = None
+        self._steps = 0  # since the processes asked
 
     def catch(self) -> None:
         """From now on signals are noted."""
@@ -48,10 +50,18 @@ class Interruption:
             raise KeyboardInterrupt
         self.since = self.since or now
 
+    def agreed_after_step(self, trainer: pl.Trainer) -> bool:
+        """As `agreed`, at most `EVERY` steps late."""
+        self._steps += 1
+        if trainer.world_size > 1 and trainer.strategy.root_device.type != "cpu" and self._steps < EVERY:
+            return False
+        return self.agreed(trainer)
+
     def agreed(self, trainer: pl.Trainer) -> bool:
         """Whether a process of the run was interrupted; the same answer in all of them, which ask together."""
         if trainer.world_size == 1:
             return self.since is not None
+        self._steps = 0
         interrupted = torch.tensor(self.since is not None, dtype=torch.int32, device=trainer.strategy.root_device)
         torch.distributed.all_reduce(interrupted, op=torch.distributed.ReduceOp.MAX)
         return bool(interrupted)

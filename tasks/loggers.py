@@ -3,9 +3,10 @@
 import contextlib
 import netrc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import pytorch_lightning as pl
 from pytorch_lightning.loggers import Logger, WandbLogger
 
 from tasks.errors import one_of
@@ -32,6 +33,13 @@ def open_logger(make: Callable[..., Logger] | None, folder: Path) -> Iterator[Lo
             import wandb  # a second that other runs need not wait
 
             wandb.finish()
+
+
+def log_metrics(trainer: pl.Trainer, metrics: Mapping[str, float]) -> None:
+    """Numbers that are the same in every process, to the loggers; Lightning's own way there takes longer than an epoch
+    of milliseconds."""
+    for logger in trainer.loggers:
+        logger.log_metrics({**metrics, "epoch": trainer.current_epoch}, step=trainer.global_step)
 
 
 def _logged_in() -> bool:

@@ -20,7 +20,8 @@ from tasks.base import Task, TaskData
 from tasks.errors import UserError, one_of, whole
 from tasks.folders import whole_file
 from tasks.reading import brief
-from tasks.training import Outcome, choose_accelerator
+from tasks.trainer import choose_accelerator
+from tasks.training import Outcome
 
 STANDARD = "-"  # as input or output: standard input or output
 

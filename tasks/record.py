@@ -27,7 +27,8 @@ PACKAGES = ("torch", "geoopt", "pytorch-lightning", "hydra-core", "numpy")
 ROOT = Path(__file__).resolve().parent.parent
 # Settings that may differ between two runs that are the same run.
 WITHOUT_EFFECT = (
-    "skip_finished", "logger", "trainer.resume", "trainer.checkpoint_every_n_steps", "trainer.log_every_n_steps",
+    "paths", "skip_finished", "logger",
+    "trainer.resume", "trainer.checkpoint_every_n_steps", "trainer.checkpoint_every_s", "trainer.log_every_n_steps",
     "trainer.enable_progress_bar", "trainer.progress_every_n_steps", "trainer.nan_check_every_n_steps",
 )  # fmt: skip
 
@@ -80,8 +81,18 @@ def peak_memory_bytes(root: torch.device) -> int:
 
 
 def config_sha256(config: dict[str, Any]) -> str:
-    """Fingerprint of all settings of a run but those without an effect on its result; of paths as they were given."""
-    settings = {key: value for key, value in flat(config).items() if not _matches(key, WITHOUT_EFFECT)}
+    """Fingerprint of all settings of a run but those without an effect on its result. Where they lie under one of its
+    `paths`, files count by their place there; other paths as they were given."""
+    paths = {name: str(path) for name, path in config.get("paths", {}).items()}
+    places = sorted(paths.items(), key=lambda place: -len(place[1]))
+
+    def placed(value: Any) -> Any:
+        if isinstance(value, list):
+            return [placed(each) for each in value]
+        under = (f"<{name}>{value[len(path) :]}" for name, path in places if f"{value}/".startswith(f"{path}/"))
+        return next(under, value) if isinstance(value, str) else value
+
+    settings = {key: placed(value) for key, value in flat(config).items() if not _matches(key, WITHOUT_EFFECT)}
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 

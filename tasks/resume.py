@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from hyperbolic.diagnostics import find_nonfinite
-from tasks.base import Origin, Task
-from tasks.checkpoints import AVERAGE, BEST, LAST, epoch_files
+from tasks.base import Task
+from tasks.checkpoint_parts import Origin, selection
+from tasks.checkpoints import AVERAGE, BEST, LAST, epoch_files, epoch_of
 from tasks.errors import UserError
 from tasks.folders import whole_file
 from tasks.reading import brief
@@ -56,6 +57,7 @@ LATER = {
 }
 # What must be the same for a checkpoint to be tested; "data" is TaskData.identity.
 TESTED = ("task.name", "task.model", "task.data.limits", "task.data.vectors.c", "data", "geometry", "encoder")
+STOPPED = "it was stopped early, by its trainer.patience"
 OUTSIDE = "<outside>"  # begins what checkpoints keep of a path outside of the places of their run (configs.stored)
 # An absolute path, or one in a home, as a value, within quotes, brackets or braces, or after file://.
 _PATH = re.compile(r"""(?:(?<=[=,:'"\[{\s])|(?<=file://))(?:/|~[\w.-]*/)[^\s'",\[\]{}/][^'",\[\]{}]*""")
@@ -194,10 +196,12 @@ def check_unfinished(checkpoint: dict[str, Any], max_epochs: int | None, max_ste
     if not checkpoint.get("optimizer_states"):
         raise UserError(f"{setting}: {file} holds weights only; resume from {LAST} (this one suits mode=test).")
     if (reason := finished(checkpoint, max_epochs, max_steps)) and has_record(checkpoint):
+        further = "raise trainer.max_epochs or trainer.max_steps, which needs optim.schedule=constant"
+        if reason == STOPPED:
+            further = "begin anew, with a larger trainer.patience"
         raise UserError(
-            f"{setting}: the run of {file} is finished ({reason}). To train it further raise trainer.max_epochs or "
-            "trainer.max_steps (or trainer.patience), which needs optim.schedule=constant; to test it use mode=test "
-            "checkpoint=..."
+            f"{setting}: the run of {file} is finished ({reason}). To train it further {further}; to test it use "
+            "mode=test checkpoint=..."
         )
 
 
@@ -207,16 +211,17 @@ def has_record(checkpoint: Mapping[str, Any]) -> bool:
     return (folder / "record.json").exists()
 
 
+def epochs_of(checkpoint: Mapping[str, Any]) -> int:
+    """How many epochs were trained until last.ckpt was written."""
+    return int(checkpoint["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"])
+
+
 def finished(checkpoint: dict[str, Any], max_epochs: int | None, max_steps: int) -> str | None:
     """Why a run has nothing left to train, or None."""
     try:
-        epochs = int(checkpoint["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"])
-        stopping = [
-            (int(state["wait_count"]), int(state["patience"]))
-            for name, state in checkpoint.get("callbacks", {}).items()
-            if name.startswith("EarlyStopping")
-        ]
+        epochs = epochs_of(checkpoint)
         step = int(checkpoint["global_step"])
+        stopped = checkpoint["callbacks"]["Checkpoints"].get("should_stop")
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         reason = brief(str(error))
         raise UserError(f"{checkpoint['file']} is damaged: its state of the training lacks {reason}.") from error
@@ -224,10 +229,7 @@ def finished(checkpoint: dict[str, Any], max_epochs: int | None, max_steps: int)
         return f"{epochs} epochs of trainer.max_epochs={max_epochs}"
     if 0 <= max_steps <= step:
         return f"{step} steps of trainer.max_steps={max_steps}"
-    for waited, patience in stopping:
-        if waited >= patience:
-            return f"stopped early after {waited} validations without a better one"
-    return None
+    return STOPPED if stopped is True else None
 
 
 def checkpoint_to_continue(
@@ -265,16 +267,35 @@ def adopt_name(task: Task, checkpoint: Mapping[str, Any]) -> None:
         task.origin = replace(task.origin, experiment=safe["experiment"], name=safe["name"] or task.origin.name)
 
 
-def take_over(task: Task, checkpoint: dict[str, Any], folder: Path, setting: str) -> None:
+def take_over(
+    task: Task, checkpoint: dict[str, Any], folder: Path, setting: str, max_epochs: int, max_steps: int
+) -> None:
     """Give the task the weights of the checkpoint, and copy the best weights of the run that is continued, and those of
     its last epochs, into its new folder.
 
-    Raises UserError where weights do not fit, and where there was a best state and its file is missing or damaged,
-    before anything is trained.
+    Raises UserError where weights do not fit, where there was a best state and its file is missing or damaged, and
+    where a state lies beyond the end of the new run, before anything is trained.
     """
     source, own = checkpoint["file"].parent, checkpoint.get("callbacks", {}).get("Checkpoints")
+    ends = {checkpoint["file"]: (epochs_of(checkpoint), int(checkpoint["global_step"]))}
     if isinstance(own, dict) and own.get("best"):
-        load_weights(task, read(source / BEST, setting), setting)
+        best = read(source / BEST, setting)
+        load_weights(task, best, setting)
+        try:
+            selected = selection(best.get("best", own["best"]))
+        except ValueError as error:
+            raise UserError(f"{setting}: {best['file']} is damaged ({error}). Use another one.") from error
+        ends[best["file"]] = selected["epoch"], selected["step"]
+    for file in epoch_files(source)[-1:]:
+        ends[file] = epoch_of(file), 0
+    for file, (epoch, step) in ends.items():
+        if 0 <= max_epochs < epoch or 0 <= max_steps < step:
+            end = f"max_epochs={max_epochs}" if 0 <= max_epochs < epoch else f"max_steps={max_steps}"
+            place = f"epoch {epoch}" + (f", step {step}" if step else "")
+            raise UserError(
+                f"{setting}: {file} is of {place}, which trainer.{end} does not reach. Raise trainer.max_epochs and "
+                "trainer.max_steps, or train again without trainer.resume."
+            )
     load_weights(task, checkpoint, setting)
     if source.resolve() == folder.resolve():
         return

@@ -1,8 +1,6 @@
 """Training and testing a task: builds Lightning's trainer, goes on where a run stopped, tests the best state."""
 
-import logging
 import time
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,6 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback, EarlyStopping
 from pytorch_lightning.loggers import Logger
-from pytorch_lightning.strategies import StrategyRegistry
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from torch import nn
 
@@ -21,9 +18,9 @@ from tasks import processes
 from tasks import resume as resuming
 from tasks.base import Task, TaskData
 from tasks.checkpoints import BEST, LAST, Checkpoints, History
-from tasks.errors import UserError, one_of, whole
-from tasks.gradients import MeanGradients
+from tasks.errors import UserError, whole
 from tasks.interruption import ends_with_a_message
+from tasks.trainer import make_trainer, without_advice
 from tasks.watch import Diagnostics, NanGuard, Progress, StepLog
 
 
@@ -43,44 +40,6 @@ class Outcome:
     is_main: bool
     test_s: float | None = None  # seconds of the test alone
     prediction: dict[str, Any] | None = None  # what mode=predict read and wrote
-
-
-def make_trainer(
-    callbacks: list[Callback], logger: Logger | None, enable_progress_bar: bool, **options: Any
-) -> pl.Trainer:
-    """Lightning's trainer with our choices: own checkpoints, own batches for several processes, no sanity check."""
-    # Lightning tells on every run what hardware it looked for and which of its products there are.
-    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
-    logging.getLogger("lightning").setLevel(logging.WARNING)
-    one_of("trainer.precision", str(options.get("precision", "32-true")), ("32-true", "64-true", "32", "64"))
-    options["accelerator"] = choose_accelerator(options.get("accelerator", "auto"))
-    StrategyRegistry.register("ddp", MeanGradients, override=True)  # what Lightning takes for several processes
-    try:
-        trainer = pl.Trainer(
-            callbacks=callbacks,
-            logger=logger or False,
-            enable_progress_bar=enable_progress_bar,
-            enable_checkpointing=any(isinstance(c, Checkpoints) for c in callbacks),
-            enable_model_summary=False,
-            use_distributed_sampler=False,
-            num_sanity_val_steps=0,
-            **options,
-        )
-    except (MisconfigurationException, ValueError, TypeError) as error:
-        raise UserError(f"trainer: {' '.join(str(error).split())}") from error
-    # Lightning's talk to the other processes at any time, which hangs, and requeue Slurm's jobs with checkpoints of
-    # their own; tasks.interruption has those that end a run.
-    trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
-    return trainer
-
-
-def choose_accelerator(accelerator: str) -> str:
-    """What "auto" means here, or the accelerator itself. Raises UserError where it has no device that suits."""
-    if accelerator == "auto":  # Lightning would take Apple's MPS, which has no float64
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if accelerator == "mps" or (accelerator in ("gpu", "cuda") and not torch.cuda.is_available()):
-        raise UserError(f"trainer.accelerator={accelerator}: a CUDA device is needed (MPS has no float64); use cpu.")
-    return accelerator
 
 
 def fit(
@@ -161,15 +120,16 @@ def fit(
     )  # fmt: skip
 
     if checkpoint is not None:
-        resuming.take_over(task, checkpoint, states, f"trainer.resume={resume}")  # so that a misfit is one sentence
+        setting = f"trainer.resume={resume}"  # so that a misfit is one sentence
+        resuming.take_over(task, checkpoint, states, setting, max_epochs, max_steps)
         resuming.adopt_name(task, checkpoint)
 
     def hint() -> str:
-        last = states / LAST
-        return f"go on with trainer.resume={last}" if last.exists() else "nothing was saved yet"
+        begun = [file for file in (states / LAST, checkpoint and checkpoint["file"]) if file and file.exists()]
+        return f"go on with trainer.resume={begun[0]}" if begun else "nothing was saved yet"
 
     with (
-        _quiet(),
+        without_advice(),
         processes.together(trainer, hint),
         ends_with_a_message(lambda: f"Interrupted at step {trainer.global_step}; {hint()}."),
     ):
@@ -188,7 +148,7 @@ def fit(
             best = resuming.read(states / BEST, "best checkpoint")
             resuming.load_weights(task, best, "best checkpoint")
             metrics |= {k: v for k, v in best["metrics"].items() if k.startswith("val/")}
-            selection = {"metric": task.select, "mode": task.select_mode, **checkpoints.best}
+            selection = {"metric": task.select, "mode": task.select_mode, **best.get("best", checkpoints.best)}
         start = time.perf_counter()
         trainer.test(task, datamodule=data, verbose=False)
         test_s = time.perf_counter() - start
@@ -232,7 +192,11 @@ def test(
     hardware = {k: options[k] for k in ("accelerator", "devices", "num_nodes", "strategy", "precision") if k in options}
     trainer = make_trainer([], logger, enable_progress_bar, limit_test_batches=limit_test_batches, **hardware)
     start = time.perf_counter()
-    with _quiet(), processes.together(trainer, lambda: "no result was written"), ends_with_a_message(lambda: ""):
+    with (
+        without_advice(),
+        processes.together(trainer, lambda: "no result was written"),
+        ends_with_a_message(lambda: ""),
+    ):
         trainer.test(task, datamodule=data, verbose=False)
     seconds = time.perf_counter() - start
     return Outcome(
@@ -276,21 +240,6 @@ def _share(trainer: pl.Trainer, data: TaskData) -> float:
     steps = trainer.global_step * trainer.accumulate_grad_batches
     tested = sum(trainer.num_test_batches) / len(data.test_dataloader())
     return min(1.0, trainer.num_training_batches / epoch, steps / epoch, tested)
-
-
-class _quiet(warnings.catch_warnings):
-    """Without Lightning's advice that does not apply: our batches are resumable, in memory, and need no workers."""
-
-    def __enter__(self) -> None:
-        super().__enter__()
-        for message in (
-            ".*does not have many workers.*",
-            ".*smaller than the logging interval.*",
-            ".*treespec.*",
-            ".*Checkpoint directory .* exists and is not empty.*",
-            ".*GPU available but not used.*",
-        ):
-            warnings.filterwarnings("ignore", message=message)
 
 
 def make_optimizer(

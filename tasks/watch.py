@@ -15,8 +15,9 @@ from torch.optim import Optimizer
 
 from hyperbolic.diagnostics import NonFiniteError, find_nonfinite, point_statistics
 from hyperbolic.manifolds.base import Manifold
-from tasks.base import Points, Task, as_task, log_metrics
+from tasks.base import Points, Task, as_task
 from tasks.folders import whole_file
+from tasks.loggers import log_metrics
 
 
 class NanGuard(Callback):

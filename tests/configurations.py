@@ -8,6 +8,7 @@ from tests.cli import ROOT
 CONFIGS = ROOT / "configs"
 GROUPS = ("task", "geometry", "encoder", "optim", "trainer", "logger", "experiment")
 OPTIONS = [(group, file.stem) for group in GROUPS for file in sorted((CONFIGS / group).glob("*.yaml"))]
+TOYS = [name for group, name in OPTIONS if group == "task" and name.endswith("_toy")]
 EXPERIMENTS = [name for group, name in OPTIONS if group == "experiment"]
 
 

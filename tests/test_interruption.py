@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -132,7 +133,7 @@ def test_a_signal_during_imports_is_one_line(number, after_s):
 
 @pytest.mark.parametrize(
     ("mode", "owner", "method"),
-    [("test", TaskData, "splits"), ("test", PrefixTask, "test_step"), ("predict", prediction, "_lines")],
+    [("test", TaskData, "splits"), ("test", PrefixTask, "test_step"), ("predict", prediction, "_examples")],
     ids=["while data are read", "in a test", "in predictions"],
 )
 def test_all_else_ends_at_once_with_one_line(tmp_path, monkeypatch, trained, mode, owner, method):
@@ -170,6 +171,20 @@ def test_a_second_signal_is_another_only_from_the_keyboard_and_later(monkeypatch
     interruption._note(signal.SIGTERM, None)
     with pytest.raises(KeyboardInterrupt):
         interruption._note(signal.SIGINT, None)
+
+
+@pytest.mark.parametrize(("device", "asked"), [("cuda", [10, 20, 30]), ("cpu", list(range(1, 31)))])
+def test_processes_on_gpus_do_not_wait_for_their_devices_after_every_step(monkeypatch, device, asked):
+    trainer = SimpleNamespace(world_size=2, strategy=SimpleNamespace(root_device=torch.device(device)))
+    answers, cpu = [], torch.zeros((), dtype=torch.int32)
+    monkeypatch.setattr("tasks.interruption.torch.tensor", lambda *_, **__: cpu)
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda *_, **__: answers.append(1))
+    interruption, steps = Interruption(), []
+    for step in range(1, 31):
+        assert not interruption.agreed_after_step(trainer)
+        steps += [step] * bool(answers)
+        answers.clear()
+    assert steps == asked
 
 
 def ended(code: str) -> subprocess.Popen:

@@ -8,9 +8,12 @@ import time
 from collections.abc import Callable, Sequence
 
 import pytest
+import torch
 
 from tasks.base import Task
+from tasks.checkpoints import epoch_files, epoch_of
 from tests.cli import QUIET, Result, call, places, short
+from tests.configurations import TOYS
 from tests.forks import exit_code, fork
 from tests.test_resume import same_end, signalled
 
@@ -20,13 +23,14 @@ SETTINGS = (
     *QUIET, "trainer.max_epochs=3", "trainer.limit_train_batches=7", "trainer.check_val_every_n_epoch=1",
     "trainer.patience=null", "trainer.checkpoint_every_n_steps=1", "trainer.accelerator=cpu",
 )  # fmt: skip
-TASKS = {
+DIFFERENT = {  # from task to task; one that is not here has none
     "prefix_toy": ("trainer.val_check_interval=3",),
     "nli_toy": ("trainer.accumulate_grad_batches=2", "trainer.val_check_interval=5"),
     "entity_typing_toy": ("trainer.accumulate_grad_batches=3", "trainer.average_last=2"),
     "kg_completion_toy": ("trainer.accumulate_grad_batches=2",),
     "poincare_embeddings_toy": ("trainer.val_check_interval=2",),
     "poincare_glove_toy": ("trainer.accumulate_grad_batches=4",),
+    "document_classification_toy": ("trainer.accumulate_grad_batches=2", "trainer.val_check_interval=3"),
     "wordnet_subtree_toy": ("task.data.batch_size=20", "trainer.accumulate_grad_batches=2"),
 }
 
@@ -61,9 +65,9 @@ def test_a_killed_run_goes_on_exactly_from_its_last_checkpoint(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", TOYS)
 def test_a_run_that_is_killed_four_times_ends_as_one_left_alone(tmp_path, monkeypatch, task):
-    words, draw = (f"task={task}", *SETTINGS, *TASKS[task]), random.Random(task)
+    words, draw = (f"task={task}", *SETTINGS, *DIFFERENT.get(task, ())), random.Random(task)
     data, alone = places(tmp_path)
     whole = call(*words, data, alone)
     killed = (*words, data, places(tmp_path / "killed")[1], "trainer.resume=auto")
@@ -73,3 +77,20 @@ def test_a_run_that_is_killed_four_times_ends_as_one_left_alone(tmp_path, monkey
     steps = signalled(monkeypatch, Task, at=0, by="SIGINT")
     assert same_end(whole, call(*killed))
     assert 0 < len(steps) < BATCHES
+
+
+@pytest.mark.slow
+def test_a_run_whose_last_checkpoint_is_epochs_old_ends_as_one_left_alone(tmp_path):
+    """Each attempt writes last.ckpt once, at its beginning, and is killed when three epochs more are over."""
+    words = (
+        "task=prefix_toy", *SETTINGS, "trainer.max_epochs=6", "trainer.checkpoint_every_n_steps=null",
+        "trainer.checkpoint_every_s=1000", "trainer.average_last=2", "trainer.val_check_interval=3",
+    )  # fmt: skip
+    data, alone = places(tmp_path)
+    killed, draw = (*words, data, places(tmp_path / "killed")[1], "trainer.resume=auto"), random.Random(0)
+    for _ in range(3):
+        assert kill(lambda: call(*killed), draw.randint(22, 27), draw, [signal.SIGKILL]) == -signal.SIGKILL
+        newest = max((tmp_path / "killed").glob("out/*/*/checkpoints"), key=lambda folder: folder.parent.name)
+        behind = epoch_of(epoch_files(newest)[-1]) - torch.load(newest / "last.ckpt")["global_step"] / 7
+        assert behind >= 2
+    assert same_end(call(*words, data, alone), call(*killed))

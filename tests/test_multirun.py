@@ -75,6 +75,25 @@ def test_an_interrupted_multirun_says_which_job_was_running(jobs):
     assert "seed=1: it ended without a word" in result.err.splitlines()[-1]
 
 
+def test_notes_of_jobs_go_also_where_the_command_ends_with_a_traceback(jobs, tmp_path, monkeypatch):
+    """One of them is cut, as a kill leaves it."""
+
+    def behaviour(seed: int) -> None:
+        (folder,) = (tmp_path / "out").glob(".multirun-*")
+        (folder / ".0-ab12.part.json").write_text("{")
+
+    def fail(*_) -> int:
+        raise IndexError("nobody thought of it")
+
+    plain = run.job
+    monkeypatch.setattr(run, "job", lambda: (plain(), fail()))
+    monkeypatch.setattr(run.multirun, "report", fail)
+    with pytest.raises(IndexError):
+        jobs(behaviour, "seed=0")
+    assert not list((tmp_path / "out").glob(".multirun-*"))
+    assert run.multirun.Jobs.latest is None
+
+
 def test_a_sweeper_takes_a_failure_for_a_number_that_is_none():
     failure = pickle.loads(pickle.dumps(Failure("why")))
     assert failure != failure

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from tasks import resume
-from tasks.base import Origin, Task
+from tasks.base import Task
+from tasks.checkpoint_parts import Origin
 from tasks.checkpoints import Checkpoints
 from tasks.entity_typing.task import EntityTypingTask
 from tasks.prefix.task import PrefixTask
@@ -169,6 +170,19 @@ def test_a_run_of_two_processes_goes_on_in_one_with_the_metrics_of_both(tmp_path
     assert resumed.record["metrics"] == pytest.approx(uninterrupted.record["metrics"])
 
 
+def test_a_run_that_goes_on_and_is_interrupted_at_once_names_the_checkpoint_it_came_from(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        signalled(patch, PrefixTask, 2, "SIGINT")
+        short(tmp_path, *WHERE)
+    (file,) = tmp_path.glob("out/*/*/checkpoints/last.ckpt")
+    with monkeypatch.context() as patch:
+        patch.setattr(PrefixTask, "on_train_start", interrupted_by_hand)
+        patch.setattr(Checkpoints, "on_train_start", lambda *_: None)  # the signal is not noted for later
+        again = short(tmp_path, *WHERE, f"trainer.resume={file}")
+    assert again.code == 130
+    assert f"; go on with trainer.resume={file}." in again.err
+
+
 def typing(folder: Path, *words: str) -> Result:
     """Two epochs of six steps: two over all mentions, and two in each of two further passes."""
     return call(
@@ -202,3 +216,92 @@ def test_a_setting_that_came_later_is_what_was_done_before():
     differences = resume.differences(old, origin(loop_bias=True), resume.TESTED)
     assert differences == ["task.model.loop_bias=False, not True"]
     assert resume.differences(old, Origin(config=old["config"]), resume.CONTINUED) == [], "tasks without the setting"
+
+
+@pytest.fixture
+def scores(monkeypatch):
+    """A function that gives the validation after each epoch an accuracy of a list."""
+
+    def give(*values: float) -> None:
+        plain = PrefixTask.summary
+
+        def summary(self, sums):
+            validates = self.trainer.state.stage == "validate"
+            return plain(self, sums) | ({"accuracy": values[self.trainer.current_epoch]} if validates else {})
+
+        monkeypatch.setattr(PrefixTask, "summary", summary)
+
+    return give
+
+
+def broken_in(patch: pytest.MonkeyPatch, epoch: int, folder: Path, *words: str) -> Path:
+    """The folder of a run that an error ends in an epoch, counted from 1; its last.ckpt is of the first one."""
+    plain = Task.training_step
+
+    def step(self, *arguments):
+        if self.trainer.current_epoch == epoch - 1:
+            raise RuntimeError("of the device")
+        return plain(self, *arguments)
+
+    with patch.context() as within:
+        within.setattr(Task, "training_step", step)
+        with pytest.raises(RuntimeError, match="of the device"):
+            short(folder, *words, "trainer.max_epochs=6", "trainer.checkpoint_every_s=1000")
+    (states,) = folder.glob("out/*/*/checkpoints")
+    assert torch.load(states / "last.ckpt")["global_step"] == 4
+    return states.parent
+
+
+@pytest.mark.parametrize("words", [(), ("trainer.average_last=2", "trainer.limit_val_batches=0")], ids=["best", "mean"])
+def test_states_ahead_of_the_last_checkpoint_are_of_a_run_that_is_as_long(tmp_path, monkeypatch, scores, words):
+    """After an error in epoch 5, best.ckpt is of epoch 4, or the files of the last epochs are of 3 and 4."""
+    scores(0.5, 0.4, 0.4, 0.9, 0.3, 0.3)
+    home = broken_in(monkeypatch, 5, tmp_path / "broken", *words)
+    refused = short(tmp_path / "shorter", *words, f"trainer.resume={home}", "trainer.max_epochs=2")
+    assert refused.code == 1
+    assert "is of epoch 4" in refused.err
+    assert "trainer.max_epochs=2 does not reach" in refused.err
+    assert refused.err.count("\n") == 1
+    for end in (4, 6):
+        whole = short(tmp_path / "whole", *words, f"trainer.max_epochs={end}")
+        resumed = short(tmp_path / "resumed", *words, f"trainer.resume={home}", f"trainer.max_epochs={end}")
+        assert resumed.record["metrics"] == whole.record["metrics"]
+        assert resumed.record["selection"] == whole.record["selection"]
+
+
+def test_a_record_says_of_which_validation_its_state_is(tmp_path, monkeypatch, scores):
+    """The best state is ahead of last.ckpt, and the run that goes on does not find so good a one again."""
+    scores(0.5, 0.4, 0.4, 0.9, 0.3, 0.3)
+    home = broken_in(monkeypatch, 5, tmp_path)
+    scores(0.5, 0.4, 0.4, 0.4, 0.3, 0.3)
+    record = short(tmp_path / "resumed", f"trainer.resume={home}", "trainer.max_epochs=6").record
+    assert record["selection"] == {"metric": "val/accuracy", "mode": "max", "value": 0.9, "epoch": 4, "step": 16}
+    assert record["metrics"]["val/accuracy"] == 0.9
+
+
+def test_no_mean_is_of_epochs_that_another_attempt_had(tmp_path, monkeypatch, scores):
+    """Files of epochs 3 and 4, and a run that goes on after the first and is stopped early in the third."""
+    words = ("trainer.average_last=2", "trainer.patience=2")
+    scores(0.5, 0.6, 0.7, 0.8, 0.9, 0.9)
+    home = broken_in(monkeypatch, 5, tmp_path, *words)
+    scores(0.5, 0.4, 0.4, 0.4, 0.4, 0.4)
+    result = short(tmp_path / "resumed", *words, f"trainer.resume={home}", "trainer.max_epochs=6")
+    names = sorted(file.name for file in (result.record_path.parent / "checkpoints").glob("epoch-*"))
+    assert names == ["epoch-000002.ckpt", "epoch-000003.ckpt"]
+
+
+def test_patience_that_ends_before_the_least_epochs_stops_within_a_step_and_goes_on_exactly(
+    tmp_path, monkeypatch, scores
+):
+    """It is used up after epoch 2 of at least 4, though validations are better later; a signal in epoch 3."""
+    scores(0.5, 0.4, 0.6, 0.7, 0.8, 0.9)
+    words = ("trainer.max_epochs=6", "trainer.min_epochs=4", "trainer.patience=1")
+    with monkeypatch.context() as patch:
+        steps = signalled(patch, PrefixTask, 10, "SIGTERM")
+        broken = short(tmp_path / "broken", *words)
+    assert (broken.code, len(steps)) == (130, 10), broken.err
+    whole, resumed = short(tmp_path / "whole", *words), short(tmp_path / "broken", *words, "trainer.resume=auto")
+    assert same_end(whole, resumed)
+    assert torch.load(whole.record_path.parent / "checkpoints" / "last.ckpt")["global_step"] == 16
+    again = short(tmp_path / "again", *words, f"trainer.resume={whole.record_path.parent}", "trainer.max_epochs=9")
+    assert "stopped early, by its trainer.patience). To train it further begin anew, with a larger" in again.err

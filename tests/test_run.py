@@ -177,7 +177,7 @@ def test_training_stops_early(tmp_path):
         f"trainer.resume={result.record_path.parent}",
     )  # fmt: skip
     assert again.code == 1
-    assert "is finished (stopped early after 2 validations without a better one)" in again.err
+    assert "is finished (it was stopped early, by its trainer.patience)" in again.err
 
 
 def test_float64_is_a_setting(tmp_path):

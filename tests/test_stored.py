@@ -141,7 +141,7 @@ def test_a_damaged_state_of_the_training_is_one_sentence(finished, tmp_path, key
     assert result.code == 1
     assert result.err.startswith("error: ")
     assert result.err.count("\n") == 1, result.err
-    assert "is damaged" in result.err or "does not fit or is damaged" in result.err
+    assert "is damaged" in result.err or "is not a checkpoint of this program" in result.err
 
 
 @pytest.mark.parametrize("mode", ["test", "predict", "fit"])
@@ -271,6 +271,28 @@ def test_neither_checkpoint_nor_record_keeps_a_folder_of_this_machine(tmp_path, 
     )  # fmt: skip
     config = torch.load(relative.record_path.parent / "checkpoints" / "best.ckpt")["config"]
     assert config["data"]["dir"] == "my_pairs"
+    monkeypatch.chdir(tmp_path)
+    tested = call("mode=test", f"checkpoint={relative.record_path.parent}", *QUIET, *places(tmp_path))
+    assert tested.code == 0, tested.err
+
+
+@pytest.mark.parametrize("cache", ["{}", "../../elsewhere", "<outside>/elsewhere"])
+def test_a_checkpoint_does_not_say_where_caches_are(tmp_path, monkeypatch, cache):
+    for split in ("train", "dev", "test"):
+        (tmp_path / "pairs").mkdir(exist_ok=True)
+        (tmp_path / "pairs" / f"{split}.jsonl").write_text(PAIRS)
+    words = (f"data.dir={tmp_path}/pairs", *QUIET, *places(tmp_path))
+    begun = call("task=nli", "encoder=dan", "geometry=euclidean", "trainer.max_epochs=1", *words)
+    checkpoint, elsewhere = torch.load(begun.record_path.parent / "checkpoints" / "best.ckpt"), tmp_path / "elsewhere"
+    checkpoint["config"]["task"]["data"]["cache"] = cache.format(elsewhere)
+    (tmp_path / "shipped" / "deep").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "shipped" / "deep")
+    torch.save(checkpoint, tmp_path / "shipped" / "best.ckpt")
+    shutil.rmtree(tmp_path / "out" / ".cache")
+    tested = call("mode=test", f"checkpoint={tmp_path}/shipped/best.ckpt", *words)
+    assert tested.code == 0, tested.err
+    assert not elsewhere.exists()
+    assert (tmp_path / "out" / ".cache").exists()
 
 
 def test_notes_of_a_run_are_no_more_than_places_of_its_own_files(tmp_path):

@@ -17,7 +17,7 @@ from tasks.batches import TensorSplit, TrainBatches
 from tasks.gradients import average_gradients
 from tests.cli import QUIET, command
 from tests.collectives import in_processes
-from tests.configurations import OPTIONS, checked
+from tests.configurations import TOYS, checked
 from tests.runs import run_all
 from tests.tolerances import tolerance
 
@@ -35,7 +35,6 @@ SMALL = {
     "poincare_glove_toy": ("task.data.toy={topics: 2, words: 8, common: 3, strays: 2, lines: 60, length: 8, seed: 0}",),
     "wordnet_subtree_toy": ("task.data.toy.depth=4",),
 }  # fmt: skip
-TOYS = [name for group, name in OPTIONS if group == "task" and name.endswith("_toy")]
 GRAPH = ("task=kg_completion_toy", *SMALL["kg_completion_toy"], "optim.max_grad_norm=null")
 RUNS = {name: (f"task={name}", *SMALL.get(name, ())) for name in TOYS} | {
     "learned curvature of the ball": ("task=prefix_toy", *SMALL["prefix_toy"], "geometry.learn_c=true"),

@@ -43,6 +43,17 @@ def test_the_commit_is_known_or_null():
     assert (sha is None) == (dirty is None)
 
 
+def test_the_fingerprint_of_settings_does_not_depend_on_where_files_and_notes_lie():
+    def sha256(home: str, file: str = "data/a.txt", **trainer) -> str:
+        paths = {"data_dir": f"{home}/data", "output_dir": f"{home}/out", "cache_dir": f"{home}/out/.cache"}
+        data = {"files": [f"{home}/{file}"], "cache": f"{home}/out/.cache/x"}
+        return record.config_sha256({"paths": paths, "task": {"data": data}, "trainer": {"max_epochs": 3} | trainer})
+
+    one = sha256("/home/me")
+    assert one == sha256("/mnt") == sha256("/mnt", checkpoint_every_s=0)
+    assert len({one, sha256("/mnt", "data/b.txt"), sha256("/mnt", "data2/a.txt"), sha256("/mnt", max_epochs=4)}) == 4
+
+
 def test_nested_settings_are_flattened():
     assert flat({"a": {"b": 1, "c": [1, 2]}, "d": None}) == {"a.b": 1, "a.c": [1, 2], "d": None}
 

@@ -1,0 +1,37 @@
+"""What checkpoints keep besides a state: where it comes from, numbers, and which validation was the best."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a state of a task comes from; every checkpoint keeps it, and it alone rebuilds the task.
+
+    experiment: its name, or None. name: of the folder of its runs. config: the resolved configuration as plain values
+    (`configs.stored` says how). data: what the model's rows stand for (`TaskData.identity`).
+    """
+
+    experiment: str | None = None
+    name: str = ""
+    config: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, str] = field(default_factory=dict)
+
+
+def numbers_by_name(values: Any, what: str) -> dict[str, Any]:
+    """A copy of what a checkpoint holds as `what`. Raises ValueError where these are no numbers by name."""
+    if not isinstance(values, dict):
+        raise ValueError(f"its {what} are a {type(values).__name__}")
+    for name, value in values.items():
+        if not isinstance(name, str) or not isinstance(value, (int, float)):
+            raise ValueError(f"its {what} hold a {type(value).__name__}")
+    return dict(values)
+
+
+def selection(values: Any) -> dict[str, Any]:
+    """What a checkpoint says of the best state, "value", "epoch" and "step"; empty before there is one. Raises
+    ValueError where it is something else."""
+    best = numbers_by_name(values, "best value, epoch and step")
+    if best and best.keys() != {"value", "epoch", "step"}:
+        raise ValueError("its best value, epoch and step are not all there")
+    return best
