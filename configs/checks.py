@@ -18,8 +18,9 @@ from configs.geometries import with_pairs
 from configs.kinds import described, fits, unknown_key
 from configs.schema import Root
 from configs.targets import check_targets
+from tasks.local_paths import OUTSIDE
 from tasks.reading import brief
-from tasks.resume import OUTSIDE, flat
+from tasks.resume import flat
 
 # What run.py adds when it builds an object, by the key of its node. To task.model and task.module it adds what their
 # constructors take of geometry, encoder, model and optimizer, and of what the data supply, which only the data know.

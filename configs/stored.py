@@ -25,6 +25,7 @@ from configs.errors import ConfigError
 from configs.targets import check_plain
 from tasks import resume
 from tasks.checkpoint_parts import Origin
+from tasks.local_paths import OUTSIDE, is_local
 
 CHOICE = "checkpoint"
 GROUPS = ("task", "geometry", "encoder")  # a word that chooses one of them, or an experiment, chooses all of them
@@ -68,10 +69,10 @@ def _placed(node: Any, raw: Any, places: Mapping[str, str]) -> Any:
 def _without_folders(text: str) -> str:
     """A text that is an absolute path relative to the present folder, or its last part."""
     path = Path(text)
-    if not path.is_absolute() or (len(path.parts) < 3 and not path.exists()):  # "/person" is a label
+    if not path.is_absolute() or not is_local(text):
         return text
     inside = path.is_relative_to(Path.cwd())
-    return str(path.relative_to(Path.cwd())) if inside else f"{resume.OUTSIDE}/{path.name}"
+    return str(path.relative_to(Path.cwd())) if inside else f"{OUTSIDE}/{path.name}"
 
 
 def choose(words: Sequence[str]) -> list[str]:
@@ -160,7 +161,7 @@ def _is_that_path(note: Any, kept: str) -> bool:
     """Whether a note is an absolute path that is there, of which the run kept the end, and that is not here."""
     if not isinstance(note, str) or not note.isprintable() or "${" in note:
         return False
-    path, end = Path(note), Path(kept.removeprefix(f"{resume.OUTSIDE}/")).parts
+    path, end = Path(note), Path(kept.removeprefix(f"{OUTSIDE}/")).parts
     return (
         path.is_absolute()
         and end != ()

@@ -20,7 +20,8 @@ import torch
 from tasks.base import Task, TaskData
 from tasks.errors import UserError
 from tasks.folders import whole_file
-from tasks.resume import flat, portable, portable_word
+from tasks.local_paths import portable, portable_word
+from tasks.resume import flat
 from tasks.training import Outcome
 
 PACKAGES = ("torch", "geoopt", "pytorch-lightning", "hydra-core", "numpy")

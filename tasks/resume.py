@@ -17,6 +17,7 @@ from tasks.checkpoint_parts import Origin, selection
 from tasks.checkpoints import AVERAGE, BEST, LAST, epoch_files, epoch_of
 from tasks.errors import UserError
 from tasks.folders import whole_file
+from tasks.local_paths import portable
 from tasks.reading import brief
 from tasks.schedules import FALLING
 
@@ -58,9 +59,6 @@ LATER = {
 # What must be the same for a checkpoint to be tested; "data" is TaskData.identity.
 TESTED = ("task.name", "task.model", "task.data.limits", "task.data.vectors.c", "data", "geometry", "encoder")
 STOPPED = "it was stopped early, by its trainer.patience"
-OUTSIDE = "<outside>"  # begins what checkpoints keep of a path outside of the places of their run (configs.stored)
-# An absolute path, or one in a home, as a value, within quotes, brackets or braces, or after file://.
-_PATH = re.compile(r"""(?:(?<=[=,:'"\[{\s])|(?<=file://))(?:/|~[\w.-]*/)[^\s'",\[\]{}/][^'",\[\]{}]*""")
 # The states that a mode takes of a run's folder, the first that is there.
 STATES = {"fit": (LAST,), "test": (AVERAGE, BEST, LAST), "predict": (AVERAGE, BEST, LAST)}
 NAME = re.compile(r"\w[\w.,=+-]{0,199}")  # of an experiment or a run, as part of a path
@@ -80,23 +78,6 @@ def settings(config: Mapping[str, Any], data: Mapping[str, str]) -> dict[str, An
     """What decides whether a state is of a run, by dotted key: of its configuration, without paths of this machine, and
     of the identity of its data."""
     return flat(portable({key: value for key, value in config.items() if key != "paths"} | {"data": dict(data)}))
-
-
-def portable(node: Any) -> Any:
-    """A configuration without paths of this machine: of an absolute path, and of one that a checkpoint calls OUTSIDE,
-    the last part."""
-    if isinstance(node, dict):
-        return {key: portable(value) for key, value in node.items()}
-    if isinstance(node, (list, tuple)):
-        return [portable(value) for value in node]
-    if isinstance(node, str) and (node.startswith(("~", f"{OUTSIDE}/")) or Path(node).is_absolute()):
-        return Path(node).name
-    return node
-
-
-def portable_word(word: str) -> str:
-    """A word of a command line without paths of this machine, also within quotes, lists and nodes."""
-    return _PATH.sub(lambda match: Path(match[0].rstrip()).name, word)
 
 
 def read(path: Path, setting: str, states: tuple[str, ...] = STATES["test"]) -> dict[str, Any]:

@@ -234,6 +234,11 @@ def scores(monkeypatch):
     return give
 
 
+def test_the_best_state_is_the_same_whether_it_is_written_at_once_or_kept(tmp_path, scores):
+    scores(0.5, 0.9, 0.4)
+    assert same_end(*(short(tmp_path / s, f"trainer.checkpoint_every_s={s}") for s in ("0", "1000")))
+
+
 def broken_in(patch: pytest.MonkeyPatch, epoch: int, folder: Path, *words: str) -> Path:
     """The folder of a run that an error ends in an epoch, counted from 1; its last.ckpt is of the first one."""
     plain = Task.training_step

@@ -1,11 +1,11 @@
-"""Records are written whole, without paths of this machine; folders of failed runs go."""
+"""Records are written whole; folders of failed runs go."""
 
 import json
 
 import pytest
 
 from tasks import record
-from tasks.resume import flat, portable, portable_word
+from tasks.resume import flat
 
 
 def test_a_record_is_written_whole_or_not_at_all(tmp_path):
@@ -16,11 +16,6 @@ def test_a_record_is_written_whole_or_not_at_all(tmp_path):
         record.write(path, {"a": float("nan")})
     assert json.loads(path.read_text()) == {"a": 1.5}
     assert [f.name for f in tmp_path.iterdir()] == ["record.json"]
-
-
-def test_absolute_paths_are_cut_to_names():
-    node = {"files": {"dev": "/some/where/dev.tsv", "test": None}, "rows": ["~/x/y.txt", "relative/z"], "n": 3}
-    assert portable(node) == {"files": {"dev": "dev.tsv", "test": None}, "rows": ["y.txt", "relative/z"], "n": 3}
 
 
 def test_a_folder_without_results_is_removed(tmp_path):
@@ -56,22 +51,3 @@ def test_the_fingerprint_of_settings_does_not_depend_on_where_files_and_notes_li
 
 def test_nested_settings_are_flattened():
     assert flat({"a": {"b": 1, "c": [1, 2]}, "d": None}) == {"a.b": 1, "a.c": [1, 2], "d": None}
-
-
-@pytest.mark.parametrize(
-    ("word", "kept"),
-    [
-        ("task.data.file=/home/me/c.txt", "task.data.file=c.txt"),
-        ("task.data.file='/home/me/my c.txt'", "task.data.file='my c.txt'"),
-        ("'task.data.file=/home/me/my c.txt'", "'task.data.file=my c.txt'"),
-        ('+a=[/home/me/x, "~/y/z"]', '+a=[x, "z"]'),
-        ("a={b: /home/me/z.tsv,c: ~me/q/}", "a={b: z.tsv,c: q}"),
-        ("+b=file:///home/me/conf", "+b=file://conf"),
-        ("data.dir=/home/me/pairs/", "data.dir=pairs"),
-        ("task.data.files.dev=data/x.tsv", "task.data.files.dev=data/x.tsv"),
-        ("optim.lr=3/4", "optim.lr=3/4"),
-        ("~task.data.files", "~task.data.files"),
-    ],
-)
-def test_words_keep_no_folder_of_this_machine(word, kept):
-    assert portable_word(word) == kept

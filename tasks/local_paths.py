@@ -1,0 +1,41 @@
+"""Paths of this machine, which records and checkpoints do not keep."""
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+OUTSIDE = "<outside>"  # begins what checkpoints keep of a path outside of the places of their run (configs.stored)
+# What may be an absolute path, or one in a home, as a value or within one, in quotes or not.
+_PATH = re.compile(r"""(?:(?<=[=,:;|'"\[{(\s])|(?<=file://))(?:/|~[\w.-]*/)[^\s'",\[\]{}/][^'",\[\]{}]*""")
+
+
+def is_local(text: str) -> bool:
+    """Whether a text is a path in a home, or an absolute one whose first folder is here; "/film/actor" is a label."""
+    parts = Path(text).parts
+    return text.startswith("~") or (len(parts) > 1 and parts[0] == "/" and os.path.exists("/" + parts[1]))
+
+
+def portable(node: Any) -> Any:
+    """A configuration without paths of this machine: of one, and of one that a checkpoint calls OUTSIDE, the last
+    part."""
+    if isinstance(node, dict):
+        return {key: portable(value) for key, value in node.items()}
+    if isinstance(node, (list, tuple)):
+        return [portable(value) for value in node]
+    if not isinstance(node, str):
+        return node
+    if node.startswith("file://"):
+        return "file://" + portable(node.removeprefix("file://"))
+    return Path(node).name if node.startswith(f"{OUTSIDE}/") or is_local(node) else node
+
+
+def portable_word(word: str) -> str:
+    """A word of a command line without paths of this machine, also within quotes, lists and nodes."""
+    key, equals, value = word.partition("=")
+    quote = value[:1] if value[:1] in ("'", '"') and value[-1:] == value[:1] else ""
+    text = value[len(quote) : len(value) - len(quote)]
+    is_one = "," not in text if not quote else not re.search(rf"(?<!\\){quote}", text)
+    if is_one and portable(text) != text:
+        return f"{key}{equals}{quote}{portable(text)}{quote}"
+    return _PATH.sub(lambda match: portable(match[0].rstrip()), word)

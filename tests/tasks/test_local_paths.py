@@ -1,0 +1,41 @@
+"""What is kept of paths of this machine, and what only looks like one."""
+
+import pytest
+
+from configs.stored import _without_folders
+from tasks.local_paths import portable, portable_word
+
+
+def test_paths_of_this_machine_are_cut_to_names_and_labels_are_not(tmp_path):
+    node = {"files": {"dev": str(tmp_path / "dev.tsv"), "test": None}, "rows": ["~/x/y.txt", "relative/z"], "n": 3}
+    assert portable(node) == {"files": {"dev": "dev.tsv", "test": None}, "rows": ["y.txt", "relative/z"], "n": 3}
+    assert portable([f"file://{tmp_path}/x", "<outside>/y", "/film/actor"]) == ["file://x", "y", "/film/actor"]
+    assert _without_folders(f"{tmp_path}/x") == "<outside>/x"
+    assert _without_folders("/film/actor") == "/film/actor"
+    assert portable(f"/{'a' * 5000}/x") == f"/{'a' * 5000}/x"
+
+
+@pytest.mark.parametrize(
+    ("word", "kept"),
+    [
+        ("task.data.file=/home/me/c.txt", "task.data.file=c.txt"),
+        ("task.data.file='/home/me/my c.txt'", "task.data.file='my c.txt'"),
+        ("'task.data.file=/home/me/my c.txt'", "'task.data.file=my c.txt'"),
+        ('+a=[/home/me/x, "~/y/z"]', '+a=[x, "z"]'),
+        ("a={b: /home/me/z.tsv,c: ~me/q/}", "a={b: z.tsv,c: q}"),
+        ("+b=file:///home/me/conf", "+b=file://conf"),
+        ("data.dir=/home/me/pairs/", "data.dir=pairs"),
+        ("task.data.files.dev=data/x.tsv", "task.data.files.dev=data/x.tsv"),
+        ("optim.lr=3/4", "optim.lr=3/4"),
+        ("~task.data.files", "~task.data.files"),
+        ("data.dir=/home/o'brien/d", "data.dir=d"),
+        ("a='/home/me/a, b/c.txt'", "a='c.txt'"),
+        ("a='/home/me/x','/home/me/y'", "a='x','y'"),
+        ("+a=range(/home/me/x)", "+a=range(x)"),
+        ("b=c|/home/me/x", "b=c|x"),
+        ("template='rate 3/4 or /person/artist'", "template='rate 3/4 or /person/artist'"),
+        ("relation=/film/actor", "relation=/film/actor"),
+    ],
+)
+def test_words_keep_no_folder_of_this_machine(word, kept):
+    assert portable_word(word) == kept
