@@ -117,6 +117,7 @@ def report(error: Exception, words: Sequence[str]) -> int:
     again, but those of Hydra about words that it cannot compose, and of a launcher that cannot start."""
     started = Jobs.latest is not None and bool(Jobs.latest.notes)
     if not isinstance(error, mistakes()) and (started or not (are_many(words) or isinstance(error, ValueError))):
+        conclude(1, words)
         raise error
     _print(error)
     return 1

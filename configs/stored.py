@@ -32,6 +32,7 @@ GROUPS = ("task", "geometry", "encoder")  # a word that chooses one of them, or 
 KEPT = (*GROUPS, "optim", "trainer", "data", "seed", "fidelity")
 CACHE = "paths.cache_dir"
 PLACES = ("data.dir", CACHE, "paths.data_dir", "paths.output_dir")
+_REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 _PLACE = re.compile(r"<((?:data|paths)\.\w+)>(?=/|\Z)")
 
 
@@ -132,9 +133,25 @@ def withdraw() -> None:
 def _notes(file: Path) -> dict[str, Any]:
     """The configuration that Hydra noted in the folder of the run that wrote a checkpoint; empty without one."""
     try:
-        return files.load(file.parent.parent / ".hydra" / "config.yaml")
+        notes = files.load(file.parent.parent / ".hydra" / "config.yaml")
+        followed: dict[str, Any] = _followed(notes, notes)
+        return followed
     except Exception:  # many kinds, for a file that may hold anything
         return {}
+
+
+def _followed(node: Any, notes: Mapping[str, Any]) -> Any:
+    """The node, in which a value that is nothing but the name of another one, as `${task.embeddings}`, is that one."""
+    if isinstance(node, Mapping):
+        return {key: _followed(value, notes) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_followed(value, notes) for value in node]
+    if isinstance(node, str) and (name := _REFERENCE.fullmatch(node)):
+        value: Any = notes
+        for key in name[1].split("."):
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value if isinstance(value, str) else node
+    return node
 
 
 def _interpolated(node: Any, notes: Any) -> Any:

@@ -188,7 +188,7 @@ class Task(pl.LightningModule, abc.ABC):
         metrics = {f"{split}/{k}": v for k, v in self.summary(sums).items()}
         self.metrics.update(metrics)
         if self.select in metrics:  # where schedules and EarlyStopping look for it
-            self.log(self.select, metrics[self.select], logger=False)
+            self.log(self.select, metrics[self.select], logger=False, sync_dist=self.trainer.world_size > 1)
         log_metrics(self.trainer, metrics)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import re
 import shutil
+import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -92,6 +93,9 @@ def read(path: Path, setting: str, states: tuple[str, ...] = STATES["test"]) -> 
     if not file.is_file():
         raise UserError(f"{setting}: there is no checkpoint {file}. Runs keep theirs in <folder>/checkpoints.")
     try:
+        with zipfile.ZipFile(file) as parts:  # torch does not look whether they are what was written
+            if damaged := parts.testzip():
+                raise ValueError(f"the checksum of {damaged} is wrong")
         checkpoint = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds for a damaged file
         reason = f"{type(error).__name__}: {error}".splitlines()[0][:120]

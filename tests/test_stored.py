@@ -302,3 +302,14 @@ def test_notes_of_a_run_are_no_more_than_places_of_its_own_files(tmp_path):
     (tmp_path / "x").mkdir()
     noted = {"a": str(tmp_path / "x"), "b": ["${oc.env:HOME}/y"], "c": "/etc/passwd"}
     assert _interpolated(kept, noted) == kept | {"a": str(tmp_path / "x")}
+
+
+def test_a_flipped_bit_is_noticed(finished, tmp_path):
+    whole = (states(finished) / "best.ckpt").read_bytes()
+    weights = next(iter(torch.load(states(finished) / "best.ckpt")["state_dict"].values())).numpy().tobytes()
+    place = whole.index(weights)
+    (tmp_path / "best.ckpt").write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    result = call("mode=test", f"checkpoint={tmp_path}/best.ckpt", *QUIET, *places(tmp_path))
+    assert result.code == 1
+    assert "is damaged or no checkpoint" in result.err
+    assert "checksum" in result.err

@@ -85,7 +85,9 @@ class LinkTask(_WholeGraph):
         if not self.training:
             return self._evaluation(batch)
         edges = batch["pair"]
-        wrong = wrong_links(len(edges) * self.negatives, self.model.n_nodes, self.known_links)
+        total = len(edges) if self.share is None else self.share.total
+        drawn = wrong_links(total * self.negatives, self.model.n_nodes, self.known_links, self.draws)
+        wrong = self.own(drawn.view(total, self.negatives, 2)).flatten(0, 1)
         points, places = self.model.encode(torch.cat([edges, wrong]) if self.model.fanouts else None)
         pairs = torch.cat([edges, wrong]) if places is None else places
         scores = self.model.scores(points, pairs)
