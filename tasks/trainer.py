@@ -66,5 +66,6 @@ class without_advice(warnings.catch_warnings):
             ".*treespec.*",
             ".*Checkpoint directory .* exists and is not empty.*",
             ".*GPU available but not used.*",
+            ".*sync_dist=True.*",  # what is logged is the same in all processes
         ):
             warnings.filterwarnings("ignore", message=message)
