@@ -12,6 +12,7 @@ from tasks.resume import flat
 # 97.5 % quantiles of Student's t for 1, 2, ... degrees of freedom, of which n seeds have n - 1.
 T_QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 ROUNDING = 1e-9  # of fractions between 0 and 1: ends of intervals that are no further apart touch
+MOST_HELD_OUT = 0.94  # of the paper's training data: a run that selects on 5 % of them has nearly as much as the paper
 COLUMNS_OF_A_BLOCK = 6  # so that a block with its row names fits into 150 characters
 
 Cells = dict[Place, list[Record]]
@@ -227,6 +228,8 @@ def settings_line(run: Record) -> str:
         parts.append(f"gradient norm at most {optim['max_grad_norm']} ({optim.get('clip')})")
     if isinstance(run["selection"], dict) and run["selection"].get("metric"):
         parts.append(f"tested at the best {run['selection']['metric']}")
+    if run["data"].get("selection") == "test":
+        parts.append("the test set selects")
     parts.append(f"fidelity {run['fidelity']}")
     if run["dirty"] is not False or not run["commit"]:
         parts.append("code with uncommitted changes")
@@ -270,7 +273,10 @@ def _why_empty(layout: Layout, row: str) -> str:
 
 
 def _partial(layout: Layout, runs: list[Record]) -> list[str]:
-    share = runs[0]["data"]["share"]
+    data = runs[0]["data"]
+    share, of_paper = data["share"], (data.get("paper") or {}).get("share")
     lines = [f"partial: {100 * share:.3g} % of the data"] if share < 1 else []
+    if of_paper is not None and of_paper < MOST_HELD_OUT and not layout.again:  # whose label says what data it has
+        lines.append(f"partial: {100 * of_paper:.3g} % of the paper's training data")
     missing = [name for name in layout.sources if name not in sources(runs[0])]
     return lines + (["partial: without", ", ".join(missing)] if missing else [])

@@ -122,7 +122,7 @@ def _figure_options(options: argparse.Namespace) -> FigureOptions:
             raise UserError("--labels names nothing; write them with commas, as in --labels person,artist.")
     if options.words_drawn < 1:
         raise UserError(f"--words must be at least 1, and it is {options.words_drawn}.")
-    if options.out.exists() and not options.out.is_dir():
+    if options.out and options.out.exists() and not options.out.is_dir():
         raise UserError(f"--out {options.out} is a file; name a folder.")
     return FigureOptions(
         options.out, options.format, labels, options.name, options.words_drawn, options.state, options.pairs
@@ -135,7 +135,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--list", action="store_true", help="say what the figures show")
     parser.add_argument("--labels", metavar="A,B,...", help="types of nearest, boundaries; entities; nodes of tree")
     parser.add_argument("--pairs", type=Path, metavar="FILE", help="premise <tab> hypothesis a line, for attention")
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "figures", metavar="DIR", help="results/figures")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="results/figures, and of accumulation and factors figures in the run's folder",
+    )
     parser.add_argument("--format", choices=FORMATS, default="png", help="of pictures; tables are Markdown")
     parser.add_argument("--name", help="what the files are called after the figure's name, in the place of the runs")
     parser.add_argument("--state", choices=list(STATES), default="best", help="weights of the best epoch, or the last")

@@ -9,6 +9,8 @@ import html
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from tasks.errors import readable
+
 Prediction = Mapping[str, Any]
 Sentence = Mapping[str, Any]
 _COLOUR = "31, 99, 180"  # red, green, blue
@@ -42,13 +44,13 @@ that in its sentence times the sentence's. Its own numbers show where the pointe
 
 def as_text(predictions: Iterable[Prediction]) -> Iterator[str]:
     """For each prediction some lines: the class, and each sentence with its weight; words with more weight than the
-    words of their sentence have on the average are followed by it, as in ``[.25]``."""
+    words of their sentence have on the average are followed by it, as in ``[.25]``. Control characters are escaped."""
     for number, prediction in enumerate(predictions, start=1):
         explanation = prediction["explanation"]
-        lines = [f"{number}. {_answer(prediction)}{_factor(explanation, ', γ {:.3g}')}"]
+        lines = [f"{number}. {readable(_answer(prediction))}{_factor(explanation, ', γ {:.3g}')}"]
         for sentence in explanation["sentences"]:
-            words, share = sentence["words"], 1 / len(sentence["words"])
-            marked = [f"{w['word']}[{_short(w['weight'])}]" if w["weight"] > share else w["word"] for w in words]
+            shown, share = [(readable(w["word"]), w["weight"]) for w in sentence["words"]], 1 / len(sentence["words"])
+            marked = [f"{word}[{_short(weight)}]" if weight > share else word for word, weight in shown]
             lines.append(f"   {sentence['weight']:.2f}{_factor(sentence, '  γ {:<6.3g}')}  {' '.join(marked)}")
         yield "\n".join(lines) + "\n\n"
 
@@ -71,7 +73,10 @@ def as_page(predictions: Iterable[Prediction]) -> Iterator[str]:
     yield "</body>\n</html>\n"
 
 
-FORMS: dict[str, Callable[[Iterable[Prediction]], Iterator[str]]] = {".html": as_page, ".txt": as_text}  # by ending
+PAGES = (".html", ".htm")
+FORMS: dict[str, Callable[[Iterable[Prediction]], Iterator[str]]] = {  # by ending
+    ".txt": as_text, **dict.fromkeys(PAGES, as_page)
+}  # fmt: skip
 
 
 def _row(sentence: Sentence, strongest: float) -> str:

@@ -30,8 +30,8 @@ STANDARD = "-"  # as input or output: standard input or output
 class Files:
     """What mode=predict reads and writes. checkpoint: a file or a run's folder. input: a file, "-" for standard input,
     or a folder each of whose files is an example. output: a file, written whole or not at all, or None or "-" for
-    standard output. explain: with what the predictions rest on; a file .html is then a page, and a file .txt and
-    standard output are text."""
+    standard output. explain: with what the predictions rest on; a file .html or .htm is then a page, and a file .txt
+    and standard output are text."""
 
     checkpoint: str | None
     input: str | None
@@ -48,11 +48,11 @@ class Files:
         if not self.explain:
             return json_lines
         ending = ".txt" if self.output is None or self.to_standard_output else Path(self.output).suffix
-        return explanation.FORMS.get(ending, json_lines)
+        return explanation.FORMS.get(ending.lower(), json_lines)
 
     def check(self) -> tuple[str, str]:
         """Checkpoint and input. Raises UserError unless both are named, the input is there, and the output can be
-        written."""
+        written and is no page without `explain`."""
         if self.checkpoint is None:
             raise UserError("mode=predict needs checkpoint=<run folder>, or a file in it.")
         if self.input is None:
@@ -62,6 +62,11 @@ class Files:
         output = None if self.output is None or self.to_standard_output else Path(self.output)
         if output and (output.is_dir() or not output.absolute().parent.is_dir()):
             raise UserError(f"output={output} cannot be written; name a file in a folder that exists.")
+        if output and output.suffix.lower() in explanation.PAGES and not self.explain:
+            raise UserError(
+                f"output={output}: without explain=true there are lines of JSON, whose texts a browser would take for "
+                "HTML; name a file .jsonl, or add explain=true."
+            )
         return self.checkpoint, self.input
 
 
@@ -113,14 +118,17 @@ def predict(
     start, count = time.perf_counter(), 0
     output = None if files.to_standard_output else files.output
     with _default_dtype(wide), _examples(data, source) as examples, _output_stream(output, stdout) as stream:
+        form = files.form
 
         def counted() -> Iterator[dict[str, Any]]:
             nonlocal count
             for answer in _answers(task, data, examples, files.explain):
+                if form is not json_lines:
+                    json_line(answer)  # refuses what is not finite
                 count += 1
                 yield answer
 
-        stream.writelines(files.form(counted()))
+        stream.writelines(form(counted()))
     seconds = time.perf_counter() - start
     return Outcome(
         metrics={},
@@ -139,14 +147,18 @@ def predict(
 
 def json_lines(answers: Iterable[dict[str, Any]]) -> Iterator[str]:
     """Each as a line. Raises UserError for one with numbers that are not finite."""
-    for answer in answers:
-        try:
-            yield json.dumps(answer, ensure_ascii=False, allow_nan=False) + "\n"
-        except ValueError:
-            raise UserError(
-                f"The prediction for {brief(answer)} is not finite: the weights of the checkpoint are too large. Use "
-                "another checkpoint, or trainer.precision=64-true."
-            ) from None
+    return map(json_line, answers)
+
+
+def json_line(answer: dict[str, Any]) -> str:
+    """Raises UserError where a number is not finite."""
+    try:
+        return json.dumps(answer, ensure_ascii=False, allow_nan=False) + "\n"
+    except ValueError:
+        raise UserError(
+            f"The prediction for {brief(answer)} is not finite: the weights of the checkpoint are too large. Use "
+            "another checkpoint, or trainer.precision=64-true."
+        ) from None
 
 
 def _answers(task: Task, data: TaskData, examples: Iterator[Any], explain: bool) -> Iterator[dict[str, Any]]:

@@ -42,7 +42,7 @@ def test_published_values_stand_in_the_tables_alone(name):
 def test_experiments_are_rows_and_not_cells():
     assert not list((CONFIGS / "experiment").rglob("*/*.yaml")), "a glob over nested folders runs nothing"
     assert len(EXPERIMENTS) <= 100
-    assert sum(len(source(name).splitlines()) for name in EXPERIMENTS) <= 1300
+    assert sum(len(source(name).splitlines()) for name in EXPERIMENTS) <= 1320
 
 
 @pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name.startswith("multinli_report_")])

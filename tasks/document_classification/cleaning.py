@@ -17,8 +17,15 @@ def _unescaped(match: re.Match[str]) -> str:
     return chr(int(code, 16)) if code else _ESCAPED.get(letter, letter)
 
 
+def _without_escapes(text: str) -> str:
+    """Two escapes that are a surrogate pair become one character, half of a pair U+FFFD, and NUL a blank, as neither
+    can be written."""
+    text = _ESCAPE.sub(_unescaped, text).replace("\0", " ")
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 STEPS: dict[str, Callable[[str], str]] = {
-    "escapes": lambda text: _ESCAPE.sub(_unescaped, text),
+    "escapes": _without_escapes,
     "backslashes": lambda text: text.replace("\\", " "),
     "entities": lambda text: html.unescape(_BROKEN.sub(r"&\1;", text)),
     "tags": lambda text: _TAG.sub(" ", text),
@@ -28,7 +35,7 @@ STEPS: dict[str, Callable[[str], str]] = {
 def clean(text: str, steps: Sequence[str]) -> str:
     """The text after some of STEPS, in their order:
 
-    escapes      \\n, \\" and \\u00e9 become what they stand for (Yelp, Yahoo, Amazon)
+    escapes      \\n, \\" and \\u00e9 become what they stand for (Yelp, Yahoo, Amazon), as \\ud83d\\ude00 does
     backslashes  become blanks: AG News has one where the article had the end of a line
     entities     character references of HTML, &amp; and &#39;, become characters, also those that lost
                  their & (AG News: #39;)

@@ -185,6 +185,8 @@ def _counts(arrays: Arrays, classes: Sequence[str], faults: dict[str, Faults]) -
 
 
 def _check_classes(labels: dict[str, int]) -> None:
+    if not any(labels.values()):
+        raise UserError("Train has no documents that can be used.")
     if len(labels) < 2:
         raise UserError(f"Train has documents of the class {', '.join(labels)} alone, and at least two are needed.")
     if empty := [name for name, count in labels.items() if not count]:

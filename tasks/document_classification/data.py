@@ -1,6 +1,7 @@
 """Labelled documents from files, as word ids in batches of whole documents of about the same size."""
 
 import hashlib
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -110,9 +111,11 @@ class DocumentData(TaskData):
             self._corpus = self._made_up() if self.folder is None else self._from_files(self.folder)
             for split in SPLITS:
                 if not self._corpus.counts[split]["documents"] and (split != "dev" or self.selection != "test"):
+                    n = self._corpus.counts["train"]["documents"]
+                    part = max(0.1, math.ceil(100 / n) / 100)  # at least one of them
                     raise UserError(
-                        f"There are no documents for {split} that can be used; add a file, or keep a part of train for "
-                        f"it with task.data.held_out.{split}=0.1."
+                        f"There are no documents for {split} that can be used; add a file, or keep a part of the {n:,} "
+                        f"documents of train for it with task.data.held_out.{split}={part}."
                     )
             for split, fault in self._corpus.faults.items():
                 n = self._corpus.counts[split]["skipped"]
@@ -122,6 +125,11 @@ class DocumentData(TaskData):
                 rank_zero_only(print)(
                     f"{n:,} training documents, {n / total:.1%} of the paper's {total:,}.", flush=True
                 )
+            if self.selection == "test":
+                rank_zero_only(print)(
+                    "The test set selects the best state (task.data.selection=test), so that what is called val is the "
+                    "test set, and its result too good.", flush=True,
+                )  # fmt: skip
         return self._corpus
 
     def _from_files(self, folder: Path) -> Corpus:
@@ -200,7 +208,10 @@ class DocumentData(TaskData):
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[NewDocument]:
         """New documents from lines of text, or JSON objects with the fields of the files."""
         fields = ", ".join(names[0] for names in self.form.texts)
-        forms = f"Each line is the text of a document, or a JSON object with {fields}"
+        forms = (
+            f"Each line is the text of a document, or a JSON object with {fields}; a text that begins with {{ must be "
+            "in such an object"
+        )
         return read_examples(lines, name, self._input, "documents", forms)
 
     def read_folder(self, folder: Path) -> Iterator[NewDocument]:

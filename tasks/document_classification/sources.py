@@ -86,7 +86,8 @@ def find_sources(place: Path) -> list[Source]:
     """The sources of a folder, of which the first that there are is taken:
 
         files whose names say of which split they are (`split_files.split_name`),
-        folders whose names say so, with a folder of texts for each class,
+        folders whose names say so, with a folder of texts for each class: train and test, or train and no folder that
+        is of no split, for else it is a class that has such a name,
         one file, or else a folder of texts for each class: all of it is train.
 
     A file instead of a folder is train. Raises UserError where nothing is found.
@@ -100,7 +101,7 @@ def find_sources(place: Path) -> list[Source]:
         return [Source(split, path) for split in SPLITS for _, path in sorted(stems[split].items())]
     folders = [path for path in sorted(place.iterdir()) if path.is_dir() and not path.name.startswith(".")]
     splits = {path: split for path in folders if (split := split_name(path.name))}
-    if "train" in splits.values():
+    if {"train", "test"} <= set(splits.values()) or ("train" in splits.values() and len(splits) == len(folders)):
         return sorted((Source(split, path) for path, split in splits.items()), key=lambda s: SPLITS.index(s.split))
     files = [path for ending in ENDINGS for path in sorted(place.glob(f"*{ending}")) if path.is_file()]
     if len(files) == 1:

@@ -92,7 +92,13 @@ def test_files(hype_han, flat, tmp_path, figures, capsys):
     assert text.count("<title>") == 1 + len(row.parts[1])
     assert html.escape(row.parts[1].texts[0]) in text
 
-    assert command.main(["accumulation", str(flat), *out]) == 0
+    capsys.readouterr()
+    assert command.main(["accumulation", str(flat)]) == 0
+    made = [Path(line.removeprefix("figure: ")) for line in capsys.readouterr().out.splitlines()]
+    assert {path.parent for path in made} == {flat / "figures"}, (
+        "texts of data are not written where results are committed"
+    )
+    assert any(path.suffix == ".html" for path in made)
     assert command.main(["factors", str(flat), *out]) == 1
     assert "its attention is in flat space" in capsys.readouterr().err
 

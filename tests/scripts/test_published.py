@@ -84,7 +84,9 @@ def test_a_cell_is_what_its_row_and_column_say():
         size = last if last in ("LARGE", "XLARGE") else "BASE"
         assert values["task.model.s"] == {"BASE": 20, "LARGE": 50, "XLARGE": 100}[size]
         assert values["geometry.name"] == ("euclidean" if first == "EU" and last == size else "poincare")
-        part = {"HY XLARGE": "encoder", "EU MLR": "classifier"}.get(cell.row, last if last.islower() else None)  # appendix F
+        part = {"HY XLARGE": "encoder", "EU MLR": "classifier"}.get(
+            cell.row, last if last.islower() else None
+        )  # appendix F
         assert values["geometry.parts"] == ({part: "euclidean"} if part else {})
 
 
@@ -131,6 +133,7 @@ def test_every_row_has_an_experiment_or_is_only_quoted():
     quoted = {file: layout.quoted for file, layout in LAYOUTS.items() if layout.quoted}
     assert quoted == {
         "hyfi_table1": {"DENOISED", "BERT"}, "hyfi_table7": {"Shimaoka et al. (2017)", "AFET", "PLE", "BERT"},
+        "hype_han_table2": {"generative LSTM", "char-CNN", "char-CRNN", "VDCNN"},
     }  # fmt: skip
 
 
@@ -192,7 +195,9 @@ def test_crowd_tables_say_so_and_repeat_no_number():
     for layout in tables:
         assert layout.again
         assert layout.label.startswith("Crowd only, 1,998 training mentions, GloVe 50d: not the paper's data")
-        assert "published" not in (PUBLISHED / f"{layout.file}.yaml").read_text(encoding="utf-8").partition("\nrows:")[2]
+        assert (
+            "published" not in (PUBLISHED / f"{layout.file}.yaml").read_text(encoding="utf-8").partition("\nrows:")[2]
+        )
 
 
 def test_the_committed_tables_are_what_the_records_give(capsys):

@@ -89,7 +89,9 @@ contests:
 """
 
 
-def test_confidence_intervals_and_how_often_a_row_is_the_highest(tmp_path, tables, table, keep, make_record, write_record):
+def test_confidence_intervals_and_how_often_a_row_is_the_highest(
+    tmp_path, tables, table, keep, make_record, write_record
+):
     write_record(tmp_path / "published/hnn_table1.yaml", LAYOUT + INTERVALS)
     keep(*accuracies((0.96, 0.95), (0.98, 0.94), (0.97, 0.94)))
     assert tables() == 0
@@ -99,7 +101,9 @@ def test_confidence_intervals_and_how_often_a_row_is_the_highest(tmp_path, table
     assert ours == "**ours 97.00 ± 2.48** (3 seeds)"
     assert table()["fully hyperbolic GRU"][0] == ["published 81.19", "not run"]
     text = (tmp_path / "tables/hnn.md").read_text()
-    assert "- Ours: mean ± half the width of the 95 % confidence interval of the mean (Student's t) over the seeds" in text
+    assert (
+        "- Ours: mean ± half the width of the 95 % confidence interval of the mean (Student's t) over the seeds" in text
+    )
     often = "- How often each of fully Euclidean GRU, fully hyperbolic GRU is the highest: in the paper "
     line = f"{often}fully Euclidean GRU 1, fully hyperbolic GRU 1 of 2"
     assert line + "\n" in text, "ours has not both rows of any column"
@@ -107,7 +111,10 @@ def test_confidence_intervals_and_how_often_a_row_is_the_highest(tmp_path, table
     write_record(tmp_path / "runs/other.json", make_record(other))
     assert tables() == 0
     assert f"{line}; in ours fully hyperbolic GRU 1 of 1\n" in (tmp_path / "tables/hnn.md").read_text()
-    write_record(tmp_path / "runs/other.json", make_record({**other, "metrics.test/accuracy": statistics.fmean([0.96, 0.98, 0.97])}))
+    write_record(
+        tmp_path / "runs/other.json",
+        make_record({**other, "metrics.test/accuracy": statistics.fmean([0.96, 0.98, 0.97])}),
+    )
     assert tables() == 0
     assert f"{line}; in ours none alone 1 of 1\n" in (tmp_path / "tables/hnn.md").read_text()
 
@@ -131,8 +138,29 @@ def test_partial_data_is_named(tables, table, keep):
     assert table()["fully hyperbolic GRU"][1][-1] == "partial: 4 % of the data"
 
 
+@pytest.mark.parametrize(
+    ("share", "line"), [(0.3204, "partial: 32 % of the paper's training data"), (0.95, "difference -1.14")]
+)
+def test_a_part_of_the_papers_data_is_partial(tables, table, keep, share, line):
+    """5 % of them may be kept to select the state."""
+    keep({"data.paper": {"documents": 120_000, "share": share}})
+    assert tables() == 0
+    assert table()["fully hyperbolic GRU"][1][-1] == line
+
+
+def test_a_test_set_that_selects_is_named(tmp_path, tables, keep):
+    keep({"data.selection": "test"})
+    assert tables() == 0
+    assert (
+        "tested at the best val/accuracy, the test set selects, fidelity paper"
+        in (tmp_path / "tables/hnn.md").read_text()
+    )
+
+
 def test_the_notes_are_read_from_the_records(tmp_path, tables, write_record, keep, capsys):
-    write_record(tmp_path / "published/hnn_table1.yaml", LAYOUT + "overrides: [optim.biases.rule=sgd, optim.biases.lr=0.1]\n")
+    write_record(
+        tmp_path / "published/hnn_table1.yaml", LAYOUT + "overrides: [optim.biases.rule=sgd, optim.biases.lr=0.1]\n"
+    )
     biases = {"rule": "sgd", "lr": 0.1, "max_grad_norm": None}
     keep({"config.optim.biases": biases}, {"config.optim.biases": biases})
     assert tables() == 0
@@ -150,7 +178,10 @@ def test_the_notes_are_read_from_the_records(tmp_path, tables, write_record, kee
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"config.optim.lr": 0.1}, "'fully hyperbolic GRU, PREFIX-10' of hnn_table1, and it has optim.lr=0.1, not 0.01"),
+        (
+            {"config.optim.lr": 0.1},
+            "'fully hyperbolic GRU, PREFIX-10' of hnn_table1, and it has optim.lr=0.1, not 0.01",
+        ),
         ({"config.task.data.batch_size": 64}, "and it has task.data.batch_size=64, not 512"),
         ({"config.trainer.max_epochs": 30}, "and it has trainer.max_epochs=30, not 10"),
         ({"config.geometry.parts": {"ffnn": "euclidean"}}, "and it has geometry.parts={'ffnn': 'euclidean'}, not {}"),
@@ -177,14 +208,21 @@ def test_a_record_of_an_experiment_that_is_gone_counts_by_its_settings_or_is_nam
     keep({}, {"experiment": "renamed", **same_task}, {"experiment": "hnn_subtree"}, {"experiment": None})
     assert tables() == 0
     assert table()["fully hyperbolic GRU"][1][1] == "**ours 96.00** (1 seed)"
-    assert "runs/1.json fits no cell of a table. The nearest is 'fully hyperbolic GRU, PREFIX-10'" in (err := capsys.readouterr().err)
+    assert "runs/1.json fits no cell of a table. The nearest is 'fully hyperbolic GRU, PREFIX-10'" in (
+        err := capsys.readouterr().err
+    )
     assert "it has optim.lr=0.5, not 0.01" in err
     assert "2.json" not in err, "no table here has its experiment"
 
 
 def test_what_does_not_decide_results_may_differ(tables, table, keep):
     moved = {"config.task.data._target_": "elsewhere.PrefixData", "config.task.data.root": "/my/data/prefix"}
-    later = {"config.encoder": None, "config.trainer.threads": 8, "config.task.data.gone": 1, "paper": {"row": "no row"}}
+    later = {
+        "config.encoder": None,
+        "config.trainer.threads": 8,
+        "config.task.data.gone": 1,
+        "paper": {"row": "no row"},
+    }
     keep({}, moved, {**later, "config.task.data.generator_seed": 0})
     assert tables() == 0
     assert table()["fully hyperbolic GRU"][1][1].endswith("(3 seeds)")
@@ -221,16 +259,32 @@ def test_overrides_that_do_not_compose_are_named_with_table_row_and_column(
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("{data: snli}", "{data: snli, overrides: ['+hydra.callbacks.x._target_=os.system']}", "must set a value, as task.dim=2 does"),
+        (
+            "{data: snli}",
+            "{data: snli, overrides: ['+hydra.callbacks.x._target_=os.system']}",
+            "must set a value, as task.dim=2 does",
+        ),
         ("{data: snli}", "{data: snli, overrides: [1]}", "the override 1 must set a value"),
         ("metric: test/accuracy", "metrik: test/accuracy", "has keys that are none of a table"),
         ("name: hnn", "name: ../hnn", "cannot name a file of results/tables/"),
-        ("hnn_{data}_gru_hyp", "hnn_{data}_gru_hip", "there is no experiment hnn_snli_gru_hip in configs/experiment/. Did you mean hnn_snli_gru_hyp"),
-        ("hnn_{data}_gru_hyp", "hnn_{dat}_gru_hyp", "the experiment of 'fully hyperbolic GRU' needs 'dat', which 'SNLI' lacks"),
-        ("published: [0.8119", "publish: [0.8119", "row 'fully hyperbolic GRU' has keys that are none of a row: publish"),
+        (
+            "hnn_{data}_gru_hyp",
+            "hnn_{data}_gru_hip",
+            "there is no experiment hnn_snli_gru_hip in configs/experiment/. Did you mean hnn_snli_gru_hyp",
+        ),
+        (
+            "hnn_{data}_gru_hyp",
+            "hnn_{dat}_gru_hyp",
+            "the experiment of 'fully hyperbolic GRU' needs 'dat', which 'SNLI' lacks",
+        ),
+        (
+            "published: [0.8119",
+            "publish: [0.8119",
+            "row 'fully hyperbolic GRU' has keys that are none of a row: publish",
+        ),
         ("{data: snli}", "{data: snli, overrides: seed=3}", "overrides of 'SNLI' must be a list"),
         ("title: The table\n", "", "is not a table file (needs 'title')"),
-        ("{experiment: \"hnn_{data}_gru_eucl\", published: [0.8152, 0.9596]}", "[0.8152, 0.9596]", "is not a table file"),
+        ('{experiment: "hnn_{data}_gru_eucl", published: [0.8152, 0.9596]}', "[0.8152, 0.9596]", "is not a table file"),
         ("{data: snli}", "{data: snli", "is not a table file (while parsing a flow mapping"),
         ("title:", "values_of: hnn_table7\ntitle:", "values_of names hnn_table7, and there is no such table"),
     ],
@@ -242,7 +296,9 @@ def test_a_faulty_table_file_is_named(tmp_path, tables, write_record, capsys, ol
     assert "hnn_table1.yaml: " in error
 
 
-def test_the_commands_of_missing_cells_are_printed_once_and_nothing_is_written(tmp_path, tables, write_record, keep, capsys):
+def test_the_commands_of_missing_cells_are_printed_once_and_nothing_is_written(
+    tmp_path, tables, write_record, keep, capsys
+):
     again = "name: hnn\ntable: 1\nvalues_of: hnn_table1\ntitle: Again\nprotocol: P\ncolumns: [SNLI]\n"
     rows = 'rows: {fully Euclidean GRU: {experiment: "hnn_{data}_gru_eucl"}, Small: {experiment: hnn_snli_gru_eucl, overrides: [optim.lr=1]}}\n'
     write_record(tmp_path / "published/hnn_table1_again.yaml", again + rows)

@@ -91,3 +91,20 @@ def test_text():
         "",
     ]
     assert second.splitlines()[2] == "   0.80  rain[.75] falls"
+
+
+def test_names_of_files_are_shown_as_text():
+    evil = '<img src=x onerror="alert(1)">.txt'
+    text = "".join(as_page([prediction() | {"file": evil}]))
+    assert Page(text).elements.count("section") == 1
+    assert "img" not in Page(text).elements
+    assert f"1. {evil}: a<b>" in "".join(Page(text).texts)
+
+
+def test_a_terminal_gets_no_control_characters():
+    one = prediction() | {"file": "a\x1b[2Jb\x07.txt"}
+    one["explanation"]["sentences"][1]["words"][0]["word"] = "rain\x1b]0;x\x07"
+    (text,) = as_text([one])
+    assert text.replace("\n", "").isprintable()
+    assert r"1. a\x1b[2Jb\x07.txt: a<b> (0.900)" in text
+    assert r"rain\x1b]0;x\x07[.75] falls" in text

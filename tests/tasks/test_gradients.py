@@ -28,6 +28,9 @@ SMALL = {
         "task.model.input_dropout=0.0", "task.model.concat_dropout=0.0", "task.data.crowd_cycles=1",
         "task.data.sizes={train: 46, dev: 21, test: 18}",
     ),
+    "document_classification_toy": (
+        "task.model.word_dropout=0.0", "task.model.dropout=0.0", "task.data.sizes={train: 46, dev: 21, test: 18}",
+    ),
     "nli_toy": ("task.data.sizes={train: 46, dev: 21, test: 18}",),
     "prefix_toy": ("task.data.sizes={train: 46, dev: 22, test: 18}",),
     "kg_completion_toy": ("task.data.sizes={train: 23, dev: 10, test: 9}",),

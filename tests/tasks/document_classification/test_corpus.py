@@ -21,13 +21,23 @@ def three(train=("a", "b", "a", "b"), **more):
 
 
 def test_no_sentence_goes_over_from_one_text_into_the_next():
-    assert recipe().sentences(("A title", "One two. Three?", "")) == [["a", "title"], ["one", "two", "."], ["three", "?"]]
+    assert recipe().sentences(("A title", "One two. Three?", "")) == [
+        ["a", "title"],
+        ["one", "two", "."],
+        ["three", "?"],
+    ]
 
 
 def test_sentences_and_documents_are_cut_to_their_limits():
     found = recipe(max_length=2, max_sentences=2).sentences(("One two three. Four five six.", "Seven."))
     assert found == [["one", "two"], ["four", "five"]]
     assert recipe(max_length=4).sentences(("word " * 100_000,)) == [["word"] * 4]
+    assert recipe(max_length=4).sentences(("." * 100_000,)) == [["." * 100_000]]
+
+
+def test_a_document_with_an_emoji_in_escapes_is_kept():
+    found = [("train", "", Document(x, (r"Nice \ud83d\ude00 film.",))) for x in "ab"]
+    assert "\U0001f600" in prepare(found, recipe(clean=["escapes"], held_out={})).vocabulary
 
 
 @pytest.mark.parametrize("texts", [("",), (" \n ", "\t"), ()])
@@ -41,7 +51,11 @@ def test_arrays_hold_the_documents():
     names = ["", "?", *corpus.vocabulary]
     documents = corpus.arrays.texts()
     ids, lengths, counts = documents.pad_sentences(torch.tensor([0, 4]))
-    assert [[names[k] for k in row] for row in ids.tolist()] == [["some", "words", "."], ["more", "words", "."], ["some", "words", "."]]
+    assert [[names[k] for k in row] for row in ids.tolist()] == [
+        ["some", "words", "."],
+        ["more", "words", "."],
+        ["some", "words", "."],
+    ]
     assert (counts.tolist(), lengths.tolist()) == ([2, 1], [3, 3, 3])
     assert corpus.classes == ["a", "b"]
     assert corpus.arrays.labels.tolist() == [0, 1, 0, 1, 0, 1]
@@ -73,7 +87,9 @@ def test_held_out_documents_are_drawn_by_the_seed_and_are_the_stated_share():
 
 def test_documents_that_cannot_be_used_are_counted_or_end_the_reading():
     found = [*three(), ("train", "news.csv, line 9", Fault("it has 2 columns")), *rows("c", split="test")]
-    with pytest.raises(UserError, match=r"news\.csv, line 9: it has 2 columns\. Correct the line, or .* task\.data\.on_error=skip"):
+    with pytest.raises(
+        UserError, match=r"news\.csv, line 9: it has 2 columns\. Correct the line, or .* task\.data\.on_error=skip"
+    ):
         prepare(found, recipe())
     corpus = prepare(found, recipe(on_error="skip"))
     assert [corpus.counts[split]["skipped"] for split in SPLITS] == [1, 0, 1]
@@ -84,12 +100,18 @@ def test_documents_that_cannot_be_used_are_counted_or_end_the_reading():
 def test_labels_outside_the_given_classes_and_classes_without_documents():
     classes = {"good": ["a"], "bad": ["b"]}
     assert prepare(three(), recipe(classes=classes)).classes == ["good", "bad"]
-    with pytest.raises(UserError, match=r"news\.csv, line 2: the label 'c' is none of a, b \(see task\.data\.classes\)"):
+    with pytest.raises(
+        UserError, match=r"news\.csv, line 2: the label 'c' is none of a, b \(see task\.data\.classes\)"
+    ):
         prepare(three(("a", "c")), recipe(classes=classes))
-    with pytest.raises(UserError, match=r"Train has no document of the class none; add some, or leave it out of task\.data\.classes"):
+    with pytest.raises(
+        UserError, match=r"Train has no document of the class none; add some, or leave it out of task\.data\.classes"
+    ):
         prepare(three(), recipe(classes={**classes, "none": ["n"]}))
     with pytest.raises(UserError, match="Train has documents of the class a alone, and at least two are needed"):
         prepare(rows("a", "a") + rows("a", split="dev") + rows("a", split="test"), recipe())
+    with pytest.raises(UserError, match=r"Train has no documents that can be used\."):
+        prepare(rows("a", split="test"), recipe(on_error="skip"))
 
 
 def test_the_first_documents_of_a_split_may_be_used_alone():

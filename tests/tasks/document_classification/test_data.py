@@ -21,7 +21,11 @@ def test_batches_have_the_sentences_of_their_documents_one_after_the_other(tmp_p
     assert split.sizes.tolist() == [2, 8], "the shortest first"
     batch = split[torch.tensor([1, 0])]
     assert words_of(found, batch) == [["shares", "?"], ["?", "?", "?", "?", "?", "."], ["?", "."]]
-    assert (batch["sentences"].tolist(), batch["lengths"].tolist(), batch["labels"].tolist()) == ([2, 1], [2, 6, 2], [1, 0])
+    assert (batch["sentences"].tolist(), batch["lengths"].tolist(), batch["labels"].tolist()) == (
+        [2, 1],
+        [2, 6, 2],
+        [1, 0],
+    )
     assert {value.dtype for value in batch.values()} == {torch.int64}
     assert [len(found.splits()[name]) for name in ("train", "dev", "test")] == [8, 2, 2]
     assert all(batch["words"].shape[0] == batch["sentences"].sum() for batch in found.train_dataloader())
@@ -61,13 +65,15 @@ def test_a_record_says_what_was_used(tmp_path, capsys):
     assert str(tmp_path) not in str(facts)
 
 
-def test_the_test_set_selects_only_where_it_is_asked_for(tmp_path):
+def test_the_test_set_selects_only_where_it_is_asked_for(tmp_path, capsys):
     found = data(tmp_path, selection="test")
     splits = found.splits()
     assert torch.equal(splits["dev"].rows, splits["test"].rows)
     assert len(splits["train"]) == 10, "nothing is held out"
     assert found.fingerprint()["selection"] == "test"
+    assert "The test set selects the best state (task.data.selection=test)" in capsys.readouterr().out
     assert data(tmp_path).fingerprint()["selection"] == "held_out"
+    assert "selects" not in capsys.readouterr().out
 
 
 def test_new_documents_are_lines_objects_or_files(tmp_path):
@@ -83,7 +89,10 @@ def test_new_documents_are_lines_objects_or_files(tmp_path):
     (place / "b.txt").write_text("It\nrains", encoding="utf-8")
     (place / "a.txt").write_text("Zebra", encoding="utf-8")
     inputs = list(found.read_folder(place))
-    assert [found.describe(one) for one in inputs] == [{"text": "Zebra", "file": "a.txt"}, {"text": "It\nrains", "file": "b.txt"}]
+    assert [found.describe(one) for one in inputs] == [
+        {"text": "Zebra", "file": "a.txt"},
+        {"text": "It\nrains", "file": "b.txt"},
+    ]
     assert found.encode(inputs)[torch.tensor([0])]["words"].tolist() == [[UNK]], "no word of it is known"
 
 
@@ -91,6 +100,7 @@ def test_new_documents_are_lines_objects_or_files(tmp_path):
     ("line", "message"),
     [(b'{"title": "x"}', "new.txt, line 1: it has none of the keys text. Each line is the text of a document, or"),
      (b'{"title": "", "text": " "}', "new.txt, line 1: its text is empty"),
+     (b"{AP} the film", "a text that begins with { must be in such an object"),
      (b"caf\xe9", "new.txt, line 1: it is not UTF-8 (byte 4)"),
      (b"", "new.txt has no documents")],
 )  # fmt: skip
@@ -106,7 +116,9 @@ def test_a_folder_of_new_documents_that_cannot_be_used(tmp_path):
     with pytest.raises(UserError, match="has no files, of which each would be a document"):
         list(found.read_folder(place))
     (place / "a.txt").write_bytes(b"\xff")
-    with pytest.raises(UserError, match=r"a\.txt: it is not UTF-8 \(byte 1\); each file of the folder is the text of a document"):
+    with pytest.raises(
+        UserError, match=r"a\.txt: it is not UTF-8 \(byte 1\); each file of the folder is the text of a document"
+    ):
         list(found.read_folder(place))
 
 
@@ -122,12 +134,25 @@ def test_words_start_at_their_vectors(tmp_path):
 
 
 def test_a_split_without_documents_is_named(tmp_path):
-    with pytest.raises(UserError, match=r"There are no documents for dev that can be used; .* task\.data\.held_out\.dev=0\.1"):
+    with pytest.raises(
+        UserError, match=r"There are no documents for dev that can be used; .* task\.data\.held_out\.dev=0\.1"
+    ):
         data(tmp_path, held_out={}).corpus()
 
 
+def test_a_share_that_holds_nothing_out_is_answered_by_one_that_does(tmp_path):
+    place = folder(tmp_path / "few", train='"1","a","b"\n"2","c","d"\n' * 2)
+    with pytest.raises(
+        UserError, match=r"a part of the 4 documents of train for it with task\.data\.held_out\.dev=0\.25\."
+    ):
+        data(tmp_path, place, held_out={"dev": 0.1}).corpus()
+    assert len(data(tmp_path, place, held_out={"dev": 0.25}).splits()["dev"]) == 1
+
+
 def test_a_folder_is_needed_and_a_file_for_train(tmp_path):
-    with pytest.raises(UserError, match=r"task=documents needs a folder with labelled documents, .* data\.dir=my_documents"):
+    with pytest.raises(
+        UserError, match=r"task=documents needs a folder with labelled documents, .* data\.dir=my_documents"
+    ):
         DocumentData(None, cache=str(tmp_path), **SETTINGS)
     place = folder(tmp_path / "news")
     (place / "train.csv").unlink()

@@ -12,6 +12,7 @@ from hyperbolic.encoders.han import HierarchicalAttention
 from hyperbolic.encoders.rnn import RecurrentEncoder
 from hyperbolic.geometry import make_geometry
 from tasks.document_classification.explanation import explanations
+from tasks.document_classification.task import DocumentTask
 from tasks.errors import UserError
 from tasks.explanation import as_page, as_text
 from tasks.prediction import Files, json_lines
@@ -20,6 +21,12 @@ from tests.configurations import checked
 
 GRU = functools.partial(RecurrentEncoder, cell="gru", nonlinearity=None, bidirectional=True)
 TEXTS = [[["a", "b", "c"], ["d"]], [["e", "f"]]]
+
+
+def prediction(factor: float) -> dict:
+    """An answer about one word."""
+    sentence = {"weight": 1.0, "words": [{"word": "sun", "weight": 1.0, "lorentz_factor": factor}]}
+    return {"label": "a", "probabilities": {"a": 1.0}, "explanation": {"sentences": [sentence]}}
 
 
 def trace(flat: bool):
@@ -74,6 +81,28 @@ def test_answers_with_what_they_rest_on(tmp_path):
     assert "<script" not in page
 
 
+def test_weights_are_the_models_and_go_to_their_words():
+    sizes = "task.data.sizes={train: 40, dev: 8, test: 8}"
+    task, data = build(checked("task=document_classification_toy", "encoder=han", "geometry=hype_han", sizes))
+    task.eval()
+    lines = [b"The sun shines. The dog sleeps near the road.\n", b"The bank buys.\n"]
+    documents = list(data.read_inputs(lines, "new.txt"))
+    batch = data.encode(documents)[torch.arange(2)]
+    with torch.no_grad():
+        answers = task.explain(batch, [data.words_of(one) for one in documents])
+        trace = task.model.encode(batch["words"], batch["lengths"], batch["sentences"])[1]
+        logits = task.model(batch["words"], batch["lengths"], batch["sentences"])
+    close = functools.partial(pytest.approx, rel=1e-4)
+    row = 0
+    for b, (answer, document) in enumerate(zip(answers, documents, strict=True)):
+        assert list(answer["probabilities"].values()) == close(logits.softmax(-1)[b].tolist(), abs=1e-5)
+        for s, (found, words) in enumerate(zip(answer["explanation"]["sentences"], document.sentences, strict=True)):
+            assert found["weight"] == close(trace.sentence_weights[b, s].item())
+            assert [w["word"] for w in found["words"]] == words
+            assert [w["weight"] for w in found["words"]] == close(trace.word_weights[row, : len(words)].tolist())
+            row += 1
+
+
 @pytest.mark.parametrize(
     ("output", "form"),
     [
@@ -81,6 +110,7 @@ def test_answers_with_what_they_rest_on(tmp_path):
         ("-", as_text),
         ("a.txt", as_text),
         ("a.html", as_page),
+        ("a.HTM", as_page),
         ("a.jsonl", json_lines),
         ("a", json_lines),
     ],
@@ -88,6 +118,26 @@ def test_answers_with_what_they_rest_on(tmp_path):
 def test_the_form_is_that_of_the_file(output, form):
     assert Files(None, None, output, explain=True).form is form
     assert Files(None, None, output).form is json_lines
+
+
+@pytest.mark.parametrize("name", ["answers.html", "answers.HTM"])
+def test_a_page_needs_an_explanation(tmp_path, name):
+    with pytest.raises(UserError, match=r"without explain=true .* name a file \.jsonl, or add explain=true"):
+        Files("a", "-", str(tmp_path / name)).check()
+    assert Files("a", "-", str(tmp_path / name), explain=True).check() == ("a", "-")
+
+
+@pytest.mark.parametrize("name", ["answers.jsonl", "answers.txt", "answers.html"])
+def test_an_answer_that_is_not_finite_is_no_answer(tmp_path, monkeypatch, name):
+    toy = ("task=document_classification_toy", "encoder=han", "geometry=euclidean", "trainer.max_epochs=1")
+    run = call(*toy, "task.data.sizes={train: 40, dev: 8, test: 8}", *QUIET, *places(tmp_path)).record_path.parent
+    monkeypatch.setattr(DocumentTask, "explain", lambda *_: [prediction(factor=float("nan"))])
+    source, target = tmp_path / "documents.txt", tmp_path / name
+    source.write_text("The sun shines.\n", encoding="utf-8")
+    words = ("mode=predict", f"checkpoint={run}", f"input={source}", f"output={target}", "explain=true")
+    result = call(*words, *QUIET, *places(tmp_path))
+    assert "is not finite: the weights of the checkpoint are too large" in result.err
+    assert not target.exists()
 
 
 def test_what_has_no_explanation_says_so():

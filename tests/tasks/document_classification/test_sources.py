@@ -17,13 +17,15 @@ NAMED = Form(None, ["label", "topic"], [["text", "abstract"]], ["title"])
 def rows(place, form=NAMED):
     found = []
     for split, where, document in read_rows(find_sources(place), form):
-        found.append((split, *document) if not isinstance(document, Fault) else (where.rpartition("/")[2], str(document)))
+        found.append(
+            (split, *document) if not isinstance(document, Fault) else (where.rpartition("/")[2], str(document))
+        )
     return found
 
 
 def test_a_release_of_zhang_is_read_by_its_columns(tmp_path):
-    found = rows(folder(tmp_path, train='"1","A ""b""","x, y\ny2"\n"2","","z"\n', test='3,c,d\n'), ZHANG)
-    assert found == [("train", "1", ("A \"b\"", "x, y\ny2")), ("train", "2", ("", "z")), ("test", "3", ("c", "d"))]
+    found = rows(folder(tmp_path, train='"1","A ""b""","x, y\ny2"\n"2","","z"\n', test="3,c,d\n"), ZHANG)
+    assert found == [("train", "1", ('A "b"', "x, y\ny2")), ("train", "2", ("", "z")), ("test", "3", ("c", "d"))]
 
 
 def test_json_lines_and_tables_are_read_by_their_names(tmp_path):
@@ -37,7 +39,12 @@ def test_json_lines_and_tables_are_read_by_their_names(tmp_path):
 
 
 def test_a_folder_for_each_class(tmp_path):
-    for name, text in (("sea/1.txt", "waves\nblue"), ("land/b.txt", "trees"), ("land/.hidden", "x"), ("land/a", "hills")):
+    for name, text in (
+        ("sea/1.txt", "waves\nblue"),
+        ("land/b.txt", "trees"),
+        ("land/.hidden", "x"),
+        ("land/a", "hills"),
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
     found = [("train", "land", ("hills",)), ("train", "land", ("trees",)), ("train", "sea", ("waves\nblue",))]
@@ -47,6 +54,13 @@ def test_a_folder_for_each_class(tmp_path):
         (tmp_path / "whole" / split / "sea").mkdir(parents=True)
         (tmp_path / "whole" / split / "sea" / "1").write_bytes(b"w\xe9" if split == "test" else b"w")
     assert rows(tmp_path / "whole") == [("train", "sea", ("w",)), ("1", "it is not UTF-8 (byte 2)")]
+
+
+def test_a_class_may_have_the_name_of_a_split(tmp_path):
+    for name in ("train", "bus", "car"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.txt").write_text(f"by {name}", encoding="utf-8")
+    assert rows(tmp_path) == [("train", name, (f"by {name}",)) for name in ("bus", "car", "train")]
 
 
 def test_one_file_is_train(tmp_path):
@@ -76,16 +90,24 @@ def test_bytes_that_are_no_text_are_named_by_their_line(tmp_path):
 
 
 def test_a_table_without_names_says_how_to_name_its_columns(tmp_path):
-    with pytest.raises(UserError, match=r"train\.csv: its first line has no column label \(it has 1, .*task\.data\.form\.header=\[label,title,text\]"):
+    with pytest.raises(
+        UserError,
+        match=r"train\.csv: its first line has no column label \(it has 1, .*task\.data\.form\.header=\[label,title,text\]",
+    ):
         rows(folder(tmp_path))
 
 
 def test_what_is_not_there_is_named(tmp_path):
     with pytest.raises(UserError, match=r"There is no folder or file .*/none; name one with data\.dir=\.\.\."):
         find_sources(tmp_path / "none")
-    with pytest.raises(UserError, match=r"has no documents that are found by their names: expected are files train and test"):
+    with pytest.raises(
+        UserError, match=r"has no documents that are found by their names: expected are files train and test"
+    ):
         find_sources(tmp_path)
-    with pytest.raises(UserError, match=r"There is no file .*/train\.csv \(train\)\. Name the folder of data sets with paths\.data_dir=\.\.\."):
+    with pytest.raises(
+        UserError,
+        match=r"There is no file .*/train\.csv \(train\)\. Name the folder of data sets with paths\.data_dir=\.\.\.",
+    ):
         named_sources(tmp_path, {"train": "train.csv"}, None)
     with pytest.raises(UserError, match=r"task\.data\.files\.trian: the splits are train, dev, test"):
         named_sources(tmp_path, {"trian": "train.csv"}, None)
