@@ -3,6 +3,7 @@
 import copy
 import os
 import random
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from omegaconf import OmegaConf
 from hyperbolic import switch
 
 torch.set_num_threads(1)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it in what it starts in the background
 
 hypothesis.settings.register_profile(
     "deterministic",
@@ -48,6 +50,15 @@ def read_configurations_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OmegaConf, "load", staticmethod(load_once))
         yield
+
+
+@pytest.fixture(autouse=True)
+def kernels_as_before() -> Iterator[None]:
+    """No test leaves the switch of the kernels (`trainer.compile`) as it set it."""
+    before = switch.mode()
+    yield
+    if switch.mode() != before:
+        switch.use_compile(before)
 
 
 @pytest.fixture(autouse=True)
