@@ -18,7 +18,8 @@ class NextTokens(Protocol):
     """What the search asks. It begins with a row for each sentence; the search repeats, reorders and drops rows."""
 
     def scores(self, tokens: Tensor) -> Tensor:
-        """Log-probabilities (R, V) of the tokens that follow, when ``tokens`` (R, 1) are appended to the rows."""
+        """Log-probabilities (R, V) of the tokens that follow, when ``tokens`` (R, 1) are appended to the rows; the
+        search writes into what it gets."""
         ...
 
     def reorder(self, index: Tensor) -> None:
@@ -163,7 +164,9 @@ class _Beams:
         """
         self.length += 1
         sentences, k = self.totals.shape
-        best, tokens = self._allowed(scores.view(sentences, k, -1)).topk(min(k, scores.shape[-1]))
+        scores = scores.view(sentences, k, -1)
+        self._forbid(scores)
+        best, tokens = scores.topk(min(k, scores.shape[-1]))
         if best.isnan().any():
             raise UserError(
                 "The model's probabilities of the next word are not numbers (NaN): the weights are too large. Use "
@@ -178,15 +181,17 @@ class _Beams:
         self.totals = totals.masked_fill(ends, -torch.inf)
         return parents + torch.arange(sentences, device=parents.device).unsqueeze(-1) * k
 
-    def _allowed(self, scores: Tensor) -> Tensor:
-        """The log-probabilities (S, K, V), with -inf for tokens that cannot be next."""
-        ids = torch.arange(scores.shape[-1], device=scores.device)
-        ends = ids == self.special.eos
-        regular = (ids != self.special.bos) & (ids != self.special.pad)
+    def _forbid(self, scores: Tensor) -> None:
+        """Give -inf to the log-probabilities (S, K, V) of tokens that cannot be next."""
+        bos, eos, pad = self.special
+        scores[:, :, bos] = scores[:, :, pad] = -torch.inf
+        at_limit = self.limits <= self.length
         if self.length <= self.options.min_length:
-            regular &= ~ends
-        allowed = torch.where((self.limits <= self.length).unsqueeze(-1), ends, regular)
-        return scores.masked_fill(~allowed.unsqueeze(1), -torch.inf)
+            scores[:, :, eos].masked_fill_(~at_limit.unsqueeze(1), -torch.inf)
+        if at_limit.any():
+            ends = scores[at_limit, :, eos]
+            scores[at_limit] = -torch.inf
+            scores[at_limit, :, eos] = ends
 
     def _finish(self, totals: Tensor) -> None:
         """Put those with log-probabilities (S, K) above -inf among the n best finished ones."""
