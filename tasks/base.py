@@ -108,6 +108,16 @@ class Task(pl.LightningModule, abc.ABC):
         """Write what a training is for beside its record, as files by name; called once, with the selected state."""
         return {}
 
+    def write_test(self, folder: Path) -> dict[str, Path]:
+        """Write what a test gives beside its metrics, as files by name; called once after each test, in the main
+        process."""
+        return {}
+
+    @property
+    def measures(self) -> dict[str, str]:
+        """How some of `metrics` were measured, by their names, where there is more than one way: for the record."""
+        return {}
+
     def configure_optimizers(self) -> Any:
         return self.schedule.configure(self.optimizer(self), lambda: self.trainer, self.select, self.select_mode)
 

@@ -140,6 +140,8 @@ def build(config: dict[str, Any], overrides: list[str], data: TaskData, task: Ta
         "peak_memory_bytes": peak_memory_bytes(outcome.device),
         "parameters": sum(p.numel() for p in task.parameters() if p.requires_grad),
     }
+    if measures := task.measures:
+        record["measures"] = measures
     if outcome.prediction:
         record["prediction"] = portable(outcome.prediction)
     for key, value in flat(record).items():

@@ -35,7 +35,10 @@ def conclude(
     show(f"{folder.parent.name}, seed {record['seed']}", record, published)
     if outcome.history:
         print(f"figure: {learning_curve(outcome.history, task.select, folder / 'learning_curve.png')}")
-    for name, path in (task.export(folder) if record["config"]["mode"] == "fit" else {}).items():
+    for name, how in record.get("measures", {}).items():
+        print(f"{name}: {how}")
+    made = task.export(folder) if record["config"]["mode"] == "fit" else {}
+    for name, path in (made | task.write_test(folder)).items():
         print(f"{name}: {path}")
     if outcome.prediction and outcome.prediction["output"]:
         print(f"predictions: {outcome.prediction['output']} ({outcome.prediction['examples']:,} lines)")

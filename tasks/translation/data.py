@@ -20,6 +20,7 @@ from tasks.ragged import Sentences
 from tasks.reading import Fault, read_examples
 from tasks.text import PAD, UNK
 from tasks.translation.corpus import HeldOut, Table, find_sources
+from tasks.translation.detokenise import Writing
 from tasks.translation.prepared import BOS, EOS, FIRST, Corpus, Recipe, from_sources, prepare
 from tasks.translation.subwords import Subwords
 from tasks.translation.toy import Toy
@@ -78,26 +79,27 @@ class PairSplit:
 
 @dataclass(frozen=True)
 class NewSentences:
-    """Sentences without translations; batches have source (B, S) and source_lengths (B,) alone."""
+    """Sentences without translations; batches have source (B, S), source_lengths (B,) and their texts alone."""
 
     sources: Sentences
+    texts: Sequence[str]
 
     def __len__(self) -> int:
         return len(self.sources)
 
-    def __getitem__(self, index: Tensor) -> dict[str, Tensor]:
+    def __getitem__(self, index: Tensor) -> dict[str, Any]:
         source, lengths = self.sources.pad(index)
-        return {"source": source, "source_lengths": lengths}
+        return {"source": source, "source_lengths": lengths, "texts": [self.texts[k] for k in index.tolist()]}
 
 
 class TranslationData(TaskData):
     """Pairs of the splits train, dev and test from aligned files, from a table, or from a recipe of made-up ones.
 
     folder: where the files are, or None with the recipe `toy`. source, target: the languages translated from and into.
-    files, table: see `corpus.find_sources`. held_out: of splits without a file. cache: the folder that prepared
-    sentences are kept in. download: what scripts/download.py calls the data set, or null. paper_pairs: how many
-    training pairs the paper has, if it says so, for the record. recipe: the fields of `prepared.Recipe`. The others
-    are TaskData's.
+    tokenised: see `detokenise.Writing`. files, table: see `corpus.find_sources`. held_out: of splits without a file.
+    cache: the folder that prepared sentences are kept in. download: what scripts/download.py calls the data set, or
+    null. paper_pairs: how many training pairs the paper has, if it says so, for the record. recipe: the fields of
+    `prepared.Recipe`. The others are TaskData's.
     """
 
     Options = Recipe
@@ -108,6 +110,7 @@ class TranslationData(TaskData):
         toy: Toy | None,
         source: str,
         target: str,
+        tokenised: str,
         files: dict[str, list[str]],
         table: Table | None,
         held_out: HeldOut,
@@ -138,6 +141,7 @@ class TranslationData(TaskData):
         self.toy, self.source, self.target, self.files, self.table = toy, source, target, files, table
         self.held_out, self.cache, self.download, self.paper_pairs = held_out, Path(cache), download, paper_pairs
         self.recipe = Recipe(**recipe)
+        self.writing = Writing(tokenised, target)
         self._corpus: Corpus | None = None
 
     def corpus(self) -> Corpus:
@@ -190,13 +194,14 @@ class TranslationData(TaskData):
 
     @property
     def model_sizes(self) -> dict[str, Any]:
-        """Vocabularies of both sides; max_length, most pieces of a sentence; and `texts`, see there."""
+        """Vocabularies of both sides; max_length, most pieces of a sentence; `texts`, see there; and the
+        `writing` of the target."""
         corpus, subwords = self.corpus(), self.subwords
         return {
             "source_vocabulary": Vocabulary(corpus.source, subwords),
             "target_vocabulary": Vocabulary(corpus.target, subwords),
             "n_source": FIRST + len(corpus.source), "n_target": FIRST + len(corpus.target),
-            "max_length": self.recipe.max_length, "texts": self.texts,
+            "max_length": self.recipe.max_length, "texts": self.texts, "writing": self.writing,
         }  # fmt: skip
 
     def texts(self, split: str, side: str) -> list[str]:
@@ -242,7 +247,8 @@ class TranslationData(TaskData):
             say(f"{long:,} sentences were cut to task.data.max_length={most} pieces.", flush=True)
         rows = [[ids.get(piece, UNK) for piece in sentence[:most]] for sentence in pieces]
         starts = torch.tensor([0, *map(len, rows)]).cumsum(0)
-        return NewSentences(Sentences(torch.tensor([k for row in rows for k in row], dtype=torch.int32), starts))
+        ids_of_all = torch.tensor([k for row in rows for k in row], dtype=torch.int32)
+        return NewSentences(Sentences(ids_of_all, starts), inputs)
 
     def describe(self, example: str) -> dict[str, Any]:
         return {"source": example}

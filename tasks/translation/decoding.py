@@ -1,32 +1,46 @@
-"""Translations of a batch by a model: a beam search over its decoder, and words for unknown ones."""
+"""Translations as text: a beam search over a model's decoder, words in the place of unknown ones, texts for people."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from tasks.text import PAD, UNK
+from tasks.translation.data import Vocabulary
+from tasks.translation.model import Translator
+from tasks.translation.prepared import BOS, EOS
 from tasks.translation.search import Hypothesis, SearchOptions, SpecialTokens, search
 
 ROWS = 256  # hypotheses that are extended together
+SPECIAL = SpecialTokens(BOS, EOS, PAD)
+
+
+class Translation(NamedTuple):
+    """text: as the data write sentences. log_probability, score: see `tasks.translation.search.Hypothesis`."""
+
+    text: str
+    log_probability: float
+    score: float
 
 
 class Continuations:
     """The next tokens by a model, each step from what it keeps of the steps before.
 
-    model: with ``encode``, ``start`` and ``decode``, as `tasks.translation.model.Translator`. source (B, N) ids, lengths
-    (B,). See `tasks.translation.search.NextTokens`.
+    source (B, N) ids, lengths (B,). See `tasks.translation.search.NextTokens`.
     """
 
-    def __init__(self, model: Any, source: Tensor, lengths: Tensor):
+    def __init__(self, model: Translator, source: Tensor, lengths: Tensor):
         self.model, self.lengths = model, lengths
         self.memory = model.encode(source, lengths)
         self.state = model.start()
 
     def scores(self, tokens: Tensor) -> Tensor:
-        logits: Tensor = self.model.decode(tokens, self.memory, self.lengths, self.state)
-        return logits[:, -1].log_softmax(-1)
+        logits = self.model.decode(tokens, self.memory, self.lengths, self.state)
+        return logits[:, -1].float().log_softmax(-1)
 
     def reorder(self, index: Tensor) -> None:
         self.memory, self.lengths = self.memory[index], self.lengths[index]
@@ -34,8 +48,8 @@ class Continuations:
 
 
 @torch.no_grad()
-def translate(
-    model: Any, source: Tensor, lengths: Tensor, special: SpecialTokens, options: SearchOptions, most: int
+def hypotheses(
+    model: Translator, source: Tensor, lengths: Tensor, options: SearchOptions, most: int
 ) -> list[list[Hypothesis]]:
     """The translations of each source, the best first (see `tasks.translation.search.search`).
 
@@ -47,8 +61,69 @@ def translate(
     for group in lengths.argsort(stable=True).split(max(1, ROWS // options.beam_size)):
         own = lengths[group]
         following = Continuations(model, source[group, : int(own.max())], own)
-        for place, hypotheses in zip(
-            group.tolist(), search(following, options.limits(own, most), special, options), strict=True
-        ):
-            results[place] = hypotheses
+        translated = search(following, options.limits(own, most), SPECIAL, options)
+        for place, each in zip(group.tolist(), translated, strict=True):
+            results[place] = each
     return results
+
+
+@torch.no_grad()
+def alignments(model: Translator, source: Tensor, lengths: Tensor, targets: Sequence[Sequence[int]]) -> list[list[int]]:
+    """For each token of translations the place in its source that the last layer of the decoder attends to most, as a
+    mean over the heads, when it is made.
+
+    Args: source (B, N) ids, lengths (B,). targets: B translations of at least one token each.
+    """
+    rows = [torch.tensor([BOS, *tokens[:-1]], device=source.device) for tokens in targets]
+    state = model.start(alignment=True)
+    padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
+    model.states(padded, model.encode(source, lengths), lengths, state)
+    places = state.alignment.argmax(-1).tolist()
+    return [row[: len(tokens)] for row, tokens in zip(places, targets, strict=True)]
+
+
+@dataclass(frozen=True)
+class TextDecoder:
+    """Sources to texts.
+
+    source, target: the vocabularies. max_length: most pieces of a sentence. options: of the search. replace_unknown:
+    the piece of the source that `alignments` names stands for each unknown piece (Luong et al. 2015, "Addressing the
+    Rare Word Problem"; Jean et al. 2015).
+    """
+
+    source: Vocabulary
+    target: Vocabulary
+    max_length: int
+    options: SearchOptions
+    replace_unknown: bool
+
+    def __call__(
+        self, model: Translator, source: Tensor, lengths: Tensor, texts: Sequence[str]
+    ) -> list[list[Translation]]:
+        """At most `options.n_best` translations of each source, at least one, the best first.
+
+        Args: source (B, N) ids, lengths (B,). texts: the sources as the data write them.
+        """
+        each = hypotheses(model, source, lengths, self.options, self.max_length + 1)
+        of = [k for k, own in enumerate(each) for _ in own]  # the source of each hypothesis
+        every = [hypothesis for own in each for hypothesis in own]
+        names = [self.target.names(hypothesis.tokens) for hypothesis in every]
+        if self.replace_unknown:
+            unknown = [i for i, hypothesis in enumerate(every) if UNK in hypothesis.tokens]
+            for part in torch.tensor(unknown, dtype=torch.long).split(ROWS):
+                rows = [of[i] for i in part.tolist()]
+                tokens = [every[i].tokens for i in part.tolist()]
+                places = alignments(model, source[rows], lengths[rows], tokens)
+                for i, row, own in zip(part.tolist(), rows, places, strict=True):
+                    names[i] = self._replaced(names[i], every[i].tokens, own, texts[row])
+        translations: list[list[Translation]] = [[] for _ in each]
+        for row, pieces, hypothesis in zip(of, names, every, strict=True):
+            text = self.target.subwords.join(pieces)
+            translations[row].append(Translation(text, hypothesis.log_probability, hypothesis.score))
+        return translations
+
+    def _replaced(self, names: list[str], tokens: list[int], places: list[int], text: str) -> list[str]:
+        """The pieces of a translation, with those of the source in the place of unknown ones."""
+        pieces = self.source.subwords.split([text])[0]
+        rows = zip(names, tokens, places, strict=True)
+        return [pieces[place] if token == UNK else name for name, token, place in rows]

@@ -18,7 +18,7 @@ class Writing:
     """
 
     def __init__(self, tokenised: str, language: str):
-        self.tokenised, self.language = one_of("task.module.tokenised", tokenised, TOKENISED), language
+        self.tokenised, self.language = one_of("task.data.tokenised", tokenised, TOKENISED), language
 
     def plain(self, text: str) -> str:
         """The text as people write it; "&apos;" and the like are the characters that they stand for."""

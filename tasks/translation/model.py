@@ -59,9 +59,10 @@ class Translator(nn.Module):
         states: Tensor = self.to_decoder(self.encoder(self.source_embedding(source), lengths)[0])
         return states
 
-    def start(self) -> Any:
-        """An empty state, for decoding step by step."""
-        return self.decoder.start()
+    def start(self, alignment: bool = False) -> Any:
+        """An empty state, for decoding step by step. alignment: it keeps the attention to the source, as `alignment`
+        (B, T, N)."""
+        return self.decoder.start(alignment=alignment)
 
     def states(self, target: Tensor, memory: Tensor, lengths: Tensor, state: Any = None) -> Tensor:
         """target (B, T) ids that begin with BOS, memory (B, N, D), lengths (B,) of the sources -> points (B, T, D) of
