@@ -110,11 +110,10 @@ class TextDecoder:
         names = [self.target.names(hypothesis.tokens) for hypothesis in every]
         if self.replace_unknown:
             unknown = [i for i, hypothesis in enumerate(every) if UNK in hypothesis.tokens]
-            for part in torch.tensor(unknown, dtype=torch.long).split(ROWS):
-                rows = [of[i] for i in part.tolist()]
-                tokens = [every[i].tokens for i in part.tolist()]
-                places = alignments(model, source[rows], lengths[rows], tokens)
-                for i, row, own in zip(part.tolist(), rows, places, strict=True):
+            for part in (unknown[start : start + ROWS] for start in range(0, len(unknown), ROWS)):
+                rows = [of[i] for i in part]
+                places = alignments(model, source[rows], lengths[rows], [every[i].tokens for i in part])
+                for i, row, own in zip(part, rows, places, strict=True):
                     names[i] = self._replaced(names[i], every[i].tokens, own, texts[row])
         translations: list[list[Translation]] = [[] for _ in each]
         for row, pieces, hypothesis in zip(of, names, every, strict=True):
