@@ -25,8 +25,8 @@ KEYS = (
     "overrides", "intervals", "metric",
 )  # fmt: skip
 ROW = ("experiment", "overrides", "published")
-OPTIONAL = ("source", "measure", "best_of_three", "digits", "parameters", "theirs", "spread")
-INHERITED = ("source", "measure", "columns", "metrics", "whole_rows", "digits", "spread", "intervals")
+OPTIONAL = ("source", "measure", "best_of_three", "digits", "parameters", "theirs", "spread", "scale")
+INHERITED = ("source", "measure", "columns", "metrics", "whole_rows", "digits", "spread", "scale", "intervals")
 
 
 class TableError(UserError):
@@ -74,12 +74,13 @@ class Layout:
 
     file: the name of its file. name, number: the paper and which of its tables. cells: what runs can fill, nothing of a
     row that is `quoted`: the paper took it from others, or its system is not built here.
-    published[row, column]: a fraction between 0 and 1; None where the value is there but cannot be read in our copy of
-    the paper, no entry where the paper has no such value. metrics: column -> metric of a record. whole_rows: one run
+    published[row, column]: a metric's value; None where it is there but cannot be read in our copy of the paper, no
+    entry where the paper has no such value. scale: by which values are multiplied in print, 100 where they lie between
+    0 and 1, and 1 where they lie between 0 and 100 (BLEU). metrics: column -> metric of a record. whole_rows: a run
     fills all columns of a row; else one run is one cell. again: the table is made again under another protocol, with
     the rows it has in common with the paper's; `label` says what is different, `theirs` what the paper's values are
     called beside ours. parameters: sizes of the models, as printed. sources: parts of the training data that a run
-    needs, or it is partial. digits: decimals of the printed percentages. spread: what ± means beside our means, a key
+    needs, or it is partial. digits: decimals of the printed values. spread: what ± means beside our means, a key
     of SPREADS; intervals[row, column]: what stands there in the paper. orderings: pairs of rows, or of columns, of
     which the notes say whether one is above the other in ours. contests: rows of which the notes say how often each is
     the highest.
@@ -105,6 +106,7 @@ class Layout:
     orderings: tuple[Ordering, ...] = ()
     best_of_three: bool = False
     digits: int = 2
+    scale: int = 100
     theirs: str = "paper, its own data"
     spread: str = "deviation"
     intervals: dict[tuple[str, str], float | None] = field(default_factory=dict)
@@ -185,9 +187,13 @@ def _published(path: Path, node: dict[str, Any], rows: dict[str, dict[str, Any]]
     intervals = _pairs(path, node.get("intervals", {}), columns)
     _check_names(path, "intervals of rows that the table has not", node.get("intervals", {}), rows)
     both = [*values.items(), *intervals.items()]
-    wrong = [f"{row}, {column}: {v!r}" for (row, column), v in both if v is not None and not 0 <= v <= 1]
+    if (scale := node.get("scale", 100)) not in (1, 100):
+        raise TableError(f"{path}: scale must be 100, for fractions, or 1, for values up to 100; it is {scale!r}")
+    most = 100 // scale
+    wrong = [f"{row}, {column}: {v!r}" for (row, column), v in both if v is not None and not 0 <= v <= most]
     if wrong:
-        raise TableError(f"{path}: values are fractions between 0 and 1, or null; not so: {'; '.join(wrong)}")
+        kind = "fractions between 0 and 1" if most == 1 else f"numbers between 0 and {most}"
+        raise TableError(f"{path}: values are {kind}, or null; not so: {'; '.join(wrong)}")
     return {
         "columns": {column: {} if whole_rows else spec or {} for column, spec in columns.items()},
         "metrics": dict(columns) if whole_rows else dict.fromkeys(columns, node["metric"]),

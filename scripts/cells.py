@@ -47,14 +47,14 @@ def cell_lines(layout: Layout, row: str, column: str, runs: list[Record]) -> lis
     lines = [f"published {_quoted(layout, row, column)}"]
     if not runs:
         return [*lines, _why_empty(layout, row)]
-    values = [100 * run["metrics"][metric] for run in runs]
+    values = [layout.scale * run["metrics"][metric] for run in runs]
     mean = statistics.fmean(values)
     lines.append(f"**ours {_mean(values, layout.spread)}** ({_seeds(runs)})")
     if value is not None:
-        lines.append(f"difference {mean - 100 * value:+.2f}")
+        lines.append(f"difference {mean - layout.scale * value:+.2f}")
     if layout.best_of_three and len(runs) >= 3:
-        best = 100 * best_of_three(runs, metric)["metrics"][metric]
-        gain = "" if value is None else f" ({best - 100 * value:+.2f})"
+        best = layout.scale * best_of_three(runs, metric)["metrics"][metric]
+        gain = "" if value is None else f" ({best - layout.scale * value:+.2f})"
         lines.append(f"best validation of 3: {best:.2f}{gain}")
     return lines + _partial(layout, runs)
 
@@ -76,11 +76,11 @@ def row_lines(layout: Layout, row: str, columns: list[str], runs: list[Record], 
         compare = paper and not layout.again
         labels += ["difference"] if compare else []
         for cell, column in zip(cells, columns, strict=True):
-            values = [100 * run["metrics"][layout.metrics[column]] for run in runs]
+            values = [layout.scale * run["metrics"][layout.metrics[column]] for run in runs]
             cell.append(f"**{_mean(values, layout.spread)}**")
             if compare:
                 value = layout.published.get((row, column))
-                cell.append("–" if value is None else f"{statistics.fmean(values) - 100 * value:+.2f}")
+                cell.append("–" if value is None else f"{statistics.fmean(values) - layout.scale * value:+.2f}")
         labels += _partial(layout, runs)
         count = runs[0]["parameters"]
         sizes_cell.append(f"{count:,}" if isinstance(count, int) else "–")
@@ -182,7 +182,8 @@ def ordering_lines(layout: Layout, ordering: Ordering, cells: Cells) -> list[str
         if not all(some and not _partial(layout, some) for some in runs):
             continue
         metrics = [layout.metrics[column] for _, column in pair]
-        high, low = ([100 * run["metrics"][key] for run in some] for key, some in zip(metrics, runs, strict=True))
+        both = zip(metrics, runs, strict=True)
+        high, low = ([layout.scale * run["metrics"][key] for run in some] for key, some in both)
         error = few = ""
         if len(high) > 1 and len(low) > 1:
             error = f" ± {math.sqrt(statistics.variance(high) / len(high) + statistics.variance(low) / len(low)):.2f}"
@@ -218,7 +219,8 @@ def settings_line(run: Record) -> str:
         parts.append(f"word vectors {files['vectors']}")
     parts += [f"{epochs} epochs"] if epochs not in (None, -1) else []
     parts += [f"at most {steps} steps"] if steps not in (None, -1) else []
-    parts.append(f"batches of {config.get('task.data.batch_size')}")
+    tokens = config.get("task.data.batch_tokens")
+    parts.append(f"batches of {tokens} tokens" if tokens else f"batches of {config.get('task.data.batch_size')}")
     parts.append({"32-true": "float32", "64-true": "float64"}.get(str(precision), str(precision)))
     parts.append(f"{optim.get('rule')} with learning rate {optim.get('lr')}")
     for role in ("embeddings", "biases", "matrices"):
@@ -245,8 +247,8 @@ def _quoted(layout: Layout, row: str, column: str) -> str:
     if (row, column) not in layout.published:
         return "–"
     value, interval = layout.published[row, column], layout.intervals.get((row, column))
-    around = "" if interval is None else f" ± {100 * interval:.{layout.digits}f}"
-    return "?" if value is None else f"{100 * value:.{layout.digits}f}{around}"
+    around = "" if interval is None else f" ± {layout.scale * interval:.{layout.digits}f}"
+    return "?" if value is None else f"{layout.scale * value:.{layout.digits}f}{around}"
 
 
 def _mean(values: list[float], spread: str) -> str:

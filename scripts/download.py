@@ -14,6 +14,11 @@ python scripts/download.py yelp_review_polarity_csv    Yelp reviews, 2 classes, 
 python scripts/download.py yahoo_answers_csv           Yahoo! Answers, 10 classes, 0.3 GB
 python scripts/download.py amazon_review_polarity_csv  Amazon reviews, 2 classes, 0.7 GB
 
+python scripts/download.py graphs           Disease, Airport, Cora, PubMed as HGCN has them (Chami et al. 2019), 0.01 GB
+python scripts/download.py multi30k         Multi30k, captions in four languages (Elliott et al. 2016), 0.04 GB
+python scripts/download.py tatoeba_de_en    German and English sentences of Tatoeba, 0.01 GB
+python scripts/download.py ud_english_ewt   English Web Treebank of Universal Dependencies 2.16, 0.02 GB
+
 An interrupted download goes on when the command is run again. A server that sends fewer than 1,000 bytes a second is
 given up after some minutes.
 """
@@ -37,6 +42,7 @@ from scripts.downloads.archives import unpack  # noqa: E402
 from scripts.downloads.transfer import ChecksumError, fetch  # noqa: E402
 from tasks.folders import whole_file  # noqa: E402
 
+Placement = Callable[[PurePosixPath], PurePosixPath | None]
 SUMS = "downloads.json"  # in the data folder: sha256 of each file when it was first fetched
 
 
@@ -50,13 +56,13 @@ class Source:
     name: str
     folder: str
     files: tuple[tuple[str, ...], ...]
-    place: Callable[[PurePosixPath], PurePosixPath | None] | None
+    place: Placement | None
     max_bytes: int
     sha256: str | None = None
     remedy: str = ""
 
 
-def below(*folders: str) -> Callable[[PurePosixPath], PurePosixPath | None]:
+def below(*folders: str) -> Placement:
     """Members under one of these folders, from that folder on."""
 
     def place(member: PurePosixPath) -> PurePosixPath | None:
@@ -68,7 +74,7 @@ def below(*folders: str) -> Callable[[PurePosixPath], PurePosixPath | None]:
     return place
 
 
-def flat(suffix: str | tuple[str, ...]) -> Callable[[PurePosixPath], PurePosixPath | None]:
+def flat(suffix: str | tuple[str, ...]) -> Placement:
     """Members with this ending, without their folders."""
 
     def place(member: PurePosixPath) -> PurePosixPath | None:
@@ -88,6 +94,28 @@ def texts(name: str, sha256: str) -> Source:
         place=flat((".csv", ".txt")),
         max_bytes=4 << 30,
         sha256=sha256,
+    )
+
+
+def inside(folder: str) -> Placement:
+    """Members of a repository's archive, which has one folder around all, that lie in this folder of it."""
+
+    def place(member: PurePosixPath) -> PurePosixPath | None:
+        path = PurePosixPath(*member.parts[1:])
+        return path.relative_to(folder) if path.is_relative_to(folder) else None
+
+    return place
+
+
+def repository(name: str, url: str, revision: str, files: tuple[str, ...], place: Placement) -> Source:
+    """Files of a repository on GitHub. Its archives are packed anew for each request, so that no sum can be given."""
+    return Source(
+        url=f"https://github.com/{url}/archive/{revision}.tar.gz",
+        name=f"{name}.tar.gz",
+        folder=name,
+        files=tuple((file,) for file in files),
+        place=place,
+        max_bytes=1 << 30,
     )
 
 
@@ -151,6 +179,35 @@ SOURCES = {
         place=flat(".noun"),
         max_bytes=1 << 30,
         sha256="640db279c949a88f61f851dd54ebbb22d003f8b90b85267042ef85a3781d3a52",  # as in Spack
+    ),
+    "graphs": repository(
+        "graphs",
+        "HazyResearch/hgcn",
+        "a526385744da25fc880f3da346e17d0fe33817f8",
+        ("airport/airport.p", "cora/ind.cora.graph", "disease_lp/disease_lp.edges.csv", "pubmed/ind.pubmed.graph"),
+        inside("data"),
+    ),
+    "multi30k": repository(
+        "multi30k",
+        "multi30k/dataset",
+        "a3d2e0d26b56f3846f66a952536ffed4e401d05a",
+        tuple(f"tok/{split}.lc.norm.tok.{k}" for split in ("train", "val", "test_2016_flickr") for k in ("en", "de")),
+        inside("data/task1"),
+    ),
+    "tatoeba_de_en": Source(
+        url="http://www.manythings.org/anki/deu-eng.zip",
+        name="deu-eng.zip",
+        folder="tatoeba_de_en",
+        files=(("deu.txt",),),
+        place=flat(".txt"),
+        max_bytes=1 << 30,
+    ),
+    "ud_english_ewt": repository(
+        "ud_english_ewt",
+        "UniversalDependencies/UD_English-EWT",
+        "r2.16",
+        tuple(f"en_ewt-ud-{split}.conllu" for split in ("train", "dev", "test")),
+        flat(("-train.conllu", "-dev.conllu", "-test.conllu")),
     ),
     "ag_news_csv": texts("ag_news_csv", "9a8c300eabb45750237fcc669f61cb8a3448f3ef6f6098e1ce340e444f6872be"),
     "dbpedia_csv": texts("dbpedia_csv", "42db5221ddedddb673a4cabcc5f3a7d869714c878bcfe4ba94b29d14aa38e417"),

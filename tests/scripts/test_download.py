@@ -247,6 +247,15 @@ def test_only_what_is_below_the_named_folders_is_taken():
     assert place(PurePosixPath("release/crowd/._train.json")) is None
 
 
+def test_a_folder_of_a_repository_is_taken_out(server, tmp_path):
+    names = [f"tok/{split}.lc.norm.tok.{k}" for split in ("train", "val", "test_2016_flickr") for k in ("en", "de")]
+    content = dict.fromkeys((f"dataset-1a/data/task1/{name}" for name in names), b"a man .\n")
+    server.files["multi30k.tar.gz"] = tar_of(content | {"dataset-1a/data/task2/x": b"", "a": b""}, "")
+    source = replace(SOURCES["multi30k"], url=server.url("multi30k.tar.gz"))
+    assert main(["multi30k", "--data-dir", str(tmp_path)], {"multi30k": source}) == 0
+    assert left_behind(tmp_path) == {f"multi30k/{name}" for name in names} | {SUMS}
+
+
 def test_the_command_names_what_it_can_fetch(tmp_path):
     requests = subprocess.run(
         [sys.executable, "scripts/download.py", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60

@@ -1,5 +1,7 @@
 """Tables of which a run fills a row: in the table, its variants and parts, and what does not fit."""
 
+import re
+
 import pytest
 
 ROWS = """
@@ -229,6 +231,18 @@ def test_a_run_of_a_row_without_one_of_its_metrics_is_named(
     path.write_text(path.read_text().replace("test/fine/macro_f1", "test/fine/accuracy"))
     assert tables() == 1
     assert "'HY BASE' of Table 3: the test split needs test/fine/macro_f1" in capsys.readouterr().err
+
+
+def test_a_metric_between_0_and_100_is_printed_as_it_is(tmp_path, tables, rows, write_record, keep_row, capsys):
+    """BLEU: 25.9 of the paper and 24.4 of ours, and no values of 2590."""
+    keep_row("HY BASE", (24.4, 10.0, 20.0))
+    file = tmp_path / "published/hyfi_table3.yaml"
+    write_record(file, "scale: 1\n" + re.sub(r"0\.(\d\d)(\d)", r"\1.\2", ROWS))
+    assert tables() == 0
+    assert "24.40" in capsys.readouterr().out
+    write_record(file, "scale: 10\n" + ROWS)
+    assert tables() == 1
+    assert "scale must be 100" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
