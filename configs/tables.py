@@ -22,7 +22,7 @@ SPREADS = {
 _WORD = re.compile(r"(?!hydra\b)[A-Za-z][\w./@]*=.*")
 KEYS = (
     "name", "table", "title", "protocol", "label", "values_of", "sources", "contests", "orderings", "rows", "columns",
-    "overrides", "intervals", "metric",
+    "overrides", "intervals", "metric", "gain",
 )  # fmt: skip
 ROW = ("experiment", "overrides", "published")
 OPTIONAL = ("source", "measure", "best_of_three", "digits", "parameters", "theirs", "spread", "scale")
@@ -83,7 +83,8 @@ class Layout:
     needs, or it is partial. digits: decimals of the printed values. spread: what ± means beside our means, a key
     of SPREADS; intervals[row, column]: what stands there in the paper. orderings: pairs of rows, or of columns, of
     which the notes say whether one is above the other in ours. contests: rows of which the notes say how often each is
-    the highest.
+    the highest. gain: two rows, the first a hyperbolic model, whose difference stands beside the δ-hyperbolicity of the
+    graph that each column names (`graph`).
     """
 
     file: str
@@ -111,6 +112,7 @@ class Layout:
     spread: str = "deviation"
     intervals: dict[tuple[str, str], float | None] = field(default_factory=dict)
     contests: tuple[tuple[str, ...], ...] = ()
+    gain: tuple[str, str] | None = None
 
     @property
     def quoted(self) -> set[str]:
@@ -175,6 +177,7 @@ def make_layout(path: Path, node: dict[str, Any], base: Layout | None) -> Layout
         cells=tuple(_cells(path, node, rows, own)),
         sources=tuple(node.get("sources", ())),
         contests=contests,
+        gain=_gain(path, node, own),
         orderings=tuple(_ordering(path, one, own) for one in node.get("orderings", ())),
     )
 
@@ -262,6 +265,16 @@ def _ordering(path: Path, node: dict[str, Any], own: dict[str, Any]) -> Ordering
         )
     ends = node[higher], node[lower]
     return Ordering(*ends, tuple((n, *((n, end) if between_columns else (end, n) for end in ends)) for n in along))
+
+
+def _gain(path: Path, node: dict[str, Any], own: dict[str, Any]) -> tuple[str, str] | None:
+    if "gain" not in node:
+        return None
+    _check_names(path, "gain: names rows that the table has not", node["gain"], own["rows"])
+    if lacking := [column for column, spec in own["columns"].items() if "graph" not in spec]:
+        raise TableError(f"{path}: gain needs a `graph` in each column, and {lacking[0]} has none.")
+    high, low = node["gain"]
+    return high, low
 
 
 def _check_names(path: Path, fault: str, names: Any, existing: Any) -> None:

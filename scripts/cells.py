@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from configs.tables import SPREADS, Layout, Ordering, Place
+from scripts.gains import gain_lines
 from scripts.records import Record, RecordError
 from tasks.resume import flat
 
@@ -114,6 +115,7 @@ def notes(layout: Layout, cells: Cells) -> list[str]:
     lines += [f"Ours, {settings}: {'; '.join(where)}" for settings, where in places.items()]
     lines += [line for ordering in layout.orderings for line in ordering_lines(layout, ordering, cells)]
     lines += contest_lines(layout, cells)
+    lines += gain_lines(layout, cells)
     lines.append(f"Ours: {SPREADS[layout.spread]}; one record for each seed in results/runs/.")
     return lines
 

@@ -31,6 +31,7 @@ from scripts.drawing import (  # noqa: E402
     granularity,
     histograms,
     nearest,
+    nodes,
     separation,
     tree,
 )
@@ -48,6 +49,7 @@ FIGURES: dict[str, Callable[[Sequence[Run], Loader, FigureOptions], list[Path]]]
     "norms": curves.draw_norms,
     "granularity": granularity.draw,
     "entities": entities.draw,
+    "nodes": nodes.draw,
     "lengths": histograms.draw,
     "accumulation": documents.draw_accumulation,
     "factors": documents.draw_factors,
@@ -133,7 +135,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = commands.parser("figures.py", __doc__)
     parser.add_argument("words", nargs="*", metavar="FIGURE... RUN_FOLDER", help=f"{', '.join(FIGURES)}, or {EVERY}")
     parser.add_argument("--list", action="store_true", help="say what the figures show")
-    parser.add_argument("--labels", metavar="A,B,...", help="types of nearest, boundaries; entities; nodes of tree")
+    parser.add_argument("--labels", metavar="A,B,...", help="types of nearest, boundaries; entities; nodes")
     parser.add_argument("--pairs", type=Path, metavar="FILE", help="premise <tab> hypothesis a line, for attention")
     parser.add_argument(
         "--out",

@@ -1,17 +1,21 @@
-"""Say what the shape of a knowledge graph is like, before a model is trained on it.
+"""Say what the shape of a graph is like, before a model is trained on it.
 
-python scripts/graph_statistics.py FOLDER [--samples N] [--seed S]      as in: graph_statistics.py data/WN18RR
+python scripts/graph_statistics.py FOLDER... [--samples N] [--seed S]      as in: graph_statistics.py data/WN18RR
+python scripts/graph_statistics.py data/graphs/* --output results/hyperbolicity.json
 
-FOLDER has train.txt, valid.txt and test.txt with rows head, relation, tail; the numbers are those of train.
+A folder of a knowledge graph has train.txt, valid.txt and test.txt with rows head, relation, tail; the numbers are
+those of train. A folder of a graph has edges.tsv, or is one of HGCN's releases, of which only the files of the edges
+are needed. --output keeps what was measured of graphs, which tables set beside the gain of a hyperbolic model.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,15 +25,30 @@ if __package__ in (None, ""):
 import numpy as np  # noqa: E402
 
 from scripts import commands  # noqa: E402
-from tasks.errors import whole  # noqa: E402
-from tasks.kg_completion.statistics import Net, Shape, categories, curvature, krackhardt, one_way, shape  # noqa: E402
-from tasks.kg_completion.triples import Graph, read_graph  # noqa: E402
+from tasks.errors import UserError, whole  # noqa: E402
+from tasks.folders import whole_file  # noqa: E402
+from tasks.graph.folder import EDGES, read_folder  # noqa: E402
+from tasks.graph.releases import read_links  # noqa: E402
+from tasks.kg_completion.statistics import (  # noqa: E402
+    Net,
+    Shape,
+    categories,
+    curvature,
+    hyperbolicity,
+    krackhardt,
+    one_way,
+    shape,
+)
+from tasks.kg_completion.triples import FILES, Graph, read_graph  # noqa: E402
 
 LEGEND = """\
 category  1-1, 1-N, N-1 or N-N: how many heads a tail has, and how many tails a head (N: 1.5 or more in the mean)
 Khs       of the pairs with a path from u to v, the share without one back; 1 is a hierarchy, 0 symmetric
 one-way   the same of the triples themselves
 xi        curvature from sampled triangles; negative is like a tree, 0 flat, positive like a cycle"""
+GRAPH_LEGEND = """\
+delta  Gromov's hyperbolicity, from 0 (a tree) to half the diameter; what is seen of both is at most the true value
+xi     curvature from sampled triangles; negative is like a tree, 0 flat, positive like a cycle"""
 STRONG, WEAK = -1.0, -0.3  # mean xi over the relations up to which they are called much, or somewhat, like trees
 
 
@@ -45,16 +64,79 @@ class Row:
     xi: float
 
 
+@dataclass(frozen=True)
+class Links:
+    """What is said of a graph; the names are those of `Shape`, and of `tasks.graph.graph.Graph`."""
+
+    nodes: int
+    edges: int
+    isolated: int
+    mean_degree: float
+    component: float
+    xi: float
+    delta_max: float
+    delta_mean: float
+    diameter: int
+    sha256: str  # of the files that were read
+
+
 @commands.reports_errors
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns 0, or 1 where the graph cannot be read. Exits with 2 for bad usage."""
     options = _parser().parse_args(arguments)
     whole("--samples", options.samples, 1)
     whole("--seed", options.seed, 0)
-    graph = read_graph(options.folder)
-    every = shape(graph.triples["train"], options.samples, options.seed)
-    print("\n".join(report(graph, every, relation_rows(graph, options.samples, options.seed))))
+    kept: dict[str, dict[str, object]] = {}
+    for k, folder in enumerate(options.folders):
+        print("\n" * (k > 0), end="")
+        if (folder / EDGES).is_file() or (folder.is_dir() and not (folder / FILES["train"]).is_file()):
+            kept[folder.resolve().name] = _graph(folder, options.samples, options.seed)
+        else:
+            graph = read_graph(folder)
+            every = shape(graph.triples["train"], options.samples, options.seed)
+            print("\n".join(report(graph, every, relation_rows(graph, options.samples, options.seed))))
+    if kept:
+        print(f"\n{GRAPH_LEGEND}")
+    if options.output:
+        if not kept:
+            raise UserError("--output keeps what was measured of graphs of edges, and there is none among the folders.")
+        text = json.dumps({"samples": options.samples, "seed": options.seed, "graphs": kept}, indent=1)
+        with whole_file(options.output) as part:
+            part.write_text(text + "\n", encoding="utf-8")
+        print(f"\nwritten: {options.output}")
     return 0
+
+
+def _graph(folder: Path, samples: int, seed: int) -> dict[str, object]:
+    """Print what is said of the graph in a folder, and give it as plain values."""
+    graph = read_folder(folder, folder.name, False) if (folder / EDGES).is_file() else read_links(folder)
+    links = links_of(graph.edges, graph.n, graph.sha256, samples, seed)
+    print("\n".join(report_links(graph.name, graph.notes, links)))
+    return {key: round(value, 6) if isinstance(value, float) else value for key, value in asdict(links).items()}
+
+
+def links_of(edges: np.ndarray, n: int, sha256: str, samples: int, seed: int) -> Links:
+    """What is said of edges (E, 2) among n nodes; `samples` starts and triangles are drawn from `seed`."""
+    net, draw = Net(edges), np.random.default_rng(seed)
+    largest, mean, diameter = hyperbolicity(net, samples, draw)
+    return Links(
+        n, len(edges), n - net.n, 2 * len(edges) / n, float(np.bincount(net.component).max() / n),
+        curvature(net, samples, draw), largest, mean, diameter, sha256,
+    )  # fmt: skip
+
+
+def report_links(name: str, notes: Sequence[str], links: Links) -> list[str]:
+    """The lines to print of a graph."""
+    relative = 2 * links.delta_max / links.diameter if links.diameter else math.nan
+    return [
+        f"{name}: {links.nodes:,} nodes, {links.edges:,} edges, {links.isolated:,} isolated",
+        *(f"note: {note}" for note in notes),
+        f"neighbours of a node, mean {links.mean_degree:.2f}; "
+        f"largest connected part {links.component:.1%} of the nodes",
+        f"delta of sampled quadruples: largest {_number(links.delta_max)}, mean {_number(links.delta_mean)}; "
+        f"diameter seen {links.diameter}; 2 delta / diameter {_number(relative)}",
+        f"xi {_number(links.xi)}",
+    ]
 
 
 def relation_rows(graph: Graph, samples: int, seed: int) -> list[Row]:
@@ -119,9 +201,10 @@ def _number(value: float) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = commands.parser("graph_statistics.py", __doc__)
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="of train.txt, valid.txt and test.txt")
+    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="of a knowledge graph, or of a graph")
     parser.add_argument("--samples", type=int, default=1000, metavar="N", help="starts and triangles drawn (1000)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of what is drawn (0)")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="a JSON file of what was measured of graphs")
     return parser
 
 

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from hyperbolic.manifolds import Manifold
+from hyperbolic.manifolds import Manifold, PoincareBall
+from hyperbolic.manifolds.charts import convert
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,18 @@ def flatten(manifold: Manifold, x: Tensor, basis: Basis = PLANE, true_distance: 
     if not (manifold.is_curved or true_distance):
         return flat
     return radius(manifold, manifold.dist0(x, keepdim=True)) * flat / flat.norm(dim=-1, keepdim=True).clamp_min(1e-300)
+
+
+def centred(manifold: Manifold, x: Tensor) -> tuple[Manifold, Tensor]:
+    """A manifold and points (N, D) on it, as far from each other as x (N, D), whose centroid is the origin.
+
+    Hyperbolic: ``(-m) (+) x`` in the Poincaré ball, with m the centroid, which is an isometry; flat: ``x - m``.
+    """
+    if not manifold.is_curved:
+        return manifold, x - x.mean(0)
+    ball = manifold.twin(PoincareBall)
+    y = convert(x, manifold, ball)
+    return ball, ball.mobius_add(-ball.centroid(y), y)
 
 
 def radius(manifold: Manifold, distance: Tensor) -> Tensor:

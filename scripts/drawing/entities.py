@@ -113,7 +113,7 @@ def plot_panel(axis: Axes, title: str, cloud: Cloud, colours: LogNorm) -> None:
     """The entities, those of many triples larger and last, rings of equal distance, and the names that fit."""
     far = float(cloud.xy.norm(dim=-1).max())
     extent = 1.04 if cloud.manifold.is_curved and far > 0.8 else 1.12 * far or 1.0
-    boxes = _rings(axis, cloud.manifold, extent, far)
+    boxes = rings(axis, cloud.manifold, extent, far)
     axis.plot([0], [0], "+", color=canvas.GREY, markersize=6, zorder=3)
     order = cloud.degree.argsort(stable=True)
     shade = colours(cloud.degree[order].clamp_min(1).double().numpy())
@@ -128,7 +128,7 @@ def plot_panel(axis: Axes, title: str, cloud: Cloud, colours: LogNorm) -> None:
     axis.set_title(f"{canvas.wrapped(title, 3.9, 9)}\n{count} entities; rank correlation {cloud.correlation:+.2f}")
 
 
-def _rings(axis: Axes, manifold: Manifold, extent: float, far: float) -> list[Bbox]:
+def rings(axis: Axes, manifold: Manifold, extent: float, far: float) -> list[Bbox]:
     """The rim of the disk where it is in view, and two to five circles of equal distance from the origin. Gives where
     their distances are written, in halves of the panel's side."""
     c = float(manifold.c.detach())

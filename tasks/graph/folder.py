@@ -10,6 +10,7 @@ from tasks.errors import UserError
 from tasks.fingerprints import file_sha256, joined_sha256
 from tasks.graph.graph import Graph, checked, undirected
 
+EDGES = "edges.tsv"
 FORM = "node <tab> node"
 FEATURES = ("features.npy", "features.npz", "features.tsv")
 
@@ -24,7 +25,7 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
 
     Raises UserError, which names file and line, for what cannot be used.
     """
-    files = [folder / "edges.tsv"]
+    files = [folder / EDGES]
     rows = _rows(files[0], FORM, 2, 2)
     features_file = next((folder / file for file in FEATURES if (folder / file).is_file()), None)
     matrix = None if features_file is None or features_file.suffix == ".tsv" else _matrix(features_file)

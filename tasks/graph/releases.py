@@ -1,6 +1,7 @@
 """The graphs that HGCN published (Chami et al. 2019), and Planetoid's (Yang et al. 2016), from their files."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tasks.graph.graph import Graph, checked, undirected
 from tasks.graph.pickles import read_pickle
 
 SOURCE = "the folder data/{name} of github.com/HazyResearch/hgcn"
-PLANETOID = ("x", "y", "tx", "ty", "allx", "ally", "graph")
+PLANETOID = ("x", "y", "tx", "ty", "allx", "ally")
 CLASS_BOUNDS = (1.0, 8 / 7, 9 / 7)  # of Airport's fifth number, from which its four classes are made
 
 
@@ -23,27 +24,39 @@ def planetoid(folder: Path, name: str, labelled: bool) -> Graph:
     Nodes for the test are those of the index; train is the first nodes, as many as y has, and dev the next 1000
     (HGCN's program; 500 in Planetoid's). Nodes of the test that have no features (Citeseer) get zeros and no label.
     """
+    files = _present(folder, *(f"ind.{name}.{part}" for part in (*PLANETOID, "graph", "test.index")))
     source = SOURCE.format(name=folder.name)
-    files = {part: folder / f"ind.{name}.{part}" for part in (*PLANETOID, "test.index")}
-    absent = [file.name for file in files.values() if not file.is_file()]
-    if absent:
-        raise UserError(f"{folder} lacks {', '.join(absent)}; fetch them: {source}.")
-    values: dict[str, Any] = {part: read_pickle(files[part], source) for part in PLANETOID}
-    index = _index(files["test.index"])
+    values: dict[str, Any] = {part: read_pickle(folder / f"ind.{name}.{part}", source) for part in PLANETOID}
+    index = _index(files[-1])
     order, n_train, n_known = np.sort(index), len(values["y"]), len(values["ally"])
-    n = int(order[-1]) + 1
+    links = planetoid_links(folder, name)
+    n = links.n
     if order[0] != n_known or n < n_known + len(order):
-        raise UserError(f"{files['test.index']}: its nodes do not follow the {n_known} of {files['ally'].name}.")
+        raise UserError(f"{files[-1]}: its nodes do not follow the {n_known} of ind.{name}.ally.")
     rows = np.concatenate([np.arange(n_known), index])
     features = np.zeros((n, values["allx"].shape[1]), dtype=np.float32)
     features[rows] = sparse.vstack([values["allx"], values["tx"]]).toarray()
     labels = np.full(n, -1, dtype=np.int64)
     labels[rows] = np.concatenate([values["ally"], values["ty"]]).argmax(1)
-    pairs = [(a, b) for a, others in values["graph"].items() for b in others]
-    edges, notes = undirected(np.array(pairs), n, str(files["graph"]))
     n_dev = min(1000, n_known - n_train)
     parts = {"train": np.arange(n_train), "dev": np.arange(n_train, n_train + n_dev), "test": order}
-    return _graph(name, list(files.values()), n, edges, notes, features, labels if labelled else None, parts)
+    return _graph(links, files, features, labels if labelled else None, parts)
+
+
+def planetoid_links(folder: Path, name: str) -> Graph:
+    """Nodes and edges of :func:`planetoid`, from ind.<name>.graph and .test.index."""
+    graph, index = _present(folder, f"ind.{name}.graph", f"ind.{name}.test.index")
+    others_of = read_pickle(graph, SOURCE.format(name=folder.name))
+    pairs = [(a, b) for a, others in others_of.items() for b in others]
+    n = int(_index(index).max()) + 1
+    return _links(name, [graph, index], n, *undirected(np.array(pairs), n, str(graph)))
+
+
+def _present(folder: Path, *names: str) -> list[Path]:
+    """The files of a folder. Raises UserError, which names those that it lacks."""
+    if absent := [name for name in names if not (folder / name).is_file()]:
+        raise UserError(f"{folder} lacks {', '.join(absent)}; fetch them: {SOURCE.format(name=folder.name)}.")
+    return [folder / name for name in names]
 
 
 def _index(path: Path) -> np.ndarray:
@@ -55,22 +68,24 @@ def _index(path: Path) -> np.ndarray:
 
 def disease(folder: Path, name: str, labelled: bool) -> Graph:
     """A simulated epidemic on a tree: <name>.edges.csv, rows `number,number`; <name>.labels.npy; <name>.feats.npz."""
+    files = _present(folder, *(f"{name}.{part}" for part in ("edges.csv", "labels.npy", "feats.npz")))
     source = SOURCE.format(name=folder.name)
-    files = [folder / f"{name}.{part}" for part in ("edges.csv", "labels.npy", "feats.npz")]
-    absent = [file.name for file in files if not file.is_file()]
-    if absent:
-        raise UserError(f"{folder} lacks {', '.join(absent)}; fetch them: {source}.")
-    number: dict[str, int] = {}
-    pairs = []
-    for k, line in enumerate(files[0].read_text(encoding="utf-8").splitlines(), start=1):
-        ends = line.strip().split(",")
-        if len(ends) != 2:
-            raise UserError(f"{files[0]}, line {k}: {line[:60]!r} is not of the form number,number.")
-        pairs.append([number.setdefault(end, len(number)) for end in ends])
-    edges, notes = undirected(np.array(pairs), len(number), str(files[0]))
     labels = _loaded(files[1], lambda: np.load(files[1], allow_pickle=False).astype(np.int64), source)
     features = _loaded(files[2], lambda: sparse.load_npz(files[2]).toarray().astype(np.float32), source)
-    return _graph(name, files, len(number), edges, notes, features, labels if labelled else None, {})
+    return _graph(disease_links(folder, name), files, features, labels if labelled else None, {})
+
+
+def disease_links(folder: Path, name: str) -> Graph:
+    """Nodes and edges of :func:`disease`, from <name>.edges.csv."""
+    (file,) = _present(folder, f"{name}.edges.csv")
+    number: dict[str, int] = {}
+    pairs = []
+    for k, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        ends = line.strip().split(",")
+        if len(ends) != 2:
+            raise UserError(f"{file}, line {k}: {line[:60]!r} is not of the form number,number.")
+        pairs.append([number.setdefault(end, len(number)) for end in ends])
+    return _links(name, [file], len(number), *undirected(np.array(pairs), len(number), str(file)))
 
 
 def _loaded(path: Path, read: Callable[[], np.ndarray], source: str) -> np.ndarray:
@@ -96,30 +111,36 @@ def airport(folder: Path, name: str, labelled: bool) -> Graph:
             raise ValueError(f"features of shape {features.shape}")
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{file} is not the published graph ({error}); fetch it again.") from None
-    edges, notes = undirected(pairs, len(number), str(file))
+    links = _links(name, [file], len(number), *undirected(pairs, len(number), str(file)), tuple(map(str, number)))
     labels = None
     if labelled:
         labels = np.digitize(features[:, 4], CLASS_BOUNDS).astype(np.int64)
         labels, features = labels - labels.min(), features[:, :4]
-    names = tuple(str(node) for node in number)
-    graph = _graph(name, [file], len(number), edges, notes, features.astype(np.float32), labels, {}, names)
-    return graph
+    return _graph(links, [file], features.astype(np.float32), labels, {})
+
+
+def _links(
+    name: str, files: Sequence[Path], n: int, edges: np.ndarray, notes: tuple[str, ...], names: tuple[str, ...] = ()
+) -> Graph:
+    listed, sha256 = _origin(files)
+    return Graph(name, n, edges, names=names, notes=notes, files=listed, sha256=sha256)
 
 
 def _graph(
-    name: str,
+    links: Graph,
     files: Sequence[Path],
-    n: int,
-    edges: np.ndarray,
-    notes: tuple[str, ...],
     features: np.ndarray,
     labels: np.ndarray | None,
     parts: dict[str, np.ndarray],
-    names: tuple[str, ...] = (),
 ) -> Graph:
-    sha256 = joined_sha256([file_sha256(file) for file in files])
+    listed, sha256 = _origin(files)
+    return checked(replace(links, features=features, labels=labels, parts=parts, files=listed, sha256=sha256))
+
+
+def _origin(files: Sequence[Path]) -> tuple[str, str]:
+    """The files in words, and the sha256 of all."""
     listed = files[0].name if len(files) == 1 else f"{files[0].name} and {len(files) - 1} more"
-    return checked(Graph(name, n, edges, features, labels, (), names, parts, notes, listed, sha256))
+    return listed, joined_sha256([file_sha256(file) for file in files])
 
 
 READERS: dict[str, Callable[[Path, str, bool], Graph]] = {
@@ -138,3 +159,16 @@ def read_release(folder: Path, name: str, labelled: bool) -> Graph:
     if not folder.is_dir():
         raise UserError(f"There is no folder {folder}; fetch it: {SOURCE.format(name=folder.name)}.")
     return READERS[name](folder, name, labelled)
+
+
+def read_links(folder: Path) -> Graph:
+    """The nodes and edges alone of a published graph, which is known by the files of its folder; those of features and
+    labels need not be there. Raises UserError where it is none of them, or a file is damaged."""
+    for name, reader in READERS.items():
+        if reader is planetoid and (folder / f"ind.{name}.graph").is_file():
+            return planetoid_links(folder, name)
+        if reader is disease and (folder / f"{name}.edges.csv").is_file():
+            return disease_links(folder, name)
+        if reader is airport and (folder / f"{name}.p").is_file():
+            return airport(folder, name, labelled=False)
+    raise UserError(f"{folder} has the files of none of the published graphs {', '.join(READERS)}.")

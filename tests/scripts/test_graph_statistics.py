@@ -1,5 +1,7 @@
 """python scripts/graph_statistics.py: the table, the sentence below it, and what it says of a folder it cannot read."""
 
+import json
+
 import pytest
 
 from scripts import graph_statistics
@@ -32,6 +34,35 @@ def test_the_table_of_a_small_graph(folder, capsys):
     assert capsys.readouterr().out == output
     assert graph_statistics.main([str(folder), "--samples", "100", "--seed", "1"]) == 0
     assert capsys.readouterr().out != output
+
+
+def test_a_graph_of_edges(tmp_path, capsys):
+    """A cycle of 8 nodes: the sums of opposite pairs are 8, 4 and 4, so delta is 2, half of the diameter."""
+    circle, lone = tmp_path / "circle", tmp_path / "tree"
+    for folder in (circle, lone):
+        folder.mkdir()
+    (circle / "edges.tsv").write_text("".join(f"{k}\t{(k + 1) % 8}\n" for k in range(8)))
+    (lone / "disease_nc.edges.csv").write_text("".join(f"{k},{(k - 1) // 2}\n" for k in range(1, 31)))
+    written = tmp_path / "out.json"
+    assert graph_statistics.main([str(circle), str(lone), "--samples", "50", "--output", str(written)]) == 0
+    output = capsys.readouterr().out
+    assert "circle: 8 nodes, 8 edges, 0 isolated\nneighbours of a node, mean 2.00; largest connected part 100.0%" in output
+    assert "largest 2.00, mean" in output
+    assert "diameter seen 4; 2 delta / diameter 1.00" in output
+    assert "disease_nc: 31 nodes, 30 edges" in output
+    assert "largest 0.00, mean 0.00; diameter seen 8;" in output
+    assert output.count("Gromov's hyperbolicity") == 1
+    graphs = json.loads(written.read_text())["graphs"]
+    assert (graphs["circle"]["delta_max"], graphs["tree"]["delta_max"], graphs["tree"]["diameter"]) == (2.0, 0.0, 8)
+
+
+def test_a_folder_that_has_no_graph_is_told(tmp_path, folder, capsys):
+    (tmp_path / "empty").mkdir()
+    assert graph_statistics.main([str(tmp_path / "empty")]) == 1
+    assert "has the files of none of the published graphs cora, citeseer" in capsys.readouterr().err
+    assert graph_statistics.main([str(folder), "--samples", "5", "--output", str(tmp_path / "out.json")]) == 1
+    assert "--output keeps what was measured of graphs" in capsys.readouterr().err
+    assert not (tmp_path / "out.json").exists()
 
 
 def test_shared_triples_are_a_note(folder, capsys):

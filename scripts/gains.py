@@ -1,0 +1,39 @@
+"""How much like a tree each graph of a table is, beside the gain of its hyperbolic model."""
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+from configs.tables import Layout, TableError
+from scripts.records import ROOT, Record
+
+FILE = ROOT / "results" / "hyperbolicity.json"  # made by scripts/graph_statistics.py --output
+
+
+def gain_lines(layout: Layout, cells: dict[tuple[str, str | None], list[Record]], file: Path = FILE) -> list[str]:
+    """For each column with a `graph` its delta, and how many points the first row of `gain` is above the second, in the
+    paper and in ours; none where the table has no `gain`. Raises TableError where a graph was not measured."""
+    if layout.gain is None:
+        return []
+    measured: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["graphs"]
+    high, low = layout.gain
+    parts = []
+    for column, spec in layout.columns.items():
+        graph = measured.get(spec["graph"])
+        if graph is None:
+            raise TableError(
+                f"{file.name} lacks the graph {spec['graph']} of the column {column} of {layout.title}; measure it: "
+                "python scripts/graph_statistics.py FOLDER... --output results/hyperbolicity.json"
+            )
+        theirs = [layout.published.get((row, column)) for row in (high, low)]
+        ours = [[run["metrics"][layout.metrics[column]] for run in cells.get((row, column), [])] for row in (high, low)]
+        gains = []
+        if theirs[0] is not None and theirs[1] is not None:
+            gains.append(f"paper {100 * (theirs[0] - theirs[1]):+.1f}")
+        if all(ours):
+            gains.append(f"ours {100 * (statistics.fmean(ours[0]) - statistics.fmean(ours[1])):+.1f}")
+        delta = f"{graph['delta_max']:g} (mean {graph['delta_mean']:.2f}, diameter {graph['diameter']})"
+        parts.append(f"{column} {delta}: {', '.join(gains) or 'not run'}")
+    what = f"beside {high} above {low} in points"
+    return [f"δ-hyperbolicity of each graph (0: a tree), measured on sampled quadruples, {what}: {'; '.join(parts)}"]

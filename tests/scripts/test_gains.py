@@ -1,0 +1,59 @@
+"""The δ-hyperbolicity of graphs beside the gain of the hyperbolic model: from the records and what was measured."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from configs.tables import PUBLISHED, TableError, load_layouts, make_layout
+from scripts.gains import FILE, gain_lines
+
+
+@pytest.fixture
+def layout():
+    return next(layout for layout in load_layouts() if layout.file == "hybonet_table5_lp")
+
+
+@pytest.fixture
+def measured(tmp_path):
+    facts = {"delta_max": 1.5, "delta_mean": 0.25, "diameter": 9}
+    file = tmp_path / "hyperbolicity.json"
+    file.write_text(json.dumps({"graphs": dict.fromkeys(("disease_lp", "airport", "pubmed", "cora"), facts)}))
+    return file
+
+
+def test_the_line_has_delta_and_the_gains_of_the_paper_and_of_ours(layout, measured):
+    runs = {("HyboNet", "Disease"): [0.9, 0.8], ("GCN", "Disease"): [0.6], ("HyboNet", "Cora"): [0.9]}
+    cells = {place: [{"metrics": {"test/auc": v}} for v in values] for place, values in runs.items()}
+    (line,) = gain_lines(layout, cells, measured)
+    assert "beside HyboNet above GCN in points: Disease 1.5 (mean 0.25, diameter 9): paper +32.1, ours +25.0; " in line
+    assert line.endswith("Cora 1.5 (mean 0.25, diameter 9): paper +3.2"), "one of the two has no run"
+
+
+def test_a_table_without_graphs_has_no_line_and_an_unmeasured_graph_is_told(layout, measured):
+    assert gain_lines(replace(layout, gain=None), {}, measured) == []
+    measured.write_text('{"graphs": {}}')
+    with pytest.raises(TableError, match="lacks the graph disease_lp of the column Disease of .*graph_statistics.py"):
+        gain_lines(layout, {}, measured)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({"gain": ["HyboNet", "GCNN"]}, "gain: names rows that the table has not: GCNN"), ({"columns": {"A": {}}}, "A has none")],
+)
+def test_a_gain_that_does_not_fit_is_told(change, said):
+    node = {
+        "name": "x", "table": 1, "title": "x", "protocol": "x", "source": "x", "measure": "x", "metric": "test/auc",
+        "columns": {"A": {"graph": "cora"}}, "rows": {"GCN": {"published": [0.5]}, "HyboNet": {"published": [0.6]}},
+        "gain": ["HyboNet", "GCN"],
+    }  # fmt: skip
+    assert make_layout(PUBLISHED / "x.yaml", node, None).gain == ("HyboNet", "GCN")
+    with pytest.raises(TableError, match=said):
+        make_layout(PUBLISHED / "x.yaml", node | change, None)
+
+
+def test_every_graph_of_the_tables_was_measured_and_trees_have_none():
+    graphs = json.loads(FILE.read_text())["graphs"]
+    assert graphs["disease_lp"]["delta_max"] == graphs["disease_nc"]["delta_max"] == 0
+    for facts in graphs.values():
+        assert 0 <= facts["delta_mean"] <= facts["delta_max"] <= facts["diameter"] / 2
