@@ -48,6 +48,7 @@ class Optim:
     momentum: float = MISSING
     amsgrad: bool = MISSING
     weight_decay: float = MISSING
+    decoupled: bool = MISSING
     max_grad_norm: float | None = MISSING
     clip: str = MISSING
     exact_exp: bool = MISSING

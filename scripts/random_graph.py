@@ -1,10 +1,13 @@
-"""Write a large random knowledge graph, to see what a machine can hold and how fast.
+"""Write a large random graph, to see what a machine can hold and how fast.
 
 python scripts/random_graph.py FOLDER [--entities E] [--triples N] [--relations R] [--held-out H] [--seed S]
+python scripts/random_graph.py FOLDER --edges N [--nodes M] [--features F] [--seed S]
 
-FOLDER gets train.txt with N triples, and valid.txt and test.txt with H each. Every entity is the head of a triple of
-train if N is at least E; all else is drawn with a few frequent entities and relations and many rare ones. Nothing
-follows from anything, so models learn nothing from it.
+The first is a knowledge graph, for task=kg: FOLDER gets train.txt with N triples, and valid.txt and test.txt with H
+each. Every entity is the head of a triple of train if N is at least E. The second is for task=graph: FOLDER gets
+edges.tsv with N different edges of M nodes, each node with one if N is at least M, and where F > 0 features.npy with F
+numbers for each node. All else is drawn, with a few frequent nodes and relations and many rare ones. Nothing follows
+from anything, so models learn nothing from it.
 """
 
 from __future__ import annotations
@@ -25,28 +28,55 @@ from tasks.folders import whole_file  # noqa: E402
 from tasks.kg_completion.triples import FILES  # noqa: E402
 
 BLOCK = 500_000  # rows that are generated at once
+EDGES, FEATURES = "edges.tsv", "features.npy"
 
 
 @commands.reports_errors
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns 0, or 1 for numbers that cannot be and folders that cannot be written."""
     options = _parser().parse_args(arguments)
-    for name in ("entities", "triples", "relations", "held_out"):
+    for name in ("entities", "triples", "relations", "held_out", "nodes"):
         whole(f"--{name.replace('_', '-')}", getattr(options, name), 1)
-    whole("--seed", options.seed, 0)
-    existing = [name for name in FILES.values() if (options.folder / name).exists()]
+    for name in ("seed", "features", "edges"):
+        whole(f"--{name}", getattr(options, name), 0)
+    existing = [name for name in (*FILES.values(), EDGES, FEATURES) if (options.folder / name).exists()]
     if existing:
         raise UserError(f"{options.folder} has a {existing[0]} already; name another folder.")
+    if 2 * options.edges > options.nodes * (options.nodes - 1) // 2:
+        raise UserError(f"--edges {options.edges} is more than half of all pairs of {options.nodes} nodes.")
     options.folder.mkdir(parents=True, exist_ok=True)
     draw = np.random.default_rng(options.seed)
+    if options.edges:
+        write_edges(options.folder, options.nodes, options.edges, options.features, draw)
+        return 0
     for split, count in (("train", options.triples), ("dev", options.held_out), ("test", options.held_out)):
         write(options.folder / FILES[split], count, options.entities, options.relations, split == "train", draw)
         print(f"{options.folder / FILES[split]}: {count:,} triples", flush=True)
     return 0
 
 
+def write_edges(folder: Path, nodes: int, count: int, features: int, draw: np.random.Generator) -> None:
+    """`count` different undirected edges, none from a node to itself, and `features` numbers of each node."""
+    keys = np.empty(0, dtype=np.int64)
+    heads = np.arange(min(nodes, count))  # a first edge of each node
+    while len(keys) < count:
+        tails = _frequent(nodes, len(heads), draw)
+        tails = np.where(tails == heads, (heads + 1) % nodes, tails)
+        keys = np.concatenate([keys, np.minimum(heads, tails) * nodes + np.maximum(heads, tails)])
+        keys = keys[np.sort(np.unique(keys, return_index=True)[1])][:count]
+        heads = _frequent(nodes, count - len(keys) + count // 8 + 1, draw)
+    with whole_file(folder / EDGES) as part, part.open("w", encoding="utf-8") as file:
+        for block in np.split(keys, range(BLOCK, count, BLOCK)):
+            file.writelines(f"{a}\t{b}\n" for a, b in zip((block // nodes).tolist(), (block % nodes).tolist(), strict=True))
+    print(f"{folder / EDGES}: {count:,} edges", flush=True)
+    if features:
+        with whole_file(folder / FEATURES) as part, part.open("wb") as file:
+            np.save(file, draw.random((nodes, features), dtype=np.float32))
+        print(f"{folder / FEATURES}: {nodes:,} nodes", flush=True)
+
+
 def write(path: Path, count: int, entities: int, relations: int, every: bool, draw: np.random.Generator) -> None:
-    """One file, whole or not at all. every: heads are all entities in order, before they are drawn."""
+    """One file of triples, whole or not at all. every: heads are all entities in order, before they are drawn."""
     with whole_file(path) as part, part.open("w", encoding="utf-8") as file:
         for start in range(0, count, BLOCK):
             n = min(BLOCK, count - start)
@@ -65,11 +95,14 @@ def _frequent(size: int, count: int, draw: np.random.Generator) -> np.ndarray:
 
 def _parser() -> argparse.ArgumentParser:
     parser = commands.parser("random_graph.py", __doc__)
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="where train.txt, valid.txt and test.txt go")
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="where the files go")
     parser.add_argument("--entities", type=int, default=2_000_000, metavar="E", help="2,000,000")
     parser.add_argument("--triples", type=int, default=20_000_000, metavar="N", help="of train (20,000,000)")
     parser.add_argument("--relations", type=int, default=200, metavar="R", help="200")
     parser.add_argument("--held-out", type=int, default=500, metavar="H", help="of valid and of test (500)")
+    parser.add_argument("--edges", type=int, default=0, metavar="N", help="an edge list in the place of triples")
+    parser.add_argument("--nodes", type=int, default=1_000_000, metavar="M", help="of the edge list (1,000,000)")
+    parser.add_argument("--features", type=int, default=0, metavar="F", help="of each node of the edge list (none)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of what is drawn (0)")
     return parser
 

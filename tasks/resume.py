@@ -56,6 +56,7 @@ LATER = {
     "task.model.loop_bias": False,
     "task.module.self_share": 0.0,
     **{f"optim.vectors.{key}": None for key in ("rule", "lr", "weight_decay")},
+    "optim.decoupled": True,
 }
 # What must be the same for a checkpoint to be tested; "data" is TaskData.identity.
 TESTED = ("task.name", "task.model", "task.data.limits", "task.data.vectors.c", "data", "geometry", "encoder")

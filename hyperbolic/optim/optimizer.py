@@ -32,6 +32,8 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         lr, betas, eps, amsgrad, momentum: the usual ones; amsgrad keeps the largest v.
         weight_decay: decoupled. Euclidean tensors shrink by ``1 - lr * weight_decay``; points move that share of their
             way along the geodesic to the origin, ``exp_0((1 - lr * weight_decay) log_0(x))``.
+        decoupled: False: Euclidean tensors do not shrink; ``weight_decay * p`` is added to their gradients instead, after
+            clipping (an L2 penalty, as in ``torch.optim.Adam``). Points move as above.
         exact_exp: exponential map and transport along it; False: the manifold's retraction.
         lazy: of tensors with rows (two axes or more, points of two), update only the rows with a gradient: the others
             are neither read nor moved and their moments do not decay (as in ``torch.optim.SparseAdam``; t counts
@@ -61,6 +63,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         amsgrad: bool = False,
         momentum: float = 0.0,
         weight_decay: float = 0.0,
+        decoupled: bool = True,
         exact_exp: bool = True,
         stabilize: int | None = None,
         max_grad_norm: float | None = None,
@@ -81,6 +84,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             "amsgrad": amsgrad,
             "momentum": momentum,
             "weight_decay": weight_decay,
+            "decoupled": decoupled,
             "exact_exp": exact_exp,
             "lazy": lazy,
             "max_radius": max_radius,
@@ -95,6 +99,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         super().__setstate__(state)
         for group in self.param_groups:
             group.setdefault("lazy", False)
+            group.setdefault("decoupled", True)
             group.setdefault("max_radius", None)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -202,6 +207,9 @@ class RiemannianOptimizer(torch.optim.Optimizer):
     def _flat_rule(
         self, params: list[Tensor], grads: list[Tensor], states: list[dict[str, Any]], group: dict[str, Any]
     ) -> None:
+        if group["weight_decay"] and not group["decoupled"]:
+            grads = list(torch._foreach_add(grads, params, alpha=group["weight_decay"]))
+            group = {**group, "weight_decay": 0.0}
         if group["rule"] == "adam":
             flat.adam(params, grads, states, group, bounded=self.max_grad_norm is not None)
         else:

@@ -70,6 +70,35 @@ def test_fused_and_foreach_are_one_rule(monkeypatch, amsgrad):
         torch.testing.assert_close(p, q, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("options", [{}, {"amsgrad": True}, {"rule": "sgd", "momentum": 0.5}], ids=str)
+def test_a_pull_within_the_gradients_is_that_of_pytorch(options):
+    """Of a tensor that the fused kernel takes, and of a transposed one."""
+    start = [torch.randn(4, 3, dtype=F64), torch.randn(3, 4, dtype=F64).t()]
+    mine, theirs = ([nn.Parameter(t.clone()) for t in start] for _ in range(2))
+    own = RiemannianOptimizer(mine, lr=0.03, weight_decay=0.2, decoupled=False, **options)
+    kind = torch.optim.SGD if "rule" in options else torch.optim.Adam
+    other = kind(theirs, lr=0.03, weight_decay=0.2, **{k: v for k, v in options.items() if k != "rule"})
+    for step in range(4):
+        for i, (p, q) in enumerate(zip(mine, theirs, strict=True)):
+            p.grad = torch.randn(p.shape, dtype=F64, generator=torch.Generator().manual_seed(10 * step + i))
+            q.grad = p.grad.clone()
+        own.step()
+        other.step()
+    for p, q in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-12, atol=1e-14)
+
+
+def test_points_move_to_the_origin_whatever_the_pull_on_other_tensors():
+    start, ends = bias(PoincareBall(2.5)), []
+    for decoupled in (True, False):
+        p = copy.deepcopy(start)
+        p.grad = torch.zeros_like(p)
+        RiemannianAdam([p], lr=0.1, weight_decay=0.5, decoupled=decoupled).step()
+        ends.append(plain(p))
+    assert torch.equal(*ends)
+    assert ends[0].norm() < plain(start).norm()
+
+
 def test_a_state_without_the_option_lazy_is_read():
     """Optimisers pickled, and state dicts saved, before there were lazy steps."""
     p = bias(PoincareBall(2.5))
