@@ -33,7 +33,7 @@ def run(cfg: DictConfig) -> float | None:
     if values["skip_finished"] and (earlier := record.finished(folder.parent, values)):
         record.remove_if_empty(folder)
         print(f"finished before, with the same settings\nrecord: {earlier[0]}", flush=True)
-        return (earlier[1].get("selection") or {}).get("value")
+        return multirun.result(earlier[1].get("selection"), earlier[0])
     experiment, name = job.runtime.choices.get("experiment"), folder.parent.name
     files = prediction.Files(values["checkpoint"], values["input"], values["output"], values["explain"])
     with prediction.standard_output(files if mode == "predict" else None) as stdout:
@@ -51,7 +51,7 @@ def run(cfg: DictConfig) -> float | None:
         if outcome.is_main:
             result = record.build(values, list(job.overrides.task), data, task, outcome)
             report.conclude(task, outcome, result, folder, matching.published(result))
-    return (outcome.selection or {}).get("value")
+    return multirun.result(outcome.selection, folder / "record.json")
 
 
 @hydra.main(version_base="1.3", config_path="configs", config_name="config")

@@ -1,13 +1,16 @@
-"""The jobs of a command: their mistakes in one paragraph, and in a multirun a list of those that failed."""
+"""The jobs of a command: their mistakes in one paragraph, and in a multirun a table of the results and a list of those
+that failed."""
 
+import contextlib
 import json
+import math
 import os
 import shlex
 import shutil
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,7 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from configs.build import MISTAKES
 from configs.errors import paragraph
-from tasks import record
+from tasks import comparison, comparison_table, record
 from tasks.folders import whole_file
 
 
@@ -37,6 +40,27 @@ class Failure(float):
         return Failure, (self.reason,)
 
 
+class Result(float):
+    """What a job that ended well returns to its sweeper: the selecting metric (not a number where nothing selects), and
+    the file of its record."""
+
+    record: Path
+
+    def __new__(cls, value: float, record: Path) -> "Result":
+        result = super().__new__(cls, value)
+        result.record = record
+        return result
+
+    def __reduce__(self) -> tuple[type["Result"], tuple[float, Path]]:
+        return Result, (float(self), self.record)
+
+
+def result(selection: Mapping[str, Any] | None, record: Path) -> Result:
+    """The result of a run by the `selection` of its record, and the file of that."""
+    value = (selection or {}).get("value")
+    return Result(math.nan if value is None else value, record.resolve())
+
+
 class Jobs(Callback):
     """Notes what becomes of each job, where it runs, for `conclude`, where the command runs.
 
@@ -49,11 +73,13 @@ class Jobs(Callback):
     def __init__(self) -> None:
         self.folder: Path | None = None
         self.notes: dict[int, dict[str, Any]] = {}
+        self.searches = False  # whether a sweeper chooses settings by results, which the test data must not tell it
         Jobs.latest = Jobs.latest or self
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         place = Path(config.hydra.sweep.dir)
         place.mkdir(parents=True, exist_ok=True)
+        self.searches = not config.hydra.sweeper._target_.endswith(".BasicSweeper")
         self.folder = Path(tempfile.mkdtemp(prefix=".multirun-", dir=place)).resolve()
 
     def on_job_start(self, config: DictConfig, **_: Any) -> None:
@@ -62,11 +88,12 @@ class Jobs(Callback):
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **_: Any) -> None:
         if job_return.status is JobStatus.COMPLETED:  # otherwise Hydra raises its error
             value = job_return.return_value
-            self._note(config, value.reason if isinstance(value, Failure) else None)
+            file = str(value.record) if isinstance(value, Result) else None
+            self._note(config, value.reason if isinstance(value, Failure) else None, file)
 
-    def _note(self, config: DictConfig, reason: str | None) -> None:
+    def _note(self, config: DictConfig, reason: str | None, file: str | None = None) -> None:
         number = OmegaConf.select(config, "hydra.job.num") or 0
-        note = {"words": list(config.hydra.overrides.task), "reason": reason}
+        note = {"words": list(config.hydra.overrides.task), "reason": reason, "record": file}
         if self.folder is None:
             self.notes[number] = note
         else:
@@ -124,7 +151,8 @@ def report(error: Exception, words: Sequence[str]) -> int:
 
 
 def conclude(code: int, words: Sequence[str]) -> int:
-    """List the jobs of a multirun that failed; the exit code of the command, `code` where it is not 0 already."""
+    """Compare the results of a multirun and list the jobs that failed; the exit code of the command, `code` where it is
+    not 0 already."""
     jobs, Jobs.latest = Jobs.latest, None
     if not are_many(words) or jobs is None:
         return code
@@ -132,12 +160,25 @@ def conclude(code: int, words: Sequence[str]) -> int:
     if not code and not jobs.notes:
         print("error: the multirun has no job: no name matches the glob(...). See configs/.", file=sys.stderr)
         return 1
+    show_results(jobs)
     failed = [note for note in jobs.notes.values() if note["reason"]]
     if failed:
         print(f"{len(failed)} of {len(jobs.notes)} jobs failed:", file=sys.stderr)
     for note in failed:
         print(f"failed: python run.py {shlex.join(note['words'])}: {note['reason']}", file=sys.stderr)
     return code or int(bool(failed))
+
+
+def show_results(jobs: Jobs) -> None:
+    """Print the trainings of a multirun, two or more, compared as `scripts/compare.py` does; of a search without test
+    metrics."""
+    records = {}
+    for file in (Path(note["record"]) for note in jobs.notes.values() if note["record"]):
+        with contextlib.suppress(OSError):  # the folder is gone
+            records[file] = json.loads(file.read_text(encoding="utf-8"))
+    trainings = {file: record for file, record in records.items() if record["config"]["mode"] == "fit"}
+    if len(trainings) > 1:
+        comparison_table.show(comparison.compare(trainings), with_test=not jobs.searches)
 
 
 def _print(error: Exception) -> str:

@@ -21,11 +21,13 @@ FOOT = "Rings: the selected epoch. Training values are means over the epoch, whi
 
 
 class Curve(NamedTuple):
-    """The values (epoch, value) of one column of a run's history. best: the epoch that was selected, or None."""
+    """The values (epoch, value) of one column of a run's history. best: the epoch that was selected, or None. band: the
+    lower and upper end of a band about each value; none without."""
 
     label: str
     points: list[tuple[float, float]]
     best: float | None = None
+    band: Sequence[tuple[float, float]] = ()
 
 
 Panel = tuple[str, list[Curve]]  # what stands on the axis of values, and the curves
@@ -66,6 +68,9 @@ def plot_panel(axis: Axes, measure: str, curves: Sequence[Curve], from_zero: boo
             *zip(*curve.points, strict=True), marker=canvas.MARKERS[k % len(canvas.MARKERS)], markersize=3.5,
             markevery=max(1, len(curve.points) // 8), linewidth=1.4, label=curve.label, **canvas.line_style(k),
         )  # fmt: skip
+        if curve.band:
+            epochs = [epoch for epoch, _ in curve.points]
+            axis.fill_between(epochs, *zip(*curve.band, strict=True), color=line.get_color(), alpha=0.18, linewidth=0)
         for epoch, value in curve.points:
             if epoch == curve.best:
                 axis.plot(epoch, value, "o", markersize=9, markerfacecolor="none", markeredgecolor=line.get_color())

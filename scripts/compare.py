@@ -1,0 +1,102 @@
+"""Compare finished runs: a row for each setting with means over its seeds, the best by the validation metric first.
+
+python scripts/compare.py outputs/A/* outputs/B         folders of runs, folders that hold some, or record.json files
+python scripts/compare.py outputs --markdown table.md --csv table.csv --curves curves.png
+
+Only the settings that differ are shown. Runs on different data, or selected by another metric, get tables of their own.
+"""
+
+import glob
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+if __package__ in (None, ""):
+    sys.path[0] = str(ROOT)
+
+from scripts import commands  # noqa: E402
+from scripts.records import Record, read, validate  # noqa: E402
+from tasks.comparison import Comparison, compare  # noqa: E402
+from tasks.comparison_table import markdown, numbers, show  # noqa: E402
+from tasks.errors import UserError, plain_warnings  # noqa: E402
+from tasks.folders import whole_file, write_table  # noqa: E402
+
+
+@commands.reports_errors
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; returns 0, or 1 where runs cannot be compared. Exits with 2 for bad usage."""
+    parser = commands.parser("compare.py", __doc__)
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="folder, pattern of folders, or record.json")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="the numbers, of all test metrics")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="the printed tables")
+    parser.add_argument(
+        "--curves", type=Path, metavar="FILE", help="learning curves with bands over seeds: png, svg, pdf"
+    )
+    options = parser.parse_args(arguments)
+    comparisons = compare(read_trainings(find(options.runs)))
+    if options.curves:
+        draw(comparisons, options.curves)
+    show(comparisons)
+    if options.markdown:
+        with whole_file(options.markdown) as part:
+            part.write_text(markdown(comparisons), encoding="utf-8")
+    if options.csv:
+        write_table(options.csv, *numbers(comparisons))
+    for file in filter(None, (options.curves, options.markdown, options.csv)):
+        print(f"written: {file}")
+    return 0
+
+
+def find(words: Sequence[str]) -> list[Path]:
+    """The records at or below the places that words or patterns name, each once. Raises UserError where a word names
+    nothing, or no run ended; other runs without a record are counted in a line."""
+    records: dict[Path, Path] = {}
+    without: set[Path] = set()
+    for word in words:
+        places = [Path(word)] if Path(word).exists() else [Path(name) for name in sorted(glob.glob(word))]
+        if not places:
+            raise UserError(f"There is no {word}. Name folders of runs, as outputs/<name>/<time>-seed0, or above them.")
+        for place in places:
+            files = [place] if place.is_file() else sorted(place.rglob("record.json"))
+            records |= {file.resolve(): file for file in files}
+            states = [] if place.is_file() else place.rglob("checkpoints")
+            without |= {state.parent for state in states if not (state.parent / "record.json").is_file()}
+    if without:
+        some = f"{len(without)} run{'s' * (len(without) > 1)}"
+        print(f"note: {some} without a record left out, as {min(without)}: it is not at its end.", file=sys.stderr)
+    if not records:
+        raise UserError(f"There is no record.json in {', '.join(words)}: no run there came to its end.")
+    return list(records.values())
+
+
+def read_trainings(files: Sequence[Path]) -> dict[Path, Record]:
+    """The records of trainings by file. Raises UserError where one is damaged, or all are of other modes."""
+    records = {file: read(file) for file in files}
+    other = [file for file, record in records.items() if _mode(record) != "fit"]
+    if len(other) == len(records):
+        raise UserError(f"{other[0]} is of mode={_mode(records[other[0]])}; name the folders of trainings.")
+    if other:
+        some = f"{len(other)} record{'s' * (len(other) > 1)} left out that {'are' if len(other) > 1 else 'is'}"
+        print(f"note: {some} of no training, as {other[0]}.", file=sys.stderr)
+    return {file: validate(record, file) for file, record in records.items() if file not in other}
+
+
+def draw(comparisons: Sequence[Comparison], file: Path) -> None:
+    """Learning curves of the settings of one comparison. Raises UserError where there are several."""
+    from scripts.drawing import seed_bands  # takes seconds to import
+
+    if len(comparisons) > 1:
+        titles = "; ".join(comparison.title for comparison in comparisons)
+        raise UserError(f"--curves draws runs of one task on the same data, and these are {titles}. Name those of one.")
+    seed_bands.draw(comparisons[0], file)
+
+
+def _mode(record: Record) -> str:
+    config = record.get("config")
+    return str(config.get("mode", "fit")) if isinstance(config, dict) else "fit"
+
+
+if __name__ == "__main__":
+    plain_warnings()
+    sys.exit(main())

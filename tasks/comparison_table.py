@@ -1,0 +1,138 @@
+"""A comparison as a table: its header, rows and notes, on the terminal and in Markdown, and as numbers for CSV."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tasks.comparison import ABSENT, FEW, Comparison, PairedTest, Setting, mean_and_deviation
+
+WIDTH = 160  # of a terminal that is none
+MOST_COLUMNS = 4  # settings that differ; more of them stand in one column below each other
+
+
+class Grid(NamedTuple):
+    """Lines of text for each cell of a table; the cells of `numeric` columns are numbers."""
+
+    title: str
+    header: list[str]
+    rows: list[list[list[str]]]
+    numeric: list[bool]
+    notes: list[str]
+
+
+def grid(comparison: Comparison, with_test: bool = True) -> Grid:
+    """The table: rank, the settings that differ, how many seeds, the selecting metric, and `with_test` the test metrics
+    and how each setting differs from the first."""
+    settings, metrics = comparison.settings, [comparison.metric]
+    metrics += comparison.test_metrics() if with_test else []
+    tests = comparison.tests() if with_test and len(settings) > 1 else []
+    keys, wide = comparison.keys, len(comparison.keys) > MOST_COLUMNS
+    named = ["settings"] if wide else keys or ["runs"]
+    header = ["rank", *named, "seeds", *metrics, *(["difference from 1"] if tests else [])]
+    rows = []
+    for rank, setting in enumerate(settings, start=1):
+        lines = [setting.name, *(f"{key}={value}" for key, value in setting.labels.items() if value != ABSENT)]
+        names = [lines] if wide else [[value] for value in setting.labels.values()] or [[setting.name]]
+        difference = [["" if rank == 1 else _difference(tests[rank - 2])]] if tests else []
+        values = [[_spread(setting, metric)] for metric in metrics]
+        rows.append([[str(rank)], *names, [str(len(setting.records))], *values, *difference])
+    numeric = [True, *[False] * len(named), *[True] * (len(header) - 1 - len(named))]
+    return Grid(comparison.title, header, rows, numeric, _notes(comparison, tests))
+
+
+def show(comparisons: Sequence[Comparison], with_test: bool = True) -> None:
+    """Print a table for each comparison."""
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    for comparison in comparisons:
+        content = grid(comparison, with_test)
+        table = Table(title=Text(content.title), title_justify="left")
+        for name, numeric in zip(content.header, content.numeric, strict=True):
+            table.add_column(Text(name), justify="right" if numeric else "left", overflow="fold")
+        for row in content.rows:
+            table.add_row(*(Text("\n".join(cell)) for cell in row))
+        console.print(table)
+        for note in content.notes:
+            console.print(f"- {note}", highlight=False, markup=False)
+
+
+def markdown(comparisons: Sequence[Comparison]) -> str:
+    """A Markdown table for each comparison, under its title."""
+    lines = []
+    for content in map(grid, comparisons):
+        lines += [f"## {content.title}", "", _row([[name] for name in content.header])]
+        lines.append(f"|{'|'.join('---:' if numeric else '---' for numeric in content.numeric)}|")
+        lines += [*map(_row, content.rows), "", *(f"- {note}" for note in content.notes), ""]
+    return "\n".join(lines)
+
+
+def numbers(comparisons: Sequence[Comparison]) -> tuple[list[str], list[list[Any]]]:
+    """Header and rows of one table of all comparisons, for programs: a row for each setting, its seeds, and mean and
+    standard deviation of the selecting and of every test metric, of groups too. What there is not is empty."""
+    keys = list(dict.fromkeys(key for each in comparisons for key in each.keys))
+    metrics = list(dict.fromkeys(m for each in comparisons for m in (each.metric, *each.test_metrics(grouped=True))))
+    ends = [f"{metric} {part}" for metric in metrics for part in ("mean", "sd")]
+    test = ["difference", "difference sd", "common seeds", "p (Holm)"]
+    rows = []
+    for each in comparisons:
+        tests = [None, *each.tests()]
+        for rank, (setting, result) in enumerate(zip(each.settings, tests, strict=True), start=1):
+            moments = [_moments(setting, metric) for metric in metrics]
+            rows.append([
+                each.title, rank, setting.name, *(setting.labels.get(key, "").removeprefix(ABSENT) for key in keys),
+                " ".join(map(str, setting.records)), *(number for pair in moments for number in pair),
+                *((result.mean, result.deviation, result.n, result.p) if result and result.n else [None] * 4),
+            ])  # fmt: skip
+    return ["data", "rank", "name", *keys, "seeds", *ends, *test], rows
+
+
+def _notes(comparison: Comparison, tests: Sequence[PairedTest]) -> list[str]:
+    better = "higher" if comparison.mode == "max" else "lower"
+    notes = [
+        f"Ranked by {comparison.metric}, the {better} the better; mean ± standard deviation over seeds.",
+        *comparison.notes,
+    ]
+    if any(comparison.metric not in r["metrics"] for each in comparison.settings for r in each.records.values()):
+        notes.append(f"Runs without {comparison.metric} come last, or do not count in its mean.")
+    tested = [test for test in tests if test.p is not None]
+    if tests:
+        text = f"Difference: of {comparison.tested} over common seeds, mean ± standard deviation"
+        correction = f", with Holm's correction for {len(tested)} of them" if len(tested) > 1 else ""
+        notes.append(text + (f"; p of a two-sided paired t-test{correction}." if tested else "."))
+    if few := sorted({test.n for test in tested if test.n < FEW}):
+        many = " or ".join(map(str, few))
+        notes.append(f"With {many} pairs of seeds the test finds large differences only: a high p shows no equality.")
+    if tests and not tested:
+        notes.append("There is no test: it needs at least two seeds that both settings have, as in seed=0,1,2.")
+    return notes
+
+
+def _moments(setting: Setting, metric: str) -> tuple[float | None, float | None]:
+    values = setting.values(metric).values()
+    return mean_and_deviation(values) if values else (None, None)
+
+
+def _spread(setting: Setting, metric: str) -> str:
+    mean, deviation = _moments(setting, metric)
+    return "" if mean is None else _number(mean) + ("" if deviation is None else f" ± {_number(deviation)}")
+
+
+def _difference(test: PairedTest) -> str:
+    if not test.n:
+        return "no common seed"
+    text = f"{'−' if test.mean < 0 else '+'}{_number(abs(test.mean))}"
+    if test.deviation is None:
+        return f"{text} (1 seed)"
+    p = "" if test.p is None else ", p < 0.001" if test.p < 0.001 else f", p = {test.p:.2g}"
+    return f"{text} ± {_number(test.deviation)}{p}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.4f}" if abs(value) < 100 else f"{value:.1f}"
+
+
+def _row(cells: Sequence[Sequence[str]]) -> str:
+    return "| " + " | ".join("<br>".join(cell).replace("|", "\\|") for cell in cells) + " |"

@@ -1,0 +1,247 @@
+"""Runs compared: which settings differ, what is one setting, the ranking, and the paired tests."""
+
+import copy
+import json
+import math
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from tasks.comparison import PairedTest, compare, holm, paired_test
+from tasks.comparison_table import grid, markdown, numbers
+
+RECORD = {
+    "experiment": None,
+    "commit": "a",
+    "config": {
+        "seed": 0,
+        "mode": "fit",
+        "task": {
+            "name": "toy",
+            "data": {"_target_": "tasks.toy.Data", "seed": 0, "batch_size": 8, "vectors": None},
+            "module": {"select": "val/accuracy", "select_mode": "max"},
+        },
+        "geometry": {"name": "poincare", "manifold": "PoincareBall", "layers": "mobius", "c": 1.0, "parts": {}},
+        "encoder": {"_target_": "hyperbolic.encoders.rnn.RecurrentEncoder", "cell": "gru"},
+        "optim": {"lr": 0.01},
+        "trainer": {"max_epochs": 3, "threads": 1},
+    },
+    "overrides": [],
+    "metrics": {"val/accuracy": 0.5, "test/accuracy": 0.5, "test/loss": 1.0, "test/fine/accuracy": 0.25},
+    "selection": {"metric": "val/accuracy", "mode": "max", "value": 0.5},
+    "data": {
+        "files": {"test": "test.tsv"},
+        "counts": {"dev": {"pairs": 10, "unknown": 3}, "test": {"pairs": 12}},
+        "sha256": {"dev": "d", "test": "t", "train": "r"},
+    },
+    "seed": 0,
+}
+
+
+def record(seed: int = 0, val: float = 0.5, test: float = 0.5, words: tuple[str, ...] = (), **settings) -> dict:
+    """A record with these metrics; settings: dotted keys of the whole, `.` written as `__`."""
+    made = copy.deepcopy(RECORD)
+    changes = {"seed": seed, "config__seed": seed, "config__task__data__seed": seed, **settings}
+    for path, value in changes.items():
+        *parents, last = path.split("__")
+        node = made
+        for key in parents:
+            node = node[key]
+        node[last] = value
+    made["metrics"] |= {"val/accuracy": val, "test/accuracy": test}
+    made["overrides"] = [*words, f"seed={seed}"]
+    return made
+
+
+def compared(*records: dict):
+    return compare({Path(f"out/toy/{k:03d}-seed{r['seed']}/record.json"): r for k, r in enumerate(records)})
+
+
+def labels_of(*records: dict) -> list[dict[str, str]]:
+    (comparison,) = compared(*records)
+    return [setting.labels for setting in comparison.settings]
+
+
+def test_runs_that_differ_in_the_seed_are_one_setting_and_the_best_comes_first():
+    slow = [record(seed, val, test, config__optim__lr=0.1) for seed, val, test in ((0, 0.6, 0.3), (1, 0.8, 0.5))]
+    quick = [record(seed, val, test) for seed, val, test in ((0, 0.8, 0.7), (1, 0.9, 0.9), (2, 1.0, 0.8))]
+    (comparison,) = compared(*slow, *quick)
+    assert [setting.labels for setting in comparison.settings] == [{"optim.lr": "0.01"}, {"optim.lr": "0.1"}]
+    content = grid(comparison)
+    assert content.title == "toy, test.tsv"
+    assert content.header == [
+        "rank",
+        "optim.lr",
+        "seeds",
+        "val/accuracy",
+        "test/accuracy",
+        "test/loss",
+        "difference from 1",
+    ]
+    first, second = ([cell for (cell,) in row] for row in content.rows)
+    assert first[:5] == ["1", "0.01", "3", "0.9000 ± 0.1000", "0.8000 ± 0.1000"]
+    assert second[:5] == ["2", "0.1", "2", "0.7000 ± 0.1414", "0.4000 ± 0.1414"]
+    assert second[-1] == "−0.4000 ± 0.0000", "the difference is the same with both seeds: there is no test"
+
+
+def test_the_lower_is_better_where_the_metric_is_to_be_minimised():
+    chosen = {"selection": {"metric": "val/loss", "mode": "min", "value": 1}}
+    losses = {0.01: 2.0, 0.1: 1.0}
+    records = [record(config__optim__lr=lr, **chosen) for lr in losses]
+    for made, loss in zip(records, losses.values(), strict=True):
+        made["metrics"]["val/loss"] = loss
+    (comparison,) = compared(*records)
+    assert [setting.labels["optim.lr"] for setting in comparison.settings] == ["0.1", "0.01"]
+    assert "the lower the better" in grid(comparison).notes[0]
+
+
+def test_the_mean_of_the_last_weights_is_ranked_by_what_would_have_selected():
+    averaged = {"selection": {"metric": None, "average_last": 5}}
+    (comparison,) = compared(record(val=0.5, **averaged), record(val=0.7, config__optim__lr=0.1))
+    assert comparison.metric == "val/accuracy"
+    assert comparison.settings[0].labels == {"optim.lr": "0.1"}
+
+
+def test_a_run_without_the_selecting_metric_comes_last():
+    without = record(config__optim__lr=0.1)
+    del without["metrics"]["val/accuracy"]
+    (comparison,) = compared(without, record(val=0.1))
+    assert [setting.labels["optim.lr"] for setting in comparison.settings] == ["0.01", "0.1"]
+    assert "Runs without val/accuracy come last" in " ".join(grid(comparison).notes)
+
+
+def test_words_of_the_command_line_name_settings_where_they_say_all():
+    gru = record(words=("task=toy", "logger=none"))
+    transformer = record(
+        words=("task=toy", "encoder=transformer", "optim.lr=0.1"), config__optim__lr=0.1,
+        config__encoder={"_target_": "hyperbolic.encoders.transformer.Transformer", "n_heads": 4},
+    )  # fmt: skip
+    expected = [{"encoder": "default", "optim.lr": "0.01"}, {"encoder": "transformer", "optim.lr": "0.1"}]
+    assert labels_of(gru, transformer) == expected
+    transformer["commit"] = "b"  # where the same words may mean something else
+    keys = {"encoder._target_": "RecurrentEncoder", "optim.lr": "0.01"}
+    assert labels_of(gru, transformer) == [keys, {"encoder._target_": "Transformer", "optim.lr": "0.1"}]
+
+
+def test_words_that_hide_a_difference_do_not_name_settings():
+    """The file of the encoder was changed between two runs of the same words."""
+    assert labels_of(record(words=("encoder=gru",)), record(words=("encoder=gru",), config__encoder__cell="rnn")) == [
+        {"encoder.cell": "gru"},
+        {"encoder.cell": "rnn"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"config__trainer__threads": 4}, []),
+        ({"config__trainer__logger": "wandb"}, []),
+        ({"config__task__data__root": "elsewhere"}, []),
+        ({"config__task__data__batch_size": 16}, [("task.data.batch_size", "8", "16")]),
+        ({"config__geometry__parts": {"classifier": "euclidean"}}, [("geometry.parts.classifier", "–", "euclidean")]),
+        ({"config__task__data__vectors": {"root": "x", "files": "y"}}, [("task.data.vectors", "–", "given")]),
+        ({"config__optim__newer_setting": None}, []),
+        (
+            {"config__geometry__name": "lorentz", "config__geometry__manifold": "Lorentz", "config__geometry__layers": "lorentz"},
+            [("geometry.name", "poincare", "lorentz")],
+        ),
+    ],
+)  # fmt: skip
+def test_what_counts_as_a_difference(settings, expected):
+    (comparison,) = compared(record(seed=0), record(seed=1, **settings))
+    assert [(key, *(setting.labels[key] for setting in comparison.settings)) for key in comparison.keys] == expected
+    assert len(comparison.settings) == (2 if expected else 1)
+
+
+def test_of_the_same_setting_and_seed_the_last_run_counts():
+    (comparison,) = compared(record(val=0.9), record(val=0.2))
+    assert comparison.settings[0].values("val/accuracy") == {0: 0.2}
+    assert "1 earlier left out" in comparison.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "tables"),
+    [
+        ({"data__sha256": {"dev": "d", "test": "other"}}, 2),
+        ({"data__sha256": {"dev": "d", "test": "t", "train": "less"}}, 1),
+        ({"data__counts": {"dev": {"pairs": 10, "unknown": 9}, "test": {"pairs": 12}}}, 1),
+        ({"data__counts": {"dev": {"pairs": 9}, "test": {"pairs": 12}}}, 2),
+        ({"selection": {"metric": "val/loss", "mode": "min"}}, 2),
+        ({"config__task__data__batch_size": 9}, 1),
+    ],
+)
+def test_runs_are_compared_on_the_same_evaluation_only(settings, tables):
+    assert len(compared(record(seed=0), record(seed=1, **settings))) == tables
+
+
+def test_a_paired_test_is_students():
+    a = {0: 0.81, 1: 0.84, 2: 0.79, 3: 0.85, 7: 0.1}
+    b = {3: 0.80, 2: 0.78, 1: 0.80, 0: 0.80, 8: 0.9}
+    result = paired_test(a, b)
+    expected = stats.ttest_rel([a[k] for k in range(4)], [b[k] for k in range(4)])
+    assert result.n == 4
+    assert result.mean == pytest.approx(0.0275)
+    assert result.p == pytest.approx(expected.pvalue, rel=1e-9)
+
+
+def test_there_is_no_test_of_one_seed_of_none_and_of_equal_differences():
+    assert paired_test({0: 0.5}, {0: 0.25}) == PairedTest(1, 0.25, None, None)
+    assert paired_test({0: 0.5}, {1: 0.25}).n == 0
+    assert paired_test({0: 0.5, 1: 0.7}, {0: 0.4, 1: 0.6}).p is None
+
+
+def test_holms_correction():
+    tests = [PairedTest(3, 0.1, 0.1, p) for p in (0.04, 0.01, None, 0.03)]
+    assert [test.p for test in holm(tests)] == pytest.approx([0.06, 0.03, None, 0.06])
+    assert [test.p for test in holm(tests[:1])] == [0.04]
+
+
+def test_a_test_of_few_seeds_says_so():
+    best = [record(seed, val=0.9, test=0.9 + seed / 100) for seed in range(3)]
+    other = [record(seed, val=0.5, test=0.5, config__optim__lr=0.1) for seed in range(3)]
+    (comparison,) = compared(*best, *other)
+    content = grid(comparison)
+    p = stats.ttest_rel([0.5] * 3, [0.9, 0.91, 0.92]).pvalue
+    assert p < 0.001
+    assert content.rows[1][-1] == ["−0.4100 ± 0.0100, p < 0.001"]
+    assert "With 3 pairs of seeds" in content.notes[-1]
+    (alone,) = compared(best[0], other[0])
+    assert "There is no test: it needs at least two seeds" in grid(alone).notes[-1]
+    assert grid(alone).rows[1][-1] == ["−0.4000 (1 seed)"]
+
+
+def test_a_search_is_shown_without_test_metrics():
+    content = grid(compared(record(), record(config__optim__lr=0.1))[0], with_test=False)
+    assert content.header == ["rank", "optim.lr", "seeds", "val/accuracy"]
+    assert "test/" not in json.dumps(content)
+
+
+def test_many_differences_stand_in_one_column():
+    many = {f"config__optim__k{k}": 1 for k in range(5)}
+    none = dict.fromkeys(many, 2)
+    content = grid(compared(record(experiment="first", **many), record(experiment="second", **none))[0])
+    assert content.header[:3] == ["rank", "settings", "seeds"]
+    assert content.rows[0][1] == ["first", *(f"optim.k{k}=1" for k in range(5))]
+
+
+def test_markdown_keeps_its_columns():
+    text = markdown(compared(record(words=("a=x|y",), config__optim__lr=0.1), record(words=("a=z",))))
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    assert lines[0].startswith("| rank | a | seeds | val/accuracy |")
+    assert lines[1] == "|---:|---|---:|---:|---:|---:|---:|"
+    assert lines[2].startswith("| 1 | x\\|y | 1 | 0.5000 |")
+
+
+def test_numbers_are_whole_and_of_groups_too():
+    header, rows = numbers(
+        compared(record(0, 0.9, 0.4), record(1, 0.9, 0.5), record(0, 0.1, 0.2, config__optim__lr=0.1))
+    )
+    first, second = (dict(zip(header, row, strict=True)) for row in rows)
+    assert first["seeds"] == "0 1"
+    assert first["test/accuracy mean"] == pytest.approx(0.45)
+    assert first["test/accuracy sd"] == pytest.approx(math.sqrt(0.005))
+    assert second["test/fine/accuracy mean"] == 0.25
+    assert second["test/fine/accuracy sd"] is None
+    assert second["difference"] == pytest.approx(-0.2)
+    assert (second["common seeds"], second["p (Holm)"]) == (1, None)
