@@ -1,10 +1,12 @@
 """Predictions for new examples: lines of a file or of standard input to JSON lines, a batch at a time."""
 
 import contextlib
+import gzip
 import itertools
 import json
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,10 +30,10 @@ STANDARD = "-"  # as input or output: standard input or output
 
 @dataclass(frozen=True)
 class Files:
-    """What mode=predict reads and writes. checkpoint: a file or a run's folder. input: a file, "-" for standard input,
-    or a folder each of whose files is an example. output: a file, written whole or not at all, or None or "-" for
-    standard output. explain: with what the predictions rest on; a file .html or .htm is then a page, and a file .txt
-    and standard output are text."""
+    """What mode=predict reads and writes. checkpoint: a file or a run's folder. input: a file, plain or .gz, "-" for
+    standard input, or a folder each of whose files is an example. output: a file, written whole or not at all, or None
+    or "-" for standard output. explain: with what the predictions rest on; a file .html or .htm is then a page, and a
+    file .txt and standard output are text."""
 
     checkpoint: str | None
     input: str | None
@@ -197,8 +199,12 @@ def _examples(data: TaskData, source: str) -> Iterator[Iterator[Any]]:
     elif Path(source).is_dir():
         yield data.read_folder(Path(source))
     else:
-        with Path(source).open("rb") as stream:
-            yield data.read_inputs(stream, source)
+        path = Path(source)
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+            try:
+                yield data.read_inputs(stream, source)
+            except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+                raise UserError(f"input={source} cannot be unpacked ({error}).") from None
 
 
 @contextlib.contextmanager
