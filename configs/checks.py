@@ -106,14 +106,14 @@ def _check_encoder(values: dict[str, Any]) -> None:
     """That the encoder reads what the task's model gives it."""
     kinds, kind = encoder_kinds(values["task"]["model"]), encoder_kind(values["encoder"])
     if kind not in kinds:
-        fitting = [
-            file.stem
-            for file in sorted((files.FOLDER / "encoder").glob("*.yaml"))
-            if encoder_kind(files.load(file)) in kinds
-        ]
+        nodes = {file.stem: files.load(file) for file in sorted((files.FOLDER / "encoder").glob("*.yaml"))}
+        fitting = {name: node["_target_"] for name, node in nodes.items() if encoder_kind(node) in kinds}
+        model = values["encoder"]["_target_"].rpartition(".")[2]
+        same = [name for name, target in fitting.items() if target.rpartition(".")[2] == model]
+        names = [*same, *(name for name in fitting if name not in same)]  # hybonet: first hybonet_graph
         raise ConfigError(
             f"task={values['task']['name']} needs an encoder of {' or '.join(kinds)}, and the one chosen is of "
-            f"{kind}; take encoder={' or '.join(fitting)}."
+            f"{kind}; take encoder={' or '.join(names)}."
         )
 
 
