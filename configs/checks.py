@@ -111,14 +111,14 @@ def _check_encoder(values: dict[str, Any]) -> None:
     """That the encoder reads what the task's model gives it."""
     kinds, own = encoder_kinds(values["task"]["model"]), readings(values["encoder"])
     if not set(own).intersection(kinds):
-        fitting = [
-            file.stem
-            for file in sorted((files.FOLDER / "encoder").glob("*.yaml"))
-            if set(readings(files.load(file))).intersection(kinds)
-        ]
+        nodes = {file.stem: files.load(file) for file in sorted((files.FOLDER / "encoder").glob("*.yaml"))}
+        fitting = {name: node["_target_"] for name, node in nodes.items() if set(readings(node)).intersection(kinds)}
+        model = values["encoder"]["_target_"].rpartition(".")[2]
+        same = [name for name, target in fitting.items() if target.rpartition(".")[2] == model]
+        names = [*same, *(name for name in fitting if name not in same)]  # hybonet: first hybonet_graph
         raise ConfigError(
             f"task={values['task']['name']} needs an encoder of {' or '.join(kinds)}, and the one chosen is of "
-            f"{own[0]}; take encoder={' or '.join(fitting)}."
+            f"{own[0]}; take encoder={' or '.join(names)}."
         )
 
 

@@ -19,7 +19,7 @@ from tasks.fingerprints import cache_place
 from tasks.graph.folder import read_folder
 from tasks.graph.graph import Graph
 from tasks.graph.releases import READERS, read_release
-from tasks.graph.splits import SPLITS, keys_of, non_edges, split_edges, split_nodes
+from tasks.graph.splits import SPLITS, keys_of, non_edges, split_by_class, split_edges, split_nodes
 from tasks.graph.toy import toy_graph
 from tasks.names import Names
 from tasks.reading import Fault, read_examples
@@ -236,7 +236,7 @@ class LinkData(GraphData):
 class NodeData(GraphData):
     """Nodes with a class, in three parts; the model sees all edges and the features of all nodes.
 
-    disjoint: see `splits.split_nodes`.
+    disjoint: see `splits.split_nodes`; a folder of the user's is split by `splits.split_by_class`.
     """
 
     labelled, unit = True, "nodes"
@@ -247,6 +247,8 @@ class NodeData(GraphData):
 
     @functools.cached_property
     def _nodes(self) -> dict[str, np.ndarray]:
+        if self.options.kind == "folder":
+            return split_by_class(self.graph, self.options.shares, self.options.split_seed)
         return split_nodes(self.graph, self.options.shares, self.options.split_seed, self.disjoint)
 
     def parts(self) -> dict[str, np.ndarray]:

@@ -73,9 +73,13 @@ def _rows(path: Path, form: str, least: int, most: int | None) -> list[tuple[int
 
 def _matrix(path: Path) -> np.ndarray:
     try:
-        values = np.load(path, allow_pickle=False) if path.suffix == ".npy" else sparse.load_npz(path).toarray()
+        with path.open("rb") as stream:
+            values = np.load(stream, allow_pickle=False) if path.suffix == ".npy" else sparse.load_npz(stream).toarray()
         if values.ndim != 2:
             raise ValueError(f"its shape is {values.shape}, and it must have a row for each node")
+        wrong = np.flatnonzero(~np.isfinite(values).all(1))
+        if len(wrong):
+            raise ValueError(f"its row {wrong[0]}, counted from 0, has a value that is not finite")
         return values.astype(np.float32)
     except Exception as error:  # numpy and zipfile raise many
         raise UserError(f"{path} cannot be used: {' '.join(str(error).split())[:120]}.") from None
@@ -97,14 +101,20 @@ def _features(path: Path | None, rows: list[tuple[int, list[str]]], number: dict
     features = np.full((len(number), len(rows[0][1]) - 1), np.nan, dtype=np.float32)
     for k, (node, *values) in rows:
         try:
-            features[number[node]] = np.array(values, dtype=np.float32).reshape(features.shape[1])
+            row = np.array(values, dtype=np.float32).reshape(features.shape[1])
         except ValueError:
             raise UserError(
                 f"{path}, line {k}: the node {node!r} must have {features.shape[1]} numbers, as on the first line."
             ) from None
-    without = next((node for node, place in number.items() if np.isnan(features[place]).any()), None)
-    if without is not None:
-        raise UserError(f"{path}: the node {without!r} has no features, or NaN among them; give a line for each node.")
+        if not np.isfinite(row).all():
+            wrong = row[~np.isfinite(row)][0]
+            raise UserError(f"{path}, line {k}: a feature of the node {node!r} is {wrong}; correct it.")
+        features[number[node]] = row
+    without = [node for node, place in number.items() if np.isnan(features[place]).any()]
+    if without:
+        raise UserError(
+            f"{path}: {len(without)} of {len(number)} nodes have no features, as {without[0]!r}; give a line for each."
+        )
     return features
 
 

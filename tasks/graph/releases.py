@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from scipy import sparse
@@ -70,8 +70,8 @@ def disease(folder: Path, name: str, labelled: bool) -> Graph:
     """A simulated epidemic on a tree: <name>.edges.csv, rows `number,number`; <name>.labels.npy; <name>.feats.npz."""
     files = _present(folder, *(f"{name}.{part}" for part in ("edges.csv", "labels.npy", "feats.npz")))
     source = SOURCE.format(name=folder.name)
-    labels = _loaded(files[1], lambda: np.load(files[1], allow_pickle=False).astype(np.int64), source)
-    features = _loaded(files[2], lambda: sparse.load_npz(files[2]).toarray().astype(np.float32), source)
+    labels = _loaded(files[1], lambda file: np.load(file, allow_pickle=False).astype(np.int64), source)
+    features = _loaded(files[2], lambda file: sparse.load_npz(file).toarray().astype(np.float32), source)
     return _graph(disease_links(folder, name), files, features, labels if labelled else None, {})
 
 
@@ -88,9 +88,10 @@ def disease_links(folder: Path, name: str) -> Graph:
     return _links(name, [file], len(number), *undirected(np.array(pairs), len(number), str(file)))
 
 
-def _loaded(path: Path, read: Callable[[], np.ndarray], source: str) -> np.ndarray:
+def _loaded(path: Path, read: Callable[[BinaryIO], np.ndarray], source: str) -> np.ndarray:
     try:
-        return read()
+        with path.open("rb") as stream:
+            return read(stream)
     except Exception as error:  # numpy and zipfile raise many
         reason = " ".join(str(error).split())[:120]
         raise UserError(f"{path} is damaged ({reason}); fetch it again: {source}.") from None

@@ -1,6 +1,6 @@
 """Which edges and which nodes are for training, validation and test, and pairs of nodes that no edge joins."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -64,20 +64,41 @@ def split_nodes(graph: Graph, shares: Mapping[str, float], seed: int, disjoint: 
     labels = graph.labels
     assert labels is not None  # as the graph was read with them
     if graph.parts:
-        parts = {split: nodes[labels[nodes] >= 0] for split, nodes in graph.parts.items()}
-    else:
-        draw = np.random.RandomState(seed)
-        groups = [np.flatnonzero(labels > 0), np.flatnonzero(labels == 0 if disjoint else labels != 1)]
-        for nodes in groups:
-            draw.shuffle(nodes)
-        smaller = min(map(len, groups))
-        n_dev, n_test = (round(shares[split] * smaller) for split in ("dev", "test"))
-        bounds = {"dev": slice(0, n_dev), "test": slice(n_dev, n_dev + n_test), "train": slice(n_dev + n_test, None)}
-        parts = {split: np.concatenate([nodes[part] for nodes in groups]) for split, part in bounds.items()}
+        return _usable(graph, {split: nodes[labels[nodes] >= 0] for split, nodes in graph.parts.items()})
+    others = labels == 0 if disjoint else (labels != 1) & (labels >= 0)
+    groups = [np.flatnonzero(labels > 0), np.flatnonzero(others)]
+    smaller = min(map(len, groups))
+    counts = {split: round(shares[split] * smaller) for split in ("dev", "test")}
+    return _usable(graph, _parts([(nodes, counts["dev"], counts["test"]) for nodes in groups], seed))
+
+
+def split_by_class(graph: Graph, shares: Mapping[str, float], seed: int) -> dict[str, np.ndarray]:
+    """The nodes of each split: of each class its shares for dev and test, rounded, and the rest for training. Raises
+    UserError where a class is not among the nodes for training, or a split is empty."""
+    labels = graph.labels
+    assert labels is not None  # as the graph was read with them
+    classes = [np.flatnonzero(labels == k) for k in range(graph.n_classes)]
+    sizes = [(nodes, round(shares["dev"] * len(nodes)), round(shares["test"] * len(nodes))) for nodes in classes]
+    return _usable(graph, _parts(sizes, seed))
+
+
+def _parts(groups: Sequence[tuple[np.ndarray, int, int]], seed: int) -> dict[str, np.ndarray]:
+    """Of each group of nodes in an order that is drawn, so many for dev, so many for test, and the rest for train."""
+    draw, cut = np.random.RandomState(seed), []
+    for nodes, n_dev, n_test in groups:
+        draw.shuffle(nodes)
+        cut.append(np.split(nodes, [n_dev, n_dev + n_test]))
+    dev, test, train = (np.concatenate(parts) for parts in zip(*cut, strict=True))
+    return {"dev": dev, "test": test, "train": train}
+
+
+def _usable(graph: Graph, parts: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The parts, where each has nodes and training all classes."""
+    assert graph.labels is not None
     for split in SPLITS:
         if not len(parts[split]):
             raise UserError(f"{graph.name}: no node is left for {split}; take other task.data.shares.")
-    absent = sorted(set(range(graph.n_classes)) - set(labels[parts["train"]].tolist()))
+    absent = sorted(set(range(graph.n_classes)) - set(graph.labels[parts["train"]].tolist()))
     if absent:
         name = graph.classes[absent[0]] if graph.classes else str(absent[0])
         raise UserError(

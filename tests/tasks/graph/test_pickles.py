@@ -1,6 +1,7 @@
 """Published pickles are plain data; whatever else a pickle names is refused, and nothing of it runs."""
 
 import collections
+import contextlib
 import os
 import pickle
 
@@ -60,6 +61,46 @@ def test_a_hostile_pickle_is_refused_and_nothing_runs(tmp_path, protocol):
         with pytest.raises(UserError, match="is refused: it names"):
             read_pickle(path, "the release")
         assert not target.exists()
+
+
+MKDIR = b"(S'%s'\n"
+CHAINS = {  # as a program would write them that knows what is allowed
+    "nested in arrays, lists and graphs": lambda path: pickle.dumps(
+        [{"graph": networkx.Graph([(0, 1)], feat=[{"deep": (Hostile(os.mkdir, path),)}])}], protocol=2
+    ),
+    "the state of an allowed object": lambda path: b"cnumpy\ndtype\n(S'f4'\ntR(cos\nmkdir\n" + MKDIR % path.encode() + b"tRtb.",
+    "getattr of an allowed name": lambda path: (
+        b"cbuiltins\ngetattr\n(cnumpy\nndarray\nS'__reduce__'\ntR" + MKDIR % path.encode() + b"tR."
+    ),
+    "a dotted name": lambda path: b"\x80\x04\x8c\x05numpy\x8c\x0fndarray.__new__\x93" + MKDIR % path.encode() + b"tR.",
+    "a module inside of an allowed one": lambda path: b"cnumpy.os\nmkdir\n" + MKDIR % path.encode() + b"tR.",
+    "an instance": lambda path: MKDIR % path.encode() + b"ios\nmkdir\n.",
+    "an object": lambda path: b"(cos\nmkdir\nS'%s'\no." % path.encode(),
+    "a new object": lambda path: b"\x80\x02cos\nmkdir\nX\x01\x00\x00\x00a\x85\x81.",
+    "an extension": lambda path: b"\x80\x02\x82\x01.",
+    "a persistent name": lambda path: b"Pos.mkdir\n.",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
+def test_no_chain_of_calls_reaches_a_function(tmp_path, chain):
+    target = tmp_path / "ran"
+    path = saved(tmp_path, chain(str(target)))
+    with pytest.raises(UserError, match="is refused: .* It is damaged, or not the published file") as caught:
+        read_pickle(path, "the release")
+    assert not target.exists()
+    assert "\n" not in str(caught.value)
+
+
+def test_the_chains_do_run_where_nothing_refuses_them(tmp_path):
+    """Or the test above would pass for pickles that do nothing at all."""
+    ran = []
+    for name in ("nested in arrays, lists and graphs", "the state of an allowed object", "an instance", "an object"):
+        target = tmp_path / name.replace(" ", "_")
+        with contextlib.suppress(Exception):  # a state that makes no sense
+            pickle.loads(CHAINS[name](str(target)))
+        ran.append(target.exists())
+    assert all(ran)
 
 
 @pytest.mark.parametrize(

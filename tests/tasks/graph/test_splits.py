@@ -5,7 +5,7 @@ import pytest
 
 from tasks.errors import UserError
 from tasks.graph.graph import Graph, undirected
-from tasks.graph.splits import keys_of, non_edges, split_edges, split_nodes
+from tasks.graph.splits import keys_of, non_edges, split_by_class, split_edges, split_nodes
 from tasks.graph.toy import toy_graph
 
 TREE = {"shape": "tree", "depth": 4, "branching": 3, "nodes": 0, "edges": 0, "seed": 0}
@@ -57,6 +57,24 @@ def test_the_overlapping_splits_of_the_program_are_a_choice():
     two = labelled([0] * 40 + [1] * 60)  # with two classes both are the same
     first, second = (split_nodes(two, {"dev": 0.1, "test": 0.6}, 1, disjoint=d) for d in (True, False))
     assert all(np.array_equal(first[split], second[split]) for split in first)
+
+
+def test_a_graph_of_ones_own_is_split_by_class():
+    graph = labelled([0] * 3 + [1] * 60 + [-1] * 7 + [2] * 40 + [3])
+    parts = split_by_class(graph, {"dev": 0.1, "test": 0.2}, 0)
+    assert sorted(np.concatenate(list(parts.values())).tolist()) == np.flatnonzero(graph.labels >= 0).tolist()
+    counts = {split: np.bincount(graph.labels[nodes], minlength=4).tolist() for split, nodes in parts.items()}
+    assert counts == {"dev": [0, 6, 4, 0], "test": [1, 12, 8, 0], "train": [2, 42, 28, 1]}
+    assert not np.array_equal(parts["test"], split_by_class(graph, {"dev": 0.1, "test": 0.2}, 1)["test"])
+    with pytest.raises(UserError, match="no node for training has the class 3"):
+        split_by_class(graph, {"dev": 0.1, "test": 0.6}, 0)
+
+
+def test_nodes_without_a_class_are_in_no_split():
+    graph = labelled([0, 1, 2, -1] * 30)
+    for disjoint in (True, False):
+        parts = split_nodes(graph, {"dev": 0.2, "test": 0.2}, 0, disjoint=disjoint)
+        assert all((graph.labels[nodes] >= 0).all() for nodes in parts.values())
 
 
 def test_a_class_that_training_lacks_and_an_empty_split_are_told():

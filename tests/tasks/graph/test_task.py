@@ -179,6 +179,11 @@ def test_sampling_trains(words):
     assert all(not torch.equal(p, q) for p, q in zip(task.model.parameters(), before, strict=True))
 
 
+def test_the_network_of_knowledge_graphs_names_that_of_graphs():
+    with pytest.raises(UserError, match=r"needs an encoder of graphs, .* of triples; take encoder=hybonet_graph or gat or"):
+        toy("task=graph_toy", "encoder=hybonet")
+
+
 def test_fanouts_that_do_not_fit_are_told():
     with pytest.raises(UserError, match=r"fanouts=\[2\] needs a number for each of the 2 layers"):
         toy("task=graph_toy", "task.model.fanouts=[2]")

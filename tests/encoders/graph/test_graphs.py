@@ -1,0 +1,96 @@
+"""Every encoder of graphs, as its file has it: sums over neighbours are those of dense tables, the order of the nodes does
+not matter, and an isolated node has nothing from the others."""
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from configs import checks, composing
+from configs.build import build
+from hyperbolic.kernels.neighbours import Neighbours, with_themselves
+from tests.configurations import CONFIGS
+from tests.tolerances import tolerance
+
+ENCODERS = sorted(
+    file.stem for file in (CONFIGS / "encoder").glob("*.yaml") if checks.encoder_kind(OmegaConf.load(file)) == "graphs"
+)
+# Also what the papers' programs have as options.
+WORDS = [
+    *((name,) for name in ENCODERS), ("hybonet_graph", "encoder.aggregation.attention=distance"),
+    ("hgcn", "encoder.aggregation.attention=additive"), ("gcn", "geometry=klein"), ("sage", "geometry=lorentz"),
+    ("sgc", "geometry=poincare"),
+]  # fmt: skip
+N, D, ALONE = 9, 12, 8
+EDGES = torch.tensor([[0, 1], [0, 2], [1, 2], [2, 3], [3, 4], [1, 5], [5, 6], [6, 7]])  # node 8 has none
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _registered() -> None:
+    composing.register()
+
+
+def test_every_row_of_table_5_is_here():
+    assert ENCODERS == ["gat", "gcn", "hat", "hgcn", "hybonet_graph", "lgcn", "sage", "sgc"]
+
+
+@pytest.fixture(params=WORDS, ids=" ".join)
+def encoder(request):
+    """An encoder with two layers, in evaluation mode, in float64, and points that go into it."""
+    name, *words = request.param
+    task, _ = build(checks.check(composing.composed("task=graph_toy", f"encoder={name}", "encoder.layers=2", *words)))
+    model = task.model.double().eval()
+    assert model.features.shape[1] == D
+    for p in model.parameters():  # biases and offsets start at 0
+        if p.dim() <= 1:
+            torch.nn.init.normal_(p, std=0.3)
+    return model.encoder, model.manifold.expmap0(0.3 * torch.randn(N, D, dtype=torch.float64))
+
+
+def close(actual: torch.Tensor, expected: torch.Tensor) -> None:
+    torch.testing.assert_close(actual, expected, **tolerance(torch.float64, "identity"))
+
+
+class Dense(Neighbours):
+    """The same sums with tables (N, M) in the place of pairs."""
+
+    def table(self, weights: torch.Tensor, empty: float = 0.0) -> torch.Tensor:
+        table = weights.new_full((self.n_targets, self.n_sources), empty)
+        return table.index_put((self.target, self.source), weights)
+
+    def sum(self, x, weights):
+        return self.table(weights) @ x
+
+    def softmax(self, scores):
+        columns = scores.unsqueeze(-1) if scores.dim() == 1 else scores
+        weights = [
+            self.table(column, -torch.inf).softmax(-1)[self.target, self.source] for column in columns.unbind(-1)
+        ]
+        return torch.stack(weights, -1).view_as(scores)
+
+    def normalised(self, weights):
+        return weights / self.table(weights).sum(-1)[self.target]
+
+
+def test_the_result_is_that_of_dense_tables(encoder):
+    network, x = encoder
+    sparse = with_themselves(EDGES, N)
+    dense = Dense(sparse.target, sparse.source, N, N)
+    close(network(x, [sparse] * 2), network(x, [dense] * 2))
+
+
+def test_the_order_of_the_nodes_does_not_matter(encoder):
+    network, x = encoder
+    order = torch.randperm(N)
+    moved = with_themselves(order.argsort()[EDGES], N)
+    result = network(x, [with_themselves(EDGES, N)] * 2)
+    close(network(x[order], [moved] * 2), result[order])
+    assert (result[order] - result).abs().max() > 1e-3, "results that are all equal would show nothing"
+
+
+def test_an_isolated_node_has_nothing_from_the_others(encoder):
+    network, x = encoder
+    alone = network(x[[ALONE]], [with_themselves(torch.empty(0, 2, dtype=torch.long), 1)] * 2)
+    whole = network(x, [with_themselves(EDGES, N)] * 2)
+    close(whole[[ALONE]], alone)
+    joined = network(x, [with_themselves(torch.cat([EDGES, torch.tensor([[3, ALONE]])]), N)] * 2)
+    assert (joined[ALONE] - alone[0]).abs().max() > 1e-5, "with an edge it has"
