@@ -27,19 +27,40 @@ from hyperbolic.manifolds import Manifold
 
 
 class Linear(nn.Module):
-    """``W x + b``; W Glorot uniform, b = 0."""
+    """``W x + b``.
 
-    def __init__(self, manifold: Manifold, d_in: int, d_out: int, bias: bool = True):
+    Args:
+        init: "glorot": W Glorot uniform, b = 0; "fan_in": both from ``U(-d_in^-1/2, d_in^-1/2)``, as ``torch.nn.Linear``.
+        weight_dropout: share of the entries of W that a training step leaves out.
+
+    Raises:
+        ValueError: another init.
+    """
+
+    def __init__(
+        self,
+        manifold: Manifold,
+        d_in: int,
+        d_out: int,
+        bias: bool = True,
+        init: str = "glorot",
+        weight_dropout: float = 0.0,
+    ):
         super().__init__()
+        if init not in ("glorot", "fan_in"):
+            raise ValueError(f"Linear: init must be glorot or fan_in, got {init!r}")
         self.manifold, self.d_in, self.d_out = manifold, d_in, d_out
-        self.weight = nn.Parameter(glorot(torch.empty(d_out, d_in)))
-        self.bias = nn.Parameter(torch.zeros(d_out)) if bias else None
+        bound = 0.0 if init == "glorot" else d_in**-0.5
+        weight = torch.empty(d_out, d_in)
+        self.weight = nn.Parameter(weight.uniform_(-bound, bound) if bound else glorot(weight))
+        self.bias = nn.Parameter(torch.empty(d_out).uniform_(-bound, bound)) if bias else None
+        self.drop_weight = nn.Dropout(weight_dropout)
 
     extra_repr = shows("d_in", "d_out")
 
     @takes_points("d_in", flat=True)
     def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.linear(x, self.weight, self.bias)
+        return nn.functional.linear(x, self.drop_weight(self.weight), self.bias)
 
 
 class Embedding(nn.Module):

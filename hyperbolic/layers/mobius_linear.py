@@ -28,12 +28,24 @@ class Linear(nn.Module):
 
     Args:
         bias_std: spread of the bias at the start; 0 in Ganea et al., 1e-3 in Lopez & Strube's code.
+        gain: W starts Glorot uniform times this; sqrt(2) in HGCN's code (Chami et al. 2019).
+        weight_dropout: share of the entries of W that a training step leaves out, as HGCN's code does.
     """
 
-    def __init__(self, manifold: PoincareBall, d_in: int, d_out: int, bias: bool = True, bias_std: float = 0.0):
+    def __init__(
+        self,
+        manifold: PoincareBall,
+        d_in: int,
+        d_out: int,
+        bias: bool = True,
+        bias_std: float = 0.0,
+        gain: float = 1.0,
+        weight_dropout: float = 0.0,
+    ):
         super().__init__()
         self.manifold, self.d_in, self.d_out = manifold, d_in, d_out
-        self.weight = nn.Parameter(glorot(torch.empty(d_out, d_in)))
+        self.weight = nn.Parameter(gain * glorot(torch.empty(d_out, d_in)))
+        self.drop_weight = nn.Dropout(weight_dropout)
         self.bias = ball_parameter(manifold, d_out, std=bias_std) if bias else None
 
     extra_repr = shows("d_in", "d_out")
@@ -41,7 +53,7 @@ class Linear(nn.Module):
     @takes_points("d_in")
     def forward(self, x: Tensor) -> Tensor:
         points = None if self.bias is None else self.bias.unsqueeze(0)
-        return mobius_affine([x], [self.weight], self.manifold.c, points)
+        return mobius_affine([x], [self.drop_weight(self.weight)], self.manifold.c, points)
 
 
 class Activation(nn.Module):

@@ -34,10 +34,18 @@ class _Tangent(nn.Module):
 
 
 class Linear(_Tangent):
-    """``exp_0(W log_0(x) + b)``."""
+    """``exp_0(W log_0(x) + b)``; see :class:`hyperbolic.layers.euclidean.Linear`."""
 
-    def __init__(self, manifold: Manifold, d_in: int, d_out: int, bias: bool = True):
-        super().__init__(manifold, euclidean.Linear(manifold, d_in, d_out, bias), d_in)
+    def __init__(
+        self,
+        manifold: Manifold,
+        d_in: int,
+        d_out: int,
+        bias: bool = True,
+        init: str = "glorot",
+        weight_dropout: float = 0.0,
+    ):
+        super().__init__(manifold, euclidean.Linear(manifold, d_in, d_out, bias, init, weight_dropout), d_in)
 
 
 class Embedding(nn.Module):

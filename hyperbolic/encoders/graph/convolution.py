@@ -24,9 +24,10 @@ class GraphConvolutions(nn.Module):
         layers: how many. activation: fn, a name in ``NONLINEARITIES``. dropout: after each linear layer.
         aggregation: settings of :class:`hyperbolic.layers.aggregation.Aggregation`.
         averages_logits: a classifier's logits are averaged over the neighbours too, as GCN's are.
+        layer_defaults: settings of layers by family, see :meth:`Geometry.with_defaults`.
 
     Raises:
-        ValueError: less than one layer.
+        ValueError: less than one layer; a layer or an option that a family does not have.
     """
 
     kind = "graphs"
@@ -41,8 +42,10 @@ class GraphConvolutions(nn.Module):
         dropout: float,
         aggregation: dict[str, Any],
         averages_logits: bool,
+        layer_defaults: dict[str, dict[str, dict[str, Any]]],
     ):
         super().__init__()
+        geometry = geometry.with_defaults(layer_defaults)
         self.d_out, self.layers, self.averages_logits = d, check_layers(layers), averages_logits
         sizes = [d_in] + [d] * layers
         self.linear = nn.ModuleList(geometry.linear(a, b) for a, b in itertools.pairwise(sizes))
