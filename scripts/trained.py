@@ -195,12 +195,21 @@ def load(run: Run, state: str = "best") -> Trained:
         if (mode := run.settings.get("mode", "fit")) != "fit":
             remedy = f"It is one of mode={mode}; name the run that trained the model: {run.settings.get('checkpoint')}."
         raise UserError(f"{run.folder}: the run has no checkpoint {file.relative_to(run.folder)}. {remedy}")
-    checkpoint = resume.read(file, str(run.folder))
+    return _restored(run, resume.read(file, str(run.folder)))
+
+
+def load_tested(run: Run) -> Trained:
+    """The trained model of a run with the weights that were tested: the mean of the last epochs, or the best. Raises
+    UserError as `load` does."""
+    return _restored(run, resume.read(run.folder, str(run.folder)))
+
+
+def _restored(run: Run, checkpoint: dict[str, Any]) -> Trained:
     task, data = rebuild(checkpoint)
     if unequal := resume.differences(checkpoint, task.origin, ("data",)):
         raise UserError(
-            f"{run.folder}: its model was trained with {'; '.join(unequal)}, so that figures would have wrong names. "
-            "Put back the data that it was trained with (HYPERBOLIC_DATA names their folder), or draw another run."
+            f"{run.folder}: its model was trained with {'; '.join(unequal)}, so that names would be wrong. Put back "
+            "the data that it was trained with (HYPERBOLIC_DATA names their folder), or name another run."
         )
     task.to(torch.float64 if str(run.settings.get("trainer.precision")).startswith("64") else torch.float32)
     resume.load_weights(task, checkpoint, str(run.folder))

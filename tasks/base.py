@@ -41,6 +41,14 @@ class Points(NamedTuple):
     x: Tensor
 
 
+class NamedPoints(NamedTuple):
+    """The names of N things, and their points (N, D) on a manifold."""
+
+    names: Sequence[str]
+    manifold: Manifold
+    x: Tensor
+
+
 class Task(pl.LightningModule, abc.ABC):
     """A model, how its batches are scored, and which metric selects the best state.
 
@@ -90,6 +98,14 @@ class Task(pl.LightningModule, abc.ABC):
 
     def points(self, batch: Any) -> dict[str, Points]:
         """Points that the model makes of a batch, by name, to be watched in the log. None unless a task gives some."""
+        return {}
+
+    def named_points(self, data: "TaskData") -> dict[str, NamedPoints]:
+        """What the model has a point for, by kind: entities, relations, nodes, words, classes; the most important kind
+        first. For `scripts/export.py`. None unless a task gives some.
+
+        data: those that the model was trained with, which know the names.
+        """
         return {}
 
     def predict(self, batch: Any) -> list[dict[str, Any]]:

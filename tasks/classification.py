@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
-from tasks.base import Step, Task
+from hyperbolic.layers.classes import ClassLogits
+from tasks.base import NamedPoints, Step, Task
 from tasks.errors import one_of, rate
 from tasks.folders import write_table
 
@@ -117,6 +118,14 @@ class ClassificationTask(Task):
         super()._finish(split)
         if self._newest is not None:
             self.confusion[split] = self._newest
+
+    def named_classes(self, classifier: nn.Module) -> dict[str, NamedPoints]:
+        """The points of the classes in a layer of logits, for `named_points`; of one logit for two classes that of the
+        second; none where the layer has no points."""
+        if not isinstance(classifier, ClassLogits):
+            return {}
+        points = classifier.class_points.detach()
+        return {"classes": NamedPoints(self.classes[-len(points) :], classifier.manifold, points)}
 
     def export(self, folder: Path) -> dict[str, Path]:
         """Write classes.csv, for each class of the test its examples, how many were predicted, and how many rightly;

@@ -1,7 +1,7 @@
 """What tasks on pairs of sentences share: the two-sentence network of Hyperbolic Neural Networks, written against a
 geometry, and its training by cross-entropy."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from hyperbolic.geometry import ChangeGeometry, Geometry
 from hyperbolic.manifolds import Manifold
-from tasks.base import Points
+from tasks.base import NamedPoints, Points
 from tasks.classification import ClassificationTask
 from tasks.errors import one_of, positive, whole
 
@@ -109,6 +109,12 @@ class PairTask(ClassificationTask):
 
     def logits(self, batch: dict[str, Any]) -> Tensor:
         return self.model(batch["words"], batch["lengths"])
+
+    def named_words(self, words: Sequence[str], first: int) -> dict[str, NamedPoints]:
+        """The points of words whose rows begin with `first`, and those of the classes, for `named_points`."""
+        rows = torch.arange(first, first + len(words), device=self.device)
+        points = NamedPoints(words, self.model.manifold, self.model.embedding(rows))
+        return {"words": points} | self.named_classes(self.model.classifier)
 
     def points(self, batch: dict[str, Any]) -> dict[str, Points]:
         return {"sentences": Points(self.model.manifold, self.model.encode(batch["words"], batch["lengths"]))}

@@ -43,6 +43,7 @@ class WordTable(nn.Module):
                 f"task.model.d_word={d}, and the word vectors of {vectors.source} have {vectors.matrix.shape[1]} "
                 "numbers; make them equal, or go without vectors by task.data.vectors=null."
             )
+        self.manifold = geometry.manifold
         table = 0.1 * torch.randn(n_words, d)
         if vectors is not None:
             known = vectors.tangents(geometry.manifold, c)

@@ -6,13 +6,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tasks.base import Points
+from tasks.base import NamedPoints, Points, TaskData
 from tasks.batches import TrainBatches
 from tasks.classification import ClassificationTask, class_predictions
+from tasks.document_classification.data import DocumentData
 from tasks.document_classification.explanation import Text, explanations
 from tasks.document_classification.linear import LinearClassifier
 from tasks.document_classification.model import DocumentClassifier
 from tasks.errors import UserError
+from tasks.ragged import FIRST
 
 
 class DocumentTask(ClassificationTask):
@@ -40,6 +42,14 @@ class DocumentTask(ClassificationTask):
             return {}
         documents, _ = self.model.encode(batch["words"], batch["lengths"], batch["sentences"])
         return {"documents": Points(self.model.manifold, documents)}
+
+    def named_points(self, data: TaskData) -> dict[str, NamedPoints]:
+        if isinstance(self.model, LinearClassifier):
+            return {}
+        assert isinstance(data, DocumentData)
+        names, table = data.corpus().vocabulary, self.model.words
+        rows = torch.arange(FIRST, FIRST + len(names), device=self.device)
+        return {"words": NamedPoints(names, table.manifold, table(rows))} | self.named_classes(self.model.classifier)
 
     def on_train_start(self) -> None:
         super().on_train_start()

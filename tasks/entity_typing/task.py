@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from hyperbolic.layers.classes import group_mean_weights
-from tasks.base import Points, Step, Task
+from tasks.base import NamedPoints, Points, Step, Task, TaskData
 from tasks.entity_typing.points import TypingModel
 from tasks.entity_typing.types import GRANULARITIES, TypeInventory
 from tasks.errors import one_of, share, whole
@@ -142,6 +142,11 @@ class EntityTypingTask(Task):
         parts = zip(GRANULARITIES, self.group_sizes, strict=True)
         entries = {name: sums[f"rows/{name}"] * size for name, size in parts}
         return sum(sums[f"bce/{name}"] / (n + (n == 0)) for name, n in entries.items())
+
+    def named_points(self, data: TaskData) -> dict[str, NamedPoints]:
+        """Types, of models whose classifier has points for them."""
+        points = getattr(self.model, "class_points", None)
+        return {} if points is None or points.x is None else {"classes": NamedPoints(self.names, *points)}
 
     def points(self, batch: dict[str, Tensor]) -> dict[str, Points]:
         return {"texts": Points(self.model.manifold, self.model.features(batch))}

@@ -8,9 +8,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
-from tasks.base import Points, Step, Task
+from tasks.base import NamedPoints, Points, Step, Task, TaskData
 from tasks.classification import ClassificationTask, class_predictions
 from tasks.errors import number, one_of, whole
+from tasks.graph.data import GraphData
 from tasks.graph.links import wrong_links
 from tasks.graph.model import LinkModel, NodeModel
 from tasks.metrics import average_precision, roc_auc
@@ -43,6 +44,10 @@ class _WholeGraph(Task):
 
     def points(self, batch: dict[str, Tensor]) -> dict[str, Points]:
         return {"nodes": Points(self.model.manifold, self.all_points())}
+
+    def named_points(self, data: TaskData) -> dict[str, NamedPoints]:
+        assert isinstance(data, GraphData)
+        return {"nodes": NamedPoints(data.node_names.names, self.model.manifold, self.all_points())}
 
 
 class LinkTask(_WholeGraph):
@@ -180,6 +185,9 @@ class NodeTask(_WholeGraph, ClassificationTask):
             binary = float(2 * table[1, 1] / (predicted + gold).clamp_min(1))
             metrics = {"f1": binary if len(self.classes) == 2 else metrics["accuracy"]} | metrics
         return metrics
+
+    def named_points(self, data: TaskData) -> dict[str, NamedPoints]:
+        return super().named_points(data) | self.named_classes(self.model.classifier)
 
     def predict(self, batch: dict[str, Any]) -> list[dict[str, Any]]:
         with torch.no_grad():

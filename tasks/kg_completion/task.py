@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
-from tasks.base import Points, Step, Task
+from tasks.base import NamedPoints, Points, Step, Task, TaskData
 from tasks.errors import UserError, number, one_of, rate, share, whole
 from tasks.folders import write_table
 from tasks.kg_completion import losses
@@ -235,6 +235,16 @@ class LinkPredictionTask(Task):
                 rows.append([name, kind, "tail" if k < self.n else "head", int(row[0]), *(f"{v:.6g}" for v in scores)])
         header = ["relation", "category", "sought", "queries", *SCORES]
         return {"relations": write_table(folder / "relations.csv", header, rows)}
+
+    def named_points(self, data: TaskData) -> dict[str, NamedPoints]:
+        """Entities, and relations where the model has points for them: those of a relation's reciprocal are named
+        `<relation>^-1`."""
+        model, names = self.model, self.model.relations
+        points = {"entities": NamedPoints(model.entities, *model.scorer.points())}
+        if relations := model.scorer.relation_points():
+            names += tuple(f"{name}^-1" for name in names) if model.reciprocal else ()
+            points["relations"] = NamedPoints(names, *relations)
+        return points
 
     def predict(self, batch: dict[str, Tensor]) -> list[dict[str, Any]]:
         """{"answers": [{"entity": name, "score": s}, ...]} of each question, the likeliest first; with hide_known=false

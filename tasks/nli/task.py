@@ -2,11 +2,18 @@
 
 from typing import Any
 
+from tasks.base import NamedPoints, TaskData
+from tasks.nli.data import NliData
+from tasks.ragged import FIRST
 from tasks.sentence_pairs import PairTask
 
 
 class NliTask(PairTask):
     """Classes of pairs, with metrics by group, see `NliData.groups`."""
+
+    def named_points(self, data: TaskData) -> dict[str, NamedPoints]:
+        assert isinstance(data, NliData)
+        return self.named_words(data.prepared().words, FIRST)
 
     def predict(self, batch: dict[str, Any]) -> list[dict[str, Any]]:
         """{"label": name, "probabilities": {name: p}} of each pair; with an encoder that attends, also "attention",

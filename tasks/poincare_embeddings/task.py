@@ -14,7 +14,7 @@ from torch.optim.lr_scheduler import ChainedScheduler, ConstantLR
 
 from hyperbolic.manifolds import PoincareBall
 from hyperbolic.manifolds.charts import convert
-from tasks.base import Points, Step, Task
+from tasks.base import NamedPoints, Points, Step, Task, TaskData
 from tasks.errors import UserError, number, whole
 from tasks.poincare_embeddings.model import NodeEmbeddings
 from tasks.poincare_embeddings.pairs import Ancestors, excluded_pairs, ranks
@@ -132,6 +132,9 @@ class EmbeddingTask(Task):
     def points(self, batch: dict[str, Tensor]) -> dict[str, Points]:
         nodes = batch["children" if "children" in batch else "nodes"]
         return {"nodes": Points(self.model.manifold, self.model.table(nodes))}
+
+    def named_points(self, data: TaskData) -> dict[str, NamedPoints]:
+        return {"nodes": NamedPoints(self.model.names, self.model.manifold, self.model.points)}
 
     @torch.no_grad()
     def export(self, folder: Path) -> dict[str, Path]:

@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 from hyperbolic.manifolds import PoincareBall
 from hyperbolic.manifolds.charts import convert
-from tasks.base import Points, Step, Task
+from tasks.base import NamedPoints, Points, Step, Task, TaskData
 from tasks.errors import positive
 from tasks.poincare_glove.model import PoincareGlove
 from tasks.vector_files import write_vectors
@@ -66,6 +66,9 @@ class PoincareGloveTask(Task):
 
     def points(self, batch: dict[str, Tensor]) -> dict[str, Points]:
         return {"words": Points(self.model.manifold, self.model.word(batch["words"]))}
+
+    def named_points(self, data: TaskData) -> dict[str, NamedPoints]:
+        return {"words": NamedPoints(self.model.words, self.model.manifold, self.model.points())}
 
     @torch.no_grad()
     def export(self, folder: Path) -> dict[str, Path]:

@@ -5,7 +5,10 @@ from typing import Any
 
 from torch import Tensor
 
+from tasks.base import NamedPoints, TaskData
 from tasks.classification import ClassificationTask
+from tasks.wordnet_subtree.data import SubtreeData
+from tasks.wordnet_subtree.model import SubtreeClassifier
 
 
 def positive_scores(sums: Mapping[str, float]) -> dict[str, float]:
@@ -25,6 +28,14 @@ class SubtreeTask(ClassificationTask):
     """Two classes: 1 for nodes below the root. Metrics: f1, precision and recall of class 1; accuracy; loss."""
 
     metric_names = ("f1", "precision", "recall", "accuracy", "loss")
+
+    model: SubtreeClassifier
+
+    def named_points(self, data: TaskData) -> dict[str, NamedPoints]:
+        """The nodes lie where task.embeddings has them."""
+        assert isinstance(data, SubtreeData)
+        nodes = NamedPoints(data.names, self.model.manifold, self.model.points)
+        return {"nodes": nodes} | self.named_classes(self.model.classifier)
 
     def logits(self, batch: dict[str, Any]) -> Tensor:
         return self.model(batch["rows"])

@@ -124,7 +124,7 @@ def test_other_data_than_the_model_was_trained_with_are_refused(poincare, tmp_pa
     assert draw(tmp_path / "out", "nearest", poincare) == 1
     message = error_of(capsys)
     assert f"was trained with data.{what}='" in message
-    assert "figures would have wrong names. Put back the data" in message
+    assert "names would be wrong. Put back the data" in message
     assert not list(tmp_path.rglob("*.png"))
 
 

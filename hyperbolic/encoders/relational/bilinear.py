@@ -59,6 +59,9 @@ class Bilinear(Scorer):
     def points(self) -> tuple[Manifold, Tensor]:
         return self.manifold, self.entity.weight.detach()
 
+    def relation_points(self) -> tuple[Manifold, Tensor]:
+        return self.manifold, self.relation.weight.detach()
+
     def factors(self, h: Tensor, r: Tensor, t: Tensor) -> list[Tensor]:
         return [self.entity(h), self.relation(r), self.entity(t)]
 

@@ -153,6 +153,10 @@ class Isometry(Scorer):
         """``exp_0`` of the entities with the geometry's curvature, whatever the relations have."""
         return self.manifold, self.manifold.expmap0(self.entity.detach())
 
+    def relation_points(self) -> tuple[Manifold, Tensor]:
+        """``exp_0(p_r)``, with which heads are moved last, with the geometry's curvature."""
+        return self.manifold, self.manifold.expmap0(self.translation.detach()[:, -self.d :])
+
     def factors(self, h: Tensor, r: Tensor, t: Tensor) -> list[Tensor]:
         """The vectors of the entities and the translations of the relations, as in the paper's program."""
         return [self.rows(h, self.entity), self.rows(r, self.translation), self.rows(t, self.entity)]

@@ -107,6 +107,10 @@ class MuR(Scorer):
         device = self.stretch.device
         return self.manifold, self.entity(torch.arange(self.n_entities, device=device)).detach()
 
+    def relation_points(self) -> tuple[Manifold, Tensor]:
+        """The points p_r."""
+        return self.manifold, self.translation(torch.arange(self.n_relations, device=self.stretch.device)).detach()
+
     def factors(self, h: Tensor, r: Tensor, t: Tensor) -> list[Tensor]:
         """The entities, as the points they are, and the diagonals and the points of the relations."""
         stretch = table_rows(self.stretch, r, self.sparse)

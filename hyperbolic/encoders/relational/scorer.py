@@ -77,6 +77,11 @@ class Scorer(nn.Module, abc.ABC):
     def factors(self, h: Tensor, r: Tensor, t: Tensor) -> list[Tensor]:
         """Of triples (B,), the rows (B, ...) of parameters that a regulariser keeps small."""
 
+    def relation_points(self) -> tuple[Manifold, Tensor] | None:
+        """The relations as points (n_relations, D) of a manifold, to be looked at: what moves or scales the entities;
+        None for models whose relations are no points, as matrices or rotations."""
+        return None
+
     def head_query(self, t: Tensor, r: Tensor) -> Any:
         """A query that, compared with an entity h, gives f(h, r, t); None for models that have none."""
         return None

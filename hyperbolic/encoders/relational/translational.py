@@ -76,6 +76,9 @@ class TransE(Translational):
             raise ValueError(f"TransE: p must be 1 or 2, got {p}")
         self.p = p
 
+    def relation_points(self) -> tuple[Manifold, Tensor]:
+        return self.manifold, self.relation.weight.detach()
+
     def query(self, h: Tensor, r: Tensor) -> Tensor:
         result: Tensor = self.entity(h) + self.relation(r)
         return result

@@ -1,0 +1,1 @@
+"""What `scripts/export.py` writes: files of points with names."""
