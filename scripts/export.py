@@ -3,6 +3,7 @@
 python scripts/export.py outputs/RUN_FOLDER --format tsv                          what the model is mainly about
 python scripts/export.py outputs/RUN_FOLDER --format word2vec --what words        or entities, relations, nodes, classes
 python scripts/export.py outputs/RUN_FOLDER --format npz --model lorentz          coordinates of another model of space
+python scripts/export.py outputs/RUN_FOLDER --format folder --out my_model        weights, settings, points, model card
 """
 
 import argparse
@@ -20,12 +21,14 @@ from hyperbolic.manifolds import Euclidean, Klein, Lorentz, Manifold, PoincareBa
 from hyperbolic.manifolds.base import HyperbolicManifold  # noqa: E402
 from hyperbolic.manifolds.charts import convert  # noqa: E402
 from scripts import commands  # noqa: E402
+from scripts.exports.card import card  # noqa: E402
 from scripts.exports.formats import FORMATS, Table, write  # noqa: E402
-from scripts.trained import load_tested, read_run  # noqa: E402
+from scripts.trained import read_run, restore  # noqa: E402
+from tasks import exported, resume  # noqa: E402
 from tasks.base import NamedPoints  # noqa: E402
 from tasks.errors import UserError, plain_warnings  # noqa: E402
 
-FLAT = "euclidean"
+FLAT, FOLDER = "euclidean", "folder"
 MODELS: dict[str, type[Manifold]] = {"poincare": PoincareBall, "lorentz": Lorentz, "klein": Klein}
 
 
@@ -33,12 +36,19 @@ MODELS: dict[str, type[Manifold]] = {"poincare": PoincareBall, "lorentz": Lorent
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns 0, or 1 where nothing can be exported. Exits with 2 for bad usage."""
     options = _parser().parse_args(arguments)
-    if options.out and options.out.is_dir():
+    if options.format == FOLDER and (options.what or options.model):
+        raise UserError("--what and --model are for files of points; --format folder has all, as they were trained.")
+    if options.format != FOLDER and options.out and options.out.is_dir():
         raise UserError(f"--out {options.out} is a folder; name a file.")
     run = read_run(options.run)
-    trained = load_tested(run)
+    checkpoint = resume.read(run.folder, str(run.folder))  # of the weights that were tested
+    trained = restore(run, checkpoint)
     with torch.no_grad():
         kinds = trained.task.named_points(trained.data)
+    if options.format == FOLDER:
+        folder = options.out or options.run / "exported"
+        print(f"model: {exported.write(folder, checkpoint, kinds, card(run, kinds))}")
+        return 0
     kind = chosen(options.what, list(kinds), str(options.run))
     table = in_model(kind, kinds[kind], options.model, run.title)
     file = options.out or options.run / f"{kind}.{table.model}.{FORMATS[options.format].suffix}"
@@ -86,14 +96,14 @@ def in_model(kind: str, points: NamedPoints, model: str | None, run: str) -> Tab
 def _parser() -> argparse.ArgumentParser:
     parser = commands.parser("export.py", __doc__)
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a run")
-    parser.add_argument("--format", choices=list(FORMATS), required=True, help="word2vec: texts that gensim reads")
+    parser.add_argument("--format", choices=[*FORMATS, FOLDER], required=True, help="word2vec: texts that gensim reads")
     parser.add_argument("--what", metavar="KIND", help="entities, relations, nodes, words or classes")
     parser.add_argument(
         "--model",
         choices=[*MODELS, FLAT],
         help="of space, whose coordinates are written: the model's own; euclidean: tangent vectors at the origin",
     )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="<what>.<model>.<suffix> in the run's folder")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="else in RUN: <what>.<model>.<suffix>, or exported")
     return parser
 
 

@@ -195,16 +195,12 @@ def load(run: Run, state: str = "best") -> Trained:
         if (mode := run.settings.get("mode", "fit")) != "fit":
             remedy = f"It is one of mode={mode}; name the run that trained the model: {run.settings.get('checkpoint')}."
         raise UserError(f"{run.folder}: the run has no checkpoint {file.relative_to(run.folder)}. {remedy}")
-    return _restored(run, resume.read(file, str(run.folder)))
+    return restore(run, resume.read(file, str(run.folder)))
 
 
-def load_tested(run: Run) -> Trained:
-    """The trained model of a run with the weights that were tested: the mean of the last epochs, or the best. Raises
-    UserError as `load` does."""
-    return _restored(run, resume.read(run.folder, str(run.folder)))
-
-
-def _restored(run: Run, checkpoint: dict[str, Any]) -> Trained:
+def restore(run: Run, checkpoint: dict[str, Any]) -> Trained:
+    """The trained model of a run with the weights of a checkpoint, from `tasks.resume.read`. Raises UserError as `load`
+    does."""
     task, data = rebuild(checkpoint)
     if unequal := resume.differences(checkpoint, task.origin, ("data",)):
         raise UserError(

@@ -1,18 +1,20 @@
 """python scripts/export.py: points with names in the formats and coordinates that are asked for."""
 
 import importlib
+import json
 
 import numpy as np
 import pytest
 import torch
 
 from configs import composing
-from configs.build import build
+from configs.build import build, rebuild
 from hyperbolic.manifolds import MANIFOLDS, Euclidean, Lorentz, PoincareBall
 from scripts import export
 from scripts.export import MODELS, in_model
 from scripts.exports.formats import FORMATS, Table, write
-from scripts.trained import load_tested, read_run
+from scripts.trained import load, read_run
+from tasks import exported, resume
 from tasks.base import NamedPoints
 from tasks.errors import UserError
 from tasks.vector_files import parse
@@ -84,7 +86,7 @@ def test_names_go_with_their_points(run, tmp_path):
     """The file has each entity where the checkpoint has it."""
     file = tmp_path / "entities.npz"
     assert command(run, "--format", "npz", "--out", file) == 0
-    trained = load_tested(read_run(run))
+    trained = load(read_run(run))
     manifold, points = trained.model.scorer.points()
     with np.load(file, allow_pickle=False) as stored:
         assert stored["names"].tolist() == list(trained.data.graph.entities)
@@ -98,7 +100,7 @@ def test_relations_of_a_reciprocal_are_named(run, tmp_path):
     assert command(run, "--format", "tsv", "--what", "relations", "--model", "klein", "--out", file) == 0
     header, *rows = [line.split("\t") for line in file.read_text().splitlines()]
     assert header[:3] == ["name", "x1", "x2"]
-    trained = load_tested(read_run(run))
+    trained = load(read_run(run))
     relations = list(trained.data.graph.relations)
     scorer = trained.model.scorer
     assert [row[0] for row in rows] == relations + [f"{name}^-1" for name in relations][
@@ -249,3 +251,29 @@ def test_parquet_without_pyarrow_names_what_adds_it(table, tmp_path, monkeypatch
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(UserError, match=r"--format parquet needs pyarrow; pip install '.\[export\]' adds it"):
         write(table, "parquet", tmp_path / "x.parquet")
+
+
+def test_a_folder_is_the_model_that_was_tested(run, tmp_path, capsys):
+    """What is loaded scores as the run did, and the card has the metrics of the record."""
+    folder = tmp_path / "model"
+    assert command(run, "--format", "folder", "--out", folder) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"model: {folder}"
+    model = exported.load(folder)
+    task, data = rebuild(model.checkpoint)
+    resume.load_weights(task, model.checkpoint, "the folder")
+    manifold, points = task.model.scorer.points()
+    names, space, x = model.points["entities"]
+    assert list(names) == list(data.graph.entities)
+    torch.testing.assert_close(space.dist0(x), manifold.dist0(points.double()), rtol=1e-5, atol=1e-6)
+    record = json.loads((run / "record.json").read_text())
+    text = (folder / "README.md").read_text()
+    assert f"| test/mrr | {record['metrics']['test/mrr']:.4f} |" in text
+    assert record["data"]["sha256"]["train"] in text
+    assert "python run.py task=kg_completion_toy encoder=murp geometry.c=0.5" in text
+    assert "tasks/kg_completion/README.md" in text
+    assert str(tmp_path) not in text + (folder / "config.json").read_text()
+
+
+def test_a_folder_takes_no_kind_and_no_model(run, capsys):
+    assert command(run, "--format", "folder", "--what", "entities") == 1
+    assert "--what and --model are for files of points" in error_of(capsys)

@@ -1,0 +1,122 @@
+"""A trained model as a folder for other machines: weights, configuration, points by name, a model card, checksums.
+
+```python
+from tasks.exported import load
+exported = load("my_model")                         # every file is compared with its checksum
+names, manifold, points = exported.points["words"]  # without the data that it was trained with
+```
+
+The network itself needs what its data know (`configs.build.rebuild(exported.checkpoint)` reads them).
+"""
+
+import importlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hyperbolic.geometry import MANIFOLDS
+from tasks.base import NamedPoints
+from tasks.errors import UserError
+from tasks.fingerprints import file_sha256
+from tasks.folders import whole_folder
+from tasks.reading import brief
+
+WEIGHTS, POINTS, CONFIG, NAMES, CARD, SUMS = (
+    "weights.safetensors", "points.safetensors", "config.json", "names.json", "README.md", "SHA256SUMS",
+)  # fmt: skip
+FILES = (WEIGHTS, POINTS, CONFIG, NAMES, CARD)
+KEPT = ("config", "data", "metrics", "experiment", "name")  # of a checkpoint, besides its weights
+
+
+@dataclass(frozen=True, eq=False)
+class Exported:
+    """What a folder holds. checkpoint: as `tasks.resume.read` gives it, of the state that was tested: "state_dict", the
+    tensors by name, "config", "data", the identity of the data, and "metrics" of the validation. points: by kind, as
+    "words", in float64."""
+
+    checkpoint: dict[str, Any]
+    points: dict[str, NamedPoints]
+
+
+def write(folder: Path, checkpoint: Mapping[str, Any], points: Mapping[str, NamedPoints], card: str) -> Path:
+    """Write a folder that is whole or not there. checkpoint, points: as in `Exported`. card: the text of README.md.
+
+    Raises UserError where the folder is there already, and without safetensors.
+    """
+    if folder.exists():
+        raise UserError(f"{folder} is there already; name a new folder.")
+    packed = _safetensors().save  # into bytes: its own files are for their owner alone
+    spaces = {kind: [type(own.manifold).__name__, float(own.manifold.c.detach())] for kind, own in points.items()}
+    facts = {key: checkpoint.get(key) for key in KEPT} | {"spaces": spaces}
+    names = {kind: list(own.names) for kind, own in points.items()}
+    with whole_folder(folder) as part:
+        weights = {name: value.clone().contiguous() for name, value in checkpoint["state_dict"].items()}
+        tables = {kind: own.manifold.projx(own.x.detach().cpu().double()).contiguous() for kind, own in points.items()}
+        for file, tensors in ((WEIGHTS, weights), (POINTS, tables)):
+            (part / file).write_bytes(packed(tensors))
+        for file, values in ((CONFIG, facts), (NAMES, names)):
+            (part / file).write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        (part / CARD).write_text(card, encoding="utf-8")
+        sums = [f"{file_sha256(part / file)}  {file}\n" for file in FILES]
+        (part / SUMS).write_text("".join(sums), encoding="utf-8")
+    return folder
+
+
+def load(folder: str | Path) -> Exported:
+    """What `write` wrote; nothing in it is executed.
+
+    Raises UserError, which names the file, where one is missing, altered or damaged, and without safetensors.
+    """
+    folder = Path(folder)
+    check_sums(folder)
+    load_file = _safetensors().load_file
+    file = folder / CONFIG
+    try:
+        facts = json.loads(file.read_text(encoding="utf-8"))
+        file = folder / NAMES
+        names = json.loads(file.read_text(encoding="utf-8"))
+        file = folder / WEIGHTS
+        weights: dict[str, Tensor] = load_file(file)
+        file = folder / POINTS
+        tables: dict[str, Tensor] = load_file(file)
+        points = {kind: _points(names[kind], x, *facts["spaces"][kind]) for kind, x in tables.items()}
+        checkpoint = {key: facts[key] for key in KEPT} | {"state_dict": weights, "file": folder / WEIGHTS}
+    except Exception as error:  # many kinds, for files that may hold anything
+        reason = f"{type(error).__name__}: {brief(str(error))}"
+        raise UserError(f"{file} is not what an export writes ({reason}). Export the model again.") from error
+    return Exported(checkpoint, points)
+
+
+def check_sums(folder: Path) -> None:
+    """Raise UserError unless a folder has all files of an export, each with the contents that it was written with."""
+    try:
+        lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder} is no exported model: it has no readable {SUMS}. Name the folder of one.") from error
+    sums = {name: sha256 for sha256, _, name in (line.partition("  ") for line in lines)}
+    for name in FILES:
+        if name not in sums or not (folder / name).is_file():
+            raise UserError(f"{folder} is not whole: it lacks {name}, or {SUMS} does. Fetch it again.")
+        if file_sha256(folder / name) != sums[name]:
+            raise UserError(
+                f"{folder / name} was altered: its contents do not have the checksum in {SUMS}. Fetch the folder again."
+            )
+
+
+def _points(names: list[str], x: Tensor, manifold: str, c: float) -> NamedPoints:
+    space = MANIFOLDS[manifold](c=c) if c else MANIFOLDS[manifold]()
+    if len(names) != len(x) or not torch.isfinite(x).all() or not space.check_point_on_manifold(x):
+        raise ValueError(f"its points are not {len(names)} points of {manifold}")
+    return NamedPoints(names, space, x)
+
+
+def _safetensors() -> Any:
+    try:
+        return importlib.import_module("safetensors.torch")
+    except ImportError:
+        raise UserError("Exported folders need safetensors; pip install '.[export]' adds it.") from None
