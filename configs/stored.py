@@ -29,7 +29,7 @@ from tasks.local_paths import OUTSIDE, is_local
 
 CHOICE = "checkpoint"
 GROUPS = ("task", "geometry", "encoder")  # a word that chooses one of them, or an experiment, chooses all of them
-KEPT = (*GROUPS, "optim", "trainer", "data", "seed", "fidelity")
+KEPT = (*GROUPS, "optim", "trainer", "data", "probe", "seed", "fidelity")
 CACHE = "paths.cache_dir"
 PLACES = ("data.dir", CACHE, "paths.data_dir", "paths.output_dir")
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
