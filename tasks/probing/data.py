@@ -171,7 +171,7 @@ class ProbingData(TaskData):
         files = {split: [*stems.values()] for split, stems in stems_by_split(self.folder, ENDINGS).items()}
         if missing := [split for split in SPLITS if not files[split]]:
             raise UserError(
-                f"{self.folder} has no file for {missing[0]}; task=probing needs dependency trees in CoNLL-U, in files "
+                f"{self.folder} {'has no file for ' + missing[0] if self.folder.is_dir() else 'is no folder'}; task=probing needs dependency trees in CoNLL-U, in files "
                 "such as train.conllu, dev.conllu and test.conllu. task.data.folder=... names another folder."
             )
         trees = {}
