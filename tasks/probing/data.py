@@ -200,21 +200,26 @@ class ProbingData(TaskData):
 
     def _split(self, split: str, sentences: list[Sentence]) -> TreeSplit:
         start = time.perf_counter()
+        result = self.read(sentences)
+        if not len(result):
+            raise UserError(f"The probed model can read none of the {len(sentences)} sentences of {split}.")
+        n = self._dropped[split] = len(sentences) - len(result)
+        said = f"{split}: states of {len(result):,} sentences in {len(self.layers)} layers"
+        left_out = f"; {n:,} are too long for the model or have a word that it cannot read" if n else ""
+        rank_zero_only(print)(f"{said} ({time.perf_counter() - start:.0f} s{left_out})", flush=True)
+        return result
+
+    def read(self, sentences: list[Sentence]) -> TreeSplit:
+        """Sentences with their states, those that the probed model cannot read left out."""
         parts: list[list[Tensor] | None] = [None] * len(sentences)
         for places, states in self._chunks(sentences):
             for row, k in enumerate(places):
                 words = len(sentences[k].words)
                 if states.mask[row, :words].all():
                     parts[k] = [states.points[layer][row, :words].float().cpu() for layer in self.layers]
-        kept = [k for k, part in enumerate(parts) if part is not None]
-        self._dropped[split] = len(sentences) - len(kept)
-        if not kept:
-            raise UserError(f"The probed model can read none of the {len(sentences)} sentences of {split}.")
-        layers = [torch.cat(each) for each in zip(*(part for part in parts if part is not None), strict=True)]
-        said = f"{split}: states of {len(kept):,} sentences in {len(layers)} layers ({time.perf_counter() - start:.0f} s"
-        left_out = f"; {self._dropped[split]:,} too long for the model or with a word it cannot read" * (len(kept) < len(parts))
-        rank_zero_only(print)(f"{said}{left_out})", flush=True)
-        return _tree_split(layers, [sentences[k] for k in kept])
+        kept = [part for part in parts if part is not None]
+        read = [sentence for sentence, part in zip(sentences, parts, strict=True) if part is not None]
+        return _tree_split([torch.cat(layer) for layer in zip(*kept, strict=True)], read)
 
     def _chunks(self, sentences: list[Sentence]) -> Iterator[tuple[list[int], LayerStates]]:
         """Which sentences, and their states, of sentences of about the same length at once."""
@@ -247,6 +252,9 @@ class ProbingData(TaskData):
 def _tree_split(states: list[Tensor], sentences: list[Sentence]) -> TreeSplit:
     measures = [measure(sentence.heads) for sentence in sentences]
     lengths = torch.tensor([0, *(len(sentence.words) for sentence in sentences)])
+    if not sentences:
+        empty = torch.zeros(0)
+        return TreeSplit(states, torch.zeros(1, dtype=torch.long), empty.bool(), empty, empty, torch.zeros(1), [])
     return TreeSplit(
         states,
         lengths.cumsum(0),
