@@ -7,6 +7,8 @@ a norm (theirs is the identity) give the same for every placement of it.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -245,6 +247,11 @@ class TransformerEncoder(nn.Module):
         parts = self._streams(x)
         entered = torch.stack([stack.enter(part) for stack, part in zip(self._each_stack, parts, strict=True)])
         return entered[0] if x.dim() == 3 else entered
+
+    @staticmethod
+    def decoder(**settings: Any) -> TransformerDecoder:
+        """The decoder that belongs to this encoder; settings: what :class:`TransformerDecoder` takes."""
+        return TransformerDecoder(**settings)
 
     @property
     def _each_stack(self) -> list[_Stack]:
