@@ -1,9 +1,4 @@
-"""Transformer encoder and decoder, written once against a geometry.
-
-A block is ``inner = attention or linear layer``, then the geometry's ``residual``: it holds the linear layer that ends
-the block and joins its result with the block's input (Vaswani et al. 2017; Chen et al. 2022, HyboNet). Families without
-a norm (theirs is the identity) give the same for every placement of it.
-"""
+"""Transformer encoder and decoder, written once against a geometry."""
 
 from __future__ import annotations
 
@@ -12,136 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hyperbolic.encoders.transformer_layers import (
+    DecoderState,
+    TransformerDecoderLayer,
+    TransformerEncoderLayer,
+    TransformerLayer,
+)
 from hyperbolic.geometry import Geometry
-from hyperbolic.layers.multihead import AttentionCache
 from hyperbolic.layers.sequence import length_mask
-
-NORMS = ("post", "pre", "none")
-
-
-class _Layer(nn.Module):
-    """What encoder and decoder layers share: self-attention, the feed-forward block, and where the norm stands.
-
-    ``norm_i`` follows (post: ``norm(join(f(x), x))``) or precedes (pre: ``join(f(norm(x)), x)``) block i.
-
-    Args:
-        geometry: of inputs and outputs. d: intrinsic size. n_heads: divides d. d_feed_forward: inner size.
-        dropout: of the residuals. attention_dropout: of the attention. norm: "post", "pre" or "none".
-    """
-
-    n_blocks: int
-
-    def __init__(
-        self,
-        geometry: Geometry,
-        d: int,
-        n_heads: int,
-        d_feed_forward: int,
-        dropout: float,
-        attention_dropout: float,
-        norm: str,
-    ):
-        super().__init__()
-        if norm not in NORMS:
-            raise ValueError(f"encoder.norm: unknown value {norm!r}; available: {', '.join(NORMS)}")
-        self.placement = norm
-        self.norms = nn.ModuleList(geometry.norm(d) for _ in range(self.n_blocks if norm != "none" else 0))
-        self.attention = geometry.multi_head_attention(d, n_heads, dropout=attention_dropout)
-        self.merge = geometry.residual(d, d, dropout=dropout)
-        self.feed_forward = geometry.feed_forward(d, d_feed_forward, activation="relu", dropout=dropout)
-
-    def before(self, block: int, x: Tensor) -> Tensor:
-        return self.norms[block](x) if self.placement == "pre" else x
-
-    def after(self, block: int, x: Tensor) -> Tensor:
-        return self.norms[block](x) if self.placement == "post" else x
-
-
-class TransformerEncoderLayer(_Layer):
-    """Self-attention, then the feed-forward block; in flat space ``torch.nn.TransformerEncoderLayer`` with ReLU.
-
-    Args: geometry, d, n_heads, d_feed_forward, dropout, attention_dropout, norm; see the base class.
-    """
-
-    n_blocks = 2
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """
-        Args: x (B, T, D); mask (B, T), true where a point counts.
-        Returns: (B, T, D).
-        """
-        x = self.after(0, self.merge(self.attention(self.before(0, x), mask=mask), x))
-        return self.after(1, self.feed_forward(self.before(1, x), x))
-
-
-class LayerCache:
-    """What one decoder layer keeps from step to step: its earlier positions, and the memory's keys and values."""
-
-    def __init__(self) -> None:
-        self.own, self.memory = AttentionCache(), AttentionCache(static=True)
-
-
-class DecoderState:
-    """What a decoder keeps from step to step, a :class:`LayerCache` a layer."""
-
-    def __init__(self, n_layers: int):
-        self.layers = [LayerCache() for _ in range(n_layers)]
-
-    @property
-    def length(self) -> int:
-        """Number of positions decoded so far."""
-        return self.layers[0].own.length if self.layers else 0
-
-    def reorder(self, index: Tensor) -> None:
-        """Rows of the batch in another order (B',), as a beam search needs it."""
-        for layer in self.layers:
-            layer.own.reorder(index)
-            layer.memory.reorder(index)
-
-
-class TransformerDecoderLayer(_Layer):
-    """Causal self-attention, attention to the encoder's output, then the feed-forward block.
-
-    In flat space ``torch.nn.TransformerDecoderLayer`` with ReLU. Args: as for :class:`TransformerEncoderLayer`.
-    """
-
-    n_blocks = 3
-
-    def __init__(
-        self,
-        geometry: Geometry,
-        d: int,
-        n_heads: int,
-        d_feed_forward: int,
-        dropout: float,
-        attention_dropout: float,
-        norm: str,
-    ):
-        super().__init__(geometry, d, n_heads, d_feed_forward, dropout, attention_dropout, norm)
-        self.cross_attention = geometry.multi_head_attention(d, n_heads, dropout=attention_dropout)
-        self.cross_merge = geometry.residual(d, d, dropout=dropout)
-
-    def forward(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        mask: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-        cache: LayerCache | None = None,
-    ) -> Tensor:
-        """
-        Args:
-            x: (B, T, D). memory: (B, N, D), the encoder's output; both masks are true where a point counts.
-            mask: (B, T), with a cache over the cached positions too. memory_mask: (B, N).
-            cache: of earlier positions; x holds the next ones.
-        Returns: (B, T, D).
-        """
-        own, others = (cache.own, cache.memory) if cache is not None else (None, None)
-        inner = self.attention(self.before(0, x), mask=mask, causal=True, cache=own)
-        x = self.after(0, self.merge(inner, x))
-        inner = self.cross_attention(self.before(1, x), memory, mask=memory_mask, cache=others)
-        x = self.after(1, self.cross_merge(inner, x))
-        return self.after(2, self.feed_forward(self.before(2, x), x))
 
 
 class _Stack(nn.Module):
@@ -149,7 +22,7 @@ class _Stack(nn.Module):
 
     def __init__(
         self,
-        layer: type[_Layer],
+        layer: type[TransformerLayer],
         geometry: Geometry,
         d_in: int,
         d_hidden: int,
@@ -182,6 +55,15 @@ class _Stack(nn.Module):
     def leave(self, x: Tensor) -> Tensor:
         return x if self.norm is None else self.norm(x)
 
+    def states(self, x: Tensor, mask: Tensor | None) -> list[Tensor]:
+        """Points (B, T, D) as they enter, and the result of each layer in turn; the last is the stack's."""
+        x = self.enter(x)
+        states = [x]
+        for layer in self.layers:
+            x = layer(x, mask)
+            states.append(x)
+        return [*states[:-1], self.leave(x)]
+
 
 def _check(name: str, x: Tensor, past: int, n_positions: int) -> None:
     """
@@ -193,6 +75,69 @@ def _check(name: str, x: Tensor, past: int, n_positions: int) -> None:
         raise ValueError(f"{name}: empty sequences, got a tensor of shape {tuple(x.shape)}")
     if steps > n_positions:
         raise ValueError(f"{name}: a sequence of {steps} positions is longer than n_positions={n_positions}")
+
+
+class TransformerDecoder(nn.Module):
+    """Transformer over target points that attends to an encoder's states; position t sees 0..t only.
+
+    Args: as for :class:`TransformerEncoder`; the memory has the size d_hidden.
+    """
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        d_in: int,
+        d_hidden: int,
+        n_layers: int,
+        n_heads: int,
+        d_feed_forward: int,
+        dropout: float,
+        attention_dropout: float,
+        n_positions: int,
+        norm: str,
+    ):
+        super().__init__()
+        self.d_out, self.n_positions = d_hidden, n_positions
+        drops = (dropout, attention_dropout)
+        sizes = (d_in, d_hidden, n_layers, n_heads, d_feed_forward, *drops, n_positions, norm)
+        self.stack = _Stack(TransformerDecoderLayer, geometry, *sizes)
+
+    def start(self, alignment: bool = False) -> DecoderState:
+        """An empty state, for decoding step by step.
+
+        Args: alignment: the state also keeps with which weights the last layer attends to the memory.
+        """
+        return DecoderState(len(self.stack.layers), alignment)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        memory_lengths: Tensor | None = None,
+        state: DecoderState | None = None,
+    ) -> Tensor:
+        """
+        Args:
+            x: (B, T, D) target points. Padding stands at the end, where no true position sees it.
+            memory: (B, N, D'), states of the encoder. memory_lengths: (B,), true lengths 1..N.
+            state: of :meth:`start`, updated here; x holds the positions that follow those decoded so far, and memory
+                is the same in every call.
+        Returns: states (B, T, D').
+        Raises:
+            ValueError: empty sequences, longer ones than n_positions (with those decoded so far), lengths outside 1..N,
+                a memory of another batch.
+        """
+        if memory.shape[0] != x.shape[0]:
+            raise ValueError(
+                f"TransformerDecoder: points {tuple(x.shape)} and memory {tuple(memory.shape)} differ in their batch"
+            )
+        past = 0 if state is None else state.length
+        _check("TransformerDecoder", x, past, self.n_positions)
+        memory_mask = length_mask(memory_lengths, memory)
+        x = self.stack.enter(x, past)
+        for i, layer in enumerate(self.stack.layers):
+            x = layer(x, memory, memory_mask=memory_mask, cache=None if state is None else state.layers[i])
+        return self.stack.leave(x)
 
 
 class TransformerEncoder(nn.Module):
@@ -212,6 +157,7 @@ class TransformerEncoder(nn.Module):
     """
 
     embeds_positions = True
+    Decoder = TransformerDecoder  # of the same settings but streams
 
     def __init__(
         self,
@@ -277,73 +223,25 @@ class TransformerEncoder(nn.Module):
             lengths = lengths.unsqueeze(0)
         mask = length_mask(lengths, x)
         masks = [None] * self.streams if mask is None else mask
-        states = torch.stack([self._run(*parts) for parts in zip(self._each_stack, x, masks, strict=True)])
+        states = torch.stack([stack.states(*part)[-1] for stack, *part in zip(self._each_stack, x, masks, strict=True)])
         summary = self.centroid(states, mask=mask)
         return (states[0], summary[0]) if single else (states, summary)
 
-    @staticmethod
-    def _run(stack: _Stack, x: Tensor, mask: Tensor | None) -> Tensor:
-        x = stack.enter(x)
-        for layer in stack.layers:
-            x = layer(x, mask)
-        return stack.leave(x)
+    def layer_states(self, x: Tensor, lengths: Tensor | None = None) -> list[Tensor]:
+        """The points that enter the first layer, with their positions, and the result of each layer in turn.
 
+        The last are the states of :meth:`forward`; where the norm stands in front, they alone have passed one.
 
-class TransformerDecoder(nn.Module):
-    """Transformer over target points that attends to an encoder's states; position t sees 0..t only.
-
-    Args: as for :class:`TransformerEncoder`; the memory has the size d_hidden.
-    """
-
-    def __init__(
-        self,
-        geometry: Geometry,
-        d_in: int,
-        d_hidden: int,
-        n_layers: int,
-        n_heads: int,
-        d_feed_forward: int,
-        dropout: float,
-        attention_dropout: float,
-        n_positions: int,
-        norm: str,
-    ):
-        super().__init__()
-        self.d_out, self.n_positions = d_hidden, n_positions
-        drops = (dropout, attention_dropout)
-        sizes = (d_in, d_hidden, n_layers, n_heads, d_feed_forward, *drops, n_positions, norm)
-        self.stack = _Stack(TransformerDecoderLayer, geometry, *sizes)
-
-    def start(self) -> DecoderState:
-        """An empty state, for decoding step by step."""
-        return DecoderState(len(self.stack.layers))
-
-    def forward(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        memory_lengths: Tensor | None = None,
-        state: DecoderState | None = None,
-    ) -> Tensor:
-        """
-        Args:
-            x: (B, T, D) target points. Padding stands at the end, where no true position sees it.
-            memory: (B, N, D'), states of the encoder. memory_lengths: (B,), true lengths 1..N.
-            state: of :meth:`start`, updated here; x holds the positions that follow those decoded so far, and memory
-                is the same in every call.
-        Returns: states (B, T, D').
+        Args: x (B, T, D); lengths (B,), true lengths 1..T.
+        Returns: n_layers + 1 tensors (B, T, D').
         Raises:
-            ValueError: empty sequences, longer ones than n_positions (with those decoded so far), lengths outside 1..N,
-                a memory of another batch.
+            ValueError: as :meth:`forward`; an encoder of several streams.
         """
-        if memory.shape[0] != x.shape[0]:
+        if x.dim() != 3 or self.streams != 1:
             raise ValueError(
-                f"TransformerDecoder: points {tuple(x.shape)} and memory {tuple(memory.shape)} differ in their batch"
+                f"TransformerEncoder.layer_states: takes points (B, T, D) of one stream, got the shape "
+                f"{tuple(x.shape)} for {self.streams} streams"
             )
-        past = 0 if state is None else state.length
-        _check("TransformerDecoder", x, past, self.n_positions)
-        memory_mask = length_mask(memory_lengths, memory)
-        x = self.stack.enter(x, past)
-        for i, layer in enumerate(self.stack.layers):
-            x = layer(x, memory, memory_mask=memory_mask, cache=None if state is None else state.layers[i])
-        return self.stack.leave(x)
+        _check("TransformerEncoder", x, 0, self.n_positions)
+        (stack,) = self._each_stack
+        return stack.states(x, length_mask(lengths, x))

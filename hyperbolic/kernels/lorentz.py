@@ -86,15 +86,33 @@ def normalise_(z: Tensor, scale: Tensor, c: Tensor, offset: float = OFFSET, head
 
 
 def normalised_linear(
-    x: Tensor, weight: Tensor, bias: Tensor | None, scale: Tensor, c: Tensor, offset: float = OFFSET, heads: int = 1
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    scale: Tensor,
+    c: Tensor,
+    offset: float = OFFSET,
+    heads: int = 1,
+    raw: Tensor | None = None,
+    added: Tensor | None = None,
 ) -> Tensor:
     """:func:`normalise_` of ``x W^T + b``: x (n, D_in), weight (heads * D, D_in), bias (heads * D).
 
+    Args:
+        raw: (n, D_in), taken in the place of x by the rows of W that make the times.
+        added: (n, D) or, to the space parts only, (n, D - 1), is added to the product; with one head.
     Returns: (n, heads * D).
     """
-    if x.numel() and lorentz_native.LIBRARY.usable(x, weight, bias):
-        return lorentz_native.linear(x, weight, bias, scale, c, offset, heads)
-    return normalise_(torch.nn.functional.linear(x, weight, bias), scale, c, offset, heads)
+    if x.numel() and lorentz_native.LIBRARY.usable(x, weight, bias, raw):
+        return lorentz_native.linear(x, weight, bias, raw, added, scale, c, offset, heads)
+    size = len(weight) // heads
+    z = torch.nn.functional.linear(x, weight, bias)
+    if raw is not None:
+        time = torch.nn.functional.linear(raw, weight[::size], None if bias is None else bias[::size])
+        z = torch.cat([time.unsqueeze(-1), z.unflatten(-1, (heads, size))[..., 1:]], -1).flatten(-2)
+    if added is not None:
+        z = z.add_(torch.nn.functional.pad(added, (size - added.shape[-1], 0)))
+    return normalise_(z, scale, c, offset, heads)
 
 
 def normalise_reference(z: Tensor, scale: Tensor, c: Tensor, offset: float = OFFSET) -> Tensor:

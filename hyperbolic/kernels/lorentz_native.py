@@ -109,39 +109,68 @@ class _Linear(Function[Tensor]):
         x: Tensor,
         weight: Tensor,
         bias: Tensor | None,
+        raw: Tensor | None,
+        added: Tensor | None,
         scale: Tensor,
         c: Tensor,
         offset: float,
         heads: int,
     ) -> Tensor:
-        y = torch.nn.functional.linear(x, weight, bias)
+        y, size = torch.nn.functional.linear(x, weight, bias), len(weight) // heads
+        if raw is not None:
+            time = torch.nn.functional.linear(raw, weight[::size], None if bias is None else bias[::size])
+            y[:, ::size] = time
+        if added is not None:
+            y[:, size - added.shape[-1] :].add_(added)
         ctx.numbers = _Numbers(y, scale, c, offset, heads)
-        ctx.save_for_backward(x, weight, y, ctx.numbers.forward(y), scale, c)
+        ctx.save_for_backward(x, weight, raw, y, ctx.numbers.forward(y), scale, c)
+        ctx.added = 0 if added is None else added.shape[-1]
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, y, row_numbers, scale, c = ctx.saved_tensors
+        x, weight, raw, y, row_numbers, scale, c = ctx.saved_tensors
         grad, sums, needs, numbers = grad.contiguous(), _sums(2), ctx.needs_input_grad, ctx.numbers
-        grad_x, grad_weight = torch.empty_like(x) if needs[0] else None, None
+        heads, size = numbers.heads, len(weight) // numbers.heads
+        grad_x, grad_weight, grad_raw = torch.empty_like(x) if needs[0] else None, None, None
         grad_bias = torch.zeros_like(y[0]) if needs[2] else None
-        for rows, out in row_blocks(grad, grad.dtype):
-            numbers.backward(grad, y, row_numbers, rows, out, sums, grad_bias if numbers.heads == 1 else None)
+        apart = raw is not None or needs[4]
+        blocks = [(slice(0, len(grad)), torch.empty_like(grad))] if apart else row_blocks(grad, grad.dtype)
+        for rows, out in blocks:
+            numbers.backward(grad, y, row_numbers, rows, out, sums, grad_bias if heads == 1 else None)
+            if grad_bias is not None and heads > 1:
+                grad_bias.add_(out.sum(0))
+            time = None if raw is None else out[:, ::size].clone()
+            if time is not None:
+                out[:, ::size] = 0
             if grad_x is not None:
                 torch.mm(out, weight, out=rows_of(grad_x, rows))
             if needs[1]:
                 grad_weight = plus_product(grad_weight, out.T, rows_of(x, rows))
-            if grad_bias is not None and numbers.heads > 1:
-                grad_bias.add_(out.sum(0))
-        grad_scale = numbers.scale_grad(sums, scale) if needs[3] else None
-        return grad_x, grad_weight, grad_bias, grad_scale, numbers.c_grad(sums, c) if needs[4] else None, None, None
+            if time is not None:
+                grad_raw = time @ weight[::size] if needs[3] else None
+                if grad_weight is not None:
+                    torch.mm(time.T, raw, out=grad_weight[::size])
+                out[:, ::size] = time
+        grad_added = out[:, size - ctx.added :] if needs[4] else None
+        grad_scale = numbers.scale_grad(sums, scale) if needs[5] else None
+        grad_c = numbers.c_grad(sums, c) if needs[6] else None
+        return grad_x, grad_weight, grad_bias, grad_raw, grad_added, grad_scale, grad_c, None, None
 
 
 def linear(
-    x: Tensor, weight: Tensor, bias: Tensor | None, scale: Tensor, c: Tensor, offset: float, heads: int
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    raw: Tensor | None,
+    added: Tensor | None,
+    scale: Tensor,
+    c: Tensor,
+    offset: float,
+    heads: int,
 ) -> Tensor:
-    return _Linear.apply(x, weight, bias, scale, c, offset, heads)
+    return _Linear.apply(x, weight, bias, raw, added, scale, c, offset, heads)
 
 
 def _time_grad(grad: Tensor, y: Tensor, out: Tensor, c: Tensor, size: int, left_out: int) -> Tensor:

@@ -227,14 +227,24 @@ class PositionEncoding(positions.PositionEncoding):
     (Chen et al., section 3.3); p from N(0, 0.02^2). It has no other bias, neither b nor b'.
 
     Args:
-        dropout: of the input of the linear layer (0.1 in the released program).
+        dropout: of the input of the linear layer. input_dropout: instead of it, where a model gives the dropout of all
+            its layers (0.1 in the released program, whatever the others have).
         variant: of the linear layer; for "mt" the vectors have an entry that counts in the time coordinate.
     """
 
     drop = Dropout
 
-    def __init__(self, manifold: Lorentz, d: int, n_positions: int, dropout: float = 0.0, variant: str = "paper"):
+    def __init__(
+        self,
+        manifold: Lorentz,
+        d: int,
+        n_positions: int,
+        dropout: float = 0.0,
+        variant: str = "paper",
+        input_dropout: float | None = None,
+    ):
         super().__init__(manifold, d, n_positions, 0.0)
+        dropout = dropout if input_dropout is None else input_dropout
         self.affine = Linear(manifold, d, d, bias=False, dropout=dropout, variant=variant)
         if self.affine.residual_in_time:
             self.table = nn.Parameter(0.02 * torch.randn(n_positions, d + 1))

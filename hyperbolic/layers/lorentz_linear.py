@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from hyperbolic.kernels.lorentz import normalise_, normalised_linear, set_time_
+from hyperbolic.kernels.lorentz import normalised_linear, set_time_
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import name_of, takes_points
@@ -161,29 +161,21 @@ class Linear(nn.Module):
         """
         lead, size, c = x.shape[:-1], self.d_out + 1, self.manifold.c
         x = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
-        inner = self._inner(x)
-        apart = self.normalize and self.raw_time and inner is not x
-        if self.normalize and not apart and added is None:
-            y = normalised_linear(inner, *self._parameters_with_time(), self.scale, c, self.offset, self.heads)
+        inner, parameters = self._inner(x), self._parameters_with_time()
+        if added is not None:
+            added = added if added.shape[-1] < size or self.residual_in_time else added[..., 1:]
+            added = added.expand(*lead, added.shape[-1]).reshape(-1, added.shape[-1])
+        if self.normalize:
+            raw = x if self.raw_time and inner is not x else None
+            y = normalised_linear(inner, *parameters, self.scale, c, self.offset, self.heads, raw, added)
         else:
-            y = self._affine(inner, x if apart else None)
+            y = nn.functional.linear(inner, *parameters)
             if added is not None:
-                y = y.add_(self._with_first(added).expand(*lead, size).reshape(-1, size))
-            if self.normalize:
-                y = normalise_(y, self.scale, c, self.offset, self.heads)
-            else:
-                y = set_time_(self._inside(y), c, self.heads)
+                y = y.add_(nn.functional.pad(added, (size - added.shape[-1], 0)))
+            y = set_time_(self._inside(y), c, self.heads)
         if self.heads > 1:
             return y.view(*lead, self.heads, size)
         return y if len(lead) == 1 else y.view(*lead, size)
-
-    def _with_first(self, added: Tensor) -> Tensor:
-        """The added vector with the entry that counts in the time coordinate, or 0 there."""
-        if added.shape[-1] == self.d_out + 1:
-            if self.residual_in_time:
-                return added
-            added = added[..., 1:]
-        return nn.functional.pad(added, (1, 0))
 
     def _parameters_with_time(self) -> tuple[Tensor, Tensor | None]:
         """Weight and bias with a row and an entry for the time coordinate of each head, 0 where there is none."""
@@ -191,20 +183,6 @@ class Linear(nn.Module):
         if self.bias is None or self.bias_in_time:
             return weight, self.bias
         return weight, self._with_time(self.bias)
-
-    def _affine(self, inner: Tensor, raw: Tensor | None) -> Tensor:
-        """``(v^T x + b', W h(x) + b)`` of all heads, (n, D_in) -> (n, heads * D_out).
-
-        Args: inner: h(x). raw: x where v is not to act on h(x).
-        """
-        weight, bias = self._parameters_with_time()
-        y = nn.functional.linear(inner, weight, bias)
-        if raw is None:
-            return y
-        first = slice(None, None, self.d_out + 1)
-        time = nn.functional.linear(raw, weight[first], None if bias is None else bias[first])
-        space = y.unflatten(-1, (self.heads, self.d_out + 1))[..., 1:]
-        return torch.cat([time.unsqueeze(-1), space], -1).flatten(-2)
 
     def _inner(self, x: Tensor) -> Tensor:
         """What activation and dropout leave of the coordinates: x itself where they do nothing."""

@@ -4,12 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from hyperbolic.encoders.transformer import (
-    TransformerDecoder,
-    TransformerDecoderLayer,
-    TransformerEncoder,
-    TransformerEncoderLayer,
-)
+from hyperbolic.encoders.transformer import TransformerDecoder, TransformerEncoder
+from hyperbolic.encoders.transformer_layers import TransformerDecoderLayer, TransformerEncoderLayer
 from hyperbolic.geometry import FAMILIES, GEOMETRIES, make_geometry
 from hyperbolic.layers.guard import OffManifoldError, validate_points
 from tests.tolerances import tolerance
@@ -230,13 +226,88 @@ def test_decoding_step_by_step_is_decoding_at_once(name, norm, chunks):
 
 @GEOMETRY
 def test_a_beam_reorders_the_state(name):
+    """Rows in another order, dropped and doubled, at several steps; memories of several lengths go with them."""
     net = decoder(name)
-    x, memory, order = points(net, 3, 5, 3), points(net, 3, 4, 4), torch.tensor([2, 0, 0])
-    state = net.start()
-    net(x[:, :3], memory, None, state)
-    state.reorder(order)
-    step = net(x[order, 3:4], memory[order], None, state)
-    torch.testing.assert_close(step, net(x[order, :4], memory[order])[:, 3:], **MODEL)
+    x, memory, lengths = points(net, 3, 6, 3), points(net, 3, 4, 4), torch.tensor([4, 1, 2])
+    rows, state = torch.arange(3), net.start(alignment=True)
+    net(x[:, :3], memory, lengths, state)
+    for step, order in ((3, [2, 0, 0, 1, 2, 2]), (4, [5, 5, 1, 3]), (5, [1, 0])):
+        state.reorder(torch.tensor(order))
+        rows = rows[order]
+        out = net(x[rows, step : step + 1], memory[rows], lengths[rows], state)
+        full = net(x[rows, : step + 1], memory[rows], lengths[rows], whole := net.start(alignment=True))
+        torch.testing.assert_close(out, full[:, step:], **MODEL)
+        torch.testing.assert_close(state.alignment, whole.alignment, **MODEL)
+
+
+@GEOMETRY
+def test_the_alignment_is_where_the_last_layer_looks(name):
+    net = decoder(name, n_heads=2)
+    x, memory, lengths = points(net, 3, 5, 3), points(net, 3, 4, 4), torch.tensor([4, 1, 2])
+    state, seen = net.start(alignment=True), []
+    assert state.alignment is None
+    attention = net.stack.layers[-1].cross_attention
+    hook = attention.register_forward_hook(lambda layer, args, result: seen.append(result[1].mean(1)))
+    parts = [net(part, memory, lengths, state) for part in x.split([2, 1, 2], 1)]
+    hook.remove()
+    torch.testing.assert_close(state.alignment, torch.cat(seen, 1))
+    assert state.alignment.shape == (3, 5, 4)
+    torch.testing.assert_close(state.alignment.sum(-1), torch.ones(3, 5, dtype=F64))
+    assert not state.alignment[1, :, 1:].any()  # padding of the memory
+    assert not state.alignment[2, :, 2:].any()
+    torch.testing.assert_close(torch.cat(parts, 1), net(x, memory, lengths), **MODEL)
+    plain = net.start()
+    net(x, memory, lengths, plain)
+    assert plain.alignment is None
+
+
+@GEOMETRY
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_no_step_depends_on_a_later_one(name, norm):
+    """The gradient by later target points, and by the padding of the memory, is exactly 0."""
+    net = decoder(name, norm=norm)
+    x, memory = points(net, 2, 5, 3).requires_grad_(), points(net, 2, 4, 4).requires_grad_()
+    out = net(x, memory, torch.tensor([3, 1]))
+    for step in range(5):
+        weight = torch.randn_like(out[:, step])
+        by_x, by_memory = torch.autograd.grad((out[:, step] * weight).sum(), [x, memory], retain_graph=True)
+        assert not by_x[:, step + 1 :].any()
+        assert by_x[:, : step + 1].flatten(2).any(-1).all()
+        assert not by_memory[0, 3:].any()
+        assert not by_memory[1, 1:].any()
+        assert by_memory[0, :3].any(-1).all()
+
+
+@GEOMETRY
+def test_the_residuals_reach_every_coordinate(name):
+    """What a block is joined with gets to each coordinate of the result, whatever the block computes."""
+    layer = spread(TransformerDecoderLayer(geometry(name), 4, 2, 7, 0.0, 0.0, "none").double())
+    space = layer.attention.manifold
+    x, o = space.random(4, std=0.5, dtype=F64), space.random(4, std=0.5, dtype=F64)
+    first = space.ambient_dim(4) - 4
+    joins = (layer.merge, layer.cross_merge, lambda o, x: layer.feed_forward(o, x))
+    for join in joins:
+        jacobian = torch.autograd.functional.jacobian(lambda t, join=join: join(o, t), x)
+        assert jacobian[first:, first:].diagonal().abs().min() > 1e-3
+
+
+@GEOMETRY
+@NORM
+def test_layer_states_are_what_the_layers_give(name, norm):
+    net = encoder(name, norm=norm)
+    x, inputs = points(net, 3, 5, 3), []
+    (stack,) = net.stacks
+    for layer in stack.layers:
+        layer.register_forward_pre_hook(lambda layer, args: inputs.append(args[0]))
+    states = net.layer_states(x, LENGTHS)
+    assert len(states) == 3
+    assert all(torch.equal(*pair) for pair in zip(states, inputs, strict=False))
+    assert torch.equal(states[0], net.enter(x))
+    assert torch.equal(states[-1], net(x, LENGTHS)[0])
+    with pytest.raises(ValueError, match="layer_states: takes points .* got the shape .3, 5, .* for 2 streams"):
+        encoder(name, streams=2, norm=norm).layer_states(x)
+    with pytest.raises(ValueError, match="layer_states: takes points"):
+        net.layer_states(x[0])
 
 
 @GEOMETRY

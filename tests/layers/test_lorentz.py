@@ -77,6 +77,14 @@ def test_the_residual_reaches_every_coordinate_and_the_position_every_point():
     assert (out[1:] - out[:-1]).abs().amax(-1).min() > 1e-3
 
 
+def test_the_dropout_of_positions_is_the_models_or_their_own():
+    space, x = Lorentz(2.0), points(2.0, 7, 4)
+    for options, dropped in (({"dropout": 0.5}, True), ({"dropout": 0.5, "input_dropout": 0.0}, False)):
+        layer = spread(lorentz.PositionEncoding(space, 4, 9, **options))
+        assert torch.equal(layer(x), layer.eval()(x)) != dropped
+    assert lorentz.PositionEncoding(space, 4, 9, dropout=0.0, input_dropout=0.1).affine.drop.p == 0.1
+
+
 @pytest.mark.parametrize("c", CURVATURES)
 def test_feed_forward_and_concat_are_their_formulas(c):
     space = Lorentz(c)

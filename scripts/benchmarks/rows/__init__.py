@@ -10,7 +10,19 @@ from scripts.benchmarks.rows import (
     ranking,
     recurrent,
     training_step,
+    translation_step,
 )
 
-KINDS = (classifier, recurrent, linear, attention, ranking, graph_step, optimiser, training_step, distances)
+KINDS = (
+    classifier,
+    recurrent,
+    linear,
+    attention,
+    ranking,
+    graph_step,
+    optimiser,
+    training_step,
+    translation_step,
+    distances,
+)
 ROWS = [row for kind in KINDS for row in kind.ROWS]
