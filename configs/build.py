@@ -94,16 +94,14 @@ def rebuild(checkpoint: Mapping[str, Any]) -> tuple[Task, TaskData]:
     """
     file = checkpoint["file"]
     try:
-        stored.offer(checkpoint, str(file), everything=True)
-        cfg = composing.composed(f"experiment={stored.CHOICE}")
-        values = checks.check(cfg)
-        task, data = build(values)
-        task.origin = stored.origin(cfg, values, data.identity)
-        return task, data
+        with stored.offered(checkpoint, str(file)):
+            cfg = composing.composed(f"experiment={stored.CHOICE}")
+            values = checks.check(cfg)
+            task, data = build(values)
+            task.origin = stored.origin(cfg, values, data.identity)
+            return task, data
     except MISTAKES as error:
         raise UserError(f"The model of {file} cannot be built again: {paragraph(error)}") from error
-    finally:
-        stored.withdraw()
 
 
 def _make_with(name: str, node: Mapping[str, Any], supplied: Mapping[str, Any]) -> Any:

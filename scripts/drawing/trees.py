@@ -23,10 +23,12 @@ from tasks.probing.trees import spanning_trees
 
 SENTENCES = 3  # drawn where none is chosen: the first of the test split with so many words
 WORDS = range(8, 17)
+_LETTER, _BLANK = 0.085, 2  # inches a letter; letters between words
+_GAP = 0.35  # from the middle of the words to the ends of arcs
 FOOT = (
     "Arcs above: the gold tree. Below: the minimum spanning tree of the probe's distances, in the layer that was best on "
     "the validation split. Punctuation (grey) has no part in either, so that a word below punctuation hangs on the next one. "
-    "Roots are underlined: black the gold one, blue or red the word nearest to the origin."
+    "Bars mark roots: black the gold one, blue or red the word nearest to the origin."
 )
 
 
@@ -97,7 +99,7 @@ def _chosen(labels: Sequence[str] | None, lengths: Sequence[int]) -> list[int]:
 
 def plot(panels: Sequence[tuple[str, Picture]]) -> Figure:
     """One panel for each sentence of each run: (title, picture)."""
-    width = max(6.0, max(0.62 * len(picture.words) for _, picture in panels))
+    width = max(6.0, max(_LETTER * float(_places(picture.words)[-1]) + 1 for _, picture in panels))
     with canvas.panels(plot_panel, panels, (width, 3.0), 0.5, "Dependency trees", FOOT, most=1) as (body, _):
         handles = [
             canvas.dot(colour, label, "s")
@@ -109,12 +111,10 @@ def plot(panels: Sequence[tuple[str, Picture]]) -> Figure:
 
 def plot_panel(axis: Axes, title: str, picture: Picture) -> None:
     """Words in a row, gold arcs above and predicted ones below."""
-    n = len(picture.words)
-    size = 9 if n <= 20 else 7
+    places = _places(picture.words)
     for k, word in enumerate(picture.words):
         colour = canvas.GREY if picture.punctuation[k] else "black"
-        axis.text(k, 0, word.replace("$", r"\$"), ha="center", va="center", color=colour, fontsize=size)
-    gap = 0.35
+        axis.text(places[k], 0, word.replace("$", r"\$"), ha="center", va="center", color=colour, fontsize=9)
     right = picture.right
     for edges, colours, side in (
         (picture.gold, ["black"] * len(picture.gold), 1),
@@ -122,17 +122,26 @@ def plot_panel(axis: Axes, title: str, picture: Picture) -> None:
     ):
         for (a, b), colour in zip(edges.tolist(), colours, strict=True):
             angles = (0, 180) if side > 0 else (180, 360)
-            arc = Arc(((a + b) / 2, side * gap), b - a, 2 * _height(b - a), theta1=angles[0], theta2=angles[1])
+            middle, span = (places[a] + places[b]) / 2, places[b] - places[a]
+            arc = Arc((middle, side * _GAP), span, 2 * _height(b - a), theta1=angles[0], theta2=angles[1])
             arc.set(color=colour, linewidth=1.2)
             axis.add_patch(arc)
     correct = picture.roots[0] == picture.roots[1]
     for k, side, colour in ((picture.roots[0], 1, "black"), (picture.roots[1], -1, canvas.BLUE if correct else canvas.RED)):
-        axis.plot([k - 0.3, k + 0.3], [side * 0.22] * 2, color=colour, linewidth=1.6)
-    reach = gap + _height(max((b - a for a, b in [*picture.gold, *picture.predicted]), default=1)) + 0.1
-    axis.set(xlim=(-0.7, n - 0.3), ylim=(-reach, reach))
+        half = 0.5 * len(picture.words[k])
+        axis.plot([places[k] - half, places[k] + half], [side * 0.6 * _GAP] * 2, color=colour, linewidth=1.6)
+    reach = _GAP + _height(max((b - a for a, b in [*picture.gold, *picture.predicted]), default=1)) + 0.1
+    axis.set(xlim=(-len(picture.words[0]), places[-1] + len(picture.words[-1])), ylim=(-reach, reach))
     axis.set_axis_off()
     axis.set_title(f"{title}, {right.sum()} of {len(picture.gold)} edges")
 
 
-def _height(span: int) -> float:
-    return 0.35 + 0.3 * (span - 1) ** 0.8 if span else 0.0
+def _places(words: Sequence[str]) -> np.ndarray:
+    """Where the middle of each word stands, in letters."""
+    lengths = np.array([max(3, len(word)) for word in words], float)
+    return lengths.cumsum() - lengths / 2 + _BLANK * np.arange(len(words)) - lengths[0] / 2
+
+
+def _height(words: int) -> float:
+    """Of an arc that spans so many words."""
+    return 0.35 + 0.3 * (words - 1) ** 0.8

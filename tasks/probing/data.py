@@ -2,6 +2,7 @@
 
 import copy
 import hashlib
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -177,13 +178,14 @@ class ProbingData(TaskData):
         trees = {}
         for split, paths in files.items():
             faults = Faults(self.on_error)
-            every = [sentence for path in paths for sentence in read_sentences(path, self.punctuation, faults)]
+            every = itertools.chain.from_iterable(read_sentences(path, self.punctuation, faults) for path in paths)
+            sentences = list(itertools.islice(every, self.limits[split]))
             if faults.count:
                 said = f"{faults.count:,} sentences of {split} were skipped; the first is {faults.first}."
                 rank_zero_only(print)(said, flush=True)
             sha256 = joined_sha256([file_sha256(path) for path in paths])
             names = ", ".join(path.name for path in paths)
-            trees[split] = Trees(every[: self.limits[split]], names, sha256, faults.count)
+            trees[split] = Trees(sentences, names, sha256, faults.count)
         return trees
 
     def _generated(self, toy: dict[str, int]) -> dict[str, Trees]:
@@ -268,5 +270,5 @@ def _tree_split(states: list[Tensor], sentences: list[Sentence]) -> TreeSplit:
 
 def _frozen(geometry: Geometry) -> Geometry:
     """The same geometry with a manifold of its own, which is not trained, and none of its parts."""
-    manifold = copy.deepcopy(geometry.manifold).requires_grad_(False)
+    manifold = copy.deepcopy(geometry.manifold).requires_grad_(False).train()
     return replace(geometry, manifold=manifold, parts={}, built_layers=set())

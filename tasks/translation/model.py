@@ -52,6 +52,7 @@ class Translator(nn.Module):
         self.to_decoder = ChangeGeometry(source, target)
         self.to_classifier = ChangeGeometry(target, classifier)
         self.classifier = classifier.logits(d, n_target)
+        self.encoder_geometry = source
         self.encoder_manifold, self.decoder_manifold = source.manifold, target.manifold
 
     def encode(self, source: Tensor, lengths: Tensor) -> Tensor:

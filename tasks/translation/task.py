@@ -1,7 +1,7 @@
 """Training and evaluation of translations: loss a piece, perplexity, accuracy."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -9,8 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
-from tasks.base import Points, Step, Task
+from tasks.base import LayerStates, Points, Step, Task
 from tasks.errors import rate
+from tasks.translation.data import Vocabulary
+from tasks.translation.layer_states import layer_states
 from tasks.translation.model import Translator
 
 
@@ -22,7 +24,7 @@ class TranslationTask(Task):
     section 5.4). Metrics of evaluated splits: loss, the mean of ``-log p_label`` without smoothing; perplexity, its
     exponential; accuracy, the share of pieces that are the likeliest one. Of train: loss, as it is trained.
 
-    label_smoothing: from 0 to less than 1. Batches are those of `data.PairSplit`. The others are Task's.
+    source_vocabulary: from the data. label_smoothing: from 0 to less than 1. Batches are those of `data.PairSplit`. The others are Task's.
     """
 
     model: Translator
@@ -32,11 +34,13 @@ class TranslationTask(Task):
         self,
         model: nn.Module,
         optimizer: Callable[[nn.Module], Optimizer],
+        source_vocabulary: Vocabulary,
         select: str,
         select_mode: str,
         label_smoothing: float,
     ):
         super().__init__(model, optimizer, select, select_mode)
+        self.source_vocabulary = source_vocabulary
         self.label_smoothing = rate("task.module.label_smoothing", label_smoothing)
 
     def step(self, batch: dict[str, Tensor]) -> Step:
@@ -61,6 +65,9 @@ class TranslationTask(Task):
         if "right" not in sums:
             return {"loss": loss}
         return {"loss": loss, "perplexity": math.exp(min(loss, 700)), "accuracy": sums["right"] / sums["pieces"]}
+
+    def layer_states(self, sentences: Sequence[Sequence[str]]) -> LayerStates:
+        return layer_states(self.model, self.source_vocabulary, sentences)
 
     def points(self, batch: dict[str, Tensor]) -> dict[str, Points]:
         """What the encoder makes of the sources, without padding."""
