@@ -16,12 +16,14 @@ class Translator(nn.Module):
     geometry: of the components. encoder: a class with a decoder (its method `decoder`) and its settings, called with
     geometry, d_in and d_hidden. n_source, n_target: ids of both vocabularies. max_length: most pieces of a sentence. d:
     size of all points. layers: settings of layers by family, see `Geometry.with_defaults`.
+    copy_embedding: class points start as a copy of the target's embedding, where logits have class points that may lie
+    anywhere (the Lorentz family's).
 
     Raises UserError where the encoder has no decoder, or its positions do not suffice.
     """
 
     components = ("encoder", "decoder", "classifier")
-    encoder_kind = "translation"
+    encoder_kind = "sequences with a decoder"
 
     def __init__(
         self,
@@ -32,6 +34,7 @@ class Translator(nn.Module):
         max_length: int,
         d: int,
         layers: dict[str, dict[str, dict[str, Any]]],
+        copy_embedding: bool,
     ):
         super().__init__()
         whole("task.model.d", d, 1)
@@ -53,6 +56,9 @@ class Translator(nn.Module):
         self.to_classifier = ChangeGeometry(target, classifier)
         self.classifier = classifier.logits(d, n_target)
         self.encoder_geometry = source
+        start_at = getattr(self.classifier, "start_at", None)
+        if copy_embedding and target.manifold is classifier.manifold and callable(start_at):
+            start_at(self.target_embedding.weight)
         self.encoder_manifold, self.decoder_manifold = source.manifold, target.manifold
 
     def encode(self, source: Tensor, lengths: Tensor) -> Tensor:

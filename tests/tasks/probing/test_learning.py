@@ -56,3 +56,24 @@ def test_a_run_that_is_probed_is_for_probing(tmp_path):
     result = call("task=prefix_toy", "probe.checkpoint=outputs/run", *QUIET, *places(tmp_path))
     assert result.code == 1
     assert "probe.checkpoint=outputs/run is for task=probing, and the task is prefix_toy" in result.err
+
+
+def test_the_encoder_of_a_translation_is_probed(tmp_path, treebank):
+    small = ("task.data.toy.sizes={train: 20, dev: 5, test: 5}", "trainer.max_steps=1")
+    run = call("task=translation_toy", "geometry=lorentz", *small, *QUIET, *places(tmp_path))
+    assert run.code == 0, run.err
+    folder = run.record_path.parent
+    words = ("task=probing", f"task.data.folder={treebank}", "trainer.max_steps=2", *QUIET, *places(tmp_path))
+    result = call(*words, f"probe.checkpoint={folder}", "task.states=lorentz")
+    assert result.code == 0, result.err
+    assert {f"test/layer_{k}/uuas" for k in (0, 1)} <= result.record["metrics"].keys()
+    assert result.record["data"]["probed"]["geometry"] == "lorentz"
+    again = call("mode=test", f"checkpoint={result.record_path.parent}", *QUIET, *places(tmp_path))
+    assert again.code == 0, again.err
+    assert again.record["metrics"]["test/loss"] == result.record["metrics"]["test/loss"]
+    (folder / "checkpoints" / "best.ckpt").unlink()
+    gone = call("mode=test", f"checkpoint={result.record_path.parent}", f"probe.checkpoint={tmp_path}", *QUIET, *places(tmp_path))
+    assert (gone.code, gone.err.count("\n")) == (1, 1)
+    assert f"probe.checkpoint={tmp_path}: there is no checkpoint" in gone.err
+    wrong = call(*words, f"probe.checkpoint={result.record_path.parent}")
+    assert "ProbingTask has no layers with states of words, so there is nothing to probe" in wrong.err
