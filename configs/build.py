@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from hydra.errors import HydraException, InstantiationException
@@ -15,7 +16,7 @@ from configs.errors import ConfigError, paragraph
 from hyperbolic.diagnostics import NonFiniteError
 from hyperbolic.geometry import Geometry
 from hyperbolic.layers.guard import OffManifoldError, validate_points
-from tasks import training
+from tasks import resume, training
 from tasks.base import Task, TaskData
 from tasks.errors import UserError
 from tasks.schedules import Schedule
@@ -35,7 +36,9 @@ def build(values: Mapping[str, Any]) -> tuple[Task, TaskData]:
     """
     try:
         geometry = _make("geometry", values["geometry"], Geometry)
-        data = _make("task.data", values["task"]["data"], TaskData)
+        data = _make_with("task.data", values["task"]["data"], {"probed": _probed(values["probe"]["checkpoint"])})
+        if not isinstance(data, TaskData):
+            raise UserError(f"task.data._target_={values['task']['data']['_target_']} makes no TaskData.")
         encoder = make(values["encoder"]) if values["encoder"] else None
         supplied = {"geometry": geometry, "encoder": encoder, **data.model_sizes}
         model = _make_with("task.model", values["task"]["model"], supplied)
@@ -64,6 +67,25 @@ def _make(name: str, node: Mapping[str, Any], kind: Any) -> Any:
     return value
 
 
+def _probed(run: str | None) -> Task | None:
+    """The trained task of a run that is to be probed; None for none."""
+    return None if run is None else restore(Path(run), f"probe.checkpoint={run}")[0].requires_grad_(False)
+
+
+def restore(path: Path, setting: str) -> tuple[Task, TaskData]:
+    """Task and data of a run, with the weights of its checkpoint, in evaluation mode; see `tasks.resume.read`.
+
+    Raises:
+        UserError: there is no checkpoint, it cannot be built again, or the data are not those that it was trained with;
+            `setting` is the key that named it.
+    """
+    checkpoint = resume.read(path, setting)
+    task, data = rebuild(checkpoint)
+    resume.check_same(checkpoint, task.origin, ("data",), setting)
+    resume.load_weights(task, checkpoint, setting)
+    return task.eval(), data
+
+
 def rebuild(checkpoint: Mapping[str, Any]) -> tuple[Task, TaskData]:
     """Task and data of the run that wrote a checkpoint (`tasks.resume.read`); the model has its first weights.
 
@@ -72,16 +94,14 @@ def rebuild(checkpoint: Mapping[str, Any]) -> tuple[Task, TaskData]:
     """
     file = checkpoint["file"]
     try:
-        stored.offer(checkpoint, str(file), everything=True)
-        cfg = composing.composed(f"experiment={stored.CHOICE}")
-        values = checks.check(cfg)
-        task, data = build(values)
-        task.origin = stored.origin(cfg, values, data.identity)
-        return task, data
+        with stored.offered(checkpoint, str(file)):
+            cfg = composing.composed(f"experiment={stored.CHOICE}")
+            values = checks.check(cfg)
+            task, data = build(values)
+            task.origin = stored.origin(cfg, values, data.identity)
+            return task, data
     except MISTAKES as error:
         raise UserError(f"The model of {file} cannot be built again: {paragraph(error)}") from error
-    finally:
-        stored.withdraw()
 
 
 def _make_with(name: str, node: Mapping[str, Any], supplied: Mapping[str, Any]) -> Any:

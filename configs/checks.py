@@ -28,7 +28,7 @@ SUPPLIED = {
     "geometry": (),
     "encoder": ("geometry", "d_in", "d_hidden", "streams", "n_entities", "n_relations", "sparse"),
     "logger": ("save_dir",),
-    "task.data": (),
+    "task.data": ("probed",),
     "task.model": None,
     "task.module": None,
 }
@@ -65,6 +65,11 @@ def check(cfg: DictConfig) -> dict[str, Any]:
         )
     values = files.plain(cfg)
     check_targets(values)
+    if cfg.probe.checkpoint is not None and "probed" not in parameters("task.data", values["task"]["data"]):
+        raise ConfigError(
+            f"probe.checkpoint={cfg.probe.checkpoint} is for task=probing, and the task is {cfg.task.name}; leave it "
+            "out, or add task=probing."
+        )
     if unknown := [key for key, value in flat(values).items() if f"{OUTSIDE}/" in str(value)]:
         key = "data.dir" if "data.dir" in unknown else unknown[0]
         raise ConfigError(

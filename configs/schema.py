@@ -1,4 +1,4 @@
-"""The types of the fixed parts of the configuration: its root, and the nodes optim, trainer, paths and data.
+"""The types of the fixed parts of the configuration: its root, and the nodes optim, trainer, paths, data and probe.
 
 The nodes task, geometry, encoder and logger name classes with `_target_`; `configs.checks` compares their keys with the
 parameters of these classes.
@@ -20,6 +20,11 @@ class Paths:
 @dataclass
 class Data:
     dir: str | None = MISSING
+
+
+@dataclass
+class Probe:
+    checkpoint: str | None = MISSING
 
 
 @dataclass
@@ -112,3 +117,4 @@ class Root:
     fidelity: str = MISSING
     paths: Paths = field(default_factory=Paths)
     data: Data = field(default_factory=Data)
+    probe: Probe = field(default_factory=Probe)

@@ -12,8 +12,9 @@ this run's `paths.cache_dir`.
 command line still change single settings. No text of a checkpoint gets onto the command line.
 """
 
+import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from tasks.local_paths import OUTSIDE, is_local
 
 CHOICE = "checkpoint"
 GROUPS = ("task", "geometry", "encoder")  # a word that chooses one of them, or an experiment, chooses all of them
-KEPT = (*GROUPS, "optim", "trainer", "data", "seed", "fidelity")
+KEPT = (*GROUPS, "optim", "trainer", "data", "probe", "seed", "fidelity")
 CACHE = "paths.cache_dir"
 PLACES = ("data.dir", CACHE, "paths.data_dir", "paths.output_dir")
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
@@ -98,6 +99,7 @@ def choose(words: Sequence[str]) -> list[str]:
                 "changed alone; choose the task as well, as in task=... geometry=... encoder=..."
             )
     offer(checkpoint, f"{key}={place}", everything=mode == "fit")
+    composing.register(stored_name=checkpoint.get("name"))
     return [f"experiment={CHOICE}", *words]
 
 
@@ -120,7 +122,22 @@ def offer(checkpoint: Mapping[str, Any], setting: str, everything: bool) -> None
     choices = [{f"override /{group}": CHOICE} for group in nodes]
     whole = {"defaults": choices, **_interpolated(whole, notes)}
     store.store(group="experiment", name=CHOICE, package="_global_", node=whole)
-    composing.register(stored_name=checkpoint.get("name"))
+
+
+@contextlib.contextmanager
+def offered(checkpoint: Mapping[str, Any], setting: str) -> Iterator[None]:
+    """`offer` everything while `with` lasts; another checkpoint that was offered before is so again afterwards."""
+    repo, file = ConfigStore.instance().repo, f"{CHOICE}.yaml"
+    before = {group: repo[group][file] for group in (*GROUPS, "experiment") if file in repo.get(group, {})}
+    if not OmegaConf.has_resolver("run_name"):
+        composing.register()
+    try:
+        offer(checkpoint, setting, everything=True)
+        yield
+    finally:
+        withdraw()
+        for group, node in before.items():
+            repo[group][file] = node
 
 
 def withdraw() -> None:

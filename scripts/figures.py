@@ -34,6 +34,7 @@ from scripts.drawing import (  # noqa: E402
     nodes,
     separation,
     tree,
+    trees,
 )
 from scripts.drawing.canvas import FORMATS  # noqa: E402
 from scripts.drawing.options import FigureOptions, Loader  # noqa: E402
@@ -56,6 +57,7 @@ FIGURES: dict[str, Callable[[Sequence[Run], Loader, FigureOptions], list[Path]]]
     "classes": classes.draw,
     "separation": separation.draw,
     "tree": tree.draw,
+    "trees": trees.draw,
     "curves": curves.draw,
 }
 
@@ -135,13 +137,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = commands.parser("figures.py", __doc__)
     parser.add_argument("words", nargs="*", metavar="FIGURE... RUN_FOLDER", help=f"{', '.join(FIGURES)}, or {EVERY}")
     parser.add_argument("--list", action="store_true", help="say what the figures show")
-    parser.add_argument("--labels", metavar="A,B,...", help="types of nearest, boundaries; entities; nodes")
+    labels = "types of nearest, boundaries; entities; nodes; sentences of trees"
+    parser.add_argument("--labels", metavar="A,B,...", help=labels)
     parser.add_argument("--pairs", type=Path, metavar="FILE", help="premise <tab> hypothesis a line, for attention")
     parser.add_argument(
         "--out",
         type=Path,
         metavar="DIR",
-        help="results/figures, and of accumulation and factors figures in the run's folder",
+        help="results/figures, and of accumulation, factors and trees figures in the run's folder",
     )
     parser.add_argument("--format", choices=FORMATS, default="png", help="of pictures; tables are Markdown")
     parser.add_argument("--name", help="what the files are called after the figure's name, in the place of the runs")

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from hyperbolic.geometry import Geometry
 from hyperbolic.manifolds.base import Manifold
 from tasks.batches import SHUFFLES, EvaluationBatches, Share, Split, TokenBatches, TrainBatches
 from tasks.checkpoint_parts import Origin, numbers_by_name
@@ -47,6 +48,18 @@ class NamedPoints(NamedTuple):
     names: Sequence[str]
     manifold: Manifold
     x: Tensor
+
+
+class LayerStates(NamedTuple):
+    """States of the words of B sentences in each layer of an encoder.
+
+    geometry: of the states. points: of each layer, from its input on, (B, W, D) for the most words W. mask (B, W): where
+    there is a state; a sentence that is too long for the encoder has none.
+    """
+
+    geometry: Geometry
+    points: list[Tensor]
+    mask: Tensor
 
 
 class Task(pl.LightningModule, abc.ABC):
@@ -119,6 +132,14 @@ class Task(pl.LightningModule, abc.ABC):
         texts: of the examples, what `TaskData.words_of` gives.
         """
         raise UserError(f"explain=true: {type(self).__name__} has no explanations; leave it out.")
+
+    def layer_states(self, sentences: Sequence[Sequence[str]]) -> LayerStates:
+        """The states of an encoder's layers for sentences that are cut into words: what task=probing looks into. A word
+        that the encoder reads in pieces has their centroid, see `tasks.pieces`."""
+        raise UserError(
+            f"{type(self).__name__} has no layers with states of words, so there is nothing to probe; name the run of "
+            "a translation with probe.checkpoint=..."
+        )
 
     def export(self, folder: Path) -> dict[str, Path]:
         """Write what a training is for beside its record, as files by name; called once, with the selected state."""

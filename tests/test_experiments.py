@@ -42,7 +42,7 @@ def test_published_values_stand_in_the_tables_alone(name):
 def test_experiments_are_rows_and_not_cells():
     assert not list((CONFIGS / "experiment").rglob("*/*.yaml")), "a glob over nested folders runs nothing"
     assert len(EXPERIMENTS) <= 100
-    assert sum(len(source(name).splitlines()) for name in EXPERIMENTS) <= 1320
+    assert sum(len(source(name).splitlines()) for name in EXPERIMENTS) <= 1380
 
 
 @pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name.startswith("multinli_report_")])
@@ -66,7 +66,8 @@ def test_the_way_of_the_paper_is_a_choice(words):
 
 
 GRAPHS = [name for name in EXPERIMENTS if name.startswith(("hybonet_wn18rr", "hybonet_fb15k237", "hybonet_graph"))]
-TYPING = [name for name in EXPERIMENTS if name.startswith(("hyfi_", "hybonet_")) and name not in GRAPHS]
+PROBING = [name for name in EXPERIMENTS if name.startswith("hybonet_probing_")]
+TYPING = [name for name in EXPERIMENTS if name.startswith(("hyfi_", "hybonet_")) and name not in GRAPHS + PROBING]
 
 
 @pytest.mark.parametrize("name", TYPING)
@@ -122,3 +123,11 @@ def test_the_crowd_experiments_share_data_optimiser_and_length():
     for key in sorted(set(data[0]) - {"c"}):  # chosen on the dev split
         assert all(other[key] == data[0][key] for other in data), key
     assert values[0]["task"]["data"]["sources"] == ["crowd"]
+
+
+@pytest.mark.parametrize("name", PROBING)
+def test_a_probing_experiment_is_what_its_name_says(name):
+    values = experiment(name)
+    assert (values["task"]["name"], values["task"]["states"]) == ("probing", name.rpartition("_")[2])
+    assert values["geometry"]["name"] == "lorentz", "the paper probes all models in hyperbolic space"
+    assert (values["task"]["model"]["d"], values["optim"]["lr"]) == (64, 5e-5)

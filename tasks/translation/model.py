@@ -55,6 +55,7 @@ class Translator(nn.Module):
         self.to_decoder = ChangeGeometry(source, target)
         self.to_classifier = ChangeGeometry(target, classifier)
         self.classifier = classifier.logits(d, n_target)
+        self.encoder_geometry = source
         start_at = getattr(self.classifier, "start_at", None)
         if copy_embedding and target.manifold is classifier.manifold and callable(start_at):
             start_at(self.target_embedding.weight)

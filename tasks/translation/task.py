@@ -10,12 +10,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
-from tasks.base import Points, Step, Task
+from tasks.base import LayerStates, Points, Step, Task
 from tasks.errors import rate, whole
 from tasks.folders import whole_file
 from tasks.translation.data import Vocabulary
 from tasks.translation.decoding import TextDecoder, Translation
 from tasks.translation.detokenise import Writing
+from tasks.translation.layer_states import layer_states
 from tasks.translation.model import Translator
 from tasks.translation.scores import TranslationScores
 from tasks.translation.search import SearchOptions
@@ -58,6 +59,7 @@ class TranslationTask(Task):
     ):
         self.validation_pairs = whole("task.module.validation_pairs", validation_pairs, 0)
         super().__init__(model, optimizer, select, select_mode)
+        self.source_vocabulary = source_vocabulary
         self.label_smoothing = rate("task.module.label_smoothing", label_smoothing)
         self.decoder = TextDecoder(source_vocabulary, target_vocabulary, max_length, search, replace_unknown)
         self.bleu = TranslationScores(writing, target_vocabulary.subwords)
@@ -152,6 +154,9 @@ class TranslationTask(Task):
             lines = (self.writing.plain(self.translations[k]) + "\n" for k in sorted(self.translations))
             part.write_text("".join(lines), encoding="utf-8")
         return {"translations": folder / "translations.txt"}
+
+    def layer_states(self, sentences: Sequence[Sequence[str]]) -> LayerStates:
+        return layer_states(self.model, self.source_vocabulary, sentences)
 
     def points(self, batch: dict[str, Tensor]) -> dict[str, Points]:
         """What the encoder makes of the sources, without padding."""

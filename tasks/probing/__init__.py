@@ -1,0 +1,1 @@
+"""Structural probes: dependency trees recovered from the states of an encoder's layers."""

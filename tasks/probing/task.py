@@ -1,0 +1,129 @@
+"""Training and evaluation of structural probes: L1 on distances and depths, four metrics for each layer."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from tasks.base import Step, Task
+from tasks.probing.metrics import LENGTHS, mean_over_lengths, root, spearman
+from tasks.probing.model import LayerProbes
+from tasks.probing.trees import spanning_trees
+
+
+def probe_loss(distances: Tensor, depths: Tensor, batch: dict[str, Any]) -> Tensor:
+    """``sum_ij |d_T(i, j) - distances_ij| / l^2 + sum_i |depth_T(i) - depths_i| / l`` for sentences of l words
+    (Hewitt & Manning 2019; Chen et al., HyboNet, C.4).
+
+    distances (B, W, W), depths (B, W): of a probe. batch: of the data, with the gold ones. Returns (B,).
+    """
+    inside = batch["mask"].to(distances.dtype)
+    pairs = inside.unsqueeze(-1) * inside.unsqueeze(-2)
+    length = inside.sum(-1)
+    apart = ((distances - batch["distances"]).abs() * pairs).sum((-2, -1)) / length.square()
+    return apart + ((depths - batch["depths"]).abs() * inside).sum(-1) / length
+
+
+class ProbingTask(Task):
+    """How well are dependency trees recovered from the states of an encoder's layers?
+
+    Metrics of each layer (val/layer_3/uuas): uuas, the share of the gold tree's edges that the minimum spanning tree of
+    the probe's distances has; distance_spearman; root, the share of sentences whose root is the word nearest to the
+    origin; depth_spearman; loss. Without a layer (val/uuas) they are those of the layer that was best on the validation
+    split by the metric that selects. Words that are punctuation have no edges and are no roots; they count in
+    correlations. `tasks.probing.metrics` has the definitions.
+
+    layers: the numbers of the layers, from the data.
+    """
+
+    metric_names = ("uuas", "distance_spearman", "root", "depth_spearman", "loss")
+    model: LayerProbes
+    best: Tensor  # which of the layers was best on the validation split
+
+    def __init__(
+        self,
+        model: LayerProbes,
+        optimizer: Callable[..., Optimizer],
+        layers: Sequence[int],
+        select: str,
+        select_mode: str,
+    ):
+        super().__init__(model=model, optimizer=optimizer, select=select, select_mode=select_mode)
+        self.layers = tuple(layers)
+        self.chooses = False  # whether metrics are those of a validation, which says which layer is best
+        self.register_buffer("best", torch.zeros((), dtype=torch.long))
+
+    def step(self, batch: dict[str, Any]) -> Step:
+        predictions = self.model(batch["states"])
+        losses = torch.stack([probe_loss(*prediction, batch) for prediction in predictions])  # (L, B)
+        count = losses.shape[1]
+        sums: dict[str, Any] = {"examples": count}
+        sums |= {f"loss_{k}": loss for k, loss in zip(self.layers, losses.detach().sum(1), strict=True)}
+        if not self.training:
+            distances, depths = zip(*predictions, strict=True)
+            counted = _sums(_array(distances), _array(depths), batch)
+            sums |= {name: torch.as_tensor(value, device=losses.device) for name, value in counted.items()}
+        return Step(losses.sum(0).mean(), sums)
+
+    def on_validation_epoch_end(self) -> None:
+        self.chooses = True
+        super().on_validation_epoch_end()
+        self.chooses = False
+
+    def summary(self, sums: dict[str, Any]) -> dict[str, float]:
+        metrics = {"loss": [float(sums[f"loss_{k}"]) / sums["examples"] for k in self.layers]}
+        if "edges" in sums:
+            counts = sums["lengths"].numpy()
+            metrics |= {
+                "uuas": (sums["shared"] / max(sums["edges"], 1)).tolist(),
+                "root": (sums["roots"] / sums["examples"]).tolist(),
+                "distance_spearman": mean_over_lengths(sums["distance_spearman"].numpy(), counts).tolist(),
+                "depth_spearman": mean_over_lengths(sums["depth_spearman"].numpy(), counts).tolist(),
+            }
+        if self.chooses:
+            values = metrics[self.select.partition("/")[2]]
+            self.best.fill_(values.index(max(values) if self.select_mode == "max" else min(values)))
+        best = int(self.best)
+        chosen = {name: metrics[name][best] for name in self.metric_names if name in metrics}
+        if len(self.layers) == 1:
+            return chosen
+        groups = enumerate(self.layers)
+        return chosen | {f"layer_{k}/{name}": metrics[name][place] for place, k in groups for name in chosen}
+
+
+def _array(predictions: Sequence[Tensor]) -> np.ndarray:
+    return torch.stack(list(predictions)).detach().double().cpu().numpy()
+
+
+def _sums(distances: np.ndarray, depths: np.ndarray, batch: dict[str, Any]) -> dict[str, Any]:
+    """Over the sentences of a batch, what the metrics are made from; arrays for L layers.
+
+    distances (L, B, W, W), depths (L, B, W): of the probes.
+    """
+    mask, punctuation, gold, gold_depths = (
+        batch[name].cpu().numpy() for name in ("mask", "punctuation", "distances", "depths")
+    )
+    counted = mask & ~punctuation
+    every = np.concatenate([distances, gold[None]])
+    trees = spanning_trees(every, np.broadcast_to(counted, every.shape[:-1]))
+    roots = np.zeros(len(depths))
+    correlations = np.zeros((2, len(depths), len(LENGTHS)))
+    lengths = np.zeros(len(LENGTHS))
+    for k, n in enumerate(mask.sum(-1)):
+        right = int(gold_depths[k, :n].argmin())
+        roots += [root(own[k, :n], counted[k, :n]) == right for own in depths]
+        if n in LENGTHS:
+            lengths[n - LENGTHS.start] += 1
+            rows = spearman(distances[:, k, :n, :n], gold[k, :n, :n]).mean(-1)
+            correlations[:, :, n - LENGTHS.start] += rows, spearman(depths[:, k, :n], gold_depths[k, :n])
+    return {
+        "shared": (trees[:-1] & trees[-1]).sum((1, 2, 3)),
+        "edges": int(trees[-1].sum()),
+        "roots": roots,
+        "lengths": lengths,
+        "distance_spearman": correlations[0],
+        "depth_spearman": correlations[1],
+    }
