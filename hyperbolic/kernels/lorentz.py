@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from hyperbolic.kernels import lorentz_native
+from hyperbolic.kernels import lorentz_attention_native, lorentz_native
 from hyperbolic.typing import Context, Function
 
 OFFSET = 1.1  # least time of the points of a linear layer, times sqrt(c) (Chen et al., in their program)
@@ -286,6 +286,8 @@ def lorentz_attention(
         dropout: probability with which a weight is left out; a row that loses all its weights keeps them.
     Returns: (..., T, D).
     """
+    if not dropout and lorentz_attention_native.usable(q, k, v, mask):
+        return lorentz_attention_native.attention(q, k, v, 2 / temperature, c, mask, causal)
     q = dual(q, 2 / temperature)
     if dropout:
         weights = _dropped(_softmax(q @ k.mT, mask, causal), dropout)
