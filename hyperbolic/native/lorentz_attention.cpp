@@ -52,10 +52,11 @@ template <class T> struct Panel {
 
 // Rows x become the first lanes, the others 0.
 template <class T> void gather(View<const T> x, int count, int64_t size, Panel<T> &to) {
-    for (int64_t d = 0; d < size; d++) {
-        for (int l = 0; l < count; l++) to[d][l] = x.row(l)[d];
-        std::fill(to[d] + count, to[d] + lanes<T>, T(0));
+    for (int l = 0; l < count; l++) {
+        const T *row = x.row(l);
+        for (int64_t d = 0; d < size; d++) to[d][l] = row[d];
     }
+    for (int64_t d = 0; d < size; d++) std::fill(to[d] + count, to[d] + lanes<T>, T(0));
 }
 
 template <class T> void scatter(Panel<T> &from, int count, int64_t size, View<T> to) {
