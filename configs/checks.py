@@ -96,6 +96,11 @@ def encoder_kind(node: Mapping[str, Any]) -> str:
     return getattr(get_object(node["_target_"]), "kind", "sequences")
 
 
+def readings(node: Mapping[str, Any]) -> tuple[str, ...]:
+    """The kinds that the encoder of a node may stand for: its own, and "sequences with a decoder" where it has one."""
+    return encoder_kind(node), *(["sequences with a decoder"] if hasattr(get_object(node["_target_"]), "decoder") else [])
+
+
 def encoder_kinds(model: Mapping[str, Any]) -> tuple[str, ...]:
     """The kinds of encoders that the model of a node takes (its `encoder_kind`, one or several)."""
     kinds = getattr(get_object(model["_target_"]), "encoder_kind", "sequences")
@@ -104,16 +109,16 @@ def encoder_kinds(model: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _check_encoder(values: dict[str, Any]) -> None:
     """That the encoder reads what the task's model gives it."""
-    kinds, kind = encoder_kinds(values["task"]["model"]), encoder_kind(values["encoder"])
-    if kind not in kinds:
+    kinds, own = encoder_kinds(values["task"]["model"]), readings(values["encoder"])
+    if not set(own).intersection(kinds):
         fitting = [
             file.stem
             for file in sorted((files.FOLDER / "encoder").glob("*.yaml"))
-            if encoder_kind(files.load(file)) in kinds
+            if set(readings(files.load(file))).intersection(kinds)
         ]
         raise ConfigError(
             f"task={values['task']['name']} needs an encoder of {' or '.join(kinds)}, and the one chosen is of "
-            f"{kind}; take encoder={' or '.join(fitting)}."
+            f"{own[0]}; take encoder={' or '.join(fitting)}."
         )
 
 

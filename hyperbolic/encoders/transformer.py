@@ -155,7 +155,7 @@ class TransformerEncoder(nn.Module):
     """
 
     embeds_positions = True
-    Decoder = TransformerDecoder  # of the same settings but streams
+    decoder = TransformerDecoder  # that belongs to this encoder; it takes the same settings, but no streams
 
     def __init__(
         self,

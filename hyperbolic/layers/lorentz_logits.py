@@ -58,6 +58,12 @@ class Logits(ClassLogits):
     def class_points(self) -> Tensor:
         return self.manifold.projx(self.points)  # its time coordinate, whatever c was before
 
+    @torch.no_grad()
+    def start_at(self, points: Tensor) -> None:
+        """Put the class points at copies of points (K, D), as HyboNet's program for translation does with the rows of
+        the target's embedding."""
+        self.points.copy_(points)
+
     def lifted(self, x: Tensor) -> tuple[Tensor, Tensor, None, Tensor]:
         c = self.manifold.c
         height = _height(self.points, c)

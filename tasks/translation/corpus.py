@@ -1,0 +1,190 @@
+"""Pairs of sentences in two languages: aligned files, a line each, or a table with a pair in each line."""
+
+import hashlib
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from tasks.batches import SPLITS
+from tasks.errors import UserError, known_splits
+from tasks.reading import Fault, read_lines
+
+LANGUAGE = "{language}"  # stands for the language in a name
+
+
+class Pair(NamedTuple):
+    """A sentence and its translation; either may be empty."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A file whose lines have the same sentence in several languages, separated by tabs.
+
+    file: its name. columns: the language of each column; there may be more columns.
+    """
+
+    file: str
+    columns: list[str]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the pairs of a split are: two aligned files, or one table (twice) with the columns of both languages."""
+
+    split: str
+    paths: tuple[Path, Path]
+    columns: tuple[int, int] | None = None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Each once."""
+        return tuple(dict.fromkeys(self.paths))
+
+    def pairs(self) -> Iterator[Pair]:
+        """In their order. Raises UserError, which names file and line, where one cannot be used, and where the files
+        have different numbers of lines."""
+        return self._aligned() if self.columns is None else self._rows(self.columns)
+
+    def _aligned(self) -> Iterator[Pair]:
+        ends = [0, 0]
+        for source, target in itertools.zip_longest(*map(read_lines, self.paths)):
+            for side, (line, path) in enumerate(zip((source, target), self.paths, strict=True)):
+                if line is not None:
+                    ends[side] = _checked(path, line)[0]
+            if source is not None and target is not None:
+                yield Pair(source[1].strip(), target[1].strip())
+        if ends[0] != ends[1]:
+            raise UserError(
+                f"{self.paths[0]} has {ends[0]:,} lines and {self.paths[1]} {ends[1]:,}: line k of the one has to be "
+                "the translation of line k of the other. Take both from the same release, or find the line that is "
+                "missing."
+            )
+
+    def _rows(self, columns: tuple[int, int]) -> Iterator[Pair]:
+        for line in read_lines(self.paths[0]):
+            number, text = _checked(self.paths[0], line)
+            row = text.split("\t")
+            if len(row) <= max(columns):
+                raise UserError(
+                    f"{self.paths[0]}, line {number}: it has {len(row)} columns, and task.data.table.columns names "
+                    f"{max(columns) + 1}, separated by tabs. Correct the line, or name the columns that there are."
+                )
+            yield Pair(row[columns[0]].strip(), row[columns[1]].strip())
+
+
+def _checked(path: Path, line: tuple[int, str | Fault]) -> tuple[int, str]:
+    number, text = line
+    if isinstance(text, Fault):
+        raise UserError(f"{path}, line {number}: {text}. Correct the line in both files.")
+    return number, text
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Which pairs of train are dev and test, where there is no file for these.
+
+    shares: of each split. language: whose sentence decides, by the beginning of its SHA-256 as a number in [0, 1): dev
+    takes the smallest, then test. So the split of a pair depends on nothing else, and equal sentences of this language
+    are in one split.
+    """
+
+    shares: dict[str, float]
+    language: str
+
+    def __post_init__(self) -> None:
+        known_splits("task.data.held_out.shares", self.shares, SPLITS[1:])
+        if any(not 0 < share < 1 for share in self.shares.values()) or sum(self.shares.values()) >= 1:
+            raise UserError(
+                f"task.data.held_out.shares={self.shares}: each must lie between 0 and 1, and together they must leave "
+                "something for train."
+            )
+
+    def split(self, sentence: str, splits: Sequence[str]) -> str:
+        """The split of a pair with this sentence, where `splits` have no file."""
+        number = int.from_bytes(hashlib.sha256(sentence.encode()).digest()[:8], "big") / 2**64
+        for split in splits:
+            if number < (share := self.shares[split]):
+                return split
+            number -= share
+        return "train"
+
+
+def find_sources(
+    folder: Path,
+    source: str,
+    target: str,
+    files: Mapping[str, Sequence[str]],
+    table: Table | None,
+    download: str | None,
+) -> dict[str, Source]:
+    """The files of each split that is there.
+
+    files: by split, names of which the first is taken that exists in both languages, plain or with .gz; the language
+    stands for {language} in the name, or else behind it, as train.en. Raises UserError where train is not there, or
+    one language of a split is missing.
+    """
+    known_splits("task.data.files", files, SPLITS)
+    hint = f" scripts/download.py {download} says where the data are." if download else ""
+    if not folder.is_dir():
+        raise UserError(f"There is no folder {folder}; the aligned files are to be there.{hint}")
+    if table is not None:
+        for language in (source, target):
+            if language not in table.columns:
+                raise UserError(
+                    f"task.data.table.columns={table.columns} has no language {language!r}, which task.data.source or "
+                    "task.data.target names."
+                )
+        path = _existing(folder / table.file)
+        if path is None:
+            raise UserError(f"There is no file {folder / table.file}.{hint}")
+        return {"train": Source("train", (path, path), (table.columns.index(source), table.columns.index(target)))}
+    sources = {}
+    for split in SPLITS:
+        for name in files.get(split, ()):
+            paths = [_existing(folder / _named(name, language)) for language in (source, target)]
+            if paths[0] is not None and paths[1] is not None:
+                sources[split] = Source(split, (paths[0], paths[1]))
+                break
+            if paths[0] or paths[1]:
+                missing = folder / _named(name, target if paths[0] else source)
+                raise UserError(f"{paths[0] or paths[1]} is there, and {missing} with the other language is not.{hint}")
+    if "train" not in sources:
+        expected = ", ".join(" and ".join(_named(name, k) for k in (source, target)) for name in files.get("train", ()))
+        raise UserError(
+            f"{folder} has no training data: expected are {expected}, plain or with .gz.{hint} Other names are "
+            "task.data.files.train=[...], other languages task.data.source=... and task.data.target=..."
+        )
+    return sources
+
+
+def _named(name: str, language: str) -> str:
+    return name.replace(LANGUAGE, language) if LANGUAGE in name else f"{name}.{language}"
+
+
+def _existing(path: Path) -> Path | None:
+    for each in (path, path.with_name(f"{path.name}.gz")):
+        if each.is_file():
+            return each
+    return None
+
+
+def read_pairs(sources: Mapping[str, Source], held_out: HeldOut, source: str) -> Iterator[tuple[str, Pair]]:
+    """The split and the sentences of each pair.
+
+    sources: of `find_sources`; splits without one are held out of train. source: the language of `Pair.source`.
+    """
+    missing = [split for split in SPLITS if split not in sources]
+    missing = [split for split in missing if split in held_out.shares]
+    for split, place in sources.items():
+        for pair in place.pairs():
+            if split == "train" and missing:
+                yield held_out.split(pair.source if held_out.language == source else pair.target, missing), pair
+            else:
+                yield split, pair
+
+

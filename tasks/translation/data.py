@@ -1,0 +1,257 @@
+"""Pairs of sentences as ids of pieces, in batches of about so many pieces."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from pytorch_lightning.utilities import rank_zero_only
+from torch import Tensor
+from torch.nn import functional as F
+
+from tasks.base import TaskData
+from tasks.batches import SPLITS, Split
+from tasks.errors import UserError
+from tasks.fingerprints import identity_of
+from tasks.ragged import Sentences
+from tasks.reading import Fault, read_examples
+from tasks.text import PAD, UNK
+from tasks.translation.corpus import HeldOut, Table, find_sources
+from tasks.translation.prepared import BOS, EOS, FIRST, Corpus, Recipe, from_sources, prepare
+from tasks.translation.subwords import Subwords
+from tasks.translation.toy import Toy
+
+say = rank_zero_only(print)
+
+
+class Vocabulary(NamedTuple):
+    """The pieces of a language, of id FIRST and on, and how they become a sentence."""
+
+    pieces: list[str]
+    subwords: Subwords
+
+    def __len__(self) -> int:
+        return FIRST + len(self.pieces)
+
+    def names(self, ids: Sequence[int]) -> list[str]:
+        """The piece of each id; "<unk>" for UNK, nothing for the others before FIRST."""
+        return [self.pieces[k - FIRST] if k >= FIRST else "<unk>" for k in ids if k >= FIRST or k == UNK]
+
+    def text(self, ids: Sequence[int]) -> str:
+        """The sentence of ids."""
+        return self.subwords.join(self.names(ids))
+
+
+@dataclass(frozen=True)
+class PairSplit:
+    """N pairs: the sentences of all splits; rows (N,), which of them; numbers (N,), their places in the files' order
+    of the split."""
+
+    sources: Sentences
+    targets: Sentences
+    rows: Tensor
+    numbers: Tensor
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def sizes(self) -> Tensor:
+        """(N, 2): the pieces of source and target, with the end of the target."""
+        return torch.stack([self.sources.lengths[self.rows], self.targets.lengths[self.rows] + 1], -1)
+
+    def __getitem__(self, index: Tensor) -> dict[str, Tensor]:
+        """source (B, S) and source_lengths (B,); target (B, T), BOS and the pieces; labels (B, T), the pieces and EOS;
+        target_lengths (B,), of both; numbers (B,). All int64, PAD behind the ends."""
+        rows = self.rows[index]
+        source, source_lengths = self.sources.pad(rows)
+        pieces, lengths = self.targets.pad(rows)
+        labels = F.pad(pieces, (0, 1), value=PAD).scatter(1, lengths.unsqueeze(1), EOS)
+        return {
+            "source": source, "source_lengths": source_lengths, "target": F.pad(pieces, (1, 0), value=BOS),
+            "labels": labels, "target_lengths": lengths + 1, "numbers": self.numbers[index],
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class NewSentences:
+    """Sentences without translations; batches have source (B, S) and source_lengths (B,) alone."""
+
+    sources: Sentences
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def __getitem__(self, index: Tensor) -> dict[str, Tensor]:
+        source, lengths = self.sources.pad(index)
+        return {"source": source, "source_lengths": lengths}
+
+
+class TranslationData(TaskData):
+    """Pairs of the splits train, dev and test from aligned files, from a table, or from a recipe of made-up ones.
+
+    folder: where the files are, or None with the recipe `toy`. source, target: the languages translated from and into.
+    files, table: see `corpus.find_sources`. held_out: of splits without a file. cache: the folder that prepared
+    sentences are kept in. download: what scripts/download.py calls the data set, or null. paper_pairs: how many
+    training pairs the paper has, if it says so, for the record. recipe: the fields of `prepared.Recipe`. The others
+    are TaskData's.
+    """
+
+    Options = Recipe
+
+    def __init__(
+        self,
+        folder: str | None,
+        toy: Toy | None,
+        source: str,
+        target: str,
+        files: dict[str, list[str]],
+        table: Table | None,
+        held_out: HeldOut,
+        cache: str,
+        download: str | None,
+        paper_pairs: int | None,
+        shuffle: str,
+        batch_size: int,
+        batch_tokens: int | None,
+        eval_batch_size: int,
+        seed: int,
+        **recipe: Any,
+    ):
+        super().__init__(shuffle, batch_size, eval_batch_size, seed, batch_tokens)
+        if folder is None and toy is None:
+            raise UserError(
+                "task=translation needs a folder with aligned files, such as train.en, train.de, valid.en and valid.de; "
+                "name it with data.dir=my_texts."
+            )
+        self.folder = None if folder is None else Path(folder).expanduser()
+        if source == target:
+            raise UserError(f"task.data.source and task.data.target are both {source!r}, and must be two languages.")
+        if held_out.language not in (source, target):
+            raise UserError(
+                f"task.data.held_out.language={held_out.language!r} must be {source!r} or {target!r}, the languages of "
+                "task.data.source and task.data.target."
+            )
+        self.toy, self.source, self.target, self.files, self.table = toy, source, target, files, table
+        self.held_out, self.cache, self.download, self.paper_pairs = held_out, Path(cache), download, paper_pairs
+        self.recipe = Recipe(**recipe)
+        self._corpus: Corpus | None = None
+
+    def corpus(self) -> Corpus:
+        """All pairs as ids, read or made the first time they are needed."""
+        if self._corpus is None:
+            self._corpus = self._made_up(self.toy) if self.folder is None and self.toy else self._from_files()
+            for split in SPLITS:
+                self._report(split, self._corpus.counts[split])
+            n, total = self._corpus.counts["train"]["pairs"], self.paper_pairs
+            if total is not None and n < total:
+                say(f"{n:,} training pairs, {n / total:.1%} of the paper's {total:,}.", flush=True)
+        return self._corpus
+
+    def _report(self, split: str, counts: dict[str, int]) -> None:
+        """Say what was left out."""
+        if counts["empty"]:
+            say(f"{counts['empty']:,} pairs of {split} were left out: a side is empty.", flush=True)
+        if counts["long"]:
+            what = "pairs of train were left out" if split == "train" else f"pairs of {split} were cut"
+            most = self.recipe.max_length
+            say(f"{counts['long']:,} {what}: a side has more than task.data.max_length={most} pieces.", flush=True)
+
+    def _from_files(self) -> Corpus:
+        assert self.folder is not None  # or the recipe of made-up pairs
+        names = (self.source, self.target, self.files, self.table, self.download)
+        return from_sources(
+            find_sources(self.folder, *names), self.held_out, self.source, self.recipe, self.cache
+        )
+
+    def _made_up(self, toy: Toy) -> Corpus:
+        corpus = prepare(toy.pairs, self.recipe)
+        sha256 = hashlib.sha256(corpus.arrays.source_ids.tobytes() + corpus.arrays.target_ids.tobytes()).hexdigest()
+        return corpus._replace(files=dict.fromkeys(SPLITS, "made up"), sha256=dict.fromkeys(SPLITS, sha256))
+
+    def load(self) -> dict[str, Split]:
+        arrays = self.corpus().arrays
+        sources, targets = arrays.side("source"), arrays.side("target")
+        splits: dict[str, Split] = {}
+        for number, split in enumerate(SPLITS):
+            rows = torch.from_numpy(np.flatnonzero(arrays.splits == number))
+            numbers = torch.arange(len(rows))
+            if split != "train":  # batches of an evaluation have sentences of about the same length
+                numbers = sources.lengths[rows].argsort(stable=True)
+            splits[split] = PairSplit(sources, targets, rows[numbers], numbers)
+        return splits
+
+    @property
+    def subwords(self) -> Subwords:
+        return Subwords(self.recipe.subwords, self.corpus().arrays.model.tobytes())
+
+    @property
+    def model_sizes(self) -> dict[str, Any]:
+        """Vocabularies of both sides; max_length, most pieces of a sentence; and `texts`, see there."""
+        corpus, subwords = self.corpus(), self.subwords
+        return {
+            "source_vocabulary": Vocabulary(corpus.source, subwords),
+            "target_vocabulary": Vocabulary(corpus.target, subwords),
+            "n_source": FIRST + len(corpus.source), "n_target": FIRST + len(corpus.target),
+            "max_length": self.recipe.max_length, "texts": self.texts,
+        }  # fmt: skip
+
+    def texts(self, split: str, side: str) -> list[str]:
+        """The sentences of dev or test as the files write them, whole; side: "source" or "target". A batch's `numbers`
+        are places in this list."""
+        return self.corpus().texts[split][side]
+
+    @property
+    def identity(self) -> dict[str, str]:
+        corpus = self.corpus()
+        model = hashlib.sha256(corpus.arrays.model.tobytes()).hexdigest()[:12]
+        return {
+            "source pieces": identity_of(corpus.source), "target pieces": identity_of(corpus.target),
+            "subwords": f"{self.recipe.subwords} with sha256 {model}",
+        }  # fmt: skip
+
+    def fingerprint(self) -> dict[str, Any]:
+        """The counts of a split: see `prepared.Corpus`. Also the languages, the vocabularies, and how much of the
+        paper's training data there is."""
+        corpus = self.corpus()
+        n = corpus.counts["train"]["pairs"]
+        return {
+            "files": dict(corpus.files),
+            "counts": {split: dict(count) for split, count in corpus.counts.items()},
+            "sha256": dict(corpus.sha256),
+            "languages": [self.source, self.target],
+            "pieces": {"subwords": self.recipe.subwords, "source": len(corpus.source), "target": len(corpus.target)},
+            "paper": {
+                "pairs": self.paper_pairs, "share": None if self.paper_pairs is None else min(1.0, n / self.paper_pairs)
+            },
+        }  # fmt: skip
+
+    def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[str]:
+        """New sentences, one a line, written as those of the training files are."""
+        return read_examples(lines, name, _sentence, "sentences", "Each line is a sentence to translate")
+
+    def encode(self, inputs: Sequence[str]) -> NewSentences:
+        """New sentences as a split; those of more than max_length pieces are cut, which is said."""
+        corpus = self.corpus()
+        ids = {piece: k for k, piece in enumerate(corpus.source, start=FIRST)}
+        most, pieces = self.recipe.max_length, self.subwords.split(inputs)
+        if long := sum(len(sentence) > most for sentence in pieces):
+            say(f"{long:,} sentences were cut to task.data.max_length={most} pieces.", flush=True)
+        rows = [[ids.get(piece, UNK) for piece in sentence[:most]] for sentence in pieces]
+        starts = torch.tensor([0, *map(len, rows)]).cumsum(0)
+        return NewSentences(Sentences(torch.tensor([k for row in rows for k in row], dtype=torch.int32), starts))
+
+    def describe(self, example: str) -> dict[str, Any]:
+        return {"source": example}
+
+
+def _sentence(line: str) -> str:
+    if not line.strip():
+        raise Fault("it is blank")
+    return line.strip()
+
+
+__all__ = ["BOS", "EOS", "FIRST", "PAD", "UNK", "NewSentences", "PairSplit", "TranslationData", "Vocabulary"]

@@ -1,0 +1,60 @@
+"""How a sentence becomes pieces and pieces a sentence again: words, pieces of files, or pieces that are learnt."""
+
+import io
+import re
+from collections.abc import Iterable, Sequence
+
+import sentencepiece
+
+from tasks.errors import UserError, one_of
+
+KINDS = ("bpe", "none", "@@")
+JOINT = "@@ "  # between the pieces of a word in files that are split already
+
+
+class Subwords:
+    """Pieces of sentences.
+
+    "bpe": byte pair encoding (Sennrich et al. 2016) by SentencePiece, whose pieces hold the blanks as "▁". "none":
+    words that blanks separate. "@@": the same, of files whose words are split already, where "@@" ends a piece that
+    the next one continues (subword-nmt, fastBPE).
+
+    kind: one of KINDS. model: of SentencePiece, as bytes; empty for the other two.
+    """
+
+    def __init__(self, kind: str, model: bytes = b""):
+        self.kind, self.model = one_of("task.data.subwords", kind, KINDS), model
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model) if kind == "bpe" else None
+
+    def split(self, sentences: Sequence[str]) -> list[list[str]]:
+        """The pieces of each sentence. Characters that were not there when pieces were learnt are pieces as well."""
+        if self._processor is None:
+            return [sentence.split() for sentence in sentences]
+        pieces: list[list[str]] = self._processor.encode(list(sentences), out_type=str)
+        return pieces
+
+    def join(self, pieces: Sequence[str]) -> str:
+        """The sentence of pieces; of those of `split` the sentence itself, with one blank where it had several."""
+        if self._processor is not None:
+            return "".join(pieces).replace("▁", " ").strip()
+        sentence = " ".join(pieces)
+        return (sentence + " ").replace(JOINT, "").strip() if self.kind == "@@" else sentence
+
+
+def learn(sentences: Iterable[str], size: int) -> bytes:
+    """The model of `size` pieces that SentencePiece learns from sentences, which stay as they are written.
+
+    Raises UserError where the sentences have more different characters than `size`, or too few words for it.
+    """
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(sentences), model_writer=model, vocab_size=size, model_type="bpe",
+            character_coverage=1.0, normalization_rule_name="identity", bos_id=-1, eos_id=-1, minloglevel=2,
+        )  # fmt: skip
+    except RuntimeError as error:
+        reason = re.sub(r"^.*\] ", "", str(error)).strip() or "there is no sentence"
+        raise UserError(
+            f"task.data.pieces={size}: byte pair encoding cannot be learnt with so many pieces ({reason})."
+        ) from None
+    return model.getvalue()
