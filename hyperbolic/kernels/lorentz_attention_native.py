@@ -1,4 +1,4 @@
-"""The attention of :func:`hyperbolic.kernels.lorentz.lorentz_attention` for short sequences, in C++ passes."""
+"""The function of :mod:`hyperbolic.kernels.lorentz_attention` for short sequences, in C++ passes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ def _close(x: Tensor) -> Tensor:
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
-def _shape(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, grad: Tensor | None = None) -> object:
+def _shape(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, grad: Tensor | None = None
+) -> ctypes.Array[ctypes.c_int64]:
     """The struct Shape of native/lorentz_attention.cpp."""
     b, h, t, d = q.shape
     strides = [s for x in (q, k, v, q if grad is None else grad) for s in x.stride()[:3]]

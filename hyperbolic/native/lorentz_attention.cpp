@@ -1,4 +1,4 @@
-// Attention of many short heads with its gradients: see lorentz_attention in hyperbolic/kernels/lorentz.py.
+// Attention of many short heads with its gradients: see lorentz_attention in hyperbolic/kernels/lorentz_attention.py.
 //
 // One head of one sequence is worked on at a time, and of it a panel of queries, one in each lane: scores and weights are
 // (keys, lanes), points (size, lanes), so that sums over keys and coordinates run down the lanes.
