@@ -28,7 +28,12 @@ def test_the_options_are_found():
 def test_every_option_composes_and_fits_its_class(group, name):
     """Experiments are composed in tests/test_experiments.py."""
     # a task that gives an encoder what it reads
-    tasks = {"triples": ["task=wn18rr"], "documents": ["task=agnews"], "graphs": ["task=airport_lp"]}
+    tasks = {
+        "triples": ["task=wn18rr"],
+        "documents": ["task=agnews"],
+        "graphs": ["task=airport_lp"],
+        "translations": ["task=translation_toy"],
+    }
     values = checked(f"{group}={name}", *(tasks.get(encoder_kind(name), []) if group == "encoder" else []))
     if group in ("task", "geometry"):
         assert values[group]["name"] == name

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -157,7 +155,7 @@ class TransformerEncoder(nn.Module):
     """
 
     embeds_positions = True
-    Decoder = TransformerDecoder  # of the same settings but streams
+    decoder = TransformerDecoder  # that belongs to this encoder; it takes the same settings, but no streams
 
     def __init__(
         self,
@@ -193,11 +191,6 @@ class TransformerEncoder(nn.Module):
         parts = self._streams(x)
         entered = torch.stack([stack.enter(part) for stack, part in zip(self._each_stack, parts, strict=True)])
         return entered[0] if x.dim() == 3 else entered
-
-    @staticmethod
-    def decoder(**settings: Any) -> TransformerDecoder:
-        """The decoder that belongs to this encoder; settings: what :class:`TransformerDecoder` takes."""
-        return TransformerDecoder(**settings)
 
     @property
     def _each_stack(self) -> list[_Stack]:

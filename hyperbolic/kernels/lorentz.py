@@ -16,7 +16,6 @@ from hyperbolic.typing import Context, Function
 
 OFFSET = 1.1  # least time of the points of a linear layer, times sqrt(c) (Chen et al., in their program)
 _SHORT = 2.0**-20  # length of a space part below which normalised points shrink to the origin; its square is exact
-_MATMUL_LENGTH = 64  # on CPU, up to this many keys, two matrix products are faster than the fused attention
 
 
 def _points(x: Tensor, heads: int) -> Tensor:
@@ -263,60 +262,3 @@ def dual(q: Tensor, factor: Tensor) -> Tensor:
     if lorentz_native.usable_strided(q):
         return lorentz_native.dual(q, factor)
     return _Dual.apply(q, factor)
-
-
-def lorentz_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    temperature: Tensor,
-    c: Tensor,
-    mask: Tensor | None = None,
-    causal: bool = False,
-    dropout: float = 0.0,
-) -> Tensor:
-    """Centroids of v with the weights ``softmax_j((2/c + 2 <q_i, k_j>_L) / temperature)`` (Chen et al., Eq. 5).
-
-    The dot-product attention of ``2/temperature (-q_0, q_s)``, k and v, with its rows normalised to the sheet; the
-    constant 2/c drops out of the softmax.
-
-    Args:
-        q (..., T, D); k, v (..., N, D) points; temperature: scalar tensor. mask: boolean, broadcast to (..., T, N),
-            true where a key counts. causal: query t sees the keys 0..t.
-        dropout: probability with which a weight is left out; a row that loses all its weights keeps them.
-    Returns: (..., T, D).
-    """
-    q = dual(q, 2 / temperature)
-    if dropout:
-        weights = _dropped(_softmax(q @ k.mT, mask, causal), dropout)
-        return normalised_mean(weights @ v, c)
-    if not q.is_cuda and k.shape[-2] <= _MATMUL_LENGTH:
-        return normalised_mean(_softmax(q @ k.mT, mask, causal) @ v, c)
-    mean = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, scale=1.0)
-    return normalised_mean(mean, c)
-
-
-def attention_weights(q: Tensor, k: Tensor, temperature: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The weights of :func:`lorentz_attention`, (..., T, N)."""
-    return _softmax(dual(q, 2 / temperature) @ k.mT, mask, False)
-
-
-def _softmax(score: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    if causal:
-        mask = torch.ones(score.shape[-2:], dtype=torch.bool, device=score.device).tril()
-    return torch.softmax(score if mask is None else score.masked_fill(~mask, -torch.inf), -1)
-
-
-def _dropped(weights: Tensor, p: float) -> Tensor:
-    remaining = torch.nn.functional.dropout(weights, p)
-    total = remaining.sum(-1, keepdim=True)
-    return torch.where(total > 0, remaining / torch.where(total > 0, total, 1), weights)
-
-
-def lorentz_attention_reference(
-    q: Tensor, k: Tensor, v: Tensor, temperature: Tensor, c: Tensor, mask: Tensor | None = None, causal: bool = False
-) -> Tensor:
-    """Plain version of :func:`lorentz_attention`, pair by pair; float64 arithmetic is advisable."""
-    pairs = (q.unsqueeze(-2) * k.unsqueeze(-3) * torch.tensor([-1.0] + [1.0] * (q.shape[-1] - 1)).to(q)).sum(-1)
-    weights = _softmax((2 / c + 2 * pairs) / temperature, mask, causal)
-    return normalised_mean_reference((weights.unsqueeze(-1) * v.unsqueeze(-3)).sum(-2), c)

@@ -7,7 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from hyperbolic.kernels.lorentz import attention_weights, lift, lorentz_attention
+from hyperbolic.kernels.lorentz import lift
+from hyperbolic.kernels.lorentz_attention import attention_weights, lorentz_attention
 from hyperbolic.layers import attention
 from hyperbolic.layers.attention import DistanceAttention
 from hyperbolic.layers.guard import name_of, takes_points

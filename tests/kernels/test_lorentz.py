@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from hyperbolic.kernels import lorentz as kernel
+from hyperbolic.kernels.lorentz_attention import attention_weights, lorentz_attention, lorentz_attention_reference
 from hyperbolic.manifolds import Lorentz
 from tests.tolerances import tolerance
 
@@ -75,8 +76,8 @@ def test_attention_is_its_formula(c, length):
     mask[..., 0] = True
     for query, options in ((q, {}), (q, {"causal": True}), (q, {"mask": mask}), (few, {"mask": mask})):
         inputs = (query, k, v, s)
-        fast = kernel.lorentz_attention(*inputs, c, **options)
-        plain = kernel.lorentz_attention_reference(*inputs, c, **options)
+        fast = lorentz_attention(*inputs, c, **options)
+        plain = lorentz_attention_reference(*inputs, c, **options)
         assert off_sheet(fast.detach(), c.item()) < 1e-14
         torch.testing.assert_close(fast, plain, **tolerance(F64, "identity"))
         grad = torch.randn_like(fast)
@@ -89,7 +90,7 @@ def test_attention_pair_by_pair():
     c, s = 2.5, 1.3
     space = Lorentz(c)
     q, k, v = (points(c, 4, 3) for _ in range(3))
-    actual = kernel.lorentz_attention(q, k, v, torch.tensor(s, dtype=F64), space.c)
+    actual = lorentz_attention(q, k, v, torch.tensor(s, dtype=F64), space.c)
     metric = torch.diag(torch.tensor([-1.0, 1, 1, 1], dtype=F64))
     for i in range(4):
         distances = torch.stack([-2 / c - 2 * (q[i] @ metric @ k[j]) for j in range(4)])
@@ -98,17 +99,17 @@ def test_attention_pair_by_pair():
         expected = total / (c**0.5 * (-(total @ metric @ total)).sqrt())
         torch.testing.assert_close(actual[i], expected, **tolerance(F64, "identity"))
         torch.testing.assert_close(actual[i], space.centroid(v, weights), **tolerance(F64, "identity"))
-        row = kernel.attention_weights(q, k, torch.tensor(s, dtype=F64))[i]
+        row = attention_weights(q, k, torch.tensor(s, dtype=F64))[i]
         torch.testing.assert_close(row, weights, **tolerance(F64, "identity"))
 
 
 def test_attention_dropout_leaves_weighted_means():
     space = Lorentz(2.0)
     q, v = points(2.0, 50, 3), points(2.0, 4, 3)
-    out = kernel.lorentz_attention(q, v, v, torch.tensor(5.0), space.c, dropout=0.5)
+    out = lorentz_attention(q, v, v, torch.tensor(5.0), space.c, dropout=0.5)
     assert off_sheet(out, 2.0) < 1e-14
-    assert (out - kernel.lorentz_attention(q, v, v, torch.tensor(5.0), space.c)).abs().max() > 0.01
-    everything = kernel.lorentz_attention(q, v[:1], v[:1], torch.tensor(5.0), space.c, dropout=0.9)
+    assert (out - lorentz_attention(q, v, v, torch.tensor(5.0), space.c)).abs().max() > 0.01
+    everything = lorentz_attention(q, v[:1], v[:1], torch.tensor(5.0), space.c, dropout=0.9)
     torch.testing.assert_close(everything, v[:1].expand(50, -1))  # a row that loses all its weights keeps them
 
 
@@ -136,8 +137,8 @@ def test_float32_is_finite_up_to_the_stated_radius(c, radius):
         kernel.normalise_(x * 1, torch.tensor(8e4), space.c),
         kernel.set_time_(x * 1, space.c),
         kernel.lift(x[..., 1:], space.c, 2),
-        kernel.lorentz_attention(x, x, x, torch.tensor(2.0), space.c),
-        kernel.lorentz_attention(x, x, x.flip(-2), torch.tensor(2.0), space.c, causal=True),
+        lorentz_attention(x, x, x, torch.tensor(2.0), space.c),
+        lorentz_attention(x, x, x.flip(-2), torch.tensor(2.0), space.c, causal=True),
     ):
         assert off_sheet(y.detach(), c) < 1e-6
         (grad,) = torch.autograd.grad(y.sum(), x)
@@ -152,7 +153,7 @@ def test_small_batches_and_strides(batch):
     solid = x.detach().contiguous().requires_grad_()
     calls = [
         lambda t: kernel.lift(t[..., 1:], space.c, 2),
-        lambda t: kernel.lorentz_attention(t, t, t, temperature, space.c, causal=True),
+        lambda t: lorentz_attention(t, t, t, temperature, space.c, causal=True),
         lambda t: kernel.normalised_mean(t.mean(-2), space.c),
     ]
     for call in calls:

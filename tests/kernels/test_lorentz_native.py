@@ -5,6 +5,8 @@ import torch
 
 from hyperbolic import switch
 from hyperbolic.kernels import lorentz as kernel
+from hyperbolic.kernels import lorentz_attention_native
+from hyperbolic.kernels.lorentz_attention import lorentz_attention
 from hyperbolic.manifolds import Lorentz
 
 pytestmark = [
@@ -79,6 +81,26 @@ def test_linear(n, heads, d_in, size, bias, dtype):
     check(function, *inputs, *scalars(dtype), *biases, scale=1e3)
 
 
+@DTYPES
+@pytest.mark.parametrize("in_time", [True, False])
+@pytest.mark.parametrize("n", [1, 40])
+def test_linear_with_raw_times_and_a_residual(n, in_time, dtype):
+    """A residual with an entry for the time, and one of space parts alone; with and without x apart."""
+    shapes = [(n, 6), (9, 6), (9,), (n, 9 if in_time else 8), (n, 6)]
+    inputs = [torch.randn(shape, dtype=dtype) for shape in shapes]
+    for apart in (True, False):
+
+        def function(x, w, b, added, raw, s, c, apart=apart):
+            return kernel.normalised_linear(x, w, b, s, c, 1.1, raw=raw if apart else None, added=added)
+
+        check(function, *inputs, *scalars(dtype), scale=1e3)
+
+    def heads(x, w, b, raw, s, c):
+        return kernel.normalised_linear(x, w, b, s, c, 1.1, 3, raw=raw)
+
+    check(heads, *inputs[:3], inputs[4], *scalars(dtype), scale=1e3)
+
+
 def test_threads(two_threads):
     """Several blocks of the scratch space; always with the same result."""
     x, w, b = torch.randn(9000, 30), torch.randn(128, 30), torch.randn(128)
@@ -132,3 +154,54 @@ def test_an_inplace_result_goes_on_in_the_graph():
     again = x.detach().clone().requires_grad_()
     kernel.normalise_reference(again * 3, torch.tensor(2.0), c).square().sum().backward()
     torch.testing.assert_close(x.grad, again.grad, rtol=1e-4, atol=1e-5)
+
+
+SEQUENCES = [(2, 3, 5, 5), (1, 2, 40, 7), (2, 1, 3, 66), (1, 1, 1, 1)]  # (B, H, T, N)
+
+
+@DTYPES
+@pytest.mark.parametrize("kind", ["all", "padding", "pairs", "causal"])
+@pytest.mark.parametrize("shape", SEQUENCES)
+@pytest.mark.parametrize("size", [3, 17, 40])
+def test_attention(shape, size, kind, dtype):
+    """Of one panel of queries and of several, of short and long points, heads lying across; all of its gradients."""
+    b, h, t, n = shape
+    n = t if kind == "causal" else n
+    masks = {"padding": torch.rand(b, 1, 1, n) < 0.6, "pairs": torch.rand(b, h, t, n) < 0.6}
+    mask = masks.get(kind)
+    if mask is not None:
+        mask[..., 0] = True
+    space = Lorentz(0.6)
+
+    def function(q, k, v, temperature, c):
+        q, k, v = (kernel.lift(x, c).transpose(1, 2) for x in (q, k, v))
+        return lorentz_attention(q, k, v, temperature, c, mask, kind == "causal")
+
+    inputs = [space.random(b, length, h, size - 1, std=size**-0.5, dtype=dtype)[..., 1:] for length in (t, n, n)]
+    assert lorentz_attention_native.usable(*(x.transpose(1, 2) for x in inputs), mask)
+    check(function, *inputs, *scalars(dtype), scale=1e2)
+
+
+def test_attention_leaves_out_what_is_hidden():
+    """Weights and gradients of hidden keys are exactly 0, also of keys that are far."""
+    switch.use_compile("native")
+    space, two = Lorentz(1.0), torch.tensor(2.0)
+    q, k, v = (space.random(1, 2, 6, 4, std=1.0).requires_grad_() for _ in range(3))
+    out = lorentz_attention(q, k, v, two, space.c, causal=True)
+    by_k, by_v = torch.autograd.grad(out[:, :, 2].sum(), [k, v])
+    assert not by_k[:, :, 3:].any()
+    assert not by_v[:, :, 3:].any()
+    assert by_v[:, :, :3].any(-1).all()
+
+
+def test_attention_of_several_threads_is_that_of_one(two_threads):
+    switch.use_compile("native")
+    space, two = Lorentz(1.0), torch.tensor(2.0)
+    results = []
+    for threads in (2, 1):
+        torch.set_num_threads(threads)
+        torch.manual_seed(0)
+        leaves = [space.random(20, 4, 30, 8, std=0.5).requires_grad_() for _ in range(3)]
+        out = lorentz_attention(*leaves, two, space.c)
+        results.append([out, *torch.autograd.grad(out.sum(), leaves)])
+    assert all(map(torch.equal, *results))

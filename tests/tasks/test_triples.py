@@ -49,7 +49,7 @@ RELATIONAL = {
     **{name: {"euclidean", *BALL} for name in ("roth", "rote", "refh", "refe", "atth", "atte")},
     "hybonet": {"lorentz"},
 }
-FLAT = {"lstm": {"euclidean", "hatt"}}  # encoders of sequences: the geometries that they are defined with
+FLAT = {name: {"euclidean", "hatt"} for name in ("lstm", "conv_seq2seq")}  # encoders of sequences: the geometries that they are defined with
 # of encoders of graphs those that are not defined with all of them; attention has several heads in flat space alone
 ON_GRAPHS = {"hybonet_graph": {"lorentz"}, "gat": {"euclidean", "hatt"}}
 
@@ -60,9 +60,10 @@ composed_once = functools.cache(composing.composed)
 def composed_of(task: str, encoder: str | None, geometry: str) -> DictConfig:
     """The configuration of a triple: that of the task, with the nodes `encoder` and `geometry` of the other two.
 
-    The files of encoders of knowledge graphs and of graphs change more than their node, so each is composed with the task.
+    The files of encoders of knowledge graphs, graphs and translations alone change more than their node, or fit no other
+    task, so each is composed with the task.
     """
-    relational = encoder in ENCODERS["triples"] + ENCODERS["graphs"]
+    relational = encoder in ENCODERS["triples"] + ENCODERS["graphs"] + ENCODERS["translations"]
     cfg = copy.deepcopy(composed_once(f"task={task}", *([f"encoder={encoder}"] if relational else [])))
     if encoder is not None and not relational:
         cfg.encoder = copy.deepcopy(composed_once(f"encoder={encoder}").encoder)

@@ -35,7 +35,7 @@ class _Translator(nn.Module):
             "norm": "post",
         }
         self.encoder = TransformerEncoder(geometry, d, d, **settings, streams=1)
-        self.decoder = TransformerEncoder.Decoder(geometry, d, d, **settings)
+        self.decoder = TransformerEncoder.decoder(geometry, d, d, **settings)
         self.logits = geometry.logits(d, vocabulary)
 
     def forward(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
