@@ -33,8 +33,8 @@ def kinds() -> dict[str, list[str]]:
     """The encoders by what they read."""
     found: dict[str, list[str]] = {}
     for name in names("encoder"):
-        kind = checks.encoder_kind(OmegaConf.load(ROOT / "configs" / "encoder" / f"{name}.yaml"))
-        found.setdefault(kind, []).append(name)
+        for kind in checks.readings(OmegaConf.load(ROOT / "configs" / "encoder" / f"{name}.yaml")):
+            found.setdefault(kind, []).append(name)
     return found
 
 
