@@ -8,10 +8,11 @@ from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.loops.fetchers import _DataFetcher
 from pytorch_lightning.loops.training_epoch_loop import _TrainingEpochLoop
+from torch import Tensor
 
 HOOKS = (
-    "on_train_batch_start", "on_before_zero_grad", "on_before_backward", "on_after_backward", "on_before_optimizer_step",
-    "on_train_batch_end",
+    "on_train_batch_start", "on_before_zero_grad", "on_before_backward", "on_after_backward",
+    "on_before_optimizer_step", "on_train_batch_end",
 )  # fmt: skip
 # What a module, and for TRANSFERS its data, may do in a way of its own, which Lightning's loop calls.
 OWN_WAYS = ("backward", "optimizer_step", "optimizer_zero_grad", "configure_gradient_clipping")
@@ -41,7 +42,7 @@ class EpochLoop(_TrainingEpochLoop):
         self._is_plain = trainer.world_size == 1 and not any(_has(x, name, LightningModule) for x, name in owners)
         for name in HOOKS:
             own = [getattr(module, name)] if _has(module, name, LightningModule) else []
-            callbacks = [c for c in trainer.callbacks if _has(c, name, Callback)]
+            callbacks = [c for c in trainer.callbacks if _has(c, name, Callback)]  # type: ignore[attr-defined]
             self._hooks[name] = [*(partial(getattr(c, name), trainer, module) for c in callbacks), *own]
 
     def advance(self, data_fetcher: _DataFetcher) -> None:
@@ -73,7 +74,9 @@ class EpochLoop(_TrainingEpochLoop):
         optimizer, accumulates = trainer.optimizers[0], self._should_accumulate()
         if not accumulates:
             counts.step.increment_ready()
-        loss = trainer.strategy.training_step(batch, batch_idx) / trainer.accumulate_grad_batches
+        loss = trainer.strategy.training_step(batch, batch_idx)
+        assert isinstance(loss, Tensor)
+        loss = loss / trainer.accumulate_grad_batches
         if batch_idx % trainer.accumulate_grad_batches == 0:
             counts.zero_grad.increment_ready()
             self._call("on_before_zero_grad", optimizer)

@@ -18,7 +18,6 @@ from hyperbolic.diagnostics import NonFiniteError, find_nonfinite, point_statist
 from hyperbolic.manifolds.base import Manifold
 from tasks.base import Points, Task, as_task
 from tasks.folders import whole_file
-from tasks.loggers import log_metrics
 
 
 class NanGuard(Callback):
@@ -139,7 +138,7 @@ class Diagnostics(Callback):
         values = torch.tensor([*statistics.values()], dtype=torch.float64, device=module.device)
         means = trainer.strategy.reduce(values, reduce_op="mean").tolist()  # each process has points of its own
         self.latest = dict(zip(statistics, means, strict=True))
-        log_metrics(trainer, self.latest)
+        as_task(module).diagnostics = self.latest  # which the task logs, in one row with its metrics
         self._points = {}
 
     def state_dict(self) -> dict[str, Any]:
