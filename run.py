@@ -18,7 +18,7 @@ from omegaconf import DictConfig
 
 from configs import checks, matching, multirun, stored
 from configs.build import build, make
-from tasks import prediction, processes, record, rendezvous, report, training
+from tasks import prediction, processes, record, rendezvous, report, resume, training
 from tasks.errors import plain_warnings
 from tasks.loggers import open_logger
 
@@ -30,10 +30,10 @@ def run(cfg: DictConfig) -> float | None:
     record.commit()  # the code as it is now
     values, job = checks.check(cfg), HydraConfig.get()
     mode, options, folder = values["mode"], values["trainer"], Path(job.runtime.output_dir)
-    if values["skip_finished"] and (earlier := record.finished(folder.parent, values)):
-        record.remove_if_empty(folder)
-        print(f"finished before, with the same settings\nrecord: {earlier[0]}", flush=True)
-        return multirun.result(earlier[1].get("selection"), earlier[0])
+    passes_over = values["skip_finished"] or (mode == "fit" and options["resume"] == "auto")
+    if passes_over and (earlier := record.finished(folder.parent, values)):
+        selection = report.pass_over("finished before, with the same settings", earlier, folder)
+        return multirun.result(selection, earlier)
     experiment, name = job.runtime.choices.get("experiment"), folder.parent.name
     files = prediction.Files(values["checkpoint"], values["input"], values["output"], values["explain"])
     with prediction.standard_output(files if mode == "predict" else None) as stdout:
@@ -47,7 +47,10 @@ def run(cfg: DictConfig) -> float | None:
                 if mode == "test":
                     outcome = training.test(task, data, logger, files.checkpoint, **options)
                 else:
-                    outcome = training.fit(task, data, folder, logger, **options)
+                    try:
+                        outcome = training.fit(task, data, folder, logger, **options)
+                    except resume.Finished as end:
+                        return multirun.result(report.pass_over(str(end), end.record, folder), end.record)
         if outcome.is_main:
             result = record.build(values, list(job.overrides.task), data, task, outcome)
             report.conclude(task, outcome, result, folder, matching.published(result))

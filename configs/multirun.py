@@ -25,6 +25,9 @@ from configs.errors import paragraph
 from tasks import comparison, comparison_table, record
 from tasks.folders import whole_file
 
+INTERRUPTED = 130  # the exit code upon Ctrl-C and SIGTERM
+ENDED = "it ended without a word: it was killed, or the command was ended"  # of a job until it says otherwise
+
 
 class Failure(float):
     """What a job that failed returns to its sweeper: not a number, and why."""
@@ -83,7 +86,7 @@ class Jobs(Callback):
         self.folder = Path(tempfile.mkdtemp(prefix=".multirun-", dir=place)).resolve()
 
     def on_job_start(self, config: DictConfig, **_: Any) -> None:
-        self._note(config, "it ended without a word: it was killed, or the command was ended")
+        self._note(config, ENDED)
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **_: Any) -> None:
         if job_return.status is JobStatus.COMPLETED:  # otherwise Hydra raises its error
@@ -128,10 +131,11 @@ def attempt(run: Callable[[DictConfig], float | None], cfg: DictConfig) -> float
         if isinstance(error, OSError) and error.filename is None:  # a disk that is full
             error.filename = str(folder)
         record.remove_if_empty(folder)
-        message = _print(error)
         if not one_of_many:
+            _print(error)
             raise SystemExit(1) from None
-        return Failure(message)
+        # at once, and again in the list at the end, which takes hours in long multiruns
+        return Failure(_print(error, f" in job {HydraConfig.get().job.num}"))
     except Exception as error:
         if not one_of_many:
             raise
@@ -165,7 +169,8 @@ def conclude(code: int, words: Sequence[str]) -> int:
     if failed:
         print(f"{len(failed)} of {len(jobs.notes)} jobs failed:", file=sys.stderr)
     for note in failed:
-        print(f"failed: python run.py {shlex.join(note['words'])}: {note['reason']}", file=sys.stderr)
+        reason = "it was interrupted" if code == INTERRUPTED and note["reason"] == ENDED else note["reason"]
+        print(f"failed: python run.py {shlex.join(note['words'])}: {reason}", file=sys.stderr)
     return code or int(bool(failed))
 
 
@@ -181,7 +186,7 @@ def show_results(jobs: Jobs) -> None:
         comparison_table.show(comparison.compare(trainings), with_test=not jobs.searches)
 
 
-def _print(error: Exception) -> str:
+def _print(error: Exception, place: str = "") -> str:
     message = paragraph(error)
-    print(f"error: {message}", file=sys.stderr)
+    print(f"error{place}: {message}", file=sys.stderr)
     return message

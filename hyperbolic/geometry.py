@@ -93,7 +93,8 @@ class Geometry:
             if part not in names:
                 raise ValueError(
                     f"geometry.parts.{part}: this model has no component {part!r}; its components are "
-                    f"{', '.join(names)}"
+                    f"{', '.join(names)}. Parts are named by geometry.parts or by the "
+                    f"geometry itself ({self.name}, which may be for another encoder)"
                 )
 
     def check_manifold(self, model: str, *kinds: Any) -> None:

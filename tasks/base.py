@@ -86,6 +86,7 @@ class Task(pl.LightningModule, abc.ABC):
         self.optimizer = optimizer
         self.select, self.select_mode = select, select_mode
         self.metrics: dict[str, float] = {}  # the newest value of each
+        self.diagnostics: dict[str, float] = {}  # those of the newest validation (tasks.watch)
         self.schedule = Schedule()
         self.origin = Origin()
         self.counts: dict[str, int] = {}  # examples that the newest metrics of a split were made from
@@ -236,7 +237,7 @@ class Task(pl.LightningModule, abc.ABC):
         self.metrics.update(metrics)
         if self.select in metrics:  # where schedules and EarlyStopping look for it
             self.log(self.select, metrics[self.select], logger=False, sync_dist=self.trainer.world_size > 1)
-        log_metrics(self.trainer, metrics)
+        log_metrics(self.trainer, metrics | (self.diagnostics if split == "val" else {}))
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint |= asdict(self.origin)

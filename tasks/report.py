@@ -1,5 +1,6 @@
 """What a run shows at its end: a small table and the learning curves."""
 
+import json
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
@@ -11,7 +12,8 @@ from rich.table import Table
 
 from tasks.base import Task
 from tasks.folders import whole_file
-from tasks.record import write
+from tasks.processes import is_first
+from tasks.record import remove_if_empty, write
 from tasks.training import Outcome
 
 WIDTH = 160  # of tables that go to a file
@@ -33,6 +35,8 @@ def conclude(
 ) -> None:
     """Show the result of a run and leave its files in its folder; the last line printed is the record's path."""
     show(f"{folder.parent.name}, seed {record['seed']}", record, published)
+    if record["config"]["mode"] != "predict":
+        show_counts(record["data"]["counts"])
     if outcome.history:
         print(f"figure: {learning_curve(outcome.history, task.select, folder / 'learning_curve.png')}")
     for name, how in record.get("measures", {}).items():
@@ -43,6 +47,23 @@ def conclude(
     if outcome.prediction and outcome.prediction["output"]:
         print(f"predictions: {outcome.prediction['output']} ({outcome.prediction['examples']:,} lines)")
     print(f"record: {write(folder / 'record.json', record)}", flush=True)
+
+
+def show_counts(counts: dict[str, dict[str, Any]]) -> None:
+    """Print what each split has, as train: 120 documents, 3,000 words. counts: those of a data set's fingerprint."""
+    for split, numbers in counts.items():
+        parts = {name.replace("_", " "): n for name, n in numbers.items() if isinstance(n, int) and n}
+        print(f"{split}: {', '.join(f'{n:,} {name}' for name, n in parts.items())}")
+
+
+def pass_over(message: str, path: Path, folder: Path) -> dict[str, Any] | None:
+    """Say that a run is not made again, and leave nothing in its folder. path: of the earlier run's record; returns what
+    that says of its selection."""
+    selection: dict[str, Any] | None = json.loads(path.read_text(encoding="utf-8")).get("selection")
+    remove_if_empty(folder)
+    if is_first():
+        print(f"{message}\nrecord: {path}", flush=True)
+    return selection
 
 
 def show(title: str, record: dict[str, Any], published: Sequence[Published] = ()) -> None:

@@ -113,10 +113,12 @@ def read(path: Path, setting: str, states: tuple[str, ...] = STATES["test"]) -> 
 
 def _has_parts(checkpoint: Mapping[str, Any]) -> bool:
     """Whether weights, configuration, data and metrics are there, of the kinds that they must have."""
-    texts, metrics = checkpoint.get("data"), checkpoint.get("metrics", {})
+    texts, metrics = checkpoint.get("data"), checkpoint.get("metrics")
     parts = (checkpoint.get("state_dict"), checkpoint.get("config"), texts, metrics)
-    if texts is None or not all(isinstance(part, dict) for part in parts):
+    if not all(isinstance(part, dict) for part in parts):
         return False
+    assert texts is not None
+    assert metrics is not None
     return all(isinstance(text, str) for pair in texts.items() for text in pair) and all(
         isinstance(name, str) and isinstance(value, (int, float)) for name, value in metrics.items()
     )
@@ -176,25 +178,30 @@ def load_weights(model: nn.Module, checkpoint: dict[str, Any], setting: str) -> 
         )
 
 
+class Finished(Exception):
+    """The run that was to go on has nothing left to do; the message says why, and how to train it further."""
+
+    def __init__(self, message: str, record: Path):
+        super().__init__(message)
+        self.record = record
+
+
 def check_unfinished(checkpoint: dict[str, Any], max_epochs: int | None, max_steps: int, setting: str) -> None:
-    """Raise UserError where there is nothing left to train, or no state to go on from."""
+    """Raise Finished where there is nothing left to do, UserError where there is no state to go on from."""
     file = checkpoint["file"]
     if not checkpoint.get("optimizer_states"):
         raise UserError(f"{setting}: {file} holds weights only; resume from {LAST} (this one suits mode=test).")
-    if (reason := finished(checkpoint, max_epochs, max_steps)) and has_record(checkpoint):
+    if (reason := finished(checkpoint, max_epochs, max_steps)) and record_of(checkpoint).exists():
         further = "raise trainer.max_epochs or trainer.max_steps, which needs optim.schedule=constant"
         if reason == STOPPED:
             further = "begin anew, with a larger trainer.patience"
-        raise UserError(
-            f"{setting}: the run of {file} is finished ({reason}). To train it further {further}; to test it use "
-            "mode=test checkpoint=..."
-        )
+        raise Finished(f"finished before ({reason}); to train it further, {further}", record_of(checkpoint))
 
 
-def has_record(checkpoint: Mapping[str, Any]) -> bool:
-    """Whether the run that wrote a checkpoint was not only trained but tested as well."""
+def record_of(checkpoint: Mapping[str, Any]) -> Path:
+    """Where the run that wrote a checkpoint has its record, when it was not only trained but tested as well."""
     folder: Path = checkpoint["file"].absolute().parent.parent
-    return (folder / "record.json").exists()
+    return folder / "record.json"
 
 
 def epochs_of(checkpoint: Mapping[str, Any]) -> int:
@@ -224,7 +231,7 @@ def checkpoint_to_continue(
     """The checkpoint that trainer.resume means: a file, a run's folder, or "auto".
 
     "auto" is the newest unfinished run with these settings among the folders in `runs`, or None where there is none.
-    Raises UserError where a named checkpoint cannot be continued.
+    Raises Finished where the named run has nothing left to do, UserError where its checkpoint cannot be continued.
     """
     setting = f"trainer.resume={resume}"
     if resume != "auto":
@@ -239,7 +246,7 @@ def checkpoint_to_continue(
         except UserError:
             continue
         with contextlib.suppress(UserError):  # a damaged one
-            complete = finished(checkpoint, max_epochs, max_steps) and has_record(checkpoint)
+            complete = finished(checkpoint, max_epochs, max_steps) and record_of(checkpoint).exists()
             if not complete and not differences(checkpoint, origin, CONTINUED):
                 return checkpoint
     return None

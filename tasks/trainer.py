@@ -14,6 +14,7 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from tasks.checkpoints import Checkpoints
 from tasks.errors import UserError, one_of
 from tasks.gradients import MeanGradients
+from tasks.loop import EpochLoop
 
 
 def make_trainer(
@@ -40,6 +41,7 @@ def make_trainer(
         )
     except (MisconfigurationException, ValueError, TypeError) as error:
         raise UserError(f"trainer: {' '.join(str(error).split())}") from error
+    trainer.fit_loop.epoch_loop = EpochLoop(trainer)
     # Lightning's talk to the other processes at any time, which hangs, and requeue Slurm's jobs with checkpoints of
     # their own; tasks.interruption has those that end a run.
     trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]

@@ -1,6 +1,7 @@
 """What a run watches while it trains: values that are not finite, points near the boundary, progress."""
 
 import contextlib
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from hyperbolic.diagnostics import NonFiniteError, find_nonfinite, point_statist
 from hyperbolic.manifolds.base import Manifold
 from tasks.base import Points, Task, as_task
 from tasks.folders import whole_file
-from tasks.loggers import log_metrics
 
 
 class NanGuard(Callback):
@@ -39,11 +39,9 @@ class NanGuard(Callback):
             return
         task = as_task(module)
         assert task.latest_loss is not None
-        gradients = [p.grad for p in module.parameters() if p.grad is not None]
-        if getattr(trainer.precision_plugin, "scaler", None) is not None:
-            gradients = []  # a scaled gradient may overflow: the scaler skips that step
-        sizes = torch.stack([task.latest_loss.abs().to(torch.float32), *_largest(gradients)])
-        if not bool(torch.isfinite(sizes).all()):
+        # those of the optimiser: going through the modules takes longer than a look at their gradients
+        gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        if not _are_finite([task.latest_loss, *gradients]):
             raise self.report(trainer, task, optimizer)
 
     def on_validation_end(self, trainer: Trainer, module: LightningModule) -> None:
@@ -81,10 +79,12 @@ class NanGuard(Callback):
         )
 
 
-def _largest(tensors: list[Tensor]) -> list[Tensor]:
-    """The largest absolute value of each tensor: NaN or infinite exactly if one of its values is."""
-    tensors = [t._values() if t.is_sparse else t for t in tensors]
-    return [t.to(torch.float32) for t in torch._foreach_norm(tensors, float("inf"))] if tensors else []
+def _are_finite(tensors: list[Tensor]) -> bool:
+    """Whether no value is NaN or infinite; one wait for the device, where all have one dtype."""
+    dtypes: dict[torch.dtype, list[Tensor]] = {}
+    for t in tensors:
+        dtypes.setdefault(t.dtype, []).append(t._values() if t.is_sparse else t)
+    return all(math.isfinite(torch.stack(torch._foreach_norm(t, math.inf)).max().item()) for t in dtypes.values())
 
 
 def first_nonfinite_layer(module: Task, batch: Any) -> str | None:
@@ -138,7 +138,7 @@ class Diagnostics(Callback):
         values = torch.tensor([*statistics.values()], dtype=torch.float64, device=module.device)
         means = trainer.strategy.reduce(values, reduce_op="mean").tolist()  # each process has points of its own
         self.latest = dict(zip(statistics, means, strict=True))
-        log_metrics(trainer, self.latest)
+        as_task(module).diagnostics = self.latest  # which the task logs, in one row with its metrics
         self._points = {}
 
     def state_dict(self) -> dict[str, Any]:

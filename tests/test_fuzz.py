@@ -254,17 +254,20 @@ def short_messages() -> Iterator[None]:
     """Errors, warnings and lines that are printed are each one short paragraph; errors are those of a user."""
     with warnings.catch_warnings(record=True) as warned, contextlib.redirect_stdout(io.StringIO()) as printed:
         warnings.simplefilter("always")
-        said: list[UserError] = []
+        said: UserError | None = None
         try:
             yield
         except UserError as error:
-            said.append(error)
+            said = error
     assert all(issubclass(w.category, (UserWarning, ResourceWarning)) for w in warned), [str(w.message)[:300] for w in warned]
-    for text in (*map(str, said), *(str(w.message) for w in warned), *printed.getvalue().splitlines()):
+    for text in (*([str(said)] if said else []), *(str(w.message) for w in warned), *printed.getvalue().splitlines()):
         assert len(text) < LONGEST, text[:LONGEST]
         assert text.isprintable(), repr(text)
-    if said:
-        raise said[0]
+    try:
+        if said:
+            raise said
+    finally:
+        del said  # which knows this frame: together they would keep files open until the next collection
 
 
 def damage(files: list[Path], seed: int) -> dict[Path, bytes]:

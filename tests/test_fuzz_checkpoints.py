@@ -82,6 +82,20 @@ def told_in_one_paragraph(result: Result, run: Path) -> None:
     assert not (run / "predictions.jsonl").exists()
 
 
+def test_a_checkpoint_without_metrics_is_refused(finished, tmp_path):
+    """On all three ways; a run that went on from one ended with a traceback."""
+    folder, states = finished
+    for k in range(3):
+        run = tmp_path / str(k)
+        shutil.copytree(states, run / "checkpoints")
+        for file in (run / "checkpoints").iterdir():
+            torch.save({key: v for key, v in torch.load(file).items() if key != "metrics"}, file)
+        result = call(*attempts(folder, run)[k], *QUIET, *places(folder))
+        assert result.code == 1
+        assert "is not a checkpoint of this program" in result.err
+        told_in_one_paragraph(result, run)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("level", ["bytes", "fields"])
 def test_a_damaged_checkpoint_is_used_or_refused_in_one_paragraph(finished, tmp_path, level):

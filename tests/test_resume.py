@@ -64,9 +64,10 @@ def test_a_finished_run_is_not_resumed_unless_it_may_go_on(finished, tmp_path):
     _, result = finished
     home = result.record_path.parent
     again = short(tmp_path, "seed=5", f"trainer.resume={home}")
-    assert again.code == 1
-    assert "is finished (3 epochs of trainer.max_epochs=3)" in again.err
-    assert "raise trainer.max_epochs" in again.err
+    assert again.code == 0, again.err
+    assert "finished before (3 epochs of trainer.max_epochs=3); to train it further, raise trainer.max_epochs" in again.out
+    assert again.record_path == result.record_path
+    assert not list(tmp_path.glob("out/*/*")), "nothing is left of the attempt"
     other = short(tmp_path, "seed=5", f"trainer.resume={home}", "optim.lr=0.02", "trainer.max_epochs=4")
     assert other.code == 1
     assert "optim.lr=0.01, not 0.02" in other.err
@@ -77,6 +78,23 @@ def test_a_finished_run_is_not_resumed_unless_it_may_go_on(finished, tmp_path):
     assert longer.code == 0, longer.err
     whole = short(tmp_path, "seed=5", "trainer.max_epochs=4")
     assert same_end(whole, longer)
+
+
+def test_a_command_that_is_given_again_when_its_run_went_on_and_finished_does_nothing(tmp_path, monkeypatch):
+    """As Slurm does with a job that was pre-empted. The first attempt stays unfinished for ever."""
+    words = ("logger=csv", "trainer.resume=auto")
+    with monkeypatch.context() as patch:
+        signalled(patch, PrefixTask, 3, "SIGTERM")
+        assert short(tmp_path, *words).code == 130
+    finished = short(tmp_path, *words)
+    with monkeypatch.context() as patch:
+        steps = signalled(patch, PrefixTask, 0, "SIGTERM")
+        again = short(tmp_path, *words)
+    assert again.code == 0, again.err
+    assert not steps
+    assert "finished before, with the same settings" in again.out
+    assert again.record_path == finished.record_path
+    assert len(list(tmp_path.glob("out/*/*"))) == 2
 
 
 def test_resuming_starts_anew_where_no_run_has_the_same_settings(finished, tmp_path):
@@ -309,4 +327,4 @@ def test_patience_that_ends_before_the_least_epochs_stops_within_a_step_and_goes
     assert same_end(whole, resumed)
     assert torch.load(whole.record_path.parent / "checkpoints" / "last.ckpt")["global_step"] == 16
     again = short(tmp_path / "again", *words, f"trainer.resume={whole.record_path.parent}", "trainer.max_epochs=9")
-    assert "stopped early, by its trainer.patience). To train it further begin anew, with a larger" in again.err
+    assert "stopped early, by its trainer.patience); to train it further, begin anew, with a larger" in again.out

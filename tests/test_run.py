@@ -31,6 +31,13 @@ def test_a_run_ends_with_its_record(finished):
         "checkpoints/last.ckpt",
     }  # fmt: skip
     assert not [n for n in names if "part" in n]
+    counts = result.record["data"]["counts"]
+    for split in ("train", "dev", "test"):
+        assert f"\n{split}: {counts[split]['pairs']} pairs, {counts[split]['positive']} positive\n" in result.out
+    with (home / "log" / "metrics.csv").open() as file:
+        validations = [row for row in csv.DictReader(file) if row["val/accuracy"]]
+    assert len(validations) == 3, "one row each"
+    assert all(row[name] for row in validations for name in row if name.startswith("diagnostics/"))
     assert (home / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -176,8 +183,8 @@ def test_training_stops_early(tmp_path):
         tmp_path, *SHORT, "trainer.max_epochs=30", "trainer.patience=2", "optim.lr=0.0",
         f"trainer.resume={result.record_path.parent}",
     )  # fmt: skip
-    assert again.code == 1
-    assert "is finished (it was stopped early, by its trainer.patience)" in again.err
+    assert again.code == 0, again.err
+    assert "finished before (it was stopped early, by its trainer.patience)" in again.out
 
 
 def test_float64_is_a_setting(tmp_path):

@@ -8,6 +8,7 @@ from torch import Tensor
 from hyperbolic.kernels import lorentz_attention_native
 from hyperbolic.kernels.lorentz import dual, normalised_mean, normalised_mean_reference
 
+_LEAST_SHARE = 1e-4  # of the weights of a row, after dropout
 _MATMUL_LENGTH = 64  # on CPU, up to this many keys, two matrix products are faster than the fused attention
 
 
@@ -29,14 +30,14 @@ def lorentz_attention(
     Args:
         q (..., T, D); k, v (..., N, D) points; temperature: scalar tensor. mask: boolean, broadcast to (..., T, N),
             true where a key counts. causal: query t sees the keys 0..t.
-        dropout: probability with which a weight is left out; a row that loses all its weights keeps them.
+        dropout: probability with which a weight is left out; see :func:`drop_weights`.
     Returns: (..., T, D).
     """
     if not dropout and lorentz_attention_native.usable(q, k, v, mask):
         return lorentz_attention_native.attention(q, k, v, 2 / temperature, c, mask, causal)
     q = dual(q, 2 / temperature)
     if dropout:
-        weights = _dropped(_softmax(q @ k.mT, mask, causal), dropout)
+        weights = drop_weights(_softmax(q @ k.mT, mask, causal), dropout)
         return normalised_mean(weights @ v, c)
     if not q.is_cuda and k.shape[-2] <= _MATMUL_LENGTH:
         return normalised_mean(_softmax(q @ k.mT, mask, causal) @ v, c)
@@ -55,10 +56,15 @@ def _softmax(score: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
     return torch.softmax(score if mask is None else score.masked_fill(~mask, -torch.inf), -1)
 
 
-def _dropped(weights: Tensor, p: float) -> Tensor:
+def drop_weights(weights: Tensor, p: float) -> Tensor:
+    """Weights (..., T, N) of which each is left out with probability p; those of a row sum to 1 again.
+
+    A row that keeps less than 1e-4 keeps all: its centroid's gradient grows with one over what is kept.
+    """
     remaining = torch.nn.functional.dropout(weights, p)
     total = remaining.sum(-1, keepdim=True)
-    return torch.where(total > 0, remaining / torch.where(total > 0, total, 1), weights)
+    enough = total > _LEAST_SHARE
+    return torch.where(enough, remaining / torch.where(enough, total, 1), weights)
 
 
 def lorentz_attention_reference(

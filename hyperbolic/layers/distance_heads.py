@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from hyperbolic.kernels.lorentz_attention import drop_weights
 from hyperbolic.kernels.pairwise import lorentz_pairwise, poincare_pairwise
 from hyperbolic.layers.guard import name_of
 from hyperbolic.layers.multihead import MultiHead
@@ -72,8 +73,7 @@ class DistanceHeads(MultiHead):
             mask = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device).tril()
         weights = self.weights(q, k, mask)
         if self.training and self.dropout.p:
-            dropped = self.dropout(weights)
-            weights = torch.where(dropped.any(-1, keepdim=True), dropped, weights)  # a row of zeros has no centroid
+            weights = drop_weights(weights, self.dropout.p)
         return weighted_centroids(self.space, v, weights)
 
 

@@ -30,7 +30,7 @@ class MultiHeadAttention(MultiHead):
 
     Args:
         manifold: hyperboloid, any c. d: intrinsic size. n_heads: divides d.
-        dropout: of the attention weights (a query that loses all of them keeps them).
+        dropout: of the attention weights (a query that loses nearly all of them keeps them).
         input_dropout: of the coordinates that go into queries, keys and values; what the released program does with
             its option ``attention_dropout``.
         temperature: s > 0. "learned", from sqrt(d) (released program), as the exponential of a trained number; "head":

@@ -4,7 +4,12 @@ import pytest
 import torch
 
 from hyperbolic.kernels import lorentz as kernel
-from hyperbolic.kernels.lorentz_attention import attention_weights, lorentz_attention, lorentz_attention_reference
+from hyperbolic.kernels.lorentz_attention import (
+    attention_weights,
+    drop_weights,
+    lorentz_attention,
+    lorentz_attention_reference,
+)
 from hyperbolic.manifolds import Lorentz
 from tests.tolerances import tolerance
 
@@ -111,6 +116,21 @@ def test_attention_dropout_leaves_weighted_means():
     assert (out - lorentz_attention(q, v, v, torch.tensor(5.0), space.c)).abs().max() > 0.01
     everything = lorentz_attention(q, v[:1], v[:1], torch.tensor(5.0), space.c, dropout=0.9)
     torch.testing.assert_close(everything, v[:1].expand(50, -1))  # a row that loses all its weights keeps them
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+def test_rows_that_keep_next_to_nothing_keep_all(dtype):
+    """Weights of 1 and 1e-35: without the first, the centroid's gradient would be beyond all numbers."""
+    logits = torch.tensor([0.0, -80.0], dtype=dtype).repeat(64, 1).requires_grad_()
+    dropped = drop_weights(logits.softmax(-1), 0.5)
+    torch.testing.assert_close(dropped.sum(-1), torch.ones(64, dtype=dtype))
+    assert (dropped[:, 0] > 0.99).all()
+    (dropped * dropped.detach().roll(1, -1)).sum().backward()
+    assert logits.grad.isfinite().all()
+    q, k = points(1.0, 64, 3, dtype=dtype), 40 * points(1.0, 2, 3, dtype=dtype)
+    q, k, v = (x.requires_grad_() for x in (q, Lorentz(1.0).projx(k), points(1.0, 2, 3, dtype=dtype)))
+    lorentz_attention(q, k, v, torch.tensor(0.5, dtype=dtype), torch.tensor(1.0, dtype=dtype), dropout=0.5).sum().backward()
+    assert all(x.grad.isfinite().all() for x in (q, k, v))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
