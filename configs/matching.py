@@ -25,6 +25,7 @@ TRAINER = (
     "check_val_every_n_epoch", "patience", "precision", "average_last", "min_epochs", "limit_val_batches",
 )  # fmt: skip
 DECISIVE = ("task", "geometry", "encoder", "optim", "fidelity", *(f"trainer.{key}" for key in TRAINER))
+SOURCES = ("task.network", "task.others", "task.training")  # of graphs: encoder and optimiser hold what they take
 OPEN = ("geometry.parts", "geometry.options")  # nodes with keys of the user's: compared as a whole
 
 
@@ -109,7 +110,9 @@ def published(record: Record) -> list[Published]:
 
 
 def _decides(key: str) -> bool:
-    if key in IRRELEVANT or key.rpartition(".")[2] == "seed" or key.startswith(tuple(f"{name}." for name in OPEN)):
+    if key in IRRELEVANT or key.rpartition(".")[2] == "seed":
+        return False
+    if key.startswith(tuple(f"{name}." for name in (*OPEN, *SOURCES))):
         return False
     return any(key == name or key.startswith(f"{name}.") for name in DECISIVE)
 

@@ -67,7 +67,8 @@ def write_edges(folder: Path, nodes: int, count: int, features: int, draw: np.ra
         heads = _frequent(nodes, count - len(keys) + count // 8 + 1, draw)
     with whole_file(folder / EDGES) as part, part.open("w", encoding="utf-8") as file:
         for block in np.split(keys, range(BLOCK, count, BLOCK)):
-            file.writelines(f"{a}\t{b}\n" for a, b in zip((block // nodes).tolist(), (block % nodes).tolist(), strict=True))
+            ends = zip((block // nodes).tolist(), (block % nodes).tolist(), strict=True)
+            file.writelines(f"{a}\t{b}\n" for a, b in ends)
     print(f"{folder / EDGES}: {count:,} edges", flush=True)
     if features:
         with whole_file(folder / FEATURES) as part, part.open("wb") as file:

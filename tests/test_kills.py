@@ -31,6 +31,8 @@ DIFFERENT = {  # from task to task; one that is not here has none
     "poincare_embeddings_toy": ("trainer.val_check_interval=2",),
     "poincare_glove_toy": ("trainer.accumulate_grad_batches=4",),
     "document_classification_toy": ("trainer.accumulate_grad_batches=2", "trainer.val_check_interval=3"),
+    "graph_toy": ("task.data.batch_size=16", "task.model.fanouts=[2,2]"),
+    "graph_nc_toy": ("task.data.passes=7",),
     "wordnet_subtree_toy": ("task.data.batch_size=20", "trainer.accumulate_grad_batches=2"),
 }
 

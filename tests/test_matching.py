@@ -30,6 +30,15 @@ def test_the_cells_that_a_record_fills_have_published_values(record):
     assert matching.published(record) == []
 
 
+def test_settings_of_other_encoders_than_the_runs_do_not_count():
+    path = next((ROOT / "results" / "runs").glob("hybonet_graph_hybonet-task=disease_lp-seed0-*.json"))
+    record = json.loads(path.read_text(encoding="utf-8"))
+    record["config"]["task"]["others"]["dropout"] = 0.9
+    assert [(one.row, one.column) for one in matching.published(record)] == [("HyboNet", "Disease")]
+    record["config"]["encoder"]["dropout"] = 0.9
+    assert matching.published(record) == []
+
+
 def test_a_run_keeps_its_own_hydra(record):
     matching._composed.cache_clear()
     matching._settings.cache_clear()

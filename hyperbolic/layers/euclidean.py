@@ -30,7 +30,8 @@ class Linear(nn.Module):
     """``W x + b``.
 
     Args:
-        init: "glorot": W Glorot uniform, b = 0; "fan_in": both from ``U(-d_in^-1/2, d_in^-1/2)``, as ``torch.nn.Linear``.
+        init: "glorot": W Glorot uniform, b = 0; "fan_in": both from ``U(-d_in^-1/2, d_in^-1/2)``, as
+            ``torch.nn.Linear``.
         weight_dropout: share of the entries of W that a training step leaves out.
 
     Raises:

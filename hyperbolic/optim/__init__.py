@@ -2,7 +2,8 @@
 
 Clipping acts on the Euclidean gradients, before the Riemannian rescale, as in all official codes. Per parameter
 group: ``rule`` ("adam" or "sgd"), ``lr``, ``betas``, ``eps``, ``amsgrad``, ``momentum``, ``weight_decay``,
-``decoupled``, ``exact_exp``, ``lazy``. Sources: Bonnabel 2013 (Riemannian SGD), Bécigneul & Ganea 2019 (Riemannian Adam and AMSGrad).
+``decoupled``, ``exact_exp``, ``lazy``. Sources: Bonnabel 2013 (Riemannian SGD), Bécigneul & Ganea 2019 (Riemannian
+Adam and AMSGrad).
 """
 
 from hyperbolic.optim.optimizer import RiemannianAdam, RiemannianOptimizer, RiemannianSGD

@@ -32,8 +32,8 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         lr, betas, eps, amsgrad, momentum: the usual ones; amsgrad keeps the largest v.
         weight_decay: decoupled. Euclidean tensors shrink by ``1 - lr * weight_decay``; points move that share of their
             way along the geodesic to the origin, ``exp_0((1 - lr * weight_decay) log_0(x))``.
-        decoupled: False: Euclidean tensors do not shrink; ``weight_decay * p`` is added to their gradients instead, after
-            clipping (an L2 penalty, as in ``torch.optim.Adam``). Points move as above.
+        decoupled: False: Euclidean tensors do not shrink; ``weight_decay * p`` is added to their gradients instead,
+            after clipping (an L2 penalty, as in ``torch.optim.Adam``). Points move as above.
         exact_exp: exponential map and transport along it; False: the manifold's retraction.
         lazy: of tensors with rows (two axes or more, points of two), update only the rows with a gradient: the others
             are neither read nor moved and their moments do not decay (as in ``torch.optim.SparseAdam``; t counts

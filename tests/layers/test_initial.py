@@ -120,3 +120,31 @@ def test_normals_are_glorot_and_binary_logits_have_one_class(name):
     inner = getattr(logits, "inner", logits)
     uniform_in(inner.a.detach(), (6 / 80) ** 0.5)
     assert g.logits(3, 1)(g.manifold.origin(4, 3)).shape == (4, 1)
+
+
+@pytest.mark.parametrize("name", ["euclidean", "poincare_tangent"])
+def test_a_linear_layer_that_starts_as_pytorchs(name):
+    layer = geometry(name).linear(400, 60, init="fan_in")
+    layer = getattr(layer, "inner", layer)
+    uniform_in(layer.weight.detach(), 400**-0.5)
+    assert 0 < layer.bias.abs().max() <= 400**-0.5
+    with pytest.raises(ValueError, match="init must be glorot or fan_in, got 'zero'"):
+        geometry(name).linear(4, 2, init="zero")
+
+
+def test_the_gain_of_a_mobius_layer():
+    uniform_in(geometry("poincare").linear(90, 60, gain=3.0).weight.detach(), 3 * (6 / 150) ** 0.5)
+
+
+@pytest.mark.parametrize("name", ["euclidean", "poincare_tangent", "poincare"])
+def test_a_training_step_leaves_out_entries_of_the_matrix(name):
+    """All of them, and nothing is left of x but the bias; in evaluation none."""
+    own = geometry(name)
+    layer, whole = own.linear(5, 4, weight_dropout=1.0), own.linear(5, 4)
+    with torch.no_grad():
+        for p in whole.parameters():
+            p.uniform_(0.1, 0.2)
+    layer.load_state_dict(whole.state_dict())
+    x = 0.2 * torch.rand(3, 5)
+    torch.testing.assert_close(layer(x), whole(torch.zeros(3, 5)))
+    torch.testing.assert_close(layer.eval()(x), whole(x))

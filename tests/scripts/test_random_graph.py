@@ -1,6 +1,9 @@
 """python scripts/random_graph.py: the files, the same for the same seed, and what is refused."""
 
+import numpy as np
+
 from scripts import random_graph
+from tasks.graph.folder import read_folder
 from tasks.kg_completion.triples import FILES, read_graph
 
 SIZES = ["--entities", "40", "--triples", "90", "--relations", "3", "--held-out", "7"]
@@ -35,3 +38,27 @@ def test_what_is_refused(tmp_path, capsys):
     assert random_graph.main([str(tmp_path), *SIZES]) == 1
     assert "has a valid.txt already" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["valid.txt"]
+
+
+EDGES = ["--edges", "150", "--nodes", "60"]
+
+
+def test_an_edge_list_has_different_edges_and_no_lonely_node(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(random_graph, "BLOCK", 32)
+    assert random_graph.main([str(tmp_path / "a"), *EDGES, "--features", "5"]) == 0
+    assert "edges.tsv: 150 edges" in capsys.readouterr().out
+    graph = read_folder(tmp_path / "a", "a", labelled=False)
+    assert (graph.n, graph.edges.shape, graph.features.shape) == (60, (150, 2), (60, 5))
+    assert graph.notes == ("150 edges have no reverse; all are taken in both directions",) or not graph.notes
+    assert graph.isolated == 0
+    degrees = np.bincount(graph.edges.ravel())
+    assert degrees[:15].sum() > degrees[-15:].sum(), "small numbers are frequent"
+    assert random_graph.main([str(tmp_path / "b"), *EDGES]) == 0
+    assert (tmp_path / "b" / "edges.tsv").read_text() == (tmp_path / "a" / "edges.tsv").read_text()
+    assert [path.name for path in (tmp_path / "b").iterdir()] == ["edges.tsv"]
+
+
+def test_an_edge_list_that_is_too_dense_is_refused(tmp_path, capsys):
+    assert random_graph.main([str(tmp_path), "--edges", "30", "--nodes", "10"]) == 1
+    assert "more than half of all pairs of 10 nodes" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

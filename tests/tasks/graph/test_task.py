@@ -203,17 +203,19 @@ def train(task, data, epochs: int) -> None:
             optimizer.step()
 
 
-MARGIN = 0.05  # of the area under the ROC curve
+MARGIN = 0.05  # of the area under the ROC curve, the mean of three seeds
 
 
 def test_a_tree_in_two_dimensions_is_learnt_better_in_hyperbolic_space():
-    """Both with the same layers, without an activation, and the same optimiser."""
-    area = {}
-    for encoder, words in (("hybonet_graph", ["encoder.counts_time=false"]), ("gcn", ["encoder.activation=identity"])):
-        torch.manual_seed(0)
-        task, data = toy("task=graph_toy", f"encoder={encoder}", "encoder.d=2", *words)
-        train(task, data, 20)
-        area[encoder] = evaluated(task, data, "test")["auc"]
+    """Both with as many layers, without an activation, and the same optimiser."""
+    area = {"hybonet_graph": 0.0, "gcn": 0.0}
+    words = {"hybonet_graph": "encoder.counts_time=false", "gcn": "encoder.activation=identity"}
+    for encoder in area:
+        for seed in range(3):
+            torch.manual_seed(seed)
+            task, data = toy("task=graph_toy", f"encoder={encoder}", "encoder.d=2", words[encoder])
+            train(task, data, 60)
+            area[encoder] += evaluated(task, data, "test")["auc"] / 3
     assert area["gcn"] > 0.6, "guessing has 0.5"
     assert area["hybonet_graph"] > area["gcn"] + MARGIN
 
