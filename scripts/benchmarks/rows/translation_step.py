@@ -101,9 +101,11 @@ def step(
 
         return Variant(name, run)
 
+    flat = make_geometry("euclidean", "Euclidean", "euclidean")
+    lorentz = make_geometry("lorentz", "Lorentz", "lorentz", c=1.0, options={"Logits": {"learn_alpha": False}})
     return Case(
-        variant("Euclidean twin", _Translator(make_geometry("euclidean", "Euclidean", "euclidean"), *sizes), True),
-        variant("ours", _Translator(make_geometry("lorentz", "Lorentz", "lorentz", c=1.0), *sizes), False),
+        variant("Euclidean twin", _Translator(flat, *sizes), True),
+        variant("ours", _Translator(lorentz, *sizes), False),
         [variant("torch.nn.Transformer", _Torch(*sizes), True)],
     )
 
