@@ -146,20 +146,16 @@ ALWAYS_INLINE void sums(int64_t start, int64_t size, double *out, Term term, con
 
 // <x, y>; of points of the hyperboloid without the times.
 template <bool space = false, class T, class U> inline double dot(const T *x, const U *y, int64_t size) {
-    constexpr int lanes = 16;
     double sum = 0;
     int64_t start = space ? 1 : 0;
-    if (size >= lanes) {
-        double sums[lanes];
-        for (int l = 0; l < lanes; l++) sums[l] = double(x[l]) * double(y[l]);
-        if (space) sums[0] = 0;
-        for (start = lanes; start + lanes <= size; start += lanes) {
-            for (int l = 0; l < lanes; l++) sums[l] += double(x[start + l]) * double(y[start + l]);
+    if (size >= 16) {
+        Eight low = load<Eight>(x) * load<Eight>(y), high = load<Eight>(x + 8) * load<Eight>(y + 8);
+        if (space) low = from_lane<double>(1, low);
+        for (start = 16; start + 16 <= size; start += 16) {
+            low += load<Eight>(x + start) * load<Eight>(y + start);
+            high += load<Eight>(x + start + 8) * load<Eight>(y + start + 8);
         }
-        for (int half = lanes / 2; half > 0; half /= 2) {
-            for (int l = 0; l < half; l++) sums[l] += sums[l + half];
-        }
-        sum = sums[0];
+        sum = total(low + high);
     }
     Four tail = {};
     for (; start + 4 <= size; start += 4) tail += load<Four>(x + start) * load<Four>(y + start);
