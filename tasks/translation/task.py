@@ -85,7 +85,7 @@ class TranslationTask(Task):
             logits = self.model.classifier(points)
             loss = F.cross_entropy(logits, labels)
             sums["right"] = (logits.argmax(-1) == labels).sum()
-        return Step(loss, sums | {"loss": loss * n}, weight=float(n))
+        return Step(loss, sums | {"loss": loss.detach() * n}, weight=float(n))
 
     def summary(self, sums: dict[str, Any]) -> dict[str, float]:
         loss = sums["loss"] / sums["pieces"]

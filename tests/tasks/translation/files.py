@@ -10,7 +10,7 @@ from tasks.translation.data import TranslationData
 WORDS = {"a": "ein", "dog": "hund", "cat": "katze", "runs": "läuft", "sleeps": "schläft", "here": "hier", "!": "!"}
 TRAIN = ["a dog runs", "a cat sleeps here !", "a cat runs", "a dog sleeps !", "dog", "here runs a dog !"]
 SETTINGS: dict[str, Any] = {
-    "toy": None, "source": "en", "target": "de",
+    "toy": None, "source": "en", "target": "de", "tokenised": "none",
     "files": {"train": ["train"], "dev": ["valid", "val"], "test": ["test"]}, "table": None,
     "held_out": HeldOut({"dev": 0.1, "test": 0.1}, "en"), "download": None, "paper_pairs": None, "subwords": "none",
     "pieces": 60, "vocabularies": "separate", "min_count": 1, "max_length": 8, "shuffle": "buckets", "batch_size": 4,

@@ -35,7 +35,7 @@ def model(geometry: str = "euclidean") -> Translator:
     size = FIRST + len(WORDS)
     made = make_geometry(geometry, manifold, layers, c=None if manifold == "Euclidean" else 1.0)
     return (
-        Translator(made, encoder, n_source=size, n_target=size, max_length=12, d=8, layers={})
+        Translator(made, encoder, n_source=size, n_target=size, max_length=12, d=8, layers={}, copy_embedding=False)
         .double()
         .eval()
         .requires_grad_(False)
