@@ -50,7 +50,8 @@ def read_sentences(path: Path, punctuation: str, faults: Faults) -> Iterator[Sen
         except LineFault as fault:
             faults.add(f"{path}, line {fault.number}", fault)
     if not number:
-        raise UserError(f"{path} has no sentence. Expected is CoNLL-U: {COLUMNS} columns, a blank line after each.")
+        expected = f"Expected is CoNLL-U: {COLUMNS} columns, and a blank line behind each sentence"
+        raise UserError(f"{path} has no sentence. {expected}.")
 
 
 def _blocks(lines: Iterable[tuple[int, str | Fault]]) -> Iterator[list[tuple[int, str | Fault]]]:
