@@ -34,9 +34,10 @@ def build(values: Mapping[str, Any]) -> tuple[Task, TaskData]:
     Raises:
         UserError: a class refuses its settings.
     """
+    probed = _probed(values["probe"]["checkpoint"])
     try:
         geometry = _make("geometry", values["geometry"], Geometry)
-        data = _make_with("task.data", values["task"]["data"], {"probed": _probed(values["probe"]["checkpoint"])})
+        data = _make_with("task.data", values["task"]["data"], {"probed": probed})
         if not isinstance(data, TaskData):
             raise UserError(f"task.data._target_={values['task']['data']['_target_']} makes no TaskData.")
         encoder = make(values["encoder"]) if values["encoder"] else None

@@ -137,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = commands.parser("figures.py", __doc__)
     parser.add_argument("words", nargs="*", metavar="FIGURE... RUN_FOLDER", help=f"{', '.join(FIGURES)}, or {EVERY}")
     parser.add_argument("--list", action="store_true", help="say what the figures show")
-    labels = "types of nearest, boundaries; entities; nodes; sentences of trees"
+    labels = "types of nearest, boundaries; entities; nodes of nodes, tree; sentences of trees"
     parser.add_argument("--labels", metavar="A,B,...", help=labels)
     parser.add_argument("--pairs", type=Path, metavar="FILE", help="premise <tab> hypothesis a line, for attention")
     parser.add_argument(

@@ -53,8 +53,8 @@ class NamedPoints(NamedTuple):
 class LayerStates(NamedTuple):
     """States of the words of B sentences in each layer of an encoder.
 
-    geometry: of the states. points: of each layer, from its input on, (B, W, D) for the most words W. mask (B, W): where
-    there is a state; a sentence that is too long for the encoder has none.
+    geometry: of the states. points: of each layer, from the first one's input on, (B, W, D) for the most words W.
+    mask (B, W): where there is a state; a sentence that is too long for the encoder has none.
     """
 
     geometry: Geometry

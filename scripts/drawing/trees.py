@@ -26,8 +26,8 @@ WORDS = range(8, 17)
 _LETTER, _BLANK = 0.085, 2  # inches a letter; letters between words
 _GAP = 0.35  # from the middle of the words to the ends of arcs
 FOOT = (
-    "Arcs above: the gold tree. Below: the minimum spanning tree of the probe's distances, in the layer that was best on "
-    "the validation split. Punctuation (grey) has no part in either, so that a word below punctuation hangs on the next one. "
+    "Arcs above: the gold tree. Below: the minimum spanning tree of the probe's distances, in the layer that was best "
+    "on the validation split. Punctuation (grey) has no part in either; a word below punctuation hangs on another one. "
     "Bars mark roots: black the gold one, blue or red the word nearest to the origin."
 )
 
@@ -49,7 +49,7 @@ class Picture:
 
 
 def draw(runs: Sequence[Run], load: Loader, options: FigureOptions) -> list[Path]:
-    """Dependency trees that a probe recovers, with the gold trees (Chen et al. 2021); --labels: numbers of sentences."""
+    """Dependency trees that a probe recovers, with the gold ones (Chen et al. 2021); --labels: numbers of them."""
     panels = []
     for run in runs:
         trained = load(run)
@@ -126,8 +126,8 @@ def plot_panel(axis: Axes, title: str, picture: Picture) -> None:
             arc = Arc((middle, side * _GAP), span, 2 * _height(b - a), theta1=angles[0], theta2=angles[1])
             arc.set(color=colour, linewidth=1.2)
             axis.add_patch(arc)
-    correct = picture.roots[0] == picture.roots[1]
-    for k, side, colour in ((picture.roots[0], 1, "black"), (picture.roots[1], -1, canvas.BLUE if correct else canvas.RED)):
+    root_colour = canvas.BLUE if picture.roots[0] == picture.roots[1] else canvas.RED
+    for k, side, colour in zip(picture.roots, (1, -1), ("black", root_colour), strict=True):
         half = 0.5 * len(picture.words[k])
         axis.plot([places[k] - half, places[k] + half], [side * 0.6 * _GAP] * 2, color=colour, linewidth=1.6)
     reach = _GAP + _height(max((b - a for a, b in [*picture.gold, *picture.predicted]), default=1)) + 0.1

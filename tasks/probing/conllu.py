@@ -50,7 +50,8 @@ def read_sentences(path: Path, punctuation: str, faults: Faults) -> Iterator[Sen
         except LineFault as fault:
             faults.add(f"{path}, line {fault.number}", fault)
     if not number:
-        raise UserError(f"{path} has no sentence. Expected is CoNLL-U: {COLUMNS} columns, a blank line ends a sentence.")
+        expected = f"Expected is CoNLL-U: {COLUMNS} columns, and a blank line behind each sentence"
+        raise UserError(f"{path} has no sentence. {expected}.")
 
 
 def _blocks(lines: Iterable[tuple[int, str | Fault]]) -> Iterator[list[tuple[int, str | Fault]]]:
@@ -69,7 +70,10 @@ def _blocks(lines: Iterable[tuple[int, str | Fault]]) -> Iterator[list[tuple[int
 
 def parse_sentence(lines: Iterable[tuple[int, str | Fault]], punctuation: str) -> Sentence:
     """A sentence from its numbered lines. Raises LineFault for one that cannot be used."""
-    numbers, words, heads, marks = [], [], [], []
+    numbers: list[int] = []
+    words: list[str] = []
+    heads: list[int] = []
+    marks: list[bool] = []
     for number, line in lines:
         token = _token(number, line)
         if not isinstance(token["id"], int):  # a range, as 3-4, or an empty node, as 5.1

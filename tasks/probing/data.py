@@ -47,8 +47,11 @@ class Trees(NamedTuple):
 
 @dataclass(frozen=True)
 class TreeSplit:
-    """N sentences: states of each layer, flat (sum of W, D), float32; words of sentence k are starts[k]:starts[k + 1].
-    punctuation, depths (sum of W); distances, flat (sum of W^2), of sentence k from squares[k] on. sentences: as read."""
+    """N sentences, their words one after the other: those of sentence k are starts[k]:starts[k + 1].
+
+    states: of each layer, (sum of W, D), float32. punctuation, depths (sum of W). distances: (sum of W^2), those of
+    sentence k from squares[k] on. sentences: as they were read.
+    """
 
     states: list[Tensor]
     starts: Tensor
@@ -171,8 +174,9 @@ class ProbingData(TaskData):
         assert self.folder is not None  # without a toy
         files = {split: [*stems.values()] for split, stems in stems_by_split(self.folder, ENDINGS).items()}
         if missing := [split for split in SPLITS if not files[split]]:
+            fault = f"has no file for {missing[0]}" if self.folder.is_dir() else "is no folder"
             raise UserError(
-                f"{self.folder} {'has no file for ' + missing[0] if self.folder.is_dir() else 'is no folder'}; task=probing needs dependency trees in CoNLL-U, in files "
+                f"{self.folder} {fault}; task=probing needs dependency trees in CoNLL-U, in files "
                 "such as train.conllu, dev.conllu and test.conllu. task.data.folder=... names another folder."
             )
         trees = {}

@@ -1,4 +1,4 @@
-"""What a probe recovers of dependency trees (Hewitt & Manning 2019): edges, root, and the orders of distances and depths.
+"""What a probe recovers of dependency trees (Hewitt & Manning 2019): edges, root, order of distances and of depths.
 
 A metric of a split is made from sums over its sentences: UUAS and root are shares of all edges and sentences; the
 Spearman correlations are averaged over the sentences of each length, and then over the lengths that occur.

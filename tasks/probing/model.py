@@ -94,6 +94,6 @@ class LayerProbes(nn.Module):
         self.probes = nn.ModuleList(StructuralProbe(source, probe, d_in, d) for d_in in d_source)
 
     def forward(self, states: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
-        """States (B, W, D) of each layer -> squared distances (B, W, W) of its words, and those from the origin (B, W)."""
+        """States (B, W, D) of each layer -> squared distances of its words (B, W, W), and from the origin (B, W)."""
         points = (probe(x) for probe, x in zip(self.probes, states, strict=True))
         return [squared_distances(self.manifold, x, self.distance) for x in points]

@@ -58,7 +58,7 @@ class ProbingTask(Task):
 
     def step(self, batch: dict[str, Any]) -> Step:
         predictions = self.model(batch["states"])
-        losses = torch.stack([probe_loss(*prediction, batch) for prediction in predictions])  # (L, B)
+        losses = torch.stack([probe_loss(pairs, depths, batch) for pairs, depths in predictions])  # (L, B)
         count = losses.shape[1]
         sums: dict[str, Any] = {"examples": count}
         sums |= {f"loss_{k}": loss for k, loss in zip(self.layers, losses.detach().sum(1), strict=True)}

@@ -20,7 +20,8 @@ def toy_sentence(draw: np.random.Generator, shortest: int, longest: int) -> Sent
     path to it, as r.0.2: of the root's first child the third. The last word is a full stop below the root."""
     n = int(draw.integers(shortest, longest, endpoint=True)) - 1
     heads = [-1, *(int(draw.integers(max(0, k - 4), k)) for k in range(1, n))]
-    names, sides = ["r"], {0: ([], [])}  # of each word its children on the left and on the right
+    names = ["r"]
+    sides: dict[int, tuple[list[int], list[int]]] = {0: ([], [])}  # of each word its children on the left and the right
     for child in range(1, n):
         left, right = sides[heads[child]]
         names.append(f"{names[heads[child]]}.{len(left) + len(right)}")

@@ -1,6 +1,7 @@
 """States of the words of new sentences in each layer of a translation's encoder."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -21,7 +22,7 @@ def layer_states(model: Translator, vocabulary: Vocabulary, sentences: Sequence[
 
     Raises UserError where the encoder does not give the states of its layers.
     """
-    encoder = model.encoder
+    encoder: Any = model.encoder
     if not hasattr(encoder, "layer_states"):
         raise UserError(
             f"probe.checkpoint: {type(encoder).__name__} does not give the states of its layers; name a run with "
