@@ -38,7 +38,8 @@ class EpochLoop(_TrainingEpochLoop):
     def on_run_start(self, data_fetcher: _DataFetcher) -> None:
         super().on_run_start(data_fetcher)
         trainer, module = self.trainer, self.trainer.lightning_module
-        owners = [(module, name) for name in OWN_WAYS + TRANSFERS] + [(trainer.datamodule, name) for name in TRANSFERS]
+        data = trainer.datamodule  # type: ignore[attr-defined]
+        owners = [(module, name) for name in OWN_WAYS + TRANSFERS] + [(data, name) for name in TRANSFERS]
         self._is_plain = trainer.world_size == 1 and not any(_has(x, name, LightningModule) for x, name in owners)
         for name in HOOKS:
             own = [getattr(module, name)] if _has(module, name, LightningModule) else []

@@ -113,12 +113,11 @@ def read(path: Path, setting: str, states: tuple[str, ...] = STATES["test"]) -> 
 
 def _has_parts(checkpoint: Mapping[str, Any]) -> bool:
     """Whether weights, configuration, data and metrics are there, of the kinds that they must have."""
-    texts, metrics = checkpoint.get("data"), checkpoint.get("metrics")
+    texts: Any = checkpoint.get("data")
+    metrics: Any = checkpoint.get("metrics")
     parts = (checkpoint.get("state_dict"), checkpoint.get("config"), texts, metrics)
     if not all(isinstance(part, dict) for part in parts):
         return False
-    assert texts is not None
-    assert metrics is not None
     return all(isinstance(text, str) for pair in texts.items() for text in pair) and all(
         isinstance(name, str) and isinstance(value, (int, float)) for name, value in metrics.items()
     )

@@ -70,12 +70,15 @@ def ratio(tmp_path, *words: str) -> float:
 
 
 def test_an_epoch_of_many_steps(tmp_path):
-    """The default batch of PREFIX. Measured on a busy machine: 1.2 to 1.45; most of it is Lightning's own loop."""
+    """The default batch of PREFIX. Measured on a busy machine, in turns: median 1.12, least 1.01; with Lightning's own
+    loop over the batches 1.24 and 1.24. What is left is, of a step: the guard against NaN 2 %, checkpoints and signals
+    1 %, sums of metrics 1 %, counting progress 2 %."""
     words = ("trainer.max_epochs=4", "task.data.sizes.train=40000")
-    assert ratio(tmp_path, *words, "task.data.batch_size=512") < 1.8
+    assert ratio(tmp_path, *words, "task.data.batch_size=512") < 1.5
 
 
 def test_an_epoch_of_milliseconds(tmp_path):
-    """A step and a validation of 8 ms together. Measured: 2.0; it was 4.9 when every epoch wrote its files."""
+    """A step and a validation of 8 ms together. Measured: 1.75; it was 4.9 when every epoch wrote its files.
+    The points' statistics after each validation are an eighth of the epoch, Lightning's validation most of the rest."""
     words = ("trainer.limit_train_batches=1", "trainer.limit_val_batches=1", "trainer.max_epochs=150")
-    assert ratio(tmp_path, *words, "task.data.batch_size=512", "task.data.eval_batch_size=512") < 3.0
+    assert ratio(tmp_path, *words, "task.data.batch_size=512", "task.data.eval_batch_size=512") < 2.6
