@@ -103,7 +103,8 @@ def encoder_kind(node: Mapping[str, Any]) -> str:
 
 def readings(node: Mapping[str, Any]) -> tuple[str, ...]:
     """The kinds that the encoder of a node may stand for: its own, and "sequences with a decoder" where it has one."""
-    return encoder_kind(node), *(["sequences with a decoder"] if hasattr(get_object(node["_target_"]), "decoder") else [])
+    decodes = hasattr(get_object(node["_target_"]), "decoder")
+    return encoder_kind(node), *(["sequences with a decoder"] if decodes else [])
 
 
 def encoder_kinds(model: Mapping[str, Any]) -> tuple[str, ...]:

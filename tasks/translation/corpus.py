@@ -186,5 +186,3 @@ def read_pairs(sources: Mapping[str, Source], held_out: HeldOut, source: str) ->
                 yield held_out.split(pair.source if held_out.language == source else pair.target, missing), pair
             else:
                 yield split, pair
-
-

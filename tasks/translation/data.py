@@ -127,8 +127,8 @@ class TranslationData(TaskData):
         super().__init__(shuffle, batch_size, eval_batch_size, seed, batch_tokens)
         if folder is None and toy is None:
             raise UserError(
-                "task=translation needs a folder with aligned files, such as train.en, train.de, valid.en and valid.de; "
-                "name it with data.dir=my_texts."
+                "task=translation needs a folder with aligned files, such as train.en, train.de, valid.en and "
+                "valid.de; name it with data.dir=my_texts."
             )
         self.folder = None if folder is None else Path(folder).expanduser()
         if source == target:
@@ -167,9 +167,7 @@ class TranslationData(TaskData):
     def _from_files(self) -> Corpus:
         assert self.folder is not None  # or the recipe of made-up pairs
         names = (self.source, self.target, self.files, self.table, self.download)
-        return from_sources(
-            find_sources(self.folder, *names), self.held_out, self.source, self.recipe, self.cache
-        )
+        return from_sources(find_sources(self.folder, *names), self.held_out, self.source, self.recipe, self.cache)
 
     def _made_up(self, toy: Toy) -> Corpus:
         corpus = prepare(toy.pairs, self.recipe)

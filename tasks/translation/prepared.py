@@ -25,6 +25,7 @@ BOS, EOS = 2, 3  # ids of the beginning and the end of a target sentence, behind
 FIRST = 4  # id of the first piece of a vocabulary
 CHUNK = 10_000  # sentences that are split together
 VOCABULARIES = ("separate", "shared")
+Ids = tuple[np.ndarray, ...]  # of all sentences of a side, and where each starts
 Reader = Callable[[], Iterator[tuple[str, Pair]]]  # the pairs and their splits, from the first on
 
 
@@ -149,7 +150,7 @@ class _Collection:
         counts = {split: dict(count) for split, count in self.counts.items()}
         return Corpus(arrays, *vocabularies, self.texts, counts, files={}, sha256={})
 
-    def _encoded(self, train: np.ndarray) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...], tuple[list[str], ...]]:
+    def _encoded(self, train: np.ndarray) -> tuple[Ids, Ids, tuple[list[str], list[str]]]:
         """Ids and starts of both sides, and their vocabularies. train: bool (N,), the pairs whose pieces count."""
         if self.stores[0] is not self.stores[1]:
             (a, source), (b, target) = (store.encode(train, self.recipe.min_count) for store in self.stores)
@@ -159,7 +160,7 @@ class _Collection:
         return _flat(sides[0]), _flat(sides[1]), (words, words)
 
 
-def _flat(sentences: Sentences) -> tuple[np.ndarray, ...]:
+def _flat(sentences: Sentences) -> Ids:
     """Ids, with room for BOS and EOS in front of the first piece, and starts."""
     ids = sentences.ids
     return torch.where(ids < FIRST_WORD, ids, ids + (FIRST - FIRST_WORD)).numpy(), sentences.starts.numpy()
@@ -184,7 +185,8 @@ def from_sources(sources: Mapping[str, Source], held_out: HeldOut, source: str, 
     names = {split: [path.name for path in place.files] for split, place in sources.items()}
     columns = {split: place.columns for split, place in sources.items()}
     held = asdict(held_out) if len(sources) < len(SPLITS) else None
-    settings = {"format": FORMAT, "shas": shas, "columns": columns, "held_out": held, "source": source, **asdict(recipe)}
+    facts = {"format": FORMAT, "shas": shas, "columns": columns, "held_out": held, "source": source}
+    settings = facts | asdict(recipe)
     place = cache_place(cache / "translation", sources["train"].paths[0].parent.resolve().name, settings)
 
     def make() -> Corpus:
@@ -209,5 +211,3 @@ def from_sources(sources: Mapping[str, Source], held_out: HeldOut, source: str, 
         return Corpus(Arrays(**arrays), **facts)
 
     return cached(place, read, make, write, "prepared sentences")
-
-

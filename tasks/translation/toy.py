@@ -37,6 +37,7 @@ class Toy:
         for number, split in enumerate(SPLITS):
             draw = np.random.default_rng([self.seed, number])
             for _ in range(self.sizes[split]):
-                words = [f"w{k}" for k in draw.integers(self.words, size=draw.integers(self.shortest, self.longest + 1))]
+                length = draw.integers(self.shortest, self.longest + 1)
+                words = [f"w{k}" for k in draw.integers(self.words, size=length)]
                 translated = [word.upper() for word in (words if self.translation == "copy" else reversed(words))]
                 yield split, Pair(" ".join(words), " ".join(translated))

@@ -17,21 +17,27 @@ def found(folder, files=FILES, table=None, source="en", target="de"):
 
 
 def test_files_are_found_by_their_names_and_languages(tmp_path):
-    write(tmp_path, {name: ["x"] for name in ("train.en", "train.de", "test.en", "test.de", "test.en.bpe", "test.de.bpe")})
+    write(
+        tmp_path, {name: ["x"] for name in ("train.en", "train.de", "test.en", "test.de", "test.en.bpe", "test.de.bpe")}
+    )
     sources = found(tmp_path)
     assert {split: [path.name for path in source.paths] for split, source in sources.items()} == {
         "train": ["train.en", "train.de"], "test": ["test.en.bpe", "test.de.bpe"],
     }  # fmt: skip
     assert [path.name for path in found(tmp_path, source="de", target="en")["train"].paths] == ["train.de", "train.en"]
     write(tmp_path, {"train.tok.en": ["x"]})
-    with pytest.raises(UserError, match=r"train\.tok\.en is there, and .*train\.tok\.de with the other language is not"):
+    with pytest.raises(
+        UserError, match=r"train\.tok\.en is there, and .*train\.tok\.de with the other language is not"
+    ):
         found(tmp_path)
 
 
 def test_what_is_not_there_is_named(tmp_path):
     with pytest.raises(UserError, match="There is no folder .*nowhere"):
         found(tmp_path / "nowhere")
-    with pytest.raises(UserError, match=r"no training data: expected are train\.tok\.en and train\.tok\.de, train\.en and"):
+    with pytest.raises(
+        UserError, match=r"no training data: expected are train\.tok\.en and train\.tok\.de, train\.en and"
+    ):
         found(tmp_path)
     with pytest.raises(UserError, match=r"There is no file .*pairs\.txt"):
         found(tmp_path, table=Table("pairs.txt", ["en", "de"]))
@@ -43,7 +49,7 @@ def test_what_is_not_there_is_named(tmp_path):
 
 def test_pairs_are_the_lines_of_both_files_plain_or_packed(tmp_path):
     write(tmp_path, {"train.en": ["one  ", "", "three"]})
-    (tmp_path / "train.de.gz").write_bytes(gzip.compress("eins\n zwei\ndrei\n".encode()))
+    (tmp_path / "train.de.gz").write_bytes(gzip.compress(b"eins\n zwei\ndrei\n"))
     assert list(found(tmp_path)["train"].pairs()) == [Pair("one", "eins"), Pair("", "zwei"), Pair("three", "drei")]
 
 
@@ -74,7 +80,9 @@ def test_a_table_has_a_column_for_each_language(tmp_path):
     swapped = found(tmp_path, table=table, source="de", target="en")["train"]
     assert list(swapped.pairs()) == [Pair("Hallo!", "Hi."), Pair("Lauf!", "Run!")]
     write(tmp_path, {"pairs.txt": ["Hi.\tHallo!", "Run!"]})
-    with pytest.raises(UserError, match=r"pairs\.txt, line 2: it has 1 columns, and task\.data\.table\.columns names 2"):
+    with pytest.raises(
+        UserError, match=r"pairs\.txt, line 2: it has 1 columns, and task\.data\.table\.columns names 2"
+    ):
         list(swapped.pairs())
 
 
@@ -87,7 +95,7 @@ def test_the_sentence_alone_decides_what_is_held_out(tmp_path):
         splits[split].append(pair)
     assert [len(splits[s]) / 4000 for s in ("train", "dev", "test")] == pytest.approx([0.7, 0.2, 0.1], abs=0.03)
     sentences = {split: {pair.source for pair in pairs} for split, pairs in splits.items()}
-    assert not (sentences["train"] & sentences["dev"] or sentences["train"] & sentences["test"])
+    assert not sentences["train"] & (sentences["dev"] | sentences["test"])
     write(tmp_path, {"pairs.txt": lines[::-1][:500]})
     swapped = found(tmp_path, table=table, source="de", target="en")
     for split, pair in read_pairs(swapped, HELD_OUT, "de"):
@@ -95,7 +103,9 @@ def test_the_sentence_alone_decides_what_is_held_out(tmp_path):
 
 
 def test_a_split_with_files_is_not_held_out(tmp_path):
-    folder = write(tmp_path, {f"{s}.{k}": [f"{s} {n}" for n in range(99)] for s in ("train", "valid") for k in ("en", "de")})
+    folder = write(
+        tmp_path, {f"{s}.{k}": [f"{s} {n}" for n in range(99)] for s in ("train", "valid") for k in ("en", "de")}
+    )
     splits = [split for split, _ in read_pairs(found(folder), HELD_OUT, "en")]
     assert splits.count("dev") == 99
     assert 0 < splits.count("test") < 30

@@ -42,7 +42,9 @@ def test_batches_are_the_sentences_of_the_files(made):
 @pytest.mark.parametrize("subwords", ["none", "bpe"])
 def test_vocabularies_are_of_each_language_or_of_both(made, subwords):
     separate, shared = (made(subwords=subwords, vocabularies=v) for v in ("separate", "shared"))
-    vocabularies = [d.model_sizes[f"{side}_vocabulary"].pieces for d in (separate, shared) for side in ("source", "target")]
+    vocabularies = [
+        d.model_sizes[f"{side}_vocabulary"].pieces for d in (separate, shared) for side in ("source", "target")
+    ]
     assert set(vocabularies[0]) != set(vocabularies[1])
     assert vocabularies[2] == vocabularies[3]
     assert set(vocabularies[2]) == set(vocabularies[0]) | set(vocabularies[1])

@@ -68,7 +68,9 @@ def test_steps_with_a_state_give_the_logits_of_the_whole(geometry):
 def test_each_component_may_have_another_geometry(part):
     network = model("geometry=lorentz", f"geometry.parts.{part}=euclidean")
     assert network(*inputs()).isfinite().all()
-    kinds = {name: getattr(network, name).manifold.name for name in ("source_embedding", "target_embedding", "classifier")}
+    kinds = {
+        name: getattr(network, name).manifold.name for name in ("source_embedding", "target_embedding", "classifier")
+    }
     flat = {"encoder": "source_embedding", "decoder": "target_embedding", "classifier": "classifier"}[part]
     assert {name for name, kind in kinds.items() if kind == "Euclidean"} == {flat}
 

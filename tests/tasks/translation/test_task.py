@@ -8,14 +8,16 @@ from torch.nn import functional as F
 
 from configs import composing
 from configs.build import build
-from hyperbolic.geometry import GEOMETRIES
+from tasks.errors import UserError
 from tasks.text import PAD
 from tests.cli import QUIET, call, places
 from tests.configurations import checked
+from tests.tasks.translation.files import TRAIN, aligned
 
 composing.register()
 BLIND = 0.3  # of knowing how long sentences are and no source: one word of ten, and the end of some
 MARGIN = 0.4
+LEARNT = {"euclidean", "hatt", "lorentz", "poincare_pp", "lorentz_tangent", "poincare_tangent", "klein_tangent"}
 SMALL = "task.data.toy.sizes={train: 60, dev: 10, test: 10}"
 
 
@@ -49,7 +51,8 @@ def test_evaluated_metrics_are_of_pieces_without_padding_and_smoothing():
         for name, value in task.eval().step({k: v[part] for k, v in batch.items()}).sums.items():
             sums[name] = sums.get(name, 0.0) + float(torch.as_tensor(value).detach())
     metrics = task.summary(sums)
-    logits = task.model(batch["source"], batch["source_lengths"], batch["target"]).flatten(0, 1)
+    with torch.no_grad():
+        logits = task.model(batch["source"], batch["source_lengths"], batch["target"]).flatten(0, 1)
     labels = batch["labels"].flatten()
     nll = float(F.cross_entropy(logits, labels, ignore_index=PAD))
     right = (logits.argmax(-1) == labels)[labels != PAD].double().mean()
@@ -78,3 +81,48 @@ def learnt(tmp_path, geometry: str, translation: str, steps: int, *words: str) -
 @pytest.mark.parametrize("geometry", ["euclidean", "lorentz"])
 def test_copies_are_learnt(tmp_path, geometry):
     assert learnt(tmp_path, geometry, "copy", 100) >= BLIND + MARGIN
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("translation", ["copy", "reverse"])
+@pytest.mark.parametrize("geometry", sorted(LEARNT))
+def test_copies_and_reversals_are_learnt_in_each_geometry(tmp_path, geometry, translation):
+    assert learnt(tmp_path, geometry, translation, 600) >= BLIND + MARGIN
+
+
+def test_a_training_that_its_steps_ended_goes_on_as_if_they_had_not(tmp_path):
+    """Where they ended it with an epoch, of 6 steps."""
+    words = (
+        "task=translation_toy", SMALL, "task.data.batch_size=10", "geometry=euclidean", "trainer.checkpoint_every_s=0",
+        *QUIET, *places(tmp_path),
+    )  # fmt: skip
+    whole = call(*words, "trainer.max_steps=18").record["metrics"]
+    first = call(*words, "trainer.max_steps=12")
+    again = call(*words, "trainer.max_steps=18", f"trainer.resume={first.record_path.parent}")
+    assert again.code == 0, again.err
+    assert again.record["metrics"] == whole
+
+
+def test_a_checkpoint_is_refused_with_other_pieces(tmp_path):
+    def words(name: str) -> tuple[str, ...]:
+        folder = aligned(
+            tmp_path / name, **({"train_en": [*TRAIN[:5], "here runs a cat !"]} if name == "other" else {})
+        )
+        return (
+            "task=translation", f"data.dir={folder}", "geometry=euclidean", "task.transformer.n_layers=1",
+            "task.data.subwords=none", "task.data.held_out.shares={dev: 0.1, test: 0.1}", *QUIET, *places(tmp_path),
+        )  # fmt: skip
+
+    first = call(*words("one"), "trainer.max_steps=2")
+    assert first.code == 0, first.err
+    for mode in ("test", "predict"):
+        result = call(*words("other"), f"mode={mode}", f"checkpoint={first.record_path.parent}", "input=-")
+        assert result.code == 1
+        assert "source pieces" in result.err
+
+
+@pytest.mark.parametrize("task", ["multi30k", "iwslt14", "wmt14", "tatoeba", "translation"])
+def test_every_task_says_which_data_are_missing(tmp_path, task):
+    words = ("data.dir=nowhere",) if task == "translation" else ()
+    with pytest.raises(UserError, match="There is no folder"):
+        build(checked(f"task={task}", *words, *places(tmp_path)))
