@@ -157,8 +157,7 @@ class Task(pl.LightningModule, abc.ABC):
         self._add("test", self.step(batch))
 
     def on_train_epoch_end(self) -> None:
-        if "train" in self._sums:  # a run that goes on where max_steps ended it with an epoch ends that one once more
-            self._finish("train")
+        self._finish("train")
 
     def on_validation_epoch_start(self) -> None:
         self._sums.pop("val", None)

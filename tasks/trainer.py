@@ -43,6 +43,9 @@ def make_trainer(
     # Lightning's talk to the other processes at any time, which hangs, and requeue Slurm's jobs with checkpoints of
     # their own; tasks.interruption has those that end a run.
     trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
+    # With max_steps Lightning takes every run that goes on for one within an epoch, and at the end of an epoch it would
+    # end that one again, without batches.
+    trainer.fit_loop._iteration_based_training = lambda: False  # type: ignore[method-assign]
     return trainer
 
 

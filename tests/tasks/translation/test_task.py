@@ -47,7 +47,7 @@ def test_evaluated_metrics_are_of_pieces_without_padding_and_smoothing():
     sums: dict[str, float] = {}
     for part in (slice(0, 7), slice(7, 20)):
         for name, value in task.eval().step({k: v[part] for k, v in batch.items()}).sums.items():
-            sums[name] = sums.get(name, 0.0) + float(value)
+            sums[name] = sums.get(name, 0.0) + float(torch.as_tensor(value).detach())
     metrics = task.summary(sums)
     logits = task.model(batch["source"], batch["source_lengths"], batch["target"]).flatten(0, 1)
     labels = batch["labels"].flatten()
