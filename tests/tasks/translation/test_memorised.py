@@ -1,4 +1,4 @@
-"""64 pairs of Multi30k are known by heart in every geometry; two processes translate as one does."""
+"""64 pairs of Multi30k are known by heart; two processes translate as one does."""
 
 import itertools
 
@@ -11,7 +11,7 @@ PAIRS = 64
 
 @pytest.mark.slow
 @pytest.mark.data
-@pytest.mark.parametrize("geometry", ["euclidean", "lorentz", "hatt", "poincare_pp"])
+@pytest.mark.parametrize("geometry", ["euclidean", "lorentz"])
 def test_64_pairs_are_known_by_heart(data_dir, tmp_path, geometry):
     for language in ("en", "de"):
         file = data_dir / "multi30k" / "tok" / f"train.lc.norm.tok.{language}"
