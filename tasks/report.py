@@ -57,8 +57,8 @@ def show_counts(counts: dict[str, dict[str, Any]]) -> None:
 
 
 def pass_over(message: str, path: Path, folder: Path) -> dict[str, Any] | None:
-    """Say that a run is not made again, and leave nothing in its folder. path: of the earlier run's record; returns what
-    that says of its selection."""
+    """Say that a run is not made again, and leave nothing in its folder. path: of the earlier run's record; returns its
+    selection."""
     selection: dict[str, Any] | None = json.loads(path.read_text(encoding="utf-8")).get("selection")
     remove_if_empty(folder)
     if is_first():
