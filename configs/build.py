@@ -20,6 +20,7 @@ from tasks import resume, training
 from tasks.base import Task, TaskData
 from tasks.errors import UserError
 from tasks.schedules import Schedule
+from tasks.trainer import check_precision
 
 # What a user can get wrong: reported in one paragraph. Other errors are ours.
 MISTAKES = (UserError, ConfigError, HydraException, OmegaConfBaseException, NonFiniteError, OffManifoldError, OSError)
@@ -37,6 +38,7 @@ def build(values: Mapping[str, Any]) -> tuple[Task, TaskData]:
     probed = _probed(values["probe"]["checkpoint"])
     try:
         geometry = _make("geometry", values["geometry"], Geometry)
+        check_precision(str(values["trainer"]["precision"]), geometry)
         data = _make_with("task.data", values["task"]["data"], {"probed": probed})
         if not isinstance(data, TaskData):
             raise UserError(f"task.data._target_={values['task']['data']['_target_']} makes no TaskData.")

@@ -22,7 +22,7 @@ from tasks.base import Task, TaskData
 from tasks.errors import UserError, one_of, whole
 from tasks.folders import whole_file
 from tasks.reading import brief
-from tasks.trainer import choose_accelerator
+from tasks.trainer import PRECISIONS, choose_accelerator
 from tasks.training import Outcome
 
 STANDARD = "-"  # as input or output: standard input or output
@@ -112,7 +112,7 @@ def predict(
     resuming.check_same(state, task.origin, resuming.TESTED, setting)
     resuming.load_weights(task, state, setting)
     resuming.adopt_name(task, state)
-    wide = one_of("trainer.precision", str(precision), ("32-true", "64-true", "32", "64")).startswith("64")
+    wide = one_of("trainer.precision", str(precision), PRECISIONS).startswith("64")
     device = torch.device(choose_accelerator(accelerator))
     if threads is not None:
         torch.set_num_threads(whole("trainer.threads", threads, 1))

@@ -11,10 +11,25 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import StrategyRegistry
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
+from hyperbolic.geometry import Geometry
 from tasks.checkpoints import Checkpoints
 from tasks.errors import UserError, one_of
 from tasks.gradients import MeanGradients
 from tasks.loop import EpochLoop
+
+PRECISIONS = ("32-true", "64-true", "32", "64", "bf16-mixed")
+
+
+def check_precision(precision: str, geometry: Geometry) -> None:
+    """Raises UserError for a precision that there is not, and for a mixed one of a model that is not Euclidean
+    throughout: near the boundary, and far from the origin, 8 bits of a bfloat16 do not tell points apart."""
+    one_of("trainer.precision", precision, PRECISIONS)
+    for part in (geometry, *geometry.parts.values()):
+        if precision.endswith("mixed") and (part.manifold.is_curved or part.family.name != "euclidean"):
+            raise UserError(
+                f"trainer.precision={precision} is for models that are Euclidean throughout, and this one has geometry="
+                f"{part.name}, whose points need at least 32 bits. Take trainer.precision=32-true, or geometry=euclidean."
+            )
 
 
 def make_trainer(
@@ -25,7 +40,7 @@ def make_trainer(
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     logging.getLogger("lightning").setLevel(logging.WARNING)
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
-    one_of("trainer.precision", str(options.get("precision", "32-true")), ("32-true", "64-true", "32", "64"))
+    one_of("trainer.precision", str(options.get("precision", "32-true")), PRECISIONS)
     options["accelerator"] = choose_accelerator(options.get("accelerator", "auto"))
     StrategyRegistry.register("ddp", MeanGradients, override=True)  # what Lightning takes for several processes
     try:

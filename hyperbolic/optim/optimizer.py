@@ -14,6 +14,7 @@ from hyperbolic.optim.gradients import Gradient
 from hyperbolic.optim.points import manifold_of, new_state, space_of, step_rows
 
 Update = tuple[Tensor, Gradient, dict[str, Any]]  # parameter, gradient, state
+CLIPS = ("global", "group", "tensor")
 _SMALL = 1 << 16  # tensors of points up to this size are updated together
 
 
@@ -44,7 +45,8 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         max_radius: keep points within that distance of the origin: what a step moves further is moved back along
             the geodesic from there, its momentum with it (None: as far as the manifold allows).
         max_grad_norm: clip gradients to this norm (None: no clipping).
-        clip: "global", one norm for all parameters, or "tensor", every tensor by its own (Ganea et al.).
+        clip: "global", one norm for all parameters; "group", each group of parameters by its own; or "tensor", every
+            tensor by its own (Ganea et al.).
 
     A finite gradient never makes a parameter NaN. On a GPU nothing waits for the device, but for the rows of lazy
     tensors (unless a sparse gradient is already coalesced) and for points beyond max_radius.
@@ -71,7 +73,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         lazy: bool = False,
         max_radius: float | None = None,
     ):
-        require(clip in ("global", "tensor"), f"clip must be 'global' or 'tensor', got {clip!r}")
+        require(clip in CLIPS, f"clip must be {' or '.join(map(repr, CLIPS))}, got {clip!r}")
         require(max_grad_norm is None or max_grad_norm > 0, f"max_grad_norm must be positive, got {max_grad_norm}")
         require(stabilize is None or stabilize >= 1, f"stabilize must be at least 1, got {stabilize}")
         self.stabilize, self.max_grad_norm, self.clip = stabilize, max_grad_norm, clip
@@ -183,7 +185,13 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         self._touched.clear()
         if self.max_grad_norm is None:
             return by_parameter
-        return gradients.clip(by_parameter, self.max_grad_norm, self.clip)
+        if self.clip != "group":
+            return gradients.clip(by_parameter, self.max_grad_norm, self.clip)
+        clipped: dict[Tensor, Gradient] = {}
+        for group in self.param_groups:
+            own = {p: by_parameter[p] for p in group["params"] if p in by_parameter}
+            clipped |= gradients.clip(own, self.max_grad_norm, "global")
+        return clipped
 
     def _step_flat(self, updates: list[Update], group: dict[str, Any]) -> None:
         """Updates Euclidean tensors with their gradients and states; of those with a row gradient, the rows."""

@@ -72,7 +72,7 @@ def pictures(trained: Trained, labels: Sequence[str] | None) -> list[tuple[int, 
     assert isinstance(data, ProbingData)
     sentences = data.trees()["test"].sentences
     numbers = _chosen(labels, [len(sentence.words) for sentence in sentences])
-    found = []
+    drawings = []
     for number in numbers:
         split = data.read([sentences[number - 1]])
         if not len(split):
@@ -83,8 +83,8 @@ def pictures(trained: Trained, labels: Sequence[str] | None) -> list[tuple[int, 
         both = np.stack([batch["distances"][0].numpy(), distances])
         gold, predicted = (np.argwhere(tree) for tree in spanning_trees(both, np.stack([counted, counted])))
         roots = int(batch["depths"][0].argmin()), root(depths, counted)
-        found.append((number, Picture(sentences[number - 1].words, ~counted, gold, predicted, roots)))
-    return found
+        drawings.append((number, Picture(sentences[number - 1].words, ~counted, gold, predicted, roots)))
+    return drawings
 
 
 def _chosen(labels: Sequence[str] | None, lengths: Sequence[int]) -> list[int]:

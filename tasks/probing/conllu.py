@@ -105,6 +105,8 @@ def _token(number: int, line: str | Fault) -> conllu.models.Token:
         token = conllu.parse(re.sub(" {2,}", " ", line), READ)[0][0]  # which takes two blanks for a tab
     except ParseException as error:
         raise LineFault(number, f"it is no line of CoNLL-U ({error})") from None
+    except IndexError:
+        raise LineFault(number, "it is no line of CoNLL-U, and a comment begins with # without blanks before") from None
     if token["id"] is None or not token["form"].strip():
         raise LineFault(number, f"it has no {'ID' if token['id'] is None else 'word'}")
     return token

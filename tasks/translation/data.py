@@ -1,5 +1,6 @@
 """Pairs of sentences as ids of pieces, in batches of about so many pieces."""
 
+import functools
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -186,9 +187,13 @@ class TranslationData(TaskData):
             splits[split] = PairSplit(sources, targets, rows[numbers], numbers)
         return splits
 
-    @property
+    @functools.cached_property
     def subwords(self) -> Subwords:
         return Subwords(self.recipe.subwords, self.corpus().arrays.model.tobytes())
+
+    @functools.cached_property
+    def _source_ids(self) -> dict[str, int]:
+        return {piece: k for k, piece in enumerate(self.corpus().source, start=FIRST)}
 
     @property
     def model_sizes(self) -> dict[str, Any]:
@@ -238,9 +243,7 @@ class TranslationData(TaskData):
 
     def encode(self, inputs: Sequence[str]) -> NewSentences:
         """New sentences as a split; those of more than max_length pieces are cut, which is said."""
-        corpus = self.corpus()
-        ids = {piece: k for k, piece in enumerate(corpus.source, start=FIRST)}
-        most, pieces = self.recipe.max_length, self.subwords.split(inputs)
+        ids, most, pieces = self._source_ids, self.recipe.max_length, self.subwords.split(inputs)
         if long := sum(len(sentence) > most for sentence in pieces):
             say(f"{long:,} sentences were cut to task.data.max_length={most} pieces.", flush=True)
         rows = [[ids.get(piece, UNK) for piece in sentence[:most]] for sentence in pieces]

@@ -22,16 +22,19 @@ class Writing:
 
     def plain(self, text: str) -> str:
         """The text as people write it; "&apos;" and the like are the characters that they stand for."""
-        return text if self.tokenised == "none" else str(_moses("MosesDetokenizer", self.language)(text.split()))
+        return text if self.tokenised == "none" else str(_moses("MosesDetokenizer", self.language).detokenize(text.split()))
+
+    def escaped(self, word: str) -> str:
+        """A word as the data's texts have it: Moses's tokeniser writes "'" as "&apos;", and & | < > " [ ] likewise."""
+        return word if self.tokenised == "none" else str(_moses("MosesTokenizer", self.language).escape_xml(word))
 
     def words(self, text: str) -> str:
         """The text as words with blanks between them."""
-        return text if self.tokenised == "moses" else " ".join(_moses("MosesTokenizer", self.language)(text))
+        return text if self.tokenised == "moses" else " ".join(_moses("MosesTokenizer", self.language).tokenize(text))
 
 
 @functools.cache
 def _moses(name: str, language: str) -> Any:
     import sacremoses  # half a second, for the data that need it
 
-    tool = getattr(sacremoses, name)(lang=language)
-    return tool.detokenize if name == "MosesDetokenizer" else tool.tokenize
+    return getattr(sacremoses, name)(lang=language)

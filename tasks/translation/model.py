@@ -19,7 +19,7 @@ class Translator(nn.Module):
     copy_embedding: class points start as a copy of the target's embedding, where logits have class points that may lie
     anywhere (the Lorentz family's).
 
-    Raises UserError where the encoder has no decoder, or its positions do not suffice.
+    Raises UserError where the encoder's positions do not suffice.
     """
 
     components = ("encoder", "decoder", "classifier")

@@ -1,5 +1,6 @@
 """Pairs as ids of pieces, with the vocabularies of both languages; kept in the cache and mapped into memory."""
 
+import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,7 +21,7 @@ from tasks.ragged import Sentences, TextStore
 from tasks.translation.corpus import HeldOut, Pair, Source, read_pairs
 from tasks.translation.subwords import KINDS, Subwords, learn
 
-FORMAT = 1  # of the cache
+FORMAT = 2  # of the cache
 BOS, EOS = 2, 3  # ids of the beginning and the end of a target sentence, behind those of tasks.text
 FIRST = 4  # id of the first piece of a vocabulary
 CHUNK = 10_000  # sentences that are split together
@@ -175,6 +176,11 @@ def _every_second(sentences: Sentences, first: int) -> Sentences:
     return Sentences(sentences.ids[kept.repeat_interleave(lengths)], starts)
 
 
+def _sha256(arrays: Arrays) -> str:
+    """Of the model of the pieces."""
+    return hashlib.sha256(arrays.model.tobytes()).hexdigest()
+
+
 def from_sources(sources: Mapping[str, Source], held_out: HeldOut, source: str, recipe: Recipe, cache: Path) -> Corpus:
     """What the recipe makes of files; kept in `cache`/translation and taken from there the next time.
 
@@ -204,10 +210,14 @@ def from_sources(sources: Mapping[str, Source], held_out: HeldOut, source: str, 
 
     def write(folder: Path, corpus: Corpus) -> None:
         facts = {name: value for name, value in corpus._asdict().items() if name != "arrays"}
+        facts["model_sha256"] = _sha256(corpus.arrays)
         write_arrays(folder, corpus.arrays._asdict(), settings, facts)
 
     def read() -> Corpus:
         arrays, facts = read_arrays(place, settings)
-        return Corpus(Arrays(**arrays), **facts)
+        corpus = Corpus(Arrays(**arrays), **{name: facts[name] for name in facts if name != "model_sha256"})
+        if _sha256(corpus.arrays) != facts["model_sha256"]:
+            raise ValueError("model.bin was changed")
+        return corpus
 
     return cached(place, read, make, write, "prepared sentences")

@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import sentencepiece
 
@@ -44,15 +44,26 @@ class Subwords:
 def learn(sentences: Iterable[str], size: int) -> bytes:
     """The model of `size` pieces that SentencePiece learns from sentences, which stay as they are written.
 
-    Raises UserError where the sentences have more different characters than `size`, or too few words for it.
+    Raises UserError where the sentences have more different characters than `size`, or too few words for it, and the
+    errors of `sentences`.
     """
-    model = io.BytesIO()
+    model, errors = io.BytesIO(), list[BaseException]()
+
+    def watched() -> Iterator[str]:  # SentencePiece turns every error into a RuntimeError of its own
+        try:
+            yield from sentences
+        except BaseException as error:
+            errors.append(error)
+            raise
+
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(sentences), model_writer=model, vocab_size=size, model_type="bpe",
+            sentence_iterator=watched(), model_writer=model, vocab_size=size, model_type="bpe",
             character_coverage=1.0, normalization_rule_name="identity", bos_id=-1, eos_id=-1, minloglevel=2,
         )  # fmt: skip
     except RuntimeError as error:
+        if errors:
+            raise errors[0] from None
         reason = re.sub(r"^.*\] ", "", str(error)).strip() or "there is no sentence"
         raise UserError(
             f"task.data.pieces={size}: byte pair encoding cannot be learnt with so many pieces ({reason})."

@@ -156,7 +156,9 @@ class TranslationTask(Task):
         return {"translations": folder / "translations.txt"}
 
     def layer_states(self, sentences: Sequence[Sequence[str]]) -> LayerStates:
-        return layer_states(self.model, self.source_vocabulary, sentences)
+        """Of words as people write them, which the encoder reads as its training texts have them."""
+        written = [[self.writing.escaped(word) for word in words] for words in sentences]
+        return layer_states(self.model, self.source_vocabulary, written)
 
     def points(self, batch: dict[str, Tensor]) -> dict[str, Points]:
         """What the encoder makes of the sources, without padding."""
