@@ -147,7 +147,7 @@ class _Collection:
         splits = np.array(self.splits, np.uint8)
         source, target, vocabularies = self._encoded(splits == SPLITS.index("train"))
         model = np.frombuffer(self.subwords.model or b"\0", np.uint8)  # an empty file cannot be mapped
-        arrays = Arrays(*source, *target, splits, model)
+        arrays = Arrays(source[0], source[1], target[0], target[1], splits, model)
         counts = {split: dict(count) for split, count in self.counts.items()}
         return Corpus(arrays, *vocabularies, self.texts, counts, files={}, sha256={})
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -77,12 +77,12 @@ class TranslationTask(Task):
         place = torch.arange(batch["target"].shape[1], device=states.device)
         inside = place < batch["target_lengths"].unsqueeze(1)
         points, labels = states[inside], batch["labels"][inside]
-        n = len(labels)
+        n, classifier = len(labels), cast(Any, self.model.classifier)
         sums: dict[str, Any] = {"examples": len(lengths), "pieces": n}
         if self.training:
-            loss = self.model.classifier.cross_entropy(points, labels, self.label_smoothing)
+            loss = classifier.cross_entropy(points, labels, self.label_smoothing)
         else:
-            logits = self.model.classifier(points)
+            logits = classifier(points)
             loss = F.cross_entropy(logits, labels)
             sums["right"] = (logits.argmax(-1) == labels).sum()
         return Step(loss, sums | {"loss": loss.detach() * n}, weight=float(n))
