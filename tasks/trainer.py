@@ -11,9 +11,25 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import StrategyRegistry
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
+from hyperbolic.manifolds import Manifold
+from tasks.base import Task
 from tasks.checkpoints import Checkpoints
 from tasks.errors import UserError, one_of
 from tasks.gradients import MeanGradients
+
+MIXED = "bf16-mixed"
+PRECISIONS = ("32-true", "64-true", "32", "64", MIXED)
+
+
+def check_precision(task: Task, precision: str) -> None:
+    """Raises UserError where mixed precision is asked for a model with curved spaces: points far from the origin are
+    further apart than the 8 significant bits of bfloat16 tell."""
+    curved = [m.name for m in task.model.modules() if isinstance(m, Manifold) and m.is_curved]
+    if precision == MIXED and curved:
+        raise UserError(
+            f"trainer.precision={MIXED} is for Euclidean models, and this one has points on {curved[0]}, whose "
+            "distances numbers of 16 bits cannot tell; take 32-true or 64-true, or geometry=euclidean."
+        )
 
 
 def make_trainer(
@@ -24,7 +40,7 @@ def make_trainer(
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     logging.getLogger("lightning").setLevel(logging.WARNING)
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
-    one_of("trainer.precision", str(options.get("precision", "32-true")), ("32-true", "64-true", "32", "64"))
+    one_of("trainer.precision", str(options.get("precision", "32-true")), PRECISIONS)
     options["accelerator"] = choose_accelerator(options.get("accelerator", "auto"))
     StrategyRegistry.register("ddp", MeanGradients, override=True)  # what Lightning takes for several processes
     try:

@@ -20,7 +20,7 @@ from tasks.base import Task, TaskData
 from tasks.checkpoints import BEST, LAST, Checkpoints, History
 from tasks.errors import UserError, whole
 from tasks.interruption import ends_with_a_message
-from tasks.trainer import make_trainer, without_advice
+from tasks.trainer import check_precision, make_trainer, without_advice
 from tasks.watch import Diagnostics, NanGuard, Progress, StepLog
 
 
@@ -86,6 +86,7 @@ def fit(
     for name in ("limit_train_batches", "limit_test_batches"):
         if not options.get(name, 1) > 0:
             raise UserError(f"trainer.{name} must be more than 0, and it is {options[name]}.")
+    check_precision(task, str(options.get("precision")))
     if max_steps == 0:
         raise UserError("trainer.max_steps must be at least 1, or -1 for no limit, and it is 0.")
 
@@ -184,6 +185,7 @@ def test(
     """
     if checkpoint is None:
         raise UserError("mode=test needs checkpoint=<run folder>, or a file in it.")
+    check_precision(task, str(options.get("precision")))
     setting = f"checkpoint={checkpoint}"
     state = resuming.read(Path(checkpoint), setting)
     resuming.check_same(state, task.origin, resuming.TESTED, setting)
