@@ -53,11 +53,13 @@ class Source:
     def _aligned(self) -> Iterator[Pair]:
         ends = [0, 0]
         for source, target in itertools.zip_longest(*map(read_lines, self.paths)):
+            texts = []
             for side, (line, path) in enumerate(zip((source, target), self.paths, strict=True)):
                 if line is not None:
-                    ends[side] = _checked(path, line)[0]
-            if source is not None and target is not None:
-                yield Pair(source[1].strip(), target[1].strip())
+                    ends[side], text = _checked(path, line)
+                    texts.append(text.strip())
+            if len(texts) == 2:
+                yield Pair(*texts)
         if ends[0] != ends[1]:
             raise UserError(
                 f"{self.paths[0]} has {ends[0]:,} lines and {self.paths[1]} {ends[1]:,}: line k of the one has to be "

@@ -19,7 +19,7 @@ class Translator(nn.Module):
     copy_embedding: class points start as a copy of the target's embedding, where logits have class points that may lie
     anywhere (the Lorentz family's).
 
-    Raises UserError where the encoder has no decoder, or its positions do not suffice.
+    Raises UserError where the encoder's positions do not suffice.
     """
 
     components = ("encoder", "decoder", "classifier")
@@ -41,7 +41,8 @@ class Translator(nn.Module):
         geometry.check_components(self.components)
         geometry = geometry.with_defaults(layers)
         source, target, classifier = (geometry.part(name) for name in self.components)
-        kind, settings = getattr(encoder, "func", encoder), getattr(encoder, "keywords", {})
+        kind: Any = getattr(encoder, "func", encoder)
+        settings = getattr(encoder, "keywords", {})
         n_positions = settings.get("n_positions")
         if n_positions is not None and n_positions <= max_length:
             raise UserError(

@@ -49,7 +49,8 @@ class TranslationTask(Task):
         n = len(labels)
         sums: dict[str, Any] = {"examples": len(lengths), "pieces": n}
         if self.training:
-            loss = self.model.classifier.cross_entropy(points, labels, self.label_smoothing)
+            cross_entropy: Any = self.model.classifier.cross_entropy
+            loss = cross_entropy(points, labels, self.label_smoothing)
         else:
             logits = self.model.classifier(points)
             loss = F.cross_entropy(logits, labels)
