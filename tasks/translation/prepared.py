@@ -26,7 +26,7 @@ BOS, EOS = 2, 3  # ids of the beginning and the end of a target sentence, behind
 FIRST = 4  # id of the first piece of a vocabulary
 CHUNK = 10_000  # sentences that are split together
 VOCABULARIES = ("separate", "shared")
-Ids = tuple[np.ndarray, ...]  # of all sentences of a side, and where each starts
+Ids = tuple[np.ndarray, np.ndarray]  # of all sentences of a side, and where each starts
 Reader = Callable[[], Iterator[tuple[str, Pair]]]  # the pairs and their splits, from the first on
 
 

@@ -118,7 +118,7 @@ def train_step(tmp_path, cfg: DictConfig) -> None:
     OmegaConf.update(cfg, "paths", {"data_dir": str(tmp_path), "output_dir": str(tmp_path)})
     if "sizes" in cfg.task.data:
         OmegaConf.update(cfg, "task.data.sizes.train", 64)
-    cfg.optim.schedule, cfg.optim.d_model = "constant", None
+    cfg.optim.schedule, cfg.optim.warmup_steps, cfg.optim.d_model = "constant", 0, None
     task, data = build(checks.check(cfg))
     before = {name: p.detach().clone() for name, p in task.model.named_parameters()}
     assert before

@@ -126,3 +126,21 @@ def test_every_task_says_which_data_are_missing(tmp_path, task):
     words = ("data.dir=nowhere",) if task == "translation" else ()
     with pytest.raises(UserError, match="There is no folder"):
         build(checked(f"task={task}", *words, *places(tmp_path)))
+
+
+def test_mixed_precision_is_for_flat_models_alone(tmp_path):
+    words = (
+        "task=translation_toy",
+        SMALL,
+        "trainer.precision=bf16-mixed",
+        "trainer.max_steps=2",
+        *QUIET,
+        *places(tmp_path),
+    )
+    result = call(*words, "geometry=euclidean")
+    assert result.code == 0, result.err
+    assert math.isfinite(result.record["metrics"]["test/loss"])
+    for geometry in ("lorentz", "hatt"):
+        result = call(*words, f"geometry={geometry}")
+        assert result.code == 1
+        assert f"this one has geometry={geometry}, whose points need at least 32 bits" in " ".join(result.err.split())
