@@ -19,6 +19,9 @@ from scripts import collect, trained
 from tasks.base import TaskData
 from tasks.errors import UserError
 from tasks.points_files import read_points, write_points
+from tasks.probing.conllu import read_sentences
+from tasks.probing.trees import measure
+from tasks.reading import Faults
 from tasks.word_vectors import read_vectors
 from tests.configurations import checked
 from tests.mutations import mutated, mutated_gzip
@@ -202,6 +205,50 @@ def corpus(folder: Path) -> Reader:
     return files, lambda: use(read())
 
 
+def aligned(folder: Path) -> Reader:
+    """Aligned files, plain and packed, and a table with both languages."""
+    words = ("a dog runs", "two men talk .", "é sleeps", "&quot; a cat &quot; runs", "nobody sleeps here !")
+    text = "".join(f"{word}\n" for word in words * 4)
+    files = write(folder, train_en=text, train_de_gz=text, valid_en=text, valid_de=text, test_en=text, test_de=text)
+    files += write(folder, pairs_txt="".join(f"{word}\t{word}\tsource {k}\n" for k, word in enumerate(words * 9)))
+    small = ("task.data.subwords=none", "task.data.held_out.shares={dev: 0.2, test: 0.2}")
+    read = data(folder, "task=translation", f"data.dir={folder}", "task.data.subwords=none")
+    read_table = data(folder, "task=tatoeba", f"task.data.folder={folder}", "task.data.table.file=pairs.txt", *small)
+
+    def both() -> None:
+        use(read())
+        use(read_table())
+
+    return files, both
+
+
+def sentences(folder: Path) -> Reader:
+    """What a translation reads with mode=predict."""
+    known = data(folder, "task=translation_toy")()
+    files = write(folder, new_txt="w1 w2\nw3 unknown é\n\n  w4  w5 \n")
+    return files, lambda: predict(known, files[0])
+
+
+def treebank(folder: Path) -> Reader:
+    text = "".join(
+        "# text = A dog's barks.\n1\tA\ta\tDET\tDT\t_\t2\tdet\t_\t_\n2-3\tdog's\t_\t_\t_\t_\t_\t_\t_\t_\n"
+        "2\tdog\tdog\tNOUN\tNN\tNumber=Sing\t4\tnsubj\t_\t_\n3\t's\t's\tPART\tPOS\t_\t2\tcase\t_\t_\n"
+        "4\tbarks\tbark\tVERB\tVBZ\t_\t0\troot\t_\t_\n4.1\té\té\tX\tX\t_\t_\t_\t4:dep\t_\n"
+        "5\t.\t.\tPUNCT\t.\t_\t4\tpunct\t_\t_\n\n"
+        for _ in range(3)
+    )
+    files = write(folder, treebank_conllu=text, packed_conllu_gz=text)
+
+    def read() -> None:
+        for file in files:
+            for on_error in ("skip", "fail"):
+                for sentence in read_sentences(file, "xpos", Faults(on_error)):
+                    assert len(sentence.words) == len(sentence.heads) == len(sentence.punctuation)
+                    measure(sentence.heads)
+
+    return files, read
+
+
 def records(folder: Path) -> Reader:
     kept = next(collect.RUNS.glob("hnn_prefix10_gru_hyp-*.json")).read_bytes()
     run = folder / "out" / "run"
@@ -245,7 +292,8 @@ def caches(folder: Path) -> Reader:
 
 READERS = (
     nli_json, nli_table, nli_gzip, nli_inputs, typing, typing_ontology, typing_inputs, triples, questions, prefix,
-    prefix_inputs, wordnet, edges, points, vectors, corpus, records, caches,
+    prefix_inputs, wordnet, edges, points, vectors, corpus, aligned, sentences, treebank,
+    records, caches,
 )  # fmt: skip
 
 
@@ -292,6 +340,9 @@ WORST = (  # reader, file, its content, what is said; None: it is used
     (wordnet, "data.noun", "00000010 03 n 01 " + "e" * 3_000_000, "no synset"),
     (edges, "edges.tsv", "\u202e" + "x" * 3_000_000 + "\n", "is not of the form"),
     (vectors, "glove.txt", "a 1e300 2\nb 1 2\n", None),
+    (aligned, "train.en", "\u202e" + "x" * 3_000_000 + "\na\n", "line k of the one has to be"),
+    (aligned, "pairs.txt", "a\u2028" * 100_000 + "\n", "it has 1 columns"),
+    (treebank, "treebank.conllu", "1\t" + "x\t" * 99_999 + "\n", "columns with tabs between them"),
     (records, "out/run/history.csv", "epoch,step\n1,\u2028\n", "no row of a run's history"),
     (records, "out/run/record.json", '{"config": {}, "a": "\\ud800"}', "not the record of a run"),
 )

@@ -131,7 +131,8 @@ def find_sources(
     one language of a split is missing.
     """
     known_splits("task.data.files", files, SPLITS)
-    hint = f" scripts/download.py {download} says where the data are." if download else ""
+    fetch = f" `python scripts/download.py {download}` fetches it." if download else ""
+    hint = f"{fetch} tasks/translation/README.md says which files are read and where data come from."
     if not folder.is_dir():
         raise UserError(f"There is no folder {folder}; the aligned files are to be there.{hint}")
     if table is not None:
