@@ -73,6 +73,7 @@ def test_a_word_may_hold_blanks(tmp_path):
         ([row(1, 0).replace("\t", " ")], 3, "it has 1 columns"),
         ([row("1-2", "_")], 3, "its sentence has no words"),
         ([row(1, 0, form=" ")], 3, "it has no word"),
+        ([row(1, 0), " # x" + "\t_" * 9], 4, "no line of CoNLL-U, and a comment begins with #"),
     ],
 )
 def test_what_is_no_tree_is_named_with_its_line_or_skipped(tmp_path, rows, line, said):
