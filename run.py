@@ -43,14 +43,17 @@ def run(cfg: DictConfig) -> float | None:
         if mode == "predict":
             outcome = prediction.predict(task, data, files, stdout, **options)
         else:
+            if mode == "fit" and options["resume"] not in (None, "auto"):  # may end here, without a logger
+                ends = options["max_epochs"], options["max_steps"]
+                try:
+                    resume.checkpoint_to_continue(options["resume"], folder.parent, task.origin, *ends)
+                except resume.Finished as end:
+                    return multirun.result(report.pass_over(str(end), end.record, folder), end.record)
             with open_logger(values["logger"] and make(values["logger"], _partial_=True), folder) as logger:
                 if mode == "test":
                     outcome = training.test(task, data, logger, files.checkpoint, **options)
                 else:
-                    try:
-                        outcome = training.fit(task, data, folder, logger, **options)
-                    except resume.Finished as end:
-                        return multirun.result(report.pass_over(str(end), end.record, folder), end.record)
+                    outcome = training.fit(task, data, folder, logger, **options)
         if outcome.is_main:
             result = record.build(values, list(job.overrides.task), data, task, outcome)
             report.conclude(task, outcome, result, folder, matching.published(result))

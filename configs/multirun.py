@@ -164,7 +164,10 @@ def conclude(code: int, words: Sequence[str]) -> int:
     if not code and not jobs.notes:
         print("error: the multirun has no job: no name matches the glob(...). See configs/.", file=sys.stderr)
         return 1
-    show_results(jobs)
+    try:
+        show_results(jobs)
+    except Exception as error:  # of records that others wrote
+        print(f"note: the results are not compared ({type(error).__name__}: {paragraph(error)}).", file=sys.stderr)
     failed = [note for note in jobs.notes.values() if note["reason"]]
     if failed:
         print(f"{len(failed)} of {len(jobs.notes)} jobs failed:", file=sys.stderr)
@@ -179,7 +182,7 @@ def show_results(jobs: Jobs) -> None:
     metrics."""
     records = {}
     for file in (Path(note["record"]) for note in jobs.notes.values() if note["record"]):
-        with contextlib.suppress(OSError):  # the folder is gone
+        with contextlib.suppress(OSError, ValueError):  # the folder is gone, or the file is damaged
             records[file] = json.loads(file.read_text(encoding="utf-8"))
     trainings = {file: record for file, record in records.items() if record["config"]["mode"] == "fit"}
     if len(trainings) > 1:

@@ -115,7 +115,7 @@ def notes(layout: Layout, cells: Cells) -> list[str]:
     lines += [f"Ours, {settings}: {'; '.join(where)}" for settings, where in places.items()]
     lines += [line for ordering in layout.orderings for line in ordering_lines(layout, ordering, cells)]
     lines += contest_lines(layout, cells)
-    lines += gain_lines(layout, cells)
+    lines += gain_lines(layout, {place: runs for place, runs in cells.items() if runs and not _partial(layout, runs)})
     lines.append(f"Ours: {SPREADS[layout.spread]}; one record for each seed in results/runs/.")
     return lines
 

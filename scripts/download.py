@@ -29,7 +29,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -40,9 +40,11 @@ from scripts import commands  # noqa: E402
 from scripts.downloads import DownloadError  # noqa: E402
 from scripts.downloads.archives import unpack  # noqa: E402
 from scripts.downloads.transfer import ChecksumError, fetch  # noqa: E402
+from tasks.fingerprints import file_sha256  # noqa: E402
 from tasks.folders import whole_file  # noqa: E402
 
 Placement = Callable[[PurePosixPath], PurePosixPath | None]
+FILE_SUMS = ROOT / "scripts" / "downloads" / "sums.json"  # sha256 of files of repositories, by data set
 SUMS = "downloads.json"  # in the data folder: sha256 of each file when it was first fetched
 
 
@@ -50,7 +52,8 @@ SUMS = "downloads.json"  # in the data folder: sha256 of each file when it was f
 class Source:
     """One data set. folder: in the data folder. files: what must be in it at the end, any name of each entry. place:
     the place of a member of the archive in the folder, None without an archive. max_bytes: of its files together.
-    sha256: of the file, where the release has one. remedy: what can be done where the address does not answer."""
+    sha256: of the file, where the release has one. sums: sha256 of files in the folder, where they are known. remedy:
+    what can be done where the address does not answer."""
 
     url: str
     name: str
@@ -59,6 +62,7 @@ class Source:
     place: Placement | None
     max_bytes: int
     sha256: str | None = None
+    sums: dict[str, str] = field(default_factory=dict)
     remedy: str = ""
 
 
@@ -108,7 +112,8 @@ def inside(folder: str) -> Placement:
 
 
 def repository(name: str, url: str, revision: str, files: tuple[str, ...], place: Placement) -> Source:
-    """Files of a repository on GitHub. Its archives are packed anew for each request, so that no sum can be given."""
+    """Files of a repository on GitHub. Its archives are packed anew for each request, so that sums are of the files in
+    them."""
     return Source(
         url=f"https://github.com/{url}/archive/{revision}.tar.gz",
         name=f"{name}.tar.gz",
@@ -116,6 +121,7 @@ def repository(name: str, url: str, revision: str, files: tuple[str, ...], place
         files=tuple((file,) for file in files),
         place=place,
         max_bytes=1 << 30,
+        sums=json.loads(FILE_SUMS.read_text(encoding="utf-8"))[name],
     )
 
 
@@ -205,7 +211,7 @@ SOURCES = {
     "ud_english_ewt": repository(
         "ud_english_ewt",
         "UniversalDependencies/UD_English-EWT",
-        "r2.16",
+        "4c89b5833a70aa5ed3a00bad2f23f57992cc7df8",  # r2.16
         tuple(f"en_ewt-ud-{split}.conllu" for split in ("train", "dev", "test")),
         flat(("-train.conllu", "-dev.conllu", "-test.conllu")),
     ),
@@ -250,6 +256,11 @@ def download(source: Source, data: Path, force: bool) -> list[Path]:
     for names in source.files:
         if not any((folder / n).is_file() for n in names):
             raise DownloadError(f"{source.url} has no {' or '.join(names)}; it is not the release that is expected.")
+    for name, sum_ in source.sums.items():
+        file = folder / name
+        if not file.is_file() or file_sha256(file) != sum_:
+            file.unlink(missing_ok=True)
+            raise DownloadError(f"{source.url}: {name} is not the file that is expected; it was removed.")
     _write_sum(source, digest, data)
     return files
 

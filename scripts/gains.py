@@ -13,7 +13,11 @@ FILE = ROOT / "results" / "hyperbolicity.json"  # made by scripts/graph_statisti
 
 def gain_lines(layout: Layout, cells: dict[tuple[str, str | None], list[Record]], file: Path = FILE) -> list[str]:
     """For each column with a `graph` its delta, and how many points the first row of `gain` is above the second, in the
-    paper and in ours; none where the table has no `gain`. Raises TableError where a graph was not measured."""
+    paper and in ours, of so many seeds; none where the table has no `gain`. Raises TableError where a graph was not
+    measured.
+
+    cells: those with runs of all the data.
+    """
     if layout.gain is None:
         return []
     measured: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["graphs"]
@@ -30,9 +34,10 @@ def gain_lines(layout: Layout, cells: dict[tuple[str, str | None], list[Record]]
         ours = [[run["metrics"][layout.metrics[column]] for run in cells.get((row, column), [])] for row in (high, low)]
         gains = []
         if theirs[0] is not None and theirs[1] is not None:
-            gains.append(f"paper {100 * (theirs[0] - theirs[1]):+.1f}")
+            gains.append(f"paper {layout.scale * (theirs[0] - theirs[1]):+.1f}")
         if all(ours):
-            gains.append(f"ours {100 * (statistics.fmean(ours[0]) - statistics.fmean(ours[1])):+.1f}")
+            gain = layout.scale * (statistics.fmean(ours[0]) - statistics.fmean(ours[1]))
+            gains.append(f"ours {gain:+.1f} (seeds: {len(ours[0])} and {len(ours[1])})")
         delta = f"{graph['delta_max']:g} (mean {graph['delta_mean']:.2f}, diameter {graph['diameter']})"
         parts.append(f"{column} {delta}: {', '.join(gains) or 'not run'}")
     what = f"beside {high} above {low} in points"

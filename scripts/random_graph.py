@@ -25,21 +25,27 @@ import numpy as np  # noqa: E402
 from scripts import commands  # noqa: E402
 from tasks.errors import UserError, whole  # noqa: E402
 from tasks.folders import whole_file  # noqa: E402
+from tasks.graph.folder import EDGES, FEATURES  # noqa: E402
 from tasks.kg_completion.triples import FILES  # noqa: E402
 
 BLOCK = 500_000  # rows that are generated at once
-EDGES, FEATURES = "edges.tsv", "features.npy"
+SIZES = {"entities": 2_000_000, "triples": 20_000_000, "relations": 200, "held_out": 500}  # of a knowledge graph
 
 
 @commands.reports_errors
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns 0, or 1 for numbers that cannot be and folders that cannot be written."""
     options = _parser().parse_args(arguments)
+    given = [f"--{name.replace('_', '-')}" for name in SIZES if getattr(options, name) is not None]
+    if options.edges and given:
+        raise UserError(f"--edges makes a list of edges, and {given[0]} is of a knowledge graph; leave one out.")
+    for name, size in SIZES.items():
+        setattr(options, name, size if getattr(options, name) is None else getattr(options, name))
     for name in ("entities", "triples", "relations", "held_out", "nodes"):
         whole(f"--{name.replace('_', '-')}", getattr(options, name), 1)
     for name in ("seed", "features", "edges"):
         whole(f"--{name}", getattr(options, name), 0)
-    existing = [name for name in (*FILES.values(), EDGES, FEATURES) if (options.folder / name).exists()]
+    existing = [name for name in (*FILES.values(), EDGES, *FEATURES) if (options.folder / name).exists()]
     if existing:
         raise UserError(f"{options.folder} has a {existing[0]} already; name another folder.")
     if 2 * options.edges > options.nodes * (options.nodes - 1) // 2:
@@ -71,9 +77,9 @@ def write_edges(folder: Path, nodes: int, count: int, features: int, draw: np.ra
             file.writelines(f"{a}\t{b}\n" for a, b in ends)
     print(f"{folder / EDGES}: {count:,} edges", flush=True)
     if features:
-        with whole_file(folder / FEATURES) as part, part.open("wb") as file:
+        with whole_file(folder / FEATURES[0]) as part, part.open("wb") as file:
             np.save(file, draw.random((nodes, features), dtype=np.float32))
-        print(f"{folder / FEATURES}: {nodes:,} nodes", flush=True)
+        print(f"{folder / FEATURES[0]}: {nodes:,} nodes", flush=True)
 
 
 def write(path: Path, count: int, entities: int, relations: int, every: bool, draw: np.random.Generator) -> None:
@@ -97,10 +103,10 @@ def _frequent(size: int, count: int, draw: np.random.Generator) -> np.ndarray:
 def _parser() -> argparse.ArgumentParser:
     parser = commands.parser("random_graph.py", __doc__)
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="where the files go")
-    parser.add_argument("--entities", type=int, default=2_000_000, metavar="E", help="2,000,000")
-    parser.add_argument("--triples", type=int, default=20_000_000, metavar="N", help="of train (20,000,000)")
-    parser.add_argument("--relations", type=int, default=200, metavar="R", help="200")
-    parser.add_argument("--held-out", type=int, default=500, metavar="H", help="of valid and of test (500)")
+    parser.add_argument("--entities", type=int, metavar="E", help="2,000,000")
+    parser.add_argument("--triples", type=int, metavar="N", help="of train (20,000,000)")
+    parser.add_argument("--relations", type=int, metavar="R", help="200")
+    parser.add_argument("--held-out", type=int, metavar="H", help="of valid and of test (500)")
     parser.add_argument("--edges", type=int, default=0, metavar="N", help="an edge list in the place of triples")
     parser.add_argument("--nodes", type=int, default=1_000_000, metavar="M", help="of the edge list (1,000,000)")
     parser.add_argument("--features", type=int, default=0, metavar="F", help="of each node of the edge list (none)")

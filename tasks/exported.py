@@ -14,6 +14,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from tasks.errors import UserError
 from tasks.fingerprints import file_sha256
 from tasks.folders import whole_folder
 from tasks.reading import brief
+from tasks.resume import has_parts
 
 WEIGHTS, POINTS, CONFIG, NAMES, CARD, SUMS = (
     "weights.safetensors", "points.safetensors", "config.json", "names.json", "README.md", "SHA256SUMS",
@@ -80,12 +82,19 @@ def load(folder: str | Path) -> Exported:
         facts = json.loads(file.read_text(encoding="utf-8"))
         file = folder / NAMES
         names = json.loads(file.read_text(encoding="utf-8"))
+        if not all(isinstance(own, list) and all(isinstance(name, str) for name in own) for own in names.values()):
+            raise ValueError("its names are no texts")
         file = folder / WEIGHTS
         weights: dict[str, Tensor] = load_file(file)
         file = folder / POINTS
         tables: dict[str, Tensor] = load_file(file)
-        points = {kind: _points(names[kind], x, *facts["spaces"][kind]) for kind, x in tables.items()}
+        file = folder / CONFIG
         checkpoint = {key: facts[key] for key in KEPT} | {"state_dict": weights, "file": folder / WEIGHTS}
+        titles = (facts["experiment"], facts["name"])
+        if not has_parts(checkpoint) or not all(isinstance(title, (str, NoneType)) for title in titles):
+            raise ValueError("a part is of another kind")
+        file = folder / POINTS
+        points = {kind: _points(names[kind], x, *facts["spaces"][kind]) for kind, x in tables.items()}
     except Exception as error:  # many kinds, for files that may hold anything
         reason = f"{type(error).__name__}: {brief(str(error))}"
         raise UserError(f"{file} is not what an export writes ({reason}). Export the model again.") from error

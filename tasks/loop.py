@@ -15,7 +15,10 @@ HOOKS = (
     "on_before_optimizer_step", "on_train_batch_end",
 )  # fmt: skip
 # What a module, and for TRANSFERS its data, may do in a way of its own, which Lightning's loop calls.
-OWN_WAYS = ("backward", "optimizer_step", "optimizer_zero_grad", "configure_gradient_clipping")
+OWN_WAYS = (
+    "on_train_batch_start",  # whose answer -1 ends the epoch
+    "backward", "optimizer_step", "optimizer_zero_grad", "configure_gradient_clipping",
+)  # fmt: skip
 TRANSFERS = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
 
 
@@ -25,8 +28,11 @@ class EpochLoop(_TrainingEpochLoop):
     Lightning asks every callback for every hook, with a profiler around each, wraps the step into closures, and
     collects what `LightningModule.log` was given in each batch: about a millisecond. Here a hook is called where it
     does something, and `log` is for the ends of epochs; in a step it raises Lightning's MisconfigurationException.
-    Progress is counted as in Lightning's, so a checkpoint is the same. Several processes, the batch that a run goes
-    on with, and a module that has its own way of a part of the step (OWN_WAYS) are left to Lightning's loop.
+    Progress is counted as in Lightning's, so a checkpoint is the same. What else differs: no profiler is asked, the
+    strategy's and the precision's hooks of a step are not called, and the gradients are made after the model's part of
+    the step, not within `optimizer.step`, so an optimizer that needs a closure is not served. Several processes, a
+    strategy that accumulates by itself, Lightning's own clipping of gradients (`gradient_clip_val`), the batch that a
+    run goes on with, and a module that has its own way of a part of the step (OWN_WAYS) are left to Lightning's loop.
     """
 
     def __init__(self, trainer: Trainer) -> None:
@@ -40,7 +46,12 @@ class EpochLoop(_TrainingEpochLoop):
         trainer, module = self.trainer, self.trainer.lightning_module
         data = trainer.datamodule  # type: ignore[attr-defined]
         owners = [(module, name) for name in OWN_WAYS + TRANSFERS] + [(data, name) for name in TRANSFERS]
-        self._is_plain = trainer.world_size == 1 and not any(_has(x, name, LightningModule) for x, name in owners)
+        self._is_plain = (
+            trainer.world_size == 1
+            and trainer.gradient_clip_val is None
+            and not trainer.strategy.handles_gradient_accumulation
+            and not any(_has(x, name, LightningModule) for x, name in owners)
+        )
         for name in HOOKS:
             own = [getattr(module, name)] if _has(module, name, LightningModule) else []
             callbacks = [c for c in trainer.callbacks if _has(c, name, Callback)]  # type: ignore[attr-defined]
@@ -99,5 +110,5 @@ class EpochLoop(_TrainingEpochLoop):
 
 
 def _has(x: Any, name: str, base: type) -> bool:
-    """Whether the method is x's own and not that of `base`."""
-    return getattr(type(x), name) is not getattr(base, name)
+    """Whether the method is x's own, of its class or given to it alone, and not that of `base`."""
+    return getattr(getattr(x, name), "__func__", None) is not getattr(base, name)

@@ -106,12 +106,12 @@ def read(path: Path, setting: str, states: tuple[str, ...] = STATES["test"]) -> 
             f"{setting}: {file} lacks the configuration of its run, which rebuilds the model: it was written before "
             "checkpoints kept it. Use the version of this program that wrote it, or train again."
         )
-    if not isinstance(checkpoint, dict) or not _has_parts(checkpoint):
+    if not isinstance(checkpoint, dict) or not has_parts(checkpoint):
         raise UserError(f"{setting}: {file} is not a checkpoint of this program. Use one that a run of it wrote.")
     return checkpoint | {"file": file}
 
 
-def _has_parts(checkpoint: Mapping[str, Any]) -> bool:
+def has_parts(checkpoint: Mapping[str, Any]) -> bool:
     """Whether weights, configuration, data and metrics are there, of the kinds that they must have."""
     texts: Any = checkpoint.get("data")
     metrics: Any = checkpoint.get("metrics")

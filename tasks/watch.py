@@ -83,7 +83,9 @@ def _are_finite(tensors: list[Tensor]) -> bool:
     """Whether no value is NaN or infinite; one wait for the device, where all have one dtype."""
     dtypes: dict[torch.dtype, list[Tensor]] = {}
     for t in tensors:
-        dtypes.setdefault(t.dtype, []).append(t._values() if t.is_sparse else t)
+        values = t._values() if t.is_sparse else t
+        if values.numel():  # a sparse gradient may have no row, and then no largest value
+            dtypes.setdefault(t.dtype, []).append(values)
     return all(math.isfinite(torch.stack(torch._foreach_norm(t, math.inf)).max().item()) for t in dtypes.values())
 
 

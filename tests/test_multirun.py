@@ -76,6 +76,21 @@ def test_an_interrupted_multirun_says_which_job_was_running(jobs):
     assert result.err.splitlines()[-1].endswith("seed=1: it was interrupted")
 
 
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"config": {"mode": "fit"}}'])
+def test_failed_jobs_are_listed_though_records_are_damaged(jobs, tmp_path, content):
+    def behaviour(seed: int):
+        if seed == 2:
+            raise UserError("it went wrong")
+        file = tmp_path / f"{seed}.json"
+        file.write_text(content)
+        return run.multirun.Result(0.5, file)
+
+    result = jobs(behaviour, "seed=0,1,2")
+    assert result.code == 1
+    assert "1 of 3 jobs failed:" in result.err
+    assert result.err.splitlines()[-1].endswith("seed=2: it went wrong")
+
+
 def test_notes_of_jobs_go_also_where_the_command_ends_with_a_traceback(jobs, tmp_path, monkeypatch):
     """One of them is cut, as a kill leaves it."""
 

@@ -70,5 +70,6 @@ def _table(header: list[str], rows: Mapping[str, Any]) -> str:
     lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
     for name, value in rows.items():
         shown = f"{value:.4f}" if isinstance(value, float) else str(value)
-        lines.append(f"| {name} | {shown} |".replace("\n", " "))
+        cells = (str(cell).replace("\n", " ").replace("|", "\\|") for cell in (name, shown))
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

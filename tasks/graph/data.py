@@ -1,6 +1,7 @@
 """Graphs as examples: pairs of nodes to train and to test links, or nodes with a class."""
 
 import functools
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from tasks import folders
 from tasks.base import TaskData
 from tasks.batches import MaskedSplit, Split, TensorSplit, TrainBatches
 from tasks.errors import UserError, one_of, share, whole
-from tasks.fingerprints import cache_place
+from tasks.fingerprints import cache_place, joined_sha256
 from tasks.graph.folder import read_folder
 from tasks.graph.graph import Graph
 from tasks.graph.releases import READERS, read_release
@@ -153,7 +154,14 @@ class GraphData(TaskData):
 
     @property
     def identity(self) -> dict[str, str]:
-        return {"graph": f"{self.graph.n} nodes with sha256 {self.graph.sha256[:12]}"}
+        graph = f"{self.graph.n} nodes with sha256 {self.graph.sha256[:12]}"
+        return {"graph": graph, "splits": f"sha256 {joined_sha256(list(self._sha256.values()))[:12]}"}
+
+    @functools.cached_property
+    def _sha256(self) -> dict[str, str]:
+        """Of each split the fingerprint of the graph's files and of the split's examples."""
+        rows = {split: hashlib.sha256(rows.astype("<i8").tobytes()) for split, rows in self.examples().items()}
+        return {split: joined_sha256([self.graph.sha256, digest.hexdigest()]) for split, digest in rows.items()}
 
     @functools.cached_property
     def node_names(self) -> Names:
@@ -166,12 +174,16 @@ class GraphData(TaskData):
         return {
             "files": dict.fromkeys(SPLITS, graph.files),
             "counts": counts,
-            "sha256": dict.fromkeys(SPLITS, graph.sha256),
+            "sha256": self._sha256,
         }
 
     def parts(self) -> dict[str, np.ndarray]:
-        """What the examples of each split are: edges (E, 2) or nodes."""
+        """The edges (E, 2) or the nodes of each split."""
         raise NotImplementedError
+
+    def examples(self) -> dict[str, np.ndarray]:
+        """What each split is evaluated on: `parts`, and of links the pairs without an edge, too."""
+        return self.parts()
 
 
 class LinkData(GraphData):
@@ -204,13 +216,21 @@ class LinkData(GraphData):
         most = 2 * max(len(self._edges[split]) for split in ("dev", "test"))
         return super().model_sizes | {"known_links": keys, "n_evaluated": most}
 
-    def load(self) -> dict[str, Split]:
+    @functools.cached_property
+    def _pairs(self) -> dict[str, np.ndarray]:
+        """The edges of each split; in dev and test as many pairs without an edge follow."""
         wrong = non_edges(self.graph, len(self._edges["dev"]) + len(self._edges["test"]), self.options.split_seed)
         n_dev = len(self._edges["dev"])
         negatives = {"dev": wrong[:n_dev], "test": wrong[n_dev:]}
-        splits: dict[str, Split] = {"train": TensorSplit({"pair": torch.as_tensor(self._edges["train"])})}
-        for split, pairs in negatives.items():
-            both = np.concatenate([self._edges[split], pairs])
+        return self._edges | {k: np.concatenate([self._edges[k], pairs]) for k, pairs in negatives.items()}
+
+    def examples(self) -> dict[str, np.ndarray]:
+        return self._pairs
+
+    def load(self) -> dict[str, Split]:
+        splits: dict[str, Split] = {"train": TensorSplit({"pair": torch.as_tensor(self._pairs["train"])})}
+        for split in ("dev", "test"):
+            both = self._pairs[split]
             label = np.arange(len(both)) < len(self._edges[split])
             row = np.arange(len(both))
             columns = {"pair": both, "label": label.astype(np.int64), "row": row}

@@ -1,9 +1,10 @@
 """The graphs that HGCN published (Chami et al. 2019), and Planetoid's (Yang et al. 2016), from their files."""
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -12,9 +13,11 @@ from tasks.errors import UserError
 from tasks.fingerprints import file_sha256, joined_sha256
 from tasks.graph.graph import Graph, checked, undirected
 from tasks.graph.pickles import read_pickle
+from tasks.reading import brief
 
 SOURCE = "the folder data/{name} of github.com/HazyResearch/hgcn"
 PLANETOID = ("x", "y", "tx", "ty", "allx", "ally")
+Loaded = TypeVar("Loaded")
 CLASS_BOUNDS = (1.0, 8 / 7, 9 / 7)  # of Airport's fifth number, from which its four classes are made
 
 
@@ -26,7 +29,7 @@ def planetoid(folder: Path, name: str, labelled: bool) -> Graph:
     """
     files = _present(folder, *(f"ind.{name}.{part}" for part in (*PLANETOID, "graph", "test.index")))
     source = SOURCE.format(name=folder.name)
-    values: dict[str, Any] = {part: read_pickle(folder / f"ind.{name}.{part}", source) for part in PLANETOID}
+    values = {part: _table(folder / f"ind.{name}.{part}", source) for part in PLANETOID}
     index = _index(files[-1])
     order, n_train, n_known = np.sort(index), len(values["y"]), len(values["ally"])
     links = planetoid_links(folder, name)
@@ -34,8 +37,15 @@ def planetoid(folder: Path, name: str, labelled: bool) -> Graph:
     if order[0] != n_known or n < n_known + len(order):
         raise UserError(f"{files[-1]}: its nodes do not follow the {n_known} of ind.{name}.ally.")
     rows = np.concatenate([np.arange(n_known), index])
+    for known, others in (("allx", "tx"), ("ally", "ty")):
+        shapes = [values[part].shape for part in (known, others)]
+        if shapes != [(n_known, shapes[0][1]), (len(index), shapes[0][1])]:
+            raise UserError(
+                f"{folder}: ind.{name}.{known} and ind.{name}.{others} have the shapes {shapes[0]} and {shapes[1]}, "
+                f"and there are {n_known} and {len(index)} nodes; fetch them again: {source}."
+            )
     features = np.zeros((n, values["allx"].shape[1]), dtype=np.float32)
-    features[rows] = sparse.vstack([values["allx"], values["tx"]]).toarray()
+    features[rows] = np.concatenate([values["allx"], values["tx"]])
     labels = np.full(n, -1, dtype=np.int64)
     labels[rows] = np.concatenate([values["ally"], values["ty"]]).argmax(1)
     n_dev = min(1000, n_known - n_train)
@@ -46,10 +56,31 @@ def planetoid(folder: Path, name: str, labelled: bool) -> Graph:
 def planetoid_links(folder: Path, name: str) -> Graph:
     """Nodes and edges of :func:`planetoid`, from ind.<name>.graph and .test.index."""
     graph, index = _present(folder, f"ind.{name}.graph", f"ind.{name}.test.index")
-    others_of = read_pickle(graph, SOURCE.format(name=folder.name))
-    pairs = [(a, b) for a, others in others_of.items() for b in others]
-    n = int(_index(index).max()) + 1
-    return _links(name, [graph, index], n, *undirected(np.array(pairs), n, str(graph)))
+    source = SOURCE.format(name=folder.name)
+    others_of = read_pickle(graph, source)
+    try:
+        pairs = [(operator.index(a), operator.index(b)) for a, others in others_of.items() for b in others]
+        edges, n = np.array(pairs, dtype=np.int64), len(others_of)
+    except (AttributeError, TypeError, OverflowError):
+        raise UserError(
+            f"{graph} is not the published graph: it must have a list of numbers for each node; fetch it again: "
+            f"{source}."
+        ) from None
+    if (last := int(_index(index).max())) >= n:
+        raise UserError(f"{index} names the node {last}, and {graph.name} has {n} nodes; fetch both again: {source}.")
+    return _links(name, [graph, index], n, *undirected(edges, n, str(graph)))
+
+
+def _table(path: Path, source: str) -> np.ndarray:
+    """The numbers (N, K) of a pickle. Raises UserError where it holds something else."""
+    value = read_pickle(path, source)
+    try:
+        table = value.toarray() if isinstance(value, sparse.csr_array) else value
+    except (MemoryError, ValueError):  # of a shape beyond all bounds
+        table = None
+    if not isinstance(table, np.ndarray) or table.ndim != 2 or not table.shape[1]:
+        raise UserError(f"{path} is not what was published, a table of numbers; fetch it again: {source}.")
+    return table
 
 
 def _present(folder: Path, *names: str) -> list[Path]:
@@ -61,16 +92,19 @@ def _present(folder: Path, *names: str) -> list[Path]:
 
 def _index(path: Path) -> np.ndarray:
     try:
-        return np.array([int(line) for line in path.read_text(encoding="ascii").split()])
-    except ValueError:
+        index = np.array([int(line) for line in path.read_text(encoding="ascii").split()], dtype=np.int64)
+    except (ValueError, OverflowError):
         raise UserError(f"{path} is damaged: it must have a whole number on each line.") from None
+    if not len(index) or index.min() < 0 or len(np.unique(index)) < len(index):
+        raise UserError(f"{path} is damaged: it must have nodes, numbered from 0, each once.")
+    return index
 
 
 def disease(folder: Path, name: str, labelled: bool) -> Graph:
     """A simulated epidemic on a tree: <name>.edges.csv, rows `number,number`; <name>.labels.npy; <name>.feats.npz."""
     files = _present(folder, *(f"{name}.{part}" for part in ("edges.csv", "labels.npy", "feats.npz")))
     source = SOURCE.format(name=folder.name)
-    labels = _loaded(files[1], lambda file: np.load(file, allow_pickle=False).astype(np.int64), source)
+    labels = _loaded(files[1], lambda file: np.load(file, allow_pickle=False).astype(np.int64).reshape(-1), source)
     features = _loaded(files[2], lambda file: sparse.load_npz(file).toarray().astype(np.float32), source)
     return _graph(disease_links(folder, name), files, features, labels if labelled else None, {})
 
@@ -80,15 +114,16 @@ def disease_links(folder: Path, name: str) -> Graph:
     (file,) = _present(folder, f"{name}.edges.csv")
     number: dict[str, int] = {}
     pairs = []
-    for k, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+    text = _loaded(file, lambda stream: stream.read().decode(), SOURCE.format(name=folder.name))
+    for k, line in enumerate(text.splitlines(), start=1):
         ends = line.strip().split(",")
         if len(ends) != 2:
-            raise UserError(f"{file}, line {k}: {line[:60]!r} is not of the form number,number.")
+            raise UserError(f"{file}, line {k}: {brief(line)} is not of the form number,number.")
         pairs.append([number.setdefault(end, len(number)) for end in ends])
     return _links(name, [file], len(number), *undirected(np.array(pairs), len(number), str(file)))
 
 
-def _loaded(path: Path, read: Callable[[BinaryIO], np.ndarray], source: str) -> np.ndarray:
+def _loaded(path: Path, read: Callable[[BinaryIO], Loaded], source: str) -> Loaded:
     try:
         with path.open("rb") as stream:
             return read(stream)
@@ -103,15 +138,16 @@ def airport(folder: Path, name: str, labelled: bool) -> Graph:
     The fifth, of the population of the country, becomes four classes where `labelled`, and is a feature where not.
     """
     file = folder / f"{name}.p"
-    adjacency, attributes = read_pickle(file, SOURCE.format(name=folder.name))
+    graph = read_pickle(file, SOURCE.format(name=folder.name))
     try:
+        adjacency, attributes = graph
         number = {node: k for k, node in enumerate(attributes)}
         features = np.array([attributes[node]["feat"] for node in number], dtype=np.float64)
         pairs = np.array([(number[a], number[b]) for a, others in adjacency.items() for b in others])
         if features.ndim != 2 or features.shape[1] != 5:
             raise ValueError(f"features of shape {features.shape}")
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{file} is not the published graph ({error}); fetch it again.") from None
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise UserError(f"{file} is not the published graph ({brief(str(error))}); fetch it again.") from None
     links = _links(name, [file], len(number), *undirected(pairs, len(number), str(file)), tuple(map(str, number)))
     labels = None
     if labelled:

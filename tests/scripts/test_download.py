@@ -251,9 +251,34 @@ def test_a_folder_of_a_repository_is_taken_out(server, tmp_path):
     names = [f"tok/{split}.lc.norm.tok.{k}" for split in ("train", "val", "test_2016_flickr") for k in ("en", "de")]
     content = dict.fromkeys((f"dataset-1a/data/task1/{name}" for name in names), b"a man .\n")
     server.files["multi30k.tar.gz"] = tar_of(content | {"dataset-1a/data/task2/x": b"", "a": b""}, "")
-    source = replace(SOURCES["multi30k"], url=server.url("multi30k.tar.gz"))
+    source = replace(SOURCES["multi30k"], url=server.url("multi30k.tar.gz"), sums={})
     assert main(["multi30k", "--data-dir", str(tmp_path)], {"multi30k": source}) == 0
     assert left_behind(tmp_path) == {f"multi30k/{name}" for name in names} | {SUMS}
+
+
+@pytest.mark.parametrize(
+    ("name", "top", "also"),
+    [("graphs", "hgcn-a5/data/", "hgcn-a5/models/base.py"), ("ud_english_ewt", "UD-4c/", "UD-4c/not-to-release/a.conllu")],
+)
+def test_files_of_a_repository_are_those_of_its_revision(server, tmp_path, capsys, name, top, also):
+    content = {file: file.encode() for (file,) in SOURCES[name].files}
+    server.files["a.tar.gz"] = tar_of({top + file: text for file, text in content.items()} | {also: b"no"}, "")
+    sums = {file: hashlib.sha256(text).hexdigest() for file, text in content.items()}
+    source = replace(SOURCES[name], url=server.url("a.tar.gz"), sums=sums)
+    assert main([name, "--data-dir", str(tmp_path)], {name: source}) == 0
+    assert left_behind(tmp_path) == {f"{name}/{file}" for file in content} | {SUMS}
+    first = next(iter(content))
+    wrong = replace(source, sums={first: "0" * 64})
+    assert main([name, "--data-dir", str(tmp_path), "--force"], {name: wrong}) == 1
+    assert f"{first} is not the file that is expected; it was removed" in capsys.readouterr().err
+    assert not (tmp_path / name / first).exists()
+
+
+def test_every_needed_file_of_a_repository_has_a_sum():
+    for name in ("graphs", "multi30k", "ud_english_ewt"):
+        source = SOURCES[name]
+        assert {file for (file,) in source.files} <= source.sums.keys()
+        assert re.search(r"/archive/[0-9a-f]{40}\.tar\.gz$", source.url), "a tag can be moved"
 
 
 def test_the_command_names_what_it_can_fetch(tmp_path):

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from configs.tables import PUBLISHED, TableError, load_layouts, make_layout
+from scripts.cells import notes
 from scripts.gains import FILE, gain_lines
 
 
@@ -26,7 +27,7 @@ def test_the_line_has_delta_and_the_gains_of_the_paper_and_of_ours(layout, measu
     runs = {("HyboNet", "Disease"): [0.9, 0.8], ("GCN", "Disease"): [0.6], ("HyboNet", "Cora"): [0.9]}
     cells = {place: [{"metrics": {"test/auc": v}} for v in values] for place, values in runs.items()}
     (line,) = gain_lines(layout, cells, measured)
-    assert "beside HyboNet above GCN in points: Disease 1.5 (mean 0.25, diameter 9): paper +32.1, ours +25.0; " in line
+    assert "beside HyboNet above GCN in points: Disease 1.5 (mean 0.25, diameter 9): paper +32.1, ours +25.0 (seeds: 2 and 1); " in line
     assert line.endswith("Cora 1.5 (mean 0.25, diameter 9): paper +3.2"), "one of the two has no run"
 
 
@@ -52,8 +53,21 @@ def test_a_gain_that_does_not_fit_is_told(change, said):
         make_layout(PUBLISHED / "x.yaml", node | change, None)
 
 
+def test_runs_on_part_of_the_data_are_not_counted(layout):
+    def runs(value: float, share: float) -> list[dict]:
+        return [{"metrics": dict.fromkeys(layout.metrics.values(), value), "data": {"share": share, "sources": {}}}]
+
+    for share, has_gain in ((1.0, True), (0.5, False)):
+        cells = {("HyboNet", "Disease"): runs(0.9, share), ("GCN", "Disease"): runs(0.6, 1.0)}
+        (line,) = (line for line in notes(layout, cells) if line.startswith("δ-hyperbolicity"))
+        assert ("ours +30.0 (seeds: 1 and 1)" in line) is has_gain
+
+
 def test_every_graph_of_the_tables_was_measured_and_trees_have_none():
     graphs = json.loads(FILE.read_text())["graphs"]
+    named = {spec["graph"] for layout in load_layouts() if layout.gain for spec in layout.columns.values()}
+    assert named
+    assert named <= graphs.keys()
     assert graphs["disease_lp"]["delta_max"] == graphs["disease_nc"]["delta_max"] == 0
     for facts in graphs.values():
         assert 0 <= facts["delta_mean"] <= facts["delta_max"] <= facts["diameter"] / 2

@@ -49,13 +49,20 @@ def test_an_edge_list_has_different_edges_and_no_lonely_node(tmp_path, monkeypat
     assert "edges.tsv: 150 edges" in capsys.readouterr().out
     graph = read_folder(tmp_path / "a", "a", labelled=False)
     assert (graph.n, graph.edges.shape, graph.features.shape) == (60, (150, 2), (60, 5))
-    assert graph.notes == ("150 edges have no reverse; all are taken in both directions",) or not graph.notes
+    assert graph.notes == (), "no edge is repeated, in either direction, or joins a node to itself"
     assert graph.isolated == 0
     degrees = np.bincount(graph.edges.ravel())
     assert degrees[:15].sum() > degrees[-15:].sum(), "small numbers are frequent"
     assert random_graph.main([str(tmp_path / "b"), *EDGES]) == 0
     assert (tmp_path / "b" / "edges.tsv").read_text() == (tmp_path / "a" / "edges.tsv").read_text()
     assert [path.name for path in (tmp_path / "b").iterdir()] == ["edges.tsv"]
+
+
+def test_an_edge_list_has_no_triples(tmp_path, capsys):
+    for option in ("--entities", "--triples"):
+        assert random_graph.main([str(tmp_path), *EDGES, option, "9"]) == 1
+        assert f"{option} is of a knowledge graph" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_edge_list_that_is_too_dense_is_refused(tmp_path, capsys):

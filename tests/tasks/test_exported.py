@@ -91,13 +91,19 @@ def test_a_file_that_no_checksum_names_is_not_believed(folder):
         ("config.json", lambda text: "[]"),
         ("config.json", lambda text: text.replace('"Lorentz"', '"os.system"')),
         ("config.json", lambda text: text.replace("0.3", "0.7")),
+        ("config.json", lambda text: text.replace('{\n  "seed": 1\n }', "[1]")),
+        ("config.json", lambda text: text.replace('"val/loss": 0.1', '"val/loss": "0.1"')),
+        ("config.json", lambda text: text.replace('"name": null', '"name": 5')),
         ("names.json", lambda text: json.dumps({"words": ["one"], "classes": ["yes"]})),
+        ("names.json", lambda text: json.dumps({"words": ["one", 2], "classes": ["yes"]})),
+        ("names.json", lambda text: json.dumps({"words": "ab", "classes": ["yes"]})),
         ("weights.safetensors", lambda text: "no tensors"),
     ],
 )
 def test_what_no_export_writes_is_refused_though_its_checksum_is_right(folder, name, change):
     file = folder / name
-    text = change(file.read_text(errors="ignore"))
+    text = change(old_text := file.read_text(errors="ignore"))
+    assert text != old_text
     sums = folder / exported.SUMS
     old, new = hashlib.sha256(file.read_bytes()).hexdigest(), hashlib.sha256(text.encode()).hexdigest()
     file.write_text(text)

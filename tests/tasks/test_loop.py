@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from pytorch_lightning.callbacks import Callback
+from pytorch_lightning.callbacks import Callback, LambdaCallback
 from pytorch_lightning.loops.training_epoch_loop import _TrainingEpochLoop
 
 from configs import build, composing
@@ -23,6 +23,7 @@ CASES = {
     "float64": ("trainer.precision=64-true",),
     "scheduled": ("optim.schedule=noam", "optim.d_model=8", "optim.warmup_steps=3"),
     "validated": ("trainer.val_check_interval=3", "trainer.max_steps=10"),
+    "continued": ("trainer.accumulate_grad_batches=3", "trainer.limit_train_batches=5"),
 }
 
 
@@ -47,7 +48,7 @@ for hook_name in HOOKS:
     setattr(Recorder, hook_name, _noted(hook_name))
 
 
-def trained(folder: Path, monkeypatch, *words: str) -> tuple[list[tuple], dict, dict]:
+def trained(folder: Path, monkeypatch, *words: str, also: tuple[Callback, ...] = (), **options) -> tuple[list[tuple], dict, dict]:
     """Calls of hooks, metrics, and the last checkpoint."""
     composing.register()
     values = checked(*SMALL, *words)
@@ -55,17 +56,22 @@ def trained(folder: Path, monkeypatch, *words: str) -> tuple[list[tuple], dict, 
     task, data = build.build(values)
     recorder = Recorder()
     own = trainer.make_trainer
-    monkeypatch.setattr(training, "make_trainer", lambda callbacks, *args, **kw: own([recorder, *callbacks], *args, **kw))
-    outcome = training.fit(task, data, folder, None, **values["trainer"])
+    monkeypatch.setattr(training, "make_trainer", lambda callbacks, *args, **kw: own([recorder, *also, *callbacks], *args, **kw))
+    outcome = training.fit(task, data, folder, None, **values["trainer"], **options)
     return recorder.calls, outcome.metrics, torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_it_trains_as_lightnings_loop(tmp_path, monkeypatch, case):
-    ours = trained(tmp_path / "ours", monkeypatch, *CASES[case])
+    words = CASES[case]
+    if case == "continued":  # from the middle of the second epoch, after the first of its two steps
+        words = (*words, "trainer.max_epochs=3", f"trainer.resume={tmp_path / 'first'}")
+        state = trained(tmp_path / "first", monkeypatch, *CASES[case], "trainer.max_steps=3")[2]
+        assert state["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]["completed"] == 3
+    ours = trained(tmp_path / "ours", monkeypatch, *words)
     with monkeypatch.context() as patched:
         patched.setattr(EpochLoop, "advance", _TrainingEpochLoop.advance)
-        theirs = trained(tmp_path / "theirs", patched, *CASES[case])
+        theirs = trained(tmp_path / "theirs", patched, *words)
     assert ours[0] == theirs[0]
     assert {call[0] for call in ours[0]} == set(HOOKS)
     assert ours[1] == theirs[1]
@@ -90,3 +96,16 @@ def test_a_part_of_the_step_that_is_done_in_another_way_is_done_so(tmp_path, mon
     monkeypatch.setattr(owner, name, own)
     trained(tmp_path, monkeypatch, "trainer.max_epochs=1")
     assert called
+
+
+def test_a_hook_that_only_one_callback_was_given_is_called(tmp_path, monkeypatch):
+    called: list[int] = []
+    callback = LambdaCallback(on_train_batch_end=lambda trainer, module, outputs, batch, batch_idx: called.append(batch_idx))
+    trained(tmp_path, monkeypatch, "trainer.max_epochs=1", also=(callback,))
+    assert called == [*range(7)]
+
+
+def test_lightnings_clipping_of_gradients_is_done(tmp_path, monkeypatch):
+    given = [{"gradient_clip_val": 1e-9}, {}]
+    states = [trained(tmp_path / str(len(g)), monkeypatch, "trainer.max_epochs=1", **g)[2]["state_dict"] for g in given]
+    assert any(not torch.equal(value, states[1][name]) for name, value in states[0].items())

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tasks.prefix.task import PrefixTask
+from tasks.watch import _are_finite
 from tests.cli import toy
 
 SMALL = ("task.data.sizes={train: 64, dev: 20, test: 20}", "task.data.batch_size=8", "trainer.max_epochs=2")
@@ -60,6 +61,13 @@ def test_the_layer_that_makes_it_is_named(tmp_path, monkeypatch):
     assert "Training stopped at step 2" in result.err
     assert "parameter ffnn.weights.0" in result.err
     assert "output of ffnn, the first layer" in result.err
+
+
+def test_a_sparse_gradient_without_rows_is_finite():
+    empty = torch.sparse_coo_tensor(torch.empty(1, 0, dtype=torch.long), torch.empty(0, 3), (5, 3))
+    assert _are_finite([torch.tensor(1.0), empty])
+    assert _are_finite([empty])
+    assert not _are_finite([empty, torch.tensor(float("nan"))])
 
 
 def test_the_guard_may_look_less_often(tmp_path, monkeypatch):

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from tasks.errors import UserError
+from tasks.graph.releases import read_release
 from tests.cli import QUIET, Result, call
 from tests.tasks.graph.test_pickles import Hostile
 
@@ -153,6 +155,32 @@ def test_a_hostile_or_truncated_release_is_refused(tmp_path, cora):
     assert "ind.cora.allx is refused: pickle data was truncated. It is damaged" in message
     file.unlink()
     assert f"{cora} lacks ind.cora.allx; fetch them" in refused(tmp_path, "cora_nc", f"task.data.folder={cora}")
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "said"),
+    [
+        *(("graph", value, "it must have a list of numbers for each node")
+          for value in ([1, 2], {0: 1}, {0: ["x"]}, {0: [1.5]}, {"a": [0]}, {0: [10**30]})),
+        ("graph", {0: [1], 1: [0]}, "names the node 29, and ind.cora.graph has 2 nodes"),
+        *((part, value, "is not what was published, a table of numbers")
+          for part in ("allx", "ty") for value in ({"a": 1}, [[1.0]], 3, np.ones(4))),
+        ("tx", sparse.csr_matrix(np.eye(10, 5)), r"have the shapes \(20, 6\) and \(10, 5\)"),
+        ("ally", np.eye(3)[:2], "do not follow the 2 of ind.cora.ally"),
+    ],
+)  # fmt: skip
+def test_a_part_of_another_kind_is_refused(cora, part, value, said):
+    (cora / f"ind.cora.{part}").write_bytes(pickle.dumps(value, protocol=2))
+    with pytest.raises(UserError, match=said) as error:
+        read_release(cora, "cora", labelled=True)
+    assert str(cora) in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["", "-1", "20\n20", "9" * 30, "x"])
+def test_an_index_that_names_no_nodes_is_refused(cora, text):
+    (cora / "ind.cora.test.index").write_text(text)
+    with pytest.raises(UserError, match="index is damaged"):
+        read_release(cora, "cora", labelled=True)
 
 
 def test_features_or_labels_of_too_few_nodes_are_told(tmp_path):

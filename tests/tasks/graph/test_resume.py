@@ -1,4 +1,4 @@
-"""A run on a graph that is interrupted and goes on draws the same wrong links and neighbours as one that is left alone."""
+"""A run on a graph that goes on draws what one that is left alone draws, and it is not tested on what trained it."""
 
 from pathlib import Path
 
@@ -23,3 +23,14 @@ def test_an_interrupted_run_goes_on_exactly(tmp_path, monkeypatch):
     assert broken.code == 130, broken.err
     resumed = run(tmp_path / "broken", "trainer.resume=auto")
     assert same_end(run(tmp_path / "whole"), resumed)
+
+
+def test_a_run_is_not_tested_on_other_splits(tmp_path):
+    assert call(*WORDS, *places(tmp_path)).code == 0
+    (record,) = tmp_path.rglob("record.json")
+    words = (*WORDS[:3], "mode=test", f"checkpoint={record.parent}", *QUIET, *places(tmp_path / "test"))
+    refused = call(*words, "task.data.split_seed=1")
+    assert refused.code == 1
+    assert "was trained with data.splits=sha256" in refused.err
+    assert "its settings of task.data" in refused.err
+    assert call(*words).code == 0

@@ -37,6 +37,26 @@ def test_links_are_split_and_wrong_ones_are_no_edges():
         assert batch["label"].float().mean() == 0.5
 
 
+@pytest.mark.parametrize(
+    ("task", "changes"),
+    [
+        ("graph_toy", ("task.data.split_seed=1", "task.data.shares.test=0.3", "task.data.shares.dev=0.15")),
+        ("graph_nc_toy", ("task.data.split_seed=1", "task.data.shares.test=0.3", "task.data.shares.dev=0.15")),
+    ],
+)
+def test_other_splits_are_other_data(task, changes):
+    """So a checkpoint is refused that was trained on what would test it, and its runs are not compared."""
+    (_, same), (_, again) = toy(f"task={task}"), toy(f"task={task}", "seed=3")
+    assert same.identity == again.identity
+    assert same.fingerprint()["sha256"] == again.fingerprint()["sha256"]
+    assert len(set(same.fingerprint()["sha256"].values())) == 3
+    for change in changes:
+        _, other = toy(f"task={task}", change)
+        assert same.identity["graph"] == other.identity["graph"]
+        assert same.identity["splits"] != other.identity["splits"], change
+        assert same.fingerprint()["sha256"]["test"] != other.fingerprint()["sha256"]["test"], change
+
+
 @pytest.mark.parametrize("leak", [False, True])
 def test_wrong_links_of_training_are_drawn_from_all_pairs_that_are_not_known(leak):
     _, data = toy("task=graph_toy", f"task.data.leak={str(leak).lower()}", "task.data.toy.depth=2")
