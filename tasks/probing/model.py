@@ -24,11 +24,15 @@ class StructuralProbe(nn.Module):
         super().__init__()
         curved = probe.manifold.is_curved
         self.project = source.linear(d_source, d) if curved else nn.Identity()
+        self.source = source.manifold
         self.enter = ChangeGeometry(source, probe)
         self.map = probe.linear(d if curved else d_source, d)
 
     def forward(self, states: Tensor) -> Tensor:
         """(B, W, D) -> (B, W, D')."""
+        dtype = next(self.map.parameters()).dtype
+        if states.dtype != dtype:  # with trainer.precision=64-true
+            states = self.source.projx(states.to(dtype))
         points: Tensor = self.map(self.enter(self.project(states)))
         return points
 
