@@ -22,11 +22,15 @@ class Writing:
 
     def plain(self, text: str) -> str:
         """The text as people write it; "&apos;" and the like are the characters that they stand for."""
-        return text if self.tokenised == "none" else str(_moses("MosesDetokenizer", self.language).detokenize(text.split()))
+        if self.tokenised == "none":
+            return text
+        return str(_moses("MosesDetokenizer", self.language).detokenize(text.split()))
 
     def escaped(self, word: str) -> str:
         """A word as the data's texts have it: Moses's tokeniser writes "'" as "&apos;", and & | < > " [ ] likewise."""
-        return word if self.tokenised == "none" else str(_moses("MosesTokenizer", self.language).escape_xml(word))
+        if self.tokenised == "none":
+            return word
+        return str(_moses("MosesTokenizer", self.language).escape_xml(word))
 
     def words(self, text: str) -> str:
         """The text as words with blanks between them."""
