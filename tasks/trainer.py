@@ -28,7 +28,8 @@ def check_precision(precision: str, geometry: Geometry) -> None:
         if precision.endswith("mixed") and (part.manifold.is_curved or part.family.name != "euclidean"):
             raise UserError(
                 f"trainer.precision={precision} is for models that are Euclidean throughout, and this one has geometry="
-                f"{part.name}, whose points need at least 32 bits. Take 32-true, or geometry=euclidean."
+                f"{part.name}, whose points need 32 bits or more. Take trainer.precision=32-true, or "
+                "geometry=euclidean."
             )
 
 
