@@ -4,20 +4,27 @@ import contextlib
 import gzip
 import io
 import json
+import pickle
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import networkx
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 
 from configs import composing
 from configs.build import make
+from hyperbolic.manifolds import PoincareBall
 from scripts import collect, trained
-from tasks.base import TaskData
+from tasks import exported
+from tasks.base import NamedPoints, TaskData
 from tasks.errors import UserError
+from tasks.fingerprints import file_sha256
+from tasks.graph.releases import read_release
 from tasks.points_files import read_points, write_points
 from tasks.probing.conllu import read_sentences
 from tasks.probing.trees import measure
@@ -27,6 +34,7 @@ from tests.configurations import checked
 from tests.mutations import mutated, mutated_gzip
 from tests.tasks import test_wordnet
 from tests.tasks.entity_typing import synthetic
+from tests.tasks.graph.releases import planetoid_files
 
 FILES = 300  # damaged ones of each kind
 LONGEST = 1000  # characters of a message; some quote several values
@@ -290,7 +298,72 @@ def caches(folder: Path) -> Reader:
     return sorted((folder / "kept").rglob("meta.json")), both
 
 
+def graph_folder(folder: Path) -> Reader:
+    write(folder, edges_tsv="".join(f"n{k}\tn{k // 2}\n" for k in range(1, 40)))
+    write(folder, labels_tsv="".join(f"n{k}\t{'ab'[k % 2]}\n" for k in range(40)))
+    write(folder, features_tsv="".join(f"n{k}\t{k}.5\t-1e-2\n" for k in range(40)))
+    links, nodes = (data(folder, f"task={task}", f"data.dir={folder}") for task in ("graph", "graph_nc"))
+    turns = [links, nodes]
+
+    def both() -> None:
+        turns.reverse()
+        use(turns[0]())
+
+    return [folder / f"{part}.tsv" for part in ("edges", "labels", "features")], both
+
+
+def graph_arrays(folder: Path) -> Reader:
+    write(folder, edges_tsv="".join(f"{k}\t{k // 2}\n" for k in range(1, 40)))
+    np.save(folder / "features.npy", np.random.default_rng(0).random((40, 3), dtype=np.float32))
+    read = data(folder, "task=graph", f"data.dir={folder}")
+    return [folder / "features.npy"], lambda: use(read())
+
+
+def graph_pickles(folder: Path) -> Reader:
+    """As Planetoid's."""
+    known = planetoid_files(folder / "cora")
+    return known, lambda: read_release(folder / "cora", "cora", labelled=True)
+
+
+def graph_tables(folder: Path) -> Reader:
+    """As those of HGCN's trees."""
+    home = folder / "disease_nc"
+    home.mkdir()
+    (home / "disease_nc.edges.csv").write_text("".join(f"{k},{k // 2}\n" for k in range(1, 40)))
+    np.save(home / "disease_nc.labels.npy", np.arange(40) % 2)
+    sparse.save_npz(home / "disease_nc.feats.npz", sparse.csr_array(np.eye(40)))
+    return sorted(home.iterdir()), lambda: read_release(home, "disease_nc", labelled=True)
+
+
+def graph_airports(folder: Path) -> Reader:
+    graph = networkx.path_graph(12)
+    for k, node in graph.nodes.items():
+        node["feat"] = [k, 1.0, 2.0, 3.0, k / 6]
+    (folder / "airport").mkdir()
+    file = folder / "airport" / "airport.p"
+    file.write_bytes(pickle.dumps(graph))
+    return [file], lambda: read_release(file.parent, "airport", labelled=True)
+
+
+def exports(folder: Path) -> Reader:
+    """With sums that are right of what is damaged, too."""
+    checkpoint = {"state_dict": {"a": torch.ones(2, 3)}, "config": {"seed": 1}, "data": {"b": "c"}, "metrics": {"d": 0.5}}
+    points = {"words": NamedPoints(["dog", "é"], PoincareBall(c=0.5), torch.tensor([[0.1, 0.2], [0.3, -0.4]]))}
+    home = exported.write(folder / "model", checkpoint, points, "# A card\n")
+    turns = [True, False]
+
+    def read() -> None:
+        turns.reverse()
+        if turns[0]:
+            sums = "".join(f"{file_sha256(home / file)}  {file}\n" for file in exported.FILES)
+            (home / exported.SUMS).write_text(sums)
+        exported.load(home)
+
+    return sorted(home.iterdir()), read
+
+
 READERS = (
+    graph_folder, graph_arrays, graph_pickles, graph_tables, graph_airports, exports,
     nli_json, nli_table, nli_gzip, nli_inputs, typing, typing_ontology, typing_inputs, triples, questions, prefix,
     prefix_inputs, wordnet, edges, points, vectors, corpus, aligned, sentences, treebank,
     records, caches,

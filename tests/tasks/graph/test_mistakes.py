@@ -11,6 +11,7 @@ from scipy import sparse
 from tasks.errors import UserError
 from tasks.graph.releases import read_release
 from tests.cli import QUIET, Result, call
+from tests.tasks.graph.releases import planetoid_files
 from tests.tasks.graph.test_pickles import Hostile
 
 SHORT = ("trainer.max_epochs=1", "task.data.passes=1")
@@ -119,19 +120,8 @@ def test_what_can_be_mended_is_said_and_trained_on(tmp_path):
 @pytest.fixture
 def cora(tmp_path):
     """A small graph in the files of Planetoid."""
-    folder, draw = tmp_path / "cora", np.random.default_rng(0)
-    folder.mkdir()
-    features = sparse.csr_matrix((draw.random((30, 6)) < 0.5).astype(np.float32))
-    labels = np.eye(3, dtype=np.int32)[np.arange(30) % 3]
-    links = {k: [j for j in (k - 1, k + 1) if 0 <= j < 30] for k in range(30)}
-    parts = {
-        "x": features[:9], "y": labels[:9], "allx": features[:20], "ally": labels[:20], "tx": features[20:],
-        "ty": labels[20:], "graph": links,
-    }  # fmt: skip
-    for name, value in parts.items():
-        (folder / f"ind.cora.{name}").write_bytes(pickle.dumps(value, protocol=2))
-    (folder / "ind.cora.test.index").write_text("\n".join(map(str, range(20, 30))))
-    return folder
+    planetoid_files(tmp_path / "cora")
+    return tmp_path / "cora"
 
 
 def test_the_files_of_planetoid_train(tmp_path, cora):

@@ -41,7 +41,7 @@ def test_links_are_split_and_wrong_ones_are_no_edges():
     ("task", "changes"),
     [
         ("graph_toy", ("task.data.split_seed=1", "task.data.shares.test=0.3", "task.data.shares.dev=0.15")),
-        ("graph_nc_toy", ("task.data.split_seed=1", "task.data.shares.test=0.3", "task.data.shares.dev=0.15")),
+        ("graph_nc_toy", ("task.data.split_seed=1", "task.data.shares.test=0.25", "task.data.shares.dev=0.15")),
     ],
 )
 def test_other_splits_are_other_data(task, changes):
