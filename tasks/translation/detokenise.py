@@ -28,7 +28,9 @@ class Writing:
 
     def escaped(self, word: str) -> str:
         """A word as the data's texts have it: Moses's tokeniser writes "'" as "&apos;", and & | < > " [ ] likewise."""
-        return word if self.tokenised == "none" else str(_moses("MosesTokenizer", self.language).escape_xml(word))
+        if self.tokenised == "none":
+            return word
+        return str(_moses("MosesTokenizer", self.language).escape_xml(word))
 
     def words(self, text: str) -> str:
         """The text as words with blanks between them."""
