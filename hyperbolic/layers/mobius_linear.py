@@ -30,6 +30,8 @@ class Linear(nn.Module):
         bias_std: spread of the bias at the start; 0 in Ganea et al., 1e-3 in Lopez & Strube's code.
         gain: W starts Glorot uniform times this; sqrt(2) in HGCN's code (Chami et al. 2019).
         weight_dropout: share of the entries of W that a training step leaves out, as HGCN's code does.
+        tangent_bias: ``b = exp_0(v)`` of a Euclidean vector v, which is what is trained, as in HGCN's code; else b is.
+            The optimiser then scales each coordinate by itself, and not the whole step by its length.
     """
 
     def __init__(
@@ -41,18 +43,23 @@ class Linear(nn.Module):
         bias_std: float = 0.0,
         gain: float = 1.0,
         weight_dropout: float = 0.0,
+        tangent_bias: bool = False,
     ):
         super().__init__()
-        self.manifold, self.d_in, self.d_out = manifold, d_in, d_out
+        self.manifold, self.d_in, self.d_out, self.tangent_bias = manifold, d_in, d_out, tangent_bias
         self.weight = nn.Parameter(gain * glorot(torch.empty(d_out, d_in)))
         self.drop_weight = nn.Dropout(weight_dropout)
-        self.bias = ball_parameter(manifold, d_out, std=bias_std) if bias else None
+        self.bias: nn.Parameter | None = ball_parameter(manifold, d_out, std=bias_std) if bias else None
+        if self.bias is not None and tangent_bias:
+            self.bias = nn.Parameter(manifold.logmap0(self.bias.detach()).as_subclass(Tensor))
 
     extra_repr = shows("d_in", "d_out")
 
     @takes_points("d_in")
     def forward(self, x: Tensor) -> Tensor:
         points = None if self.bias is None else self.bias.unsqueeze(0)
+        if points is not None and self.tangent_bias:
+            points = self.manifold.expmap0(points)
         return mobius_affine([x], [self.drop_weight(self.weight)], self.manifold.c, points)
 
 

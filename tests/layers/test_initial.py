@@ -136,6 +136,22 @@ def test_the_gain_of_a_mobius_layer():
     uniform_in(geometry("poincare").linear(90, 60, gain=3.0).weight.detach(), 3 * (6 / 150) ** 0.5)
 
 
+def test_a_bias_that_is_trained_in_the_tangent_space():
+    """``(W (x) x) (+) exp_0(v)``: v is Euclidean, and the result is that of the point as a bias."""
+    layer, other = (geometry("poincare").linear(5, 4, tangent_bias=tangent) for tangent in (True, False))
+    assert not isinstance(layer.bias, ManifoldParameter)
+    assert isinstance(other.bias, ManifoldParameter)
+    assert layer.bias.eq(0).all()
+    with torch.no_grad():
+        layer.bias.normal_()
+        other.weight.copy_(layer.weight)
+        other.bias.copy_(layer.manifold.expmap0(layer.bias))
+    x = 0.2 * torch.rand(3, 5)
+    torch.testing.assert_close(layer(x), other(x))
+    layer(x).sum().backward()
+    assert layer.bias.grad.norm() > 0
+
+
 @pytest.mark.parametrize("name", ["euclidean", "poincare_tangent", "poincare"])
 def test_a_training_step_leaves_out_entries_of_the_matrix(name):
     """All of them, and nothing is left of x but the bias; in evaluation none."""
