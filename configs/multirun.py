@@ -187,6 +187,7 @@ def show_results(jobs: Jobs) -> None:
     trainings = {file: record for file, record in records.items() if record["config"]["mode"] == "fit"}
     if len(trainings) > 1:
         comparison_table.show(comparison.compare(trainings), with_test=not jobs.searches)
+        print(f"record: {list(trainings)[-1]}", flush=True)  # the line that every command ends with
 
 
 def _print(error: Exception, place: str = "") -> str:

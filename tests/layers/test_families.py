@@ -19,6 +19,8 @@ LACKS = {"mobius": {"MultiHeadAttention"}, "klein": {"MultiHeadAttention"}}
 # layers of one paper alone
 EXTRAS = {"lorentz": {"HyperplaneLogits"}}
 
+OWN = {"scale", "init", "weight_dropout"}  # options that flat layers have and others need not
+
 
 def geometry(name, c=2.0):
     manifold, layers = GEOMETRIES[name]
@@ -35,7 +37,7 @@ def test_families_have_the_same_names_and_first_arguments():
         for name in shared_names:
             flat = inspect.signature(FLAT[name]).parameters
             own = inspect.signature(family.layers[name]).parameters
-            shared = [p for p in flat if p != "scale"]
+            shared = [p for p in flat if p not in OWN]
             assert list(own)[: len(shared)] == shared, (key, name)
             for p in shared[1:]:
                 assert own[p].default == flat[p].default, (key, name, p)

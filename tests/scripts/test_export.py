@@ -38,6 +38,8 @@ KINDS = {
     "poincare_embeddings_toy": ["nodes"],
     "poincare_glove_toy": ["words"],
     "prefix_toy geometry=poincare_tangent": ["words", "classes"],
+    "probing_toy": [],
+    "translation_toy": [],
     "wordnet_subtree_toy": ["nodes", "classes"],
 }
 

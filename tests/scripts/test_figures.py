@@ -61,7 +61,7 @@ def test_every_figure_of_two_runs(poincare, euclidean, tmp_path, capsys):
     assert draw(tmp_path, "all", poincare, euclidean) == 0
     output = capsys.readouterr()
     left_out = [line.split(":")[0] for line in output.err.splitlines() if line.startswith("left out")]
-    others = ("entities", "nodes", "lengths", "accumulation", "factors", "classes", "separation", "tree")
+    others = ("entities", "nodes", "lengths", "accumulation", "factors", "classes", "separation", "tree", "trees")
     assert left_out == [f"left out {name}" for name in others]
     files = sorted(file.name for file in tmp_path.iterdir())
     first, second = "entity_typing_toy-poincare-gru-seed0", "entity_typing_toy-euclidean-gru-seed3"
