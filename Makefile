@@ -89,7 +89,7 @@ check-tables: setup ## fail if a committed table is not what the records give
 	$(PY) -m scripts.tables --check
 	$(PY) -m scripts.readme --check
 
-figures: setup ## draw trained models into results/figures/ (ARGS='all outputs/<run> ...'; ARGS=--list names the figures)
+figures: setup ## draw trained models into results/figures/ (ARGS='all outputs/RUN_FOLDER ...'; ARGS=--list names the figures)
 	$(PY) scripts/figures.py $(ARGS)
 
 bench: setup ## time each operation against its Euclidean twin and other libraries (ARGS='--quick --check' for a minute)

@@ -85,6 +85,11 @@ class GraphData(TaskData):
         self.options = GraphOptions(**options)
 
     @functools.cached_property
+    def _notes(self) -> tuple[str, ...]:
+        """What is still to be said of the graph's files."""
+        return self.graph.notes
+
+    @functools.cached_property
     def graph(self) -> Graph:
         """The graph, read at first use."""
         if self.options.kind == "toy":
@@ -95,7 +100,7 @@ class GraphData(TaskData):
                 (folder.name, read_folder) if self.options.kind == "folder" else (self.options.kind, read_release)
             )
             graph = self._kept(folder, lambda: read(folder, name, self.labelled))
-        rank_zero_only(print)("\n".join([f"{graph}.", *(f"{note}." for note in graph.notes)]), flush=True)
+        rank_zero_only(print)(f"{graph}.", flush=True)
         return graph
 
     def _kept(self, folder: Path, read: Callable[[], Graph]) -> Graph:
@@ -130,6 +135,9 @@ class GraphData(TaskData):
         return self.graph.edges
 
     def train_dataloader(self) -> TrainBatches:
+        if self._notes:  # of training alone, and once
+            rank_zero_only(print)("\n".join(f"{note}." for note in self._notes), flush=True)
+            self._notes = ()
         split = self.splits()["train"]
         again = (len(split), self.options.passes - 1)
         return TrainBatches(split, self.batch_size, self.shuffle, self.seed, *self._place(), again=again)

@@ -86,11 +86,11 @@ class Corpus(NamedTuple):
 
 
 def prepare(read: Reader, recipe: Recipe) -> Corpus:
-    """What the recipe makes of pairs, without names of files. `read` is called twice where pieces are learnt.
+    """What the recipe makes of pairs, without names of files. `read` is called up to three times, to learn pieces.
 
     Raises UserError where pieces cannot be learnt, and those of `read`.
     """
-    model = learn(_training_sentences(read), recipe.pieces) if recipe.subwords == "bpe" else b""
+    model = learn(_TrainingSentences(read), recipe.pieces) if recipe.subwords == "bpe" else b""
     subwords = Subwords(recipe.subwords, model)
     collected = _Collection(recipe, subwords)
     pairs = read()
@@ -99,10 +99,16 @@ def prepare(read: Reader, recipe: Recipe) -> Corpus:
     return collected.corpus()
 
 
-def _training_sentences(read: Reader) -> Iterator[str]:
-    for split, pair in read():
-        if split == "train" and all(pair):
-            yield from pair
+class _TrainingSentences:
+    """Both sides of the pairs of train, read anew in each iteration."""
+
+    def __init__(self, read: Reader):
+        self.read = read
+
+    def __iter__(self) -> Iterator[str]:
+        for split, pair in self.read():
+            if split == "train" and all(pair):
+                yield from pair
 
 
 class _Collection:

@@ -3,6 +3,7 @@
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import sentencepiece
 
@@ -26,6 +27,10 @@ class Subwords:
         self.kind, self.model = one_of("task.data.subwords", kind, KINDS), model
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model) if kind == "bpe" else None
 
+    def __len__(self) -> int:
+        """How many pieces were learnt; 0 where none are."""
+        return 0 if self._processor is None else int(self._processor.get_piece_size())
+
     def split(self, sentences: Sequence[str]) -> list[list[str]]:
         """The pieces of each sentence. Characters that were not there when pieces were learnt are pieces as well."""
         if self._processor is None:
@@ -42,11 +47,27 @@ class Subwords:
 
 
 def learn(sentences: Iterable[str], size: int) -> bytes:
-    """The model of `size` pieces that SentencePiece learns from sentences, which stay as they are written.
+    """The model of `size` pieces that SentencePiece learns from sentences, which stay as they are written; of fewer,
+    all that there are, where the sentences are too few for so many.
 
-    Raises UserError where the sentences have more different characters than `size`, or too few words for it, and the
-    errors of `sentences`.
+    sentences: may be read twice. Raises UserError where they have more different characters than `size` or where there
+    is none, and the errors of `sentences`.
     """
+    try:
+        return _train(sentences, size)
+    except RuntimeError:  # too many pieces, or another reason, which the second time says
+        pass
+    try:  # not at once, as the model's bytes hold the setting, and checkpoints their hash
+        return _train(sentences, size, hard_vocab_limit=False)
+    except RuntimeError as error:
+        reason = re.sub(r"^.*\] ", "", str(error)).strip() or "there is no sentence"
+        raise UserError(
+            f"task.data.pieces={size}: byte pair encoding cannot be learnt with so many pieces ({reason})."
+        ) from None
+
+
+def _train(sentences: Iterable[str], size: int, **settings: Any) -> bytes:
+    """The model. Raises RuntimeError where SentencePiece refuses, and the errors of `sentences`."""
     model, errors = io.BytesIO(), list[BaseException]()
 
     def watched() -> Iterator[str]:  # SentencePiece turns every error into a RuntimeError of its own
@@ -60,12 +81,10 @@ def learn(sentences: Iterable[str], size: int) -> bytes:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=watched(), model_writer=model, vocab_size=size, model_type="bpe",
             character_coverage=1.0, normalization_rule_name="identity", bos_id=-1, eos_id=-1, minloglevel=2,
+            **settings,
         )  # fmt: skip
-    except RuntimeError as error:
+    except RuntimeError:
         if errors:
             raise errors[0] from None
-        reason = re.sub(r"^.*\] ", "", str(error)).strip() or "there is no sentence"
-        raise UserError(
-            f"task.data.pieces={size}: byte pair encoding cannot be learnt with so many pieces ({reason})."
-        ) from None
+        raise
     return model.getvalue()
