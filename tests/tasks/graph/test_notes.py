@@ -12,7 +12,8 @@ def test_what_was_left_out_is_said_once_in_training_and_not_in_predictions(tmp_p
     assert result.out.count(note) == 1
     [record] = (tmp_path / "out").rglob("record.json")
     (tmp_path / "pairs.tsv").write_text("0\t5\n", encoding="utf-8")
-    result = call("mode=predict", f"checkpoint={record.parent}", f"input={tmp_path / 'pairs.tsv'}")
+    words = (f"checkpoint={record.parent}", f"input={tmp_path / 'pairs.tsv'}", f"paths.output_dir={tmp_path}/out")
+    result = call("mode=predict", *words)
     assert result.code == 0, result.err
     assert "mine: 40 nodes" in result.out + result.err
     assert note not in result.out + result.err
