@@ -11,7 +11,7 @@ PAIRS = 64
 
 @pytest.mark.slow
 @pytest.mark.data
-@pytest.mark.parametrize("geometry", ["euclidean", "lorentz"])
+@pytest.mark.parametrize("geometry", ["euclidean", "lorentz", "hatt"])
 def test_64_pairs_are_known_by_heart(data_dir, tmp_path, geometry):
     for language in ("en", "de"):
         file = data_dir / "multi30k" / "tok" / f"train.lc.norm.tok.{language}"
