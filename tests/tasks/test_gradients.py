@@ -36,7 +36,7 @@ SMALL = {
     "kg_completion_toy": ("task.data.sizes={train: 23, dev: 10, test: 9}",),
     "poincare_embeddings_toy": ("task.data.sizes.train=46",),
     "poincare_glove_toy": ("task.data.toy={topics: 2, words: 8, common: 3, strays: 2, lines: 60, length: 8, seed: 0}",),
-    "translation_toy": ("task.data.toy.sizes={train: 46, dev: 21, test: 18}",),
+    "translation_toy": ("task.data.toy.sizes={train: 46, dev: 21, test: 18}", "task.training.lr_factor=0.01"),
     "probing_toy": ("task.data.sizes={train: 46, dev: 21, test: 18}",),
     "wordnet_subtree_toy": ("task.data.toy.depth=4",),
 }  # fmt: skip

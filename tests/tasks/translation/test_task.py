@@ -80,7 +80,7 @@ def learnt(tmp_path, geometry: str, translation: str, steps: int, *words: str) -
 
 @pytest.mark.parametrize("geometry", ["euclidean", "lorentz"])
 def test_copies_are_learnt(tmp_path, geometry):
-    assert learnt(tmp_path, geometry, "copy", 100) >= BLIND + MARGIN
+    assert learnt(tmp_path, geometry, "copy", 180) >= BLIND + MARGIN
 
 
 @pytest.mark.slow
