@@ -25,6 +25,8 @@ def numbers_by_name(values: Any, what: str) -> dict[str, Any]:
     for name, value in values.items():
         if not isinstance(name, str) or not isinstance(value, (int, float)):
             raise ValueError(f"its {what} hold a {type(value).__name__}")
+        if isinstance(value, int) and abs(value) >= 2**63:
+            raise ValueError(f"its {what} hold an integer of {value.bit_length()} bits")
     return dict(values)
 
 

@@ -46,7 +46,7 @@ class NanGuard(Callback):
 
     def on_validation_end(self, trainer: Trainer, module: LightningModule) -> None:
         task = as_task(module)
-        names = [name for name, value in task.metrics.items() if not torch.isfinite(torch.tensor(value))]
+        names = [name for name, value in task.metrics.items() if not math.isfinite(value)]
         if names and trainer.optimizers:
             raise self.report(trainer, task, trainer.optimizers[0], tuple(names))
 

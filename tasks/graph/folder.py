@@ -9,6 +9,7 @@ from scipy import sparse
 from tasks.errors import UserError
 from tasks.fingerprints import file_sha256, joined_sha256
 from tasks.graph.graph import Graph, checked, undirected
+from tasks.reading import brief
 
 EDGES = "edges.tsv"
 FORM = "node <tab> node"
@@ -90,7 +91,7 @@ def _check_numbers(path: Path, rows: list[tuple[int, list[str]]], number: dict[s
         for end in ends:
             if end not in number:
                 raise UserError(
-                    f"{path}, line {k}: {end!r} is no node. The features have {len(matrix)} rows, so nodes are the "
+                    f"{path}, line {k}: {brief(end)} is no node. The features have {len(matrix)} rows, so nodes are the "
                     f"numbers 0 to {len(matrix) - 1}; name nodes as you like with features.tsv."
                 )
 
@@ -104,16 +105,16 @@ def _features(path: Path | None, rows: list[tuple[int, list[str]]], number: dict
             row = np.array(values, dtype=np.float32).reshape(features.shape[1])
         except ValueError:
             raise UserError(
-                f"{path}, line {k}: the node {node!r} must have {features.shape[1]} numbers, as on the first line."
+                f"{path}, line {k}: the node {brief(node)} must have {features.shape[1]} numbers, as on the first line."
             ) from None
         if not np.isfinite(row).all():
             wrong = row[~np.isfinite(row)][0]
-            raise UserError(f"{path}, line {k}: a feature of the node {node!r} is {wrong}; correct it.")
+            raise UserError(f"{path}, line {k}: a feature of the node {brief(node)} is {wrong}; correct it.")
         features[number[node]] = row
     without = [node for node, place in number.items() if np.isnan(features[place]).any()]
     if without:
         raise UserError(
-            f"{path}: {len(without)} of {len(number)} nodes have no features, as {without[0]!r}; give a line for each."
+            f"{path}: {len(without)} of {len(number)} nodes have no features, as {brief(without[0])}; give a line for each."
         )
     return features
 
@@ -127,6 +128,6 @@ def _classes(
     labels = np.full(len(number), -1, dtype=np.int64)
     for k, (node, label) in rows:
         if node not in number:
-            raise UserError(f"{path}, line {k}: there is no node {node!r} in edges or features.")
+            raise UserError(f"{path}, line {k}: there is no node {brief(node)} in edges or features.")
         labels[number[node]] = classes.index(label)
     return tuple(classes), labels

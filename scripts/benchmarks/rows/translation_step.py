@@ -113,7 +113,7 @@ ROWS = [
         step,
         {"sentences": 64, "words": 20, "vocabulary": 6000, "d": 64, "n_heads": 4, "n_layers": 6},
         {"sentences": 3, "words": 4, "vocabulary": 9, "d": 4, "n_heads": 2, "n_layers": 1},
-        gates=[Gate(1.65), Gate(1.2, "torch.nn.Transformer")],
+        gates=[Gate(1.45), Gate(1.1, "torch.nn.Transformer")],
         aim="1.3",
     )
 ]
