@@ -56,7 +56,8 @@ def run(cfg: DictConfig) -> float | None:
                     outcome = training.fit(task, data, folder, logger, prune=samplers.judge(job), **options)
         if outcome.is_main:
             result = record.build(values, list(job.overrides.task), data, task, outcome)
-            report.conclude(task, outcome, result, folder, matching.published(result))
+            with multirun.output_of(job, folder):
+                report.conclude(task, outcome, result, folder, matching.published(result))
     return multirun.result(outcome.selection, folder / "record.json")
 
 

@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -205,6 +205,16 @@ def show_results(jobs: Jobs) -> None:
     if len(trainings) > 1 and not jobs.has_trials:
         comparison_table.show(comparison.compare(trainings), with_test=not jobs.searches)
         print(f"record: {list(trainings)[-1]}", flush=True)  # the line that every command ends with
+
+
+@contextlib.contextmanager
+def output_of(job: Any, folder: Path) -> Iterator[None]:
+    """What a trial of a search prints at its end goes into its folder; the search says the rest."""
+    if job.sweeper.get("_target_") != SEARCH or not folder.name.startswith(search.PREFIX):
+        yield
+        return
+    with (folder / "output.txt").open("w", encoding="utf-8") as file, contextlib.redirect_stdout(file):
+        yield
 
 
 def _state(error: Exception) -> str:

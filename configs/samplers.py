@@ -58,17 +58,19 @@ class Tpe:
         optuna = _optuna()
         with _reported(self.file):
             trials = self.study.get_trials(deepcopy=False)
-            if number < len(trials):
+            if number < len(trials) and trials[number].state.is_finished():
                 return self._kept(trials[number])
-            if number < self.startup:
-                self.study.enqueue_trial(self.random.settings(number))
+            if number == len(trials) < self.startup:
+                settings = self.random.settings(number)
+                self.study.enqueue_trial({key: self._value(key, text) for key, text in settings.items()})
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
                 # constant_liar: trials that run count as bad, so that several at once differ
                 self.study.sampler = optuna.samplers.TPESampler(
                     seed=self.seed * 100_003 + number, n_startup_trials=0, constant_liar=True
                 )
-            trial = self.study.ask()
+            begun = number < len(trials) and trials[number].state == optuna.trial.TrialState.RUNNING
+            trial = optuna.trial.Trial(self.study, trials[number]._trial_id) if begun else self.study.ask()
 
             def draw(key: str, dimension: Choice | Interval) -> str:
                 if isinstance(dimension, Choice):
@@ -92,6 +94,13 @@ class Tpe:
             else:
                 worst = -math.inf if self.mode == "max" else math.inf
                 self.study.tell(trial.number, worst if trial.value is None else trial.value)
+
+    def _value(self, key: str, text: str) -> str | int | float:
+        """A word of the command line as Optuna has it."""
+        dimension = self.space.dimensions[key]
+        if isinstance(dimension, Choice):
+            return text
+        return int(text) if dimension.whole else min(max(float(text), dimension.low), dimension.high)
 
     def _kept(self, trial: Any) -> dict[str, str]:
         """The settings that a trial in the database has."""

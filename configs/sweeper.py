@@ -63,9 +63,8 @@ class SearchSweeper(Sweeper):
         metric, mode = self._look_at(space)
         identity = self._identity(space)
         place = Path(self.folder) if self.folder else self._place(identity)
-        name = place.name
         summary = search.Search(
-            name, arguments, list(space.words), self.sampler, self.seed, self.n_trials, identity, metric, mode, [], {}
+            place.name, self._command(arguments), list(space.words), self.sampler, self.seed, self.n_trials, identity, metric, mode, [], {}
         )
         with _alone(place):
             _check_same(place, identity)
@@ -86,6 +85,11 @@ class SearchSweeper(Sweeper):
         launcher = self.config.hydra.launcher
         n = self.n_jobs or launcher.get("n_jobs") or launcher.get("array_parallelism") or 1
         return int(n) if int(n) > 0 else os.cpu_count() or 1
+
+    def _command(self, arguments: Sequence[str]) -> list[str]:
+        """The words of the command line."""
+        own = [word for word in self.config.hydra.overrides.hydra if not word.startswith("hydra.mode=")]
+        return ["-m", *arguments, *own]
 
     def _check(self) -> None:
         whole("hydra.sweeper.n_trials", self.n_trials, 1)
@@ -271,7 +275,7 @@ class Trials:
         return [f"hydra.sweep.dir={quoted(self.place)}", f"hydra.sweep.subdir={folder}"]
 
     def _folder(self, number: int) -> str:
-        return f"trial-{number:03d}"
+        return f"{search.PREFIX}{number:03d}"
 
 
 def quoted(path: Path) -> str:

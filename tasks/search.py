@@ -16,6 +16,7 @@ from tasks.errors import UserError, readable
 from tasks.folders import whole_file, write_table
 
 COMPLETE, DIVERGED, PRUNED, FAILED = "complete", "diverged", "pruned", "failed"
+PREFIX = "trial-"  # of the folders of trials
 SUMMARY, FAILURE = "search.json", "failure.json"
 BINS = 3  # of the values of an interval, when its importance is measured
 FEWEST = 8  # trials that importance is measured of

@@ -13,13 +13,14 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from torch import nn
 
+from hyperbolic.diagnostics import NonFiniteError
 from hyperbolic.optim import RiemannianOptimizer, parameter_groups
 from hyperbolic.switch import use_compile
 from tasks import processes
 from tasks import resume as resuming
 from tasks.base import Task, TaskData
 from tasks.checkpoints import BEST, LAST, Checkpoints, History
-from tasks.errors import UserError, whole
+from tasks.errors import Diverged, UserError, whole
 from tasks.interruption import ends_with_a_message
 from tasks.pruning import Pruning
 from tasks.trainer import make_trainer, without_advice
@@ -230,6 +231,10 @@ def _train(trainer: pl.Trainer, task: Task, data: TaskData, checkpoint: dict[str
         reason = " ".join(str(error).split())[:300]
         if "val_check_interval" in reason:
             raise UserError(f"trainer.val_check_interval: {reason}") from error
+        if not isinstance(error, NonFiniteError) and not all(p.isfinite().all() for p in task.parameters()):
+            raise Diverged(
+                f"The weights are not finite any more ({type(error).__name__}: {reason}). Train with a smaller optim.lr."
+            ) from error
         if checkpoint and not task.has_started:
             raise UserError(
                 f"trainer.resume: the state of the training in {checkpoint['file']} does not fit or is damaged "
