@@ -11,7 +11,7 @@ from typing import Any
 from hydra.types import RunMode
 
 from configs.errors import ConfigError
-from configs.spaces import Choice, Compose, Interval, Space, random_draw
+from configs.spaces import Choice, Compose, Interval, Space, random_draw, separate
 from tasks.search import PRUNED, Trial
 
 SEARCH = "hydra_plugins.search"  # what Hydra knows our sweeper by
@@ -28,7 +28,11 @@ class Random:
 
     def settings(self, number: int) -> dict[str, str]:
         """Those of a trial."""
-        return self.space.settings(random_draw(self.seed, number), self.compose)
+        return separate(self.drawn(number))
+
+    def drawn(self, number: int) -> dict[str, str]:
+        """The same by dimension of the space."""
+        return self.space.drawn(random_draw(self.seed, number), self.compose)
 
     def note(self, trial: Trial) -> None:
         """Takes what became of a trial; nothing follows from it here."""
@@ -59,10 +63,10 @@ class Tpe:
         with _reported(self.file):
             trials = self.study.get_trials(deepcopy=False)
             if number < len(trials) and trials[number].state.is_finished():
-                return self._kept(trials[number])
+                return separate(self._kept(trials[number]))
             if number == len(trials) < self.startup:
-                settings = self.random.settings(number)
-                self.study.enqueue_trial({key: self._value(key, text) for key, text in settings.items()})
+                drawn = self.random.drawn(number)
+                self.study.enqueue_trial({key: self._value(key, text) for key, text in drawn.items()})
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
                 # constant_liar: trials that run count as bad, so that several at once differ
@@ -80,7 +84,7 @@ class Tpe:
                     return str(trial.suggest_int(key, int(low), int(high), log=dimension.log))
                 return dimension.text(trial.suggest_float(key, low, high, log=dimension.log))
 
-            return self.space.settings(draw, self.compose)
+            return separate(self.space.drawn(draw, self.compose))
 
     def note(self, trial: Trial) -> None:
         """Tell Optuna what became of a trial; one without a value is the worst there can be."""
@@ -103,7 +107,7 @@ class Tpe:
         return int(text) if dimension.whole else min(max(float(text), dimension.low), dimension.high)
 
     def _kept(self, trial: Any) -> dict[str, str]:
-        """The settings that a trial in the database has."""
+        """What a trial in the database has, by dimension."""
         texts = {}
         for key, dimension in self.space.dimensions.items():
             if key in trial.params:
@@ -122,7 +126,7 @@ def judge(job: Any) -> Callable[[int, float], str | None] | None:
         return None
     optuna = _optuna()
     file, number = Path(job.sweep.dir) / DATABASE, int(str(job.sweep.subdir).rpartition("-")[2])
-    pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=1)
+    pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=2)
     with _reported(file):
         study = optuna.load_study(
             study_name=STUDY, storage=_storage(optuna, file), sampler=optuna.samplers.RandomSampler(), pruner=pruner
@@ -133,7 +137,7 @@ def judge(job: Any) -> Callable[[int, float], str | None] | None:
         with _reported(file):
             trial.report(value, validation)
             behind = trial.should_prune()
-        return f"at validation {validation} half of the other trials had been better than {value:.4g}" if behind else None
+        return f"half of the other trials were better at validation {validation} ({value:.4g} here)" if behind else None
 
     return ends
 
@@ -142,7 +146,8 @@ def check_database(file: Path) -> None:
     """Raises ConfigError for a file that is no database of Optuna, sqlite3.Error where it cannot be read."""
     if not file.exists() or not file.stat().st_size:
         return
-    with contextlib.closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=rw", uri=True, timeout=WAIT_S)) as database:
+    place = f"{file.resolve().as_uri()}?mode=rw"
+    with contextlib.closing(sqlite3.connect(place, uri=True, timeout=WAIT_S)) as database:
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if tables and not {"studies", "trials", "trial_params"} <= tables:
             some = ", ".join(sorted(tables)[:3])

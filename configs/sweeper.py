@@ -1,4 +1,4 @@
-"""`python run.py -m sweep=...`: trials of a search, launched in batches, ranked by validation; the best one is tested."""
+"""`python run.py -m sweep=...`: trials of a search, launched in batches, ranked by validation; the best is tested."""
 
 import contextlib
 import fcntl
@@ -14,9 +14,9 @@ from typing import Any
 from hydra.core.plugins import Plugins
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, open_dict
 
-from configs import checks, samplers, spaces
+from configs import checks, files, samplers, spaces
 from configs.errors import ConfigError
 from configs.samplers import SEARCH
 from tasks import search
@@ -51,44 +51,43 @@ class SearchSweeper(Sweeper):
         self.n_jobs, self.folder, self.params, self.where = n_jobs, folder, params, where
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        self.hydra_context, self.task_function, self.config = hydra_context, task_function, config
+        self.context, self.function, self.master = hydra_context, task_function, config
 
     def sweep(self, arguments: list[str]) -> None:
         """Run the trials that are missing, and show what came out of all."""
         self._check()
-        params, where = (OmegaConf.to_container(OmegaConf.create(node)) for node in (self.params, self.where))
-        assert isinstance(params, dict)
-        assert isinstance(where, dict)
-        space = spaces.read(params, where, arguments, self.hydra_context.config_loader)
+        node = self.master.hydra.sweeper
+        space = spaces.read(files.plain(node.params), files.plain(node.where), arguments, self.context.config_loader)
         metric, mode = self._look_at(space)
         identity = self._identity(space)
         place = Path(self.folder) if self.folder else self._place(identity)
         summary = search.Search(
-            place.name, self._command(arguments), list(space.words), self.sampler, self.seed, self.n_trials, identity, metric, mode, [], {}
-        )
+            place.name, self._command(arguments), list(space.words), self.sampler, self.seed, self.n_trials, identity,
+            metric, mode, trials=[], best={},
+        )  # fmt: skip
         with _alone(place):
             _check_same(place, identity)
             search.write(summary, place) if not (place / search.SUMMARY).exists() else None
-            with open_dict(self.config):
-                self.config.hydra.sweep.dir = str(place)
+            with open_dict(self.master):
+                self.master.hydra.sweep.dir = str(place)
             self.launcher = Plugins.instance().instantiate_launcher(
-                hydra_context=self.hydra_context, task_function=self.task_function, config=self.config
+                hydra_context=self.context, task_function=self.function, config=self.master
             )
             Trials(self, space, summary, place).run()
 
     def compose(self, words: Sequence[str]) -> DictConfig:
         """The configuration of a job, as a launcher composes it."""
-        return self.hydra_context.config_loader.load_sweep_config(self.config, list(words))
+        return self.context.config_loader.load_sweep_config(self.master, list(words))
 
     def batch_size(self) -> int:
         """How many jobs the launcher runs at once."""
-        launcher = self.config.hydra.launcher
+        launcher = self.master.hydra.launcher
         n = self.n_jobs or launcher.get("n_jobs") or launcher.get("array_parallelism") or 1
         return int(n) if int(n) > 0 else os.cpu_count() or 1
 
     def _command(self, arguments: Sequence[str]) -> list[str]:
         """The words of the command line."""
-        own = [word for word in self.config.hydra.overrides.hydra if not word.startswith("hydra.mode=")]
+        own = [word for word in self.master.hydra.overrides.hydra if not word.startswith("hydra.mode=")]
         return ["-m", *arguments, *own]
 
     def _check(self) -> None:
@@ -111,17 +110,18 @@ class SearchSweeper(Sweeper):
         unseen, selections = set(space.dimensions), set()
         sampler = samplers.Random(space, self.compose, self.seed)
         for number in range(min(self.n_trials, TRIED)):
-            settings = sampler.settings(number)
-            if number and not unseen.intersection(settings):
+            drawn = sampler.drawn(number)
+            if number and not unseen.intersection(drawn):
                 continue
-            unseen.difference_update(settings)
-            cfg = self.compose(space.job(settings))
+            unseen.difference_update(drawn)
+            cfg = self.compose(space.job(spaces.separate(drawn)))
             with open_dict(cfg):
                 del cfg["hydra"]
             values = checks.check(cfg)
             module = values["task"]["module"]
             if not {"select", "select_mode"} <= set(module):
-                raise ConfigError(f"task={values['task']['name']} has no task.module.select, by which trials are ranked.")
+                name = values["task"]["name"]
+                raise ConfigError(f"task={name} has no task.module.select, by which trials are ranked.")
             selections.add((str(module["select"]), str(module["select_mode"])))
             if not unseen:
                 break
@@ -142,11 +142,11 @@ class SearchSweeper(Sweeper):
         }  # fmt: skip
 
     def _place(self, identity: Mapping[str, Any]) -> Path:
-        choices = self.config.hydra.runtime.choices
-        data = Path(self.config.data.dir).resolve().name if self.config.data.dir else None
+        choices = self.master.hydra.runtime.choices
+        data = Path(self.master.data.dir).resolve().name if self.master.data.dir else None
         names = [choices.get("sweep") or "search", choices.get("experiment") or choices.get("task"), data]
         digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
-        return Path(self.config.paths.output_dir) / "search" / "-".join([*filter(None, names), digest])
+        return Path(self.master.paths.output_dir) / "search" / "-".join([*filter(None, names), digest])
 
 
 class Trials:
@@ -206,15 +206,15 @@ class Trials:
         jobs, settings = [], {}
         for number in numbers:
             settings[number] = self.sampler.settings(number)
-            folder = self._folder(number)
-            shutil.rmtree(self.place / folder, ignore_errors=True)  # of a trial that was killed
-            jobs.append([*self.space.job(settings[number]), f"{NOT_TESTED}=0", *self._in(folder)])
+            name = self._folder(number)
+            shutil.rmtree(self.place / name, ignore_errors=True)  # of a trial that was killed
+            jobs.append([*self.space.job(settings[number]), f"{NOT_TESTED}=0", *self._in(name)])
         self._call(jobs)
         new = []
         for number in numbers:
-            reason = "it ended without a word"
-            trial = search.outcome(self.place / self._folder(number), number, settings[number], self.summary.metric) or (
-                search.Trial(number, settings[number], search.FAILED, *[None] * 5, reason, self._folder(number))
+            folder = self.place / self._folder(number)
+            trial = search.outcome(folder, number, settings[number], self.summary.metric) or search.Trial(
+                number, settings[number], search.FAILED, folder.name, reason="it ended without a word"
             )
             self.sampler.note(trial)
             self.trials[number] = trial

@@ -42,7 +42,7 @@ def _better(scores: Tensor, target: Tensor, answers: Answers | Tensor) -> Callab
     bar = scores.gather(1, target.unsqueeze(1))
     if bar.isnan().any():
         raise Diverged(
-            "filtered ranks: the score of a target is NaN, so it has no rank. The training diverged; take a smaller optim.lr."
+            "filtered ranks: the score of a target is NaN, so it has no rank. It diverged; take a smaller optim.lr."
         )
     other, beside = scores[row, index], bar[row, 0]
     # counted as a sum of floats, exact for so many ones and much faster than a sum of booleans

@@ -24,5 +24,7 @@ class Pruning(Checkpoint):
         if trainer.state.fn != "fit" or trainer.sanity_checking or task.select not in task.metrics:
             return
         self.validations += 1
+        if trainer.current_epoch + 1 == trainer.max_epochs:  # it is at its end anyway
+            return
         if reason := self.judge(self.validations, float(task.metrics[task.select])):
             raise Pruned(f"Ended in epoch {trainer.current_epoch + 1}: {reason}.")

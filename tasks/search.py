@@ -1,4 +1,4 @@
-"""The trials of a search: what became of each, their ranking, how much each setting matters, and the files of it all."""
+"""The trials of a search: what became of each, their ranking, how much each setting matters, and files of it all."""
 
 import json
 import math
@@ -30,13 +30,13 @@ class Trial:
     number: int
     settings: dict[str, str]
     state: str
-    value: float | None
-    epoch: float | None
-    seed: int | None
-    commit: str | None
-    wall_s: float | None
-    reason: str | None
     folder: str
+    value: float | None = None
+    epoch: float | None = None
+    seed: int | None = None
+    commit: str | None = None
+    wall_s: float | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True)
@@ -63,18 +63,21 @@ class Search:
         sign = -1 if self.mode == "max" else 1
         return sorted(self.trials, key=lambda t: (order.index(t.state), sign * (t.value or 0.0), t.number))
 
-    def keys(self) -> list[str]:
+    def different(self) -> list[str]:
         """The settings of which trials have different values."""
-        names = list(dict.fromkeys(key for trial in self.trials for key in trial.settings))
-        return [key for key in names if len({trial.settings.get(key) for trial in self.trials}) > 1]
+        return [key for key in self.all_keys() if len({trial.settings.get(key) for trial in self.trials}) > 1]
+
+    def all_keys(self) -> list[str]:
+        """The settings that any trial has, in the order of the space."""
+        order = [key for keys in self.identity.get("space", {}) for key in keys.split(", ")]
+        names = dict.fromkeys(key for trial in self.trials for key in trial.settings)
+        return sorted(names, key=lambda key: order.index(key) if key in order else len(order))
 
 
 def outcome(folder: Path, number: int, settings: dict[str, str], metric: str) -> Trial | None:
     """What became of the trial whose run has this folder; None where it did not come to an end."""
-    with_failure = _read(folder / FAILURE)
-    if with_failure:
-        state, reason = with_failure.get("state", FAILED), with_failure.get("reason")
-        return Trial(number, settings, state, None, None, None, None, None, reason, folder.name)
+    if failure := _read(folder / FAILURE):
+        return Trial(number, settings, failure.get("state", FAILED), folder.name, reason=failure.get("reason"))
     record = _read(folder / "record.json")
     if not record:
         return None
@@ -82,9 +85,9 @@ def outcome(folder: Path, number: int, settings: dict[str, str], metric: str) ->
     value = selection.get("value", record["metrics"].get(metric))
     is_number = isinstance(value, int | float) and math.isfinite(value)
     return Trial(
-        number, settings, COMPLETE if is_number else DIVERGED, float(value) if is_number else None,
+        number, settings, COMPLETE if is_number else DIVERGED, folder.name, float(value) if is_number else None,
         selection.get("epoch"), record["seed"], record["commit"], record["wall_s"],
-        None if is_number else f"it has no {metric}", folder.name,
+        reason=None if is_number else f"it has no {metric}",
     )  # fmt: skip
 
 
@@ -120,12 +123,12 @@ def read(folder: Path) -> Search:
     except FileNotFoundError as error:
         raise UserError(f"There is no {file}; name the folder of a search, as outputs/search/NAME.") from error
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise UserError(f"{file} is damaged ({error}); start the command of the search again, which writes it.") from error
+        raise UserError(f"{file} is damaged ({error}); start the command of the search again: it writes it.") from error
 
 
 def rows(search: Search) -> tuple[list[str], list[list[Any]]]:
     """Header and rows of a table for programs, a row for each trial, the best first."""
-    keys = list(dict.fromkeys(key for trial in search.trials for key in trial.settings))
+    keys = search.all_keys()
     header = ["rank", "trial", "state", search.metric, *keys, "epoch", "wall_s", "seed", "commit", "folder", "reason"]
     return header, [
         [
@@ -138,7 +141,7 @@ def rows(search: Search) -> tuple[list[str], list[list[Any]]]:
 
 def grid(search: Search) -> Grid:
     """The ranking as a table to read."""
-    keys = search.keys()
+    keys = search.different()
     names = _short(keys)
     header = ["rank", "trial", search.metric, *names, "epoch", "seconds"]
     body = [
@@ -152,10 +155,8 @@ def grid(search: Search) -> Grid:
     better = "higher" if search.mode == "max" else "lower"
     notes = [f"Ranked by {search.metric}, the {better} the better; of validation data alone."]
     if weights := importance(search):
-        listed = ", ".join(f"{key} {value:.2f}" for key, value in weights.items())
-        notes.append(
-            f"Importance, the share of the variance of ranks that a setting's values explain alone (epsilon²): {listed}."
-        )
+        listed = ", ".join(f"{key} {value:.2f}" for key, value in weights.items() if value >= 0.005) or "none above 0"
+        notes.append(f"Importance, as the share of the variance of ranks that a setting explains (epsilon²): {listed}.")
     numeric = [True, True, True, *[False] * len(keys), True, True]
     return Grid(f"{search.name}: {len(search.trials)} of {search.n_trials} trials", header, body, numeric, notes)
 
@@ -166,16 +167,16 @@ def importance(search: Search) -> dict[str, float]:
 
         epsilon² = 1 - (SS_within / (n - k)) / (SS_total / (n - 1)),  at least 0,
 
-    for n trials with k values; intervals are cut into three parts with as many trials each. Ranks, so that one trial that
-    diverged counts no more than the last place. It sees each setting alone, not what two do together. Empty for fewer
-    than 8 trials.
+    for n trials with k values; intervals are cut into three parts with as many trials each. Ranks, so that one trial
+    that diverged counts no more than the last place. It sees each setting alone, not what two do together. Empty for
+    fewer than 8 trials.
     """
     trials = [trial for trial in search.ranked() if trial.state != FAILED]
     if len(trials) < FEWEST:
         return {}
     place = {trial.number: float(k) for k, trial in enumerate(trials)}
     result = {}
-    for key in search.keys():
+    for key in search.different():
         groups = defaultdict(list)
         having = [trial for trial in trials if key in trial.settings]
         for label, trial in zip(_groups([trial.settings[key] for trial in having]), having, strict=True):

@@ -233,7 +233,7 @@ def _train(trainer: pl.Trainer, task: Task, data: TaskData, checkpoint: dict[str
             raise UserError(f"trainer.val_check_interval: {reason}") from error
         if not isinstance(error, NonFiniteError) and not all(p.isfinite().all() for p in task.parameters()):
             raise Diverged(
-                f"The weights are not finite any more ({type(error).__name__}: {reason}). Train with a smaller optim.lr."
+                f"The weights are no longer finite ({type(error).__name__}: {reason}). Train with a smaller optim.lr."
             ) from error
         if checkpoint and not task.has_started:
             raise UserError(
