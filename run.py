@@ -53,7 +53,8 @@ def run(cfg: DictConfig) -> float | None:
                 if mode == "test":
                     outcome = training.test(task, data, logger, files.checkpoint, **options)
                 else:
-                    outcome = training.fit(task, data, folder, logger, prune=samplers.judge(job), **options)
+                    trial = {"tests": not samplers.is_trial(job), "prune": samplers.judge(job)}
+                    outcome = training.fit(task, data, folder, logger, **options | trial)
         if outcome.is_main:
             result = record.build(values, list(job.overrides.task), data, task, outcome)
             with multirun.output_of(job, folder):

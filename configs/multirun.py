@@ -22,7 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from configs.build import MISTAKES
 from configs.errors import paragraph
-from configs.samplers import SEARCH
+from configs.samplers import SEARCH, is_trial
 from hyperbolic.diagnostics import NonFiniteError
 from tasks import comparison, comparison_table, record, search
 from tasks.errors import Diverged, Pruned
@@ -203,14 +203,15 @@ def show_results(jobs: Jobs) -> None:
             records[file] = json.loads(file.read_text(encoding="utf-8"))
     trainings = {file: record for file, record in records.items() if record["config"]["mode"] == "fit"}
     if len(trainings) > 1 and not jobs.has_trials:
-        comparison_table.show(comparison.compare(trainings), with_test=not jobs.searches)
+        tested = any(name.startswith("test/") for record in trainings.values() for name in record["metrics"])
+        comparison_table.show(comparison.compare(trainings), with_test=tested and not jobs.searches)
         print(f"record: {list(trainings)[-1]}", flush=True)  # the line that every command ends with
 
 
 @contextlib.contextmanager
 def output_of(job: Any, folder: Path) -> Iterator[None]:
     """What a trial of a search prints at its end goes into its folder; the search says the rest."""
-    if job.sweeper.get("_target_") != SEARCH or not folder.name.startswith(search.PREFIX):
+    if not is_trial(job):
         yield
         return
     with (folder / "output.txt").open("w", encoding="utf-8") as file, contextlib.redirect_stdout(file):

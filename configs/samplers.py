@@ -12,7 +12,7 @@ from hydra.types import RunMode
 
 from configs.errors import ConfigError
 from configs.spaces import Choice, Compose, Interval, Space, random_draw, separate
-from tasks.search import PRUNED, Trial
+from tasks.search import PREFIX, PRUNED, Trial
 
 SEARCH = "hydra_plugins.search"  # what Hydra knows our sweeper by
 DATABASE, STUDY = "optuna.db", "search"
@@ -116,13 +116,19 @@ class Tpe:
         return texts
 
 
+def is_trial(job: Any) -> bool:
+    """Whether a job, as Hydra has it, is a trial of a search."""
+    is_search = job.mode == RunMode.MULTIRUN and job.sweeper.get("_target_") == SEARCH
+    return is_search and str(job.sweep.subdir).startswith(PREFIX)
+
+
 def judge(job: Any) -> Callable[[int, float], str | None] | None:
-    """Why the trial that runs here shall end, by the number and the value of its validation; None where its job, as
-    Hydra has it, is of no search that prunes.
+    """Why the trial that runs here, as `job`, shall end, by the number and the value of its validation; None where its
+    search does not prune.
 
     Optuna's median rule: its best value so far is worse than the median of the other trials' at the same validation.
     """
-    if job.mode != RunMode.MULTIRUN or job.sweeper.get("_target_") != SEARCH or not job.sweeper.pruner:
+    if not is_trial(job) or not job.sweeper.pruner:
         return None
     optuna = _optuna()
     file, number = Path(job.sweep.dir) / DATABASE, int(str(job.sweep.subdir).rpartition("-")[2])

@@ -26,7 +26,6 @@ from tasks.record import WITHOUT_EFFECT
 
 TEST = "test"  # the folder of the best trial's test, beside those of the trials
 TRIED = 20  # trials that are looked into before the first is trained, until each key has come
-NOT_TESTED = "trainer.limit_test_batches"
 
 
 def register() -> str:
@@ -208,7 +207,7 @@ class Trials:
             settings[number] = self.sampler.settings(number)
             name = self._folder(number)
             shutil.rmtree(self.place / name, ignore_errors=True)  # of a trial that was killed
-            jobs.append([*self.space.job(settings[number]), f"{NOT_TESTED}=0", *self._in(name)])
+            jobs.append([*self.space.job(settings[number]), *self._in(name)])
         self._call(jobs)
         new = []
         for number in numbers:

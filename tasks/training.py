@@ -64,13 +64,15 @@ def fit(
     log_every_n_steps: int,
     max_epochs: int | None,
     max_steps: int,
+    tests: bool = True,
     prune: Callable[[int, float], str | None] | None = None,
     **options: Any,
 ) -> Outcome:
     """Train, then test the state that was best on the validation split, or the mean of the last ones (average_last).
 
     folder: of this run; it gets checkpoints/, history.csv and what else the run leaves. The named options are ours
-    and explained in configs/trainer; `options` are Lightning's Trainer's. prune: see `Pruning`, of a search.
+    and explained in configs/trainer; `options` are Lightning's Trainer's. tests: false for a
+    trial of a search, which the test data must not tell what is better. prune: see `Pruning`.
 
     Raises UserError for what cannot be done, Interrupted on Ctrl-C, NonFiniteError where the guard stopped it.
     """
@@ -87,9 +89,9 @@ def fit(
         if max_steps < 1:
             raise UserError(f"trainer.max_epochs must be at least 1, or trainer.max_steps set; it is {max_epochs}.")
         max_epochs = -1
-    if not options.get("limit_train_batches", 1) > 0:
-        raise UserError(f"trainer.limit_train_batches must be more than 0, and it is {options['limit_train_batches']}.")
-    tests = options.get("limit_test_batches", 1) != 0
+    for name in ("limit_train_batches", "limit_test_batches"):
+        if not options.get(name, 1) > 0:
+            raise UserError(f"trainer.{name} must be more than 0, and it is {options[name]}.")
     if max_steps == 0:
         raise UserError("trainer.max_steps must be at least 1, or -1 for no limit, and it is 0.")
 
