@@ -178,7 +178,7 @@ def conclude(code: int, words: Sequence[str]) -> int:
     if not are_many(words) or jobs is None:
         return code
     jobs.read_notes()
-    if not code and not jobs.notes:
+    if not code and not jobs.notes and not jobs.has_trials:
         print("error: the multirun has no job: no name matches the glob(...). See configs/.", file=sys.stderr)
         return 1
     try:

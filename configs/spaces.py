@@ -22,7 +22,6 @@ ONE_SEED = (
 )
 KEYS, VALUES = ", ", " + "  # between keys that take their values together, and between these values
 PRESENT = "present"
-BLOCK = 8  # shorter ones would make keys of two values change together
 FIXED = {  # what no search can choose, and what to do instead
     "seed": ONE_SEED,
     "task": "A search is on one task, whose metric ranks the trials; start one for each task.",
@@ -134,14 +133,14 @@ def read(
 
 
 def random_draw(seed: int, number: int) -> Draw:
-    """What trial `number` takes at random. Each value of a choice comes as often as the others: a block of trials, at
-    least BLOCK of them, has every value equally often, in an order of its own. A key's values do not depend on the
-    other keys."""
+    """What trial `number` takes at random. Each value of a choice comes as often as the others: a block of n trials
+    has each of n values once (of two values a block of four trials each twice, or keys of two values would soon change
+    together), in an order of its own. A key's values do not depend on the other keys."""
 
     def draw(key: str, dimension: Choice | Interval) -> str:
         if isinstance(dimension, Interval):
             return dimension.at(random.Random(f"{seed}/{key}/{number}").random())
-        values = dimension.values * -(-BLOCK // len(dimension.values))
+        values = dimension.values * (2 if len(dimension.values) == 2 else 1)
         block, place = divmod(number, len(values))
         return random.Random(f"{seed}/{key}/{block}").sample(values, len(values))[place]
 

@@ -1,6 +1,7 @@
 """`python run.py -m sweep=...`: trials of a search, launched in batches, ranked by validation; the best is tested."""
 
 import contextlib
+import dataclasses
 import fcntl
 import hashlib
 import json
@@ -124,6 +125,11 @@ class SearchSweeper(Sweeper):
             selections.add((str(module["select"]), str(module["select_mode"])))
             if not unseen:
                 break
+        for key, dimension in space.dimensions.items():  # a file that does not exist, though its trial is not yet due
+            if isinstance(dimension, spaces.Choice) and (files.FOLDER / key).is_dir():
+                names = self.context.config_loader.get_group_options(key)
+                for name in set(dimension.values).difference(names):
+                    self.compose(space.job({key: name}))
         if len(selections) > 1:
             raise ConfigError(f"The trials of a search are ranked by one metric, and here by {sorted(selections)}.")
         return selections.pop()
@@ -205,12 +211,19 @@ class Trials:
         jobs, settings = [], {}
         for number in numbers:
             settings[number] = self.sampler.settings(number)
+            if (twin := self._twin(number, settings)) is not None:
+                print(f"trial {number} would have the settings of trial {twin}, and is not trained.")
+                del settings[number]
+                if twin in self.trials:
+                    self.sampler.note(dataclasses.replace(self.trials[twin], number=number))
+                continue
             name = self._folder(number)
             shutil.rmtree(self.place / name, ignore_errors=True)  # of a trial that was killed
             jobs.append([*self.space.job(settings[number]), *self._in(name)])
-        self._call(jobs)
+        if jobs:
+            self._call(jobs)
         new = []
-        for number in numbers:
+        for number in settings:
             folder = self.place / self._folder(number)
             trial = search.outcome(folder, number, settings[number], self.summary.metric) or search.Trial(
                 number, settings[number], search.FAILED, folder.name, reason="it ended without a word"
@@ -219,6 +232,11 @@ class Trials:
             self.trials[number] = trial
             new.append(trial)
         return new
+
+    def _twin(self, number: int, settings: Mapping[int, Mapping[str, str]]) -> int | None:
+        """Another trial, before or in the same batch, with the settings of this one."""
+        earlier = {n: trial.settings for n, trial in self.trials.items()} | dict(settings)
+        return next((n for n, own in earlier.items() if n != number and own == settings[number]), None)
 
     def _call(self, jobs: list[list[str]]) -> None:
         """Launch jobs. Raises what ended one that is no mistake of its settings."""

@@ -77,7 +77,11 @@ def test_draws_follow_from_the_seed_and_the_number_alone(loader):
 
 def test_values_of_a_choice_come_equally_often():
     draw = Choice(("a", "b", "c"))
-    assert Counter(random_draw(3, k)("key", draw) for k in range(18)) == {"a": 6, "b": 6, "c": 6}
+    values = [random_draw(3, k)("key", draw) for k in range(18)]
+    assert Counter(values) == {"a": 6, "b": 6, "c": 6}
+    assert {*values[:3]} == {"a", "b", "c"}
+    assert values != values[:3] * 6, "each block has its own order"
+    assert Counter(random_draw(3, k)("key", Choice(("a", "b"))) for k in range(4)) == {"a": 2, "b": 2}
 
 
 @pytest.mark.parametrize(
