@@ -175,6 +175,8 @@ class Trials:
             print(f"{len(self.trials)} of {self.sweeper.n_trials} trials are there already, in {self.place}")
         try:
             self._train()
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"Interrupted; the same command goes on in {self.place}.") from None
         finally:
             self._write({})
         ranked = self.summary.ranked()

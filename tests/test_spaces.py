@@ -52,7 +52,7 @@ def test_every_value_of_every_space_fits(loader, name):
     node = compose(loader, [f"sweep={name}", f"task={TASKS[name]}"]).hydra.sweeper
     space = spaces.read(spaces.files.plain(node.params), spaces.files.plain(node.where), [f"task={TASKS[name]}"], loader)
     values = {(key, value) for key, each in space.dimensions.items() if isinstance(each, Choice) for value in each.values}
-    conditional = {key for key in space.where}
+    conditional = set(space.where)
     for number in range(16):
         drawn = space.drawn(random_draw(0, number), lambda words: compose(loader, words))
         if number == 0 or values.intersection(drawn.items()):
