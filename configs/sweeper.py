@@ -60,13 +60,14 @@ class SearchSweeper(Sweeper):
         space = spaces.read(files.plain(node.params), files.plain(node.where), arguments, self.context.config_loader)
         metric, mode = self._look_at(space)
         identity = self._identity(space)
-        place = Path(self.folder) if self.folder else self._place(identity)
+        digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+        place = Path(self.folder) if self.folder else self._place(digest)
         summary = search.Search(
             place.name, self._command(arguments), list(space.words), self.sampler, self.seed, self.n_trials, identity,
-            metric, mode, trials=[], best={},
+            digest, metric, mode, trials=[], best={},
         )  # fmt: skip
         with _alone(place):
-            _check_same(place, identity)
+            _check_same(place, summary)
             search.write(summary, place) if not (place / search.SUMMARY).exists() else None
             with open_dict(self.master):
                 self.master.hydra.sweep.dir = str(place)
@@ -146,12 +147,11 @@ class SearchSweeper(Sweeper):
             "startup": self.startup, "pruner": self.pruner, "seed": self.seed,
         }  # fmt: skip
 
-    def _place(self, identity: Mapping[str, Any]) -> Path:
+    def _place(self, digest: str) -> Path:
         choices = self.master.hydra.runtime.choices
         data = Path(self.master.data.dir).resolve().name if self.master.data.dir else None
         names = [choices.get("sweep") or "search", choices.get("experiment") or choices.get("task"), data]
-        digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
-        return Path(self.master.paths.output_dir) / "search" / "-".join([*filter(None, names), digest])
+        return Path(self.master.paths.output_dir) / "search" / "-".join([*filter(None, names), digest[:8]])
 
 
 class Trials:
@@ -308,13 +308,14 @@ def _has_no_effect(word: str) -> bool:
     return any(key == name or key.startswith(f"{name}.") for name in WITHOUT_EFFECT)
 
 
-def _check_same(place: Path, identity: Mapping[str, Any]) -> None:
+def _check_same(place: Path, summary: search.Search) -> None:
     """Raises ConfigError where the folder belongs to another search."""
     if not (place / search.SUMMARY).exists():
         return
-    earlier = search.read(place).identity
-    now = json.loads(json.dumps(identity))
-    if different := sorted(key for key in {*earlier, *now} if earlier.get(key) != now.get(key)):
+    earlier = search.read(place)
+    if earlier.digest != summary.digest:
+        own, now = earlier.identity, json.loads(json.dumps(summary.identity))
+        different = [key for key in now if key != "words" and own.get(key) != now[key]] or ["words"]
         raise ConfigError(
             f"{place} holds another search: it differs in {', '.join(different)}. Name another folder "
             "(hydra.sweeper.folder=...), or leave it out."

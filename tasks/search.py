@@ -14,6 +14,7 @@ from tasks.comparison import ABSENT
 from tasks.comparison_table import Grid, as_markdown, number
 from tasks.errors import UserError, readable
 from tasks.folders import whole_file, write_table
+from tasks.local_paths import portable_word
 
 COMPLETE, DIVERGED, PRUNED, FAILED = "complete", "diverged", "pruned", "failed"
 PREFIX = "trial-"  # of the folders of trials
@@ -41,9 +42,9 @@ class Trial:
 
 @dataclass(frozen=True)
 class Search:
-    """name: of the space and what it is searched on. command: its words. words: of every trial. metric, mode: what
-    ranks them, "max" or "min". best: of the chosen one `trial`, `folder`, `record` and `metrics` of its test, empty
-    before that."""
+    """name: of the space and what it is searched on. command: its words. words: of every trial. identity: what makes
+    two searches the same one; digest: of it. metric, mode: what ranks trials, "max" or "min". best: of the chosen one
+    `trial`, `folder`, `record` and `metrics` of its test; empty before that."""
 
     name: str
     command: list[str]
@@ -52,6 +53,7 @@ class Search:
     seed: int
     n_trials: int
     identity: dict[str, Any]
+    digest: str
     metric: str
     mode: str
     trials: list[Trial]
@@ -106,9 +108,12 @@ def tested(test: Path, folder: Path) -> Mapping[str, Any] | None:
 
 
 def write(search: Search, folder: Path) -> None:
-    """search.json, search.csv and search.md in the folder of a search."""
+    """search.json, search.csv and search.md in the folder of a search; absolute paths by their last part."""
+    values = asdict(search)
+    for node, key in ((values, "command"), (values, "words"), (values["identity"], "words")):
+        node[key] = [portable_word(word) for word in node[key]]
     with whole_file(folder / SUMMARY) as part:
-        part.write_text(json.dumps(asdict(search), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        part.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     write_table(folder / "search.csv", *rows(search))
     with whole_file(folder / "search.md") as part:
         part.write_text("\n".join(as_markdown(grid(search))), encoding="utf-8")
