@@ -190,7 +190,8 @@ def conclude(code: int, words: Sequence[str]) -> int:
         print(f"{len(failed)} of {len(jobs.notes)} jobs failed:", file=sys.stderr)
     for note in failed:
         reason = "it was interrupted" if code == INTERRUPTED and note["reason"] == ENDED else note["reason"]
-        print(f"failed: python run.py {shlex.join(note['words'])}: {reason}", file=sys.stderr)
+        own = [word for word in note["words"] if not (jobs.has_trials and word.startswith("sweep="))]
+        print(f"failed: python run.py {shlex.join(own)}: {reason}", file=sys.stderr)
     return code or int(bool(failed))
 
 

@@ -163,6 +163,12 @@ def test_mistakes_are_named_before_anything_is_trained(tmp_path, words, message)
     assert not list(tmp_path.glob("out/**/trial-*"))
 
 
+def test_a_search_without_m(tmp_path):
+    result = call("sweep=lr", *SMALL, *places(tmp_path))
+    assert result.code == 1
+    assert "sweep=lr is a search, which -m starts" in result.err
+
+
 def test_two_searches_in_one_folder(searched):
     import fcntl
 
