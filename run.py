@@ -16,7 +16,7 @@ import pytorch_lightning as pl
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from configs import checks, matching, multirun, stored
+from configs import checks, matching, multirun, samplers, stored
 from configs.build import build, make
 from tasks import prediction, processes, record, rendezvous, report, resume, training
 from tasks.errors import plain_warnings
@@ -53,10 +53,12 @@ def run(cfg: DictConfig) -> float | None:
                 if mode == "test":
                     outcome = training.test(task, data, logger, files.checkpoint, **options)
                 else:
-                    outcome = training.fit(task, data, folder, logger, **options)
+                    trial = {"tests": not samplers.is_trial(job), "prune": samplers.judge(job)}
+                    outcome = training.fit(task, data, folder, logger, **options | trial)
         if outcome.is_main:
             result = record.build(values, list(job.overrides.task), data, task, outcome)
-            report.conclude(task, outcome, result, folder, matching.published(result))
+            with multirun.output_of(job, folder):
+                report.conclude(task, outcome, result, folder, matching.published(result))
     return multirun.result(outcome.selection, folder / "record.json")
 
 

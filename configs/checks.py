@@ -56,6 +56,9 @@ def check(cfg: DictConfig) -> dict[str, Any]:
         for key in ("devices", "num_nodes"):
             if cfg.trainer[key] not in (1, "1"):
                 raise ConfigError(f"trainer.{key} must be 1 in a multirun (-m); start such runs one by one.")
+    job = HydraConfig.get() if HydraConfig.initialized() else None
+    if job and job.mode == RunMode.RUN and (space := job.runtime.choices.get("sweep")):
+        raise ConfigError(f"sweep={space} is a search, which -m starts: python run.py -m sweep={space} ...")
     if missing := sorted(OmegaConf.missing_keys(cfg)):
         raise ConfigError(f"{missing[0]} has no value; set it, as in {missing[0]}=...")
     if cfg.data.dir is not None and "${data.dir}" not in OmegaConf.to_yaml(cfg, resolve=False):

@@ -13,7 +13,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from configs import files
+from configs import files, sweeper
 from configs.checks import parameters
 from configs.errors import ConfigError
 from configs.schema import Root
@@ -34,6 +34,7 @@ def register(stored_name: str | None = None) -> None:
     ConfigStore.instance().store(name="schema", node=root)
     jobs = {"jobs": {"_target_": "configs.multirun.Jobs"}}  # in no file: it is none of what a configuration may name
     ConfigStore.instance().store(group="hydra/callbacks", name="jobs", node=jobs)
+    ConfigStore.instance().store(group="hydra/sweeper", name="plugin", node={"_target_": sweeper.register()})
     stored = stored_name if isinstance(stored_name, str) and NAME.fullmatch(stored_name) else None
 
     def name(experiment: str | None, *choices: Any) -> str:

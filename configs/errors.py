@@ -6,7 +6,7 @@ import re
 from configs import files
 from tasks.errors import UserError, readable
 
-NEEDS_EXTRA = {"optuna": "sweep", "joblib": "local", "submitit_slurm": "slurm", "submitit_local": "slurm", "ray": "ray"}
+NEEDS_EXTRA = {"joblib": "local", "submitit_slurm": "slurm", "submitit_local": "slurm", "ray": "ray"}
 
 
 class ConfigError(UserError):

@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,7 +22,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from configs.build import MISTAKES
 from configs.errors import paragraph
-from tasks import comparison, comparison_table, record
+from configs.samplers import SEARCH, is_trial
+from hyperbolic.diagnostics import NonFiniteError
+from tasks import comparison, comparison_table, record, search
+from tasks.errors import Diverged, Pruned
 from tasks.folders import whole_file
 
 INTERRUPTED = 130  # the exit code upon Ctrl-C and SIGTERM
@@ -30,17 +33,19 @@ ENDED = "it ended without a word: it was killed, or the command was ended"  # of
 
 
 class Failure(float):
-    """What a job that failed returns to its sweeper: not a number, and why."""
+    """What a job that failed returns to its sweeper: not a number, and why. state: search.FAILED, or that the training
+    diverged or was pruned."""
 
     reason: str
+    state: str
 
-    def __new__(cls, reason: str) -> "Failure":
+    def __new__(cls, reason: str, state: str = search.FAILED) -> "Failure":
         value = super().__new__(cls, "nan")
-        value.reason = reason
+        value.reason, value.state = reason, state
         return value
 
-    def __reduce__(self) -> tuple[type["Failure"], tuple[str]]:
-        return Failure, (self.reason,)
+    def __reduce__(self) -> tuple[type["Failure"], tuple[str, str]]:
+        return Failure, (self.reason, self.state)
 
 
 class Result(float):
@@ -77,12 +82,14 @@ class Jobs(Callback):
         self.folder: Path | None = None
         self.notes: dict[int, dict[str, Any]] = {}
         self.searches = False  # whether a sweeper chooses settings by results, which the test data must not tell it
+        self.has_trials = False  # whether it is ours, which ranks them itself
         Jobs.latest = Jobs.latest or self
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         place = Path(config.hydra.sweep.dir)
         place.mkdir(parents=True, exist_ok=True)
         self.searches = not config.hydra.sweeper._target_.endswith(".BasicSweeper")
+        self.has_trials = config.hydra.sweeper._target_ == SEARCH
         self.folder = Path(tempfile.mkdtemp(prefix=".multirun-", dir=place)).resolve()
 
     def on_job_start(self, config: DictConfig, **_: Any) -> None:
@@ -92,7 +99,11 @@ class Jobs(Callback):
         if job_return.status is JobStatus.COMPLETED:  # otherwise Hydra raises its error
             value = job_return.return_value
             file = str(value.record) if isinstance(value, Result) else None
-            self._note(config, value.reason if isinstance(value, Failure) else None, file)
+            reason = value.reason if isinstance(value, Failure) else None
+            if isinstance(value, Failure) and self.has_trials:
+                search.note_failure(Path(config.hydra.runtime.output_dir), value.state, value.reason)
+                reason = reason if value.state == search.FAILED else None
+            self._note(config, reason, file)
 
     def _note(self, config: DictConfig, reason: str | None, file: str | None = None) -> None:
         number = OmegaConf.select(config, "hydra.job.num") or 0
@@ -135,12 +146,18 @@ def attempt(run: Callable[[DictConfig], float | None], cfg: DictConfig) -> float
             _print(error)
             raise SystemExit(1) from None
         # at once, and again in the list at the end, which takes hours in long multiruns
-        return Failure(_print(error, f" in job {HydraConfig.get().job.num}"))
+        place, state = f"job {HydraConfig.get().job.num}", _state(error)
+        if HydraConfig.get().sweeper._target_ == SEARCH:
+            place = folder.name
+            if state != search.FAILED:
+                print(f"{place} {state}: {paragraph(error)}", flush=True)
+                return Failure(paragraph(error), state)
+        return Failure(_print(error, f" in {place}"), state)
     except Exception as error:
         if not one_of_many:
             raise
         traceback.print_exc()
-        return Failure(f"{type(error).__name__}: {paragraph(error)}")
+        return Failure(f"{type(error).__name__}: {paragraph(error)}", _state(error))
 
 
 def report(error: Exception, words: Sequence[str]) -> int:
@@ -161,7 +178,7 @@ def conclude(code: int, words: Sequence[str]) -> int:
     if not are_many(words) or jobs is None:
         return code
     jobs.read_notes()
-    if not code and not jobs.notes:
+    if not code and not jobs.notes and not jobs.has_trials:
         print("error: the multirun has no job: no name matches the glob(...). See configs/.", file=sys.stderr)
         return 1
     try:
@@ -173,7 +190,8 @@ def conclude(code: int, words: Sequence[str]) -> int:
         print(f"{len(failed)} of {len(jobs.notes)} jobs failed:", file=sys.stderr)
     for note in failed:
         reason = "it was interrupted" if code == INTERRUPTED and note["reason"] == ENDED else note["reason"]
-        print(f"failed: python run.py {shlex.join(note['words'])}: {reason}", file=sys.stderr)
+        own = [word for word in note["words"] if not (jobs.has_trials and word.startswith("sweep="))]
+        print(f"failed: python run.py {shlex.join(own)}: {reason}", file=sys.stderr)
     return code or int(bool(failed))
 
 
@@ -185,9 +203,27 @@ def show_results(jobs: Jobs) -> None:
         with contextlib.suppress(OSError, ValueError):  # the folder is gone, or the file is damaged
             records[file] = json.loads(file.read_text(encoding="utf-8"))
     trainings = {file: record for file, record in records.items() if record["config"]["mode"] == "fit"}
-    if len(trainings) > 1:
-        comparison_table.show(comparison.compare(trainings), with_test=not jobs.searches)
+    if len(trainings) > 1 and not jobs.has_trials:
+        tested = any(name.startswith("test/") for record in trainings.values() for name in record["metrics"])
+        comparison_table.show(comparison.compare(trainings), with_test=tested and not jobs.searches)
         print(f"record: {list(trainings)[-1]}", flush=True)  # the line that every command ends with
+
+
+@contextlib.contextmanager
+def output_of(job: Any, folder: Path) -> Iterator[None]:
+    """What a trial of a search prints at its end goes into its folder; the search says the rest."""
+    if not is_trial(job):
+        yield
+        return
+    with (folder / "output.txt").open("w", encoding="utf-8") as file, contextlib.redirect_stdout(file):
+        yield
+
+
+def _state(error: Exception) -> str:
+    """What a trial has become that ended with this error."""
+    if isinstance(error, NonFiniteError | Diverged):
+        return search.DIVERGED
+    return search.PRUNED if isinstance(error, Pruned) else search.FAILED
 
 
 def _print(error: Exception, place: str = "") -> str:

@@ -87,6 +87,9 @@ def reason_to_skip(record: Record) -> str | None:
     config = record.get("config")
     if isinstance(config, dict) and config.get("mode", "fit") != "fit":
         return "skipped (not a training run)"
+    metrics = record.get("metrics")
+    if isinstance(metrics, dict) and metrics and not any(name.startswith("test/") for name in metrics):
+        return "skipped (not tested, as the trials of a search)"
     return None
 
 

@@ -73,6 +73,13 @@ def find(words: Sequence[str]) -> list[Path]:
 def read_trainings(files: Sequence[Path]) -> dict[Path, Record]:
     """The records of trainings by file. Raises UserError where one is damaged, or all are of other modes."""
     records = {file: read(file) for file in files}
+    trials = [file for file, record in records.items() if _is_untested(record)]
+    records = {file: record for file, record in records.items() if file not in trials}
+    if trials:
+        some = f"{len(trials)} run{'s' * (len(trials) > 1)} left out without a test"
+        print(f"note: {some}, as {trials[0].parent}; search.md ranks the trials of a search.", file=sys.stderr)
+    if not records:
+        raise UserError(f"{trials[0].parent} was not tested. The trials of a search are ranked in its search.md.")
     other = [file for file, record in records.items() if _mode(record) != "fit"]
     if len(other) == len(records):
         raise UserError(f"{other[0]} is of mode={_mode(records[other[0]])}; name the folders of trainings.")
@@ -90,6 +97,13 @@ def draw(comparisons: Sequence[Comparison], file: Path) -> None:
         titles = "; ".join(comparison.title for comparison in comparisons)
         raise UserError(f"--curves draws runs of one task on the same data, and these are {titles}. Name those of one.")
     seed_bands.draw(comparisons[0], file)
+
+
+def _is_untested(record: Record) -> bool:
+    metrics = record.get("metrics")
+    return _mode(record) == "fit" and isinstance(metrics, dict) and bool(metrics) and not any(
+        name.startswith("test/") for name in metrics
+    )
 
 
 def _mode(record: Record) -> str:

@@ -2,6 +2,7 @@
 
 python scripts/figures.py FIGURE... RUN_FOLDER...     as in: figures.py boundaries norms outputs/A/... outputs/B/...
 python scripts/figures.py all RUN_FOLDER...           every figure that these runs have
+python scripts/figures.py search SEARCH_FOLDER        trials of a search: parallel coordinates, importance of settings
 python scripts/figures.py --list                      what there is
 
 Several runs are drawn side by side, or as curves of one figure; `nearest` and `lengths` make files for each of them.
@@ -35,13 +36,14 @@ from scripts.drawing import (  # noqa: E402
     separation,
     tree,
     trees,
+    trials,
 )
 from scripts.drawing.canvas import FORMATS  # noqa: E402
 from scripts.drawing.options import FigureOptions, Loader  # noqa: E402
 from scripts.trained import STATES, Run, load, read_runs  # noqa: E402
 from tasks.errors import UserError, plain_warnings  # noqa: E402
 
-EVERY = "all"
+EVERY, SEARCH = "all", "search"
 # The first line of each docstring says what the figure shows.
 FIGURES: dict[str, Callable[[Sequence[Run], Loader, FigureOptions], list[Path]]] = {
     "nearest": nearest.draw,
@@ -70,11 +72,24 @@ def main(arguments: list[str] | None = None) -> int:
     if options.list:
         for name, drawer in FIGURES.items():
             print(f"{name:12} {inspect.getdoc(drawer).splitlines()[0]}")
+        print(f"{SEARCH:12} {inspect.getdoc(trials.draw).splitlines()[0]}")
+        return 0
+    if options.words[:1] == [SEARCH]:
+        draw_searches([Path(word) for word in options.words[1:]], options)
         return 0
     figures, folders = split(options.words)
     runs = read_runs(folders)
     draw(figures, runs, _figure_options(options))
     return 0
+
+
+def draw_searches(folders: Sequence[Path], options: argparse.Namespace) -> None:
+    """Draw the trials of searches, by their folders, and print the files. Raises UserError where one is none."""
+    if not folders:
+        raise UserError("Name the folder of a search, as in: figures.py search outputs/search/NAME")
+    for folder in folders:
+        for path in trials.draw(folder, options.out or folder, options.format):
+            print(f"figure: {path}", flush=True)
 
 
 def split(words: Sequence[str]) -> tuple[list[str], list[Path]]:

@@ -46,27 +46,33 @@ def grid(comparison: Comparison, with_test: bool = True) -> Grid:
 
 def show(comparisons: Sequence[Comparison], with_test: bool = True) -> None:
     """Print a table for each comparison."""
-    console = Console(width=None if sys.stdout.isatty() else WIDTH)
     for comparison in comparisons:
-        content = grid(comparison, with_test)
-        table = Table(title=Text(content.title), title_justify="left")
-        for name, numeric in zip(content.header, content.numeric, strict=True):
-            table.add_column(Text(name), justify="right" if numeric else "left", overflow="fold")
-        for row in content.rows:
-            table.add_row(*(Text("\n".join(cell)) for cell in row))
-        console.print(table)
-        for note in content.notes:
-            console.print(f"- {note}", highlight=False, markup=False)
+        show_grid(grid(comparison, with_test))
+
+
+def show_grid(content: Grid) -> None:
+    """Print a table and its notes."""
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    table = Table(title=Text(content.title), title_justify="left")
+    for name, numeric in zip(content.header, content.numeric, strict=True):
+        table.add_column(Text(name), justify="right" if numeric else "left", overflow="fold")
+    for row in content.rows:
+        table.add_row(*(Text("\n".join(cell)) for cell in row))
+    console.print(table)
+    for note in content.notes:
+        console.print(f"- {note}", highlight=False, markup=False)
 
 
 def markdown(comparisons: Sequence[Comparison]) -> str:
     """A Markdown table for each comparison, under its title."""
-    lines = []
-    for content in map(grid, comparisons):
-        lines += [f"## {content.title}", "", _row([[name] for name in content.header])]
-        lines.append(f"|{'|'.join('---:' if numeric else '---' for numeric in content.numeric)}|")
-        lines += [*map(_row, content.rows), "", *(f"- {note}" for note in content.notes), ""]
-    return "\n".join(lines)
+    return "\n".join(line for content in map(grid, comparisons) for line in as_markdown(content))
+
+
+def as_markdown(content: Grid) -> list[str]:
+    """The lines of a table with its title and notes."""
+    head = [f"## {content.title}", "", _row([[name] for name in content.header])]
+    head.append(f"|{'|'.join('---:' if numeric else '---' for numeric in content.numeric)}|")
+    return [*head, *map(_row, content.rows), "", *(f"- {note}" for note in content.notes), ""]
 
 
 def numbers(comparisons: Sequence[Comparison]) -> tuple[list[str], list[list[Any]]]:
@@ -117,20 +123,21 @@ def _moments(setting: Setting, metric: str) -> tuple[float | None, float | None]
 
 def _spread(setting: Setting, metric: str) -> str:
     mean, deviation = _moments(setting, metric)
-    return "" if mean is None else _number(mean) + ("" if deviation is None else f" ± {_number(deviation)}")
+    return "" if mean is None else number(mean) + ("" if deviation is None else f" ± {number(deviation)}")
 
 
 def _difference(test: PairedTest) -> str:
     if not test.n:
         return "no common seed"
-    text = f"{'−' if test.mean < 0 else '+'}{_number(abs(test.mean))}"
+    text = f"{'−' if test.mean < 0 else '+'}{number(abs(test.mean))}"
     if test.deviation is None:
         return f"{text} (1 seed)"
     p = "" if test.p is None else ", p < 0.001" if test.p < 0.001 else f", p = {test.p:.2g}"
-    return f"{text} ± {_number(test.deviation)}{p}"
+    return f"{text} ± {number(test.deviation)}{p}"
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """A metric with four decimals, or one where it is large."""
     return f"{value:.4f}" if abs(value) < 100 else f"{value:.1f}"
 
 

@@ -34,6 +34,14 @@ class UserError(ValueError):
         super().__init__(readable(message))
 
 
+class Diverged(UserError):
+    """The numbers of a training are not finite, so it has no result."""
+
+
+class Pruned(UserError):
+    """A training was ended because others were better at the same time."""
+
+
 def _require(is_right: bool, name: str, value: object, requirement: str) -> None:
     if not is_right:
         raise UserError(f"{name} must be {requirement}, and it is {value!r}.")

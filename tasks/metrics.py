@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from tasks.errors import Diverged
+
 Answers = tuple[Tensor, Tensor]
 
 
@@ -39,7 +41,9 @@ def _better(scores: Tensor, target: Tensor, answers: Answers | Tensor) -> Callab
     row, index = _entries(answers, target, batch, candidates)
     bar = scores.gather(1, target.unsqueeze(1))
     if bar.isnan().any():
-        raise ValueError("filtered ranks: the score of a target is NaN, so it has no rank")
+        raise Diverged(
+            "filtered ranks: the score of a target is NaN, so it has no rank. It diverged; take a smaller optim.lr."
+        )
     other, beside = scores[row, index], bar[row, 0]
     # counted as a sum of floats, exact for so many ones and much faster than a sum of booleans
     flags = torch.empty_like(scores, dtype=torch.float32 if candidates < 1 << 24 else torch.float64)

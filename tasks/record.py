@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from tasks.base import Task, TaskData
-from tasks.errors import UserError
+from tasks.errors import Diverged
 from tasks.folders import whole_file
 from tasks.local_paths import portable, portable_word
 from tasks.resume import flat
@@ -115,7 +115,7 @@ def finished(runs: Path, config: dict[str, Any]) -> Path | None:
 def build(config: dict[str, Any], overrides: list[str], data: TaskData, task: Task, outcome: Outcome) -> dict[str, Any]:
     """The record of a run that ended well. config: the resolved one. overrides: the words on the command line.
 
-    Raises UserError where a number of it is not finite."""
+    Raises Diverged where a number of it is not finite."""
     sha, dirty = commit()
     fingerprint = config_sha256(config)
     config = portable({**config, "paths": {"data_dir": "data", "output_dir": "outputs", "cache_dir": "outputs/.cache"}})
@@ -146,7 +146,7 @@ def build(config: dict[str, Any], overrides: list[str], data: TaskData, task: Ta
         record["prediction"] = portable(outcome.prediction)
     for key, value in flat(record).items():
         if isinstance(value, float) and not math.isfinite(value):
-            raise UserError(
+            raise Diverged(
                 f"The run has no result, because {key} is {value}. Weights that are too large give such numbers: use "
                 "another checkpoint, or train with a smaller optim.lr or with trainer.precision=64-true."
             )

@@ -42,7 +42,8 @@ def conclude(
     for name, how in record.get("measures", {}).items():
         print(f"{name}: {how}")
     made = task.export(folder) if record["config"]["mode"] == "fit" else {}
-    for name, path in (made | task.write_test(folder)).items():
+    tested = any(name.startswith("test/") for name in record["metrics"])
+    for name, path in (made | (task.write_test(folder) if tested else {})).items():
         print(f"{name}: {path}")
     if outcome.prediction and outcome.prediction["output"]:
         print(f"predictions: {outcome.prediction['output']} ({outcome.prediction['examples']:,} lines)")

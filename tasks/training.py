@@ -1,6 +1,7 @@
 """Training and testing a task: builds Lightning's trainer, goes on where a run stopped, tests the best state."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,16 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from torch import nn
 
+from hyperbolic.diagnostics import NonFiniteError
 from hyperbolic.optim import RiemannianOptimizer, parameter_groups
 from hyperbolic.switch import use_compile
 from tasks import processes
 from tasks import resume as resuming
 from tasks.base import Task, TaskData
 from tasks.checkpoints import BEST, LAST, Checkpoints, History
-from tasks.errors import UserError, whole
+from tasks.errors import Diverged, UserError, whole
 from tasks.interruption import ends_with_a_message
+from tasks.pruning import Pruning
 from tasks.trainer import make_trainer, without_advice
 from tasks.watch import Diagnostics, NanGuard, Progress, StepLog
 
@@ -61,12 +64,15 @@ def fit(
     log_every_n_steps: int,
     max_epochs: int | None,
     max_steps: int,
+    tests: bool = True,
+    prune: Callable[[int, float], str | None] | None = None,
     **options: Any,
 ) -> Outcome:
     """Train, then test the state that was best on the validation split, or the mean of the last ones (average_last).
 
     folder: of this run; it gets checkpoints/, history.csv and what else the run leaves. The named options are ours
-    and explained in configs/trainer; `options` are Lightning's Trainer's.
+    and explained in configs/trainer; `options` are Lightning's Trainer's. tests: false for a
+    trial of a search, which the test data must not tell what is better. prune: see `Pruning`.
 
     Raises UserError for what cannot be done, Interrupted on Ctrl-C, NonFiniteError where the guard stopped it.
     """
@@ -113,7 +119,7 @@ def fit(
             task.select, mode=task.select_mode, patience=patience, check_finite=False, check_on_train_epoch_end=False
         )
         callbacks.append(stopping)
-    callbacks += [history, checkpoints]
+    callbacks += [history, checkpoints, *([Pruning(prune)] if prune else [])]
     trainer = make_trainer(
         callbacks, logger, enable_progress_bar, max_epochs=max_epochs, max_steps=max_steps,
         log_every_n_steps=log_every_n_steps, **options,
@@ -150,15 +156,16 @@ def fit(
             metrics |= {k: v for k, v in best["metrics"].items() if k.startswith("val/")}
             selection = {"metric": task.select, "mode": task.select_mode, **best.get("best", checkpoints.best)}
         start = time.perf_counter()
-        trainer.test(task, datamodule=data, verbose=False)
-        test_s = time.perf_counter() - start
+        if tests:
+            trainer.test(task, datamodule=data, verbose=False)
+        test_s = time.perf_counter() - start if tests else None
     metrics |= {k: v for k, v in task.metrics.items() if k.startswith("test/")}
     return Outcome(
         metrics=metrics,
         selection=selection,
         diagnostics=diagnostics.latest,
         history=history.rows,
-        share=_share(trainer, data),
+        share=_share(trainer, data, tests),
         wall_s=history.wall_s,
         examples_per_s=history.examples_per_s,
         device=trainer.strategy.root_device,
@@ -226,6 +233,10 @@ def _train(trainer: pl.Trainer, task: Task, data: TaskData, checkpoint: dict[str
         reason = " ".join(str(error).split())[:300]
         if "val_check_interval" in reason:
             raise UserError(f"trainer.val_check_interval: {reason}") from error
+        if not isinstance(error, NonFiniteError) and not all(p.isfinite().all() for p in task.parameters()):
+            raise Diverged(
+                f"The weights are no longer finite ({type(error).__name__}: {reason}). Train with a smaller optim.lr."
+            ) from error
         if checkpoint and not task.has_started:
             raise UserError(
                 f"trainer.resume: the state of the training in {checkpoint['file']} does not fit or is damaged "
@@ -234,11 +245,11 @@ def _train(trainer: pl.Trainer, task: Task, data: TaskData, checkpoint: dict[str
         raise
 
 
-def _share(trainer: pl.Trainer, data: TaskData) -> float:
-    """The smallest share of a split that the run used."""
+def _share(trainer: pl.Trainer, data: TaskData, tests: bool) -> float:
+    """The smallest share of a split that the run used; of the test split where it `tests`."""
     epoch = len(data.train_dataloader())
     steps = trainer.global_step * trainer.accumulate_grad_batches
-    tested = sum(trainer.num_test_batches) / len(data.test_dataloader())
+    tested = sum(trainer.num_test_batches) / len(data.test_dataloader()) if tests else 1.0
     return min(1.0, trainer.num_training_batches / epoch, steps / epoch, tested)
 
 

@@ -149,7 +149,7 @@ def test_every_import_goes_inward():
 
 # Imported under another name than they are installed, or by a program that is started.
 IMPORTED_AS = {"pyyaml": "yaml", "hydra-core": "hydra"}
-OPTIONAL = {"hypll", "mpmath", "pyarrow", "safetensors", "spacy", "sklearn"}  # for comparisons, and what a user may choose
+OPTIONAL = {"hypll", "mpmath", "optuna", "pyarrow", "safetensors", "spacy", "sklearn"}  # for comparisons, and what a user may choose
 
 
 def test_requirements_are_what_is_imported():

@@ -31,7 +31,8 @@ class EmbeddingTask(Task):
     ancestors, source: from the data. negatives: nodes drawn for a batch, the same for all its pairs. dampening: they
     are drawn with probabilities (1 + pairs with this ancestor)^dampening; 0: uniformly. burn_in_epochs, burn_in_factor:
     at the start the learning rate is this part of itself. lazy: the optimiser moves only the rows that a batch uses.
-    file: where the points are written at the end, besides the run's folder; {source} in it stands for the data's name.
+    file: where the points are written at the end, besides the run's folder; {source} in it stands for the data's name;
+    None: nowhere else.
     The others are Task's.
     """
 
@@ -49,7 +50,7 @@ class EmbeddingTask(Task):
         burn_in_epochs: int,
         burn_in_factor: float,
         lazy: bool,
-        file: str,
+        file: str | None,
         select: str,
         select_mode: str,
     ):
@@ -60,7 +61,7 @@ class EmbeddingTask(Task):
             raise UserError(f"task.module.burn_in_factor must be above 0 and at most 1, and it is {burn_in_factor}.")
         self.dampening = number("task.module.dampening", dampening)
         self.burn_in_factor, self.ancestors = burn_in_factor, ancestors
-        self.file = Path(file.replace("{source}", source)).expanduser()
+        self.file = None if file is None else Path(file.replace("{source}", source)).expanduser()
         counts = 1 + torch.bincount(ancestors.nodes, minlength=len(model.names)).double()
         self._cumulated = counts.pow(dampening).cumsum(0)
         self._slots = torch.full((len(model.names),), -1)
@@ -146,8 +147,9 @@ class EmbeddingTask(Task):
             points = convert(points, manifold, manifold.twin(PoincareBall))
             name, c = PoincareBall.__name__, float(manifold.c.detach())
         array = np.asarray(points.cpu())
-        if self.file.exists():
-            rank_zero_only(print)(f"{self.file} is replaced by the points of this run, {folder}.", flush=True)
-        files = (folder / "points.npz", self.file)
-        own, shared = (write_points(path, self.model.names, array, name, c) for path in files)
-        return {"points": own, "embeddings": shared}
+        places = {"points": folder / "points.npz"}
+        if self.file is not None:
+            if self.file.exists():
+                rank_zero_only(print)(f"{self.file} is replaced by the points of this run, {folder}.", flush=True)
+            places["embeddings"] = self.file
+        return {key: write_points(path, self.model.names, array, name, c) for key, path in places.items()}

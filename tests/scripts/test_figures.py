@@ -345,4 +345,4 @@ def test_the_list_as_a_command():
     script = Path(figures.__file__)
     done = subprocess.run([sys.executable, script, "--list"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines()] == list(figures.FIGURES)
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [*figures.FIGURES, figures.SEARCH]

@@ -1,0 +1,184 @@
+"""`python run.py -m sweep=...`: trials of a search, launched in batches, ranked by validation; the best is tested."""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra.core.plugins import Plugins
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, open_dict
+
+from configs import checks, files, samplers, spaces
+from configs.errors import ConfigError
+from configs.samplers import SEARCH
+from configs.trials import Trials
+from tasks import search
+from tasks.errors import one_of, positive, whole
+from tasks.record import WITHOUT_EFFECT
+
+TRIED = 20  # trials that are looked into before the first is trained, until each key has come
+
+
+def register() -> str:
+    """Make the sweeper known to Hydra, which takes plugins from packages of its own name alone; returns its name."""
+    Plugins.instance().class_name_to_class[SEARCH] = SearchSweeper
+    return SEARCH
+
+
+class SearchSweeper(Sweeper):
+    """The settings are those of configs/hydra/sweeper/search.yaml.
+
+    Everything lies in the folder of the search: a run folder for each trial, without a test, `search.json`, tables, and
+    the test of the best trial. What is there is not run again.
+    """
+
+    def __init__(
+        self, n_trials: int, sampler: str, startup: int, pruner: str | None, seed: int, timeout: float | None,
+        n_jobs: int | None, folder: str | None, params: Mapping[str, Any], where: Mapping[str, Any],
+    ):  # fmt: skip
+        self.n_trials, self.timeout = n_trials, timeout
+        self.sampler, self.startup, self.pruner, self.seed = sampler, startup, pruner, seed
+        self.n_jobs, self.folder, self.params, self.where = n_jobs, folder, params, where
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        self.context, self.function, self.master = hydra_context, task_function, config
+
+    def sweep(self, arguments: list[str]) -> None:
+        """Run the trials that are missing, and show what came out of all."""
+        self._check()
+        node = self.master.hydra.sweeper
+        space = spaces.read(files.plain(node.params), files.plain(node.where), arguments, self.context.config_loader)
+        metric, mode = self._look_at(space)
+        identity = self._identity(space)
+        digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+        place = Path(self.folder) if self.folder else self._place(digest)
+        summary = search.Search(
+            place.name, self._command(arguments), list(space.words), self.sampler, self.seed, self.n_trials, identity,
+            digest, metric, mode, trials=[], best={},
+        )  # fmt: skip
+        with _alone(place):
+            _check_same(place, summary)
+            search.write(summary, place) if not (place / search.SUMMARY).exists() else None
+            with open_dict(self.master):
+                self.master.hydra.sweep.dir = str(place)
+            launcher = Plugins.instance().instantiate_launcher(
+                hydra_context=self.context, task_function=self.function, config=self.master
+            )
+            sampler: samplers.Random | samplers.Tpe = samplers.Random(space, self.compose, self.seed)
+            if self.sampler == "tpe":
+                sampler = samplers.Tpe(space, self.compose, self.seed, self.startup, mode, place)
+            Trials(space, sampler, summary, place, launcher, self.batch_size(), self.timeout).run()
+
+    def compose(self, words: Sequence[str]) -> DictConfig:
+        """The configuration of a job, as a launcher composes it."""
+        return self.context.config_loader.load_sweep_config(self.master, list(words))
+
+    def batch_size(self) -> int:
+        """How many jobs the launcher runs at once."""
+        launcher = self.master.hydra.launcher
+        n = self.n_jobs or launcher.get("n_jobs") or launcher.get("array_parallelism") or 1
+        return int(n) if int(n) > 0 else os.cpu_count() or 1
+
+    def _command(self, arguments: Sequence[str]) -> list[str]:
+        """The words of the command line."""
+        own = [word for word in self.master.hydra.overrides.hydra if not word.startswith("hydra.mode=")]
+        return ["-m", *arguments, *own]
+
+    def _check(self) -> None:
+        whole("hydra.sweeper.n_trials", self.n_trials, 1)
+        whole("hydra.sweeper.startup", self.startup, 1)
+        whole("hydra.sweeper.seed", self.seed, 0)
+        one_of("hydra.sweeper.sampler", self.sampler, samplers.SAMPLERS)
+        if self.pruner is not None:
+            one_of("hydra.sweeper.pruner", self.pruner, ("median",))
+            if self.sampler != "tpe":
+                raise ConfigError(f"hydra.sweeper.pruner={self.pruner} needs hydra.sweeper.sampler=tpe.")
+        if self.timeout is not None:
+            positive("hydra.sweeper.timeout", self.timeout)
+        if self.n_jobs is not None:
+            whole("hydra.sweeper.n_jobs", self.n_jobs, 1)
+
+    def _look_at(self, space: spaces.Space) -> tuple[str, str]:
+        """The selecting metric and its mode. Raises ConfigError where a trial cannot be composed or its settings are
+        wrong: the first, and of those after it as many as it takes to see each key."""
+        unseen, selections = set(space.dimensions), set()
+        sampler = samplers.Random(space, self.compose, self.seed)
+        for number in range(min(self.n_trials, TRIED)):
+            drawn = sampler.drawn(number)
+            if number and not unseen.intersection(drawn):
+                continue
+            unseen.difference_update(drawn)
+            cfg = self.compose(space.job(spaces.separate(drawn)))
+            with open_dict(cfg):
+                del cfg["hydra"]
+            values = checks.check(cfg)
+            module = values["task"]["module"]
+            if not {"select", "select_mode"} <= set(module):
+                name = values["task"]["name"]
+                raise ConfigError(f"task={name} has no task.module.select, by which trials are ranked.")
+            selections.add((str(module["select"]), str(module["select_mode"])))
+            if not unseen:
+                break
+        for key, dimension in space.dimensions.items():  # a file that does not exist, though its trial is not yet due
+            if isinstance(dimension, spaces.Choice) and (files.FOLDER / key).is_dir():
+                names = self.context.config_loader.get_group_options(key)
+                for name in set(dimension.values).difference(names):
+                    self.compose(space.job({key: name}))
+        if len(selections) > 1:
+            raise ConfigError(f"The trials of a search are ranked by one metric, and here by {sorted(selections)}.")
+        return selections.pop()
+
+    def _identity(self, space: spaces.Space) -> dict[str, Any]:
+        """What makes two searches the same one; how many trials, and how they are launched, does not."""
+        dimensions = {
+            key: list(each.values) if isinstance(each, spaces.Choice) else [each.low, each.high, each.log, each.whole]
+            for key, each in space.dimensions.items()
+        }
+        words = [word for word in space.words if not _has_no_effect(word)]
+        return {
+            "words": sorted(words), "space": dimensions, "where": space.where, "sampler": self.sampler,
+            "startup": self.startup, "pruner": self.pruner, "seed": self.seed,
+        }  # fmt: skip
+
+    def _place(self, digest: str) -> Path:
+        choices = self.master.hydra.runtime.choices
+        data = Path(self.master.data.dir).resolve().name if self.master.data.dir else None
+        names = [choices.get("sweep") or "search", choices.get("experiment") or choices.get("task"), data]
+        return Path(self.master.paths.output_dir) / "search" / "-".join([*filter(None, names), digest[:8]])
+
+
+def _has_no_effect(word: str) -> bool:
+    key = word.lstrip("+~").partition("=")[0]
+    return any(key == name or key.startswith(f"{name}.") for name in WITHOUT_EFFECT)
+
+
+def _check_same(place: Path, summary: search.Search) -> None:
+    """Raises ConfigError where the folder belongs to another search."""
+    if not (place / search.SUMMARY).exists():
+        return
+    earlier = search.read(place)
+    if earlier.digest != summary.digest:
+        own, now = earlier.identity, json.loads(json.dumps(summary.identity))
+        different = [key for key in now if key != "words" and own.get(key) != now[key]] or ["words"]
+        raise ConfigError(
+            f"{place} holds another search: it differs in {', '.join(different)}. Name another folder "
+            "(hydra.sweeper.folder=...), or leave it out."
+        )
+
+
+@contextlib.contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    """While it lasts, no other process searches in the folder. Raises ConfigError where one does."""
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / ".lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError(f"Another process is at the search in {place}; wait for it, or end it.") from error
+        yield

@@ -1,0 +1,247 @@
+"""The trials of a search: what became of each, their ranking, how much each setting matters, and files of it all."""
+
+import json
+import math
+import shlex
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tasks.comparison import ABSENT
+from tasks.comparison_table import Grid, as_markdown, number
+from tasks.errors import UserError, readable
+from tasks.folders import whole_file, write_table
+from tasks.local_paths import portable_word
+
+COMPLETE, DIVERGED, PRUNED, FAILED = "complete", "diverged", "pruned", "failed"
+PREFIX = "trial-"  # of the folders of trials
+SUMMARY, FAILURE = "search.json", "failure.json"
+BINS = 3  # of the values of an interval, when its importance is measured
+FEWEST = 8  # trials that importance is measured of
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A training of a search. settings: words of the command line, by key. value: of the selecting metric, None unless
+    it is complete, at the end of `epoch`. folder: of its run, in that of the search."""
+
+    number: int
+    settings: dict[str, str]
+    state: str
+    folder: str
+    value: float | None = None
+    epoch: float | None = None
+    seed: int | None = None
+    commit: str | None = None
+    wall_s: float | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Search:
+    """name: of the space and what it is searched on. command: its words. words: of every trial. identity: what makes
+    two searches the same one; digest: of it. metric, mode: what ranks trials, "max" or "min". best: of the chosen one
+    `trial`, `folder`, `record` and `metrics` of its test; empty before that."""
+
+    name: str
+    command: list[str]
+    words: list[str]
+    sampler: str
+    seed: int
+    n_trials: int
+    identity: dict[str, Any]
+    digest: str
+    metric: str
+    mode: str
+    trials: list[Trial]
+    best: dict[str, Any]
+
+    def ranked(self) -> list[Trial]:
+        """The best first; then those that were pruned, that diverged, and that failed."""
+        order = (COMPLETE, PRUNED, DIVERGED, FAILED)
+        sign = -1 if self.mode == "max" else 1
+        return sorted(self.trials, key=lambda t: (order.index(t.state), sign * (t.value or 0.0), t.number))
+
+    def different(self) -> list[str]:
+        """The settings of which trials have different values."""
+        return [key for key in self.all_keys() if len({trial.settings.get(key) for trial in self.trials}) > 1]
+
+    def all_keys(self) -> list[str]:
+        """The settings that any trial has, in the order of the space."""
+        order = [key for keys in self.identity.get("space", {}) for key in keys.split(", ")]
+        names = dict.fromkeys(key for trial in self.trials for key in trial.settings)
+        return sorted(names, key=lambda key: order.index(key) if key in order else len(order))
+
+
+def outcome(folder: Path, number: int, settings: dict[str, str], metric: str) -> Trial | None:
+    """What became of the trial whose run has this folder; None where it did not come to an end."""
+    if failure := _read(folder / FAILURE):
+        return Trial(number, settings, failure.get("state", FAILED), folder.name, reason=failure.get("reason"))
+    record = _read(folder / "record.json")
+    if not record:
+        return None
+    selection = record.get("selection") or {}
+    value = selection.get("value", record["metrics"].get(metric))
+    is_number = isinstance(value, int | float) and math.isfinite(value)
+    return Trial(
+        number, settings, COMPLETE if is_number else DIVERGED, folder.name, float(value) if is_number else None,
+        selection.get("epoch"), record["seed"], record["commit"], record["wall_s"],
+        reason=None if is_number else f"it has no {metric}",
+    )  # fmt: skip
+
+
+def note_failure(folder: Path, state: str, reason: str) -> None:
+    """Leave in the folder of a trial why it has no result."""
+    with whole_file(folder / FAILURE) as part:
+        part.write_text(json.dumps({"state": state, "reason": reason}) + "\n", encoding="utf-8")
+
+
+def tested(test: Path, folder: Path) -> Mapping[str, Any] | None:
+    """The record in the folder `test`, if it is of the checkpoint of the run in `folder`, and not older."""
+    record, file = _read(test / "record.json"), folder / "record.json"
+    if not record or file.stat().st_mtime > (test / "record.json").stat().st_mtime:
+        return None
+    return record if Path(str(record["config"].get("checkpoint"))).name == folder.name else None
+
+
+def write(search: Search, folder: Path) -> None:
+    """search.json, search.csv and search.md in the folder of a search; absolute paths by their last part."""
+    values = asdict(search)
+    for node, key in ((values, "command"), (values, "words"), (values["identity"], "words")):
+        node[key] = [portable_word(word) for word in node[key]]
+    with whole_file(folder / SUMMARY) as part:
+        part.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_table(folder / "search.csv", *rows(search))
+    with whole_file(folder / "search.md") as part:
+        part.write_text("\n".join(as_markdown(grid(search))), encoding="utf-8")
+
+
+def read(folder: Path) -> Search:
+    """The search in a folder. Raises UserError where there is none, or its file is damaged."""
+    file = folder / SUMMARY if folder.is_dir() else folder
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+        return Search(**{**values, "trials": [Trial(**trial) for trial in values["trials"]]})
+    except FileNotFoundError as error:
+        raise UserError(f"There is no {file}; name the folder of a search, as outputs/search/NAME.") from error
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise UserError(f"{file} is damaged ({error}); start the command of the search again: it writes it.") from error
+
+
+def rows(search: Search) -> tuple[list[str], list[list[Any]]]:
+    """Header and rows of a table for programs, a row for each trial, the best first."""
+    keys = search.all_keys()
+    header = ["rank", "trial", "state", search.metric, *keys, "epoch", "wall_s", "seed", "commit", "folder", "reason"]
+    return header, [
+        [
+            rank, t.number, t.state, t.value, *(t.settings.get(key) for key in keys),
+            t.epoch, t.wall_s, t.seed, t.commit, t.folder, t.reason,
+        ]
+        for rank, t in enumerate(search.ranked(), start=1)
+    ]  # fmt: skip
+
+
+def grid(search: Search) -> Grid:
+    """The ranking as a table to read."""
+    keys = search.different()
+    names = _short(keys)
+    header = ["rank", "trial", search.metric, *names, "epoch", "seconds"]
+    body = [
+        [
+            [str(rank)], [str(t.number)], [t.state if t.value is None else number(t.value)],
+            *([readable(t.settings.get(key, ABSENT))] for key in keys),
+            ["" if t.epoch is None else f"{t.epoch:g}"], ["" if t.wall_s is None else f"{t.wall_s:.0f}"],
+        ]
+        for rank, t in enumerate(search.ranked(), start=1)
+    ]  # fmt: skip
+    better = "higher" if search.mode == "max" else "lower"
+    notes = [f"Ranked by {search.metric}, the {better} the better; of validation data alone."]
+    if weights := importance(search):
+        listed = ", ".join(f"{key} {value:.2f}" for key, value in weights.items() if value >= 0.005) or "none above 0"
+        notes.append(f"Importance, as the share of the variance of ranks that a setting explains (epsilon²): {listed}.")
+    numeric = [True, True, True, *[False] * len(keys), True, True]
+    return Grid(f"{search.name}: {len(search.trials)} of {search.n_trials} trials", header, body, numeric, notes)
+
+
+def importance(search: Search) -> dict[str, float]:
+    """How much each setting matters, the most first: the share of the variance of the trials' ranks that lies between
+    the values of the setting,
+
+        epsilon² = 1 - (SS_within / (n - k)) / (SS_total / (n - 1)),  at least 0,
+
+    for n trials with k values; intervals are cut into three parts with as many trials each. Ranks, so that one trial
+    that diverged counts no more than the last place. It sees each setting alone, not what two do together. Empty for
+    fewer than 8 trials.
+    """
+    trials = [trial for trial in search.ranked() if trial.state != FAILED]
+    if len(trials) < FEWEST:
+        return {}
+    place = {trial.number: float(k) for k, trial in enumerate(trials)}
+    result = {}
+    for key in search.different():
+        groups = defaultdict(list)
+        having = [trial for trial in trials if key in trial.settings]
+        for label, trial in zip(_groups([trial.settings[key] for trial in having]), having, strict=True):
+            groups[label].append(place[trial.number])
+        result[key] = _epsilon_squared(list(groups.values()))
+    return dict(sorted(result.items(), key=lambda item: -item[1]))
+
+
+def _groups(values: Sequence[str]) -> list[Any]:
+    """For each value its group: itself, or which third it lies in where there are many numbers."""
+    numbers = [float_or_none(value) for value in values]
+    known = [value for value in numbers if value is not None]
+    if len(known) < len(values) or len(set(known)) <= 2 * BINS:
+        return list(values)
+    order = {k: rank for rank, k in enumerate(sorted(range(len(known)), key=known.__getitem__))}
+    return [BINS * order[k] // len(known) for k in range(len(known))]
+
+
+def _epsilon_squared(groups: Sequence[Sequence[float]]) -> float:
+    every = [value for group in groups for value in group]
+    n, k = len(every), len(groups)
+    if k < 2 or n <= k:
+        return 0.0
+    mean = statistics.fmean(every)
+    total = sum((value - mean) ** 2 for value in every)
+    within = sum((value - statistics.fmean(group)) ** 2 for group in groups for value in group)
+    return max(0.0, 1 - (within / (n - k)) / (total / (n - 1))) if total else 0.0
+
+
+def float_or_none(value: str) -> float | None:
+    """The number that a word is."""
+    try:
+        return float(value)
+    except ValueError:
+        return None
+
+
+def again_over_seeds(search: Search, trial: Trial) -> str:
+    """The command that trains the settings of a trial with three seeds."""
+    words = [word for word in search.words if word.partition("=")[0] not in ("sweep", "seed", "hydra/launcher")]
+    settings = [f"{key}={value}" for key, value in trial.settings.items()]
+    return f"python run.py -m {shlex.join([*words, *settings, 'seed=1,2,3'])}"
+
+
+def _short(keys: Sequence[str]) -> list[str]:
+    """The last parts of keys, as many as tell them apart."""
+    names = []
+    for key in keys:
+        parts = key.lstrip("+").split(".")
+        length = next(
+            (n for n in range(1, len(parts)) if sum(k.endswith("." + ".".join(parts[-n:])) for k in keys) == 1),
+            len(parts),
+        )
+        names.append(".".join(parts[-length:]))
+    return names
+
+
+def _read(file: Path) -> Mapping[str, Any]:
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}

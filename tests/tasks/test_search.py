@@ -1,0 +1,111 @@
+"""Ranking the trials of a search, and how much each setting matters."""
+
+import json
+
+import pytest
+from scipy import stats
+
+from tasks import search
+from tasks.errors import UserError
+from tasks.search import COMPLETE, DIVERGED, FAILED, PRUNED, Search, Trial
+
+
+def made(trials: list[Trial], mode: str = "max", space: dict | None = None) -> Search:
+    identity = {"words": [], "space": space or {}}
+    return Search("toy", ["-m"], ["task=toy"], "random", 0, 20, identity, "0", "val/mrr", mode, trials, {})
+
+
+def trial(number: int, value: float | None, state: str = COMPLETE, **settings: object) -> Trial:
+    own = {key.replace("__", "."): str(each) for key, each in settings.items()}
+    return Trial(number, own, state, f"trial-{number:03d}", value)
+
+
+@pytest.mark.parametrize(("mode", "order"), [("max", [1, 3, 0, 5, 2, 4]), ("min", [0, 3, 1, 5, 2, 4])])
+def test_trials_without_a_value_come_last(mode, order):
+    trials = [trial(0, 0.1), trial(1, 0.9), trial(2, None, DIVERGED), trial(3, 0.5), trial(4, None, FAILED), trial(5, None, PRUNED)]
+    assert [each.number for each in made(trials, mode).ranked()] == order
+
+
+def test_importance_of_two_groups_by_hand():
+    """a has the ranks 0, 1, 2, 4 and b 3, 5, 6, 7: means 1.75 and 5.25, within 8.75 + 8.75, in all 42."""
+    values = {"a": [8, 7, 6, 4], "b": [5, 3, 2, 1]}
+    trials = [trial(k, float(v), x=name, y=0) for k, (name, v) in enumerate((n, v) for n, vs in values.items() for v in vs)]
+    found = made(trials)
+    assert found.different() == ["x"]
+    assert search.importance(found) == {"x": pytest.approx(1 - (17.5 / 6) / (42 / 7))}
+
+
+def test_importance_agrees_with_the_f_of_an_analysis_of_variance():
+    """epsilon² = (k - 1)(F - 1) / ((k - 1) F + n - k), here of three values and of thirds of an interval."""
+    trials = [trial(k, (k * 7919 % 31) / 31, x="abc"[k * k % 7 % 3], lr=f"{(k * 37 % 30) / 30:.4f}") for k in range(30)]
+    found = made(trials)
+    place = {each.number: k for k, each in enumerate(found.ranked())}
+    by_rate = sorted(range(30), key=lambda k: float(trials[k].settings["lr"]))
+    groups = {
+        "x": [[place[t.number] for t in trials if t.settings["x"] == name] for name in "abc"],
+        "lr": [[place[k] for k in by_rate[10 * third : 10 * third + 10]] for third in range(3)],
+    }
+    for key, ranks in groups.items():
+        f = stats.f_oneway(*ranks).statistic
+        assert search.importance(found)[key] == pytest.approx(max(0.0, 2 * (f - 1) / (2 * f + 27)))
+
+
+def test_few_trials_have_no_importance():
+    assert search.importance(made([trial(k, k / 7, x=k % 2) for k in range(7)])) == {}
+
+
+def test_a_diverged_trial_counts_as_the_worst_and_a_failed_one_not_at_all():
+    good = [trial(k, 1.0 - k / 100, x="good") for k in range(5)]
+    bad = [trial(5 + k, None, DIVERGED, x="bad") for k in range(5)]
+    assert search.importance(made([*good, *bad]))["x"] > 0.7
+    failed = [trial(5 + k, None, FAILED, x="bad") for k in range(5)]
+    assert search.importance(made([*good, *failed])) == {}
+
+
+def test_the_table_names_columns_by_the_last_parts_of_keys():
+    space = {"encoder.d": [], "task.data.batch_size": [], "geometry.c": [], "encoder.reader.c": []}
+    trials = [
+        trial(0, 0.5, task__data__batch_size=1, encoder__d=3, geometry__c=1, encoder__reader__c=5),
+        trial(1, 0.7, task__data__batch_size=2, encoder__d=4, encoder__reader__c=6),
+    ]  # fmt: skip
+    content = search.grid(made(trials, space=space))
+    assert content.header == ["rank", "trial", "val/mrr", "d", "batch_size", "geometry.c", "reader.c", "epoch", "seconds"]
+    assert content.rows[0][:6] == [["1"], ["1"], ["0.7000"], ["4"], ["2"], ["–"]]
+
+
+def test_the_file_is_read_as_it_was_written_without_paths(tmp_path):
+    written = made([trial(0, 0.5, x=1), trial(1, None, DIVERGED, x=2)])
+    written.words.append("paths.output_dir=/home/somebody/out")
+    search.write(written, tmp_path)
+    assert "somebody" not in (tmp_path / "search.json").read_text()
+    assert search.read(tmp_path).trials == written.trials
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"trials": []}', '{"trials": [{"number": 1}]}', "[" * 100_000])
+def test_a_damaged_file(tmp_path, text):
+    (tmp_path / "search.json").write_text(text)
+    with pytest.raises(UserError, match="is damaged"):
+        search.read(tmp_path)
+
+
+def test_no_search(tmp_path):
+    with pytest.raises(UserError, match="name the folder of a search"):
+        search.read(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("selection", "metrics", "state", "value"),
+    [
+        ({"metric": "val/mrr", "value": 0.5, "epoch": 2}, {"val/mrr": 0.4}, COMPLETE, 0.5),
+        ({"metric": None, "average_last": 3}, {"val/mrr": 0.4}, COMPLETE, 0.4),
+        (None, {}, DIVERGED, None),
+    ],
+)  # fmt: skip
+def test_what_became_of_a_run(tmp_path, selection, metrics, state, value):
+    assert search.outcome(tmp_path, 3, {}, "val/mrr") is None
+    record = {"selection": selection, "metrics": metrics, "seed": 1, "commit": "abc", "wall_s": 2.0}
+    (tmp_path / "record.json").write_text(json.dumps(record))
+    found = search.outcome(tmp_path, 3, {}, "val/mrr")
+    assert (found.state, found.value) == (state, value)
+    search.note_failure(tmp_path, PRUNED, "it was behind")
+    assert search.outcome(tmp_path, 3, {}, "val/mrr").reason == "it was behind"

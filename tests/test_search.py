@@ -1,0 +1,268 @@
+"""python run.py -m sweep=...: trials that are ranked by validation alone, what is missing run again, the best tested."""
+
+import csv
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from scripts import collect, compare
+from tasks import search
+from tests.cli import QUIET, ROOT, call, command, places
+
+SMALL = (
+    "task=kg_completion_toy", *QUIET, "trainer.max_epochs=2", "trainer.check_val_every_n_epoch=1", "encoder=distmult",
+    "trainer.compile=false", "task.data.batch_size=128",
+)  # fmt: skip
+RATES = "optim.lr=0.03,0.1,1e30"  # the last one diverges
+
+
+def start(folder: Path, *words: str, sweep: str = "lr"):
+    return call("-m", f"sweep={sweep}", *SMALL, *places(folder), "hydra.sweeper.n_trials=3", *words)
+
+
+def folder_of(folder: Path) -> Path:
+    (place,) = (folder / "out" / "search").iterdir()
+    return place
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory):
+    """A search of three trials, of which one diverges: its folder, and what was printed."""
+    folder = tmp_path_factory.mktemp("search")
+    result = start(folder, RATES, "optim.max_grad_norm=null")
+    assert result.code == 0, result.err
+    return folder_of(folder), result
+
+
+def test_trials_are_ranked_by_validation_and_the_best_is_tested_once(searched):
+    place, result = searched
+    found = search.read(place)
+    ranked = found.ranked()
+    assert (found.metric, found.mode) == ("val/mrr", "max")
+    assert [trial.state for trial in ranked] == ["complete", "complete", "diverged"]
+    assert ranked[0].value > ranked[1].value
+    assert ranked[-1].settings == {"optim.lr": "1e+30"}
+    assert "NaN" in ranked[-1].reason or "finite" in ranked[-1].reason
+    for trial in ranked[:2]:
+        record = json.loads((place / trial.folder / "record.json").read_text())
+        assert record["metrics"]["val/mrr"] == trial.value
+        assert not any(name.startswith("test/") for name in record["metrics"])
+        assert record["config"]["optim"]["lr"] == float(trial.settings["optim.lr"])
+        assert (trial.seed, trial.commit) == (record["seed"], record["commit"])
+    before, _, after = result.out.partition("┏")
+    assert "test/" not in before
+    assert after.count("test/mrr") == 2, "in the table of the test, and in the line on the best"
+    test = json.loads((place / "test" / "record.json").read_text())
+    assert test["config"]["checkpoint"].endswith(ranked[0].folder)
+    assert found.best["metrics"] == test["metrics"]
+    assert result.out.splitlines()[-1] == f"record: {place}/test/record.json"
+
+
+def test_the_files_have_the_ranking(searched):
+    place, _ = searched
+    with (place / "search.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["rank"] for row in rows] == ["1", "2", "3"]
+    assert [row["state"] for row in rows] == ["complete", "complete", "diverged"]
+    assert "| rank | trial | val/mrr | lr | epoch | seconds |" in (place / "search.md").read_text()
+    assert "test/" not in (place / "search.md").read_text() + (place / "search.csv").read_text()
+
+
+def test_the_command_over_seeds_trains_the_best_settings(searched):
+    place, result = searched
+    (line,) = [line for line in result.out.splitlines() if line.startswith("again over seeds: ")]
+    best = search.read(place).ranked()[0]
+    assert f"optim.lr={best.settings['optim.lr']}" in line
+    assert line.endswith("seed=1,2,3")
+    assert "sweep=" not in line
+    assert "encoder=distmult" in line
+
+
+def test_only_what_is_missing_is_run_again(searched):
+    """As after kill -9 in the middle of a trial, and with a trial more."""
+    place, _ = searched
+    before = {trial.number: trial for trial in search.read(place).trials}
+    best = search.read(place).ranked()[0]
+    lost = next(number for number, trial in before.items() if trial.state == "complete" and number != best.number)
+    (place / before[lost].folder / "record.json").unlink()
+    times = {file: file.stat().st_mtime_ns for file in place.glob("*/*.json")}
+    result = start(place.parents[2], RATES, "optim.max_grad_norm=null", "trainer.progress_every_n_steps=3")
+    assert result.code == 0, result.err
+    assert "2 of 3 trials are there already" in result.out
+    assert {file: file.stat().st_mtime_ns for file in times} == times, "no other trial, and no test, was run"
+    after = {trial.number: trial for trial in search.read(place).trials}
+    assert {n: t.value for n, t in after.items()} == {n: t.value for n, t in before.items()}, "deterministic"
+    again = start(place.parents[2], RATES, "optim.max_grad_norm=null")
+    assert again.code == 0, again.err
+    assert "3 of 3 trials are there already" in again.out
+    assert search.read(place).best["trial"] == best.number
+
+
+def test_other_ranges_are_another_search(searched):
+    place, _ = searched
+    result = start(place.parents[2], "optim.lr=0.03,0.1", f"hydra.sweeper.folder={place}")
+    assert result.code == 1
+    assert f"{place} holds another search: it differs in space" in result.err
+
+
+def test_records_of_trials_are_kept_apart(searched, capsys):
+    place, _ = searched
+    record = json.loads(next(place.glob("trial-*/record.json")).read_text())
+    assert collect.reason_to_skip({**record, "experiment": "hnn_subtree"}).startswith("skipped (not tested")
+    assert compare.main([str(folder) for folder in place.glob("trial-*")]) == 1
+    assert "The trials of a search are ranked in its search.md" in capsys.readouterr().err
+
+
+def test_a_metric_that_is_to_be_small_ranks_the_other_way(tmp_path):
+    words = ("optim.lr=0.01,0.03,0.1", "task.module.select=val/mean_rank", "task.module.select_mode=min")
+    result = start(tmp_path, *words, "optim.max_grad_norm=null")
+    assert result.code == 0, result.err
+    values = [trial.value for trial in search.read(folder_of(tmp_path)).ranked()]
+    assert values == sorted(values)
+    assert values[0] < values[-1]
+    assert "Ranked by val/mean_rank, the lower the better" in result.out
+
+
+def test_a_search_whose_trials_cannot_run_ends_at_the_first(tmp_path):
+    result = call("-m", "sweep=lr", "task=kg", "data.dir=/nowhere", *QUIET, *places(tmp_path), "optim.lr=0.1,0.2")
+    assert result.code == 1
+    assert "/nowhere" in result.err
+    assert "No trial has a result" in result.err
+    assert len(search.read(folder_of(tmp_path)).trials) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("hydra.sweeper.n_trials=0",), "hydra.sweeper.n_trials must be a whole number of at least 1"),
+        (("hydra.sweeper.timeout=-1",), "hydra.sweeper.timeout must be a positive number"),
+        (("hydra.sweeper.sampler=grid",), "hydra.sweeper.sampler must be one of random, tpe"),
+        (("hydra.sweeper.pruner=median",), "needs hydra.sweeper.sampler=tpe"),
+        (("task.module.obejctive=bce,cross_entropy",), "There is no key task.module.obejctive"),
+        (("optim.lrr=0.1,0.2",), "There is no key optim.lrr"),
+        (("encoder=distmult,murpp",), "There is no encoder named murpp"),
+        (("mode=test", "checkpoint=null"), "A search trains models: leave mode out"),
+        (("seed=0,1",), "with one seed"),
+        (("optim.lr=tag(log,interval(0,1))",), "begins above 0"),
+    ],
+)
+def test_mistakes_are_named_before_anything_is_trained(tmp_path, words, message):
+    own = [word for word in SMALL if word.partition("=")[0] not in {w.partition("=")[0] for w in words}]
+    result = call("-m", "sweep=lr", *own, *places(tmp_path), *words)
+    assert result.code == 1
+    assert message in result.err
+    assert len(result.err.strip().splitlines()) == 1
+    assert not list(tmp_path.glob("out/**/trial-*"))
+
+
+def test_a_search_without_m(tmp_path):
+    result = call("sweep=lr", *SMALL, *places(tmp_path))
+    assert result.code == 1
+    assert "sweep=lr is a search, which -m starts" in result.err
+
+
+def test_two_searches_in_one_folder(searched):
+    import fcntl
+
+    place, _ = searched
+    with (place / ".lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        result = start(place.parents[2], RATES, "optim.max_grad_norm=null")
+    assert result.code == 1
+    assert f"Another process is at the search in {place}" in result.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [(), ("hydra.sweeper.sampler=tpe", "hydra.sweeper.startup=2", "hydra.sweeper.pruner=median")])
+def test_a_search_that_was_killed_goes_on(tmp_path, words):
+    """Two trials at once; kill -9 when some are at their end."""
+    if words:
+        pytest.importorskip("optuna")
+    own = ["-m", "sweep=lr", *SMALL, *places(tmp_path), "hydra.sweeper.n_trials=8", "hydra/launcher=local",
+           "hydra.launcher.n_jobs=2", *words]  # fmt: skip
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen([sys.executable, "run.py", *own], cwd=ROOT, env=environment, start_new_session=True) as process:
+        until = time.monotonic() + 200
+        while len(list(tmp_path.glob("out/search/*/trial-*/record.json"))) < 3 and time.monotonic() < until:
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGKILL)
+    before = {file: file.stat().st_mtime_ns for file in tmp_path.glob("out/search/*/trial-*/record.json")}
+    assert 3 <= len(before) < 8
+    done = command(*own)
+    assert done.returncode == 0, done.stderr
+    assert {file: file.stat().st_mtime_ns for file in before} == before
+    found = search.read(folder_of(tmp_path))
+    assert [trial.number for trial in found.trials] == list(range(8))
+    assert {trial.state for trial in found.trials} <= {"complete", "pruned"}
+
+
+@pytest.fixture
+def optuna():
+    return pytest.importorskip("optuna")
+
+
+TPE = ("hydra.sweeper.sampler=tpe", "hydra.sweeper.startup=2", "hydra.sweeper.n_trials=4")
+
+
+def test_tpe_starts_at_random_and_takes_a_diverged_trial_for_the_worst(tmp_path, optuna):
+    place = tmp_path / "both"
+    result = start(tmp_path, RATES, "optim.max_grad_norm=null", *TPE, f"hydra.sweeper.folder={place}")
+    assert result.code == 0, result.err
+    found = search.read(place)
+    assert {trial.state for trial in found.trials} == {"complete", "diverged"}
+    study = optuna.load_study(study_name="search", storage=f"sqlite:///{place}/optuna.db")
+    assert study.direction.name == "MAXIMIZE"
+    values = {trial.number: trial.value for trial in study.trials}
+    for trial in found.trials:
+        assert values[trial.number] == (float("-inf") if trial.state == "diverged" else trial.value)
+        assert study.trials[trial.number].params["optim.lr"] == trial.settings["optim.lr"]
+    again = start(tmp_path, RATES, "optim.max_grad_norm=null", *TPE, f"hydra.sweeper.folder={place}")
+    assert again.code == 0, again.err
+    assert f"{len(found.trials)} of 4 trials are there already" in again.out
+
+
+def test_databases_of_others(tmp_path, optuna):
+    place = tmp_path / "mine"
+    place.mkdir()
+    words = (RATES, *TPE, f"hydra.sweeper.folder={place}")
+    (place / "optuna.db").write_text("no database at all, though it is long enough to have a header")
+    assert f"{place}/optuna.db cannot be read as the database of a search" in start(tmp_path, *words).err
+    (place / "optuna.db").unlink()
+    shutil.rmtree(place)
+    place.mkdir()
+    with sqlite3.connect(place / "optuna.db") as database:
+        database.execute("CREATE TABLE recipes (name TEXT)")
+    database.close()
+    assert f"{place}/optuna.db is a database of something else, with the tables recipes" in start(tmp_path, *words).err
+
+
+def test_a_locked_database(tmp_path, optuna, monkeypatch):
+    from configs import samplers
+
+    monkeypatch.setattr(samplers, "WAIT_S", 0.1)
+    place = tmp_path / "mine"
+    samplers.Tpe(None, None, 0, 2, "max", place.mkdir() or place)  # makes the database
+    holder = sqlite3.connect(place / "optuna.db", isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    try:
+        result = start(tmp_path, RATES, *TPE, f"hydra.sweeper.folder={place}")
+    finally:
+        holder.close()
+    assert result.code == 1
+    assert f"{place}/optuna.db is locked by another process" in result.err
+
+
+def test_no_settings_are_trained_twice(searched):
+    place, _ = searched
+    result = start(place.parents[2], RATES, "optim.max_grad_norm=null", "hydra.sweeper.n_trials=5")
+    assert result.code == 0, result.err
+    assert result.out.count("and is not trained") == 2, result.out
+    assert len(search.read(place).trials) == 3

@@ -1,0 +1,160 @@
+"""What a search draws: values of a space, as its file and the command line have it."""
+
+from collections import Counter
+
+import pytest
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.utils import create_config_search_path
+from hydra.types import RunMode
+
+from configs import composing, spaces
+from configs.errors import ConfigError
+from configs.spaces import Choice, Interval, random_draw, separate
+from tests.configurations import CONFIGS, checked
+
+SWEEPS = sorted(file.stem for file in (CONFIGS / "sweep").glob("*.yaml"))
+TASKS = {
+    "kg": "kg_completion_toy", "nli": "nli_toy", "documents": "document_classification_toy", "typing": "entity_typing_toy",
+    "embeddings": "poincare_embeddings_toy", "lr": "prefix_toy",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def loader() -> ConfigLoaderImpl:
+    composing.register()
+    return ConfigLoaderImpl(create_config_search_path(str(CONFIGS)))
+
+
+def compose(loader, words):
+    return loader.load_configuration("config", list(words), RunMode.RUN)
+
+
+def read(loader, params: dict, *words: str, where: dict | None = None) -> spaces.Space:
+    return spaces.read(params, where or {}, words, loader)
+
+
+def settings(loader, space, number: int, seed: int = 0) -> dict[str, str]:
+    return separate(space.drawn(random_draw(seed, number), lambda words: compose(loader, words)))
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_the_first_trial_of_every_space_fits(loader, name):
+    node = compose(loader, [f"sweep={name}", f"task={TASKS[name]}"]).hydra.sweeper
+    space = spaces.read(spaces.files.plain(node.params), spaces.files.plain(node.where), [f"task={TASKS[name]}"], loader)
+    assert len(space.dimensions) >= 2
+    checked(*space.job(settings(loader, space, 0)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SWEEPS)
+def test_every_value_of_every_space_fits(loader, name):
+    """Trials until each value of each choice has come."""
+    node = compose(loader, [f"sweep={name}", f"task={TASKS[name]}"]).hydra.sweeper
+    space = spaces.read(spaces.files.plain(node.params), spaces.files.plain(node.where), [f"task={TASKS[name]}"], loader)
+    values = {(key, value) for key, each in space.dimensions.items() if isinstance(each, Choice) for value in each.values}
+    conditional = set(space.where)
+    for number in range(16):
+        drawn = space.drawn(random_draw(0, number), lambda words: compose(loader, words))
+        if number == 0 or values.intersection(drawn.items()):
+            checked(*space.job(separate(drawn)))
+        values -= set(drawn.items())
+        conditional -= set(drawn)
+        if not values:
+            break
+    assert not {key for key, _ in values} - set(space.where)
+    assert conditional <= {"task.model.dropout", "task.model.word_dropout", "task.module.class_weights"}, "without any"
+
+
+def test_draws_follow_from_the_seed_and_the_number_alone(loader):
+    space = read(loader, {"optim.lr": "interval(0, 1)", "seed_": [1, 2, 3]})
+    wider = read(loader, {"encoder": ["gru", "rnn"], "optim.lr": "interval(0, 1)", "seed_": [1, 2, 3]})
+    first = [settings(loader, space, k) for k in range(5)]
+    assert first == [settings(loader, space, k) for k in range(5)]
+    assert len({s["optim.lr"] for s in first}) == 5
+    assert [settings(loader, wider, k)["optim.lr"] for k in range(5)] == [s["optim.lr"] for s in first]
+    assert first != [settings(loader, space, k, seed=1) for k in range(5)]
+
+
+def test_values_of_a_choice_come_equally_often():
+    draw = Choice(("a", "b", "c"))
+    values = [random_draw(3, k)("key", draw) for k in range(18)]
+    assert Counter(values) == {"a": 6, "b": 6, "c": 6}
+    assert {*values[:3]} == {"a", "b", "c"}
+    assert values != values[:3] * 6, "each block has its own order"
+    assert Counter(random_draw(3, k)("key", Choice(("a", "b"))) for k in range(4)) == {"a": 2, "b": 2}
+
+
+@pytest.mark.parametrize(
+    ("line", "low", "high", "kind"),
+    [("interval(0.1, 0.5)", 0.1, 0.5, float), ("int(interval(2, 9))", 2, 9, int), ("tag(log, interval(0.001, 10))", 1e-3, 10, float)],
+)
+def test_intervals(loader, line, low, high, kind):
+    (dimension,) = read(loader, {"x": line}).dimensions.values()
+    values = [kind(random_draw(0, k)("x", dimension)) for k in range(200)]
+    assert low <= min(values) < max(values) <= high
+    middle = (low * high) ** 0.5 if "log" in line else (low + high) / 2
+    assert 70 < sum(value <= middle for value in values) < 130
+
+
+def test_the_command_line_takes_the_place_of_a_line(loader):
+    params = {"encoder": ["gru", "rnn"], "optim.lr": "interval(0, 1)", "task.data.batch_size": [1, None]}
+    space = read(loader, params, "encoder=rnn", "optim.lr=interval(2,3)", "task.model.d_hidden=4,5", "seed=3")
+    assert space.words == ("encoder=rnn", "seed=3")
+    assert space.dimensions == {
+        "task.data.batch_size": Choice(("1", "null")), "optim.lr": Interval(2.0, 3.0, False, False),
+        "task.model.d_hidden": Choice(("4", "5")),
+    }  # fmt: skip
+
+
+def test_keys_that_take_their_values_together(loader):
+    params = {"encoder, geometry": [["gru", "poincare"], ["gru", "euclidean"], ["dan", "poincare"]]}
+    both = read(loader, params)
+    pairs = {tuple(settings(loader, both, k).items()) for k in range(12)}
+    assert pairs == {(("encoder", e), ("geometry", g)) for e, g in params["encoder, geometry"]}
+    assert read(loader, params, "encoder=gru").dimensions["encoder, geometry"].values == ("gru + poincare", "gru + euclidean")
+    assert read(loader, params, "geometry=poincare,lorentz").dimensions["encoder, geometry"].values == ("gru + poincare", "dan + poincare")
+    alone = read(loader, params, "geometry=lorentz", "encoder=gru,rnn")
+    assert alone.words == ("geometry=lorentz",)
+    assert alone.dimensions == {"encoder": Choice(("gru", "rnn"))}
+
+
+def test_an_experiment_keeps_its_model(loader):
+    params = {"encoder, geometry": [["gru", "poincare"]], "optim": ["radam", "hnn"], "optim.lr": "interval(0,1)"}
+    assert list(read(loader, params, "experiment=quickstart").dimensions) == ["optim.lr"]
+    assert list(read(loader, params, "experiment=quickstart", "optim=radam,hnn").dimensions) == ["optim.lr", "optim"]
+
+
+def test_conditions(loader):
+    where = {"geometry.c": {"geometry.manifold": ["PoincareBall"]}, "encoder.bidirectional": "present", "optim.lr": {"encoder": ["dan"]}}
+    params = {"encoder, geometry": [["gru", "poincare"], ["dan", "euclidean"]], "geometry.c": "interval(1,2)",
+              "encoder.bidirectional": [True, False], "optim.lr": [1, 2]}  # fmt: skip
+    space = read(loader, params, "task=prefix_toy", where=where)
+    drawn = [settings(loader, space, k) for k in range(4)]
+    seen = {own["encoder"]: tuple(own) for own in drawn}
+    assert seen == {
+        "gru": ("encoder", "geometry", "geometry.c", "encoder.bidirectional"),
+        "dan": ("encoder", "geometry", "optim.lr"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("params", "words", "message"),
+    [
+        ({}, (), "The space of the search is empty"),
+        ({"optim.lr": []}, (), "the range has no value"),
+        ({"optim.lr": "interval(2,1)"}, (), "the smaller one first"),
+        ({"optim.lr": "tag(log,interval(0,1))"}, (), "begins above 0"),
+        ({"optim.lr": "interval(0,1)"}, ("seed=1,2",), "trains each of its settings with one seed"),
+        ({"optim.lr": "interval(0,1)"}, ("task=kg,nli",), "A search is on one task"),
+        ({"optim.lr": "interval(0,1)"}, ("mode=test",), "A search trains models"),
+        ({"encoder, geometry": [["gru"]]}, (), "needs rows of 2 values"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_searched(loader, params, words, message):
+    with pytest.raises(ConfigError, match=message):
+        read(loader, params, *words)
+
+
+def test_a_condition_that_says_nothing(loader):
+    with pytest.raises(ConfigError, match="name a setting and the values with which optim.lr counts"):
+        read(loader, {"optim.lr": [1, 2]}, where={"optim.lr": "sometimes"})
