@@ -90,15 +90,18 @@ def decode_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, str | Fault]]:
 
     Of a binary stream never more than LONGEST bytes are held.
     """
-    for number, line in enumerate(_bounded(lines) if isinstance(lines, io.BufferedIOBase) else lines, start=1):
+    for number, line in enumerate(bounded_lines(lines), start=1):
         try:
             yield number, decode(line)
         except Fault as fault:
             yield number, fault
 
 
-def _bounded(stream: io.BufferedIOBase) -> Iterator[bytes]:
-    """The lines of a stream, of those that are too long the beginning."""
+def bounded_lines(stream: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of a binary stream, of those that are too long the beginning; of what is no stream all as they are."""
+    if not isinstance(stream, io.BufferedIOBase):
+        yield from stream
+        return
     while line := stream.readline(LONGEST + 1):
         yield line
         while len(line) > LONGEST and not line.endswith(b"\n"):
@@ -129,6 +132,17 @@ def parse_object(text: str) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise Fault("it is not a JSON object")
     return record
+
+
+def other_keys(line: bytes, keys: Sequence[str]) -> dict[str, Any]:
+    """Of a line that is an object of JSON what it has under other keys than these; nothing of other lines."""
+    if not line.lstrip(b"\xef\xbb\xbf \t").startswith(b"{"):
+        return {}
+    try:
+        record = parse_object(decode(line))
+    except Fault:  # a text that begins with a brace
+        return {}
+    return {key: value for key, value in record.items() if key not in keys}
 
 
 def pick_fields(

@@ -11,7 +11,8 @@ FORMS = "`head <tab> relation <tab> ?` or `? <tab> relation <tab> tail`"
 
 
 class Query(NamedTuple):
-    """A question in words, with "?" for what is sought, and in numbers: the entity e, the relation r, and the side."""
+    """A question in words, with "?" for what is sought, and in numbers: the entity e, the relation r, and the side.
+    target: the number of the right answer, where the question is one of the test; None where it is not known."""
 
     head: str
     relation: str
@@ -19,6 +20,7 @@ class Query(NamedTuple):
     e: int
     r: int
     seeks_head: bool
+    target: int | None = None
 
 
 def read_queries(lines: Iterable[bytes], name: str, entities: Names, relations: Names) -> Iterator[Query]:

@@ -74,6 +74,13 @@ class PrefixData(TaskData):
                 self._pairs[split] = generated(self.cache_path(split), self.sizes[split], {**self.recipe, "seed": seed})
         return self._pairs[split]
 
+    def vocabulary(self) -> dict[str, Any]:
+        """Words are numbers, so there is nothing to keep."""
+        return {}
+
+    def adopt(self, vocabulary: dict[str, Any]) -> None:
+        """Nothing is read before it is needed."""
+
     def load(self) -> dict[str, Split]:
         return {split: self.pairs(split) for split in SPLITS}
 
@@ -97,6 +104,12 @@ class PrefixData(TaskData):
         if len(columns) != 2:
             raise Fault(f"it has {len(columns)} column{'s' * (len(columns) > 1)} instead of 2")
         return parse_ids(columns[0], self.recipe["vocabulary"]), parse_ids(columns[1], self.recipe["vocabulary"])
+
+    def test_inputs(self) -> Iterator[tuple[tuple[list[int], list[int]], dict[str, Any]]]:
+        pairs = self.pairs("test")
+        for k in range(len(pairs)):
+            first, second = (pairs.words[side, k, : pairs.lengths[side, k]].tolist() for side in (0, 1))
+            yield (first, second), {"gold": CLASSES[int(pairs.labels[k])]}
 
     def encode(self, inputs: Sequence[tuple[list[int], list[int]]]) -> Split:
         return pad_rows([(*pair, 0) for pair in inputs], self.recipe["vocabulary"])
