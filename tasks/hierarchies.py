@@ -28,8 +28,10 @@ class Hierarchy:
 
     @property
     def source(self) -> str:
-        """What it is called in the name of a file."""
-        return "toy" if self.toy is not None else "wordnet_nouns" if self.file is None else Path(self.file).stem
+        """What it is called in the name of a file: other edges in a file of the same name have another one."""
+        if self.toy is not None or self.file is None:
+            return "wordnet_nouns" if self.toy is None else "toy"
+        return f"{Path(self.file.removesuffix('.gz')).stem}-{self.edges.sha256[:8]}"
 
     @functools.cached_property
     def edges(self) -> Edges:

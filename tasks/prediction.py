@@ -226,8 +226,10 @@ def _answers(
             else:
                 predictions = task.predict(batch)
         for (example, others), prediction in zip(chunk, predictions, strict=True):
-            answer = data.describe(example) | prediction
-            yield {f"input_{key}" if key in answer else key: value for key, value in others.items()} | answer
+            question = data.describe(example)
+            known = {**question, **prediction}
+            own = {f"input_{key}" if key in known else key: value for key, value in others.items()}
+            yield question | own | prediction
 
 
 @contextlib.contextmanager

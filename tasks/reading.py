@@ -12,12 +12,13 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar, cast
 
 from tqdm import tqdm
 
 from tasks.errors import UserError
 
+UNREADABLE = (OSError, EOFError, zlib.error)  # what reading a file may raise, plain or packed
 LONGEST = 1 << 24  # bytes of a line
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 Record = TypeVar("Record")
@@ -108,13 +109,28 @@ def bounded_lines(stream: Iterable[bytes]) -> Iterator[bytes]:
             line = stream.readline(LONGEST + 1)
 
 
+def open_bytes(path: Path) -> BinaryIO:
+    """A file to be read, unpacked where its name ends in .gz. Opening and reading it raise one of UNREADABLE."""
+    return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+
+
+def existing(path: Path) -> Path | None:
+    """The path of a file that is there, plain or with .gz behind its name; None where there is neither."""
+    return next((each for each in (path, path.with_name(f"{path.name}.gz")) if each.is_file()), None)
+
+
+def reason(error: Exception) -> str:
+    """Why a file cannot be read, from one of UNREADABLE."""
+    return getattr(error, "strerror", None) or str(error)
+
+
 def read_lines(path: Path) -> Iterator[tuple[int, str | Fault]]:
     """`decode_lines` of a file, unpacked where its name ends in .gz. Raises UserError where it cannot be read."""
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        with open_bytes(path) as file:
             yield from decode_lines(file)
-    except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}).") from None
+    except UNREADABLE as error:
+        raise UserError(f"{path} cannot be read ({reason(error)}).") from None
 
 
 def parse_object(text: str) -> dict[str, Any]:

@@ -87,10 +87,8 @@ def adopt(data: TaskData, values: Mapping[str, Any], checkpoint: Mapping[str, An
         data.adopt(values["data"])
         data.adopted = values["fingerprint"]
         identity = data.identity
-    except UserError:
-        raise
     except Exception as error:  # many kinds, for what may be anything
-        raise damaged(where, error) from error
+        raise damaged(where, error) from None
     if identity != checkpoint["data"]:
         every = {**identity, **checkpoint["data"]}
         name = next(key for key in every if identity.get(key) != checkpoint["data"].get(key))

@@ -115,12 +115,12 @@ class ToyTypingData(TypingData):
         self.noise = rate("task.data.noise", noise)
         self.generator_seed = whole("task.data.generator_seed", generator_seed, 0)
         self.tree = make_tree()
-        self._vectors = make_vectors(self.tree, whole("task.data.d_word", d_word, 1), generator_seed)
+        self.d_word = whole("task.data.d_word", d_word, 1)
         self._columns: dict[str, Columns] = {}
 
     @functools.cached_property
     def words(self) -> WordVectors:
-        return self._vectors
+        return make_vectors(self.tree, self.d_word, self.generator_seed)
 
     @functools.cached_property
     def types(self) -> TypeInventory:
