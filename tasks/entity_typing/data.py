@@ -25,7 +25,7 @@ from tasks.entity_typing.types import GRANULARITIES, TypeInventory, count_pairs,
 from tasks.errors import UserError, one_of, whole
 from tasks.fingerprints import identity_of, joined_sha256
 from tasks.ragged import FIRST
-from tasks.reading import Fault
+from tasks.reading import Fault, open_bytes
 from tasks.text import PAD, UNK
 from tasks.vocabularies import check_floats, check_names, check_numbers
 from tasks.word_vectors import VectorSource, WordVectors
@@ -298,7 +298,7 @@ class EntityTypingData(TypingData):
         """The file is read again, for the texts; lines that were skipped are not there."""
         types, keep = {name: k for k, name in enumerate(self.types.names)}, self.untyped == "keep"
         encoder = Encoder(self.words.index, self.limits, types, drop=True, keep_untyped=keep)
-        with self.release.need("test", self.release.test).path.open("rb") as lines:
+        with open_bytes(self.release.need("test", self.release.test).path) as lines:
             for line in lines:
                 with contextlib.suppress(Fault):
                     mention = parse(line)
