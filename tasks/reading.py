@@ -277,16 +277,53 @@ def _quoted(lines: Iterable[tuple[int, str | Fault]]) -> Iterator[tuple[int, lis
             yield starts[0], row
 
 
+def columns_of(line: str, keys: Sequence[str], between: str) -> str:
+    """A line with tabs between its columns, of an object of JSON that has them under `keys`, of which the last ones may
+    be missing; any other line as it is. Of lists, as of words, the elements are joined with `between`.
+
+    Raises Fault for an object of JSON without the first key, and for a value that is no column.
+    """
+    if not line.lstrip().startswith("{") or not line.rstrip().endswith("}"):
+        return line
+    try:
+        record = parse_object(line)
+    except Fault:  # a text in braces
+        return line
+    values = []
+    for key in keys:
+        if key not in record:
+            break
+        value = record[key]
+        texts = value if isinstance(value, list) else [value]
+        if not all(isinstance(text, (str, int)) and "\t" not in str(text) for text in texts):
+            raise Fault(f"{key} must be a text without tabs, or a list of such texts, and it is {brief(value)}")
+        values.append(between.join(map(str, texts)))
+    if not values:
+        raise Fault(f"it has no key {keys[0]}")
+    return "\t".join(values)
+
+
 def read_examples(
-    lines: Iterable[bytes], name: str, parse: Callable[[str], Example], kind: str, forms: str
+    lines: Iterable[bytes],
+    name: str,
+    parse: Callable[[str], Example],
+    kind: str,
+    forms: str,
+    keys: Sequence[str] = (),
+    between: str = " ",
 ) -> Iterator[Example]:
     """What `parse` makes of each line of a stream, for `TaskData.read_inputs`; blank lines are passed over.
 
-    name: of the stream; kind: of the examples, as "pairs"; forms: a sentence that says what a line must be.
+    name: of the stream; kind: of the examples, as "pairs"; forms: a sentence that says what a line must be. keys,
+    between: a line may also be an object of JSON, see `columns_of`; without keys `parse` gets every line as it is.
     Raises UserError, which names the line, for the Fault of a line, and where there is no example at all.
     """
     number = 0
-    for number, example in _apply(decode_lines(lines), parse):
+
+    def parse_line(line: str) -> Example:
+        return parse(columns_of(line, keys, between) if keys else line)
+
+    for number, example in _apply(decode_lines(lines), parse_line):
         if isinstance(example, Fault):
             raise UserError(f"{name}, line {number}: {example}. {forms}.") from None
         yield example

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from tasks.reading import Fault, brief, parse_object, read_examples
+from tasks.reading import Fault, parse_object, read_examples
 from tasks.text import tokenize
 
 # The keys of each part of a record, in the release and in what a user writes.
@@ -68,8 +68,6 @@ def _from_json(record: dict[str, Any]) -> Mention:
     names = RELEASE[:3] if RELEASE[1] in record else PLAIN
     if names[1] not in record:
         raise Fault(f"it has neither a key {RELEASE[1]} nor {PLAIN[1]}")
-    if unknown := [k for k in record if names is PLAIN and k not in (*PLAIN, "id", "annot_id")]:
-        raise Fault(f"it has an unknown key {brief(unknown[0])} (there are {', '.join(PLAIN)})")
     mention = record[names[1]]
     if not isinstance(mention, str) or not mention.strip():
         raise Fault(f"{names[1]} must be a string that is not empty")

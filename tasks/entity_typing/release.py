@@ -25,10 +25,9 @@ class Release:
     """A data set in the format of Choi et al. 2018.
 
     name: of the data set, for messages and the cache. root: its folder. train, by source (null: no source), dev, test,
-    ontology: candidates under `root`, of which the first that exists is taken, plain or with .gz; the first source is the
-    main one, which
-    is needed. granularity: of the types, see types.RULES. download: what scripts/download.py calls the data set.
-    paper_mentions: how many training mentions the paper has, if it says so.
+    ontology: candidates under `root`, of which the first that exists is taken, plain or with .gz; the first source is
+    the main one, which is needed. granularity: of the types, see types.RULES. download: what scripts/download.py calls
+    the data set. paper_mentions: how many training mentions the paper has, if it says so.
 
     Raises UserError for an unknown granularity.
     """

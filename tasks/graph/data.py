@@ -252,6 +252,10 @@ class LinkData(GraphData):
             splits[split] = TensorSplit({k: torch.as_tensor(v) for k, v in columns.items()})
         return splits
 
+    @property
+    def input_keys(self) -> tuple[str, ...]:
+        return ("nodes",)
+
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[tuple[int, int]]:
         def parse(line: str) -> tuple[int, int]:
             columns = [column.strip() for column in line.split("\t")]
@@ -259,7 +263,8 @@ class LinkData(GraphData):
                 raise Fault(f"{line!r} is no pair of nodes")
             return self.node_names.number_of(columns[0]), self.node_names.number_of(columns[1])
 
-        return read_examples(lines, name, parse, "pairs", "Each line is `node <tab> node`")
+        form = "Each line is `node <tab> node`"
+        return read_examples(lines, name, parse, "pairs", form, self.input_keys, between="\t")
 
     def encode(self, inputs: Sequence[tuple[int, int]]) -> Split:
         return TensorSplit({"pair": torch.tensor(inputs)})
@@ -309,10 +314,15 @@ class NodeData(GraphData):
         mask[torch.as_tensor(nodes)] = True
         return MaskedSplit({}, labels, mask)
 
+    @property
+    def input_keys(self) -> tuple[str, ...]:
+        return ("node",)
+
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[int]:
-        return read_examples(
-            lines, name, lambda line: self.node_names.number_of(line.strip()), "nodes", "Each line is a node"
-        )
+        def parse(line: str) -> int:
+            return self.node_names.number_of(line.strip())
+
+        return read_examples(lines, name, parse, "nodes", "Each line is a node", self.input_keys)
 
     def encode(self, inputs: Sequence[int]) -> Split:
         return TensorSplit({"rows": torch.tensor(inputs)})

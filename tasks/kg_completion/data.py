@@ -15,7 +15,7 @@ from tasks.batches import Split, TensorSplit
 from tasks.errors import UserError, one_of, sizes_of
 from tasks.fingerprints import identity_of
 from tasks.kg_completion.facts import Facts
-from tasks.kg_completion.queries import UNKNOWN, Query, read_queries
+from tasks.kg_completion.queries import KEYS, UNKNOWN, Query, read_queries
 from tasks.kg_completion.toy import toy_graph
 from tasks.kg_completion.triples import SPLITS, Graph, assemble, read_graph
 from tasks.names import Names
@@ -222,6 +222,10 @@ class GraphData(TaskData):
         counts = {s: {"triples": len(self._triples(s)), "unseen": graph.notes[s].unseen} for s in SPLITS}
         counts["train"] |= {"entities": len(graph.entities), "relations": len(graph.relations)}
         return {"files": dict(graph.files), "counts": counts, "sha256": dict(graph.sha256)}
+
+    @property
+    def input_keys(self) -> tuple[str, ...]:
+        return KEYS
 
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[Query]:
         graph = self.graph

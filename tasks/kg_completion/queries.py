@@ -7,6 +7,7 @@ from tasks.names import Names
 from tasks.reading import Fault, brief, read_examples
 
 UNKNOWN = "?"
+KEYS = ("head", "relation", "tail")  # of a question as an object of JSON
 FORMS = "`head <tab> relation <tab> ?` or `? <tab> relation <tab> tail`"
 
 
@@ -38,4 +39,4 @@ def read_queries(lines: Iterable[bytes], name: str, entities: Names, relations: 
         e, r = entities.number_of(tail if head == UNKNOWN else head), relations.number_of(relation)
         return Query(head, relation, tail, e, r, head == UNKNOWN)
 
-    return read_examples(lines, name, parse, "questions", f"Each line is {FORMS}")
+    return read_examples(lines, name, parse, "questions", f"Each line is {FORMS}", KEYS)

@@ -85,6 +85,10 @@ class HierarchyData(TaskData):
     def node_names(self) -> Names:
         return Names(self.edges.names, "node", self.edges.source)
 
+    @property
+    def input_keys(self) -> tuple[str, ...]:
+        return ("node", "above")
+
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[tuple[int, ...]]:
         """Nodes, of which the nearest ones are asked for, and pairs of a node and one that may be above it."""
 
@@ -94,7 +98,8 @@ class HierarchyData(TaskData):
                 raise Fault(f"{brief(line)} is neither a node nor a pair of nodes")
             return tuple(map(self.node_names.number_of, columns))
 
-        return read_examples(lines, name, parse, "nodes", "Each line is a node, or `node <tab> node above it`")
+        form = "Each line is a node, or `node <tab> node above it`"
+        return read_examples(lines, name, parse, "nodes", form, self.input_keys)
 
     def encode(self, inputs: Sequence[tuple[int, ...]]) -> Split:
         """others: NO_NODE where nearest nodes are asked for."""

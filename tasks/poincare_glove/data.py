@@ -120,6 +120,10 @@ class PoincareGloveData(TaskData):
     def word_names(self) -> Names:
         return Names(self._counts[1]["words"], "word", "The vocabulary")
 
+    @property
+    def input_keys(self) -> tuple[str, ...]:
+        return ("word", "context")
+
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[tuple[int, ...]]:
         """Words, of which the nearest ones are asked for, and pairs of words, of which the count is."""
 
@@ -129,7 +133,7 @@ class PoincareGloveData(TaskData):
                 raise Fault(f"{brief(line)} is neither a word nor a pair of words")
             return tuple(self.word_names.number_of(w.lower() if self.recipe["lower"] else w) for w in columns)
 
-        return read_examples(lines, name, parse, "words", "Each line is a word, or `word <tab> word`")
+        return read_examples(lines, name, parse, "words", "Each line is a word, or `word <tab> word`", self.input_keys)
 
     def encode(self, inputs: Sequence[tuple[int, ...]]) -> Split:
         """contexts: NO_WORD where nearest words are asked for."""

@@ -11,6 +11,7 @@ from tasks.prefix.files import generated, pad_rows, parse_ids, read_tab_file
 from tasks.prefix.pairs import Pairs
 from tasks.reading import Fault, read_examples
 
+KEYS = ("first", "second")  # of new pairs as objects of JSON
 CLASSES = ("no_prefix", "prefix")
 
 
@@ -94,10 +95,14 @@ class PrefixData(TaskData):
             "sha256": {split: self.pairs(split).sha256() for split in SPLITS},
         }
 
+    @property
+    def input_keys(self) -> tuple[str, ...]:
+        return KEYS
+
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[tuple[list[int], list[int]]]:
         """Pairs of lists of word ids, from lines `ids <tab> ids`."""
         form = "Each line is ids <tab> ids, separated by blanks"
-        return read_examples(lines, name, self._input, "pairs", form)
+        return read_examples(lines, name, self._input, "pairs", form, KEYS)
 
     def _input(self, line: str) -> tuple[list[int], list[int]]:
         columns = line.split("\t")

@@ -252,6 +252,10 @@ class ProbingData(TaskData):
         lower = [[word.lower() for word in words] for words in sentences] if self.lowercase else sentences
         return self.probed.layer_states(lower)
 
+    @property
+    def input_keys(self) -> tuple[str, ...]:
+        return ("words",)
+
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[Sentence]:
         """Sentences without trees, one a line, their words separated by blanks; a word without letters and digits is
         punctuation."""
@@ -263,7 +267,8 @@ class ProbingData(TaskData):
             marks = tuple(not any(character.isalnum() for character in word) for word in words)
             return Sentence(words, (-1, *range(len(words) - 1)), marks)  # heads that are a tree; nothing comes of them
 
-        return read_examples(lines, name, parse, "sentences", "Each line is a sentence, its words separated by blanks")
+        form = "Each line is a sentence, its words separated by blanks"
+        return read_examples(lines, name, parse, "sentences", form, self.input_keys)
 
     def _can_read(self, sentences: Sequence[Sequence[str]]) -> list[bool]:
         mask = self._layer_states(sentences).mask

@@ -252,9 +252,14 @@ class TranslationData(TaskData):
             },
         }  # fmt: skip
 
+    @property
+    def input_keys(self) -> tuple[str, ...]:
+        return ("source",)
+
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[str]:
         """New sentences, one a line, written as those of the training files are."""
-        return read_examples(lines, name, _sentence, "sentences", "Each line is a sentence to translate")
+        form = "Each line is a sentence to translate"
+        return read_examples(lines, name, _sentence, "sentences", form, self.input_keys)
 
     def encode(self, inputs: Sequence[str]) -> NewSentences:
         """New sentences as a split; those of more than max_length pieces are cut, which is said."""

@@ -132,6 +132,10 @@ class SubtreeData(TaskData):
             "sha256": digests | {"tree": tree.sha256, POINTS: points.sha256},
         }
 
+    @property
+    def input_keys(self) -> tuple[str, ...]:
+        return ("node",)
+
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[tuple[str, int]]:
         """Names of nodes, one a line."""
         index = {node: row for row, node in enumerate(self.names)}
@@ -142,7 +146,7 @@ class SubtreeData(TaskData):
                 raise Fault(_unknown(node, self.names).rstrip("."))
             return node, index[node]
 
-        return read_examples(lines, name, parse, "nodes", "Each line is the name of a node")
+        return read_examples(lines, name, parse, "nodes", "Each line is the name of a node", self.input_keys)
 
     def test_inputs(self) -> Iterator[tuple[tuple[str, int], dict[str, Any]]]:
         columns = self.nodes()["test"].columns
