@@ -48,7 +48,7 @@ def unpack(packed: Any, where: str) -> dict[str, Any]:
     """What `pack_values` packed. Raises UserError, which begins with `where`, for anything else."""
     try:
         tensors = dict(packed["tensors"])
-        if packed["format"] != FORMAT or not all(isinstance(value, Tensor) for value in tensors.values()):
+        if packed["format"] != FORMAT or not all(_is_plain(value) for value in tensors.values()):
             raise ValueError("it is of another format")
 
         def place(node: dict[str, Any]) -> Any:
@@ -63,6 +63,11 @@ def unpack(packed: Any, where: str) -> dict[str, Any]:
         return values
     except Exception as error:  # many kinds, for what may be anything
         raise damaged(where, error) from error
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is a tensor whose numbers lie one after the other, so that its file is as large as it."""
+    return isinstance(value, Tensor) and value.layout == torch.strided and value.is_contiguous()
 
 
 def kept(checkpoint: Mapping[str, Any]) -> dict[str, Any] | None:

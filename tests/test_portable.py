@@ -16,6 +16,7 @@ from tasks import exported, prediction, resume, vocabularies
 from tasks.errors import UserError
 from tests.cli import QUIET, Result, call, places
 from tests.configurations import TOYS
+from tests.test_fuzz_checkpoints import with_another_value
 
 SMALLER = {
     "translation_toy": ("task.data.toy.sizes={train: 100, dev: 9, test: 9}",),
@@ -291,3 +292,25 @@ def test_a_vocabulary_is_no_place_for_other_things(runs, tmp_path):
     ):  # fmt: skip
         torch.save(state | {"vocabulary": value}, tmp_path / "other.ckpt")
         assert "the vocabulary that it keeps is damaged" in error_of(tmp_path / "other.ckpt"), value
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", TOYS)
+def test_any_damage_to_a_vocabulary_is_used_or_refused_in_one_paragraph(task, runs, tmp_path):
+    _, best = runs.of(task)
+    state = torch.load(best, weights_only=True)
+    used = 0
+    for seed in range(30):
+        values = with_another_value(vocabularies.unpack(state["vocabulary"], "here"), seed)
+        try:
+            packed = vocabularies.pack_values(values)
+        except (TypeError, ValueError, RuntimeError, MemoryError):  # JSON does not have it, so no file has
+            continue
+        if any(value.numel() > 10**6 for value in packed["tensors"].values()):
+            continue
+        torch.save(state | {"vocabulary": packed}, tmp_path / "other.ckpt")
+        used += 1
+        with contextlib.suppress(UserError):
+            restored = restore(tmp_path / "other.ckpt", "checkpoint=other.ckpt")
+            list(prediction.answers(*restored, INPUTS[task].splitlines()))
+    assert used > 10
