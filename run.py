@@ -51,7 +51,7 @@ def run(cfg: DictConfig) -> float | None:
                     return multirun.result(report.pass_over(str(end), end.record, folder), end.record)
             with open_logger(values["logger"] and make(values["logger"], _partial_=True), folder) as logger:
                 if mode == "test":
-                    files.check_output()
+                    files.check_output(to_file=True)
                     outcome = training.test(task, data, logger, files.checkpoint, **options)
                     prediction.write_test(task, data, files, outcome, options["precision"])
                 else:

@@ -73,8 +73,11 @@ class Files:
         self.check_output()
         return self.checkpoint, self.input
 
-    def check_output(self) -> None:
-        """Raise UserError for an output that cannot be written, and for a page without `explain`."""
+    def check_output(self, to_file: bool = False) -> None:
+        """Raise UserError for an output that cannot be written, and for a page without `explain`; to_file: also for
+        standard output."""
+        if to_file and self.output == STANDARD:
+            raise UserError("output=-: the result of a test goes to standard output; name a file for its predictions.")
         if self.output is None or self.to_standard_output:
             return
         output = Path(self.output)
@@ -195,8 +198,6 @@ def write_test(task: Task, data: TaskData, files: Files, outcome: Outcome, preci
     right, under "gold", and what is predicted, with the weights that were tested. `outcome` says so afterwards."""
     if files.output is None or not outcome.is_main:
         return
-    if files.to_standard_output:
-        raise UserError("output=-: the result of a test goes to standard output; name a file for its predictions.")
     count = 0
     with (
         _ready(task, task.device, precision),

@@ -30,6 +30,7 @@ from tasks.text import PAD, UNK
 from tasks.vocabularies import check_floats, check_names, check_numbers
 from tasks.word_vectors import VectorSource, WordVectors
 
+CHUNK = 1 << 22  # words that are counted together
 KEPT_BYTES = 1 << 27  # of word vectors in a checkpoint at most
 
 
@@ -210,7 +211,9 @@ class EntityTypingData(TypingData):
         return TypeInventory(names, granularity(names, self.release.granularity), self.co_occurrence)
 
     def words_in_use(self) -> Counter[int]:
-        counts = np.bincount(np.maximum(self.mentions().columns.words, 0), minlength=len(self.words.tangent))
+        words, counts = self.mentions().columns.words, np.zeros(len(self.words.tangent), np.int64)
+        for first in range(0, len(words), CHUNK):
+            counts += np.bincount(words[first : first + CHUNK], minlength=len(counts))
         return Counter({int(row): int(counts[row]) for row in np.flatnonzero(counts)})
 
     def all_words(self, kept: WordVectors) -> WordVectors:
