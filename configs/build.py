@@ -126,7 +126,7 @@ def rebuild(checkpoint: Mapping[str, Any], portable: bool = False) -> tuple[Task
     """
     file = checkpoint["file"]
     try:
-        with stored.offered(checkpoint, str(file)):
+        with stored.offered(checkpoint, str(file), portable):
             cfg = composing.composed(f"experiment={stored.CHOICE}")
             values = checks.check(cfg)
             task, data = build(values, checkpoint if portable else None)

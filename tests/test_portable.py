@@ -132,6 +132,26 @@ def test_a_checkpoint_alone_predicts_what_it_predicts_with_its_data(task, runs, 
     assert [{key: answer[key] for key in line} for answer, line in zip(answers, expected, strict=True)] == expected
 
 
+@pytest.mark.parametrize("ways", ["command", "python"])
+def test_a_folder_of_the_users_is_not_asked_for(tmp_path, ways):
+    """Checkpoints keep no absolute path, and predictions need none."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    for name in ("train", "valid", "test"):
+        (mine / f"{name}.txt").write_text("ann\tknows\tbob\nbob\tknows\tcid\ncid\tknows\tann\n")
+    result = call("task=kg", f"data.dir={mine}", "encoder=distmult", *STEP, *QUIET, *places(tmp_path))
+    assert result.code == 0, result.err
+    shutil.copy(result.record_path.parent / "checkpoints" / "best.ckpt", tmp_path / "alone.ckpt")
+    shutil.rmtree(tmp_path / "out")
+    shutil.rmtree(mine)
+    (tmp_path / "in.txt").write_text("ann\tknows\t?\n")
+    if ways == "command":
+        (answer,) = predicted(tmp_path / "alone.ckpt", tmp_path, tmp_path / "in.txt")
+    else:
+        (answer,) = prediction.answers(*restore(tmp_path / "alone.ckpt", "my model"), ["ann\tknows\t?"])
+    assert {each["entity"] for each in answer["answers"]} == {"ann", "cid"}, "that she knows bob is known"
+
+
 def correct(lines: list[dict], said: str) -> float:
     return sum(line["gold"] == line[said] for line in lines) / len(lines)
 

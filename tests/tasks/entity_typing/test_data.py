@@ -400,6 +400,7 @@ def test_the_official_crowd_files_are_read_whole(data_dir, tmp_path):
     node = OmegaConf.to_container(composing.composed(*words), resolve=True)["task"]["data"]
     found = instantiate(node, _convert_="all")
     assert {name: len(split) for name, split in found.splits().items()} == dict.fromkeys(("train", "dev", "test"), 1998)
+    assert sum(1 for _ in found.test_inputs()) == 1998
     assert len(found.types) == 10_331
     counts = found.fingerprint()["counts"]["train"]
     assert counts.pop("words") > counts.pop("unknown") >= counts.pop("unknown_distinct")
