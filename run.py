@@ -38,7 +38,7 @@ def run(cfg: DictConfig) -> float | None:
     files = prediction.Files(values["checkpoint"], values["input"], values["output"], values["explain"])
     with prediction.standard_output(files if mode == "predict" else None) as stdout:
         pl.seed_everything(values["seed"], workers=True, verbose=False)
-        task, data = build(values)
+        task, data = build(values, files.state if mode == "predict" else None)
         task.origin = stored.origin(cfg, values, data.identity, experiment, name)
         if mode == "predict":
             outcome = prediction.predict(task, data, files, stdout, **options)
@@ -51,7 +51,9 @@ def run(cfg: DictConfig) -> float | None:
                     return multirun.result(report.pass_over(str(end), end.record, folder), end.record)
             with open_logger(values["logger"] and make(values["logger"], _partial_=True), folder) as logger:
                 if mode == "test":
+                    files.check_output(to_file=True)
                     outcome = training.test(task, data, logger, files.checkpoint, **options)
+                    prediction.write_test(task, data, files, outcome, options["precision"])
                 else:
                     trial = {"tests": not samplers.is_trial(job), "prune": samplers.judge(job)}
                     outcome = training.fit(task, data, folder, logger, **options | trial)

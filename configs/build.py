@@ -16,7 +16,7 @@ from configs.errors import ConfigError, paragraph
 from hyperbolic.diagnostics import NonFiniteError
 from hyperbolic.geometry import Geometry
 from hyperbolic.layers.guard import OffManifoldError, validate_points
-from tasks import resume, training
+from tasks import resume, training, vocabularies
 from tasks.base import Task, TaskData
 from tasks.errors import UserError
 from tasks.schedules import Schedule
@@ -27,21 +27,27 @@ MISTAKES = (UserError, ConfigError, HydraException, OmegaConfBaseException, NonF
 make = functools.partial(instantiate, _convert_="all")
 
 
-def build(values: Mapping[str, Any]) -> tuple[Task, TaskData]:
+def build(values: Mapping[str, Any], checkpoint: Mapping[str, Any] | None = None) -> tuple[Task, TaskData]:
     """The task with its model, new, and its data.
 
     values: the resolved configuration, from `checks.check`, which has let every `_target_` through the gate.
+    checkpoint: whose vocabulary takes the place of the data's files, where it keeps one; None: files are read.
 
     Raises:
-        UserError: a class refuses its settings.
+        UserError: a class refuses its settings, or the vocabulary is damaged.
     """
-    probed = _probed(values["probe"]["checkpoint"])
+    kept = None
+    if checkpoint is not None and _name_of_task(checkpoint["config"]) == _name_of_task(values):
+        kept = vocabularies.kept(checkpoint)  # of another task, which is refused later, it is not looked at
+    probed = _probed(values["probe"]["checkpoint"], kept, checkpoint)
     try:
         geometry = _make("geometry", values["geometry"], Geometry)
         check_precision(str(values["trainer"]["precision"]), geometry)
         data = _make_with("task.data", values["task"]["data"], {"probed": probed})
         if not isinstance(data, TaskData):
             raise UserError(f"task.data._target_={values['task']['data']['_target_']} makes no TaskData.")
+        if kept is not None and checkpoint is not None:
+            vocabularies.adopt(data, kept, checkpoint)
         encoder = make(values["encoder"]) if values["encoder"] else None
         supplied = {"geometry": geometry, "encoder": encoder, **data.model_sizes}
         model = _make_with("task.model", values["task"]["model"], supplied)
@@ -56,10 +62,19 @@ def build(values: Mapping[str, Any]) -> tuple[Task, TaskData]:
     except (ValueError, NotImplementedError, InstantiationException) as error:
         cause = error.__cause__ or error  # what Hydra says of it besides is no help
         raise UserError(str(cause)) from cause
+    except (LookupError, TypeError, RuntimeError, AttributeError) as error:
+        if kept is None or checkpoint is None:
+            raise
+        raise vocabularies.damaged(str(checkpoint["file"]), error) from error
     if values["check_points"]:
         validate_points(task.model)
     task.schedule = schedule
     return task, data
+
+
+def _name_of_task(values: Mapping[str, Any]) -> Any:
+    task = values.get("task")
+    return task.get("name") if isinstance(task, Mapping) else None
 
 
 def _make(name: str, node: Mapping[str, Any], kind: Any) -> Any:
@@ -70,38 +85,53 @@ def _make(name: str, node: Mapping[str, Any], kind: Any) -> Any:
     return value
 
 
-def _probed(run: str | None) -> Task | None:
-    """The trained task of a run that is to be probed; None for none."""
+def _probed(
+    run: str | None, kept: Mapping[str, Any] | None, checkpoint: Mapping[str, Any] | None
+) -> Task | None:
+    """The trained task of a run that is to be probed, or the one that a checkpoint has `kept`; None for none."""
+    if kept is not None and checkpoint is not None and (own := kept["data"].get("probed")):
+        file = checkpoint["file"]
+        if not isinstance(own, dict) or not resume.has_parts(own):
+            raise UserError(f"{file}: the model that was probed is damaged in it. Use another checkpoint.")
+        return _trained(own | {"file": file}, str(file))[0].requires_grad_(False)
     return None if run is None else restore(Path(run), f"probe.checkpoint={run}")[0].requires_grad_(False)
 
 
 def restore(path: Path, setting: str) -> tuple[Task, TaskData]:
-    """Task and data of a run, with the weights of its checkpoint, in evaluation mode; see `tasks.resume.read`.
+    """Task and data of a run or of an exported folder, with the weights of its checkpoint, in evaluation mode; see
+    `tasks.resume.read`. The data are those that the checkpoint keeps; of an old one that keeps none, they are read.
 
     Raises:
         UserError: there is no checkpoint, it cannot be built again, or the data are not those that it was trained with;
             `setting` is the key that named it.
     """
-    checkpoint = resume.read(path, setting)
-    task, data = rebuild(checkpoint)
+    return _trained(resume.read(path, setting), setting)
+
+
+def _trained(checkpoint: dict[str, Any], setting: str) -> tuple[Task, TaskData]:
+    task, data = rebuild(checkpoint, portable=True)
     resume.check_same(checkpoint, task.origin, ("data",), setting)
     resume.load_weights(task, checkpoint, setting)
     return task.eval(), data
 
 
-def rebuild(checkpoint: Mapping[str, Any]) -> tuple[Task, TaskData]:
+def rebuild(checkpoint: Mapping[str, Any], portable: bool = False) -> tuple[Task, TaskData]:
     """Task and data of the run that wrote a checkpoint (`tasks.resume.read`); the model has its first weights.
+
+    portable: take the vocabulary that the checkpoint keeps in the place of the data's files, which is enough for
+    predictions and the names of points.
 
     Raises:
         UserError: the model cannot be built from the configuration that the checkpoint keeps.
     """
     file = checkpoint["file"]
     try:
-        with stored.offered(checkpoint, str(file)):
+        with stored.offered(checkpoint, str(file), portable):
             cfg = composing.composed(f"experiment={stored.CHOICE}")
             values = checks.check(cfg)
-            task, data = build(values)
+            task, data = build(values, checkpoint if portable else None)
             task.origin = stored.origin(cfg, values, data.identity)
+            task.vocabulary = checkpoint.get(vocabularies.KEY) or (vocabularies.pack(data) if portable else None)
             return task, data
     except MISTAKES as error:
         raise UserError(f"The model of {file} cannot be built again: {paragraph(error)}") from error

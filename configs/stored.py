@@ -27,6 +27,7 @@ from configs.targets import check_plain
 from tasks import resume
 from tasks.checkpoint_parts import Origin
 from tasks.local_paths import OUTSIDE, is_local
+from tasks.vocabularies import KEY
 
 CHOICE = "checkpoint"
 GROUPS = ("task", "geometry", "encoder")  # a word that chooses one of them, or an experiment, chooses all of them
@@ -98,14 +99,15 @@ def choose(words: Sequence[str]) -> list[str]:
                 f"{name}={settings[name]}: other settings of the checkpoint follow from its {name}, so it cannot be "
                 "changed alone; choose the task as well, as in task=... geometry=... encoder=..."
             )
-    offer(checkpoint, f"{key}={place}", everything=mode == "fit")
+    offer(checkpoint, f"{key}={place}", everything=mode == "fit", portable=mode == "predict")
     composing.register(stored_name=checkpoint.get("name"))
     return [f"experiment={CHOICE}", *words]
 
 
-def offer(checkpoint: Mapping[str, Any], setting: str, everything: bool) -> None:
+def offer(checkpoint: Mapping[str, Any], setting: str, everything: bool, portable: bool = False) -> None:
     """Make `experiment=checkpoint` the configuration of a checkpoint. everything: with its optimiser and trainer, to
-    train on; otherwise what decides about its model, its data and their numbers."""
+    train on; otherwise what decides about its model, its data and their numbers. portable: of a checkpoint that keeps
+    the vocabulary of its data, places outside of those of the run need not be known, as nothing is read there."""
     config = checkpoint["config"]
     check_plain(config, f"{setting}: {checkpoint['file']}")
     without = ("encoder",) if config.get("encoder") is None else ()  # a model that takes none
@@ -117,22 +119,26 @@ def offer(checkpoint: Mapping[str, Any], setting: str, everything: bool) -> None
     whole = {key: config[key] for key in KEPT if key in config and key not in GROUPS}
     whole["trainer"] = trainer if everything else {k: trainer[k] for k in ("precision",) if k in trainer}
     store, notes = ConfigStore.instance(), _notes(checkpoint["file"])
+    nodes = {group: _interpolated(node, notes.get(group)) for group, node in nodes.items()}
+    whole = _interpolated(whole, notes)
+    if portable and checkpoint.get(KEY) is not None:
+        nodes, whole = _without_outside(nodes), _without_outside(whole)
     for group, node in nodes.items():
-        store.store(group=group, name=CHOICE, node=_interpolated(node, notes.get(group)))
+        store.store(group=group, name=CHOICE, node=node)
     choices = [{f"override /{group}": CHOICE} for group in nodes]
-    whole = {"defaults": choices, **_interpolated(whole, notes)}
+    whole = {"defaults": choices, **whole}
     store.store(group="experiment", name=CHOICE, package="_global_", node=whole)
 
 
 @contextlib.contextmanager
-def offered(checkpoint: Mapping[str, Any], setting: str) -> Iterator[None]:
+def offered(checkpoint: Mapping[str, Any], setting: str, portable: bool = False) -> Iterator[None]:
     """`offer` everything while `with` lasts; another checkpoint that was offered before is so again afterwards."""
     repo, file = ConfigStore.instance().repo, f"{CHOICE}.yaml"
     before = {group: repo[group][file] for group in (*GROUPS, "experiment") if file in repo.get(group, {})}
     if not OmegaConf.has_resolver("run_name"):
         composing.register()
     try:
-        offer(checkpoint, setting, everything=True)
+        offer(checkpoint, setting, True, portable)
         yield
     finally:
         withdraw()
@@ -184,6 +190,15 @@ def _interpolated(node: Any, notes: Any) -> Any:
     if isinstance(node, str) and (place := _PLACE.match(node)) and place[1] in PLACES:
         return f"${{{place[1]}}}{node[place.end() :]}"
     return notes if isinstance(node, str) and _is_that_path(notes, node) else node
+
+
+def _without_outside(node: Any) -> Any:
+    """The node, in which places that a checkpoint calls OUTSIDE are their last parts."""
+    if isinstance(node, Mapping):
+        return {key: _without_outside(value) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_without_outside(value) for value in node]
+    return node.removeprefix(f"{OUTSIDE}/") if isinstance(node, str) else node
 
 
 def _in_the_cache(value: Any) -> Any:

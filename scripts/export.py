@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
         raise UserError(f"--out {options.out} is a folder; name a file.")
     run = read_run(options.run)
     checkpoint = resume.read(run.folder, str(run.folder))  # of the weights that were tested
-    trained = restore(run, checkpoint)
+    trained = restore(run, checkpoint, portable=True)  # names are in the checkpoint
     with torch.no_grad():
         kinds = trained.task.named_points(trained.data)
     if options.format == FOLDER:

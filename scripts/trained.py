@@ -198,10 +198,10 @@ def load(run: Run, state: str = "best") -> Trained:
     return restore(run, resume.read(file, str(run.folder)))
 
 
-def restore(run: Run, checkpoint: dict[str, Any]) -> Trained:
-    """The trained model of a run with the weights of a checkpoint, from `tasks.resume.read`. Raises UserError as `load`
-    does."""
-    task, data = rebuild(checkpoint)
+def restore(run: Run, checkpoint: dict[str, Any], portable: bool = False) -> Trained:
+    """The trained model of a run with the weights of a checkpoint, from `tasks.resume.read`; portable: without its
+    data, as far as the checkpoint keeps them. Raises UserError as `load` does."""
+    task, data = rebuild(checkpoint, portable)
     if unequal := resume.differences(checkpoint, task.origin, ("data",)):
         raise UserError(
             f"{run.folder}: its model was trained with {'; '.join(unequal)}, so that names would be wrong. Put back "

@@ -89,6 +89,7 @@ class Task(pl.LightningModule, abc.ABC):
         self.diagnostics: dict[str, float] = {}  # those of the newest validation (tasks.watch)
         self.schedule = Schedule()
         self.origin = Origin()
+        self.vocabulary: dict[str, Any] | None = None  # of the data, for checkpoints (tasks.vocabularies.pack)
         self.counts: dict[str, int] = {}  # examples that the newest metrics of a split were made from
         self.latest_loss: Tensor | None = None
         self.has_started = False  # whether training has begun, so that a checkpoint to continue was taken over whole
@@ -241,6 +242,8 @@ class Task(pl.LightningModule, abc.ABC):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint |= asdict(self.origin)
+        if self.vocabulary is not None:
+            checkpoint["vocabulary"] = self.vocabulary
         checkpoint["metrics"] = dict(self.metrics)
         if "optimizer_states" in checkpoint:  # not the weights alone
             sums = {k: float(v) for k, v in self._sums.get("train", {}).items()}
@@ -310,6 +313,7 @@ class TaskData(pl.LightningDataModule, abc.ABC):
         self.eval_batch_size = whole("task.data.eval_batch_size", eval_batch_size, 1)
         self.seed = whole("seed", seed, 0)
         self._splits: dict[str, Split] = {}
+        self.adopted: dict[str, Any] | None = None  # fingerprint of the data whose vocabulary these adopted
 
     @property
     @abc.abstractmethod
@@ -330,6 +334,28 @@ class TaskData(pl.LightningDataModule, abc.ABC):
     @abc.abstractmethod
     def fingerprint(self) -> dict[str, Any]:
         """{"files": name by split, "counts": by split, "sha256": by split}, all without paths of this machine."""
+
+    def vocabulary(self) -> dict[str, Any] | None:
+        """What a checkpoint keeps, so that `adopt` makes these data without their files: names of words, classes,
+        nodes, and what else predictions need. Values are those that JSON has, tensors and arrays, and mappings of
+        these. None: nothing is kept, and predictions need the data."""
+        return None
+
+    def adopt(self, vocabulary: dict[str, Any]) -> None:
+        """Be the data that gave a `vocabulary`, as far as predictions need: no file is read from now on. Raises any
+        error for one that cannot be; `tasks.vocabularies` makes a message of it."""
+        raise NotImplementedError
+
+    def test_inputs(self) -> Iterator[tuple[Any, dict[str, Any]]]:
+        """The examples of the test split in the order of their files, as `read_inputs` gives them, each with what is
+        right, under "gold", and what else a line of `mode=test output=FILE` says of it."""
+        raise UserError(f"output: {type(self).__name__} gives no test examples one by one; leave it out.")
+        yield
+
+    @property
+    def input_keys(self) -> tuple[str, ...]:
+        """The keys of objects of JSON that `read_inputs` uses; others are handed on to the line of output."""
+        return ()
 
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[Any]:
         """New examples from the lines of a file, for mode=predict; one after the other, so that the file may be long.

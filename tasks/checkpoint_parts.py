@@ -1,5 +1,6 @@
 """What checkpoints keep besides a state: where it comes from, numbers, and which validation was the best."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,3 +38,15 @@ def selection(values: Any) -> dict[str, Any]:
     if best and best.keys() != {"value", "epoch", "step"}:
         raise ValueError("its best value, epoch and step are not all there")
     return best
+
+
+def has_parts(checkpoint: Mapping[str, Any]) -> bool:
+    """Whether weights, configuration, data and metrics are there, of the kinds that they must have."""
+    texts: Any = checkpoint.get("data")
+    metrics: Any = checkpoint.get("metrics")
+    parts = (checkpoint.get("state_dict"), checkpoint.get("config"), texts, metrics)
+    if not all(isinstance(part, dict) for part in parts):
+        return False
+    return all(isinstance(text, str) for pair in texts.items() for text in pair) and all(
+        isinstance(name, str) and isinstance(value, (int, float)) for name, value in metrics.items()
+    )

@@ -239,7 +239,8 @@ class Checkpoints(Checkpoint):
                 self._save_best(trainer)
                 self._due = True
             else:  # the weights change; those on a GPU would take its memory twice
-                self._kept = copy.deepcopy(apply_to_collection(self._kept, Tensor, Tensor.cpu))
+                vocabulary = {k: self._kept.pop(k) for k in ("vocabulary",) if k in self._kept}  # never changes
+                self._kept = copy.deepcopy(apply_to_collection(self._kept, Tensor, Tensor.cpu)) | vocabulary
 
     def save_last(self, trainer: pl.Trainer) -> None:
         self._save_best(trainer)

@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from tasks.errors import UserError, whole
-from tasks.reading import brief
+from tasks.reading import UNREADABLE, brief, open_bytes, reason
 
 FORM = "child <tab> parent"
 
@@ -30,21 +30,23 @@ class Edges:
 
 
 def read_edges(path: Path, setting: str) -> Edges:
-    """Edges from a text file, UTF-8, a line for each: child <tab> parent. Nodes are numbered as they appear.
+    """Edges from a text file, UTF-8, plain or .gz, a line for each: child <tab> parent. Nodes are numbered as they
+    appear.
 
     Repeated lines and edges from a node to itself are left out, with a warning that counts them. Raises UserError,
     which names `setting`, the file and the line, where the file is missing, empty or not of this form.
     """
     try:
-        data = path.read_bytes()
+        with open_bytes(path) as file:
+            data = file.read()
         lines = data.decode("utf-8-sig").split("\n")
     except FileNotFoundError:
         raise UserError(f"There is no file {path}; correct {setting}.") from None
     except UnicodeDecodeError as error:
         k = data[: error.start].count(b"\n") + 1
         raise UserError(f"{path}, line {k}: it is not UTF-8; convert the file ({setting}).") from None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror}); see {setting}.") from None
+    except UNREADABLE as error:
+        raise UserError(f"{path} cannot be read ({reason(error)}); see {setting}.") from None
     number: dict[str, int] = {}
     edges: dict[tuple[int, int], None] = {}
     repeated, loops, first_loop = 0, 0, ""

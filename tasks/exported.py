@@ -6,7 +6,7 @@ exported = load("my_model")                         # every file is compared wit
 names, manifold, points = exported.points["words"]  # without the data that it was trained with
 ```
 
-The network itself needs what its data know (`configs.build.rebuild(exported.checkpoint)` reads them).
+`configs.build.restore` makes the network of a folder, without its data too.
 """
 
 import importlib
@@ -22,16 +22,17 @@ from torch import Tensor
 
 from hyperbolic.geometry import MANIFOLDS
 from tasks.base import NamedPoints
+from tasks.checkpoint_parts import has_parts
 from tasks.errors import UserError
 from tasks.fingerprints import file_sha256
 from tasks.folders import whole_folder
 from tasks.reading import brief
-from tasks.resume import has_parts
 
 WEIGHTS, POINTS, CONFIG, NAMES, CARD, SUMS = (
     "weights.safetensors", "points.safetensors", "config.json", "names.json", "README.md", "SHA256SUMS",
 )  # fmt: skip
 FILES = (WEIGHTS, POINTS, CONFIG, NAMES, CARD)
+VOCABULARY = ("vocabulary.safetensors", "vocabulary.json")  # of models that predict without their data
 KEPT = ("config", "data", "metrics", "experiment", "name")  # of a checkpoint, besides its weights
 
 
@@ -64,7 +65,12 @@ def write(folder: Path, checkpoint: Mapping[str, Any], points: Mapping[str, Name
         for file, values in ((CONFIG, facts), (NAMES, names)):
             (part / file).write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         (part / CARD).write_text(card, encoding="utf-8")
-        sums = [f"{file_sha256(part / file)}  {file}\n" for file in FILES]
+        if vocabulary := checkpoint.get("vocabulary"):
+            rest = {key: value for key, value in vocabulary.items() if key != "tensors"}
+            (part / VOCABULARY[0]).write_bytes(packed(vocabulary["tensors"]))
+            (part / VOCABULARY[1]).write_text(json.dumps(rest) + "\n", encoding="utf-8")
+        files = (*FILES, *(VOCABULARY if vocabulary else ()))
+        sums = [f"{file_sha256(part / file)}  {file}\n" for file in files]
         (part / SUMS).write_text("".join(sums), encoding="utf-8")
     return folder
 
@@ -75,7 +81,7 @@ def load(folder: str | Path) -> Exported:
     Raises UserError, which names the file, where one is missing, altered or damaged, and without safetensors.
     """
     folder = Path(folder)
-    check_sums(folder)
+    files = check_sums(folder)
     load_file = _safetensors().load_file
     file = folder / CONFIG
     try:
@@ -93,6 +99,11 @@ def load(folder: str | Path) -> Exported:
         titles = (facts["experiment"], facts["name"])
         if not has_parts(checkpoint) or not all(isinstance(title, (str, NoneType)) for title in titles):
             raise ValueError("a part is of another kind")
+        if VOCABULARY[0] in files and VOCABULARY[1] in files:
+            file = folder / VOCABULARY[1]
+            rest = json.loads(file.read_text(encoding="utf-8"))
+            file = folder / VOCABULARY[0]
+            checkpoint["vocabulary"] = {**rest, "tensors": load_file(file)}
         file = folder / POINTS
         points = {kind: _points(names[kind], x, *facts["spaces"][kind]) for kind, x in tables.items()}
     except Exception as error:  # many kinds, for files that may hold anything
@@ -101,20 +112,28 @@ def load(folder: str | Path) -> Exported:
     return Exported(checkpoint, points)
 
 
-def check_sums(folder: Path) -> None:
-    """Raise UserError unless a folder has all files of an export, each with the contents that it was written with."""
+def is_export(folder: Path) -> bool:
+    """Whether a folder looks like one that `write` wrote, whole or not."""
+    return (folder / SUMS).is_file() or (folder / WEIGHTS).is_file()
+
+
+def check_sums(folder: Path) -> tuple[str, ...]:
+    """The names of the files of an export, each of which has the contents that it was written with. Raises UserError
+    where one has not, or is missing."""
     try:
         lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
         raise UserError(f"{folder} is no exported model: it has no readable {SUMS}. Name the folder of one.") from error
     sums = {name: sha256 for sha256, _, name in (line.partition("  ") for line in lines)}
-    for name in FILES:
+    files = (*FILES, *(name for name in VOCABULARY if name in sums))
+    for name in files:
         if name not in sums or not (folder / name).is_file():
             raise UserError(f"{folder} is not whole: it lacks {name}, or {SUMS} does. Fetch it again.")
         if file_sha256(folder / name) != sums[name]:
             raise UserError(
                 f"{folder / name} was altered: its contents do not have the checksum in {SUMS}. Fetch the folder again."
             )
+    return files
 
 
 def _points(names: list[str], x: Tensor, manifold: str, c: float) -> NamedPoints:

@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from pytorch_lightning.utilities import rank_zero_only
 
 from tasks.edges import Edges, complete_tree, count_on_cycles, read_edges
 from tasks.errors import UserError
+from tasks.vocabularies import check_names, check_numbers
 from tasks.wordnet import read_nouns
 
 
@@ -26,8 +28,10 @@ class Hierarchy:
 
     @property
     def source(self) -> str:
-        """What it is called in the name of a file."""
-        return "toy" if self.toy is not None else "wordnet_nouns" if self.file is None else Path(self.file).stem
+        """What it is called in the name of a file: other edges in a file of the same name have another one."""
+        if self.toy is not None or self.file is None:
+            return "wordnet_nouns" if self.toy is None else "toy"
+        return f"{Path(self.file.removesuffix('.gz')).stem}-{self.edges.sha256[:8]}"
 
     @functools.cached_property
     def edges(self) -> Edges:
@@ -37,6 +41,19 @@ class Hierarchy:
             line = f"{edges.source}: {count} of {n} nodes lie on cycles; nodes of one cycle are above each other."
             rank_zero_only(print)(line, flush=True)
         return edges
+
+    def kept(self) -> dict[str, Any]:
+        """What a checkpoint keeps of it, for `adopt`."""
+        edges = self.edges
+        known = {"names": list(edges.names), "child": edges.child, "parent": edges.parent}
+        return known | {"source": edges.source, "sha256": edges.sha256}
+
+    def adopt(self, kept: Mapping[str, Any]) -> None:
+        """Be the hierarchy that a checkpoint keeps. Raises any error for one that cannot be."""
+        names = check_names(kept["names"])
+        ends = check_numbers(torch.stack([kept["child"], kept["parent"]], -1), 2, len(names)).int().numpy()
+        source, sha256 = check_names([kept["source"], kept["sha256"]], different=False)
+        self.__dict__["edges"] = Edges(tuple(names), ends[:, 0].copy(), ends[:, 1].copy(), source, sha256)
 
     def _read(self) -> Edges:
         if self.toy is not None:

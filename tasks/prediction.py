@@ -1,6 +1,7 @@
 """Predictions for new examples: lines of a file or of standard input to JSON lines, a batch at a time."""
 
 import contextlib
+import functools
 import gzip
 import itertools
 import json
@@ -21,7 +22,7 @@ from tasks import resume as resuming
 from tasks.base import Task, TaskData
 from tasks.errors import UserError, one_of, whole
 from tasks.folders import whole_file
-from tasks.reading import brief
+from tasks.reading import bounded_lines, brief, other_keys
 from tasks.trainer import PRECISIONS, choose_accelerator
 from tasks.training import Outcome
 
@@ -30,10 +31,13 @@ STANDARD = "-"  # as input or output: standard input or output
 
 @dataclass(frozen=True)
 class Files:
-    """What mode=predict reads and writes. checkpoint: a file or a run's folder. input: a file, plain or .gz, "-" for
-    standard input, or a folder each of whose files is an example. output: a file, written whole or not at all, or None
-    or "-" for standard output. explain: with what the predictions rest on; a file .html or .htm is then a page, and a
-    file .txt and standard output are text."""
+    """What mode=predict reads and writes.
+
+    checkpoint: a file, or the folder of a run or of an export. input: a file, plain or .gz, "-" for standard input, or
+    a folder each of whose files is an example; None of mode=test. output: a file, written whole or not at all, packed
+    where its name ends in .gz, or None or "-" for standard output. explain: with what the predictions rest on; a file
+    .html or .htm is then a page, and a file .txt and standard output are text.
+    """
 
     checkpoint: str | None
     input: str | None
@@ -49,8 +53,13 @@ class Files:
         """How predictions are written."""
         if not self.explain:
             return json_lines
-        ending = ".txt" if self.output is None or self.to_standard_output else Path(self.output).suffix
-        return explanation.FORMS.get(ending.lower(), json_lines)
+        ending = ".txt" if self.output is None or self.to_standard_output else _ending(self.output)
+        return explanation.FORMS.get(ending, json_lines)
+
+    @functools.cached_property
+    def state(self) -> dict[str, Any]:
+        """The checkpoint. Raises UserError where it cannot be read."""
+        return resuming.read(Path(str(self.checkpoint)), f"checkpoint={self.checkpoint}")
 
     def check(self) -> tuple[str, str]:
         """Checkpoint and input. Raises UserError unless both are named, the input is there, and the output can be
@@ -61,15 +70,29 @@ class Files:
             raise UserError("mode=predict needs input=FILE, or input=- for standard input.")
         if self.input != STANDARD and not Path(self.input).exists():
             raise UserError(f"input={self.input}: there is no such file; name one, or - for standard input.")
-        output = None if self.output is None or self.to_standard_output else Path(self.output)
-        if output and (output.is_dir() or not output.absolute().parent.is_dir()):
+        self.check_output()
+        return self.checkpoint, self.input
+
+    def check_output(self, to_file: bool = False) -> None:
+        """Raise UserError for an output that cannot be written, and for a page without `explain`; to_file: also for
+        standard output."""
+        if to_file and self.output == STANDARD:
+            raise UserError("output=-: the result of a test goes to standard output; name a file for its predictions.")
+        if self.output is None or self.to_standard_output:
+            return
+        output = Path(self.output)
+        if output.is_dir() or not output.absolute().parent.is_dir():
             raise UserError(f"output={output} cannot be written; name a file in a folder that exists.")
-        if output and output.suffix.lower() in explanation.PAGES and not self.explain:
+        if _ending(self.output) in explanation.PAGES and not self.explain:
             raise UserError(
                 f"output={output}: without explain=true there are lines of JSON, whose texts a browser would take for "
                 "HTML; name a file .jsonl, or add explain=true."
             )
-        return self.checkpoint, self.input
+
+
+def _ending(name: str) -> str:
+    """How a name ends, in lower case, .gz apart."""
+    return Path(name.lower().removesuffix(".gz")).suffix
 
 
 @contextlib.contextmanager
@@ -107,19 +130,20 @@ def predict(
     Raises UserError where the checkpoint does not fit the task, the task has no predictions, or a line is faulty.
     """
     checkpoint, source = files.check()
-    setting = f"checkpoint={checkpoint}"
-    state = resuming.read(Path(checkpoint), setting)
+    setting, state = f"checkpoint={checkpoint}", files.state
     resuming.check_same(state, task.origin, resuming.TESTED, setting)
     resuming.load_weights(task, state, setting)
     resuming.adopt_name(task, state)
-    wide = one_of("trainer.precision", str(precision), PRECISIONS).startswith("64")
     device = torch.device(choose_accelerator(accelerator))
     if threads is not None:
         torch.set_num_threads(whole("trainer.threads", threads, 1))
-    task.to(device, torch.float64 if wide else torch.float32).eval()
     start, count = time.perf_counter(), 0
     output = None if files.to_standard_output else files.output
-    with _default_dtype(wide), _examples(data, source) as examples, _output_stream(output, stdout) as stream:
+    with (
+        _ready(task, device, precision),
+        _examples(data, source) as examples,
+        _output_stream(output, stdout) as stream,
+    ):
         form = files.form
 
         def counted() -> Iterator[dict[str, Any]]:
@@ -163,22 +187,74 @@ def json_line(answer: dict[str, Any]) -> str:
         ) from None
 
 
-def _answers(task: Task, data: TaskData, examples: Iterator[Any], explain: bool) -> Iterator[dict[str, Any]]:
+def answers(task: Task, data: TaskData, lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """What mode=predict writes for the lines of an input, a dictionary each; task, data: of `configs.build.restore`."""
+    given = (f"{line}\n".encode() for line in lines)
+    return _answers(task, data, _with_others(data, given, "the input"), explain=False)
+
+
+def write_test(task: Task, data: TaskData, files: Files, outcome: Outcome, precision: str) -> None:
+    """Write a line of JSON for each example of the test split to `files.output`, if there is one: the example, what is
+    right, under "gold", and what is predicted, with the weights that were tested. `outcome` says so afterwards."""
+    if files.output is None or not outcome.is_main:
+        return
+    count = 0
+    with (
+        _ready(task, task.device, precision),
+        _output_stream(files.output, sys.stdout) as stream,
+    ):
+        for answer in _answers(task, data, data.test_inputs(), explain=False):
+            stream.write(json_line(answer))
+            count += 1
+    outcome.prediction = {"input": None, "output": files.output, "examples": count}
+
+
+def _answers(
+    task: Task, data: TaskData, examples: Iterator[tuple[Any, dict[str, Any]]], explain: bool
+) -> Iterator[dict[str, Any]]:
+    """examples: each with what else its line says."""
     dtype = torch.get_default_dtype()
 
     def move(tensor: Tensor) -> Tensor:  # as Lightning does it
         return tensor.to(task.device, dtype if tensor.is_floating_point() else None)
 
     while chunk := list(itertools.islice(examples, data.eval_batch_size)):
-        split = data.encode(chunk)
+        split = data.encode([example for example, _ in chunk])
         with torch.inference_mode():
             batch = apply_to_collection(split[torch.arange(len(split))], Tensor, move)
             if explain:
-                predictions = task.explain(batch, [data.words_of(example) for example in chunk])
+                predictions = task.explain(batch, [data.words_of(example) for example, _ in chunk])
             else:
                 predictions = task.predict(batch)
-        for example, prediction in zip(chunk, predictions, strict=True):
-            yield data.describe(example) | prediction
+        for (example, others), prediction in zip(chunk, predictions, strict=True):
+            question = data.describe(example)
+            known = {**question, **prediction}
+            own = {f"input_{key}" if key in known else key: value for key, value in others.items()}
+            yield question | own | prediction
+
+
+@contextlib.contextmanager
+def _ready(task: Task, device: torch.device, precision: str) -> Iterator[None]:
+    """The task on a device, to predict in a precision, which new tensors have as long as it lasts."""
+    wide = one_of("trainer.precision", str(precision), PRECISIONS).startswith("64")
+    task.to(device, torch.float64 if wide else torch.float32).eval()
+    with _default_dtype(wide):
+        yield
+
+
+def _with_others(data: TaskData, lines: Iterable[bytes], name: str) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """The new examples of lines, each with the keys of its line, where that is an object of JSON, that are none of
+    `data.input_keys`. `read_inputs` takes a line for an example, so the newest line is that of the newest example."""
+    newest = b""
+
+    def noted() -> Iterator[bytes]:
+        nonlocal newest
+        for line in bounded_lines(lines):
+            newest = line
+            yield line
+
+    for example in data.read_inputs(noted(), name):
+        yield example, other_keys(newest, data.input_keys)
 
 
 @contextlib.contextmanager
@@ -192,17 +268,17 @@ def _default_dtype(wide: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _examples(data: TaskData, source: str) -> Iterator[Iterator[Any]]:
-    """The new examples of the input, which is open for so long."""
+def _examples(data: TaskData, source: str) -> Iterator[Iterator[tuple[Any, dict[str, Any]]]]:
+    """The new examples of the input, each with what else its line says; the input is open for so long."""
     if source == STANDARD:
-        yield data.read_inputs(sys.stdin.buffer, "standard input")
+        yield _with_others(data, sys.stdin.buffer, "standard input")
     elif Path(source).is_dir():
-        yield data.read_folder(Path(source))
+        yield ((example, {}) for example in data.read_folder(Path(source)))
     else:
         path = Path(source)
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
             try:
-                yield data.read_inputs(stream, source)
+                yield _with_others(data, stream, source)
             except (gzip.BadGzipFile, EOFError, zlib.error) as error:
                 raise UserError(f"input={source} cannot be unpacked ({error}).") from None
 
@@ -214,5 +290,6 @@ def _output_stream(target: str | None, stdout: TextIO) -> Iterator[TextIO]:
         yield stdout
         stdout.flush()
         return
-    with whole_file(Path(target)) as part, part.open("w", encoding="utf-8") as stream:
+    opened = gzip.open if target.lower().endswith(".gz") else open
+    with whole_file(Path(target)) as part, opened(part, "wt", encoding="utf-8") as stream:
         yield stream

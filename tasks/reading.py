@@ -12,12 +12,13 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar, cast
 
 from tqdm import tqdm
 
 from tasks.errors import UserError
 
+UNREADABLE = (OSError, EOFError, zlib.error)  # what reading a file may raise, plain or packed
 LONGEST = 1 << 24  # bytes of a line
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 Record = TypeVar("Record")
@@ -90,28 +91,46 @@ def decode_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, str | Fault]]:
 
     Of a binary stream never more than LONGEST bytes are held.
     """
-    for number, line in enumerate(_bounded(lines) if isinstance(lines, io.BufferedIOBase) else lines, start=1):
+    for number, line in enumerate(bounded_lines(lines), start=1):
         try:
             yield number, decode(line)
         except Fault as fault:
             yield number, fault
 
 
-def _bounded(stream: io.BufferedIOBase) -> Iterator[bytes]:
-    """The lines of a stream, of those that are too long the beginning."""
+def bounded_lines(stream: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of a binary stream, of those that are too long the beginning; of what is no stream all as they are."""
+    if not isinstance(stream, io.BufferedIOBase):
+        yield from stream
+        return
     while line := stream.readline(LONGEST + 1):
         yield line
         while len(line) > LONGEST and not line.endswith(b"\n"):
             line = stream.readline(LONGEST + 1)
 
 
+def open_bytes(path: Path) -> BinaryIO:
+    """A file to be read, unpacked where its name ends in .gz. Opening and reading it raise one of UNREADABLE."""
+    return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+
+
+def existing(path: Path) -> Path | None:
+    """The path of a file that is there, plain or with .gz behind its name; None where there is neither."""
+    return next((each for each in (path, path.with_name(f"{path.name}.gz")) if each.is_file()), None)
+
+
+def reason(error: Exception) -> str:
+    """Why a file cannot be read, from one of UNREADABLE."""
+    return getattr(error, "strerror", None) or str(error)
+
+
 def read_lines(path: Path) -> Iterator[tuple[int, str | Fault]]:
     """`decode_lines` of a file, unpacked where its name ends in .gz. Raises UserError where it cannot be read."""
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        with open_bytes(path) as file:
             yield from decode_lines(file)
-    except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}).") from None
+    except UNREADABLE as error:
+        raise UserError(f"{path} cannot be read ({reason(error)}).") from None
 
 
 def parse_object(text: str) -> dict[str, Any]:
@@ -129,6 +148,17 @@ def parse_object(text: str) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise Fault("it is not a JSON object")
     return record
+
+
+def other_keys(line: bytes, keys: Sequence[str]) -> dict[str, Any]:
+    """Of a line that is an object of JSON what it has under other keys than these; nothing of other lines."""
+    if not line.lstrip(b"\xef\xbb\xbf \t").startswith(b"{"):
+        return {}
+    try:
+        record = parse_object(decode(line))
+    except Fault:  # a text that begins with a brace
+        return {}
+    return {key: value for key, value in record.items() if key not in keys}
 
 
 def pick_fields(
@@ -247,16 +277,53 @@ def _quoted(lines: Iterable[tuple[int, str | Fault]]) -> Iterator[tuple[int, lis
             yield starts[0], row
 
 
+def columns_of(line: str, keys: Sequence[str], between: str) -> str:
+    """A line with tabs between its columns, of an object of JSON that has them under `keys`, of which the last ones may
+    be missing; any other line as it is. Of lists, as of words, the elements are joined with `between`.
+
+    Raises Fault for an object of JSON without the first key, and for a value that is no column.
+    """
+    if not line.lstrip().startswith("{") or not line.rstrip().endswith("}"):
+        return line
+    try:
+        record = parse_object(line)
+    except Fault:  # a text in braces
+        return line
+    values = []
+    for key in keys:
+        if key not in record:
+            break
+        value = record[key]
+        texts = value if isinstance(value, list) else [value]
+        if not all(isinstance(text, (str, int)) and "\t" not in str(text) for text in texts):
+            raise Fault(f"{key} must be a text without tabs, or a list of such texts, and it is {brief(value)}")
+        values.append(between.join(map(str, texts)))
+    if not values:
+        raise Fault(f"it has no key {keys[0]}")
+    return "\t".join(values)
+
+
 def read_examples(
-    lines: Iterable[bytes], name: str, parse: Callable[[str], Example], kind: str, forms: str
+    lines: Iterable[bytes],
+    name: str,
+    parse: Callable[[str], Example],
+    kind: str,
+    forms: str,
+    keys: Sequence[str] = (),
+    between: str = " ",
 ) -> Iterator[Example]:
     """What `parse` makes of each line of a stream, for `TaskData.read_inputs`; blank lines are passed over.
 
-    name: of the stream; kind: of the examples, as "pairs"; forms: a sentence that says what a line must be.
+    name: of the stream; kind: of the examples, as "pairs"; forms: a sentence that says what a line must be. keys,
+    between: a line may also be an object of JSON, see `columns_of`; without keys `parse` gets every line as it is.
     Raises UserError, which names the line, for the Fault of a line, and where there is no example at all.
     """
     number = 0
-    for number, example in _apply(decode_lines(lines), parse):
+
+    def parse_line(line: str) -> Example:
+        return parse(columns_of(line, keys, between) if keys else line)
+
+    for number, example in _apply(decode_lines(lines), parse_line):
         if isinstance(example, Fault):
             raise UserError(f"{name}, line {number}: {example}. {forms}.") from None
         yield example

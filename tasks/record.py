@@ -127,7 +127,7 @@ def build(config: dict[str, Any], overrides: list[str], data: TaskData, task: Ta
         "metrics": outcome.metrics,
         "selection": outcome.selection,
         "diagnostics": outcome.diagnostics,
-        "data": {**portable(data.fingerprint()), "share": outcome.share},
+        "data": {**portable(data.fingerprint() if data.adopted is None else data.adopted), "share": outcome.share},
         "seed": config["seed"],
         "fidelity": config["fidelity"],
         "commit": sha,

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from hyperbolic.diagnostics import find_nonfinite
+from tasks import exported
 from tasks.base import Task
-from tasks.checkpoint_parts import Origin, selection
+from tasks.checkpoint_parts import Origin, has_parts, selection
 from tasks.checkpoints import AVERAGE, BEST, LAST, epoch_files, epoch_of
 from tasks.errors import UserError
 from tasks.folders import whole_file
@@ -83,11 +84,14 @@ def settings(config: Mapping[str, Any], data: Mapping[str, str]) -> dict[str, An
 
 
 def read(path: Path, setting: str, states: tuple[str, ...] = STATES["test"]) -> dict[str, Any]:
-    """The checkpoint in a file, or in a run's folder the first of `states` that is there.
+    """The checkpoint in a file, or in a run's folder the first of `states` that is there; of a folder that was exported
+    what `exported.load` makes of it.
 
     Raises UserError where there is none, or it is damaged; `setting` is the key that named it.
     """
     file = path
+    if path.is_dir() and exported.is_export(path):
+        return exported.load(path).checkpoint
     if path.is_dir():
         places = [place / state for state in states for place in (path / "checkpoints", path)]
         file = next((f for f in places if f.exists()), path / "checkpoints" / (BEST if BEST in states else LAST))
@@ -109,18 +113,6 @@ def read(path: Path, setting: str, states: tuple[str, ...] = STATES["test"]) -> 
     if not isinstance(checkpoint, dict) or not has_parts(checkpoint):
         raise UserError(f"{setting}: {file} is not a checkpoint of this program. Use one that a run of it wrote.")
     return checkpoint | {"file": file}
-
-
-def has_parts(checkpoint: Mapping[str, Any]) -> bool:
-    """Whether weights, configuration, data and metrics are there, of the kinds that they must have."""
-    texts: Any = checkpoint.get("data")
-    metrics: Any = checkpoint.get("metrics")
-    parts = (checkpoint.get("state_dict"), checkpoint.get("config"), texts, metrics)
-    if not all(isinstance(part, dict) for part in parts):
-        return False
-    return all(isinstance(text, str) for pair in texts.items() for text in pair) and all(
-        isinstance(name, str) and isinstance(value, (int, float)) for name, value in metrics.items()
-    )
 
 
 def differences(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, ...]) -> list[str]:

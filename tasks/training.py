@@ -24,6 +24,7 @@ from tasks.errors import Diverged, UserError, whole
 from tasks.interruption import ends_with_a_message
 from tasks.pruning import Pruning
 from tasks.trainer import make_trainer, without_advice
+from tasks.vocabularies import pack
 from tasks.watch import Diagnostics, NanGuard, Progress, StepLog
 
 
@@ -106,6 +107,7 @@ def fit(
     if resume is not None:
         checkpoint = resuming.checkpoint_to_continue(resume, folder.parent, task.origin, max_epochs, max_steps)
 
+    task.vocabulary = pack(data)
     states = folder / "checkpoints"
     states.mkdir(parents=True, exist_ok=True)
     diagnostics = Diagnostics()

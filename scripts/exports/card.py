@@ -61,7 +61,9 @@ def _use(run: Run, points: Mapping[str, NamedPoints]) -> str:
     if kind:
         lines.append(f'names, manifold, points = exported.points["{kind}"]')
     code = "\n".join(lines)
-    return f"```python\n{code}\n```\n\n`load` refuses altered files; `sha256sum -c SHA256SUMS` finds them, too."
+    predict = "python run.py mode=predict checkpoint=FOLDER input=FILE"
+    use = f"```\n{predict}\n```\n\nIn Python:\n\n```python\n{code}\n```"
+    return f"{use}\n\n`load` refuses altered files; `sha256sum -c SHA256SUMS` finds them, too."
 
 
 def _table(header: list[str], rows: Mapping[str, Any]) -> str:

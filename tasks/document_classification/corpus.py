@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -126,19 +126,7 @@ def prepare(rows: Iterable[Row], recipe: Recipe) -> Corpus:
     store, classes = TextStore(), Labels(recipe.classes)
     labels, splits = array("h"), array("b")
     faults = {split: Faults(recipe.on_error) for split in SPLITS}
-    limits, taken = sizes_of(recipe.sizes, SPLITS), Counter[str]()
-    for split, place, document in rows:
-        if (limit := limits[split]) is not None and taken[split] >= limit:
-            continue
-        try:
-            if isinstance(document, Fault):
-                raise document
-            sentences = recipe.sentences(document.texts)
-            label = classes.number(document.label, split == "train")
-        except Fault as fault:
-            faults[split].add(place, fault)
-            continue
-        taken[split] += 1
+    for split, _, sentences, label in usable(rows, recipe, classes, faults):
         store.add(sentences)
         labels.append(label)
         splits.append(SPLITS.index(split))
@@ -152,6 +140,27 @@ def prepare(rows: Iterable[Row], recipe: Recipe) -> Corpus:
     _check_classes(counts["train"]["labels"])
     first = {split: each.first for split, each in faults.items() if each.first}
     return Corpus(arrays, vocabulary, names, counts, first, {}, {})
+
+
+def usable(
+    rows: Iterable[Row], recipe: Recipe, classes: Labels, faults: dict[str, Faults]
+) -> Iterator[tuple[str, Document, list[list[str]], int]]:
+    """Of the documents that the recipe takes the split, the document, its sentences and the number of its label; the
+    others go to the `faults` of their split."""
+    limits, taken = sizes_of(recipe.sizes, SPLITS), Counter[str]()
+    for split, place, document in rows:
+        if (limit := limits[split]) is not None and taken[split] >= limit:
+            continue
+        try:
+            if isinstance(document, Fault):
+                raise document
+            sentences = recipe.sentences(document.texts)
+            label = classes.number(document.label, split == "train")
+        except Fault as fault:
+            faults[split].add(place, fault)
+            continue
+        taken[split] += 1
+        yield split, document, sentences, label
 
 
 def _hold_out(splits: np.ndarray, recipe: Recipe) -> np.ndarray:

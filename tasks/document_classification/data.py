@@ -15,13 +15,15 @@ from torch import Tensor
 from tasks.base import TaskData
 from tasks.batches import SPLITS, Split
 from tasks.document_classification.cache import from_sources
-from tasks.document_classification.corpus import Corpus, Recipe, prepare
-from tasks.document_classification.sources import Form, find_sources, named_sources, read_text
+from tasks.document_classification.corpus import Arrays, Corpus, Recipe, prepare, usable
+from tasks.document_classification.sources import Form, Source, find_sources, named_sources, read_rows, read_text
 from tasks.document_classification.toy import toy_rows
-from tasks.errors import UserError, one_of
+from tasks.errors import UserError, one_of, whole
 from tasks.fingerprints import identity_of
+from tasks.labels import Labels
 from tasks.ragged import FIRST, Documents, encode_texts
-from tasks.reading import Fault, parse_object, pick_fields, read_examples
+from tasks.reading import Fault, Faults, parse_object, pick_fields, read_examples
+from tasks.vocabularies import check_names
 from tasks.word_vectors import VectorFiles, VectorRows
 
 SELECTIONS = ("held_out", "test")
@@ -104,6 +106,7 @@ class DocumentData(TaskData):
         self._corpus: Corpus | None = None
         self._rows: dict[str, Tensor] = {}
         self._index: dict[str, int] | None = None
+        self._vector_rows: VectorRows | None = None  # of a vocabulary without vectors, see adopt
 
     def corpus(self) -> Corpus:
         """All documents in arrays, read or made the first time they are needed."""
@@ -132,8 +135,11 @@ class DocumentData(TaskData):
                 )  # fmt: skip
         return self._corpus
 
+    def _sources(self, folder: Path) -> list[Source]:
+        return find_sources(folder) if self.files is None else named_sources(folder, self.files, self.download)
+
     def _from_files(self, folder: Path) -> Corpus:
-        sources = find_sources(folder) if self.files is None else named_sources(folder, self.files, self.download)
+        sources = self._sources(folder)
         splits = {source.split for source in sources}
         if "train" not in splits:
             raise UserError(f"There is no file for train in {folder}; add one, or name it in task.data.files.train.")
@@ -150,6 +156,24 @@ class DocumentData(TaskData):
         corpus = prepare(toy_rows(sizes, toy["seed"]), replace(self.recipe, held_out={}))
         sha256 = hashlib.sha256(corpus.arrays.words.tobytes() + corpus.arrays.labels.tobytes()).hexdigest()
         return corpus._replace(files=dict.fromkeys(SPLITS, "made up"), sha256=dict.fromkeys(SPLITS, sha256))
+
+    def test_inputs(self) -> Iterator[tuple[NewDocument, dict[str, Any]]]:
+        """The files are read again, for the texts."""
+        corpus, classes = self.corpus(), Labels(self.recipe.classes)
+        splits, labels = corpus.arrays.splits, corpus.arrays.labels
+        if self.recipe.classes is None:
+            for name in corpus.classes:
+                classes.number(name, True)
+        if self.folder is None:
+            sizes = {split: size for split, size in self.recipe.sizes.items() if size is not None}
+            rows = toy_rows(sizes, (self.toy or {})["seed"])
+        else:
+            rows = read_rows(self._sources(self.folder), self.form)
+        numbers, test = iter(range(len(splits))), SPLITS.index("test")
+        for _, document, sentences, _ in usable(rows, self.recipe, classes, {s: Faults("skip") for s in SPLITS}):
+            if splits[k := next(numbers)] == test:
+                gold = corpus.classes[int(labels[k])]
+                yield NewDocument(_joined(document.texts), sentences, None), {"gold": gold}
 
     def rows(self, split: str) -> Tensor:
         """Which of all prepared documents are those of a split: of train as they were read, of the others the shortest
@@ -179,8 +203,29 @@ class DocumentData(TaskData):
             "classes": tuple(corpus.classes), "class_counts": tuple(corpus.counts["train"]["labels"].values()),
         }  # fmt: skip
 
+    def vocabulary(self) -> dict[str, Any]:
+        """Words and classes; of vectors their size alone, as weights have the rest."""
+        corpus, vectors = self.corpus(), self.vector_rows()
+        known = {"words": corpus.vocabulary, "classes": corpus.classes, "labels": corpus.counts["train"]["labels"]}
+        return known | {"d_vectors": None if vectors is None else vectors.matrix.shape[1]}
+
+    def adopt(self, vocabulary: dict[str, Any]) -> None:
+        words, classes = check_names(vocabulary["words"]), check_names(vocabulary["classes"])
+        labels, d = vocabulary["labels"], vocabulary["d_vectors"]
+        if list(labels) != classes or not all(isinstance(count, int) for count in labels.values()):
+            raise ValueError("classes that train does not have")
+        none = np.zeros(0, np.int32)
+        start = np.zeros(1, np.int64)
+        arrays = Arrays(none, start, start, none.astype(np.int16), none.astype(np.int8))
+        self._corpus = Corpus(arrays, words, classes, {"train": {"labels": labels}}, {}, {}, {})
+        rows = torch.zeros(len(words), whole("its d_vectors", d, 1)) if d is not None else None
+        if rows is not None:
+            self._vector_rows = VectorRows(rows, torch.ones(len(words), dtype=torch.bool), "", "")
+
     def vector_rows(self) -> VectorRows | None:
         """The vectors of the vocabulary's words, from row FIRST on."""
+        if self._vector_rows is not None:
+            return self._vector_rows
         return None if self.vectors is None else self.vectors.rows_of(self.corpus().vocabulary, self.cache)
 
     @property
@@ -204,6 +249,10 @@ class DocumentData(TaskData):
             "selection": self.selection,
             "paper": {"documents": self.paper_documents, "share": share},
         }
+
+    @property
+    def input_keys(self) -> tuple[str, ...]:
+        return (*self.form.optional, *(name for names in self.form.texts for name in names))
 
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[NewDocument]:
         """New documents from lines of text, or JSON objects with the fields of the files."""
@@ -233,7 +282,7 @@ class DocumentData(TaskData):
         return self._new(self.form.document(record).texts)
 
     def _new(self, texts: Sequence[str], file: str | None = None) -> NewDocument:
-        return NewDocument("\n".join(text for text in texts if text), self.recipe.sentences(texts), file)
+        return NewDocument(_joined(texts), self.recipe.sentences(texts), file)
 
     def describe(self, example: NewDocument) -> dict[str, Any]:
         return {"text": example.text} | ({} if example.file is None else {"file": example.file})
@@ -248,3 +297,7 @@ class DocumentData(TaskData):
         rows = torch.arange(len(inputs))
         documents = encode_texts([document.sentences for document in inputs], self._index)
         return DocumentSplit(documents, rows, torch.zeros_like(rows))
+
+
+def _joined(texts: Sequence[str]) -> str:
+    return "\n".join(text for text in texts if text)

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from tasks.entity_typing.examples import Columns, Encoder, Limits
 from tasks.entity_typing.mentions import parse
 from tasks.errors import UserError
-from tasks.reading import Fault
+from tasks.reading import UNREADABLE, Fault, open_bytes, reason
 
 CHUNK = 4 << 20  # bytes that are turned into columns at a time, about 10,000 mentions
 PARALLEL = 48 << 20  # bytes from which on it is worth to start processes
@@ -50,9 +50,13 @@ class ChunkEncoder:
     skip: bool
 
     def __call__(self, path: Path, start: int, stop: int) -> Chunk:
-        with path.open("rb") as file:
-            file.seek(start)
-            lines = file.read(stop - start).removesuffix(b"\n").split(b"\n")
+        try:
+            with open_bytes(path) as file:
+                file.seek(start)
+                text = file.read() if path.suffix == ".gz" else file.read(stop - start)
+        except UNREADABLE as error:
+            raise UserError(f"{path} cannot be read ({reason(error)}).") from None
+        lines = text.removesuffix(b"\n").split(b"\n")
         types = dict(self.types) if self.grow else self.types
         encoder = Encoder(self.index, self.limits, types, self.grow, self.skip, self.keep_untyped)
         faults: list[tuple[int, Fault]] = []
@@ -72,8 +76,11 @@ class ChunkEncoder:
 
 
 def pieces(path: Path, size: int) -> Iterator[tuple[int, int]]:
-    """(start, stop) of pieces of about `size` bytes that end where lines end."""
+    """(start, stop) of pieces of about `size` bytes that end where lines end; of a file .gz one piece."""
     end = path.stat().st_size
+    if path.suffix == ".gz":
+        yield 0, end
+        return
     with path.open("rb") as file:
         start = 0
         while start < end:

@@ -1,13 +1,16 @@
 """The data sets of entity typing and their batches."""
 
 import abc
+import contextlib
 import functools
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
@@ -15,13 +18,20 @@ from tasks.base import TaskData
 from tasks.batches import Split, TrainBatches
 from tasks.entity_typing.cache import COUNTS, PreparedMentions, Recipe, prepare_mentions
 from tasks.entity_typing.examples import N_CHARACTERS, Columns, Encoder, Examples, Limits, encode
-from tasks.entity_typing.mentions import Mention, read_inputs
+from tasks.entity_typing.label_graph import rows_of_types
+from tasks.entity_typing.mentions import PLAIN, RELEASE, Mention, parse, read_inputs
 from tasks.entity_typing.release import SPLITS, Release
-from tasks.entity_typing.types import TypeInventory, count_pairs, first_types, granularity, read_ontology
+from tasks.entity_typing.types import GRANULARITIES, TypeInventory, count_pairs, first_types, granularity, read_ontology
 from tasks.errors import UserError, one_of, whole
 from tasks.fingerprints import identity_of, joined_sha256
-from tasks.reading import Fault
+from tasks.ragged import FIRST
+from tasks.reading import Fault, open_bytes
+from tasks.text import PAD, UNK
+from tasks.vocabularies import check_floats, check_names, check_numbers
 from tasks.word_vectors import VectorSource, WordVectors
+
+CHUNK = 1 << 22  # words that are counted together
+KEPT_BYTES = 1 << 27  # of word vectors in a checkpoint at most
 
 
 @dataclass(frozen=True)
@@ -49,6 +59,7 @@ class TypingData(TaskData):
         super().__init__(batches.shuffle, batches.batch_size, batches.eval_batch_size, batches.seed)
         self.limits, self.mask_padding = batches.limits, batches.mask_padding
         self.crowd_cycles = whole("task.data.crowd_cycles", batches.crowd_cycles, 0)
+        self._pairs: Tensor | None = None  # see co_occurrence
 
     @property
     @abc.abstractmethod
@@ -66,9 +77,48 @@ class TypingData(TaskData):
 
     def co_occurrence(self) -> Tensor:
         """How many training mentions have two types, for each pair of types: (E, 3), see `TypeInventory`."""
-        train = self.splits()["train"]
-        assert isinstance(train, Examples)
-        return count_pairs(train.chunks(), len(self.types))
+        if self._pairs is None:
+            train = self.splits()["train"]
+            assert isinstance(train, Examples)
+            self._pairs = count_pairs(train.chunks(), len(self.types))
+        return self._pairs
+
+    def words_in_use(self) -> Counter[int]:
+        """How often each row of the vectors stands in the data. Here all of them, once."""
+        return Counter(range(FIRST, len(self.words.tangent)))
+
+    def vocabulary(self) -> dict[str, Any]:
+        """Types, and the vectors of the words of types and data, of these the most frequent, up to KEPT_BYTES; others
+        are in the file of vectors, whose sha256 says which one it is."""
+        words, types = self.words, self.types
+        most = KEPT_BYTES // (words.d * words.tangent.element_size())
+        by_count = [row for row, _ in self.words_in_use().most_common() if row >= FIRST]
+        rows = sorted([*dict.fromkeys([*rows_of_types(types, words), *by_count])][:most])
+        by_row = {row: word for word, row in words.index.items()}
+        kept = {
+            "types": list(types.names), "granularity": types.granularity, "words": [by_row[row] for row in rows],
+            "tangent": words.tangent[[PAD, UNK, *rows]], "source": words.source, "sha256": words.sha256,
+            "space": words.space,
+        }  # fmt: skip
+        return kept | ({} if self._pairs is None else {"pairs": self._pairs})
+
+    def adopt(self, vocabulary: dict[str, Any]) -> None:
+        types, words = tuple(check_names(vocabulary["types"])), check_names(vocabulary["words"])
+        levels = check_numbers(vocabulary["granularity"].unsqueeze(-1), 1, len(GRANULARITIES)).squeeze(-1)
+        tangent = check_floats(vocabulary["tangent"], FIRST + len(words)).float()
+        source, sha256, space = check_names([vocabulary[key] for key in ("source", "sha256", "space")], different=False)
+        if len(levels) != len(types) or not types:
+            raise ValueError("types without a granularity")
+        self._pairs = check_numbers(vocabulary["pairs"], 3, 1 << 62) if "pairs" in vocabulary else None
+        if self._pairs is not None and len(self._pairs) and self._pairs[:, :2].max() >= len(types):
+            raise ValueError("pairs of other types")
+        index = {word: row for row, word in enumerate(words, start=FIRST)}
+        self.__dict__["words"] = self.all_words(WordVectors(index, tangent, source, sha256, space))
+        self.__dict__["types"] = TypeInventory(types, levels, self.co_occurrence)
+
+    def all_words(self, kept: WordVectors) -> WordVectors:
+        """The vectors that `kept` is a part of, where their file is at hand, or else these. Here always these."""
+        return kept
 
     @property
     def model_sizes(self) -> dict[str, Any]:
@@ -83,6 +133,10 @@ class TypingData(TaskData):
 
     def examples(self, columns: Columns, parts: Sequence[tuple[int, int]]) -> Examples:
         return Examples(columns, parts, self.limits, full=not self.mask_padding)
+
+    @property
+    def input_keys(self) -> tuple[str, ...]:
+        return (*RELEASE[:3], *PLAIN)
 
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[Mention]:
         return read_inputs(lines, name)
@@ -154,7 +208,31 @@ class EntityTypingData(TypingData):
     @functools.cached_property
     def types(self) -> TypeInventory:
         names = self.mentions().types
-        return TypeInventory(names, granularity(names, self.release.granularity), functools.cache(self.co_occurrence))
+        return TypeInventory(names, granularity(names, self.release.granularity), self.co_occurrence)
+
+    def words_in_use(self) -> Counter[int]:
+        words, counts = self.mentions().columns.words, np.zeros(len(self.words.tangent), np.int64)
+        for first in range(0, len(words), CHUNK):
+            counts += np.bincount(words[first : first + CHUNK], minlength=len(counts))
+        return Counter({int(row): int(counts[row]) for row in np.flatnonzero(counts)})
+
+    def all_words(self, kept: WordVectors) -> WordVectors:
+        """The whole file, where it is the one that the model was trained with; a line says what unknown words are."""
+        said = f"word vectors: {len(kept.index):,} words that the checkpoint keeps; other words are unknown"
+        try:
+            vectors = self.vectors.read(self.cache, self.on_error)
+        except UserError:
+            root = self.vectors.root
+            said += f", as long as {kept.source} (sha256 {kept.sha256[:12]}) is not in {root} (task.data.vectors)."
+        else:
+            if (vectors.sha256, vectors.space, vectors.d) == (kept.sha256, kept.space, kept.d):
+                return vectors
+            said += (
+                f", as {vectors.source} (sha256 {vectors.sha256[:12]}, {vectors.d}d) is not the {kept.source} (sha256 "
+                f"{kept.sha256[:12]}, {kept.d}d) that the model was trained with."
+            )
+        rank_zero_only(print)(said, flush=True)
+        return kept
 
     def mentions(self) -> PreparedMentions:
         """All mentions as columns, read or prepared at the first call."""
@@ -218,6 +296,17 @@ class EntityTypingData(TypingData):
             split: self.examples(columns, [(parts[p]["start"], parts[p]["stop"]) for p in self._parts(split)])
             for split in SPLITS
         }
+
+    def test_inputs(self) -> Iterator[tuple[Mention, dict[str, Any]]]:
+        """The file is read again, for the texts; lines that were skipped are not there."""
+        types, keep = {name: k for k, name in enumerate(self.types.names)}, self.untyped == "keep"
+        encoder = Encoder(self.words.index, self.limits, types, drop=True, keep_untyped=keep)
+        with open_bytes(self.release.need("test", self.release.test).path) as lines:
+            for line in lines:
+                with contextlib.suppress(Fault):
+                    mention = parse(line)
+                    encoder.add(*mention)
+                    yield mention, {"gold": [name for name in dict.fromkeys(mention.types) if name in types]}
 
     def crowd_size(self) -> int:
         part = self.mentions().parts.get(next(iter(self.release.sources)))

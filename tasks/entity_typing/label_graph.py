@@ -41,11 +41,19 @@ def label_vectors(types: TypeInventory, words: WordVectors) -> Tensor:
     """
     vectors = torch.zeros(len(types.names), words.d)
     for k, name in enumerate(types.names):
-        rows = [words.row(word) for word in re.split(r"[\s/_]+", name) if word]
-        rows = [row for row in rows if row > UNK]
-        if rows:
+        if rows := _rows(name, words):
             vectors[k] = words.tangent[rows].to(vectors.dtype).sum(0)
     return F.normalize(vectors, dim=-1)
+
+
+def rows_of_types(types: TypeInventory, words: WordVectors) -> set[int]:
+    """The rows of the vectors of all words of types."""
+    return {row for name in types.names for row in _rows(name, words)}
+
+
+def _rows(name: str, words: WordVectors) -> list[int]:
+    rows = [words.row(word) for word in re.split(r"[\s/_]+", name) if word]
+    return [row for row in rows if row > UNK]
 
 
 class GraphLogits(ClassLogits):

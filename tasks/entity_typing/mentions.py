@@ -1,5 +1,6 @@
 """Mentions in their sentence, as they are read: JSON lines of the official release, and what users type in."""
 
+import difflib
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -10,6 +11,7 @@ from tasks.text import tokenize
 
 # The keys of each part of a record, in the release and in what a user writes.
 RELEASE = ("left_context_token", "mention_span", "right_context_token", "y_str")
+MISSPELT = 0.75  # difflib's likeness of a key and one that is missing, from which on it is taken for it
 PLAIN = ("left", "mention", "right")
 FORMS = (
     'a JSON object {"left": "...", "mention": "...", "right": "..."} (or mention_span with lists left_context_token '
@@ -68,8 +70,10 @@ def _from_json(record: dict[str, Any]) -> Mention:
     names = RELEASE[:3] if RELEASE[1] in record else PLAIN
     if names[1] not in record:
         raise Fault(f"it has neither a key {RELEASE[1]} nor {PLAIN[1]}")
-    if unknown := [k for k in record if names is PLAIN and k not in (*PLAIN, "id", "annot_id")]:
-        raise Fault(f"it has an unknown key {brief(unknown[0])} (there are {', '.join(PLAIN)})")
+    missing = [name for name in names if name not in record]
+    for key in record:  # others are handed on, but for one that is misspelt
+        if key not in names and (near := difflib.get_close_matches(key, missing, 1, MISSPELT)):
+            raise Fault(f"it has a key {brief(key)}, and none {near[0]}, which is probably meant")
     mention = record[names[1]]
     if not isinstance(mention, str) or not mention.strip():
         raise Fault(f"{names[1]} must be a string that is not empty")

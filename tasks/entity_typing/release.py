@@ -7,6 +7,7 @@ from typing import NamedTuple
 from tasks.batches import SPLITS
 from tasks.entity_typing.types import RULES
 from tasks.errors import UserError, one_of
+from tasks.reading import existing
 
 
 class Source(NamedTuple):
@@ -24,9 +25,9 @@ class Release:
     """A data set in the format of Choi et al. 2018.
 
     name: of the data set, for messages and the cache. root: its folder. train, by source (null: no source), dev, test,
-    ontology: candidates under `root`, of which the first that exists is taken; the first source is the main one, which
-    is needed. granularity: of the types, see types.RULES. download: what scripts/download.py calls the data set.
-    paper_mentions: how many training mentions the paper has, if it says so.
+    ontology: candidates under `root`, of which the first that exists is taken, plain or with .gz; the first source is
+    the main one, which is needed. granularity: of the types, see types.RULES. download: what scripts/download.py calls
+    the data set. paper_mentions: how many training mentions the paper has, if it says so.
 
     Raises UserError for an unknown granularity.
     """
@@ -52,7 +53,7 @@ class Release:
     def find(self, part: str, names: list[str]) -> Source | None:
         """The first of some files under the root that exists. part: a source, dev, test or ontology."""
         for label in names:
-            if (path := Path(self.root) / label).is_file():
+            if (path := existing(Path(self.root) / label)) is not None:
                 return Source(part, label, path, part if part in SPLITS else "train")
         return None
 

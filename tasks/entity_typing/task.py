@@ -31,8 +31,9 @@ class EntityTypingTask(Task):
 
     types: names of the types, supplied by the data. threshold: of a probability, 0 to 1. strict: which mentions
     accuracy counts as right, "set": those whose predicted types are the right ones; "ordered": as Lopez and Strube's
-    program, of those only the ones whose types stand in the file in the order of their numbers. top_k: most types that
-    `predict` gives a mention; None: no limit. The others are Task's.
+    program, of those only the ones whose types stand in the file in the order of their numbers. top_k: how many types
+    `predict` gives a mention, the likeliest, whatever their probability; None: those that are predicted. The others are
+    Task's.
 
     """
 
@@ -122,7 +123,7 @@ class EntityTypingTask(Task):
         probabilities = self.model(batch).sigmoid()
         predictions = []
         for row, mask in zip(probabilities.cpu(), self.predictions(probabilities).cpu(), strict=True):
-            index = mask.nonzero().squeeze(-1)
+            index = mask.nonzero().squeeze(-1) if self.top_k is None else torch.arange(len(row))
             index = index[row[index].argsort(descending=True, stable=True)][: self.top_k]
             pairs = zip(index.tolist(), row[index].tolist(), strict=True)
             types = [{"type": self.names[k], "probability": float(f"{p:.6g}")} for k, p in pairs]

@@ -1,6 +1,8 @@
 """A small entity typing task that is generated, for tests and first tries: types form a tree, words tell types."""
 
+import functools
 import hashlib
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -113,14 +115,14 @@ class ToyTypingData(TypingData):
         self.noise = rate("task.data.noise", noise)
         self.generator_seed = whole("task.data.generator_seed", generator_seed, 0)
         self.tree = make_tree()
-        self._vectors = make_vectors(self.tree, whole("task.data.d_word", d_word, 1), generator_seed)
+        self.d_word = whole("task.data.d_word", d_word, 1)
         self._columns: dict[str, Columns] = {}
 
-    @property
+    @functools.cached_property
     def words(self) -> WordVectors:
-        return self._vectors
+        return make_vectors(self.tree, self.d_word, self.generator_seed)
 
-    @property
+    @functools.cached_property
     def types(self) -> TypeInventory:
         return TypeInventory(
             self.tree.names, torch.from_numpy(self.tree.level.astype(np.int64)), self.co_occurrence
@@ -130,6 +132,10 @@ class ToyTypingData(TypingData):
         """The generated mentions of a split."""
         draw = np.random.default_rng([self.generator_seed, 2 + SPLITS.index(split)])
         return make_mentions(self.tree, self.sizes[split], draw, self.noise)
+
+    def test_inputs(self) -> Iterator[tuple[Mention, dict[str, Any]]]:
+        for mention in self.mentions("test"):
+            yield mention, {"gold": list(mention.types)}
 
     def columns(self, split: str) -> Columns:
         if split not in self._columns:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tasks.errors import UserError, one_of
-from tasks.reading import brief
+from tasks.reading import UNREADABLE, brief, open_bytes, reason
 
 GRANULARITIES = ("coarse", "fine", "ultrafine")
 RULES = ("choi", "hyfi", "depth")
@@ -79,7 +79,12 @@ def read_ontology(path: Path) -> list[str]:
     Raises UserError, with the line, where a type is empty or stands there twice, or the file is not UTF-8.
     """
     names: dict[str, int] = {}
-    for number, line in enumerate(path.read_bytes().removesuffix(b"\n").split(b"\n"), start=1):
+    try:
+        with open_bytes(path) as file:
+            text = file.read()
+    except UNREADABLE as error:
+        raise UserError(f"{path} cannot be read ({reason(error)}).") from None
+    for number, line in enumerate(text.removesuffix(b"\n").split(b"\n"), start=1):
         try:
             name = line.decode("utf-8").strip()
         except UnicodeDecodeError:

@@ -18,7 +18,7 @@ from tasks.batches import MaskedSplit, Split, TensorSplit, TrainBatches
 from tasks.errors import UserError, one_of, share, whole
 from tasks.fingerprints import cache_place, joined_sha256
 from tasks.graph.folder import read_folder
-from tasks.graph.graph import Graph
+from tasks.graph.graph import Graph, adopted_graph, kept_graph
 from tasks.graph.releases import READERS, read_release
 from tasks.graph.splits import SPLITS, keys_of, non_edges, split_by_class, split_edges, split_nodes
 from tasks.graph.toy import toy_graph
@@ -129,6 +129,13 @@ class GraphData(TaskData):
 
         place = cache_place(Path(self.options.cache), f"graph-{self.options.kind}", settings)
         return folders.cached(place, stored, read, write, "arrays of the graph")
+
+    def vocabulary(self) -> dict[str, Any]:
+        """The whole graph: the points of its nodes are made from it."""
+        return kept_graph(self.graph)
+
+    def adopt(self, vocabulary: dict[str, Any]) -> None:
+        self.__dict__["graph"] = adopted_graph(vocabulary)
 
     def model_edges(self) -> np.ndarray:
         """The edges (E, 2) along which nodes take each other in: those for training."""
@@ -245,6 +252,10 @@ class LinkData(GraphData):
             splits[split] = TensorSplit({k: torch.as_tensor(v) for k, v in columns.items()})
         return splits
 
+    @property
+    def input_keys(self) -> tuple[str, ...]:
+        return ("nodes",)
+
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[tuple[int, int]]:
         def parse(line: str) -> tuple[int, int]:
             columns = [column.strip() for column in line.split("\t")]
@@ -252,10 +263,16 @@ class LinkData(GraphData):
                 raise Fault(f"{line!r} is no pair of nodes")
             return self.node_names.number_of(columns[0]), self.node_names.number_of(columns[1])
 
-        return read_examples(lines, name, parse, "pairs", "Each line is `node <tab> node`")
+        form = "Each line is `node <tab> node`"
+        return read_examples(lines, name, parse, "pairs", form, self.input_keys, between="\t")
 
     def encode(self, inputs: Sequence[tuple[int, int]]) -> Split:
         return TensorSplit({"pair": torch.tensor(inputs)})
+
+    def test_inputs(self) -> Iterator[tuple[tuple[int, int], dict[str, Any]]]:
+        """The edges first, then as many pairs without one; gold: whether there is an edge."""
+        for k, (a, b) in enumerate(self._pairs["test"].tolist()):
+            yield (a, b), {"gold": k < len(self._edges["test"])}
 
     def describe(self, example: tuple[int, int]) -> dict[str, Any]:
         return {"nodes": [self.node_names.names[k] for k in example]}
@@ -297,13 +314,23 @@ class NodeData(GraphData):
         mask[torch.as_tensor(nodes)] = True
         return MaskedSplit({}, labels, mask)
 
+    @property
+    def input_keys(self) -> tuple[str, ...]:
+        return ("node",)
+
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[int]:
-        return read_examples(
-            lines, name, lambda line: self.node_names.number_of(line.strip()), "nodes", "Each line is a node"
-        )
+        def parse(line: str) -> int:
+            return self.node_names.number_of(line.strip())
+
+        return read_examples(lines, name, parse, "nodes", "Each line is a node", self.input_keys)
 
     def encode(self, inputs: Sequence[int]) -> Split:
         return TensorSplit({"rows": torch.tensor(inputs)})
+
+    def test_inputs(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        classes, labels = self.model_sizes["classes"], np.asarray(self.graph.labels)
+        for node in self._nodes["test"].tolist():
+            yield node, {"gold": classes[int(labels[node])]}
 
     def describe(self, example: int) -> dict[str, Any]:
         return {"node": self.node_names.names[example]}

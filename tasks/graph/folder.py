@@ -9,7 +9,7 @@ from scipy import sparse
 from tasks.errors import UserError
 from tasks.fingerprints import file_sha256, joined_sha256
 from tasks.graph.graph import Graph, checked, undirected
-from tasks.reading import brief
+from tasks.reading import UNREADABLE, brief, existing, open_bytes, reason
 
 EDGES = "edges.tsv"
 FORM = "node <tab> node"
@@ -24,16 +24,18 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
     features.npy (an array) or features.npz (of scipy.sparse.save_npz) with a row for each node, and then nodes are
     numbers from 0. Nodes that only labels or features have are nodes without an edge.
 
-    Raises UserError, which names file and line, for what cannot be used.
+    Tables may be packed, as edges.tsv.gz. Raises UserError, which names file and line, for what cannot be used.
     """
-    files = [folder / EDGES]
+    files = [existing(folder / EDGES) or folder / EDGES]
     rows = _rows(files[0], FORM, 2, 2)
-    features_file = next((folder / file for file in FEATURES if (folder / file).is_file()), None)
-    matrix = None if features_file is None or features_file.suffix == ".tsv" else _matrix(features_file)
+    arrays = next((folder / file for file in FEATURES[:2] if (folder / file).is_file()), None)
+    matrix = None if arrays is None else _matrix(arrays)
+    features_file = arrays or existing(folder / FEATURES[2])
     by_name = _rows(features_file, "node <tab> number ...", 2, None) if features_file and matrix is None else []
-    labels = _rows(folder / "labels.tsv", "node <tab> class", 2, 2) if labelled else []
+    labels_file = existing(folder / "labels.tsv") or folder / "labels.tsv"
+    labels = _rows(labels_file, "node <tab> class", 2, 2) if labelled else []
     files += [features_file] if features_file else []
-    files += [folder / "labels.tsv"] if labelled else []
+    files += [labels_file] if labelled else []
     if matrix is not None:
         number = {str(k): k for k in range(len(matrix))}
         _check_numbers(files[0], rows, number, matrix)
@@ -43,7 +45,7 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
     pairs = np.array([[number[a], number[b]] for _, (a, b) in rows])
     edges, notes = undirected(pairs, len(number), str(files[0]))
     features = matrix if matrix is not None else _features(features_file, by_name, number)
-    classes, of_nodes = _classes(folder / "labels.tsv", labels, number)
+    classes, of_nodes = _classes(labels_file, labels, number)
     sha256 = joined_sha256([file_sha256(file) for file in files])
     listed = " and ".join(file.name for file in files)
     graph = Graph(name, len(number), edges, features, of_nodes, classes, tuple(number), {}, notes, listed, sha256)
@@ -55,11 +57,14 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
 def _rows(path: Path, form: str, least: int, most: int | None) -> list[tuple[int, list[str]]]:
     """Line number and fields of each line that is not blank."""
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        with open_bytes(path) as file:
+            lines = file.read().decode("utf-8-sig").splitlines()
     except FileNotFoundError:
         raise UserError(f"There is no file {path}; it must have lines of the form {form}.") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: it is not UTF-8 (byte {error.start}); convert it.") from None
+    except UNREADABLE as error:
+        raise UserError(f"{path} cannot be read ({reason(error)}).") from None
     rows = []
     for k, line in enumerate(lines, start=1):
         fields = [field.strip() for field in line.split("\t")]

@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from tasks.errors import UserError
+from tasks.errors import UserError, whole
+from tasks.vocabularies import check_names, check_numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,3 +104,38 @@ def checked(graph: Graph) -> Graph:
         if graph.labels.max() < 1:
             raise UserError(f"{graph.name}: all labels are of one class, so there is nothing to tell apart.")
     return graph
+
+
+def kept_graph(graph: Graph) -> dict[str, Any]:
+    """What a checkpoint keeps of a graph, of features the numbers that are not 0."""
+    known: dict[str, Any] = {key: getattr(graph, key) for key in ("name", "n", "files", "sha256", "labels")}
+    known |= {"classes": list(graph.classes), "names": list(graph.names), "parts": dict(graph.parts)}
+    known |= {"edges": graph.edges.astype(np.int32), "features": None}
+    if graph.features is not None:
+        flat = graph.features.reshape(-1)
+        place = np.flatnonzero(flat)
+        known["features"] = {"columns": graph.features.shape[1], "place": place, "value": flat[place]}
+    return known
+
+
+def adopted_graph(kept: Mapping[str, Any]) -> Graph:
+    """The graph of `kept_graph`. Raises any error for one that cannot be."""
+
+    def numbers(values: Tensor, below: int) -> np.ndarray:
+        return check_numbers(values.unsqueeze(-1), 1, below).squeeze(-1).numpy()
+
+    n = whole("its number of nodes", kept["n"], 1)
+    classes, names = (tuple(check_names(kept[key])) for key in ("classes", "names"))
+    name, files, sha256 = check_names([kept[key] for key in ("name", "files", "sha256")], different=False)
+    parts = {split: numbers(nodes, n) for split, nodes in kept["parts"].items()}
+    labels = None if kept["labels"] is None else numbers(kept["labels"] + 1, 1 << 31) - 1  # -1: none
+    if len(names) not in (0, n):
+        raise ValueError("names of other nodes")
+    features = None
+    if kept["features"] is not None:
+        columns = whole("its number of features", kept["features"]["columns"], 1)
+        table = torch.zeros(n * columns)
+        table[torch.from_numpy(numbers(kept["features"]["place"], n * columns))] = kept["features"]["value"].float()
+        features = table.view(n, columns).numpy()
+    edges = check_numbers(kept["edges"], 2, n).numpy()
+    return checked(Graph(name, n, edges, features, labels, classes, names, parts, (), files, sha256))

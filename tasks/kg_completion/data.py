@@ -15,13 +15,15 @@ from tasks.batches import Split, TensorSplit
 from tasks.errors import UserError, one_of, sizes_of
 from tasks.fingerprints import identity_of
 from tasks.kg_completion.facts import Facts
-from tasks.kg_completion.queries import Query, read_queries
+from tasks.kg_completion.queries import KEYS, UNKNOWN, Query, read_queries
 from tasks.kg_completion.toy import toy_graph
-from tasks.kg_completion.triples import SPLITS, Graph, read_graph
+from tasks.kg_completion.triples import SPLITS, Graph, assemble, read_graph
 from tasks.names import Names
+from tasks.vocabularies import check_names, check_numbers
 
 EXAMPLES = ("triples", "queries")
 UNSEEN = ("keep", "drop")
+NO_TARGET = -1  # of a question whose answer is not known
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class TrainQueries:
 class EvaluationQueries:
     """Queries sorted by relation, so that a batch has few: e, r, target long (Q,).
 
-    r is below R where the tail is sought, and r + R where the head is. facts: whose answers, but the target, are no
+    r is below R where the tail is sought, and r + R where the head is. target: NO_TARGET where it is not known.
+    facts: whose answers, but the target, are no
     candidates. without_self: neither is e.
     """
 
@@ -131,6 +134,26 @@ class GraphData(TaskData):
             rank_zero_only(print)(line, flush=True)
         return graph
 
+    def vocabulary(self) -> dict[str, Any]:
+        """The whole graph, 12 bytes a triple: its facts are needed to leave out known answers."""
+        graph = self.graph
+        return {
+            "name": graph.name, "entities": list(graph.entities), "relations": list(graph.relations),
+            "triples": {split: triples.int() for split, triples in graph.triples.items()},
+            "files": graph.files, "sha256": graph.sha256,
+        }  # fmt: skip
+
+    def adopt(self, vocabulary: dict[str, Any]) -> None:
+        entities, relations = (check_names(vocabulary[kind]) for kind in ("entities", "relations"))
+        arrays = {}
+        for split in SPLITS:
+            triples = check_numbers(vocabulary["triples"][split], 3, max(len(entities), len(relations)))
+            if len(triples) and (triples[:, ::2].max() >= len(entities) or triples[:, 1].max() >= len(relations)):
+                raise ValueError("triples of other entities or relations")
+            arrays[split] = triples.numpy()
+        labels = (str(vocabulary["name"]), entities, relations, arrays)
+        self.__dict__["graph"] = assemble(*labels, vocabulary["files"], vocabulary["sha256"])
+
     @property
     def n_relations(self) -> int:
         """Relations of the model: with reciprocals twice those of the graph."""
@@ -200,6 +223,10 @@ class GraphData(TaskData):
         counts["train"] |= {"entities": len(graph.entities), "relations": len(graph.relations)}
         return {"files": dict(graph.files), "counts": counts, "sha256": dict(graph.sha256)}
 
+    @property
+    def input_keys(self) -> tuple[str, ...]:
+        return KEYS
+
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[Query]:
         graph = self.graph
         yield from read_queries(
@@ -209,7 +236,17 @@ class GraphData(TaskData):
     def encode(self, inputs: Sequence[Query]) -> Split:
         e = torch.tensor([query.e for query in inputs])
         r = torch.tensor([query.r + len(self.graph.relations) * query.seeks_head for query in inputs])
-        return EvaluationQueries(e, r, e, self.facts(SPLITS), self.without_self)
+        if any(query.target is None for query in inputs):
+            return EvaluationQueries(e, r, torch.full_like(e, NO_TARGET), self.facts(SPLITS), self.without_self)
+        target = torch.tensor([query.target for query in inputs])
+        return EvaluationQueries(e, r, target, self.facts(self.known["test"]), self.without_self)
+
+    def test_inputs(self) -> Iterator[tuple[Query, dict[str, Any]]]:
+        """Both questions of each triple, which also say the "rank" of the right answer."""
+        names, relations = self.graph.entities, self.graph.relations
+        for h, r, t in self._triples("test").tolist():
+            yield Query(names[h], relations[r], UNKNOWN, h, r, False, t), {"gold": names[t]}
+            yield Query(UNKNOWN, relations[r], names[t], t, r, True, h), {"gold": names[h]}
 
     def describe(self, example: Query) -> dict[str, Any]:
         """The question; "unseen": the names in it that train does not have, if there are some."""

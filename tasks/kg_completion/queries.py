@@ -7,11 +7,13 @@ from tasks.names import Names
 from tasks.reading import Fault, brief, read_examples
 
 UNKNOWN = "?"
+KEYS = ("head", "relation", "tail")  # of a question as an object of JSON
 FORMS = "`head <tab> relation <tab> ?` or `? <tab> relation <tab> tail`"
 
 
 class Query(NamedTuple):
-    """A question in words, with "?" for what is sought, and in numbers: the entity e, the relation r, and the side."""
+    """A question in words, with "?" for what is sought, and in numbers: the entity e, the relation r, and the side.
+    target: the number of the right answer, where the question is one of the test; None where it is not known."""
 
     head: str
     relation: str
@@ -19,6 +21,7 @@ class Query(NamedTuple):
     e: int
     r: int
     seeks_head: bool
+    target: int | None = None
 
 
 def read_queries(lines: Iterable[bytes], name: str, entities: Names, relations: Names) -> Iterator[Query]:
@@ -36,4 +39,4 @@ def read_queries(lines: Iterable[bytes], name: str, entities: Names, relations: 
         e, r = entities.number_of(tail if head == UNKNOWN else head), relations.number_of(relation)
         return Query(head, relation, tail, e, r, head == UNKNOWN)
 
-    return read_examples(lines, name, parse, "questions", f"Each line is {FORMS}")
+    return read_examples(lines, name, parse, "questions", f"Each line is {FORMS}", KEYS)

@@ -248,21 +248,35 @@ class LinkPredictionTask(Task):
 
     def predict(self, batch: dict[str, Tensor]) -> list[dict[str, Any]]:
         """{"answers": [{"entity": name, "score": s}, ...]} of each question, the likeliest first; with hide_known=false
-        each says, too, whether it is "known". One that train does not have says "unseen": true."""
+        each says, too, whether it is "known". One that train does not have says "unseen": true. Where the right answer
+        is known, it is among them even so, and its filtered "rank" is said."""
         predictions = []
         for start in range(0, len(batch["e"]), size := self._queries_at_once()):
             e, r = batch["e"][start : start + size], batch["r"][start : start + size]
             self.known_triples = self.known_triples.to(e.device)
             scores = self.model(e, r)
+            target, answers = batch["target"][start : start + size], _known_answers(batch, start, start + size)
+            is_test = bool((target >= 0).all())
+            ranks = self._ranks(scores, target, answers) if is_test else [None] * len(e)
             if self.options.hide_known:
-                offsets, answers = _known_answers(batch, start, start + size)
-                row = torch.arange(len(e), device=e.device).repeat_interleave(offsets.diff())
-                scores[row, answers] = -torch.inf
+                right = scores.gather(1, target.unsqueeze(1)) if is_test else None
+                row = torch.arange(len(e), device=e.device).repeat_interleave(answers[0].diff())
+                scores[row, answers[1]] = -torch.inf
+                if right is not None:
+                    scores.scatter_(1, target.unsqueeze(1), right)
             best, place = scores.topk(min(self.options.top_k, scores.shape[1]), -1)
             is_known = self.known_triples.contain(e.unsqueeze(-1), r.unsqueeze(-1), place)
-            for columns in zip(best.tolist(), place.tolist(), is_known.tolist(), strict=True):
-                predictions.append({"answers": list(self._answers(zip(*columns, strict=True)))})
+            for rank, *columns in zip(ranks, best.tolist(), place.tolist(), is_known.tolist(), strict=True):
+                answer: dict[str, Any] = {} if rank is None else {"rank": rank}
+                predictions.append(answer | {"answers": list(self._answers(zip(*columns, strict=True)))})
         return predictions
+
+    def _ranks(self, scores: Tensor, target: Tensor, answers: tuple[Tensor, Tensor]) -> list[float]:
+        """The filtered rank of each target, with the `ties` of the headline metrics."""
+        optimistic, pessimistic = (rank.double() for rank in filtered_rank_bounds(scores, target, answers))
+        kinds = {"realistic": (optimistic + pessimistic) / 2, "optimistic": optimistic, "pessimistic": pessimistic}
+        ranks: list[float] = kinds[self.options.ties].tolist()
+        return ranks
 
     def _answers(self, candidates: Iterable[tuple[float, int, bool]]) -> Iterable[dict[str, Any]]:
         for score, entity, is_known in candidates:

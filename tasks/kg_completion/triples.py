@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tasks.batches import SPLITS
 from tasks.errors import UserError, readable
-from tasks.reading import brief
+from tasks.reading import UNREADABLE, brief, existing, open_bytes, reason
 
 FILES = {"train": "train.txt", "dev": "valid.txt", "test": "test.txt"}  # as WN18RR and FB15k-237 name them
 OTHER_FILES = {"train": ("train.tsv",), "dev": ("dev.txt", "valid.tsv", "dev.tsv"), "test": ("test.tsv",)}
@@ -186,7 +186,7 @@ def triple_keys(arrays: Sequence[np.ndarray], n_entities: int, n_relations: int)
 def _split_file(folder: Path, split: str) -> Path:
     expected = (
         f"Expected is a folder with {', '.join(FILES.values())} (dev.txt will do for valid.txt, and .tsv for .txt), "
-        f"rows {FORM}."
+        f"plain or with .gz, rows {FORM}."
     )
     if not folder.is_dir():
         raise UserError(
@@ -195,8 +195,8 @@ def _split_file(folder: Path, split: str) -> Path:
             "the others are."
         )
     for name in (FILES[split], *OTHER_FILES[split]):
-        if (folder / name).is_file():
-            return folder / name
+        if (path := existing(folder / name)) is not None:
+            return path
     raise UserError(f"{folder} has no {FILES[split]}. {expected}")
 
 
@@ -215,8 +215,8 @@ class _Reader:
             for block in self._blocks(digest):
                 parts.append(self._block(block))
                 n += len(parts[-1])
-        except OSError as error:
-            raise UserError(f"{self.path} cannot be read ({error.strerror}).") from None
+        except UNREADABLE as error:
+            raise UserError(f"{self.path} cannot be read ({reason(error)}).") from None
         if not n:
             raise UserError(f"{self.path} is empty; it needs rows {FORM}.")
         return np.concatenate(parts), digest.hexdigest()
@@ -224,7 +224,7 @@ class _Reader:
     def _blocks(self, digest: "hashlib._Hash") -> Iterator[bytes]:
         """Whole lines that end with a newline, without a byte-order mark and carriage returns."""
         rest = b""
-        with self.path.open("rb") as file:
+        with open_bytes(self.path) as file:
             start = file.read(3)
             digest.update(start)
             rest = b"" if start == b"\xef\xbb\xbf" else start

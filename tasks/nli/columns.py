@@ -68,6 +68,11 @@ class Arrays(NamedTuple):
         return self.text[start:stop].tobytes().decode("utf-8")
 
 
+NO_PAIRS = Arrays(
+    *(np.zeros(n, dtype) for n, dtype in ((0, "i4"), (1, "i8"), (0, "i2"), (0, "i2"), (0, "i2"), (0, "u1"), (1, "i8")))
+)
+
+
 class Prepared(NamedTuple):
     """Arrays, and what their numbers stand for.
 

@@ -1,5 +1,6 @@
 """Pairs of sentences from files, as word ids in batches that are as wide as their longest sentence."""
 
+import functools
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,12 +18,13 @@ from tasks.batches import Split
 from tasks.errors import UserError, known_splits
 from tasks.fingerprints import identity_of
 from tasks.nli.cache import from_files
-from tasks.nli.columns import Prepared, Recipe, prepare
+from tasks.nli.columns import NO_PAIRS, Prepared, Recipe, prepare
 from tasks.nli.pairs import SENTENCES, Pair, read_inputs
 from tasks.nli.places import ALL, SPLITS, find_files, named_files
 from tasks.nli.toy import toy_pairs
 from tasks.ragged import FIRST, Sentences, encode_texts
 from tasks.reading import brief
+from tasks.vocabularies import check_names
 
 MOST_GENRES = 20  # data with more have no metrics by genre
 
@@ -166,8 +168,26 @@ class NliData(TaskData):
         pairs = self.prepared()
         return {
             "n_words": FIRST + len(pairs.words), "n_classes": len(pairs.classes), "classes": self.labels,
-            "groups": self.groups, "dev_groups": tuple(np.unique(pairs.arrays.groups[self.rows("dev")]).tolist()),
+            "groups": self.groups, "dev_groups": self.dev_groups,
         }  # fmt: skip
+
+    @functools.cached_property
+    def dev_groups(self) -> tuple[int, ...]:
+        """The numbers of the groups that dev has."""
+        return tuple(np.unique(self.prepared().arrays.groups[self.rows("dev")]).tolist())
+
+    def vocabulary(self) -> dict[str, Any]:
+        pairs = self.prepared()
+        known = {"words": pairs.words, "classes": pairs.classes, "groups": pairs.groups}
+        return known | {"dev_groups": list(self.dev_groups)}
+
+    def adopt(self, vocabulary: dict[str, Any]) -> None:
+        words, classes = check_names(vocabulary["words"]), check_names(vocabulary["classes"])
+        groups = [check_names(group, different=False) for group in vocabulary["groups"]]
+        self.__dict__["dev_groups"] = tuple(range(len(groups))[k] for k in vocabulary["dev_groups"])
+        if any(len(group) != 2 for group in groups):
+            raise ValueError("a group without a part or a genre")
+        self._prepared = Prepared(NO_PAIRS, words, classes, groups, {}, {}, {}, {})
 
     @property
     def identity(self) -> dict[str, str]:
@@ -214,6 +234,16 @@ class NliData(TaskData):
 
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[Pair]:
         return read_inputs(lines, name)
+
+    def test_inputs(self) -> Iterator[tuple[Pair, dict[str, Any]]]:
+        arrays = self.prepared().arrays
+        for row in np.flatnonzero(arrays.splits == SPLITS.index("test")).tolist():
+            label = self.labels[arrays.labels[row]]
+            yield Pair(arrays.sentence(row, 0), arrays.sentence(row, 1), label), {"gold": label}
+
+    @property
+    def input_keys(self) -> tuple[str, ...]:
+        return tuple(name for names in SENTENCES.values() for name in names)
 
     def describe(self, example: Pair) -> dict[str, Any]:
         return {"premise": example.premise, "hypothesis": example.hypothesis}

@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ from tasks.edges import Edges, closure
 from tasks.errors import sizes_of, whole
 from tasks.fingerprints import identity_of
 from tasks.hierarchies import Hierarchy
-from tasks.poincare_embeddings.pairs import Ancestors
+from tasks.names import Names
+from tasks.poincare_embeddings.pairs import NO_NODE, Ancestors
+from tasks.reading import Fault, brief, read_examples
 
 
 class HierarchyData(TaskData):
@@ -63,6 +66,13 @@ class HierarchyData(TaskData):
         offsets = np.searchsorted(child, np.arange(len(self.edges.names) + 1))
         return Ancestors(torch.from_numpy(offsets), torch.from_numpy(parent.astype(np.int64)))
 
+    def vocabulary(self) -> dict[str, Any]:
+        """The whole hierarchy: is-a scores name what is known."""
+        return self.hierarchy.kept()
+
+    def adopt(self, vocabulary: dict[str, Any]) -> None:
+        self.hierarchy.adopt(vocabulary)
+
     @property
     def model_sizes(self) -> dict[str, Any]:
         return {"edges": self.edges, "ancestors": self.ancestors, "source": self.hierarchy.source}
@@ -70,6 +80,41 @@ class HierarchyData(TaskData):
     @property
     def identity(self) -> dict[str, str]:
         return {"names": identity_of(self.edges.names)}
+
+    @functools.cached_property
+    def node_names(self) -> Names:
+        return Names(self.edges.names, "node", self.edges.source)
+
+    @property
+    def input_keys(self) -> tuple[str, ...]:
+        return ("node", "above")
+
+    def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[tuple[int, ...]]:
+        """Nodes, of which the nearest ones are asked for, and pairs of a node and one that may be above it."""
+
+        def parse(line: str) -> tuple[int, ...]:
+            columns = [column.strip() for column in line.split("\t")]
+            if len(columns) > 2 or not all(columns):
+                raise Fault(f"{brief(line)} is neither a node nor a pair of nodes")
+            return tuple(map(self.node_names.number_of, columns))
+
+        form = "Each line is a node, or `node <tab> node above it`"
+        return read_examples(lines, name, parse, "nodes", form, self.input_keys)
+
+    def encode(self, inputs: Sequence[tuple[int, ...]]) -> Split:
+        """others: NO_NODE where nearest nodes are asked for."""
+        pairs = torch.tensor([(*nodes, NO_NODE)[:2] for nodes in inputs])
+        return TensorSplit({"nodes": pairs[:, 0], "others": pairs[:, 1]})
+
+    def describe(self, example: tuple[int, ...]) -> dict[str, Any]:
+        return dict(zip(("node", "above"), (self.edges.names[k] for k in example), strict=False))
+
+    def test_inputs(self) -> Iterator[tuple[tuple[int, ...], dict[str, Any]]]:
+        """Every node that has others above it; gold: these."""
+        (child, parent), names = self.pairs, self.edges.names
+        nodes, starts = np.unique(child, return_index=True)
+        for node, above in zip(nodes.tolist(), np.split(parent, starts[1:]), strict=True):
+            yield (node,), {"gold": [names[k] for k in above]}
 
     def load(self) -> dict[str, Split]:
         child, parent = self.pairs

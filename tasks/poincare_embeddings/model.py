@@ -12,6 +12,7 @@ from tasks.edges import Edges, levels_below_tops
 from tasks.errors import UserError, one_of, whole
 
 STARTS = ("uniform", "tree")
+IS_A = 1000.0  # weight of the difference of norms in is-a scores
 LEAST_TEMPERATURE = 0.02  # exp(-d / T) of a pair is 0 from d = 745 T on, and the loss is not finite: here from 15 on
 
 
@@ -95,6 +96,19 @@ class NodeEmbeddings(nn.Module):
         if self.manifold.is_curved:
             return cosh_products(points[nodes], points, self.manifold.c)
         return torch.cdist(points[nodes], points)
+
+    def is_a(self, nodes: Tensor, above: Tensor) -> tuple[Tensor, Tensor]:
+        """Distances (B,) of `nodes` and `above` (B,), and scores that rise with the belief that the one is below the
+        other: ``-(1 + a (|v| - |u|)) d(u, v)``, a = 1000, of points u of the nodes and v in the ball of curvature -1
+        (Nickel & Kiela 2017, section 4.3), in flat space of the points themselves."""
+        u, v = self.points[torch.stack([nodes, above])].double()
+        distances = self.manifold.dist(u, v)
+        if self.manifold.is_curved:
+            root = self.manifold.c.double().sqrt()
+            lengths = [torch.tanh(root * self.manifold.dist0(x) / 2) for x in (u, v)]
+        else:
+            lengths = [torch.linalg.vector_norm(x, dim=-1) for x in (u, v)]
+        return distances, -(1 + IS_A * (lengths[1] - lengths[0])) * distances
 
     def all_coordinates(self) -> Tensor:
         """Coordinates of all points for `order`, float64."""

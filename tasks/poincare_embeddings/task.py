@@ -1,7 +1,7 @@
 """Training on pairs and drawn nodes, and how well the hierarchy can be read off the distances."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from hyperbolic.manifolds.charts import convert
 from tasks.base import NamedPoints, Points, Step, Task, TaskData
 from tasks.errors import UserError, number, whole
 from tasks.poincare_embeddings.model import NodeEmbeddings
-from tasks.poincare_embeddings.pairs import Ancestors, excluded_pairs, ranks
+from tasks.poincare_embeddings.pairs import NO_NODE, Ancestors, excluded_pairs, ranks
 from tasks.points_files import write_points
 
 
@@ -31,6 +31,7 @@ class EmbeddingTask(Task):
     ancestors, source: from the data. negatives: nodes drawn for a batch, the same for all its pairs. dampening: they
     are drawn with probabilities (1 + pairs with this ancestor)^dampening; 0: uniformly. burn_in_epochs, burn_in_factor:
     at the start the learning rate is this part of itself. lazy: the optimiser moves only the rows that a batch uses.
+    top_k: how many of the nearest nodes `predict` names.
     file: where the points are written at the end, besides the run's folder; {source} in it stands for the data's name;
     None: nowhere else.
     The others are Task's.
@@ -53,8 +54,10 @@ class EmbeddingTask(Task):
         file: str | None,
         select: str,
         select_mode: str,
+        top_k: int = 10,  # runs from before this setting have none
     ):
         super().__init__(model, functools.partial(optimizer, lazy=lazy), select, select_mode)
+        self.top_k = whole("task.module.top_k", top_k, 1)
         self.negatives = whole("task.module.negatives", negatives, 1)
         self.burn_in_epochs = whole("task.module.burn_in_epochs", burn_in_epochs, 0)
         if not 0 < burn_in_factor <= 1:
@@ -129,6 +132,35 @@ class EmbeddingTask(Task):
         if "pairs" not in sums:
             return {"loss": sums["loss"] / sums["examples"]}
         return {"map": sums["precision"] / sums["examples"], "mean_rank": sums["ranks"] / sums["pairs"]}
+
+    def predict(self, batch: dict[str, Tensor]) -> list[dict[str, Any]]:
+        """Of a node {"nearest": [{"node": name, "distance": d}, ...]}; of a pair {"distance": d, "is_a": score}, see
+        `NodeEmbeddings.is_a`."""
+        nodes, others = batch["nodes"], batch["others"]
+        predictions: list[dict[str, Any]] = [{}] * len(nodes)
+        for row, answer in self._nearest(nodes, (others == NO_NODE).nonzero().squeeze(-1)):
+            predictions[row] = {"nearest": answer}
+        pairs = (others != NO_NODE).nonzero().squeeze(-1)
+        if not len(pairs):
+            return predictions
+        columns = [column.tolist() for column in self.model.is_a(nodes[pairs], others[pairs])]
+        for row, distance, score in zip(pairs.tolist(), *columns, strict=True):
+            predictions[row] = {"distance": float(f"{distance:.6g}"), "is_a": float(f"{score:.6g}")}
+        return predictions
+
+    def _nearest(self, nodes: Tensor, rows: Tensor) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+        """Of some rows of a batch the nodes that are nearest, without the node itself."""
+        if not len(rows):
+            return
+        asked, points = nodes[rows], self.model.points.double()
+        order = self.model.order(asked, self.model.all_coordinates())
+        order[torch.arange(len(asked), device=asked.device), asked] = torch.inf
+        places = order.topk(min(self.top_k, order.shape[1] - 1), largest=False).indices
+        distances = self.model.manifold.dist(points[asked].unsqueeze(1), points[places])
+        for row, near, far in zip(rows.tolist(), places.tolist(), distances.tolist(), strict=True):
+            names = (self.model.names[k] for k in near)
+            pairs = zip(names, far, strict=True)
+            yield row, [{"node": name, "distance": float(f"{d:.6g}")} for name, d in pairs]
 
     def points(self, batch: dict[str, Tensor]) -> dict[str, Points]:
         nodes = batch["children" if "children" in batch else "nodes"]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tasks.errors import UserError
+from tasks.reading import UNREADABLE, open_bytes, reason
 
 BLOCK = 1 << 22  # bytes that are read together
 Tokenizer = Callable[[str], list[str]]
@@ -25,12 +26,12 @@ class Block(NamedTuple):
 
 
 def blocks(path: Path) -> Iterator[Block]:
-    """The text in blocks that end between two words, also where a line is longer than a block.
+    """The text, of files .gz unpacked, in blocks that end between two words, also where a line is longer than a block.
 
     Raises UserError where the file is missing, empty or not UTF-8.
     """
     try:
-        with path.open("rb") as file:
+        with open_bytes(path) as file:
             rest, number, joined, empty = b"", 1, False, True
             while (chunk := file.read(BLOCK)) or rest:
                 data = rest + chunk
@@ -45,8 +46,8 @@ def blocks(path: Path) -> Iterator[Block]:
                 joined = bool(lines[-1])
     except FileNotFoundError:
         raise UserError(f"There is no text file {path}; correct task.data.file.") from None
-    except OSError as error:
-        raise UserError(f"The text file {path} cannot be read ({error.strerror}); see task.data.file.") from None
+    except UNREADABLE as error:
+        raise UserError(f"The text file {path} cannot be read ({reason(error)}); see task.data.file.") from None
     if empty:
         raise UserError(f"The text file {path} is empty; task.data.file needs one with words.")
 

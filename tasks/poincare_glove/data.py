@@ -2,6 +2,7 @@
 
 import functools
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,16 +12,19 @@ import torch
 from torch import Tensor
 
 from tasks.base import TaskData
-from tasks.batches import Split
+from tasks.batches import Split, TensorSplit
 from tasks.errors import UserError, known_splits, one_of, whole
 from tasks.fingerprints import cache_place, identity_of
 from tasks.folders import cached_folder, read_arrays, write_meta
+from tasks.names import Names
 from tasks.poincare_glove.cooccurrence import PARTS, pair_counts, write_parts
 from tasks.poincare_glove.corpus import count_words, word_numbers
 from tasks.poincare_glove.toy import write_corpus
-from tasks.reading import progress_bar
+from tasks.reading import Fault, brief, progress_bar, read_examples
 from tasks.text import TOKENIZERS, vocabulary
+from tasks.vocabularies import check_names
 
+NO_WORD = -1  # the other end of a pair that is a single word
 FORMAT = 2  # of the cached files
 
 
@@ -105,6 +109,45 @@ class PoincareGloveData(TaskData):
     @property
     def identity(self) -> dict[str, str]:
         return {"words": identity_of(self._counts[1]["words"])}
+
+    def vocabulary(self) -> dict[str, Any]:
+        return {"words": self._counts[1]["words"]}
+
+    def adopt(self, vocabulary: dict[str, Any]) -> None:
+        self.__dict__["_counts"] = {}, {"words": check_names(vocabulary["words"])}
+
+    @functools.cached_property
+    def word_names(self) -> Names:
+        return Names(self._counts[1]["words"], "word", "The vocabulary")
+
+    @property
+    def input_keys(self) -> tuple[str, ...]:
+        return ("word", "context")
+
+    def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[tuple[int, ...]]:
+        """Words, of which the nearest ones are asked for, and pairs of words, of which the count is."""
+
+        def parse(line: str) -> tuple[int, ...]:
+            columns = [column.strip() for column in line.split("\t")]
+            if len(columns) > 2 or not all(columns):
+                raise Fault(f"{brief(line)} is neither a word nor a pair of words")
+            return tuple(self.word_names.number_of(w.lower() if self.recipe["lower"] else w) for w in columns)
+
+        return read_examples(lines, name, parse, "words", "Each line is a word, or `word <tab> word`", self.input_keys)
+
+    def encode(self, inputs: Sequence[tuple[int, ...]]) -> Split:
+        """contexts: NO_WORD where nearest words are asked for."""
+        pairs = torch.tensor([(*words, NO_WORD)[:2] for words in inputs])
+        return TensorSplit({"words": pairs[:, 0], "contexts": pairs[:, 1]})
+
+    def describe(self, example: tuple[int, ...]) -> dict[str, Any]:
+        return dict(zip(("word", "context"), (self.word_names.names[k] for k in example), strict=False))
+
+    def test_inputs(self) -> Iterator[tuple[tuple[int, ...], dict[str, Any]]]:
+        """Pairs of words; gold: the logarithm of their weighted count."""
+        split = self._split("test")
+        for pair, count in zip(split.pairs.tolist(), split.counts.double().log().tolist(), strict=True):
+            yield tuple(pair), {"gold": float(f"{count:.6g}")}
 
     def load(self) -> dict[str, Split]:
         return {part: self._split(part) for part in PARTS}

@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +13,8 @@ from torch.optim import Optimizer
 from hyperbolic.manifolds import PoincareBall
 from hyperbolic.manifolds.charts import convert
 from tasks.base import NamedPoints, Points, Step, Task, TaskData
-from tasks.errors import positive
+from tasks.errors import positive, whole
+from tasks.poincare_glove.data import NO_WORD
 from tasks.poincare_glove.model import PoincareGlove
 from tasks.vector_files import write_vectors
 
@@ -28,7 +30,8 @@ class PoincareGloveTask(Task):
     Metrics, on pairs that are not trained on: loss, the same mean; explained, the share of the variance of log X, pairs
     weighted with f, that the model explains: 1 is perfect, 0 is what a constant does.
 
-    x_max, alpha: of f. lazy: the optimiser moves only the rows that a batch uses.
+    x_max, alpha: of f. lazy: the optimiser moves only the rows that a batch uses. top_k: how many of the nearest words
+    `predict` names.
     """
 
     metric_names = ("loss", "explained")
@@ -43,8 +46,10 @@ class PoincareGloveTask(Task):
         x_max: float,
         alpha: float,
         lazy: bool,
+        top_k: int = 10,  # runs from before this setting have none
     ):
         super().__init__(model, functools.partial(optimizer, lazy=lazy), select, select_mode)
+        self.top_k = whole("task.module.top_k", top_k, 1)
         self.x_max, self.alpha = positive("task.module.x_max", x_max), positive("task.module.alpha", alpha)
 
     def step(self, batch: dict[str, Tensor]) -> Step:
@@ -63,6 +68,26 @@ class PoincareGloveTask(Task):
         variance = sums["squares"] - sums["logs"] ** 2 / sums["f"]
         explained = 1 - sums["loss"] / variance if variance > 0 else 0.0
         return {"loss": sums["loss"] / sums["examples"], "explained": explained}
+
+    def predict(self, batch: dict[str, Tensor]) -> list[dict[str, Any]]:
+        """Of a word {"nearest": [{"word": name, "distance": d}, ...]}; of a pair {"log_count": of how often they stand
+        together, "distance": d of the two words}. Distances are between the points that are exported."""
+        words, contexts, manifold = batch["words"], batch["contexts"], self.model.manifold
+        points = self.model.points()
+        predictions: list[dict[str, Any]] = []
+        for word, context in zip(words, contexts, strict=True):
+            if context != NO_WORD:
+                log_count = float(self.model(word.view(1), context.view(1)))
+                distance = float(manifold.dist(points[word], points[context]))
+                predictions.append({"log_count": float(f"{log_count:.6g}"), "distance": float(f"{distance:.6g}")})
+                continue
+            distances = manifold.dist(points[word], points)
+            distances[word] = torch.inf
+            near = distances.topk(min(self.top_k, len(points) - 1), largest=False)
+            pairs = zip(near.indices.tolist(), near.values.tolist(), strict=True)
+            nearest = [{"word": self.model.words[k], "distance": float(f"{d:.6g}")} for k, d in pairs]
+            predictions.append({"nearest": nearest})
+        return predictions
 
     def points(self, batch: dict[str, Tensor]) -> dict[str, Points]:
         return {"words": Points(self.model.manifold, self.model.word(batch["words"]))}

@@ -11,6 +11,7 @@ from tasks.prefix.files import generated, pad_rows, parse_ids, read_tab_file
 from tasks.prefix.pairs import Pairs
 from tasks.reading import Fault, read_examples
 
+KEYS = ("first", "second")  # of new pairs as objects of JSON
 CLASSES = ("no_prefix", "prefix")
 
 
@@ -74,6 +75,13 @@ class PrefixData(TaskData):
                 self._pairs[split] = generated(self.cache_path(split), self.sizes[split], {**self.recipe, "seed": seed})
         return self._pairs[split]
 
+    def vocabulary(self) -> dict[str, Any]:
+        """Words are numbers, so there is nothing to keep."""
+        return {}
+
+    def adopt(self, vocabulary: dict[str, Any]) -> None:
+        """Nothing is read before it is needed."""
+
     def load(self) -> dict[str, Split]:
         return {split: self.pairs(split) for split in SPLITS}
 
@@ -87,16 +95,26 @@ class PrefixData(TaskData):
             "sha256": {split: self.pairs(split).sha256() for split in SPLITS},
         }
 
+    @property
+    def input_keys(self) -> tuple[str, ...]:
+        return KEYS
+
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[tuple[list[int], list[int]]]:
         """Pairs of lists of word ids, from lines `ids <tab> ids`."""
         form = "Each line is ids <tab> ids, separated by blanks"
-        return read_examples(lines, name, self._input, "pairs", form)
+        return read_examples(lines, name, self._input, "pairs", form, KEYS)
 
     def _input(self, line: str) -> tuple[list[int], list[int]]:
         columns = line.split("\t")
         if len(columns) != 2:
             raise Fault(f"it has {len(columns)} column{'s' * (len(columns) > 1)} instead of 2")
         return parse_ids(columns[0], self.recipe["vocabulary"]), parse_ids(columns[1], self.recipe["vocabulary"])
+
+    def test_inputs(self) -> Iterator[tuple[tuple[list[int], list[int]], dict[str, Any]]]:
+        pairs = self.pairs("test")
+        for k in range(len(pairs)):
+            first, second = (pairs.words[side, k, : pairs.lengths[side, k]].tolist() for side in (0, 1))
+            yield (first, second), {"gold": CLASSES[int(pairs.labels[k])]}
 
     def encode(self, inputs: Sequence[tuple[list[int], list[int]]]) -> Split:
         return pad_rows([(*pair, 0) for pair in inputs], self.recipe["vocabulary"])

@@ -4,7 +4,7 @@ import copy
 import hashlib
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -15,15 +15,16 @@ from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor, nn
 
 from hyperbolic.geometry import Geometry
-from tasks.base import LayerStates, TaskData
+from tasks.base import LayerStates, Task, TaskData
 from tasks.batches import SPLITS, Split
 from tasks.errors import UserError, one_of, sizes_of, whole
 from tasks.fingerprints import file_sha256, joined_sha256
 from tasks.probing.conllu import PUNCTUATION, Sentence, read_sentences
 from tasks.probing.toy import ToyEncoder, toy_sentence
 from tasks.probing.trees import measure
-from tasks.reading import Faults
+from tasks.reading import Fault, Faults, read_examples
 from tasks.split_files import stems_by_split
+from tasks.vocabularies import KEY
 
 ALL = "all"
 CHUNK = 64  # sentences whose states are computed together
@@ -164,6 +165,18 @@ class ProbingData(TaskData):
             sha256.update(value.detach().cpu().contiguous().numpy().tobytes())
         return sha256.hexdigest()
 
+    def vocabulary(self) -> dict[str, Any] | None:
+        """The model that is probed, with its own vocabulary: what a checkpoint of it has. Of the toy's nothing."""
+        if isinstance(self.probed, ToyEncoder):
+            return {}
+        if not isinstance(self.probed, Task) or self.probed.vocabulary is None:
+            return None
+        state = {"state_dict": self.probed.state_dict(), "metrics": {}, KEY: self.probed.vocabulary}
+        return {"probed": vars(self.probed.origin) | state}
+
+    def adopt(self, vocabulary: dict[str, Any]) -> None:
+        """The model that is probed comes with the constructor."""
+
     def trees(self) -> dict[str, Trees]:
         """The sentences of each split with their trees, read the first time they are needed."""
         if not self._trees:
@@ -238,6 +251,41 @@ class ProbingData(TaskData):
     def _layer_states(self, sentences: Sequence[Sequence[str]]) -> LayerStates:
         lower = [[word.lower() for word in words] for words in sentences] if self.lowercase else sentences
         return self.probed.layer_states(lower)
+
+    @property
+    def input_keys(self) -> tuple[str, ...]:
+        return ("words",)
+
+    def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[Sentence]:
+        """Sentences without trees, one a line, their words separated by blanks; a word without letters and digits is
+        punctuation."""
+
+        def parse(line: str) -> Sentence:
+            words = tuple(line.split())
+            if not self._can_read([words])[0]:
+                raise Fault("it is too long for the model that is probed, or has a word that it cannot read")
+            marks = tuple(not any(character.isalnum() for character in word) for word in words)
+            return Sentence(words, (-1, *range(len(words) - 1)), marks)  # heads that are a tree; nothing comes of them
+
+        form = "Each line is a sentence, its words separated by blanks"
+        return read_examples(lines, name, parse, "sentences", form, self.input_keys)
+
+    def _can_read(self, sentences: Sequence[Sequence[str]]) -> list[bool]:
+        mask = self._layer_states(sentences).mask
+        return [bool(row[: len(words)].all()) for row, words in zip(mask, sentences, strict=True)]
+
+    def encode(self, inputs: Sequence[Sentence]) -> TreeSplit:
+        return self.read(list(inputs))
+
+    def describe(self, example: Sentence) -> dict[str, Any]:
+        return {"words": list(example.words)}
+
+    def test_inputs(self) -> Iterator[tuple[Sentence, dict[str, Any]]]:
+        """Of the sentences that the model can read; gold: the head of each word, from 1, and 0 of the root."""
+        split = self.splits()["test"]
+        assert isinstance(split, TreeSplit)
+        for sentence in split.sentences:
+            yield sentence, {"gold": [head + 1 for head in sentence.heads]}
 
     def fingerprint(self) -> dict[str, Any]:
         trees = self.trees()

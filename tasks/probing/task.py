@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 from tasks.base import Step, Task
 from tasks.probing.metrics import LENGTHS, mean_over_lengths, root, spearman
 from tasks.probing.model import LayerProbes
-from tasks.probing.trees import spanning_trees
+from tasks.probing.trees import heads_of, spanning_trees
 
 
 def probe_loss(distances: Tensor, depths: Tensor, batch: dict[str, Any]) -> Tensor:
@@ -67,6 +67,22 @@ class ProbingTask(Task):
             counted = _sums(_array(distances), _array(depths), batch)
             sums |= {name: torch.as_tensor(value, device=losses.device) for name, value in counted.items()}
         return Step(losses.sum(0).mean(), sums)
+
+    def predict(self, batch: dict[str, Any]) -> list[dict[str, Any]]:
+        """The tree of each sentence by the layer that was best: {"heads": of each word the number of its head, from 1,
+        0 of the root, null of punctuation, "depths": squared distances from the origin, "layer": its number}. The
+        edges are those of the minimum spanning tree of the distances; they hang below the root."""
+        best = int(self.best)
+        distances, depths = (_array([each])[0] for each in self.model(batch["states"])[best])
+        mask, punctuation = (batch[name].cpu().numpy() for name in ("mask", "punctuation"))
+        counted = mask & ~punctuation
+        trees = spanning_trees(distances, counted)
+        predictions = []
+        for k, n in enumerate(mask.sum(-1)):
+            top = root(depths[k, :n], counted[k, :n])
+            said = [float(f"{depth:.6g}") for depth in depths[k, :n].tolist()]
+            predictions.append({"heads": heads_of(trees[k, :n, :n], top), "depths": said, "layer": self.layers[best]})
+        return predictions
 
     def on_validation_epoch_end(self) -> None:
         self.chooses = True

@@ -58,6 +58,16 @@ def measure(heads: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     return distances, distances[order[0]].copy()
 
 
+def heads_of(edges: np.ndarray, root: int) -> list[int | None]:
+    """The number, from 1, of the head of each word in a tree of undirected edges (W, W) that hangs below the root, of
+    which it is 0; None of words that no edge leads to."""
+    order, above = csgraph.breadth_first_order(sparse.csr_array(edges), root, directed=False)
+    heads: list[int | None] = [None] * len(edges)
+    for node in order.tolist():
+        heads[node] = 0 if node == root else int(above[node]) + 1
+    return heads
+
+
 def spanning_trees(distances: np.ndarray, counted: np.ndarray) -> np.ndarray:
     """The edges of the minimum spanning trees of tables of distances (..., W, W), each of the words that are `counted`
     (..., W): bool (..., W, W), above the diagonal. Of equal distances that of the earlier words comes first, as in

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tasks.batches import SPLITS
 from tasks.errors import UserError, known_splits
-from tasks.reading import Fault, read_lines
+from tasks.reading import Fault, existing, read_lines
 
 LANGUAGE = "{language}"  # stands for the language in a name
 
@@ -142,14 +142,14 @@ def find_sources(
                     f"task.data.table.columns={table.columns} has no language {language!r}, which task.data.source or "
                     "task.data.target names."
                 )
-        path = _existing(folder / table.file)
+        path = existing(folder / table.file)
         if path is None:
             raise UserError(f"There is no file {folder / table.file}.{hint}")
         return {"train": Source("train", (path, path), (table.columns.index(source), table.columns.index(target)))}
     sources = {}
     for split in SPLITS:
         for name in files.get(split, ()):
-            paths = [_existing(folder / _named(name, language)) for language in (source, target)]
+            paths = [existing(folder / _named(name, language)) for language in (source, target)]
             if paths[0] is not None and paths[1] is not None:
                 sources[split] = Source(split, (paths[0], paths[1]))
                 break
@@ -167,13 +167,6 @@ def find_sources(
 
 def _named(name: str, language: str) -> str:
     return name.replace(LANGUAGE, language) if LANGUAGE in name else f"{name}.{language}"
-
-
-def _existing(path: Path) -> Path | None:
-    for each in (path, path.with_name(f"{path.name}.gz")):
-        if each.is_file():
-            return each
-    return None
 
 
 def read_pairs(sources: Mapping[str, Source], held_out: HeldOut, source: str) -> Iterator[tuple[str, Pair]]:

@@ -22,9 +22,10 @@ from tasks.reading import Fault, read_examples
 from tasks.text import PAD, UNK
 from tasks.translation.corpus import HeldOut, Table, find_sources
 from tasks.translation.detokenise import Writing
-from tasks.translation.prepared import BOS, EOS, FIRST, Corpus, Recipe, from_sources, prepare
+from tasks.translation.prepared import BOS, EOS, FIRST, Arrays, Corpus, Recipe, from_sources, prepare
 from tasks.translation.subwords import Subwords
 from tasks.translation.toy import Toy
+from tasks.vocabularies import check_names, check_numbers
 
 say = rank_zero_only(print)
 
@@ -189,6 +190,18 @@ class TranslationData(TaskData):
             splits[split] = PairSplit(sources, targets, rows[numbers], numbers)
         return splits
 
+    def vocabulary(self) -> dict[str, Any]:
+        """The pieces of both languages, and SentencePiece's model of them."""
+        corpus = self.corpus()
+        return {"source": corpus.source, "target": corpus.target, "model": corpus.arrays.model}
+
+    def adopt(self, vocabulary: dict[str, Any]) -> None:
+        source, target = check_names(vocabulary["source"]), check_names(vocabulary["target"])
+        ids, starts = np.zeros(0, np.int32), np.zeros(1, np.int64)
+        model = check_numbers(vocabulary["model"].unsqueeze(-1), 1, 256).squeeze(-1).numpy().astype(np.uint8)
+        arrays = Arrays(ids, starts, ids, starts, ids.astype(np.uint8), model)
+        self._corpus = Corpus(arrays, source, target, {s: {"source": [], "target": []} for s in SPLITS[1:]}, {}, {}, {})
+
     @functools.cached_property
     def subwords(self) -> Subwords:
         return Subwords(self.recipe.subwords, self.corpus().arrays.model.tobytes())
@@ -239,9 +252,14 @@ class TranslationData(TaskData):
             },
         }  # fmt: skip
 
+    @property
+    def input_keys(self) -> tuple[str, ...]:
+        return ("source",)
+
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[str]:
         """New sentences, one a line, written as those of the training files are."""
-        return read_examples(lines, name, _sentence, "sentences", "Each line is a sentence to translate")
+        form = "Each line is a sentence to translate"
+        return read_examples(lines, name, _sentence, "sentences", form, self.input_keys)
 
     def encode(self, inputs: Sequence[str]) -> NewSentences:
         """New sentences as a split; those of more than max_length pieces are cut, which is said."""
@@ -252,6 +270,10 @@ class TranslationData(TaskData):
         starts = torch.tensor([0, *map(len, rows)]).cumsum(0)
         ids_of_all = torch.tensor([k for row in rows for k in row], dtype=torch.int32)
         return NewSentences(Sentences(ids_of_all, starts), inputs)
+
+    def test_inputs(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        for source, target in zip(self.texts("test", "source"), self.texts("test", "target"), strict=True):
+            yield source, {"gold": self.writing.plain(target)}
 
     def describe(self, example: str) -> dict[str, Any]:
         return {"source": example}

@@ -13,10 +13,11 @@ from pytorch_lightning.utilities import rank_zero_only
 from tasks.base import TaskData
 from tasks.batches import Split, TensorSplit
 from tasks.edges import Edges, descendants, nearest_names
-from tasks.errors import UserError, sizes_of, whole
+from tasks.errors import UserError, number, sizes_of, whole
 from tasks.hierarchies import Hierarchy
 from tasks.points_files import PointsFile, read_points
 from tasks.reading import Fault, brief, read_examples
+from tasks.vocabularies import check_floats, check_names
 from tasks.wordnet_subtree.toy import SOURCE, toy_points
 
 POINTS = "points"
@@ -79,6 +80,20 @@ class SubtreeData(TaskData):
             "subtree": tree.names[root],
         }
 
+    def vocabulary(self) -> dict[str, Any]:
+        """The tree and its points."""
+        points = self._tree[1]
+        known = {"points": points.points, "manifold": points.manifold, "c": points.c, "sha256": points.sha256}
+        return {"tree": self.hierarchy.kept(), "points": known}
+
+    def adopt(self, vocabulary: dict[str, Any]) -> None:
+        self.hierarchy.adopt(vocabulary["tree"])
+        tree, kept = self.hierarchy.edges, vocabulary["points"]
+        points = check_floats(kept["points"], len(tree.names)).double().numpy()
+        manifold, sha256 = check_names([kept["manifold"], kept["sha256"]], different=False)
+        table = PointsFile(tree.names, points, manifold, number("c of the points", kept["c"]), sha256)
+        self.__dict__["_tree"] = tree, table, tree.names.index(self.subtree)
+
     def load(self) -> dict[str, Split]:
         return {**self.nodes()}
 
@@ -117,6 +132,10 @@ class SubtreeData(TaskData):
             "sha256": digests | {"tree": tree.sha256, POINTS: points.sha256},
         }
 
+    @property
+    def input_keys(self) -> tuple[str, ...]:
+        return ("node",)
+
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[tuple[str, int]]:
         """Names of nodes, one a line."""
         index = {node: row for row, node in enumerate(self.names)}
@@ -127,7 +146,12 @@ class SubtreeData(TaskData):
                 raise Fault(_unknown(node, self.names).rstrip("."))
             return node, index[node]
 
-        return read_examples(lines, name, parse, "nodes", "Each line is the name of a node")
+        return read_examples(lines, name, parse, "nodes", "Each line is the name of a node", self.input_keys)
+
+    def test_inputs(self) -> Iterator[tuple[tuple[str, int], dict[str, Any]]]:
+        columns = self.nodes()["test"].columns
+        for row, label in zip(columns["rows"].tolist(), columns["labels"].tolist(), strict=True):
+            yield (self.names[row], row), {"gold": CLASSES[label]}
 
     def encode(self, inputs: Sequence[tuple[str, int]]) -> Split:
         rows = torch.tensor([row for _, row in inputs])

@@ -116,7 +116,7 @@ def test_other_data_than_the_model_was_trained_with_are_refused(poincare, tmp_pa
     plain = ToyTypingData.types if what == "types" else ToyTypingData.words
 
     def other(self):
-        inventory = plain.fget(self)
+        inventory = plain.func(self)
         value = getattr(inventory, change)
         return dataclasses.replace(inventory, **{change: value[::-1]})
 

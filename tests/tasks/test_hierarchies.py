@@ -1,5 +1,7 @@
 """Hierarchies of each source; cycles are reported, once."""
 
+import hashlib
+
 import pytest
 
 from tasks.errors import UserError
@@ -12,7 +14,13 @@ def test_the_generated_tree_comes_before_the_file_and_that_before_wordnet(tmp_pa
     toy = {"depth": 1, "branching": 2, "length": 1.0}
     generated, read = Hierarchy("nowhere", str(path), toy), Hierarchy("nowhere", str(path), None)
     assert (generated.source, generated.edges.names, generated.edges.source) == ("toy", ("0", "0.0", "0.1"), "tree 2^1")
-    assert (read.source, read.edges.names, read.edges.source) == ("mine", ("b", "a", "c"), "mine.tsv")
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert (read.source, read.edges.names) == (f"mine-{sha256[:8]}", ("b", "a", "c"))
+    assert read.edges.source == "mine.tsv"
+    other = tmp_path / "other" / "mine.tsv"
+    other.parent.mkdir()
+    other.write_text("b\ta\n", encoding="utf-8")
+    assert Hierarchy(None, str(other), None).source != read.source, "files of one name do not overwrite each other's"
     nouns = Hierarchy(str(tmp_path / "none"), None, None)
     assert nouns.source == "wordnet_nouns"
     with pytest.raises(UserError, match=r"none/data.noun cannot be read"):

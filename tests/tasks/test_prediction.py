@@ -129,8 +129,6 @@ def test_a_faulty_line_is_named_and_nothing_is_written(trained, tmp_path, text, 
         ("input=nowhere.jsonl", "input=nowhere.jsonl: there is no such file"),
         ("input=run.py output=nowhere/types.jsonl", "output=nowhere/types.jsonl cannot be written"),
         ("input=run.py task=prefix_toy geometry=euclidean", "was trained with task.name='entity_typing_toy'"),
-        ("input=run.py task.data.generator_seed=1", "was trained with data.vectors='euclidean 10d with sha256"),
-        ("input=run.py task.data.generator_seed=1", "These are other data than it was trained with: put back its files"),
         ("input=run.py task.data.limits.characters=9", "was trained with task.data.limits.characters=10, not 9"),
         ("input=run.py task.data.limits.characters=9", "Give this run the settings of the checkpoint"),
         ("input=run.py trainer.accelerator=mps", "a CUDA device is needed"),
@@ -144,6 +142,13 @@ def test_mistakes_are_told_in_one_paragraph(trained, words, said):
     assert result.err.strip().count("\n") == 0
 
 
+def test_a_test_with_other_data_is_refused(trained):
+    result = call("mode=test", f"checkpoint={best(trained)}", *places(trained[0]), "task.data.generator_seed=1")
+    assert result.code == 1
+    assert "was trained with data.vectors='euclidean 10d with sha256" in result.err
+    assert "These are other data than it was trained with: put back its files" in result.err
+
+
 def test_a_checkpoint_is_needed(tmp_path):
     for words, said in (
         (("mode=predict", "input=-"), "mode=predict needs checkpoint="),
@@ -152,15 +157,6 @@ def test_a_checkpoint_is_needed(tmp_path):
         result = call(*words, *places(tmp_path))
         assert result.code == 1
         assert said in result.err
-
-
-def test_a_task_without_predictions_says_so(tmp_path):
-    fitted = call(
-        "task=poincare_embeddings_toy", "trainer.max_epochs=1", *QUIET, *places(tmp_path)
-    )
-    result = call("mode=predict", f"checkpoint={fitted.record_path.parent}", "input=run.py", *places(tmp_path))
-    assert result.code == 1
-    assert "HierarchyData reads no new examples" in result.err
 
 
 def test_testing_needs_no_more_words_than_the_checkpoint(trained):

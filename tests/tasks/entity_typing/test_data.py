@@ -1,7 +1,9 @@
 """The data sets: which files they take, what they say of them, which types they have, and their batches."""
 
 import functools
+import gzip
 import json
+import shutil
 import time
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from omegaconf import OmegaConf
 
 from configs import checks, composing
 from configs.errors import ConfigError
+from tasks import vocabularies
 from tasks.entity_typing import types as type_names
 from tasks.entity_typing.data import EntityTypingData, Preparation
 from tasks.entity_typing.examples import Limits
@@ -324,6 +327,61 @@ def test_vectors_are_made_for_the_words(tmp_path):
     assert sizes["n_characters"] == 116
 
 
+def adopted(root: Path, vocabulary: dict) -> EntityTypingData:
+    """Data of another folder that have the vocabulary of a checkpoint."""
+    found = data(root)
+    found.adopt(vocabularies.unpack(vocabularies.pack_values(vocabulary), "here"))
+    return found
+
+
+def test_a_vocabulary_has_the_words_of_the_data_with_their_vectors(tmp_path, capsys):
+    found = data(release(tmp_path / "first", *CROWD))
+    inside = {row for row in found.mentions().columns.words.tolist() if row > UNK}
+    (tmp_path / "second").mkdir()
+    alone = adopted(tmp_path / "second", found.vocabulary())
+    assert len(alone.words.index) == len(inside) < len(found.words.index)
+    for word, row in alone.words.index.items():
+        assert alone.words.tangent[row].equal(found.words.tangent[found.words.index[word]])
+    assert alone.words.tangent[UNK].equal(found.words.tangent[UNK])
+    assert alone.types.names == found.types.names
+    assert alone.identity == found.identity
+    assert "other words are unknown, as long as glove.6B.3d.txt (sha256 " in capsys.readouterr().out
+
+
+def test_the_most_frequent_words_are_kept_where_vectors_are_too_large(tmp_path, monkeypatch):
+    found = data(release(tmp_path, *CROWD))
+    monkeypatch.setattr("tasks.entity_typing.data.KEPT_BYTES", 10 * 3 * 4)
+    kept, counts = found.vocabulary()["words"], found.words_in_use()
+    rarest = min(counts[found.words.index[word]] for word in kept)
+    others = [count for row, count in counts.items() if row > UNK and row not in {found.words.index[w] for w in kept}]
+    assert len(kept) == 10
+    assert rarest >= max(others)
+
+
+def test_vectors_are_taken_from_their_file_where_it_is_the_same(tmp_path, capsys):
+    found = data(release(tmp_path / "first", *CROWD))
+    vocabulary = found.vocabulary()
+    for folder in ("second", "third"):
+        shutil.copytree(tmp_path / "first" / "glove", tmp_path / folder / "glove")
+    assert adopted(tmp_path / "second", vocabulary).words.index == found.words.index
+    assert "unknown" not in capsys.readouterr().out
+    with (tmp_path / "third" / "glove" / "glove.6B.3d.txt").open("a") as file:
+        file.write("more 1 2 3\n")
+    other = adopted(tmp_path / "third", vocabulary)
+    assert len(other.words.index) < len(found.words.index)
+    assert "is not the glove.6B.3d.txt" in capsys.readouterr().out
+
+
+def test_packed_mentions_are_the_same(tmp_path):
+    plain, packed = (release(tmp_path / name, *CROWD, "ontology") for name in ("plain", "packed"))
+    for file in (packed / "typing").rglob("*.*"):
+        file.with_name(f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
+        file.unlink()
+    for one, other in zip(data(plain).mentions().columns, data(packed).mentions().columns, strict=True):
+        assert np.array_equal(one, other)
+    assert [*data(plain).test_inputs()] == [*data(packed).test_inputs()]
+
+
 def test_other_types_and_vectors_are_told_apart_where_they_are_as_many(tmp_path):
     first = data(release(tmp_path)).identity
     assert data(tmp_path, sources=["crowd"]).identity == first
@@ -342,6 +400,7 @@ def test_the_official_crowd_files_are_read_whole(data_dir, tmp_path):
     node = OmegaConf.to_container(composing.composed(*words), resolve=True)["task"]["data"]
     found = instantiate(node, _convert_="all")
     assert {name: len(split) for name, split in found.splits().items()} == dict.fromkeys(("train", "dev", "test"), 1998)
+    assert sum(1 for _ in found.test_inputs()) == 1998
     assert len(found.types) == 10_331
     counts = found.fingerprint()["counts"]["train"]
     assert counts.pop("words") > counts.pop("unknown") >= counts.pop("unknown_distinct")

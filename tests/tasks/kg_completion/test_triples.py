@@ -1,5 +1,6 @@
 """Triples are read exactly, oddities are counted, and faults are named with file and line."""
 
+import gzip
 import hashlib
 
 import numpy as np
@@ -32,6 +33,19 @@ def test_numbers_follow_the_first_appearance(tmp_path):
     assert [graph.unseen(s).tolist() for s in SPLITS] == [[False, False], [True], [True]]
     assert len(graph.remarks()) == 2
     assert "1 of 1 triples have an entity or a relation" in graph.remarks()[1]
+
+
+def test_packed_files_are_the_same(tmp_path):
+    plain, packed = write(tmp_path / "plain"), write(tmp_path / "packed")
+    for file in packed.iterdir():
+        file.with_name(f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
+        file.unlink()
+    one, other = read_graph(plain), read_graph(packed)
+    assert (one.entities, one.relations) == (other.entities, other.relations)
+    assert all(one.triples[split].equal(other.triples[split]) for split in SPLITS)
+    (packed / "test.txt.gz").write_bytes((packed / "test.txt.gz").read_bytes()[:-9])
+    with pytest.raises(UserError, match=r"test.txt.gz cannot be read"):
+        read_graph(packed)
 
 
 @pytest.mark.parametrize(

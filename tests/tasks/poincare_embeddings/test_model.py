@@ -1,5 +1,7 @@
 """Points that start as a tree; settings that cannot be; the file that another task reads."""
 
+import hashlib
+
 import numpy as np
 import pytest
 import torch
@@ -111,7 +113,7 @@ def test_that_the_shared_file_is_replaced_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("closure", ["true", "false"])
-def test_a_list_of_edges_with_a_cycle_gives_a_file_of_its_name(tmp_path, closure):
+def test_a_list_of_edges_with_a_cycle_gives_a_file_of_its_name_and_contents(tmp_path, closure):
     path = tmp_path / "mine.tsv"
     path.write_text("a\tb\nb\tc\nc\ta\nd\ta\n", encoding="utf-8")
     result = call(
@@ -120,4 +122,5 @@ def test_a_list_of_edges_with_a_cycle_gives_a_file_of_its_name(tmp_path, closure
     )  # fmt: skip
     assert result.code == 0, result.err
     assert "mine.tsv: 3 of 4 nodes lie on cycles" in result.out
-    assert "mine-lorentz-2d.npz" in result.out
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert f"mine-{sha256[:8]}-lorentz-2d.npz" in result.out

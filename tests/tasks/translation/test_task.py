@@ -115,10 +115,9 @@ def test_a_checkpoint_is_refused_with_other_pieces(tmp_path):
 
     first = call(*words("one"), "trainer.max_steps=2")
     assert first.code == 0, first.err
-    for mode in ("test", "predict"):
-        result = call(*words("other"), f"mode={mode}", f"checkpoint={first.record_path.parent}", "input=-")
-        assert result.code == 1
-        assert "source pieces" in result.err
+    result = call(*words("other"), "mode=test", f"checkpoint={first.record_path.parent}")
+    assert result.code == 1
+    assert "source pieces" in result.err
 
 
 @pytest.mark.parametrize("task", ["multi30k", "iwslt14", "wmt14", "tatoeba", "translation"])
