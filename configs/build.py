@@ -24,24 +24,23 @@ from tasks.trainer import check_precision
 
 # What a user can get wrong: reported in one paragraph. Other errors are ours.
 MISTAKES = (UserError, ConfigError, HydraException, OmegaConfBaseException, NonFiniteError, OffManifoldError, OSError)
+REFUSALS = (ValueError, NotImplementedError, InstantiationException)  # of settings, by what is built of them
 make = functools.partial(instantiate, _convert_="all")
 
 
-def build(values: Mapping[str, Any]) -> tuple[Task, TaskData]:
+def build(values: Mapping[str, Any], data: TaskData | None = None) -> tuple[Task, TaskData]:
     """The task with its model, new, and its data.
 
-    values: the resolved configuration, from `checks.check`, which has let every `_target_` through the gate.
+    values: the resolved configuration, from `checks.check`, which has let every `_target_` through the gate. data:
+    those of these values, where they were made before (`choosing.choose`).
 
     Raises:
         UserError: a class refuses its settings.
     """
-    probed = _probed(values["probe"]["checkpoint"])
     try:
         geometry = _make("geometry", values["geometry"], Geometry)
         check_precision(str(values["trainer"]["precision"]), geometry)
-        data = _make_with("task.data", values["task"]["data"], {"probed": probed})
-        if not isinstance(data, TaskData):
-            raise UserError(f"task.data._target_={values['task']['data']['_target_']} makes no TaskData.")
+        data = data or make_data(values)
         encoder = make(values["encoder"]) if values["encoder"] else None
         supplied = {"geometry": geometry, "encoder": encoder, **data.model_sizes}
         model = _make_with("task.model", values["task"]["model"], supplied)
@@ -53,13 +52,30 @@ def build(values: Mapping[str, Any]) -> tuple[Task, TaskData]:
         optimizer: Callable[[nn.Module], Optimizer] = functools.partial(training.make_optimizer, **settings)
         task = _make_with("task.module", values["task"]["module"], supplied | {"model": model, "optimizer": optimizer})
         optimizer(task)  # its settings are checked before anything is read or written
-    except (ValueError, NotImplementedError, InstantiationException) as error:
-        cause = error.__cause__ or error  # what Hydra says of it besides is no help
-        raise UserError(str(cause)) from cause
+    except REFUSALS as error:
+        raise _refused(error) from error
     if values["check_points"]:
         validate_points(task.model)
     task.schedule = schedule
     return task, data
+
+
+def make_data(values: Mapping[str, Any]) -> TaskData:
+    """The data of a task; those who read files do so when they are asked for something. Raises UserError as `build`."""
+    probed = _probed(values["probe"]["checkpoint"])
+    try:
+        data = _make_with("task.data", values["task"]["data"], {"probed": probed})
+    except REFUSALS as error:
+        raise _refused(error) from error
+    if not isinstance(data, TaskData):
+        raise UserError(f"task.data._target_={values['task']['data']['_target_']} makes no TaskData.")
+    return data
+
+
+def _refused(error: Exception) -> UserError:
+    """What a class says of its settings; what Hydra says of it besides is no help."""
+    cause = error.__cause__ or error
+    return cause if isinstance(cause, UserError) else UserError(str(cause))
 
 
 def _make(name: str, node: Mapping[str, Any], kind: Any) -> Any:

@@ -195,7 +195,7 @@ class DocumentData(TaskData):
         share = None if self.paper_documents is None else min(1.0, n / self.paper_documents)
         words: dict[str, Any] = {"rows": FIRST + len(corpus.vocabulary), "tokenizer": self.recipe.tokenizer}
         if vectors is not None:
-            words |= {"vectors": vectors.source, "with_vector": int(vectors.has_row.sum()), "sha256": vectors.sha256}
+            words |= vectors.facts()
         return {
             "files": dict(corpus.files),
             "counts": {split: dict(count) for split, count in corpus.counts.items()},
