@@ -1,9 +1,10 @@
 """What `auto` stands for in a task's file: settings that follow from the size of a user's own data.
 
-A run whose configuration gives one of KEYS the value `auto` reads its data first. The rule of its kind of task (RULES)
-then settles these settings from the counts of the training split, as the record has them; the run prints them with the
-reason and goes on as if they had stood on the command line, so that record and checkpoint hold the values. What is set
-is never settled, and what follows from it, as epochs from the batch size, follows from the value that was set.
+A run whose configuration gives one of KEYS the value `auto` reads its data first. The rule of its kind of task (`graph`,
+`hierarchy`, `pairs`, `documents`: each says what it settles and from which measurements) then settles these settings
+from the counts of the training split, as the record has them; the run prints them with the reason and goes on as if
+they had stood on the command line, so that record and checkpoint hold the values. What is set is never settled, and what
+follows from it, as the epochs from the batch size, follows from the value that was set.
 """
 
 import math
@@ -14,11 +15,14 @@ from tasks.errors import UserError
 
 AUTO = "auto"
 KEYS = (
-    "task.data.batch_size", "task.model.sparse", "task.model.loop_bias", "task.model.d_word", "task.model.d_hidden",
-    "task.model.d_ffnn", "task.module.lazy", "task.module.objective", "task.module.negatives", "task.module.pool",
-    "task.module.self_share", "trainer.max_epochs", "trainer.check_val_every_n_epoch",
+    "task.data.batch_size", "task.model.sparse", "task.model.loop_bias", "task.model.d_word", "task.module.lazy",
+    "task.module.objective", "task.module.negatives", "task.module.pool", "task.module.self_share",
+    "task.module.regulariser", "trainer.max_epochs", "trainer.check_val_every_n_epoch",
 )  # fmt: skip
-VALIDATIONS = 10  # of a run at most, about
+FOLLOW = ("task.module.lazy",)  # those of KEYS that are another one: ${task.model.sparse}
+VALIDATIONS = 10  # of a run, about
+MOST_ENTITIES = 50_000  # that a softmax is taken over: with a batch of 256 a matrix of 51 MB
+POOL = 3000  # entities of a softmax over some
 
 
 class Settings:
@@ -32,69 +36,98 @@ class Settings:
         """The value of a setting: the one that was set, or, where it is AUTO, `value`."""
         if self.values.get(key) == AUTO:
             self.values[key] = self.settled[key] = value
-        return self.values[key]
+        return self.values.get(key)
 
-    def settle_epochs(self, examples: int, steps: int, least: int = 1, most: int = 1000) -> str:
-        """Let a run have about so many steps, in from `least` to `most` passes over the examples; says how many."""
-        batches = max(1, examples // (self.values["task.data.batch_size"] * self.values["trainer.accumulate_grad_batches"]))
-        limited = self.values["trainer.max_steps"] != -1  # then these are the end
-        epochs = self.settle("trainer.max_epochs", -1 if limited else min(max(least, round(steps / batches)), most))
-        known = epochs if isinstance(epochs, int) and epochs > 0 else 1
-        self.settle("trainer.check_val_every_n_epoch", max(1, known // VALIDATIONS))
-        return f"about {batches * known:,} steps" if known > 1 else f"{batches:,} steps an epoch"
+    def settle_epochs(self, examples: int, steps: int, least: int, most: int) -> str:
+        """Let a run have about so many steps, in from `least` to `most` passes over the examples; says how many. With
+        trainer.max_steps these are the end, whatever the epochs."""
+        per_step = self.values["task.data.batch_size"] * self.values["trainer.accumulate_grad_batches"]
+        batches = max(1, round(examples / per_step))
+        epochs = min(max(least, round(steps / batches)), most)
+        epochs = self.settle("trainer.max_epochs", epochs if self.values["trainer.max_steps"] == -1 else -1)
+        passes = epochs if epochs is not None and epochs > 0 else 1
+        self.settle("trainer.check_val_every_n_epoch", max(1, passes // VALIDATIONS))
+        return f"{batches:,} steps an epoch"
 
 
-Rule = Callable[[Mapping[str, Any], Settings], tuple[str, str]]
+Rule = Callable[[Mapping[str, Any], Settings], tuple[str, str]]  # counts -> what was counted, and why
 
 
 def graph(size: Mapping[str, Any], of: Settings) -> tuple[str, str]:
-    """A knowledge graph."""
+    """A knowledge graph of T triples and E entities.
+
+    - The objective is the softmax over all entities with L2, which is better than 50 wrong answers to each triple on
+      every graph that was tried. With E > MOST_ENTITIES it is over POOL of them, and gradients are sparse.
+    - The batch has T / 25 triples, 16 to 256: small graphs need steps, not large batches.
+    - About 2500 steps, in 30 to 300 epochs.
+    - Relations have a bias for self-loops: where no triple is one, no answer is the question's own entity.
+    """
     triples, entities = size["triples"], size["entities"]
-    of.settle("task.data.batch_size", 256)
-    objective = of.settle("task.module.objective", "cross_entropy")
-    is_small = entities <= MOST_ENTITIES
-    takes_all = is_small and objective == "cross_entropy"
-    negatives = of.settle("task.module.negatives", None if takes_all else 50)
-    of.settle("task.module.pool", None if negatives is None or objective != "cross_entropy" else POOL)
+    of.settle("task.data.batch_size", _power_of_two(triples / 25, 16, 256))
+    softmax = of.settle("task.module.objective", "cross_entropy") == "cross_entropy"
+    is_large = entities > MOST_ENTITIES
+    negatives = of.settle("task.module.negatives", None if softmax and not is_large else 50)
+    pool = of.settle("task.module.pool", POOL if softmax and negatives is not None else None)
+    of.settle("task.module.regulariser", 0.5 if softmax else 0.0)
+    has_wrong_answers_drawn = negatives is not None and of.values["task.module.objective"] != "all_bce"
+    of.settle("task.module.self_share", (0.01 if pool else 0.1) if has_wrong_answers_drawn else 0.0)
     of.settle("task.model.loop_bias", True)
-    of.settle("task.module.self_share", 0.0 if negatives is None or objective == "all_bce" else 0.1)
-    of.settle("task.module.lazy", of.settle("task.model.sparse", not is_small))
-    steps = of.settle_epochs(2 * triples, 3000, 30)
-    return f"{triples:,} triples of {entities:,} entities", steps
-
-
-MOST_ENTITIES, POOL = 50_000, 3000
+    of.settle("task.model.sparse", is_large)
+    steps = of.settle_epochs(2 * triples, 2500, least=30, most=300)
+    over = f"; a softmax over {'all entities, which are few' if negatives is None else 'some entities'}" if softmax else ""
+    return f"{triples:,} triples of {entities:,} entities", steps + over
 
 
 def hierarchy(size: Mapping[str, Any], of: Settings) -> tuple[str, str]:
-    """A tree or another hierarchy."""
+    """A hierarchy of M pairs of a node and one above it: batches of M / 40 pairs, 16 to 2000, and about 3000 steps, in
+    30 to 300 epochs; for WordNet's 743,241 pairs 30 epochs of batches of 2000."""
     pairs = size["pairs"]
-    of.settle("task.data.batch_size", min(2000, max(10, 2 ** round(math.log2(pairs / 40)))))
-    return f"{size['nodes']:,} nodes, {pairs:,} pairs of a node and one above it", of.settle_epochs(pairs, 12_000, 30)
+    of.settle("task.data.batch_size", min(2000, _power_of_two(pairs / 40, 16, 2048)))
+    steps = of.settle_epochs(pairs, 3000, least=30, most=300)
+    return f"{pairs:,} pairs of a node and one above it, {size['nodes']:,} nodes", steps
 
 
 def pairs(size: Mapping[str, Any], of: Settings) -> tuple[str, str]:
-    """Pairs of sentences."""
-    of.settle("task.model.d_word", size["words"].get("dimension", 50))
-    of.settle("task.data.batch_size", 64)
-    return f"{size['pairs']:,} pairs", of.settle_epochs(size["pairs"], 1500, 3, 30)
+    """N pairs of sentences: words of the size of their vectors, or 50; batches of N / 80 pairs, 16 to 64, and about
+    1000 steps, in 5 to 30 epochs."""
+    d = size["words"].get("dimension")
+    of.settle("task.model.d_word", d or 50)
+    of.settle("task.data.batch_size", _power_of_two(size["pairs"] / 80, 16, 64))
+    steps = of.settle_epochs(size["pairs"], 1000, least=5, most=30)
+    return f"{size['pairs']:,} pairs", f"{steps}; {f'word vectors of {d} numbers' if d else 'no word vectors'}"
+
+
+def _power_of_two(x: float, least: int, most: int) -> int:
+    """The power of two that is nearest to x by ratio, from `least` to `most`."""
+    return min(max(2 ** round(math.log2(max(x, 1))), least), most)
 
 
 RULES: dict[str, Rule] = {"kg_completion": graph, "poincare_embeddings": hierarchy, "nli": pairs}
 
 
-def settle(kind: str, fingerprint: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The values of the settings that are AUTO, and the lines that say which and why.
+def settle(
+    kind: str, fingerprint: Mapping[str, Any], values: Mapping[str, Any]
+) -> tuple[dict[str, Any], tuple[str, str]]:
+    """The values of the settings that are AUTO, and two lines that say which and why.
 
     kind: of the task, its folder in tasks/. fingerprint: of its data (`TaskData.fingerprint`). values: all settings by
     dotted key. Raises UserError for a setting that no rule of this kind settles.
     """
-    open_keys = [key for key in KEYS if values.get(key) == AUTO]
     settings = Settings(values)
+    counted = reason = ""
     if kind in RULES:
         size = {**fingerprint["counts"]["train"], "words": fingerprint.get("words", {})}
-        measured, reason = RULES[kind](size, settings)
-    if unsettled := [key for key in open_keys if key not in settings.settled]:
-        raise UserError(f"{unsettled[0]}={AUTO}: task={values['task.name']} has no rule for it; set a value.")
-    words = " ".join(f"{key}={'null' if value is None else str(value).lower() if isinstance(value, bool) else value}" for key, value in settings.settled.items())
-    return settings.settled, [f"chosen for {measured}: {words}", f"({reason}; what is set on the command line is not chosen)"]
+        counted, reason = RULES[kind](size, settings)
+    for key in KEYS:
+        if settings.values.get(key) == AUTO and key not in FOLLOW:
+            raise UserError(f"{key}={AUTO}: task={values['task.name']} has no rule for it; set a value.")
+    words = " ".join(f"{key}={_word(value)}" for key, value in settings.settled.items())
+    return settings.settled, (
+        f"chosen for {counted}: {words}",
+        f"({reason}; what is set on the command line is not chosen)",
+    )
+
+
+def _word(value: Any) -> str:
+    """A value as it is written on the command line."""
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -171,7 +171,7 @@ class NliData(TaskData):
         return {
             "n_words": FIRST + len(pairs.words), "n_classes": len(pairs.classes), "classes": self.labels,
             "groups": self.groups, "dev_groups": tuple(np.unique(pairs.arrays.groups[self.rows("dev")]).tolist()),
-            "vectors": self.vector_rows,
+            "vectors": self.vector_rows, "class_counts": tuple(pairs.counts["train"]["labels"].values()),
         }  # fmt: skip
 
     @functools.cached_property
