@@ -56,8 +56,8 @@ Rule = Callable[[Mapping[str, Any], Settings], tuple[str, str]]  # counts -> wha
 def graph(size: Mapping[str, Any], of: Settings) -> tuple[str, str]:
     """A knowledge graph of T triples and E entities.
 
-    - The objective is the softmax over all entities with L2, which is better than 50 wrong answers to each triple on
-      every graph that was tried. With E > MOST_ENTITIES it is over POOL of them, and gradients are sparse.
+    - The objective is the softmax over all entities, which is better than 50 wrong answers to each triple on every
+      graph that was tried, with L2: 0.5 of HyboNet's points on the hyperboloid, 0.05 of other models. With E > MOST_ENTITIES it is over POOL of them, and gradients are sparse.
     - The batch has T / 25 triples, 16 to 256: small graphs need steps, not large batches.
     - About 2500 steps, in 30 to 300 epochs.
     - Relations have a bias for self-loops: where no triple is one, no answer is the question's own entity.
@@ -68,7 +68,8 @@ def graph(size: Mapping[str, Any], of: Settings) -> tuple[str, str]:
     is_large = entities > MOST_ENTITIES
     negatives = of.settle("task.module.negatives", None if softmax and not is_large else 50)
     pool = of.settle("task.module.pool", POOL if softmax and negatives is not None else None)
-    of.settle("task.module.regulariser", 0.5 if softmax else 0.0)
+    is_lorentz = str(of.values.get("encoder._target_")).endswith(".HyboNet")
+    of.settle("task.module.regulariser", (0.5 if is_lorentz else 0.05) if softmax else 0.0)
     has_wrong_answers_drawn = negatives is not None and of.values["task.module.objective"] != "all_bce"
     of.settle("task.module.self_share", (0.01 if pool else 0.1) if has_wrong_answers_drawn else 0.0)
     of.settle("task.model.loop_bias", True)
@@ -97,12 +98,20 @@ def pairs(size: Mapping[str, Any], of: Settings) -> tuple[str, str]:
     return f"{size['pairs']:,} pairs", f"{steps}; {f'word vectors of {d} numbers' if d else 'no word vectors'}"
 
 
+def documents(size: Mapping[str, Any], of: Settings) -> tuple[str, str]:
+    """N documents: batches of N / 80 documents, 16 to 64, and about 2000 steps, in 5 to 30 epochs."""
+    of.settle("task.data.batch_size", _power_of_two(size["documents"] / 80, 16, 64))
+    return f"{size['documents']:,} documents", of.settle_epochs(size["documents"], 2000, least=5, most=30)
+
+
 def _power_of_two(x: float, least: int, most: int) -> int:
     """The power of two that is nearest to x by ratio, from `least` to `most`."""
     return min(max(2 ** round(math.log2(max(x, 1))), least), most)
 
 
-RULES: dict[str, Rule] = {"kg_completion": graph, "poincare_embeddings": hierarchy, "nli": pairs}
+RULES: dict[str, Rule] = {
+    "kg_completion": graph, "poincare_embeddings": hierarchy, "nli": pairs, "document_classification": documents,
+}  # fmt: skip
 
 
 def settle(

@@ -1,5 +1,6 @@
 """Labelled documents from files, as word ids in batches of whole documents of about the same size."""
 
+import functools
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -175,10 +176,11 @@ class DocumentData(TaskData):
     def model_sizes(self) -> dict[str, Any]:
         corpus = self.corpus()
         return {
-            "n_words": FIRST + len(corpus.vocabulary), "n_classes": len(corpus.classes), "vectors": self.vector_rows(),
+            "n_words": FIRST + len(corpus.vocabulary), "n_classes": len(corpus.classes), "vectors": self.vector_rows,
             "classes": tuple(corpus.classes), "class_counts": tuple(corpus.counts["train"]["labels"].values()),
         }  # fmt: skip
 
+    @functools.cached_property
     def vector_rows(self) -> VectorRows | None:
         """The vectors of the vocabulary's words, from row FIRST on."""
         return None if self.vectors is None else self.vectors.rows_of(self.corpus().vocabulary, self.cache)
@@ -190,7 +192,7 @@ class DocumentData(TaskData):
     def fingerprint(self) -> dict[str, Any]:
         """The counts of a split: see `corpus.Corpus`. Also how the best state is selected, and how much of the paper's
         training data there is."""
-        corpus, vectors = self.corpus(), self.vector_rows()
+        corpus, vectors = self.corpus(), self.vector_rows
         n = corpus.counts["train"]["documents"]
         share = None if self.paper_documents is None else min(1.0, n / self.paper_documents)
         words: dict[str, Any] = {"rows": FIRST + len(corpus.vocabulary), "tokenizer": self.recipe.tokenizer}
