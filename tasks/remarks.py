@@ -59,7 +59,7 @@ def on_selection(select: str, mode: str, history: Sequence[Mapping[str, float]],
     later = f"{select} was never better than at its first validation ({values[0]:.4f}, later {best:.4f} at best)"
     if losses and losses[-1] < 0.9 * losses[0]:
         return (
-            f"{later}, while train/loss fell from {losses[0]:.3f} to {losses[-1]:.3f}: the training data are learned by "
-            f"heart. Try fewer epochs, more dropout or regularisation, smaller sizes, or optim.lr={lr / 3:.2g}."
+            f"{later}, while train/loss fell from {losses[0]:.3f} to {losses[-1]:.3f}: the training data are learned "
+            f"by heart. Try fewer epochs, more dropout or regularisation, smaller sizes, or optim.lr={lr / 3:.2g}."
         )
     return f"{later}: nothing was learned. Try optim.lr={lr / 3:.2g} and optim.lr={3 * lr:.2g}."

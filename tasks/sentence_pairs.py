@@ -35,9 +35,9 @@ class SentencePairClassifier(nn.Module):
 
     geometry: of all components, or one for each of `components`. encoder: called with geometry, d_in, d_hidden and
     streams=2. distance: whether f has its last term. join: "mobius": as above; "plain": one matrix on the coordinates
-    side by side, f = W ⊗ proj(s1 | s2) ⊕ b, with the same last term. words: "points": a parameter of the space for each;
-    "tangents": a `WordTable`, which starts from the data's `vectors` where there are some, with word_c and word_dropout.
-    dropout: of the sentences that the feed-forward layer gets.
+    side by side, f = W ⊗ proj(s1 | s2) ⊕ b, with the same last term. words: "points": a parameter of the space for
+    each; "tangents": a `WordTable`, which starts from the data's `vectors` where there are some, with word_c and
+    word_dropout. dropout: of the sentences that the feed-forward layer gets.
     Sources: Ganea, Bécigneul and Hofmann 2018, section 4, and their code (hyp_rnn.py); "plain" the deep averaging
     network in the program of Patel et al., Attention Networks in Hyperbolic Space (HyperA).
     """

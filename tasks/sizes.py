@@ -1,10 +1,10 @@
 """What `auto` stands for in a task's file: settings that follow from the size of a user's own data.
 
-A run whose configuration gives one of KEYS the value `auto` reads its data first. The rule of its kind of task (`graph`,
-`hierarchy`, `pairs`, `documents`: each says what it settles and from which measurements) then settles these settings
-from the counts of the training split, as the record has them; the run prints them with the reason and goes on as if
-they had stood on the command line, so that record and checkpoint hold the values. What is set is never settled, and what
-follows from it, as the epochs from the batch size, follows from the value that was set.
+A run whose configuration gives one of KEYS the value `auto` reads its data first. The rule of its kind of task
+(`graph`, `hierarchy`, `pairs`, `documents`: each says what it settles, and on what evidence) then settles these
+settings from the counts of the training split, as the record has them; the run prints them with the reason and goes on
+as if they had stood on the command line, so that record and checkpoint hold the values. What is set is never settled,
+and what follows from it, as the epochs from the batch size, follows from the value that was set.
 """
 
 import math
@@ -57,7 +57,8 @@ def graph(size: Mapping[str, Any], of: Settings) -> tuple[str, str]:
     """A knowledge graph of T triples and E entities.
 
     - The objective is the softmax over all entities, which is better than 50 wrong answers to each triple on every
-      graph that was tried, with L2: 0.5 of HyboNet's points on the hyperboloid, 0.05 of other models. With E > MOST_ENTITIES it is over POOL of them, and gradients are sparse.
+      graph that was tried, with L2: 0.5 of HyboNet's points on the hyperboloid, 0.05 of other models. With
+      E > MOST_ENTITIES it is over POOL of them, and gradients are sparse.
     - The batch has T / 25 triples, 16 to 256: small graphs need steps, not large batches.
     - About 2500 steps, in 30 to 300 epochs.
     - Relations have a bias for self-loops: where no triple is one, no answer is the question's own entity.
@@ -75,8 +76,9 @@ def graph(size: Mapping[str, Any], of: Settings) -> tuple[str, str]:
     of.settle("task.model.loop_bias", True)
     of.settle("task.model.sparse", is_large)
     steps = of.settle_epochs(2 * triples, 2500, least=30, most=300)
-    over = f"; a softmax over {'all entities, which are few' if negatives is None else 'some entities'}" if softmax else ""
-    return f"{triples:,} triples of {entities:,} entities", steps + over
+    over = "all entities, which are few enough" if negatives is None else "entities that are drawn, as there are many"
+    counted = f"{triples:,} triples of {entities:,} entities"
+    return counted, f"{steps}; {f'a softmax over {over}' if softmax else 'wrong answers are drawn'}"
 
 
 def hierarchy(size: Mapping[str, Any], of: Settings) -> tuple[str, str]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor, nn
 
 from hyperbolic.encoders.han import Trace

@@ -29,7 +29,8 @@ def test_a_graph_of_few_entities_has_a_softmax_over_all_and_a_large_one_over_som
     assert (small["task.module.objective"], small["task.module.negatives"], small["task.model.sparse"]) == (
         "cross_entropy", None, False,
     )  # fmt: skip
-    assert large["task.module.pool"] == sizes.POOL and large["task.model.sparse"]
+    assert large["task.module.pool"] == sizes.POOL
+    assert large["task.model.sparse"]
     assert large["trainer.max_epochs"] < small["trainer.max_epochs"]
     assert graph(300, 100)["task.data.batch_size"] < small["task.data.batch_size"]
 
@@ -38,7 +39,8 @@ def test_what_is_set_is_not_settled_and_the_rest_follows_from_it():
     values = {"task.data.batch_size": 64, "task.module.objective": "bce"}
     found = graph(8_000, 800, **values)
     assert not set(values) & set(found)
-    assert found["task.module.negatives"] == 50 and found["task.module.pool"] is None
+    assert found["task.module.negatives"] == 50
+    assert found["task.module.pool"] is None
     assert found["trainer.max_epochs"] < graph(8_000, 800, **{"task.data.batch_size": 512})["trainer.max_epochs"]
     assert graph(8_000, 800, **{"trainer.max_steps": 100})["trainer.max_epochs"] == -1
 
@@ -67,7 +69,8 @@ def test_a_setting_without_a_rule_is_named(tmp_path):
     with pytest.raises(UserError, match=r"task\.model\.d_word=auto: task=kg has no rule for it; set a value"):
         graph(100, 10, **{"task.model.d_word": "auto"})
     result = call("task=prefix_toy", "trainer=auto", *QUIET, *places(tmp_path))
-    assert result.code != 0 and "trainer.max_epochs=auto: task=prefix_toy has no rule for it" in result.err
+    assert result.code != 0
+    assert "trainer.max_epochs=auto: task=prefix_toy has no rule for it" in result.err
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +90,8 @@ def test_a_run_prints_what_it_settled_and_test_and_skip_finished_agree_on_it(tmp
     words = ("task=kg", f"data.dir={family}", "trainer.max_epochs=2", *QUIET, *places(tmp_path))
     result = call(*words)
     assert result.code == 0, result.err
-    assert "chosen for" in result.out and "task.module.objective=cross_entropy" in result.out
+    assert "chosen for" in result.out
+    assert "task.module.objective=cross_entropy" in result.out
     assert "auto" not in json.dumps(result.record["config"]["task"])
     assert result.record["config"]["trainer"]["max_epochs"] == 2
     run = result.record_path.parent
