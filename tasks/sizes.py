@@ -60,7 +60,7 @@ def graph(size: Mapping[str, Any], of: Settings) -> tuple[str, str]:
       graph that was tried, with L2: 0.5 of HyboNet's points on the hyperboloid, 0.05 of other models. With
       E > MOST_ENTITIES it is over POOL of them, and gradients are sparse.
     - The batch has T / 25 triples, 16 to 256: small graphs need steps, not large batches.
-    - About 2500 steps, in 30 to 300 epochs.
+    - About 2500 steps, in 20 to 300 epochs.
     - Relations have a bias for self-loops: where no triple is one, no answer is the question's own entity.
     """
     triples, entities = size["triples"], size["entities"]
@@ -75,7 +75,7 @@ def graph(size: Mapping[str, Any], of: Settings) -> tuple[str, str]:
     of.settle("task.module.self_share", (0.01 if pool else 0.1) if has_wrong_answers_drawn else 0.0)
     of.settle("task.model.loop_bias", True)
     of.settle("task.model.sparse", is_large)
-    steps = of.settle_epochs(2 * triples, 2500, least=30, most=300)
+    steps = of.settle_epochs(2 * triples, 2500, least=20, most=300)
     over = "all entities, which are few enough" if negatives is None else "entities that are drawn, as there are many"
     counted = f"{triples:,} triples of {entities:,} entities"
     return counted, f"{steps}; {f'a softmax over {over}' if softmax else 'wrong answers are drawn'}"
