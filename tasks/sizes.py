@@ -38,6 +38,10 @@ class Settings:
             self.values[key] = self.settled[key] = value
         return self.values.get(key)
 
+    def has(self, key: str) -> bool:
+        """Whether a setting was set to something, neither to null nor to 0."""
+        return self.values.get(key) not in (AUTO, None, 0)
+
     def settle_epochs(self, examples: int, steps: int, least: int, most: int) -> str:
         """Let a run have about so many steps, in from `least` to `most` passes over the examples; says how many. With
         trainer.max_steps these are the end, whatever the epochs."""
@@ -67,7 +71,8 @@ def graph(size: Mapping[str, Any], of: Settings) -> tuple[str, str]:
     of.settle("task.data.batch_size", _power_of_two(triples / 25, 16, 256))
     softmax = of.settle("task.module.objective", "cross_entropy") == "cross_entropy"
     is_large = entities > MOST_ENTITIES
-    negatives = of.settle("task.module.negatives", None if softmax and not is_large else 50)
+    are_drawn = is_large or not softmax or of.has("task.module.pool") or of.has("task.module.self_share")
+    negatives = of.settle("task.module.negatives", 50 if are_drawn else None)
     pool = of.settle("task.module.pool", POOL if softmax and negatives is not None else None)
     is_lorentz = str(of.values.get("encoder._target_")).endswith(".HyboNet")
     of.settle("task.module.regulariser", (0.5 if is_lorentz else 0.05) if softmax else 0.0)
@@ -92,7 +97,7 @@ def hierarchy(size: Mapping[str, Any], of: Settings) -> tuple[str, str]:
 
 def pairs(size: Mapping[str, Any], of: Settings) -> tuple[str, str]:
     """N pairs of sentences: words of the size of their vectors, or 50; batches of N / 80 pairs, 16 to 64, and about
-    1000 steps, in 5 to 30 epochs."""
+    1000 steps, in 5 to 30 epochs: with 5,000 pairs the best epoch is one of the first 8."""
     d = size["words"].get("dimension")
     of.settle("task.model.d_word", d or 50)
     of.settle("task.data.batch_size", _power_of_two(size["pairs"] / 80, 16, 64))

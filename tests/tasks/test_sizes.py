@@ -42,6 +42,7 @@ def test_what_is_set_is_not_settled_and_the_rest_follows_from_it():
     assert found["task.module.negatives"] == 50
     assert found["task.module.pool"] is None
     assert found["trainer.max_epochs"] < graph(8_000, 800, **{"task.data.batch_size": 512})["trainer.max_epochs"]
+    assert graph(8_000, 800, **{"task.module.pool": 100})["task.module.negatives"] == 50, "of what is drawn"
     assert graph(8_000, 800, **{"trainer.max_steps": 100})["trainer.max_epochs"] == -1
 
 
