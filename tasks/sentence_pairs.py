@@ -72,7 +72,10 @@ class SentencePairClassifier(nn.Module):
         rate("task.model.word_dropout", word_dropout)
         rate("task.model.dropout", dropout)
         if one_of("task.model.words", words, WORDS) == "points" and (vectors is not None or word_dropout):
-            raise UserError("task.model.words=points has neither vectors nor dropout of words; take words=tangents.")
+            raise UserError(
+                "task.model.words=points has neither word vectors nor dropout of words; take task.model.words=tangents,"
+                " or task.data.vectors=null with task.model.word_dropout=0."
+            )
         self.distance, self.join = distance, one_of("task.model.join", join, JOINS)
         sentence, ffnn, classifier = (geometry.part(name) for name in self.components)
         self.manifold = sentence.manifold
