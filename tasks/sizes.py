@@ -21,8 +21,9 @@ KEYS = (
 )  # fmt: skip
 FOLLOW = ("task.module.lazy",)  # those of KEYS that are another one: ${task.model.sparse}
 VALIDATIONS = 10  # of a run, about
-MOST_ENTITIES = 50_000  # that a softmax is taken over: with a batch of 256 a matrix of 51 MB
+MOST_ENTITIES = 10_000  # that a softmax is taken over
 POOL = 3000  # entities of a softmax over some
+DENSE_ENTITIES = 50_000  # whose rows all move at each step
 
 
 class Settings:
@@ -60,9 +61,11 @@ Rule = Callable[[Mapping[str, Any], Settings], tuple[str, str]]  # counts -> wha
 def graph(size: Mapping[str, Any], of: Settings) -> tuple[str, str]:
     """A knowledge graph of T triples and E entities.
 
-    - The objective is the softmax over all entities, which is better than 50 wrong answers to each triple on every
-      graph that was tried, with L2: 0.5 of HyboNet's points on the hyperboloid, 0.05 of other models. With
-      E > MOST_ENTITIES it is over POOL of them, and gradients are sparse.
+    - The objective is the softmax over all entities with L2: 0.5 of HyboNet's points on the hyperboloid, 0.05 of other
+      models. On 8,000 triples of FB15k-237 and of WN18RR 30 epochs of batches of 1000 with 50 wrong answers to each
+      triple have a test MRR of 0.27 and 0.03, and these defaults 0.51 and 0.33. With E > MOST_ENTITIES it is over POOL of
+      them, drawn for each batch: on 40,000 triples of WN18RR with 16,836 entities the validation MRR was the same at
+      the same step, and a step five times as quick. With E > DENSE_ENTITIES only the rows of a batch move.
     - The batch has T / 25 triples, 16 to 256: small graphs need steps, not large batches.
     - About 2500 steps, in 20 to 300 epochs.
     - Relations have a bias for self-loops: where no triple is one, no answer is the question's own entity.
@@ -70,16 +73,16 @@ def graph(size: Mapping[str, Any], of: Settings) -> tuple[str, str]:
     triples, entities = size["triples"], size["entities"]
     of.settle("task.data.batch_size", _power_of_two(triples / 25, 16, 256))
     softmax = of.settle("task.module.objective", "cross_entropy") == "cross_entropy"
-    is_large = entities > MOST_ENTITIES
-    are_drawn = is_large or not softmax or of.has("task.module.pool") or of.has("task.module.self_share")
-    negatives = of.settle("task.module.negatives", 50 if are_drawn else None)
-    pool = of.settle("task.module.pool", POOL if softmax and negatives is not None else None)
+    are_many = entities > MOST_ENTITIES or of.has("task.module.pool") or of.has("task.module.self_share")
+    negatives = of.settle("task.module.negatives", 50 if are_many or not softmax else None)
+    has_set = "task.module.negatives" not in of.settled  # so many wrong answers to each triple, and no pool
+    pool = of.settle("task.module.pool", POOL if softmax and negatives is not None and not has_set else None)
     is_lorentz = str(of.values.get("encoder._target_")).endswith(".HyboNet")
     of.settle("task.module.regulariser", (0.5 if is_lorentz else 0.05) if softmax else 0.0)
     has_wrong_answers_drawn = negatives is not None and of.values["task.module.objective"] != "all_bce"
     of.settle("task.module.self_share", (0.01 if pool else 0.1) if has_wrong_answers_drawn else 0.0)
     of.settle("task.model.loop_bias", True)
-    of.settle("task.model.sparse", is_large)
+    of.settle("task.model.sparse", entities > DENSE_ENTITIES)
     steps = of.settle_epochs(2 * triples, 2500, least=20, most=300)
     over = "all entities, which are few enough" if negatives is None else "entities that are drawn, as there are many"
     counted = f"{triples:,} triples of {entities:,} entities"

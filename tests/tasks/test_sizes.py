@@ -29,7 +29,7 @@ def test_a_graph_of_few_entities_has_a_softmax_over_all_and_a_large_one_over_som
     assert (small["task.module.objective"], small["task.module.negatives"], small["task.model.sparse"]) == (
         "cross_entropy", None, False,
     )  # fmt: skip
-    assert large["task.module.pool"] == sizes.POOL
+    assert large["task.module.pool"] == graph(40_000, 16_836)["task.module.pool"] == sizes.POOL
     assert large["task.model.sparse"]
     assert large["trainer.max_epochs"] < small["trainer.max_epochs"]
     assert graph(300, 100)["task.data.batch_size"] < small["task.data.batch_size"]
@@ -43,6 +43,7 @@ def test_what_is_set_is_not_settled_and_the_rest_follows_from_it():
     assert found["task.module.pool"] is None
     assert found["trainer.max_epochs"] < graph(8_000, 800, **{"task.data.batch_size": 512})["trainer.max_epochs"]
     assert graph(8_000, 800, **{"task.module.pool": 100})["task.module.negatives"] == 50, "of what is drawn"
+    assert graph(8_000, 800, **{"task.module.negatives": 10})["task.module.pool"] is None
     assert graph(8_000, 800, **{"trainer.max_steps": 100})["trainer.max_epochs"] == -1
 
 
