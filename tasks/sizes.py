@@ -63,9 +63,10 @@ def graph(size: Mapping[str, Any], of: Settings) -> tuple[str, str]:
 
     - The objective is the softmax over all entities with L2: 0.5 of HyboNet's points on the hyperboloid, 0.05 of other
       models. On 8,000 triples of FB15k-237 and of WN18RR 30 epochs of batches of 1000 with 50 wrong answers to each
-      triple have a test MRR of 0.27 and 0.03, and these defaults 0.51 and 0.33. With E > MOST_ENTITIES it is over POOL of
-      them, drawn for each batch: on 40,000 triples of WN18RR with 16,836 entities the validation MRR was the same at
-      the same step, and a step five times as quick. With E > DENSE_ENTITIES only the rows of a batch move.
+      triple have a test MRR of 0.27 and 0.03, and these defaults 0.51 and 0.33.
+    - With E > MOST_ENTITIES the softmax is over POOL of them, drawn for each batch: on 40,000 triples of WN18RR with
+      16,836 entities the validation MRR was the same at the same step, and a step five times as quick. With
+      E > DENSE_ENTITIES only the rows of a batch move.
     - The batch has T / 25 triples, 16 to 256: small graphs need steps, not large batches.
     - About 2500 steps, in 20 to 300 epochs.
     - Relations have a bias for self-loops: where no triple is one, no answer is the question's own entity.
