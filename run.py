@@ -16,7 +16,7 @@ import pytorch_lightning as pl
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from configs import checks, matching, multirun, samplers, stored
+from configs import checks, choosing, matching, multirun, samplers, stored
 from configs.build import build, make
 from tasks import prediction, processes, record, rendezvous, report, resume, training
 from tasks.errors import plain_warnings
@@ -29,16 +29,18 @@ def run(cfg: DictConfig) -> float | None:
     """One run: check, build, do, record. Returns the selecting metric, for sweepers."""
     record.commit()  # the code as it is now
     values, job = checks.check(cfg), HydraConfig.get()
-    mode, options, folder = values["mode"], values["trainer"], Path(job.runtime.output_dir)
-    passes_over = values["skip_finished"] or (mode == "fit" and options["resume"] == "auto")
-    if passes_over and (earlier := record.finished(folder.parent, values)):
-        selection = report.pass_over("finished before, with the same settings", earlier, folder)
-        return multirun.result(selection, earlier)
+    mode, folder = values["mode"], Path(job.runtime.output_dir)
     experiment, name = job.runtime.choices.get("experiment"), folder.parent.name
     files = prediction.Files(values["checkpoint"], values["input"], values["output"], values["explain"])
     with prediction.standard_output(files if mode == "predict" else None) as stdout:
+        cfg, values, data = choosing.choose(cfg, values)
+        options = values["trainer"]
+        passes_over = values["skip_finished"] or (mode == "fit" and options["resume"] == "auto")
+        if passes_over and (earlier := record.finished(folder.parent, values)):
+            selection = report.pass_over("finished before, with the same settings", earlier, folder)
+            return multirun.result(selection, earlier)
         pl.seed_everything(values["seed"], workers=True, verbose=False)
-        task, data = build(values, files.state if mode == "predict" else None)
+        task, data = build(values, files.state if mode == "predict" else None, data)
         task.origin = stored.origin(cfg, values, data.identity, experiment, name)
         if mode == "predict":
             outcome = prediction.predict(task, data, files, stdout, **options)

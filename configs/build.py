@@ -24,14 +24,18 @@ from tasks.trainer import check_precision
 
 # What a user can get wrong: reported in one paragraph. Other errors are ours.
 MISTAKES = (UserError, ConfigError, HydraException, OmegaConfBaseException, NonFiniteError, OffManifoldError, OSError)
+REFUSALS = (ValueError, NotImplementedError, InstantiationException)  # of settings, by what is built of them
 make = functools.partial(instantiate, _convert_="all")
 
 
-def build(values: Mapping[str, Any], checkpoint: Mapping[str, Any] | None = None) -> tuple[Task, TaskData]:
+def build(
+    values: Mapping[str, Any], checkpoint: Mapping[str, Any] | None = None, data: TaskData | None = None
+) -> tuple[Task, TaskData]:
     """The task with its model, new, and its data.
 
     values: the resolved configuration, from `checks.check`, which has let every `_target_` through the gate.
     checkpoint: whose vocabulary takes the place of the data's files, where it keeps one; None: files are read.
+    data: those of these values, where they were made before (`choosing.choose`).
 
     Raises:
         UserError: a class refuses its settings, or the vocabulary is damaged.
@@ -39,13 +43,10 @@ def build(values: Mapping[str, Any], checkpoint: Mapping[str, Any] | None = None
     kept = None
     if checkpoint is not None and _name_of_task(checkpoint["config"]) == _name_of_task(values):
         kept = vocabularies.kept(checkpoint)  # of another task, which is refused later, it is not looked at
-    probed = _probed(values["probe"]["checkpoint"], kept, checkpoint)
     try:
         geometry = _make("geometry", values["geometry"], Geometry)
         check_precision(str(values["trainer"]["precision"]), geometry)
-        data = _make_with("task.data", values["task"]["data"], {"probed": probed})
-        if not isinstance(data, TaskData):
-            raise UserError(f"task.data._target_={values['task']['data']['_target_']} makes no TaskData.")
+        data = data or make_data(values, _probed(values["probe"]["checkpoint"], kept, checkpoint))
         if kept is not None and checkpoint is not None:
             vocabularies.adopt(data, kept, checkpoint)
         encoder = make(values["encoder"]) if values["encoder"] else None
@@ -59,9 +60,8 @@ def build(values: Mapping[str, Any], checkpoint: Mapping[str, Any] | None = None
         optimizer: Callable[[nn.Module], Optimizer] = functools.partial(training.make_optimizer, **settings)
         task = _make_with("task.module", values["task"]["module"], supplied | {"model": model, "optimizer": optimizer})
         optimizer(task)  # its settings are checked before anything is read or written
-    except (ValueError, NotImplementedError, InstantiationException) as error:
-        cause = error.__cause__ or error  # what Hydra says of it besides is no help
-        raise UserError(str(cause)) from cause
+    except REFUSALS as error:
+        raise _refused(error) from error
     except (LookupError, TypeError, RuntimeError, AttributeError) as error:
         if kept is None or checkpoint is None:
             raise
@@ -75,6 +75,26 @@ def build(values: Mapping[str, Any], checkpoint: Mapping[str, Any] | None = None
 def _name_of_task(values: Mapping[str, Any]) -> Any:
     task = values.get("task")
     return task.get("name") if isinstance(task, Mapping) else None
+
+
+def make_data(values: Mapping[str, Any], probed: Task | None = None) -> TaskData:
+    """The data of a task, which read files when they are asked for something. Raises UserError as `build`.
+
+    probed: the trained task whose encoder is probed, where the task is probing.
+    """
+    try:
+        data = _make_with("task.data", values["task"]["data"], {"probed": probed})
+    except REFUSALS as error:
+        raise _refused(error) from error
+    if not isinstance(data, TaskData):
+        raise UserError(f"task.data._target_={values['task']['data']['_target_']} makes no TaskData.")
+    return data
+
+
+def _refused(error: Exception) -> UserError:
+    """What a class says of its settings; what Hydra says of it besides is no help."""
+    cause = error.__cause__ or error
+    return cause if isinstance(cause, UserError) else UserError(str(cause))
 
 
 def _make(name: str, node: Mapping[str, Any], kind: Any) -> Any:

@@ -18,6 +18,7 @@ from configs.geometries import with_pairs
 from configs.kinds import described, fits, unknown_key
 from configs.schema import Root
 from configs.targets import check_targets
+from tasks import sizes
 from tasks.local_paths import OUTSIDE
 from tasks.reading import brief
 from tasks.resume import flat
@@ -59,6 +60,9 @@ def check(cfg: DictConfig) -> dict[str, Any]:
     job = HydraConfig.get() if HydraConfig.initialized() else None
     if job and job.mode == RunMode.RUN and (space := job.runtime.choices.get("sweep")):
         raise ConfigError(f"sweep={space} is a search, which -m starts: python run.py -m sweep={space} ...")
+    for key in ("max_epochs", "check_val_every_n_epoch"):
+        if isinstance(cfg.trainer[key], str) and cfg.trainer[key] != sizes.AUTO:
+            raise ConfigError(f"trainer.{key}={cfg.trainer[key]}: a whole number is needed here, or {sizes.AUTO}.")
     if missing := sorted(OmegaConf.missing_keys(cfg)):
         raise ConfigError(f"{missing[0]} has no value; set it, as in {missing[0]}=...")
     if cfg.data.dir is not None and "${data.dir}" not in OmegaConf.to_yaml(cfg, resolve=False):
@@ -199,6 +203,8 @@ def check_target(name: str, node: Mapping[str, Any], supplied: tuple[str, ...] |
         if needed and supplied is not None and key in names and key not in settings:
             raise ConfigError(f"{name}.{key} is missing: {target.__name__} needs it; set it as +{name}.{key}=...")
     for key, value in settings.items():
+        if value == sizes.AUTO and f"{name}.{key}" in sizes.KEYS:
+            continue  # `choosing.choose` puts a value there
         if key in hints and not fits(value, hints[key]):
             raise ConfigError(f"{name}.{key}={brief(value)}: {described(hints[key])} is needed here.")
         if isinstance(value, Mapping) and "_target_" in value:  # an encoder made of another one

@@ -70,14 +70,14 @@ class Optim:
 
 @dataclass
 class Trainer:
-    max_epochs: int | None = MISSING
+    max_epochs: int | str | None = MISSING
     min_epochs: int | None = MISSING
     max_steps: int = MISSING
     limit_train_batches: int | float = MISSING
     limit_val_batches: int | float = MISSING
     limit_test_batches: int | float = MISSING
     val_check_interval: int | float = MISSING
-    check_val_every_n_epoch: int = MISSING
+    check_val_every_n_epoch: int | str = MISSING
     accumulate_grad_batches: int = MISSING
     precision: str = MISSING
     accelerator: str = MISSING

@@ -56,7 +56,7 @@ class ClassificationTask(Task):
         self.group_names = _distinct(groups)
         self.metric_names = (*type(self).metric_names, *(f"{name}/accuracy" for name in self.group_names))
         super().__init__(model, optimizer, select, select_mode)
-        weights = None
+        self.class_weights, weights = class_weights, None
         if class_weights is not None:
             one_of("task.module.class_weights", class_weights, WEIGHTS)
             balanced = [sum(class_counts) / (len(class_counts) * max(count, 1)) for count in class_counts]

@@ -14,6 +14,7 @@ from tasks.base import Task
 from tasks.folders import whole_file
 from tasks.processes import is_first
 from tasks.record import remove_if_empty, write
+from tasks.remarks import remarks
 from tasks.training import Outcome
 
 WIDTH = 160  # of tables that go to a file
@@ -47,6 +48,9 @@ def conclude(
         print(f"{name}: {path}")
     if outcome.prediction and outcome.prediction["output"]:
         print(f"predictions: {outcome.prediction['output']} ({outcome.prediction['examples']:,} lines)")
+    if record["config"]["mode"] != "predict":
+        for line in remarks(task, record, outcome.history):
+            print(f"note: {line}")
     print(f"record: {write(folder / 'record.json', record)}", flush=True)
 
 

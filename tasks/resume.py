@@ -56,6 +56,11 @@ IRRELEVANT = (
 LATER = {
     "task.model.loop_bias": False,
     "task.module.self_share": 0.0,
+    "task.model.words": "points",
+    "task.model.word_c": 1.0,
+    "task.model.word_dropout": 0.0,
+    "task.model.dropout": 0.0,
+    "task.data.vectors.required": True,
     **{f"optim.vectors.{key}": None for key in ("rule", "lr", "weight_decay")},
     "optim.decoupled": True,
 }

@@ -11,9 +11,12 @@ from hyperbolic.geometry import ChangeGeometry, Geometry
 from hyperbolic.manifolds import Manifold
 from tasks.base import NamedPoints, Points
 from tasks.classification import ClassificationTask
-from tasks.errors import one_of, positive, whole
+from tasks.errors import UserError, one_of, positive, rate, whole
+from tasks.word_table import WordTable
+from tasks.word_vectors import VectorRows
 
 JOINS = ("mobius", "plain")
+WORDS = ("points", "tangents")
 
 
 @runtime_checkable
@@ -32,7 +35,9 @@ class SentencePairClassifier(nn.Module):
 
     geometry: of all components, or one for each of `components`. encoder: called with geometry, d_in, d_hidden and
     streams=2. distance: whether f has its last term. join: "mobius": as above; "plain": one matrix on the coordinates
-    side by side, f = W ⊗ proj(s1 | s2) ⊕ b, with the same last term.
+    side by side, f = W ⊗ proj(s1 | s2) ⊕ b, with the same last term. words: "points": a parameter of the space for
+    each; "tangents": a `WordTable`, which starts from the data's `vectors` where there are some, with word_c and
+    word_dropout. dropout: of the sentences that the feed-forward layer gets.
     Sources: Ganea, Bécigneul and Hofmann 2018, section 4, and their code (hyp_rnn.py); "plain" the deep averaging
     network in the program of Patel et al., Attention Networks in Hyperbolic Space (HyperA).
     """
@@ -52,18 +57,35 @@ class SentencePairClassifier(nn.Module):
         init_norm: float,
         distance: bool,
         join: str,
+        words: str = "points",  # runs from before this setting and those below have none: see tasks/resume.py
+        word_c: float = 1.0,
+        word_dropout: float = 0.0,
+        dropout: float = 0.0,
+        vectors: VectorRows | None = None,
     ):
         super().__init__()
         geometry.check_components(self.components)
         for name, size in (("d_word", d_word), ("d_hidden", d_hidden), ("d_ffnn", d_ffnn)):
             whole(f"task.model.{name}", size, 1)
         positive("task.model.init_norm", init_norm)
+        positive("task.model.word_c", word_c)
+        rate("task.model.word_dropout", word_dropout)
+        rate("task.model.dropout", dropout)
+        if one_of("task.model.words", words, WORDS) == "points" and (vectors is not None or word_dropout):
+            raise UserError(
+                "task.model.words=points has neither word vectors nor dropout of words; take task.model.words=tangents,"
+                " or task.data.vectors=null with task.model.word_dropout=0."
+            )
         self.distance, self.join = distance, one_of("task.model.join", join, JOINS)
         sentence, ffnn, classifier = (geometry.part(name) for name in self.components)
         self.manifold = sentence.manifold
-        self.embedding = sentence.embedding(n_words, d_word, init_norm=init_norm)
+        self.embedding = (
+            WordTable(sentence, n_words, d_word, vectors, word_c, True, word_dropout)
+            if words == "tangents"
+            else sentence.embedding(n_words, d_word, init_norm=init_norm)
+        )
         self.encoder = encoder(geometry=sentence, d_in=d_word, d_hidden=d_hidden, streams=2)
-        self.to_ffnn = ChangeGeometry(sentence, ffnn)
+        self.to_ffnn, self.dropout = ChangeGeometry(sentence, ffnn), ffnn.dropout(dropout)
         d_out = self.encoder.d_out
         assert isinstance(d_out, int)  # of every encoder
         self.ffnn = ffnn.concat((d_out, d_out) if join == "mobius" else (2 * d_out,), d_ffnn, n_features=int(distance))
@@ -86,7 +108,7 @@ class SentencePairClassifier(nn.Module):
         """words (2, B, T), lengths (2, B) -> logits (B, n_classes)."""
         first, second = self.encode(words, lengths)
         distance = self.manifold.dist2(first, second, keepdim=True) if self.distance else None
-        sentences: tuple[Tensor, ...] = (self.to_ffnn(first), self.to_ffnn(second))
+        sentences: tuple[Tensor, ...] = tuple(self.dropout(self.to_ffnn(s)) for s in (first, second))
         if self.join == "plain":
             manifold = self.ffnn.manifold
             assert isinstance(manifold, Manifold)  # of every layer

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
 from hyperbolic.manifolds import Manifold, PoincareBall
 from hyperbolic.manifolds.charts import convert
-from tasks.errors import UserError, one_of, positive
+from tasks.errors import UserError, one_of, positive, whole
 from tasks.fingerprints import cache_place
 from tasks.folders import cached, read_arrays, write_arrays
 from tasks.reading import brief
@@ -68,6 +69,16 @@ class VectorRows(NamedTuple):
     has_row: Tensor
     source: str
     sha256: str
+
+    @classmethod
+    def of_weights(cls, n: int, d: Any) -> "VectorRows":
+        """Stand for vectors of n words that a model has as weights: zeros. Raises ValueError where d is no size."""
+        return cls(torch.zeros(n, whole("its d_vectors", d, 1)), torch.ones(n, dtype=torch.bool), "", "")
+
+    def facts(self) -> dict[str, Any]:
+        """What a fingerprint says of them; "dimension" is that of the vectors."""
+        n, d = int(self.has_row.sum()), self.matrix.shape[1]
+        return {"vectors": self.source, "dimension": d, "with_vector": n, "sha256": self.sha256}
 
     def tangents(self, manifold: Manifold, c: float) -> Tensor:
         """(N, d) tangent vectors at the origin of a manifold: in the flat space the vectors themselves, else those of
@@ -152,13 +163,23 @@ class VectorSource:
 
 @dataclass(frozen=True)
 class VectorFiles:
-    """Where the vectors of a vocabulary are read, as a node of a task's settings; see `rows_of_words`."""
+    """Where the vectors of a vocabulary are read, as a node of a task's settings; see `rows_of_words`.
+
+    required: false: where no file is found, there are no vectors, and a line says so.
+    """
 
     root: str
     files: list[str]
     on_error: str
+    required: bool = True  # runs from before this setting: see tasks/resume.py
 
-    def rows_of(self, words: Sequence[str], cache: Path | None) -> VectorRows:
+    def rows_of(self, words: Sequence[str], cache: Path | None) -> VectorRows | None:
+        if not self.required:
+            try:
+                find_vectors(self.files, Path(self.root))
+            except UserError as error:
+                rank_zero_only(print)(f"Words start at random. {error}", flush=True)
+                return None
         return rows_of_words(words, self.files, Path(self.root), cache, self.on_error)
 
 

@@ -20,7 +20,7 @@ from configs import composing
 from configs.build import make
 from hyperbolic.manifolds import PoincareBall
 from scripts import collect, trained
-from tasks import exported
+from tasks import exported, sizes
 from tasks.base import NamedPoints, TaskData
 from tasks.errors import UserError
 from tasks.fingerprints import file_sha256
@@ -63,6 +63,7 @@ def use(data: TaskData) -> None:
 def data(folder: Path, *words: str) -> Callable[[], TaskData]:
     places = (f"paths.data_dir={folder}", f"paths.cache_dir={folder}/cache")
     node = checked(*places, *words)["task"]["data"]
+    node["batch_size"] = 8 if node["batch_size"] == sizes.AUTO else node["batch_size"]  # follows from the data
     return lambda: make(node)
 
 

@@ -1,5 +1,6 @@
 """Labelled documents from files, as word ids in batches of whole documents of about the same size."""
 
+import functools
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -106,7 +107,6 @@ class DocumentData(TaskData):
         self._corpus: Corpus | None = None
         self._rows: dict[str, Tensor] = {}
         self._index: dict[str, int] | None = None
-        self._vector_rows: VectorRows | None = None  # of a vocabulary without vectors, see adopt
 
     def corpus(self) -> Corpus:
         """All documents in arrays, read or made the first time they are needed."""
@@ -199,13 +199,13 @@ class DocumentData(TaskData):
     def model_sizes(self) -> dict[str, Any]:
         corpus = self.corpus()
         return {
-            "n_words": FIRST + len(corpus.vocabulary), "n_classes": len(corpus.classes), "vectors": self.vector_rows(),
+            "n_words": FIRST + len(corpus.vocabulary), "n_classes": len(corpus.classes), "vectors": self.vector_rows,
             "classes": tuple(corpus.classes), "class_counts": tuple(corpus.counts["train"]["labels"].values()),
         }  # fmt: skip
 
     def vocabulary(self) -> dict[str, Any]:
         """Words and classes; of vectors their size alone, as weights have the rest."""
-        corpus, vectors = self.corpus(), self.vector_rows()
+        corpus, vectors = self.corpus(), self.vector_rows
         known = {"words": corpus.vocabulary, "classes": corpus.classes, "labels": corpus.counts["train"]["labels"]}
         return known | {"d_vectors": None if vectors is None else vectors.matrix.shape[1]}
 
@@ -218,14 +218,11 @@ class DocumentData(TaskData):
         start = np.zeros(1, np.int64)
         arrays = Arrays(none, start, start, none.astype(np.int16), none.astype(np.int8))
         self._corpus = Corpus(arrays, words, classes, {"train": {"labels": labels}}, {}, {}, {})
-        rows = torch.zeros(len(words), whole("its d_vectors", d, 1)) if d is not None else None
-        if rows is not None:
-            self._vector_rows = VectorRows(rows, torch.ones(len(words), dtype=torch.bool), "", "")
+        self.__dict__["vector_rows"] = None if d is None else VectorRows.of_weights(len(words), d)
 
+    @functools.cached_property
     def vector_rows(self) -> VectorRows | None:
         """The vectors of the vocabulary's words, from row FIRST on."""
-        if self._vector_rows is not None:
-            return self._vector_rows
         return None if self.vectors is None else self.vectors.rows_of(self.corpus().vocabulary, self.cache)
 
     @property
@@ -235,12 +232,12 @@ class DocumentData(TaskData):
     def fingerprint(self) -> dict[str, Any]:
         """The counts of a split: see `corpus.Corpus`. Also how the best state is selected, and how much of the paper's
         training data there is."""
-        corpus, vectors = self.corpus(), self.vector_rows()
+        corpus, vectors = self.corpus(), self.vector_rows
         n = corpus.counts["train"]["documents"]
         share = None if self.paper_documents is None else min(1.0, n / self.paper_documents)
         words: dict[str, Any] = {"rows": FIRST + len(corpus.vocabulary), "tokenizer": self.recipe.tokenizer}
         if vectors is not None:
-            words |= {"vectors": vectors.source, "with_vector": int(vectors.has_row.sum()), "sha256": vectors.sha256}
+            words |= vectors.facts()
         return {
             "files": dict(corpus.files),
             "counts": {split: dict(count) for split, count in corpus.counts.items()},

@@ -8,8 +8,10 @@ import torch
 from hyperbolic.encoders.pair_attention import PairAttention
 from hyperbolic.encoders.rnn import RecurrentEncoder
 from hyperbolic.geometry import GEOMETRIES, make_geometry
+from hyperbolic.manifolds import PoincareBall
 from tasks.errors import UserError
 from tasks.sentence_pairs import PairTask, SentencePairClassifier, side_by_side
+from tasks.word_vectors import VectorRows
 
 ENCODER = functools.partial(RecurrentEncoder, cell="gru", nonlinearity=None, bidirectional=False)
 SIZES = {"n_words": 11, "n_classes": 2, "d_word": 3, "d_hidden": 4, "d_ffnn": 5, "init_norm": 0.1}
@@ -19,6 +21,36 @@ SIZES |= {"distance": True, "join": "mobius"}
 def model(name="poincare", manifold="PoincareBall", layers="mobius", c=1.0, parts=None, encoder=ENCODER, **sizes):
     geometry = make_geometry(name, manifold, layers, c=c, parts=parts)
     return SentencePairClassifier(geometry, encoder, **{**SIZES, **sizes}).double()
+
+
+def with_vectors(**sizes) -> SentencePairClassifier:
+    """Of words that start at vectors, but for the last, which has none."""
+    matrix = torch.randn(9, 3) * (torch.arange(9) < 8).unsqueeze(-1)
+    vectors = VectorRows(matrix, torch.arange(9) < 8, "vectors.txt", "")
+    return model(**{"words": "tangents", "vectors": vectors, "word_c": 0.01, "c": 0.7, **sizes})
+
+
+def test_words_start_at_their_vectors_as_points():
+    torch.manual_seed(0)
+    net = with_vectors()
+    torch.manual_seed(0)
+    matrix = torch.randn(9, 3)[:8].double()
+    ball = PoincareBall(c=0.7)
+    own = PoincareBall(c=0.01).expmap0(matrix) * (0.01 / 0.7) ** 0.5  # the same point at curvature -0.7
+    torch.testing.assert_close(net.embedding(torch.arange(2, 10)), own, rtol=1e-5, atol=1e-6)
+    assert ball.dist0(net.embedding(torch.tensor([10]))).item() > 0, "a word without a vector does not start at 0"
+
+
+def test_dropout_of_words_and_sentences_is_of_training_alone(batch):
+    net = with_vectors(word_dropout=0.5, dropout=0.5)
+    assert not torch.equal(net(*batch), net(*batch))
+    net.eval()
+    assert torch.equal(net(*batch), net(*batch))
+
+
+def test_points_start_from_no_vectors():
+    with pytest.raises(UserError, match=r"take task\.model\.words=tangents, or task\.data\.vectors=null"):
+        with_vectors(words="points")
 
 
 @pytest.fixture

@@ -10,11 +10,12 @@ from hyperbolic.encoders.han import HierarchicalAttention
 from hyperbolic.encoders.rnn import RecurrentEncoder
 from hyperbolic.geometry import GEOMETRIES, make_geometry
 from hyperbolic.manifolds import Lorentz, PoincareBall
-from tasks.document_classification.model import DocumentClassifier, WordTable
+from tasks.document_classification.model import DocumentClassifier
 from tasks.document_classification.ngrams import whole_documents, with_ngrams
 from tasks.errors import UserError
 from tasks.ragged import encode_texts
 from tasks.text import PAD
+from tasks.word_table import WordTable
 from tasks.word_vectors import VectorRows
 from tests.tolerances import tolerance
 

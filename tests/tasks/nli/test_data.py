@@ -8,6 +8,7 @@ from configs import checks, composing
 from tasks.errors import UserError
 from tasks.nli.data import NliData
 from tasks.text import PAD, UNK
+from tasks.word_vectors import VectorFiles
 from tests.tasks.nli.files import ROWS, SETTINGS, folder, lines
 
 
@@ -74,6 +75,19 @@ def test_the_groups_of_dev_are_those_of_its_pairs(tmp_path):
     (tmp_path / "pairs" / "dev.jsonl").unlink()
     assert data.groups == ((), ("matched", "fiction"), ("letters",))
     assert data.model_sizes["dev_groups"] == (1,)
+
+
+def test_words_have_vectors_where_there_is_a_file(tmp_path, capsys):
+    source = VectorFiles(str(tmp_path), ["glove/*.txt"], "fail", required=False)
+    assert make(tmp_path, vectors=source).model_sizes["vectors"] is None
+    assert "Words start at random. There are no word vectors" in capsys.readouterr().out
+    (tmp_path / "glove").mkdir()
+    (tmp_path / "glove" / "some.txt").write_text("dog 1 2\nhome 3 4\n", encoding="utf-8")
+    data = make(tmp_path, vectors=source)
+    vectors, words = data.model_sizes["vectors"], data.prepared().words
+    assert vectors.matrix[words.index("home")].tolist() == [3, 4]
+    facts = data.fingerprint()["words"]
+    assert (facts["dimension"], facts["with_vector"], facts["vectors"]) == (2, 2, "some.txt")
 
 
 @pytest.mark.parametrize(("fidelity", "dev"), [("paper", None), ("code", "multinli_1.0_dev_matched")])

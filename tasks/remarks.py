@@ -1,0 +1,65 @@
+"""What a run says of a result that shows that little was learned, each in one line with what to try."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from tasks.base import Task
+from tasks.classification import ClassificationTask
+
+ABOVE = 2.0  # standard errors by which an accuracy is to be above the largest class's share
+VALIDATIONS = 3  # so many, the first included, say whether a metric moves
+
+
+def remarks(task: Task, record: Mapping[str, Any], history: Sequence[Mapping[str, float]]) -> list[str]:
+    """Lines on the result of a training or a test; none where there is nothing to say.
+
+    record: of the run. history: its rows, see `checkpoints.History`; none of a test.
+    """
+    lines = []
+    if isinstance(task, ClassificationTask) and "test" in task.confusion:
+        lines += on_classes(task.classes, task.confusion["test"], task.class_weights)
+    if line := on_selection(task.select, task.select_mode, history, record["config"]["optim"]["lr"]):
+        lines.append(line)
+    return lines
+
+
+def on_classes(classes: Sequence[str], confusion: Tensor, weights: str | None) -> list[str]:
+    """Whether an accuracy is hardly above the share of the largest class, and which classes of the test are never
+    predicted. confusion (K, K): examples by right class and predicted one. weights: `class_weights` of the loss."""
+    gold, predicted = confusion.sum(1), confusion.sum(0)
+    total, correct = float(gold.sum()), float(confusion.diagonal().sum())
+    largest = int(gold.argmax())
+    share = float(gold[largest]) / total
+    lines = []
+    if correct / total < share + ABOVE * (share * (1 - share) / total) ** 0.5:
+        lines.append(
+            f"little was learned: test/accuracy is {correct / total:.3f}, and who always says {classes[largest]} has "
+            f"{share:.3f}. Try word vectors where the words have none, more epochs, another optim.lr or encoder."
+        )
+    if never := [k for k in range(len(classes)) if gold[k] and not predicted[k]]:
+        names = ", ".join(f"{classes[k]} ({int(gold[k]):,} of {int(total):,})" for k in never[:5])
+        more = f" and {len(never) - 5} more classes" if len(never) > 5 else ""
+        remedy = "more epochs" if weights == "balanced" else "task.module.class_weights=balanced, or more epochs"
+        lines.append(f"never predicted in the test: {names}{more}. Try {remedy}.")
+    return lines
+
+
+def on_selection(select: str, mode: str, history: Sequence[Mapping[str, float]], lr: float) -> str | None:
+    """Whether the selecting metric was never better than at its first validation, and what the training loss says of
+    it: one that falls all the same is learning by heart."""
+    values = [row[select] for row in history if select in row]
+    if len(values) < VALIDATIONS:
+        return None
+    best = max(values[1:]) if mode == "max" else min(values[1:])
+    if best > values[0] if mode == "max" else best < values[0]:
+        return None
+    losses = [row["train/loss"] for row in history if "train/loss" in row]
+    later = f"{select} was never better than at its first validation ({values[0]:.4f}, later {best:.4f} at best)"
+    if losses and losses[-1] < 0.9 * losses[0]:
+        return (
+            f"{later}, while train/loss fell from {losses[0]:.3f} to {losses[-1]:.3f}: the training data are learned "
+            f"by heart. Try fewer epochs, more dropout or regularisation, smaller sizes, or optim.lr={lr / 3:.2g}."
+        )
+    return f"{later}: nothing was learned. Try optim.lr={lr / 3:.2g} and optim.lr={3 * lr:.2g}."

@@ -1,0 +1,50 @@
+"""What a run says of a result that shows that little was learned."""
+
+import torch
+
+from tasks.remarks import on_classes, on_selection
+
+CLASSES = ("entailment", "neutral", "contradiction")
+
+
+def table(*rows: list[int]) -> torch.Tensor:
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def test_an_accuracy_beside_the_largest_class_and_a_class_that_is_never_predicted_are_said():
+    near, never = on_classes(CLASSES, table([15, 135, 0], [10, 275, 0], [5, 60, 0]), None)
+    assert "test/accuracy is 0.580" in near
+    assert "always says neutral has 0.570" in near
+    assert "never predicted in the test: contradiction (65 of 500)" in never
+    assert "task.module.class_weights=balanced" in never
+    assert "balanced" not in on_classes(CLASSES, table([0, 9, 0], [0, 9, 0], [0, 9, 0]), "balanced")[1]
+
+
+def test_nothing_is_said_of_a_result_that_is_well_above_it():
+    assert on_classes(CLASSES, table([60, 40, 50], [40, 245, 0], [5, 10, 50]), None) == []
+
+
+def test_a_class_that_the_test_does_not_have_need_not_be_predicted():
+    assert on_classes(CLASSES, table([50, 5, 0], [5, 40, 0], [0, 0, 0]), None) == []
+
+
+def history(values: list[float], losses: list[float], select: str = "val/mrr") -> list[dict[str, float]]:
+    return [{select: value, "train/loss": loss} for value, loss in zip(values, losses, strict=True)]
+
+
+def test_a_metric_that_never_rose_is_said_with_what_the_loss_did():
+    flat = on_selection("val/mrr", "max", history([0.2, 0.2, 0.19], [4.0, 4.0, 3.9]), 0.3)
+    assert flat
+    assert "nothing was learned" in flat
+    assert "optim.lr=0.1 and optim.lr=0.9" in flat
+    by_heart = on_selection("val/mrr", "max", history([0.2, 0.2, 0.19], [4.0, 2.0, 0.5]), 0.3)
+    assert by_heart
+    assert "from 4.000 to 0.500" in by_heart
+    assert "by heart" in by_heart
+
+
+def test_a_metric_that_moved_or_was_measured_twice_is_not_spoken_of():
+    assert on_selection("val/mrr", "max", history([0.2, 0.3, 0.1], [4, 4, 4]), 0.3) is None
+    assert on_selection("val/loss", "min", history([0.2, 0.3, 0.1], [4, 4, 4], "val/loss"), 0.3) is None
+    assert on_selection("val/mrr", "max", history([0.2, 0.1], [4, 4]), 0.3) is None
+    assert on_selection("val/mrr", "max", [], 0.3) is None

@@ -1,0 +1,122 @@
+"""Settings that follow from the size of the data: what rules settle, what was set, and that runs agree on it."""
+
+import json
+
+import pytest
+
+from tasks import sizes
+from tasks.errors import UserError
+from tests.cli import QUIET, call, places
+
+GRAPH = {
+    "task.name": "kg", "task.data.batch_size": "auto", "task.model.sparse": "auto", "task.model.loop_bias": "auto",
+    "task.module.objective": "auto", "task.module.negatives": "auto", "task.module.pool": "auto",
+    "task.module.self_share": "auto", "task.module.regulariser": "auto", "task.module.lazy": "auto", "trainer.max_epochs": "auto",
+    "trainer.check_val_every_n_epoch": "auto", "trainer.max_steps": -1, "trainer.accumulate_grad_batches": 1,
+}  # fmt: skip
+
+
+def settled(kind: str, counts: dict, values: dict, **words) -> dict:
+    return sizes.settle(kind, {"counts": {"train": counts}, "words": words}, values)[0]
+
+
+def graph(triples: int, entities: int, **values) -> dict:
+    return settled("kg_completion", {"triples": triples, "entities": entities}, GRAPH | values)
+
+
+def test_a_graph_of_few_entities_has_a_softmax_over_all_and_a_large_one_over_some():
+    small, large = graph(8_000, 800), graph(20_000_000, 2_000_000)
+    assert (small["task.module.objective"], small["task.module.negatives"], small["task.model.sparse"]) == (
+        "cross_entropy", None, False,
+    )  # fmt: skip
+    assert large["task.module.pool"] == graph(40_000, 16_836)["task.module.pool"] == sizes.POOL
+    assert large["task.model.sparse"]
+    assert large["trainer.max_epochs"] < small["trainer.max_epochs"]
+    assert graph(300, 100)["task.data.batch_size"] < small["task.data.batch_size"]
+
+
+def test_what_is_set_is_not_settled_and_the_rest_follows_from_it():
+    values = {"task.data.batch_size": 64, "task.module.objective": "bce"}
+    found = graph(8_000, 800, **values)
+    assert not set(values) & set(found)
+    assert found["task.module.negatives"] == 50
+    assert found["task.module.pool"] is None
+    assert found["trainer.max_epochs"] < graph(8_000, 800, **{"task.data.batch_size": 512})["trainer.max_epochs"]
+    assert graph(8_000, 800, **{"task.module.pool": 100})["task.module.negatives"] == 50, "of what is drawn"
+    assert graph(8_000, 800, **{"task.module.negatives": 10})["task.module.pool"] is None
+    assert graph(8_000, 800, **{"trainer.max_steps": 100})["trainer.max_epochs"] == -1
+
+
+def test_the_batches_of_a_tree_grow_with_its_pairs_to_those_of_wordnet():
+    values = {
+        "task.name": "tree", "task.data.batch_size": "auto", "trainer.max_epochs": "auto", "trainer.max_steps": -1,
+        "trainer.check_val_every_n_epoch": "auto", "trainer.accumulate_grad_batches": 1,
+    }  # fmt: skip
+    found = [settled("poincare_embeddings", {"nodes": n, "pairs": n}, values) for n in (500, 8_000, 743_241)]
+    batches = [each["task.data.batch_size"] for each in found]
+    assert batches[0] < batches[1] < batches[2] == 2000
+    assert found[2]["trainer.max_epochs"] == 30, "as the records of WordNet's nouns have"
+
+
+def test_words_have_the_size_of_their_vectors():
+    values = {"task.name": "nli", "task.model.d_word": "auto"}
+    common = {"task.data.batch_size": 64, "trainer.max_epochs": 1, "trainer.max_steps": -1} | {
+        "trainer.check_val_every_n_epoch": 1, "trainer.accumulate_grad_batches": 1,
+    }  # fmt: skip
+    assert settled("nli", {"pairs": 100}, values | common, dimension=300) == {"task.model.d_word": 300}
+    assert settled("nli", {"pairs": 100}, values | common) == {"task.model.d_word": 50}
+
+
+def test_a_setting_without_a_rule_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"task\.model\.d_word=auto: task=kg has no rule for it; set a value"):
+        graph(100, 10, **{"task.model.d_word": "auto"})
+    result = call("task=prefix_toy", "trainer=auto", *QUIET, *places(tmp_path))
+    assert result.code != 0
+    assert "trainer.max_epochs=auto: task=prefix_toy has no rule for it" in result.err
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory):
+    """A folder with a graph of 60 people: who is whose parent and child."""
+    folder = tmp_path_factory.mktemp("own") / "family"
+    folder.mkdir()
+    rows = [row for k in range(1, 60) for row in ((k, "parent", k // 3), (k // 3, "child", k))]
+    parts = {"test": rows[5::9], "valid": rows[3::9]}
+    parts["train"] = [row for row in rows if row not in parts["test"] + parts["valid"]]
+    for name, part in parts.items():
+        (folder / f"{name}.txt").write_text("".join(f"p{h}\t{r}\tp{t}\n" for h, r, t in part), encoding="utf-8")
+    return folder
+
+
+def test_a_run_prints_what_it_settled_and_test_and_skip_finished_agree_on_it(tmp_path, family):
+    words = ("task=kg", f"data.dir={family}", "trainer.max_epochs=2", *QUIET, *places(tmp_path))
+    result = call(*words)
+    assert result.code == 0, result.err
+    assert "chosen for" in result.out
+    assert "task.module.objective=cross_entropy" in result.out
+    assert "auto" not in json.dumps(result.record["config"]["task"])
+    assert result.record["config"]["trainer"]["max_epochs"] == 2
+    run = result.record_path.parent
+    tested = call("mode=test", f"checkpoint={run}", f"data.dir={family}", *QUIET, *places(tmp_path))
+    assert tested.code == 0, tested.err
+    assert tested.record["config"]["task"] == result.record["config"]["task"]
+    assert tested.record["metrics"]["test/mrr"] == result.record["metrics"]["test/mrr"]
+    named = call("mode=test", "task=kg", f"checkpoint={run}", f"data.dir={family}", *QUIET, *places(tmp_path))
+    assert named.record["metrics"] == tested.record["metrics"]
+    again = call(*words, "skip_finished=true")
+    assert "finished before, with the same settings" in again.out
+    assert again.record_path == result.record_path
+    other = call(*words, "skip_finished=true", "task.data.batch_size=7")
+    assert other.record["config"]["task"]["data"]["batch_size"] == 7
+    assert other.record_path != result.record_path
+
+
+def test_answers_alone_go_to_standard_output(tmp_path, family):
+    run = call("task=kg", f"data.dir={family}", "trainer.max_epochs=1", *QUIET, *places(tmp_path)).record_path.parent
+    questions = tmp_path / "questions.tsv"
+    questions.write_text("p1\tparent\t?\n", encoding="utf-8")
+    words = ("mode=predict", "task=kg", f"data.dir={family}", f"checkpoint={run}", f"input={questions}")
+    result = call(*words, *QUIET, *places(tmp_path))
+    assert result.code == 0, result.err
+    assert [json.loads(line)["head"] for line in result.out.splitlines()] == ["p1"]
+    assert "chosen for" in result.err
