@@ -42,7 +42,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PY) -c 'import pip, sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' >/dev/null 2>&1 \
 		|| $(PYTHON) -m venv --clear $(VENV)
 	$(PY) -m pip install $(if $(TORCH_INDEX),--index-url '$(TORCH_INDEX)') '$(TORCH)'
-	$(PY) -m pip install -c constraints.txt -e '.[dev]'
+	$(PY) -m pip install -c constraints.txt -e '.[train,dev]'
 	@touch $(STAMP)
 
 run: setup ## train the quickstart (PREFIX-10, Möbius GRU on the Poincaré ball; a few minutes on 2 cores)
@@ -99,5 +99,5 @@ numerics: setup ## errors against mpmath, ours and other libraries', into result
 	$(PY) -m scripts.numerics $(ARGS)
 
 clean: ## remove .venv and caches; data, outputs and results stay
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info
+	rm -rf $(VENV) build .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -not -path './data/*' -not -path './outputs/*' -prune -exec rm -rf {} +

@@ -11,12 +11,17 @@ if __name__ == "__main__":  # the imports take seconds, in which Ctrl-C and SIGT
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: (os.write(2, line), os._exit(130)))
 
+    from configs import overview
+
+    if overview.answer(sys.argv[1:]):  # --help and --cfg, before the imports
+        sys.exit()
+
 import hydra
 import pytorch_lightning as pl
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from configs import checks, matching, multirun, stored
+from configs import checks, matching, multirun, overview, own, stored
 from configs.build import build, make
 from tasks import prediction, processes, record, rendezvous, report, resume, training
 from tasks.errors import plain_warnings
@@ -70,9 +75,11 @@ def job(cfg: DictConfig) -> float | None:
 def main() -> int:
     """The command line; returns its exit code."""
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra hands its errors on, to be reported in one paragraph
-    words[:] = sys.argv[1:]
     code = 1
     try:
+        if overview.answer(sys.argv[1:]):
+            return 0
+        words[:] = own.choose(sys.argv[1:])
         sys.argv[1:] = stored.choose(words)
         if not multirun.are_many(words):
             share_folder()

@@ -12,7 +12,7 @@ from hydra.types import RunMode
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
-from configs import files
+from configs import files, own
 from configs.errors import ConfigError
 from configs.geometries import with_pairs
 from configs.kinds import described, fits, unknown_key
@@ -148,8 +148,11 @@ def _check_task(cfg: DictConfig) -> None:
 
 def _declared(name: str) -> set[str]:
     """The keys in the file of a task and in those that it starts from; none where there is no file."""
-    file = files.FOLDER / "task" / f"{name}.yaml"
-    if not re.fullmatch(r"\w+", name) or not file.is_file():
+    if not re.fullmatch(r"\w+", name):
+        return set()
+    folders = (folder for folder in (own.folder(), files.FOLDER) if folder is not None)
+    file = next((f for folder in folders if (f := folder / "task" / f"{name}.yaml").is_file()), None)
+    if file is None:
         return set()
     node = files.load(file)
     starts = [_declared(start) for start in node.pop("defaults", []) if isinstance(start, str)]

@@ -23,6 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 from configs.build import MISTAKES
 from configs.errors import paragraph
 from tasks import comparison, comparison_table, record
+from tasks.errors import called
 from tasks.folders import whole_file
 
 INTERRUPTED = 130  # the exit code upon Ctrl-C and SIGTERM
@@ -173,7 +174,7 @@ def conclude(code: int, words: Sequence[str]) -> int:
         print(f"{len(failed)} of {len(jobs.notes)} jobs failed:", file=sys.stderr)
     for note in failed:
         reason = "it was interrupted" if code == INTERRUPTED and note["reason"] == ENDED else note["reason"]
-        print(f"failed: python run.py {shlex.join(note['words'])}: {reason}", file=sys.stderr)
+        print(called(f"failed: python run.py {shlex.join(note['words'])}: {reason}"), file=sys.stderr)
     return code or int(bool(failed))
 
 
@@ -191,6 +192,6 @@ def show_results(jobs: Jobs) -> None:
 
 
 def _print(error: Exception, place: str = "") -> str:
-    message = paragraph(error)
+    message = called(paragraph(error))
     print(f"error{place}: {message}", file=sys.stderr)
     return message

@@ -2,17 +2,20 @@
 
 import argparse
 import functools
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from tasks.errors import UserError
+from tasks.errors import UserError, called
 
 
 def parser(name: str, description: str | None) -> argparse.ArgumentParser:
     """A parser that shows the description in its own lines."""
     kind = argparse.RawDescriptionHelpFormatter
-    return argparse.ArgumentParser(prog=name, description=description, formatter_class=kind)
+    command = os.environ.get("HYPERBOLIC_COMMAND")
+    name = f"{command} {name.removesuffix('.py')}" if command else name
+    return argparse.ArgumentParser(prog=name, description=called(description or ""), formatter_class=kind)
 
 
 def reports_errors(command: Callable[..., int]) -> Callable[..., int]:
@@ -23,7 +26,7 @@ def reports_errors(command: Callable[..., int]) -> Callable[..., int]:
         try:
             return command(*arguments, **keywords)
         except (UserError, OSError) as error:
-            print(f"error: {error}", file=sys.stderr)
+            print(called(f"error: {error}"), file=sys.stderr)
             return 1
 
     return run

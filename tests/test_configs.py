@@ -60,7 +60,7 @@ def test_the_paths_can_be_moved_by_the_environment(monkeypatch, tmp_path):
     [
         ("task=prefix11", "There is no task named prefix11. Did you mean prefix10"),
         ("geometry=poincar", "There is no geometry named poincar. Did you mean poincare"),
-        ("experiment=nothing", "There are: hnn_prefix10_gru_eucl,"),
+        ("experiment=nothing", "python run.py --help lists"),
         ("geometri=poincare", "There is no key geometri. Did you mean geometry"),
         ("otpim.lr=1", "There is no key otpim. Did you mean optim"),
         ("optim.lrr=1", "There is no key optim.lrr. Did you mean optim.lr?"),
