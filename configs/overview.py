@@ -1,5 +1,6 @@
-"""What a command line can ask for without a model, `--help` and `--cfg`: nothing here imports torch, which takes seconds."""
+"""What can be asked for without a model, `--help` and `--cfg`: nothing here imports torch, which takes seconds."""
 
+import contextlib
 import os
 import re
 import sys
@@ -8,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from configs import own
-from tasks.errors import called
+from tasks.errors import UserError, called
 
 FOLDER = Path(__file__).resolve().parent
 HELP, SETTINGS = {"--help", "-h"}, {"--cfg", "-c"}
@@ -26,7 +27,8 @@ Examples
 def answer(words: Sequence[str]) -> bool:
     """Print what the words ask for, where it is `--help`, or `--cfg` of what needs no checkpoint; whether they do."""
     if HELP.intersection(words):
-        own.choose(words)
+        with contextlib.suppress(UserError):  # of the user's own folder, which a run reports
+            own.choose(words)
         print(called(text()))
         return True
     if SETTINGS.intersection(words) and not any(CHECKPOINT.match(word) for word in words):
@@ -58,7 +60,9 @@ def text() -> str:
         "Trains, tests and uses hyperbolic and Euclidean models: python run.py task=... [geometry=...] [key=value ...]",
         "\n".join(["Tasks (task=NAME)", *_described("task")]),
         "\n".join(["Choices (NAME=CHOICE; each is a file with a comment in configs/)", *_choices()]),
-        "\n".join(["Settings (KEY=VALUE; --cfg job prints all of a run, as optim.lr and trainer.max_epochs)", *_settings()]),
+        "\n".join(
+            ["Settings (KEY=VALUE; --cfg job prints all of a run, as optim.lr and trainer.max_epochs)", *_settings()]
+        ),
         "\n".join(["Experiments, the models of papers (experiment=NAME)", *_experiments()]),
         EXAMPLES,
     ]
@@ -98,7 +102,7 @@ def _settings() -> Iterator[str]:
         if not match or match[2] in ("defaults", "hydra"):
             node = match[2] if match else node
             continue
-        indent, key, value, about = match.groups()
+        indent, key, _, about = match.groups()
         node = node if indent else key
         if about and node not in ("defaults", "hydra") and len(indent) <= 2:
             yield f"  {f'{node}.{key}' if indent else key:17} {about}"

@@ -62,10 +62,10 @@ def check(own: Path) -> None:
         except (OSError, ValueError) as error:
             raise UserError(f"{file} cannot be read ({error}); it must be a text in UTF-8.") from error
         if not text.startswith(REPLACES):
-            choice = f"{name.parent}={name.stem}" if name.parent.name else f"the values that every run starts from ({name})"
+            choice = f"{name.parent}={name.stem}" if name.parent.name else "every run"
             raise UserError(
-                f"{file} has the name of one of this program's own files, so it would change what {choice} means. Give it "
-                f"another name, as {name.with_stem('my_' + name.stem)}, which may begin with `defaults: [{name.stem}]`; or "
-                f"write {REPLACES!r} in its first line if it is to be taken instead. If {own} is no folder of this "
-                f"program's, --config-dir names another one, and {VARIABLE}= none."
+                f"{file} has the name of one of this program's own files, so it would change what {choice} means. Give "
+                f"it another name, as {name.with_stem('my_' + name.stem)}, which may begin with `defaults: "
+                f"[{name.stem}]`; or write {REPLACES!r} in its first line if it is to be taken instead. If {own} is "
+                f"for another program, --config-dir names another folder; with {VARIABLE} set to nothing there is none."
             )

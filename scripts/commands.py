@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from configs import own
 from tasks.errors import UserError, called
 
 
@@ -24,6 +25,7 @@ def reports_errors(command: Callable[..., int]) -> Callable[..., int]:
     @functools.wraps(command)
     def run(*arguments: Any, **keywords: Any) -> int:
         try:
+            own.choose(())  # a run may have been trained with the user's own configurations
             return command(*arguments, **keywords)
         except (UserError, OSError) as error:
             print(called(f"error: {error}"), file=sys.stderr)

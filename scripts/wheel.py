@@ -2,7 +2,7 @@
 
 pyproject.toml names `Build`. In this folder `tasks`, `configs` and `scripts` stand at the top, as their imports and the
 `_target_: tasks...` of configurations and checkpoints have them; at the top of site-packages such names would be in
-everybody's way. So they are put into `hyperbolic_language/`, with run.py, and its `use` puts that folder first on sys.path.
+everybody's way. So they are put into `hyperbolic_language/`, with run.py, and its `use` puts that folder on sys.path.
 """
 
 from collections.abc import Iterator

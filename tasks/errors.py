@@ -18,7 +18,7 @@ _COMMANDS = (
     (re.compile(r"python run\.py -m\b"), "hyperbolic sweep"),
     (re.compile(r"python run\.py"), "hyperbolic train"),
     (re.compile(r"(?:python )?\bscripts/(\w+)\.py"), r"hyperbolic \1"),
-    (re.compile(r"pip install (?:-c constraints\.txt )?(?:-e )?'\.\[(\w+)\]'"), r"pip install 'hyperbolic-language[\1]'"),
+    (re.compile(r"pip install (?:-c constraints\.txt )?(?:-e )?'\.\["), "pip install 'hyperbolic-language["),
 )
 
 

@@ -14,6 +14,7 @@ makes them importable.
 
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).resolve().parent
 # In site-packages this folder; in a checkout, where this file lies in scripts/package, the checkout's.
 ROOT = next(folder for folder in (_HERE, *_HERE.parents[1:2]) if (folder / "run.py").is_file())
+NEEDED = ("hydra", "pytorch_lightning", "torchtext")  # of what the extra `train` adds
 INSIDE = ("tasks", "configs", "scripts", "run")
 
 
@@ -36,9 +38,10 @@ def use() -> Path:
         module = sys.modules.get(name)
         places = [*getattr(module, "__path__", []), getattr(module, "__file__", None)]
         if module is not None and not any(place and Path(place).resolve().is_relative_to(ROOT) for place in places):
+            where = next(filter(None, places), "an unknown place")
             raise ImportError(
-                f"A module called {name!r} is imported already, from {next(filter(None, places), 'an unknown place')}, and "
-                f"hyperbolic_language has one of that name, in {ROOT}. Use it in a process of its own, or rename yours."
+                f"A module called {name!r} is imported already, from {where}, and hyperbolic_language has one of that "
+                f"name, in {ROOT}. Use it in a process of its own, or rename yours."
             )
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))
@@ -48,6 +51,15 @@ def use() -> Path:
     return ROOT
 
 
+def check_installed(purpose: str) -> None:
+    """Raise ImportError where only the library is installed."""
+    if missing := [name for name in NEEDED if find_spec(name) is None]:
+        raise ImportError(
+            f"{purpose} needs more than the library, which alone is installed ({', '.join(missing)} cannot be found): "
+            "pip install 'hyperbolic-language[train]'"
+        )
+
+
 def load(folder: str | Path) -> "Exported":
     """A trained model that was exported as a folder: its weights, configuration and points by name.
 
@@ -55,6 +67,7 @@ def load(folder: str | Path) -> "Exported":
         ValueError: a file is missing, altered or damaged (`tasks.errors.UserError`, which names it).
         ImportError: see `use`; or what `pip install 'hyperbolic-language[train]'` adds is missing.
     """
+    check_installed("hyperbolic_language.load")
     use()
     from tasks import exported
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from hyperbolic_language.console import main
+from .console import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,6 +1,6 @@
 """The command `hyperbolic`: what run.py and the scripts do, from any folder.
 
-hyperbolic train task=prefix_toy            is python run.py task=prefix_toy; and so on for each line of `hyperbolic --help`
+hyperbolic train task=prefix_toy         is python run.py task=prefix_toy; `hyperbolic --help` lists the others
 """
 
 import difflib
@@ -8,9 +8,9 @@ import os
 import runpy
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
+from pathlib import Path
 
-from hyperbolic_language import use
+from . import check_installed, use
 
 RUNS = {  # the command, what it is for, and what it adds to the words of run.py
     "train": ("train and test a model: task=... encoder=... geometry=... (train --help lists them)", []),
@@ -27,13 +27,13 @@ SCRIPTS = {
     "graph_statistics": "say what the shape of a graph is like",
     "random_graph": "write a large random graph",
 }
+CONFIGS = "HYPERBOLIC_CONFIGS"  # read by configs/own.py
 KERNELS = "kernels"  # of the library alone
-NEEDED = ("hydra", "pytorch_lightning", "torchtext")
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line; returns or raises its exit code: 2 for bad usage."""
-    name, *rest = sys.argv[1:] if words is None else words or ["--help"]
+    name, *rest = (sys.argv[1:] if words is None else words) or ["--help"]
     name = name.replace("-", "_") if not name.startswith("-") else name
     if name in ("--help", "-h", "help"):
         print(usage())
@@ -51,21 +51,20 @@ def main(words: Sequence[str] | None = None) -> int:
         near = difflib.get_close_matches(name, [*RUNS, *SCRIPTS, KERNELS], n=1)
         hint = f" Did you mean {near[0]}?" if near else ""
         return _fail(f"There is no command {name!r}.{hint} There are: {', '.join([*RUNS, *SCRIPTS, KERNELS])}.")
-    if missing := [module for module in NEEDED if find_spec(module) is None]:
-        return _fail(
-            f"hyperbolic {name} needs more than the library ({', '.join(missing)}): pip install 'hyperbolic-language[train]'"
-        )
     try:
+        check_installed(f"hyperbolic {name}")
         root = use()
     except ImportError as error:
         return _fail(str(error))
     os.environ["HYPERBOLIC_COMMAND"] = "hyperbolic"  # messages then name commands as this one has them
+    choose_folder()
     if name in SCRIPTS:
         return _run(str(root / "scripts" / f"{name}.py"), rest)
     try:
-        return _run(str(root / "run.py"), words_of(name, rest))
+        rest = words_of(name, rest)
     except ValueError as error:
         return _fail(str(error))
+    return _run(str(root / "run.py"), rest)
 
 
 def words_of(name: str, rest: Sequence[str]) -> list[str]:
@@ -73,11 +72,24 @@ def words_of(name: str, rest: Sequence[str]) -> list[str]:
     added = RUNS[name][1]
     if mode := next((word for word in rest if word.startswith("mode=")), None):
         if mode not in added:
-            raise ValueError(f"hyperbolic {name} {mode}: the command says the mode. Take hyperbolic train, test or predict.")
+            raise ValueError(
+                f"hyperbolic {name} {mode}: the command says the mode. Take hyperbolic train, test or predict."
+            )
         return list(rest)
-    if name == "sweep" and rest and "=" not in rest[0] and not rest[0].startswith("-"):
+    if name == "sweep" and not rest:
+        raise ValueError(
+            "hyperbolic sweep runs several; name a search, or values: hyperbolic sweep task=prefix_toy seed=0,1,2"
+        )
+    if name == "sweep" and "=" not in rest[0] and not rest[0].startswith("-"):
         return [*added, f"sweep={rest[0]}", *rest[1:]]
     return [*added, *rest]
+
+
+def choose_folder() -> None:
+    """Take ./configs for the user's own configurations, unless another folder is named, or it is a checkout's."""
+    here = Path("configs")
+    if CONFIGS not in os.environ and here.is_dir() and not (here / "schema.py").is_file():
+        os.environ[CONFIGS] = str(here.resolve())
 
 
 def usage() -> str:
@@ -92,7 +104,7 @@ def usage() -> str:
             *lines,
             "",
             "Data are read from the folder that HYPERBOLIC_DATA names, or ./data; runs are written to ./outputs.",
-            "A folder ./configs of yours, or --config-dir FOLDER, adds to the choices: configs/encoder/mine.yaml is encoder=mine.",
+            "Your folder ./configs, or --config-dir FOLDER, adds choices: configs/encoder/mine.yaml is encoder=mine.",
         ]
     )
 
