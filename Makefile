@@ -59,10 +59,10 @@ lint: setup ## ruff: style and common mistakes; mypy: types
 	$(PY) -m mypy
 
 data: ## say which data sets the tasks need and where they are looked for
-	@echo "PREFIX-10, -30 and -50 need no download: the first run generates them from the seed in the config"
-	@echo "and keeps them in the data folder, $${HYPERBOLIC_DATA:-data} (HYPERBOLIC_DATA or paths.data_dir=... names another)."
+	@echo "PREFIX-10, -30 and -50 need no download: the first run generates them from the seed in the config and keeps them"
+	@echo "in paths.cache_dir. Other data are looked for in $${HYPERBOLIC_DATA:-data} (HYPERBOLIC_DATA or paths.data_dir=...)."
 	@echo "Entity typing (task=ultrafine) reads ultrafine/crowd/{train,dev,test}.json, more of that release where it is there, and"
-	@echo "word vectors. What is missing is fetched into the same folder with"
+	@echo "word vectors. What is missing is fetched into that folder with"
 	@echo "  python scripts/download.py ultrafine        Choi et al. 2018, about 0.7 GB"
 	@echo "  python scripts/download.py glove            GloVe 6B, 0.9 GB"
 	@echo "  python scripts/download.py poincare_glove   Tifrea et al. 2019, where its authors' share still answers"
@@ -89,7 +89,7 @@ check-tables: setup ## fail if a committed table is not what the records give
 	$(PY) -m scripts.tables --check
 	$(PY) -m scripts.readme --check
 
-figures: setup ## draw trained models into results/figures/ (ARGS='all outputs/RUN_FOLDER ...'; ARGS=--list names the figures)
+figures: setup ## draw trained models into their folders (ARGS='all outputs/RUN_FOLDER ...'; ARGS=--list names the figures)
 	$(PY) scripts/figures.py $(ARGS)
 
 bench: setup ## time each operation against its Euclidean twin and other libraries (ARGS='--quick --check' for a minute)

@@ -25,7 +25,7 @@ from configs import checks, matching, multirun, overview, own, stored
 from configs.build import build, make
 from tasks import prediction, processes, record, rendezvous, report, resume, training
 from tasks.errors import plain_warnings
-from tasks.loggers import open_logger
+from tasks.loggers import open_loggers
 
 words: list[str] = []  # the command line, with which the other processes of a run are started
 
@@ -54,11 +54,11 @@ def run(cfg: DictConfig) -> float | None:
                     resume.checkpoint_to_continue(options["resume"], folder.parent, task.origin, *ends)
                 except resume.Finished as end:
                     return multirun.result(report.pass_over(str(end), end.record, folder), end.record)
-            with open_logger(values["logger"] and make(values["logger"], _partial_=True), folder) as logger:
+            with open_loggers([make(node, _partial_=True) for node in values["logger"].values()], folder) as loggers:
                 if mode == "test":
-                    outcome = training.test(task, data, logger, files.checkpoint, **options)
+                    outcome = training.test(task, data, loggers, files.checkpoint, **options)
                 else:
-                    outcome = training.fit(task, data, folder, logger, **options)
+                    outcome = training.fit(task, data, folder, loggers, **options)
         if outcome.is_main:
             result = record.build(values, list(job.overrides.task), data, task, outcome)
             report.conclude(task, outcome, result, folder, matching.published(result))

@@ -48,7 +48,7 @@ def fit(
     task: Task,
     data: TaskData,
     folder: Path,
-    logger: Logger | None,
+    loggers: list[Logger],
     *,
     resume: str | None,
     checkpoint_every_n_steps: int | None,
@@ -117,7 +117,7 @@ def fit(
         callbacks.append(stopping)
     callbacks += [history, checkpoints]
     trainer = make_trainer(
-        callbacks, logger, enable_progress_bar, max_epochs=max_epochs, max_steps=max_steps,
+        callbacks, loggers, enable_progress_bar, max_epochs=max_epochs, max_steps=max_steps,
         log_every_n_steps=log_every_n_steps, **options,
     )  # fmt: skip
 
@@ -174,7 +174,7 @@ def fit(
 def test(
     task: Task,
     data: TaskData,
-    logger: Logger | None,
+    loggers: list[Logger],
     checkpoint: str | None,
     *,
     enable_progress_bar: bool,
@@ -193,7 +193,7 @@ def test(
     resuming.load_weights(task, state, setting)
     resuming.adopt_name(task, state)
     hardware = {k: options[k] for k in ("accelerator", "devices", "num_nodes", "strategy", "precision") if k in options}
-    trainer = make_trainer([], logger, enable_progress_bar, limit_test_batches=limit_test_batches, **hardware)
+    trainer = make_trainer([], loggers, enable_progress_bar, limit_test_batches=limit_test_batches, **hardware)
     build_kernels(trainer)
     start = time.perf_counter()
     with (

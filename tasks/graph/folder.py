@@ -9,6 +9,7 @@ from scipy import sparse
 from tasks.errors import UserError
 from tasks.fingerprints import file_sha256, joined_sha256
 from tasks.graph.graph import Graph, checked, undirected
+from tasks.reading import other_separator
 
 EDGES = "edges.tsv"
 FORM = "node <tab> node"
@@ -64,7 +65,8 @@ def _rows(path: Path, form: str, least: int, most: int | None) -> list[tuple[int
         fields = [field.strip() for field in line.split("\t")]
         if line.strip():
             if not all(fields) or len(fields) < least or (most is not None and len(fields) > most):
-                raise UserError(f"{path}, line {k}: {line[:60]!r} is not of the form {form}.")
+                hint = other_separator(line, least, most)
+                raise UserError(f"{path}, line {k}: {line[:60]!r} is not of the form {form}.{hint}")
             rows.append((k, fields))
     if not rows:
         raise UserError(f"{path} is empty; it must have lines of the form {form}.")
