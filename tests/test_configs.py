@@ -49,10 +49,14 @@ def test_fidelity_picks_what_paper_and_code_do_differently():
 
 
 def test_the_paths_can_be_moved_by_the_environment(monkeypatch, tmp_path):
-    monkeypatch.setenv("HYPERBOLIC_DATA", str(tmp_path))
-    assert checked()["task"]["data"]["root"] == f"{tmp_path}/prefix"
+    monkeypatch.setenv("HYPERBOLIC_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("HYPERBOLIC_CACHE", str(tmp_path / "cache"))
+    assert checked("task=snli")["task"]["data"]["folder"] == f"{tmp_path}/data/snli"
+    assert checked()["task"]["data"]["root"] == f"{tmp_path}/cache/prefix"
     monkeypatch.delenv("HYPERBOLIC_DATA")
-    assert checked()["task"]["data"]["root"] == "data/prefix"
+    monkeypatch.delenv("HYPERBOLIC_CACHE")
+    assert checked("task=snli")["task"]["data"]["folder"] == "data/snli"
+    assert checked()["task"]["data"]["root"] == "outputs/.cache/prefix", "a data folder may be shared, and read only"
 
 
 @pytest.mark.parametrize(
