@@ -15,7 +15,8 @@ def parser(name: str, description: str | None) -> argparse.ArgumentParser:
     """A parser that shows the description in its own lines."""
     kind = argparse.RawDescriptionHelpFormatter
     command = os.environ.get("HYPERBOLIC_COMMAND")
-    name = f"{command} {name.removesuffix('.py')}" if command else name
+    if command:
+        name = f"{command} {name.removeprefix('python scripts/').removesuffix('.py').replace('_', '-')}"
     return argparse.ArgumentParser(prog=name, description=called(description or ""), formatter_class=kind)
 
 
