@@ -19,7 +19,7 @@ STAMP := $(VENV)/.installed
 TORCH := $(shell sed -n 's/^\(torch==.*\)$$/\1/p' constraints.txt)
 EXPERIMENTS ?= hnn_prefix10_rnn_eucl,hnn_prefix10_rnn_hyp_eucl_mlr,hnn_prefix10_rnn_hyp,hnn_prefix10_gru_eucl,hnn_prefix10_gru_hyp_eucl_mlr,hnn_prefix10_gru_hyp
 
-.PHONY: help setup run test test-all lint data reproduce collect tables check-tables figures bench numerics clean
+.PHONY: help setup run test test-all lint data reproduce collect tables check-tables figures bench kernels numerics clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sort | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -42,7 +42,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PY) -c 'import pip, sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' >/dev/null 2>&1 \
 		|| $(PYTHON) -m venv --clear $(VENV)
 	$(PY) -m pip install $(if $(TORCH_INDEX),--index-url '$(TORCH_INDEX)') '$(TORCH)'
-	$(PY) -m pip install -c constraints.txt -e '.[dev]'
+	$(PY) -m pip install -c constraints.txt -e '.[train,dev]'
 	@touch $(STAMP)
 
 run: setup ## train the quickstart (PREFIX-10, Möbius GRU on the Poincaré ball; a few minutes on 2 cores)
@@ -59,10 +59,10 @@ lint: setup ## ruff: style and common mistakes; mypy: types
 	$(PY) -m mypy
 
 data: ## say which data sets the tasks need and where they are looked for
-	@echo "PREFIX-10, -30 and -50 need no download: the first run generates them from the seed in the config"
-	@echo "and keeps them in the data folder, $${HYPERBOLIC_DATA:-data} (HYPERBOLIC_DATA or paths.data_dir=... names another)."
+	@echo "PREFIX-10, -30 and -50 need no download: the first run generates them from the seed in the config and keeps them"
+	@echo "in paths.cache_dir. Other data are looked for in $${HYPERBOLIC_DATA:-data} (HYPERBOLIC_DATA or paths.data_dir=...)."
 	@echo "Entity typing (task=ultrafine) reads ultrafine/crowd/{train,dev,test}.json, more of that release where it is there, and"
-	@echo "word vectors. What is missing is fetched into the same folder with"
+	@echo "word vectors. What is missing is fetched into that folder with"
 	@echo "  python scripts/download.py ultrafine        Choi et al. 2018, about 0.7 GB"
 	@echo "  python scripts/download.py glove            GloVe 6B, 0.9 GB"
 	@echo "  python scripts/download.py poincare_glove   Tifrea et al. 2019, where its authors' share still answers"
@@ -89,15 +89,18 @@ check-tables: setup ## fail if a committed table is not what the records give
 	$(PY) -m scripts.tables --check
 	$(PY) -m scripts.readme --check
 
-figures: setup ## draw trained models into results/figures/ (ARGS='all outputs/RUN_FOLDER ...'; ARGS=--list names the figures)
+figures: setup ## draw trained models into their folders (ARGS='all outputs/RUN_FOLDER ...'; ARGS=--list names the figures)
 	$(PY) scripts/figures.py $(ARGS)
 
 bench: setup ## time each operation against its Euclidean twin and other libraries (ARGS='--quick --check' for a minute)
 	$(PY) scripts/bench.py $(ARGS)
 
+kernels: setup ## compile the C++ kernels now, and not at the first run
+	$(PY) -m hyperbolic.native
+
 numerics: setup ## errors against mpmath, ours and other libraries', into results/numerics.md; fails above the target
 	$(PY) -m scripts.numerics $(ARGS)
 
 clean: ## remove .venv and caches; data, outputs and results stay
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info
+	rm -rf $(VENV) build .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -not -path './data/*' -not -path './outputs/*' -prune -exec rm -rf {} +

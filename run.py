@@ -11,16 +11,21 @@ if __name__ == "__main__":  # the imports take seconds, in which Ctrl-C and SIGT
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: (os.write(2, line), os._exit(130)))
 
+    from configs import overview
+
+    if overview.answer(sys.argv[1:]):  # --help and --cfg, before the imports
+        sys.exit()
+
 import hydra
 import pytorch_lightning as pl
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from configs import checks, choosing, matching, multirun, samplers, stored
+from configs import checks, choosing, matching, multirun, overview, own, samplers, stored, sweeper
 from configs.build import build, make
 from tasks import prediction, processes, record, rendezvous, report, resume, training
 from tasks.errors import plain_warnings
-from tasks.loggers import open_logger
+from tasks.loggers import open_loggers
 
 words: list[str] = []  # the command line, with which the other processes of a run are started
 
@@ -51,14 +56,14 @@ def run(cfg: DictConfig) -> float | None:
                     resume.checkpoint_to_continue(options["resume"], folder.parent, task.origin, *ends)
                 except resume.Finished as end:
                     return multirun.result(report.pass_over(str(end), end.record, folder), end.record)
-            with open_logger(values["logger"] and make(values["logger"], _partial_=True), folder) as logger:
+            with open_loggers([make(node, _partial_=True) for node in values["logger"].values()], folder) as loggers:
                 if mode == "test":
                     files.check_output(to_file=True)
-                    outcome = training.test(task, data, logger, files.checkpoint, **options)
+                    outcome = training.test(task, data, loggers, files.checkpoint, **options)
                     prediction.write_test(task, data, files, outcome, options["precision"])
                 else:
                     trial = {"tests": not samplers.is_trial(job), "prune": samplers.judge(job)}
-                    outcome = training.fit(task, data, folder, logger, **options | trial)
+                    outcome = training.fit(task, data, folder, loggers, **options | trial)
         if outcome.is_main:
             result = record.build(values, list(job.overrides.task), data, task, outcome)
             with multirun.output_of(job, folder):
@@ -76,9 +81,12 @@ def job(cfg: DictConfig) -> float | None:
 def main() -> int:
     """The command line; returns its exit code."""
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra hands its errors on, to be reported in one paragraph
-    words[:] = sys.argv[1:]
     code = 1
     try:
+        if overview.answer(sys.argv[1:]):
+            return 0
+        words[:] = own.choose(sys.argv[1:])
+        sweeper.register()
         sys.argv[1:] = stored.choose(words)
         if not multirun.are_many(words):
             share_folder()

@@ -12,7 +12,7 @@ from hydra.types import RunMode
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
-from configs import files
+from configs import files, own
 from configs.errors import ConfigError
 from configs.geometries import with_pairs
 from configs.kinds import described, fits, unknown_key
@@ -28,7 +28,6 @@ from tasks.resume import flat
 SUPPLIED = {
     "geometry": (),
     "encoder": ("geometry", "d_in", "d_hidden", "streams", "n_entities", "n_relations", "sparse"),
-    "logger": ("save_dir",),
     "task.data": ("probed",),
     "task.model": None,
     "task.module": None,
@@ -47,6 +46,7 @@ def check(cfg: DictConfig) -> dict[str, Any]:
     _check_task(cfg)
     _one_of("mode", cfg.mode, MODES)
     _one_of("fidelity", cfg.fidelity, ("paper", "code"))
+    _check_mode(cfg)
     if cfg.explain and cfg.mode != "predict":
         raise ConfigError(f"explain=true is for mode=predict, and the mode is {cfg.mode}.")
     if cfg.skip_finished and cfg.mode != "fit":
@@ -96,11 +96,42 @@ def check(cfg: DictConfig) -> dict[str, Any]:
             node = node[key]
         if node:
             check_target(name, node, supplied)
+    values["logger"] = _loggers(values["logger"])
     if "encoder" not in parameters("task.model", values["task"]["model"]):
         values["encoder"] = None
     elif values["encoder"]:
         _check_encoder(values)
     return values
+
+
+def _check_mode(cfg: DictConfig) -> None:
+    """Refuse files that the mode does not use: without mode=predict a run would train, and say nothing of them."""
+    files_of = {"checkpoint": ("test", "predict"), "input": ("predict",), "output": ("predict",)}
+    unused = [key for key, modes in files_of.items() if cfg[key] is not None and cfg.mode not in modes]
+    if not unused:
+        return
+    words = " ".join(f"{key}={cfg[key]}" for key in unused)
+    remedy = "Did you mean mode=predict?"
+    if unused == ["checkpoint"]:
+        remedy = "Did you mean mode=test or mode=predict? To go on with a training, take trainer.resume=... instead."
+    raise ConfigError(f"{words}: mode={cfg.mode} does not use {' and '.join(unused)}. {remedy}")
+
+
+def _loggers(node: Any) -> dict[str, Any]:
+    """The loggers by name, each with its class; none for null. Raises ConfigError where one cannot be built."""
+    if node is None:
+        return {}
+    if not isinstance(node, Mapping):
+        raise ConfigError(f"logger={brief(node)}: name files of configs/logger, as logger=csv or logger=[csv,wandb].")
+    loggers = {"own": node} if "_target_" in node else dict(node)
+    for name, each in loggers.items():
+        place = "logger" if each is node else f"logger.{name}"
+        if not isinstance(each, Mapping):
+            raise ConfigError(
+                f"{place}={brief(each)}: the settings of a logger stand below its name, as logger.wandb.{name}=..."
+            )
+        check_target(place, each, ("save_dir",))
+    return loggers
 
 
 def encoder_kind(node: Mapping[str, Any]) -> str:
@@ -148,6 +179,13 @@ def _check_task(cfg: DictConfig) -> None:
         raise ConfigError(unknown_key(f"task.{unknown[0]}", unknown[0], sorted(declared)))
     if missing := [key for key in TASK if key not in names]:
         raise ConfigError(f"task.{missing[0]} is missing; the task's file in configs/task needs it.")
+    words = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
+    asked = any(re.match(r"\+?task\.labels=", word) for word in words)
+    if asked and "${task.labels}" not in OmegaConf.to_yaml(node.data, resolve=False):
+        raise ConfigError(
+            f"task.labels={node.labels} means nothing for task={node.name}, whose classes are the labels of its files; "
+            "leave it out. task.data.classes={yes: [a, b], no: [c]} joins labels."
+        )
     for key, sets in (("size", "sizes"), ("labels", "label_sets")):
         if key in node and sets in node and str(node[key]) not in (choices := [str(k) for k in node[sets]]):
             raise ConfigError(f"task.{key}={node[key]}: task.{key} must be {' or '.join(choices)}.")
@@ -155,8 +193,11 @@ def _check_task(cfg: DictConfig) -> None:
 
 def _declared(name: str) -> set[str]:
     """The keys in the file of a task and in those that it starts from; none where there is no file."""
-    file = files.FOLDER / "task" / f"{name}.yaml"
-    if not re.fullmatch(r"\w+", name) or not file.is_file():
+    if not re.fullmatch(r"\w+", name):
+        return set()
+    folders = (folder for folder in (own.folder(), files.FOLDER) if folder is not None)
+    file = next((f for folder in folders if (f := folder / "task" / f"{name}.yaml").is_file()), None)
+    if file is None:
         return set()
     node = files.load(file)
     starts = [_declared(start) for start in node.pop("defaults", []) if isinstance(start, str)]

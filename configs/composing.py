@@ -6,20 +6,33 @@ from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
+from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
+from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from configs import files, sweeper
-from configs.checks import parameters
+from configs import files, own
 from configs.errors import ConfigError
 from configs.schema import Root
-from tasks.resume import NAME
 
+SEARCH = "hydra_plugins.search"  # what Hydra knows our sweeper by (configs.sweeper)
 NOT_COMPOSED = (HydraException, OmegaConfBaseException)  # words that do not make a configuration
+
+
+class OwnFolder(SearchPathPlugin):
+    """Puts the user's own folder of configurations before ours."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        if (folder := own.folder()) is not None:
+            search_path.prepend("own", f"file://{folder}")
+
+
+Plugins.instance().register(OwnFolder)
 
 
 def register(stored_name: str | None = None) -> None:
@@ -34,8 +47,12 @@ def register(stored_name: str | None = None) -> None:
     ConfigStore.instance().store(name="schema", node=root)
     jobs = {"jobs": {"_target_": "configs.multirun.Jobs"}}  # in no file: it is none of what a configuration may name
     ConfigStore.instance().store(group="hydra/callbacks", name="jobs", node=jobs)
-    ConfigStore.instance().store(group="hydra/sweeper", name="plugin", node={"_target_": sweeper.register()})
-    stored = stored_name if isinstance(stored_name, str) and NAME.fullmatch(stored_name) else None
+    ConfigStore.instance().store(group="hydra/sweeper", name="plugin", node={"_target_": SEARCH})
+    stored = None
+    if isinstance(stored_name, str):
+        from tasks.resume import NAME  # which imports torch
+
+        stored = stored_name if NAME.fullmatch(stored_name) else None
 
     def name(experiment: str | None, *choices: Any) -> str:
         return run_name(stored or experiment if experiment == "checkpoint" else experiment, *choices)
@@ -58,6 +75,8 @@ def run_name(
         return mode
     if experiment:
         return experiment
+    from configs.checks import parameters  # which imports torch
+
     try:
         has_encoder = "encoder" in parameters("task.model", {"_target_": model})
     except ConfigError:  # reported when the run starts

@@ -4,9 +4,12 @@ import difflib
 import re
 
 from configs import files
+from configs.kinds import nearest
 from tasks.errors import UserError, readable
 
 NEEDS_EXTRA = {"joblib": "local", "submitit_slurm": "slurm", "submitit_local": "slurm", "ray": "ray"}
+
+MOST_NAMES = 40  # in a message
 
 
 class ConfigError(UserError):
@@ -47,11 +50,15 @@ def _no_such_choice(text: str, error: BaseException) -> str | None:
         return f"{match[1]} is not installed; pip install '.[{extra}]' adds it."
     if not group:
         return f"There is no configuration {match[1]}; python run.py --help lists what can be chosen."
-    near = difflib.get_close_matches(name, options, n=2, cutoff=0.5)
+    near = difflib.get_close_matches(name, options, n=3, cutoff=0.5)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    if len(options) > MOST_NAMES:
+        all_names = f"The {len(options)} that there are, python run.py --help lists."
+    else:
+        all_names = f"There are: {', '.join(sorted(options)) or 'none'}."
     if elsewhere := [file.parent.name for file in files.FOLDER.glob(f"*/{name}.yaml")]:
         hint = f" Did you mean {elsewhere[0]}={name}?"
-    return f"There is no {group} named {name}.{hint} There are: {', '.join(sorted(options)) or 'none'}."
+    return f"There is no {group} named {name}.{hint} {all_names}"
 
 
 def _no_such_key(text: str, error: BaseException) -> str | None:
@@ -63,8 +70,7 @@ def _no_such_key(text: str, error: BaseException) -> str | None:
     full = path[1] if path else key
     siblings = _siblings(error)
     parent = full.rpartition(".")[0]
-    near = difflib.get_close_matches(key, siblings, n=3, cutoff=0.5)
-    names = [f"{parent}.{n}" if parent else n for n in near]
+    names = [f"{parent}.{n}" if parent else n for n in nearest(key, siblings)]
     hint = f" Did you mean {' or '.join(names)}?" if names else ""
     where = re.match(r"In '([^']+)':", text)
     place = f" (in configs/{where[1]}.yaml)" if where and where[1] != "config" else ""

@@ -6,15 +6,16 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
+from configs import own
+
 FOLDER = Path(__file__).resolve().parent
 
 
 def search_path() -> list[Path]:
-    """The folders besides FOLDER that the user put on Hydra's search path."""
-    if not HydraConfig.initialized():
-        return []
-    sources = HydraConfig.get().runtime.config_sources
-    return [Path(source.path) for source in sources if source.schema == "file" and source.provider != "main"]
+    """The folders besides FOLDER that the user put on Hydra's search path, and the user's own one (`configs.own`)."""
+    sources = HydraConfig.get().runtime.config_sources if HydraConfig.initialized() else []
+    paths = [Path(source.path) for source in sources if source.schema == "file" and source.provider != "main"]
+    return list(dict.fromkeys([*filter(None, [own.folder()]), *paths]))
 
 
 def plain(cfg: Any, resolve: bool = True) -> dict[str, Any]:

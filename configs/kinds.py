@@ -6,10 +6,26 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
+# What other programs call settings that have another name here; of several names the one that there is.
+SYNONYMS = {
+    "learning_rate": "lr", "step_size": "lr", "epochs": "max_epochs", "n_epochs": "max_epochs",
+    "num_epochs": "max_epochs", "num_train_epochs": "max_epochs", "steps": "max_steps", "n_steps": "max_steps",
+    "batch": "batch_size", "bs": "batch_size", "l2": "weight_decay", "grad_clip": "max_grad_norm",
+    "gradient_clip_val": "max_grad_norm", "optimizer": "rule", "gpus": "devices", "num_workers": "threads",
+    "early_stopping": "patience", "scheduler": "schedule", "warmup": "warmup_steps", "curvature": "c",
+    "hidden_size": "d_hidden", "hidden_dim": "d_hidden", "embedding_dim": "d_word", "dim": "d",
+}  # fmt: skip
+
+
+def nearest(key: str, names: list[str]) -> list[str]:
+    """The names that a mistyped key may mean, at most three, the likeliest first."""
+    synonym = SYNONYMS.get(key.lower())
+    return [synonym] if synonym in names else difflib.get_close_matches(key, names, n=3, cutoff=0.5)
+
 
 def unknown_key(full: str, key: str, names: list[str]) -> str:
     """The sentence that says that a key does not exist, and which ones do, the nearest first."""
-    near = difflib.get_close_matches(key, names, n=3, cutoff=0.5)
+    near = nearest(key, names)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     return f"There is no key {full}.{hint} There are: {', '.join(sorted(names)) or 'none'}."
 

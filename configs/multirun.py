@@ -21,11 +21,12 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from configs.build import MISTAKES
+from configs.composing import SEARCH
 from configs.errors import paragraph
-from configs.samplers import SEARCH, is_trial
+from configs.samplers import is_trial
 from hyperbolic.diagnostics import NonFiniteError
 from tasks import comparison, comparison_table, record, search
-from tasks.errors import Diverged, Pruned
+from tasks.errors import Diverged, Pruned, called
 from tasks.folders import whole_file
 
 INTERRUPTED = 130  # the exit code upon Ctrl-C and SIGTERM
@@ -191,7 +192,7 @@ def conclude(code: int, words: Sequence[str]) -> int:
     for note in failed:
         reason = "it was interrupted" if code == INTERRUPTED and note["reason"] == ENDED else note["reason"]
         own = [word for word in note["words"] if not (jobs.has_trials and word.startswith("sweep="))]
-        print(f"failed: python run.py {shlex.join(own)}: {reason}", file=sys.stderr)
+        print(called(f"failed: python run.py {shlex.join(own)}: {reason}"), file=sys.stderr)
     return code or int(bool(failed))
 
 
@@ -227,6 +228,6 @@ def _state(error: Exception) -> str:
 
 
 def _print(error: Exception, place: str = "") -> str:
-    message = paragraph(error)
+    message = called(paragraph(error))
     print(f"error{place}: {message}", file=sys.stderr)
     return message

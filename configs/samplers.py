@@ -10,11 +10,11 @@ from typing import Any
 
 from hydra.types import RunMode
 
+from configs.composing import SEARCH
 from configs.errors import ConfigError
 from configs.spaces import Choice, Compose, Interval, Space, random_draw, separate
 from tasks.search import PREFIX, PRUNED, Trial
 
-SEARCH = "hydra_plugins.search"  # what Hydra knows our sweeper by
 DATABASE, STUDY = "optuna.db", "search"
 SAMPLERS, PRUNERS = ("random", "tpe"), (None, "median")
 WAIT_S = 20  # for another process that writes into the database

@@ -15,8 +15,8 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict
 
 from configs import checks, files, samplers, spaces
+from configs.composing import SEARCH
 from configs.errors import ConfigError
-from configs.samplers import SEARCH
 from configs.trials import Trials
 from tasks import search
 from tasks.errors import one_of, positive, whole
@@ -25,10 +25,9 @@ from tasks.record import WITHOUT_EFFECT
 TRIED = 20  # trials that are looked into before the first is trained, until each key has come
 
 
-def register() -> str:
-    """Make the sweeper known to Hydra, which takes plugins from packages of its own name alone; returns its name."""
+def register() -> None:
+    """Make the sweeper known to Hydra, which takes plugins from packages of its own name alone."""
     Plugins.instance().class_name_to_class[SEARCH] = SearchSweeper
-    return SEARCH
 
 
 class SearchSweeper(Sweeper):

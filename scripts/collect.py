@@ -7,13 +7,17 @@ import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from configs.matching import cells_of, fits, misfit
-from configs.tables import PUBLISHED, Cell, Layout, load_layouts
-from scripts.commands import reports_errors
-from scripts.records import ROOT, RUNS, Record, RecordError, read, validate
-from tasks.errors import UserError
-from tasks.folders import whole_file
-from tasks.reading import brief
+ROOT = Path(__file__).resolve().parent.parent
+if __package__ in (None, ""):
+    sys.path[0] = str(ROOT)
+
+from configs.matching import cells_of, fits, misfit  # noqa: E402
+from configs.tables import PUBLISHED, Cell, Layout, load_layouts  # noqa: E402
+from scripts.commands import reports_errors  # noqa: E402
+from scripts.records import RUNS, Record, RecordError, read, validate  # noqa: E402
+from tasks.errors import UserError  # noqa: E402
+from tasks.folders import whole_file  # noqa: E402
+from tasks.reading import brief  # noqa: E402
 
 # An absolute path, alone or as the value of an override, as in paths.data_dir=/somewhere/data.
 _ABSOLUTE = re.compile(r"(?P<key>[+~]*[\w./@-]+=)?(?P<path>(?:[A-Za-z]:\\|/|~/).*)")

@@ -2,17 +2,22 @@
 
 import argparse
 import functools
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from tasks.errors import UserError
+from configs import own
+from tasks.errors import UserError, called
 
 
 def parser(name: str, description: str | None) -> argparse.ArgumentParser:
     """A parser that shows the description in its own lines."""
     kind = argparse.RawDescriptionHelpFormatter
-    return argparse.ArgumentParser(prog=name, description=description, formatter_class=kind)
+    command = os.environ.get("HYPERBOLIC_COMMAND")
+    if command:
+        name = f"{command} {name.removeprefix('python scripts/').removesuffix('.py').replace('_', '-')}"
+    return argparse.ArgumentParser(prog=name, description=called(description or ""), formatter_class=kind)
 
 
 def reports_errors(command: Callable[..., int]) -> Callable[..., int]:
@@ -21,9 +26,10 @@ def reports_errors(command: Callable[..., int]) -> Callable[..., int]:
     @functools.wraps(command)
     def run(*arguments: Any, **keywords: Any) -> int:
         try:
+            own.choose(())  # a run may have been trained with the user's own configurations
             return command(*arguments, **keywords)
         except (UserError, OSError) as error:
-            print(f"error: {error}", file=sys.stderr)
+            print(called(f"error: {error}"), file=sys.stderr)
             return 1
 
     return run

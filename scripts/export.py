@@ -63,7 +63,10 @@ def main(arguments: list[str] | None = None) -> int:
 def chosen(what: str | None, kinds: list[str], run: str) -> str:
     """The kind of points that is asked for, without a word the first. Raises UserError where there is none."""
     if not kinds:
-        raise UserError(f"{run}: its model has no points with names, so there is nothing to export.")
+        raise UserError(
+            f"{run}: its model has no points with names, so there is nothing to export as a table. --format folder "
+            "writes its weights, settings and a model card."
+        )
     if what is None or what in kinds:
         return what or kinds[0]
     near = difflib.get_close_matches(what, kinds, n=1)

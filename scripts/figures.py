@@ -155,12 +155,7 @@ def _parser() -> argparse.ArgumentParser:
     labels = "types of nearest, boundaries; entities; nodes of nodes, tree; sentences of trees"
     parser.add_argument("--labels", metavar="A,B,...", help=labels)
     parser.add_argument("--pairs", type=Path, metavar="FILE", help="premise <tab> hypothesis a line, for attention")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="DIR",
-        help="results/figures, and of accumulation, factors and trees figures in the run's folder",
-    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="of the files, else figures in the first run's folder")
     parser.add_argument("--format", choices=FORMATS, default="png", help="of pictures; tables are Markdown")
     parser.add_argument("--name", help="what the files are called after the figure's name, in the place of the runs")
     parser.add_argument("--state", choices=list(STATES), default="best", help="weights of the best epoch, or the last")

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import mpmath
 
-from scripts.exactness.arithmetic import DIGITS, condition, dot, flat, jacobian, mp, norm, text
-from scripts.exactness.cases import FUNCTIONS, RADIUS, Case, all_cases
-from scripts.exactness.measure import weights
-from scripts.exactness.spaces import SPACES
-from scripts.records import ROOT
-from tasks.folders import whole_file
+ROOT = Path(__file__).resolve().parent.parent
+if __package__ in (None, ""):
+    sys.path[0] = str(ROOT)
+
+from scripts.exactness.arithmetic import DIGITS, condition, dot, flat, jacobian, mp, norm, text  # noqa: E402
+from scripts.exactness.cases import FUNCTIONS, RADIUS, Case, all_cases  # noqa: E402
+from scripts.exactness.measure import weights  # noqa: E402
+from scripts.exactness.spaces import SPACES  # noqa: E402
+from tasks.folders import whole_file  # noqa: E402
 
 GOLDEN = ROOT / "tests" / "golden"
 VALUE_DIGITS = {"float32": 11, "float64": 18}  # significant digits of values

@@ -13,13 +13,16 @@ from pathlib import Path
 
 import torch
 
-from scripts.exactness import failures, finite
-from scripts.exactness.cases import CURVATURES, FUNCTIONS, RADIUS, REGIMES
-from scripts.exactness.libraries import LIBRARIES, installed
-from scripts.exactness.measure import GRADIENT_TARGET, ROUNDINGS, TARGETS, Cell, measure, worse
-from scripts.golden import GOLDEN, load
-from scripts.records import ROOT
-from tasks.folders import whole_file
+ROOT = Path(__file__).resolve().parent.parent
+if __package__ in (None, ""):
+    sys.path[0] = str(ROOT)
+
+from scripts.exactness import failures, finite  # noqa: E402
+from scripts.exactness.cases import CURVATURES, FUNCTIONS, RADIUS, REGIMES  # noqa: E402
+from scripts.exactness.libraries import LIBRARIES, installed  # noqa: E402
+from scripts.exactness.measure import GRADIENT_TARGET, ROUNDINGS, TARGETS, Cell, measure, worse  # noqa: E402
+from scripts.golden import GOLDEN, load  # noqa: E402
+from tasks.folders import whole_file  # noqa: E402
 
 REPORT = ROOT / "results" / "numerics.md"
 DASH = "–"

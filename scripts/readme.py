@@ -12,10 +12,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scripts.commands import reports_errors
-from scripts.records import ROOT
-from tasks.errors import UserError
-from tasks.folders import whole_file
+ROOT = Path(__file__).resolve().parent.parent
+if __package__ in (None, ""):
+    sys.path[0] = str(ROOT)
+
+from scripts.commands import reports_errors  # noqa: E402
+from tasks.errors import UserError  # noqa: E402
+from tasks.folders import whole_file  # noqa: E402
 
 README = ROOT / "README.md"
 NUMERICS = ROOT / "results" / "numerics.md"

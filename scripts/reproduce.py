@@ -10,10 +10,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from configs.matching import settings_of
-from configs.tables import Layout, TableError, load_layouts
-from scripts.commands import reports_errors
-from scripts.records import ROOT
+ROOT = Path(__file__).resolve().parent.parent
+if __package__ in (None, ""):
+    sys.path[0] = str(ROOT)
+
+from configs.matching import settings_of  # noqa: E402
+from configs.tables import Layout, TableError, load_layouts  # noqa: E402
+from scripts.commands import reports_errors  # noqa: E402
 
 
 @reports_errors

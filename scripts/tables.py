@@ -11,12 +11,16 @@ from rich.box import SQUARE
 from rich.console import Console
 from rich.table import Table
 
-from configs.matching import cells_of, misfit
-from configs.tables import PUBLISHED, Layout, Place, load_layouts
-from scripts.cells import Cells, blocks, notes
-from scripts.commands import reports_errors
-from scripts.records import ROOT, RUNS, Record, RecordError, read, validate
-from tasks.folders import whole_file
+ROOT = Path(__file__).resolve().parent.parent
+if __package__ in (None, ""):
+    sys.path[0] = str(ROOT)
+
+from configs.matching import cells_of, misfit  # noqa: E402
+from configs.tables import PUBLISHED, Layout, Place, load_layouts  # noqa: E402
+from scripts.cells import Cells, blocks, notes  # noqa: E402
+from scripts.commands import reports_errors  # noqa: E402
+from scripts.records import RUNS, Record, RecordError, read, validate  # noqa: E402
+from tasks.folders import whole_file  # noqa: E402
 
 TABLES = ROOT / "results" / "tables"
 OPENING = "<!-- Made by `make tables` from results/runs/; `make check-tables` fails if it is edited by hand. -->\n"

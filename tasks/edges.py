@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from tasks.errors import UserError, whole
-from tasks.reading import UNREADABLE, brief, open_bytes, reason
+from tasks.reading import UNREADABLE, brief, open_bytes, other_separator, reason
 
 FORM = "child <tab> parent"
 
@@ -55,7 +55,8 @@ def read_edges(path: Path, setting: str) -> Edges:
             continue
         fields = [field.strip() for field in line.split("\t")]
         if len(fields) != 2 or not all(fields):
-            raise UserError(f"{path}, line {k}: {line[:60]!r} is not of the form {FORM} ({setting}).")
+            hint = other_separator(line, 2, 2)
+            raise UserError(f"{path}, line {k}: {line[:60]!r} is not of the form {FORM} ({setting}).{hint}")
         child, parent = (number.setdefault(name, len(number)) for name in fields)
         if child == parent:
             loops, first_loop = loops + 1, first_loop or f"line {k}, {brief(fields[0])}"

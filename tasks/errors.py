@@ -4,12 +4,30 @@
 raise UserError, which names the setting, where it is not.
 """
 
+import os
+import re
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 LONGEST = 2000  # characters of a message
+# What the installed command `hyperbolic` calls the programs of the checkout, which messages name.
+_COMMANDS = (
+    (re.compile(r"python run\.py -m sweep="), "hyperbolic sweep "),
+    (re.compile(r"python run\.py -m\b"), "hyperbolic sweep"),
+    (re.compile(r"python run\.py"), "hyperbolic train"),
+    (re.compile(r"(?:python )?\bscripts/(\w+)\.py"), r"hyperbolic \1"),
+    (re.compile(r"pip install (?:-c constraints\.txt )?(?:-e )?'\.\["), "pip install 'hyperbolic-language["),
+)
+
+
+def called(text: str) -> str:
+    """A text with commands as the user has them: those of the checkout, or those of `hyperbolic` where that is what was
+    called (its console sets the environment variable HYPERBOLIC_COMMAND)."""
+    for pattern, command in _COMMANDS if os.environ.get("HYPERBOLIC_COMMAND") else ():
+        text = pattern.sub(command, text)
+    return text
 
 
 def readable(text: str) -> str:

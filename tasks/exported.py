@@ -1,7 +1,7 @@
 """A trained model as a folder for other machines: weights, configuration, points by name, a model card, checksums.
 
 ```python
-from tasks.exported import load
+from hyperbolic_language import load  # or from tasks.exported, where that can be imported
 exported = load("my_model")                         # every file is compared with its checksum
 names, manifold, points = exported.points["words"]  # without the data that it was trained with
 ```
@@ -147,4 +147,4 @@ def _safetensors() -> Any:
     try:
         return importlib.import_module("safetensors.torch")
     except ImportError:
-        raise UserError("Exported folders need safetensors; pip install '.[export]' adds it.") from None
+        raise UserError("Exported folders need safetensors; pip install '.[train]' adds it.") from None

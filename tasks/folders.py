@@ -10,7 +10,6 @@ import math
 import os
 import secrets
 import shutil
-import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -76,9 +75,9 @@ def whole_folder(place: Path) -> Iterator[Path]:
     that none removes what another one reads. Others may read the folder.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(dir=place.parent, prefix=f"{place.name}.", suffix=".part"))
+    part = place.with_name(f"{place.name}.{secrets.token_hex(4)}.part")
+    part.mkdir()  # with the user's umask, so that a group may share it
     try:
-        part.chmod(0o755)
         yield part
         if place.exists():
             shutil.rmtree(place, ignore_errors=True)

@@ -3,13 +3,13 @@
 import contextlib
 import netrc
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytorch_lightning as pl
-from pytorch_lightning.loggers import Logger, WandbLogger
+from pytorch_lightning.loggers import Logger, TensorBoardLogger, WandbLogger
 
-from tasks.errors import one_of
+from tasks.errors import UserError, one_of
 
 
 def wandb_logger(save_dir: str, project: str, mode: str) -> WandbLogger:
@@ -19,17 +19,27 @@ def wandb_logger(save_dir: str, project: str, mode: str) -> WandbLogger:
     return WandbLogger(project=project, save_dir=save_dir, offline=mode != "online")
 
 
-@contextlib.contextmanager
-def open_logger(make: Callable[..., Logger] | None, folder: Path) -> Iterator[Logger | None]:
-    """The logger of a run, or None; it ends with the run, so that the next run of this process gets one of its own.
-
-    make: called with save_dir.
-    """
-    logger = make(save_dir=str(folder)) if make else None
+def tensorboard_logger(save_dir: str, name: str) -> TensorBoardLogger:
+    """A logger of TensorBoard, into the folder `name`. Raises UserError where TensorBoard is not installed."""
     try:
-        yield logger
+        return TensorBoardLogger(save_dir=save_dir, name=name, version="")
+    except ModuleNotFoundError as error:
+        raise UserError(
+            "logger=tensorboard needs the package tensorboard: pip install '.[tensorboard]'. Or take another logger."
+        ) from error
+
+
+@contextlib.contextmanager
+def open_loggers(makers: Iterable[Callable[..., Logger]], folder: Path) -> Iterator[list[Logger]]:
+    """The loggers of a run; they end with it, so that the next run of this process gets its own.
+
+    makers: each is called with save_dir.
+    """
+    loggers = [make(save_dir=str(folder)) for make in makers]
+    try:
+        yield loggers
     finally:
-        if isinstance(logger, WandbLogger):
+        if any(isinstance(logger, WandbLogger) for logger in loggers):
             import wandb  # a second that other runs need not wait
 
             wandb.finish()

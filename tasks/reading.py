@@ -73,6 +73,20 @@ def brief(value: object) -> str:
     return _shortened.repr(value)
 
 
+def other_separator(line: str, least: int, most: int | None = None) -> str:
+    """Of a line without tabs that has the right number of columns, at least `least`, when it is cut at another
+    character, a sentence that says so, and what makes tabs of them; else nothing."""
+    if "\t" in line:
+        return ""
+    for name, mark, command in (
+        ("commas", ",", "tr ',' '\\t'"), ("semicolons", ";", "tr ';' '\\t'"), ("blanks", None, "tr -s ' ' '\\t'"),
+    ):  # fmt: skip
+        n = len(line.split(mark))
+        if least <= n <= (most or n):
+            return f" Its columns are separated by {name}, and tabs are needed: {command} < FILE > NEW_FILE makes them."
+    return ""
+
+
 def decode(line: bytes) -> str:
     """The text of a line, without its end and a byte-order mark. Raises Fault where it is too long or no text."""
     if len(line) > LONGEST:

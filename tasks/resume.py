@@ -1,6 +1,7 @@
 """Finding, reading and checking the checkpoint that a run goes on from or tests."""
 
 import contextlib
+import pickle
 import re
 import shutil
 import zipfile
@@ -108,6 +109,12 @@ def read(path: Path, setting: str, states: tuple[str, ...] = STATES["test"]) -> 
                 raise ValueError(f"the checksum of {damaged} is wrong")
         checkpoint = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds for a damaged file
+        if isinstance(error, pickle.UnpicklingError):  # torch's message advises to execute what the file holds
+            raise UserError(
+                f"{setting}: {file} is damaged, or it holds more than tensors and plain values, which a checkpoint of "
+                "this program does not. Reading such objects could run any program, so it was not read. Use a "
+                "checkpoint that a run of this program wrote."
+            ) from None
         reason = f"{type(error).__name__}: {error}".splitlines()[0][:120]
         raise UserError(f"{setting}: {file} is damaged or no checkpoint ({reason}). Use another one.") from error
     if isinstance(checkpoint, dict) and "settings" in checkpoint and "config" not in checkpoint:

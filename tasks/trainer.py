@@ -1,6 +1,7 @@
 """Lightning's trainer, as all runs have it: its devices, and what it does not say."""
 
 import logging
+import os
 import warnings
 from typing import Any
 
@@ -17,6 +18,7 @@ from tasks.errors import UserError, one_of
 from tasks.gradients import MeanGradients
 from tasks.loop import EpochLoop
 
+MOST_PROCESSES = 8  # on CPUs, for each core
 PRECISIONS = ("32-true", "64-true", "32", "64", "bf16-mixed")
 
 
@@ -34,7 +36,7 @@ def check_precision(precision: str, geometry: Geometry) -> None:
 
 
 def make_trainer(
-    callbacks: list[Callback], logger: Logger | None, enable_progress_bar: bool, **options: Any
+    callbacks: list[Callback], loggers: list[Logger], enable_progress_bar: bool, **options: Any
 ) -> pl.Trainer:
     """Lightning's trainer with our choices: own checkpoints, own batches for several processes, no sanity check."""
     # Lightning tells on every run what hardware it looked for and which of its products there are.
@@ -43,11 +45,13 @@ def make_trainer(
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     one_of("trainer.precision", str(options.get("precision", "32-true")), PRECISIONS)
     options["accelerator"] = choose_accelerator(options.get("accelerator", "auto"))
+    if options["accelerator"] == "cpu":
+        check_processes(options.get("devices", 1))
     StrategyRegistry.register("ddp", MeanGradients, override=True)  # what Lightning takes for several processes
     try:
         trainer = pl.Trainer(
             callbacks=callbacks,
-            logger=logger or False,
+            logger=loggers or False,
             enable_progress_bar=enable_progress_bar,
             enable_checkpointing=any(isinstance(c, Checkpoints) for c in callbacks),
             enable_model_summary=False,
@@ -65,6 +69,25 @@ def make_trainer(
     # end that one again, without batches.
     trainer.fit_loop._iteration_based_training = lambda: False  # type: ignore[method-assign]
     return trainer
+
+
+def check_processes(devices: Any) -> None:
+    """Warn of more processes on CPUs than there are cores. Raises UserError where they would not come to an end."""
+    if not str(devices).isdecimal():
+        return
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    n = int(devices)
+    if n > MOST_PROCESSES * cores:
+        raise UserError(
+            f"trainer.devices={n} asks for {n} processes, and this machine has {cores} core{'s' * (cores > 1)}; they "
+            f"would wait for each other, each with a copy of the model. Take trainer.devices={cores} or fewer."
+        )
+    if n > cores and os.environ.get("LOCAL_RANK", "0") == "0":
+        warnings.warn(
+            f"trainer.devices={n} is more than the {cores} core{'s' * (cores > 1)} of this machine: the processes wait "
+            f"for each other, and trainer.devices={cores} is faster.",
+            stacklevel=2,
+        )
 
 
 def choose_accelerator(accelerator: str) -> str:

@@ -1,5 +1,6 @@
 """Training and testing a task: builds Lightning's trainer, goes on where a run stopped, tests the best state."""
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from torch import nn
 
 from hyperbolic.diagnostics import NonFiniteError
+from hyperbolic.native import build as native
 from hyperbolic.optim import RiemannianOptimizer, parameter_groups
 from hyperbolic.switch import use_compile
 from tasks import processes
@@ -50,7 +52,7 @@ def fit(
     task: Task,
     data: TaskData,
     folder: Path,
-    logger: Logger | None,
+    loggers: list[Logger],
     *,
     resume: str | None,
     checkpoint_every_n_steps: int | None,
@@ -123,7 +125,7 @@ def fit(
         callbacks.append(stopping)
     callbacks += [history, checkpoints, *([Pruning(prune)] if prune else [])]
     trainer = make_trainer(
-        callbacks, logger, enable_progress_bar, max_epochs=max_epochs, max_steps=max_steps,
+        callbacks, loggers, enable_progress_bar, max_epochs=max_epochs, max_steps=max_steps,
         log_every_n_steps=log_every_n_steps, **options,
     )  # fmt: skip
 
@@ -131,6 +133,7 @@ def fit(
         setting = f"trainer.resume={resume}"  # so that a misfit is one sentence
         resuming.take_over(task, checkpoint, states, setting, max_epochs, max_steps)
         resuming.adopt_name(task, checkpoint)
+    build_kernels(trainer)
 
     def hint() -> str:
         begun = [file for file in (states / LAST, checkpoint and checkpoint["file"]) if file and file.exists()]
@@ -180,7 +183,7 @@ def fit(
 def test(
     task: Task,
     data: TaskData,
-    logger: Logger | None,
+    loggers: list[Logger],
     checkpoint: str | None,
     *,
     enable_progress_bar: bool,
@@ -199,7 +202,8 @@ def test(
     resuming.load_weights(task, state, setting)
     resuming.adopt_name(task, state)
     hardware = {k: options[k] for k in ("accelerator", "devices", "num_nodes", "strategy", "precision") if k in options}
-    trainer = make_trainer([], logger, enable_progress_bar, limit_test_batches=limit_test_batches, **hardware)
+    trainer = make_trainer([], loggers, enable_progress_bar, limit_test_batches=limit_test_batches, **hardware)
+    build_kernels(trainer)
     start = time.perf_counter()
     with (
         without_advice(),
@@ -221,6 +225,12 @@ def test(
         is_main=trainer.is_global_zero,
         test_s=seconds,
     )
+
+
+def build_kernels(trainer: pl.Trainer) -> None:
+    """Compile the C++ kernels of a CPU, where they are not yet, before the clock and the progress bar start."""
+    if trainer.strategy.root_device.type == "cpu" and processes.is_first():
+        native.build(lambda line: print(line, file=sys.stderr, flush=True))
 
 
 def _train(trainer: pl.Trainer, task: Task, data: TaskData, checkpoint: dict[str, Any] | None) -> None:

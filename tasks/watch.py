@@ -182,4 +182,5 @@ class StepLog(Callback):
         if trainer.logger is not None and trainer.global_step % self.every_n_steps == 0:
             loss = as_task(module).latest_loss
             assert loss is not None
-            trainer.logger.log_metrics({"step/loss": float(loss)}, step=trainer.global_step)
+            for logger in trainer.loggers:
+                logger.log_metrics({"step/loss": float(loss)}, step=trainer.global_step)

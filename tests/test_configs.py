@@ -49,10 +49,14 @@ def test_fidelity_picks_what_paper_and_code_do_differently():
 
 
 def test_the_paths_can_be_moved_by_the_environment(monkeypatch, tmp_path):
-    monkeypatch.setenv("HYPERBOLIC_DATA", str(tmp_path))
-    assert checked()["task"]["data"]["root"] == f"{tmp_path}/prefix"
+    monkeypatch.setenv("HYPERBOLIC_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("HYPERBOLIC_CACHE", str(tmp_path / "cache"))
+    assert checked("task=snli")["task"]["data"]["folder"] == f"{tmp_path}/data/snli"
+    assert checked()["task"]["data"]["root"] == f"{tmp_path}/cache/prefix"
     monkeypatch.delenv("HYPERBOLIC_DATA")
-    assert checked()["task"]["data"]["root"] == "data/prefix"
+    monkeypatch.delenv("HYPERBOLIC_CACHE")
+    assert checked("task=snli")["task"]["data"]["folder"] == "data/snli"
+    assert checked()["task"]["data"]["root"] == "outputs/.cache/prefix", "a data folder may be shared, and read only"
 
 
 @pytest.mark.parametrize(
@@ -60,7 +64,7 @@ def test_the_paths_can_be_moved_by_the_environment(monkeypatch, tmp_path):
     [
         ("task=prefix11", "There is no task named prefix11. Did you mean prefix10"),
         ("geometry=poincar", "There is no geometry named poincar. Did you mean poincare"),
-        ("experiment=nothing", "There are: hnn_prefix10_gru_eucl,"),
+        ("experiment=nothing", "python run.py --help lists"),
         ("geometri=poincare", "There is no key geometri. Did you mean geometry"),
         ("otpim.lr=1", "There is no key otpim. Did you mean optim"),
         ("optim.lrr=1", "There is no key optim.lrr. Did you mean optim.lr?"),

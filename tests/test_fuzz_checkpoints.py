@@ -1,6 +1,7 @@
 """Damaged checkpoints, in their bytes and in their fields: a run uses them, or ends with one short paragraph."""
 
 import copy
+import os
 import random
 import shutil
 from pathlib import Path
@@ -94,6 +95,31 @@ def test_a_checkpoint_without_metrics_is_refused(finished, tmp_path):
         assert result.code == 1
         assert "is not a checkpoint of this program" in result.err
         told_in_one_paragraph(result, run)
+
+
+class Hostile:
+    """Pickled, it is a call of `os.system` when it is read."""
+
+    def __init__(self, file: Path):
+        self.file = file
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.file}",)
+
+
+def test_a_hostile_checkpoint_is_not_read_and_nothing_advises_to_read_it(finished, tmp_path):
+    folder, states = finished
+    run, trace = tmp_path / "run", tmp_path / "trace"
+    shutil.copytree(states, run / "checkpoints")
+    for file in (run / "checkpoints").iterdir():
+        torch.save(torch.load(file) | {"more": Hostile(trace)}, file)
+    for words in attempts(folder, run):
+        result = call(*words, *QUIET, *places(folder))
+        told_in_one_paragraph(result, run)
+        assert result.code == 1
+        assert "so it was not read" in result.err
+        assert "weights_only" not in result.err
+    assert not trace.exists()
 
 
 @pytest.mark.slow

@@ -50,6 +50,15 @@ def finished(tmp_path_factory) -> tuple[Path, Result]:
         ("trainer.val_check_interval=1000", "trainer.val_check_interval"),
         ("task.module.select=val/f1", "val/accuracy, val/loss"),
         ("seed=-1", "seed must be a whole number of at least 0"),
+        ("checkpoint=RUN input=FILE", "mode=fit does not use checkpoint and input. Did you mean mode=predict?"),
+        ("output=FILE", "Did you mean mode=predict?"),
+        ("checkpoint=RUN", "Did you mean mode=test or mode=predict? To go on with a training, take trainer.resume="),
+        ("mode=test checkpoint=RUN input=FILE task=prefix_toy", "mode=test does not use input"),
+        ("optim.learning_rate=1", "There is no key optim.learning_rate. Did you mean optim.lr?"),
+        ("trainer.devices=999", "asks for 999 processes, and this machine has"),
+        ("logger=nothing", "There is no logger named nothing"),
+        ("logger.project=mine", "logger.project"),
+        ("+logger.mine.level=3", "logger.mine names no class"),
     ],
 )
 def test_a_mistake_is_told_in_one_paragraph_and_leaves_nothing(tmp_path, words, said):
@@ -61,7 +70,7 @@ def test_a_mistake_is_told_in_one_paragraph_and_leaves_nothing(tmp_path, words, 
     assert "Traceback" not in result.err
     assert "Error in call to target" not in result.err, "Hydra's words"
     assert "record:" not in result.out
-    assert [f for f in (tmp_path / "out").rglob("*") if f.is_file()] == []
+    assert [f for f in (tmp_path / "out").rglob("*") if f.is_file() and ".cache" not in f.parts] == []
 
 
 @pytest.mark.parametrize("line", ["1 2\t1\t2", "1 99\t1\t1", "1 2\t1"])
@@ -70,7 +79,7 @@ def test_a_faulty_data_file_stops_the_run(tmp_path, line):
     result = toy(tmp_path, f"task.data.files.dev={tmp_path}/dev.tsv")
     assert result.code == 1
     assert "dev.tsv, line 2:" in result.err
-    assert [f for f in (tmp_path / "out").rglob("*") if f.is_file()] == []
+    assert [f for f in (tmp_path / "out").rglob("*") if f.is_file() and ".cache" not in f.parts] == []
 
 
 def test_an_output_folder_that_cannot_be_made_is_named(tmp_path):

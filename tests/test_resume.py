@@ -67,7 +67,7 @@ def test_a_finished_run_is_not_resumed_unless_it_may_go_on(finished, tmp_path):
     assert again.code == 0, again.err
     assert "finished before (3 epochs of trainer.max_epochs=3); to train it further, raise trainer.max_epochs" in again.out
     assert again.record_path == result.record_path
-    assert not list(tmp_path.glob("out/*/*")), "nothing is left of the attempt"
+    assert not list(tmp_path.glob("out/[!.]*/*")), "nothing is left of the attempt"
     other = short(tmp_path, "seed=5", f"trainer.resume={home}", "optim.lr=0.02", "trainer.max_epochs=4")
     assert other.code == 1
     assert "optim.lr=0.01, not 0.02" in other.err
@@ -94,7 +94,7 @@ def test_a_command_that_is_given_again_when_its_run_went_on_and_finished_does_no
     assert not steps
     assert "finished before, with the same settings" in again.out
     assert again.record_path == finished.record_path
-    assert len(list(tmp_path.glob("out/*/*"))) == 2
+    assert len(list(tmp_path.glob("out/[!.]*/*"))) == 2
 
 
 def test_resuming_starts_anew_where_no_run_has_the_same_settings(finished, tmp_path):

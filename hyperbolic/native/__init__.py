@@ -3,8 +3,8 @@
 ``library("adam")`` compiles ``adam.cpp`` once (a few seconds) into ``$XDG_CACHE_HOME/hyperbolic`` (``~/.cache``), under
 a name that follows from the source, the compiler and the processor, with its size and hash in a file beside it: what
 differs from them is built again. The functions in it take addresses and sizes and know nothing of PyTorch, so one build
-serves every version of it. Where there is no compiler, or it fails, the kernels run on PyTorch operations;
-:mod:`hyperbolic.switch` turns these ones off.
+serves every version of it; :func:`hyperbolic.native.build.build` makes all at once. Where there is no compiler, or it
+fails, the kernels run on PyTorch operations; :mod:`hyperbolic.switch` turns these ones off.
 
 Conventions of the sources: every exported function ends with the number of threads it may use; the formulas are those
 of the Python file that calls it, which names them and has the version made of PyTorch operations.
@@ -158,17 +158,14 @@ def _built(name: str) -> Path:
     compiler = switch.cpp_compiler()
     if compiler is None:
         raise OSError("there is no C++ compiler (g++, clang++ or $CXX)")
-    source = _HERE / f"{name}.cpp"
-    texts = [source.read_text(), *(header.read_text() for header in sorted(_HERE.glob("*.h")))]
-    key = "\n".join([*texts, *_FLAGS, *_X86, _version(compiler), _processor(), torch.__version__])
-    target = _cache() / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.so"
+    target = _target(name, _machine(compiler))
     record = target.with_suffix(".sha256")
     if _matches(target, record):
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         built, new_record = Path(folder, target.name), Path(folder, record.name)
-        command = [compiler, *_FLAGS, *_X86, str(source), "-o", str(built)]
+        command = [compiler, *_FLAGS, *_X86, str(_HERE / f"{name}.cpp"), "-o", str(built)]
         try:
             _run([*command, *_PARALLEL, *_threads()])
         except subprocess.CalledProcessError:  # a compiler without OpenMP, as Apple's: one thread
@@ -177,6 +174,17 @@ def _built(name: str) -> Path:
         os.replace(built, target)
         os.replace(new_record, record)
     return target
+
+
+def _target(name: str, machine: str) -> Path:
+    """Where the shared object of a source lies: what it was made from is in its name."""
+    texts = [path.read_text() for path in (_HERE / f"{name}.cpp", *sorted(_HERE.glob("*.h")))]
+    key = "\n".join([*texts, *_FLAGS, *_X86, machine])
+    return _cache() / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.so"
+
+
+def _machine(compiler: str) -> str:
+    return "\n".join([_version(compiler), _processor(), torch.__version__])
 
 
 def _fingerprint(path: Path) -> str:

@@ -74,7 +74,7 @@ class Levels:
 def draw_accumulation(runs: Sequence[Run], load: Loader, options: FigureOptions) -> list[Path]:
     """Words, sentences and documents in one disk, also as a page with their texts (Hype-HAN, Figure 5)."""
     rows = [levels(load(run), options.words) for run in runs]
-    figure, options = plot_accumulation(rows), options.beside(runs[0])
+    figure = plot_accumulation(rows)
     panels = [
         Panel(f"{row.title}: {part.name}", _marks(row, k), row.extent)
         for row in rows
@@ -93,7 +93,7 @@ def draw_factors(runs: Sequence[Run], load: Loader, options: FigureOptions) -> l
                 f"{run.folder}: its attention is in flat space, where there are no Lorentz factors; name a run with "
                 "geometry=hype_han, or draw accumulation."
             )
-    figure, options = plot_factors(rows), options.beside(runs[0])
+    figure = plot_factors(rows)
     panels = [Panel(row.title, _marks(row, 1), row.extent) for row in rows]
     text = page("Sentences by their Lorentz factors", _note(rows) + FACTORS_FOOT, panels, _classes(rows))
     return [options.save(figure, "factors", runs), options.write(text, "factors", runs, "html")]

@@ -16,7 +16,7 @@ from scripts.trained import Run, Trained, short_hash
 from tasks.errors import UserError
 from tasks.folders import whole_file
 
-FIGURES = Path(__file__).resolve().parents[2] / "results" / "figures"
+FIGURES = "figures"  # in the folder of the first run
 Loader = Callable[[Run], Trained]
 
 
@@ -24,7 +24,7 @@ Loader = Callable[[Run], Trained]
 class FigureOptions:
     """Options of the command line."""
 
-    out: Path | None  # folder of the files; None: results/figures
+    out: Path | None  # folder of the files; None: that of the first run
     format: str
     labels: tuple[str, ...] | None  # types, entities or nodes to show; None: the paper's
     name: str | None  # of the files, in the place of the runs' names
@@ -37,12 +37,7 @@ class FigureOptions:
             stem = "-vs-".join(dict.fromkeys(run.stem for run in runs))
         else:
             stem = f"{runs[0].stem}-and-{len(runs) - 1}-more-{short_hash(' '.join(run.stem for run in runs))}"
-        return (self.out or FIGURES) / f"{figure}-{self.name or stem}.{suffix or self.format}"
-
-    def beside(self, run: Run) -> FigureOptions:
-        """The same for files that show the texts of data, which are not ours to publish: unless a folder is named, they
-        go into that of the run."""
-        return self if self.out else replace(self, out=run.folder / "figures")
+        return (self.out or runs[0].folder / FIGURES) / f"{figure}-{self.name or stem}.{suffix or self.format}"
 
     def for_run(self, run: Run, runs: Sequence[Run]) -> FigureOptions:
         """The same for files of one of the runs, whose names must differ."""

@@ -58,7 +58,7 @@ def draw(runs: Sequence[Run], load: Loader, options: FigureOptions) -> list[Path
         layer = trained.task.layers[int(trained.task.best)]
         for number, picture in pictures(trained, options.labels):
             panels.append((f"{run.title}: sentence {number} of test, layer {layer}", picture))
-    return [options.beside(runs[0]).save(plot(panels), "trees", runs)]
+    return [options.save(plot(panels), "trees", runs)]
 
 
 @torch.no_grad()

@@ -9,6 +9,25 @@ from scripts.records import read
 from scripts.trained import Run
 from tasks.base import NamedPoints
 
+# As the READMEs of the tasks say, by task.
+WORDNET = "WordNet's own (Princeton University), free with its notice."
+GRAPHS = "not stated: github.com/HazyResearch/hgcn, which has the files, names none; ask the publisher of the data."
+MULTI30K = "of their authors and of Flickr's users, for research."
+IWSLT = "TED's (CC BY-NC-ND)."
+LICENCES = {
+    "wn18rr": WORDNET, "wordnet_subtree": WORDNET, "fb15k237": "CC BY (Freebase).",
+    "umls": "the terms of the US National Library of Medicine, which publishes UMLS.",
+    "snli": "CC BY-SA 4.0; its premises are captions of Flickr30k.",
+    "multinli": "of most of its texts that of the Open American National Corpus; its paper lists the others.",
+    "ultrafine": "not stated by its README: ask its publisher; the texts belong to their owners.",
+    "dbpedia": "CC BY-SA (Wikipedia).", "tatoeba": "CC BY 2.0.", "multi30k": MULTI30K, "iwslt14": IWSLT,
+    **{f"{name}_{kind}": GRAPHS for name in ("disease", "airport", "cora", "pubmed") for kind in ("lp", "nc")},
+}  # fmt: skip
+NO_POINTS = (
+    "It has no points by name: the folder has the weights and the settings of the model. What it does with new inputs "
+    "(`mode=predict`) needs a checkpoint of the run."
+)
+
 
 def card(run: Run, points: Mapping[str, NamedPoints]) -> str:
     """What the run's record says of a model: how it was trained, on which data, and its metrics. Of a run without a
@@ -19,7 +38,7 @@ def card(run: Run, points: Mapping[str, NamedPoints]) -> str:
     sections = [
         f"# {run.title}",
         f"Task {run.settings.get('task.name')}, {run.space}.",
-        *(["Points by name:", "\n".join(kinds)] if kinds else []),
+        *(["Points by name:", "\n".join(kinds)] if kinds else [NO_POINTS]),
         "## Training",
         *_training(record),
         "## Metrics",
@@ -49,15 +68,22 @@ def _data(data: Mapping[str, Any], run: Run) -> list[str]:
     digests = data.get("sha256") if isinstance(data.get("sha256"), dict) else {}
     files = data.get("files") if isinstance(data.get("files"), dict) else {}
     rows = {f"{split}: {files.get(split, '')}": digest for split, digest in digests.items()}
-    kind = str(run.settings.get("task.data._target_", "")).split(".")[1:2]
-    place = f"tasks/{kind[0]}/README.md" if kind else "the README of the task"
-    licence = f"Names come from the data. Their licence is not in the record; {place} says more of public data."
-    return [table for table in [_table(["split: file", "sha256"], rows)] if table] + [licence]
+    return [*filter(None, [_table(["split: file", "sha256"], rows)]), f"Licence of the data: {licence(run.settings)}"]
+
+
+def licence(settings: Mapping[str, Any]) -> str:
+    """Under which licence the data of a run are: of its task, or where its data are made, generated."""
+    task = str(settings.get("task.name"))
+    made = task.endswith("_toy") or settings.get("task.data._target_") == "tasks.prefix.data.PrefixData"
+    if made:
+        return "they are generated, by a program under Apache-2.0."
+    return LICENCES.get(task, "not stated: ask the publisher of the data, whose names and texts may be in the files.")
 
 
 def _use(run: Run, points: Mapping[str, NamedPoints]) -> str:
     kind = next(iter(points), None)
-    lines = ["from tasks.exported import load", 'exported = load("FOLDER")']
+    lines = ["from hyperbolic_language import load  # pip install 'hyperbolic-language[train]'"]
+    lines.append('exported = load("FOLDER")  # exported.checkpoint["state_dict"]: the weights by name')
     if kind:
         lines.append(f'names, manifold, points = exported.points["{kind}"]')
     code = "\n".join(lines)

@@ -19,7 +19,7 @@ from tasks.document_classification.cache import from_sources
 from tasks.document_classification.corpus import Arrays, Corpus, Recipe, prepare, usable
 from tasks.document_classification.sources import Form, Source, find_sources, named_sources, read_rows, read_text
 from tasks.document_classification.toy import toy_rows
-from tasks.errors import UserError, one_of, whole
+from tasks.errors import UserError, one_of
 from tasks.fingerprints import identity_of
 from tasks.labels import Labels
 from tasks.ragged import FIRST, Documents, encode_texts

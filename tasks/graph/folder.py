@@ -9,7 +9,7 @@ from scipy import sparse
 from tasks.errors import UserError
 from tasks.fingerprints import file_sha256, joined_sha256
 from tasks.graph.graph import Graph, checked, undirected
-from tasks.reading import UNREADABLE, brief, existing, open_bytes, reason
+from tasks.reading import UNREADABLE, brief, existing, open_bytes, other_separator, reason
 
 EDGES = "edges.tsv"
 FORM = "node <tab> node"
@@ -70,7 +70,8 @@ def _rows(path: Path, form: str, least: int, most: int | None) -> list[tuple[int
         fields = [field.strip() for field in line.split("\t")]
         if line.strip():
             if not all(fields) or len(fields) < least or (most is not None and len(fields) > most):
-                raise UserError(f"{path}, line {k}: {line[:60]!r} is not of the form {form}.")
+                hint = other_separator(line, least, most)
+                raise UserError(f"{path}, line {k}: {line[:60]!r} is not of the form {form}.{hint}")
             rows.append((k, fields))
     if not rows:
         raise UserError(f"{path} is empty; it must have lines of the form {form}.")
@@ -96,8 +97,8 @@ def _check_numbers(path: Path, rows: list[tuple[int, list[str]]], number: dict[s
         for end in ends:
             if end not in number:
                 raise UserError(
-                    f"{path}, line {k}: {brief(end)} is no node. The features have {len(matrix)} rows, so nodes are the "
-                    f"numbers 0 to {len(matrix) - 1}; name nodes as you like with features.tsv."
+                    f"{path}, line {k}: {brief(end)} is no node. The features have {len(matrix)} rows, so "
+                    f"nodes are the numbers 0 to {len(matrix) - 1}; name nodes as you like with features.tsv."
                 )
 
 
@@ -119,7 +120,8 @@ def _features(path: Path | None, rows: list[tuple[int, list[str]]], number: dict
     without = [node for node, place in number.items() if np.isnan(features[place]).any()]
     if without:
         raise UserError(
-            f"{path}: {len(without)} of {len(number)} nodes have no features, as {brief(without[0])}; give a line for each."
+            f"{path}: {len(without)} of {len(number)} nodes have no features, as {brief(without[0])}; give a line for "
+            "each."
         )
     return features
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tasks.batches import SPLITS
 from tasks.errors import UserError, readable
-from tasks.reading import UNREADABLE, brief, existing, open_bytes, reason
+from tasks.reading import UNREADABLE, brief, existing, open_bytes, other_separator, reason
 
 FILES = {"train": "train.txt", "dev": "valid.txt", "test": "test.txt"}  # as WN18RR and FB15k-237 name them
 OTHER_FILES = {"train": ("train.tsv",), "dev": ("dev.txt", "valid.tsv", "dev.tsv"), "test": ("test.tsv",)}
@@ -274,7 +274,8 @@ class _Reader:
         lines = text.split(b"\n")
         k, columns = next((k, line.count(b"\t") + 1) for k, line in enumerate(lines) if line.count(b"\t") != 2)
         what = f"has {columns} column{'s' * (columns > 1)} instead of 3 ({FORM})"
-        raise self._fault(k, what if lines[k] else BLANK)
+        hint = other_separator(lines[k].decode("utf-8", "replace"), 3, 3)
+        raise self._fault(k, (what if lines[k] else BLANK) + (f".{hint.removesuffix('.')}" if hint else ""))
 
     def _check_name(self, name: bytes, text: bytes) -> None:
         try:

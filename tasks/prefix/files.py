@@ -29,8 +29,7 @@ def generated(place: Path, n: int, recipe: dict[str, Any]) -> Pairs:
         arrays = {name: tensor.numpy() for name, tensor in vars(pairs).items()}
         write_arrays(folder, arrays, settings, pairs.sha256())
 
-    setting = "paths.data_dir=... (or the environment variable HYPERBOLIC_DATA)"
-    return cached(place, read, functools.partial(generate, n, **recipe), write, "generated pairs", setting)
+    return cached(place, read, functools.partial(generate, n, **recipe), write, "generated pairs")
 
 
 def read_tab_file(path: Path, vocabulary: int) -> Pairs:

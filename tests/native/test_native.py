@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from hyperbolic import native, switch
+from hyperbolic.native import build
 
 _SOURCE = """
 #include <cstdint>
@@ -121,6 +123,26 @@ def test_a_compiler_whose_messages_are_no_utf8(tmp_path, monkeypatch):
     (tmp_path / "twice.cpp").write_text(_SOURCE)
     with pytest.warns(RuntimeWarning, match="'twice' could not be built.*erreur: caract.re"):
         assert native.library("twice") is None
+
+
+@needs_compiler
+def test_all_are_built_at_once_with_a_count_and_only_once(tmp_path, monkeypatch):
+    for name in ("one", "two", "three", "four"):
+        (tmp_path / f"{name}.cpp").write_text(_SOURCE)
+    (tmp_path / "broken.cpp").write_text("int f( {")
+    lines = []
+    assert build.build(lines.append) == 5
+    assert re.match(r"compiling 5 C\+\+ kernels, once on this machine: about \d+ s", lines[0])
+    assert re.match(r"compiled 5 of 5 in \d+ s", lines[-1])
+    assert build.missing() == ["broken"]  # which `library` warns of when it is used
+    (tmp_path / "broken.cpp").unlink()
+    monkeypatch.setattr(native, "_run", lambda command: "" if command[1] == "--version" else pytest.fail("built again"))
+    monkeypatch.setattr(native, "_matches", lambda target, record: True)
+    assert build.build(lines.append) == 0
+    assert len(lines) <= 5
+    switch.use_compile(False)
+    monkeypatch.setattr(native, "_matches", lambda target, record: False)
+    assert build.missing() == []
 
 
 def test_no_compiler(tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ from configs.build import build, rebuild
 from hyperbolic.manifolds import MANIFOLDS, Euclidean, Lorentz, PoincareBall
 from scripts import export
 from scripts.export import MODELS, in_model
+from scripts.exports.card import card, licence
 from scripts.exports.formats import FORMATS, Table, write
 from scripts.trained import load, read_run
 from tasks import exported, resume
@@ -241,7 +242,15 @@ def test_what_cannot_be_exported_is_said_in_one_paragraph(run, words, message, c
 def test_a_model_without_points_is_said(run, monkeypatch, capsys):
     monkeypatch.setattr("tasks.kg_completion.task.LinkPredictionTask.named_points", lambda self, data: {})
     assert command(run, "--format", "npz") == 1
-    assert "its model has no points with names, so there is nothing to export" in error_of(capsys)
+    line = error_of(capsys)
+    assert "its model has no points with names, so there is nothing to export as a table. --format folder" in line
+    assert "It has no points by name: the folder has the weights" in card(read_run(run), {})
+
+
+def test_the_card_says_under_which_licence_data_are_where_that_is_known():
+    assert licence({"task.name": "snli"}).startswith("CC BY-SA 4.0")
+    assert licence({"task.name": "kg"}).startswith("not stated: ask the publisher")
+    assert licence({"task.name": "prefix10", "task.data._target_": "tasks.prefix.data.PrefixData"}).startswith("they are gen")
 
 
 def test_a_folder_without_a_run_is_said(tmp_path, capsys):
@@ -272,7 +281,7 @@ def test_a_folder_is_the_model_that_was_tested(run, tmp_path, capsys):
     assert f"| test/mrr | {record['metrics']['test/mrr']:.4f} |" in text
     assert record["data"]["sha256"]["train"] in text
     assert "python run.py task=kg_completion_toy encoder=murp geometry.c=0.5" in text
-    assert "tasks/kg_completion/README.md" in text
+    assert "Licence of the data: they are generated" in text
     assert str(tmp_path) not in text + (folder / "config.json").read_text()
 
 

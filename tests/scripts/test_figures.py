@@ -229,6 +229,15 @@ def test_other_runs_have_other_files(copied, tmp_path):
     assert len(list((tmp_path / "out").iterdir())) == 2
 
 
+def test_figures_lie_with_their_run_unless_a_folder_is_named(copied, tmp_path, capsys):
+    a, b = (variant(copied, name, max_epochs=k) for k, name in enumerate("ab"))
+    assert figures.main(["curves", str(a), str(b)]) == 0
+    (path,) = [Path(line.removeprefix("figure: ")) for line in capsys.readouterr().out.splitlines()]
+    assert (path.parent, path.is_file()) == (a / "figures", True)
+    assert figures.main(["curves", str(a), "--out", str(tmp_path / "named")]) == 0
+    assert capsys.readouterr().out.startswith(f"figure: {tmp_path / 'named'}")
+
+
 def test_other_names_for_two_runs_that_are_called_alike(poincare, copied, tmp_path):
     renamed = copied.parent.parent / poincare.parent.name / "run"
     renamed.parent.mkdir()

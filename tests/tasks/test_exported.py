@@ -125,5 +125,5 @@ def test_another_folder_is_no_export(tmp_path):
 
 def test_without_safetensors_the_error_names_what_adds_it(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "safetensors.torch", None)
-    with pytest.raises(UserError, match=r"need safetensors; pip install '.\[export\]' adds it"):
+    with pytest.raises(UserError, match=r"need safetensors; pip install '.\[train\]' adds it"):
         exported.load(folder)

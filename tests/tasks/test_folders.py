@@ -108,3 +108,18 @@ def test_processes_that_start_together_all_get_what_is_kept(tmp_path):
     assert given == [[(200 + r, 9 * r) for r in range(ROUNDS)]] * PROCESSES
     left = [file.name for file in tmp_path.rglob("*.part*")]
     assert left == []
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o002, 0o775), (0o077, 0o700), (0o022, 0o755)])
+def test_a_folder_is_for_whom_the_umask_says(tmp_path, umask, mode):
+    before = os.umask(umask)
+    try:
+        with whole_folder(tmp_path / "kept") as part:
+            (part / "file").write_text("x")
+        with whole_file(tmp_path / "alone") as part:
+            part.write_text("x")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "kept").stat().st_mode & 0o777 == mode
+    assert (tmp_path / "kept" / "file").stat().st_mode & 0o777 == mode & 0o666
+    assert (tmp_path / "alone").stat().st_mode & 0o777 == mode & 0o666

@@ -1,9 +1,14 @@
-"""Weights & Biases is offline unless this machine is logged in."""
+"""Weights & Biases is offline unless this machine is logged in; a run may have several loggers."""
+
+import csv
 
 import pytest
+from pytorch_lightning.loggers import CSVLogger
 
 from tasks import loggers
 from tasks.errors import UserError
+from tests.cli import short
+from tests.configurations import checked
 
 
 @pytest.fixture
@@ -33,3 +38,45 @@ def test_it_is_online_with_a_login(made, monkeypatch, tmp_path):
 def test_another_mode_is_refused():
     with pytest.raises(UserError, match=r"logger\.mode must be one of auto, online, offline"):
         loggers.wandb_logger("here", "hyperbolic", "sometimes")
+
+
+def test_several_are_chosen_by_their_names_and_each_has_its_settings():
+    assert list(checked("logger=[csv,wandb]", "logger.wandb.project=mine")["logger"]) == ["csv", "wandb"]
+    assert checked("logger=wandb", "logger.wandb.project=mine")["logger"]["wandb"]["project"] == "mine"
+    assert checked("logger=none")["logger"] == {}
+
+
+def test_all_loggers_of_a_run_get_its_metrics_and_losses(tmp_path):
+    more = "+logger.second={_target_: pytorch_lightning.loggers.CSVLogger, name: second, version: ''}"
+    done = short(tmp_path, "logger=csv", more, "trainer.log_every_n_steps=2", "trainer.max_epochs=1")
+    assert done.code == 0, done.err
+    texts = []
+    for name in ("log", "second"):
+        with (done.record_path.parent / name / "metrics.csv").open() as file:
+            texts.append(list(csv.DictReader(file)))
+    assert texts[0] == texts[1]
+    assert any(row.get("val/accuracy") for row in texts[0])
+    assert any(row.get("step/loss") for row in texts[0])
+
+
+def test_they_are_made_with_the_folder_of_the_run(tmp_path):
+    makers = [lambda save_dir: CSVLogger(save_dir, name="a"), lambda save_dir: CSVLogger(save_dir, name="b")]
+    with loggers.open_loggers(makers, tmp_path) as opened:
+        assert [logger.root_dir for logger in opened] == [str(tmp_path / "a"), str(tmp_path / "b")]
+
+
+def test_tensorboard_writes_into_the_run_or_says_what_is_missing(tmp_path, monkeypatch):
+    pytest.importorskip("tensorboard")
+    logger = loggers.tensorboard_logger(str(tmp_path), "tensorboard")
+    logger.log_metrics({"val/accuracy": 0.5}, step=1)
+    logger.finalize("success")
+    assert list((tmp_path / "tensorboard").glob("events.*"))
+
+
+def test_without_tensorboard_the_package_is_named(monkeypatch):
+    def refuse(**options):
+        raise ModuleNotFoundError("no tensorboard")
+
+    monkeypatch.setattr(loggers, "TensorBoardLogger", refuse)
+    with pytest.raises(UserError, match=r"pip install '\.\[tensorboard\]'"):
+        loggers.tensorboard_logger("here", "tensorboard")

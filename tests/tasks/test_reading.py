@@ -174,3 +174,35 @@ def test_new_examples_are_parsed_and_faults_named():
 
 def test_an_object_of_json_keeps_its_characters():
     assert parse_object('{"a": "\\ud83d\\ude00 \u2028"}') == {"a": "\U0001f600 \u2028"}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("dog,hypernym,animal", "separated by commas"),
+        ("dog;hypernym;animal", "separated by semicolons"),
+        ("dog hypernym animal", "separated by blanks"),
+        ("dog\thypernym", ""),
+        ("dog, hypernym", ""),
+    ],
+)
+def test_a_line_with_another_separator_is_told_so(line, said):
+    hint = reading.other_separator(line, 3, 3)
+    assert said in hint
+    assert bool(said) is bool(hint)
+
+
+def test_graphs_with_another_separator_are_told_so(tmp_path):
+    from tasks.edges import read_edges
+    from tasks.graph.folder import read_folder
+    from tasks.kg_completion.triples import read_graph
+
+    for name in ("train.txt", "valid.txt", "test.txt"):
+        (tmp_path / name).write_text("dog,hypernym,animal\ncat,hypernym,animal\n")
+    with pytest.raises(UserError, match=r"train\.txt, line 1 has 1 column.*separated by commas, and tabs are needed: tr"):
+        read_graph(tmp_path)
+    (tmp_path / "edges.tsv").write_text("ann bob\nbob cy\n")
+    with pytest.raises(UserError, match=r"edges\.tsv, line 1: 'ann bob'.*separated by blanks"):
+        read_edges(tmp_path / "edges.tsv", "task.data.file")
+    with pytest.raises(UserError, match=r"edges\.tsv, line 1: 'ann bob'.*separated by blanks"):
+        read_folder(tmp_path, "mine", labelled=False)

@@ -62,7 +62,7 @@ def ends(commands: list[list[str]], environments: list[dict[str, str]], folder: 
     outputs = [process.communicate(timeout=300)[0] for process in started]
     assert [process.returncode for process in started] == [0] * len(started), "\n".join(outputs)
     assert "".join(outputs).count("record: ") == 1
-    (home,) = folder.glob("out/*/*")
+    (home,) = folder.glob("out/[!.]*/*")
     assert json.loads((home / "record.json").read_text())["device"]["processes"] == 2
     assert (home / "checkpoints" / "best.ckpt").is_file()
 

@@ -52,7 +52,7 @@ def test_a_damaged_cache_is_made_again(tmp_path, damage):
 
 def test_pairs_are_used_where_they_cannot_be_kept(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.warns(UserWarning, match=r"could not be kept in .*paths.data_dir"):
+    with pytest.warns(UserWarning, match=r"could not be kept in .*paths.cache_dir"):
         assert len(generated(tmp_path / "file" / "pairs", 100, RECIPE)) == 100
 
 

@@ -1,0 +1,71 @@
+"""A user's own folder of configurations, whose files are choices like ours: configs/encoder/mine.yaml is encoder=mine.
+
+It is the one that `--config-dir` or the environment variable HYPERBOLIC_CONFIGS names, or ./configs where the command
+`hyperbolic` is called. Names are looked for in it first, so a file may not have the name of one of ours by mistake.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tasks.errors import UserError
+
+VARIABLE = "HYPERBOLIC_CONFIGS"  # so that the other processes of a run have it, too
+OURS = Path(__file__).resolve().parent
+FLAGS = ("--config-dir", "-cd")
+REPLACES = "# replaces"  # how a file begins that is to be taken instead of ours
+
+
+def folder() -> Path | None:
+    """The user's folder; None where there is none."""
+    name = os.environ.get(VARIABLE)
+    return Path(name) if name else None
+
+
+def choose(words: Sequence[str]) -> list[str]:
+    """The words of a command line without `--config-dir FOLDER`, which is the folder from now on.
+
+    Modules that lie beside the folder can be imported, for a `_target_: my_encoder.Encoder` in its files.
+
+    Raises:
+        UserError: there is no such folder, or a file in it has the name of one of ours.
+    """
+    rest, words = [], list(words)
+    while words:
+        word = words.pop(0)
+        flag, equals, place = word.partition("=")
+        if flag not in FLAGS:
+            rest.append(word)
+            continue
+        place = place if equals else words.pop(0) if words else ""
+        if not place or not Path(place).is_dir():
+            raise UserError(f"{flag} {place}: there is no such folder; name one with files such as encoder/mine.yaml.")
+        os.environ[VARIABLE] = str(Path(place).resolve())
+    if (own := folder()) is not None:
+        check(own)
+        if (place := str(own.parent)) not in sys.path:
+            sys.path.append(place)
+    return rest
+
+
+def check(own: Path) -> None:
+    """Raise UserError unless the folder is there, and none of its files stands in the way of one of ours."""
+    if not own.is_dir():
+        raise UserError(f"{VARIABLE}={own}: there is no such folder; name one, or unset the variable.")
+    for file in sorted(own.rglob("*.yaml")):
+        name = file.relative_to(own)
+        twin = OURS / name
+        try:
+            if not twin.is_file() or (text := file.read_text(encoding="utf-8")) == twin.read_text(encoding="utf-8"):
+                continue
+        except (OSError, ValueError) as error:
+            raise UserError(f"{file} cannot be read ({error}); it must be a text in UTF-8.") from error
+        if not text.startswith(REPLACES):
+            choice = f"{name.parent}={name.stem}" if name.parent.name else "every run"
+            raise UserError(
+                f"{file} has the name of one of this program's own files, so it would change what {choice} means. Give "
+                f"it another name, as {name.with_stem('my_' + name.stem)}, which may begin with `defaults: "
+                f"[{name.stem}]`; or write {REPLACES!r} in its first line if it is to be taken instead. If {own} is "
+                f"for another program, --config-dir names another folder; with {VARIABLE} set to nothing there is none."
+            )

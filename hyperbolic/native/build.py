@@ -1,0 +1,94 @@
+"""Builds the C++ kernels before they are needed, several at once: ``python -m hyperbolic.native`` does, and a run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+from hyperbolic import native, switch
+
+# Those that take the compiler longest, which begin first.
+_LONGEST = ("adam", "recurrent_double", "recurrent_float", "losses", "lorentz_attention", "mobius")
+_TOGETHER_S = 25.0  # that one core took for all of them
+
+
+def missing() -> list[str]:
+    """The sources that are not built yet; none where the switch is off or there is no compiler."""
+    compiler = switch.cpp_compiler()
+    if compiler is None or not switch.native():
+        return []
+    try:
+        machine = native._machine(compiler)
+        targets = {path.stem: native._target(path.stem, machine) for path in sorted(native._HERE.glob("*.cpp"))}
+    except (OSError, subprocess.SubprocessError):  # which `native.library` warns of
+        return []
+    return [name for name, target in targets.items() if not native._matches(target, target.with_suffix(".sha256"))]
+
+
+def build(say: Callable[[str], None]) -> int:
+    """Build what is missing, one on each core at a time; returns how many were to be built.
+
+    A source that does not compile is left to :func:`hyperbolic.native.library`, which warns when it is used. Processes
+    that start together do not build twice. say: is given a line about what is going on, and one each time that another
+    quarter is done.
+    """
+    if not missing():
+        return 0
+    with _alone():
+        names = sorted(missing(), key=lambda name: _LONGEST.index(name) if name in _LONGEST else len(_LONGEST))
+        cores = min(
+            len(names), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        )
+        if not names:
+            return 0
+        say(
+            f"compiling {len(names)} C++ kernels, once on this machine: "
+            f"about {max(1, round(_TOGETHER_S / cores))} s on {cores} idle core{'s' * (cores > 1)}"
+        )
+        start, said = time.perf_counter(), 0
+        with ThreadPoolExecutor(cores) as pool:
+            jobs = [pool.submit(_built, name) for name in names]
+            for done, _ in enumerate(as_completed(jobs), 1):
+                if done * 4 // len(names) > said:
+                    said = done * 4 // len(names)
+                    say(f"compiled {done} of {len(names)} in {time.perf_counter() - start:.0f} s")
+    return len(names)
+
+
+def _built(name: str) -> None:
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        native._built(name)
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Wait until no other process builds; where files cannot be locked, do not wait."""
+    try:
+        import fcntl
+
+        native._cache().mkdir(parents=True, exist_ok=True)
+        lock = (native._cache() / ".lock").open("a")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    except (ImportError, OSError):
+        yield
+        return
+    with lock:
+        yield
+
+
+def main() -> int:
+    """Build all and say how many; the exit code is 1 where some could not be built."""
+    if switch.cpp_compiler() is None or not switch.native():
+        print("There is no C++ compiler (g++, clang++ or $CXX), or HYPERBOLIC_COMPILE=0: PyTorch operations are used.")
+        return 1
+    n = build(lambda line: print(line, flush=True))
+    if names := missing():
+        print(f"error: could not be built: {', '.join(names)}; a run that needs them says why.", file=sys.stderr)
+        return 1
+    print(f"{n} C++ kernels were compiled." if n else "The C++ kernels are there.", f"They are in {native._cache()}.")
+    return 0

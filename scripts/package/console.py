@@ -1,0 +1,121 @@
+"""The command `hyperbolic`: what run.py and the scripts do, from any folder.
+
+hyperbolic train task=prefix_toy         is python run.py task=prefix_toy; `hyperbolic --help` lists the others
+"""
+
+import difflib
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from . import check_installed, use
+
+RUNS = {  # the command, what it is for, and what it adds to the words of run.py
+    "train": ("train and test a model: task=... encoder=... geometry=... (train --help lists them)", []),
+    "test": ("test a trained model: checkpoint=RUN_FOLDER", ["mode=test"]),
+    "predict": ("use one: checkpoint=RUN_FOLDER input=FILE (output=FILE)", ["mode=predict"]),
+    "sweep": ("search settings: sweep NAME task=... ; many runs: sweep seed=0,1,2 task=...", ["-m"]),
+}
+SCRIPTS = {
+    "compare": "set finished runs side by side",
+    "figures": "draw what trained models look like",
+    "export": "write the points of a model, or all of it, for other programs",
+    "errors": "compare two runs example by example",
+    "download": "fetch a data set",
+    "graph_statistics": "say what the shape of a graph is like",
+    "random_graph": "write a large random graph",
+}
+CONFIGS = "HYPERBOLIC_CONFIGS"  # read by configs/own.py
+KERNELS = "kernels"  # of the library alone
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the command line; returns or raises its exit code: 2 for bad usage."""
+    name, *rest = (sys.argv[1:] if words is None else words) or ["--help"]
+    name = name.replace("-", "_") if not name.startswith("-") else name
+    if name in ("--help", "-h", "help"):
+        print(usage())
+        return 0
+    if name == "--version":
+        import hyperbolic
+
+        print(f"hyperbolic-language {hyperbolic.__version__}")
+        return 0
+    if name == KERNELS:
+        sys.argv = ["hyperbolic kernels", *rest]
+        runpy.run_module("hyperbolic.native", run_name="__main__")
+        return 0
+    if name not in RUNS and name not in SCRIPTS:
+        near = difflib.get_close_matches(name, [*RUNS, *SCRIPTS, KERNELS], n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        return _fail(f"There is no command {name!r}.{hint} There are: {', '.join([*RUNS, *SCRIPTS, KERNELS])}.")
+    try:
+        check_installed(f"hyperbolic {name}")
+        root = use()
+    except ImportError as error:
+        return _fail(str(error))
+    os.environ["HYPERBOLIC_COMMAND"] = "hyperbolic"  # messages then name commands as this one has them
+    choose_folder()
+    if name in SCRIPTS:
+        return _run(str(root / "scripts" / f"{name}.py"), rest)
+    try:
+        rest = words_of(name, rest)
+    except ValueError as error:
+        return _fail(str(error))
+    return _run(str(root / "run.py"), rest)
+
+
+def words_of(name: str, rest: Sequence[str]) -> list[str]:
+    """The words of run.py for a command of RUNS. Raises ValueError for words that contradict it."""
+    added = RUNS[name][1]
+    if mode := next((word for word in rest if word.startswith("mode=")), None):
+        if mode not in added:
+            raise ValueError(
+                f"hyperbolic {name} {mode}: the command says the mode. Take hyperbolic train, test or predict."
+            )
+        return list(rest)
+    if name == "sweep" and not rest:
+        raise ValueError(
+            "hyperbolic sweep runs several; name a search, or values: hyperbolic sweep task=prefix_toy seed=0,1,2"
+        )
+    if name == "sweep" and "=" not in rest[0] and not rest[0].startswith("-"):
+        return [*added, f"sweep={rest[0]}", *rest[1:]]
+    return [*added, *rest]
+
+
+def choose_folder() -> None:
+    """Take ./configs for the user's own configurations, unless another folder is named, or it is a checkout's."""
+    here = Path("configs")
+    if CONFIGS not in os.environ and here.is_dir() and not (here / "schema.py").is_file():
+        os.environ[CONFIGS] = str(here.resolve())
+
+
+def usage() -> str:
+    """What `hyperbolic --help` prints."""
+    lines = [f"  {name.replace('_', '-'):17} {about}" for name, (about, _) in RUNS.items()]
+    lines += [f"  {name.replace('_', '-'):17} {about}" for name, about in SCRIPTS.items()]
+    lines += [f"  {KERNELS:17} compile the C++ kernels now, and not when they are first used"]
+    return "\n".join(
+        [
+            "usage: hyperbolic COMMAND [words]; hyperbolic COMMAND --help says more",
+            "",
+            *lines,
+            "",
+            "Data are read from the folder that HYPERBOLIC_DATA names, or ./data; runs are written to ./outputs.",
+            "Your folder ./configs, or --config-dir FOLDER, adds choices: configs/encoder/mine.yaml is encoder=mine.",
+        ]
+    )
+
+
+def _run(file: str, words: Sequence[str]) -> int:
+    """A program of this project, exactly as `python FILE words` runs it; Lightning starts other processes with that."""
+    sys.argv = [file, *words]
+    runpy.run_path(file, run_name="__main__")
+    return 0
+
+
+def _fail(message: str) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return 2

@@ -1,0 +1,104 @@
+"""A user's own folder of configurations, and --help, which shows it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from configs import composing, overview, own
+from tasks.errors import UserError
+from tests.cli import ROOT, call
+from tests.configurations import CONFIGS, EXPERIMENTS, checked
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _registered() -> None:
+    composing.register()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv(own.VARIABLE, str(tmp_path / "configs"))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "configs" / "encoder").mkdir(parents=True)
+    return tmp_path / "configs"
+
+
+def test_a_file_of_the_user_s_is_a_choice_with_a_class_beside_the_folder(folder):
+    (folder.parent / "own_encoder.py").write_text("from hyperbolic.encoders.rnn import RecurrentEncoder")
+    gru = (CONFIGS / "encoder" / "gru.yaml").read_text(encoding="utf-8")
+    (folder / "encoder" / "mine.yaml").write_text(gru.replace("hyperbolic.encoders.rnn", "own_encoder"))
+    assert own.choose(["encoder=mine"]) == ["encoder=mine"]
+    assert checked("task=prefix_toy", "encoder=mine")["encoder"]["_target_"] == "own_encoder.RecurrentEncoder"
+    assert "mine" in overview.names("encoder")
+
+
+def test_the_word_on_the_command_line_names_the_folder(folder, monkeypatch):
+    monkeypatch.delenv(own.VARIABLE)
+    assert own.choose(["task=umls", "--config-dir", str(folder), "seed=1"]) == ["task=umls", "seed=1"]
+    assert own.folder() == folder
+    with pytest.raises(UserError, match="--config-dir nowhere: there is no such folder"):
+        own.choose(["--config-dir=nowhere"])
+
+
+def test_a_file_with_the_name_of_ours_is_refused_unless_it_says_that_it_replaces_it(folder):
+    file = folder / "encoder" / "gru.yaml"
+    file.write_text((CONFIGS / "encoder" / "gru.yaml").read_text(encoding="utf-8"))
+    own.choose([])  # a copy changes nothing
+    text = file.read_text(encoding="utf-8").replace("cell: gru", "cell: rnn")
+    file.write_text(text)
+    with pytest.raises(UserError, match=r"gru\.yaml has the name of .* what encoder=gru means.*as encoder/my_gru\.yaml"):
+        own.choose([])
+    file.write_text(f"# replaces ours: a simpler cell\n{text}")
+    own.choose([])
+    assert checked("task=prefix_toy", "encoder=gru")["encoder"]["cell"] == "rnn"
+
+
+def test_help_has_tasks_before_experiments_and_experiments_by_paper():
+    text = overview.text()
+    parts = ["Tasks (task=NAME)", "Choices", "Settings", "Experiments", "Examples"]
+    assert sorted(parts, key=text.index) == parts
+    assert all(f"  {name} " in text for name in overview.names("task"))
+    experiments = text[text.index("Experiments") :]
+    assert all(name in experiments for name in EXPERIMENTS)
+    assert experiments.count("Ganea, Bécigneul and Hofmann") == 1
+    assert "  optim " in text
+    assert "probe.checkpoint" in text
+    assert max(map(len, text.splitlines())) <= 130
+
+
+def test_help_and_settings_need_neither_torch_nor_lightning():
+    """So they are there at once: the imports take seconds."""
+    code = """
+import sys
+sys.argv = ["run.py", *sys.argv[1:]]
+from configs import overview
+assert overview.answer(sys.argv[1:])
+assert not {"torch", "pytorch_lightning", "hyperbolic"} & set(sys.modules)
+"""
+    for words in (["--help"], ["task=umls", "encoder=roth", "--cfg", "job"]):
+        run = [sys.executable, "-c", code, *words]
+        done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+        assert done.returncode == 0, done.stderr
+        assert "umls" in done.stdout
+
+
+def test_a_typo_in_what_is_only_printed_is_an_error():
+    done = call("encoder=hybonett", "--cfg", "job")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("error: There is no encoder named hybonett. Did you mean hybonet")
+
+
+def test_a_mistyped_experiment_gets_three_names_and_not_all():
+    message = call("experiment=hnn_prefix10_gru_hyperbolic").err
+    names = [name for name in EXPERIMENTS if f" {name}" in message]
+    assert "hnn_prefix10_gru_hyp" in names
+    assert len(names) <= 3
+
+
+def test_a_setting_without_a_meaning_is_refused(tmp_path):
+    result = call("task=nli", f"data.dir={tmp_path}", "task.labels=2", f"paths.output_dir={tmp_path}")
+    assert result.code == 1
+    assert "task.labels=2 means nothing for task=nli" in result.err
+    assert checked("task=snli", "task.labels=3")["task"]["data"]["classes"].keys() == {"entailment", "neutral", "contradiction"}
