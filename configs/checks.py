@@ -106,7 +106,7 @@ def check(cfg: DictConfig) -> dict[str, Any]:
 
 def _check_mode(cfg: DictConfig) -> None:
     """Refuse files that the mode does not use: without mode=predict a run would train, and say nothing of them."""
-    files_of = {"checkpoint": ("test", "predict"), "input": ("predict",), "output": ("predict",)}
+    files_of = {"checkpoint": ("test", "predict"), "input": ("predict",), "output": ("test", "predict")}
     unused = [key for key, modes in files_of.items() if cfg[key] is not None and cfg.mode not in modes]
     if not unused:
         return
