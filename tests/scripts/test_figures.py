@@ -330,6 +330,14 @@ def test_a_run_of_another_task_has_no_figures_of_types(tmp_path, capsys):
     assert draw(tmp_path / "drawn", "boundaries", run) == 1
 
 
+def test_all_figures_of_a_hierarchy_are_those_that_it_has(tmp_path, capsys):
+    """Its nodes have names, too, but no edges of a graph."""
+    result = cli.call("task=poincare_embeddings_toy", "trainer.max_epochs=1", *cli.QUIET, *cli.places(tmp_path))
+    assert draw(tmp_path / "drawn", "all", result.record_path.parent) == 0
+    assert {file.name.partition("-")[0] for file in (tmp_path / "drawn").iterdir()} == {"tree", "curves"}
+    assert "left out nodes" in capsys.readouterr().err
+
+
 def test_the_paper_s_types_give_both_tables(poincare, tmp_path):
     """With the names of Ultra-Fine in the place of the toy's: Table 2's columns and a chain for each other coarse type."""
     trained = load(read_run(poincare))
