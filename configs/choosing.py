@@ -69,7 +69,7 @@ def _kept(values: dict[str, Any], files: Files) -> dict[str, Any]:
     name, theirs = build.name_of_task(values), build.name_of_task(config)
     if name != theirs:
         if _open(values):  # otherwise it is refused later
-            raise UserError(f"checkpoint={files.checkpoint} is of task={theirs}, not of task={name}; leave task=... out.")
+            raise UserError(f"checkpoint={files.checkpoint} is of task={theirs}, not of task={name}; leave it out.")
         return {}
     check_plain(config, f"checkpoint={files.checkpoint}: {files.state['file']}")
     settings = resume.LATER | resume.flat(config)

@@ -178,3 +178,19 @@ def test_answers_alone_go_to_standard_output(tmp_path, family, run_folder):
     assert result.code == 0, result.err
     assert [json.loads(line)["head"] for line in result.out.splitlines()] == ["p1"]
     assert "record: " in result.err
+
+
+def test_documents_have_words_as_large_as_their_vectors(tmp_path):
+    folder, vectors = tmp_path / "weather", tmp_path / "data" / "glove"
+    folder.mkdir()
+    vectors.mkdir(parents=True)
+    rows = [("wet", "rain falls"), ("dry", "the sun shines"), ("wet", "it rains"), ("dry", "no rain")] * 10
+    (folder / "train.tsv").write_text("label\ttext\n" + "".join(f"{label}\t{text}\n" for label, text in rows), encoding="utf-8")
+    (vectors / "small.txt").write_text("rain 1 2 3\nsun 3 2 1\nthe 0 1 0\n", encoding="utf-8")
+    words = ("task=documents", f"data.dir={folder}", "encoder=dan", "geometry=euclidean", "trainer.max_epochs=1")
+    result = call(*words, *QUIET, *places(tmp_path))
+    assert result.code == 0, result.err
+    assert "task.d_word=3" in result.out
+    assert result.record["config"]["task"]["model"]["d_word"] == 3
+    linear = call("task=documents", f"data.dir={folder}", "task/model=bag_of_words", "trainer.max_epochs=1", *QUIET, *places(tmp_path))
+    assert linear.code == 0, linear.err
