@@ -192,5 +192,9 @@ def test_documents_have_words_as_large_as_their_vectors(tmp_path):
     assert result.code == 0, result.err
     assert "task.d_word=3" in result.out
     assert result.record["config"]["task"]["model"]["d_word"] == 3
+    texts, elsewhere = tmp_path / "texts.txt", places(tmp_path / "elsewhere")
+    texts.write_text("rain falls\n", encoding="utf-8")
+    words = ("mode=predict", "task=documents", *words[2:4], f"checkpoint={result.record_path.parent}", f"input={texts}")
+    assert call(*words, *QUIET, *elsewhere).code == 0, "without documents and vectors"
     linear = call("task=documents", f"data.dir={folder}", "task/model=bag_of_words", "trainer.max_epochs=1", *QUIET, *places(tmp_path))
     assert linear.code == 0, linear.err
