@@ -38,14 +38,16 @@ def run(cfg: DictConfig) -> float | None:
     experiment, name = job.runtime.choices.get("experiment"), folder.parent.name
     files = prediction.Files(values["checkpoint"], values["input"], values["output"], values["explain"])
     with prediction.standard_output(files if mode == "predict" else None) as stdout:
-        cfg, values, data = choosing.choose(cfg, values)
+        with multirun.output_of(job, folder):
+            cfg, values, data = choosing.choose(cfg, values, files)
         options = values["trainer"]
         passes_over = values["skip_finished"] or (mode == "fit" and options["resume"] == "auto")
         if passes_over and (earlier := record.finished(folder.parent, values)):
             selection = report.pass_over("finished before, with the same settings", earlier, folder)
             return multirun.result(selection, earlier)
         pl.seed_everything(values["seed"], workers=True, verbose=False)
-        task, data = build(values, files.state if mode == "predict" else None, data)
+        with multirun.output_of(job, folder):
+            task, data = build(values, files.state if mode == "predict" else None, data)
         task.origin = stored.origin(cfg, values, data.identity, experiment, name)
         if mode == "predict":
             outcome = prediction.predict(task, data, files, stdout, **options)

@@ -41,7 +41,7 @@ def build(
         UserError: a class refuses its settings, or the vocabulary is damaged.
     """
     kept = None
-    if checkpoint is not None and _name_of_task(checkpoint["config"]) == _name_of_task(values):
+    if checkpoint is not None and name_of_task(checkpoint["config"]) == name_of_task(values):
         kept = vocabularies.kept(checkpoint)  # of another task, which is refused later, it is not looked at
     try:
         geometry = _make("geometry", values["geometry"], Geometry)
@@ -72,7 +72,8 @@ def build(
     return task, data
 
 
-def _name_of_task(values: Mapping[str, Any]) -> Any:
+def name_of_task(values: Mapping[str, Any]) -> Any:
+    """What the task of a configuration is called; None where it has none."""
     task = values.get("task")
     return task.get("name") if isinstance(task, Mapping) else None
 

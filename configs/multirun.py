@@ -212,11 +212,11 @@ def show_results(jobs: Jobs) -> None:
 
 @contextlib.contextmanager
 def output_of(job: Any, folder: Path) -> Iterator[None]:
-    """What a trial of a search prints at its end goes into its folder; the search says the rest."""
+    """What a trial of a search prints of its data and at its end goes into its folder; the search says the rest."""
     if not is_trial(job):
         yield
         return
-    with (folder / "output.txt").open("w", encoding="utf-8") as file, contextlib.redirect_stdout(file):
+    with (folder / "output.log").open("a", encoding="utf-8") as file, contextlib.redirect_stdout(file):
         yield
 
 

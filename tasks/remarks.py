@@ -10,6 +10,7 @@ from tasks.classification import ClassificationTask
 
 ABOVE = 2.0  # standard errors by which an accuracy is to be above the largest class's share
 VALIDATIONS = 3  # so many, the first included, say whether a metric moves
+BOUNDS = {"bleu": 100.0, "mean_rank": 1.0, "perplexity": 1.0}  # best values that are not 1 (max) or 0 (min)
 
 
 def remarks(task: Task, record: Mapping[str, Any], history: Sequence[Mapping[str, float]]) -> list[str]:
@@ -19,15 +20,26 @@ def remarks(task: Task, record: Mapping[str, Any], history: Sequence[Mapping[str
     """
     lines = []
     if isinstance(task, ClassificationTask) and "test" in task.confusion:
-        lines += on_classes(task.classes, task.confusion["test"], task.class_weights)
+        data, module = (record["config"]["task"][node] for node in ("data", "module"))
+        remedies = ["word vectors (task.data.vectors)"] if "vectors" in data and not has_vectors(record) else []
+        balance = "class_weights" in module and task.class_weights != "balanced"
+        lines += on_classes(task.classes, task.confusion["test"], remedies, balance)
     if line := on_selection(task.select, task.select_mode, history, record["config"]["optim"]["lr"]):
         lines.append(line)
     return lines
 
 
-def on_classes(classes: Sequence[str], confusion: Tensor, weights: str | None) -> list[str]:
+def has_vectors(record: Mapping[str, Any]) -> bool:
+    """Whether words start from vectors."""
+    return bool(record["data"].get("words", {}).get("vectors"))
+
+
+def on_classes(
+    classes: Sequence[str], confusion: Tensor, remedies: Sequence[str] = (), balance: bool = False
+) -> list[str]:
     """Whether an accuracy is hardly above the share of the largest class, and which classes of the test are never
-    predicted. confusion (K, K): examples by right class and predicted one. weights: `class_weights` of the loss."""
+    predicted. confusion (K, K): examples by right class and predicted one. remedies: what to try against the first
+    besides what any task has. balance: whether `class_weights` can be set, and are not balanced."""
     gold, predicted = confusion.sum(1), confusion.sum(0)
     total, correct = float(gold.sum()), float(confusion.diagonal().sum())
     largest = int(gold.argmax())
@@ -36,21 +48,27 @@ def on_classes(classes: Sequence[str], confusion: Tensor, weights: str | None) -
     if correct / total < share + ABOVE * (share * (1 - share) / total) ** 0.5:
         lines.append(
             f"little was learned: test/accuracy is {correct / total:.3f}, and who always says {classes[largest]} has "
-            f"{share:.3f}. Try word vectors where the words have none, more epochs, another optim.lr or encoder."
+            f"{share:.3f}. Try {', '.join([*remedies, 'more epochs'])}, another optim.lr or encoder."
         )
     if never := [k for k in range(len(classes)) if gold[k] and not predicted[k]]:
         names = ", ".join(f"{classes[k]} ({int(gold[k]):,} of {int(total):,})" for k in never[:5])
         more = f" and {len(never) - 5} more classes" if len(never) > 5 else ""
-        remedy = "more epochs" if weights == "balanced" else "task.module.class_weights=balanced, or more epochs"
+        remedy = "task.module.class_weights=balanced, or more epochs" if balance else "more epochs"
         lines.append(f"never predicted in the test: {names}{more}. Try {remedy}.")
     return lines
 
 
+def is_perfect(select: str, mode: str, value: float) -> bool:
+    """Whether a metric is, within a hundredth, as good as it can be."""
+    bound = BOUNDS.get(select.rpartition("/")[2], 1.0 if mode == "max" else 0.0)
+    return (bound - value if mode == "max" else value - bound) <= 0.01 * max(bound, 1.0)
+
+
 def on_selection(select: str, mode: str, history: Sequence[Mapping[str, float]], lr: float) -> str | None:
     """Whether the selecting metric was never better than at its first validation, and what the training loss says of
-    it: one that falls all the same is learning by heart."""
+    it: one that falls all the same is learning by heart. None of a metric that was perfect then."""
     values = [row[select] for row in history if select in row]
-    if len(values) < VALIDATIONS:
+    if len(values) < VALIDATIONS or is_perfect(select, mode, values[0]):
         return None
     best = max(values[1:]) if mode == "max" else min(values[1:])
     if best > values[0] if mode == "max" else best < values[0]:

@@ -5,6 +5,10 @@ A run whose configuration gives one of KEYS the value `auto` reads its data firs
 settings from the counts of the training split, as the record has them; the run prints them with the reason and goes on
 as if they had stood on the command line, so that record and checkpoint hold the values. What is set is never settled,
 and what follows from it, as the epochs from the batch size, follows from the value that was set.
+
+`task=graph`, `graph_nc` and `translation` have no rule. Graphs are trained on as a whole, where `task.model.fanouts`
+does not say otherwise, so each pass is one step whatever their size. Batches of translations have a number of words
+already (`task.data.batch_tokens`), and no rule for epochs was measured.
 """
 
 import math
@@ -15,11 +19,12 @@ from tasks.errors import UserError
 
 AUTO = "auto"
 KEYS = (
-    "task.data.batch_size", "task.model.sparse", "task.model.loop_bias", "task.model.d_word", "task.module.lazy",
+    "task.data.batch_size", "task.d_word", "task.model.sparse", "task.model.loop_bias", "task.model.d_word",
+    "task.module.lazy",
     "task.module.objective", "task.module.negatives", "task.module.pool", "task.module.self_share",
     "task.module.regulariser", "trainer.max_epochs", "trainer.check_val_every_n_epoch",
 )  # fmt: skip
-FOLLOW = ("task.module.lazy",)  # those of KEYS that are another one: ${task.model.sparse}
+FOLLOW = {"task.module.lazy": "task.model.sparse", "task.model.d_word": "task.d_word"}  # KEYS that are another one
 VALIDATIONS = 10  # of a run, about
 MOST_ENTITIES = 10_000  # that a softmax is taken over
 POOL = 3000  # entities of a softmax over some
@@ -27,10 +32,11 @@ DENSE_ENTITIES = 50_000  # whose rows all move at each step
 
 
 class Settings:
-    """The settings of a run by dotted key, of which those that are AUTO are settled, each once."""
+    """The settings of a run by dotted key, of which those that are AUTO are settled, each once. examples: that an epoch
+    has, of the kind that batches are made of."""
 
-    def __init__(self, values: Mapping[str, Any]):
-        self.values = dict(values)
+    def __init__(self, values: Mapping[str, Any], examples: int):
+        self.values, self.examples = dict(values), examples
         self.settled: dict[str, Any] = {}
 
     def settle(self, key: str, value: Any) -> Any:
@@ -39,15 +45,21 @@ class Settings:
             self.values[key] = self.settled[key] = value
         return self.values.get(key)
 
+    def follow(self) -> None:
+        """Let those of FOLLOW that are AUTO be what they follow."""
+        for key, other in FOLLOW.items():
+            if self.values.get(other, AUTO) != AUTO:
+                self.settle(key, self.values[other])
+
     def has(self, key: str) -> bool:
         """Whether a setting was set to something, neither to null nor to 0."""
         return self.values.get(key) not in (AUTO, None, 0)
 
-    def settle_epochs(self, examples: int, steps: int, least: int, most: int) -> str:
+    def settle_epochs(self, steps: int, least: int, most: int) -> str:
         """Let a run have about so many steps, in from `least` to `most` passes over the examples; says how many. With
         trainer.max_steps these are the end, whatever the epochs."""
         per_step = self.values["task.data.batch_size"] * self.values["trainer.accumulate_grad_batches"]
-        batches = max(1, round(examples / per_step))
+        batches = math.ceil(self.examples / per_step)
         epochs = min(max(least, round(steps / batches)), most)
         epochs = self.settle("trainer.max_epochs", epochs if self.values["trainer.max_steps"] == -1 else -1)
         passes = epochs if epochs is not None and epochs > 0 else 1
@@ -73,46 +85,74 @@ def graph(size: Mapping[str, Any], of: Settings) -> tuple[str, str]:
     """
     triples, entities = size["triples"], size["entities"]
     of.settle("task.data.batch_size", _power_of_two(triples / 25, 16, 256))
-    softmax = of.settle("task.module.objective", "cross_entropy") == "cross_entropy"
-    are_many = entities > MOST_ENTITIES or of.has("task.module.pool") or of.has("task.module.self_share")
-    negatives = of.settle("task.module.negatives", 50 if are_many or not softmax else None)
-    has_set = "task.module.negatives" not in of.settled  # so many wrong answers to each triple, and no pool
-    pool = of.settle("task.module.pool", POOL if softmax and negatives is not None and not has_set else None)
+    objective = of.settle("task.module.objective", "cross_entropy")
+    reason = _settle_answers(objective, entities, of)
     is_lorentz = str(of.values.get("encoder._target_")).endswith(".HyboNet")
-    of.settle("task.module.regulariser", (0.5 if is_lorentz else 0.05) if softmax else 0.0)
-    has_wrong_answers_drawn = negatives is not None and of.values["task.module.objective"] != "all_bce"
-    of.settle("task.module.self_share", (0.01 if pool else 0.1) if has_wrong_answers_drawn else 0.0)
+    of.settle("task.module.regulariser", (0.5 if is_lorentz else 0.05) if objective == "cross_entropy" else 0.0)
     of.settle("task.model.loop_bias", True)
     of.settle("task.model.sparse", entities > DENSE_ENTITIES)
-    steps = of.settle_epochs(2 * triples, 2500, least=20, most=300)
-    over = "all entities, which are few enough" if negatives is None else "entities that are drawn, as there are many"
-    counted = f"{triples:,} triples of {entities:,} entities"
-    return counted, f"{steps}; {f'a softmax over {over}' if softmax else 'wrong answers are drawn'}"
+    steps = of.settle_epochs(2500, least=20, most=300)
+    return f"{triples:,} triples of {entities:,} entities", f"{steps}; {reason}"
+
+
+def _settle_answers(objective: str, entities: int, of: Settings) -> str:
+    """Let the answers that a right one is compared with be all entities, a pool of them for each batch, or wrong ones
+    that are drawn for each triple; says which, and why."""
+    keys = ("task.module.negatives", "task.module.pool", "task.module.self_share")
+    negatives, pool, _ = (of.values.get(key) for key in keys)
+    is_softmax, are_many, has_pool = objective == "cross_entropy", entities > MOST_ENTITIES, of.has(keys[1])
+    are_few = negatives == AUTO and not (are_many or has_pool or of.has(keys[2]))
+    settled: tuple[int | None, int | None, float]
+    why = "as it is set"
+    if objective == "all_bce" or (is_softmax and (negatives is None or are_few)):
+        settled, over = (None, None, 0.0), "all entities"
+        why = "which are few enough" if is_softmax and are_few else why
+    elif has_pool or (is_softmax and negatives == pool == AUTO):
+        size = pool if has_pool else min(POOL, entities)
+        settled, over = (50, size, 0.01), f"{size:,} entities that are drawn for each batch"
+        why = "as there are many" if are_many and not has_pool else why
+    else:
+        settled = (50, None, 0.1)
+        over = f"{50 if negatives == AUTO else negatives} wrong answers that are drawn for each triple"
+    for key, value in zip(keys, settled, strict=True):
+        of.settle(key, value)
+    return f"{'a softmax' if is_softmax else objective} over {over}, {why}"
 
 
 def hierarchy(size: Mapping[str, Any], of: Settings) -> tuple[str, str]:
     """A hierarchy of M pairs of a node and one above it: batches of M / 40 pairs, 16 to 2000, and about 3000 steps, in
-    30 to 300 epochs; for WordNet's 743,241 pairs 30 epochs of batches of 2000."""
+    30 to 300 epochs; for WordNet's 743,241 pairs 30 epochs of batches of 2000, as its records have. Small trees need
+    steps: in 10 dimensions random and balanced trees of 100 to 10,000 nodes and WordNet's mammals have a reconstruction
+    MAP of 0.93 to 0.99 so, and one of 200 nodes had 0.31 with WordNet's batches and epochs."""
     pairs = size["pairs"]
     of.settle("task.data.batch_size", min(2000, _power_of_two(pairs / 40, 16, 2048)))
-    steps = of.settle_epochs(pairs, 3000, least=30, most=300)
+    steps = of.settle_epochs(3000, least=30, most=300)
     return f"{pairs:,} pairs of a node and one above it, {size['nodes']:,} nodes", steps
 
 
 def pairs(size: Mapping[str, Any], of: Settings) -> tuple[str, str]:
     """N pairs of sentences: words of the size of their vectors, or 50; batches of N / 80 pairs, 16 to 64, and about
     1000 steps, in 5 to 30 epochs: with 5,000 pairs the best epoch is one of the first 8."""
-    d = size["words"].get("dimension")
-    of.settle("task.model.d_word", d or 50)
+    words = _settle_words("task.model.d_word", size, of)
     of.settle("task.data.batch_size", _power_of_two(size["pairs"] / 80, 16, 64))
-    steps = of.settle_epochs(size["pairs"], 1000, least=5, most=30)
-    return f"{size['pairs']:,} pairs", f"{steps}; {f'word vectors of {d} numbers' if d else 'no word vectors'}"
+    steps = of.settle_epochs(1000, least=5, most=30)
+    return f"{size['pairs']:,} pairs", f"{steps}; {words}"
 
 
 def documents(size: Mapping[str, Any], of: Settings) -> tuple[str, str]:
-    """N documents: batches of N / 80 documents, 16 to 64, and about 2000 steps, in 5 to 30 epochs."""
+    """N documents: words of the size of their vectors, or 50; batches of N / 80 documents, 16 to 64, and about 2000
+    steps, in 5 to 30 epochs. By analogy with pairs, twice the steps as documents are longer; not measured."""
+    words = _settle_words("task.d_word", size, of)
     of.settle("task.data.batch_size", _power_of_two(size["documents"] / 80, 16, 64))
-    return f"{size['documents']:,} documents", of.settle_epochs(size["documents"], 2000, least=5, most=30)
+    steps = of.settle_epochs(2000, least=5, most=30)
+    return f"{size['documents']:,} documents", f"{steps}; {words}"
+
+
+def _settle_words(key: str, size: Mapping[str, Any], of: Settings) -> str:
+    """Let words have the size of their vectors, or 50; says which."""
+    d = size["words"].get("dimension")
+    of.settle(key, d or 50)
+    return f"word vectors of {d} numbers" if d else "no word vectors"
 
 
 def _power_of_two(x: float, least: int, most: int) -> int:
@@ -126,22 +166,23 @@ RULES: dict[str, Rule] = {
 
 
 def settle(
-    kind: str, fingerprint: Mapping[str, Any], values: Mapping[str, Any]
+    kind: str, fingerprint: Mapping[str, Any], values: Mapping[str, Any], examples: int
 ) -> tuple[dict[str, Any], tuple[str, str]]:
     """The values of the settings that are AUTO, and two lines that say which and why.
 
     kind: of the task, its folder in tasks/. fingerprint: of its data (`TaskData.fingerprint`). values: all settings by
-    dotted key. Raises UserError for a setting that no rule of this kind settles.
+    dotted key. examples: see `Settings`. Raises UserError for a setting that no rule of this kind settles.
     """
-    settings = Settings(values)
+    settings = Settings(values, examples)
     counted = reason = ""
     if kind in RULES:
         size = {**fingerprint["counts"]["train"], "words": fingerprint.get("words", {})}
         counted, reason = RULES[kind](size, settings)
-    for key in KEYS:
-        if settings.values.get(key) == AUTO and key not in FOLLOW:
-            raise UserError(f"{key}={AUTO}: task={values['task.name']} has no rule for it; set a value.")
     words = " ".join(f"{key}={_word(value)}" for key, value in settings.settled.items())
+    settings.follow()
+    for key in KEYS:
+        if settings.values.get(key) == AUTO:
+            raise UserError(f"{key}={AUTO}: task={values['task.name']} has no rule for it; set a value.")
     return settings.settled, (
         f"chosen for {counted}: {words}",
         f"({reason}; what is set on the command line is not chosen)",

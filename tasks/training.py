@@ -75,7 +75,7 @@ def fit(
 
     folder: of this run; it gets checkpoints/, history.csv and what else the run leaves. The named options are ours
     and explained in configs/trainer; `options` are Lightning's Trainer's. tests: false for a
-    trial of a search, which the test data must not tell what is better. prune: see `Pruning`.
+    trial of a search: validation alone chooses among trials. prune: see `Pruning`.
 
     Raises UserError for what cannot be done, Interrupted on Ctrl-C, NonFiniteError where the guard stopped it.
     """

@@ -57,6 +57,8 @@ def test_trials_are_ranked_by_validation_and_the_best_is_tested_once(searched):
         assert not any(name.startswith("test/") for name in record["metrics"])
         assert record["config"]["optim"]["lr"] == float(trial.settings["optim.lr"])
         assert (trial.seed, trial.commit) == (record["seed"], record["commit"])
+    assert result.out.count(": 85 entities") == 1, "by the test; what trials say of their data is in their folders"
+    assert "entities" in (place / ranked[0].folder / "output.log").read_text(encoding="utf-8")
     before, _, after = result.out.partition("┏")
     assert "test/" not in before
     assert after.count("test/mrr") == 2, "in the table of the test, and in the line on the best"

@@ -107,8 +107,8 @@ def test_a_graph_is_completed(tmp_path, data_dir):
 @pytest.mark.data
 @pytest.mark.parametrize("split", ["train", "dev"])
 def test_pairs_are_told_apart_better_than_by_the_largest_class(tmp_path, data_dir, split):
-    """5,000 pairs of a file of SNLI to train on, others of it to test, with vectors of 50 dimensions. (Of MultiNLI, whose
-    texts are of ten genres, so many pairs gave 5 points more than the largest class.)"""
+    """5,000 pairs of a file of SNLI to train on, others of it to test, with vectors of 50 dimensions. (Of MultiNLI see
+    tasks/nli/README.md.)"""
     file = data_dir / "snli" / f"snli_1.0_{split}.jsonl"
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     random.Random(0).shuffle(rows)

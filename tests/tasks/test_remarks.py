@@ -2,7 +2,8 @@
 
 import torch
 
-from tasks.remarks import on_classes, on_selection
+from tasks.remarks import is_perfect, on_classes, on_selection
+from tests.cli import SHORT, toy
 
 CLASSES = ("entailment", "neutral", "contradiction")
 
@@ -12,20 +13,22 @@ def table(*rows: list[int]) -> torch.Tensor:
 
 
 def test_an_accuracy_beside_the_largest_class_and_a_class_that_is_never_predicted_are_said():
-    near, never = on_classes(CLASSES, table([15, 135, 0], [10, 275, 0], [5, 60, 0]), None)
+    near, never = on_classes(CLASSES, table([15, 135, 0], [10, 275, 0], [5, 60, 0]), balance=True)
     assert "test/accuracy is 0.580" in near
     assert "always says neutral has 0.570" in near
     assert "never predicted in the test: contradiction (65 of 500)" in never
     assert "task.module.class_weights=balanced" in never
-    assert "balanced" not in on_classes(CLASSES, table([0, 9, 0], [0, 9, 0], [0, 9, 0]), "balanced")[1]
+    assert "vectors" not in near
+    assert "balanced" not in on_classes(CLASSES, table([0, 9, 0], [0, 9, 0], [0, 9, 0]))[1]
+    assert "Try word vectors, more epochs" in on_classes(CLASSES, table([0, 9, 0]).expand(3, 3), ["word vectors"])[0]
 
 
 def test_nothing_is_said_of_a_result_that_is_well_above_it():
-    assert on_classes(CLASSES, table([60, 40, 50], [40, 245, 0], [5, 10, 50]), None) == []
+    assert on_classes(CLASSES, table([60, 40, 50], [40, 245, 0], [5, 10, 50])) == []
 
 
 def test_a_class_that_the_test_does_not_have_need_not_be_predicted():
-    assert on_classes(CLASSES, table([50, 5, 0], [5, 40, 0], [0, 0, 0]), None) == []
+    assert on_classes(CLASSES, table([50, 5, 0], [5, 40, 0], [0, 0, 0])) == []
 
 
 def history(values: list[float], losses: list[float], select: str = "val/mrr") -> list[dict[str, float]]:
@@ -48,3 +51,19 @@ def test_a_metric_that_moved_or_was_measured_twice_is_not_spoken_of():
     assert on_selection("val/loss", "min", history([0.2, 0.3, 0.1], [4, 4, 4], "val/loss"), 0.3) is None
     assert on_selection("val/mrr", "max", history([0.2, 0.1], [4, 4]), 0.3) is None
     assert on_selection("val/mrr", "max", [], 0.3) is None
+
+
+def test_a_metric_that_is_perfect_at_once_is_not_spoken_of():
+    assert on_selection("val/f1", "max", history([1.0, 1.0, 1.0], [4.0, 2.0, 0.5], "val/f1"), 0.3) is None
+    assert on_selection("val/f1", "max", history([0.9, 0.9, 0.9], [4.0, 2.0, 0.5], "val/f1"), 0.3)
+    assert is_perfect("val/mean_rank", "min", 1.0)
+    assert not is_perfect("val/loss", "min", 1.0)
+    assert not is_perfect("val/bleu", "max", 1.2)
+
+
+def test_what_is_advised_are_settings_that_the_task_has(tmp_path):
+    """PREFIX has no weights of classes and no word vectors."""
+    result = toy(tmp_path, *SHORT, "trainer.max_epochs=1", "optim.lr=50")
+    assert "note: never predicted in the test" in result.out, result.err
+    assert "class_weights" not in result.out
+    assert "vectors" not in result.out

@@ -17,7 +17,8 @@ GRAPH = {
 
 
 def settled(kind: str, counts: dict, values: dict, **words) -> dict:
-    return sizes.settle(kind, {"counts": {"train": counts}, "words": words}, values)[0]
+    examples = counts.get("pairs") or counts.get("documents") or 2 * counts["triples"]
+    return sizes.settle(kind, {"counts": {"train": counts}, "words": words}, values, examples)[0]
 
 
 def graph(triples: int, entities: int, **values) -> dict:
@@ -45,6 +46,37 @@ def test_what_is_set_is_not_settled_and_the_rest_follows_from_it():
     assert graph(8_000, 800, **{"task.module.pool": 100})["task.module.negatives"] == 50, "of what is drawn"
     assert graph(8_000, 800, **{"task.module.negatives": 10})["task.module.pool"] is None
     assert graph(8_000, 800, **{"trainer.max_steps": 100})["trainer.max_epochs"] == -1
+
+
+def reason(entities: int, **values) -> str:
+    size = {"counts": {"train": {"triples": 8_000, "entities": entities}}}
+    return sizes.settle("kg_completion", size, GRAPH | values, 16_000)[1][1]
+
+
+def test_the_reason_that_is_printed_is_what_it_follows_from():
+    assert "a softmax over all entities, which are few enough" in reason(135)
+    assert "a softmax over 3,000 entities that are drawn for each batch, as there are many" in reason(20_000)
+    drawn = {"task.module.objective": "cross_entropy", "task.module.negatives": 50}
+    assert "a softmax over 50 wrong answers that are drawn for each triple, as it is set" in reason(135, **drawn)
+    assert "a softmax over all entities, as it is set" in reason(20_000, **{"task.module.negatives": None})
+    assert "bce over 50 wrong answers" in reason(20_000, **{"task.module.objective": "bce"})
+    assert "all_bce over all entities" in reason(135, **{"task.module.objective": "all_bce"})
+    assert "over 135 entities that are drawn" in reason(135, **{"task.module.self_share": 0.2}), "not more than there are"
+
+
+def test_epochs_follow_from_the_examples_that_batches_are_made_of():
+    size = {"counts": {"train": {"triples": 8_000, "entities": 800}}}
+    once, both = (sizes.settle("kg_completion", size, GRAPH, n)[0]["trainer.max_epochs"] for n in (8_000, 16_000))
+    assert once == pytest.approx(2 * both, abs=2)
+
+
+def test_what_follows_another_setting_may_be_auto_itself():
+    assert graph(300, 100)["task.module.lazy"] is False
+    assert graph(300, 100, **{"task.model.sparse": True})["task.module.lazy"] is True
+    values = {"task.name": "documents", "task.d_word": "auto", "task.model.d_word": "auto", "task.data.batch_size": 64}
+    values |= {"trainer.max_epochs": 1, "trainer.max_steps": -1, "trainer.accumulate_grad_batches": 1}
+    found = settled("document_classification", {"documents": 100}, values, dimension=300)
+    assert found == {"task.d_word": 300, "task.model.d_word": 300}
 
 
 def test_the_batches_of_a_tree_grow_with_its_pairs_to_those_of_wordnet():
@@ -111,12 +143,58 @@ def test_a_run_prints_what_it_settled_and_test_and_skip_finished_agree_on_it(tmp
     assert other.record_path != result.record_path
 
 
-def test_answers_alone_go_to_standard_output(tmp_path, family):
-    run = call("task=kg", f"data.dir={family}", "trainer.max_epochs=1", *QUIET, *places(tmp_path)).record_path.parent
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory, family):
+    place = tmp_path_factory.mktemp("run")
+    words = ("task=kg", f"data.dir={family}", "trainer.max_epochs=1", "task.model.sparse=true", "task.module.objective=bce")
+    result = call(*words, *QUIET, *places(place))
+    assert result.code == 0, result.err
+    return result.record_path.parent
+
+
+def test_a_checkpoint_settles_what_is_open_without_the_data(tmp_path, run_folder):
     questions = tmp_path / "questions.tsv"
     questions.write_text("p1\tparent\t?\n", encoding="utf-8")
-    words = ("mode=predict", "task=kg", f"data.dir={family}", f"checkpoint={run}", f"input={questions}")
+    result = call("mode=predict", "task=kg", f"checkpoint={run_folder}", f"input={questions}", *QUIET, *places(tmp_path))
+    assert result.code == 0, result.err
+    assert [json.loads(line)["head"] for line in result.out.splitlines()] == ["p1"]
+    assert "chosen for" not in result.err
+    words = ("mode=predict", "task=nli", f"checkpoint={run_folder}", f"input={questions}")
+    assert "is of task=kg, not of task=nli" in call(*words, *QUIET, *places(tmp_path)).err
+
+
+def test_a_test_takes_the_settings_of_its_checkpoint(tmp_path, run_folder, family):
+    result = call("mode=test", "task=kg", f"checkpoint={run_folder}", f"data.dir={family}", *QUIET, *places(tmp_path))
+    assert result.code == 0, result.err
+    task = result.record["config"]["task"]
+    assert (task["model"]["sparse"], task["module"]["lazy"], task["module"]["objective"]) == (True, True, "bce")
+
+
+def test_answers_alone_go_to_standard_output(tmp_path, family, run_folder):
+    questions = tmp_path / "questions.tsv"
+    questions.write_text("p1\tparent\t?\n", encoding="utf-8")
+    words = ("mode=predict", "task=kg", f"data.dir={family}", f"checkpoint={run_folder}", f"input={questions}")
     result = call(*words, *QUIET, *places(tmp_path))
     assert result.code == 0, result.err
     assert [json.loads(line)["head"] for line in result.out.splitlines()] == ["p1"]
-    assert "chosen for" in result.err
+    assert "record: " in result.err
+
+
+def test_documents_have_words_as_large_as_their_vectors(tmp_path):
+    folder, vectors = tmp_path / "weather", tmp_path / "data" / "glove"
+    folder.mkdir()
+    vectors.mkdir(parents=True)
+    rows = [("wet", "rain falls"), ("dry", "the sun shines"), ("wet", "it rains"), ("dry", "no rain")] * 10
+    (folder / "train.tsv").write_text("label\ttext\n" + "".join(f"{label}\t{text}\n" for label, text in rows), encoding="utf-8")
+    (vectors / "small.txt").write_text("rain 1 2 3\nsun 3 2 1\nthe 0 1 0\n", encoding="utf-8")
+    words = ("task=documents", f"data.dir={folder}", "encoder=dan", "geometry=euclidean", "trainer.max_epochs=1")
+    result = call(*words, *QUIET, *places(tmp_path))
+    assert result.code == 0, result.err
+    assert "task.d_word=3" in result.out
+    assert result.record["config"]["task"]["model"]["d_word"] == 3
+    texts, elsewhere = tmp_path / "texts.txt", places(tmp_path / "elsewhere")
+    texts.write_text("rain falls\n", encoding="utf-8")
+    words = ("mode=predict", "task=documents", *words[2:4], f"checkpoint={result.record_path.parent}", f"input={texts}")
+    assert call(*words, *QUIET, *elsewhere).code == 0, "without documents and vectors"
+    linear = call("task=documents", f"data.dir={folder}", "task/model=bag_of_words", "trainer.max_epochs=1", *QUIET, *places(tmp_path))
+    assert linear.code == 0, linear.err
