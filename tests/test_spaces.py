@@ -7,7 +7,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.utils import create_config_search_path
 from hydra.types import RunMode
 
-from configs import choosing, composing, spaces
+from configs import checks, choosing, composing, spaces
 from configs.build import build
 from configs.errors import ConfigError
 from configs.spaces import Choice, Interval, random_draw, separate
@@ -48,7 +48,7 @@ def test_the_first_trial_of_every_space_fits(loader, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SWEEPS)
-def test_every_value_of_every_space_fits(loader, name):
+def test_every_value_of_every_space_fits(loader, name, tmp_path):
     """Trials until each value of each choice has come."""
     node = compose(loader, [f"sweep={name}", f"task={TASKS[name]}"]).hydra.sweeper
     space = spaces.read(spaces.files.plain(node.params), spaces.files.plain(node.where), [f"task={TASKS[name]}"], loader)
@@ -57,8 +57,9 @@ def test_every_value_of_every_space_fits(loader, name):
     for number in range(16):
         drawn = space.drawn(random_draw(0, number), lambda words: compose(loader, words))
         if number == 0 or values.intersection(drawn.items()):
-            _, values_of_trial, data = choosing.choose(*checked(*space.job(separate(drawn))))
-            build(values_of_trial, data=data)
+            cfg = composing.composed(*space.job(separate(drawn)), f"paths.output_dir={tmp_path}")
+            _, settled, data = choosing.choose(cfg, checks.check(cfg))
+            build(settled, data=data)
         values -= set(drawn.items())
         conditional -= set(drawn)
         if not values:
@@ -118,6 +119,7 @@ def test_keys_that_take_their_values_together(loader):
     for word in ("geometry=poincare,lorentz", "geometry=lorentz"):
         with pytest.raises(ConfigError, match="no row of it has geometry=lorentz. Name the values of encoder as well, as in encoder=gru"):
             read(loader, params, word)
+    assert both.by_key() == {"encoder": {"gru", "dan"}, "geometry": {"poincare", "euclidean"}}
     alone = read(loader, params, "geometry=lorentz", "encoder=gru,rnn")
     assert alone.words == ("geometry=lorentz",)
     assert alone.dimensions == {"encoder": Choice(("gru", "rnn"))}
