@@ -195,6 +195,8 @@ def grid(search: Search) -> Grid:
     ]  # fmt: skip
     better = "higher" if search.mode == "max" else "lower"
     notes = [f"Ranked by {search.metric}, the {better} the better; of validation data alone."]
+    if any(key not in trial.settings for trial in search.trials for key in keys):
+        notes.append(f"{ABSENT}: the setting is that of the task (as in trial 0), or it does not count.")
     if weights := importance(search):
         listed = ", ".join(f"{key} {value:.2f}" for key, value in weights.items() if value >= 0.005) or "none above 0"
         notes.append(f"Importance, as the share of the variance of ranks that a setting explains (epsilon²): {listed}.")
