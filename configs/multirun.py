@@ -102,7 +102,8 @@ class Jobs(Callback):
             file = str(value.record) if isinstance(value, Result) else None
             reason = value.reason if isinstance(value, Failure) else None
             if isinstance(value, Failure) and self.has_trials:
-                search.note_failure(Path(config.hydra.runtime.output_dir), value.state, value.reason)
+                words = list(config.hydra.overrides.task)
+                search.note_failure(Path(config.hydra.runtime.output_dir), value.state, value.reason, words)
                 reason = reason if value.state == search.FAILED else None
             self._note(config, reason, file)
 

@@ -16,8 +16,12 @@ from configs.spaces import Choice, Compose, Interval, Space, random_draw, separa
 from tasks.search import PREFIX, PRUNED, Trial
 
 DATABASE, STUDY = "optuna.db", "search"
-SAMPLERS, PRUNERS = ("random", "tpe"), (None, "median")
+SAMPLERS, PRUNERS = ("random", "tpe"), ("median",)
 WAIT_S = 20  # for another process that writes into the database
+BELONGS_TO_ANOTHER = (
+    "it is not that of these trials. Put the one of this search back, or start it anew in another folder: "
+    "hydra.sweeper.folder=..."
+)
 
 
 class Random:
@@ -32,7 +36,7 @@ class Random:
 
     def drawn(self, number: int) -> dict[str, str]:
         """The same by dimension of the space."""
-        return self.space.drawn(random_draw(self.seed, number), self.compose)
+        return self.space.of_trial(number).drawn(random_draw(self.seed, number), self.compose)
 
     def note(self, trial: Trial) -> None:
         """Takes what became of a trial; nothing follows from it here."""
@@ -62,8 +66,12 @@ class Tpe:
         optuna = _optuna()
         with _reported(self.file):
             trials = self.study.get_trials(deepcopy=False)
+            if number > len(trials):
+                raise ConfigError(
+                    f"{self.file} has {len(trials)} trials, and the folder has trial {number}: {BELONGS_TO_ANOTHER}"
+                )
             if number < len(trials) and trials[number].state.is_finished():
-                return separate(self._kept(trials[number]))
+                return separate(self._texts(trials[number]))
             if number == len(trials) < self.startup:
                 drawn = self.random.drawn(number)
                 self.study.enqueue_trial({key: self._value(key, text) for key, text in drawn.items()})
@@ -84,7 +92,7 @@ class Tpe:
                     return str(trial.suggest_int(key, int(low), int(high), log=dimension.log))
                 return dimension.text(trial.suggest_float(key, low, high, log=dimension.log))
 
-            return separate(self.space.drawn(draw, self.compose))
+            return separate(self.space.of_trial(number).drawn(draw, self.compose))
 
     def note(self, trial: Trial) -> None:
         """Tell Optuna what became of a trial; one without a value is the worst there can be."""
@@ -106,7 +114,7 @@ class Tpe:
             return text
         return int(text) if dimension.whole else min(max(float(text), dimension.low), dimension.high)
 
-    def _kept(self, trial: Any) -> dict[str, str]:
+    def _texts(self, trial: Any) -> dict[str, str]:
         """What a trial in the database has, by dimension."""
         texts = {}
         for key, dimension in self.space.dimensions.items():
@@ -158,8 +166,8 @@ def check_database(file: Path) -> None:
         if tables and not {"studies", "trials", "trial_params"} <= tables:
             some = ", ".join(sorted(tables)[:3])
             raise ConfigError(
-                f"{file} is a database of something else, with the tables {some}. Move it away, or name another folder "
-                "for the search: hydra.sweeper.folder=..."
+                f"{file} is a database of something else, with the tables {some}. Start the search in another "
+                "folder: hydra.sweeper.folder=..."
             )
         database.execute("BEGIN IMMEDIATE")  # fails where another process holds it
         database.rollback()
@@ -201,7 +209,7 @@ def _reported(file: Path) -> Iterator[None]:
             "version" in text and "storage" in text
         ):
             raise ConfigError(
-                f"{file} cannot be read as the database of a search ({text[:300]}). Move it away, or name another "
-                "folder: hydra.sweeper.folder=..."
+                f"{file} cannot be read as the database of a search ({text[:300]}). Put a copy of it back, or "
+                "start the search anew in another folder: hydra.sweeper.folder=..."
             ) from error
         raise

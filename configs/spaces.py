@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hydra.core.config_loader import ConfigLoader
@@ -25,10 +25,12 @@ PRESENT = "present"
 FIXED = {  # what no search can choose, and what to do instead
     "seed": ONE_SEED,
     "task": "A search is on one task, whose metric ranks the trials; start one for each task.",
-    "data.dir": "A search is on one data set; start one for each.",
+    "experiment": "A search is of one experiment; start one for each.",
+    **dict.fromkeys(("data.dir", "paths.data_dir"), "A search is on one data set; start one for each."),
     "mode": "A search trains models: leave mode out.",
     "sweep": "Name one space.",
 }
+ITSELF = ("skip_finished", "trainer.resume")  # what a search does without being told: it goes on
 
 
 @dataclass(frozen=True)
@@ -62,11 +64,29 @@ class Interval:
 class Space:
     """words: of every trial. dimensions: by key, or by several that take their values together ("encoder, geometry").
     where: when some of the keys count: "present", if the configuration has the key, or settings with the values of
-    which each must have one: {"geometry.c": {"geometry.manifold": ["PoincareBall"]}}."""
+    which each must have one: {"geometry.c": {"geometry.manifold": ["PoincareBall"]}}. of_file: the dimensions of which
+    the command line says nothing."""
 
     words: tuple[str, ...]
     dimensions: Mapping[str, Choice | Interval]
     where: Mapping[str, str | Mapping[str, Sequence[str]]]
+    of_file: frozenset[str] = frozenset()
+
+    def of_trial(self, number: int) -> "Space":
+        """What a trial is drawn from. Of trial 0 that is what the command line asks for, and all else stays as the task
+        or the experiment has it: so the best trial is never behind these."""
+        if number:
+            return self
+        return replace(self, dimensions={k: each for k, each in self.dimensions.items() if k not in self.of_file})
+
+    def by_key(self) -> dict[str, set[str]]:
+        """The values of each key that has a choice."""
+        values: dict[str, set[str]] = {}
+        for keys, each in self.dimensions.items():
+            for row in each.values if isinstance(each, Choice) else ():
+                for key, value in zip(keys.split(KEYS), row.split(VALUES), strict=True):
+                    values.setdefault(key, set()).add(value)
+        return values
 
     def drawn(self, draw: Draw, compose: Compose) -> dict[str, str]:
         """What one trial draws, by dimension: those without a condition first, then of the others those whose
@@ -96,9 +116,9 @@ def read(
     params: Mapping[str, Any], where: Mapping[str, Any], arguments: Sequence[str], loader: ConfigLoader
 ) -> Space:
     """The space of a file, with what the words of the command line change of it: a word with several values, or an
-    interval, is a range, and any other one fixes its key. Keys that take their values together keep those values that
-    agree with the command line. With an experiment, which says what the model is, the file's choices between files
-    (encoder, geometry, ...) are left out.
+    interval, is a range, and any other one fixes its key. Keys that take their values together keep those rows that
+    agree with the command line, which has to name all of the keys where a value of its own is in no row. With
+    an experiment, which says what the model is, the file's choices between files (encoder, geometry, ...) are left out.
 
     Raises ConfigError for ranges without values and for what cannot be searched.
     """
@@ -109,17 +129,18 @@ def read(
     lines = {key: value for key, value in params.items() if not (is_experiment and _chooses_files(key))}
     words: list[str] = []
     dimensions: dict[str, Choice | Interval] = {}
+    of_file = {keys for keys in lines if not by_key.keys() & set(keys.split(KEYS))}
     for keys in [keys for keys in lines if KEYS in keys]:
+        _check_free(keys, keys)
         if choice := _together(keys, lines.pop(keys), by_key):
             dimensions[keys] = choice
             named = [word for word in named if word.key_or_group not in keys.split(KEYS)]
     own = parser.parse_overrides([_word(key, value) for key, value in lines.items() if key not in by_key])
     for word in [*own, *named]:
         if word.is_sweep_override():
-            if word.key_or_group in FIXED:
-                raise ConfigError(f"{word.input_line} in a search: {FIXED[word.key_or_group]}")
+            _check_free(word.key_or_group, word.input_line or "")
             dimensions[word.get_key_element()] = _dimension(word)
-        else:
+        elif word.key_or_group not in ITSELF:
             words.append(word.input_line or "")
     mode = next((word.value() for word in named if word.key_or_group == "mode"), "fit")
     if mode != "fit":
@@ -129,7 +150,7 @@ def read(
             "The space of the search is empty: neither its file nor the command line has a key with several values. "
             "Add one, as in optim.lr='tag(log,interval(0.001,0.1))', or choose a space, as in sweep=kg."
         )
-    return Space(tuple(words), dimensions, _conditions(where, dimensions))
+    return Space(tuple(words), dimensions, _conditions(where, dimensions), frozenset(of_file.intersection(dimensions)))
 
 
 def random_draw(seed: int, number: int) -> Draw:
@@ -147,13 +168,23 @@ def random_draw(seed: int, number: int) -> Draw:
     return draw
 
 
+def _check_free(keys: str, line: str) -> None:
+    """Raises ConfigError where a range is of a key that no search can choose."""
+    for key in keys.split(KEYS):
+        if key in FIXED:
+            raise ConfigError(f"{line} in a search: {FIXED[key]}")
+
+
 def _chooses_files(keys: str) -> bool:
     return any((files.FOLDER / key).is_dir() for key in keys.split(KEYS))
 
 
 def _together(keys: str, rows: Any, by_key: Mapping[str, Override]) -> Choice | None:
     """The choice of keys that take their values together, without the rows that the command line rules out; None where
-    it rules out all, and so stands alone."""
+    it names all keys, with values of which some are in no row: then each stands alone.
+
+    Raises ConfigError where it names only some of the keys, with such values: the others would be left open.
+    """
     names = keys.split(KEYS)
     if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == len(names) for row in rows):
         raise ConfigError(
@@ -168,7 +199,16 @@ def _together(keys: str, rows: Any, by_key: Mapping[str, Override]) -> Choice | 
     left = [
         row for row in texts if all(value in allowed.get(name, [value]) for name, value in zip(names, row, strict=True))
     ]
-    return Choice(tuple(VALUES.join(row) for row in left)) if left else None
+    for name, values in allowed.items():
+        if absent := [value for value in values if value not in {row[names.index(name)] for row in left}]:
+            if others := [other for other in names if other not in by_key]:
+                raise ConfigError(
+                    f"{by_key[name].input_line}: the space has {keys} together, and no row of it has {name}="
+                    f"{' or '.join(absent)}{' with the other words' if len(allowed) > 1 else ''}. Name the values of "
+                    f"{' and '.join(others)} as well, as in {others[0]}={texts[0][names.index(others[0])]}."
+                )
+            return None
+    return Choice(tuple(VALUES.join(row) for row in left))
 
 
 def _word(key: str, value: Any) -> str:

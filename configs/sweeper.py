@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import hashlib
+import io
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,15 +15,18 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict
 
-from configs import checks, files, samplers, spaces
+from configs import checks, choosing, files, samplers, spaces
+from configs.build import make_data
 from configs.composing import SEARCH
 from configs.errors import ConfigError
 from configs.trials import Trials
 from tasks import search
 from tasks.errors import one_of, positive, whole
-from tasks.record import WITHOUT_EFFECT
+from tasks.record import has_no_effect
 
 TRIED = 20  # trials that are looked into before the first is trained, until each key has come
+FEW = 5  # trials that TPE plans at once, of which it learns nothing from each other
+ORDER = tuple(f"task.data.{key}" for key in ("batch_size", "eval_batch_size", "batch_tokens", "shuffle", "seed"))
 
 
 def register() -> None:
@@ -54,7 +58,7 @@ class SearchSweeper(Sweeper):
         node = self.master.hydra.sweeper
         space = spaces.read(files.plain(node.params), files.plain(node.where), arguments, self.context.config_loader)
         metric, mode = self._look_at(space)
-        identity = self._identity(space)
+        identity = self._identity(space) | {"data": self._data(space)}
         digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
         place = Path(self.folder) if self.folder else self._place(digest)
         summary = search.Search(
@@ -72,17 +76,23 @@ class SearchSweeper(Sweeper):
             sampler: samplers.Random | samplers.Tpe = samplers.Random(space, self.compose, self.seed)
             if self.sampler == "tpe":
                 sampler = samplers.Tpe(space, self.compose, self.seed, self.startup, mode, place)
-            Trials(space, sampler, summary, place, launcher, self.batch_size(), self.timeout).run()
+            Trials(space, sampler, summary, place, launcher, *self.batches(), self.timeout).run()
 
     def compose(self, words: Sequence[str]) -> DictConfig:
         """The configuration of a job, as a launcher composes it."""
         return self.context.config_loader.load_sweep_config(self.master, list(words))
 
-    def batch_size(self) -> int:
-        """How many jobs the launcher runs at once."""
+    def batches(self) -> tuple[int, bool]:
+        """How many trials are launched together, and whether the next ones wait for these: at random only where there
+        is one after the other anyway, or a timeout."""
         launcher = self.master.hydra.launcher
-        n = self.n_jobs or launcher.get("n_jobs") or launcher.get("array_parallelism") or 1
-        return int(n) if int(n) > 0 else os.cpu_count() or 1
+        if launcher._target_.endswith(".BasicLauncher"):
+            return self.n_jobs or 1, True
+        n = int(launcher.get("n_jobs") or launcher.get("array_parallelism") or -1)  # Ray's says nothing
+        n = n if n > 0 else os.cpu_count() or 1
+        if self.sampler == "tpe":
+            return self.n_jobs or min(n, FEW), True
+        return (n, False) if self.timeout is None else (self.n_jobs or n, True)
 
     def _command(self, arguments: Sequence[str]) -> list[str]:
         """The words of the command line."""
@@ -95,7 +105,7 @@ class SearchSweeper(Sweeper):
         whole("hydra.sweeper.seed", self.seed, 0)
         one_of("hydra.sweeper.sampler", self.sampler, samplers.SAMPLERS)
         if self.pruner is not None:
-            one_of("hydra.sweeper.pruner", self.pruner, ("median",))
+            one_of("hydra.sweeper.pruner", self.pruner, samplers.PRUNERS)
             if self.sampler != "tpe":
                 raise ConfigError(f"hydra.sweeper.pruner={self.pruner} needs hydra.sweeper.sampler=tpe.")
         if self.timeout is not None:
@@ -113,10 +123,7 @@ class SearchSweeper(Sweeper):
             if number and not unseen.intersection(drawn):
                 continue
             unseen.difference_update(drawn)
-            cfg = self.compose(space.job(spaces.separate(drawn)))
-            with open_dict(cfg):
-                del cfg["hydra"]
-            values = checks.check(cfg)
+            values = self._values(space.job(spaces.separate(drawn)))[1]
             module = values["task"]["module"]
             if not {"select", "select_mode"} <= set(module):
                 name = values["task"]["name"]
@@ -124,10 +131,9 @@ class SearchSweeper(Sweeper):
             selections.add((str(module["select"]), str(module["select_mode"])))
             if not unseen:
                 break
-        for key, dimension in space.dimensions.items():  # a file that does not exist, though its trial is not yet due
-            if isinstance(dimension, spaces.Choice) and (files.FOLDER / key).is_dir():
-                names = self.context.config_loader.get_group_options(key)
-                for name in set(dimension.values).difference(names):
+        for key, choices in space.by_key().items():  # a file that does not exist, though its trial is not yet due
+            if (files.FOLDER / key).is_dir():
+                for name in choices.difference(self.context.config_loader.get_group_options(key)):
                     self.compose(space.job({key: name}))
         if len(selections) > 1:
             raise ConfigError(f"The trials of a search are ranked by one metric, and here by {sorted(selections)}.")
@@ -139,11 +145,37 @@ class SearchSweeper(Sweeper):
             key: list(each.values) if isinstance(each, spaces.Choice) else [each.low, each.high, each.log, each.whole]
             for key, each in space.dimensions.items()
         }
-        words = [word for word in space.words if not _has_no_effect(word)]
+        words = [word for word in space.words if not has_no_effect(word.lstrip("+~").partition("=")[0])]
         return {
             "words": sorted(words), "space": dimensions, "where": space.where, "sampler": self.sampler,
             "startup": self.startup, "pruner": self.pruner, "seed": self.seed,
         }  # fmt: skip
+
+    def _values(self, words: Sequence[str]) -> tuple[DictConfig, dict[str, Any]]:
+        """The configuration of a job, and its values. Raises ConfigError as `checks.check`."""
+        cfg = self.compose(words)
+        with open_dict(cfg):
+            del cfg["hydra"]
+        return cfg, checks.check(cfg)
+
+    def _data(self, space: spaces.Space) -> str:
+        """The sha256 of the data as trial 0 has them. Raises ConfigError where the trials have others to be ranked by,
+        UserError where they cannot be read."""
+
+        def fingerprint(words: Sequence[str]) -> Mapping[str, Any]:
+            cfg, values = self._values(words)
+            with contextlib.redirect_stdout(io.StringIO()):  # each run says it
+                data = choosing.choose(cfg, values)[2] or make_data(values)
+                return data.fingerprint()
+
+        first = fingerprint(space.job(samplers.Random(space, self.compose, self.seed).settings(0)))
+        for key, values in space.by_key().items():
+            if not key.startswith(("task.data.", "task/data")) or key in ORDER:
+                continue
+            shas = {json.dumps(_to_rank_by(fingerprint(space.job({key: value})))) for value in sorted(values)}
+            if len(shas) > 1:
+                raise ConfigError(f"The trials of a search are ranked on one data set, and {key} gives several.")
+        return hashlib.sha256(json.dumps(first, sort_keys=True, default=str).encode()).hexdigest()
 
     def _place(self, digest: str) -> Path:
         choices = self.master.hydra.runtime.choices
@@ -152,9 +184,10 @@ class SearchSweeper(Sweeper):
         return Path(self.master.paths.output_dir) / "search" / "-".join([*filter(None, names), digest[:8]])
 
 
-def _has_no_effect(word: str) -> bool:
-    key = word.lstrip("+~").partition("=")[0]
-    return any(key == name or key.startswith(f"{name}.") for name in WITHOUT_EFFECT)
+def _to_rank_by(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+    """The sha256 of the splits that are not learned, or of all data, where there is nothing else."""
+    sums = fingerprint["sha256"]
+    return {split: sums[split] for split in sorted(sums) if split != "train"} or dict(sums)
 
 
 def _check_same(place: Path, summary: search.Search) -> None:

@@ -10,25 +10,27 @@ from typing import Any
 
 from hydra.plugins.launcher import Launcher
 
-from configs.samplers import Random, Tpe
-from configs.spaces import Space
+from configs.errors import ConfigError
+from configs.samplers import DATABASE, Random, Tpe
+from configs.spaces import KEYS, Space
 from tasks import search
 from tasks.comparison_table import show_grid
-from tasks.errors import UserError
+from tasks.errors import UserError, called
+from tasks.local_paths import portable_word
 
 TEST = "test"  # the folder of the best trial's test, beside those of the trials
 
 
 class Trials:
-    """The trials of one search, whose folder is `place`. at_once: how many the launcher runs at once. timeout: seconds
-    after which no further one starts."""
+    """The trials of one search, whose folder is `place`. at_once: how many are launched
+    together. in_steps: whether the next ones wait for these. timeout: seconds after which no further one starts."""
 
     def __init__(
         self, space: Space, sampler: Random | Tpe, summary: search.Search, place: Path, launcher: Launcher,
-        at_once: int, timeout: float | None,
+        at_once: int, in_steps: bool, timeout: float | None,
     ):  # fmt: skip
         self.space, self.sampler, self.summary, self.place = space, sampler, summary, place
-        self.launcher, self.at_once, self.timeout = launcher, at_once, timeout
+        self.launcher, self.at_once, self.in_steps, self.timeout = launcher, at_once, in_steps, timeout
         self.trials: dict[int, search.Trial] = {}
         self.launched = 0
 
@@ -55,12 +57,11 @@ class Trials:
 
     def _train(self) -> None:
         end = time.monotonic() + (math.inf if self.timeout is None else self.timeout)
-        in_steps = self.at_once == 1 or self.summary.sampler == "tpe" or self.timeout is not None
         missing = [number for number in range(self.summary.n_trials) if number not in self.trials]
         first = True
         while missing and time.monotonic() < end:
             # a first batch shows whether trials run at all; at random the others then need not wait for each other
-            size = self.at_once if first or in_steps else len(missing)
+            size = self.at_once if first or self.in_steps else len(missing)
             batch, missing = missing[:size], missing[size:]
             new = self._launch(batch)
             self._write({})
@@ -76,11 +77,11 @@ class Trials:
         jobs, settings = [], {}
         for number in numbers:
             settings[number] = self.sampler.settings(number)
-            if (twin := self._twin(number, settings)) is not None:
-                print(f"trial {number} would have the settings of trial {twin}, and is not trained.")
+            if (same := self._same_as(number, settings)) is not None:
+                print(f"trial {number} would have the settings of trial {same}, and is not trained.")
                 del settings[number]
-                if twin in self.trials:
-                    self.sampler.note(dataclasses.replace(self.trials[twin], number=number))
+                if same in self.trials:
+                    self.sampler.note(dataclasses.replace(self.trials[same], number=number))
                 continue
             name = self._folder(number)
             shutil.rmtree(self.place / name, ignore_errors=True)  # of a trial that was killed
@@ -98,7 +99,7 @@ class Trials:
             new.append(trial)
         return new
 
-    def _twin(self, number: int, settings: Mapping[int, Mapping[str, str]]) -> int | None:
+    def _same_as(self, number: int, settings: Mapping[int, Mapping[str, str]]) -> int | None:
         """Another trial, before or in the same batch, with the settings of this one."""
         earlier = {n: trial.settings for n, trial in self.trials.items()} | dict(settings)
         return next((n for n, own in earlier.items() if n != number and own == settings[number]), None)
@@ -110,12 +111,22 @@ class Trials:
         self.launched += len(jobs)
 
     def _take_finished(self) -> None:
-        """Those of an earlier command, but the ones that failed."""
+        """Those of an earlier command, but the ones that failed. Raises ConfigError where one was trained with other
+        settings than the sampler says."""
+        keys = {key for keys in self.space.dimensions for key in keys.split(KEYS)}
         for number in range(self.summary.n_trials):
             folder = self.place / self._folder(number)
             if (folder / "record.json").exists() or (folder / search.FAILURE).exists():
                 settings = self.sampler.settings(number)
                 trial = search.outcome(folder, number, settings, self.summary.metric)
+                words = search.overrides(folder)
+                own = {word for word in words or () if word.partition("=")[0] in keys}
+                if trial and words is not None and own != {portable_word(f"{k}={v}") for k, v in settings.items()}:
+                    raise ConfigError(
+                        f"{folder} was trained with {' '.join(sorted(own)) or 'no settings of the space'}, and the "
+                        f"{self.summary.sampler} sampler has others for trial {number}: this folder is of another "
+                        f"search, or its {DATABASE} is. Start the search in another folder: hydra.sweeper.folder=..."
+                    )
                 if trial and trial.state != search.FAILED:
                     self.trials[number] = trial
                     self.sampler.note(trial)
@@ -123,21 +134,21 @@ class Trials:
     def _conclude(self, best: search.Trial) -> None:
         """Test the best trial, once, and say where it is and how it is trained again."""
         folder, test = self.place / best.folder, self.place / TEST
-        earlier = search.tested(test, folder)
+        earlier = search.record_of_test(test, folder)
         if earlier is None:
             shutil.rmtree(test, ignore_errors=True)
             words = [*self.space.job(best.settings), "mode=test", f"checkpoint={quoted(folder)}", *self._in(TEST)]
             self._call([words])
-            earlier = search.tested(test, folder)
+            earlier = search.record_of_test(test, folder)
         if earlier is None:
             raise UserError(f"The best trial, {folder}, was not tested; the reason is above.")
         file = test / "record.json"
         metrics = {name: value for name, value in earlier["metrics"].items() if name.startswith("test/")}
         self._write({"trial": best.number, "folder": best.folder, "record": f"{TEST}/record.json", "metrics": metrics})
-        tested = "test/" + self.summary.metric.partition("/")[2]
-        shown = f", {tested} {metrics[tested]:.4f}" if tested in metrics else ""
+        name = "test/" + self.summary.metric.partition("/")[2]
+        shown = f", {name} {metrics[name]:.4f}" if name in metrics else ""
         print(f"best: {folder}, {self.summary.metric} {best.value:.4f}{shown} (tested once)")
-        print(f"again over seeds: {search.again_over_seeds(self.summary, best)}")
+        print(f"again over seeds: {called(search.again_over_seeds(self.summary, best))}")
         print(f"search: {self.place / search.SUMMARY}, search.csv, search.md")
         print(f"record: {file}", flush=True)
 

@@ -93,12 +93,13 @@ def config_sha256(config: dict[str, Any]) -> str:
         under = (f"<{name}>{value[len(path) :]}" for name, path in places if f"{value}/".startswith(f"{path}/"))
         return next(under, value) if isinstance(value, str) else value
 
-    settings = {key: placed(value) for key, value in flat(config).items() if not _matches(key, WITHOUT_EFFECT)}
+    settings = {key: placed(value) for key, value in flat(config).items() if not has_no_effect(key)}
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
-def _matches(key: str, names: tuple[str, ...]) -> bool:
-    return any(key == name or key.startswith(f"{name}.") for name in names)
+def has_no_effect(key: str) -> bool:
+    """Whether two runs that differ in this setting alone are the same run."""
+    return any(key == name or key.startswith(f"{name}.") for name in WITHOUT_EFFECT)
 
 
 def finished(runs: Path, config: dict[str, Any]) -> Path | None:

@@ -15,8 +15,10 @@ from tasks.comparison_table import Grid, as_markdown, number
 from tasks.errors import UserError, readable
 from tasks.folders import whole_file, write_table
 from tasks.local_paths import portable_word
+from tasks.reading import brief
 
 COMPLETE, DIVERGED, PRUNED, FAILED = "complete", "diverged", "pruned", "failed"
+STATES = (COMPLETE, PRUNED, DIVERGED, FAILED)  # from the best to the worst
 PREFIX = "trial-"  # of the folders of trials
 SUMMARY, FAILURE = "search.json", "failure.json"
 BINS = 3  # of the values of an interval, when its importance is measured
@@ -43,7 +45,7 @@ class Trial:
 @dataclass(frozen=True)
 class Search:
     """name: of the space and what it is searched on. command: its words. words: of every trial. identity: what makes
-    two searches the same one; digest: of it. metric, mode: what ranks trials, "max" or "min". best: of the chosen one
+    two searches the same one; digest: of it. metric, mode: what ranks trials, "max" or "min". best: of the best one
     `trial`, `folder`, `record` and `metrics` of its test; empty before that."""
 
     name: str
@@ -61,9 +63,8 @@ class Search:
 
     def ranked(self) -> list[Trial]:
         """The best first; then those that were pruned, that diverged, and that failed."""
-        order = (COMPLETE, PRUNED, DIVERGED, FAILED)
         sign = -1 if self.mode == "max" else 1
-        return sorted(self.trials, key=lambda t: (order.index(t.state), sign * (t.value or 0.0), t.number))
+        return sorted(self.trials, key=lambda t: (STATES.index(t.state), sign * (t.value or 0.0), t.number))
 
     def different(self) -> list[str]:
         """The settings of which trials have different values."""
@@ -79,32 +80,43 @@ class Search:
 def outcome(folder: Path, number: int, settings: dict[str, str], metric: str) -> Trial | None:
     """What became of the trial whose run has this folder; None where it did not come to an end."""
     if failure := _read(folder / FAILURE):
-        return Trial(number, settings, failure.get("state", FAILED), folder.name, reason=failure.get("reason"))
+        state, reason = failure.get("state"), failure.get("reason")
+        return Trial(number, settings, state if state in STATES[1:] else FAILED, folder.name, reason=str(reason))
     record = _read(folder / "record.json")
     if not record:
         return None
-    selection = record.get("selection") or {}
-    value = selection.get("value", record["metrics"].get(metric))
-    is_number = isinstance(value, int | float) and math.isfinite(value)
+    selection, metrics = (record.get(key) for key in ("selection", "metrics"))
+    selection, metrics = (node if isinstance(node, dict) else {} for node in (selection, metrics))
+    value = selection.get("value", metrics.get(metric))
+    number_or_none = float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+    is_number = number_or_none is not None
     return Trial(
-        number, settings, COMPLETE if is_number else DIVERGED, folder.name, float(value) if is_number else None,
-        selection.get("epoch"), record["seed"], record["commit"], record["wall_s"],
+        number, settings, COMPLETE if is_number else DIVERGED, folder.name, number_or_none,
+        selection.get("epoch"), record.get("seed"), record.get("commit"), record.get("wall_s"),
         reason=None if is_number else f"it has no {metric}",
     )  # fmt: skip
 
 
-def note_failure(folder: Path, state: str, reason: str) -> None:
-    """Leave in the folder of a trial why it has no result."""
+def overrides(folder: Path) -> list[str] | None:
+    """The words with which the trial was trained whose run has this folder; None where the folder does not say."""
+    words = (_read(folder / FAILURE) or _read(folder / "record.json")).get("overrides")
+    return [str(word) for word in words] if isinstance(words, list) else None
+
+
+def note_failure(folder: Path, state: str, reason: str, words: Sequence[str]) -> None:
+    """Leave in the folder of a trial with these words why it has no result."""
+    overrides = [portable_word(word) for word in words]
     with whole_file(folder / FAILURE) as part:
-        part.write_text(json.dumps({"state": state, "reason": reason}) + "\n", encoding="utf-8")
+        part.write_text(json.dumps({"state": state, "reason": reason, "overrides": overrides}) + "\n", encoding="utf-8")
 
 
-def tested(test: Path, folder: Path) -> Mapping[str, Any] | None:
+def record_of_test(test: Path, folder: Path) -> Mapping[str, Any] | None:
     """The record in the folder `test`, if it is of the checkpoint of the run in `folder`, and not older."""
     record, file = _read(test / "record.json"), folder / "record.json"
     if not record or file.stat().st_mtime > (test / "record.json").stat().st_mtime:
         return None
-    return record if Path(str(record["config"].get("checkpoint"))).name == folder.name else None
+    config = record.get("config")
+    return record if isinstance(config, dict) and Path(str(config.get("checkpoint"))).name == folder.name else None
 
 
 def write(search: Search, folder: Path) -> None:
@@ -124,11 +136,35 @@ def read(folder: Path) -> Search:
     file = folder / SUMMARY if folder.is_dir() else folder
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
-        return Search(**{**values, "trials": [Trial(**trial) for trial in values["trials"]]})
+        search = Search(**{**values, "trials": [Trial(**trial) for trial in values["trials"]]})
+        _check(search)
+        return search
     except FileNotFoundError as error:
         raise UserError(f"There is no {file}; name the folder of a search, as outputs/search/NAME.") from error
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise UserError(f"{file} is damaged ({error}); start the command of the search again: it writes it.") from error
+
+
+def _check(search: Search) -> None:
+    """Raises ValueError where a value is none that `write` leaves."""
+    texts = [search.name, search.sampler, search.digest, search.metric, *search.command, *search.words]
+    nodes, numbers = [search.identity, search.identity.get("space", {}), search.best], [search.seed, search.n_trials]
+    for trial in search.trials:
+        texts += [trial.folder, *trial.settings, *trial.settings.values()]
+        nodes.append(trial.settings)
+        numbers.append(trial.number)
+        for size in (trial.value, trial.epoch, trial.wall_s):
+            _require(size is None or (isinstance(size, int | float) and math.isfinite(size)), size)
+        _require(trial.state in STATES and (trial.value is None) == (trial.state != COMPLETE), trial.state)
+    for kind, values in ((str, texts), (dict, nodes), (int, numbers)):
+        for value in values:
+            _require(isinstance(value, kind), value)
+    _require(search.mode in ("max", "min"), search.mode)
+
+
+def _require(is_right: bool, value: object) -> None:
+    if not is_right:
+        raise ValueError(f"{brief(value)} is not what stands there")
 
 
 def rows(search: Search) -> tuple[list[str], list[list[Any]]]:
@@ -147,7 +183,7 @@ def rows(search: Search) -> tuple[list[str], list[list[Any]]]:
 def grid(search: Search) -> Grid:
     """The ranking as a table to read."""
     keys = search.different()
-    names = _short(keys)
+    names = short_names(keys)
     header = ["rank", "trial", search.metric, *names, "epoch", "seconds"]
     body = [
         [
@@ -159,6 +195,8 @@ def grid(search: Search) -> Grid:
     ]  # fmt: skip
     better = "higher" if search.mode == "max" else "lower"
     notes = [f"Ranked by {search.metric}, the {better} the better; of validation data alone."]
+    if any(key not in trial.settings for trial in search.trials for key in keys):
+        notes.append(f"{ABSENT}: the setting is that of the task (as in trial 0), or it does not count.")
     if weights := importance(search):
         listed = ", ".join(f"{key} {value:.2f}" for key, value in weights.items() if value >= 0.005) or "none above 0"
         notes.append(f"Importance, as the share of the variance of ranks that a setting explains (epsilon²): {listed}.")
@@ -226,7 +264,7 @@ def again_over_seeds(search: Search, trial: Trial) -> str:
     return f"python run.py -m {shlex.join([*words, *settings, 'seed=1,2,3'])}"
 
 
-def _short(keys: Sequence[str]) -> list[str]:
+def short_names(keys: Sequence[str]) -> list[str]:
     """The last parts of keys, as many as tell them apart."""
     names = []
     for key in keys:

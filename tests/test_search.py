@@ -10,9 +10,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from hydra.types import RunMode
+from omegaconf import OmegaConf
 
+from configs.sweeper import SearchSweeper
 from scripts import collect, compare
 from tasks import search
 from tests.cli import QUIET, ROOT, call, command, places
@@ -44,9 +48,9 @@ def searched(tmp_path_factory):
 
 def test_trials_are_ranked_by_validation_and_the_best_is_tested_once(searched):
     place, result = searched
-    found = search.read(place)
-    ranked = found.ranked()
-    assert (found.metric, found.mode) == ("val/mrr", "max")
+    summary = search.read(place)
+    ranked = summary.ranked()
+    assert (summary.metric, summary.mode) == ("val/mrr", "max")
     assert [trial.state for trial in ranked] == ["complete", "complete", "diverged"]
     assert ranked[0].value > ranked[1].value
     assert ranked[-1].settings == {"optim.lr": "1e+30"}
@@ -64,7 +68,7 @@ def test_trials_are_ranked_by_validation_and_the_best_is_tested_once(searched):
     assert after.count("test/mrr") == 2, "in the table of the test, and in the line on the best"
     test = json.loads((place / "test" / "record.json").read_text())
     assert test["config"]["checkpoint"].endswith(ranked[0].folder)
-    assert found.best["metrics"] == test["metrics"]
+    assert summary.best["metrics"] == test["metrics"]
     assert result.out.splitlines()[-1] == f"record: {place}/test/record.json"
 
 
@@ -134,9 +138,9 @@ def test_a_metric_that_is_to_be_small_ranks_the_other_way(tmp_path):
 
 
 def test_a_search_whose_trials_cannot_run_ends_at_the_first(tmp_path):
-    result = call("-m", "sweep=lr", "task=kg", "data.dir=/nowhere", *QUIET, *places(tmp_path), "optim.lr=0.1,0.2")
+    result = start(tmp_path, "optim.lr=0.1,0.2", "task.module.regulariser=-1")
     assert result.code == 1
-    assert "/nowhere" in result.err
+    assert "task.module.regulariser" in result.err
     assert "No trial has a result" in result.err
     assert len(search.read(folder_of(tmp_path)).trials) == 1
 
@@ -153,6 +157,8 @@ def test_a_search_whose_trials_cannot_run_ends_at_the_first(tmp_path):
         (("encoder=distmult,murpp",), "There is no encoder named murpp"),
         (("mode=test", "checkpoint=null"), "A search trains models: leave mode out"),
         (("seed=0,1",), "with one seed"),
+        (("task=kg", "data.dir=/nowhere"), "There is no folder /nowhere"),
+        (("task.data.toy.seed=0,1",), "task.data.toy.seed gives several"),
         (("optim.lr=tag(log,interval(0,1))",), "begins above 0"),
     ],
 )
@@ -201,9 +207,9 @@ def test_a_search_that_was_killed_goes_on(tmp_path, words):
     done = command(*own)
     assert done.returncode == 0, done.stderr
     assert {file: file.stat().st_mtime_ns for file in before} == before
-    found = search.read(folder_of(tmp_path))
-    assert [trial.number for trial in found.trials] == list(range(8))
-    assert {trial.state for trial in found.trials} <= {"complete", "pruned"}
+    summary = search.read(folder_of(tmp_path))
+    assert [trial.number for trial in summary.trials] == list(range(8))
+    assert {trial.state for trial in summary.trials} <= {"complete", "pruned"}
 
 
 @pytest.fixture
@@ -218,17 +224,17 @@ def test_tpe_starts_at_random_and_takes_a_diverged_trial_for_the_worst(tmp_path,
     place = tmp_path / "both"
     result = start(tmp_path, RATES, "optim.max_grad_norm=null", *TPE, f"hydra.sweeper.folder={place}")
     assert result.code == 0, result.err
-    found = search.read(place)
-    assert {trial.state for trial in found.trials} == {"complete", "diverged"}
+    summary = search.read(place)
+    assert {trial.state for trial in summary.trials} == {"complete", "diverged"}
     study = optuna.load_study(study_name="search", storage=f"sqlite:///{place}/optuna.db")
     assert study.direction.name == "MAXIMIZE"
     values = {trial.number: trial.value for trial in study.trials}
-    for trial in found.trials:
+    for trial in summary.trials:
         assert values[trial.number] == (float("-inf") if trial.state == "diverged" else trial.value)
         assert study.trials[trial.number].params["optim.lr"] == trial.settings["optim.lr"]
     again = start(tmp_path, RATES, "optim.max_grad_norm=null", *TPE, f"hydra.sweeper.folder={place}")
     assert again.code == 0, again.err
-    assert f"{len(found.trials)} of 4 trials are there already" in again.out
+    assert f"{len(summary.trials)} of 4 trials are there already" in again.out
 
 
 def test_databases_of_others(tmp_path, optuna):
@@ -268,3 +274,118 @@ def test_no_settings_are_trained_twice(searched):
     assert result.code == 0, result.err
     assert result.out.count("and is not trained") == 2, result.out
     assert len(search.read(place).trials) == 3
+
+
+GRAPH = ["a r b", "b r c", "c r d", "d r a", "a s c", "b s d"]
+
+
+def test_other_data_are_another_search(tmp_path):
+    """In two folders of one name, and after a file was edited."""
+    for k, name in enumerate(("one", "two")):
+        folder = tmp_path / name / "g"
+        folder.mkdir(parents=True)
+        for split in ("train", "valid", "test"):
+            lines = GRAPH[k:] if split == "train" else GRAPH[k : k + 1]
+            (folder / f"{split}.txt").write_text("".join(line.replace(" ", "\t") + "\n" for line in lines))
+    words = ("-m", "sweep=lr", "task=kg", "encoder=distmult", "encoder.d=4", "trainer.max_epochs=1", *QUIET,
+             *places(tmp_path), "trainer.compile=false", "hydra.sweeper.n_trials=1")  # fmt: skip
+    one, two = (tmp_path / name / "g" for name in ("one", "two"))
+    links = tmp_path / "g"
+    links.symlink_to(one)
+    assert call(*words, f"data.dir={links}").code == 0
+    again = call(*words, f"data.dir={links}")
+    assert "1 of 1 trials are there already" in again.out, again.err
+    links.unlink()
+    links.symlink_to(two)
+    other = call(*words, f"data.dir={links}")
+    assert other.code == 0, other.err
+    assert "are there already" not in other.out
+    place = folder_of_latest(tmp_path)
+    with (two / "train.txt").open("a") as file:
+        file.write("a\tr\tc\n")
+    edited = call(*words, f"data.dir={links}", f"hydra.sweeper.folder={place}")
+    assert f"{place} holds another search: it differs in data" in edited.err
+
+
+def folder_of_latest(folder: Path) -> Path:
+    return max((folder / "out" / "search").iterdir(), key=lambda place: (place / search.SUMMARY).stat().st_mtime_ns)
+
+
+def test_words_of_a_multirun_that_was_killed_are_no_hindrance(tmp_path, monkeypatch):
+    """skip_finished and trainer.resume, which the test of the best trial cannot take; and the command as it is called."""
+    monkeypatch.setenv("HYPERBOLIC_COMMAND", "hyperbolic")
+    words = ("skip_finished=true", "trainer.resume=auto", "hydra.sweeper.n_trials=1", "optim.max_grad_norm=null")
+    result = start(tmp_path, "optim.lr=0.03,0.1", *words)
+    assert result.code == 0, result.err
+    assert "again over seeds: hyperbolic sweep task=kg_completion_toy" in result.out
+    assert search.read(folder_of(tmp_path)).best["trial"] == 0
+
+
+def test_the_first_trial_is_the_task_as_it_is(tmp_path):
+    result = start(tmp_path, "optim.lr=0.03,0.1", "hydra.sweeper.n_trials=2")
+    assert result.code == 0, result.err
+    trials = search.read(folder_of(tmp_path)).trials
+    assert [list(trial.settings) for trial in trials] == [["optim.lr"], ["optim.max_grad_norm", "optim.lr"]]
+
+
+def test_a_trial_with_other_settings_than_the_sampler_says(tmp_path):
+    words = ("optim.lr=0.03,0.1", "optim.max_grad_norm=null", "hydra.sweeper.n_trials=1")
+    assert start(tmp_path, *words).code == 0
+    file = folder_of(tmp_path) / "trial-000" / "record.json"
+    record = json.loads(file.read_text())
+    record["overrides"] = ["optim.lr=7" if word.startswith("optim.lr=") else word for word in record["overrides"]]
+    file.write_text(json.dumps(record))
+    result = start(tmp_path, *words)
+    assert result.code == 1
+    assert "trial-000 was trained with optim.lr=7" in result.err
+
+
+def test_a_search_by_tpe_without_its_database(tmp_path, optuna):
+    words = ("optim.lr=tag(log,interval(0.01,0.1))", "optim.max_grad_norm=null", *TPE)
+    assert start(tmp_path, *words).code == 0
+    place = folder_of(tmp_path)
+    (place / "optuna.db").unlink()
+    shutil.rmtree(place / "trial-000")
+    result = start(tmp_path, *words)
+    assert result.code == 1
+    assert "has 0 trials, and the folder has trial 1" in result.err
+
+
+def test_the_median_rule_prunes(tmp_path, optuna):
+    """Five trials whose validations are known, and one that is behind from its third one on."""
+    from configs import samplers
+    from configs.spaces import Space
+
+    tpe = samplers.Tpe(Space((), {}, {}), None, 0, 9, "max", tmp_path)
+    for number in range(5):
+        trial = tpe.study.ask()
+        for k in (1, 2, 3):
+            trial.report(0.5 + number / 10, k)
+        tpe.note(search.Trial(number, {}, search.COMPLETE, f"trial-{number:03d}", 0.5 + number / 10))
+    tpe.study.ask()
+    sweeper = {"_target_": samplers.SEARCH, "pruner": "median"}
+    job = SimpleNamespace(
+        mode=RunMode.MULTIRUN, sweeper=OmegaConf.create(sweeper), sweep=SimpleNamespace(dir=tmp_path, subdir="trial-005")
+    )
+    ends = samplers.judge(job)
+    assert ends(1, 0.1) is None
+    assert ends(3, 0.1) == "half of the other trials were better at validation 3 (0.1 here)"
+    assert samplers.judge(job)(4, 0.9) is None, "better than the median"
+
+
+@pytest.mark.parametrize(
+    ("launcher", "sampler", "timeout", "n_jobs", "batches"),
+    [
+        ({"_target_": "x.BasicLauncher"}, "random", None, None, (1, True)),
+        ({"_target_": "x.JoblibLauncher", "n_jobs": 3}, "random", None, None, (3, False)),
+        ({"_target_": "x.SlurmLauncher", "array_parallelism": 64}, "random", None, 2, (64, False)),
+        ({"_target_": "x.SlurmLauncher", "array_parallelism": 64}, "random", 9.0, None, (64, True)),
+        ({"_target_": "x.SlurmLauncher", "array_parallelism": 64}, "tpe", None, None, (5, True)),
+        ({"_target_": "x.SlurmLauncher", "array_parallelism": 64}, "tpe", None, 8, (8, True)),
+        ({"_target_": "x.RayLauncher"}, "random", None, None, (os.cpu_count(), False)),
+    ],
+)
+def test_how_many_are_launched_together(launcher, sampler, timeout, n_jobs, batches):
+    sweeper = SearchSweeper(20, sampler, 10, None, 0, timeout, n_jobs, None, {}, {})
+    sweeper.master = OmegaConf.create({"hydra": {"launcher": launcher}})
+    assert sweeper.batches() == batches

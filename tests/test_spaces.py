@@ -7,7 +7,8 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.utils import create_config_search_path
 from hydra.types import RunMode
 
-from configs import composing, spaces
+from configs import checks, choosing, composing, spaces
+from configs.build import build
 from configs.errors import ConfigError
 from configs.spaces import Choice, Interval, random_draw, separate
 from tests.configurations import CONFIGS, checked
@@ -47,7 +48,7 @@ def test_the_first_trial_of_every_space_fits(loader, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SWEEPS)
-def test_every_value_of_every_space_fits(loader, name):
+def test_every_value_of_every_space_fits(loader, name, tmp_path):
     """Trials until each value of each choice has come."""
     node = compose(loader, [f"sweep={name}", f"task={TASKS[name]}"]).hydra.sweeper
     space = spaces.read(spaces.files.plain(node.params), spaces.files.plain(node.where), [f"task={TASKS[name]}"], loader)
@@ -56,7 +57,9 @@ def test_every_value_of_every_space_fits(loader, name):
     for number in range(16):
         drawn = space.drawn(random_draw(0, number), lambda words: compose(loader, words))
         if number == 0 or values.intersection(drawn.items()):
-            checked(*space.job(separate(drawn)))
+            cfg = composing.composed(*space.job(separate(drawn)), f"paths.output_dir={tmp_path}")
+            _, settled, data = choosing.choose(cfg, checks.check(cfg))
+            build(settled, data=data)
         values -= set(drawn.items())
         conditional -= set(drawn)
         if not values:
@@ -112,7 +115,11 @@ def test_keys_that_take_their_values_together(loader):
     pairs = {tuple(settings(loader, both, k).items()) for k in range(12)}
     assert pairs == {(("encoder", e), ("geometry", g)) for e, g in params["encoder, geometry"]}
     assert read(loader, params, "encoder=gru").dimensions["encoder, geometry"].values == ("gru + poincare", "gru + euclidean")
-    assert read(loader, params, "geometry=poincare,lorentz").dimensions["encoder, geometry"].values == ("gru + poincare", "dan + poincare")
+    assert read(loader, params, "geometry=poincare").dimensions["encoder, geometry"].values == ("gru + poincare", "dan + poincare")
+    for word in ("geometry=poincare,lorentz", "geometry=lorentz"):
+        with pytest.raises(ConfigError, match="no row of it has geometry=lorentz. Name the values of encoder as well, as in encoder=gru"):
+            read(loader, params, word)
+    assert both.by_key() == {"encoder": {"gru", "dan"}, "geometry": {"poincare", "euclidean"}}
     alone = read(loader, params, "geometry=lorentz", "encoder=gru,rnn")
     assert alone.words == ("geometry=lorentz",)
     assert alone.dimensions == {"encoder": Choice(("gru", "rnn"))}
@@ -146,6 +153,9 @@ def test_conditions(loader):
         ({"optim.lr": "tag(log,interval(0,1))"}, (), "begins above 0"),
         ({"optim.lr": "interval(0,1)"}, ("seed=1,2",), "trains each of its settings with one seed"),
         ({"optim.lr": "interval(0,1)"}, ("task=kg,nli",), "A search is on one task"),
+        ({"optim.lr": "interval(0,1)"}, ("experiment=quickstart,hnn_subtree",), "A search is of one experiment"),
+        ({"optim.lr": "interval(0,1)"}, ("paths.data_dir=a,b",), "A search is on one data set"),
+        ({"seed, optim.lr": [[1, 2]]}, (), "with one seed"),
         ({"optim.lr": "interval(0,1)"}, ("mode=test",), "A search trains models"),
         ({"encoder, geometry": [["gru"]]}, (), "needs rows of 2 values"),
     ],

@@ -19,25 +19,25 @@ def draw(folder: Path, out: Path, suffix: str) -> list[Path]:
 
     Raises UserError where there are fewer than two trials with a value, or nothing differs between them.
     """
-    found = search.read(folder)
-    complete = [trial for trial in found.ranked() if trial.value is not None]
-    if len(complete) < 2 or not found.different():
+    result = search.read(folder)
+    complete = [trial for trial in result.ranked() if trial.value is not None]
+    if len(complete) < 2 or not result.different():
         raise UserError(f"{folder} has fewer than two trials with a value, or all have the same settings.")
     files = [out / f"parallel.{suffix}"]
-    files[0] = parallel(found, complete, files[0])
-    if weights := search.importance(found):
-        files.append(importance(found, weights, out / f"importance.{suffix}"))
+    files[0] = parallel(result, complete, files[0])
+    if weights := search.importance(result):
+        files.append(importance(result, weights, out / f"importance.{suffix}"))
     return files
 
 
-def parallel(found: search.Search, trials: Sequence[search.Trial], file: Path) -> Path:
+def parallel(result: search.Search, trials: Sequence[search.Trial], file: Path) -> Path:
     """An axis for each setting and one for the metric; a line for each trial with a value."""
-    keys = found.different()
+    keys = result.different()
     foot = (
-        f"A line for each of {len(trials)} trials; red: the best by {found.metric}, {trials[0].value:.4f} "
-        f"(trial {trials[0].number}). {ABSENT}: the setting does not count there."
+        f"A line for each of {len(trials)} trials; red: the best by {result.metric}, {trials[0].value:.4f} "
+        f"(trial {trials[0].number}). {ABSENT}: the setting is the task's own (trial 0), or does not count."
     )
-    with canvas.canvas(1.5 + 1.15 * (len(keys) + 1), 3.8, found.name, foot) as body:
+    with canvas.canvas(1.5 + 1.15 * (len(keys) + 1), 3.8, result.name, foot) as body:
         axis = body.subplots()
         columns = [places([trial.settings.get(key, ABSENT) for trial in trials], axis, x) for x, key in enumerate(keys)]
         columns.append(places([f"{trial.value:.4g}" for trial in trials], axis, len(keys), is_metric=True))
@@ -46,8 +46,8 @@ def parallel(found: search.Search, trials: Sequence[search.Trial], file: Path) -
             style = (canvas.RED, 2.0, 1.0) if is_best else (canvas.BLUE, 0.9, 0.2 + 0.5 * (1 - k / len(trials)))
             heights = [column[k] for column in columns]
             axis.plot(range(len(columns)), heights, color=style[0], linewidth=style[1], alpha=style[2])
-        names = [key.rpartition(".")[2] for key in keys]
-        axis.set_xticks(range(len(columns)), [*names, found.metric], rotation=20, ha="right")
+        names = search.short_names(keys)
+        axis.set_xticks(range(len(columns)), [*names, result.metric], rotation=20, ha="right")
         axis.set_yticks([])
         axis.set_xlim(-0.2, len(columns) - 0.3)
         for side in ("left", "bottom"):
@@ -84,13 +84,13 @@ def places(values: Sequence[str], axis: Axes, x: int, is_metric: bool = False) -
     return result
 
 
-def importance(found: search.Search, weights: dict[str, float], file: Path) -> Path:
+def importance(result: search.Search, weights: dict[str, float], file: Path) -> Path:
     """A bar for each setting (`tasks.search.importance`)."""
     foot = (
         "Share of the variance of the trials' ranks that lies between the values of a setting (epsilon², at least 0), "
         "each setting alone; diverged trials rank last."
     )
-    with canvas.canvas(5.2, 1.4 + 0.28 * len(weights), found.name, foot) as body:
+    with canvas.canvas(5.2, 1.4 + 0.28 * len(weights), result.name, foot) as body:
         axis = body.subplots()
         names, values = list(weights)[::-1], list(weights.values())[::-1]
         axis.barh(names, values, color=canvas.BLUE)

@@ -30,16 +30,16 @@ def test_importance_of_two_groups_by_hand():
     """a has the ranks 0, 1, 2, 4 and b 3, 5, 6, 7: means 1.75 and 5.25, within 8.75 + 8.75, in all 42."""
     values = {"a": [8, 7, 6, 4], "b": [5, 3, 2, 1]}
     trials = [trial(k, float(v), x=name, y=0) for k, (name, v) in enumerate((n, v) for n, vs in values.items() for v in vs)]
-    found = made(trials)
-    assert found.different() == ["x"]
-    assert search.importance(found) == {"x": pytest.approx(1 - (17.5 / 6) / (42 / 7))}
+    result = made(trials)
+    assert result.different() == ["x"]
+    assert search.importance(result) == {"x": pytest.approx(1 - (17.5 / 6) / (42 / 7))}
 
 
 def test_importance_agrees_with_the_f_of_an_analysis_of_variance():
     """epsilon² = (k - 1)(F - 1) / ((k - 1) F + n - k), here of three values and of thirds of an interval."""
     trials = [trial(k, (k * 7919 % 31) / 31, x="abc"[k * k % 7 % 3], lr=f"{(k * 37 % 30) / 30:.4f}") for k in range(30)]
-    found = made(trials)
-    place = {each.number: k for k, each in enumerate(found.ranked())}
+    result = made(trials)
+    place = {each.number: k for k, each in enumerate(result.ranked())}
     by_rate = sorted(range(30), key=lambda k: float(trials[k].settings["lr"]))
     groups = {
         "x": [[place[t.number] for t in trials if t.settings["x"] == name] for name in "abc"],
@@ -47,7 +47,7 @@ def test_importance_agrees_with_the_f_of_an_analysis_of_variance():
     }
     for key, ranks in groups.items():
         f = stats.f_oneway(*ranks).statistic
-        assert search.importance(found)[key] == pytest.approx(max(0.0, 2 * (f - 1) / (2 * f + 27)))
+        assert search.importance(result)[key] == pytest.approx(max(0.0, 2 * (f - 1) / (2 * f + 27)))
 
 
 def test_few_trials_have_no_importance():
@@ -105,7 +105,35 @@ def test_what_became_of_a_run(tmp_path, selection, metrics, state, value):
     assert search.outcome(tmp_path, 3, {}, "val/mrr") is None
     record = {"selection": selection, "metrics": metrics, "seed": 1, "commit": "abc", "wall_s": 2.0}
     (tmp_path / "record.json").write_text(json.dumps(record))
-    found = search.outcome(tmp_path, 3, {}, "val/mrr")
-    assert (found.state, found.value) == (state, value)
-    search.note_failure(tmp_path, PRUNED, "it was behind")
+    result = search.outcome(tmp_path, 3, {}, "val/mrr")
+    assert (result.state, result.value) == (state, value)
+    search.note_failure(tmp_path, PRUNED, "it was behind", ["optim.lr=1", "task.data.file=/home/somebody/x"])
     assert search.outcome(tmp_path, 3, {}, "val/mrr").reason == "it was behind"
+    assert search.overrides(tmp_path) == ["optim.lr=1", "task.data.file=x"]
+
+
+def test_files_of_trials_with_odd_values(tmp_path):
+    assert search.overrides(tmp_path) is None
+    (tmp_path / "record.json").write_text('{"metrics": [], "selection": 3, "overrides": "x"}')
+    assert search.outcome(tmp_path, 3, {}, "val/mrr").state == DIVERGED
+    assert search.overrides(tmp_path) is None
+    (tmp_path / "failure.json").write_text('{"state": "odd"}')
+    assert search.outcome(tmp_path, 3, {}, "val/mrr").state == FAILED
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"identity": ["words"]}, {"identity": {"words": [], "space": []}}, {"mode": "best"}, {"digest": 3}, {"seed": "0"},
+        {"trials": [{"number": 0, "settings": {}, "state": "odd", "folder": "x"}]},
+        {"trials": [{"number": 0, "settings": {"x": 1}, "state": "complete", "folder": "x", "value": 1.0}]},
+        {"trials": [{"number": 0, "settings": {}, "state": "complete", "folder": "x", "value": "high"}]},
+    ],
+)  # fmt: skip
+def test_a_file_with_odd_values(tmp_path, change):
+    search.write(made([trial(0, 0.5, x=1)]), tmp_path)
+    values = json.loads((tmp_path / "search.json").read_text())
+    search.read(tmp_path)
+    (tmp_path / "search.json").write_text(json.dumps(values | change))
+    with pytest.raises(UserError, match="is damaged"):
+        search.read(tmp_path)
