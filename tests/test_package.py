@@ -184,7 +184,6 @@ def run(program: Path, *words: str, folder: Path, **variables: str) -> subproces
     return subprocess.run([str(program), *words], cwd=folder, capture_output=True, text=True, timeout=300, env=env)
 
 
-@pytest.mark.slow
 def test_the_wheel_has_two_packages_and_all_their_files(wheel):
     with zipfile.ZipFile(wheel) as file:
         names = {name for name in file.namelist() if ".dist-info" not in name}
@@ -195,6 +194,9 @@ def test_the_wheel_has_two_packages_and_all_their_files(wheel):
             name = source.relative_to(ROOT).as_posix()
             if source.suffix in (".py", ".yaml", ".cpp", ".h", ".json") and not name.startswith("scripts/package"):
                 assert name in inside or name in names, f"{name} is not in the wheel"
+    published = [file.name for file in (ROOT / "results" / "published").glob("*.yaml")]
+    assert published
+    assert {f"results/published/{name}" for name in published} <= inside
     assert "run.py" in inside
 
 
@@ -237,16 +239,24 @@ def test_the_command_does_what_run_py_and_the_scripts_do(wheel, tmp_path):
     assert json.loads(record.read_text())["device"]["processes"] == 2
     assert record.is_relative_to(folder / "outputs")
     trained = str(record.parent)
+    (folder / "pairs.tsv").write_text("1 2 3\t1 2\n4 5 6\t7\n")
 
     for words in (
         ["test", f"checkpoint={trained}", "trainer.enable_progress_bar=false"],
+        ["predict", f"checkpoint={trained}", "input=pairs.tsv", "output=pairs.jsonl"],
+        ["train", "mode=predict", f"checkpoint={trained}", "input=pairs.tsv", "output=again.jsonl"],
         ["sweep", *FIRST, "seed=0,1", "task.data.sizes={train: 200, dev: 50, test: 50}"],
         ["figures", "curves", trained],
         ["export", trained, "--format", "folder", "--out", "my_model"],
+        ["predict", "checkpoint=my_model", "input=pairs.tsv", "output=exported.jsonl"],
         ["compare", "outputs"],
     ):
         done = run(hyperbolic, *words, folder=folder)
         assert done.returncode == 0, f"{words}: {done.stderr}"
+    predictions = (folder / "pairs.jsonl").read_text()
+    assert len(predictions.splitlines()) == 2
+    assert "label" in json.loads(predictions.splitlines()[0])
+    assert predictions == (folder / "again.jsonl").read_text() == (folder / "exported.jsonl").read_text()
     code = "from hyperbolic_language import load; print(sorted(load('my_model').points))"
     assert run(programs / "python", "-c", code, folder=folder).stdout == "['classes', 'words']\n"
 

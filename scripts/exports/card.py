@@ -21,7 +21,7 @@ GRAPHS = "not stated: github.com/HazyResearch/hgcn, which has the files, names n
 MULTI30K = "of their authors and of Flickr's users, for research."
 IWSLT = "TED's (CC BY-NC-ND)."
 LICENCES = {
-    "wn18rr": WORDNET, "wordnet_subtree": WORDNET, "poincare_embeddings": WORDNET, 
+    "wn18rr": WORDNET, "wordnet_subtree": WORDNET, "poincare_embeddings": WORDNET,
     "fb15k237": "CC BY (Freebase).",
     "umls": "the terms of the US National Library of Medicine, which publishes UMLS.",
     "snli": "CC BY-SA 4.0; its premises are captions of Flickr30k.",

@@ -94,14 +94,15 @@ def choose_folder(words: Sequence[str], looks: bool) -> list[str]:
         if flag in FLAGS:
             place = place if equals else todo.pop(0) if todo else "(nothing)"
             if place and not Path(place).is_dir():
-                raise ValueError(f"{flag} {place}: there is no such folder; name one with files such as encoder/mine.yaml.")
+                raise ValueError(f"{flag} {place}: there is no such folder; name one with files as encoder/mine.yaml.")
             os.environ[CONFIGS] = str(Path(place).resolve()) if place else ""
         else:
             rest.append(flag + equals + place)
     here = Path("configs")
     if looks and CONFIGS not in os.environ and here.is_dir() and not (here / "schema.py").is_file():
         os.environ[CONFIGS] = str(here.resolve())
-        print(f"configurations: ours and those in {here.resolve()} (--config-dir names another folder)", file=sys.stderr)
+        line = f"configurations: ours and those in {here.resolve()} (--config-dir names another folder)"
+        print(line, file=sys.stderr)
     return rest
 
 
