@@ -23,11 +23,11 @@ def missing() -> list[str]:
     if compiler is None or not switch.native():
         return []
     try:
-        machine = native._machine(compiler)
-        targets = {path.stem: native._target(path.stem, machine) for path in sorted(native._HERE.glob("*.cpp"))}
+        machine = native.machine_key(compiler)
+        targets = {path.stem: native.target_of(path.stem, machine) for path in sorted(native.FOLDER.glob("*.cpp"))}
     except (OSError, subprocess.SubprocessError):  # which `native.library` warns of
         return []
-    return [name for name, target in targets.items() if not native._matches(target, target.with_suffix(".sha256"))]
+    return [name for name, target in targets.items() if not native.matches(target, target.with_suffix(".sha256"))]
 
 
 def build(say: Callable[[str], None]) -> int:
@@ -65,7 +65,7 @@ def build(say: Callable[[str], None]) -> int:
 def _compile(name: str) -> bool:
     """Whether it could be built."""
     try:
-        native._built(name)
+        native.compile_source(name)
     except (OSError, subprocess.SubprocessError):
         return False
     return True
@@ -77,8 +77,8 @@ def _alone() -> Iterator[None]:
     try:
         import fcntl
 
-        native._cache().mkdir(parents=True, exist_ok=True)
-        lock = (native._cache() / ".lock").open("a")
+        native.cache_folder().mkdir(parents=True, exist_ok=True)
+        lock = (native.cache_folder() / ".lock").open("a")
         fcntl.flock(lock, fcntl.LOCK_EX)
     except (ImportError, OSError):
         yield
@@ -96,5 +96,6 @@ def main() -> int:
     if names := missing():
         print(f"error: could not be built: {', '.join(names)}; a run that needs them says why.", file=sys.stderr)
         return 1
-    print(f"{n} C++ kernels were compiled." if n else "The C++ kernels are there.", f"They are in {native._cache()}.")
+    result = f"{n} C++ kernels were compiled." if n else "The C++ kernels are there."
+    print(f"{result} They are in {native.cache_folder()}.")
     return 0

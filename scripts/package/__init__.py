@@ -57,8 +57,8 @@ def check_installed(purpose: str) -> None:
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise ImportError(
             f"{purpose} needs more than the library, which alone is installed ({', '.join(missing)} cannot be found): "
-            f"pip install 'hyperbolic_language-{version('hyperbolic-language')}-py3-none-any.whl[train]', with the path of "
-            "the wheel, or pip install '.[train]' in a checkout"
+            f"pip install 'hyperbolic_language-{version('hyperbolic-language')}-py3-none-any.whl[train]', with its "
+            "path, or pip install '.[train]' in a checkout"
         )
 
 
