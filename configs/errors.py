@@ -53,7 +53,7 @@ def _no_such_choice(text: str, error: BaseException) -> str | None:
     near = difflib.get_close_matches(name, options, n=3, cutoff=0.5)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     if len(options) > MOST_NAMES:
-        all_names = f"The {len(options)} that there are, python run.py --help lists."
+        all_names = f"There are {len(options)}; python run.py --help lists them."
     else:
         all_names = f"There are: {', '.join(sorted(options)) or 'none'}."
     if elsewhere := [file.parent.name for file in files.FOLDER.glob(f"*/{name}.yaml")]:

@@ -11,7 +11,7 @@ SYNONYMS = {
     "learning_rate": "lr", "step_size": "lr", "epochs": "max_epochs", "n_epochs": "max_epochs",
     "num_epochs": "max_epochs", "num_train_epochs": "max_epochs", "steps": "max_steps", "n_steps": "max_steps",
     "batch": "batch_size", "bs": "batch_size", "l2": "weight_decay", "grad_clip": "max_grad_norm",
-    "gradient_clip_val": "max_grad_norm", "optimizer": "rule", "gpus": "devices", "num_workers": "threads",
+    "gradient_clip_val": "max_grad_norm", "optimizer": "rule", "gpus": "devices",
     "early_stopping": "patience", "scheduler": "schedule", "warmup": "warmup_steps", "curvature": "c",
     "hidden_size": "d_hidden", "hidden_dim": "d_hidden", "embedding_dim": "d_word", "dim": "d",
 }  # fmt: skip

@@ -40,7 +40,7 @@ def check_targets(node: Any) -> None:
         if not isinstance(target, str) or target not in allowed:
             raise ConfigError(
                 f"{key}={str(target)[:80]!r} is refused: it is none of the classes that the files in configs/ name. To "
-                "use a class of your own, name it in a file of a folder on hydra.searchpath, or of configs/."
+                "use a class of your own, name it in a file of a folder of yours, with --config-dir FOLDER."
             )
 
 

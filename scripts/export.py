@@ -47,7 +47,8 @@ def main(arguments: list[str] | None = None) -> int:
         kinds = trained.task.named_points(trained.data)
     if options.format == FOLDER:
         folder = options.out or options.run / "exported"
-        print(f"model: {exported.write(folder, checkpoint, kinds, card(run, kinds))}")
+        about = card(run, kinds, predicts=bool(checkpoint.get("vocabulary")))
+        print(f"model: {exported.write(folder, checkpoint, kinds, about)}")
         return 0
     kind = chosen(options.what, list(kinds), str(options.run))
     table = in_model(kind, kinds[kind], options.model, run.title)

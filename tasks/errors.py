@@ -7,18 +7,24 @@ raise UserError, which names the setting, where it is not.
 import os
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 LONGEST = 2000  # characters of a message
+# The scripts that are commands of `hyperbolic`, as scripts/package/console.py has them; others are in a checkout alone.
+SCRIPTS = ("compare", "figures", "export", "errors", "download", "graph_statistics", "random_graph")
 # What the installed command `hyperbolic` calls the programs of the checkout, which messages name.
-_COMMANDS = (
+_COMMANDS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"python run\.py -m sweep="), "hyperbolic sweep "),
     (re.compile(r"python run\.py -m\b"), "hyperbolic sweep"),
     (re.compile(r"python run\.py"), "hyperbolic train"),
-    (re.compile(r"(?:python )?\bscripts/(\w+)\.py"), r"hyperbolic \1"),
-    (re.compile(r"pip install (?:-c constraints\.txt )?(?:-e )?'\.\["), "pip install 'hyperbolic-language["),
+    (re.compile(rf"(?:python )?\bscripts/({'|'.join(SCRIPTS)})\.py"), r"hyperbolic \1"),
+    (
+        re.compile(r"pip install (?:-c constraints\.txt )?(?:-e )?'\.\["),  # of the wheel, for the name is on no index
+        lambda _: f"pip install 'hyperbolic_language-{metadata.version('hyperbolic-language')}-py3-none-any.whl[",
+    ),
 )
 
 

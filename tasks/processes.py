@@ -23,6 +23,11 @@ def is_first() -> bool:
     return all(os.environ.get(name, "0") == "0" for name in ("LOCAL_RANK", "NODE_RANK", "RANK", "SLURM_PROCID"))
 
 
+def is_first_here() -> bool:
+    """Whether this process is the first of a run on its machine."""
+    return all(os.environ.get(name, "0") == "0" for name in ("LOCAL_RANK", "SLURM_LOCALID"))
+
+
 @contextlib.contextmanager
 def together(trainer: pl.Trainer, hint: Callable[[], str]) -> Iterator[None]:
     """Start the other processes of a trainer that has several, and end together with them.

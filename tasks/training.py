@@ -100,10 +100,7 @@ def fit(
 
     if threads is not None:
         torch.set_num_threads(whole("trainer.threads", threads, 1))
-    try:
-        use_compile(compile)
-    except (ValueError, RuntimeError) as error:
-        raise UserError(f"trainer.{error}") from error
+    choose_kernels(compile)
 
     checkpoint = None
     if resume is not None:
@@ -186,6 +183,7 @@ def test(
     loggers: list[Logger],
     checkpoint: str | None,
     *,
+    compile: bool | str,
     enable_progress_bar: bool,
     limit_test_batches: int | float,
     **options: Any,
@@ -196,6 +194,7 @@ def test(
     """
     if checkpoint is None:
         raise UserError("mode=test needs checkpoint=<run folder>, or a file in it.")
+    choose_kernels(compile)
     setting = f"checkpoint={checkpoint}"
     state = resuming.read(Path(checkpoint), setting)
     resuming.check_same(state, task.origin, resuming.TESTED, setting)
@@ -227,9 +226,17 @@ def test(
     )
 
 
+def choose_kernels(compile: bool | str) -> None:
+    """Which kernels are used, and compiled. Raises UserError, which names trainer.compile, for what there is not."""
+    try:
+        use_compile(compile)
+    except (ValueError, RuntimeError) as error:
+        raise UserError(f"trainer.{error}") from error
+
+
 def build_kernels(trainer: pl.Trainer) -> None:
     """Compile the C++ kernels of a CPU, where they are not yet, before the clock and the progress bar start."""
-    if trainer.strategy.root_device.type == "cpu" and processes.is_first():
+    if trainer.strategy.root_device.type == "cpu" and processes.is_first_here():
         native.build(lambda line: print(line, file=sys.stderr, flush=True))
 
 

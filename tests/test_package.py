@@ -25,6 +25,8 @@ FIRST = ["task=prefix_toy", "trainer.max_epochs=1", "trainer.enable_progress_bar
         (["train", "task=umls"], ["task=umls"]),
         (["test", "checkpoint=RUN"], ["mode=test", "checkpoint=RUN"]),
         (["predict", "checkpoint=RUN", "mode=predict"], ["checkpoint=RUN", "mode=predict"]),
+        (["train", "mode=predict", "checkpoint=RUN"], ["mode=predict", "checkpoint=RUN"]),
+        (["sweep", "mode=test", "checkpoint=A,B"], ["-m", "mode=test", "checkpoint=A,B"]),
         (["sweep", "kg", "task=kg"], ["-m", "sweep=kg", "task=kg"]),
         (["sweep", "task=kg", "seed=0,1"], ["-m", "task=kg", "seed=0,1"]),
     ],
@@ -48,6 +50,49 @@ def test_a_command_that_is_none_is_refused(words, said, capsys, monkeypatch):
     assert said in capsys.readouterr().err
 
 
+@pytest.fixture
+def foreign(tmp_path, monkeypatch) -> Path:
+    """The current folder is that of another program, whose configurations have names of ours."""
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "config.yaml").write_text("db: mysql\n")
+    monkeypatch.chdir(tmp_path)
+    for name in (console.CONFIGS, "HYPERBOLIC_COMMAND", "PYTHONPATH"):
+        monkeypatch.setenv(name, "")  # is put back afterwards
+    monkeypatch.delenv(console.CONFIGS)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "argv", [*sys.argv])
+    return tmp_path / "configs"
+
+
+def test_a_folder_configs_is_taken_with_a_word_and_a_named_one_without(foreign, capsys):
+    assert console.choose_folder(["task=umls", "seed=1"], looks=True) == ["task=umls", "seed=1"]
+    assert os.environ[console.CONFIGS] == str(foreign)
+    assert f"those in {foreign} (--config-dir names another" in capsys.readouterr().err
+    (foreign.parent / "mine").mkdir()
+    with pytest.raises(ValueError, match=r"--config-dir nowhere: there is no such folder"):
+        console.choose_folder(["--config-dir", "nowhere"], looks=True)
+    for words in (["--config-dir", "mine", "RUN"], ["RUN", "--config-dir=mine"]):
+        assert console.choose_folder(words, looks=True) == ["RUN"]
+        assert os.environ[console.CONFIGS] == str(foreign.parent / "mine")
+    assert console.choose_folder(["-cd="], looks=True) == []
+    assert os.environ[console.CONFIGS] == ""
+    assert capsys.readouterr().err == ""
+
+
+def test_a_foreign_folder_stops_only_what_builds_models(foreign, capsys):
+    with pytest.raises(SystemExit):
+        console.main(["compare", "nowhere"])
+    assert "nowhere" in (message := capsys.readouterr().err)
+    assert "config.yaml" not in message
+    with pytest.raises(SystemExit) as end:
+        console.main(["export", "nowhere", "--format", "npz"])
+    assert end.value.code == 1
+    assert "config.yaml has the name of one of this program's own files" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        console.main(["export", "nowhere", "--format", "npz", "--config-dir="])
+    assert "There is no folder nowhere" in capsys.readouterr().err
+
+
 def test_a_foreign_module_called_tasks_is_named(monkeypatch):
     foreign = types.ModuleType("tasks")
     foreign.__file__ = "/somewhere/tasks.py"
@@ -57,12 +102,17 @@ def test_a_foreign_module_called_tasks_is_named(monkeypatch):
 
 
 def test_messages_name_the_commands_that_the_user_has(monkeypatch):
-    from tasks.errors import called
+    from tasks.errors import SCRIPTS, called
 
-    text = "python run.py -m sweep=kg; python scripts/figures.py all RUN; pip install '.[sweep]'"
+    assert tuple(console.SCRIPTS) == SCRIPTS
+    text = "python run.py -m sweep=kg; python scripts/figures.py all RUN; python scripts/collect.py; pip install '.[sweep]'"
     assert called(text) == text
     monkeypatch.setenv("HYPERBOLIC_COMMAND", "hyperbolic")
-    assert called(text) == "hyperbolic sweep kg; hyperbolic figures all RUN; pip install 'hyperbolic-language[sweep]'"
+    monkeypatch.setattr("importlib.metadata.version", lambda name: {"hyperbolic-language": "1.2.3"}[name])
+    assert called(text) == (
+        "hyperbolic sweep kg; hyperbolic figures all RUN; python scripts/collect.py; "
+        "pip install 'hyperbolic_language-1.2.3-py3-none-any.whl[sweep]'"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +184,6 @@ def run(program: Path, *words: str, folder: Path, **variables: str) -> subproces
     return subprocess.run([str(program), *words], cwd=folder, capture_output=True, text=True, timeout=300, env=env)
 
 
-@pytest.mark.slow
 def test_the_wheel_has_two_packages_and_all_their_files(wheel):
     with zipfile.ZipFile(wheel) as file:
         names = {name for name in file.namelist() if ".dist-info" not in name}
@@ -145,6 +194,9 @@ def test_the_wheel_has_two_packages_and_all_their_files(wheel):
             name = source.relative_to(ROOT).as_posix()
             if source.suffix in (".py", ".yaml", ".cpp", ".h", ".json") and not name.startswith("scripts/package"):
                 assert name in inside or name in names, f"{name} is not in the wheel"
+    published = [file.name for file in (ROOT / "results" / "published").glob("*.yaml")]
+    assert published
+    assert {f"results/published/{name}" for name in published} <= inside
     assert "run.py" in inside
 
 
@@ -165,7 +217,7 @@ print(float(space.dist(x, x).abs().max()) < 1e-3)
     assert list((tmp_path / "cache").rglob("lorentz-*.so")), "the C++ sources are in the wheel"
     refused = run(programs / "hyperbolic", "train", "task=prefix_toy", folder=tmp_path)
     assert refused.returncode == 2
-    assert "pip install 'hyperbolic-language[train]'" in refused.stderr
+    assert re.search(r"pip install 'hyperbolic_language-[\d.]+-py3-none-any\.whl\[train\]'", refused.stderr)
 
 
 @pytest.mark.slow
@@ -187,16 +239,24 @@ def test_the_command_does_what_run_py_and_the_scripts_do(wheel, tmp_path):
     assert json.loads(record.read_text())["device"]["processes"] == 2
     assert record.is_relative_to(folder / "outputs")
     trained = str(record.parent)
+    (folder / "pairs.tsv").write_text("1 2 3\t1 2\n4 5 6\t7\n")
 
     for words in (
         ["test", f"checkpoint={trained}", "trainer.enable_progress_bar=false"],
+        ["predict", f"checkpoint={trained}", "input=pairs.tsv", "output=pairs.jsonl"],
+        ["train", "mode=predict", f"checkpoint={trained}", "input=pairs.tsv", "output=again.jsonl"],
         ["sweep", *FIRST, "seed=0,1", "task.data.sizes={train: 200, dev: 50, test: 50}"],
         ["figures", "curves", trained],
         ["export", trained, "--format", "folder", "--out", "my_model"],
+        ["predict", "checkpoint=my_model", "input=pairs.tsv", "output=exported.jsonl"],
         ["compare", "outputs"],
     ):
         done = run(hyperbolic, *words, folder=folder)
         assert done.returncode == 0, f"{words}: {done.stderr}"
+    predictions = (folder / "pairs.jsonl").read_text()
+    assert len(predictions.splitlines()) == 2
+    assert "label" in json.loads(predictions.splitlines()[0])
+    assert predictions == (folder / "again.jsonl").read_text() == (folder / "exported.jsonl").read_text()
     code = "from hyperbolic_language import load; print(sorted(load('my_model').points))"
     assert run(programs / "python", "-c", code, folder=folder).stdout == "['classes', 'words']\n"
 

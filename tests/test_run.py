@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from hyperbolic import switch
 from scripts import records
 from tests.cli import QUIET, SHORT, Result, call, places, short, toy
 
@@ -192,6 +193,15 @@ def test_float64_is_a_setting(tmp_path):
     assert result.code == 0, result.err
     state = torch.load(result.record_path.parent / "checkpoints" / "best.ckpt")["state_dict"]
     assert {v.dtype for v in state.values()} == {torch.float64}
+
+
+def test_a_test_has_the_kernels_that_are_asked_for(tmp_path, monkeypatch):
+    trained = short(tmp_path, "trainer.max_epochs=1").record_path.parent
+    seen = []
+    monkeypatch.setattr("tasks.training.build_kernels", lambda trainer: seen.append(switch.mode()))
+    for mode in ("false", "native"):
+        assert toy(tmp_path, "mode=test", f"checkpoint={trained}", f"trainer.compile={mode}").code == 0
+    assert seen == ["0", "native"]
 
 
 def test_the_program_prints_a_configuration():

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from hyperbolic import switch
 
-_HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 _FLAGS = ("-O3", "-march=native", "-std=c++17", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 _X86 = ("-mprefer-vector-width=512",) if platform.machine() in ("x86_64", "AMD64") else ()
 _PARALLEL = ("-fopenmp",)
@@ -97,7 +97,7 @@ def library(name: str) -> ctypes.CDLL | None:
     """The functions of ``name.cpp``; None where it cannot be built, which is warned of once."""
     if name not in _loaded:
         try:
-            _loaded[name] = ctypes.CDLL(str(_built(name)))
+            _loaded[name] = ctypes.CDLL(str(compile_source(name)))
         except (OSError, subprocess.SubprocessError) as error:
             reason = getattr(error, "stderr", None) or str(error)
             warnings.warn(
@@ -153,19 +153,19 @@ class Library:
         self.function(symbol, dtype)(*values, torch.get_num_threads())
 
 
-def _built(name: str) -> Path:
+def compile_source(name: str) -> Path:
     """The shared object of a source, compiled unless it lies in the cache as it was written there."""
     compiler = switch.cpp_compiler()
     if compiler is None:
         raise OSError("there is no C++ compiler (g++, clang++ or $CXX)")
-    target = _target(name, _machine(compiler))
+    target = target_of(name, machine_key(compiler))
     record = target.with_suffix(".sha256")
-    if _matches(target, record):
+    if matches(target, record):
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         built, new_record = Path(folder, target.name), Path(folder, record.name)
-        command = [compiler, *_FLAGS, *_X86, str(_HERE / f"{name}.cpp"), "-o", str(built)]
+        command = [compiler, *_FLAGS, *_X86, str(FOLDER / f"{name}.cpp"), "-o", str(built)]
         try:
             _run([*command, *_PARALLEL, *_threads()])
         except subprocess.CalledProcessError:  # a compiler without OpenMP, as Apple's: one thread
@@ -176,14 +176,15 @@ def _built(name: str) -> Path:
     return target
 
 
-def _target(name: str, machine: str) -> Path:
+def target_of(name: str, machine: str) -> Path:
     """Where the shared object of a source lies: what it was made from is in its name."""
-    texts = [path.read_text() for path in (_HERE / f"{name}.cpp", *sorted(_HERE.glob("*.h")))]
+    texts = [path.read_text() for path in (FOLDER / f"{name}.cpp", *sorted(FOLDER.glob("*.h")))]
     key = "\n".join([*texts, *_FLAGS, *_X86, machine])
-    return _cache() / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.so"
+    return cache_folder() / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.so"
 
 
-def _machine(compiler: str) -> str:
+def machine_key(compiler: str) -> str:
+    """What a build depends on besides the sources: compiler, processor, PyTorch."""
     return "\n".join([_version(compiler), _processor(), torch.__version__])
 
 
@@ -192,7 +193,7 @@ def _fingerprint(path: Path) -> str:
     return f"{len(data)} {hashlib.sha256(data).hexdigest()}"
 
 
-def _matches(target: Path, record: Path) -> bool:
+def matches(target: Path, record: Path) -> bool:
     """Whether a library is what its record says. One that was cut short would end the process when it is called."""
     try:
         return record.read_bytes().decode("ascii", "replace") == _fingerprint(target)
@@ -226,6 +227,7 @@ def _processor() -> str:
     return platform.machine() + platform.processor() + "".join(flags[:1])
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
+    """Where builds lie."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home, "hyperbolic")

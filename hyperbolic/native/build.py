@@ -23,15 +23,15 @@ def missing() -> list[str]:
     if compiler is None or not switch.native():
         return []
     try:
-        machine = native._machine(compiler)
-        targets = {path.stem: native._target(path.stem, machine) for path in sorted(native._HERE.glob("*.cpp"))}
+        machine = native.machine_key(compiler)
+        targets = {path.stem: native.target_of(path.stem, machine) for path in sorted(native.FOLDER.glob("*.cpp"))}
     except (OSError, subprocess.SubprocessError):  # which `native.library` warns of
         return []
-    return [name for name, target in targets.items() if not native._matches(target, target.with_suffix(".sha256"))]
+    return [name for name, target in targets.items() if not native.matches(target, target.with_suffix(".sha256"))]
 
 
 def build(say: Callable[[str], None]) -> int:
-    """Build what is missing, one on each core at a time; returns how many were to be built.
+    """Build what is missing, one on each core at a time; returns how many were built.
 
     A source that does not compile is left to :func:`hyperbolic.native.library`, which warns when it is used. Processes
     that start together do not build twice. say: is given a line about what is going on, and one each time that another
@@ -50,19 +50,25 @@ def build(say: Callable[[str], None]) -> int:
             f"compiling {len(names)} C++ kernels, once on this machine: "
             f"about {max(1, round(_TOGETHER_S / cores))} s on {cores} idle core{'s' * (cores > 1)}"
         )
-        start, said = time.perf_counter(), 0
+        start, quarters, built = time.perf_counter(), 0, 0
         with ThreadPoolExecutor(cores) as pool:
-            jobs = [pool.submit(_built, name) for name in names]
-            for done, _ in enumerate(as_completed(jobs), 1):
-                if done * 4 // len(names) > said:
-                    said = done * 4 // len(names)
-                    say(f"compiled {done} of {len(names)} in {time.perf_counter() - start:.0f} s")
-    return len(names)
+            jobs = [pool.submit(_compile, name) for name in names]
+            for n, job in enumerate(as_completed(jobs), 1):
+                built += job.result()
+                if n * 4 // len(names) > quarters:
+                    quarters = n * 4 // len(names)
+                    failed = f" ({n - built} could not be)" if n > built else ""
+                    say(f"compiled {built} of {len(names)}{failed} in {time.perf_counter() - start:.0f} s")
+    return built
 
 
-def _built(name: str) -> None:
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        native._built(name)
+def _compile(name: str) -> bool:
+    """Whether it could be built."""
+    try:
+        native.compile_source(name)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return True
 
 
 @contextlib.contextmanager
@@ -71,8 +77,8 @@ def _alone() -> Iterator[None]:
     try:
         import fcntl
 
-        native._cache().mkdir(parents=True, exist_ok=True)
-        lock = (native._cache() / ".lock").open("a")
+        native.cache_folder().mkdir(parents=True, exist_ok=True)
+        lock = (native.cache_folder() / ".lock").open("a")
         fcntl.flock(lock, fcntl.LOCK_EX)
     except (ImportError, OSError):
         yield
@@ -90,5 +96,6 @@ def main() -> int:
     if names := missing():
         print(f"error: could not be built: {', '.join(names)}; a run that needs them says why.", file=sys.stderr)
         return 1
-    print(f"{n} C++ kernels were compiled." if n else "The C++ kernels are there.", f"They are in {native._cache()}.")
+    result = f"{n} C++ kernels were compiled." if n else "The C++ kernels are there."
+    print(f"{result} They are in {native.cache_folder()}.")
     return 0

@@ -14,6 +14,7 @@ makes them importable.
 
 import os
 import sys
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,7 +57,8 @@ def check_installed(purpose: str) -> None:
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise ImportError(
             f"{purpose} needs more than the library, which alone is installed ({', '.join(missing)} cannot be found): "
-            "pip install 'hyperbolic-language[train]'"
+            f"pip install 'hyperbolic_language-{version('hyperbolic-language')}-py3-none-any.whl[train]', with its "
+            "path, or pip install '.[train]' in a checkout"
         )
 
 
@@ -65,7 +67,7 @@ def load(folder: str | Path) -> "Exported":
 
     Raises:
         ValueError: a file is missing, altered or damaged (`tasks.errors.UserError`, which names it).
-        ImportError: see `use`; or what `pip install 'hyperbolic-language[train]'` adds is missing.
+        ImportError: see `use`; or what the extra `train` adds is missing.
     """
     check_installed("hyperbolic_language.load")
     use()

@@ -27,7 +27,10 @@ SCRIPTS = {
     "graph_statistics": "say what the shape of a graph is like",
     "random_graph": "write a large random graph",
 }
+TRAINED = ("figures", "export", "errors")  # scripts that build models, perhaps of the user's own configurations
 CONFIGS = "HYPERBOLIC_CONFIGS"  # read by configs/own.py
+FLAGS = ("--config-dir", "-cd")
+HELP = {"--help", "-h"}
 KERNELS = "kernels"  # of the library alone
 
 
@@ -35,7 +38,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run the command line; returns or raises its exit code: 2 for bad usage."""
     name, *rest = (sys.argv[1:] if words is None else words) or ["--help"]
     name = name.replace("-", "_") if not name.startswith("-") else name
-    if name in ("--help", "-h", "help"):
+    if name in HELP | {"help"}:
         print(usage())
         return 0
     if name == "--version":
@@ -57,24 +60,20 @@ def main(words: Sequence[str] | None = None) -> int:
     except ImportError as error:
         return _fail(str(error))
     os.environ["HYPERBOLIC_COMMAND"] = "hyperbolic"  # messages then name commands as this one has them
-    choose_folder()
-    if name in SCRIPTS:
-        return _run(str(root / "scripts" / f"{name}.py"), rest)
     try:
-        rest = words_of(name, rest)
+        rest = choose_folder(rest, looks=name in RUNS or (name in TRAINED and not HELP.intersection(rest)))
+        rest = words_of(name, rest) if name in RUNS else rest
     except ValueError as error:
         return _fail(str(error))
-    return _run(str(root / "run.py"), rest)
+    return _run(str(root / ("run.py" if name in RUNS else f"scripts/{name}.py")), rest)
 
 
 def words_of(name: str, rest: Sequence[str]) -> list[str]:
     """The words of run.py for a command of RUNS. Raises ValueError for words that contradict it."""
     added = RUNS[name][1]
-    if mode := next((word for word in rest if word.startswith("mode=")), None):
-        if mode not in added:
-            raise ValueError(
-                f"hyperbolic {name} {mode}: the command says the mode. Take hyperbolic train, test or predict."
-            )
+    if f"mode={name}" in added and any(word.startswith("mode=") for word in rest):
+        if other := next((word for word in rest if word.startswith("mode=") and word not in added), None):
+            raise ValueError(f"hyperbolic {name} {other}: the command says the mode. Take hyperbolic train {other}.")
         return list(rest)
     if name == "sweep" and not rest:
         raise ValueError(
@@ -85,11 +84,26 @@ def words_of(name: str, rest: Sequence[str]) -> list[str]:
     return [*added, *rest]
 
 
-def choose_folder() -> None:
-    """Take ./configs for the user's own configurations, unless another folder is named, or it is a checkout's."""
+def choose_folder(words: Sequence[str], looks: bool) -> list[str]:
+    """The words without `--config-dir FOLDER`, which is the folder of the user's own configurations from now on; where
+    neither they nor the environment name one, and `looks`, ./configs is, unless it is a checkout's. Without a value the
+    flag means none. Raises ValueError for a folder that is not there."""
+    rest, todo = [], list(words)
+    while todo:
+        flag, equals, place = todo.pop(0).partition("=")
+        if flag in FLAGS:
+            place = place if equals else todo.pop(0) if todo else "(nothing)"
+            if place and not Path(place).is_dir():
+                raise ValueError(f"{flag} {place}: there is no such folder; name one with files as encoder/mine.yaml.")
+            os.environ[CONFIGS] = str(Path(place).resolve()) if place else ""
+        else:
+            rest.append(flag + equals + place)
     here = Path("configs")
-    if CONFIGS not in os.environ and here.is_dir() and not (here / "schema.py").is_file():
+    if looks and CONFIGS not in os.environ and here.is_dir() and not (here / "schema.py").is_file():
         os.environ[CONFIGS] = str(here.resolve())
+        line = f"configurations: ours and those in {here.resolve()} (--config-dir names another folder)"
+        print(line, file=sys.stderr)
+    return rest
 
 
 def usage() -> str:

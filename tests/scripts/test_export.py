@@ -244,11 +244,20 @@ def test_a_model_without_points_is_said(run, monkeypatch, capsys):
     assert command(run, "--format", "npz") == 1
     line = error_of(capsys)
     assert "its model has no points with names, so there is nothing to export as a table. --format folder" in line
-    assert "It has no points by name: the folder has the weights" in card(read_run(run), {})
+    text = card(read_run(run), {}, predicts=False)
+    assert "It has no points by name: the folder has the weights" in text
+    assert "mode=predict" not in text
 
 
 def test_the_card_says_under_which_licence_data_are_where_that_is_known():
-    assert licence({"task.name": "snli"}).startswith("CC BY-SA 4.0")
+    named = {f"task.data.files.{split}.all": f"snli_1.0_{split}" for split in ("train", "dev", "test")}
+    snli = {"task.name": "snli", "task.data.folder": "elsewhere/snli", **named}
+    assert licence(snli).startswith("CC BY-SA 4.0")
+    assert licence(snli | {"task.data.folder": "my_pairs"}).startswith("not stated: ask the publisher")
+    assert licence(snli | {"task.data.files.train.all": "my_pairs"}).startswith("not stated: ask the publisher")
+    wordnet = {"task.name": "poincare_embeddings", "task.data.wordnet": "<paths.data_dir>/wordnet30", "task.data.file": None}
+    assert licence(wordnet).startswith("WordNet's own")
+    assert licence(wordnet | {"task.data.file": "edges.tsv"}).startswith("not stated: ask the publisher")
     assert licence({"task.name": "kg"}).startswith("not stated: ask the publisher")
     assert licence({"task.name": "prefix10", "task.data._target_": "tasks.prefix.data.PrefixData"}).startswith("they are gen")
 
@@ -282,6 +291,7 @@ def test_a_folder_is_the_model_that_was_tested(run, tmp_path, capsys):
     assert record["data"]["sha256"]["train"] in text
     assert "python run.py task=kg_completion_toy encoder=murp geometry.c=0.5" in text
     assert "Licence of the data: they are generated" in text
+    assert "python run.py mode=predict checkpoint=FOLDER" in text
     assert str(tmp_path) not in text + (folder / "config.json").read_text()
 
 

@@ -1,0 +1,28 @@
+"""Every program in scripts/ starts from its file, as users and the Makefile call it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from scripts.package import console
+from tests.cli import ROOT
+
+PROGRAMS = sorted(
+    file.stem for file in (ROOT / "scripts").glob("*.py") if '__name__ == "__main__"' in file.read_text(encoding="utf-8")
+)
+QUICK = ("download", "readme")  # the others import torch or more, seconds each
+
+
+def test_every_command_is_a_program():
+    assert set(console.SCRIPTS) <= set(PROGRAMS)
+    assert set(QUICK) <= set(PROGRAMS)
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in PROGRAMS])
+def test_a_program_says_what_it_is_for(name, tmp_path):
+    command = [sys.executable, str(ROOT / "scripts" / f"{name}.py"), "--help"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("usage: ")
+    assert name in done.stdout
