@@ -63,10 +63,6 @@ def build(
         optimizer(task)  # its settings are checked before anything is read or written
     except REFUSALS as error:
         raise _refused(error) from error
-    except (LookupError, TypeError, RuntimeError, AttributeError) as error:
-        if kept is None or checkpoint is None:
-            raise
-        raise vocabularies.damaged(str(checkpoint["file"]), error) from error
     if values["check_points"]:
         validate_points(task.model)
     task.schedule = schedule

@@ -97,7 +97,7 @@ def adopt(data: TaskData, values: Mapping[str, Any], checkpoint: Mapping[str, An
     try:
         data.adopt(values["data"])
         data.adopted = values["fingerprint"]
-        identity = data.identity
+        identity, _ = data.identity, data.model_sizes
     except Exception as error:  # many kinds, for what may be anything
         raise damaged(where, error) from None
     if identity != checkpoint["data"]:

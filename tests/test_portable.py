@@ -424,3 +424,10 @@ def test_a_setting_that_is_newer_than_a_checkpoint_has_a_value(task, runs, tmp_p
     torch.save(state, tmp_path / "old.ckpt")
     (tmp_path / "in.txt").write_text(INPUTS[task])
     assert predicted(tmp_path / "old.ckpt", tmp_path, tmp_path / "in.txt") == predicted(best, tmp_path, tmp_path / "in.txt")
+
+
+def test_another_error_is_not_called_damage_of_the_vocabulary(runs):
+    _, best = runs.of("nli_toy")
+    broken = mock.patch("tasks.training.make_optimizer", side_effect=RuntimeError("out of memory"))
+    with broken, pytest.raises(RuntimeError, match=r"^out of memory$"):
+        restore(best, "the model")
