@@ -60,7 +60,7 @@ def run(cfg: DictConfig) -> float | None:
                     return multirun.result(report.pass_over(str(end), end.record, folder), end.record)
             with open_loggers([make(node, _partial_=True) for node in values["logger"].values()], folder) as loggers:
                 if mode == "test":
-                    files.check_output(to_file=True)
+                    prediction.check_test(data, files)
                     outcome = training.test(task, data, loggers, files.checkpoint, **options)
                     prediction.write_test(task, data, files, outcome, options["precision"])
                 else:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from hydra.errors import HydraException, InstantiationException
 from hydra.utils import instantiate
 from omegaconf.errors import OmegaConfBaseException
@@ -62,10 +63,6 @@ def build(
         optimizer(task)  # its settings are checked before anything is read or written
     except REFUSALS as error:
         raise _refused(error) from error
-    except (LookupError, TypeError, RuntimeError, AttributeError) as error:
-        if kept is None or checkpoint is None:
-            raise
-        raise vocabularies.damaged(str(checkpoint["file"]), error) from error
     if values["check_points"]:
         validate_points(task.model)
     task.schedule = schedule
@@ -115,7 +112,12 @@ def _probed(
         if not isinstance(own, dict) or not resume.has_parts(own):
             raise UserError(f"{file}: the model that was probed is damaged in it. Use another checkpoint.")
         return _trained(own | {"file": file}, str(file))[0].requires_grad_(False)
-    return None if run is None else restore(Path(run), f"probe.checkpoint={run}")[0].requires_grad_(False)
+    if run is None:
+        return None
+    setting = f"probe.checkpoint={run}"
+    task, data = _trained(resume.read(Path(run), setting), setting)
+    task.vocabulary = task.vocabulary or vocabularies.pack(data)  # for the checkpoints of the probe
+    return task.requires_grad_(False)
 
 
 def restore(path: Path, setting: str) -> tuple[Task, TaskData]:
@@ -126,12 +128,15 @@ def restore(path: Path, setting: str) -> tuple[Task, TaskData]:
         UserError: there is no checkpoint, it cannot be built again, or the data are not those that it was trained with;
             `setting` is the key that named it.
     """
-    return _trained(resume.read(path, setting), setting)
+    checkpoint = resume.read(path, setting)
+    precision = checkpoint["config"]["trainer"].get("precision")
+    return _trained(checkpoint, setting, resume.dtype_of(precision))
 
 
-def _trained(checkpoint: dict[str, Any], setting: str) -> tuple[Task, TaskData]:
+def _trained(checkpoint: dict[str, Any], setting: str, dtype: torch.dtype = torch.float32) -> tuple[Task, TaskData]:
     task, data = rebuild(checkpoint, portable=True)
     resume.check_same(checkpoint, task.origin, ("data",), setting)
+    task.to(dtype)
     resume.load_weights(task, checkpoint, setting)
     return task.eval(), data
 
@@ -152,7 +157,7 @@ def rebuild(checkpoint: Mapping[str, Any], portable: bool = False) -> tuple[Task
             values = checks.check(cfg)
             task, data = build(values, checkpoint if portable else None)
             task.origin = stored.origin(cfg, values, data.identity)
-            task.vocabulary = checkpoint.get(vocabularies.KEY) or (vocabularies.pack(data) if portable else None)
+            task.vocabulary = checkpoint.get(vocabularies.KEY)
             return task, data
     except MISTAKES as error:
         raise UserError(f"The model of {file} cannot be built again: {paragraph(error)}") from error

@@ -34,6 +34,8 @@ GROUPS = ("task", "geometry", "encoder")  # a word that chooses one of them, or 
 KEPT = (*GROUPS, "optim", "trainer", "data", "probe", "seed", "fidelity")
 CACHE = "paths.cache_dir"
 PLACES = ("data.dir", CACHE, "paths.data_dir", "paths.output_dir")
+# Settings of a task that runs from before them lack, and what they get.
+LATER = {"poincare_embeddings": {"top_k": 10}, "poincare_glove": {"top_k": 10}}
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 _PLACE = re.compile(r"<((?:data|paths)\.\w+)>(?=/|\Z)")
 
@@ -115,6 +117,7 @@ def offer(checkpoint: Mapping[str, Any], setting: str, everything: bool, portabl
         if key not in without and not isinstance(config.get(key), Mapping):
             raise ConfigError(f"{setting}: {checkpoint['file']}: its configuration has no node {key}.")
     nodes = {key: config[key] for key in GROUPS if key not in without}
+    nodes["task"] = _with_later(nodes["task"])
     trainer = config["trainer"]
     whole = {key: config[key] for key in KEPT if key in config and key not in GROUPS}
     whole["trainer"] = trainer if everything else {k: trainer[k] for k in ("precision",) if k in trainer}
@@ -128,6 +131,14 @@ def offer(checkpoint: Mapping[str, Any], setting: str, everything: bool, portabl
     choices = [{f"override /{group}": CHOICE} for group in nodes]
     whole = {"defaults": choices, **whole}
     store.store(group="experiment", name=CHOICE, package="_global_", node=whole)
+
+
+def _with_later(task: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The node of a task with the settings of its module that are newer than it."""
+    module = task.get("module")
+    target = module.get("_target_") if isinstance(module, Mapping) else None
+    later = next((own for name, own in LATER.items() if str(target).startswith(f"tasks.{name}.")), None)
+    return {**task, "module": {**later, **module}} if later and isinstance(module, Mapping) else task
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ from scripts import commands  # noqa: E402
 from scripts.exports.card import card  # noqa: E402
 from scripts.exports.formats import FORMATS, Table, write  # noqa: E402
 from scripts.trained import read_run, restore  # noqa: E402
-from tasks import exported, resume  # noqa: E402
+from tasks import exported, resume, vocabularies  # noqa: E402
 from tasks.base import NamedPoints  # noqa: E402
 from tasks.errors import UserError, plain_warnings  # noqa: E402
 
@@ -46,6 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
     with torch.no_grad():
         kinds = trained.task.named_points(trained.data)
     if options.format == FOLDER:
+        if checkpoint.get(vocabularies.KEY) is None:  # an old one, whose data were read
+            checkpoint[vocabularies.KEY] = vocabularies.pack(trained.data)
         folder = options.out or options.run / "exported"
         about = card(run, kinds, predicts=bool(checkpoint.get("vocabulary")))
         print(f"model: {exported.write(folder, checkpoint, kinds, about)}")

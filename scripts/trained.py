@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from torch import nn
 
 from configs.build import rebuild
@@ -207,7 +206,7 @@ def restore(run: Run, checkpoint: dict[str, Any], portable: bool = False) -> Tra
             f"{run.folder}: its model was trained with {'; '.join(unequal)}, so that names would be wrong. Put back "
             "the data that it was trained with (HYPERBOLIC_DATA names their folder), or name another run."
         )
-    task.to(torch.float64 if str(run.settings.get("trainer.precision")).startswith("64") else torch.float32)
+    task.to(resume.dtype_of(run.settings.get("trainer.precision")))
     resume.load_weights(task, checkpoint, str(run.folder))
     return Trained(run, task.eval(), task.model, data, run.epoch_of(checkpoint["global_step"]))
 

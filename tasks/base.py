@@ -350,7 +350,6 @@ class TaskData(pl.LightningDataModule, abc.ABC):
         """The examples of the test split in the order of their files, as `read_inputs` gives them, each with what is
         right, under "gold", and what else a line of `mode=test output=FILE` says of it."""
         raise UserError(f"output: {type(self).__name__} gives no test examples one by one; leave it out.")
-        yield
 
     @property
     def input_keys(self) -> tuple[str, ...]:

@@ -99,7 +99,7 @@ def load(folder: str | Path) -> Exported:
         titles = (facts["experiment"], facts["name"])
         if not has_parts(checkpoint) or not all(isinstance(title, (str, NoneType)) for title in titles):
             raise ValueError("a part is of another kind")
-        if VOCABULARY[0] in files and VOCABULARY[1] in files:
+        if VOCABULARY[0] in files:
             file = folder / VOCABULARY[1]
             rest = json.loads(file.read_text(encoding="utf-8"))
             file = folder / VOCABULARY[0]
@@ -125,7 +125,8 @@ def check_sums(folder: Path) -> tuple[str, ...]:
     except (OSError, ValueError) as error:
         raise UserError(f"{folder} is no exported model: it has no readable {SUMS}. Name the folder of one.") from error
     sums = {name: sha256 for sha256, _, name in (line.partition("  ") for line in lines)}
-    files = (*FILES, *(name for name in VOCABULARY if name in sums))
+    has_vocabulary = any(name in sums or (folder / name).exists() for name in VOCABULARY)
+    files = (*FILES, *(VOCABULARY if has_vocabulary else ()))
     for name in files:
         if name not in sums or not (folder / name).is_file():
             raise UserError(f"{folder} is not whole: it lacks {name}, or {SUMS} does. Fetch it again.")

@@ -4,8 +4,12 @@ import difflib
 import itertools
 from collections.abc import Sequence
 
+import torch
+from torch import Tensor
+
 from tasks.reading import Fault, brief
 
+NO_NAME = -1  # the other end of a pair that is a single name
 COMPARED = 20_000  # names at most that an unknown one is compared with
 
 
@@ -29,6 +33,17 @@ class Names:
         hint = f"The nearest spellings: {near}" if near else f"It has {len(self.names):,}, as {some}"
         raise Fault(f"{self.source} has no {self.kind} {brief(name)}. {hint}")
 
+    def ends_of(self, line: str) -> tuple[int, ...]:
+        """The numbers of the name or of the pair of names, separated by a tab, in a line. Raises Fault for others."""
+        columns = [column.strip() for column in line.split("\t")]
+        if len(columns) > 2 or not all(columns):
+            raise Fault(f"{brief(line)} is neither a {self.kind} nor a pair of {self.kind}s")
+        return tuple(map(self.number_of, columns))
+
+    def named(self, ends: Sequence[int], keys: Sequence[str]) -> dict[str, str]:
+        """The names of what `ends_of` gave, each under its key."""
+        return dict(zip(keys, (self.names[k] for k in ends), strict=False))
+
     def near(self, name: str) -> list[str]:
         """Up to three names, the nearest first: those that differ in capitals, blanks and underscores only, then by
         difflib's ratio. Of more than 20,000 names, those are compared that begin or end with the same two letters."""
@@ -39,6 +54,11 @@ class Names:
             alike = (n for n in self.names if n[:2].lower() == first or n[-2:].lower() == last)
             pool = list(itertools.islice(alike, COMPARED))
         return list(dict.fromkeys(same + difflib.get_close_matches(name, pool, n=3)))[:3]
+
+
+def pairs_of(inputs: Sequence[tuple[int, ...]]) -> Tensor:
+    """What `Names.ends_of` gave as pairs (N, 2), with NO_NAME behind a single one."""
+    return torch.tensor([(*ends, NO_NAME)[:2] for ends in inputs])
 
 
 def _plain(name: str) -> str:

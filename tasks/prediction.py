@@ -7,7 +7,6 @@ import itertools
 import json
 import sys
 import time
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +16,14 @@ import torch
 from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
 
+from hyperbolic.native import build as native
+from hyperbolic.switch import use_compile
 from tasks import explanation
 from tasks import resume as resuming
 from tasks.base import Task, TaskData
 from tasks.errors import UserError, one_of, whole
 from tasks.folders import whole_file
-from tasks.reading import bounded_lines, brief, other_keys
+from tasks.reading import UNREADABLE, bounded_lines, brief, open_bytes, other_keys, reason
 from tasks.trainer import PRECISIONS, choose_accelerator
 from tasks.training import Outcome
 
@@ -119,6 +120,7 @@ def predict(
     precision: str,
     accelerator: str,
     threads: int | None,
+    compile: bool | str,
     **options: Any,
 ) -> Outcome:
     """Write a JSON line for each example of the input, or what `files.form` makes of it, with the state of a
@@ -132,15 +134,19 @@ def predict(
     checkpoint, source = files.check()
     setting, state = f"checkpoint={checkpoint}", files.state
     resuming.check_same(state, task.origin, resuming.TESTED, setting)
+    device = torch.device(choose_accelerator(accelerator))
+    dtype = _make_ready(task, device, precision)
     resuming.load_weights(task, state, setting)
     resuming.adopt_name(task, state)
-    device = torch.device(choose_accelerator(accelerator))
     if threads is not None:
         torch.set_num_threads(whole("trainer.threads", threads, 1))
+    if not compile:
+        use_compile(False)
+    if device.type == "cpu":
+        native.build(lambda line: print(line, file=sys.stderr, flush=True))
     start, count = time.perf_counter(), 0
     output = None if files.to_standard_output else files.output
     with (
-        _ready(task, device, precision),
         _examples(data, source) as examples,
         _output_stream(output, stdout) as stream,
     ):
@@ -148,7 +154,7 @@ def predict(
 
         def counted() -> Iterator[dict[str, Any]]:
             nonlocal count
-            for answer in _answers(task, data, examples, files.explain):
+            for answer in _answers(task, data, examples, dtype, files.explain):
                 if form is not json_lines:
                     json_line(answer)  # refuses what is not finite
                 count += 1
@@ -189,8 +195,16 @@ def json_line(answer: dict[str, Any]) -> str:
 
 def answers(task: Task, data: TaskData, lines: Iterable[str]) -> Iterator[dict[str, Any]]:
     """What mode=predict writes for the lines of an input, a dictionary each; task, data: of `configs.build.restore`."""
-    given = (f"{line}\n".encode() for line in lines)
-    return _answers(task, data, _with_others(data, given, "the input"), explain=False)
+    dtype = _make_ready(task, task.device, task.origin.config["trainer"].get("precision", "32-true"))
+    encoded = (f"{line}\n".encode() for line in lines)
+    return _answers(task, data, _with_others(data, encoded, "the input"), dtype)
+
+
+def check_test(data: TaskData, files: Files) -> None:
+    """Raise UserError where a test could not write its predictions: before it begins."""
+    files.check_output(to_file=True)
+    if files.output is not None:
+        data.test_inputs()  # is refused here; examples are read when they are asked for
 
 
 def write_test(task: Task, data: TaskData, files: Files, outcome: Outcome, precision: str) -> None:
@@ -198,34 +212,38 @@ def write_test(task: Task, data: TaskData, files: Files, outcome: Outcome, preci
     right, under "gold", and what is predicted, with the weights that were tested. `outcome` says so afterwards."""
     if files.output is None or not outcome.is_main:
         return
-    count = 0
-    with (
-        _ready(task, task.device, precision),
-        _output_stream(files.output, sys.stdout) as stream,
-    ):
-        for answer in _answers(task, data, data.test_inputs(), explain=False):
+    count, dtype = 0, _make_ready(task, outcome.device, precision)
+    with _output_stream(files.output, sys.stdout) as stream:
+        for answer in _answers(task, data, data.test_inputs(), dtype):
             stream.write(json_line(answer))
             count += 1
     outcome.prediction = {"input": None, "output": files.output, "examples": count}
 
 
 def _answers(
-    task: Task, data: TaskData, examples: Iterator[tuple[Any, dict[str, Any]]], explain: bool
+    task: Task,
+    data: TaskData,
+    examples: Iterator[tuple[Any, dict[str, Any]]],
+    dtype: torch.dtype,
+    explain: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """examples: each with what else its line says."""
-    dtype = torch.get_default_dtype()
+    """examples: each with what else its line says. dtype: of new tensors while a batch is made and used; between
+    batches it is what the caller has."""
 
     def move(tensor: Tensor) -> Tensor:  # as Lightning does it
         return tensor.to(task.device, dtype if tensor.is_floating_point() else None)
 
-    while chunk := list(itertools.islice(examples, data.eval_batch_size)):
-        split = data.encode([example for example, _ in chunk])
-        with torch.inference_mode():
-            batch = apply_to_collection(split[torch.arange(len(split))], Tensor, move)
-            if explain:
-                predictions = task.explain(batch, [data.words_of(example) for example, _ in chunk])
-            else:
-                predictions = task.predict(batch)
+    while True:
+        with _default_dtype(dtype):
+            if not (chunk := list(itertools.islice(examples, data.eval_batch_size))):
+                return
+            split = data.encode([example for example, _ in chunk])
+            with torch.inference_mode():
+                batch = apply_to_collection(split[torch.arange(len(split))], Tensor, move)
+                if explain:
+                    predictions = task.explain(batch, [data.words_of(example) for example, _ in chunk])
+                else:
+                    predictions = task.predict(batch)
         for (example, others), prediction in zip(chunk, predictions, strict=True):
             question = data.describe(example)
             known = {**question, **prediction}
@@ -233,13 +251,11 @@ def _answers(
             yield question | own | prediction
 
 
-@contextlib.contextmanager
-def _ready(task: Task, device: torch.device, precision: str) -> Iterator[None]:
-    """The task on a device, to predict in a precision, which new tensors have as long as it lasts."""
-    wide = one_of("trainer.precision", str(precision), PRECISIONS).startswith("64")
-    task.to(device, torch.float64 if wide else torch.float32).eval()
-    with _default_dtype(wide):
-        yield
+def _make_ready(task: Task, device: torch.device, precision: str) -> torch.dtype:
+    """Put the task on a device, to predict in a precision; returns its dtype."""
+    dtype = resuming.dtype_of(one_of("trainer.precision", str(precision), PRECISIONS))
+    task.to(device, dtype).eval()
+    return dtype
 
 
 def _with_others(data: TaskData, lines: Iterable[bytes], name: str) -> Iterator[tuple[Any, dict[str, Any]]]:
@@ -249,18 +265,21 @@ def _with_others(data: TaskData, lines: Iterable[bytes], name: str) -> Iterator[
 
     def noted() -> Iterator[bytes]:
         nonlocal newest
-        for line in bounded_lines(lines):
-            newest = line
-            yield line
+        try:
+            for line in bounded_lines(lines):
+                newest = line
+                yield line
+        except UNREADABLE as error:
+            raise UserError(f"{name} cannot be read ({reason(error)}).") from None
 
     for example in data.read_inputs(noted(), name):
         yield example, other_keys(newest, data.input_keys)
 
 
 @contextlib.contextmanager
-def _default_dtype(wide: bool) -> Iterator[None]:
+def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
     before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64 if wide else torch.float32)
+    torch.set_default_dtype(dtype)
     try:
         yield
     finally:
@@ -275,12 +294,8 @@ def _examples(data: TaskData, source: str) -> Iterator[Iterator[tuple[Any, dict[
     elif Path(source).is_dir():
         yield ((example, {}) for example in data.read_folder(Path(source)))
     else:
-        path = Path(source)
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-            try:
-                yield _with_others(data, stream, source)
-            except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-                raise UserError(f"input={source} cannot be unpacked ({error}).") from None
+        with open_bytes(Path(source)) as stream:
+            yield _with_others(data, stream, source)
 
 
 @contextlib.contextmanager

@@ -295,7 +295,7 @@ def columns_of(line: str, keys: Sequence[str], between: str) -> str:
     """A line with tabs between its columns, of an object of JSON that has them under `keys`, of which the last ones may
     be missing; any other line as it is. Of lists, as of words, the elements are joined with `between`.
 
-    Raises Fault for an object of JSON without the first key, and for a value that is no column.
+    Raises Fault for an object of JSON that lacks a key before one that it has, and for a value that is no column.
     """
     if not line.lstrip().startswith("{") or not line.rstrip().endswith("}"):
         return line
@@ -303,18 +303,22 @@ def columns_of(line: str, keys: Sequence[str], between: str) -> str:
         record = parse_object(line)
     except Fault:  # a text in braces
         return line
-    values = []
-    for key in keys:
-        if key not in record:
-            break
-        value = record[key]
-        texts = value if isinstance(value, list) else [value]
-        if not all(isinstance(text, (str, int)) and "\t" not in str(text) for text in texts):
-            raise Fault(f"{key} must be a text without tabs, or a list of such texts, and it is {brief(value)}")
-        values.append(between.join(map(str, texts)))
-    if not values:
+    present = [key for key in keys if key in record]
+    if not present:
         raise Fault(f"it has no key {keys[0]}")
-    return "\t".join(values)
+    for key, other in zip(keys, present, strict=False):
+        if key != other:
+            raise Fault(f"it has a key {other} and no key {key}")
+    return "\t".join(_column(key, record[key], between) for key in present)
+
+
+def _column(key: str, value: Any, between: str) -> str:
+    """A value of an object of JSON as a column. Raises Fault where it cannot be one."""
+    texts = value if isinstance(value, list) else [value]
+    for text in texts:
+        if not isinstance(text, (str, int)) or isinstance(text, bool) or "\t" in str(text):
+            raise Fault(f"{key} must be a text without tabs, or a list of such texts, and it is {brief(value)}")
+    return between.join(map(str, texts))
 
 
 def read_examples(

@@ -161,6 +161,11 @@ def check_same(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, .
         )
 
 
+def dtype_of(precision: Any) -> torch.dtype:
+    """Of weights that were trained with a trainer.precision."""
+    return torch.float64 if str(precision).startswith("64") else torch.float32
+
+
 def load_weights(model: nn.Module, checkpoint: dict[str, Any], setting: str) -> None:
     """Put the checkpoint's weights into the module. Raises UserError where names, shapes or kinds of numbers differ,
     and for NaN and infinity."""

@@ -28,7 +28,8 @@ def pack(data: TaskData) -> dict[str, Any] | None:
 
 
 def pack_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """As `pack`, of a mapping. Tensors and arrays are values of mappings in it, not elements of lists."""
+    """As `pack`, of a mapping. Tensors and arrays are values of mappings in it, not elements of lists. Raises UserError
+    for a number outside of them that is not finite, which JSON does not have."""""
     tensors: dict[str, Tensor] = {}
 
     def place(value: Any) -> Any:
@@ -41,7 +42,12 @@ def pack_values(values: Mapping[str, Any]) -> dict[str, Any]:
             return {_TENSOR: name}
         return value
 
-    return {"format": FORMAT, "text": json.dumps(place(values)), "tensors": tensors}
+    try:
+        return {"format": FORMAT, "text": json.dumps(place(values), allow_nan=False), "tensors": tensors}
+    except ValueError as error:
+        raise UserError(
+            f"A checkpoint cannot keep the vocabulary of these data: {error}. Correct what is NaN or infinite."
+        ) from None
 
 
 def unpack(packed: Any, where: str) -> dict[str, Any]:
@@ -72,7 +78,7 @@ def _is_plain(value: Any) -> bool:
 
 def kept(checkpoint: Mapping[str, Any]) -> dict[str, Any] | None:
     """What `pack` packed into a checkpoint, {"fingerprint", "data"}; None where it keeps no vocabulary, as checkpoints
-    from before version 0.2. Raises UserError where it is damaged."""
+    from before they held one. Raises UserError where it is damaged."""
     if checkpoint.get(KEY) is None:
         return None
     where = str(checkpoint["file"])
@@ -91,7 +97,7 @@ def adopt(data: TaskData, values: Mapping[str, Any], checkpoint: Mapping[str, An
     try:
         data.adopt(values["data"])
         data.adopted = values["fingerprint"]
-        identity = data.identity
+        identity, _ = data.identity, data.model_sizes
     except Exception as error:  # many kinds, for what may be anything
         raise damaged(where, error) from None
     if identity != checkpoint["data"]:

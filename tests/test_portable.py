@@ -12,7 +12,9 @@ import pytest
 import torch
 
 from configs.build import restore
+from scripts import export
 from tasks import exported, prediction, resume, vocabularies
+from tasks.base import TaskData
 from tasks.errors import UserError
 from tests.cli import QUIET, Result, call, places
 from tests.configurations import TOYS
@@ -115,7 +117,8 @@ def test_a_checkpoint_alone_predicts_what_it_predicts_with_its_data(task, runs, 
     with sources_of(task) as watched:
         restored = restore(without_vocabulary(best, tmp_path / "old.ckpt"), "the old checkpoint")
         expected = list(prediction.answers(*restored, INPUTS[task].splitlines()))
-        assert any(each.called for each in watched), "or the test proves nothing"
+        # or the test proves nothing; models of prefixes and of the toy of probing need no vocabulary
+        assert any(each.called for each in watched) != (task in ("prefix_toy", "probing_toy"))
     assert len(expected) == INPUTS[task].count("\n")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -343,3 +346,88 @@ def test_any_damage_to_a_vocabulary_is_used_or_refused_in_one_paragraph(task, ru
             restored = restore(tmp_path / "other.ckpt", "checkpoint=other.ckpt")
             list(prediction.answers(*restored, INPUTS[task].splitlines()))
     assert used > 5
+
+
+def test_a_task_without_test_examples_is_refused_before_the_test(runs, tmp_path, monkeypatch):
+    folder, best = runs.of("kg_completion_toy")
+    monkeypatch.setattr("tasks.kg_completion.data.GraphData.test_inputs", TaskData.test_inputs)
+    with mock.patch("tasks.training.test", side_effect=AssertionError("it was tested")):
+        result = call("mode=test", f"checkpoint={best}", f"output={tmp_path / 'out.jsonl'}", *places(folder), *QUIET)
+    assert result.code == 1
+    assert "gives no test examples one by one" in result.err
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_predictions_of_a_test_are_made_where_it_was_tested(runs, tmp_path):
+    """Lightning takes the weights off a GPU when a test ends."""
+    task, data = restore(runs.of("nli_toy")[1], "the model")
+    outcome = mock.Mock(device=torch.device("cuda"), is_main=True)
+    files = prediction.Files(None, None, str(tmp_path / "out.jsonl"))
+    with mock.patch.object(task, "to", side_effect=RuntimeError) as moved, pytest.raises(RuntimeError):
+        prediction.write_test(task, data, files, outcome, "32-true")
+    moved.assert_called_once_with(torch.device("cuda"), torch.float32)
+
+
+def test_predictions_say_on_standard_error_that_kernels_are_built(runs, tmp_path):
+    folder, best = runs.of("kg_completion_toy")
+    (tmp_path / "in.txt").write_text(INPUTS["kg_completion_toy"])
+    words = ("mode=predict", f"checkpoint={best}", f"input={tmp_path / 'in.txt'}", *places(folder))
+    with mock.patch("tasks.prediction.native.build", side_effect=lambda say: say("compiling 3")) as build:
+        result = call(*words)
+    assert result.code == 0, result.err
+    assert "compiling 3\n" in result.err
+    build.assert_called_once()
+    assert len(result.out.splitlines()) == 2, "the answers alone"
+
+
+def test_a_model_of_64_bits_predicts_in_them(tmp_path):
+    words = ("task=kg_completion_toy", "trainer.precision=64-true", *STEP, *QUIET, *places(tmp_path))
+    result = call(*words)
+    assert result.code == 0, result.err
+    best = result.record_path.parent / "checkpoints" / "best.ckpt"
+    (tmp_path / "in.txt").write_text(INPUTS["kg_completion_toy"])
+    task, data = restore(best, "the model")
+    weights = torch.load(best, weights_only=True)["state_dict"]
+    assert all(torch.equal(value, weights[name]) for name, value in task.state_dict().items())
+    asked = prediction.answers(task, data, INPUTS["kg_completion_toy"].splitlines())
+    first = next(asked)
+    assert torch.get_default_dtype() == torch.float32, "between two answers, too"
+    assert {p.dtype for p in task.parameters() if p.is_floating_point()} == {torch.float64}
+    assert [first, *asked] == predicted(best, tmp_path, tmp_path / "in.txt")
+
+
+def test_a_number_that_is_not_finite_is_refused_when_it_is_written():
+    with pytest.raises(UserError, match="cannot keep the vocabulary of these data"):
+        vocabularies.pack_values({"c": float("nan")})
+
+
+def test_an_old_checkpoint_is_exported_with_its_vocabulary(runs, tmp_path, monkeypatch):
+    folder, best = runs.of("kg_completion_toy")
+    run = tmp_path / "run"
+    (run / "checkpoints").mkdir(parents=True)
+    without_vocabulary(best, run / "checkpoints" / "best.ckpt")
+    shutil.copy(best.parent.parent / "record.json", run)
+    monkeypatch.setenv("HYPERBOLIC_DATA", str(folder / "data"))
+    monkeypatch.setenv("HYPERBOLIC_CACHE", str(folder / "out" / ".cache"))
+    assert export.main([str(run), "--format", "folder", "--out", str(tmp_path / "model")]) == 0
+    (tmp_path / "in.txt").write_text(INPUTS["kg_completion_toy"])
+    expected = predicted(best, tmp_path, tmp_path / "in.txt")
+    with sources_of("kg_completion_toy", side_effect=AssertionError("the data were read")):
+        assert predicted(tmp_path / "model", tmp_path, tmp_path / "in.txt") == expected
+
+
+@pytest.mark.parametrize("task", ["poincare_embeddings_toy", "poincare_glove_toy"])
+def test_a_setting_that_is_newer_than_a_checkpoint_has_a_value(task, runs, tmp_path):
+    _, best = runs.of(task)
+    state = torch.load(best, weights_only=True)
+    assert state["config"]["task"]["module"].pop("top_k") == 10
+    torch.save(state, tmp_path / "old.ckpt")
+    (tmp_path / "in.txt").write_text(INPUTS[task])
+    assert predicted(tmp_path / "old.ckpt", tmp_path, tmp_path / "in.txt") == predicted(best, tmp_path, tmp_path / "in.txt")
+
+
+def test_another_error_is_not_called_damage_of_the_vocabulary(runs):
+    _, best = runs.of("nli_toy")
+    broken = mock.patch("tasks.training.make_optimizer", side_effect=RuntimeError("out of memory"))
+    with broken, pytest.raises(RuntimeError, match=r"^out of memory$"):
+        restore(best, "the model")

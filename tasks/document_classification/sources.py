@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tasks.batches import SPLITS
 from tasks.document_classification.corpus import Document, Row
 from tasks.errors import UserError, known_splits
-from tasks.reading import Fault, decode, read_records
+from tasks.reading import LONGEST, UNREADABLE, Fault, decode, existing, open_bytes, read_records, reason
 from tasks.split_files import split_name, stems_by_split
 
 ENDINGS = (".jsonl", ".csv", ".tsv", ".jsonl.gz", ".csv.gz", ".tsv.gz")
@@ -71,8 +71,7 @@ def named_sources(folder: Path, files: Mapping[str, str | None], download: str |
     for split in SPLITS:
         if (name := files.get(split)) is None:
             continue
-        path = next((p for p in (folder / name, folder / f"{name}.gz") if p.is_file()), None)
-        if path is None:
+        if (path := existing(folder / name)) is None:
             fetch = f"Fetch it with `python scripts/download.py {download}`, or name" if download else "Name"
             raise UserError(
                 f"There is no file {folder / name} ({split}). {fetch} the folder of data sets with paths.data_dir=... "
@@ -140,8 +139,11 @@ def text_files(folder: Path) -> list[tuple[str, Path]]:
 
 
 def read_text(file: Path, label: str = "") -> Document:
-    """A file that is one document. Raises Fault where it is no text, and UserError where it cannot be read."""
+    """A file that is one document, unpacked where its name ends in .gz. Raises Fault where it is no text, and UserError
+    where it cannot be read."""
     try:
-        return Document(label, (decode(file.read_bytes()),))
-    except OSError as error:
-        raise UserError(f"{file} cannot be read ({error.strerror}).") from None
+        with open_bytes(file) as stream:
+            text = stream.read(LONGEST + 1)
+    except UNREADABLE as error:
+        raise UserError(f"{file} cannot be read ({reason(error)}).") from None
+    return Document(label, (decode(text),))

@@ -14,9 +14,9 @@ from tasks.edges import Edges, closure
 from tasks.errors import sizes_of, whole
 from tasks.fingerprints import identity_of
 from tasks.hierarchies import Hierarchy
-from tasks.names import Names
-from tasks.poincare_embeddings.pairs import NO_NODE, Ancestors
-from tasks.reading import Fault, brief, read_examples
+from tasks.names import Names, pairs_of
+from tasks.poincare_embeddings.pairs import Ancestors
+from tasks.reading import read_examples
 
 
 class HierarchyData(TaskData):
@@ -91,23 +91,16 @@ class HierarchyData(TaskData):
 
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[tuple[int, ...]]:
         """Nodes, of which the nearest ones are asked for, and pairs of a node and one that may be above it."""
-
-        def parse(line: str) -> tuple[int, ...]:
-            columns = [column.strip() for column in line.split("\t")]
-            if len(columns) > 2 or not all(columns):
-                raise Fault(f"{brief(line)} is neither a node nor a pair of nodes")
-            return tuple(map(self.node_names.number_of, columns))
-
         form = "Each line is a node, or `node <tab> node above it`"
-        return read_examples(lines, name, parse, "nodes", form, self.input_keys)
+        return read_examples(lines, name, self.node_names.ends_of, "nodes", form, self.input_keys)
 
     def encode(self, inputs: Sequence[tuple[int, ...]]) -> Split:
-        """others: NO_NODE where nearest nodes are asked for."""
-        pairs = torch.tensor([(*nodes, NO_NODE)[:2] for nodes in inputs])
+        """others: NO_NAME where nearest nodes are asked for."""
+        pairs = pairs_of(inputs)
         return TensorSplit({"nodes": pairs[:, 0], "others": pairs[:, 1]})
 
     def describe(self, example: tuple[int, ...]) -> dict[str, Any]:
-        return dict(zip(("node", "above"), (self.edges.names[k] for k in example), strict=False))
+        return self.node_names.named(example, self.input_keys)
 
     def test_inputs(self) -> Iterator[tuple[tuple[int, ...], dict[str, Any]]]:
         """Every node that has others above it; gold: these."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-NO_NODE = -1  # the other end of a pair that is a single node
 _DENSE = 0.05  # share of the nodes from which on they are counted all together
 
 

@@ -16,8 +16,9 @@ from hyperbolic.manifolds import PoincareBall
 from hyperbolic.manifolds.charts import convert
 from tasks.base import NamedPoints, Points, Step, Task, TaskData
 from tasks.errors import UserError, number, whole
+from tasks.names import NO_NAME
 from tasks.poincare_embeddings.model import NodeEmbeddings
-from tasks.poincare_embeddings.pairs import NO_NODE, Ancestors, excluded_pairs, ranks
+from tasks.poincare_embeddings.pairs import Ancestors, excluded_pairs, ranks
 from tasks.points_files import write_points
 
 
@@ -54,7 +55,7 @@ class EmbeddingTask(Task):
         file: str | None,
         select: str,
         select_mode: str,
-        top_k: int = 10,  # runs from before this setting have none
+        top_k: int,
     ):
         super().__init__(model, functools.partial(optimizer, lazy=lazy), select, select_mode)
         self.top_k = whole("task.module.top_k", top_k, 1)
@@ -138,9 +139,9 @@ class EmbeddingTask(Task):
         `NodeEmbeddings.is_a`."""
         nodes, others = batch["nodes"], batch["others"]
         predictions: list[dict[str, Any]] = [{}] * len(nodes)
-        for row, answer in self._nearest(nodes, (others == NO_NODE).nonzero().squeeze(-1)):
+        for row, answer in self._nearest(nodes, (others == NO_NAME).nonzero().squeeze(-1)):
             predictions[row] = {"nearest": answer}
-        pairs = (others != NO_NODE).nonzero().squeeze(-1)
+        pairs = (others != NO_NAME).nonzero().squeeze(-1)
         if not len(pairs):
             return predictions
         columns = [column.tolist() for column in self.model.is_a(nodes[pairs], others[pairs])]

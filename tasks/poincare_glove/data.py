@@ -16,15 +16,14 @@ from tasks.batches import Split, TensorSplit
 from tasks.errors import UserError, known_splits, one_of, whole
 from tasks.fingerprints import cache_place, identity_of
 from tasks.folders import cached_folder, read_arrays, write_meta
-from tasks.names import Names
+from tasks.names import Names, pairs_of
 from tasks.poincare_glove.cooccurrence import PARTS, pair_counts, write_parts
 from tasks.poincare_glove.corpus import count_words, word_numbers
 from tasks.poincare_glove.toy import write_corpus
-from tasks.reading import Fault, brief, progress_bar, read_examples
+from tasks.reading import progress_bar, read_examples
 from tasks.text import TOKENIZERS, vocabulary
 from tasks.vocabularies import check_names
 
-NO_WORD = -1  # the other end of a pair that is a single word
 FORMAT = 2  # of the cached files
 
 
@@ -128,20 +127,17 @@ class PoincareGloveData(TaskData):
         """Words, of which the nearest ones are asked for, and pairs of words, of which the count is."""
 
         def parse(line: str) -> tuple[int, ...]:
-            columns = [column.strip() for column in line.split("\t")]
-            if len(columns) > 2 or not all(columns):
-                raise Fault(f"{brief(line)} is neither a word nor a pair of words")
-            return tuple(self.word_names.number_of(w.lower() if self.recipe["lower"] else w) for w in columns)
+            return self.word_names.ends_of(line.lower() if self.recipe["lower"] else line)
 
         return read_examples(lines, name, parse, "words", "Each line is a word, or `word <tab> word`", self.input_keys)
 
     def encode(self, inputs: Sequence[tuple[int, ...]]) -> Split:
-        """contexts: NO_WORD where nearest words are asked for."""
-        pairs = torch.tensor([(*words, NO_WORD)[:2] for words in inputs])
+        """contexts: NO_NAME where nearest words are asked for."""
+        pairs = pairs_of(inputs)
         return TensorSplit({"words": pairs[:, 0], "contexts": pairs[:, 1]})
 
     def describe(self, example: tuple[int, ...]) -> dict[str, Any]:
-        return dict(zip(("word", "context"), (self.word_names.names[k] for k in example), strict=False))
+        return self.word_names.named(example, self.input_keys)
 
     def test_inputs(self) -> Iterator[tuple[tuple[int, ...], dict[str, Any]]]:
         """Pairs of words; gold: the logarithm of their weighted count."""

@@ -14,7 +14,7 @@ from hyperbolic.manifolds import PoincareBall
 from hyperbolic.manifolds.charts import convert
 from tasks.base import NamedPoints, Points, Step, Task, TaskData
 from tasks.errors import positive, whole
-from tasks.poincare_glove.data import NO_WORD
+from tasks.names import NO_NAME
 from tasks.poincare_glove.model import PoincareGlove
 from tasks.vector_files import write_vectors
 
@@ -46,7 +46,7 @@ class PoincareGloveTask(Task):
         x_max: float,
         alpha: float,
         lazy: bool,
-        top_k: int = 10,  # runs from before this setting have none
+        top_k: int,
     ):
         super().__init__(model, functools.partial(optimizer, lazy=lazy), select, select_mode)
         self.top_k = whole("task.module.top_k", top_k, 1)
@@ -76,7 +76,7 @@ class PoincareGloveTask(Task):
         points = self.model.points()
         predictions: list[dict[str, Any]] = []
         for word, context in zip(words, contexts, strict=True):
-            if context != NO_WORD:
+            if context != NO_NAME:
                 log_count = float(self.model(word.view(1), context.view(1)))
                 distance = float(manifold.dist(points[word], points[context]))
                 predictions.append({"log_count": float(f"{log_count:.6g}"), "distance": float(f"{distance:.6g}")})

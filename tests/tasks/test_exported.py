@@ -127,3 +127,18 @@ def test_without_safetensors_the_error_names_what_adds_it(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "safetensors.torch", None)
     with pytest.raises(UserError, match=r"need safetensors; pip install '.\[train\]' adds it"):
         exported.load(folder)
+
+
+@pytest.mark.parametrize("missing", exported.VOCABULARY)
+@pytest.mark.parametrize("where", ["sums", "folder"])
+def test_half_of_a_vocabulary_is_not_whole(points, tmp_path, missing, where):
+    vocabulary = {"format": 1, "text": "{}", "tensors": {"0": torch.ones(2)}}
+    folder = exported.write(tmp_path / "model", {**CHECKPOINT, "vocabulary": vocabulary}, points, "# A card\n")
+    assert exported.load(folder).checkpoint["vocabulary"].keys() == vocabulary.keys()
+    if where == "folder":
+        (folder / missing).unlink()
+    else:
+        sums = (folder / exported.SUMS).read_text().splitlines(keepends=True)
+        (folder / exported.SUMS).write_text("".join(line for line in sums if missing not in line))
+    with pytest.raises(UserError, match=f"is not whole: it lacks {missing}"):
+        exported.load(folder)

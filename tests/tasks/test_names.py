@@ -3,7 +3,7 @@
 import pytest
 
 from tasks import names as module
-from tasks.names import Names
+from tasks.names import NO_NAME, Names, pairs_of
 from tasks.reading import Fault
 
 
@@ -22,3 +22,14 @@ def test_near_names_of_a_large_vocabulary(monkeypatch):
     assert names.near("Pariss") == ["Paris"]
     assert names.near("PARIS") == ["Paris"]
     assert names.near("xtem499")[0] == "item499"
+
+
+def test_a_line_is_a_name_or_a_pair_of_names():
+    names = Names(("a", "b"), "node", "the tree")
+    inputs = [names.ends_of(line) for line in ("b", " b \t a ")]
+    assert inputs == [(1,), (1, 0)]
+    assert pairs_of(inputs).tolist() == [[1, NO_NAME], [1, 0]]
+    assert [names.named(ends, ("node", "above")) for ends in inputs] == [{"node": "b"}, {"node": "b", "above": "a"}]
+    for line in ("a\tb\ta", "a\t", "\ta"):
+        with pytest.raises(Fault, match="is neither a node nor a pair of nodes"):
+            names.ends_of(line)

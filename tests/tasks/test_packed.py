@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tasks.document_classification.corpus import Document
+from tasks.document_classification.sources import Form, find_sources, read_rows
 from tasks.edges import read_edges
 from tasks.errors import UserError
 from tasks.graph.folder import read_folder
@@ -66,3 +68,15 @@ def test_the_plain_file_comes_first(tmp_path):
     assert existing(tmp_path / "a.txt") == tmp_path / "a.txt.gz"
     (tmp_path / "a.txt").write_text("x")
     assert existing(tmp_path / "a.txt") == tmp_path / "a.txt"
+
+
+def test_a_folder_of_texts_for_each_class(tmp_path):
+    for name, text in (("x", "one text"), ("y", "another")):
+        (tmp_path / name).mkdir()
+        packed(tmp_path / name / "1.txt.gz", text)
+    (source,) = find_sources(tmp_path)
+    form = Form(None, ["label"], [["text"]], [])
+    assert [row for _, _, row in read_rows([source], form)] == [Document("x", ("one text",)), Document("y", ("another",))]
+    (tmp_path / "x" / "1.txt.gz").write_bytes(b"no gzip")
+    with pytest.raises(UserError, match=r"x/1.txt.gz cannot be read \("):
+        list(read_rows([source], form))

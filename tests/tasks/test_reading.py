@@ -8,7 +8,7 @@ import pytest
 
 from tasks import reading
 from tasks.errors import UserError
-from tasks.reading import Fault, Faults, parse_object, read_examples, read_lines, read_records
+from tasks.reading import Fault, Faults, columns_of, parse_object, read_examples, read_lines, read_records
 
 FIELDS = {"label": ("label", "stars"), "text": ("text", "review")}
 DEEP = '{"label": "a", "text": ' + "[" * 200_000 + "]" * 200_000 + "}"
@@ -206,3 +206,30 @@ def test_graphs_with_another_separator_are_told_so(tmp_path):
         read_edges(tmp_path / "edges.tsv", "task.data.file")
     with pytest.raises(UserError, match=r"edges\.tsv, line 1: 'ann bob'.*separated by blanks"):
         read_folder(tmp_path, "mine", labelled=False)
+
+
+@pytest.mark.parametrize(
+    ("line", "columns"),
+    [
+        ('{"a": "x", "b": ["y", "z"], "c": 3}', "x\ty z\t3"),
+        ('{"a": "x", "other": true}', "x"),
+        ("a line", "a line"),
+    ],
+)
+def test_an_object_is_a_line_of_columns(line, columns):
+    assert columns_of(line, ("a", "b", "c"), " ") == columns
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"a": "x", "c": "z"}', "it has a key c and no key b"),
+        ('{"b": "x"}', "it has a key b and no key a"),
+        ('{"d": "x"}', "it has no key a"),
+        ('{"a": true}', "a must be a text"),
+        ('{"a": ["x", false]}', "a must be a text"),
+    ],
+)
+def test_an_object_that_is_no_line_of_columns(line, message):
+    with pytest.raises(Fault, match=message):
+        columns_of(line, ("a", "b", "c"), " ")

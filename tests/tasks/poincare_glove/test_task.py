@@ -18,7 +18,7 @@ from tasks.word_vectors import read_vectors
 
 WORDS = ("the", "cat", "sat", "on", "mats")
 PLAIN = {"d": 3, "h": "cosh-dist-sq", "init_bound": 0.5, "sparse": False, "export": "words"}
-MODULE = {"select": "val/loss", "select_mode": "min", "x_max": 100.0, "alpha": 0.75, "lazy": True}
+MODULE = {"select": "val/loss", "select_mode": "min", "x_max": 100.0, "alpha": 0.75, "lazy": True, "top_k": 10}
 RADAM = functools.partial(make_optimizer, embeddings={}, biases={}, matrices={}, rule="adam", lr=0.1)
 
 
