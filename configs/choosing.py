@@ -17,20 +17,20 @@ from tasks.prediction import Files
 
 
 def choose(
-    cfg: DictConfig, values: dict[str, Any], files: Files
+    cfg: DictConfig, values: dict[str, Any], files: Files | None = None
 ) -> tuple[DictConfig, dict[str, Any], TaskData | None]:
     """A configuration with values in the place of `auto`, as composed and as values, and the data that were read for
     it. With a checkpoint of the same task, in mode=test and mode=predict, the values are those that it was trained
     with; otherwise `tasks.sizes` settles them. One that says `auto` nowhere stays as it is, and nothing is read: then
     the data are None.
 
-    values: of `cfg`, from `checks.check`. files: of the run.
+    values: of `cfg`, from `checks.check`. files: of the run; None of one that uses no checkpoint.
 
     Raises:
         UserError: checkpoint or data cannot be read, or no rule settles a setting. ConfigError: the checkpoint holds
             what no configuration may hold.
     """
-    cfg, values = _changed(cfg, values, _kept(values, files))
+    cfg, values = _changed(cfg, values, _kept(values, files) if files else {})
     if not _open(values):
         return cfg, values, None
     data = _data(values)
