@@ -260,20 +260,24 @@ def _make_ready(task: Task, device: torch.device, precision: str) -> torch.dtype
 
 def _with_others(data: TaskData, lines: Iterable[bytes], name: str) -> Iterator[tuple[Any, dict[str, Any]]]:
     """The new examples of lines, each with the keys of its line, where that is an object of JSON, that are none of
-    `data.input_keys`. `read_inputs` takes a line for an example, so the newest line is that of the newest example."""
-    newest = b""
+    `data.input_keys`. `read_inputs` takes a line for an example, so the newest line is that of the newest example. Says
+    at the end how many blank lines there were, which are no examples."""
+    newest, blank = b"", 0
 
     def noted() -> Iterator[bytes]:
-        nonlocal newest
+        nonlocal newest, blank
         try:
             for line in bounded_lines(lines):
                 newest = line
+                blank += not line.strip()
                 yield line
         except UNREADABLE as error:
             raise UserError(f"{name} cannot be read ({reason(error)}).") from None
 
     for example in data.read_inputs(noted(), name):
         yield example, other_keys(newest, data.input_keys)
+    if blank:
+        print(f"note: blank lines of {name}, which have no line in the output: {blank:,}", file=sys.stderr)
 
 
 @contextlib.contextmanager

@@ -83,6 +83,7 @@ def test_standard_output_has_predictions_only(trained, monkeypatch):
     assert (first["mention"], second["mention"]) == ("person_a1", "Thing_b0 word1")
     assert [len(first["types"]), len(second["types"])] == [3, 3]
     assert first["types"][0]["type"] == "person"
+    assert "note: blank lines of standard input, which have no line in the output: 1\n" in result.err
     last = result.err.strip().splitlines()[-1]
     assert last.startswith("record: ")
     assert json.loads(Path(last.removeprefix("record: ")).read_text())["prediction"]["output"] is None
