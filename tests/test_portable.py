@@ -107,7 +107,11 @@ def test_the_tables_of_these_tests_have_every_task():
     assert sorted(INPUTS) == sorted(SOURCES) == TOYS
 
 
-@pytest.mark.parametrize("task", TOYS)
+QUICK = ("document_classification_toy", "entity_typing_toy", "kg_completion_toy", "probing_toy")  # the others are slow
+TASKS = [pytest.param(task, marks=() if task in QUICK else pytest.mark.slow) for task in TOYS]
+
+
+@pytest.mark.parametrize("task", TASKS)
 def test_a_checkpoint_alone_predicts_what_it_predicts_with_its_data(task, runs, tmp_path, monkeypatch):
     folder, best = runs.of(task)
     source = tmp_path / "input.txt"
@@ -203,10 +207,7 @@ def bleu(lines: list[dict]) -> float:
     return sacrebleu.corpus_bleu([line["translation"] for line in lines], [[line["gold"] for line in lines]]).score
 
 
-QUICK = ("document_classification_toy", "entity_typing_toy", "kg_completion_toy", "probing_toy")  # the others are slow
-
-
-@pytest.mark.parametrize("task", [pytest.param(t, marks=() if t in QUICK else pytest.mark.slow) for t in TOYS])
+@pytest.mark.parametrize("task", TASKS)
 def test_a_test_writes_a_line_for_each_example_that_its_metric_follows_from(task, runs, tmp_path):
     folder, best = runs.of(task)
     target = tmp_path / "test.jsonl.gz"

@@ -340,6 +340,7 @@ def test_a_trial_with_other_settings_than_the_sampler_says(tmp_path):
     assert "trial-000 was trained with optim.lr=7" in result.err
 
 
+@pytest.mark.slow
 def test_a_search_by_tpe_without_its_database(tmp_path, optuna):
     words = ("optim.lr=tag(log,interval(0.01,0.1))", "optim.max_grad_norm=null", *TPE)
     assert start(tmp_path, *words).code == 0
