@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from hyperbolic import native
+from hyperbolic import native, switch
 from hyperbolic.typing import Context, Function
 
 _BLOCK = 1 << 14  # entries of a block for each CPU thread
@@ -24,14 +24,14 @@ _local = threading.local()
 
 
 def blocked(*tensors: Tensor) -> bool:
-    """Whether blocks pay: large float32 tensors of one shape on a CPU, outside of compiled code."""
+    """Whether blocks pay: large float32 tensors of one shape on a CPU, where nothing follows the operations."""
     first = tensors[0]
     return (
         first.dtype is torch.float32
         and first.numel() > _BLOCK
         and first.device.type == "cpu"
         and all(t.dtype is torch.float32 and t.shape == first.shape for t in tensors[1:])
-        and not torch.compiler.is_compiling()
+        and not switch.is_followed(*tensors)
     )
 
 

@@ -15,16 +15,18 @@ graph instead; it needs no compiler.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import shutil
 import sysconfig
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 _MODES = {"0": "0", "false": "0", "native": "native", "1": "1", "true": "1", "auto": "auto"}
 _MAX_VERSIONS = 7  # PyTorch gives up at 8 versions of one function
@@ -113,6 +115,35 @@ def maybe_compiled(function: Kernel, batch: int, *sizes: Hashable) -> Kernel:
     return compiled
 
 
+def fast() -> bool:
+    """Whether operators use more than their plain formulas."""
+    return mode() != "0"
+
+
+def is_transformed() -> bool:
+    """Whether ``torch.func`` or forward-mode differentiation follows the operations that run: they need plain ones."""
+    return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
+
+
+def is_traced(tensors: Iterable[Tensor]) -> bool:
+    """Whether the operations on these tensors are recorded, or the tensors have no memory.
+
+    So for ``torch.compile``, ``torch.export``, ``torch.jit.trace``, ``make_fx`` and other dispatch modes, and for fake
+    and meta tensors.
+    """
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._get_tracing_state() is not None
+        or torch._C._len_torch_dispatch_stack() > 0
+        or any(t.is_meta or isinstance(t, FakeTensor) for t in tensors)
+    )
+
+
+def is_followed(*tensors: Tensor) -> bool:
+    """Whether :func:`is_traced` or :func:`is_transformed`: no autograd function of ours, and no address of a tensor."""
+    return is_traced(tensors) or is_transformed()
+
+
 def use_cuda_graphs(layer: nn.Module, *sample: Tensor) -> nn.Module:
     """Records the forward and backward pass of ``layer`` as CUDA graphs and replays them from then on, in place.
 
@@ -146,3 +177,7 @@ def use_cuda_graphs(layer: nn.Module, *sample: Tensor) -> nn.Module:
 
 def _properties(argument: Tensor | None) -> Hashable:
     return argument if argument is None else (argument.shape, argument.dtype, argument.device, argument.requires_grad)
+
+
+with contextlib.suppress(ValueError):  # which is raised when something asks
+    mode()  # now, as torch.compile cannot follow it

@@ -1,7 +1,7 @@
 """HyboNet's scores of triples in one C++ pass over the questions, and their gradients in one over the tables.
 
 What :class:`hyperbolic.encoders.relational.hybonet.HyboNet` makes of :mod:`~hyperbolic.kernels.relation_linear`,
-:mod:`~hyperbolic.kernels.lorentz` and :mod:`~hyperbolic.kernels.table_products`, without the steps between them: heads
+:mod:`~hyperbolic.kernels.lorentz_rows` and :mod:`~hyperbolic.kernels.table_products`, without the steps between them: heads
 and tails are rows of one table, whose gradient is written once.
 """
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from hyperbolic import native
-from hyperbolic.kernels.lorentz import OFFSET
+from hyperbolic.kernels.lorentz_rows import OFFSET
 from hyperbolic.kernels.relation_linear import GATHERED
 from hyperbolic.typing import Context, Function
 
@@ -47,7 +47,7 @@ def usable(tables: Tables, h: Tensor, r: Tensor, t: Tensor) -> bool:
 def scores(tables: Tables, h: Tensor, r: Tensor, t: Tensor, margin: float, scale: float, c: float) -> Tensor:
     """``margin + 2 <f_r(x_h), x_t>_L + b_h + b'_t`` (B, M) of heads h and relations r (B,) with tails t (B, M).
 
-    ``f_r(x)`` is ``normalise_(W_r x + (0, b_r), scale, c)``, see :func:`hyperbolic.kernels.lorentz.normalise_`; scale
+    ``f_r(x)`` is ``normalise(W_r x + (0, b_r), scale, c)``, see :func:`hyperbolic.kernels.lorentz_rows.normalise`; scale
     and c are numbers. For tensors that are :func:`usable`.
 
     Raises:

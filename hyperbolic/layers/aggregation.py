@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from hyperbolic.kernels.lorentz import normalised_mean
+from hyperbolic.kernels.lorentz_rows import normalised_mean
 from hyperbolic.kernels.neighbours import Neighbours
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import name_of, takes_points

@@ -13,7 +13,7 @@ from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
 from hyperbolic.kernels.gyro_sum import mobius_sum
-from hyperbolic.kernels.lorentz import lift, normalised_mean
+from hyperbolic.kernels.lorentz_rows import lift, normalised_mean
 from hyperbolic.kernels.neighbours import Neighbours
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.kernels.table_rows import table_rows

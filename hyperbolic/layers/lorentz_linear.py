@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from hyperbolic.kernels.lorentz import normalised_linear, set_time_
+from hyperbolic.kernels.lorentz_rows import normalised_linear, set_time
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import name_of, takes_points
@@ -172,7 +172,7 @@ class Linear(nn.Module):
             y = nn.functional.linear(inner, *parameters)
             if added is not None:
                 y = y.add_(nn.functional.pad(added, (size - added.shape[-1], 0)))
-            y = set_time_(self._inside(y), c, self.heads)
+            y = set_time(self._inside(y), c, self.heads)
         if self.heads > 1:
             return y.view(*lead, self.heads, size)
         return y if len(lead) == 1 else y.view(*lead, size)

@@ -29,6 +29,7 @@ from torch import Tensor
 from hyperbolic import switch
 
 FOLDER = Path(__file__).parent
+FOLDERS = (FOLDER, FOLDER.parent / "kernels")  # where sources lie, at any depth
 _FLAGS = ("-O3", "-march=native", "-std=c++17", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 _X86 = ("-mprefer-vector-width=512",) if platform.machine() in ("x86_64", "AMD64") else ()
 _PARALLEL = ("-fopenmp",)
@@ -40,22 +41,23 @@ _loaded: dict[str, ctypes.CDLL | None] = {}
 
 
 def usable(*tensors: Tensor | None) -> bool:
-    """Whether a C++ kernel may read and write these tensors: on a CPU, of one dtype, float32 or float64, contiguous.
+    """Whether a C++ kernel may read and write these tensors: :func:`readable` ones, contiguous.
 
-    Not inside of ``torch.compile`` or ``torch.func``, which follow PyTorch operations only.
+    Not where something follows the operations, or tensors have no memory, see :func:`hyperbolic.switch.is_followed`.
     """
+    present = [t for t in tensors if t is not None]
+    return all(t.is_contiguous() for t in present) and readable(*present) and not switch.is_followed(*present)
+
+
+def readable(*tensors: Tensor | None) -> bool:
+    """Whether C++ kernels are used, and these tensors are on a CPU, of one dtype, float32 or float64, of any strides."""
     dtype = None
     for t in tensors:
         if t is not None:
             dtype = dtype or t.dtype
-            if t.dtype is not dtype or not t.is_cpu or not t.is_contiguous():
+            if t.dtype is not dtype or not t.is_cpu:
                 return False
-    return (
-        dtype in (torch.float32, torch.float64)
-        and switch.native()
-        and not torch.compiler.is_compiling()
-        and not torch._C._are_functorch_transforms_active()
-    )
+    return dtype in (torch.float32, torch.float64) and switch.native()
 
 
 def takes_index(index: Tensor) -> bool:
@@ -139,6 +141,10 @@ class Library:
         """Whether there is the library, and it may read and write these tensors, see :func:`usable`."""
         return usable(*tensors) and library(self.name) is not None
 
+    def readable(self, *tensors: Tensor | None) -> bool:
+        """Whether there is the library, and it may read these tensors, given their strides; see :func:`readable`."""
+        return readable(*tensors) and library(self.name) is not None
+
     def function(self, symbol: str, dtype: torch.dtype | None = None) -> CFunction:
         """The function, of that dtype if it has versions, for addresses and numbers; see :func:`function`."""
         loaded = self.functions.get((symbol, dtype))
@@ -153,6 +159,11 @@ class Library:
         self.function(symbol, dtype)(*values, torch.get_num_threads())
 
 
+def sources() -> dict[str, Path]:
+    """The C++ sources by name."""
+    return {path.stem: path for folder in FOLDERS for path in sorted(folder.rglob("*.cpp"))}
+
+
 def compile_source(name: str) -> Path:
     """The shared object of a source, compiled unless it lies in the cache as it was written there."""
     compiler = switch.cpp_compiler()
@@ -165,7 +176,7 @@ def compile_source(name: str) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         built, new_record = Path(folder, target.name), Path(folder, record.name)
-        command = [compiler, *_FLAGS, *_X86, str(FOLDER / f"{name}.cpp"), "-o", str(built)]
+        command = [compiler, *_FLAGS, *_X86, f"-I{FOLDER}", str(sources()[name]), "-o", str(built)]
         try:
             _run([*command, *_PARALLEL, *_threads()])
         except subprocess.CalledProcessError:  # a compiler without OpenMP, as Apple's: one thread
@@ -178,7 +189,7 @@ def compile_source(name: str) -> Path:
 
 def target_of(name: str, machine: str) -> Path:
     """Where the shared object of a source lies: what it was made from is in its name."""
-    texts = [path.read_text() for path in (FOLDER / f"{name}.cpp", *sorted(FOLDER.glob("*.h")))]
+    texts = [path.read_text() for path in (sources()[name], *sorted(FOLDER.glob("*.h")))]
     key = "\n".join([*texts, *_FLAGS, *_X86, machine])
     return cache_folder() / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.so"
 

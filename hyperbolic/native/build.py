@@ -24,7 +24,7 @@ def missing() -> list[str]:
         return []
     try:
         machine = native.machine_key(compiler)
-        targets = {path.stem: native.target_of(path.stem, machine) for path in sorted(native.FOLDER.glob("*.cpp"))}
+        targets = {name: native.target_of(name, machine) for name in sorted(native.sources())}
     except (OSError, subprocess.SubprocessError):  # which `native.library` warns of
         return []
     return [name for name, target in targets.items() if not native.matches(target, target.with_suffix(".sha256"))]

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from hyperbolic import switch
-from hyperbolic.kernels import lorentz as kernel
-from hyperbolic.kernels import lorentz_attention_native
+from hyperbolic.kernels import lorentz_rows as kernel
 from hyperbolic.kernels.lorentz_attention import lorentz_attention
+from hyperbolic.kernels.lorentz_attention.passes import Attention
 from hyperbolic.manifolds import Lorentz
 
 pytestmark = [
@@ -37,12 +37,12 @@ def check(function, *inputs: torch.Tensor, scale: float = 1.0) -> None:
 def functions(heads: int):
     """Each kernel on z (..., heads * D) with the scale and curvature that it takes."""
     return {
-        "normalise": lambda z, s, c: kernel.normalise_(z * 1, s, c, 1.2, heads),
-        "time": lambda z, s, c: kernel.set_time_(z * 1, c, heads) * s,
+        "normalise": lambda z, s, c: kernel.normalised_linear(
+            z.flatten(0, -2), torch.eye(z.shape[-1], dtype=z.dtype), None, s, c, 1.2, heads
+        ),
         "lift": lambda z, s, c: kernel.lift(z, c) * s,
         "lift, heads": lambda z, s, c: kernel.lift(z.unflatten(-1, (heads, -1)).transpose(0, -3), c, 2) * s,
         "mean": lambda z, s, c: kernel.normalised_mean(kernel.lift(z, c) * (1 + s.sigmoid()), c),
-        "dual": lambda z, s, c: kernel.dual(z, s) * c.to(z.dtype),
     }
 
 
@@ -133,27 +133,13 @@ def test_only_the_gradients_that_are_needed():
 
 
 @DTYPES
-def test_means_and_duals_of_heads_keep_their_layout(dtype):
+def test_means_of_heads_keep_their_layout(dtype):
     switch.use_compile("native")
     heads = Lorentz(2.0).random(2, 5, 3, 7, dtype=dtype).transpose(1, 2)  # (B, H, T, D) over (B, T, H, D)
-    c, two = torch.tensor(2.0, dtype=torch.float64), torch.tensor(2.0)
-    for function in (lambda t: kernel.normalised_mean(t, c), lambda t: kernel.dual(t, two)):
-        out = function(heads)
-        assert out.stride() == heads.stride()
-        assert torch.equal(out, function(heads.contiguous()))
-
-
-def test_an_inplace_result_goes_on_in_the_graph():
-    """What was there before is overwritten, and its gradient is that of the result."""
-    switch.use_compile("native")
-    x, c = torch.randn(4, 6, requires_grad=True), torch.tensor(2.0, dtype=torch.float64)
-    z = x * 3
-    y = kernel.normalise_(z, torch.tensor(2.0), c)
-    assert y.data_ptr() == z.data_ptr()
-    y.square().sum().backward()
-    again = x.detach().clone().requires_grad_()
-    kernel.normalise_reference(again * 3, torch.tensor(2.0), c).square().sum().backward()
-    torch.testing.assert_close(x.grad, again.grad, rtol=1e-4, atol=1e-5)
+    c = torch.tensor(2.0, dtype=torch.float64)
+    out = kernel.normalised_mean(heads, c)
+    assert out.stride() == heads.stride()
+    assert torch.equal(out, kernel.normalised_mean(heads.contiguous(), c))
 
 
 SEQUENCES = [(2, 3, 5, 5), (1, 2, 40, 7), (2, 1, 3, 66), (1, 1, 1, 1)]  # (B, H, T, N)
@@ -178,7 +164,8 @@ def test_attention(shape, size, kind, dtype):
         return lorentz_attention(q, k, v, temperature, c, mask, kind == "causal")
 
     inputs = [space.random(b, length, h, size - 1, std=size**-0.5, dtype=dtype)[..., 1:] for length in (t, n, n)]
-    assert lorentz_attention_native.usable(*(x.transpose(1, 2) for x in inputs), mask)
+    heads = [x.transpose(1, 2) for x in inputs]
+    assert Attention.fits(*heads, *scalars(dtype), mask, None, kind == "causal")
     check(function, *inputs, *scalars(dtype), scale=1e2)
 
 
@@ -205,3 +192,19 @@ def test_attention_of_several_threads_is_that_of_one(two_threads):
         out = lorentz_attention(*leaves, two, space.c)
         results.append([out, *torch.autograd.grad(out.sum(), leaves)])
     assert all(map(torch.equal, *results))
+
+
+@DTYPES
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_with_weights_left_out(causal, dtype):
+    """Those of queries that keep enough, of queries that keep next to nothing, and of a key that alone is near."""
+    space = Lorentz(0.6)
+    q, k, v = (space.random(2, 3, 40, 6, std=0.5, dtype=dtype) for _ in range(3))
+    kept = torch.rand(2, 3, 40, 40) > 0.4
+    kept[0, 0, 3] = kept[1, 2, 39] = False
+
+    def function(q, k, v, temperature, c):
+        q, k, v = (kernel.lift(x, c) for x in (q, k, v))
+        return Attention.run(q, k, v, 2 / temperature, c, None, kept, causal)
+
+    check(function, *(x[..., 1:] for x in (q, k, v)), *scalars(dtype), scale=1e2)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from hyperbolic.encoders.relational.scorer import Scorer, leaves_autocast
 from hyperbolic.geometry import Geometry
 from hyperbolic.kernels import relation_scores_native
-from hyperbolic.kernels.lorentz import dual, normalise_
+from hyperbolic.kernels.lorentz_rows import dual, normalise
 from hyperbolic.kernels.pairwise import lorentz_products
 from hyperbolic.kernels.relation_linear import relation_linear
 from hyperbolic.kernels.table_products import table_products
@@ -100,7 +100,7 @@ class HyboNet(Scorer):
         y = relation_linear(self.entity(h), self.matrix, r, self.sparse)
         y = y + F.pad(table_rows(self.bias, r, self.sparse), (1, 0))
         c = self.manifold.c
-        x = normalise_(y, y.new_tensor(self.scale), c)
+        x = normalise(y, y.new_tensor(self.scale), c)
         return x, self.margin + table_rows(self.head_bias, h, self.sparse)
 
     def compare(self, query: Any, r: Tensor, t: Tensor) -> Tensor:

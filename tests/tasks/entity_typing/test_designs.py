@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from hyperbolic.kernels.lorentz import lift
+from hyperbolic.kernels.lorentz_rows import lift
 from tasks.entity_typing.hyfi import HyFiSettings
 from tests.tasks.entity_typing.networks import F64, LAYERS, MODEL, TRANSFORMER, K, example, model
 

@@ -1,39 +1,33 @@
-"""The functions of :mod:`hyperbolic.kernels.lorentz` in C++ passes: forward, and backward by the same formulas."""
+"""The passes of :mod:`hyperbolic.kernels.lorentz_rows` in C++: forward, and backward by the same formulas."""
 
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from hyperbolic import native
+from hyperbolic.kernels.lorentz_rows import plain
+from hyperbolic.kernels.operator import Operator, operator
 from hyperbolic.kernels.scratch import plus_product, row_blocks, rows_of
-from hyperbolic.typing import Context, Function
+from hyperbolic.typing import Context
 
 Sums = ctypes.Array[ctypes.c_double]
 LIBRARY = native.Library(
     "lorentz",
     normalise="ppnnddd",
     normalise_grad="pppnnpppnnddd",
-    time="pnnd",
     lift="ppnnnnnnnd",
     time_grad="ppppnni",
     mean="pppnnd",
     mean_grad="pppppnnd",
-    dual="ppnnd",
-    dual_grad="ppppnnd",
 )
 
 
 def _sums(count: int = 1) -> Sums:
     return (ctypes.c_double * count)()
-
-
-def usable_strided(x: Tensor) -> bool:
-    """Whether the functions take a tensor that need not be contiguous."""
-    return LIBRARY.usable(x.new_empty(0))
 
 
 def _across(x: Tensor) -> bool:
@@ -42,7 +36,7 @@ def _across(x: Tensor) -> bool:
 
 
 class _Numbers:
-    """What the passes of :func:`normalise_` need besides tensors: how many points z holds, their size, and the
+    """What the passes of :func:`~hyperbolic.kernels.lorentz_rows.normalise` need besides tensors: how many points z holds, their size, and the
     constants of their times."""
 
     def __init__(self, z: Tensor, scale: Tensor, c: Tensor, offset: float, heads: int):
@@ -66,7 +60,7 @@ class _Numbers:
         sums: Sums,
         columns: Tensor | None = None,
     ) -> None:
-        """Fills out with the gradient of these rows of z, and adds to its sums: see native/lorentz.cpp."""
+        """Fills out with the gradient of these rows of z, and adds to its sums: see lorentz.cpp."""
         first, last = rows.start * self.heads, rows.stop * self.heads
         place = (first, last, out, sums, columns)
         LIBRARY.run("normalise_grad", grad, y, row_numbers, *place, *self.constants, dtype=grad.dtype)
@@ -78,31 +72,17 @@ class _Numbers:
         return torch.full_like(c, sums[1] / (-2 * self.c))
 
 
-class _Normalise(Function[Tensor]):
-    @staticmethod
-    def forward(ctx: Context, z: Tensor, scale: Tensor, c: Tensor, offset: float, heads: int) -> Tensor:
-        ctx.numbers = _Numbers(z, scale, c, offset, heads)
-        row_numbers = ctx.numbers.forward(z)
-        ctx.mark_dirty(z)
-        ctx.save_for_backward(z, row_numbers, scale, c)
-        return z
+@operator(
+    "lorentz_linear(Tensor x, Tensor weight, Tensor? bias, Tensor? raw, Tensor? added, Tensor scale, Tensor c, "
+    "float offset, int heads) -> Tensor"
+)
+class Linear(Operator):
+    plain = staticmethod(plain.linear)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None, None, None]:
-        y, row_numbers, scale, c = ctx.saved_tensors
-        grad, sums, needs = grad.contiguous(), _sums(2), ctx.needs_input_grad
-        out = torch.empty_like(grad)
-        ctx.numbers.backward(grad, y, row_numbers, slice(0, out.numel() // out.shape[-1]), out, sums)
-        grad_scale = ctx.numbers.scale_grad(sums, scale) if needs[1] else None
-        return out, grad_scale, ctx.numbers.c_grad(sums, c) if needs[2] else None, None, None
+    def fits(x: Tensor, weight: Tensor, bias: Tensor | None, raw: Tensor | None, added: Tensor | None, *_: Any) -> bool:
+        return x.numel() > 0 and LIBRARY.readable(x, weight, bias, raw, added)
 
-
-def normalise_(z: Tensor, scale: Tensor, c: Tensor, offset: float, heads: int) -> Tensor:
-    return _Normalise.apply(z, scale, c, offset, heads)
-
-
-class _Linear(Function[Tensor]):
     @staticmethod
     def forward(
         ctx: Context,
@@ -116,6 +96,7 @@ class _Linear(Function[Tensor]):
         offset: float,
         heads: int,
     ) -> Tensor:
+        x, weight, raw = x.contiguous(), weight.contiguous(), None if raw is None else raw.contiguous()
         y, size = torch.nn.functional.linear(x, weight, bias), len(weight) // heads
         if raw is not None:
             time = torch.nn.functional.linear(raw, weight[::size], None if bias is None else bias[::size])
@@ -128,7 +109,6 @@ class _Linear(Function[Tensor]):
         return y
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, raw, y, row_numbers, scale, c = ctx.saved_tensors
         grad, sums, needs, numbers = grad.contiguous(), _sums(2), ctx.needs_input_grad, ctx.numbers
@@ -159,20 +139,6 @@ class _Linear(Function[Tensor]):
         return grad_x, grad_weight, grad_bias, grad_raw, grad_added, grad_scale, grad_c, None, None
 
 
-def linear(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    raw: Tensor | None,
-    added: Tensor | None,
-    scale: Tensor,
-    c: Tensor,
-    offset: float,
-    heads: int,
-) -> Tensor:
-    return _Linear.apply(x, weight, bias, raw, added, scale, c, offset, heads)
-
-
 def _time_grad(grad: Tensor, y: Tensor, out: Tensor, c: Tensor, size: int, left_out: int) -> Tensor:
     """Fills out, and returns the gradient of c in ``t = sqrt(1/c + |s|^2)``."""
     total = _sums()
@@ -180,29 +146,14 @@ def _time_grad(grad: Tensor, y: Tensor, out: Tensor, c: Tensor, size: int, left_
     return torch.full_like(c, total[0] / (-2 * float(c) ** 2))
 
 
-class _SetTime(Function[Tensor]):
-    @staticmethod
-    def forward(ctx: Context, z: Tensor, c: Tensor, heads: int) -> Tensor:
-        ctx.size = z.shape[-1] // heads
-        LIBRARY.run("time", z, z.numel() // ctx.size, ctx.size, float(c), dtype=z.dtype)
-        ctx.mark_dirty(z)
-        ctx.save_for_backward(z, c)
-        return z
+@operator("lorentz_lift(Tensor s, Tensor c, int axes) -> Tensor")
+class Lift(Operator):
+    plain = staticmethod(plain.lift)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor, None]:
-        y, c = ctx.saved_tensors
-        grad = grad.contiguous()
-        out = torch.empty_like(grad)
-        return out, _time_grad(grad, y, out, c, ctx.size, 0), None
+    def fits(s: Tensor, c: Tensor, axes: int) -> bool:
+        return LIBRARY.readable(s)
 
-
-def set_time_(z: Tensor, c: Tensor, heads: int) -> Tensor:
-    return _SetTime.apply(z, c, heads)
-
-
-class _Lift(Function[Tensor]):
     @staticmethod
     def forward(ctx: Context, s: Tensor, c: Tensor, axes: int) -> Tensor:
         lead, sizes = s.shape[: s.dim() - axes], s.shape[s.dim() - axes :]
@@ -216,7 +167,6 @@ class _Lift(Function[Tensor]):
         return y
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         y, c = ctx.saved_tensors
         out = grad.new_empty(ctx.shape)
@@ -230,55 +180,28 @@ def _two_leading(s: Tensor, axes: int) -> Tensor:
     return s if s.stride(-1) == 1 else s.contiguous()
 
 
-def lift(s: Tensor, c: Tensor, axes: int) -> Tensor:
-    return _Lift.apply(s, c, axes)
+@operator("lorentz_mean(Tensor mean, Tensor c) -> Tensor")
+class Mean(Operator):
+    plain = staticmethod(plain.mean)
 
+    @staticmethod
+    def fits(mean: Tensor, c: Tensor) -> bool:
+        return LIBRARY.readable(mean)
 
-class _Mean(Function[Tensor]):
     @staticmethod
     def forward(ctx: Context, mean: Tensor, c: Tensor) -> Tensor:
+        ctx.across = _across(mean)
+        mean = mean.transpose(-3, -2) if ctx.across else mean.contiguous()
         y, size = torch.empty_like(mean), mean.shape[-1]
         factors = mean.new_empty(mean.numel() // size, dtype=torch.float64)
         LIBRARY.run("mean", mean, y, factors, len(factors), size, float(c), dtype=mean.dtype)
         ctx.save_for_backward(y, factors, c)
-        return y
+        return y.transpose(-3, -2) if ctx.across else y
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor]:
         y, factors, c = ctx.saved_tensors
-        grad, total = grad.contiguous(), _sums()
+        grad, total = (grad.transpose(-3, -2) if ctx.across else grad).contiguous(), _sums()
         out = torch.empty_like(y)
         LIBRARY.run("mean_grad", grad, y, factors, out, total, len(factors), y.shape[-1], float(c), dtype=grad.dtype)
-        return out, torch.full_like(c, total[0] / (-2 * float(c)))
-
-
-def normalised_mean(mean: Tensor, c: Tensor) -> Tensor:
-    if _across(mean):
-        return _Mean.apply(mean.transpose(-3, -2), c).transpose(-3, -2)
-    return _Mean.apply(mean.contiguous(), c)
-
-
-class _Dual(Function[Tensor]):
-    @staticmethod
-    def forward(ctx: Context, q: Tensor, factor: Tensor) -> Tensor:
-        dual, size = torch.empty_like(q), q.shape[-1]
-        ctx.sizes = (q.numel() // size, size)
-        LIBRARY.run("dual", q, dual, *ctx.sizes, float(factor), dtype=q.dtype)
-        ctx.save_for_backward(dual if ctx.needs_input_grad[1] else None, factor)
-        return dual
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor | None]:
-        dual, factor = ctx.saved_tensors
-        grad, total = grad.contiguous(), _sums()
-        out = torch.empty_like(grad)
-        LIBRARY.run("dual_grad", grad, dual, out, total, *ctx.sizes, float(factor), dtype=grad.dtype)
-        return out, None if dual is None else torch.full_like(factor, total[0] / float(factor))
-
-
-def dual(q: Tensor, factor: Tensor) -> Tensor:
-    if _across(q):
-        return _Dual.apply(q.transpose(-3, -2), factor).transpose(-3, -2)
-    return _Dual.apply(q.contiguous(), factor)
+        return out.transpose(-3, -2) if ctx.across else out, torch.full_like(c, total[0] / (-2 * float(c)))

@@ -1,4 +1,4 @@
-// Points of the hyperboloid, time coordinate first, in single passes over rows: see hyperbolic/kernels/lorentz.py.
+// Points of the hyperboloid, time coordinate first, in single passes over rows: see plain.py.
 //
 // Rows are scaled and combined as a whole, and their time coordinates put in after.
 #include <cmath>
@@ -43,10 +43,6 @@ void normalise_grads(const Normalised<T> &of, int64_t first, int64_t last, T *ou
 // The time sqrt(1/c + |s|^2) of the row (., s), in place.
 template <class T> inline void set_time(T *row, int64_t size, double inverse_c) {
     row[0] = T(std::sqrt(rows::dot<true>(row, row, size) + inverse_c));
-}
-
-template <class T> void set_times(T *y, int64_t n, int64_t size, double inverse_c, int threads) {
-    rows::each(n, threads, [=](int64_t r) { set_time(y + r * size, size, inverse_c); });
 }
 
 // Where the coordinates of space parts lie: of row a * b_size + b, the coordinates k of head h at
@@ -121,19 +117,6 @@ double mean_grad(const T *grad, const T *y, const double *factors, T *out, int64
     });
 }
 
-template <class T> void dual(const T *q, T *out, int64_t n, int64_t size, double factor, int threads) {
-    rows::each(n, threads, [=](int64_t r) { flip(q + r * size, out + r * size, size, factor); });
-}
-
-// The gradient of q. Returns the sum of <grad, dual>; 0 without the dual.
-template <class T>
-double dual_grad(const T *grad, const T *dual, T *out, int64_t n, int64_t size, double factor, int threads) {
-    return rows::sum_of_each(n, threads, [=](int64_t r) {
-        flip(grad + r * size, out + r * size, size, factor);
-        return dual ? rows::dot(grad + r * size, dual + r * size, size) : 0.0;
-    });
-}
-
 }  // namespace
 
 #define EXPORT(T)                                                                                                      \
@@ -146,9 +129,6 @@ double dual_grad(const T *grad, const T *dual, T *out, int64_t n, int64_t size, 
                                        double lowest, double radius, int threads) {                                    \
         normalise_grads<T>({grad, y, numbers, n, size, {scale, lowest, radius}}, first, last, out, sums, columns,      \
                            rows::worth(n * size, threads));                                                            \
-    }                                                                                                                  \
-    extern "C" void time_##T(T *y, int64_t n, int64_t size, double c, int threads) {                                   \
-        set_times(y, n, size, 1 / c, rows::worth(n * size, threads));                                                  \
     }                                                                                                                  \
     extern "C" void lift_##T(const T *s, T *y, int64_t n, int64_t b_size, int64_t heads, int64_t coordinates,          \
                              int64_t by_a, int64_t by_b, int64_t by_head, double c, int threads) {                     \
@@ -165,14 +145,7 @@ double dual_grad(const T *grad, const T *dual, T *out, int64_t n, int64_t size, 
     extern "C" void mean_grad_##T(const T *grad, const T *y, const double *factors, T *out, double *sum, int64_t n,    \
                                   int64_t size, double c, int threads) {                                               \
         *sum = mean_grad(grad, y, factors, out, n, size, c, rows::worth(n * size, threads));                           \
-    }                                                                                                                  \
-    extern "C" void dual_##T(const T *q, T *out, int64_t n, int64_t size, double factor, int threads) {                \
-        dual(q, out, n, size, factor, rows::worth(n * size, threads));                                                 \
-    }                                                                                                                  \
-    extern "C" void dual_grad_##T(const T *grad, const T *dual, T *out, double *sum, int64_t n, int64_t size,          \
-                                  double factor, int threads) {                                                        \
-        *sum = dual_grad(grad, dual, out, n, size, factor, rows::worth(n * size, threads));                            \
-    }                                                                                                                  \
+    }
 
 EXPORT(float)
 EXPORT(double)

@@ -1,4 +1,4 @@
-// Attention of many short heads with its gradients: see lorentz_attention in hyperbolic/kernels/lorentz_attention.py.
+// Attention of many short heads with its gradients: see plain.py.
 //
 // One head of one sequence is worked on at a time, and of it a panel of queries, one in each lane: scores and weights are
 // (keys, lanes), points (size, lanes), so that sums over keys and coordinates run down the lanes.
@@ -41,6 +41,7 @@ template <class T> View<T> head(T *data, const Rows &at, int64_t sequence, int64
 }
 
 template <class T> constexpr int lanes = product::LANES<T>;
+constexpr double least_share = 1e-4;  // of the weights of a query, after dropout
 
 // Room for n rows of a panel.
 template <class T> struct Panel {
@@ -70,8 +71,28 @@ template <class T> void dual(Panel<T> &x, int64_t size, T factor) {
     for (int64_t d = 0; d < size; d++) rows::scale(d ? factor : -factor, x[d], x[d], lanes<T>);
 }
 
-// Scores (keys, lanes) become weights, 0 where a key does not count for the queries first, first + 1, ...
-template <class T> void softmax(T *score, const bool *mask, int64_t first, int count, const Shape &of) {
+// Weights (keys, lanes) with these sums become 0 where they are not kept, in lanes that keep enough; so do the sums.
+template <class T> void drop(T *weight, const bool *kept, int count, int64_t keys, T *sum) {
+    T rest[lanes<T>] = {};
+    bool enough[lanes<T>];
+    for (int64_t j = 0; j < keys; j++) {
+        for (int l = 0; l < count; l++) rest[l] += kept[l * keys + j] ? weight[j * lanes<T> + l] : T(0);
+    }
+    for (int l = 0; l < count; l++) {
+        enough[l] = rest[l] > T(least_share) * sum[l];
+        if (enough[l]) sum[l] = rest[l];
+    }
+    for (int64_t j = 0; j < keys; j++) {
+        for (int l = 0; l < count; l++) {
+            if (enough[l] && !kept[l * keys + j]) weight[j * lanes<T> + l] = 0;
+        }
+    }
+}
+
+// Scores (keys, lanes) become weights, 0 where a key does not count for the queries first, first + 1, ... or is not
+// kept (queries, keys): those of a query that keeps next to nothing stay as they are.
+template <class T>
+void softmax(T *score, const bool *mask, const bool *kept, int64_t first, int count, const Shape &of) {
     constexpr T none = -std::numeric_limits<T>::infinity();
     T most[lanes<T>], sum[lanes<T>] = {};
     std::fill(most, most + lanes<T>, none);
@@ -92,6 +113,7 @@ template <class T> void softmax(T *score, const bool *mask, int64_t first, int c
             sum[l] += s[l];
         }
     }
+    if (kept) drop(score, kept + first * of.keys, count, of.keys, sum);
     for (int l = 0; l < lanes<T>; l++) sum[l] = 1 / sum[l];
     for (int64_t j = 0; j < of.keys; j++) {
         T *s = score + j * lanes<T>;
@@ -121,7 +143,7 @@ template <class T> void normalise(Panel<T> &m, int64_t size, double c, double *f
 
 // What is kept for the gradients lies by head and panel: weights (keys, lanes) and the factors of the points, (lanes).
 template <class T>
-void forward(const T *q, const T *k, const T *v, const bool *mask, T *y, T *weights, double *factors, const Shape &of,
+void forward(const T *q, const T *k, const T *v, const bool *mask, const bool *kept, T *y, T *weights, double *factors, const Shape &of,
              T factor, double c, int threads) {
     const int64_t panels = of.panels(lanes<T>);
     rows::each(of.sequences * of.heads, threads, [=, &of](int64_t number) {
@@ -135,7 +157,7 @@ void forward(const T *q, const T *k, const T *v, const bool *mask, T *y, T *weig
             gather(head(q, of.q, b, h).from(first), count, of.size, query);
             dual(query, of.size, factor);
             product::multiply<T>(of.keys, of.size, keys.data, keys.by_row, 1, query, weight);
-            softmax(weight, own, first, count, of);
+            softmax(weight, own, kept ? kept + number * of.queries * of.keys : nullptr, first, count, of);
             product::multiply<T>(of.size, of.keys, values.data, 1, values.by_row, weight, mean);
             normalise(mean, of.size, c, factors + (number * panels + p) * lanes<T>);
             scatter(mean, count, of.size, head(y, of.compact(of.queries), b, h).from(first));
@@ -237,9 +259,10 @@ void backward(const T *q, const T *k, const T *v, const T *grad, const T *y, con
 }  // namespace
 
 #define EXPORT(T)                                                                                                      \
-    extern "C" void forward_##T(const T *q, const T *k, const T *v, const bool *mask, T *y, T *weights,                \
+    extern "C" void forward_##T(const T *q, const T *k, const T *v, const bool *mask, const bool *kept, T *y,          \
+                                T *weights,                                                                            \
                                 double *factors, const Shape *of, double factor, double c, int threads) {              \
-        forward(q, k, v, mask, y, weights, factors, *of, T(factor), c,                                                   \
+        forward(q, k, v, mask, kept, y, weights, factors, *of, T(factor), c,                                           \
                 rows::worth(of->sequences * of->heads * of->queries * of->keys, threads));                             \
     }                                                                                                                  \
     extern "C" void backward_##T(const T *q, const T *k, const T *v, const T *grad, const T *y, const T *weights,      \

@@ -1,4 +1,4 @@
-"""The function of :mod:`hyperbolic.kernels.lorentz_attention` for short sequences, in C++ passes."""
+"""The passes of :mod:`hyperbolic.kernels.lorentz_attention` for short sequences, in C++."""
 
 from __future__ import annotations
 
@@ -6,39 +6,15 @@ import ctypes
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from hyperbolic import native
-from hyperbolic.typing import Context, Function
+from hyperbolic.kernels.lorentz_attention import plain
+from hyperbolic.kernels.operator import Operator, operator
+from hyperbolic.typing import Context
 
 LENGTH = 128  # queries and keys up to which the passes are quicker than products and softmax of all heads at once
 _BYTES = 128  # of a row of a panel, as in native/product.h
-_LIBRARY = native.Library("lorentz_attention", forward="pppppppp" + "dd", backward="p" * 12 + "dd")
-
-
-def usable(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> bool:
-    """Whether :func:`attention` takes these."""
-    return (
-        q.dim() == 4
-        and k.shape == v.shape
-        and q.shape[:2] == k.shape[:2]
-        and max(q.shape[2], k.shape[2]) <= LENGTH
-        and q.numel() * k.numel() > 0
-        and _LIBRARY.usable(*(t.new_empty(0) for t in (q, k, v)))
-        and (mask is None or mask.is_cpu)
-    )
-
-
-def attention(
-    q: Tensor, k: Tensor, v: Tensor, factor: Tensor, c: Tensor, mask: Tensor | None, causal: bool
-) -> Tensor:
-    """Centroids (B, H, T, D) of v with the weights ``softmax_j(factor <q_i, k_j>_L)``.
-
-    Args: q (B, H, T, D); k, v (B, H, N, D); mask: boolean, broadcast to (B, H, T, N).
-    """
-    if mask is not None:
-        mask = mask.expand(*q.shape[:3], k.shape[2])
-    return _Attention.apply(*(_close(x) for x in (q, k, v)), factor, c, mask, causal)
+_LIBRARY = native.Library("lorentz_attention", forward="p" * 9 + "dd", backward="p" * 12 + "dd")
 
 
 def _close(x: Tensor) -> Tensor:
@@ -63,7 +39,36 @@ def _heads(x: Tensor) -> Tensor:
     return x.new_empty(b, t, h, d).transpose(1, 2)
 
 
-class _Attention(Function[Tensor]):
+@operator(
+    "lorentz_attention(Tensor q, Tensor k, Tensor v, Tensor factor, Tensor c, Tensor? mask, Tensor? kept, "
+    "bool causal) -> Tensor"
+)
+class Attention(Operator):
+    """q (B, H, T, D); k, v (B, H, N, D); mask, kept: boolean, broadcast to (B, H, T, N)."""
+
+    plain = staticmethod(plain.attention)
+
+    @staticmethod
+    def fits(
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        factor: Tensor,
+        c: Tensor,
+        mask: Tensor | None,
+        kept: Tensor | None,
+        causal: bool,
+    ) -> bool:
+        return (
+            q.dim() == 4
+            and k.shape == v.shape
+            and q.shape[:2] == k.shape[:2]
+            and max(q.shape[2], k.shape[2]) <= LENGTH
+            and q.numel() * k.numel() > 0
+            and _LIBRARY.readable(q, k, v)
+            and all(m is None or m.is_cpu for m in (mask, kept))
+        )
+
     @staticmethod
     def forward(
         ctx: Context,
@@ -73,8 +78,12 @@ class _Attention(Function[Tensor]):
         factor: Tensor,
         c: Tensor,
         mask: Tensor | None,
+        kept: Tensor | None,
         causal: bool,
     ) -> Tensor:
+        q, k, v = (_close(x) for x in (q, k, v))
+        lead = (*q.shape[:3], k.shape[2])
+        mask, kept = (None if m is None else m.expand(lead) for m in (mask, kept))
         lanes = _BYTES // q.element_size()
         panels = (*q.shape[:2], -(-q.shape[2] // lanes))
         y, weights = _heads(q), q.new_empty(*panels, k.shape[2], lanes)
@@ -84,13 +93,12 @@ class _Attention(Function[Tensor]):
         shape = _shape(q, k, v, mask, causal)
         ctx.numbers = (float(factor), float(c))
         _LIBRARY.run(
-            "forward", *places, at_mask, y.data_ptr(), weights, factors, shape, *ctx.numbers, dtype=q.dtype
+            "forward", *places, at_mask, None if kept is None else kept.contiguous(), y.data_ptr(), weights, factors, shape, *ctx.numbers, dtype=q.dtype
         )
         ctx.save_for_backward(q, k, v, y, weights, factors, factor, c)
         return y
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, y, weights, factors, factor, c = ctx.saved_tensors
         grad, sums = _close(grad), (ctypes.c_double * 2)()
@@ -103,4 +111,4 @@ class _Attention(Function[Tensor]):
         )  # fmt: skip
         grad_factor = torch.full_like(factor, sums[0] / ctx.numbers[0]) if ctx.needs_input_grad[3] else None
         grad_c = torch.full_like(c, sums[1] / (-2 * ctx.numbers[1])) if ctx.needs_input_grad[4] else None
-        return *outs, grad_factor, grad_c, None, None
+        return *outs, grad_factor, grad_c, None, None, None

@@ -1,0 +1,236 @@
+"""The mechanism by which a hot operation is an operator of PyTorch, ``torch.ops.hyperbolic.<name>``.
+
+An operation is a class with two implementations: ``plain``, made of PyTorch operations, the one home of its formula,
+which serves every device, dtype and transform; and the passes ``forward`` and ``backward`` of an autograd function,
+which serve the tensors that ``fits`` accepts. :attr:`Operator.run` decides between them, nothing else does:
+
+=======================================  ===============================================================================
+the call comes from                      what runs
+=======================================  ===============================================================================
+``torch.func``, forward-mode gradients   ``plain``
+``torch.compile``, export, ``jit.trace``,  on a CPU the operator, which they see by its schema and the shapes of its
+``make_fx``, fake and meta tensors       results; elsewhere ``plain``, which they go on to compile
+eager code                               the passes, called without the dispatcher, where they fit, else ``plain``
+a second derivative                      ``plain``, differentiated twice
+=======================================  ===============================================================================
+
+The compiled operator knows no intermediate results: its gradient runs the forward pass again. Under autocast operators
+keep the dtype of their arguments: points in half precision have no correct digit near the boundary.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from hyperbolic import switch
+
+Arguments = tuple[Any, ...]
+NAMESPACE = "hyperbolic"
+OPERATORS: dict[str, type[Operator]] = {}
+_library = torch.library.Library(NAMESPACE, "FRAGMENT")
+
+
+class _Pass:
+    """What a forward pass leaves to the backward pass of a compiled operator."""
+
+    def __init__(self, needs: Sequence[bool]):
+        self.needs_input_grad, self.saved_tensors = tuple(needs), ()
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        self.saved_tensors = tensors  # type: ignore[assignment]
+
+    def mark_dirty(self, *tensors: Tensor) -> None:
+        """Arguments are copies here."""
+
+
+class Operator(torch.autograd.Function):
+    """Base class of the operations, which :func:`operator` decorates; see the module's documentation.
+
+    Subclasses have the static methods ``plain`` and ``fits``, which take the arguments of the schema, beside ``forward``
+    and ``backward``. ``writes`` counts the first arguments whose memory the passes use up.
+    """
+
+    name: ClassVar[str]
+    run: ClassVar[Callable[..., Any]]  # the operation, by the implementation that serves its arguments
+    plain: ClassVar[Callable[..., Any]]
+    fits: ClassVar[Callable[..., bool]]
+    writes: ClassVar[int] = 0
+
+
+def operator(schema: str) -> Callable[[type[Operator]], type[Operator]]:
+    """Makes a class the operator with this schema, such as ``"dual(Tensor q, Tensor factor) -> Tensor"``.
+
+    Its arguments are of type Tensor, Tensor?, float, int or bool; the last may be ``Tensor[]``: then the passes, ``plain``
+    and ``fits`` take its tensors one by one.
+    """
+
+    def define(cls: type[Operator]) -> type[Operator]:
+        _define(cls, schema)
+        return cls
+
+    return define
+
+
+def _define(cls: type[Operator], schema: str) -> None:
+    matched = re.fullmatch(r"(\w+)\((.*)\) -> (.*)", schema)
+    if matched is None:
+        raise ValueError(f"not the schema of an operator: {schema!r}")
+    cls.name, inputs, output = matched.groups()
+    types = [part.split()[0] for part in inputs.split(", ")]
+    n_fixed = len(types) - 1 if types[-1] == "Tensor[]" else None
+    grad = f"{cls.name}_grad"
+    _library.define(schema)
+    _library.define(f"{grad}({inputs}, Tensor[] grads_out, bool[] needs) -> Tensor[]")
+    OPERATORS[cls.name] = cls
+    op = getattr(torch.ops.hyperbolic, cls.name).default
+    grad_op = getattr(torch.ops.hyperbolic, grad).default
+    single = output == "Tensor"
+    _keep_arguments(cls)
+
+    def packed(arguments: Arguments) -> Arguments:
+        return arguments if n_fixed is None else (*arguments[:n_fixed], list(arguments[n_fixed:]))
+
+    def unpacked(arguments: Arguments) -> Arguments:
+        return arguments if n_fixed is None else (*arguments[:-1], *arguments[-1])
+
+    def results(*arguments: Any) -> Any:
+        flat = unpacked(arguments)
+        with torch.no_grad():
+            if not cls.fits(*flat):
+                out = cls.plain(*flat)
+            else:
+                out = cls._forward(_Pass([False] * len(flat)), *_copied(cls, flat))
+        # Compiled code relies on the strides of the fake results and on results that share no memory.
+        return _fresh(out, flat) if single else tuple(_fresh(o, flat) for o in out)
+
+    def fake_results(*arguments: Any) -> Any:
+        out = cls.plain(*unpacked(arguments))
+        return _empty(out) if single else tuple(map(_empty, out))
+
+    def gradients(*arguments: Any) -> list[Tensor]:
+        *inputs, grads, needs = arguments
+        flat = unpacked(tuple(inputs))
+        grads = [g.contiguous() for g in grads]
+        if not cls.fits(*flat):
+            with torch.enable_grad():
+                found = _through_plain(cls, [a.detach() if isinstance(a, Tensor) else a for a in flat], grads, needs)
+        else:
+            with torch.no_grad():
+                step = _Pass(needs)
+                cls._forward(step, *_copied(cls, flat))
+                found = cls._backward(step, *grads)
+        return [
+            (torch.zeros_like(a) if g is None else _fresh(g, (*flat, *grads)).to(a.dtype))
+            for a, g, need in zip(flat, found, needs, strict=True)
+            if need
+        ]
+
+    def fake_gradients(*arguments: Any) -> list[Tensor]:
+        *inputs, _, needs = arguments
+        flat = unpacked(tuple(inputs))
+        return [_empty(a) for a, need in zip(flat, needs, strict=True) if need]
+
+    def keep(ctx: Any, inputs: Arguments, output: Any) -> None:
+        flat = unpacked(inputs)
+        ctx.save_for_backward(*(a if isinstance(a, Tensor) else None for a in flat))
+        ctx.others = [None if isinstance(a, Tensor) else a for a in flat]
+        wanted = ctx.needs_input_grad[: len(inputs)]
+        if n_fixed is not None:
+            last = wanted[-1]
+            wanted = (*wanted[:-1], *(last if isinstance(last, (list, tuple)) else [last] * len(inputs[-1])))
+        ctx.needs = [bool(w) and isinstance(a, Tensor) for w, a in zip(wanted, flat, strict=True)]
+
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        flat = [other if saved is None else saved for saved, other in zip(ctx.saved_tensors, ctx.others, strict=True)]
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            result = _through_plain(cls, flat, list(grads), ctx.needs)
+        else:
+            found = iter(grad_op(*packed(tuple(flat)), list(grads), ctx.needs))
+            result = tuple(next(found) if need else None for need in ctx.needs)
+        return result if n_fixed is None else (*result[: n_fixed], list(result[n_fixed :]))
+
+    def run(*arguments: Any) -> Any:
+        tensors = [a for a in arguments if isinstance(a, Tensor)]
+        kind = tensors[0].device.type
+        if torch.is_autocast_enabled(kind):
+            with torch.autocast(kind, enabled=False):
+                return run(*arguments)
+        if not torch.compiler.is_compiling() and switch.is_transformed():
+            return plain(*arguments)
+        if torch.compiler.is_compiling() or switch.is_traced(tensors):
+            return op(*packed(arguments)) if kind in ("cpu", "meta") and switch.fast() else plain(*arguments)
+        return cls.apply(*arguments) if fits(*arguments) else plain(*arguments)
+
+    plain, fits = cls.plain, cls.fits
+    cls.run = staticmethod(run)
+    _library.impl(cls.name, results, "CompositeExplicitAutograd")
+    _library.impl(grad, gradients, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"{NAMESPACE}::{cls.name}", fake_results, lib=_library)
+    torch.library.register_fake(f"{NAMESPACE}::{grad}", fake_gradients, lib=_library)
+    torch.library.register_autograd(f"{NAMESPACE}::{cls.name}", backward, setup_context=keep, lib=_library)
+
+
+def _keep_arguments(cls: type[Operator]) -> None:
+    """The passes of the autograd function, with a second derivative by the plain formula."""
+    forward, backward = cls.forward, cls.backward
+    cls._forward, cls._backward = staticmethod(forward), staticmethod(backward)  # type: ignore[attr-defined]
+
+    def keeping(ctx: Any, *arguments: Any) -> Any:
+        ctx.arguments = arguments
+        return forward(ctx, *arguments)
+
+    def differentiable(ctx: Any, *grads: Tensor) -> Any:
+        if torch.is_grad_enabled():
+            return _through_plain(cls, ctx.arguments, grads, ctx.needs_input_grad)
+        return backward(ctx, *grads)
+
+    cls.forward, cls.backward = staticmethod(keeping), staticmethod(differentiable)  # type: ignore[method-assign,assignment]
+
+
+def _through_plain(cls: type[Operator], flat: Sequence[Any], grads: Sequence[Tensor], needs: Sequence[bool]) -> Any:
+    """Gradients of the plain formula, which can be differentiated again.
+
+    Raises:
+        RuntimeError: the passes have used up an argument.
+    """
+    if cls.writes:
+        raise RuntimeError(
+            f"{cls.name} can be differentiated once, as it uses up the memory of its argument: there is no second "
+            "derivative (create_graph=True) unless HYPERBOLIC_KERNELS=plain"
+        )
+    inputs = [a.view_as(a).requires_grad_() if n and isinstance(a, Tensor) else a for a, n in zip(flat, needs, strict=True)]
+    out = cls.plain(*inputs)
+    outs = [out] if isinstance(out, Tensor) else list(out)
+    pairs = [(o, g) for o, g in zip(outs, grads, strict=True) if o.requires_grad and g is not None]
+    wanted = [a for a, n in zip(inputs, needs, strict=True) if n]
+    found = iter(
+        torch.autograd.grad(
+            [o for o, _ in pairs],
+            wanted,
+            [g for _, g in pairs],
+            create_graph=torch.is_grad_enabled(),
+            allow_unused=True,
+        )
+    )
+    return tuple(next(found) if n else None for n in needs)
+
+
+def _copied(cls: type[Operator], flat: Arguments) -> Arguments:
+    return (*(a.clone() for a in flat[: cls.writes]), *flat[cls.writes :]) if cls.writes else flat
+
+
+def _empty(like: Tensor) -> Tensor:
+    return like.new_empty(like.shape)
+
+
+def _fresh(x: Tensor, arguments: Sequence[Any]) -> Tensor:
+    """x, contiguous, and a copy where it shares memory with an argument."""
+    x = x.contiguous()
+    place = x.untyped_storage().data_ptr()
+    shares = any(isinstance(a, Tensor) and a.untyped_storage().data_ptr() == place for a in arguments)
+    return x.clone() if shares or x.untyped_storage().nbytes() != x.numel() * x.element_size() else x
