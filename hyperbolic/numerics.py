@@ -3,6 +3,10 @@
 Row scalars (squared norms, ``1 - c|x|^2``, distances) are computed in float64 whatever the dtype of the
 points: they are one number per point, and everything that cancels in hyperbolic formulas cancels in them.
 Functions of a norm are written as functions of its square, so that value and gradient are right at zero.
+
+Where something follows the operations (:func:`hyperbolic.switch.is_followed`), each function has a form without autograd
+functions, which can be differentiated in every way: by a series near zero, or as a plain formula plus the constant that
+is missing to the exact value.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import torch
 from torch import Tensor
 
 from hyperbolic.rows import row_dot, row_scale
+from hyperbolic.switch import is_followed
 from hyperbolic.typing import Context, Function
 
 WIDE = torch.float64
@@ -80,8 +85,25 @@ def ball_gap(x: Tensor, c: float | Tensor) -> Tensor:
     because near the boundary plain float64 keeps only half of the digits.
     """
     floor = limit(BALL_EPS, x.dtype) / 4
-    gap = 1 - c * sqnorm(x) if x.dtype is not WIDE else _CompensatedGap.apply(x, wide_curvature(c).to(x.device))
+    if x.dtype is not WIDE:
+        return (1 - c * sqnorm(x)).clamp_min(floor)
+    c = wide_curvature(c).to(x.device)
+    if is_followed(x):
+        return _corrected(1 - c * sqnorm(x), _compensated_gap(x.detach(), c.detach())).clamp_min(floor)
+    gap: Tensor = _CompensatedGap.apply(x, c)
     return gap.clamp_min(floor)
+
+
+def _corrected(plain: Tensor, exact: Tensor) -> Tensor:
+    """The exact value with the derivatives of the plain one."""
+    return plain + (exact - plain).detach()
+
+
+def _compensated_gap(x: Tensor, c: Tensor) -> Tensor:
+    high, low = _sum(*_two_product(x, x))
+    product, error = _two_product(*torch.broadcast_tensors(c, high))
+    gap, rest = _two_sum(torch.ones_like(product), -product)
+    return gap + (rest - error - c * low)
 
 
 class _CompensatedGap(Function[Tensor]):
@@ -90,10 +112,7 @@ class _CompensatedGap(Function[Tensor]):
     @staticmethod
     def forward(ctx: Context, x: Tensor, c: Tensor) -> Tensor:
         ctx.save_for_backward(x, c)
-        high, low = _sum(*_two_product(x, x))
-        product, error = _two_product(*torch.broadcast_tensors(c, high))
-        gap, rest = _two_sum(torch.ones_like(product), -product)
-        return gap + (rest - error - c * low)
+        return _compensated_gap(x, c)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
@@ -120,8 +139,7 @@ class _CompensatedDot(Function[Tensor]):
     @staticmethod
     def forward(ctx: Context, x: Tensor, y: Tensor) -> Tensor:
         ctx.save_for_backward(x, y)
-        high, low = _sum(*_two_product(x, y))
-        return high + low
+        return _compensated_dot(x, y)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor]:
@@ -129,9 +147,18 @@ class _CompensatedDot(Function[Tensor]):
         return (grad * y).sum_to_size(x.shape), (grad * x).sum_to_size(y.shape)
 
 
+def _compensated_dot(x: Tensor, y: Tensor) -> Tensor:
+    high, low = _sum(*_two_product(x, y))
+    return high + low
+
+
 def careful_dot(x: Tensor, y: Tensor) -> Tensor:
     """``<x, y>`` like :func:`dot`, but correct to the last digits also where large products cancel in float64."""
-    return dot(x, y) if x.dtype is not WIDE or y.dtype is not WIDE else _CompensatedDot.apply(x, y)
+    if x.dtype is not WIDE or y.dtype is not WIDE:
+        return dot(x, y)
+    if is_followed(x, y):
+        return _corrected(dot(x, y), _compensated_dot(x.detach(), y.detach()))
+    return _CompensatedDot.apply(x, y)
 
 
 def difference_along(x: Tensor, y: Tensor) -> Tensor:
@@ -141,7 +168,17 @@ def difference_along(x: Tensor, y: Tensor) -> Tensor:
     with torch.no_grad():
         lost = _two_sum(y, -x)[1]
         rest = dot(x, lost)
-    return _CompensatedDot.apply(x, y - x) + rest
+    return careful_dot(x, y - x) + rest
+
+
+def _compensated_rejection(v: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    square = sqnorm(x)
+    safe = torch.where(square > 0, square, 1)
+    q = dot(x, v) / safe
+    product, error = _two_product(*torch.broadcast_tensors(q, x))
+    high, low = _two_sum(v, -product)
+    out = high + (low - error)
+    return out - dot(x, out) / safe * x, q, safe  # the error of q lies along x
 
 
 class _Reject(Function[Tensor]):
@@ -149,24 +186,21 @@ class _Reject(Function[Tensor]):
 
     @staticmethod
     def forward(ctx: Context, v: Tensor, x: Tensor) -> Tensor:
-        square = sqnorm(x)
-        safe = torch.where(square > 0, square, 1)
-        q = dot(x, v) / safe
-        product, error = _two_product(*torch.broadcast_tensors(q, x))
-        high, low = _two_sum(v, -product)
-        out = high + (low - error)
-        out = out - dot(x, out) / safe * x  # the error of q lies along x
-        ctx.save_for_backward(out, x, q, safe)
-        ctx.shapes = v.shape, x.shape
+        out, q, safe = _compensated_rejection(v, x)
+        ctx.save_for_backward(out, v, x, q, safe)
         return out
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor]:
-        out, x, q, square = ctx.saved_tensors
+        out, v, x, q, square = ctx.saved_tensors
+        if torch.is_grad_enabled():  # for a second derivative, which goes through them
+            square = sqnorm(x)
+            square = torch.where(square > 0, square, 1)
+            q = dot(x, v) / square
         grad = grad.expand_as(out)
         across = _Reject.apply(grad, x)
         by_x = -(dot(grad, x) / square * out + q * across)
-        return across.sum_to_size(ctx.shapes[0]), by_x.sum_to_size(ctx.shapes[1])
+        return across.sum_to_size(v.shape), by_x.sum_to_size(x.shape)
 
 
 def reject(v: Tensor, x: Tensor) -> Tensor:
@@ -175,11 +209,13 @@ def reject(v: Tensor, x: Tensor) -> Tensor:
     float64 vectors are worked on with error-free products, because far out on the hyperboloid a vector is up to
     e^radius times longer along the ray than across; float32 vectors have digits to spare in float64.
     """
-    if v.dtype is WIDE and x.dtype is WIDE:
+    exact = v.dtype is WIDE and x.dtype is WIDE
+    if exact and not is_followed(v, x):
         return _Reject.apply(v, x)
     v, x = wide(v), wide(x)
     square = sqnorm(x)
-    return v - dot(x, v) / torch.where(square > 0, square, 1) * x
+    plain = v - dot(x, v) / torch.where(square > 0, square, 1) * x
+    return _corrected(plain, _compensated_rejection(v.detach(), x.detach())[0]) if exact else plain
 
 
 def _two_sum(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -232,28 +268,49 @@ class _Smooth(Function[Tensor]):
         return grad * slope, None, None, None
 
 
+def _smooth(
+    square: Tensor,
+    value: Callable[[Tensor], Tensor],
+    slope: Callable[[Tensor, Tensor], Tensor],
+    coefficients: tuple[float, ...],
+) -> Tensor:
+    """A function that is 1 at 0. Args: coefficients: of the power series of its derivative."""
+    if not is_followed(square):
+        return _Smooth.apply(square, value, slope, coefficients)
+    return _joined(square, [1.0, *(k / n for n, k in enumerate(coefficients, 1))], value(square.clamp_min(_SMALL)))
+
+
+def _joined(square: Tensor, coefficients: list[float], closed: Tensor) -> Tensor:
+    """The power series where the square is small, else the closed form."""
+    small = square.clamp_max(_SMALL)
+    series = torch.full_like(square, coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        series = series * small + coefficient
+    return torch.where(square < _SMALL, series, closed)
+
+
 def _root(square: Tensor) -> Tensor:
     return square.clamp_min(torch.finfo(square.dtype).tiny).sqrt()
 
 
 def _tanhc(s: Tensor) -> Tensor:
     r = _root(s)
-    return torch.tanh(r).div_(r)
+    return torch.tanh(r) / r
 
 
 def _sinhc(s: Tensor) -> Tensor:
     r = _root(s)
-    return torch.sinh(r).div_(r)
+    return torch.sinh(r) / r
 
 
 def _asinhc(s: Tensor) -> Tensor:
     r = _root(s)
-    return torch.asinh(r).div_(r)
+    return torch.asinh(r) / r
 
 
 def tanhc(square: Tensor) -> Tensor:
     """``tanh(r)/r`` as a function of ``r^2``: the scale of exp at the origin of the Poincaré ball and Klein disk."""
-    return _Smooth.apply(
+    return _smooth(
         square,
         _tanhc,
         lambda s, f: (1 - s * f * f - f) / (2 * s),
@@ -284,12 +341,17 @@ class _Artanhc(Function[Tensor]):
 
 def artanhc(gap: Tensor) -> Tensor:
     """``artanh(r)/r`` as a function of ``gap = 1 - r^2 > 0``: the scale of log at the origin of the ball and disk."""
-    return _Artanhc.apply(gap)
+    if not is_followed(gap):
+        return _Artanhc.apply(gap)
+    square = 1 - gap
+    r = square.clamp_min(_SMALL).sqrt()
+    closed = (2 * (r + r * r) / gap).log1p() / (2 * r)
+    return _joined(square, [1 / (2 * n + 1) for n in range(11)], closed)
 
 
 def sinhc(square: Tensor) -> Tensor:
     """``sinh(r)/r`` as a function of ``r^2``: the scale of exp at the origin of the hyperboloid."""
-    return _Smooth.apply(
+    return _smooth(
         square,
         _sinhc,
         lambda s, f: (torch.hypot(torch.ones_like(f), _root(s) * f) - f) / (2 * s),  # cosh(r) by sinh(r)
@@ -299,7 +361,7 @@ def sinhc(square: Tensor) -> Tensor:
 
 def cosh_sqrt(square: Tensor) -> Tensor:
     """``cosh(r)`` as a function of ``r^2``; its derivative is ``sinh(r)/(2r)``."""
-    return _Smooth.apply(
+    return _smooth(
         square,
         lambda s: torch.cosh(_root(s)),
         lambda s, f: _sinhc(s) / 2,
@@ -309,7 +371,7 @@ def cosh_sqrt(square: Tensor) -> Tensor:
 
 def asinhc(square: Tensor) -> Tensor:
     """``arsinh(r)/r`` as a function of ``r^2``: the scale of distances and of log on the hyperboloid."""
-    return _Smooth.apply(
+    return _smooth(
         square,
         _asinhc,
         lambda s, f: ((1 + s).rsqrt() - f) / (2 * s),

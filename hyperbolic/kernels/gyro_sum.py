@@ -10,22 +10,51 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from hyperbolic.kernels.gyro import constants
+from hyperbolic.kernels.operator import Operator, operator
 from hyperbolic.manifolds.poincare import expmap0, logmap0, mobius_add, project
-from hyperbolic.numerics import artanhc, cosh_sqrt, scaled, sqnorm, tanhc
-from hyperbolic.typing import Context, Function
+from hyperbolic.numerics import BALL_EPS, artanhc, cosh_sqrt, limit, scaled, sqnorm, tanhc
+from hyperbolic.typing import Context
 
 
-class _Sum(Function[Tensor]):
+def _bound(dtype: torch.dtype) -> float:
+    return 1 - limit(BALL_EPS, dtype)
+
+
+def _least_gap(dtype: torch.dtype) -> float:
+    return 1 - _bound(dtype) ** 2
+
+
+def _plain_sum(x: Tensor, gap: Tensor, last: Tensor | None) -> Tensor:
+    least = _least_gap(x.dtype)
+    total, total_gap = x[0], gap[0]
+    result = total if last is None else total * last[0]
+    for t in range(1, x.shape[0]):
+        s = total + x[t]
+        n = s.square().sum(-2, keepdim=True)
+        i = 1 / (n + total_gap * gap[t])
+        total, new_gap = n * i * total + total_gap * i * s, total_gap * i * gap[t]
+        total_gap = new_gap.clamp_min(least)
+        total = total + 0.5 * (new_gap - total_gap) * total  # back inside: |x|^2 = 1 - gap, both near 1
+        result = total if last is None else result + total * last[t]
+    return result
+
+
+@operator("ball_sum(Tensor x, Tensor gap, Tensor? last) -> Tensor")
+class _Sum(Operator):
     """x: (T, D, B) with gaps (T, 1, B), points that do not count at 0. last: (T, 1, B), one at the last step that is
     wanted of each row and zero elsewhere; None for step T."""
+
+    plain = staticmethod(_plain_sum)
+
+    @staticmethod
+    def fits(*_: Tensor | None) -> bool:
+        return True
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, gap: Tensor, last: Tensor | None) -> Tensor:
         steps, size, rows = x.shape
-        least = constants(x).least_gap
+        least = _least_gap(x.dtype)
         # of step t: the sum so far and s = sum + x_t; and the numbers i, a, b, and the gap of the sum so far
         vectors, numbers = x.new_empty(steps + 1, 2, size, rows), x.new_empty(steps + 1, 4, 1, rows)
         vectors[1, 0], numbers[1, 3] = x[0], gap[0]
@@ -45,11 +74,10 @@ class _Sum(Function[Tensor]):
         return (vectors[1:, 0] * last).sum(0)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Context, grad_last: Tensor) -> tuple[Tensor, Tensor, None]:
         gap, vectors, numbers, last = ctx.saved_tensors
         steps, size, rows = len(gap), *grad_last.shape
-        cut = numbers[:, 3] <= constants(grad_last).least_gap  # sums that were brought back inside
+        cut = numbers[:, 3] <= _least_gap(grad_last.dtype)  # sums that were brought back inside
         cut = cut if cut.any() else None
         g_x, g_gap = vectors.new_empty(steps, size, rows), torch.empty_like(gap)
         grad = grad_last if last is None else grad_last * last[-1]
@@ -87,20 +115,20 @@ def mobius_sum(x: Tensor, c: Tensor, weights: Tensor | None = None, mask: Tensor
         points, gap = torch.where(mask.unsqueeze(-1), points, 0), torch.where(mask.unsqueeze(-1), gap, 1)
         position = torch.arange(1, steps + 1, device=x.device) * mask
         last = _columns((position == position.amax(-1, keepdim=True).clamp_min(1)).unsqueeze(-1).to(x.dtype))
-    total = _Sum.apply(_columns(c.sqrt().to(x.dtype) * points), _columns(gap), last)
+    total = _Sum.run(_columns(c.sqrt().to(x.dtype) * points), _columns(gap), last)
     return project(c.rsqrt().to(x.dtype) * total.T, c).view(*lead, size)
 
 
 def _weighted(x: Tensor, weights: Tensor | None, c: Tensor) -> tuple[Tensor, Tensor]:
     """``w (x) x`` and its gaps (..., T, 1)."""
-    k, square = constants(x), sqnorm(x)
-    gap = (1 - c * square).clamp_min(k.least_gap)
+    bound, least, square = _bound(x.dtype), _least_gap(x.dtype), sqnorm(x)
+    gap = (1 - c * square).clamp_min(least)
     if weights is None:
         return x, gap.to(x.dtype)
     scale = weights.unsqueeze(-1) * artanhc(gap)
     square = c * scale.square() * square
-    gap = cosh_sqrt(square.clamp_max(400)).square().reciprocal().clamp_min(k.least_gap)
-    factor = torch.minimum(tanhc(square), k.bound * square.clamp_min(0.25).rsqrt())
+    gap = cosh_sqrt(square.clamp_max(400)).square().reciprocal().clamp_min(least)
+    factor = torch.minimum(tanhc(square), bound * square.clamp_min(0.25).rsqrt())
     return scaled(scale * factor, x), gap.to(x.dtype)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
-from hyperbolic.typing import Context, Function
+from hyperbolic.kernels.operator import Operator, operator
+from hyperbolic.typing import Context
 
 with warnings.catch_warnings():  # PyTorch says once in a process that this layout is in beta
     warnings.simplefilter("ignore")
@@ -65,43 +66,59 @@ class Neighbours(nn.Module):
 
     def sum(self, x: Tensor, weights: Tensor) -> Tensor:
         """``sum_j w_ij x_j``: x (M, D), weights (E,) -> (N, D)."""
-        return _Product.apply(x, weights, self)
+        pairs = (self.target, self.source, self.offsets, self.reverse_offsets, self.reverse_target, self.order)
+        y: Tensor = _Sum.run(x, weights, *pairs, self.n_targets)
+        return y
 
     def softmax(self, scores: Tensor) -> Tensor:
         """``exp(s_ij) / sum_k exp(s_ik)``, the weights of each target summing to 1: (E,) or (E, H)."""
         shape = (self.n_targets, *scores.shape[1:])
         index = self.target.view(-1, *[1] * (scores.dim() - 1)).expand_as(scores)
-        highest = scores.new_full(shape, -torch.inf).scatter_reduce_(0, index, scores.detach(), "amax")
+        highest = scores.new_full(shape, -torch.inf).scatter_reduce(0, index, scores.detach(), "amax")
         return self.normalised((scores - highest[self.target]).exp())
 
     def normalised(self, weights: Tensor) -> Tensor:
         """Weights (E,) or (E, H), not negative, over the sum of those of their target."""
-        total = weights.new_zeros(self.n_targets, *weights.shape[1:]).index_add_(0, self.target, weights)
+        total = weights.new_zeros(self.n_targets, *weights.shape[1:]).index_add(0, self.target, weights)
         return weights / total[self.target]
 
     def extra_repr(self) -> str:
         return f"n_targets={self.n_targets}, n_sources={self.n_sources}, pairs={len(self.source)}"
 
 
-class _Product(Function[Tensor]):
-    @staticmethod
-    def forward(ctx: Context, x: Tensor, weights: Tensor, neighbours: Neighbours) -> Tensor:
-        ctx.neighbours = neighbours
-        ctx.save_for_backward(x if ctx.needs_input_grad[1] else x.new_empty(0), weights)
-        shape = (neighbours.n_targets, neighbours.n_sources)
-        return _matrix(neighbours.offsets, neighbours.source, weights, shape) @ x
+def _plain_sum(x: Tensor, weights: Tensor, target: Tensor, source: Tensor, *others: Any) -> Tensor:
+    return x.new_zeros(others[-1], x.shape[1]).index_add(0, target, weights.unsqueeze(-1) * x[source])
+
+
+@operator(
+    "neighbour_sum(Tensor x, Tensor weights, Tensor target, Tensor source, Tensor offsets, Tensor reverse_offsets, "
+    "Tensor reverse_target, Tensor order, int n_targets) -> Tensor"
+)
+class _Sum(Operator):
+    """The product with a sparse matrix, by whose transpose the gradient comes."""
+
+    plain = staticmethod(_plain_sum)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        (x, weights), at = ctx.saved_tensors, ctx.neighbours
+    def fits(*_: Any) -> bool:
+        return True
+
+    @staticmethod
+    def forward(ctx: Context, x: Tensor, weights: Tensor, *at: Any) -> Tensor:
+        target, source, offsets, *_, n_targets = at
+        ctx.save_for_backward(x if ctx.needs_input_grad[1] else x.new_empty(0), weights, *at[:-1])
+        ctx.n_sources = len(x)
+        return _matrix(offsets, source, weights, (n_targets, len(x))) @ x
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weights, target, source, _, reverse_offsets, reverse_target, order = ctx.saved_tensors
         grad_x = grad_weights = None
         if ctx.needs_input_grad[0]:
-            shape = (at.n_sources, at.n_targets)
-            grad_x = _matrix(at.reverse_offsets, at.reverse_target, weights[at.order], shape) @ grad
+            grad_x = _matrix(reverse_offsets, reverse_target, weights[order], (ctx.n_sources, len(grad))) @ grad
         if ctx.needs_input_grad[1]:
-            grad_weights = (grad[at.target] * x[at.source]).sum(-1)
-        return grad_x, grad_weights, None
+            grad_weights = (grad[target] * x[source]).sum(-1)
+        return grad_x, grad_weights, *(None for _ in range(7))
 
 
 def _matrix(offsets: Tensor, index: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from hyperbolic.kernels.mlr import arsinh_
-from hyperbolic.numerics import BALL_EPS, WIDE, ball_gap, limit, wide
-from hyperbolic.typing import Context, Function
+from hyperbolic.kernels.operator import Operator, operator
+from hyperbolic.numerics import BALL_EPS, WIDE, ball_gap, limit, scaled, sqnorm, wide
+from hyperbolic.typing import Context
 
 _TINY = 1e-74  # keeps |z| positive; the inverse of its root is a float32 number
 # Largest argument of sinh: its square is representable, and it is far outside the stated radius.
@@ -39,11 +39,28 @@ def unidirectional_hyperplanes(z: Tensor, r: Tensor | None, c: Tensor) -> tuple[
     return w, norm.squeeze(-1)
 
 
-class _Coordinates(Function[Tensor]):
+def _plain_coordinates(x: Tensor, w: Tensor, k: Tensor, c: Tensor) -> Tensor:
+    longest, bound, gap = limit(_LONGEST, x.dtype), 1 - limit(BALL_EPS, x.dtype), ball_gap(x, c)
+    space, time = (2 / gap).to(x.dtype), (4 / gap - 2).to(x.dtype)
+    s = (k * torch.asinh(space * (x @ w[:, :-1].T) + time * w[:, -1])).clamp(-longest, longest).sinh()
+    square = sqnorm(s)
+    inside = 1 / (1 + (1 + square).sqrt())
+    cut = inside.square() * square > bound**2
+    return scaled(torch.where(cut, bound * torch.where(cut, square, 1).rsqrt(), inside) * c.rsqrt(), s)
+
+
+@operator("poincare_coordinates(Tensor x, Tensor w, Tensor k, Tensor c) -> Tensor")
+class _Coordinates(Operator):
     """``(x, W, k, c) -> y`` with ``s = sinh(k arsinh(<X, W>))``; x (N, d) points, W (K, d+1), k (K,).
 
     The lift ``X = [2x/g, 4/g - 2]``, ``g = 1 - c|x|^2``, is not formed: its factors act on the rows of ``x W^T``.
     """
+
+    plain = staticmethod(_plain_coordinates)
+
+    @staticmethod
+    def fits(*_: Tensor) -> bool:
+        return True
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, w: Tensor, k: Tensor, c: Tensor) -> Tensor:
@@ -68,7 +85,6 @@ class _Coordinates(Function[Tensor]):
         return y
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         x, w, k, c, gap, value, root, y, scale, pull = ctx.saved_tensors
         inverse = c.rsqrt()
@@ -121,10 +137,10 @@ def _blocks(value: Tensor) -> list[tuple[slice, Tensor]]:
 def poincare_fc(x: Tensor, z: Tensor, r: Tensor | None, c: Tensor) -> Tensor:
     """Points (..., K) of the ball for points x (..., d), from K hyperplanes z (K, d), r (K,) or None.
 
-    Results beyond the stated radius are cut to it. It can be differentiated once.
+    Results beyond the stated radius are cut to it.
     """
     w, norm = unidirectional_hyperplanes(z, r, c)
-    y = _Coordinates.apply(x.reshape(-1, x.shape[-1]), w, (2 * norm).to(z.dtype), c)
+    y = _Coordinates.run(x.reshape(-1, x.shape[-1]), w, (2 * norm).to(z.dtype), c)
     return y.view(*x.shape[:-1], z.shape[0])
 
 

@@ -10,6 +10,7 @@ from hyperbolic.kernels.mlr import class_logits
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import name_of, takes_points
 from hyperbolic.manifolds import Manifold
+from hyperbolic.switch import is_followed
 
 
 class ClassLogits(nn.Module):
@@ -192,6 +193,8 @@ class ClassLogits(nn.Module):
         self._refuse(wrong, index, f"{what} {{}} does not exist: there are {self.n_classes} classes")
 
     def _refuse(self, wrong: Tensor, index: Tensor, message: str) -> None:
+        if is_followed(index):
+            return
         if index.device.type == "cpu":
             if wrong.any():
                 raise ValueError(f"{name_of(self)}: {message.format(index[wrong][0].item())}")

@@ -13,6 +13,7 @@ from hyperbolic.layers.guard import name_of
 from hyperbolic.layers.multihead import MultiHead
 from hyperbolic.manifolds import HyperbolicManifold, Lorentz, Manifold, PoincareBall, sheet
 from hyperbolic.numerics import WIDE, sqnorm, wide
+from hyperbolic.switch import is_followed
 
 _SUMMABLE = 1e4  # c T^2 / W^2 up to which T^2 - |S|^2 of float64 points keeps 1e-12
 
@@ -90,7 +91,8 @@ def weighted_centroids(space: HyperbolicManifold, x: Tensor, weights: Tensor) ->
     """
     c, s, w = space.c, space._to_sheet(x), wide(weights)
     space_sum, time_sum, total = w @ s, w @ sheet.time(s, c), w.sum(-1, keepdim=True)
-    if x.dtype is WIDE and x.numel() and float((c * (time_sum / total).square()).detach().max()) > _SUMMABLE:
+    looks = x.dtype is WIDE and x.numel() and not is_followed(x, weights)
+    if looks and float((c * (time_sum / total).square()).detach().max()) > _SUMMABLE:
         points = nn.functional.pad(s, (1, 0))  # without times, which do not count
         h = (c.sqrt() / 2 * lorentz_pairwise(points, points, c)).sinh().square()
         square = total.square() + 2 * (w @ h * w).sum(-1, keepdim=True)

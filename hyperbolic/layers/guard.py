@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
+from hyperbolic import switch
 from hyperbolic.layers.family import families_of
 from hyperbolic.manifolds import Manifold
 
@@ -32,6 +33,9 @@ def takes_points(*sizes: str | None, flat: bool = False, full: bool | None = Non
         flat: the arguments are vectors; only their size is checked.
         full: half-precision arguments are cast to float32 and autocast is switched off inside, as manifold mathematics
             needs it. Left out, this is done for points and not for vectors.
+
+    Numbers (masks, rows of tables) are not looked at where something follows the operations, as ``torch.compile`` does:
+    shapes are.
 
     Before ``forward`` runs, the number of coordinates is checked; and where :func:`validate_points` has been called on
     the layer, every point is checked to lie on the manifold. Arguments that are None are left alone. As for any module,
@@ -80,7 +84,8 @@ def _autocast_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | Non
     """The device of the first tensor, where autocast is on there."""
     for value in (*args, *kwargs.values()):
         if isinstance(value, Tensor):
-            return value.device.type if torch.is_autocast_enabled(value.device.type) else None
+            kind = value.device.type
+            return kind if kind != "meta" and torch.is_autocast_enabled(kind) else None
     return None
 
 
@@ -100,7 +105,7 @@ def _check_manifold(layer: nn.Module) -> None:
 
 
 def _check(layer: nn.Module, point: Tensor, size: int | None, flat: bool) -> None:
-    if not flat and "manifold_checked" not in layer.__dict__:
+    if not flat and not torch.compiler.is_compiling() and "manifold_checked" not in layer.__dict__:
         _check_manifold(layer)
     manifold: Any = None if flat else layer.manifold
     if size is not None:
@@ -181,6 +186,8 @@ def check_rows(layer: nn.Module, right: Tensor, problem: str) -> None:
     Raises:
         ValueError: ``problem``, with the first row that is not right (on a GPU: a device-side assertion).
     """
+    if switch.is_followed(right):
+        return
     if right.device.type != "cpu":  # without waiting for the device
         torch._assert_async(right.all(), f"{name_of(layer)}: {problem.format('at least one row')}")
     elif not right.all():
@@ -196,7 +203,7 @@ def check_range(layer: nn.Module | None, index: Tensor, low: int, high: int, rul
         ValueError: ``rule`` and the range of the numbers, where an index is outside of low..high (on a GPU: a
             device-side assertion).
     """
-    if index.numel() == 0:
+    if switch.is_followed(index) or index.numel() == 0:
         return
     if index.device.type != "cpu":  # without waiting for the device
         inside = ((index >= low) & (index <= high)).all()

@@ -9,7 +9,7 @@ import torch
 from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
-from hyperbolic.kernels.mobius import mobius_affine
+from hyperbolic.kernels.mobius_linear import mobius_affine
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import check_features, takes_points

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from hyperbolic import native, switch
-from hyperbolic.kernels import mobius_native, scratch
-from hyperbolic.kernels.mobius import mobius_affine
+from hyperbolic.kernels import scratch
+from hyperbolic.kernels.mobius_linear import mobius_affine
+from hyperbolic.kernels.mobius_linear.passes import MobiusAffine
 from tests.kernels.test_mobius import Case, error, points
 
 pytestmark = [
@@ -60,19 +61,18 @@ def test_strided_arguments():
     case = Case(2.0, (6,), 5, 1.5, bias=0.5, scaled=1)
     x, factors = torch.randn(12, 24)[::2].T * 0.1, torch.rand(24, 2)[:, 1:]
     case.xs, case.factors = [x], factors
-    assert mobius_native.usable(case.points, factors, [x], case.weights)
+    assert MobiusAffine.fits(case.c, case.points, factors, x, *case.weights)
     check(case)
 
 
 def test_what_it_does_not_take(monkeypatch):
     case = Case(2.0, (6,), 5, 1.5, bias=0.5)
     case.points = points(9, 5, 2.0, 0.2)
-    assert not mobius_native.usable(case.points, None, case.xs, case.weights)
+    assert not MobiusAffine.fits(case.c, case.points, None, *case.xs, *case.weights)
     check(case)
-    assert mobius_native.usable(case.points[:7], None, case.xs, case.weights)
-    assert not mobius_native.usable(None, None, case.xs, [w.T for w in case.weights])
+    assert MobiusAffine.fits(case.c, case.points[:7], None, *case.xs, *case.weights)
     monkeypatch.setattr(native, "library", lambda name: None)
-    assert not mobius_native.usable(None, None, case.xs, case.weights)
+    assert not MobiusAffine.fits(case.c, None, None, *case.xs, *case.weights)
 
 
 def test_scratch_views_are_kept_for_some_shapes(monkeypatch):

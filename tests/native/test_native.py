@@ -26,6 +26,7 @@ needs_compiler = pytest.mark.skipif(switch.cpp_compiler() is None, reason="needs
 def _own_folders(monkeypatch, tmp_path, native_kernels):
     """Sources and cache of each test are its own."""
     monkeypatch.setattr(native, "FOLDER", tmp_path)
+    monkeypatch.setattr(native, "FOLDERS", (tmp_path,))
     monkeypatch.setattr(native, "_loaded", {})
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
@@ -75,6 +76,7 @@ def test_a_library_that_was_cut_short_ends_no_process(tmp_path):
 import ctypes, pathlib, torch
 from hyperbolic import native
 native.FOLDER = pathlib.Path({str(tmp_path)!r})
+native.FOLDERS = (native.FOLDER,)
 x = torch.arange(5.0, dtype=torch.float64)
 native.function("twice", "doubled", ctypes.c_void_p, ctypes.c_int64)(native.address(x), 5, 2)
 print(x.tolist())

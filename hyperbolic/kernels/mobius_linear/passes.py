@@ -1,5 +1,12 @@
-"""The sums of :mod:`hyperbolic.kernels.mobius` in two C++ passes over rows, forward and backward, around the matrix
-products."""
+"""The passes of :mod:`hyperbolic.kernels.mobius_linear` in C++, over rows, around the matrix products.
+
+Möbius operations only scale and add the vectors that go in: with ``p_i = W_i x_i`` and bias points ``b_j``,
+
+``((W_1 (x) x_1 (+) W_2 (x) x_2) (+) b_1) (+) f_2 (x) b_2 = C_1 p_1 + C_2 p_2 + D_1 b_1 + D_2 b_2``
+
+with one coefficient a row, made in float64 of the norms of the ``x_i`` and the inner products of the ``p_i`` and
+``b_j``.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +15,18 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from hyperbolic import native
+from hyperbolic.kernels.mobius_linear import plain
+from hyperbolic.kernels.operator import Operator, operator
 from hyperbolic.kernels.scratch import plus_product, row_blocks, rows_of
-from hyperbolic.typing import Context, Function
+from hyperbolic.numerics import BALL_EPS
+from hyperbolic.typing import Context
 
 _MAX_VECTORS = 8  # vectors of a sum, as in native/mobius_rows.h
 Addresses = ctypes.Array[ctypes.c_void_p]
+_BOUND = 1 - BALL_EPS[torch.float32]
 _LIBRARY = native.Library("mobius", mobius_forward="pppipipinnddpp", mobius_backward="pppipipinnddppnnppppp")
-
-
-def usable(points: Tensor | None, factors: Tensor | None, xs: Sequence[Tensor], weights: Sequence[Tensor]) -> bool:
-    """Whether :class:`MobiusAffine` takes these arguments, which are float32."""
-    if len(xs) + (0 if points is None else len(points)) > _MAX_VECTORS:
-        return False
-    strided = (t if t is None or t.is_contiguous() else t.new_empty(0) for t in (*xs, factors))
-    return _LIBRARY.usable(points, *strided, *weights)
 
 
 def _addresses(tensors: Sequence[Tensor | None]) -> Addresses:
@@ -39,7 +41,6 @@ class _Sum:
         c: Tensor,
         points: Tensor | None,
         factors: Tensor | None,
-        bound: float,
         xs: Sequence[Tensor],
         products: Sequence[Tensor],
         numbers: Tensor,
@@ -58,7 +59,7 @@ class _Sum:
             n,
             size,
             float(c),
-            bound,
+            _BOUND,
             numbers,
         )
 
@@ -66,13 +67,23 @@ class _Sum:
         _LIBRARY.run(name, *self.arguments, *arguments)
 
 
-class MobiusAffine(Function[Tensor]):
+@operator("mobius_affine(Tensor c, Tensor? points, Tensor? factors, Tensor[] tensors) -> Tensor")
+class MobiusAffine(Operator):
     """points: (P, D); factors: (N, P') of the last P' of them; tensors: the x_i (N, D_i), then the W_i (D, D_i)."""
 
+    plain = staticmethod(plain.affine)
+
     @staticmethod
-    def forward(
-        ctx: Context, c: Tensor, points: Tensor | None, factors: Tensor | None, bound: float, *tensors: Tensor
-    ) -> Tensor:
+    def fits(c: Tensor, points: Tensor | None, factors: Tensor | None, *tensors: Tensor) -> bool:
+        n_vectors = len(tensors) // 2 + (0 if points is None else len(points))
+        return (
+            tensors[0].dtype is torch.float32  # the gaps of float64 points need compensated sums
+            and n_vectors <= _MAX_VECTORS
+            and _LIBRARY.readable(points, factors, *tensors)
+        )
+
+    @staticmethod
+    def forward(ctx: Context, c: Tensor, points: Tensor | None, factors: Tensor | None, *tensors: Tensor) -> Tensor:
         n = len(tensors) // 2
         points, factors = (None if t is None else t.contiguous() for t in (points, factors))
         xs, weights = [x.contiguous() for x in tensors[:n]], tensors[n:]
@@ -80,22 +91,20 @@ class MobiusAffine(Function[Tensor]):
         count = 0 if points is None else len(points)
         numbers = torch.empty(2 * n + n * (n - 1) // 2 + n * count, len(xs[0]), dtype=torch.float64)
         out = torch.empty_like(products[0])
-        _Sum(c, points, factors, bound, xs, products, numbers).run("mobius_forward", out)
+        _Sum(c, points, factors, xs, products, numbers).run("mobius_forward", out)
         ctx.save_for_backward(c, points, factors, numbers, *xs, *products, *weights)
-        ctx.bound = bound
         return out
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
         c, points, factors, numbers, *tensors = ctx.saved_tensors
         n, needs, grad = len(tensors) // 3, ctx.needs_input_grad, grad.contiguous()
         xs, products, weights = tensors[:n], tensors[n : 2 * n], tensors[2 * n :]
-        passes = _Sum(c, points, factors, ctx.bound, xs, products, numbers)
+        passes = _Sum(c, points, factors, xs, products, numbers)
         grad_c = torch.zeros((), dtype=torch.float64) if needs[0] else None
         grad_points = torch.zeros_like(points) if needs[1] else None
         grad_factors = torch.empty_like(factors) if needs[2] else None
-        grad_xs = [torch.empty_like(x) if need else None for x, need in zip(xs, needs[4:], strict=False)]
+        grad_xs = [torch.empty_like(x) if need else None for x, need in zip(xs, needs[3:], strict=False)]
         grad_weights: list[Tensor | None] = [None] * n
         grad_norms = _addresses(grad_xs)
         for rows, space in row_blocks(grad, grad.dtype, n):
@@ -104,6 +113,6 @@ class MobiusAffine(Function[Tensor]):
             for i, grad_product in enumerate(space.unbind(0) if n > 1 else [space]):
                 if (grad_x := grad_xs[i]) is not None:
                     rows_of(grad_x, rows).addmm_(grad_product, weights[i])
-                if needs[4 + n + i]:
+                if needs[3 + n + i]:
                     grad_weights[i] = plus_product(grad_weights[i], grad_product.T, rows_of(xs[i], rows))
-        return None if grad_c is None else grad_c / c, grad_points, grad_factors, None, *grad_xs, *grad_weights
+        return None if grad_c is None else grad_c / c, grad_points, grad_factors, *grad_xs, *grad_weights

@@ -1,4 +1,4 @@
-// Möbius linear layers and sums of them, in float32 with row numbers in float64: see hyperbolic/kernels/mobius.py.
+// Möbius linear layers and sums of them, in float32 with row numbers in float64: see passes.py.
 #include <memory>
 #include <vector>
 

@@ -1,0 +1,375 @@
+"""What of PyTorch every layer goes with, tried: torch.compile, torch.export, tracing, torch.func, meta tensors, autocast.
+
+python -m scripts.composability                     all layers of all geometries: results/composability.json
+python -m scripts.composability mobius.Linear ...   these alone (of the families' names), printed and not written
+
+Each check runs the layer in evaluation mode and, but for those of shapes alone, compares numbers with eager ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import pickle
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+if __package__ in (None, ""):
+    sys.path[0] = str(ROOT)
+
+import torch  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
+from torch._subclasses import FakeTensorMode  # noqa: E402
+from torch.func import functional_call  # noqa: E402
+
+from hyperbolic.geometry import FAMILIES, GEOMETRIES, Geometry, make_geometry  # noqa: E402
+from hyperbolic.kernels.neighbours import with_themselves  # noqa: E402
+from scripts.commands import reports_errors  # noqa: E402
+from tasks.folders import whole_file  # noqa: E402
+
+RECORD = ROOT / "results" / "composability.json"
+_LENGTHS = torch.tensor([4, 1, 3])
+B, T, D = 3, 4, 3  # rows, positions and size of the inputs
+
+
+class Subject:
+    """A layer with inputs; ``call(parameters, *inputs)`` gives its first result."""
+
+    def __init__(self, layer: nn.Module, *inputs: Tensor, **fixed: Any):
+        self.layer, self.inputs, self.fixed = layer.double().eval(), inputs, fixed
+        self.parameters = {name: p.detach().clone() for name, p in layer.named_parameters()}
+
+    def call(self, parameters: dict[str, Tensor], *inputs: Tensor) -> Tensor:
+        return _first(functional_call(self.layer, parameters, inputs, self.fixed))
+
+    def differentiable(self) -> tuple[Callable[..., Tensor], tuple[Tensor, ...]]:
+        """The result as a function of the parameters and the inputs that are no integers, and those."""
+        names, n = list(self.parameters), len(self.parameters)
+        free = [i for i, x in enumerate(self.inputs) if x.is_floating_point()]
+
+        def function(*tensors: Tensor) -> Tensor:
+            inputs = list(self.inputs)
+            for i, x in zip(free, tensors[n:], strict=True):
+                inputs[i] = x
+            return self.call(dict(zip(names, tensors[:n], strict=True)), *inputs)
+
+        return function, (*self.parameters.values(), *(self.inputs[i].detach() for i in free))
+
+    def gradients(self, call: Callable[..., Tensor], differentiate_inputs: bool = True) -> list[Tensor]:
+        """The result of a call on the inputs, and what it gives as gradients."""
+        inputs = [x.detach().requires_grad_() if x.is_floating_point() else x for x in self.inputs]
+        leaves = [x for x in inputs if x.requires_grad] + [p for p in self.layer.parameters() if p.requires_grad]
+        y = call(*inputs)
+        weights = torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view(y.shape)
+        grads = torch.autograd.grad((y * weights).sum(), leaves, allow_unused=True, materialize_grads=True)
+        return [y.detach(), *grads] if leaves else [y.detach()]
+
+
+class _First(nn.Module):
+    """A layer's first result, with arguments that are fixed."""
+
+    def __init__(self, subject: Subject):
+        super().__init__()
+        self.layer, self.fixed = subject.layer, subject.fixed
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return _first(self.layer(*inputs, **self.fixed))
+
+
+def _first(result: Any) -> Tensor:
+    first: Tensor = result if isinstance(result, Tensor) else result[0]
+    return first
+
+
+def subjects(geometry: Geometry) -> dict[str, Callable[[], Subject]]:
+    """By name, makers of every layer of a geometry's family."""
+    m = geometry.manifold
+
+    def points(*size: int) -> Tensor:
+        x: Tensor = m.random(*size, std=0.4, dtype=torch.float64)
+        return x.detach()
+
+    def vectors(*size: int) -> Tensor:
+        return torch.randn(*size, dtype=torch.float64)
+
+    def of(name: str) -> Any:
+        return geometry.family.layers[name]
+
+    def make(name: str, *arguments: Any, **options: Any) -> Any:
+        return of(name)(m, *arguments, **options)
+
+    x, row = points(B, T, D), points(B, D)
+    features = torch.linspace(0, 1, B, dtype=torch.float64).unsqueeze(-1)
+    index = torch.tensor([[1, 2, 0, 3], [4, 4, 1, 1], [0, 5, 2, 3]])
+    return {
+        "Linear": lambda: Subject(make("Linear", D, 5), row),
+        "Concat": lambda: Subject(make("Concat", (D, D), 4, n_features=1), row, row.flip(0), features=features),
+        "Activation": lambda: Subject(make("Activation", "tanh"), row),
+        "Dropout": lambda: Subject(make("Dropout", 0.3), row),
+        "Embedding": lambda: Subject(make("Embedding", 6, D), index),
+        "PositionEncoding": lambda: Subject(make("PositionEncoding", D, T), x),
+        "Norm": lambda: Subject(make("Norm", D), x),
+        "Residual": lambda: Subject(make("Residual", D, D), x, x.flip(0)),
+        "FeedForward": lambda: Subject(make("FeedForward", D, 6), x),
+        "Centroid": lambda: Subject(make("Centroid"), x),
+        "OrderedSum": lambda: Subject(make("OrderedSum"), x),
+        "Aggregation": lambda: _aggregation(make, points),
+        "Attention": lambda: Subject(make("Attention", D, n_positions=T), x, torch.arange(T).expand(B, T)),
+        "ContextAttention": lambda: Subject(make("ContextAttention", D), x),
+        "MultiHeadAttention": lambda: Subject(make("MultiHeadAttention", D, 3), x, x.flip(1)),
+        "RNNCell": lambda: _cell(make("RNNCell", D, 4), row, points),
+        "GRUCell": lambda: _cell(make("GRUCell", D, 4), row, points),
+        "RNN": lambda: Subject(make("RNN", D, 4), x, lengths=_LENGTHS),
+        "GRU": lambda: Subject(make("GRU", D, 4), x, lengths=_LENGTHS),
+        "Logits": lambda: Subject(make("Logits", D, 6), row),
+        "HyperplaneLogits": lambda: Subject(make("HyperplaneLogits", D, 6), row),
+        "dist": lambda: _formula(lambda a, b: m.dist(a, b), row, row.roll(1, 0)),
+        "expmap": lambda: _formula(lambda a, u: m.expmap(a, m.proju(a, u)), row, vectors(*row.shape)),
+        "logmap": lambda: _formula(lambda a, b: m.logmap(a, b), row, row.roll(1, 0)),
+        "centroid": lambda: _formula(lambda a: m.centroid(a), x),
+    }
+
+
+class _Formula(nn.Module):
+    def __init__(self, function: Callable[..., Tensor]):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return self.function(*inputs)
+
+
+def _formula(function: Callable[..., Tensor], *inputs: Tensor) -> Subject:
+    return Subject(_Formula(function), *inputs)
+
+
+def _cell(layer: nn.Module, row: Tensor, points: Callable[..., Tensor]) -> Subject:
+    return Subject(layer, row, points(B, 4))
+
+
+def _aggregation(make: Any, points: Callable[..., Tensor]) -> Subject:
+    pairs = torch.tensor([[0, 1], [1, 2]])
+    return Subject(make("Aggregation", D), points(B, D), neighbours=with_themselves(pairs, B))
+
+
+# ------------------------------------------------------------------------------------------------------------ checks
+
+
+def _eager(s: Subject) -> None:
+    assert all(t.isfinite().all() for t in s.gradients(_First(s)))
+
+
+def _compiled(s: Subject, fullgraph: bool) -> None:
+    torch._dynamo.reset()
+    module = _First(s)
+    fast = torch.compile(module, fullgraph=fullgraph)
+    for actual, expected in zip(s.gradients(fast), s.gradients(module), strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-7, atol=1e-9)
+
+
+def _exported(s: Subject) -> None:
+    batch = torch.export.Dim("batch", min=2, max=1 << 16)
+    module, inputs = _First(s), tuple(x.detach() for x in s.inputs)
+    fixed = {name: value for name, value in s.fixed.items() if isinstance(value, Tensor)}
+    if fixed:  # tensors that depend on the batch
+        module = _Positional(s, list(fixed))
+        inputs = (*inputs, *fixed.values())
+    shapes = (tuple({0: batch} for _ in inputs),)
+    program = torch.export.export(module, inputs, dynamic_shapes=shapes).module()
+    more = [torch.cat([x, x.flip(0)]) for x in inputs]
+    torch.testing.assert_close(program(*more), module(*more))
+
+
+class _Positional(nn.Module):
+    """A layer whose tensors among the fixed arguments come after the inputs."""
+
+    def __init__(self, subject: Subject, names: list[str]):
+        super().__init__()
+        self.layer, self.names = subject.layer, names
+        self.others = {name: value for name, value in subject.fixed.items() if name not in names}
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        n = len(inputs) - len(self.names)
+        return _first(self.layer(*inputs[:n], **dict(zip(self.names, inputs[n:], strict=True)), **self.others))
+
+
+def _traced(s: Subject) -> None:
+    module = _First(s)
+    inputs = tuple(x.detach() for x in s.inputs)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        traced = torch.jit.trace(module, inputs, check_trace=False)
+        other = tuple(x.flip(0) for x in inputs)
+        torch.testing.assert_close(traced(*other), module(*other))
+
+
+def _vmapped(s: Subject) -> None:
+    several = [torch.stack([x.detach(), x.detach().flip(0)]) for x in s.inputs]
+    actual = torch.func.vmap(lambda *inputs: s.call(s.parameters, *inputs))(*several)
+    expected = torch.stack([s.call(s.parameters, *(x[i] for x in several)) for i in range(2)])
+    torch.testing.assert_close(actual, expected)
+
+
+def _jvp(s: Subject) -> None:
+    """Against the backward pass, by ``<v, J u> = <J' v, u>``."""
+    function, tensors = s.differentiable()
+    torch.manual_seed(1)
+    directions = tuple(torch.randn_like(t) for t in tensors)
+    y, along = torch.func.jvp(function, tensors, directions)
+    weights = torch.randn_like(y)
+    leaves = [t.clone().requires_grad_() for t in tensors]
+    grads = torch.autograd.grad(function(*leaves), leaves, weights, allow_unused=True, materialize_grads=True)
+    expected = sum((g * u).sum() for g, u in zip(grads, directions, strict=True))
+    torch.testing.assert_close((along * weights).sum(), expected, rtol=1e-6, atol=1e-8)
+
+
+def _per_sample(s: Subject) -> None:
+    """Gradients of the parameters, or of the inputs where there are none, for each of two examples."""
+    several = [torch.stack([x.detach(), x.detach().flip(0)]) for x in s.inputs]
+    argument = 0 if s.parameters else 1
+
+    def loss(parameters: dict[str, Tensor], *inputs: Tensor) -> Tensor:
+        return s.call(parameters, *inputs).square().sum()
+
+    grad = torch.func.grad(loss, argnums=argument)
+    actual = torch.func.vmap(grad, in_dims=(None, *(0 for _ in several)))(s.parameters, *several)
+    for i in range(2):
+        parameters = {name: p.clone().requires_grad_() for name, p in s.parameters.items()}
+        inputs = [x[i].clone() for x in several]
+        if argument:
+            inputs[0].requires_grad_()
+        leaves = list(parameters.values()) if argument == 0 else [inputs[0]]
+        expected = torch.autograd.grad(loss(parameters, *inputs), leaves, allow_unused=True, materialize_grads=True)
+        values = list(actual.values()) if argument == 0 else [actual]
+        for a, e in zip(values, expected, strict=True):
+            torch.testing.assert_close(a[i], e, rtol=1e-6, atol=1e-8)
+
+
+def _twice(s: Subject) -> None:
+    function, tensors = s.differentiable()
+    leaves = tuple(t.clone().requires_grad_() for t in tensors)
+    used = torch.autograd.grad(function(*leaves).sum(), leaves, allow_unused=True)
+    free = [i for i, g in enumerate(used) if g is not None]
+
+    def of_those(*some: Tensor) -> Tensor:
+        every = list(tensors)
+        for i, t in zip(free, some, strict=True):
+            every[i] = t
+        return function(*every)
+
+    assert torch.autograd.gradgradcheck(of_those, tuple(leaves[i] for i in free), fast_mode=True, atol=1e-4, rtol=1e-3)
+
+
+def _on_meta(s: Subject) -> None:
+    expected = s.call(s.parameters, *s.inputs)
+    layer = pickle.loads(pickle.dumps(s.layer)) if not isinstance(s.layer, _Formula) else s.layer
+    layer = layer.to("meta")
+    inputs = [x.to("meta") for x in s.inputs]
+    fixed = {name: v.to("meta") if isinstance(v, (Tensor, nn.Module)) else v for name, v in s.fixed.items()}
+    actual = _first(layer(*inputs, **fixed))
+    assert (actual.shape, actual.dtype, actual.device.type) == (expected.shape, expected.dtype, "meta")
+
+
+def _fake(s: Subject) -> None:
+    expected = s.call(s.parameters, *s.inputs)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        parameters = {name: mode.from_tensor(p) for name, p in s.parameters.items()}
+        actual = s.call(parameters, *(mode.from_tensor(x) for x in s.inputs))
+        assert actual.shape == expected.shape
+
+
+def _autocast(s: Subject) -> None:
+    """float32 layers: results and gradients are finite, of float32, and near those without."""
+    layer, fixed = s.layer.float(), {k: v.float() if _is_float(v) else v for k, v in s.fixed.items()}
+    inputs = [x.detach().float().requires_grad_() if x.is_floating_point() else x for x in s.inputs]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = _first(layer(*inputs, **fixed))
+    expected = _first(layer(*inputs, **fixed))
+    y.float().sum().backward()
+    torch.testing.assert_close(y.float(), expected, rtol=0.1, atol=0.1)
+    assert all(x.grad.isfinite().all() for x in inputs if x.requires_grad and x.grad is not None)
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()
+
+
+def _pickled(s: Subject) -> None:
+    if isinstance(s.layer, _Formula):
+        return
+    again = pickle.loads(pickle.dumps(s.layer))
+    assert torch.equal(_first(again(*s.inputs, **s.fixed)), _first(s.layer(*s.inputs, **s.fixed)))
+
+
+CHECKS: dict[str, Callable[[Subject], None]] = {
+    "eager": _eager,
+    "compile": lambda s: _compiled(s, fullgraph=False),
+    "fullgraph": lambda s: _compiled(s, fullgraph=True),
+    "export": _exported,
+    "trace": _traced,
+    "vmap": _vmapped,
+    "jvp": _jvp,
+    "per-sample": _per_sample,
+    "twice": _twice,
+    "meta": _on_meta,
+    "fake": _fake,
+    "autocast": _autocast,
+    "pickle": _pickled,
+}
+
+
+def problem(make: Callable[[], Subject], check: Callable[[Subject], None]) -> str:
+    """What went wrong, the first line of it; empty where nothing did."""
+    torch.manual_seed(0)
+    try:
+        check(make())
+    except Exception as error:  # noqa: BLE001 - any failure of PyTorch's machinery is the result
+        lines = [line for line in str(error).splitlines() if line.strip()] or [""]
+        return f"{type(error).__name__}: {lines[0][:200]}"
+    return ""
+
+
+def tried(geometry: str, names: set[str], checks: list[str]) -> dict[str, dict[str, str]]:
+    """By layer and check, the problem."""
+    manifold, family = GEOMETRIES[geometry]
+    g = make_geometry(geometry, manifold, family, c=None if manifold == "Euclidean" else 1.3)
+    layers = {**FAMILIES[family].layers, "dist": 1, "expmap": 1, "logmap": 1, "centroid": 1}
+    result = {}
+    for name, make in subjects(g).items():
+        if name in layers and (not names or f"{geometry}.{name}" in names or name in names):
+            result[name] = {check: problem(make, CHECKS[check]) for check in checks}
+    return result
+
+
+@reports_errors
+def main(arguments: list[str] | None = None, record: Path = RECORD) -> int:
+    """Run the command; returns 0."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.composability", description=__doc__)
+    parser.add_argument("names", nargs="*", help="geometry.Layer or Layer")
+    parser.add_argument("--checks", nargs="+", choices=CHECKS, default=list(CHECKS))
+    parser.add_argument("--geometries", nargs="+", choices=GEOMETRIES, default=list(GEOMETRIES))
+    options = parser.parse_args(arguments)
+    results = {}
+    for geometry in options.geometries:
+        start = time.perf_counter()
+        results[geometry] = tried(geometry, set(options.names), options.checks)
+        bad = [(layer, c, text) for layer, row in results[geometry].items() for c, text in row.items() if text]
+        count = sum(map(len, results[geometry].values()))
+        print(f"{geometry}: {count - len(bad)} of {count} in {time.perf_counter() - start:.0f} s", flush=True)
+        for layer, c, text in bad:
+            print(f"    {layer:20} {c:10} {text}", flush=True)
+    if not options.names and options.checks == list(CHECKS) and options.geometries == list(GEOMETRIES):
+        with whole_file(record) as part:
+            part.write_text(json.dumps({"torch": torch.__version__, "layers": results}, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(BrokenPipeError):
+        sys.exit(main())
