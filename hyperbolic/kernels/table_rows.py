@@ -5,18 +5,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from hyperbolic.switch import is_followed
 from hyperbolic.typing import Context, Function
 
 
 def table_rows(table: Tensor, index: Tensor, sparse: bool = False) -> Tensor:
     """``table[index]``: table (N, D), index long (...) -> (..., D).
 
-    Differentiable as often as ``torch.nn.functional.embedding``, which does the work on a GPU, in compiled code and
-    under ``torch.func``.
+    Differentiable as often as ``torch.nn.functional.embedding``, which does the work on a GPU and where something
+    follows the operations.
 
     Args: sparse: the gradient is a sparse tensor of the rows used, for an optimiser with ``lazy=True``.
     """
-    if sparse or table.is_cuda or torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+    if sparse or table.is_cuda or is_followed(table):
         return torch.nn.functional.embedding(index, table, sparse=sparse)
     return _Rows.apply(table, index)
 

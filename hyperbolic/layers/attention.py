@@ -212,7 +212,8 @@ class ContextAttention(nn.Module):
     @property
     def beta(self) -> Tensor:
         """``softplus(free_beta)``, or ``free_beta``."""
-        assert self.free_beta is not None  # as score="distance" makes it
+        if self.free_beta is None:
+            raise AttributeError(f'{name_of(self)}: beta is there with score="distance" alone')
         return nn.functional.softplus(self.free_beta) if self.positive else self.free_beta
 
     def scores(self, x: Tensor) -> Tensor:

@@ -57,7 +57,8 @@ class Manifold(geoopt.Manifold, abc.ABC):
                 f"{self.name}: c must be a positive number (the sectional curvature is -c), got c={c!r}; "
                 "use the Euclidean geometry for a flat space"
             )
-        value = torch.tensor(float(c), dtype=WIDE)
+        self.start_c = float(c)  # c itself unless it is learned; known without looking into a tensor
+        value = torch.tensor(self.start_c, dtype=WIDE)
         self.learn_c = bool(learn_c)
         if self.learn_c:
             self.free_c = torch.nn.Parameter(value + torch.log(-torch.expm1(-value)))  # inverse of softplus
@@ -80,7 +81,7 @@ class Manifold(geoopt.Manifold, abc.ABC):
             return self
         twins: dict[type[Manifold], Manifold] = self.__dict__.setdefault("_twins", {})
         if kind not in twins:
-            other = twins[kind] = kind(float(self.c.detach()), self.learn_c)
+            other = twins[kind] = kind(self.start_c, self.learn_c)
             if self.learn_c:
                 other.free_c = self.free_c
             else:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from hyperbolic.encoders.relational.scorer import Scorer, leaves_autocast
 from hyperbolic.geometry import Geometry
-from hyperbolic.kernels import relation_scores_native
+from hyperbolic.kernels import relation_scores
 from hyperbolic.kernels.lorentz_rows import dual, normalise
 from hyperbolic.kernels.pairwise import lorentz_products
 from hyperbolic.kernels.relation_linear import relation_linear
@@ -22,6 +22,7 @@ from hyperbolic.layers.lorentz import Embedding
 from hyperbolic.layers.lorentz_linear import VARIANTS
 from hyperbolic.layers.lorentz_logits import unit_points
 from hyperbolic.manifolds import Lorentz, Manifold
+from hyperbolic.switch import is_followed
 
 _VARIANT = VARIANTS["kg"]
 
@@ -82,14 +83,15 @@ class HyboNet(Scorer):
     @leaves_autocast
     def forward(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
         """As for all scorers; on a CPU in one kernel, unless c is trained or gradients are sparse."""
-        tables = relation_scores_native.Tables(
+        tables = relation_scores.Tables(
             self.entity.weight, self.matrix, self.bias, self.head_bias, self.tail_bias
         )
-        if self.sparse or self.manifold.learn_c or not relation_scores_native.usable(tables, h, r, t):
+        apart = self.sparse or self.manifold.learn_c or is_followed(h, self.entity.weight)
+        if apart or not relation_scores.usable(tables, h, r, t):
             result: Tensor = super().forward(h, r, t)
             return result
         try:
-            return relation_scores_native.scores(tables, h, r, t, self.margin, self.scale, float(self.manifold.c))
+            return relation_scores.scores(tables, h, r, t, self.margin, self.scale, self.manifold.start_c)
         except IndexError:
             for index in (h, t):
                 check_index(self.entity, index, self.n_entities)

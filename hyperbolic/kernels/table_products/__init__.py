@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from hyperbolic import native
-from hyperbolic.kernels.mlr import refuse_graph
+from hyperbolic.kernels.operator import Operator, operator
 from hyperbolic.kernels.table_rows import table_rows
-from hyperbolic.typing import Context, Function
+from hyperbolic.typing import Context
 
 _LIBRARY = native.Library("table_products", scores="pppppnnn", grads="pppppppnnnn")
 
@@ -17,7 +17,7 @@ def table_products(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None 
     """``<x_i, table[index_ij]> + bias[index_ij]``: x (B, D), table (N, D), index long (B, M), bias (N, 1) -> (B, M).
 
     On a CPU the rows are read where they lie, in C++, and the gradient of the table is added up row by row: the
-    (B, M, D) rows are never made. Else they are (:func:`table_products_reference`), which is differentiable twice.
+    (B, M, D) rows are never made. Else they are (:func:`plain`).
 
     Args: sparse: gradients of the rows used only, for an optimiser with ``lazy=True``.
 
@@ -30,26 +30,31 @@ def table_products(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None 
         raise ValueError(
             f"table_products: takes x (B, D), table (N, D), index (B, M) and bias (N, 1) or none, got {shapes}"
         )
-    if sparse or index.numel() == 0 or not _usable(x, table, index, bias):
-        return table_products_reference(x, table, index, bias, sparse)
-    return _TableProducts.apply(x.contiguous(), table, index, bias)
+    if sparse:
+        return plain(x, table, index, bias, sparse)
+    y: Tensor = _TableProducts.run(x, table, index, bias)
+    return y
 
 
-def table_products_reference(
+def plain(
     x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None = None, sparse: bool = False
 ) -> Tensor:
-    """Plain version of :func:`table_products`."""
     products = torch.bmm(table_rows(table, index, sparse), x.unsqueeze(-1)).squeeze(-1)
     return products if bias is None else products + table_rows(bias, index, sparse).squeeze(-1)
 
 
-def _usable(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None) -> bool:
-    return native.takes_index(index) and _LIBRARY.usable(x.new_empty(0), table, bias)
+@operator("table_products(Tensor x, Tensor table, Tensor index, Tensor? bias) -> Tensor")
+class _TableProducts(Operator):
+    plain = staticmethod(plain)
 
+    @staticmethod
+    def fits(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None) -> bool:
+        whole = table.is_contiguous() and (bias is None or bias.is_contiguous())
+        return index.numel() > 0 and whole and native.takes_index(index) and _LIBRARY.readable(x, table, bias)
 
-class _TableProducts(Function[Tensor]):
     @staticmethod
     def forward(ctx: Context, x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None) -> Tensor:
+        x = x.contiguous()
         index = native.checked_index(index, len(table), "table_products", "rows")
         out = x.new_empty(index.shape)
         _LIBRARY.run("scores", x, table, bias, index, out, *index.shape, x.shape[1], dtype=x.dtype)
@@ -58,7 +63,6 @@ class _TableProducts(Function[Tensor]):
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, Tensor | None]:
-        refuse_graph("products with rows of a table")
         x, table, index = ctx.saved_tensors
         grad = grad.contiguous()
         needs_x, needs_table, _, needs_bias = ctx.needs_input_grad

@@ -1,4 +1,4 @@
-// HyboNet's scores of triples and their gradients: see hyperbolic/kernels/relation_scores_native.py.
+// HyboNet's scores of triples and their gradients: see __init__.py.
 #include "lorentz_rows.h"
 #include "relation_linear.h"
 #include "table_products.h"

@@ -13,6 +13,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from hyperbolic import native
+from hyperbolic.kernels.operator import Operator, operator
+from hyperbolic.switch import is_followed
 from hyperbolic.typing import Context, Function
 
 GATHERED = 1 << 22  # entries of gathered matrices, up to which one batched product is faster
@@ -33,23 +35,30 @@ def relation_linear(x: Tensor, weight: Tensor, r: Tensor, sparse: bool = False) 
             f"relation_linear: takes x (B, d_in), weight (R, d_out, d_in) and r (B,), got {tuple(x.shape)}, "
             f"{tuple(weight.shape)} and {tuple(r.shape)}"
         )
-    if not sparse and 0 < len(r) * weight[0].numel() <= GATHERED and _usable(x, weight, r):
-        return _InCpp.apply(x.contiguous(), weight, r)
-    return _RelationLinear.apply(x, weight, r, sparse)
+    gathered = r.shape[0] * weight[0].numel() <= GATHERED
+    if is_followed(x, weight) or not sparse and gathered:
+        y: Tensor = _Products.run(x, weight, r)
+        return y
+    return _ByRelation.apply(x, weight, r, sparse)
 
 
-def relation_linear_reference(x: Tensor, weight: Tensor, r: Tensor) -> Tensor:
-    """Plain version of :func:`relation_linear`."""
-    return torch.einsum("boi,bi->bo", weight[r], x)
+def _plain_products(x: Tensor, weight: Tensor, r: Tensor) -> Tensor:
+    return torch.bmm(weight[r], x.unsqueeze(-1)).squeeze(-1)
 
 
-def _usable(x: Tensor, weight: Tensor, r: Tensor) -> bool:
-    return native.takes_index(r) and _LIBRARY.usable(x.new_empty(0), weight)
+@operator("relation_linear(Tensor x, Tensor weight, Tensor r) -> Tensor")
+class _Products(Operator):
+    """The matrices are read where they lie, those of equal relations one after the other."""
 
+    plain = staticmethod(_plain_products)
 
-class _InCpp(Function[Tensor]):
+    @staticmethod
+    def fits(x: Tensor, weight: Tensor, r: Tensor) -> bool:
+        return r.numel() > 0 and native.takes_index(r) and _LIBRARY.readable(x, weight) and weight.is_contiguous()
+
     @staticmethod
     def forward(ctx: Context, x: Tensor, weight: Tensor, r: Tensor) -> Tensor:
+        x = x.contiguous()
         r = native.checked_index(r, len(weight), "relation_linear", "matrices")
         y = x.new_empty(len(x), weight.shape[1])
         _LIBRARY.run("products", x, weight, r, y, len(x), *weight.shape[1:], dtype=x.dtype)
@@ -57,7 +66,6 @@ class _InCpp(Function[Tensor]):
         return y
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         x, weight, r = ctx.saved_tensors
         grad = grad.contiguous()
@@ -68,7 +76,9 @@ class _InCpp(Function[Tensor]):
         return grad_x, grad_weight, None
 
 
-class _RelationLinear(Function[Tensor]):
+class _ByRelation(Function[Tensor]):
+    """With a sparse gradient, or of so many matrices that they go one after the other."""
+
     @staticmethod
     def forward(ctx: Context, x: Tensor, weight: Tensor, r: Tensor, sparse: bool) -> Tensor:
         ctx.sparse, ctx.split = sparse, None

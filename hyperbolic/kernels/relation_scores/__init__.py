@@ -1,22 +1,22 @@
 """HyboNet's scores of triples in one C++ pass over the questions, and their gradients in one over the tables.
 
 What :class:`hyperbolic.encoders.relational.hybonet.HyboNet` makes of :mod:`~hyperbolic.kernels.relation_linear`,
-:mod:`~hyperbolic.kernels.lorentz_rows` and :mod:`~hyperbolic.kernels.table_products`, without the steps between them: heads
-and tails are rows of one table, whose gradient is written once.
+:mod:`~hyperbolic.kernels.lorentz_rows` and :mod:`~hyperbolic.kernels.table_products`, without the steps between them:
+heads and tails are rows of one table, whose gradient is written once.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from hyperbolic import native
-from hyperbolic.kernels.lorentz_rows import OFFSET
+from hyperbolic.kernels.lorentz_rows import OFFSET, dual, normalise
+from hyperbolic.kernels.operator import Operator, operator
 from hyperbolic.kernels.relation_linear import GATHERED
-from hyperbolic.typing import Context, Function
+from hyperbolic.typing import Context
 
 LIBRARY = native.Library("relation_scores", scores="p" * 12 + "nnndddd", grads="p" * 15 + "nnnnnddd")
 
@@ -40,7 +40,8 @@ def usable(tables: Tables, h: Tensor, r: Tensor, t: Tensor) -> bool:
         and h.shape == r.shape == t.shape[:1]
         and len(h) * tables.matrix[0].numel() <= GATHERED
         and all(map(native.takes_index, (h, r, t)))
-        and LIBRARY.usable(*tables)
+        and LIBRARY.readable(*tables)
+        and all(table.is_contiguous() for table in tables)
     )
 
 
@@ -53,10 +54,33 @@ def scores(tables: Tables, h: Tensor, r: Tensor, t: Tensor, margin: float, scale
     Raises:
         IndexError: an entity or a relation that is not there.
     """
-    return _Scores.apply(*tables, h, r, t, margin, scale, c)
+    result: Tensor = _Scores.run(*tables, h, r, t, margin, scale, c)
+    return result
 
 
-class _Scores(Function[Tensor]):
+def _plain_scores(*arguments: Any) -> Tensor:
+    *tensors, h, r, t, margin, scale, c = arguments
+    tables = Tables(*tensors)
+    y = torch.bmm(tables.matrix[r], tables.table[h].unsqueeze(-1)).squeeze(-1)
+    y = y + torch.nn.functional.pad(tables.bias[r], (1, 0))
+    curvature = torch.tensor(c, dtype=torch.float64, device=y.device)
+    q = dual(normalise(y, y.new_tensor(scale), curvature), y.new_tensor(2.0))
+    products = torch.bmm(tables.table[t], q.unsqueeze(-1)).squeeze(-1)
+    return margin + products + tables.head_bias[h] + tables.tail_bias[t].squeeze(-1)
+
+
+@operator(
+    "relation_scores(Tensor table, Tensor matrix, Tensor bias, Tensor head_bias, Tensor tail_bias, Tensor h, Tensor r, "
+    "Tensor t, float margin, float scale, float c) -> Tensor"
+)
+class _Scores(Operator):
+    plain = staticmethod(_plain_scores)
+
+    @staticmethod
+    def fits(*arguments: Any) -> bool:
+        *tables, h, r, t, _, _, _ = arguments
+        return usable(Tables(*tables), h, r, t)
+
     @staticmethod
     def forward(
         ctx: Context,
@@ -87,7 +111,6 @@ class _Scores(Function[Tensor]):
         return out
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
         table, matrix, h, r, t, y, q, row_numbers = ctx.saved_tensors
         entities, size = table.shape
