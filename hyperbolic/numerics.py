@@ -12,6 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from hyperbolic import switch
 from hyperbolic.rows import row_dot, row_scale
 from hyperbolic.typing import Context, Function
 
@@ -80,8 +81,20 @@ def ball_gap(x: Tensor, c: float | Tensor) -> Tensor:
     because near the boundary plain float64 keeps only half of the digits.
     """
     floor = limit(BALL_EPS, x.dtype) / 4
-    gap = 1 - c * sqnorm(x) if x.dtype is not WIDE else _CompensatedGap.apply(x, wide_curvature(c).to(x.device))
+    if x.dtype is not WIDE:
+        gap = 1 - c * sqnorm(x)
+    else:
+        compensated = _compensated_gap if switch.is_transformed() else _CompensatedGap.apply
+        gap = compensated(x, wide_curvature(c).to(x.device))
     return gap.clamp_min(floor)
+
+
+def _compensated_gap(x: Tensor, c: Tensor) -> Tensor:
+    """Differentiable as it stands, as the rounding errors have no derivative, but at many times the memory."""
+    high, low = _sum(*_two_product(x, x))
+    product, error = _two_product(*torch.broadcast_tensors(c, high))
+    gap, rest = _two_sum(torch.ones_like(product), -product)
+    return gap + (rest - error - c * low)
 
 
 class _CompensatedGap(Function[Tensor]):
@@ -90,10 +103,7 @@ class _CompensatedGap(Function[Tensor]):
     @staticmethod
     def forward(ctx: Context, x: Tensor, c: Tensor) -> Tensor:
         ctx.save_for_backward(x, c)
-        high, low = _sum(*_two_product(x, x))
-        product, error = _two_product(*torch.broadcast_tensors(c, high))
-        gap, rest = _two_sum(torch.ones_like(product), -product)
-        return gap + (rest - error - c * low)
+        return _compensated_gap(x, c)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:

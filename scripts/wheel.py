@@ -14,7 +14,7 @@ NAME = "hyperbolic_language"
 INSIDE = ("tasks", "configs", "scripts")
 DATA = {
     "hyperbolic.native": ["*.cpp", "*.h"],
-    "hyperbolic.kernels": ["*/*.cpp"],
+    "hyperbolic.kernels": ["*/*.cpp", "*/*.h"],
     f"{NAME}.configs": ["*.yaml", "**/*.yaml"],
     f"{NAME}.results": ["published/*.yaml"],  # what papers have, which a run sets beside its own numbers
     f"{NAME}.scripts.downloads": ["*.json"],
