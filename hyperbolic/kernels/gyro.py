@@ -71,11 +71,11 @@ def tanhc(square: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def artanhc(gap: Tensor) -> Tensor:
-    """``artanh(r)/r = log(1 + 2r(1+r)/g) / (2r)`` from the gap ``g = 1 - r^2``: accurate at 0 and at the boundary."""
+    """``artanh(r)/r = log((1 + r)^2/g) / (2r)`` from the gap ``g = 1 - r^2``: accurate at 0 and at the boundary."""
     square = 1 - gap
     small = square < _SMALL
     r = torch.where(small, 0.5, square).sqrt()
-    far = (2 * (r + r * r) / gap).log1p() / (2 * r)
+    far = (2 * r.log1p() - gap.log()) / (2 * r)
     return torch.where(small, _series(_ARTANH, torch.where(small, square, 0)), far)
 
 

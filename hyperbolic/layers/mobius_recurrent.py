@@ -8,8 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from hyperbolic.kernels.recurrent import mobius_cell, mobius_gru, mobius_rnn
 from hyperbolic.kernels.nonlinearity import checked
+from hyperbolic.kernels.recurrent import mobius_cell, mobius_gru, mobius_rnn
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import name_of, takes_points
 from hyperbolic.layers.initial import glorot

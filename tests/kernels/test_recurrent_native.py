@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from hyperbolic import switch
-from hyperbolic.kernels import recurrent_native
-from hyperbolic.kernels.recurrent import mobius_gru, mobius_rnn
+from hyperbolic.kernels.recurrent import mobius_gru, mobius_rnn, plain
+from hyperbolic.kernels.recurrent.passes import Gru
 from tests.tolerances import tolerance
 
 pytestmark = [
@@ -43,7 +43,7 @@ def results(kind, free, lengths, phi="identity"):
 
 
 def assert_same(kind, free, lengths, phi="identity", room=1.0):
-    assert recurrent_native.usable(free[0], lengths, *free[1:4], phi)
+    assert Gru.fits(free[0], lengths, *free[1:], plain.PHI.index(phi))
     actual = results(kind, free, lengths, phi)
     assert all(t.isfinite().all() for t in actual)
     mode = switch.mode()
@@ -139,7 +139,7 @@ def _changed(place, change):
     ("place", "change", "error"),
     [
         (0, lambda x: x[..., :2], "mat2|size|shapes"),
-        (0, lambda x: x.float(), "dtype"),
+        (0, lambda x: x.float(), "dtype|scalar type"),
         (2, lambda w: w[..., :4], "size|shape|inconsistent"),
         (3, lambda b: b[..., :4], "size|shape"),
     ],
@@ -151,14 +151,15 @@ def test_arguments_that_do_not_fit_are_refused_by_pytorch(place, change, error):
 
 
 def test_which_arguments_it_is_for():
-    (x, w_ih, w_hh, bias, _), _ = arguments("gru", 4)
+    (x, w_ih, w_hh, bias, c), _ = arguments("gru", 4)
     lengths = torch.ones(1, 4, dtype=torch.int32)
-    fits = recurrent_native.usable
-    assert fits(x, lengths, w_ih, w_hh, bias, "tanh")
-    assert fits(x.transpose(1, 2).contiguous().transpose(1, 2), None, w_ih, w_hh, bias, "tanh")
-    assert not fits(x, lengths, w_ih, w_hh, bias, "softsign")
-    assert not fits(x, lengths[:, :3], w_ih, w_hh, bias, "tanh")
+    assert Gru.fits(x, lengths, w_ih, w_hh, bias, c, 1)
+    assert Gru.fits(x.transpose(1, 2).contiguous().transpose(1, 2), None, w_ih, w_hh, bias, c, 1)
+    assert not Gru.fits(x, lengths, w_ih, w_hh, bias, c, 4)
+    assert not Gru.fits(x, lengths[:, :3], w_ih, w_hh, bias, c, 1)
     large = torch.empty(1, 3, 600, 600, dtype=F64)
-    assert not fits(torch.empty(1, 2, 2, 600, dtype=F64), None, large, large, torch.empty(1, 3, 600, dtype=F64), "tanh")
+    assert not Gru.fits(
+        torch.empty(1, 2, 2, 600, dtype=F64), None, large, large, torch.empty(1, 3, 600, dtype=F64), c, 1
+    )
     switch.use_compile("0")
-    assert not fits(x, lengths, w_ih, w_hh, bias, "tanh")
+    assert not Gru.fits(x, lengths, w_ih, w_hh, bias, c, 1)

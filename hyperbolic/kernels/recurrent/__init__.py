@@ -30,7 +30,7 @@ def mobius_rnn(
         nonlinearity: a key of ``NONLINEARITIES``.
     Returns: (S, B, T, H) states of S cells.
     """
-    out = passes.Rnn.run(x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(nonlinearity))
+    out: Tensor = passes.Rnn.run(x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(nonlinearity))
     return _padded(out, lengths, len(x))
 
 
@@ -55,7 +55,7 @@ def mobius_gru(
         nonlinearity: a key of ``NONLINEARITIES``.
     Returns: (S, B, T, H) states of S cells.
     """
-    out = passes.Gru.run(x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(nonlinearity))
+    out: Tensor = passes.Gru.run(x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(nonlinearity))
     return _padded(out, lengths, len(x))
 
 
@@ -77,8 +77,8 @@ def mobius_cell(
     Returns: (..., H).
     """
     lead = torch.broadcast_shapes(x.shape[:-1], h.shape[:-1])
-    rows = (v.expand(*lead, v.shape[-1]).reshape(-1, v.shape[-1]) for v in (x, h))
-    y = plain.step(*rows, weight_ih, weight_hh, bias, c, nonlinearity)
+    x, h = (v.expand(*lead, v.shape[-1]).reshape(-1, v.shape[-1]) for v in (x, h))
+    y = plain.step(x, h, weight_ih, weight_hh, bias, c, nonlinearity)
     return y.view(*lead, y.shape[-1])
 
 

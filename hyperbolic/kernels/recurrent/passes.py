@@ -8,6 +8,7 @@ step again.
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -45,6 +46,10 @@ def shapes_fit(x: Tensor, lengths: Tensor | None, weight_ih: Tensor, weight_hh: 
 
 class _Sequence(Operator):
     plain = staticmethod(plain.sequence)
+
+    @staticmethod
+    def fake(x: Tensor, lengths: Tensor | None, weight_ih: Tensor, *_: Any) -> Tensor:
+        return x.new_empty(len(weight_ih), *x.shape[1:3], weight_ih.shape[2])
 
     @staticmethod
     def fits(

@@ -85,7 +85,8 @@ def gru_step(state: State, u: Tensor, u_gap: Tensor, at: Cell) -> State:
     return gated_update(h, gap, *new, z)
 
 
-STEPS = {1: rnn_step, 3: gru_step}  # by the number of gates
+def _step(state: State, u: Tensor, u_gap: Tensor, at: Cell) -> State:
+    return (rnn_step if len(state) == 1 else gru_step)(state, u, u_gap, at)
 
 
 def _point(state: State) -> Tensor:
@@ -98,7 +99,7 @@ def step(x: Tensor, h: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias: Tenso
     at = cell(x, weight_hh[None], bias[None], c, phi)
     gates, points, gap = len(weight_ih), (h.mT / at.unit)[None], ball_gap(h, c).to(h.dtype).mT[None]
     state = (log_origin(points, gap),) if gates == 1 else (points, gap)
-    return at.unit * _point(STEPS[gates](state, u[0], u_gap[0], at))[0].mT
+    return at.unit * _point(_step(state, u[0], u_gap[0], at))[0].mT
 
 
 def sequence(
@@ -119,7 +120,7 @@ def sequence(
         state = (*state, u.new_ones(cells, 1, batch))
     points = []
     for t in range(steps):
-        new = STEPS[gates](state, u[t], u_gap[t], at)
+        new = _step(state, u[t], u_gap[t], at)
         state = new if lengths is None else _chosen(_inside(t, x, lengths, cells), new, state)
         points.append(_point(state))
     states = at.unit * torch.stack(points).permute(1, 3, 0, 2)
