@@ -31,7 +31,7 @@ def mobius_rnn(
     Returns: (S, B, T, H) states of S cells.
     """
     out: Tensor = passes.Rnn.run(x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(nonlinearity))
-    return _padded(out, lengths, len(x))
+    return _padded(out, lengths, x.shape[0])
 
 
 def mobius_gru(
@@ -56,12 +56,12 @@ def mobius_gru(
     Returns: (S, B, T, H) states of S cells.
     """
     out: Tensor = passes.Gru.run(x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(nonlinearity))
-    return _padded(out, lengths, len(x))
+    return _padded(out, lengths, x.shape[0])
 
 
 def _padded(out: Tensor, lengths: Tensor | None, streams: int) -> Tensor:
     """States of a second direction after the end repeat the one at the start, where it is last."""
-    if lengths is None or len(out) == streams:
+    if lengths is None or out.shape[0] == streams:
         return out
     ended = (torch.arange(out.shape[2], device=out.device) >= lengths.unsqueeze(-1)).unsqueeze(-1)
     ahead, back = out.split(streams)

@@ -27,7 +27,7 @@ _LIBRARIES = {
     torch.float64: native.Library("recurrent_double", **_SIGNATURES),
 }
 _N_PHI = 4  # nonlinearities that C++ has, the first of NONLINEARITIES
-_MAX_BYTES = 1 << 22  # bytes of a cell's weights that stay in the caches; with larger ones the products of PyTorch win
+_MAX_BYTES = 1 << 24  # of the weights of a cell; with larger ones the products of PyTorch win
 _ARGUMENTS = "Tensor x, Tensor? lengths, Tensor weight_ih, Tensor weight_hh, Tensor bias, Tensor c, int nonlinearity"
 
 
@@ -39,7 +39,7 @@ def shapes_fit(x: Tensor, lengths: Tensor | None, weight_ih: Tensor, weight_hh: 
         and bias.shape == (cells, gates, hidden)
         and x.dim() == 4
         and x.shape[-1] == d_in
-        and cells in (len(x), 2 * len(x))
+        and cells in (x.shape[0], 2 * x.shape[0])
         and (lengths is None or lengths.shape == x.shape[:2])
     )
 
@@ -49,7 +49,7 @@ class _Sequence(Operator):
 
     @staticmethod
     def fake(x: Tensor, lengths: Tensor | None, weight_ih: Tensor, *_: Any) -> Tensor:
-        return x.new_empty(len(weight_ih), *x.shape[1:3], weight_ih.shape[2])
+        return x.new_empty(weight_ih.shape[0], *x.shape[1:3], weight_ih.shape[2])
 
     @staticmethod
     def fits(

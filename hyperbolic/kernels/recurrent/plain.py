@@ -51,7 +51,7 @@ def input_side(x: Tensor, weight: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
             the steps from the last to the first. c: curvature.
     Returns: u (T, S, G, H, B) and its gaps (T, S, G, 1, B), in the order in which a cell reads its inputs.
     """
-    if len(weight) > len(x):
+    if weight.shape[0] > x.shape[0]:
         x = torch.cat([x, x.flip(2)])
     gates, hidden = weight.shape[1:3]
     gap = clamped((1 - c * sqnorm(x)).to(x.dtype), constants(x).least_gap, 1)
@@ -97,7 +97,7 @@ def step(x: Tensor, h: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias: Tenso
     """One step of one cell: x (B, D), h (B, H), weights (G, H, D) and (G, H, H), bias (G, H) -> (B, H)."""
     u, u_gap = input_side(x[None, :, None], weight_ih[None], c)
     at = cell(x, weight_hh[None], bias[None], c, phi)
-    gates, points, gap = len(weight_ih), (h.mT / at.unit)[None], ball_gap(h, c).to(h.dtype).mT[None]
+    gates, points, gap = weight_ih.shape[0], (h.mT / at.unit)[None], ball_gap(h, c).to(h.dtype).mT[None]
     state = (log_origin(points, gap),) if gates == 1 else (points, gap)
     return at.unit * _point(_step(state, u[0], u_gap[0], at))[0].mT
 
@@ -132,7 +132,7 @@ def sequence(
 def _inside(t: int, x: Tensor, lengths: Tensor, cells: int) -> Tensor:
     """Whether the position that a cell reads in step t is inside of the sequence, (S, 1, B)."""
     ends = lengths.unsqueeze(1)
-    return t < ends if cells == len(x) else torch.cat([t < ends, x.shape[2] - 1 - t < ends])
+    return t < ends if cells == x.shape[0] else torch.cat([t < ends, x.shape[2] - 1 - t < ends])
 
 
 def _chosen(inside: Tensor, new: State, old: State) -> State:
