@@ -52,13 +52,15 @@ class Operator(torch.autograd.Function):
     """Base class of the operations, which :func:`operator` decorates; see the module's documentation.
 
     Subclasses have the static methods ``plain`` and ``fits``, which take the arguments of the schema, beside ``forward``
-    and ``backward``. ``writes`` counts the first arguments whose memory the passes use up.
+    and ``backward``. ``writes`` counts the first arguments whose memory the passes use up. ``fake`` makes results of the
+    right shapes, dtypes and device, where that is less work than ``plain``.
     """
 
     name: ClassVar[str]
     run: ClassVar[Callable[..., Any]]  # the operation, by the implementation that serves its arguments
     plain: ClassVar[Callable[..., Any]]
     fits: ClassVar[Callable[..., bool]]
+    fake: ClassVar[Callable[..., Any] | None] = None
     writes: ClassVar[int] = 0
 
 
@@ -109,7 +111,7 @@ def _define(cls: type[Operator], schema: str) -> None:
         return _fresh(out, flat) if single else tuple(_fresh(o, flat) for o in out)
 
     def fake_results(*arguments: Any) -> Any:
-        out = cls.plain(*unpacked(arguments))
+        out = (cls.fake or cls.plain)(*unpacked(arguments))
         return _empty(out) if single else tuple(map(_empty, out))
 
     def gradients(*arguments: Any) -> list[Tensor]:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from hyperbolic.kernels.recurrent import mobius_gru, mobius_rnn
+from hyperbolic.kernels.nonlinearity import checked
+from hyperbolic.kernels.recurrent import mobius_cell, mobius_gru, mobius_rnn
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import name_of, takes_points
 from hyperbolic.layers.initial import glorot
@@ -17,30 +18,36 @@ from hyperbolic.layers.sequence import Recurrence
 from hyperbolic.manifolds import PoincareBall
 
 
-class RNNCell(nn.Module):
+class _Cell(nn.Module):
+    gates: int
+
+    def __init__(self, manifold: PoincareBall, d_in: int, d_hidden: int, nonlinearity: str | None = None):
+        super().__init__()
+        self.manifold, self.d_in, self.d_hidden = manifold, d_in, d_hidden
+        self.nonlinearity = checked(nonlinearity or "identity")
+        self.weight_ih = nn.Parameter(glorot(torch.empty(self.gates, d_hidden, d_in)))
+        self.weight_hh = nn.Parameter(glorot(torch.empty(self.gates, d_hidden, d_hidden)))
+        self.bias = ball_parameter(manifold, self.gates, d_hidden)
+
+    extra_repr = shows("d_in", "d_hidden", "nonlinearity")
+
+    @takes_points("d_in", "d_hidden")
+    def forward(self, x: Tensor, h: Tensor) -> Tensor:
+        weights = (self.weight_ih, self.weight_hh, self.bias)
+        return mobius_cell(x, h, *weights, self.manifold.c, self.nonlinearity)
+
+
+class RNNCell(_Cell):
     """``h' = phi((W (x) h (+) U (x) x) (+) b)`` with the Möbius version of phi (Ganea et al. 2018, Eq. 27).
 
     Args:
         nonlinearity: the identity when left out, as in the published command.
     """
 
-    def __init__(self, manifold: PoincareBall, d_in: int, d_hidden: int, nonlinearity: str | None = None):
-        super().__init__()
-        self.manifold, self.d_in, self.d_hidden = manifold, d_in, d_hidden
-        self.phi = Activation(manifold, nonlinearity or "identity")
-        self.weight_ih = nn.Parameter(glorot(torch.empty(1, d_hidden, d_in)))
-        self.weight_hh = nn.Parameter(glorot(torch.empty(1, d_hidden, d_hidden)))
-        self.bias = ball_parameter(manifold, 1, d_hidden)
-
-    extra_repr = shows("d_in", "d_hidden")
-
-    @takes_points("d_in", "d_hidden")
-    def forward(self, x: Tensor, h: Tensor) -> Tensor:
-        result: Tensor = self.phi(_affine(self, 0, x, self.manifold.mobius_matvec(self.weight_hh[0], h)))
-        return result
+    gates = 1
 
 
-class GRUCell(nn.Module):
+class GRUCell(_Cell):
     """Möbius GRU (Ganea et al. 2018, Eq. 29-31), parameters stacked in the order r, z, candidate.
 
     ``r, z = sigma(log_0((W (x) h (+) U (x) x) (+) b))``, ``h~ = phi((W diag(r) (x) h (+) U (x) x) (+) b)`` and
@@ -50,31 +57,7 @@ class GRUCell(nn.Module):
         nonlinearity: the identity when left out, as in the published command.
     """
 
-    def __init__(self, manifold: PoincareBall, d_in: int, d_hidden: int, nonlinearity: str | None = None):
-        super().__init__()
-        self.manifold, self.d_in, self.d_hidden = manifold, d_in, d_hidden
-        self.phi = Activation(manifold, nonlinearity or "identity")
-        self.weight_ih = nn.Parameter(glorot(torch.empty(3, d_hidden, d_in)))
-        self.weight_hh = nn.Parameter(glorot(torch.empty(3, d_hidden, d_hidden)))
-        self.bias = ball_parameter(manifold, 3, d_hidden)
-
-    extra_repr = shows("d_in", "d_hidden")
-
-    @takes_points("d_in", "d_hidden")
-    def forward(self, x: Tensor, h: Tensor) -> Tensor:
-        ball, w = self.manifold, self.weight_hh
-        tangent = ball.logmap0(h)
-        gates = [_affine(self, gate, x, ball.expmap0(tangent @ w[gate].T)) for gate in (0, 1)]
-        r, z = (torch.sigmoid(ball.logmap0(gate)) for gate in gates)
-        new = self.phi(_affine(self, 2, x, ball.expmap0((r * tangent) @ w[2].T)))
-        step = z * ball.logmap0(ball.mobius_add(-h, new))
-        return ball.mobius_add(h, ball.expmap0(step))
-
-
-def _affine(cell: RNNCell | GRUCell, gate: int, x: Tensor, wh: Tensor) -> Tensor:
-    """``(wh (+) U (x) x) (+) b`` of one gate."""
-    ball = cell.manifold
-    return ball.mobius_add(ball.mobius_add(wh, ball.mobius_matvec(cell.weight_ih[gate], x)), cell.bias[gate])
+    gates = 3
 
 
 class _Recurrent(Recurrence):

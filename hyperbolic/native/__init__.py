@@ -189,7 +189,8 @@ def compile_source(name: str) -> Path:
 
 def target_of(name: str, machine: str) -> Path:
     """Where the shared object of a source lies: what it was made from is in its name."""
-    texts = [path.read_text() for path in (sources()[name], *sorted(FOLDER.glob("*.h")), *sorted(sources()[name].parent.glob("*.h")))]
+    source = sources()[name]
+    texts = [path.read_text() for path in (source, *sorted({*FOLDER.glob("*.h"), *source.parent.glob("*.h")}))]
     key = "\n".join([*texts, *_FLAGS, *_X86, machine])
     return cache_folder() / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.so"
 

@@ -1,7 +1,8 @@
-"""Every gyrovector step and its derivative against plain Möbius operations and autograd, in float64."""
+"""Every gyrovector step and its derivative against the papers' Möbius operations, in float64."""
 
 import itertools
 
+import mpmath
 import pytest
 import torch
 from torch.nn.functional import normalize
@@ -43,35 +44,53 @@ def close_rows(actual, expected, kind):
     assert ((actual - expected).abs() <= rtol * size + atol).all(), (actual - expected).abs().max()
 
 
-def plain_grads(function, arguments, cotangent):
+def compare(function, formula, arguments, kind):
+    """Points and gaps of a step with those of a formula, and gradients of all arguments."""
     arguments = [a.clone().requires_grad_() for a in arguments]
-    return torch.autograd.grad((function(*arguments) * cotangent).sum(), arguments)
+    point = formula(*arguments)
+    results, expected = function(*arguments), (point, plain.gap(point))
+    for a, b in zip(results, expected, strict=True):
+        close(a, b, kind)
+    cotangents = [torch.randn_like(a) for a in results]
+    grads, expected_grads = (torch.autograd.grad(values, arguments, cotangents) for values in (results, expected))
+    for a, b in zip(grads, expected_grads, strict=True):
+        close_rows(a, b, kind)
 
 
 @pytest.mark.parametrize("region", RADII)
 def test_log_origin(region):
-    x = points(region)
-    value, saved = gyro.log_origin(x, exact_gap(x))
-    close_rows(value, plain.log0(x), KIND[region])
-    cotangent = torch.randn_like(x)
-    g_x, g_gap = gyro.log_origin_grad(saved, cotangent)
-    close_rows(g_x - 2 * g_gap * x, plain_grads(plain.log0, [x], cotangent)[0], KIND[region])
+    x, cotangent = points(region).requires_grad_(), torch.randn(*LEAD, H, B, dtype=F64)
+    value, expected = gyro.log_origin(x, exact_gap(x)), plain.log0(x)
+    close_rows(value, expected, KIND[region])
+    close_rows(*(torch.autograd.grad(y, x, cotangent)[0] for y in (value, expected)), KIND[region])
 
 
 @pytest.mark.parametrize("region", RADII)
 def test_exp_origin(region):
-    u = vectors(region)
-    point, gap, saved = gyro.exp_origin(u)
-    close(point, plain.exp0(u), "identity")
-    close(gap, plain.gap(plain.exp0(u)), KIND[region])
-    g_point, g_gap = torch.randn_like(u), torch.randn_like(gap)
+    compare(gyro.exp_origin, plain.exp0, [vectors(region)], KIND[region])
 
-    def both(u):
-        x = plain.exp0(u)
-        return torch.cat([x, plain.gap(x)], -2)
 
-    expected = plain_grads(both, [u], torch.cat([g_point, g_gap], -2))[0]
-    close_rows(gyro.exp_origin_grad(saved, g_point, g_gap), expected, KIND[region])
+@pytest.mark.parametrize("radius", [0.0, 1e-9, 0.1, 0.14142, 0.14143, 0.5, 3.0])
+def test_derivatives_of_the_radial_functions(radius):
+    """To the fourth, in closed form and by series, against those of mpmath."""
+    square = torch.tensor([radius**2], dtype=F64, requires_grad=True)
+    for function, exact in (
+        (lambda s: gyro.tanhc(s)[0], lambda s: mpmath.tanh(mpmath.sqrt(s)) / mpmath.sqrt(s) if s else mpmath.mpf(1)),
+        (lambda s: gyro.tanhc(s)[1], lambda s: mpmath.sech(mpmath.sqrt(s)) ** 2),
+        (
+            lambda s: gyro.artanhc(1 - s),
+            lambda s: mpmath.atanh(mpmath.sqrt(s)) / mpmath.sqrt(s) if s else mpmath.mpf(1),
+        ),
+    ):
+        if radius >= 1 and function(square.detach()).isnan():
+            continue  # artanh
+        value = function(square)
+        with mpmath.workdps(60):
+            at = mpmath.mpf(radius**2) or mpmath.mpf("1e-30")
+            for order in range(4):
+                expected = float(mpmath.re(mpmath.diff(exact, at, order)))
+                torch.testing.assert_close(value.item(), expected, rtol=1e-7, atol=0)
+                (value,) = torch.autograd.grad(value, square, create_graph=True)
 
 
 def test_gap_keeps_its_digits_in_float32():
@@ -86,12 +105,6 @@ def affine_arguments(q, u, b):
     return q, u, exact_gap(u).to(q.dtype), b, exact_gap(b).to(q.dtype)
 
 
-def affine_grads(saved, u, b, g_point, g_gap):
-    """Gradients of the free variables q, u, b: gaps follow from the points."""
-    g_q, g_u, g_u_gap, g_b, g_b_gap = gyro.affine_point_grad(saved, g_point, g_gap)
-    return g_q, g_u - 2 * g_u_gap * u, (g_b - 2 * g_b_gap * b).sum(-1, keepdim=True)
-
-
 AFFINE = [*itertools.product(("zero", "inside"), repeat=3), *itertools.permutations(("far", "inside", "tiny"))]
 
 
@@ -99,19 +112,7 @@ AFFINE = [*itertools.product(("zero", "inside"), repeat=3), *itertools.permutati
 def test_affine_point(q_region, u_region, b_region):
     q, u, b = vectors(q_region), points(u_region), points(b_region, 1)
     kind = "model" if "far" in (q_region, u_region, b_region) else "identity"
-    point, gap, saved = gyro.affine_point(*affine_arguments(q, u, b))
-    expected = plain.affine(q, u, b)
-    close(point, expected, kind)
-    close(gap, plain.gap(expected), kind)
-
-    def both(q, u, b):
-        x = plain.affine(q, u, b)
-        return torch.cat([x, plain.gap(x)], -2)
-
-    g_point, g_gap = torch.randn_like(q), torch.randn_like(gap)
-    expected_grads = plain_grads(both, [q, u, b], torch.cat([g_point, g_gap], -2))
-    for actual, expected in zip(affine_grads(saved, u, b, g_point, g_gap), expected_grads, strict=True):
-        close_rows(actual, expected, kind)
+    compare(lambda *points: gyro.affine_point(*affine_arguments(*points)), plain.affine, [q, u, b], kind)
 
 
 def test_affine_point_operand_order():
@@ -133,28 +134,15 @@ GATED = [
 ]
 
 
-def gated_grads(saved, h, o, g_point, g_gap):
-    g_h, g_h_gap, g_o, g_o_gap, g_z = gyro.gated_update_grad(saved, g_point, g_gap)
-    return g_h - 2 * g_h_gap * h, g_o - 2 * g_o_gap * o, g_z
+def gated(h, o, z):
+    return gyro.gated_update(h, exact_gap(h), o, exact_gap(o), z)
 
 
 @pytest.mark.parametrize(("h_region", "o_region"), GATED)
 def test_gated_update(h_region, o_region):
     h, o, z = points(h_region), points(o_region), torch.rand(*LEAD, H, B, dtype=F64)
     kind = "model" if "far" in (h_region, o_region) else "identity"
-    new, gap, saved = gyro.gated_update(h, exact_gap(h), o, exact_gap(o), z)
-    expected = plain.gated(h, o, z)
-    close(new, expected, kind)
-    close(gap, plain.gap(expected), kind)
-
-    def both(h, o, z):
-        x = plain.gated(h, o, z)
-        return torch.cat([x, plain.gap(x)], -2)
-
-    g_point, g_gap = torch.randn_like(h), torch.randn_like(gap)
-    expected_grads = plain_grads(both, [h, o, z], torch.cat([g_point, g_gap], -2))
-    for actual, expected in zip(gated_grads(saved, h, o, g_point, g_gap), expected_grads, strict=True):
-        close_rows(actual, expected, kind)
+    compare(gated, plain.gated, [h, o, z], kind)
 
 
 @pytest.mark.parametrize("dtype", [F32, F64], ids=str)
@@ -164,10 +152,10 @@ def test_gated_update_at_its_ends(region, dtype):
     h, o = points(region), points("inside").to(dtype)
     h = plain.exp0(plain.log0(h) / (2 if dtype is F32 else 1)).to(dtype)
     gaps = exact_gap(h).to(dtype), exact_gap(o).to(dtype)
-    new, gap, _ = gyro.gated_update(h, gaps[0], o, gaps[1], torch.zeros_like(h))
+    new, gap = gyro.gated_update(h, gaps[0], o, gaps[1], torch.zeros_like(h))
     torch.testing.assert_close(new, h, rtol=4 * torch.finfo(dtype).eps, atol=0)
     torch.testing.assert_close(gap, gaps[0], rtol=8 * torch.finfo(dtype).eps / gaps[0].min().item(), atol=0)
-    new, gap, _ = gyro.gated_update(h, gaps[0], o, gaps[1], torch.ones_like(h))
+    new, gap = gyro.gated_update(h, gaps[0], o, gaps[1], torch.ones_like(h))
     # from a point with gap g back inside, rounding errors grow by 1/g
     room = 100 * torch.finfo(dtype).eps / exact_gap(h).min().item()
     torch.testing.assert_close(new, o, rtol=0, atol=room)
@@ -180,17 +168,18 @@ def test_a_chain_of_updates_keeps_points_and_gaps_together(dtype):
     h, gap = torch.zeros(H, B, dtype=dtype), torch.ones(1, B, dtype=dtype)
     for _ in range(200):
         o = points("inside")[0, 0].to(dtype)
-        h, gap, _ = gyro.gated_update(h, gap, o, exact_gap(o).to(dtype), torch.rand(H, B).to(dtype))
+        h, gap = gyro.gated_update(h, gap, o, exact_gap(o).to(dtype), torch.rand(H, B).to(dtype))
         assert ((gap - exact_gap(h)).abs() <= 32 * torch.finfo(dtype).eps).all()
 
 
 def test_gated_update_of_equal_points_keeps_them_with_the_gradient_of_the_limit():
     """With o = h the gates do not matter: h' = h, and h' depends on o through the gates alone."""
     h, z = points("inside"), torch.rand(*LEAD, H, B, dtype=F64)
-    new, _, saved = gyro.gated_update(h, exact_gap(h), h.clone(), exact_gap(h), z)
+    h, o, z = (t.requires_grad_() for t in (h, h.clone(), z))
+    new, _ = gated(h, o, z)
     close(new, h, "identity")
     cotangent = torch.randn_like(h)
-    g_h, g_o, g_z = gated_grads(saved, h, h, cotangent, torch.zeros(*LEAD, 1, B, dtype=F64))
+    g_h, g_o, g_z = torch.autograd.grad(new, (h, o, z), cotangent)
     close(g_z, torch.zeros_like(z), "identity")
     close(g_o, z * cotangent, "identity")
     close(g_h, (1 - z) * cotangent, "identity")

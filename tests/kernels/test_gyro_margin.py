@@ -7,7 +7,7 @@ from torch.nn.functional import normalize
 from hyperbolic.kernels import gyro
 from hyperbolic.numerics import BALL_EPS
 from tests.kernels import plain
-from tests.kernels.test_gyro import affine_arguments, affine_grads, close_rows, exact_gap, gated_grads
+from tests.kernels.test_gyro import affine_arguments, close_rows, exact_gap, gated
 from tests.tolerances import tolerance
 
 H, B = 4, 6
@@ -30,8 +30,8 @@ def least_gap(dtype: torch.dtype) -> float:
 @DTYPES
 @pytest.mark.parametrize("length", [8.0, 16.0, 80.0, 1e4, 1e18])
 def test_exp_origin_never_leaves_the_margin(length, dtype):
-    u = (length * directions()).to(dtype)
-    point, gap, saved = gyro.exp_origin(u)
+    u = (length * directions()).to(dtype).requires_grad_()
+    point, gap = gyro.exp_origin(u)
     expected = plain.exp0(u.double(), plain.bound(dtype))
     torch.testing.assert_close(point.double(), expected, rtol=4 * torch.finfo(dtype).eps, atol=0)
     if length > 15:
@@ -39,8 +39,8 @@ def test_exp_origin_never_leaves_the_margin(length, dtype):
     assert (gap >= gyro.constants(u).least_gap).all()
     # on the margin a change of length no longer moves the point, a change of direction does
     cotangent = torch.randn(H, B, dtype=F64).to(dtype)
-    actual = gyro.exp_origin_grad(saved, cotangent, torch.zeros_like(gap)).double()
-    argument = u.double().requires_grad_()
+    actual = torch.autograd.grad(point, u, cotangent)[0].double()
+    argument = u.detach().double().requires_grad_()
     (expected_grads,) = torch.autograd.grad((plain.exp0(argument, plain.bound(dtype)) * cotangent).sum(), argument)
     assert ((actual - expected_grads).norm(dim=-2) <= 1e-4 * expected_grads.norm(dim=-2) + 2 * least_gap(dtype)).all()
 
@@ -49,14 +49,12 @@ def test_exp_origin_never_leaves_the_margin(length, dtype):
 def test_the_logarithm_of_a_clamped_exponential_passes_the_gradient_on(dtype):
     """``log_0(exp_0(u))`` stops growing at the margin, but its gradient stays that of u: a cell that saturates can
     still learn its way back."""
-    u = (30 * directions()).to(dtype)
-    point, gap, saved = gyro.exp_origin(u)
-    value, log = gyro.log_origin(point, gap)
+    u = (30 * directions()).to(dtype).requires_grad_()
+    value = gyro.log_origin(*gyro.exp_origin(u))
     longest = torch.tensor(plain.bound(dtype), dtype=F64).atanh()
     torch.testing.assert_close(value.double().norm(dim=-2), longest.expand(B), rtol=1e-3, atol=0)
-    along = u / u.norm(dim=-2, keepdim=True)
-    actual = gyro.exp_origin_grad(saved, *gyro.log_origin_grad(log, along))
-    torch.testing.assert_close(actual, along, **tolerance(dtype, "model"))
+    along = (u / u.norm(dim=-2, keepdim=True)).detach()
+    torch.testing.assert_close(torch.autograd.grad(value, u, along)[0], along, **tolerance(dtype, "model"))
 
 
 def ahead_of(h: torch.Tensor, gap: float) -> torch.Tensor:
@@ -69,7 +67,8 @@ def test_gated_update_at_the_margin(o_gap):
     """float32 states with gaps under the margin's 8e-6 are pulled back; against float64 with the same margin."""
     bound, h = plain.bound(F32), with_gap(0.3)
     o, z = ahead_of(h, o_gap), 0.9 + 0.1 * torch.rand(H, B, dtype=F64)
-    new, gap, saved = gyro.gated_update(*(t.float() for t in (h, exact_gap(h), o, exact_gap(o), z)))
+    narrow = [t.float().requires_grad_() for t in (h, o, z)]
+    new, gap = gyro.gated_update(narrow[0], exact_gap(h).float(), narrow[1], exact_gap(o).float(), narrow[2])
     expected = plain.gated(h, o, z, bound)
     torch.testing.assert_close(gap.double(), exact_gap(expected), rtol=1e-4, atol=0)
     torch.testing.assert_close(new.double(), expected, rtol=0, atol=2e-6)
@@ -79,14 +78,16 @@ def test_gated_update_at_the_margin(o_gap):
     free = [t.clone().requires_grad_() for t in (h, o, z)]
     cotangent = torch.randn(H, B, dtype=F64)
     expected_grads = torch.autograd.grad((plain.gated(*free, bound) * cotangent).sum(), free)
-    actual = gated_grads(saved, h.float(), o.float(), cotangent.float(), torch.zeros_like(gap))
+    gaps = [(1 - (t.double() ** 2).sum(-2, keepdim=True)).float() for t in narrow[:2]]
+    new, _ = gyro.gated_update(narrow[0], gaps[0], narrow[1], gaps[1], narrow[2])
+    actual = torch.autograd.grad(new, narrow, cotangent.float())
     assert all(torch.isfinite(grad).all() for grad in actual)
     if o_gap > 1e-5:
         for a, b in zip(actual, expected_grads, strict=True):
             close_rows(a, b.float(), "model")
 
 
-def test_gated_update_gradient_at_the_margin():
+def test_gated_update_gradient_at_the_margin(monkeypatch):
     """Of the gradient at a point that was pulled back, only the part orthogonal to the point survives. In float64,
     with a margin wider than the rounding errors of plain formulas."""
     bound = 0.99
@@ -94,13 +95,11 @@ def test_gated_update_gradient_at_the_margin():
     o = torch.where(torch.arange(B) % 2 == 0, ahead_of(h, 1e-2), ahead_of(h, 0.1))
     usual = gyro.constants(h)
     wide = usual._replace(bound=bound, least_gap=1 - bound**2)
-    try:
-        gyro._CONSTANTS[F64, h.device] = wide
-        new, gap, saved = gyro.gated_update(h, exact_gap(h), o, exact_gap(o), z)
-        cotangent, g_gap = torch.randn_like(h), torch.randn_like(gap)
-        actual = gated_grads(saved, h, o, cotangent, g_gap)
-    finally:
-        gyro._CONSTANTS[F64, h.device] = usual
+    monkeypatch.setattr(gyro, "constants", lambda x: wide)
+    found = [t.clone().requires_grad_() for t in (h, o, z)]
+    new, gap = gated(*found)
+    cotangent, g_gap = torch.randn_like(h), torch.randn_like(gap)
+    actual = torch.autograd.grad((new, gap), found, (cotangent, g_gap))
     pulled = gap <= wide.least_gap
     assert pulled.any()
     assert not pulled.all()
@@ -117,13 +116,14 @@ def test_affine_point_with_everything_at_the_margin(dtype):
     """Also with opposite points, where the denominators of the sums are smallest: finite, and gaps positive."""
     edge = with_gap(least_gap(dtype))
     for q_sign, u_sign in ((1, 1), (-1, 1), (1, -1), (-1, -1)):
-        u, b = (u_sign * edge).to(dtype), edge[:, :1].to(dtype)
-        q = (q_sign * 40 * edge).to(dtype)
-        point, gap, saved = gyro.affine_point(*affine_arguments(q, u, b))
+        u, b = (u_sign * edge).to(dtype).requires_grad_(), edge[:, :1].to(dtype).requires_grad_()
+        q = (q_sign * 40 * edge).to(dtype).requires_grad_()
+        point, gap = gyro.affine_point(*affine_arguments(q, u, b))
         assert torch.isfinite(point).all()
         assert (gap > 0).all()
         assert (point.norm(dim=-2) <= 1 + 1e-3).all()
-        for grad in affine_grads(saved, u, b, torch.randn_like(q), torch.randn_like(gap) / gap.clamp_min(1e-6)):
+        cotangents = (torch.randn_like(q), torch.randn_like(gap) / gap.detach().clamp_min(1e-6))
+        for grad in torch.autograd.grad((point, gap), (q, u, b), cotangents):
             assert torch.isfinite(grad).all()
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hyperbolic.kernels.recurrent import mobius_gru, mobius_rnn
-from hyperbolic.kernels.recurrent_inputs import input_side
+from hyperbolic.kernels.recurrent.plain import input_side
 from hyperbolic.layers.sequence import reverse_sequences
 from hyperbolic.manifolds.poincare import expmap0, logmap0
 

@@ -1,11 +1,13 @@
 """Möbius RNN and GRU in C++ against those of PyTorch operations, in value and gradient."""
 
+import warnings
+
 import pytest
 import torch
 
 from hyperbolic import switch
-from hyperbolic.kernels import recurrent_native
-from hyperbolic.kernels.recurrent import mobius_gru, mobius_rnn
+from hyperbolic.kernels.recurrent import mobius_gru, mobius_rnn, plain
+from hyperbolic.kernels.recurrent.passes import Gru
 from tests.tolerances import tolerance
 
 pytestmark = [
@@ -43,7 +45,7 @@ def results(kind, free, lengths, phi="identity"):
 
 
 def assert_same(kind, free, lengths, phi="identity", room=1.0):
-    assert recurrent_native.usable(free[0], lengths, *free[1:4], phi)
+    assert Gru.fits(free[0], lengths, *free[1:], plain.PHI.index(phi))
     actual = results(kind, free, lengths, phi)
     assert all(t.isfinite().all() for t in actual)
     mode = switch.mode()
@@ -139,7 +141,7 @@ def _changed(place, change):
     ("place", "change", "error"),
     [
         (0, lambda x: x[..., :2], "mat2|size|shapes"),
-        (0, lambda x: x.float(), "dtype"),
+        (0, lambda x: x.float(), "dtype|scalar type"),
         (2, lambda w: w[..., :4], "size|shape|inconsistent"),
         (3, lambda b: b[..., :4], "size|shape"),
     ],
@@ -151,14 +153,38 @@ def test_arguments_that_do_not_fit_are_refused_by_pytorch(place, change, error):
 
 
 def test_which_arguments_it_is_for():
-    (x, w_ih, w_hh, bias, _), _ = arguments("gru", 4)
+    (x, w_ih, w_hh, bias, c), _ = arguments("gru", 4)
     lengths = torch.ones(1, 4, dtype=torch.int32)
-    fits = recurrent_native.usable
-    assert fits(x, lengths, w_ih, w_hh, bias, "tanh")
-    assert fits(x.transpose(1, 2).contiguous().transpose(1, 2), None, w_ih, w_hh, bias, "tanh")
-    assert not fits(x, lengths, w_ih, w_hh, bias, "softsign")
-    assert not fits(x, lengths[:, :3], w_ih, w_hh, bias, "tanh")
-    large = torch.empty(1, 3, 600, 600, dtype=F64)
-    assert not fits(torch.empty(1, 2, 2, 600, dtype=F64), None, large, large, torch.empty(1, 3, 600, dtype=F64), "tanh")
+    assert Gru.fits(x, lengths, w_ih, w_hh, bias, c, 1)
+    assert Gru.fits(x.transpose(1, 2).contiguous().transpose(1, 2), None, w_ih, w_hh, bias, c, 1)
+    assert not Gru.fits(x, lengths, w_ih, w_hh, bias, c, 4)
+    assert not Gru.fits(x, lengths[:, :3], w_ih, w_hh, bias, c, 1)
+    large = torch.empty(1, 3, 700, 700, dtype=F64)
+    assert not Gru.fits(
+        torch.empty(1, 2, 2, 700, dtype=F64), None, large, large, torch.empty(1, 3, 700, dtype=F64), c, 1
+    )
     switch.use_compile("0")
-    assert not fits(x, lengths, w_ih, w_hh, bias, "tanh")
+    assert not Gru.fits(x, lengths, w_ih, w_hh, bias, c, 1)
+
+
+@KINDS
+def test_a_recorded_sequence_takes_other_batches(kind):
+    """torch.export with a batch and a length that vary, and torch.jit.trace."""
+
+    class Sequence(torch.nn.Module):
+        def forward(self, x, lengths, *rest):
+            return KERNELS[kind][0](x, lengths, *rest)
+
+    (x, *rest), lengths = arguments(kind, 4, streams=2, cells=4, ended=True)
+    (x2, *_), lengths2 = arguments(kind, 7, steps=6, streams=2, cells=4, ended=True)
+    batch, steps = torch.export.Dim("batch", max=64), torch.export.Dim("steps", max=64)
+    dynamic = ({1: batch, 2: steps}, {1: batch}, *[None] * len(rest))
+    program = torch.export.export(
+        Sequence(), (x, lengths, *rest), dynamic_shapes={"x": dynamic[0], "lengths": dynamic[1], "rest": dynamic[2:]}
+    )
+    expected = Sequence()(x2, lengths2, *rest)
+    torch.testing.assert_close(program.module()(x2, lengths2, *rest), expected)
+    with warnings.catch_warnings():  # of the shapes that Python looks at, whose answers do not depend on the batch
+        warnings.simplefilter("ignore", torch.jit.TracerWarning)
+        traced = torch.jit.trace(lambda *a: KERNELS[kind][0](*a), (x, lengths, *rest), check_trace=False)
+    torch.testing.assert_close(traced(x, lengths, *rest), KERNELS[kind][0](x, lengths, *rest))

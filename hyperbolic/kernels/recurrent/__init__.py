@@ -1,0 +1,85 @@
+"""Möbius RNN and GRU (Ganea et al. 2018, section 3.3) over whole sequences, and one step of a cell.
+
+Everything that depends on the inputs alone, ``U (x) x`` for all steps and gates, is made before the loop. Several
+independent cells of one size (S streams, or two directions) run side by side.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hyperbolic.kernels.recurrent import passes, plain
+
+
+def mobius_rnn(
+    x: Tensor,
+    lengths: Tensor | None,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias: Tensor,
+    c: Tensor,
+    nonlinearity: str = "identity",
+) -> Tensor:
+    """``h_t = phi((W (x) h_{t-1} (+) U (x) x_t) (+) b)`` with the Möbius version of phi (Eq. 27), h_0 = 0.
+
+    Args:
+        x: (S, B, T, D) ball points; lengths: (S, B), states after the end repeat the last one. With 2S cells for S
+            streams, the second half runs from the end to the start, and its states are those of the same position.
+        weight_ih: (S, 1, H, D); weight_hh: (S, 1, H, H); bias: (S, 1, H) ball points; c: curvature.
+        nonlinearity: a key of ``NONLINEARITIES``.
+    Returns: (S, B, T, H) states of S cells.
+    """
+    out: Tensor = passes.Rnn.run(x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(nonlinearity))
+    return _padded(out, lengths, x.shape[0])
+
+
+def mobius_gru(
+    x: Tensor,
+    lengths: Tensor | None,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias: Tensor,
+    c: Tensor,
+    nonlinearity: str = "identity",
+) -> Tensor:
+    """Möbius GRU (Eq. 29-31), gates in the order r, z, candidate, h_0 = 0.
+
+    ``r, z = sigma(log_0((W (x) h (+) U (x) x) (+) b))``, ``h~ = phi((W diag(r) (x) h (+) U (x) x) (+) b)`` and
+    ``h' = h (+) diag(z) (x) ((-h) (+) h~)``.
+
+    Args:
+        x: (S, B, T, D) ball points; lengths: (S, B), states after the end repeat the last one. With 2S cells for S
+            streams, the second half runs from the end to the start, and its states are those of the same position.
+        weight_ih: (S, 3, H, D); weight_hh: (S, 3, H, H); bias: (S, 3, H) ball points; c: curvature.
+        nonlinearity: a key of ``NONLINEARITIES``.
+    Returns: (S, B, T, H) states of S cells.
+    """
+    out: Tensor = passes.Gru.run(x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(nonlinearity))
+    return _padded(out, lengths, x.shape[0])
+
+
+def _padded(out: Tensor, lengths: Tensor | None, streams: int) -> Tensor:
+    """States of a second direction after the end repeat the one at the start, where it is last."""
+    if lengths is None or out.shape[0] == streams:
+        return out
+    ended = (torch.arange(out.shape[2], device=out.device) >= lengths.unsqueeze(-1)).unsqueeze(-1)
+    ahead, back = out.split(streams)
+    return torch.cat([ahead, torch.where(ended, back[:, :, :1], back)])
+
+
+def mobius_cell(
+    x: Tensor, h: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias: Tensor, c: Tensor, nonlinearity: str = "identity"
+) -> Tensor:
+    """One step of :func:`mobius_rnn` (G = 1) or :func:`mobius_gru` (G = 3) from states h.
+
+    Args: x (..., D), h (..., H) ball points; weight_ih (G, H, D); weight_hh (G, H, H); bias (G, H); c: curvature.
+    Returns: (..., H).
+    """
+    lead = torch.broadcast_shapes(x.shape[:-1], h.shape[:-1])
+    x, h = (v.expand(*lead, v.shape[-1]).reshape(-1, v.shape[-1]) for v in (x, h))
+    y = plain.step(x, h, weight_ih, weight_hh, bias, c, nonlinearity)
+    return y.view(*lead, y.shape[-1])
+
+
+__all__ = ["mobius_cell", "mobius_gru", "mobius_rnn"]

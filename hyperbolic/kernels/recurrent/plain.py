@@ -1,0 +1,139 @@
+"""The formulas of :mod:`hyperbolic.kernels.recurrent` in PyTorch operations: the input side of all steps, then a loop.
+
+Layout inside: (T, S, G, H, B) with G gates; a state is (S, H, B). See :mod:`hyperbolic.kernels.gyro`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from hyperbolic.kernels.gyro import (
+    affine_point,
+    artanhc,
+    clamped,
+    constants,
+    exp_origin,
+    gated_update,
+    log_origin,
+    tanhc,
+)
+from hyperbolic.kernels.nonlinearity import NONLINEARITIES
+from hyperbolic.numerics import ball_gap, sqnorm
+
+PHI = tuple(NONLINEARITIES)  # operators take their numbers
+State = tuple[Tensor, ...]  # of an RNN log_0(h) (S, H, B), of a GRU the point h (S, H, B) and its gap (S, 1, B)
+
+
+class Cell(NamedTuple):
+    """What all steps share: ``1/sqrt(c)``, weights (S, G, H, H), bias points (S, G, H, 1) with gaps, a nonlinearity."""
+
+    unit: Tensor
+    weight: Tensor
+    b: Tensor
+    b_gap: Tensor
+    phi: str
+
+
+def cell(x: Tensor, weight: Tensor, bias: Tensor, c: Tensor, phi: str) -> Cell:
+    root = c.sqrt().to(x.dtype)
+    gap = ball_gap(bias, c).to(x.dtype)
+    return Cell(1 / root, weight, (root * bias).unsqueeze(-1), gap.unsqueeze(-1), phi)
+
+
+def input_side(x: Tensor, weight: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """``sqrt(c) U (x) x`` of all inputs, steps, cells and gates, with gaps ``1 - c|u|^2``.
+
+    Args:
+        x: (S', B, T, D) ball points. weight: (S, G, H, D), S = S', or S = 2S' where the second half of the cells reads
+            the steps from the last to the first. c: curvature.
+    Returns: u (T, S, G, H, B) and its gaps (T, S, G, 1, B), in the order in which a cell reads its inputs.
+    """
+    if weight.shape[0] > x.shape[0]:
+        x = torch.cat([x, x.flip(2)])
+    gates, hidden = weight.shape[1:3]
+    gap = clamped((1 - c * sqnorm(x)).to(x.dtype), constants(x).least_gap, 1)
+    y = (artanhc(gap) * c.sqrt().to(x.dtype)) * (x.flatten(1, 2) @ weight.flatten(1, 2).mT).unflatten(1, x.shape[1:3])
+    y = y.permute(2, 0, 3, 1).unflatten(2, (gates, hidden)).contiguous()
+    scale, u_gap = tanhc((y * y).sum(-2, keepdim=True))
+    return scale * y, u_gap
+
+
+def _phi(tangent: Tensor, at: Cell) -> Tensor:
+    """``phi(unit v) / unit``: the nonlinearity acts on tangent vectors of the ball that is not scaled."""
+    return tangent if at.phi == "identity" else NONLINEARITIES[at.phi][0](at.unit * tangent) / at.unit
+
+
+def rnn_step(state: State, u: Tensor, u_gap: Tensor, at: Cell) -> State:
+    """``log_0(phi((W (x) h (+) u) (+) b))`` with u (S, 1, H, B) from :func:`input_side` (Ganea et al. 2018, Eq. 27)."""
+    (v,) = state
+    new = affine_point(at.weight[:, 0] @ v, u[:, 0], u_gap[:, 0], at.b[:, 0], at.b_gap[:, 0])
+    return (_phi(log_origin(*new), at),)
+
+
+def gru_step(state: State, u: Tensor, u_gap: Tensor, at: Cell) -> State:
+    """The next point and gap with u (S, 3, H, B), gates r, z, candidate (Ganea et al. 2018, Eq. 29-31)."""
+    v = log_origin(*state)
+    gates = affine_point(at.weight[:, :2] @ v.unsqueeze(1), u[:, :2], u_gap[:, :2], at.b[:, :2], at.b_gap[:, :2])
+    r, z = torch.sigmoid(at.unit * log_origin(*gates)).unbind(1)
+    new = affine_point(at.weight[:, 2] @ (r * v), u[:, 2], u_gap[:, 2], at.b[:, 2], at.b_gap[:, 2])
+    if at.phi != "identity":
+        new = exp_origin(_phi(log_origin(*new), at))
+    h, gap = state
+    return gated_update(h, gap, *new, z)
+
+
+def _step(state: State, u: Tensor, u_gap: Tensor, at: Cell) -> State:
+    return (rnn_step if len(state) == 1 else gru_step)(state, u, u_gap, at)
+
+
+def _point(state: State) -> Tensor:
+    return exp_origin(*state)[0] if len(state) == 1 else state[0]
+
+
+def step(x: Tensor, h: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias: Tensor, c: Tensor, phi: str) -> Tensor:
+    """One step of one cell: x (B, D), h (B, H), weights (G, H, D) and (G, H, H), bias (G, H) -> (B, H)."""
+    u, u_gap = input_side(x[None, :, None], weight_ih[None], c)
+    at = cell(x, weight_hh[None], bias[None], c, phi)
+    gates, points, gap = weight_ih.shape[0], (h.mT / at.unit)[None], ball_gap(h, c).to(h.dtype).mT[None]
+    state = (log_origin(points, gap),) if gates == 1 else (points, gap)
+    return at.unit * _point(_step(state, u[0], u_gap[0], at))[0].mT
+
+
+def sequence(
+    x: Tensor,
+    lengths: Tensor | None,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias: Tensor,
+    c: Tensor,
+    nonlinearity: int,
+) -> Tensor:
+    """States (S, B, T, H) of all cells, those of a second direction in order of position and the origin in padding."""
+    (streams, batch, steps, _), (cells, gates, hidden, _) = x.shape, weight_ih.shape
+    at = cell(x, weight_hh, bias, c, PHI[nonlinearity])
+    u, u_gap = input_side(x, weight_ih, c)
+    state: State = (u.new_zeros(cells, hidden, batch),)
+    if gates == 3:
+        state = (*state, u.new_ones(cells, 1, batch))
+    points = []
+    for t in range(steps):
+        new = _step(state, u[t], u_gap[t], at)
+        state = new if lengths is None else _chosen(_inside(t, x, lengths, cells), new, state)
+        points.append(_point(state))
+    states = at.unit * torch.stack(points).permute(1, 3, 0, 2)
+    if cells > streams:
+        states = torch.cat([states[:streams], states[streams:].flip(2)])
+    return states.contiguous()
+
+
+def _inside(t: int, x: Tensor, lengths: Tensor, cells: int) -> Tensor:
+    """Whether the position that a cell reads in step t is inside of the sequence, (S, 1, B)."""
+    ends = lengths.unsqueeze(1)
+    return t < ends if cells == x.shape[0] else torch.cat([t < ends, x.shape[2] - 1 - t < ends])
+
+
+def _chosen(inside: Tensor, new: State, old: State) -> State:
+    return tuple(torch.where(inside, a, b) for a, b in zip(new, old, strict=True))

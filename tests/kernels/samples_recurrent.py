@@ -1,0 +1,16 @@
+"""Small arguments of the operators of :mod:`hyperbolic.kernels.recurrent`, for the tests that every operator passes."""
+
+import torch
+
+from tests.kernels.test_recurrent_native import arguments
+
+
+def _samples(kind):
+    """One direction; both directions with padding; a nonlinearity."""
+    for options, phi in (({}, 0), ({"cells": 2, "ended": True}, 0), ({"ended": True}, 1)):
+        torch.manual_seed(0)
+        (x, *rest), lengths = arguments(kind, 2, steps=2, d_in=2, hidden=2, **options)
+        yield x, lengths, *rest, phi
+
+
+SAMPLES = {f"mobius_{kind}": lambda kind=kind: list(_samples(kind)) for kind in ("rnn", "gru")}
