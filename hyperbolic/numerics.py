@@ -79,28 +79,20 @@ def ball_gap(x: Tensor, c: float | Tensor) -> Tensor:
     float32 points are summed in float64; float64 points with compensated (double-double) products and sums,
     because near the boundary plain float64 keeps only half of the digits.
     """
-    floor = limit(BALL_EPS, x.dtype) / 4
-    gap = 1 - c * sqnorm(x) if x.dtype is not WIDE else _CompensatedGap.apply(x, wide_curvature(c).to(x.device))
-    return gap.clamp_min(floor)
+    gap = 1 - c * sqnorm(x)
+    if x.dtype is WIDE:
+        with torch.no_grad():  # the derivatives are those of the plain form
+            correction = _compensated_gap(x.detach(), wide_curvature(c).detach().to(x.device)) - gap.detach()
+        gap = gap + correction
+    return gap.clamp_min(limit(BALL_EPS, x.dtype) / 4)
 
 
-class _CompensatedGap(Function[Tensor]):
+def _compensated_gap(x: Tensor, c: Tensor) -> Tensor:
     """``1 - c|x|^2`` of float64 points in double-double arithmetic (Dekker products, Knuth sums)."""
-
-    @staticmethod
-    def forward(ctx: Context, x: Tensor, c: Tensor) -> Tensor:
-        ctx.save_for_backward(x, c)
-        high, low = _sum(*_two_product(x, x))
-        product, error = _two_product(*torch.broadcast_tensors(c, high))
-        gap, rest = _two_sum(torch.ones_like(product), -product)
-        return gap + (rest - error - c * low)
-
-    @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        x, c = ctx.saved_tensors
-        grad_x = (-2 * c * grad * x).sum_to_size(x.shape) if ctx.needs_input_grad[0] else None
-        grad_c = (-grad * sqnorm(x)).sum_to_size(c.shape) if ctx.needs_input_grad[1] else None
-        return grad_x, grad_c
+    high, low = _sum(*_two_product(x, x))
+    product, error = _two_product(*torch.broadcast_tensors(c, high))
+    gap, rest = _two_sum(torch.ones_like(product), -product)
+    return gap + (rest - error - c * low)
 
 
 def _sum(high: Tensor, low: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from hyperbolic.kernels import losses_native
-from hyperbolic.kernels.mlr import class_logits, refuse_graph
+from hyperbolic.kernels.mlr import class_logits
+from hyperbolic.kernels.table_products import refuse_graph
 from hyperbolic.kernels.target_lists import dense_targets
 from hyperbolic.kernels.tile_losses import BinaryCrossEntropy, CrossEntropy, TileLoss
 from hyperbolic.kernels.tiled_products import Tiles, TilesInCpp

@@ -157,7 +157,7 @@ def _define(cls: type[Operator], schema: str) -> None:
     def run(*arguments: Any) -> Any:
         tensors = [a for a in arguments if isinstance(a, Tensor)]
         kind = tensors[0].device.type
-        if torch.is_autocast_enabled(kind):
+        if kind != "meta" and torch.is_autocast_enabled(kind):
             with torch.autocast(kind, enabled=False):
                 return run(*arguments)
         if not torch.compiler.is_compiling() and switch.is_transformed():

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from hyperbolic.kernels import pairwise_native
-from hyperbolic.kernels.mlr import refuse_graph, scaled_arsinh_
+from hyperbolic.kernels.mlr import arsinh
+from hyperbolic.kernels.table_products import refuse_graph
 from hyperbolic.manifolds import sheet
 from hyperbolic.manifolds.poincare import distance_square
 from hyperbolic.numerics import asinhc, ball_gap, safe_sqrt, sqnorm, wide, wide_curvature
@@ -128,8 +129,7 @@ class _Length(Function[Tensor]):
     def forward(ctx: Context, h: Tensor, c: Tensor, close: Tensor, dtype: torch.dtype) -> Tensor:
         ctx.save_for_backward(h, c, close)
         out = h.clamp_min(0).sqrt_().to(dtype)
-        scaled_arsinh_(out.view(-1, max(out.shape[-1], 1)), (2 / c.sqrt()).to(dtype))
-        return out
+        return (2 / c.sqrt()).to(dtype) * arsinh(out)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hyperbolic import native
-from hyperbolic.kernels.mlr import refuse_graph
+from hyperbolic.kernels.table_products import refuse_graph
 from hyperbolic.numerics import BALL_EPS, WIDE
 from hyperbolic.typing import Context, Function
 

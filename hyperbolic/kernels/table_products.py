@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from hyperbolic import native
-from hyperbolic.kernels.mlr import refuse_graph
 from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.typing import Context, Function
 
@@ -68,3 +67,12 @@ class _TableProducts(Function[Tensor]):
         tensors = (grad, x, table, index, grad_x, grad_table, grad_bias)
         _LIBRARY.run("grads", *tensors, *index.shape, *reversed(table.shape), dtype=x.dtype)
         return grad_x, grad_table, None, grad_bias
+
+
+def refuse_graph(what: str) -> None:
+    """
+    Raises:
+        RuntimeError: in a backward pass that shall be differentiated itself.
+    """
+    if torch.is_grad_enabled():
+        raise RuntimeError(f"{what} can be differentiated once: there is no second derivative (create_graph=True)")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hyperbolic.kernels import losses_native
-from hyperbolic.kernels.mlr import arsinh_
+from hyperbolic.kernels.poincare_fc import arsinh_
 from hyperbolic.kernels.tile_losses import TileLoss
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hyperbolic import switch
-from hyperbolic.kernels import mlr, mlr_native, pairwise, pairwise_native
+from hyperbolic.kernels import mlr, pairwise, pairwise_native
 from hyperbolic.kernels.distance_softmax import distance_softmax
 from hyperbolic.manifolds import Lorentz, PoincareBall
 from tests.kernels.paths import assert_paths_agree, path, results
@@ -18,8 +18,8 @@ C = torch.tensor(1.3, dtype=F64)  # curvature
 @pytest.mark.parametrize(("batch", "classes"), [(0, 3), (1, 1), (1, 77), (37, 3), (270, 300)])
 @DTYPES
 def test_logits(batch, classes, dtype, relative, monkeypatch):
-    monkeypatch.setattr(mlr_native, "_ROWS", 200)
-    monkeypatch.setattr(mlr_native, "_COLUMNS", 170)
+    monkeypatch.setattr(mlr.passes, "_ROWS", 200)
+    monkeypatch.setattr(mlr.passes, "_COLUMNS", 170)
     x, w = torch.randn(batch, 6, dtype=dtype), torch.randn(classes, 6, dtype=dtype)
     assert_paths_agree(mlr.class_logits, [x, w, torch.rand(classes, dtype=dtype) + 0.5], relative)
 
