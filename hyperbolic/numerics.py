@@ -12,6 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from hyperbolic import switch
 from hyperbolic.rows import row_dot, row_scale
 from hyperbolic.typing import Context, Function
 
@@ -81,10 +82,15 @@ def ball_gap(x: Tensor, c: float | Tensor) -> Tensor:
     """
     gap = 1 - c * sqnorm(x)
     if x.dtype is WIDE:
-        with torch.no_grad():  # the derivatives are those of the plain form
-            correction = _compensated_gap(x.detach(), wide_curvature(c).detach().to(x.device)) - gap.detach()
-        gap = gap + correction
+        gap = _corrected(gap, _compensated_gap, x, wide_curvature(c).to(x.device))
     return gap.clamp_min(limit(BALL_EPS, x.dtype) / 4)
+
+
+def _corrected(plain: Tensor, exact: Callable[..., Tensor], *arguments: Tensor) -> Tensor:
+    """``exact(*arguments)`` with the derivatives of a plain form of the same, which is off by roundings only."""
+    with torch.no_grad():
+        correction = exact(*(argument.detach() for argument in arguments)) - plain.detach()
+    return plain + correction
 
 
 def _compensated_gap(x: Tensor, c: Tensor) -> Tensor:
@@ -112,8 +118,7 @@ class _CompensatedDot(Function[Tensor]):
     @staticmethod
     def forward(ctx: Context, x: Tensor, y: Tensor) -> Tensor:
         ctx.save_for_backward(x, y)
-        high, low = _sum(*_two_product(x, y))
-        return high + low
+        return _compensated_dot(x, y)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor]:
@@ -121,9 +126,16 @@ class _CompensatedDot(Function[Tensor]):
         return (grad * y).sum_to_size(x.shape), (grad * x).sum_to_size(y.shape)
 
 
+def _compensated_dot(x: Tensor, y: Tensor) -> Tensor:
+    high, low = _sum(*_two_product(x, y))
+    return high + low
+
+
 def careful_dot(x: Tensor, y: Tensor) -> Tensor:
     """``<x, y>`` like :func:`dot`, but correct to the last digits also where large products cancel in float64."""
-    return dot(x, y) if x.dtype is not WIDE or y.dtype is not WIDE else _CompensatedDot.apply(x, y)
+    if x.dtype is not WIDE or y.dtype is not WIDE:
+        return dot(x, y)
+    return _corrected(dot(x, y), _compensated_dot, x, y) if switch.is_transformed() else _CompensatedDot.apply(x, y)
 
 
 def difference_along(x: Tensor, y: Tensor) -> Tensor:
@@ -131,9 +143,8 @@ def difference_along(x: Tensor, y: Tensor) -> Tensor:
     if x.dtype is not WIDE or y.dtype is not WIDE:
         return dot(x, wide(y) - wide(x))
     with torch.no_grad():
-        lost = _two_sum(y, -x)[1]
-        rest = dot(x, lost)
-    return _CompensatedDot.apply(x, y - x) + rest
+        rest = dot(x.detach(), _two_sum(y.detach(), -x.detach())[1])
+    return careful_dot(x, y - x) + rest
 
 
 class _Reject(Function[Tensor]):
@@ -141,24 +152,35 @@ class _Reject(Function[Tensor]):
 
     @staticmethod
     def forward(ctx: Context, v: Tensor, x: Tensor) -> Tensor:
-        square = sqnorm(x)
-        safe = torch.where(square > 0, square, 1)
-        q = dot(x, v) / safe
-        product, error = _two_product(*torch.broadcast_tensors(q, x))
-        high, low = _two_sum(v, -product)
-        out = high + (low - error)
-        out = out - dot(x, out) / safe * x  # the error of q lies along x
-        ctx.save_for_backward(out, x, q, safe)
+        q, square = _share(v, x)
+        out = _rejected(v, x, q, square)
+        ctx.save_for_backward(out, v, x, q, square)
         ctx.shapes = v.shape, x.shape
         return out
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor]:
-        out, x, q, square = ctx.saved_tensors
+        out, v, x, q, square = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            q, square = _share(v, x)
         grad = grad.expand_as(out)
         across = _Reject.apply(grad, x)
         by_x = -(dot(grad, x) / square * out + q * across)
         return across.sum_to_size(ctx.shapes[0]), by_x.sum_to_size(ctx.shapes[1])
+
+
+def _share(v: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """``<x, v>/|x|^2`` and ``|x|^2``, which counts as 1 where it is 0."""
+    square = sqnorm(x)
+    square = torch.where(square > 0, square, 1)
+    return dot(x, v) / square, square
+
+
+def _rejected(v: Tensor, x: Tensor, q: Tensor, square: Tensor) -> Tensor:
+    product, error = _two_product(*torch.broadcast_tensors(q, x))
+    high, low = _two_sum(v, -product)
+    out = high + (low - error)
+    return out - dot(x, out) / square * x  # the error of q lies along x
 
 
 def reject(v: Tensor, x: Tensor) -> Tensor:
@@ -167,11 +189,13 @@ def reject(v: Tensor, x: Tensor) -> Tensor:
     float64 vectors are worked on with error-free products, because far out on the hyperboloid a vector is up to
     e^radius times longer along the ray than across; float32 vectors have digits to spare in float64.
     """
-    if v.dtype is WIDE and x.dtype is WIDE:
+    careful = v.dtype is WIDE and x.dtype is WIDE
+    if careful and not switch.is_transformed():
         return _Reject.apply(v, x)
     v, x = wide(v), wide(x)
-    square = sqnorm(x)
-    return v - dot(x, v) / torch.where(square > 0, square, 1) * x
+    q, square = _share(v, x)
+    plain = v - q * x
+    return _corrected(plain, _rejected, v, x, q, square) if careful else plain
 
 
 def _two_sum(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -224,13 +248,37 @@ class _Smooth(Function[Tensor]):
         return grad * slope, None, None, None
 
 
+def _smooth(
+    square: Tensor,
+    value: Callable[[Tensor], Tensor],
+    slope: Callable[[Tensor, Tensor], Tensor],
+    coefficients: tuple[float, ...],
+) -> Tensor:
+    """:class:`_Smooth`, or where ``torch.func`` follows, the integrated series and the closed form.
+
+    Args: value: 1 at 0. slope: the derivative by the square and the value; coefficients: its series.
+    """
+    if not switch.is_transformed():
+        return _Smooth.apply(square, value, slope, coefficients)
+    return _integrated(square, coefficients, value)
+
+
+def _integrated(square: Tensor, coefficients: tuple[float, ...], value: Callable[[Tensor], Tensor]) -> Tensor:
+    """``1 + sum_n a_n s^(n+1) / (n+1)`` near 0, with the coefficients a of the derivative; the value elsewhere."""
+    small = square < _SMALL
+    near, series = torch.where(small, square, 0), torch.zeros_like(square)
+    for n in range(len(coefficients) - 1, -1, -1):
+        series = near * (coefficients[n] / (n + 1) + series)
+    return torch.where(small, 1 + series, value(torch.where(small, _SMALL, square)))
+
+
 def _root(square: Tensor) -> Tensor:
     return square.clamp_min(torch.finfo(square.dtype).tiny).sqrt()
 
 
 def _tanhc(s: Tensor) -> Tensor:
     r = _root(s)
-    return torch.tanh(r).div_(r)
+    return torch.tanh(r) / r
 
 
 def _sinhc(s: Tensor) -> Tensor:
@@ -245,7 +293,7 @@ def _asinhc(s: Tensor) -> Tensor:
 
 def tanhc(square: Tensor) -> Tensor:
     """``tanh(r)/r`` as a function of ``r^2``: the scale of exp at the origin of the Poincaré ball and Klein disk."""
-    return _Smooth.apply(
+    return _smooth(
         square,
         _tanhc,
         lambda s, f: (1 - s * f * f - f) / (2 * s),
@@ -276,12 +324,19 @@ class _Artanhc(Function[Tensor]):
 
 def artanhc(gap: Tensor) -> Tensor:
     """``artanh(r)/r`` as a function of ``gap = 1 - r^2 > 0``: the scale of log at the origin of the ball and disk."""
-    return _Artanhc.apply(gap)
+    if not switch.is_transformed():
+        return _Artanhc.apply(gap)
+
+    def value(square: Tensor) -> Tensor:
+        r = square.sqrt()
+        return (2 * r * (1 + r) / torch.where(1 - gap < _SMALL, 1, gap)).log1p() / (2 * r)
+
+    return _integrated(1 - gap, tuple((n + 1) / (2 * n + 3) for n in range(10)), value)
 
 
 def sinhc(square: Tensor) -> Tensor:
     """``sinh(r)/r`` as a function of ``r^2``: the scale of exp at the origin of the hyperboloid."""
-    return _Smooth.apply(
+    return _smooth(
         square,
         _sinhc,
         lambda s, f: (torch.hypot(torch.ones_like(f), _root(s) * f) - f) / (2 * s),  # cosh(r) by sinh(r)
@@ -291,7 +346,7 @@ def sinhc(square: Tensor) -> Tensor:
 
 def cosh_sqrt(square: Tensor) -> Tensor:
     """``cosh(r)`` as a function of ``r^2``; its derivative is ``sinh(r)/(2r)``."""
-    return _Smooth.apply(
+    return _smooth(
         square,
         lambda s: torch.cosh(_root(s)),
         lambda s, f: _sinhc(s) / 2,
@@ -301,7 +356,7 @@ def cosh_sqrt(square: Tensor) -> Tensor:
 
 def asinhc(square: Tensor) -> Tensor:
     """``arsinh(r)/r`` as a function of ``r^2``: the scale of distances and of log on the hyperboloid."""
-    return _Smooth.apply(
+    return _smooth(
         square,
         _asinhc,
         lambda s, f: ((1 + s).rsqrt() - f) / (2 * s),

@@ -56,8 +56,8 @@ def _forward(
     """
     x, w = x.contiguous(), w.contiguous()
     scale, bias = (None if t is None else t.contiguous() for t in (scale, bias))
-    empty = torch.empty_like if len(x) else torch.zeros_like
-    operands = zip((empty, empty, torch.zeros_like, torch.zeros_like), (x, w, scale, bias), ctx.needs_input_grad)
+    needs, empty = ctx.needs_input_grad[:4], torch.empty_like if len(x) else torch.zeros_like
+    operands = zip((empty, empty, torch.zeros_like, torch.zeros_like), (x, w, scale, bias), needs, strict=True)
     grads = [kind(t) if need and t is not None else None for kind, t, need in operands]
     grad_x, grad_w, *_ = grads
     total = torch.zeros((), dtype=torch.float64)
@@ -124,9 +124,10 @@ class BinaryCrossEntropy(Operator):
         factor = 1.0 if row_weights is not None else 1 / max(len(targets) * len(w), 1)
 
         def on_tile(z: Tensor, total: Tensor, rows: slice, part: Classes) -> None:
-            lists, dense, first = (None, 0), (None, 0), part.columns.start
+            dense: tuple[int | None, int] = (None, 0)
+            lists: tuple[Tensor | None, int, int] = (None, 0, part.columns.start)
             if targets.dtype is torch.long:
-                lists = (targets[rows].contiguous(), targets.shape[1])
+                lists = (targets[rows].contiguous(), targets.shape[1], part.columns.start)
             else:
                 y = targets[rows, part.columns].to(z.dtype)
                 y = y if y.stride(1) == 1 else y.contiguous()
@@ -134,7 +135,7 @@ class BinaryCrossEntropy(Operator):
             weights = None if row_weights is None else row_weights[rows].to(z.dtype).contiguous()
             places = None if groups is None else groups[part.columns].contiguous()
             weighted = (weights, 0 if weights is None else weights.shape[1], address(places, z.shape[1:]))
-            LIBRARY.run("bce", *part.arguments(z, total), *dense, *lists, first, *weighted, factor, dtype=z.dtype)
+            LIBRARY.run("bce", *part.arguments(z, total), *dense, *lists, *weighted, factor, dtype=z.dtype)
 
         return (_forward(ctx, x, w, scale, bias, shape, on_tile) * factor).to(x.dtype)
 
