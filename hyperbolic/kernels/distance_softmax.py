@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from hyperbolic import native
-from hyperbolic.kernels.mlr import refuse_graph
+from hyperbolic.kernels.table_products import refuse_graph
 from hyperbolic.manifolds import sheet
 from hyperbolic.numerics import asinhc, safe_sqrt, sqnorm, wide_curvature
 from hyperbolic.typing import Context, Function

@@ -9,7 +9,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hyperbolic.kernels.mlr import arsinh_
 from hyperbolic.kernels.operator import Operator, operator
 from hyperbolic.numerics import BALL_EPS, WIDE, ball_gap, limit, scaled, sqnorm, wide
 from hyperbolic.typing import Context
@@ -132,6 +131,30 @@ def _blocks(value: Tensor) -> list[tuple[slice, Tensor]]:
     step = max(n if value.is_cuda else min(_BLOCK // max(value.shape[1], 1), n), 1)
     scratch = value.new_empty(step, value.shape[1])
     return [(slice(i, i + step), scratch[: n - i]) for i in range(0, n, step)]
+
+
+def arsinh_(z: Tensor, root: Tensor, size: Tensor, value: Tensor, bounded: bool = False) -> None:
+    """``z <- arsinh(z)`` and ``root <- sqrt(1 + z^2)`` in place; ``size`` and ``value`` are scratch of the same shape.
+
+    ``sign(z) log(1 + |z| + |z| |z|/(1 + root))`` in passes over blocks that should fit the cache: ``torch.asinh``
+    costs many times more on CPU. Right also where z^2 overflows; there the root is that of the largest number.
+    ``bounded``: z^2 is known not to overflow.
+    """
+    if z.device.type != "cpu":
+        torch.hypot(z, torch.ones_like(z[:1, :1]), out=root)
+        z.asinh_()
+        return
+    torch.addcmul(torch.ones((), dtype=z.dtype), z, z, out=root)
+    if not bounded:
+        root.clamp_max_(torch.finfo(z.dtype).max)
+    root.sqrt_()
+    torch.abs(z, out=size)
+    torch.add(root, 1, out=value)
+    torch.div(size, value, out=value)
+    if not bounded:
+        value.clamp_max_(1)
+    torch.addcmul(size, size, value, out=value).log1p_()
+    torch.copysign(value, z, out=z)
 
 
 def poincare_fc(x: Tensor, z: Tensor, r: Tensor | None, c: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from hyperbolic.kernels.mlr import refuse_graph
+from hyperbolic.kernels.table_products import refuse_graph
 from hyperbolic.manifolds.poincare import distance_square, expmap0
 from hyperbolic.numerics import WIDE, asinhc, sqnorm, wide, wide_curvature
 from hyperbolic.rows import blocked

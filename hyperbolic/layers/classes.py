@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from hyperbolic.kernels.losses import streamed_bce, streamed_cross_entropy
+from hyperbolic.kernels.class_losses import streamed_bce, streamed_cross_entropy
 from hyperbolic.kernels.mlr import class_logits
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import name_of, takes_points
@@ -68,7 +68,7 @@ class ClassLogits(nn.Module):
                 entries. groups: long (K,), group of each class; left out, there is one group.
             classes: integers (M,), distinct; only the logits of these classes are computed and count.
 
-        Returns: a scalar, 0 for B = 0. It can be differentiated once.
+        Returns: a scalar, 0 for B = 0.
         Raises:
             ValueError: shapes that do not fit, a matrix of integers or (where it lies on a CPU) with entries outside of
                 [0, 1]; a class that does not exist or stands twice in ``classes`` (on a GPU: a device-side assertion).
@@ -108,7 +108,7 @@ class ClassLogits(nn.Module):
             label_smoothing: in [0, 1]; this share of the target's probability is spread over all classes.
             classes: integers (M,), distinct; the softmax runs over these classes only, and every target is among them.
 
-        Returns: a scalar, 0 when no row counts. It can be differentiated once.
+        Returns: a scalar, 0 when no row counts.
         Raises:
             ValueError: shapes that do not fit, a target that is not of integers, label_smoothing outside of [0, 1]; a
                 class that does not exist, is not in ``classes`` or stands there twice (on a GPU: a device-side

@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from hyperbolic.kernels.lorentz_rows import lift
 from hyperbolic.kernels.lorentz_attention import attention_weights, lorentz_attention
+from hyperbolic.kernels.lorentz_rows import lift
 from hyperbolic.layers import attention
 from hyperbolic.layers.attention import DistanceAttention
 from hyperbolic.layers.guard import name_of, takes_points

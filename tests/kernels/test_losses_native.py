@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from hyperbolic import switch
-from hyperbolic.kernels import losses_native, tile_losses
-from hyperbolic.kernels.losses import streamed_bce, streamed_cross_entropy
+from hyperbolic.kernels.class_losses import passes, streamed_bce, streamed_cross_entropy
 from tests.kernels.paths import assert_paths_agree, path, results
 
 pytestmark = pytest.mark.skipif(switch.cpp_compiler() is None, reason="needs a C++ compiler")
@@ -19,8 +18,8 @@ D = 6
 @pytest.fixture(autouse=True)
 def several_tiles(monkeypatch):
     """Of rows and of classes; the whole ones are worth two threads."""
-    monkeypatch.setattr(tile_losses, "_ROWS", 300)
-    monkeypatch.setitem(tile_losses._TILE, "c++", 300 * 128)
+    monkeypatch.setattr(passes, "_ROWS", 300)
+    monkeypatch.setattr(passes, "_ENTRIES", 300 * 128)
 
 
 def arguments(kind: str, batch: int, classes: int, dtype: torch.dtype) -> list[torch.Tensor]:
@@ -78,17 +77,15 @@ def test_cross_entropy(kind, batch, classes, dtype, relative, smoothing):
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_pass_gives_the_same_numbers_every_time(threads):
-    z, scale, target = torch.randn(300, 211), torch.rand(211), torch.randint(211, (300, 1))
-    actual = []
-    for _ in range(3):
-        sums, total = torch.zeros(2, 211), torch.zeros((), dtype=F64)
-        tiles = [losses_native.Tile(z.clone(), scale, None, *sums, total) for _ in range(2)]
-        with path("native", threads):
-            losses_native.bce(tiles[0], None, target, 0, None, None, factor=0.1)
-            losses_native.cross_entropy(tiles[1], target.squeeze(1), torch.ones(300), 0.1)
-        actual.append(torch.cat([total.float().view(1), sums.flatten(), *(tile.z.flatten() for tile in tiles)]))
-    assert torch.equal(actual[0], actual[1])
-    assert torch.equal(actual[0], actual[2])
+    leaves, targets, counted = arguments("scale", 300, 211, F32), torch.randint(211, (300, 1)), torch.ones(300) > 0
+    losses = (
+        lambda *leaves: streamed_bce(*filled("scale", *leaves), targets),
+        lambda *leaves: streamed_cross_entropy(*filled("scale", *leaves), targets.squeeze(1), counted, 0.1),
+    )
+    for loss in losses:
+        first, *others = (results("native", loss, leaves, threads) for _ in range(3))
+        for other in others:
+            assert all(torch.equal(a, b) for a, b in zip(first, other, strict=True))
 
 
 @pytest.mark.parametrize("loss", ["bce", "cross entropy"])
@@ -110,9 +107,10 @@ def test_huge_products_have_finite_losses_and_gradients(loss, size, kind):
 def test_sure_logits_leave_no_denormal_numbers():
     """They would make the matrix products after them hundreds of times slower."""
     z, total = torch.full((8, 64), -80.0), torch.zeros((), dtype=F64)
-    tile = losses_native.Tile(z, None, None, None, None, total)
+    classes = passes.Classes(slice(0, 64), z, None, None, None, None, None)
     with path("native"):
-        losses_native.bce(tile, None, torch.full((8, 1), -1), 0, None, None, factor=1e-7)
+        lists = (torch.full((8, 1), -1), 1, 0)
+        passes.LIBRARY.run("bce", *classes.arguments(z, total), None, 0, *lists, None, 0, None, 1e-7, dtype=F32)
     assert not z.any()
     assert total > 0
     assert torch.tensor(1e-39) * 2 > 0, "which holds in the pass only"

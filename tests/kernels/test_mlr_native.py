@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from hyperbolic import switch
-from hyperbolic.kernels import mlr, mlr_native, pairwise, pairwise_native
+from hyperbolic.kernels import mlr, pairwise
+from hyperbolic.kernels.pairwise import passes
 from hyperbolic.kernels.distance_softmax import distance_softmax
 from hyperbolic.manifolds import Lorentz, PoincareBall
 from tests.kernels.paths import assert_paths_agree, path, results
@@ -18,8 +19,8 @@ C = torch.tensor(1.3, dtype=F64)  # curvature
 @pytest.mark.parametrize(("batch", "classes"), [(0, 3), (1, 1), (1, 77), (37, 3), (270, 300)])
 @DTYPES
 def test_logits(batch, classes, dtype, relative, monkeypatch):
-    monkeypatch.setattr(mlr_native, "_ROWS", 200)
-    monkeypatch.setattr(mlr_native, "_COLUMNS", 170)
+    monkeypatch.setattr(mlr.passes, "_ROWS", 200)
+    monkeypatch.setattr(mlr.passes, "_COLUMNS", 170)
     x, w = torch.randn(batch, 6, dtype=dtype), torch.randn(classes, 6, dtype=dtype)
     assert_paths_agree(mlr.class_logits, [x, w, torch.rand(classes, dtype=dtype) + 0.5], relative)
 
@@ -101,14 +102,15 @@ def _tangents(manifold, u):
 @SPACES
 def test_factors_are_those_of_pytorch_operations(space, distances):
     """Also of points at the margin, whose gap has no gradient."""
-    manifold, model = space(1.3), "lorentz" if space is Lorentz else "poincare"
-    plain = pairwise._lorentz_factors if space is Lorentz else pairwise._poincare_factors
+    manifold, model = space(1.3), passes._LORENTZ if space is Lorentz else passes._POINCARE
     points = manifold.expmap0(_tangents(manifold, torch.randn(70, 9, dtype=F64))).float()
     if space is PoincareBall:
         points = torch.cat([points, torch.eye(9) / C.sqrt().float()])
     for left in (True, False):
-        expected = results("0", lambda x, c, left=left: plain(x, c, left), [points, C])
-        actual = results("native", lambda x, c, left=left: pairwise_native.Factors.apply(x, c, model, left), [points, C])
+        expected = results("0", lambda x, c, left=left: model.factors(x, c, left), [points, C])
+        with path("native"):
+            factors = passes._Factors(model, points, C, left, True)
+            actual = [factors.value, *factors.grads(2 * factors.value)]
         for one, other in zip(actual, expected, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6 * other.abs().max().item())
 

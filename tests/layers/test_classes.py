@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from hyperbolic.geometry import FAMILIES, GEOMETRIES, MANIFOLDS
-from hyperbolic.kernels.losses import dense_targets
+from hyperbolic.kernels.class_losses import dense_targets
 from hyperbolic.layers import mobius
 from hyperbolic.layers.classes import ClassLogits, group_mean_weights
 from hyperbolic.manifolds import PoincareBall

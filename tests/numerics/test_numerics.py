@@ -153,3 +153,37 @@ def test_half_precision_is_refused(dtype):
             function(torch.zeros(2, 3, dtype=dtype))
     with pytest.raises(TypeError, match="float32 or float64"):
         numerics.ball_gap(torch.zeros(2, 3, dtype=dtype), torch.tensor(1.0))
+
+
+SQUARES = torch.cat([torch.zeros(1), torch.logspace(-9, -0.1, 60), torch.tensor([0.0199, 0.0201])]).double()
+
+
+@pytest.mark.parametrize("function", [numerics.tanhc, numerics.sinhc, numerics.cosh_sqrt, numerics.asinhc, lambda s: numerics.artanhc(1 - s)])
+def test_functions_of_squares_under_torch_func(function):
+    """Value, slope and its slope are those of autograd."""
+    slope = torch.func.vmap(torch.func.grad(function))
+    torch.testing.assert_close(torch.func.vmap(function)(SQUARES), function(SQUARES), rtol=1e-15, atol=0)
+    leaf = SQUARES.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(function(leaf).sum(), leaf, create_graph=True)
+    torch.testing.assert_close(slope(SQUARES), expected, rtol=1e-11, atol=0)
+    (second,) = torch.autograd.grad(expected.sum(), leaf)
+    actual = torch.func.vmap(torch.func.grad(torch.func.grad(function)))(SQUARES)
+    torch.testing.assert_close(actual, second, rtol=1e-6, atol=0)
+
+
+def test_careful_sums_under_torch_func_and_their_second_derivatives():
+    x, v = torch.randn(2, 7, 5, dtype=torch.float64)
+    v = 1e9 * x + v
+
+    def each(v, x):
+        return numerics.reject(v, x).square().sum() + numerics.careful_dot(x, v) + numerics.ball_gap(x / 9, 1.3).sum() + numerics.difference_along(x, v)[0]
+
+    expected = torch.stack([each(*pair) for pair in zip(v, x, strict=True)])
+    torch.testing.assert_close(torch.func.vmap(each)(v, x), expected, rtol=1e-14, atol=0)
+    v = v - 1e9 * x
+    leaves = v.clone().requires_grad_(), x.clone().requires_grad_()
+    grads = torch.autograd.grad(sum(each(*pair).sum() for pair in zip(*leaves, strict=True)), leaves)
+    actual = torch.func.vmap(torch.func.grad(lambda v, x: each(v, x).sum(), argnums=(0, 1)))(v, x)
+    for one, other in zip(actual, grads, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+    assert torch.autograd.gradgradcheck(numerics.reject, [leaf[:2].detach().requires_grad_() for leaf in leaves])

@@ -1,4 +1,4 @@
-// Lifts of points and hyperplanes, and s arsinh(z) with its gradient: see hyperbolic/kernels/mlr.py.
+// Lifts of points and hyperplanes, and s arsinh(z) with its gradient: see __init__.py and passes.py.
 #include <cmath>
 
 #include "arsinh.h"

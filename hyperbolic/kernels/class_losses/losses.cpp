@@ -1,4 +1,4 @@
-// Losses of class logits on a tile of products z (rows x columns): see hyperbolic/kernels/losses.py.
+// Losses of class logits on a tile of products z (rows x columns): see passes.py.
 //
 // The logit is l = s v with v = arsinh(z), or z itself without scales s; biases are added to z first. A tile becomes the
 // derivative of the loss with respect to z; those of s and of the biases, sums over rows, are added to arrays.

@@ -1,4 +1,4 @@
-// Distances of all pairs of points: see hyperbolic/kernels/pairwise.py, which has the formulas.
+// Distances of all pairs of points: see __init__.py and plain.py.
 //
 // Factors are rows of d + 2 numbers whose inner products are h = sinh^2(sqrt(c) d/2); the last two are the terms that
 // may cancel. Those of the left points have the constants of the formula.

@@ -1,0 +1,188 @@
+"""The passes of :mod:`hyperbolic.kernels.class_losses` in C++: losses of a tile of products between matrix products."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from hyperbolic import native
+from hyperbolic.kernels.class_losses import plain
+from hyperbolic.kernels.operator import Operator, operator
+from hyperbolic.native import address
+from hyperbolic.typing import Context
+
+LIBRARY = native.Library("losses", bce="pnnppppppnpnnpnpd", cross_entropy="pnnpppppppd")
+_ENTRIES = 1 << 17  # of a tile, which stays in the cache with x and its gradient
+_ROWS = 2048  # most rows of a tile; fewer rows make products with few classes, which are slow
+
+
+class Classes(NamedTuple):
+    """Some of the classes, and what belongs to them: rows of w and of its gradient, entries of the others, or None.
+
+    In C++ the logits are ``scale arsinh(z + bias)`` of the products z, or ``z + bias`` without a scale.
+    """
+
+    columns: slice
+    w: Tensor
+    grad_w: Tensor | None
+    scale: Tensor | None
+    bias: Tensor | None
+    grad_scale: Tensor | None
+    grad_bias: Tensor | None
+
+    def arguments(self, z: Tensor, total: Tensor) -> tuple[int | None, ...]:
+        """Of a C++ pass: z (R, C) becomes the derivative of the loss by it, total, a float64 scalar, grows by the loss,
+        and the gradients of scale and bias by theirs."""
+        vectors = (self.scale, self.bias, self.grad_scale, self.grad_bias)
+        return address(z), *z.shape, *(address(t, z.shape[1:]) for t in vectors), address(total)
+
+
+def _forward(
+    ctx: Context,
+    x: Tensor,
+    w: Tensor,
+    scale: Tensor | None,
+    bias: Tensor | None,
+    shape: tuple[int, int],
+    on_tile: Callable[[Tensor, Tensor, slice, Classes], None],
+) -> Tensor:
+    """The sum of a loss over tiles of this shape, in float64, and its gradients.
+
+    Args: on_tile: the C++ pass, of products, the sum so far, the rows and the classes.
+    """
+    x, w = x.contiguous(), w.contiguous()
+    scale, bias = (None if t is None else t.contiguous() for t in (scale, bias))
+    needs, empty = ctx.needs_input_grad[:4], torch.empty_like if len(x) else torch.zeros_like
+    operands = zip((empty, empty, torch.zeros_like, torch.zeros_like), (x, w, scale, bias), needs, strict=True)
+    grads = [kind(t) if need and t is not None else None for kind, t, need in operands]
+    grad_x, grad_w, *_ = grads
+    total = torch.zeros((), dtype=torch.float64)
+    most_rows, step = shape
+    pieces = (itertools.repeat(None) if t is None else t.split(step) for t in (w, grad_w, scale, bias, *grads[2:]))
+    columns = (slice(k, min(k + step, len(w))) for k in range(0, len(w), step))
+    parts = [Classes(*part) for part in zip(columns, *pieces, strict=False)]
+    buffer = x.new_empty(min(most_rows, len(x)) * min(step, len(w)))
+    for r in range(0, len(x), most_rows):
+        rows = slice(r, min(r + most_rows, len(x)))
+        some = x[rows]
+        for part in parts:
+            z = buffer[: len(some) * len(part.w)].view(len(some), len(part.w))
+            torch.mm(some, part.w.T, out=z)
+            on_tile(z, total, rows, part)
+            if grad_x is not None:
+                grad_x[rows].addmm_(z, part.w, beta=0 if part.columns.start == 0 else 1)
+            if part.grad_w is not None:
+                part.grad_w.addmm_(z.T, some, beta=0 if r == 0 else 1)
+    ctx.save_for_backward(*grads)
+    return total
+
+
+def _backward(ctx: Context, grad: Tensor, n_others: int) -> tuple[Tensor | None, ...]:
+    saved = ctx.saved_tensors
+    if grad != 1:  # else, as in loss.backward(): no copy
+        saved = tuple(None if t is None else grad * t for t in saved)
+    return *saved, *[None] * n_others
+
+
+@operator(
+    "streamed_bce(Tensor x, Tensor w, Tensor? scale, Tensor? bias, Tensor targets, Tensor? row_weights, "
+    "Tensor? groups) -> Tensor"
+)
+class BinaryCrossEntropy(Operator):
+    plain = staticmethod(plain.bce)
+
+    @staticmethod
+    def fits(
+        x: Tensor,
+        w: Tensor,
+        scale: Tensor | None,
+        bias: Tensor | None,
+        targets: Tensor,
+        row_weights: Tensor | None,
+        groups: Tensor | None,
+    ) -> bool:
+        others = (targets, row_weights, groups)
+        return LIBRARY.readable(x, w, scale, bias) and all(t is None or t.is_cpu for t in others)
+
+    @staticmethod
+    def forward(
+        ctx: Context,
+        x: Tensor,
+        w: Tensor,
+        scale: Tensor | None,
+        bias: Tensor | None,
+        targets: Tensor,
+        row_weights: Tensor | None,
+        groups: Tensor | None,
+    ) -> Tensor:
+        rows = max(min(len(targets), _ROWS), 1)
+        shape = rows, max(_ENTRIES // rows // 64, 1) * 64
+        factor = 1.0 if row_weights is not None else 1 / max(len(targets) * len(w), 1)
+
+        def on_tile(z: Tensor, total: Tensor, rows: slice, part: Classes) -> None:
+            dense: tuple[int | None, int] = (None, 0)
+            lists: tuple[Tensor | None, int, int] = (None, 0, part.columns.start)
+            if targets.dtype is torch.long:
+                lists = (targets[rows].contiguous(), targets.shape[1], part.columns.start)
+            else:
+                y = targets[rows, part.columns].to(z.dtype)
+                y = y if y.stride(1) == 1 else y.contiguous()
+                dense = (y.data_ptr(), y.stride(0))
+            weights = None if row_weights is None else row_weights[rows].to(z.dtype).contiguous()
+            places = None if groups is None else groups[part.columns].contiguous()
+            weighted = (weights, 0 if weights is None else weights.shape[1], address(places, z.shape[1:]))
+            LIBRARY.run("bce", *part.arguments(z, total), *dense, *lists, *weighted, factor, dtype=z.dtype)
+
+        return (_forward(ctx, x, w, scale, bias, shape, on_tile) * factor).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return _backward(ctx, grad, 3)
+
+
+@operator(
+    "streamed_cross_entropy(Tensor x, Tensor w, Tensor? scale, Tensor? bias, Tensor target, Tensor weights, "
+    "float smoothing) -> Tensor"
+)
+class CrossEntropy(Operator):
+    plain = staticmethod(plain.cross_entropy)
+
+    @staticmethod
+    def fits(
+        x: Tensor,
+        w: Tensor,
+        scale: Tensor | None,
+        bias: Tensor | None,
+        target: Tensor,
+        weights: Tensor,
+        smoothing: float,
+    ) -> bool:
+        return LIBRARY.readable(x, w, scale, bias, weights) and target.is_cpu
+
+    @staticmethod
+    def forward(
+        ctx: Context,
+        x: Tensor,
+        w: Tensor,
+        scale: Tensor | None,
+        bias: Tensor | None,
+        target: Tensor,
+        weights: Tensor,
+        smoothing: float,
+    ) -> Tensor:
+        shape = max(40, len(target) // 24) * 4, len(w)  # all classes
+
+        def on_tile(z: Tensor, total: Tensor, rows: slice, part: Classes) -> None:
+            numbers = target[rows].contiguous(), weights[rows].contiguous()
+            of_rows = (address(t, z.shape[:1]) for t in numbers)
+            LIBRARY.run("cross_entropy", *part.arguments(z, total), *of_rows, smoothing, dtype=z.dtype)
+
+        return _forward(ctx, x, w, scale, bias, shape, on_tile).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return _backward(ctx, grad, 3)

@@ -1,0 +1,80 @@
+"""The formulas of :mod:`hyperbolic.kernels.class_losses` in PyTorch operations.
+
+Where the matrix of logits is large, blocks of its rows are computed one after the other, and again for the gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy as cross_entropy_of_logits
+from torch.nn.functional import logsigmoid
+from torch.utils.checkpoint import checkpoint
+
+from hyperbolic import switch
+from hyperbolic.kernels.mlr import class_logits
+
+_ENTRIES = 1 << 22  # most logits that are kept
+
+
+def bce(
+    x: Tensor,
+    w: Tensor,
+    scale: Tensor | None,
+    bias: Tensor | None,
+    targets: Tensor,
+    row_weights: Tensor | None,
+    groups: Tensor | None,
+) -> Tensor:
+    def of_rows(x: Tensor, rows: slice) -> Tensor:
+        logits = class_logits(x, w, scale, bias)
+        y = dense_targets(targets[rows], len(w)) if targets.dtype is torch.long else targets[rows]
+        if y.dtype is torch.bool:  # BCE(l, 1) = BCE(-l, 0), in which nothing cancels
+            each = -logsigmoid(torch.where(y, logits, -logits))
+        else:
+            y = y.to(logits.dtype)
+            each = (y - 1) * logsigmoid(-logits) - y * logsigmoid(logits)
+        if row_weights is None:
+            return each.sum(dtype=torch.float64) / max(len(targets) * len(w), 1)
+        weights = row_weights[rows].to(each.dtype)
+        return (each * (weights[:, :1] if groups is None else weights[:, groups])).sum(dtype=torch.float64)
+
+    return _streamed(of_rows, x, len(w))
+
+
+def cross_entropy(
+    x: Tensor,
+    w: Tensor,
+    scale: Tensor | None,
+    bias: Tensor | None,
+    target: Tensor,
+    weights: Tensor,
+    smoothing: float,
+) -> Tensor:
+    """The sum over rows, weighted."""
+
+    def of_rows(x: Tensor, rows: slice) -> Tensor:
+        logits = class_logits(x, w, scale, bias)
+        each = cross_entropy_of_logits(logits, target[rows], reduction="none", label_smoothing=smoothing)
+        return (each * weights[rows]).sum(dtype=torch.float64)
+
+    return _streamed(of_rows, x, len(w))
+
+
+def _streamed(of_rows: Callable[[Tensor, slice], Tensor], x: Tensor, classes: int) -> Tensor:
+    """The sum of a loss of some rows of x over all."""
+    if switch.is_followed(x) or x.shape[0] * classes <= _ENTRIES:
+        return of_rows(x, slice(None)).to(x.dtype)
+    step, total = max(_ENTRIES // classes, 1), torch.zeros((), dtype=torch.float64, device=x.device)
+    for start in range(0, len(x), step):
+        rows = slice(start, start + step)
+        total = total + checkpoint(of_rows, x[rows], rows, use_reentrant=False, preserve_rng_state=False)
+    return total.to(x.dtype)
+
+
+def dense_targets(targets: Tensor, n_classes: int) -> Tensor:
+    """Lists of classes (B, L), filled up with -1, as a boolean matrix (B, n_classes)."""
+    dense = torch.zeros(targets.shape[0], n_classes + 1, dtype=torch.bool, device=targets.device)
+    return dense.scatter(1, targets.masked_fill(targets < 0, n_classes), True)[:, :n_classes]
