@@ -4,9 +4,9 @@ Row scalars (squared norms, ``1 - c|x|^2``, distances) are computed in float64 w
 points: they are one number per point, and everything that cancels in hyperbolic formulas cancels in them.
 Functions of a norm are written as functions of its square, so that value and gradient are right at zero.
 
-Where something follows the operations (:func:`hyperbolic.switch.is_followed`), each function has a form without autograd
-functions, which can be differentiated in every way: by a series near zero, or as a plain formula plus the constant that
-is missing to the exact value.
+Where something follows the operations (:func:`hyperbolic.switch.is_followed`), each function has a form without
+autograd functions, which can be differentiated in every way: by a series near zero, or as a plain formula plus the
+constant that is missing to the exact value.
 """
 
 from __future__ import annotations

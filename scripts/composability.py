@@ -1,4 +1,4 @@
-"""What of PyTorch every layer goes with, tried: torch.compile, torch.export, tracing, torch.func, meta tensors, autocast.
+"""What of PyTorch every layer goes with, tried: torch.compile and export, tracing, torch.func, meta tensors, autocast.
 
 python -m scripts.composability                     all layers of all geometries: results/composability.json
 python -m scripts.composability mobius.Linear ...   these alone (of the families' names), printed and not written
@@ -329,7 +329,7 @@ def problem(make: Callable[[], Subject], check: Callable[[Subject], None]) -> st
     torch.manual_seed(0)
     try:
         check(make())
-    except Exception as error:  # noqa: BLE001 - any failure of PyTorch's machinery is the result
+    except Exception as error:
         lines = [line for line in str(error).splitlines() if line.strip()] or [""]
         return f"{type(error).__name__}: {lines[0][:200]}"
     return ""

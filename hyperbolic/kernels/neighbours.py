@@ -105,7 +105,7 @@ class _Sum(Operator):
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, weights: Tensor, *at: Any) -> Tensor:
-        target, source, offsets, *_, n_targets = at
+        _, source, offsets, *_, n_targets = at
         ctx.save_for_backward(x if ctx.needs_input_grad[1] else x.new_empty(0), weights, *at[:-1])
         ctx.n_sources = len(x)
         return _matrix(offsets, source, weights, (n_targets, len(x))) @ x

@@ -51,9 +51,9 @@ class _Pass:
 class Operator(torch.autograd.Function):
     """Base class of the operations, which :func:`operator` decorates; see the module's documentation.
 
-    Subclasses have the static methods ``plain`` and ``fits``, which take the arguments of the schema, beside ``forward``
-    and ``backward``. ``writes`` counts the first arguments whose memory the passes use up. ``fake`` makes results of the
-    right shapes, dtypes and device, where that is less work than ``plain``.
+    Subclasses have the static methods ``plain`` and ``fits``, which take the arguments of the schema, beside
+    ``forward`` and ``backward``. ``writes`` counts the first arguments whose memory the passes use up. ``fake`` makes
+    results of the right shapes, dtypes and device, where that is less work than ``plain``.
     """
 
     name: ClassVar[str]
@@ -62,13 +62,15 @@ class Operator(torch.autograd.Function):
     fits: ClassVar[Callable[..., bool]]
     fake: ClassVar[Callable[..., Any] | None] = None
     writes: ClassVar[int] = 0
+    _forward: ClassVar[Callable[..., Any]]
+    _backward: ClassVar[Callable[..., Any]]
 
 
 def operator(schema: str) -> Callable[[type[Operator]], type[Operator]]:
     """Makes a class the operator with this schema, such as ``"dual(Tensor q, Tensor factor) -> Tensor"``.
 
-    Its arguments are of type Tensor, Tensor?, float, int or bool; the last may be ``Tensor[]``: then the passes, ``plain``
-    and ``fits`` take its tensors one by one.
+    Its arguments are of type Tensor, Tensor?, float, int or bool; the last may be ``Tensor[]``: then the passes,
+    ``plain`` and ``fits`` take its tensors one by one.
     """
 
     def define(cls: type[Operator]) -> type[Operator]:
@@ -120,15 +122,15 @@ def _define(cls: type[Operator], schema: str) -> None:
         grads = [g.contiguous() for g in grads]
         if not cls.fits(*flat):
             with torch.enable_grad():
-                found = _through_plain(cls, [a.detach() if isinstance(a, Tensor) else a for a in flat], grads, needs)
+                values = _through_plain(cls, [a.detach() if isinstance(a, Tensor) else a for a in flat], grads, needs)
         else:
             with torch.no_grad():
                 step = _Pass(needs)
                 cls._forward(step, *_copied(cls, flat))
-                found = cls._backward(step, *grads)
+                values = cls._backward(step, *grads)
         return [
             (torch.zeros_like(a) if g is None else _fresh(g, (*flat, *grads)).to(a.dtype))
-            for a, g, need in zip(flat, found, needs, strict=True)
+            for a, g, need in zip(flat, values, needs, strict=True)
             if need
         ]
 
@@ -152,9 +154,9 @@ def _define(cls: type[Operator], schema: str) -> None:
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
             result = _through_plain(cls, flat, list(grads), ctx.needs)
         else:
-            found = iter(grad_op(*packed(tuple(flat)), list(grads), ctx.needs))
-            result = tuple(next(found) if need else None for need in ctx.needs)
-        return result if n_fixed is None else (*result[: n_fixed], list(result[n_fixed :]))
+            values = iter(grad_op(*packed(tuple(flat)), list(grads), ctx.needs))
+            result = tuple(next(values) if need else None for need in ctx.needs)
+        return result if n_fixed is None else (*result[:n_fixed], list(result[n_fixed:]))
 
     def run(*arguments: Any) -> Any:
         tensors = [a for a in arguments if isinstance(a, Tensor)]
@@ -166,9 +168,10 @@ def _define(cls: type[Operator], schema: str) -> None:
             return plain(*arguments)
         if torch.compiler.is_compiling() or switch.is_traced(tensors):
             return op(*packed(arguments)) if kind in ("cpu", "meta") and switch.fast() else plain(*arguments)
-        return cls.apply(*arguments) if fits(*arguments) else plain(*arguments)
+        return apply(*arguments) if fits(*arguments) else plain(*arguments)
 
     plain, fits = cls.plain, cls.fits
+    apply: Callable[..., Any] = cls.apply
     cls.run = staticmethod(run)
     _library.impl(cls.name, results, "CompositeExplicitAutograd")
     _library.impl(grad, gradients, "CompositeExplicitAutograd")
@@ -180,7 +183,7 @@ def _define(cls: type[Operator], schema: str) -> None:
 def _keep_arguments(cls: type[Operator]) -> None:
     """The passes of the autograd function, with a second derivative by the plain formula."""
     forward, backward = cls.forward, cls.backward
-    cls._forward, cls._backward = staticmethod(forward), staticmethod(backward)  # type: ignore[attr-defined]
+    cls._forward, cls._backward = staticmethod(forward), staticmethod(backward)
 
     def keeping(ctx: Any, *arguments: Any) -> Any:
         ctx.arguments = arguments
@@ -191,7 +194,7 @@ def _keep_arguments(cls: type[Operator]) -> None:
             return _through_plain(cls, ctx.arguments, grads, ctx.needs_input_grad)
         return backward(ctx, *grads)
 
-    cls.forward, cls.backward = staticmethod(keeping), staticmethod(differentiable)  # type: ignore[method-assign,assignment]
+    cls.forward, cls.backward = staticmethod(keeping), staticmethod(differentiable)  # type: ignore[method-assign]
 
 
 def _through_plain(cls: type[Operator], flat: Sequence[Any], grads: Sequence[Tensor], needs: Sequence[bool]) -> Any:
@@ -205,12 +208,14 @@ def _through_plain(cls: type[Operator], flat: Sequence[Any], grads: Sequence[Ten
             f"{cls.name} can be differentiated once, as it uses up the memory of its argument: there is no second "
             "derivative (create_graph=True) unless HYPERBOLIC_KERNELS=plain"
         )
-    inputs = [a.view_as(a).requires_grad_() if n and isinstance(a, Tensor) else a for a, n in zip(flat, needs, strict=True)]
+    inputs = [
+        a.view_as(a).requires_grad_() if n and isinstance(a, Tensor) else a for a, n in zip(flat, needs, strict=True)
+    ]
     out = cls.plain(*inputs)
     outs = [out] if isinstance(out, Tensor) else list(out)
     pairs = [(o, g) for o, g in zip(outs, grads, strict=True) if o.requires_grad and g is not None]
     wanted = [a for a, n in zip(inputs, needs, strict=True) if n]
-    found = iter(
+    values = iter(
         torch.autograd.grad(
             [o for o, _ in pairs],
             wanted,
@@ -219,7 +224,7 @@ def _through_plain(cls: type[Operator], flat: Sequence[Any], grads: Sequence[Ten
             allow_unused=True,
         )
     )
-    return tuple(next(found) if n else None for n in needs)
+    return tuple(next(values) if n else None for n in needs)
 
 
 def _copied(cls: type[Operator], flat: Arguments) -> Arguments:

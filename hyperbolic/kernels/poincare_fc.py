@@ -163,7 +163,7 @@ def poincare_fc(x: Tensor, z: Tensor, r: Tensor | None, c: Tensor) -> Tensor:
     Results beyond the stated radius are cut to it.
     """
     w, norm = unidirectional_hyperplanes(z, r, c)
-    y = _Coordinates.run(x.reshape(-1, x.shape[-1]), w, (2 * norm).to(z.dtype), c)
+    y: Tensor = _Coordinates.run(x.reshape(-1, x.shape[-1]), w, (2 * norm).to(z.dtype), c)
     return y.view(*x.shape[:-1], z.shape[0])
 
 

@@ -50,7 +50,7 @@ def usable(*tensors: Tensor | None) -> bool:
 
 
 def readable(*tensors: Tensor | None) -> bool:
-    """Whether C++ kernels are used, and these tensors are on a CPU, of one dtype, float32 or float64, of any strides."""
+    """Whether C++ kernels are used, and these tensors are on a CPU, of one dtype (float32, float64), of any strides."""
     dtype = None
     for t in tensors:
         if t is not None:

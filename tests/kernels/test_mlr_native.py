@@ -5,8 +5,8 @@ import torch
 
 from hyperbolic import switch
 from hyperbolic.kernels import mlr, pairwise
-from hyperbolic.kernels.pairwise import passes
 from hyperbolic.kernels.distance_softmax import distance_softmax
+from hyperbolic.kernels.pairwise import passes
 from hyperbolic.manifolds import Lorentz, PoincareBall
 from tests.kernels.paths import assert_paths_agree, path, results
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from geoopt import ManifoldParameter
 
-from hyperbolic.kernels.table_products import table_products, plain
+from hyperbolic.kernels.table_products import plain, table_products
 from hyperbolic.manifolds import Lorentz
 from tests.kernels.paths import assert_paths_agree
 from tests.tolerances import tolerance

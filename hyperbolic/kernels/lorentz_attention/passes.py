@@ -93,7 +93,16 @@ class Attention(Operator):
         shape = _shape(q, k, v, mask, causal)
         ctx.numbers = (float(factor), float(c))
         _LIBRARY.run(
-            "forward", *places, at_mask, None if kept is None else kept.contiguous(), y.data_ptr(), weights, factors, shape, *ctx.numbers, dtype=q.dtype
+            "forward",
+            *places,
+            at_mask,
+            None if kept is None else kept.contiguous(),
+            y.data_ptr(),
+            weights,
+            factors,
+            shape,
+            *ctx.numbers,
+            dtype=q.dtype,
         )
         ctx.save_for_backward(q, k, v, y, weights, factors, factor, c)
         return y

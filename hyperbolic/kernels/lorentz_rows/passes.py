@@ -36,8 +36,8 @@ def _across(x: Tensor) -> bool:
 
 
 class _Numbers:
-    """What the passes of :func:`~hyperbolic.kernels.lorentz_rows.normalise` need besides tensors: how many points z holds, their size, and the
-    constants of their times."""
+    """What the passes of a normalisation need besides tensors: how many points z holds, their size, and the constants
+    of their times."""
 
     def __init__(self, z: Tensor, scale: Tensor, c: Tensor, offset: float, heads: int):
         self.heads, self.c = heads, float(c)

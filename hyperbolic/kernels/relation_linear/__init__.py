@@ -36,7 +36,7 @@ def relation_linear(x: Tensor, weight: Tensor, r: Tensor, sparse: bool = False) 
             f"{tuple(weight.shape)} and {tuple(r.shape)}"
         )
     gathered = r.shape[0] * weight[0].numel() <= GATHERED
-    if is_followed(x, weight) or not sparse and gathered:
+    if is_followed(x, weight) or (gathered and not sparse):
         y: Tensor = _Products.run(x, weight, r)
         return y
     return _ByRelation.apply(x, weight, r, sparse)

@@ -48,8 +48,8 @@ def usable(tables: Tables, h: Tensor, r: Tensor, t: Tensor) -> bool:
 def scores(tables: Tables, h: Tensor, r: Tensor, t: Tensor, margin: float, scale: float, c: float) -> Tensor:
     """``margin + 2 <f_r(x_h), x_t>_L + b_h + b'_t`` (B, M) of heads h and relations r (B,) with tails t (B, M).
 
-    ``f_r(x)`` is ``normalise(W_r x + (0, b_r), scale, c)``, see :func:`hyperbolic.kernels.lorentz_rows.normalise`; scale
-    and c are numbers. For tensors that are :func:`usable`.
+    ``f_r(x)`` is ``normalise(W_r x + (0, b_r), scale, c)``, see :func:`hyperbolic.kernels.lorentz_rows.normalise`;
+    scale and c are numbers. For tensors that are :func:`usable`.
 
     Raises:
         IndexError: an entity or a relation that is not there.
@@ -66,7 +66,8 @@ def _plain_scores(*arguments: Any) -> Tensor:
     curvature = torch.tensor(c, dtype=torch.float64, device=y.device)
     q = dual(normalise(y, y.new_tensor(scale), curvature), y.new_tensor(2.0))
     products = torch.bmm(tables.table[t], q.unsqueeze(-1)).squeeze(-1)
-    return margin + products + tables.head_bias[h] + tables.tail_bias[t].squeeze(-1)
+    scores: Tensor = margin + products + tables.head_bias[h] + tables.tail_bias[t].squeeze(-1)
+    return scores
 
 
 @operator(

@@ -1,0 +1,27 @@
+"""Small arguments of the operators of Möbius linear layers, ordered sums and Poincaré fully connected layers."""
+
+import torch
+
+from hyperbolic.kernels.gyro_sum import _columns
+from tests.kernels.samples_mlr import curvature, draw, points
+
+
+def _sum():
+    x = _columns(points(2, 3, 2).detach())
+    gap = (1 - x.square().sum(-2, keepdim=True)).requires_grad_()
+    yield x.clone().requires_grad_(), gap, None
+    last = torch.zeros(3, 1, 2, dtype=torch.float64)
+    last[1, :, 0] = last[2, :, 1] = 1
+    yield x.clone().requires_grad_(), gap, last
+
+
+def _affine():
+    yield curvature(), None, None, points(3, 2), draw(4, 2)
+    yield curvature(), points(2, 3), draw(4, 1, std=0.3), points(4, 2), points(4, 3), draw(3, 2), draw(3, 3)
+
+
+SAMPLES = {
+    "mobius_affine": lambda: list(_affine()),
+    "ball_sum": lambda: list(_sum()),
+    "poincare_coordinates": lambda: [(points(3, 2), draw(4, 3), draw(4).detach().abs().requires_grad_(), curvature())],
+}

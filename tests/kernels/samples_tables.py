@@ -1,0 +1,28 @@
+"""Small arguments of the operators on tables and graphs."""
+
+import torch
+
+from hyperbolic.kernels.neighbours import with_themselves
+from tests.kernels.samples_lorentz import points
+from tests.kernels.samples_mlr import draw
+
+
+def _scores():
+    h, r, t = torch.tensor([0, 3]), torch.tensor([1, 0]), torch.tensor([[1, 2, 2], [0, 4, 3]])
+    yield points(5, 3), draw(2, 4, 4), draw(2, 3), draw(5, 1), draw(5, 1), h, r, t, 2.0, 2.5, 1.3
+
+
+def _neighbours():
+    n = with_themselves(torch.tensor([[0, 1], [1, 2]]), 4)
+    pairs = (n.target, n.source, n.offsets, n.reverse_offsets, n.reverse_target, n.order)
+    yield draw(4, 3), draw(len(n.target)), *pairs, 4
+
+
+SAMPLES = {
+    "relation_linear": lambda: [(draw(3, 4), draw(2, 5, 4), torch.tensor([1, 0, 1]))],
+    "relation_scores": lambda: list(_scores()),
+    "table_products": lambda: [
+        (draw(2, 3), draw(5, 3), torch.tensor([[0, 4, 4], [1, 2, 0]]), bias) for bias in (None, draw(5, 1))
+    ],
+    "neighbour_sum": lambda: list(_neighbours()),
+}

@@ -1,0 +1,137 @@
+"""Every operator, by PyTorch's own checks: schema, fake results, gradients of both orders, compiled and exported code.
+
+The arguments are those of the modules ``samples_*`` beside this one.
+"""
+
+import importlib
+import pkgutil
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import hyperbolic.kernels
+from hyperbolic import switch
+from hyperbolic.kernels.operator import OPERATORS, Operator
+
+for module in pkgutil.walk_packages(hyperbolic.kernels.__path__, "hyperbolic.kernels."):
+    if not module.name.endswith(".triton"):
+        importlib.import_module(module.name)
+
+SAMPLES = {}
+for file in sorted(Path(__file__).parent.glob("samples_*.py")):
+    SAMPLES |= importlib.import_module(f"tests.kernels.{file.stem}").SAMPLES
+EVERY = pytest.mark.parametrize("name", sorted(OPERATORS))
+
+
+def samples(name: str) -> list[tuple]:
+    """Arguments as the registered operator takes them: the tensors of a list together."""
+    torch.manual_seed(0)
+    cls = OPERATORS[name]
+    schema = getattr(torch.ops.hyperbolic, name).default._schema
+    n = len(schema.arguments)
+    if str(schema.arguments[-1].type) != "List[Tensor]":
+        return list(SAMPLES[name]())
+    return [(*a[: n - 1], list(a[n - 1 :])) for a in SAMPLES[name]()] if issubclass(cls, Operator) else []
+
+
+def flat(arguments: tuple) -> list:
+    return [b for a in arguments for b in (a if isinstance(a, list) else [a])]
+
+
+def function(name: str, arguments: tuple):
+    """The operator of those arguments that need a gradient, and these."""
+    values = flat(arguments)
+    free = [i for i, a in enumerate(values) if isinstance(a, Tensor) and a.requires_grad]
+
+    def call(*tensors: Tensor):
+        given = list(values)
+        for i, t in zip(free, tensors, strict=True):
+            given[i] = t
+        return OPERATORS[name].run(*given)
+
+    return call, tuple(values[i].detach().requires_grad_() for i in free)
+
+
+def outputs(result) -> list[Tensor]:
+    return [result] if isinstance(result, Tensor) else list(result)
+
+
+def results(call, inputs) -> list[Tensor]:
+    y = outputs(call(*inputs))
+    weights = [torch.linspace(-1, 1, t.numel(), dtype=t.dtype).view(t.shape) for t in y]
+    total = sum((t * w).sum() for t, w in zip(y, weights, strict=True))
+    return [*y, *torch.autograd.grad(total, inputs, allow_unused=True, materialize_grads=True)]
+
+
+def test_every_operator_has_samples_and_none_is_left_over():
+    assert set(SAMPLES) == set(OPERATORS)
+
+
+@EVERY
+def test_opcheck(name, native_kernels):
+    op = getattr(torch.ops.hyperbolic, name).default
+    for arguments in samples(name):
+        torch.library.opcheck(op, arguments)
+
+
+@EVERY
+@pytest.mark.usefixtures("each_path")
+def test_gradients_of_both_orders(name):
+    for arguments in samples(name):
+        call, inputs = function(name, arguments)
+        assert torch.autograd.gradcheck(call, inputs, fast_mode=True, atol=1e-5)
+        assert torch.autograd.gradgradcheck(call, inputs, fast_mode=True, atol=1e-4, rtol=1e-2)
+
+
+@EVERY
+def test_passes_are_the_plain_formula_in_both_dtypes(name, native_kernels):
+    for arguments in samples(name):
+        for dtype, close in ((torch.float64, 1e-9), (torch.float32, 2e-4)):
+            cast = [
+                a.detach().to(dtype).requires_grad_() if isinstance(a, Tensor) and a.dim() and a.requires_grad else a
+                for a in flat(arguments)
+            ]
+            if not OPERATORS[name].fits(*cast):
+                continue
+            runs = []
+            for chosen in ("native", "0"):
+                switch.use_compile(chosen)
+                call, inputs = function(name, tuple(cast))
+                if chosen == "0":
+                    values = list(cast)
+                    call = lambda *t, f=OPERATORS[name].plain, v=values: f(*_replaced(v, t))  # noqa: E731
+                runs.append(results(call, inputs))
+            switch.use_compile("native")
+            for actual, expected in zip(*runs, strict=True):
+                torch.testing.assert_close(actual, expected, rtol=close, atol=close)
+
+
+def _replaced(values: list, tensors: tuple) -> list:
+    rest = iter(tensors)
+    return [next(rest) if isinstance(a, Tensor) and a.requires_grad else a for a in values]
+
+
+@EVERY
+def test_compiled_as_one_graph(name, native_kernels):
+    torch._dynamo.reset()
+    arguments = samples(name)[-1]
+    call, inputs = function(name, arguments)
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    for actual, expected in zip(results(compiled, inputs), results(call, inputs), strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-9)
+
+
+@EVERY
+def test_traced_and_without_memory(name, native_kernels):
+    """A trace gives the numbers of other inputs; meta tensors give shapes and no address reaches C++."""
+    call, inputs = function(name, samples(name)[0])
+    inputs = tuple(t.detach() for t in inputs)
+    traced = torch.jit.trace(call, inputs, check_trace=False)
+    other = tuple(t * 0.9 if t.dim() else t for t in inputs)
+    for actual, expected in zip(outputs(traced(*other)), outputs(call(*other)), strict=True):
+        torch.testing.assert_close(actual, expected)
+    values = [a.detach().to("meta") if isinstance(a, Tensor) else a for a in flat(samples(name)[0])]
+    shapes = [t.shape for t in outputs(OPERATORS[name].run(*values))]
+    assert shapes == [t.shape for t in outputs(call(*inputs))]
