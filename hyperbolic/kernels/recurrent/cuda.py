@@ -1,0 +1,144 @@
+"""The passes of :mod:`hyperbolic.kernels.recurrent` on a GPU, by the kernels of ``triton.py``.
+
+A pass is a matrix product for the inputs of all steps, one kernel for the loop, and behind the backward loop one product
+each for the gradients of inputs and weights: with the sums of the biases' gradients 7 launches for both passes.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hyperbolic import switch
+from hyperbolic.typing import Context
+
+HIDDEN = 64  # coordinates up to which the weights of a cell stay on the chip
+CAPABILITY = (8, 0)  # of the GPU, the least
+ROWS = 16  # sequences of a program
+
+
+@functools.cache
+def available(device: int) -> bool:
+    """Whether Triton is installed and knows this GPU; warns once where it does not."""
+    capability = torch.cuda.get_device_capability(device)
+    try:
+        import triton  # noqa: F401
+    except ImportError:
+        return _missing("Triton is not installed (pip install triton)")
+    if capability < CAPABILITY:
+        name, found, least = torch.cuda.get_device_name(device), *(".".join(map(str, c)) for c in (capability, CAPABILITY))
+        return _missing(f"{name} has compute capability {found}, and they need {least} or more")
+    return True
+
+
+def _missing(reason: str) -> bool:
+    warnings.warn(
+        f"the kernels for recurrent layers on a GPU are not used, PyTorch operations take their place: {reason}; "
+        "HYPERBOLIC_COMPILE=0 does so without this warning",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return False
+
+
+def _launch(name: str, grid: tuple[int, int], arguments: tuple[Any, ...], constants: dict[str, int]) -> None:
+    from hyperbolic.kernels.recurrent import triton as kernels
+
+    getattr(kernels, name)[grid](*arguments, **constants, num_warps=8)
+
+
+def fits(
+    x: Tensor, lengths: Tensor | None, weight_ih: Tensor, weight_hh: Tensor, bias: Tensor, c: Tensor, nonlinearity: int
+) -> bool:
+    tensors = [t for t in (x, weight_ih, weight_hh, bias, lengths, c) if t is not None]
+    return (
+        weight_ih.shape[2] <= HIDDEN
+        and x.numel() > 0
+        and c.dtype is torch.float64
+        and all(t.dtype is torch.float32 for t in tensors[:4])
+        and all(t.device == x.device for t in tensors)
+        and switch.fast()
+        and available(x.device.index)
+    )
+
+
+class _Sizes:
+    """What the kernels are told besides tensors."""
+
+    def __init__(self, x: Tensor, lengths: Tensor | None, weight_ih: Tensor, nonlinearity: int):
+        self.streams, self.batch, self.steps, self.d_in = x.shape
+        self.cells, self.gates, self.hidden, _ = weight_ih.shape
+        self.directions = self.cells // self.streams
+        self.name = "rnn" if self.gates == 1 else "gru"
+        self.grid = (-(-self.batch // ROWS), self.cells)
+        self.numbers = (self.streams, self.batch, self.steps, self.d_in, self.hidden)
+        self.constants = {
+            "DIRS": self.directions,
+            "PHI": nonlinearity,
+            "ENDED": lengths is not None,
+            "BB": ROWS,
+            "BH": max(16, 1 << (self.hidden - 1).bit_length()),
+            "BD": min(64, max(16, 1 << (self.d_in - 1).bit_length())),
+        }
+
+    def by_stream(self, weight: Tensor) -> Tensor:
+        """Weights (S, G, H, D) as (S', DIRS G H, D), all that read one input beside each other."""
+        split = weight.reshape(self.directions, self.streams, self.gates * self.hidden, self.d_in)
+        return split.transpose(0, 1).reshape(self.streams, -1, self.d_in)
+
+    def by_cell(self, weight: Tensor) -> Tensor:
+        """The reverse."""
+        split = weight.view(self.streams, self.directions, self.gates, self.hidden, self.d_in)
+        return split.transpose(0, 1).reshape(self.cells, self.gates, self.hidden, self.d_in)
+
+
+def forward(
+    ctx: Context,
+    x: Tensor,
+    lengths: Tensor | None,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias: Tensor,
+    c: Tensor,
+    nonlinearity: int,
+) -> Tensor:
+    at = ctx.at = _Sizes(x, lengths, weight_ih, nonlinearity)
+    x, weight_hh, bias = x.contiguous(), weight_hh.contiguous(), bias.contiguous()
+    lengths = None if lengths is None else lengths.contiguous()
+    weight = at.by_stream(weight_ih)
+    y = x.flatten(1, 2) @ weight.mT
+    out = x.new_empty(at.cells, at.batch, at.steps, at.hidden)
+    states = torch.empty_like(out) if at.gates == 1 else x.new_empty(out.shape[:3])
+    tensors = (x, y, lengths, weight_hh, bias, c, out, states)
+    _launch(f"{at.name}_forward", at.grid, (*tensors, *at.numbers), at.constants)
+    ctx.save_for_backward(*tensors, weight)
+    return out
+
+
+def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
+    *tensors, weight = ctx.saved_tensors
+    at, needs, x, y, c = ctx.at, ctx.needs_input_grad, tensors[0], tensors[1], tensors[5]
+    g_x = x.new_empty(at.directions, *x.shape)
+    g_y, g_q = torch.empty_like(y), x.new_empty(at.cells, at.gates, at.batch * at.steps, at.hidden)
+    into, programs = torch.empty_like(g_q), at.grid[0]
+    g_bias, g_c = x.new_empty(at.cells, programs, at.gates, at.hidden), c.new_empty(at.cells, programs)
+    results = (grad.contiguous(), g_x, g_y, g_q, into, g_bias, g_c)
+    _launch(f"{at.name}_backward", at.grid, (*tensors, *at.numbers, *results), at.constants)
+    found: list[Tensor | None] = [None] * 7
+    if needs[0]:
+        base = g_x[0] if at.directions == 1 else g_x.sum(0)
+        found[0] = base.flatten(1, 2).baddbmm_(g_y, weight).view(x.shape)
+    if needs[2]:
+        found[2] = at.by_cell(g_y.mT @ x.flatten(1, 2))
+    if needs[3]:
+        products = torch.bmm(g_q.flatten(0, 1).mT, into.flatten(0, 1))
+        found[3] = products.view(at.cells, at.gates, at.hidden, at.hidden)
+    if needs[4]:
+        found[4] = g_bias.sum(1)
+    if needs[5]:
+        found[5] = g_c.sum()
+    return tuple(found)
