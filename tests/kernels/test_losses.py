@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from hyperbolic.kernels.class_losses import dense_targets, passes, plain, streamed_bce, streamed_cross_entropy
+from hyperbolic.kernels import row_sums
+from hyperbolic.kernels.class_losses import dense_targets, passes, streamed_bce, streamed_cross_entropy
 from hyperbolic.kernels.mlr import class_logits, lift_hyperplanes, lift_points
 from hyperbolic.manifolds import PoincareBall
 from tests.tolerances import tolerance
@@ -19,8 +20,8 @@ SIZES = pytest.mark.parametrize(("batch", "classes"), [(0, 3), (1, 1), (1, 50), 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     """Many tiles of rows and of classes, the last ones incomplete."""
-    for module in (passes, plain):
-        monkeypatch.setattr(module, "_ENTRIES", 80)
+    monkeypatch.setattr(passes, "_ENTRIES", 80)
+    monkeypatch.setattr(row_sums, "ENTRIES", 80)
     monkeypatch.setattr(passes, "_ROWS", 5)
 
 
@@ -204,7 +205,7 @@ def test_without_gradients_only_the_loss_is_computed(monkeypatch):
 def test_logits_are_never_kept(monkeypatch):
     """The largest tensor of the loss is far smaller than the matrix of logits."""
     monkeypatch.undo()
-    monkeypatch.setattr(plain, "_ENTRIES", 1 << 17)
+    monkeypatch.setattr(row_sums, "ENTRIES", 1 << 17)
     batch, classes = 300, 4000
     inputs = arguments("scale", batch, classes, F32)
     targets = lists(batch, classes, 4)

@@ -106,13 +106,17 @@ def test_factors_are_those_of_pytorch_operations(space, distances):
     points = manifold.expmap0(_tangents(manifold, torch.randn(70, 9, dtype=F64))).float()
     if space is PoincareBall:
         points = torch.cat([points, torch.eye(9) / C.sqrt().float()])
-    for left in (True, False):
-        expected = results("0", lambda x, c, left=left: model.factors(x, c, left), [points, C])
-        with path("native"):
-            factors = passes._Factors(model, points, C, left, True)
-            actual = [factors.value, *factors.grads(2 * factors.value)]
-        for one, other in zip(actual, expected, strict=True):
-            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6 * other.abs().max().item())
+    expected = [results("0", lambda x, c, left=left: model.factors(x, c, left), [points, C]) for left in (True, False)]
+    with path("native"):
+        factors = passes._Factors(model, points, points, C)
+        *of_points, of_c = factors.grads(*(2 * value for value in factors.values))
+    assert_close(of_c, expected[0][2] + expected[1][2])
+    for pair in zip([*factors.values, *of_points], [e[k] for k in (0, 1) for e in expected], strict=True):
+        assert_close(*pair)
+
+
+def assert_close(one, other):
+    torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6 * other.abs().max().item())
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.4])

@@ -1,22 +1,14 @@
-"""The formulas of :mod:`hyperbolic.kernels.class_losses` in PyTorch operations.
-
-Where the matrix of logits is large, blocks of its rows are computed one after the other, and again for the gradients.
-"""
+"""The formulas of :mod:`hyperbolic.kernels.class_losses` in PyTorch operations."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy as cross_entropy_of_logits
 from torch.nn.functional import logsigmoid
-from torch.utils.checkpoint import checkpoint
 
-from hyperbolic import switch
 from hyperbolic.kernels.mlr import class_logits
-
-_ENTRIES = 1 << 22  # most logits that are kept
+from hyperbolic.kernels.row_sums import sum_over_rows
 
 
 def bce(
@@ -28,7 +20,7 @@ def bce(
     row_weights: Tensor | None,
     groups: Tensor | None,
 ) -> Tensor:
-    def of_rows(x: Tensor, rows: slice) -> Tensor:
+    def of_rows(rows: slice, x: Tensor) -> Tensor:
         logits = class_logits(x, w, scale, bias)
         y = dense_targets(targets[rows], len(w)) if targets.dtype is torch.long else targets[rows]
         if y.dtype is torch.bool:  # BCE(l, 1) = BCE(-l, 0), in which nothing cancels
@@ -41,7 +33,7 @@ def bce(
         weights = row_weights[rows].to(each.dtype)
         return (each * (weights[:, :1] if groups is None else weights[:, groups])).sum(dtype=torch.float64)
 
-    return _streamed(of_rows, x, len(w))
+    return sum_over_rows(of_rows, (x,), len(w)).to(x.dtype)
 
 
 def cross_entropy(
@@ -55,23 +47,12 @@ def cross_entropy(
 ) -> Tensor:
     """The sum over rows, weighted."""
 
-    def of_rows(x: Tensor, rows: slice) -> Tensor:
+    def of_rows(rows: slice, x: Tensor) -> Tensor:
         logits = class_logits(x, w, scale, bias)
         each = cross_entropy_of_logits(logits, target[rows], reduction="none", label_smoothing=smoothing)
         return (each * weights[rows]).sum(dtype=torch.float64)
 
-    return _streamed(of_rows, x, len(w))
-
-
-def _streamed(of_rows: Callable[[Tensor, slice], Tensor], x: Tensor, classes: int) -> Tensor:
-    """The sum of a loss of some rows of x over all."""
-    if switch.is_followed(x) or x.shape[0] * classes <= _ENTRIES:
-        return of_rows(x, slice(None)).to(x.dtype)
-    step, total = max(_ENTRIES // classes, 1), torch.zeros((), dtype=torch.float64, device=x.device)
-    for start in range(0, len(x), step):
-        rows = slice(start, start + step)
-        total = total + checkpoint(of_rows, x[rows], rows, use_reentrant=False, preserve_rng_state=False)
-    return total.to(x.dtype)
+    return sum_over_rows(of_rows, (x,), len(w)).to(x.dtype)
 
 
 def dense_targets(targets: Tensor, n_classes: int) -> Tensor:

@@ -6,7 +6,7 @@ What is not there in C++, the factors of float64 points and the pairs that are c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -44,42 +44,40 @@ _LORENTZ = _Model("lorentz", 1, plain.lorentz_factors, plain.lorentz_distance)
 
 
 class _Graph:
-    """A function of tensors, and its gradients by autograd if they are needed."""
+    """Functions of x, y and c, and their gradients by autograd if they are needed."""
 
-    def __init__(self, function: Callable[..., Tensor], needed: bool, *tensors: Tensor):
-        self.leaves = [t.detach().requires_grad_(needed) for t in tensors]
-        with torch.set_grad_enabled(needed):
-            self.out = function(*self.leaves)
-        self.value = self.out.detach()
+    def __init__(self, function: Callable[..., tuple[Tensor, ...]], needs: Sequence[bool], *tensors: Tensor):
+        leaves = [t.detach().requires_grad_(need) for t, need in zip(tensors, needs, strict=False)]
+        with torch.set_grad_enabled(any(needs)):
+            self.out = function(*leaves)
+        self.values = tuple(value.detach() for value in self.out)
+        self.leaves, self.needs = [leaf for leaf in leaves if leaf.requires_grad], needs
 
-    def grads(self, grad: Tensor) -> tuple[Tensor, ...]:
-        return torch.autograd.grad(self.out, self.leaves, grad, retain_graph=True)
+    def grads(self, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        outs, grads = zip(*(pair for pair in zip(self.out, grads, strict=True) if pair[0].requires_grad), strict=True)
+        found = iter(torch.autograd.grad(outs, self.leaves, grads, retain_graph=True))
+        return tuple(next(found) if need else None for need in self.needs[:3])
 
 
 class _Factors:
-    """Left or right factors (..., d+2) of points, by C++ in float32."""
+    """Left factors (..., d+2) of float32 points x and right ones of y, by C++."""
 
-    def __init__(self, model: _Model, x: Tensor, c: Tensor, left: bool, needed: bool):
-        self.x, self.model, self.graph = x, model, None
-        if x.dtype is torch.float64:
-            self.graph = _Graph(lambda x, c: model.factors(x, c, left), needed, x, c)
-            self.value = self.graph.value
-            return
-        self.x = x = x.contiguous()
-        d = x.shape[-1] - (model is _LORENTZ)
-        self.numbers = x.numel() // x.shape[-1], d, float(c), _FLOOR, left
-        self.value = x.new_empty(*x.shape[:-1], d + 2, dtype=torch.float64)
-        LIBRARY.run(f"{model.name}_factors", x, self.value, *self.numbers)
+    def __init__(self, model: _Model, x: Tensor, y: Tensor, c: Tensor):
+        self.points, self.name = (x.contiguous(), y.contiguous()), model.name
+        self.numbers = x.shape[-1] - (model is _LORENTZ), float(c), _FLOOR
+        self.values = tuple(p.new_empty(*p.shape[:-1], self.numbers[0] + 2, dtype=torch.float64) for p in self.points)
+        for points, out, left in zip(self.points, self.values, (True, False), strict=True):
+            LIBRARY.run(f"{self.name}_factors", points, out, points[..., 0].numel(), *self.numbers, left)
 
-    def grads(self, grad: Tensor) -> tuple[Tensor, Tensor]:
-        """Of the points and of c; grad may have more leading axes."""
-        grad = grad.sum_to_size(self.value.shape).contiguous()
-        if self.graph is not None:
-            grad_x, grad_c = self.graph.grads(grad)
-            return grad_x, grad_c
-        grad_x, rows = torch.empty_like(self.x), grad.new_empty(grad.shape[:-1])
-        LIBRARY.run(f"{self.model.name}_factors_grad", grad, self.x, grad_x, rows, *self.numbers)
-        return grad_x, rows.sum()
+    def grads(self, *grads: Tensor) -> tuple[Tensor, ...]:
+        found, grad_c = [], grads[0].new_zeros(())
+        for points, grad, left in zip(self.points, grads, (True, False), strict=True):
+            out, rows = torch.empty_like(points), grad.new_empty(grad.shape[:-1])
+            numbers = rows.numel(), *self.numbers, left
+            LIBRARY.run(f"{self.name}_factors_grad", grad.contiguous(), points, out, rows, *numbers)
+            found.append(out)
+            grad_c += rows.sum()
+        return *found, grad_c
 
 
 def _fits(x: Tensor, y: Tensor, c: Tensor, refine: bool) -> bool:
@@ -87,9 +85,13 @@ def _fits(x: Tensor, y: Tensor, c: Tensor, refine: bool) -> bool:
 
 
 def _forward(ctx: Context, model: _Model, x: Tensor, y: Tensor, c: Tensor, refine: bool) -> Tensor:
-    needed = any(ctx.needs_input_grad)
-    ctx.factors = [_Factors(model, points, c, left, needed) for points, left in ((x, True), (y, False))]
-    left, right = (factors.value for factors in ctx.factors)
+    needs = ctx.needs_input_grad[:3]
+    factors: _Factors | _Graph
+    if x.dtype is torch.float32:
+        factors = _Factors(model, x, y, c)
+    else:
+        factors = _Graph(lambda x, y, c: (model.factors(x, c, True), model.factors(y, c, False)), needs, x, y, c)
+    ctx.factors, (left, right) = factors, factors.values
     h = (left @ right.mT).contiguous()
     lead, (t, n), e = h.shape[:-2], h.shape[-2:], left.shape[-1]
     out, close = h.new_empty(h.shape, dtype=x.dtype), torch.zeros((), dtype=torch.long)
@@ -101,8 +103,8 @@ def _forward(ctx: Context, model: _Model, x: Tensor, y: Tensor, c: Tensor, refin
     ctx.save_for_backward(h, c)
     ctx.index = index = (h < 0).nonzero(as_tuple=True) if refine and close else None
     if index is not None:
-        ctx.again = _Graph(lambda x, y, c: model.distance(*plain.pairs(x, y, index), c), needed, x, y, c)
-        out.index_put_(index, ctx.again.value.squeeze(-1).to(x.dtype))
+        ctx.again = _Graph(lambda x, y, c: (model.distance(*plain.pairs(x, y, index), c),), needs, x, y, c)
+        out.index_put_(index, ctx.again.values[0].squeeze(-1).to(x.dtype))
     return out
 
 
@@ -111,13 +113,14 @@ def _backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
     grad, grad_h, grad_c = grad.contiguous(), torch.empty_like(h), torch.zeros_like(c)
     sizes = h.numel() // max(h.shape[-1], 1), h.shape[-1], float(c)
     LIBRARY.run("slopes", h, grad, grad_h, *sizes, grad_c if ctx.needs_input_grad[2] else None, dtype=grad.dtype)
-    left, right = ctx.factors
-    (grad_x, by_left), (grad_y, by_right) = left.grads(grad_h @ right.value), right.grads(grad_h.mT @ left.value)
-    grad_c = grad_c + by_left + by_right
+    left, right = ctx.factors.values
+    by_left, by_right = grad_h @ right, grad_h.mT @ left
+    grads = ctx.factors.grads(by_left.sum_to_size(left.shape), by_right.sum_to_size(right.shape))
     if ctx.index is not None:
         more = ctx.again.grads(grad[ctx.index].double().unsqueeze(-1))
-        grad_x, grad_y, grad_c = (a + b for a, b in zip((grad_x, grad_y, grad_c), more, strict=True))
-    return grad_x, grad_y, grad_c, None
+        grads = tuple(a if b is None else a + b for a, b in zip(grads, more, strict=True))
+    grad_x, grad_y, by_factors = grads
+    return grad_x, grad_y, None if by_factors is None else grad_c + by_factors, None
 
 
 @operator("poincare_pairwise(Tensor x, Tensor y, Tensor c, bool refine) -> Tensor")

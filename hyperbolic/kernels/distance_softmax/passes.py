@@ -1,0 +1,64 @@
+"""The passes of :mod:`hyperbolic.kernels.distance_softmax`: one in C++ on a block of rows between its products."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hyperbolic import native
+from hyperbolic.kernels.distance_softmax import plain
+from hyperbolic.kernels.operator import Operator, operator
+from hyperbolic.typing import Context
+
+_BLOCK = 1 << 16  # float64 entries that are worked on at a time, half a megabyte
+_LEAST_WEIGHT = 1e-300  # of a pair; smaller ones, of points more than 690 T apart, would be 0
+LIBRARY = native.Library("distance_softmax", distance_softmax="ppppppnndd")
+
+
+@operator(
+    "distance_softmax(Tensor left, Tensor right, Tensor h, Tensor rows, Tensor columns, Tensor power) -> Tensor"
+)
+class DistanceSoftmax(Operator):
+    plain = staticmethod(plain.loss)
+
+    @staticmethod
+    def fits(left: Tensor, right: Tensor, h: Tensor, rows: Tensor, columns: Tensor, power: Tensor) -> bool:
+        return len(left) > 0 and left.dtype is torch.float64 and rows.is_cpu and LIBRARY.readable(left, right, h, power)
+
+    @staticmethod
+    def forward(
+        ctx: Context, left: Tensor, right: Tensor, h: Tensor, rows: Tensor, columns: Tensor, power: Tensor
+    ) -> Tensor:
+        left, right, n, exponent = left.contiguous(), right.contiguous(), len(left), float(power)
+        near, slope, length = _weights(h.clamp_min(plain.LEAST**2), exponent)
+        near.clamp_min_(_LEAST_WEIGHT)
+        order = rows.argsort()
+        rows, columns = rows[order], columns[order]
+        bounds = torch.searchsorted(rows, torch.arange(n + 1))
+        step = max(1, _BLOCK // max(len(right), 1))
+        grad_left, grad_right, sums = torch.empty_like(left), torch.zeros_like(right), torch.empty_like(near)
+        lengths = torch.empty_like(near) if ctx.needs_input_grad[5] else None  # of the others, times their weights
+        for start in range(0, n, step):
+            some, ends = slice(start, start + step), bounds[start : start + step + 1]
+            slopes = left[some] @ right.T
+            of_rows = (near[some], sums[some], None if lengths is None else lengths[some], ends, columns)
+            LIBRARY.run("distance_softmax", slopes, *of_rows, *slopes.shape, plain.LEAST, exponent)
+            torch.mm(slopes, right, out=grad_left[some])
+            grad_right.addmm_(slopes.T, left[some])
+        total, grad_near = (sums / near).log().sum(), 1 - near / sums
+        grad_power = None if lengths is None else ((length * grad_near) - lengths / sums).sum() / n
+        ctx.save_for_backward(grad_left / n, grad_right / n, grad_near.mul_(slope).div_(n), grad_power)
+        return total / n
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
+        grad_left, grad_right, grad_h, grad_power = (None if t is None else grad * t for t in ctx.saved_tensors)
+        return grad_left, grad_right, grad_h, None, None, grad_power
+
+
+def _weights(h: Tensor, power: float) -> tuple[Tensor, Tensor, Tensor]:
+    """``exp(-power arsinh(sqrt(h)))``, the slope of ``power arsinh(sqrt(h))``, ``power / (2 sqrt(h (1 + h)))``, and
+    ``arsinh(sqrt(h)) = log(1 + 2h + 2 sqrt(h (1 + h))) / 2``."""
+    root = torch.addcmul(h, h, h).sqrt_()
+    length = (h + root).mul_(2).log1p_().div_(2)
+    return torch.exp(-power * length), root.reciprocal_().mul_(power / 2), length
