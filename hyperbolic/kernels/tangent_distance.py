@@ -17,7 +17,6 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from hyperbolic.kernels.table_products import refuse_graph
 from hyperbolic.manifolds.poincare import distance_square, expmap0
 from hyperbolic.numerics import WIDE, asinhc, sqnorm, wide, wide_curvature
 from hyperbolic.rows import blocked
@@ -129,6 +128,15 @@ class _Hyperbolic(Function[tuple[Tensor, Tensor]]):
         closed = (sinh_square * 2 + 1).sub_(ratio).div_(square.clamp_min(_SMALL).mul_(2))
         slope = torch.where(square < _SMALL, series, closed)
         return slope.mul_(grad_ratio).addcmul_(ratio, grad_sinh)
+
+
+def refuse_graph(what: str) -> None:
+    """
+    Raises:
+        RuntimeError: in a backward pass that shall be differentiated itself.
+    """
+    if torch.is_grad_enabled():
+        raise RuntimeError(f"{what} can be differentiated once: there is no second derivative (create_graph=True)")
 
 
 def row_products(queries: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
