@@ -9,8 +9,10 @@ the call comes from                      what runs
 =======================================  ===============================================================================
 ``torch.func``, forward-mode gradients   ``plain``
 ``torch.compile``, export, ``jit.trace``,  on a CPU the operator, which they see by its schema and the shapes of its
-``make_fx``, fake and meta tensors       results; elsewhere ``plain``, which they go on to compile
-eager code                               the passes, called without the dispatcher, where they fit, else ``plain``
+``make_fx``, fake and meta tensors       results; elsewhere ``plain``, which they go on to compile, but for operators
+                                         that have passes there
+eager code                               the passes, called without the dispatcher, where they fit, else ``plain``; an
+                                         operator may have others for a GPU (``cuda``)
 a second derivative                      ``plain``, differentiated twice
 =======================================  ===============================================================================
 
@@ -22,7 +24,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -48,12 +50,21 @@ class _Pass:
         """Arguments are copies here."""
 
 
+class Passes(Protocol):
+    """The passes for a kind of device: static methods or functions of a module, as those of :class:`Operator`."""
+
+    fits: Callable[..., bool]
+    forward: Callable[..., Any]
+    backward: Callable[..., Any]
+
+
 class Operator(torch.autograd.Function):
     """Base class of the operations, which :func:`operator` decorates; see the module's documentation.
 
     Subclasses have the static methods ``plain`` and ``fits``, which take the arguments of the schema, beside
     ``forward`` and ``backward``. ``writes`` counts the first arguments whose memory the passes use up. ``fake`` makes
-    results of the right shapes, dtypes and device, where that is less work than ``plain``.
+    results of the right shapes, dtypes and device, where that is less work than ``plain``. ``cuda`` has the passes for
+    tensors on a GPU.
     """
 
     name: ClassVar[str]
@@ -61,6 +72,7 @@ class Operator(torch.autograd.Function):
     plain: ClassVar[Callable[..., Any]]
     fits: ClassVar[Callable[..., bool]]
     fake: ClassVar[Callable[..., Any] | None] = None
+    cuda: ClassVar[Passes | None] = None
     writes: ClassVar[int] = 0
     _forward: ClassVar[Callable[..., Any]]
     _backward: ClassVar[Callable[..., Any]]
@@ -94,6 +106,10 @@ def _define(cls: type[Operator], schema: str) -> None:
     op = getattr(torch.ops.hyperbolic, cls.name).default
     grad_op = getattr(torch.ops.hyperbolic, grad).default
     single = output == "Tensor"
+    if cls.cuda is not None:
+        for name in ("fits", "forward", "backward"):
+            setattr(cls, name, staticmethod(_by_device(getattr(cls, name), getattr(cls.cuda, name))))
+    devices = ("cpu", "meta") if cls.cuda is None else ("cpu", "meta", "cuda")
     _keep_arguments(cls)
 
     def packed(arguments: Arguments) -> Arguments:
@@ -167,7 +183,7 @@ def _define(cls: type[Operator], schema: str) -> None:
         if not torch.compiler.is_compiling() and switch.is_transformed():
             return plain(*arguments)
         if torch.compiler.is_compiling() or switch.is_traced(tensors):
-            return op(*packed(arguments)) if kind in ("cpu", "meta") and switch.fast() else plain(*arguments)
+            return op(*packed(arguments)) if kind in devices and switch.fast() else plain(*arguments)
         return apply(*arguments) if fits(*arguments) else plain(*arguments)
 
     plain, fits = cls.plain, cls.fits
@@ -178,6 +194,16 @@ def _define(cls: type[Operator], schema: str) -> None:
     torch.library.register_fake(f"{NAMESPACE}::{cls.name}", fake_results, lib=_library)
     torch.library.register_fake(f"{NAMESPACE}::{grad}", fake_gradients, lib=_library)
     torch.library.register_autograd(f"{NAMESPACE}::{cls.name}", backward, setup_context=keep, lib=_library)
+
+
+def _by_device(passes: Callable[..., Any], cuda: Callable[..., Any]) -> Callable[..., Any]:
+    """The first function, or for tensors on a GPU the second."""
+
+    def choose(*arguments: Any) -> Any:
+        first = next(a for a in arguments if isinstance(a, Tensor))
+        return (cuda if first.is_cuda else passes)(*arguments)
+
+    return choose
 
 
 def _keep_arguments(cls: type[Operator]) -> None:

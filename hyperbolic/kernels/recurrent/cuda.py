@@ -1,12 +1,13 @@
 """The passes of :mod:`hyperbolic.kernels.recurrent` on a GPU, by the kernels of ``triton.py``.
 
-A pass is a matrix product for the inputs of all steps, one kernel for the loop, and behind the backward loop one product
-each for the gradients of inputs and weights: with the sums of the biases' gradients 7 launches for both passes.
+The forward pass is a matrix product for the inputs of all steps and one kernel for the loop; the backward pass is a
+kernel and one product each for the gradients of inputs and weights, and a sum for the biases': 7 launches in all.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib.util
 import warnings
 from typing import Any
 
@@ -14,23 +15,25 @@ import torch
 from torch import Tensor
 
 from hyperbolic import switch
+from hyperbolic.kernels.recurrent import plain
 from hyperbolic.typing import Context
 
 HIDDEN = 64  # coordinates up to which the weights of a cell stay on the chip
 CAPABILITY = (8, 0)  # of the GPU, the least
-ROWS = 16  # sequences of a program
+ROWS = 4  # sequences of a program: one number of a state for each of its threads, and few enough for all registers
 
 
 @functools.cache
 def available(device: int) -> bool:
     """Whether Triton is installed and knows this GPU; warns once where it does not."""
     capability = torch.cuda.get_device_capability(device)
-    try:
-        import triton  # noqa: F401
-    except ImportError:
+    if importlib.util.find_spec("triton") is None:
         return _missing("Triton is not installed (pip install triton)")
     if capability < CAPABILITY:
-        name, found, least = torch.cuda.get_device_name(device), *(".".join(map(str, c)) for c in (capability, CAPABILITY))
+        name, found, least = (
+            torch.cuda.get_device_name(device),
+            *(".".join(map(str, c)) for c in (capability, CAPABILITY)),
+        )
         return _missing(f"{name} has compute capability {found}, and they need {least} or more")
     return True
 
@@ -48,7 +51,9 @@ def _missing(reason: str) -> bool:
 def _launch(name: str, grid: tuple[int, int], arguments: tuple[Any, ...], constants: dict[str, int]) -> None:
     from hyperbolic.kernels.recurrent import triton as kernels
 
-    getattr(kernels, name)[grid](*arguments, **constants, num_warps=8)
+    warps = constants["BB"] * constants["BH"] // 32
+    with torch.cuda.device_of(arguments[0]):
+        getattr(kernels, name)[grid](*arguments, **constants, num_warps=warps)
 
 
 def fits(
@@ -61,6 +66,7 @@ def fits(
         and c.dtype is torch.float64
         and all(t.dtype is torch.float32 for t in tensors[:4])
         and all(t.device == x.device for t in tensors)
+        and plain.well_formed(x, lengths, weight_ih, weight_hh, bias, nonlinearity)
         and switch.fast()
         and available(x.device.index)
     )

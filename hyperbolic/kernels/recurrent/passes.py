@@ -1,4 +1,6 @@
-"""The passes of :mod:`hyperbolic.kernels.recurrent` in C++ (``recurrent.h``), input side and loop in one.
+"""The operators of :mod:`hyperbolic.kernels.recurrent`, and their passes in C++ (``recurrent.h``).
+
+Those for a GPU are in :mod:`hyperbolic.kernels.recurrent.cuda`.
 
 A thread takes a block of sequences, 128 bytes of numbers wide, through all steps: products, row scalars and gyrovector
 steps work on what lies in its caches. Kept for the gradient are the states alone, and the backward pass computes each
@@ -8,14 +10,15 @@ step again.
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from hyperbolic import native
 from hyperbolic.kernels.gyro import constants
-from hyperbolic.kernels.operator import Operator, operator
+from hyperbolic.kernels.operator import Operator, Passes, operator
+from hyperbolic.kernels.recurrent import cuda as on_gpu
 from hyperbolic.kernels.recurrent import plain
 from hyperbolic.numerics import ball_gap, sqnorm
 from hyperbolic.typing import Context
@@ -26,26 +29,13 @@ _LIBRARIES = {
     torch.float32: native.Library("recurrent_float", **_SIGNATURES),
     torch.float64: native.Library("recurrent_double", **_SIGNATURES),
 }
-_N_PHI = 4  # nonlinearities that C++ has, the first of NONLINEARITIES
 _MAX_BYTES = 1 << 24  # of the weights of a cell; with larger ones the products of PyTorch win
 _ARGUMENTS = "Tensor x, Tensor? lengths, Tensor weight_ih, Tensor weight_hh, Tensor bias, Tensor c, int nonlinearity"
 
 
-def shapes_fit(x: Tensor, lengths: Tensor | None, weight_ih: Tensor, weight_hh: Tensor, bias: Tensor) -> bool:
-    """Whether these are sequences and cells for them; PyTorch reports mistakes in others."""
-    cells, gates, hidden, d_in = weight_ih.shape
-    return (
-        weight_hh.shape == (cells, gates, hidden, hidden)
-        and bias.shape == (cells, gates, hidden)
-        and x.dim() == 4
-        and x.shape[-1] == d_in
-        and cells in (x.shape[0], 2 * x.shape[0])
-        and (lengths is None or lengths.shape == x.shape[:2])
-    )
-
-
 class _Sequence(Operator):
     plain = staticmethod(plain.sequence)
+    cuda: ClassVar[Passes | None] = on_gpu
 
     @staticmethod
     def fake(x: Tensor, lengths: Tensor | None, weight_ih: Tensor, *_: Any) -> Tensor:
@@ -63,9 +53,8 @@ class _Sequence(Operator):
     ) -> bool:
         _, gates, hidden, d_in = weight_ih.shape
         return (
-            nonlinearity < _N_PHI
-            and gates * hidden * (d_in + hidden) * x.element_size() <= _MAX_BYTES
-            and shapes_fit(x, lengths, weight_ih, weight_hh, bias)
+            gates * hidden * (d_in + hidden) * x.element_size() <= _MAX_BYTES
+            and plain.well_formed(x, lengths, weight_ih, weight_hh, bias, nonlinearity)
             and x.dtype in _LIBRARIES
             and _LIBRARIES[x.dtype].readable(x, weight_ih, weight_hh, bias)
         )

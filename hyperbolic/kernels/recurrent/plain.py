@@ -24,6 +24,7 @@ from hyperbolic.kernels.nonlinearity import NONLINEARITIES
 from hyperbolic.numerics import ball_gap, sqnorm
 
 PHI = tuple(NONLINEARITIES)  # operators take their numbers
+_COMPILED = ("identity", "tanh", "relu", "sigmoid")  # those that C++ and Triton have, by the same numbers
 State = tuple[Tensor, ...]  # of an RNN log_0(h) (S, H, B), of a GRU the point h (S, H, B) and its gap (S, 1, B)
 
 
@@ -127,6 +128,22 @@ def sequence(
     if cells > streams:
         states = torch.cat([states[:streams], states[streams:].flip(2)])
     return states.contiguous()
+
+
+def well_formed(
+    x: Tensor, lengths: Tensor | None, weight_ih: Tensor, weight_hh: Tensor, bias: Tensor, nonlinearity: int
+) -> bool:
+    """Whether compiled passes may read these; PyTorch reports what is wrong with others in :func:`sequence`."""
+    cells, gates, hidden, d_in = weight_ih.shape
+    return (
+        weight_hh.shape == (cells, gates, hidden, hidden)
+        and bias.shape == (cells, gates, hidden)
+        and x.dim() == 4
+        and x.shape[-1] == d_in
+        and cells in (x.shape[0], 2 * x.shape[0])
+        and (lengths is None or lengths.shape == x.shape[:2])
+        and PHI[: nonlinearity + 1] == _COMPILED[: nonlinearity + 1]
+    )
 
 
 def _inside(t: int, x: Tensor, lengths: Tensor, cells: int) -> Tensor:

@@ -31,7 +31,7 @@ def dot(x, y):
 @triton.jit
 def product(x, w):
     """x W of rows (B, H) in the precision of float32."""
-    return tl.dot(x, w, input_precision="tf32x3", out_dtype=tl.float32)
+    return tl.dot(x, w, input_precision="ieee", out_dtype=tl.float32)
 
 
 @triton.jit
