@@ -1,0 +1,24 @@
+"""The formulas of :mod:`hyperbolic.kernels.tangent_distance` in PyTorch operations."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hyperbolic.numerics import asinhc, sinhc, wide
+
+
+def row_products(queries: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    rows = wide(rows)
+    return queries @ rows.mT, rows.square().sum(-1)
+
+
+def lengths(square: Tensor) -> tuple[Tensor, Tensor]:
+    """``sinh^2 r`` and ``sinh(2r)/(2r)``, the slope of the first, of ``r^2``."""
+    return square * sinhc(square).square(), sinhc(4 * square)
+
+
+def squared_length(h: Tensor, c: Tensor, narrow: bool) -> Tensor:
+    """narrow: in float32, else in float64."""
+    h = h + (h.clamp_min(0) - h).detach()
+    return (4 / c * h * asinhc(h).square()).to(torch.float32 if narrow else torch.float64)
