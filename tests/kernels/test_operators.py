@@ -73,6 +73,14 @@ def test_every_operator_has_samples_and_none_is_left_over():
 def test_opcheck(name, native_kernels):
     op = getattr(torch.ops.hyperbolic, name).default
     for arguments in samples(name):
+        torch.library.opcheck(op, arguments, test_utils=("test_schema", "test_autograd_registration", "test_faketensor"))
+
+
+@pytest.mark.slow
+@EVERY
+def test_opcheck_of_compiled_gradients(name, native_kernels):
+    op = getattr(torch.ops.hyperbolic, name).default
+    for arguments in samples(name):
         torch.library.opcheck(op, arguments)
 
 

@@ -66,8 +66,9 @@ def mean(mean: Tensor, c: Tensor) -> Tensor:
     space = mean[..., 1:]
     square, time = space.double().square().sum(-1, keepdim=True), mean[..., :1].double()
     below = (square + 1 / c).sqrt()
-    gap = time - below
-    factor = (1 + c * torch.where(gap < 0, 0, gap) * (time + below)).rsqrt()  # -c <mean, mean>_L >= 1
+    gap = time - below  # not negative but for rounding, which is taken away from the value alone
+    gap = gap + (gap.clamp_min(0) - gap).detach()
+    factor = (1 + c * gap * (time + below)).rsqrt()  # -c <mean, mean>_L >= 1
     time = (square * factor.square() + 1 / c).sqrt()
     return torch.cat([time.to(mean.dtype), factor.to(mean.dtype) * space], -1)
 
