@@ -53,7 +53,7 @@ def _launch(name: str, grid: tuple[int, int], arguments: tuple[Any, ...], consta
 
     warps = constants["BB"] * constants["BH"] // 32
     with torch.cuda.device_of(arguments[0]):
-        getattr(kernels, name)[grid](*arguments, **constants, num_warps=warps)
+        getattr(kernels, name)[grid](*arguments, **constants, num_warps=warps, enable_fp_fusion=True)
 
 
 def fits(
