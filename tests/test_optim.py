@@ -63,6 +63,20 @@ def test_sgd_on_points_is_a_geodesic_step(kind):
     torch.testing.assert_close(moved, 0.1 * p.manifold.norm(start, rgrad), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", CURVED)
+def test_adagrad_on_points_is_the_textbook_update(kind):
+    p = points(kind(c=2.0))
+    manifold, x = p.manifold, p.detach().clone().as_subclass(torch.Tensor)
+    optimizer, total = RiemannianOptimizer([p], rule="adagrad", lr=0.2, eps=1e-10), torch.zeros(len(x), 1)
+    for size in (1, 10, 0.1):
+        p.grad = size * torch.randn_like(x)
+        g = manifold.egrad2rgrad(x, p.grad)
+        total = total + manifold.inner(x, g, keepdim=True)
+        x = manifold.expmap(x, -0.2 * g / total.sqrt())
+        optimizer.step()
+    torch.testing.assert_close(p.detach().as_subclass(torch.Tensor), x, rtol=1e-8, atol=1e-12)
+
+
 def test_retraction_is_another_step_of_the_same_first_order():
     ball = PoincareBall(c=2.0)
     start, gradient = ball.random(5, 3, dtype=torch.float64, std=0.3), torch.randn(5, 3, dtype=torch.float64)
@@ -81,6 +95,7 @@ def test_retraction_is_another_step_of_the_same_first_order():
         ({"rule": "adam"}, lambda p: torch.optim.Adam(p, lr=0.03)),
         ({"rule": "adam", "amsgrad": True}, lambda p: torch.optim.Adam(p, lr=0.03, amsgrad=True)),
         ({"rule": "adam", "weight_decay": 0.2}, lambda p: torch.optim.AdamW(p, lr=0.03, weight_decay=0.2)),
+        ({"rule": "adagrad", "eps": 1e-10}, lambda p: torch.optim.Adagrad(p, lr=0.03)),
         ({"rule": "sgd", "momentum": 0.7}, lambda p: torch.optim.SGD(p, lr=0.03, momentum=0.7)),
     ],
 )
@@ -100,7 +115,7 @@ def test_euclidean_tensors_take_the_usual_steps(ours, theirs):
 
 @pytest.mark.parametrize("kind", CURVED)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("rule", ["adam", "sgd"])
+@pytest.mark.parametrize("rule", ["adam", "adagrad", "sgd"])
 @pytest.mark.parametrize("size", [0.0, 1e-30, 1.0, 1e30, 3e38])
 def test_no_finite_gradient_makes_a_point_leave_its_space(kind, dtype, rule, size):
     for clip in (None, 1.0):

@@ -26,10 +26,12 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         m <- b1 m + (1 - b1) g            v <- b2 v + (1 - b2) <g, g>_x        (one v per point)
         x' = exp_x(-lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps))        m <- transport of m from x to x'
 
-    SGD: ``x' = exp_x(-lr m)`` with ``m <- momentum m + g``. Euclidean tensors: Adam with one v per coordinate, or SGD.
+    SGD: ``x' = exp_x(-lr m)`` with ``m <- momentum m + g``. Adagrad: ``x' = exp_x(-lr g / (sqrt(v) + eps))`` with
+    ``v <- v + <g, g>_x`` (Bécigneul & Ganea 2019, section 3). Euclidean tensors: Adam or Adagrad with one v per
+    coordinate, or SGD.
 
     Args:
-        params: parameters or groups. rule: "adam" or "sgd", the default of groups that do not say.
+        params: parameters or groups. rule: "adam", "adagrad" or "sgd", the default of groups that do not say.
         lr, betas, eps, amsgrad, momentum: the usual ones; amsgrad keeps the largest v.
         weight_decay: decoupled. Euclidean tensors shrink by ``1 - lr * weight_decay``; points move that share of their
             way along the geodesic to the origin, ``exp_0((1 - lr * weight_decay) log_0(x))``.
@@ -220,6 +222,8 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             group = {**group, "weight_decay": 0.0}
         if group["rule"] == "adam":
             flat.adam(params, grads, states, group, bounded=self.max_grad_norm is not None)
+        elif group["rule"] == "adagrad":
+            flat.adagrad(params, grads, states, group)
         else:
             flat.sgd(params, grads, states, group)
 
@@ -257,7 +261,8 @@ def _named(names: list[str], rows: list[Tensor]) -> dict[str, Tensor]:
 def _lacks_state(state: dict[str, Any], group: dict[str, Any]) -> bool:
     if group["rule"] == "sgd":
         return group["momentum"] > 0 and "momentum" not in state
-    return "square" not in state or (group["amsgrad"] and "largest_square" not in state)
+    largest = group["amsgrad"] and group["rule"] == "adam"
+    return "square" not in state or (largest and "largest_square" not in state)
 
 
 class RiemannianAdam(RiemannianOptimizer):
