@@ -48,6 +48,13 @@ def test_fidelity_picks_what_paper_and_code_do_differently():
     assert checked("fidelity=code")["task"]["data"]["shuffle"] == "batches"
 
 
+@pytest.mark.parametrize("task", ["wn18rr", "fb15k237"])
+@pytest.mark.parametrize(("fidelity", "drop_last", "norm"), [("paper", False, 0.5), ("code", True, 1.0)])
+def test_hybonets_script_clips_less_and_drops_the_last_batch(task, fidelity, drop_last, norm):
+    values = checked(f"task={task}", f"fidelity={fidelity}")
+    assert (values["task"]["data"]["drop_last"], values["optim"]["max_grad_norm"]) == (drop_last, norm)
+
+
 def test_the_paths_can_be_moved_by_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("HYPERBOLIC_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("HYPERBOLIC_CACHE", str(tmp_path / "cache"))
