@@ -160,6 +160,42 @@ def test_clipping_acts_on_euclidean_gradients_before_the_rescale():
     assert steps["tensor"] == pytest.approx((0.1 * length, -0.1))
 
 
+@pytest.mark.parametrize("axes", [1, 2])
+def test_stacked_tensors_are_clipped_each_by_its_own_norm(axes):
+    """Gates of two cells in one tensor take the steps of tensors of their own; a global norm knows no stacks."""
+    start, grad = torch.randn(2, 3, 4, dtype=torch.float64), torch.randn(2, 3, 4, dtype=torch.float64)
+    grad[0] *= torch.tensor([10.0, 0.01, 1.0], dtype=torch.float64)[:, None]
+    whole = nn.Parameter(start.clone())
+    parts = [nn.Parameter(t.clone()) for t in start.flatten(0, axes - 1)]
+    for params, stacked in ([whole], axes), (parts, 0):
+        for p, g in zip(params, [grad] if stacked else grad.flatten(0, axes - 1), strict=True):
+            p.grad = g.clone()
+        RiemannianOptimizer(
+            [{"params": params, "stacked": stacked}], rule="sgd", lr=1.0, max_grad_norm=1.0, clip="tensor"
+        ).step()
+    torch.testing.assert_close(whole.detach().flatten(0, axes - 1), torch.stack([p.detach() for p in parts]))
+    steps = {}
+    for stacked in (0, axes):
+        p = nn.Parameter(start.clone())
+        p.grad = grad.clone()
+        group = {"params": [p], "stacked": stacked}
+        RiemannianOptimizer([group], rule="sgd", lr=1.0, max_grad_norm=1.0, clip="global").step()
+        steps[stacked] = p.detach()
+    assert torch.equal(steps[0], steps[axes])
+
+
+def test_gates_cells_and_classes_are_apart_where_they_are_asked_for():
+    ball = PoincareBall(c=1.0)
+    net = nn.ModuleList([mobius.GRU(ball, 3, 4, streams=2), mobius.Logits(ball, 4, 5), mobius.Linear(ball, 4, 4)])
+    assert all("stacked" not in group for group in parameter_groups(net))
+    found = {p: group.get("stacked", 0) for group in parameter_groups(net, apart=True) for p in group["params"]}
+    gru, logits, linear = net
+    assert {found[p] for p in gru.parameters()} == {2}
+    assert {found[p] for p in logits.parameters()} == {1}
+    assert {found[p] for p in linear.parameters()} == {0}
+    assert gru.weight_ih.shape[:2] == (2, 3)
+
+
 @pytest.mark.parametrize("kind", CURVED)
 def test_weight_decay_moves_points_towards_the_origin(kind):
     p = points(kind(c=2.0))

@@ -50,6 +50,8 @@ class GRUCell(nn.Module):
         nonlinearity: the identity when left out, as in the published command.
     """
 
+    stacked_axes = dict.fromkeys(("weight_ih", "weight_hh", "bias"), 1)  # gates
+
     def __init__(self, manifold: PoincareBall, d_in: int, d_hidden: int, nonlinearity: str | None = None):
         super().__init__()
         self.manifold, self.d_in, self.d_hidden = manifold, d_in, d_hidden

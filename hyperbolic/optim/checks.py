@@ -38,6 +38,8 @@ def check_options(group: dict[str, Any]) -> None:
     require(0 <= group["momentum"] < 1, f"momentum must lie in [0, 1), got {group['momentum']}")
     require(radius is None or (_is_number(radius) and radius > 0), f"max_radius must be positive, got {radius}")
     require(group["weight_decay"] >= 0, f"weight_decay must not be negative, got {group['weight_decay']}")
+    stacked = group["stacked"]
+    require(isinstance(stacked, int) and stacked >= 0, f"stacked must be a number of axes, got {stacked!r}")
     for name in ("amsgrad", "decoupled", "exact_exp", "lazy"):
         require(isinstance(group[name], bool), f"{name} must be true or false, got {group[name]!r}")
 

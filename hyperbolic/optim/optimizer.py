@@ -49,6 +49,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         max_grad_norm: clip gradients to this norm (None: no clipping).
         clip: "global", one norm for all parameters; "group", each group of parameters by its own; or "tensor", every
             tensor by its own (Ganea et al.).
+        stacked: along so many first axes several tensors are stacked, each of which clip="tensor" takes by its own.
 
     A finite gradient never makes a parameter NaN. On a GPU nothing waits for the device, but for the rows of lazy
     tensors (unless a sparse gradient is already coalesced) and for points beyond max_radius.
@@ -74,6 +75,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         clip: str = "global",
         lazy: bool = False,
         max_radius: float | None = None,
+        stacked: int = 0,
     ):
         require(clip in CLIPS, f"clip must be {' or '.join(map(repr, CLIPS))}, got {clip!r}")
         require(max_grad_norm is None or max_grad_norm > 0, f"max_grad_norm must be positive, got {max_grad_norm}")
@@ -92,6 +94,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             "exact_exp": exact_exp,
             "lazy": lazy,
             "max_radius": max_radius,
+            "stacked": stacked,
         }
         super().__init__(params, defaults)
 
@@ -105,6 +108,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             group.setdefault("lazy", False)
             group.setdefault("decoupled", True)
             group.setdefault("max_radius", None)
+            group.setdefault("stacked", 0)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         check_names(param_group, self.defaults)
@@ -188,7 +192,8 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         if self.max_grad_norm is None:
             return by_parameter
         if self.clip != "group":
-            return gradients.clip(by_parameter, self.max_grad_norm, self.clip)
+            stacked = {p: group["stacked"] for group in self.param_groups for p in group["params"]}
+            return gradients.clip(by_parameter, self.max_grad_norm, self.clip, stacked)
         clipped: dict[Tensor, Gradient] = {}
         for group in self.param_groups:
             own = {p: by_parameter[p] for p in group["params"] if p in by_parameter}
