@@ -55,6 +55,16 @@ def test_hybonets_script_clips_less_and_drops_the_last_batch(task, fidelity, dro
     assert (values["task"]["data"]["drop_last"], values["optim"]["max_grad_norm"]) == (drop_last, norm)
 
 
+@pytest.mark.parametrize(
+    ("fidelity", "midpoint", "last", "temperature"),
+    [("paper", "encoder", "context", "head"), ("code", "attention", "characters", "learned")],
+)
+def test_typing_follows_the_paper_or_the_program(fidelity, midpoint, last, temperature):
+    design = checked("task=ultrafine", f"fidelity={fidelity}")["task"]["model"]
+    assert (design["hyfi"]["midpoint"], design["hyfi"]["order"][-1]) == (midpoint, last)
+    assert design["hybonet"]["layers"]["lorentz"]["MultiHeadAttention"]["temperature"] == temperature
+
+
 def test_the_paths_can_be_moved_by_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("HYPERBOLIC_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("HYPERBOLIC_CACHE", str(tmp_path / "cache"))
