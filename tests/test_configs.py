@@ -56,6 +56,17 @@ def test_hybonets_script_clips_less_and_drops_the_last_batch(task, fidelity, dro
 
 
 @pytest.mark.parametrize(
+    ("fidelity", "join", "combine", "layers"),
+    [("paper", "mobius", "sum", {}), ("code", "hypera", "mean", {"mobius": {"GRU": {"variant": "hypera"}}})],
+)
+def test_multinli_follows_the_report_or_its_program(fidelity, join, combine, layers):
+    values = checked("task=multinli", "encoder=gru_attention", f"fidelity={fidelity}")
+    assert (values["task"]["model"]["join"], values["task"]["model"]["layers"]) == (join, layers)
+    assert values["encoder"]["combine"] == combine
+    assert checked("task=prefix10", "encoder=gru_attention", f"fidelity={fidelity}")["encoder"]["combine"] == "sum"
+
+
+@pytest.mark.parametrize(
     ("fidelity", "midpoint", "last", "temperature"),
     [("paper", "encoder", "context", "head"), ("code", "attention", "characters", "learned")],
 )
