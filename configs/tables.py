@@ -22,9 +22,9 @@ SPREADS = {
 _WORD = re.compile(r"(?!hydra\b)[A-Za-z][\w./@]*=.*")
 KEYS = (
     "name", "table", "title", "protocol", "label", "values_of", "sources", "contests", "orderings", "rows", "columns",
-    "overrides", "intervals", "metric", "gain",
+    "overrides", "intervals", "metric", "gain", "tuned", "budget",
 )  # fmt: skip
-ROW = ("experiment", "overrides", "published")
+ROW = ("experiment", "overrides", "published", "tuned", "budget")
 OPTIONAL = ("source", "measure", "best_of_three", "digits", "parameters", "theirs", "spread", "scale")
 INHERITED = ("source", "measure", "columns", "metrics", "whole_rows", "digits", "spread", "scale", "intervals")
 
@@ -84,7 +84,8 @@ class Layout:
     of SPREADS; intervals[row, column]: what stands there in the paper. orderings: pairs of rows, or of columns, of
     which the notes say whether one is above the other in ours. contests: rows of which the notes say how often each is
     the highest. gain: two rows, the first a hyperbolic model, whose difference stands beside the δ-hyperbolicity of the
-    graph that each column names (`graph`).
+    graph that each column names (`graph`). tuned[row]: who tuned our runs, and how. budgets[row, column]: with
+    how many steps its authors trained it; the column is None as in cells.
     """
 
     file: str
@@ -113,6 +114,8 @@ class Layout:
     intervals: dict[tuple[str, str], float | None] = field(default_factory=dict)
     contests: tuple[tuple[str, ...], ...] = ()
     gain: tuple[str, str] | None = None
+    tuned: dict[str, str] = field(default_factory=dict)
+    budgets: dict[Place, int] = field(default_factory=dict)
 
     @property
     def quoted(self) -> set[str]:
@@ -178,6 +181,8 @@ def make_layout(path: Path, node: dict[str, Any], base: Layout | None) -> Layout
         sources=tuple(node.get("sources", ())),
         contests=contests,
         gain=_gain(path, node, own),
+        tuned={row: words for row, spec in rows.items() if (words := spec.get("tuned", node.get("tuned")))},
+        budgets=_budgets(path, node, rows, own),
         orderings=tuple(_ordering(path, one, own) for one in node.get("orderings", ())),
     )
 
@@ -265,6 +270,18 @@ def _ordering(path: Path, node: dict[str, Any], own: dict[str, Any]) -> Ordering
         )
     ends = node[higher], node[lower]
     return Ordering(*ends, tuple((n, *((n, end) if between_columns else (end, n) for end in ends)) for n in along))
+
+
+def _budgets(path: Path, node: dict[str, Any], rows: dict[str, Any], own: dict[str, Any]) -> dict[Place, int]:
+    """The steps of a model's authors, of the row, else of the column, else of the table."""
+    budgets: dict[Place, int] = {}
+    for row, spec in rows.items():
+        for column, more in ({None: {}} if own["whole_rows"] else own["columns"]).items():
+            steps = spec.get("budget", (more or {}).get("budget", node.get("budget")))
+            if steps is not None and (not isinstance(steps, int) or steps < 1):
+                raise TableError(f"{path}: budget is a number of steps of the model's authors, and it is {steps!r}.")
+            budgets |= {} if steps is None else {(row, column): steps}
+    return budgets
 
 
 def _gain(path: Path, node: dict[str, Any], own: dict[str, Any]) -> tuple[str, str] | None:

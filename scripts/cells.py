@@ -5,13 +5,13 @@ import statistics
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-from configs.tables import SPREADS, Layout, Ordering, Place
+from configs.tables import SPREADS, Layout, Place
+from scripts.budgets import budget_lines
 from scripts.gains import gain_lines
+from scripts.orderings import LEGEND, ordering_lines, quantile, seeds
 from scripts.records import Record, RecordError
 from tasks.resume import flat
 
-# 97.5 % quantiles of Student's t for 1, 2, ... degrees of freedom, of which n seeds have n - 1.
-T_QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 ROUNDING = 1e-9  # of fractions between 0 and 1: ends of intervals that are no further apart touch
 MOST_HELD_OUT = 0.94  # of the paper's training data: a run that selects on 5 % of them has nearly as much as the paper
 COLUMNS_OF_A_BLOCK = 6  # so that a block with its row names fits into 150 characters
@@ -50,7 +50,7 @@ def cell_lines(layout: Layout, row: str, column: str, runs: list[Record]) -> lis
         return [*lines, _why_empty(layout, row)]
     values = [layout.scale * run["metrics"][metric] for run in runs]
     mean = statistics.fmean(values)
-    lines.append(f"**ours {_mean(values, layout.spread)}** ({_seeds(runs)})")
+    lines.append(f"**ours {_mean(values, layout.spread)}** ({seeds(runs)})")
     if value is not None:
         lines.append(f"difference {mean - layout.scale * value:+.2f}")
     if layout.best_of_three and len(runs) >= 3:
@@ -73,7 +73,7 @@ def row_lines(layout: Layout, row: str, columns: list[str], runs: list[Record], 
     if not runs:
         labels.append(_why_empty(layout, row))
     else:
-        labels.append(f"**ours** ({_seeds(runs)})")
+        labels.append(f"**ours** ({seeds(runs)})")
         compare = paper and not layout.again
         labels += ["difference"] if compare else []
         for cell, column in zip(cells, columns, strict=True):
@@ -108,14 +108,17 @@ def notes(layout: Layout, cells: Cells) -> list[str]:
             by_settings: dict[str, list[int]] = defaultdict(list)
             for run in cells.get((row, column), []):
                 by_settings[settings_line(run)].append(run["seed"])
-            for settings, seeds in by_settings.items():
-                plural = "seed" if len(seeds) == 1 else "seeds"
+            for settings, numbers in by_settings.items():
+                plural = "seed" if len(numbers) == 1 else "seeds"
                 place = row if column is None else f"{column} {row}"
-                places[settings].append(f"{place} ({plural} {', '.join(map(str, seeds))})")
+                places[settings].append(f"{place} ({plural} {', '.join(map(str, numbers))})")
     lines += [f"Ours, {settings}: {'; '.join(where)}" for settings, where in places.items()]
-    lines += [line for ordering in layout.orderings for line in ordering_lines(layout, ordering, cells)]
+    lines += budget_lines(layout, cells)
+    whole = {place: runs for place, runs in cells.items() if runs and not _partial(layout, runs)}
+    orderings = [line for ordering in layout.orderings for line in ordering_lines(layout, ordering, whole)]
+    lines += [*orderings, LEGEND] if orderings else []
     lines += contest_lines(layout, cells)
-    lines += gain_lines(layout, {place: runs for place, runs in cells.items() if runs and not _partial(layout, runs)})
+    lines += gain_lines(layout, whole)
     lines.append(f"Ours: {SPREADS[layout.spread]}; one record for each seed in results/runs/.")
     return lines
 
@@ -173,42 +176,6 @@ def _highest(names: list[str], means: list[float], widths: list[float | None]) -
     return names[place], all(best - half[place] - end > ROUNDING for end in ends)
 
 
-def ordering_lines(layout: Layout, ordering: Ordering, cells: Cells) -> list[str]:
-    """Whether what is said of two rows holds for ours, column by column, or of two columns, row by row.
-
-    Only where both have runs, and of all the data; no line where there are none.
-    """
-    compared: list[tuple[str, float, str, str]] = []  # what is compared, the difference, its error, why it has none
-    for name, *pair in ordering.pairs:
-        runs = [cells.get((row, None if layout.whole_rows else column), []) for row, column in pair]
-        if not all(some and not _partial(layout, some) for some in runs):
-            continue
-        metrics = [layout.metrics[column] for _, column in pair]
-        both = zip(metrics, runs, strict=True)
-        high, low = ([layout.scale * run["metrics"][key] for run in some] for key, some in both)
-        error = few = ""
-        if len(high) > 1 and len(low) > 1:
-            error = f" ± {math.sqrt(statistics.variance(high) / len(high) + statistics.variance(low) / len(low)):.2f}"
-        else:
-            few = "1 seed each" if len(high) == len(low) else f"{_seeds(runs[0])} against {_seeds(runs[1])}"
-        compared.append((name, statistics.fmean(high) - statistics.fmean(low), error, few))
-    if not compared:
-        return []
-    same = compared[0][3] if len({few for *_, few in compared}) == 1 else ""  # then said once, before all of them
-    parts = []
-    for word, holds in (("holds", True), ("fails", False)):
-        where = [
-            f"{name} {gain:+.2f}{error}" + (f" ({few})" if few and not same else "")
-            for name, gain, error, few in compared
-            if (gain > 0) is holds
-        ]
-        parts += [f"{word} for {', '.join(where)}"] if where else []
-    places = {place for _, *pair in ordering.pairs for place in pair}
-    who = "The paper has" if places <= set(layout.published) else "Expected, not in the paper:"
-    what = f"difference in points ({same}, no standard error)" if same else "difference in points ± its standard error"
-    return [f"{who} {ordering.higher} above {ordering.lower}. Ours, {what}: {'; '.join(parts)}"]
-
-
 def settings_line(run: Record) -> str:
     """How a run was made, from its record: data, length, batch, precision, optimiser, choice of the epoch."""
     config, optim = flat(run["config"]), run["config"]["optim"]
@@ -263,13 +230,9 @@ def _plus_minus(values: list[float], spread: str) -> float | None:
     if len(values) == 1:
         return None
     deviation = statistics.stdev(values)
-    if spread == "confidence":  # of more seeds than are listed, the last quantile: a little too wide
-        deviation *= T_QUANTILES[min(len(values) - 2, len(T_QUANTILES) - 1)] / math.sqrt(len(values))
+    if spread == "confidence":
+        deviation *= quantile(len(values)) / math.sqrt(len(values))
     return deviation
-
-
-def _seeds(runs: list[Record]) -> str:
-    return f"{len(runs)} seed{'s' if len(runs) > 1 else ''}"
 
 
 def _why_empty(layout: Layout, row: str) -> str:

@@ -301,10 +301,20 @@ class TaskData(pl.LightningDataModule, abc.ABC):
     shuffle: one of SHUFFLES (TrainBatches says what they mean). batch_size: of a whole training batch, shared
     by all processes. eval_batch_size: most examples of an evaluation batch. seed: of the order of the batches.
     batch_tokens: also most words of a training batch after padding, with shuffle=buckets (TokenBatches); None: any.
+    drop_last: a last training batch that is smaller is left out.
     """
 
-    def __init__(self, shuffle: str, batch_size: int, eval_batch_size: int, seed: int, batch_tokens: int | None = None):
+    def __init__(
+        self,
+        shuffle: str,
+        batch_size: int,
+        eval_batch_size: int,
+        seed: int,
+        batch_tokens: int | None = None,
+        drop_last: bool = False,
+    ):
         super().__init__()
+        self.drop_last = drop_last
         self.shuffle = one_of("task.data.shuffle", shuffle, SHUFFLES)
         self.batch_tokens = None if batch_tokens is None else whole("task.data.batch_tokens", batch_tokens, 1)
         if batch_tokens is not None and shuffle != "buckets":
@@ -389,7 +399,8 @@ class TaskData(pl.LightningDataModule, abc.ABC):
         split = self.splits()["train"]
         if self.batch_tokens is not None:
             return TokenBatches(split, self.batch_size, self.batch_tokens, self.seed, *self._place())
-        return TrainBatches(split, self.batch_size, self.shuffle, self.seed, *self._place())
+        place = self._place()
+        return TrainBatches(split, self.batch_size, self.shuffle, self.seed, *place, drop_last=self.drop_last)
 
     def val_dataloader(self) -> EvaluationBatches:
         return EvaluationBatches(self.splits()["dev"], self.eval_batch_size, *self._place())

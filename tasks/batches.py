@@ -99,6 +99,8 @@ class TrainBatches:
     again=(n, cycles): when all examples were given out, the first n of them are gone over `cycles` times more in the
     same epoch, each time in another order.
 
+    drop_last: a last batch of fewer than `batch_size` examples is left out (as in `torch.utils.data.DataLoader`).
+
     It is resumable: `state_dict` holds how many batches of the epoch were given out, and after `load_state_dict` the
     next epoch starts behind them. Lightning calls `sampler.set_epoch`, which is this object's own.
     """
@@ -113,14 +115,20 @@ class TrainBatches:
         world: int = 1,
         again: tuple[int, int] = (0, 0),
         fill: bool = True,
+        drop_last: bool = False,
     ):
         if batch_size < world:
             raise UserError(
                 f"task.data.batch_size={batch_size} is the size of the whole batch, too small to be shared by {world} "
                 f"processes; use at least {world}."
             )
-        if len(split) < batch_size and shuffle == "batches" and fill:
+        if len(split) < batch_size and shuffle == "batches" and fill and not drop_last:
             raise UserError(f"task.data.batch_size={batch_size} is more than the {len(split)} training examples.")
+        if len(split) < batch_size and drop_last:
+            raise UserError(
+                f"task.data.drop_last=true leaves no batch of task.data.batch_size={batch_size} from {len(split)} "
+                "training examples; take a smaller batch_size, or drop_last=false."
+            )
         if len(split) < world:
             raise UserError(f"{len(split)} examples cannot be shared by trainer.devices={world} processes; use fewer.")
         if shuffle == "buckets" and not hasattr(split, "sizes"):
@@ -129,7 +137,7 @@ class TrainBatches:
                 "task.data.shuffle=examples."
             )
         self.split, self.batch_size, self.shuffle, self.seed = split, batch_size, shuffle, seed
-        self.rank, self.world, self.fill = rank, world, fill
+        self.rank, self.world, self.fill, self.drop_last = rank, world, fill, drop_last
         self.share = Share(0, (0,))
         self.passes = [len(split)] + [again[0]] * again[1]
         self.sampler = self
@@ -139,7 +147,7 @@ class TrainBatches:
         return sum(self._batches(examples) for examples in self.passes)
 
     def _batches(self, examples: int) -> int:
-        return -(-examples // self.batch_size)
+        return examples // self.batch_size if self.drop_last else -(-examples // self.batch_size)
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch

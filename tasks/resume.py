@@ -57,6 +57,9 @@ IRRELEVANT = (
 LATER = {
     "task.model.loop_bias": False,
     "task.module.self_share": 0.0,
+    "task.module.double_neg": False,
+    "task.module.subsampling": False,
+    "task.data.drop_last": False,
     "task.model.words": "points",
     "task.model.word_c": 1.0,
     "task.model.word_dropout": 0.0,

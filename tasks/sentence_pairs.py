@@ -1,13 +1,13 @@
 """What tasks on pairs of sentences share: the two-sentence network of Hyperbolic Neural Networks, written against a
 geometry, and its training by cross-entropy."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-from hyperbolic.geometry import ChangeGeometry, Geometry
+from hyperbolic.geometry import ChangeGeometry, Geometry, Options
 from hyperbolic.manifolds import Manifold
 from tasks.base import NamedPoints, Points
 from tasks.classification import ClassificationTask
@@ -15,7 +15,7 @@ from tasks.errors import UserError, one_of, positive, rate, whole
 from tasks.word_table import WordTable
 from tasks.word_vectors import VectorRows
 
-JOINS = ("mobius", "plain")
+JOINS = ("mobius", "plain", "hypera")
 WORDS = ("points", "tangents")
 
 
@@ -35,11 +35,12 @@ class SentencePairClassifier(nn.Module):
 
     geometry: of all components, or one for each of `components`. encoder: called with geometry, d_in, d_hidden and
     streams=2. distance: whether f has its last term. join: "mobius": as above; "plain": one matrix on the coordinates
-    side by side, f = W ⊗ proj(s1 | s2) ⊕ b, with the same last term. words: "points": a parameter of the space for
-    each; "tangents": a `WordTable`, which starts from the data's `vectors` where there are some, with word_c and
-    word_dropout. dropout: of the sentences that the feed-forward layer gets.
+    side by side, f = W ⊗ proj(s1 | s2) ⊕ b, with the same last term; "hypera": plain for encoders that take means of
+    words, as "dan", else mobius. layers: defaults of layers by family, see `Geometry.with_defaults`. words: "points": a
+    parameter of the space for each; "tangents": a `WordTable`, which starts from the data's `vectors` where there are
+    some, with word_c and word_dropout. dropout: of the sentences that the feed-forward layer gets.
     Sources: Ganea, Bécigneul and Hofmann 2018, section 4, and their code (hyp_rnn.py); "plain" the deep averaging
-    network in the program of Patel et al., Attention Networks in Hyperbolic Space (HyperA).
+    network in the program of Patel et al., Attention Networks in Hyperbolic Space (HyperA), and "hypera" all of it.
     """
 
     components = ("sentence", "ffnn", "classifier")
@@ -62,6 +63,7 @@ class SentencePairClassifier(nn.Module):
         word_dropout: float = 0.0,
         dropout: float = 0.0,
         vectors: VectorRows | None = None,
+        layers: Mapping[str, Options] | None = None,
     ):
         super().__init__()
         geometry.check_components(self.components)
@@ -76,6 +78,7 @@ class SentencePairClassifier(nn.Module):
                 "task.model.words=points has neither word vectors nor dropout of words; take task.model.words=tangents,"
                 " or task.data.vectors=null with task.model.word_dropout=0."
             )
+        geometry = geometry.with_defaults(layers or {})
         self.distance, self.join = distance, one_of("task.model.join", join, JOINS)
         sentence, ffnn, classifier = (geometry.part(name) for name in self.components)
         self.manifold = sentence.manifold
@@ -85,6 +88,8 @@ class SentencePairClassifier(nn.Module):
             else sentence.embedding(n_words, d_word, init_norm=init_norm)
         )
         self.encoder = encoder(geometry=sentence, d_in=d_word, d_hidden=d_hidden, streams=2)
+        if join == "hypera":
+            self.join = join = "plain" if getattr(self.encoder, "averages", False) else "mobius"
         self.to_ffnn, self.dropout = ChangeGeometry(sentence, ffnn), ffnn.dropout(dropout)
         d_out = self.encoder.d_out
         assert isinstance(d_out, int)  # of every encoder

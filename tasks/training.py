@@ -284,4 +284,5 @@ def make_optimizer(
     """The optimiser of a module: `settings` for all parameters, other values for one kind of them where not None."""
     roles = {"embeddings": embeddings, "biases": biases, "matrices": matrices, "vectors": vectors or {}}
     own = {role: {k: v for k, v in node.items() if v is not None} for role, node in roles.items()}
-    return RiemannianOptimizer(parameter_groups(module, **own), **settings)
+    apart = settings.get("clip") == "tensor"  # as in Ganea et al., whose gates, cells and classes are tensors each
+    return RiemannianOptimizer(parameter_groups(module, **own, apart=apart), **settings)

@@ -48,6 +48,34 @@ def test_fidelity_picks_what_paper_and_code_do_differently():
     assert checked("fidelity=code")["task"]["data"]["shuffle"] == "batches"
 
 
+@pytest.mark.parametrize("task", ["wn18rr", "fb15k237"])
+@pytest.mark.parametrize(("fidelity", "drop_last", "norm"), [("paper", False, 0.5), ("code", True, 1.0)])
+def test_hybonets_script_clips_less_and_drops_the_last_batch(task, fidelity, drop_last, norm):
+    values = checked(f"task={task}", f"fidelity={fidelity}")
+    assert (values["task"]["data"]["drop_last"], values["optim"]["max_grad_norm"]) == (drop_last, norm)
+
+
+@pytest.mark.parametrize(
+    ("fidelity", "join", "combine", "layers"),
+    [("paper", "mobius", "sum", {}), ("code", "hypera", "mean", {"mobius": {"GRU": {"variant": "hypera"}}})],
+)
+def test_multinli_follows_the_report_or_its_program(fidelity, join, combine, layers):
+    values = checked("task=multinli", "encoder=gru_attention", f"fidelity={fidelity}")
+    assert (values["task"]["model"]["join"], values["task"]["model"]["layers"]) == (join, layers)
+    assert values["encoder"]["combine"] == combine
+    assert checked("task=prefix10", "encoder=gru_attention", f"fidelity={fidelity}")["encoder"]["combine"] == "sum"
+
+
+@pytest.mark.parametrize(
+    ("fidelity", "midpoint", "last", "temperature"),
+    [("paper", "encoder", "context", "head"), ("code", "attention", "characters", "learned")],
+)
+def test_typing_follows_the_paper_or_the_program(fidelity, midpoint, last, temperature):
+    design = checked("task=ultrafine", f"fidelity={fidelity}")["task"]["model"]
+    assert (design["hyfi"]["midpoint"], design["hyfi"]["order"][-1]) == (midpoint, last)
+    assert design["hybonet"]["layers"]["lorentz"]["MultiHeadAttention"]["temperature"] == temperature
+
+
 def test_the_paths_can_be_moved_by_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("HYPERBOLIC_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("HYPERBOLIC_CACHE", str(tmp_path / "cache"))

@@ -1,5 +1,6 @@
 """Every experiment is what its name says: a model of a paper on a data set."""
 
+import math
 import re
 
 import pytest
@@ -67,6 +68,7 @@ def test_the_way_of_the_paper_is_a_choice(words):
 
 GRAPHS = [name for name in EXPERIMENTS if name.startswith(("hybonet_wn18rr", "hybonet_fb15k237", "hybonet_graph"))]
 PROBING = [name for name in EXPERIMENTS if name.startswith("hybonet_probing_")]
+AUTHORS = [name for name in EXPERIMENTS if "_authors_" in name]
 TRANSLATION = [name for name in EXPERIMENTS if name.startswith(("hybonet_multi30k_", "hybonet_translation_"))]
 TYPING = [
     name
@@ -128,6 +130,29 @@ def test_the_crowd_experiments_share_data_optimiser_and_length():
     for key in sorted(set(data[0]) - {"c"}):  # chosen on the dev split
         assert all(other[key] == data[0][key] for other in data), key
     assert values[0]["task"]["data"]["sources"] == ["crowd"]
+
+
+@pytest.mark.parametrize("name", AUTHORS)
+def test_a_model_has_the_settings_of_its_authors_program(name):
+    """The scripts of KGEmb (Chami et al. 2020) for RotH and RotE, d 32, and the defaults of MuRP's program."""
+    data, model = re.fullmatch(r"hybonet_(wn18rr|fb15k237)_authors_(\w+)", name).groups()
+    values = experiment(name)
+    task, optim, trainer = values["task"], values["optim"], values["trainer"]
+    wordnet, murp = data == "wn18rr", model in ("murp", "mure")
+    assert (task["name"], values["encoder"]["d"], values["encoder"]["init_std"]) == (data, 32, 1e-3)
+    rules = {("sgd", True): 50, ("sgd", False): 10, ("adam", True): 0.001, ("adagrad", False): 0.05}
+    rule = "sgd" if murp else "adam" if wordnet else "adagrad"
+    assert (optim["rule"], optim["lr"], optim["max_grad_norm"]) == (rule, rules[rule, wordnet], None)
+    assert (optim["momentum"], optim["weight_decay"], optim["schedule"]) == (0.0, 0.0, "constant")
+    short = model == "rote" and wordnet
+    assert task["data"]["batch_size"] == (128 if murp else 100 if short else 500)
+    assert (task["data"]["known_in_training"], task["data"]["reciprocal"]) == ([], True)
+    assert (task["module"]["negatives"], task["module"]["double_neg"]) == (50, wordnet and not murp)
+    patience = None if murp else 15 if wordnet else 10
+    epochs = 500 if murp else 200 if short else 300
+    assert (trainer["max_epochs"], trainer["check_val_every_n_epoch"], trainer["patience"]) == (epochs, 5, patience)
+    if values["geometry"]["name"] == "poincare":
+        assert values["geometry"]["c"] == pytest.approx(1.0 if murp else math.log1p(math.e), rel=1e-15)
 
 
 @pytest.mark.parametrize("name", PROBING)

@@ -63,6 +63,20 @@ def test_sgd_on_points_is_a_geodesic_step(kind):
     torch.testing.assert_close(moved, 0.1 * p.manifold.norm(start, rgrad), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", CURVED)
+def test_adagrad_on_points_is_the_textbook_update(kind):
+    p = points(kind(c=2.0))
+    manifold, x = p.manifold, p.detach().clone().as_subclass(torch.Tensor)
+    optimizer, total = RiemannianOptimizer([p], rule="adagrad", lr=0.2, eps=1e-10), torch.zeros(len(x), 1)
+    for size in (1, 10, 0.1):
+        p.grad = size * torch.randn_like(x)
+        g = manifold.egrad2rgrad(x, p.grad)
+        total = total + manifold.inner(x, g, keepdim=True)
+        x = manifold.expmap(x, -0.2 * g / total.sqrt())
+        optimizer.step()
+    torch.testing.assert_close(p.detach().as_subclass(torch.Tensor), x, rtol=1e-8, atol=1e-12)
+
+
 def test_retraction_is_another_step_of_the_same_first_order():
     ball = PoincareBall(c=2.0)
     start, gradient = ball.random(5, 3, dtype=torch.float64, std=0.3), torch.randn(5, 3, dtype=torch.float64)
@@ -81,6 +95,7 @@ def test_retraction_is_another_step_of_the_same_first_order():
         ({"rule": "adam"}, lambda p: torch.optim.Adam(p, lr=0.03)),
         ({"rule": "adam", "amsgrad": True}, lambda p: torch.optim.Adam(p, lr=0.03, amsgrad=True)),
         ({"rule": "adam", "weight_decay": 0.2}, lambda p: torch.optim.AdamW(p, lr=0.03, weight_decay=0.2)),
+        ({"rule": "adagrad", "eps": 1e-10}, lambda p: torch.optim.Adagrad(p, lr=0.03)),
         ({"rule": "sgd", "momentum": 0.7}, lambda p: torch.optim.SGD(p, lr=0.03, momentum=0.7)),
     ],
 )
@@ -100,7 +115,7 @@ def test_euclidean_tensors_take_the_usual_steps(ours, theirs):
 
 @pytest.mark.parametrize("kind", CURVED)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("rule", ["adam", "sgd"])
+@pytest.mark.parametrize("rule", ["adam", "adagrad", "sgd"])
 @pytest.mark.parametrize("size", [0.0, 1e-30, 1.0, 1e30, 3e38])
 def test_no_finite_gradient_makes_a_point_leave_its_space(kind, dtype, rule, size):
     for clip in (None, 1.0):
@@ -143,6 +158,42 @@ def test_clipping_acts_on_euclidean_gradients_before_the_rescale():
     length = ball.norm(start, ball.egrad2rgrad(start, gradient)).item() / 3  # of a Euclidean unit gradient
     assert steps["global"] == pytest.approx((0.1 * length * 3 / 5, -0.1 * 4 / 5))
     assert steps["tensor"] == pytest.approx((0.1 * length, -0.1))
+
+
+@pytest.mark.parametrize("axes", [1, 2])
+def test_stacked_tensors_are_clipped_each_by_its_own_norm(axes):
+    """Gates of two cells in one tensor take the steps of tensors of their own; a global norm knows no stacks."""
+    start, grad = torch.randn(2, 3, 4, dtype=torch.float64), torch.randn(2, 3, 4, dtype=torch.float64)
+    grad[0] *= torch.tensor([10.0, 0.01, 1.0], dtype=torch.float64)[:, None]
+    whole = nn.Parameter(start.clone())
+    parts = [nn.Parameter(t.clone()) for t in start.flatten(0, axes - 1)]
+    for params, stacked in ([whole], axes), (parts, 0):
+        for p, g in zip(params, [grad] if stacked else grad.flatten(0, axes - 1), strict=True):
+            p.grad = g.clone()
+        RiemannianOptimizer(
+            [{"params": params, "stacked": stacked}], rule="sgd", lr=1.0, max_grad_norm=1.0, clip="tensor"
+        ).step()
+    torch.testing.assert_close(whole.detach().flatten(0, axes - 1), torch.stack([p.detach() for p in parts]))
+    steps = {}
+    for stacked in (0, axes):
+        p = nn.Parameter(start.clone())
+        p.grad = grad.clone()
+        group = {"params": [p], "stacked": stacked}
+        RiemannianOptimizer([group], rule="sgd", lr=1.0, max_grad_norm=1.0, clip="global").step()
+        steps[stacked] = p.detach()
+    assert torch.equal(steps[0], steps[axes])
+
+
+def test_gates_cells_and_classes_are_apart_where_they_are_asked_for():
+    ball = PoincareBall(c=1.0)
+    net = nn.ModuleList([mobius.GRU(ball, 3, 4, streams=2), mobius.Logits(ball, 4, 5), mobius.Linear(ball, 4, 4)])
+    assert all("stacked" not in group for group in parameter_groups(net))
+    found = {p: group.get("stacked", 0) for group in parameter_groups(net, apart=True) for p in group["params"]}
+    gru, logits, linear = net
+    assert {found[p] for p in gru.parameters()} == {2}
+    assert {found[p] for p in logits.parameters()} == {1}
+    assert {found[p] for p in linear.parameters()} == {0}
+    assert gru.weight_ih.shape[:2] == (2, 3)
 
 
 @pytest.mark.parametrize("kind", CURVED)

@@ -26,6 +26,8 @@ class DeepAveragingEncoder(nn.Module):
         ValueError: sizes that differ where there is no linear layer.
     """
 
+    averages = True  # a sentence is a mean, and not the state of a recurrence
+
     def __init__(self, geometry: Geometry, d_in: int, d_hidden: int, linear: bool, streams: int):
         super().__init__()
         if not linear and d_in != d_hidden:

@@ -53,7 +53,7 @@ class PairAttention(nn.Module):
             raise ValueError(f"encoder.reader needs an encoder of sequences, and this one is of {kind}")
         self.manifold, self.combine, self.norm = geometry.manifold, combine, norm
         self.reader = reader(geometry=geometry, d_in=d_in, d_hidden=d_hidden, streams=streams)
-        self.d_out = self.reader.d_out
+        self.d_out, self.averages = self.reader.d_out, bool(getattr(self.reader, "averages", False))
         self.sum = geometry.ordered_sum()
 
 

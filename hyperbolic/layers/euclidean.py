@@ -175,6 +175,8 @@ class GRUCell(nn.Module):
     Parameters are stacked in the order r, z, candidate.
     """
 
+    stacked_axes = dict.fromkeys(("weight_ih", "weight_hh", "bias"), 1)  # gates
+
     def __init__(self, manifold: Manifold, d_in: int, d_hidden: int, nonlinearity: str | None = None):
         super().__init__()
         self.manifold, self.nonlinearity = manifold, checked(nonlinearity or "tanh")

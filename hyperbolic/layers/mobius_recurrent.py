@@ -57,6 +57,7 @@ class GRUCell(_Cell):
         nonlinearity: the identity when left out, as in the published command.
     """
 
+    stacked_axes = dict.fromkeys(("weight_ih", "weight_hh", "bias"), 1)  # gates
     gates = 3
 
 

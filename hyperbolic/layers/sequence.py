@@ -85,6 +85,8 @@ class Recurrence(nn.Module):
     S counting directions as streams, and implement ``run``.
     """
 
+    stacked_axes = dict.fromkeys(("weight_ih", "weight_hh", "bias", "bias_hh"), 2)  # cells and gates
+
     def __init__(
         self,
         manifold: Manifold,

@@ -1,9 +1,9 @@
-"""One optimiser for all parameters: Riemannian Adam or SGD on manifold parameters, Adam or SGD on the rest.
+"""One optimiser for all parameters: Riemannian Adam, Adagrad or SGD on manifold parameters, the usual ones on the rest.
 
 Clipping acts on the Euclidean gradients, before the Riemannian rescale, as in all official codes. Per parameter
-group: ``rule`` ("adam" or "sgd"), ``lr``, ``betas``, ``eps``, ``amsgrad``, ``momentum``, ``weight_decay``,
+group: ``rule`` ("adam", "adagrad" or "sgd"), ``lr``, ``betas``, ``eps``, ``amsgrad``, ``momentum``, ``weight_decay``,
 ``decoupled``, ``exact_exp``, ``lazy``. Sources: Bonnabel 2013 (Riemannian SGD), Bécigneul & Ganea 2019 (Riemannian
-Adam and AMSGrad).
+Adam, Adagrad and AMSGrad), Duchi et al. 2011 (Adagrad).
 """
 
 from hyperbolic.optim.optimizer import RiemannianAdam, RiemannianOptimizer, RiemannianSGD

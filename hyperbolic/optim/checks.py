@@ -10,6 +10,8 @@ from torch import Tensor
 
 from hyperbolic.optim.points import manifold_of
 
+RULES = ("adam", "adagrad", "sgd")
+
 
 def require(condition: bool, message: str) -> None:
     if not condition:
@@ -26,7 +28,7 @@ def check_names(group: dict[str, Any], defaults: dict[str, Any]) -> None:
 def check_options(group: dict[str, Any]) -> None:
     """Refuses options of a group that are of another kind, or out of range."""
     rule, betas, radius = group["rule"], group["betas"], group["max_radius"]
-    require(rule in ("adam", "sgd"), f"rule must be 'adam' or 'sgd', got {rule!r}")
+    require(rule in RULES, f"rule must be 'adam', 'adagrad' or 'sgd', got {rule!r}")
     require(isinstance(betas, (tuple, list)) and len(betas) == 2, f"betas must be two numbers, got {betas}")
     for name in ("lr", "eps", "momentum", "weight_decay"):
         require(_is_number(group[name]), f"{name} must be a number, got {group[name]!r}")
@@ -36,6 +38,8 @@ def check_options(group: dict[str, Any]) -> None:
     require(0 <= group["momentum"] < 1, f"momentum must lie in [0, 1), got {group['momentum']}")
     require(radius is None or (_is_number(radius) and radius > 0), f"max_radius must be positive, got {radius}")
     require(group["weight_decay"] >= 0, f"weight_decay must not be negative, got {group['weight_decay']}")
+    stacked = group["stacked"]
+    require(isinstance(stacked, int) and stacked >= 0, f"stacked must be a number of axes, got {stacked!r}")
     for name in ("amsgrad", "decoupled", "exact_exp", "lazy"):
         require(isinstance(group[name], bool), f"{name} must be true or false, got {group[name]!r}")
 

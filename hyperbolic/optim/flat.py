@@ -1,4 +1,4 @@
-"""Adam and SGD on Euclidean tensors, all of a group at once, with decoupled weight decay."""
+"""Adam, Adagrad and SGD on Euclidean tensors, all of a group at once, with decoupled weight decay."""
 
 from __future__ import annotations
 
@@ -99,6 +99,20 @@ def _adam_foreach(params: list[Tensor], grads: list[Tensor], states: list[State]
     torch._foreach_add_(denominators, group["eps"])
     steps = [-group["lr"] / (1 - beta1 ** s["step"]) for s in states]
     torch._foreach_addcdiv_(params, momenta, denominators, steps)
+
+
+def adagrad(params: list[Tensor], grads: list[Tensor], states: list[State], group: dict[str, Any]) -> None:
+    """Adagrad, ``v <- v + g^2``, ``p <- p - lr g / (sqrt(v) + eps)`` (Duchi et al. 2011), as `torch.optim.Adagrad`."""
+    if group["weight_decay"]:
+        torch._foreach_mul_(params, 1 - group["lr"] * group["weight_decay"])
+    for p, state in zip(params, states, strict=True):
+        if "square" not in state:
+            state["square"] = torch.zeros_like(p)
+    squares = [s["square"] for s in states]
+    torch._foreach_addcmul_(squares, grads, grads)
+    denominators = torch._foreach_sqrt(squares)
+    torch._foreach_add_(denominators, group["eps"])
+    torch._foreach_addcdiv_(params, grads, denominators, -group["lr"])
 
 
 def sgd(params: list[Tensor], grads: list[Tensor], states: list[State], group: dict[str, Any]) -> None:

@@ -45,20 +45,36 @@ def read(p: Tensor, grad: Tensor, lazy: bool, touched: Tensor | None) -> Gradien
     return Gradient(grad[index], index)
 
 
-def clip(gradients: Mapping[Tensor, Gradient], max_norm: float, kind: str) -> dict[Tensor, Gradient]:
-    """Gradients scaled down to ``max_norm``: all by one norm (kind "global"), or every tensor by its own."""
+def clip(
+    gradients: Mapping[Tensor, Gradient], max_norm: float, kind: str, stacked: Mapping[Tensor, int] | None = None
+) -> dict[Tensor, Gradient]:
+    """Gradients scaled down to ``max_norm``: all by one norm (kind "global"), or every tensor by its own. stacked: the
+    first axes of some tensors, along which several are stacked, each of which then has a norm of its own."""
+    apart = {
+        p: g._replace(values=_clip_stack(g.values, max_norm, stacked[p]))
+        for p, g in gradients.items()
+        if stacked and stacked.get(p) and g.rows is None and kind != "global"
+    }
+    gradients = {p: g for p, g in gradients.items() if p not in apart}
     if not gradients:
-        return {}
+        return apart
     device = next(iter(gradients)).device
     norms = torch.stack([_norm(g.values).to(device) for g in gradients.values()])
     if kind == "global":
         norms = torch.linalg.vector_norm(norms).expand_as(norms)
     if device.type == "cpu" and norms.max() <= max_norm:  # elsewhere looking at the numbers would wait for the device
-        return dict(gradients)
+        return {**gradients, **apart}
     scales = (max_norm / norms.clamp_min(max_norm)).unbind(0)
-    return {
-        p: g._replace(values=g.values * s.to(g.values)) for (p, g), s in zip(gradients.items(), scales, strict=True)
-    }
+    pairs = zip(gradients.items(), scales, strict=True)
+    return {p: g._replace(values=g.values * s.to(g.values)) for (p, g), s in pairs} | apart
+
+
+def _clip_stack(values: Tensor, max_norm: float, axes: int) -> Tensor:
+    """Each of the tensors that are stacked along the first axes, scaled down to ``max_norm``."""
+    norms = torch.linalg.vector_norm(values.flatten(axes), dim=-1, dtype=torch.float64)
+    scales = (max_norm / norms.clamp_min(max_norm)).to(values)
+    result: Tensor = values * scales.view(*scales.shape, *(1 for _ in values.shape[axes:]))
+    return result
 
 
 def _norm(values: Tensor) -> Tensor:

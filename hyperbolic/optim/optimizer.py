@@ -26,10 +26,12 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         m <- b1 m + (1 - b1) g            v <- b2 v + (1 - b2) <g, g>_x        (one v per point)
         x' = exp_x(-lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps))        m <- transport of m from x to x'
 
-    SGD: ``x' = exp_x(-lr m)`` with ``m <- momentum m + g``. Euclidean tensors: Adam with one v per coordinate, or SGD.
+    SGD: ``x' = exp_x(-lr m)`` with ``m <- momentum m + g``. Adagrad: ``x' = exp_x(-lr g / (sqrt(v) + eps))`` with
+    ``v <- v + <g, g>_x`` (Bécigneul & Ganea 2019, section 3). Euclidean tensors: Adam or Adagrad with one v per
+    coordinate, or SGD.
 
     Args:
-        params: parameters or groups. rule: "adam" or "sgd", the default of groups that do not say.
+        params: parameters or groups. rule: "adam", "adagrad" or "sgd", the default of groups that do not say.
         lr, betas, eps, amsgrad, momentum: the usual ones; amsgrad keeps the largest v.
         weight_decay: decoupled. Euclidean tensors shrink by ``1 - lr * weight_decay``; points move that share of their
             way along the geodesic to the origin, ``exp_0((1 - lr * weight_decay) log_0(x))``.
@@ -47,6 +49,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         max_grad_norm: clip gradients to this norm (None: no clipping).
         clip: "global", one norm for all parameters; "group", each group of parameters by its own; or "tensor", every
             tensor by its own (Ganea et al.).
+        stacked: along so many first axes several tensors are stacked, each of which clip="tensor" takes by its own.
 
     A finite gradient never makes a parameter NaN. On a GPU nothing waits for the device, but for the rows of lazy
     tensors (unless a sparse gradient is already coalesced) and for points beyond max_radius.
@@ -72,6 +75,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         clip: str = "global",
         lazy: bool = False,
         max_radius: float | None = None,
+        stacked: int = 0,
     ):
         require(clip in CLIPS, f"clip must be {' or '.join(map(repr, CLIPS))}, got {clip!r}")
         require(max_grad_norm is None or max_grad_norm > 0, f"max_grad_norm must be positive, got {max_grad_norm}")
@@ -90,6 +94,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             "exact_exp": exact_exp,
             "lazy": lazy,
             "max_radius": max_radius,
+            "stacked": stacked,
         }
         super().__init__(params, defaults)
 
@@ -103,6 +108,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             group.setdefault("lazy", False)
             group.setdefault("decoupled", True)
             group.setdefault("max_radius", None)
+            group.setdefault("stacked", 0)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         check_names(param_group, self.defaults)
@@ -186,7 +192,8 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         if self.max_grad_norm is None:
             return by_parameter
         if self.clip != "group":
-            return gradients.clip(by_parameter, self.max_grad_norm, self.clip)
+            stacked = {p: group["stacked"] for group in self.param_groups for p in group["params"]}
+            return gradients.clip(by_parameter, self.max_grad_norm, self.clip, stacked)
         clipped: dict[Tensor, Gradient] = {}
         for group in self.param_groups:
             own = {p: by_parameter[p] for p in group["params"] if p in by_parameter}
@@ -220,6 +227,8 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             group = {**group, "weight_decay": 0.0}
         if group["rule"] == "adam":
             flat.adam(params, grads, states, group, bounded=self.max_grad_norm is not None)
+        elif group["rule"] == "adagrad":
+            flat.adagrad(params, grads, states, group)
         else:
             flat.sgd(params, grads, states, group)
 
@@ -257,7 +266,8 @@ def _named(names: list[str], rows: list[Tensor]) -> dict[str, Tensor]:
 def _lacks_state(state: dict[str, Any], group: dict[str, Any]) -> bool:
     if group["rule"] == "sgd":
         return group["momentum"] > 0 and "momentum" not in state
-    return "square" not in state or (group["amsgrad"] and "largest_square" not in state)
+    largest = group["amsgrad"] and group["rule"] == "adam"
+    return "square" not in state or (largest and "largest_square" not in state)
 
 
 class RiemannianAdam(RiemannianOptimizer):

@@ -32,11 +32,11 @@ def space_of(manifold: Manifold) -> tuple[type[Manifold] | int, ...]:
 def new_state(p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
     """Moments at the start: ``momentum`` like p, one ``square`` (and ``largest_square``) for each point."""
     state = {}
-    if group["rule"] == "adam" or group["momentum"] > 0:
+    if group["rule"] == "adam" or (group["rule"] == "sgd" and group["momentum"] > 0):
         state["momentum"] = torch.zeros_like(p, memory_format=torch.contiguous_format).as_subclass(Tensor)
-    if group["rule"] == "adam":
+    if group["rule"] != "sgd":
         state["square"] = p.new_zeros(*p.shape[:-1], 1).as_subclass(Tensor)
-        if group["amsgrad"]:
+        if group["amsgrad"] and group["rule"] == "adam":
             state["largest_square"] = torch.zeros_like(state["square"])
     return state
 
@@ -60,6 +60,7 @@ def step_rows(
     """
     radius, sheet = group["max_radius"], type(manifold) is Lorentz
     done, closed = False, type(manifold) in _CLOSED and (group["exact_exp"] or type(manifold) is PoincareBall)
+    closed = closed and group["rule"] != "adagrad"
     if closed:
         rows = adam.Rows(x, grad, state.get("momentum"), state.get("square"), state.get("largest_square"))
         rule = Rule(
@@ -138,13 +139,16 @@ def _step_by_methods(
         g = _bounded(manifold.transp(x, moved, g))
         m = m if m is None else _bounded(manifold.transp(x, moved, m))
         x = moved
-    if group["rule"] == "adam":
+    if group["rule"] != "sgd":
         (beta1, beta2), v = group["betas"], state["square"]
         square = manifold.inner(x, wide(g), keepdim=True).clamp_min_(0)
         longest = torch.finfo(x.dtype).max ** 0.5 / 8  # a longer gradient has a square that overflows
         far = square > longest**2
         shrink = torch.where(far, longest * torch.where(far, square, 1).rsqrt(), 1)
         g, square = (g * shrink).to(x.dtype), (square * shrink.square()).to(x.dtype)
+    if group["rule"] == "adagrad":
+        u = g * (-lr / v.add_(square).sqrt().add_(group["eps"]))
+    elif group["rule"] == "adam":
         m = beta1 * m + (1 - beta1) * g
         v.lerp_(square, 1 - beta2)
         if "largest_square" in state:

@@ -25,6 +25,7 @@ def parameter_groups(
     biases: Mapping[str, Any] | None = None,
     matrices: Mapping[str, Any] | None = None,
     vectors: Mapping[str, Any] | None = None,
+    apart: bool = False,
 ) -> list[dict[str, Any]]:
     """Optimiser groups by role, each with options of its own (Ganea et al. 2018 use three learning rates).
 
@@ -32,22 +33,27 @@ def parameter_groups(
         embeddings: options of tables of points; biases: of all other points (biases, points of hyperplanes);
         matrices: of Euclidean tensors; vectors: of those among them with fewer than two axes, as biases and scales,
         which are with the others where this is left out or empty. What is left out takes the optimiser's defaults.
+        apart: parameters that stack several tensors, as ``stacked_axes`` of their module says (gates, cells, classes),
+        are in groups of their own with the option "stacked", so that clip="tensor" takes each of these by its own norm.
     Returns: non-empty groups in the order of ``ROLES``, with the key "role". Points of a module that has a number
         ``max_radius`` are in a group of their own, with that option.
     """
     options = {"embeddings": embeddings, "biases": biases, "matrices": matrices, "vectors": vectors}
-    groups: dict[tuple[str, float | None], list[Tensor]] = {(role, None): [] for role in ROLES}
+    groups: dict[tuple[str, float | None, int], list[Tensor]] = {(role, None, 0): [] for role in ROLES}
     visited: set[int] = set()
     for owner in module.modules():
-        for parameter in owner.parameters(recurse=False):
+        for name, parameter in owner.named_parameters(recurse=False):
             if parameter.requires_grad and id(parameter) not in visited:
                 visited.add(id(parameter))
                 radius = None if manifold_of(parameter) is None else getattr(owner, "max_radius", None)
                 role = parameter_role(owner, parameter)
                 role = "vectors" if vectors and role == "matrices" and parameter.dim() < 2 else role
-                groups.setdefault((role, radius), []).append(parameter)
-    return [
-        {"params": params, "role": role, **(options[role] or {}), **({} if radius is None else {"max_radius": radius})}
-        for role, radius in sorted(groups, key=lambda key: ROLES.index(key[0]))
-        if (params := groups[role, radius])
-    ]
+                axes = getattr(owner, "stacked_axes", {}).get(name, 0) if apart else 0
+                groups.setdefault((role, radius, axes), []).append(parameter)
+    result = []
+    for role, radius, axes in sorted(groups, key=lambda key: ROLES.index(key[0])):
+        own = {"max_radius": radius, "stacked": axes or None}
+        more = {name: value for name, value in own.items() if value is not None}
+        if params := groups[role, radius, axes]:
+            result.append({"params": params, "role": role, **(options[role] or {}), **more})
+    return result

@@ -99,8 +99,11 @@ class GraphData(TaskData):
         batch_size: int,
         eval_batch_size: int,
         seed: int,
+        drop_last: bool = False,  # runs from before this setting have none
     ):
-        super().__init__(shuffle=shuffle, batch_size=batch_size, eval_batch_size=eval_batch_size, seed=seed)
+        super().__init__(
+            shuffle=shuffle, batch_size=batch_size, eval_batch_size=eval_batch_size, seed=seed, drop_last=drop_last
+        )
         if folder is None and toy is None:
             raise UserError(
                 "task=kg needs a folder with train.txt, valid.txt and test.txt; name it with data.dir=my_graph."

@@ -57,10 +57,19 @@ class Facts:
         place = torch.searchsorted(self.codes, code).clamp_max_(len(self.codes) - 1)
         return self.codes[place] == code
 
+    def _places(self, e: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+        """Where the codes of the facts of B queries start and stop."""
+        first = self._code(e, r, torch.zeros_like(e))
+        return torch.searchsorted(self.codes, first), torch.searchsorted(self.codes, first + self.n_entities)
+
+    def count(self, e: Tensor, r: Tensor) -> Tensor:
+        """How many answers each of B queries has, long (B,)."""
+        start, stop = self._places(e, r)
+        return stop - start
+
     def answers(self, e: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
         """Answers of B queries, as (offsets, entities): query i has ``entities[offsets[i]:offsets[i + 1]]``, sorted."""
-        first = self._code(e, r, torch.zeros_like(e))
-        start, stop = (torch.searchsorted(self.codes, code) for code in (first, first + self.n_entities))
+        start, stop = self._places(e, r)
         counts = stop - start
         offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
         within = torch.arange(int(offsets[-1]), device=e.device) - offsets[:-1].repeat_interleave(counts)
@@ -83,6 +92,7 @@ def corrupt(
     share: Share | None = None,
 ) -> Tensor:
     """Wrong answers (B, n) of the queries (e, r) (B,): uniform over the entities, with replacement, none in `facts`.
+    Where e is (B, n), each of them has an entity of its own in its query.
 
     self_share: the share of queries whose first one is e itself, where that is wrong. What is true is drawn anew, up to
     `rounds` times; only a query that nearly every entity answers can keep a true one. draws: None for PyTorch's own.
@@ -95,15 +105,16 @@ def corrupt(
     if self_share:
         has_self = torch.rand(share.total, **options)[share.place] < self_share
         entities[:, 0] = torch.where(has_self, e, entities[:, 0])
-    row = torch.arange(len(e), device=e.device).repeat_interleave(n)
-    place = facts.contain(e.unsqueeze(-1), r.unsqueeze(-1), entities).flatten().nonzero().squeeze(-1)
+    e = (e if e.dim() == 2 else e.unsqueeze(-1)).expand(-1, n).flatten()
+    r = r.repeat_interleave(n)
+    place = facts.contain(e, r, entities.flatten()).nonzero().squeeze(-1)
     flat = entities.view(-1)
     for _ in range(rounds):
         start, total = share.among(place)
         if not total:
             break
         flat[place] = torch.randint(facts.n_entities, (total,), **options)[start : start + len(place)]
-        place = place[facts.contain(e[row[place]], r[row[place]], flat[place])]
+        place = place[facts.contain(e[place], r[place], flat[place])]
     return entities
 
 

@@ -9,8 +9,13 @@ from torch.nn import functional as F
 EXCLUDED = -1e30  # the score of what is no wrong answer; losses ignore it, and have no gradient by it
 
 
-def negative_bce(scores: Tensor, count: int) -> Tensor:
-    """``(softplus(-s_0) + n mean_i softplus(s_i)) / (1 + n)``, a mean over the batch.
+def mean(x: Tensor, weights: Tensor | None = None) -> Tensor:
+    """``sum w x / sum w`` of x and w (B,); None: the mean."""
+    return x.mean() if weights is None else (weights.to(x) * x).sum() / weights.sum().to(x)
+
+
+def negative_bce(scores: Tensor, count: int, weights: Tensor | None = None) -> Tensor:
+    """``(softplus(-s_0) + n mean_i softplus(s_i)) / (1 + n)``, a mean over the batch, with weights (B,) if there are.
 
     Scores (B, 1 + N), the true answer first, then N wrong ones, of which some may be `EXCLUDED`. For n = N it is the
     mean binary cross entropy (Balazevic et al. 2019); a larger sample N has the same expectation. HyboNet's paper takes
@@ -18,15 +23,16 @@ def negative_bce(scores: Tensor, count: int) -> Tensor:
     """
     wrong = scores[:, 1:]
     n = (wrong > EXCLUDED / 2).sum(-1).clamp_min(1)
-    return (F.softplus(-scores[:, 0]) + F.softplus(wrong).sum(-1) * count / n).mean() / (1 + count)
+    return mean(F.softplus(-scores[:, 0]) + F.softplus(wrong).sum(-1) * count / n, weights) / (1 + count)
 
 
-def self_adversarial(scores: Tensor, temperature: float) -> Tensor:
+def self_adversarial(scores: Tensor, temperature: float, weights: Tensor | None = None) -> Tensor:
     """``-(log sigmoid(s_0) + sum_i p_i log sigmoid(-s_i)) / 2``, ``p = softmax(temperature s_i)`` held fixed, as a mean
-    over the batch (Sun et al. 2019). Scores (B, 1 + N), the true answer first; they hold the margin."""
+    over the batch (Sun et al. 2019). Scores (B, 1 + N), the true answer first; they hold the margin. weights (B,): of
+    the triples in that mean."""
     wrong = scores[:, 1:]
-    weights = torch.softmax(torch.where(wrong > EXCLUDED / 2, temperature * wrong, EXCLUDED).detach(), -1)
-    return -(F.logsigmoid(scores[:, 0]) + (weights * F.logsigmoid(-wrong)).sum(-1)).mean() / 2
+    shares = torch.softmax(torch.where(wrong > EXCLUDED / 2, temperature * wrong, EXCLUDED).detach(), -1)
+    return -mean(F.logsigmoid(scores[:, 0]) + (shares * F.logsigmoid(-wrong)).sum(-1), weights) / 2
 
 
 def all_bce(scores: Tensor, rows: Tensor, answers: Tensor, smoothing: float) -> Tensor:

@@ -106,6 +106,11 @@ class LinkPredictor(nn.Module):
         )
         return torch.cat(parts)[order]
 
+    def triple_scores(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
+        """Scores (B, N) of triples with heads h (B, N), relations r (B,) and tails t (B, N)."""
+        heads, relations, tails = h.flatten(), r.repeat_interleave(h.shape[1]), t.flatten()
+        return self._candidate_scores(self.scorer, heads, relations, tails.unsqueeze(-1)).view(h.shape)
+
     def _candidate_scores(self, scorer: Callable[..., Tensor], e: Tensor, r: Tensor, candidates: Tensor) -> Tensor:
         """Scores (B, N) of candidates (B, N) at the other end of e, r (B,)."""
         scores = scorer(e, r, candidates)

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,78 +11,19 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from tasks.base import NamedPoints, Points, Step, Task, TaskData
-from tasks.errors import UserError, number, one_of, rate, share, whole
+from tasks.errors import UserError
 from tasks.folders import write_table
 from tasks.kg_completion import losses
 from tasks.kg_completion.facts import Facts, answers_among, corrupt
 from tasks.kg_completion.model import BLOCK, LinkPredictor
+from tasks.kg_completion.options import TIES, LinkPredictionOptions
 from tasks.kg_completion.statistics import categories
 from tasks.kg_completion.triples import Graph
 from tasks.metrics import filtered_rank_bounds
 
-OBJECTIVES = ("bce", "self_adversarial", "all_bce", "cross_entropy")
-TIES = ("realistic", "optimistic", "pessimistic")
-CORRUPT = ("tails", "both")
 CATEGORIES = ("1-1", "1-N", "N-1", "N-N")
 AT = (1, 3, 10)
 SCORES = ("mean_rank", "mrr", *(f"hits@{k}" for k in AT))
-
-
-@dataclass(frozen=True)
-class LinkPredictionOptions:
-    """How links are learned, ranked and predicted.
-
-    objective: bce | self_adversarial | cross_entropy (softmax) of each triple against `negatives` wrong ones, in
-    cross_entropy None for all entities (Lacroix et al. 2018); all_bce (1-N: all entities, right and wrong; needs
-    task.data.examples=queries). corrupt: wrong answers take the place of tails, or (both) in every second triple of
-    heads, which is for data without reciprocals. pool: one draw of so many entities for all triples of a batch, in
-    the place of `negatives` of each; in bce they weigh as `negatives`, so the loss has the same expectation, with less
-    noise. self_share: of this share of the queries, from 0 to 1, one wrong answer is the entity in the query, which is
-    often close to the right one and which a random draw seldom has; with a pool it weighs as one of it. temperature: of
-    self_adversarial. smoothing: of labels, in all_bce. regulariser: weight of sum |x|^exponent over the rows that a
-    batch uses. ties: of the headline metrics. top_k: answers to a question; hide_known: without those the graph has.
-
-    Raises UserError for a value that cannot be, and for settings that do not go together.
-    """
-
-    objective: str
-    negatives: int | None
-    pool: int | None
-    self_share: float
-    corrupt: str
-    temperature: float
-    smoothing: float
-    regulariser: float
-    exponent: int
-    ties: str
-    top_k: int
-    hide_known: bool
-
-    def __post_init__(self) -> None:
-        one_of("task.module.objective", self.objective, OBJECTIVES)
-        one_of("task.module.corrupt", self.corrupt, CORRUPT)
-        one_of("task.module.ties", self.ties, TIES)
-        if self.negatives is None and self.objective in ("bce", "self_adversarial"):
-            raise UserError(
-                f"task.module.negatives=null is for objective=cross_entropy; {self.objective} needs a number."
-            )
-        for name in ("negatives", "pool", "exponent", "top_k"):
-            if getattr(self, name) is not None:
-                whole(f"task.module.{name}", getattr(self, name), 1)
-        rate("task.module.smoothing", self.smoothing)
-        number("task.module.regulariser", self.regulariser)
-        number("task.module.temperature", self.temperature)
-        share("task.module.self_share", self.self_share)
-        if (self.pool is not None or self.self_share) and (self.negatives is None or self.objective == "all_bce"):
-            raise UserError(
-                f"task.module.pool={self.pool} and self_share={self.self_share} are about wrong answers that are "
-                f"drawn, and objective={self.objective} with negatives={self.negatives} takes all entities; set "
-                "pool=null and self_share=0."
-            )
-        if self.pool is not None and self.corrupt == "both":
-            raise UserError("task.module.pool draws tails only; take task.module.corrupt=tails.")
-        if self.regulariser and self.objective == "all_bce":
-            raise UserError("task.module.regulariser is of triples; with objective=all_bce, set it to 0.")
 
 
 class LinkPredictionTask(Task):
@@ -129,6 +69,7 @@ class LinkPredictionTask(Task):
         self.n = len(model.relations)
         self.categories = categories(graph.triples["train"], self.n)
         self.in_train = graph.in_train[0]
+        self.trained = Facts(graph.triples["train"], len(graph.entities), self.n)
         self.by_relation: Tensor | None = None  # of the newest evaluation
 
     def step(self, batch: dict[str, Tensor]) -> Step:
@@ -139,32 +80,44 @@ class LinkPredictionTask(Task):
         if ("t" in batch) == (self.options.objective == "all_bce"):
             needed = "queries" if self.options.objective == "all_bce" else "triples"
             raise UserError(f"task.module.objective={self.options.objective} needs task.data.examples={needed}.")
+        weights = self._weights(h, r, batch["t"]) if self.options.subsampling else None
         if self.options.objective == "all_bce":
             rows = torch.arange(len(h), device=h.device).repeat_interleave(batch["offsets"].diff())
             loss = losses.all_bce(self.model.all_scores(h, r), rows, batch["answers"], self.options.smoothing)
         elif (negatives := self.options.negatives) is None:
-            loss = F.cross_entropy(self.model.all_scores(h, r), batch["t"])
+            loss = losses.mean(F.cross_entropy(self.model.all_scores(h, r), batch["t"], reduction="none"), weights)
         else:
-            loss = self._negative_loss(self._negative_scores(h, r, batch["t"], negatives), negatives)
+            loss = self._negative_loss(self._negative_scores(h, r, batch["t"], negatives), negatives, weights)
         sums = {"examples": len(h), "loss": loss.detach() * len(h)}
         if self.options.regulariser:
             factors = self.model.scorer.factors(h, r, batch["t"])
             loss = loss + self.options.regulariser * losses.power(factors, self.options.exponent)
-        return Step(loss, sums)
+        return Step(loss, sums, None if weights is None else float(weights.sum()))
 
-    def _negative_loss(self, scores: Tensor, negatives: int) -> Tensor:
-        """Of scores (B, 1 + N), the true answer first."""
+    def _weights(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
+        """RotatE's weights (B,) of triples, see `LinkPredictionOptions`."""
+        self.trained = trained = self.trained.to(h.device)
+        return (trained.count(h, r) + trained.count(t, (r + self.n) % (2 * self.n)) + 6).double().rsqrt()
+
+    def _negative_loss(self, scores: Tensor, negatives: int, weights: Tensor | None) -> Tensor:
+        """Of scores (B, 1 + N), the true answer first; weights (B,) of the triples, None: all weigh the same."""
         if self.options.objective == "cross_entropy":
-            return F.cross_entropy(scores, torch.zeros(len(scores), dtype=torch.long, device=scores.device))
+            right = torch.zeros(len(scores), dtype=torch.long, device=scores.device)
+            return losses.mean(F.cross_entropy(scores, right, reduction="none"), weights)
         if self.options.objective == "self_adversarial":
-            return losses.self_adversarial(scores, self.options.temperature)
-        return losses.negative_bce(scores, negatives)
+            return losses.self_adversarial(scores, self.options.temperature, weights)
+        return losses.negative_bce(scores, negatives, weights)
 
     def _negative_scores(self, h: Tensor, r: Tensor, t: Tensor, negatives: int) -> Tensor:
         """Scores (B, 1 + N), the true answer first; with self_share and a pool (B, 2 + N), then the query's entity."""
         self.known_in_training = facts = self.known_in_training.to(h.device)
         if self.options.pool is not None:
             return self._pooled_scores(h, r, t, facts, self.options.pool)
+        if self.options.double_neg:
+            size = (self._examples(h), negatives)
+            heads = self.own(torch.randint(facts.n_entities, size, device=h.device, generator=self.draws))
+            tails = corrupt(heads, r, negatives, facts, draws=self.draws, share=self.share)
+            return self.model.triple_scores(torch.cat([h[:, None], heads], 1), r, torch.cat([t[:, None], tails], 1))
         is_head = None
         if self.options.corrupt == "tails":
             e, query = h, r

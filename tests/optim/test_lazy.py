@@ -20,7 +20,7 @@ F64 = torch.float64
 SPACES = pytest.mark.parametrize("kind", [PoincareBall, Lorentz, Klein, Euclidean])
 RULES = pytest.mark.parametrize(
     "options",
-    [{}, {"amsgrad": True, "weight_decay": 0.3}, {"rule": "sgd"}, {"rule": "sgd", "momentum": 0.8}],
+    [{}, {"amsgrad": True, "weight_decay": 0.3}, {"rule": "adagrad"}, {"rule": "sgd"}, {"rule": "sgd", "momentum": 0.8}],
     ids=str,
 )
 

@@ -132,7 +132,7 @@ def test_no_address_of_state_of_another_shape_reaches_cpp(each_path, key):
         ("momentum", None, "momentum must be a number, got None"),
         ("max_radius", "far", "max_radius must be positive"),
         ("amsgrad", 1, "amsgrad must be true or false"),
-        ("rule", ["adam"], "rule must be 'adam' or 'sgd'"),
+        ("rule", ["adam"], "rule must be 'adam', 'adagrad' or 'sgd'"),
         ("fused", True, "unknown option"),
     ],
 )

@@ -5,7 +5,7 @@ import statistics
 import mpmath
 import pytest
 
-from scripts.cells import T_QUANTILES
+from scripts.orderings import T_QUANTILES
 
 LAYOUT = """
 name: hnn

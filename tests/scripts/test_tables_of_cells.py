@@ -1,6 +1,11 @@
 """Tables of which a run fills a cell: what is said of two rows or two columns, and how far apart the highest is."""
 
+import json
+import random
+
 import pytest
+
+from scripts.orderings import difference, verdict
 
 TABLE = """
 name: hnn
@@ -32,8 +37,8 @@ orderings:
   - {higher_column: Hyperbolic, lower_column: Euclidean, rows: [DAN]}
   - {higher: DAN, lower: GRU}
 """
-ALONE = "difference in points (1 seed each, no standard error)"
-SEEDS = "difference in points ± its standard error"
+ALONE = "difference in points: not tested, 1 seed each:"
+SEEDS = "difference in points:"
 
 
 @pytest.fixture
@@ -78,11 +83,9 @@ def test_rows_are_compared_in_every_column_where_both_have_a_run(lay, keep, said
     assert said() == []
     keep("DAN", "Euclidean", 0.50)
     keep("DAN", "Hyperbolic", 0.70)
-    assert said() == [f"The paper has GRU above DAN. Ours, {ALONE}: holds for Euclidean +12.00"]
+    assert said() == [f"The paper has GRU above DAN. Ours, {ALONE} Euclidean +12.00"]
     keep("GRU", "Hyperbolic", 0.699)
-    assert said() == [
-        f"The paper has GRU above DAN. Ours, {ALONE}: holds for Euclidean +12.00; fails for Hyperbolic -0.10"
-    ]
+    assert said() == [f"The paper has GRU above DAN. Ours, {ALONE} Euclidean +12.00, Hyperbolic -0.10"]
 
 
 def test_rows_are_compared_in_the_columns_that_are_named(lay, keep, said):
@@ -91,7 +94,7 @@ def test_rows_are_compared_in_the_columns_that_are_named(lay, keep, said):
         keep(row, column, score)
     assert said() == []
     keep("DAN", "Hyperbolic", 0.5)
-    assert said() == [f"The paper has GRU above DAN. Ours, {ALONE}: fails for Hyperbolic +0.00"]
+    assert said() == [f"The paper has GRU above DAN. Ours, {ALONE} Hyperbolic +0.00"]
 
 
 def test_columns_are_compared_in_every_row_where_both_have_runs(lay, keep, said):
@@ -101,9 +104,7 @@ def test_columns_are_compared_in_every_row_where_both_have_runs(lay, keep, said)
     keep("GRU", "Hyperbolic", 0.65)
     keep("GRU", "Euclidean", 0.60)
     keep("LSTM", "Hyperbolic", 0.99)
-    assert said() == [
-        f"The paper has Hyperbolic above Euclidean. Ours, {ALONE}: holds for GRU +5.00; fails for DAN -3.00"
-    ]
+    assert said() == [f"The paper has Hyperbolic above Euclidean. Ours, {ALONE} DAN -3.00, GRU +5.00"]
 
 
 def test_columns_are_compared_in_the_rows_that_are_named(lay, keep, said):
@@ -111,33 +112,80 @@ def test_columns_are_compared_in_the_rows_that_are_named(lay, keep, said):
     for row, high in (("DAN", 0.4), ("LSTM", 0.6)):
         keep(row, "Hyperbolic", high)
         keep(row, "Euclidean", 0.5)
-    assert said() == [f"The paper has Hyperbolic above Euclidean. Ours, {ALONE}: holds for LSTM +10.00"]
+    assert said() == [f"The paper has Hyperbolic above Euclidean. Ours, {ALONE} LSTM +10.00"]
 
 
-def test_several_seeds_have_a_standard_error_and_single_ones_say_that_they_are(lay, keep, said):
+def test_several_seeds_are_tested_and_single_ones_are_not(lay, keep, said):
     lay(ordering("{higher_column: Hyperbolic, lower_column: Euclidean}"))
-    # 71 - 60 with variances 2 and 0 of two seeds each: sqrt(2/2 + 0)
-    keep("DAN", "Hyperbolic", 0.70, 0.72)
-    keep("DAN", "Euclidean", 0.60, 0.60)
-    # 60 - 62 with variances 1 of three and 8 of two seeds: sqrt(1/3 + 8/2) = 2.08
+    # paired, of 3 seeds: differences 10, 11 and 12, so 11 +- 4.303 * 1 / sqrt(3) = 2.48
+    keep("DAN", "Hyperbolic", 0.70, 0.73, 0.72)
+    keep("DAN", "Euclidean", 0.60, 0.61, 0.61)
+    # 60 - 61 with variances 1 of three and 2 of two seeds: 12.706 sqrt(1/3 + 2/2) = 14.67
     keep("GRU", "Hyperbolic", 0.59, 0.60, 0.61)
-    keep("GRU", "Euclidean", 0.60, 0.64)
+    keep("GRU", "Euclidean", 0.60, 0.62)
     assert said() == [
-        f"The paper has Hyperbolic above Euclidean. Ours, {SEEDS}: holds for DAN +11.00 ± 1.00; fails for GRU -2.00 ± 2.08"
+        f"The paper has Hyperbolic above Euclidean. Ours, {SEEDS} holds for DAN +11.00 ± 2.48; "
+        "undecided for GRU -1.00 ± 14.67"
     ]
     keep("LSTM", "Hyperbolic", 0.9)
     keep("LSTM", "Euclidean", 0.80, 0.82)
-    assert said()[0].endswith(": holds for DAN +11.00 ± 1.00, LSTM +9.00 (1 seed against 2 seeds); fails for GRU -2.00 ± 2.08")
+    assert said()[0].endswith("; undecided for GRU -1.00 ± 14.67; not tested, 1 seed against 2 seeds: LSTM +9.00")
 
 
-def test_a_single_seed_in_the_first_row_says_nothing_of_the_next(lay, keep, said):
-    lay(ordering("{higher_column: Hyperbolic, lower_column: Euclidean}"))
-    for row, scores in (("DAN", (0.7,)), ("GRU", (0.7, 0.72))):
-        keep(row, "Hyperbolic", *scores)
-        keep(row, "Euclidean", *(0.6 for _ in scores))
-    assert said() == [
-        f"The paper has Hyperbolic above Euclidean. Ours, {SEEDS}: holds for DAN +10.00 (1 seed each), GRU +11.00 ± 1.00"
+def test_an_ordering_fails_where_the_other_way_round_it_would_hold(lay, keep, said):
+    lay(ordering("{higher_column: Hyperbolic, lower_column: Euclidean, rows: [DAN]}"))
+    keep("DAN", "Euclidean", 0.70, 0.73, 0.72)
+    keep("DAN", "Hyperbolic", 0.60, 0.61, 0.61)
+    assert said() == [f"The paper has Hyperbolic above Euclidean. Ours, {SEEDS} fails for DAN -11.00 ± 2.48"]
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+@pytest.mark.parametrize("paired", [True, False])
+def test_the_interval_is_that_of_students_test(n, paired):
+    stats = pytest.importorskip("scipy.stats")
+    rng = random.Random(n)
+    high, low = ({k + shift: rng.gauss(0, 1) for k in range(n)} for shift in (0, not paired))
+    gain, half = difference(high, low)
+    x, y = list(high.values()), list(low.values())
+    if paired:
+        test = stats.ttest_rel(x, y)
+        expected = test.confidence_interval(0.95)
+        assert (gain - half, gain + half) == pytest.approx((expected.low, expected.high), rel=1e-3)
+        assert (verdict(gain, half) == "undecided") == (test.pvalue > 0.05)
+    else:
+        error = (stats.tvar(x) / n + stats.tvar(y) / n) ** 0.5
+        assert half == pytest.approx(stats.t.ppf(0.975, n - 1) * error, rel=1e-3)
+
+
+def test_no_difference_decides_nothing():
+    assert verdict(*difference({0: 0.5, 1: 0.5}, {0: 0.5, 1: 0.5})) == "undecided"
+
+
+def test_the_notes_say_budget_seeds_and_tuning_of_each_cell(tmp_path, tables, lay, keep):
+    lay("tuned: not tuned\nbudget: 200\n")
+    text = (tmp_path / "published/hnn_table1.yaml").read_text()
+    text = text.replace("published: [0.6, 0.7]", 'published: [0.6, 0.7], tuned: "tuned by us, 3 rates", budget: 50')
+    (tmp_path / "published/hnn_table1.yaml").write_text(text)
+    for row in ("DAN", "GRU"):
+        keep(row, "Euclidean", 0.5, 0.6)
+    keep("LSTM", "Hyperbolic", 0.5)
+    for path in (tmp_path / "runs").glob("*.json"):
+        record = json.loads(path.read_text())
+        record["selection"] |= {"step": 90, "epoch": 9}
+        path.write_text(json.dumps(record))
+    assert tables() == 0
+    notes = [line for line in (tmp_path / "tables/hnn.md").read_text().splitlines() if line.startswith("- Budget")]
+    assert notes == [
+        "- Budget: 100 steps, 50 % of its authors' 200; 2 seeds; not tuned: Euclidean DAN",
+        "- Budget: 100 steps, 200 % of its authors' 50; 2 seeds; tuned by us, 3 rates: Euclidean GRU",
+        "- Budget: 100 steps, 50 % of its authors' 200; 1 seed; not tuned: Hyperbolic LSTM",
     ]
+
+
+def test_a_budget_that_is_no_number_of_steps_is_named(lay, tables, capsys):
+    lay("budget: 40 epochs\n")
+    assert tables() == 1
+    assert "budget is a number of steps of the model's authors, and it is '40 epochs'" in capsys.readouterr().err
 
 
 def test_a_cell_of_less_data_decides_no_ordering(lay, keep, said):
@@ -145,7 +193,7 @@ def test_a_cell_of_less_data_decides_no_ordering(lay, keep, said):
     for column in ("Euclidean", "Hyperbolic"):
         keep("GRU", column, 0.7)
         keep("DAN", column, 0.6, share=0.5 if column == "Euclidean" else 1.0)
-    assert said() == [f"The paper has GRU above DAN. Ours, {ALONE}: holds for Hyperbolic +10.00"]
+    assert said() == [f"The paper has GRU above DAN. Ours, {ALONE} Hyperbolic +10.00"]
 
 
 def test_a_table_that_is_made_again_has_orderings_of_its_own(tmp_path, write_record, lay, keep, said):
@@ -155,8 +203,8 @@ def test_a_table_that_is_made_again_has_orderings_of_its_own(tmp_path, write_rec
         keep(row, "Euclidean", low, d_word=9)
         keep(row, "Hyperbolic", high, d_word=9)
     assert said() == [
-        f"The paper has Hyperbolic above Euclidean. Ours, {ALONE}: fails for DAN -3.00",
-        f"The paper has DAN above GRU. Ours, {ALONE}: holds for Euclidean +27.00, Hyperbolic +14.00",
+        f"The paper has Hyperbolic above Euclidean. Ours, {ALONE} DAN -3.00",
+        f"The paper has DAN above GRU. Ours, {ALONE} Euclidean +27.00, Hyperbolic +14.00",
     ]
 
 

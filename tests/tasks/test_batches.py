@@ -47,6 +47,16 @@ def test_an_epoch_has_every_example_once():
     assert sorted(i for batch in lists for i in batch) == list(range(23))
 
 
+@pytest.mark.parametrize("shuffle", ["examples", "batches", "buckets"])
+def test_a_last_batch_that_is_smaller_may_be_left_out(shuffle):
+    lists = train(shuffle=shuffle, drop_last=True)
+    assert [len(b) for b in lists] == [4] * 5
+    assert len({i for batch in lists for i in batch}) == 20
+    assert len(train(n=24, shuffle=shuffle, drop_last=True)) == 6
+    with pytest.raises(UserError, match=r"drop_last=true leaves no batch of task\.data\.batch_size=24"):
+        train(size=24, shuffle=shuffle, drop_last=True)
+
+
 def test_order_depends_on_seed_and_epoch_alone():
     assert train(seed=1, epoch=2) == train(seed=1, epoch=2)
     assert train(seed=1, epoch=2) != train(seed=1, epoch=3)

@@ -5,9 +5,11 @@ import functools
 import pytest
 import torch
 
+from hyperbolic.encoders.dan import DeepAveragingEncoder
 from hyperbolic.encoders.pair_attention import PairAttention
 from hyperbolic.encoders.rnn import RecurrentEncoder
 from hyperbolic.geometry import GEOMETRIES, make_geometry
+from hyperbolic.layers import mobius
 from hyperbolic.manifolds import PoincareBall
 from tasks.errors import UserError
 from tasks.sentence_pairs import PairTask, SentencePairClassifier, side_by_side
@@ -73,6 +75,36 @@ def test_it_is_the_formula_of_the_paper(batch):
     distance = ball.dist(first, second, keepdim=True) ** 2
     joined = ball.mobius_add(joined, ball.mobius_scalar(distance, net.ffnn.feature_bias.expand(len(distance), -1)))
     torch.testing.assert_close(net(*batch), net.classifier(joined))
+
+
+DAN = functools.partial(DeepAveragingEncoder, linear=True)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "join"),
+    [
+        (ENCODER, "mobius"),
+        (DAN, "plain"),
+        (functools.partial(PairAttention, reader=ENCODER, combine="mean", norm="key"), "mobius"),
+        (functools.partial(PairAttention, reader=DAN, combine="mean", norm="key"), "plain"),
+    ],
+)
+def test_the_program_of_the_report_joins_means_of_words_side_by_side(batch, encoder, join):
+    net, other = (model(encoder=encoder, join=name) for name in ("hypera", join))
+    other.load_state_dict(net.state_dict())
+    assert net.join == join
+    torch.testing.assert_close(net(*batch), other(*batch))
+
+
+def test_defaults_of_layers_reach_the_encoder_and_options_come_first(batch):
+    layers = {"mobius": {"GRU": {"variant": "hypera"}}}
+    geometry = make_geometry("poincare", "PoincareBall", "mobius", c=1.0)
+    net = SentencePairClassifier(geometry, ENCODER, **SIZES, layers=layers).double()
+    assert {module.variant for module in net.modules() if isinstance(module, mobius.GRU)} == {"hypera"}
+    assert net(*batch).isfinite().all()
+    own = make_geometry("poincare", "PoincareBall", "mobius", c=1.0, options={"GRU": {"variant": "paper"}})
+    net = SentencePairClassifier(own, ENCODER, **SIZES, layers=layers)
+    assert {module.variant for module in net.modules() if isinstance(module, mobius.GRU)} == {"paper"}
 
 
 def test_euclidean_sentences_make_the_euclidean_network(batch):
@@ -193,7 +225,7 @@ def test_an_encoder_of_pairs_stands_in_the_places_of_both_sentences(batch):
 
 
 def test_an_unknown_join_is_named():
-    with pytest.raises(UserError, match=r"task.model.join must be one of mobius, plain, and it is 'concat'"):
+    with pytest.raises(UserError, match=r"task.model.join must be one of mobius, plain, hypera, and it is 'concat'"):
         model(join="concat")
 
 

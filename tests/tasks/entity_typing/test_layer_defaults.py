@@ -20,7 +20,9 @@ EXPECTED = {
         "poincare": HYFI, "klein": HYFI, "poincare_pp": SHIMIZU, "euclidean": FLAT, "hatt": FLAT, "lorentz": {},
         "poincare_tangent": FLAT, "lorentz_tangent": FLAT, "klein_tangent": FLAT,
     },
-    "transformer": {"lorentz": {**MT, "Logits": {"beta": 14}}},
+    "transformer": {
+        "lorentz": {**MT, "MultiHeadAttention": {"variant": "mt", "temperature": "head"}, "Logits": {"beta": 14}}
+    },
 }  # fmt: skip
 # hype_han has parts that only an encoder of documents has
 GEOMETRIES = sorted(file.stem for file in (files.FOLDER / "geometry").glob("*.yaml") if file.stem != "hype_han")

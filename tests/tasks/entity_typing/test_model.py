@@ -107,6 +107,40 @@ def test_log_at_the_origin_stands_where_the_components_meet(batch):
     torch.testing.assert_close(net.features(batch), ball.expmap0(joined))
 
 
+@pytest.mark.parametrize("midpoint", ["encoder", "attention"])
+def test_the_characters_meet_in_the_encoders_or_the_attentions_geometry(batch, midpoint):
+    settings = {"hyfi": HyFiSettings(True, "tanh", {}, midpoint=midpoint)}
+    net = model(parts={"encoder": "euclidean"}, settings=settings)
+    text, ball = net.text, net.manifold
+    states, _ = text.spelling(text.characters(batch["characters"]), text.length(batch, "characters"))
+    mask = text.mask(batch, "characters")
+    if midpoint == "attention":
+        points = geometry("poincare").centroid()(ball.expmap0(states), mask=mask)
+    else:
+        points = geometry("euclidean").centroid()(states, mask=mask)
+    torch.testing.assert_close(text.character_points(batch), points)
+    assert net(batch).isfinite().all()
+
+
+def test_the_three_parts_are_joined_in_the_order_that_is_given(batch):
+    order = ("mention", "characters", "context")
+    net = model(settings={"hyfi": HyFiSettings(True, "tanh", {}, order=order)})
+    text = net.text
+    (mention, context), characters = text.attention_inputs(batch), text.character_points(batch)
+    parts = [text.mention_attention(*mention)[0], characters, text.context_attention(*context)[0]]
+    torch.testing.assert_close(net.features(batch), text.concat(*parts))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [({"midpoint": "concat"}, "task.model.hyfi.midpoint must be one of encoder, attention"),
+     ({"order": ["mention", "context"]}, "must have each of mention, context, characters once")],
+)  # fmt: skip
+def test_settings_of_the_text_that_cannot_be_are_named(changes, words):
+    with pytest.raises(UserError, match=words):
+        HyFiSettings(True, "tanh", {}, **changes)
+
+
 @pytest.mark.parametrize(("s", "published"), [(20, 1.8e6), (50, 4.6e6), (100, 9.5e6)])
 @pytest.mark.parametrize("name", ["poincare", "euclidean"])
 def test_sizes_give_the_papers_numbers_of_parameters(name, s, published):

@@ -22,7 +22,7 @@ DATA = {
 }  # fmt: skip
 MODULE = {
     "objective": "bce", "negatives": 5, "pool": None, "self_share": 0.0, "corrupt": "tails", "temperature": 1.0,
-    "smoothing": 0.1, "regulariser": 0.0, "exponent": 3, "ties": "realistic", "lazy": False, "top_k": 10, "hide_known": True,
+    "double_neg": False, "subsampling": False, "smoothing": 0.1, "regulariser": 0.0, "exponent": 3, "ties": "realistic", "lazy": False, "top_k": 10, "hide_known": True,
     "select": "val/mrr", "select_mode": "max",
 }  # fmt: skip
 RADAM = functools.partial(make_optimizer, embeddings={}, biases={}, matrices={}, rule="adam", lr=0.1)

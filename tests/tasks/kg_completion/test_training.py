@@ -49,6 +49,7 @@ def dense_data(tmp_path, **changes):
         ("bce", {"corrupt": "both"}),
         ("self_adversarial", {"corrupt": "both"}),
         ("bce", {"self_share": 0.5}),
+        ("bce", {"double_neg": True}),
         ("cross_entropy", {"self_share": 0.5, "pool": 100}),
     ],
 )
@@ -126,6 +127,43 @@ def test_every_second_triple_has_wrong_heads():
         expected |= set(changed) - truth
     assert wrong <= expected
     assert len(wrong) > 0.8 * len(expected)
+
+
+def test_both_ends_of_a_wrong_triple_are_drawn():
+    data = graph_data(reciprocal=False)
+    batch = data.splits()["train"][torch.arange(6)]
+    _, _, gradient, _ = train_batch(data, batch, double_neg=True, negatives=400)
+    relations, wrong = set(batch["r"].tolist()), cells(gradient > 0)
+    expected = {(h, r, t) for h in range(13) for r in relations for t in range(13)} - truths(data, "train")
+    assert wrong <= expected
+    assert len(wrong) > 0.9 * len(expected)
+
+
+@pytest.mark.parametrize("reciprocal", [True, False])
+@pytest.mark.parametrize("objective", ["bce", "self_adversarial", "cross_entropy"])
+def test_triples_weigh_by_how_frequent_their_ends_are(reciprocal, objective):
+    """RotatE's program: counts of (h, r) and of (r, t) begin at 4, and a triple weighs the root of their inverse sum."""
+    data = graph_data(reciprocal=reciprocal)
+    batch, n = every(data), len(data.graph.relations)
+    counts: dict = {}
+    for h, r, t in data.graph.triples["train"].tolist():
+        for key in ((h, r), (t, -r - 1)):
+            counts[key] = counts[key] + 1 if key in counts else 4
+    expected = []
+    for h, r, t in zip(*(batch[k].tolist() for k in "hrt"), strict=True):
+        head, tail, relation = (h, t, r) if r < n else (t, h, r - n)
+        expected.append((counts[head, relation] + counts[tail, -relation - 1]) ** -0.5)
+    weights = torch.tensor(expected, dtype=torch.float64)
+    task = link_prediction(data, subsampling=True, objective=objective)
+    torch.testing.assert_close(task._weights(*(batch[k] for k in "hrt")).double(), weights, rtol=1e-6, atol=0)
+    scores = torch.randn(len(weights), 4, dtype=torch.float64)
+    single = torch.stack([task._negative_loss(row[None], 3, None) for row in scores])
+    loss = task._negative_loss(scores, 3, weights)
+    torch.testing.assert_close(loss, (weights * single).sum() / weights.sum())
+    task.train()
+    step = task.step(batch)
+    assert step.weight == pytest.approx(float(weights.sum()), rel=1e-5)
+    assert float(step.loss.detach()) > 0
 
 
 def test_wrong_answers_that_stand_for_tails_leave_the_heads_alone():

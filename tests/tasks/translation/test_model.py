@@ -84,8 +84,12 @@ def test_the_released_program_starts_its_output_at_the_embedding():
     layer = network.encoder.stacks[0].layers[0]
     assert layer.merge.affine.residual_in_time
     assert layer.attention.query.drop.p == 0.1
+    assert layer.attention.log_temperature is not None
     paper = model("geometry=lorentz")
     assert not torch.equal(paper.classifier.points, paper.target_embedding.weight)
+    attention = paper.encoder.stacks[0].layers[0].attention
+    assert attention.log_temperature is None, "Eq. 5 has the root of the size, fixed"
+    assert float(attention.temperature) == pytest.approx((attention.query.d_out) ** 0.5)
     assert model("geometry=euclidean", "fidelity=code")(*inputs()).isfinite().all()
 
 

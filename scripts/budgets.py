@@ -1,0 +1,41 @@
+"""How long the runs of a table trained against their authors' own, how many seeds they have, and who tuned them."""
+
+from collections import defaultdict
+
+from configs.tables import Layout, Place
+from scripts.orderings import seeds
+from scripts.records import Record
+from tasks.resume import flat
+
+
+def budget_lines(layout: Layout, cells: dict[Place, list[Record]]) -> list[str]:
+    """A line for each budget, number of seeds and tuning, with the cells that have them; none where there is no run."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for column in [None] if layout.whole_rows else list(layout.columns):
+        for row in layout.rows:
+            if runs := cells.get((row, column), []):
+                tuned = layout.tuned.get(row, "who tuned it is not recorded")
+                words = f"{budget(runs[0], layout.budgets.get((row, column)))}; {seeds(runs)}; {tuned}"
+                places[words].append(row if column is None else f"{column} {row}")
+    return [f"Budget: {words}: {'; '.join(where)}" for words, where in places.items()]
+
+
+def budget(run: Record, theirs: int | None) -> str:
+    """The most steps of a run, and how many that is of those of the model's authors, where the table has these."""
+    ours = steps(run)
+    if ours is None:
+        return "an unknown number of steps"
+    if theirs is None:
+        return f"{ours:,} steps (its authors' are not known)"
+    return f"{ours:,} steps, {100 * ours / theirs:.3g} % of its authors' {theirs:,}"
+
+
+def steps(run: Record) -> int | None:
+    """The most steps of a run; how many an epoch has follows from the step and epoch of the selected state."""
+    config, selection = flat(run["config"]), run["selection"] or {}
+    most, epochs = (int(config.get(f"trainer.{key}") or -1) for key in ("max_steps", "max_epochs"))
+    if most > 0:
+        return most
+    if epochs < 0 or not selection.get("epoch") or not selection.get("step"):
+        return None
+    return round(selection["step"] / selection["epoch"] * epochs)

@@ -1,0 +1,79 @@
+"""Whether one row or column of a table is above another in our runs, tested over their seeds."""
+
+import math
+import statistics
+from collections import defaultdict
+
+from configs.tables import Layout, Ordering, Place
+from scripts.records import Record
+
+# 97.5 % quantiles of Student's t for 1, 2, ... degrees of freedom, of which n seeds have n - 1.
+T_QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+LEGEND = (
+    "Orderings: the difference ± half of its 95 % interval, by a paired t-test where both have the same seeds, else by "
+    "Welch's; undecided where 0 is in the interval. One seed tests nothing, and the number of comparisons is not "
+    "corrected for."
+)
+
+
+def quantile(n: int) -> float:
+    """Of Student's t with n - 1 degrees of freedom; of more than are listed the last one, a little too wide."""
+    return T_QUANTILES[min(n - 2, len(T_QUANTILES) - 1)]
+
+
+def difference(high: dict[int, float], low: dict[int, float]) -> tuple[float, float | None]:
+    """The difference of the means of two models, each with a value by seed, and half of its 95 % interval; None where
+    one has a single seed.
+
+    With the same n seeds ``d_s = high_s - low_s`` and the half is ``t_{n-1} sd(d) / sqrt(n)`` (paired t-test), else
+    ``t_{min(n, m)-1} sqrt(var(high) / n + var(low) / m)`` (Welch's, with the fewest degrees of freedom it can have).
+    """
+    gain = statistics.fmean(high.values()) - statistics.fmean(low.values())
+    n = min(len(high), len(low))
+    if n < 2:
+        return gain, None
+    if high.keys() == low.keys():
+        return gain, quantile(n) * statistics.stdev(high[seed] - low[seed] for seed in high) / math.sqrt(n)
+    return gain, quantile(n) * math.sqrt(sum(statistics.variance(x.values()) / len(x) for x in (high, low)))
+
+
+def verdict(gain: float, half: float) -> str:
+    """holds | fails | undecided, by the interval ``gain ± half``."""
+    return "undecided" if abs(gain) <= half else "holds" if gain > 0 else "fails"
+
+
+def ordering_lines(layout: Layout, ordering: Ordering, cells: dict[Place, list[Record]]) -> list[str]:
+    """What is said of two rows for ours, column by column, or of two columns, row by row: whether it holds.
+
+    cells: those with runs of all the data. Only where both have some; no line where there are none.
+    """
+    parts: dict[str, list[str]] = defaultdict(list)
+    for name, *pair in ordering.pairs:
+        runs = [cells.get((row, None if layout.whole_rows else column), []) for row, column in pair]
+        if not all(runs):
+            continue
+        metrics = [layout.metrics[column] for _, column in pair]
+        high, low = (
+            {run["seed"]: layout.scale * run["metrics"][key] for run in some}
+            for key, some in zip(metrics, runs, strict=True)
+        )
+        gain, half = difference(high, low)
+        if half is None:
+            few = "1 seed each" if len(high) == len(low) else f"{seeds(high)} against {seeds(low)}"
+            parts[f"not tested, {few}:"].append(f"{name} {gain:+.2f}")
+        else:
+            parts[f"{verdict(gain, half)} for"].append(f"{name} {gain:+.2f} ± {half:.2f}")
+    if not parts:
+        return []
+    places = {place for _, *pair in ordering.pairs for place in pair}
+    who = "The paper has" if places <= set(layout.published) else "Expected, not in the paper:"
+    said = "; ".join(f"{word} {', '.join(parts[word])}" for word in sorted(parts, key=_order))
+    return [f"{who} {ordering.higher} above {ordering.lower}. Ours, difference in points: {said}"]
+
+
+def seeds(runs: dict[int, float] | list[Record]) -> str:
+    return f"{len(runs)} seed{'s' if len(runs) > 1 else ''}"
+
+
+def _order(word: str) -> tuple[int, str]:
+    return ("holds", "fails", "undecided", "not").index(word.partition(" ")[0].partition(",")[0]), word
