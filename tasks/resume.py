@@ -64,6 +64,7 @@ LATER = {
     "task.data.vectors.required": True,
     **{f"optim.vectors.{key}": None for key in ("rule", "lr", "weight_decay")},
     "optim.decoupled": True,
+    "task.module.starts": 1,
 }
 # What must be the same for a checkpoint to be tested; "data" is TaskData.identity.
 TESTED = ("task.name", "task.model", "task.data.limits", "task.data.vectors.c", "data", "geometry", "encoder")

@@ -1,5 +1,7 @@
 """Multinomial logistic regression on embeddings that stay as they are, written against a geometry."""
 
+import functools
+
 import torch
 from geoopt import ManifoldParameter
 from torch import Tensor, nn
@@ -40,11 +42,20 @@ class SubtreeClassifier(nn.Module):
         self.register_buffer("embedded", self.source.projx(table), persistent=False)
         d = embedded.points.shape[1] - (embedded.manifold == "Lorentz")
         self.to_classifier = ChangeGeometry(points, classifier)
-        self.classifier = classifier.logits(d, hyperplanes)
-        with torch.no_grad():
-            for parameter in self.classifier.parameters():
-                if not isinstance(parameter, ManifoldParameter):
-                    parameter.mul_(start_scale)
+        self._layer, self._start_scale = functools.partial(classifier.logits, d, hyperplanes), start_scale
+        self.classifier = self._layer()
+        self._shorten()
+
+    def restart(self) -> None:
+        """Give the classifier new random parameters, drawn as the first ones were."""
+        self.classifier.load_state_dict(self._layer().state_dict())
+        self._shorten()
+
+    @torch.no_grad()
+    def _shorten(self) -> None:
+        for parameter in self.classifier.parameters():
+            if not isinstance(parameter, ManifoldParameter):
+                parameter.mul_(self._start_scale)
 
     @property
     def points(self) -> Tensor:
