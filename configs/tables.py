@@ -25,7 +25,7 @@ KEYS = (
     "overrides", "intervals", "metric", "gain",
 )  # fmt: skip
 ROW = ("experiment", "overrides", "published")
-OPTIONAL = ("source", "measure", "best_of_three", "digits", "parameters", "theirs", "spread", "scale")
+OPTIONAL = ("source", "measure", "best_of_three", "digits", "parameters", "theirs", "spread", "scale", "paired")
 INHERITED = ("source", "measure", "columns", "metrics", "whole_rows", "digits", "spread", "scale", "intervals")
 
 
@@ -82,7 +82,8 @@ class Layout:
     called beside ours. parameters: sizes of the models, as printed. sources: parts of the training data that a run
     needs, or it is partial. digits: decimals of the printed values. spread: what ± means beside our means, a key
     of SPREADS; intervals[row, column]: what stands there in the paper. orderings: pairs of rows, or of columns, of
-    which the notes say whether one is above the other in ours. contests: rows of which the notes say how often each is
+    which the notes say whether one is above the other in ours; paired: runs of a seed share what is drawn (splits), so
+    that their differences are tested. contests: rows of which the notes say how often each is
     the highest. gain: two rows, the first a hyperbolic model, whose difference stands beside the δ-hyperbolicity of the
     graph that each column names (`graph`).
     """
@@ -110,6 +111,7 @@ class Layout:
     scale: int = 100
     theirs: str = "paper, its own data"
     spread: str = "deviation"
+    paired: bool = False
     intervals: dict[tuple[str, str], float | None] = field(default_factory=dict)
     contests: tuple[tuple[str, ...], ...] = ()
     gain: tuple[str, str] | None = None

@@ -50,7 +50,7 @@ def cell_lines(layout: Layout, row: str, column: str, runs: list[Record]) -> lis
         return [*lines, _why_empty(layout, row)]
     values = [layout.scale * run["metrics"][metric] for run in runs]
     mean = statistics.fmean(values)
-    lines.append(f"**ours {_mean(values, layout.spread)}** ({_seeds(runs)})")
+    lines.append(f"**ours {_mean(values, layout.spread, max(2, layout.digits))}** ({_seeds(runs)})")
     if value is not None:
         lines.append(f"difference {mean - layout.scale * value:+.2f}")
     if layout.best_of_three and len(runs) >= 3:
@@ -78,10 +78,11 @@ def row_lines(layout: Layout, row: str, columns: list[str], runs: list[Record], 
         labels += ["difference"] if compare else []
         for cell, column in zip(cells, columns, strict=True):
             values = [layout.scale * run["metrics"][layout.metrics[column]] for run in runs]
-            cell.append(f"**{_mean(values, layout.spread)}**")
+            cell.append(f"**{_mean(values, layout.spread, max(2, layout.digits))}**")
             if compare:
                 value = layout.published.get((row, column))
-                cell.append("–" if value is None else f"{statistics.fmean(values) - layout.scale * value:+.2f}")
+                gap = None if value is None else statistics.fmean(values) - layout.scale * value
+                cell.append("–" if gap is None else f"{gap:+.{max(2, layout.digits)}f}")
         labels += _partial(layout, runs)
         count = runs[0]["parameters"]
         sizes_cell.append(f"{count:,}" if isinstance(count, int) else "–")
@@ -176,9 +177,11 @@ def _highest(names: list[str], means: list[float], widths: list[float | None]) -
 def ordering_lines(layout: Layout, ordering: Ordering, cells: Cells) -> list[str]:
     """Whether what is said of two rows holds for ours, column by column, or of two columns, row by row.
 
-    Only where both have runs, and of all the data; no line where there are none.
+    Only where both have runs, and of all the data; no line where there are none. Where the table is `paired`, the runs
+    of a seed are subtracted, and it is undecided where the 95 % confidence interval of the mean difference (Student's
+    t) has 0 in it.
     """
-    compared: list[tuple[str, float, str, str]] = []  # what is compared, the difference, its error, why it has none
+    compared: list[tuple[str, float, str, str, str]] = []  # what, the difference, its error, why it has none, verdict
     for name, *pair in ordering.pairs:
         runs = [cells.get((row, None if layout.whole_rows else column), []) for row, column in pair]
         if not all(some and not _partial(layout, some) for some in runs):
@@ -186,26 +189,31 @@ def ordering_lines(layout: Layout, ordering: Ordering, cells: Cells) -> list[str
         metrics = [layout.metrics[column] for _, column in pair]
         both = zip(metrics, runs, strict=True)
         high, low = ([layout.scale * run["metrics"][key] for run in some] for key, some in both)
-        error = few = ""
-        if len(high) > 1 and len(low) > 1:
+        gain, error, few = statistics.fmean(high) - statistics.fmean(low), "", ""
+        verdict = "holds" if gain > 0 else "fails"
+        if layout.paired and len(high) > 1 and [run["seed"] for run in runs[0]] == [run["seed"] for run in runs[1]]:
+            width = _plus_minus([a - b for a, b in zip(high, low, strict=True)], "confidence") or 0.0
+            error, verdict = f" ± {width:.2f}", verdict if abs(gain) > width else "undecided"
+        elif len(high) > 1 and len(low) > 1:
             error = f" ± {math.sqrt(statistics.variance(high) / len(high) + statistics.variance(low) / len(low)):.2f}"
         else:
             few = "1 seed each" if len(high) == len(low) else f"{_seeds(runs[0])} against {_seeds(runs[1])}"
-        compared.append((name, statistics.fmean(high) - statistics.fmean(low), error, few))
+        compared.append((name, gain, error, few, verdict))
     if not compared:
         return []
-    same = compared[0][3] if len({few for *_, few in compared}) == 1 else ""  # then said once, before all of them
+    same = compared[0][3] if len({few for *_, few, _ in compared}) == 1 else ""  # then said once, before all of them
     parts = []
-    for word, holds in (("holds", True), ("fails", False)):
+    for word in ("holds", "fails", "undecided"):
         where = [
             f"{name} {gain:+.2f}{error}" + (f" ({few})" if few and not same else "")
-            for name, gain, error, few in compared
-            if (gain > 0) is holds
+            for name, gain, error, few, verdict in compared
+            if verdict == word
         ]
         parts += [f"{word} for {', '.join(where)}"] if where else []
     places = {place for _, *pair in ordering.pairs for place in pair}
     who = "The paper has" if places <= set(layout.published) else "Expected, not in the paper:"
-    what = f"difference in points ({same}, no standard error)" if same else "difference in points ± its standard error"
+    error = "half its 95 % confidence interval over pairs of one seed" if layout.paired else "its standard error"
+    what = f"difference in points ({same}, no standard error)" if same else f"difference in points ± {error}"
     return [f"{who} {ordering.higher} above {ordering.lower}. Ours, {what}: {'; '.join(parts)}"]
 
 
@@ -253,9 +261,9 @@ def _quoted(layout: Layout, row: str, column: str) -> str:
     return "?" if value is None else f"{layout.scale * value:.{layout.digits}f}{around}"
 
 
-def _mean(values: list[float], spread: str) -> str:
+def _mean(values: list[float], spread: str, digits: int = 2) -> str:
     width = _plus_minus(values, spread)
-    return f"{statistics.fmean(values):.2f}" + ("" if width is None else f" ± {width:.2f}")
+    return f"{statistics.fmean(values):.{digits}f}" + ("" if width is None else f" ± {width:.{digits}f}")
 
 
 def _plus_minus(values: list[float], spread: str) -> float | None:
