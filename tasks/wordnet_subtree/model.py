@@ -7,6 +7,8 @@ from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
 from hyperbolic.geometry import MANIFOLDS, ChangeGeometry, Geometry
+from hyperbolic.kernels.mlr import class_logits
+from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.manifolds import Manifold, PoincareBall
 from hyperbolic.manifolds.charts import convert
 from tasks.errors import UserError, one_of, positive
@@ -42,6 +44,7 @@ class SubtreeClassifier(nn.Module):
         self.register_buffer("embedded", self.source.projx(table), persistent=False)
         d = embedded.points.shape[1] - (embedded.manifold == "Lorentz")
         self.to_classifier = ChangeGeometry(points, classifier)
+        self._lifted: tuple[Tensor, Tensor] | None = None  # rows of the newest batch, and what is kept of its points
         self._layer, self._start_scale = functools.partial(classifier.logits, d, hyperplanes), start_scale
         self.classifier = self._layer()
         self._shorten()
@@ -63,12 +66,24 @@ class SubtreeClassifier(nn.Module):
         return self._moved(self.embedded)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """rows (B,) -> logits (B, 2)."""
-        return self.logits(self._moved(self.embedded[rows]))
+        """rows (B,) -> logits (B, 2).
+
+        What the classifier makes of the points alone (`ClassLogits.lifted`) is kept for the next call with the same
+        tensor: optim=lbfgs computes the loss of one batch hundreds of times, and it is most of the work."""
+        known = self._lifted is not None and self._lifted[0] is rows
+        x = self.to_classifier(self._moved(self.embedded[rows[:1] if known else rows]))
+        assert isinstance(self.classifier, ClassLogits)
+        lifted, w, scale, bias = self.classifier.lifted(x)
+        if known and self._lifted is not None:
+            lifted = self._lifted[1]
+        self._lifted = None if lifted.requires_grad else (rows, lifted)
+        return self._both(class_logits(lifted, w, scale, bias))
 
     def logits(self, x: Tensor) -> Tensor:
         """Any points (..., D) of `manifold` -> logits (..., 2), the second of the subtree."""
-        logits = self.classifier(self.to_classifier(x))
+        return self._both(self.classifier(self.to_classifier(x)))
+
+    def _both(self, logits: Tensor) -> Tensor:
         return logits if logits.shape[-1] == 2 else torch.cat([torch.zeros_like(logits), logits], -1)
 
     def _moved(self, x: Tensor) -> Tensor:

@@ -48,6 +48,23 @@ def test_both_hyperbolic_is_the_formula_of_the_paper(c):
     torch.testing.assert_close(classifier(ROWS).detach(), torch.stack(expected), rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize("name", ["poincare", "poincare_pp", "lorentz", "klein", "lorentz_tangent", "euclidean"])
+def test_what_is_kept_of_the_points_of_a_batch_changes_nothing(name):
+    kept, fresh = model(name), model(name)
+    kept(ROWS)
+    fresh.load_state_dict(kept.state_dict())
+    for some in (kept, fresh):
+        with torch.no_grad():
+            next(some.classifier.parameters()).mul_(0.5)
+    for rows in (ROWS, ROWS, ROWS + 1, ROWS):
+        ours, theirs = kept(rows), fresh.logits(fresh.points[rows])
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+        ours.square().sum().backward()
+        theirs.square().sum().backward()
+    for a, b in zip(kept.parameters(), fresh.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
+
+
 def test_flat_is_the_usual_mlr_of_the_coordinates_in_the_ball():
     classifier = model("euclidean")
     x, p, a = classifier.embedded[ROWS], classifier.classifier.p, classifier.classifier.a
