@@ -65,6 +65,7 @@ LATER = {
     **{f"optim.vectors.{key}": None for key in ("rule", "lr", "weight_decay")},
     "optim.decoupled": True,
     "task.module.starts": 1,
+    "task.model.start_at": "random",
     "optim.lbfgs.max_iter": 1000,
     "optim.lbfgs.history_size": 50,
     "optim.lbfgs.tolerance_grad": 1e-9,

@@ -70,8 +70,9 @@ class SubtreeData(TaskData):
 
     @property
     def model_sizes(self) -> dict[str, Any]:
-        counts = tuple(torch.bincount(self.nodes()["train"].columns["labels"], minlength=2).tolist())
-        return {"embedded": self._tree[1], "classes": CLASSES, "class_counts": counts}
+        rows, labels = (self.nodes()["train"].columns[name] for name in ("rows", "labels"))
+        counts = tuple(torch.bincount(labels, minlength=2).tolist())
+        return {"embedded": self._tree[1], "classes": CLASSES, "class_counts": counts, "below": rows[labels == 1]}
 
     @property
     def identity(self) -> dict[str, str]:

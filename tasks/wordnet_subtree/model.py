@@ -8,11 +8,14 @@ from torch import Tensor, nn
 
 from hyperbolic.geometry import MANIFOLDS, ChangeGeometry, Geometry
 from hyperbolic.kernels.mlr import class_logits
+from hyperbolic.layers import mobius
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.manifolds import Manifold, PoincareBall
 from hyperbolic.manifolds.charts import convert
 from tasks.errors import UserError, one_of, positive
 from tasks.points_files import PointsFile
+
+STARTS = ("random", "node")
 
 
 class SubtreeClassifier(nn.Module):
@@ -24,13 +27,18 @@ class SubtreeClassifier(nn.Module):
 
     geometry: of all components, or one for each. embedded: the points of all nodes. hyperplanes: 2, one for each class,
     or 1, that of the subtree, which alone is then the boundary. start_scale: factor of what the classifier starts with,
-    but for its points.
+    but for its points. start_at: "random", as the geometry's classifiers start; "node", of the hyperbolic MLR in the ball:
+    all hyperplanes through the point half-way from the origin to a node z of the subtree, drawn at random from the rows
+    `below` of the table, with the normals ``start_scale z/|z|`` of the subtree and the opposite of the rest.
     """
 
     components = ("points", "classifier")
     embedded: Tensor
 
-    def __init__(self, geometry: Geometry, embedded: PointsFile, hyperplanes: int, start_scale: float):
+    def __init__(
+        self, geometry: Geometry, embedded: PointsFile, hyperplanes: int, start_scale: float,
+        start_at: str = "random", below: Tensor | None = None,
+    ):  # fmt: skip
         super().__init__()
         geometry.check_components(self.components)
         if hyperplanes not in (1, 2):
@@ -47,18 +55,29 @@ class SubtreeClassifier(nn.Module):
         self._lifted: tuple[Tensor, Tensor] | None = None  # rows of the newest batch, and what is kept of its points
         self._layer, self._start_scale = functools.partial(classifier.logits, d, hyperplanes), start_scale
         self.classifier = self._layer()
-        self._shorten()
+        self._start, self._below = one_of("task.model.start_at", start_at, STARTS), below
+        self._place()
 
     def restart(self) -> None:
         """Give the classifier new random parameters, drawn as the first ones were."""
         self.classifier.load_state_dict(self._layer().state_dict())
-        self._shorten()
+        self._place()
 
     @torch.no_grad()
-    def _shorten(self) -> None:
+    def _place(self) -> None:
+        """Shorten what the classifier starts with; with start_at="node", put its hyperplanes beside one."""
         for parameter in self.classifier.parameters():
             if not isinstance(parameter, ManifoldParameter):
                 parameter.mul_(self._start_scale)
+        if self._start == "random":
+            return
+        if not isinstance(self.classifier, mobius.Logits) or self._below is None:
+            raise UserError("task.model.start_at=node is for hyperbolic MLR in the ball; take geometry=poincare.")
+        row = self._below[torch.randint(len(self._below), ())].to(self.embedded.device)
+        node = self.classifier.manifold.logmap0(self._moved(self.embedded[row]))
+        self.classifier.p.copy_(self.classifier.manifold.expmap0(node / 2).expand_as(self.classifier.p))
+        normal = self._start_scale * torch.nn.functional.normalize(node, dim=-1)
+        self.classifier.a.copy_(torch.stack([-normal, normal])[-len(self.classifier.a) :])
 
     @property
     def points(self) -> Tensor:

@@ -150,3 +150,17 @@ def test_the_start_is_scaled_but_for_points(name):
         starts.append(dict(SubtreeClassifier(geometry, points(), 2, scale).classifier.named_parameters()))
     for key, value in starts[0].items():
         torch.testing.assert_close(starts[1][key], value if key == "p" else 0.1 * value)
+
+
+@pytest.mark.parametrize("hyperplanes", [1, 2])
+def test_hyperplanes_start_beside_a_node_of_the_subtree(hyperplanes):
+    ball, table = PoincareBall(2.0), points(c=2.0)
+    geometry = make_geometry("poincare", *GEOMETRIES["poincare"], c=2.0)
+    classifier = SubtreeClassifier(geometry, table, hyperplanes, 0.1, "node", torch.tensor([4]))
+    node = torch.from_numpy(table.points[4])
+    p, a = classifier.classifier.p.detach(), classifier.classifier.a.detach()
+    torch.testing.assert_close(ball.dist0(p), (ball.dist0(node) / 2).expand(hyperplanes))
+    torch.testing.assert_close(a[-1], 0.1 * F.normalize(node, dim=-1))
+    assert classifier(torch.tensor([4])).argmax() == 1
+    with pytest.raises(UserError, match="task.model.start_at"):
+        SubtreeClassifier(make_geometry("lorentz", *GEOMETRIES["lorentz"], c=2.0), table, 2, 0.1, "node", torch.tensor([4]))
