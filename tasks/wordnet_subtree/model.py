@@ -27,9 +27,9 @@ class SubtreeClassifier(nn.Module):
 
     geometry: of all components, or one for each. embedded: the points of all nodes. hyperplanes: 2, one for each class,
     or 1, that of the subtree, which alone is then the boundary. start_scale: factor of what the classifier starts with,
-    but for its points. start_at: "random", as the geometry's classifiers start; "node", of the hyperbolic MLR in the ball:
-    all hyperplanes through the point half-way from the origin to a node z of the subtree, drawn at random from the rows
-    `below` of the table, with the normals ``start_scale z/|z|`` of the subtree and the opposite of the rest.
+    but for its points. start_at: "random", as the geometry's classifiers start; "node", of the hyperbolic MLR in the
+    ball: all hyperplanes through the point half-way from the origin to a node z of the subtree, drawn at random from
+    the rows `below` of the table, with the normals ``start_scale z/|z|`` of the subtree and the opposite of the rest.
     """
 
     components = ("points", "classifier")
