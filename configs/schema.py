@@ -45,6 +45,16 @@ class Plateau:
 
 
 @dataclass
+class LBFGS:
+    """Settings of rule=lbfgs."""
+
+    max_iter: int = 1000
+    history_size: int = 50
+    tolerance_grad: float = 1e-9
+    tolerance_change: float = 1e-12
+
+
+@dataclass
 class Optim:
     rule: str = MISSING
     lr: float = MISSING
@@ -62,6 +72,7 @@ class Optim:
     warmup_steps: int = MISSING
     d_model: int | None = MISSING
     plateau: Plateau = field(default_factory=Plateau)
+    lbfgs: LBFGS = field(default_factory=LBFGS)
     embeddings: Role = field(default_factory=Role)
     biases: Role = field(default_factory=Role)
     matrices: Role = field(default_factory=Role)

@@ -50,7 +50,7 @@ def cell_lines(layout: Layout, row: str, column: str, runs: list[Record]) -> lis
         return [*lines, _why_empty(layout, row)]
     values = [layout.scale * run["metrics"][metric] for run in runs]
     mean = statistics.fmean(values)
-    lines.append(f"**ours {_mean(values, layout.spread)}** ({seeds(runs)})")
+    lines.append(f"**ours {_mean(values, layout.spread, max(2, layout.digits))}** ({seeds(runs)})")
     if value is not None:
         lines.append(f"difference {mean - layout.scale * value:+.2f}")
     if layout.best_of_three and len(runs) >= 3:
@@ -78,10 +78,11 @@ def row_lines(layout: Layout, row: str, columns: list[str], runs: list[Record], 
         labels += ["difference"] if compare else []
         for cell, column in zip(cells, columns, strict=True):
             values = [layout.scale * run["metrics"][layout.metrics[column]] for run in runs]
-            cell.append(f"**{_mean(values, layout.spread)}**")
+            cell.append(f"**{_mean(values, layout.spread, max(2, layout.digits))}**")
             if compare:
                 value = layout.published.get((row, column))
-                cell.append("–" if value is None else f"{statistics.fmean(values) - layout.scale * value:+.2f}")
+                gap = None if value is None else statistics.fmean(values) - layout.scale * value
+                cell.append("–" if gap is None else f"{gap:+.{max(2, layout.digits)}f}")
         labels += _partial(layout, runs)
         count = runs[0]["parameters"]
         sizes_cell.append(f"{count:,}" if isinstance(count, int) else "–")
@@ -220,9 +221,9 @@ def _quoted(layout: Layout, row: str, column: str) -> str:
     return "?" if value is None else f"{layout.scale * value:.{layout.digits}f}{around}"
 
 
-def _mean(values: list[float], spread: str) -> str:
+def _mean(values: list[float], spread: str, digits: int = 2) -> str:
     width = _plus_minus(values, spread)
-    return f"{statistics.fmean(values):.2f}" + ("" if width is None else f" ± {width:.2f}")
+    return f"{statistics.fmean(values):.{digits}f}" + ("" if width is None else f" ± {width:.{digits}f}")
 
 
 def _plus_minus(values: list[float], spread: str) -> float | None:

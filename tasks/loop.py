@@ -10,6 +10,8 @@ from pytorch_lightning.loops.fetchers import _DataFetcher
 from pytorch_lightning.loops.training_epoch_loop import _TrainingEpochLoop
 from torch import Tensor
 
+from tasks.errors import UserError
+
 HOOKS = (
     "on_train_batch_start", "on_before_zero_grad", "on_before_backward", "on_after_backward",
     "on_before_optimizer_step", "on_train_batch_end",
@@ -30,7 +32,7 @@ class EpochLoop(_TrainingEpochLoop):
     does something, and `log` is for the ends of epochs; in a step it raises Lightning's MisconfigurationException.
     Progress is counted as in Lightning's, so a checkpoint is the same. What else differs: no profiler is asked, the
     strategy's and the precision's hooks of a step are not called, and the gradients are made after the model's part of
-    the step, not within `optimizer.step`, so an optimizer that needs a closure is not served. Several processes, a
+    the step, not within `optimizer.step`. An optimiser that needs a closure (`needs_closure`), several processes, a
     strategy that accumulates by itself, Lightning's own clipping of gradients (`gradient_clip_val`), the batch that a
     run goes on with, and a module that has its own way of a part of the step (OWN_WAYS) are left to Lightning's loop.
     """
@@ -46,8 +48,12 @@ class EpochLoop(_TrainingEpochLoop):
         trainer, module = self.trainer, self.trainer.lightning_module
         data = trainer.datamodule  # type: ignore[attr-defined]
         owners = [(module, name) for name in OWN_WAYS + TRANSFERS] + [(data, name) for name in TRANSFERS]
+        closure = any(getattr(optimizer, "needs_closure", False) for optimizer in trainer.optimizers)
+        if closure:
+            check_whole(trainer)
         self._is_plain = (
-            trainer.world_size == 1
+            not closure
+            and trainer.world_size == 1
             and trainer.gradient_clip_val is None
             and not trainer.strategy.handles_gradient_accumulation
             and not any(_has(x, name, LightningModule) for x, name in owners)
@@ -107,6 +113,19 @@ class EpochLoop(_TrainingEpochLoop):
     def _call(self, name: str, *args: Any) -> None:
         for hook in self._hooks[name]:
             hook(*args)
+
+
+def check_whole(trainer: Trainer) -> None:
+    """Raises UserError unless a step has all data, and only one process works on it: what an optimiser needs that
+    computes the loss again and again."""
+    batches = int(trainer.num_training_batches)
+    if batches > 1:
+        raise UserError(
+            f"optim.rule=lbfgs minimises the loss of all data at once, and an epoch has {batches} batches; take a "
+            "task.data.batch_size of at least the number of training examples."
+        )
+    if trainer.world_size > 1:
+        raise UserError(f"optim.rule=lbfgs works in one process, not in {trainer.world_size}; take trainer.devices=1.")
 
 
 def _has(x: Any, name: str, base: type) -> bool:

@@ -24,7 +24,8 @@ def remarks(task: Task, record: Mapping[str, Any], history: Sequence[Mapping[str
         remedies = ["word vectors (task.data.vectors)"] if "vectors" in data and not has_vectors(record) else []
         balance = "class_weights" in module and task.class_weights != "balanced"
         lines += on_classes(task.classes, task.confusion["test"], remedies, balance)
-    if line := on_selection(task.select, task.select_mode, history, record["config"]["optim"]["lr"]):
+    one_by_one = record["config"]["optim"]["rule"] != "lbfgs"  # else an epoch is a minimisation of its own
+    if one_by_one and (line := on_selection(task.select, task.select_mode, history, record["config"]["optim"]["lr"])):
         lines.append(line)
     return lines
 

@@ -67,6 +67,12 @@ LATER = {
     "task.data.vectors.required": True,
     **{f"optim.vectors.{key}": None for key in ("rule", "lr", "weight_decay")},
     "optim.decoupled": True,
+    "task.module.starts": 1,
+    "task.model.start_at": "random",
+    "optim.lbfgs.max_iter": 1000,
+    "optim.lbfgs.history_size": 50,
+    "optim.lbfgs.tolerance_grad": 1e-9,
+    "optim.lbfgs.tolerance_change": 1e-12,
 }
 # What must be the same for a checkpoint to be tested; "data" is TaskData.identity.
 TESTED = ("task.name", "task.model", "task.data.limits", "task.data.vectors.c", "data", "geometry", "encoder")

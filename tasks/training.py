@@ -13,10 +13,11 @@ from pytorch_lightning.callbacks import Callback, EarlyStopping
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from torch import nn
+from torch.optim import Optimizer
 
 from hyperbolic.diagnostics import NonFiniteError
 from hyperbolic.native import build as native
-from hyperbolic.optim import RiemannianOptimizer, parameter_groups
+from hyperbolic.optim import RiemannianLBFGS, RiemannianOptimizer, parameter_groups
 from hyperbolic.switch import use_compile
 from tasks import processes
 from tasks import resume as resuming
@@ -279,10 +280,23 @@ def make_optimizer(
     biases: dict[str, Any],
     matrices: dict[str, Any],
     vectors: dict[str, Any] | None = None,  # runs from before this setting have none
+    lbfgs: dict[str, Any] | None = None,  # likewise
     **settings: Any,
-) -> RiemannianOptimizer:
-    """The optimiser of a module: `settings` for all parameters, other values for one kind of them where not None."""
+) -> Optimizer:
+    """The optimiser of a module: `settings` for all parameters, other values for one kind of them where not None.
+
+    lbfgs: settings of rule "lbfgs", which takes of the others lr alone and raises UserError for those that it would
+    have to follow.
+    """
     roles = {"embeddings": embeddings, "biases": biases, "matrices": matrices, "vectors": vectors or {}}
     own = {role: {k: v for k, v in node.items() if v is not None} for role, node in roles.items()}
-    apart = settings.get("clip") == "tensor"  # as in Ganea et al., whose gates, cells and classes are tensors each
-    return RiemannianOptimizer(parameter_groups(module, **own, apart=apart), **settings)
+    if settings.get("rule") != "lbfgs":
+        apart = settings.get("clip") == "tensor"  # as in Ganea et al., whose gates, cells and classes are tensors each
+        return RiemannianOptimizer(parameter_groups(module, **own, apart=apart), **settings)
+    idle = {"max_grad_norm": None, "weight_decay": 0, "momentum": 0, "amsgrad": False, "lazy": False}
+    own = {role: node for role, node in own.items() if node}
+    wrong = [name for name, value in idle.items() if settings.get(name, value) != value]
+    if names := [*wrong, *own]:
+        value = own.get(names[0], settings.get(names[0]))
+        raise UserError(f"optim.{names[0]}={value} does nothing with optim.rule=lbfgs; take optim=lbfgs as it stands.")
+    return RiemannianLBFGS(parameter_groups(module), lr=settings["lr"], **(lbfgs or {}))

@@ -31,9 +31,10 @@ class SubtreeData(TaskData):
     are made (see `toy`). embeddings: file of points for exactly the nodes of another tree. subtree: name of the root.
     dim: dimension the points must have.
 
-    Each node is drawn into the training part with the probability train_share, by split_seed alone, so the parts are
-    the same for every subtree of a tree. The others are the test part. Nothing else is held out, as in the paper: dev
-    is the training part again. sizes: {train: n}, the first n training nodes only; null: all. The rest are TaskData's.
+    Each node is drawn into the training part with the probability train_share, by split_seed alone (None: by seed), so
+    the parts are the same for every subtree of a tree. The others are the test part. Nothing else is held out, as in
+    the paper: dev is the training part again. sizes: {train: n}, the first n training nodes only; null: all. The rest
+    are TaskData's.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class SubtreeData(TaskData):
         subtree: str,
         dim: int,
         train_share: float,
-        split_seed: int,
+        split_seed: int | None,
         sizes: dict[str, int | None],
         shuffle: str,
         batch_size: int,
@@ -54,7 +55,7 @@ class SubtreeData(TaskData):
     ):
         super().__init__(shuffle=shuffle, batch_size=batch_size, eval_batch_size=eval_batch_size, seed=seed)
         whole("task.dim", dim, 1)
-        whole("task.data.split_seed", split_seed, 0)
+        split_seed = self.seed if split_seed is None else whole("task.data.split_seed", split_seed, 0)
         if not 0 < train_share < 1:
             raise UserError(f"task.data.train_share must be between 0 and 1, and it is {train_share}.")
         self.hierarchy, self.embeddings = Hierarchy(wordnet, file, toy), embeddings
@@ -69,8 +70,9 @@ class SubtreeData(TaskData):
 
     @property
     def model_sizes(self) -> dict[str, Any]:
-        counts = tuple(torch.bincount(self.nodes()["train"].columns["labels"], minlength=2).tolist())
-        return {"embedded": self._tree[1], "classes": CLASSES, "class_counts": counts}
+        rows, labels = (self.nodes()["train"].columns[name] for name in ("rows", "labels"))
+        counts = tuple(torch.bincount(labels, minlength=2).tolist())
+        return {"embedded": self._tree[1], "classes": CLASSES, "class_counts": counts, "below": rows[labels == 1]}
 
     @property
     def identity(self) -> dict[str, str]:

@@ -1,14 +1,21 @@
 """Multinomial logistic regression on embeddings that stay as they are, written against a geometry."""
 
+import functools
+
 import torch
 from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
 from hyperbolic.geometry import MANIFOLDS, ChangeGeometry, Geometry
+from hyperbolic.kernels.mlr import class_logits
+from hyperbolic.layers import mobius
+from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.manifolds import Manifold, PoincareBall
 from hyperbolic.manifolds.charts import convert
 from tasks.errors import UserError, one_of, positive
 from tasks.points_files import PointsFile
+
+STARTS = ("random", "node")
 
 
 class SubtreeClassifier(nn.Module):
@@ -20,13 +27,18 @@ class SubtreeClassifier(nn.Module):
 
     geometry: of all components, or one for each. embedded: the points of all nodes. hyperplanes: 2, one for each class,
     or 1, that of the subtree, which alone is then the boundary. start_scale: factor of what the classifier starts with,
-    but for its points.
+    but for its points. start_at: "random", as the geometry's classifiers start; "node", of the hyperbolic MLR in the
+    ball: all hyperplanes through the point half-way from the origin to a node z of the subtree, drawn at random from
+    the rows `below` of the table, with the normals ``start_scale z/|z|`` of the subtree and the opposite of the rest.
     """
 
     components = ("points", "classifier")
     embedded: Tensor
 
-    def __init__(self, geometry: Geometry, embedded: PointsFile, hyperplanes: int, start_scale: float):
+    def __init__(
+        self, geometry: Geometry, embedded: PointsFile, hyperplanes: int, start_scale: float,
+        start_at: str = "random", below: Tensor | None = None,
+    ):  # fmt: skip
         super().__init__()
         geometry.check_components(self.components)
         if hyperplanes not in (1, 2):
@@ -40,11 +52,32 @@ class SubtreeClassifier(nn.Module):
         self.register_buffer("embedded", self.source.projx(table), persistent=False)
         d = embedded.points.shape[1] - (embedded.manifold == "Lorentz")
         self.to_classifier = ChangeGeometry(points, classifier)
-        self.classifier = classifier.logits(d, hyperplanes)
-        with torch.no_grad():
-            for parameter in self.classifier.parameters():
-                if not isinstance(parameter, ManifoldParameter):
-                    parameter.mul_(start_scale)
+        self._lifted: tuple[Tensor, Tensor] | None = None  # rows of the newest batch, and what is kept of its points
+        self._layer, self._start_scale = functools.partial(classifier.logits, d, hyperplanes), start_scale
+        self.classifier = self._layer()
+        self._start, self._below = one_of("task.model.start_at", start_at, STARTS), below
+        self._place()
+
+    def restart(self) -> None:
+        """Give the classifier new random parameters, drawn as the first ones were."""
+        self.classifier.load_state_dict(self._layer().state_dict())
+        self._place()
+
+    @torch.no_grad()
+    def _place(self) -> None:
+        """Shorten what the classifier starts with; with start_at="node", put its hyperplanes beside one."""
+        for parameter in self.classifier.parameters():
+            if not isinstance(parameter, ManifoldParameter):
+                parameter.mul_(self._start_scale)
+        if self._start == "random":
+            return
+        if not isinstance(self.classifier, mobius.Logits) or self._below is None:
+            raise UserError("task.model.start_at=node is for hyperbolic MLR in the ball; take geometry=poincare.")
+        row = self._below[torch.randint(len(self._below), ())].to(self.embedded.device)
+        node = self.classifier.manifold.logmap0(self._moved(self.embedded[row]))
+        self.classifier.p.copy_(self.classifier.manifold.expmap0(node / 2).expand_as(self.classifier.p))
+        normal = self._start_scale * torch.nn.functional.normalize(node, dim=-1)
+        self.classifier.a.copy_(torch.stack([-normal, normal])[-len(self.classifier.a) :])
 
     @property
     def points(self) -> Tensor:
@@ -52,12 +85,24 @@ class SubtreeClassifier(nn.Module):
         return self._moved(self.embedded)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """rows (B,) -> logits (B, 2)."""
-        return self.logits(self._moved(self.embedded[rows]))
+        """rows (B,) -> logits (B, 2).
+
+        What the classifier makes of the points alone (`ClassLogits.lifted`) is kept for the next call with the same
+        tensor: optim=lbfgs computes the loss of one batch hundreds of times, and it is most of the work."""
+        known = self._lifted is not None and self._lifted[0] is rows
+        x = self.to_classifier(self._moved(self.embedded[rows[:1] if known else rows]))
+        assert isinstance(self.classifier, ClassLogits)
+        lifted, w, scale, bias = self.classifier.lifted(x)
+        if known and self._lifted is not None:
+            lifted = self._lifted[1]
+        self._lifted = None if lifted.requires_grad else (rows, lifted)
+        return self._both(class_logits(lifted, w, scale, bias))
 
     def logits(self, x: Tensor) -> Tensor:
         """Any points (..., D) of `manifold` -> logits (..., 2), the second of the subtree."""
-        logits = self.classifier(self.to_classifier(x))
+        return self._both(self.classifier(self.to_classifier(x)))
+
+    def _both(self, logits: Tensor) -> Tensor:
         return logits if logits.shape[-1] == 2 else torch.cat([torch.zeros_like(logits), logits], -1)
 
     def _moved(self, x: Tensor) -> Tensor:

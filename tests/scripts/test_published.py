@@ -78,7 +78,7 @@ def test_a_cell_is_what_its_row_and_column_say():
         assert values["task.data.embeddings"] == f"wordnet_nouns-poincare-{values['task.dim']}d.npz"
         assert values["geometry.name"] == ("euclidean" if kind == "EUCL" else "poincare")
         assert values["geometry.parts"] == ({"classifier": "euclidean"} if kind == "LOG0" else {})
-        assert values["optim.lr"] == 0.3
+        assert values["optim.rule"] == "lbfgs"
     for cell in (*LAYOUTS["hyfi_table3"].cells, *LAYOUTS["hyfi_table5"].cells, *LAYOUTS["hyfi_table5_crowd"].cells):
         values, (first, last) = settings_of(cell), cell.row.split(" ")
         size = last if last in ("LARGE", "XLARGE") else "BASE"
@@ -106,8 +106,10 @@ def test_one_run_stands_in_all_tables_that_have_it():
 
 
 def test_a_record_from_before_an_experiment_was_renamed_counts():
-    """Its name, hnn_subtree_worker_d5_log0, is gone, and it had a copy of its cell; the settings say where it belongs."""
-    record = json.loads(next(RUNS.glob("hnn_subtree_worker_d5_log0-seed1-*.json")).read_text(encoding="utf-8"))
+    """A record by the name of an experiment that is gone; the settings say where it belongs."""
+    name = "hnn_subtree-root=worker.n.01-geometry=poincare-classifier=euclidean-dim=5-seed1-*.json"
+    record = json.loads(next(RUNS.glob(name)).read_text(encoding="utf-8"))
+    record["experiment"] = "hnn_subtree_worker_d5_log0"
     assert record["experiment"] not in EXPERIMENTS
     record["paper"] = {"row": "something else"}
     (cell,) = cells_of(record, LAYOUTS.values())
@@ -117,7 +119,7 @@ def test_a_record_from_before_an_experiment_was_renamed_counts():
     )  # fmt: skip
     record["config"]["optim"]["lr"] = 0.5
     assert cells_of(record, LAYOUTS.values()) == []
-    assert differences(decisive(record["config"]), settings_of(cell)) == ["optim.lr=0.5, not 0.3"]
+    assert differences(decisive(record["config"]), settings_of(cell)) == ["optim.lr=0.5, not 1.0"]
 
 
 @pytest.mark.parametrize(("root", "printed"), PRINTED_OF_A_SUBTREE.items())

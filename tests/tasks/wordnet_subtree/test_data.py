@@ -34,6 +34,12 @@ def test_the_draw_depends_on_the_split_seed_alone(make):
     assert named(make(subtree="plant", split_seed=1), "train").keys() - {"animal"} == other.keys() - {"plant"}
 
 
+def test_without_a_split_seed_the_draw_depends_on_the_seed(make):
+    train = named(make(split_seed=None, seed=3), "train")
+    assert train == named(make(split_seed=3), "train")
+    assert train.keys() != named(make(split_seed=None, seed=4), "train").keys()
+
+
 def test_the_record_describes_the_data(make, points, capsys):
     data = make()
     record = data.fingerprint()

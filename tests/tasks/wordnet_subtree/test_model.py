@@ -48,6 +48,23 @@ def test_both_hyperbolic_is_the_formula_of_the_paper(c):
     torch.testing.assert_close(classifier(ROWS).detach(), torch.stack(expected), rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize("name", ["poincare", "poincare_pp", "lorentz", "klein", "lorentz_tangent", "euclidean"])
+def test_what_is_kept_of_the_points_of_a_batch_changes_nothing(name):
+    kept, fresh = model(name), model(name)
+    kept(ROWS)
+    fresh.load_state_dict(kept.state_dict())
+    for some in (kept, fresh):
+        with torch.no_grad():
+            next(some.classifier.parameters()).mul_(0.5)
+    for rows in (ROWS, ROWS, ROWS + 1, ROWS):
+        ours, theirs = kept(rows), fresh.logits(fresh.points[rows])
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+        ours.square().sum().backward()
+        theirs.square().sum().backward()
+    for a, b in zip(kept.parameters(), fresh.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
+
+
 def test_flat_is_the_usual_mlr_of_the_coordinates_in_the_ball():
     classifier = model("euclidean")
     x, p, a = classifier.embedded[ROWS], classifier.classifier.p, classifier.classifier.a
@@ -133,3 +150,17 @@ def test_the_start_is_scaled_but_for_points(name):
         starts.append(dict(SubtreeClassifier(geometry, points(), 2, scale).classifier.named_parameters()))
     for key, value in starts[0].items():
         torch.testing.assert_close(starts[1][key], value if key == "p" else 0.1 * value)
+
+
+@pytest.mark.parametrize("hyperplanes", [1, 2])
+def test_hyperplanes_start_beside_a_node_of_the_subtree(hyperplanes):
+    ball, table = PoincareBall(2.0), points(c=2.0)
+    geometry = make_geometry("poincare", *GEOMETRIES["poincare"], c=2.0)
+    classifier = SubtreeClassifier(geometry, table, hyperplanes, 0.1, "node", torch.tensor([4]))
+    node = torch.from_numpy(table.points[4])
+    p, a = classifier.classifier.p.detach(), classifier.classifier.a.detach()
+    torch.testing.assert_close(ball.dist0(p), (ball.dist0(node) / 2).expand(hyperplanes))
+    torch.testing.assert_close(a[-1], 0.1 * F.normalize(node, dim=-1))
+    assert classifier(torch.tensor([4])).argmax() == 1
+    with pytest.raises(UserError, match="task.model.start_at"):
+        SubtreeClassifier(make_geometry("lorentz", *GEOMETRIES["lorentz"], c=2.0), table, 2, 0.1, "node", torch.tensor([4]))
