@@ -43,6 +43,7 @@ class Subject:
 
     def __init__(self, layer: nn.Module, *inputs: Tensor, **fixed: Any):
         self.layer, self.inputs, self.fixed = layer.double().eval(), inputs, fixed
+        self.whole = any(isinstance(value, nn.Module) for value in fixed.values())  # of one graph: no batch
         self.parameters = {name: p.detach().clone() for name, p in layer.named_parameters()}
 
     def call(self, parameters: dict[str, Tensor], *inputs: Tensor) -> Tensor:
@@ -165,24 +166,25 @@ def _eager(s: Subject) -> None:
     assert all(t.isfinite().all() for t in s.gradients(_First(s)))
 
 
-def _compiled(s: Subject, fullgraph: bool) -> None:
+def _compiled(s: Subject, fullgraph: bool = True, backend: str = "aot_eager") -> None:
+    """The graph of both passes that Inductor would get, run as it is."""
     torch._dynamo.reset()
     module = _First(s)
-    fast = torch.compile(module, fullgraph=fullgraph)
+    fast = torch.compile(module, fullgraph=fullgraph, backend=backend)
     for actual, expected in zip(s.gradients(fast), s.gradients(module), strict=True):
         torch.testing.assert_close(actual, expected, rtol=1e-7, atol=1e-9)
 
 
 def _exported(s: Subject) -> None:
-    batch = torch.export.Dim("batch", min=2, max=1 << 16)
+    batch = None if s.whole else torch.export.Dim("batch", min=2, max=1 << 16)
     module, inputs = _First(s), tuple(x.detach() for x in s.inputs)
     fixed = {name: value for name, value in s.fixed.items() if isinstance(value, Tensor)}
     if fixed:  # tensors that depend on the batch
         module = _Positional(s, list(fixed))
         inputs = (*inputs, *fixed.values())
-    shapes = (tuple({0: batch} for _ in inputs),)
+    shapes = None if batch is None else (tuple({0: batch} for _ in inputs),)
     program = torch.export.export(module, inputs, dynamic_shapes=shapes).module()
-    more = [torch.cat([x, x.flip(0)]) for x in inputs]
+    more = [x.flip(0) if batch is None else torch.cat([x, x.flip(0)]) for x in inputs]
     torch.testing.assert_close(program(*more), module(*more))
 
 
@@ -309,8 +311,8 @@ def _pickled(s: Subject) -> None:
 
 CHECKS: dict[str, Callable[[Subject], None]] = {
     "eager": _eager,
-    "compile": lambda s: _compiled(s, fullgraph=False),
-    "fullgraph": lambda s: _compiled(s, fullgraph=True),
+    "fullgraph": _compiled,
+    "inductor": lambda s: _compiled(s, backend="inductor"),
     "export": _exported,
     "trace": _traced,
     "vmap": _vmapped,
@@ -322,6 +324,8 @@ CHECKS: dict[str, Callable[[Subject], None]] = {
     "autocast": _autocast,
     "pickle": _pickled,
 }
+
+DEFAULT = [check for check in CHECKS if check != "inductor"]  # which takes ten seconds a layer
 
 
 def problem(make: Callable[[], Subject], check: Callable[[Subject], None]) -> str:
@@ -353,7 +357,7 @@ def main(arguments: list[str] | None = None, record: Path = RECORD) -> int:
     """Run the command; returns 0."""
     parser = argparse.ArgumentParser(prog="python -m scripts.composability", description=__doc__)
     parser.add_argument("names", nargs="*", help="geometry.Layer or Layer")
-    parser.add_argument("--checks", nargs="+", choices=CHECKS, default=list(CHECKS))
+    parser.add_argument("--checks", nargs="+", choices=CHECKS, default=DEFAULT)
     parser.add_argument("--geometries", nargs="+", choices=GEOMETRIES, default=list(GEOMETRIES))
     options = parser.parse_args(arguments)
     results = {}
@@ -365,7 +369,7 @@ def main(arguments: list[str] | None = None, record: Path = RECORD) -> int:
         print(f"{geometry}: {count - len(bad)} of {count} in {time.perf_counter() - start:.0f} s", flush=True)
         for layer, c, text in bad:
             print(f"    {layer:20} {c:10} {text}", flush=True)
-    if not options.names and options.checks == list(CHECKS) and options.geometries == list(GEOMETRIES):
+    if not options.names and options.checks == DEFAULT and options.geometries == list(GEOMETRIES):
         with whole_file(record) as part:
             part.write_text(json.dumps({"torch": torch.__version__, "layers": results}, indent=1) + "\n")
     return 0

@@ -68,6 +68,8 @@ class Aggregation(nn.Module):
             raise ValueError(f"{name_of(self)}: {manifold.name} has no centroid here; take centre=tangent")
         self.manifold, self.d, self.centre, self.attention, self.gate = manifold, d, centre, attention, gate
         self.heads = heads
+        if centre == "centroid" and manifold.is_curved:
+            manifold.twin(Lorentz)  # now, as one that is made while operations are recorded would stay a record
         self.query = self.key = self.scores_of = None
         if attention == "distance" and project:
             self.query, self.key = self.linear(manifold, d, d), self.linear(manifold, d, d)
