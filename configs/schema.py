@@ -104,7 +104,7 @@ class Trainer:
     patience: int | None = MISSING
     average_last: int | None = MISSING
     nan_check_every_n_steps: int = MISSING
-    compile: Any = MISSING
+    kernels: str = MISSING
     threads: int | None = MISSING
     progress_every_n_steps: int = MISSING
 

@@ -118,7 +118,9 @@ def offer(checkpoint: Mapping[str, Any], setting: str, everything: bool, portabl
             raise ConfigError(f"{setting}: {checkpoint['file']}: its configuration has no node {key}.")
     nodes = {key: config[key] for key in GROUPS if key not in without}
     nodes["task"] = _with_later(nodes["task"])
-    trainer = config["trainer"]
+    trainer = dict(config["trainer"])
+    if "compile" in trainer:  # as trainer.kernels was called
+        trainer["kernels"] = "fast" if trainer.pop("compile") else "plain"
     whole = {key: config[key] for key in KEPT if key in config and key not in GROUPS}
     whole["trainer"] = trainer if everything else {k: trainer[k] for k in ("precision",) if k in trainer}
     store, notes = ConfigStore.instance(), _notes(checkpoint["file"])

@@ -1,16 +1,13 @@
-"""The one switch between kernels made of PyTorch operations and compiled ones, and CUDA graphs for recurrent layers.
+"""The one switch between the plain formulas of operators and their kernels, and CUDA graphs for recurrent layers.
 
-``HYPERBOLIC_COMPILE=0|native|1|auto`` in the environment, or :func:`use_compile` in code:
+``HYPERBOLIC_KERNELS=plain|fast`` in the environment, or :func:`use_kernels` in code:
 
-- ``0``: PyTorch operations alone.
-- ``native``, the default: on a CPU the C++ kernels of :mod:`hyperbolic.native`, built in a few seconds when
-  they are first used and kept; where there is no C++ compiler, as ``0``.
-- ``1``: those, and ``torch.compile`` for the rest; the first training step waits up to a minute for it (PyTorch keeps
-  the result in its cache on disk). Needs a C++ compiler and Python's headers.
-- ``auto``: as ``1`` where that can be, else as ``native``.
+- ``fast``, the default: on a CPU the C++ kernels of :mod:`hyperbolic.native`, built in a few seconds when they are
+  first used and kept; on a GPU those in Triton. Where there is no compiler, no Triton or no kernel for an argument, as
+  plain.
+- ``plain``: PyTorch operations alone.
 
-All compute the same formulas and differ in the last bits. On a GPU, :func:`use_cuda_graphs` replays a layer as one
-graph instead; it needs no compiler.
+Both compute the same formulas and differ in the last bits.
 """
 
 from __future__ import annotations
@@ -19,105 +16,61 @@ import contextlib
 import functools
 import os
 import shutil
-import sysconfig
-from collections.abc import Callable, Hashable, Iterable
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Hashable, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
-_MODES = {"0": "0", "false": "0", "native": "native", "1": "1", "true": "1", "auto": "auto"}
-_MAX_VERSIONS = 7  # PyTorch gives up at 8 versions of one function
-Kernel = TypeVar("Kernel", bound=Callable[..., object])
+MODES = ("plain", "fast")
 
 
 class _Switch:
-    """What is in force, and what torch.compile has made in this process."""
+    """What is in force; empty until something asks."""
 
-    def __init__(self) -> None:
-        self.mode = ""  # "0", "native" or "1"; empty until something asks
-        self.native = False
-        self.batches: dict[Hashable, int] = {}  # function and other sizes -> the batch size that is compiled
-        self.compiled: dict[Hashable, Any] = {}  # function -> its compiled version
-        self.versions: dict[Hashable, set[Hashable]] = {}  # function -> batch and other sizes it was compiled for
+    mode = ""
 
 
 _switch = _Switch()
 
 
-def cpp_compiler() -> str | None:
-    """The C++ compiler of this machine: ``$CXX``, g++ or clang++."""
-    names = (os.environ.get("CXX", ""), "g++", "clang++")
+@functools.cache
+def _compiler(names: tuple[str, ...]) -> str | None:
     return next((path for name in names if name and (path := shutil.which(name))), None)
 
 
-def compiler_found() -> bool:
-    """Whether torch.compile can build kernels here: a C++ compiler, and Python's headers."""
-    return Path(sysconfig.get_path("include"), "Python.h").exists() and cpp_compiler() is not None
+def cpp_compiler() -> str | None:
+    """The C++ compiler of this machine: ``$CXX``, g++ or clang++."""
+    return _compiler((os.environ.get("CXX", ""), "g++", "clang++"))
 
 
-def use_compile(mode: bool | str) -> bool:
-    """Sets the switch to false, "native", true or "auto"; returns whether torch.compile is used from now on.
+def use_kernels(mode: str) -> None:
+    """Sets the switch to "plain" or "fast".
 
     Raises:
-        ValueError: unknown mode. RuntimeError: true, where no compiler is found.
+        ValueError: another word.
     """
-    value = _MODES.get(str(mode).lower())
-    if value is None:
-        raise ValueError(f"compile must be false, native, true or auto, got {mode!r}")
-    if value == "1" and not compiler_found():
-        raise RuntimeError("compile=true needs a C++ compiler (g++, clang++ or $CXX) and none was found; use auto")
-    _switch.batches.clear()  # so that the batch size of the next run counts
-    _switch.native = value != "0" and cpp_compiler() is not None
-    compiles = compiler_found() if value == "auto" else value == "1"
-    _switch.mode = "1" if compiles else "native" if value == "auto" else value
-    return compiles
+    if mode not in MODES:
+        raise ValueError(f"kernels must be plain or fast, got {mode!r}")
+    _switch.mode = mode
 
 
 def mode() -> str:
-    """What is in force, a value for :func:`use_compile`: "0", "native" or "1"."""
+    """What is in force, "plain" or "fast"."""
     if not _switch.mode:
-        use_compile(os.environ.get("HYPERBOLIC_COMPILE", "native"))
+        use_kernels(os.environ.get("HYPERBOLIC_KERNELS", "fast"))
     return _switch.mode
-
-
-def compiling() -> bool:
-    """Whether ``torch.compile`` is used."""
-    return mode() == "1"
 
 
 def native() -> bool:
     """Whether C++ kernels are used on CPUs: the switch says so, and there is a compiler."""
-    return mode() != "0" and _switch.native
-
-
-def maybe_compiled(function: Kernel, batch: int, *sizes: Hashable) -> Kernel:
-    """``function``, or its compiled version when the switch is on.
-
-    Compiled code is made for one batch size for each combination of the other ``sizes`` (all that decides about the
-    shapes, dtypes and branches in the function), the first one seen; an incomplete last batch runs eagerly, which is
-    faster than compiling once more. So does what would be the eighth version of a function.
-    """
-    if not compiling():
-        return function
-    if _switch.batches.setdefault((function, sizes), batch) != batch:
-        return function
-    versions = _switch.versions.setdefault(function, set())
-    if (batch, sizes) not in versions:
-        if len(versions) == _MAX_VERSIONS:
-            return function
-        versions.add((batch, sizes))
-    if function not in _switch.compiled:
-        _switch.compiled[function] = torch.compile(function, fullgraph=True, dynamic=False)
-    compiled: Kernel = _switch.compiled[function]
-    return compiled
+    return mode() == "fast" and cpp_compiler() is not None
 
 
 def fast() -> bool:
     """Whether operators use more than their plain formulas."""
-    return mode() != "0"
+    return mode() == "fast"
 
 
 def is_transformed() -> bool:
@@ -155,13 +108,11 @@ def use_cuda_graphs(layer: nn.Module, *sample: Tensor) -> nn.Module:
             eagerly.
 
     Raises:
-        ValueError: an argument is not on a GPU. RuntimeError: kernels are compiled, which graphs do not go with.
+        ValueError: an argument is not on a GPU.
     """
     if not sample or not all(tensor.is_cuda for tensor in sample):
         devices = ", ".join(str(tensor.device) for tensor in sample) or "none"
         raise ValueError(f"CUDA graphs need sample arguments on a GPU, got {devices}")
-    if compiling():
-        raise RuntimeError("CUDA graphs replay eager kernels: set compile=false (HYPERBOLIC_COMPILE=0) first")
     eager, expected = layer.forward, [_properties(tensor) for tensor in sample]
     torch.cuda.make_graphed_callables(layer, sample)
     graphed = layer.forward

@@ -1,6 +1,6 @@
 """Measure each hyperbolic operation against its Euclidean counterpart (floor = 1), geoopt, HypLL and official formulas.
 
-python scripts/bench.py             all rows, a few minutes; --quick: under a minute, without the compiled ones
+python scripts/bench.py             all rows, a few minutes; --quick: under a minute
 python scripts/bench.py --check     exits with 1 and names the rows when a gate is missed
 
 Set THP_MEM_ALLOC_ENABLE=1 to measure with huge pages; the table says with which setting it was measured.
@@ -22,7 +22,6 @@ if __package__ in (None, ""):
 import torch  # noqa: E402
 from rich.console import Console  # noqa: E402
 
-from hyperbolic import switch  # noqa: E402
 from scripts import commands  # noqa: E402
 from scripts.benchmarks.report import environment, file_stem, print_table, write  # noqa: E402
 from scripts.benchmarks.row import Result, Row, Setting, run_row  # noqa: E402
@@ -40,10 +39,6 @@ def main(arguments: list[str] | None = None, rows: list[Row] = ROWS) -> int:
     selected = [row for row in rows if fnmatch.fnmatchcase(row.name, options.rows)]
     if not selected:
         parser.error(f"--rows {options.rows!r} matches no row; the rows are {', '.join(row.name for row in rows)}")
-    if options.quick and not options.compile:
-        selected = [row for row in selected if not row.compiled]
-        if not selected:
-            parser.error(f"--rows {options.rows!r} matches compiled rows only: leave --quick out or add --compile")
     console = Console(width=None if sys.stdout.isatty() else 170)
     threads = torch.get_num_threads()
     torch.set_num_threads(options.threads)
@@ -67,9 +62,6 @@ def _measure(selected: list[Row], setting: Setting, options: argparse.Namespace,
     total = len(selected) * len(DTYPES[options.dtype])
     tries = _TRIES[options.quick] if options.check else 0
     for row in selected:
-        if row.compiled and not switch.compiler_found():
-            console.print(f"left out {row.name}: it needs a C++ compiler", highlight=False)
-            continue
         for dtype in DTYPES[options.dtype]:
             if sys.stderr.isatty():
                 print(f"{len(results) + 1}/{total} {row.name}", file=sys.stderr)
@@ -105,13 +97,12 @@ def _setting(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Se
 
 def _parser() -> argparse.ArgumentParser:
     parser = commands.parser("bench.py", __doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions, no compiled rows; under a minute")
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions; under a minute")
     parser.add_argument("--check", action="store_true", help="exit with 1 when a gate is missed, and name the rows")
     parser.add_argument("--rows", default="*", metavar="GLOB", help="only rows whose name matches, as in 'mobius-*'")
     parser.add_argument("--dtype", choices=list(DTYPES), default="float32", help="gates are for float32")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--threads", type=int, default=2, metavar="N", help="CPU threads (2, as for the gates)")
-    parser.add_argument("--compile", action="store_true", help="the compiled rows also with --quick")
     parser.add_argument("--output", type=Path, default=ROOT / "results" / "bench", metavar="DIR", help="results/bench")
     parser.add_argument("--sizes", choices=["table", "tiny"], default="table", help=argparse.SUPPRESS)
     return parser

@@ -1,4 +1,5 @@
-"""Makes the section "How fast, how exact" of README.md from results/bench/ and results/numerics.md.
+"""Makes the section "How fast, how exact" of README.md from results/bench/ and results/numerics.md,
+and the table of what layers go with from results/composability.json.
 
 python -m scripts.readme           write the section between its markers
 python -m scripts.readme --check   write nothing, fail if the section is not what the files give
@@ -23,13 +24,19 @@ from tasks.folders import whole_file  # noqa: E402
 README = ROOT / "README.md"
 NUMERICS = ROOT / "results" / "numerics.md"
 BENCH = ROOT / "results" / "bench" / "cpu-float32-2threads.json"
+COMPOSABILITY = ROOT / "results" / "composability.json"
 START, END = "<!-- measured: `make tables` writes this section -->", "<!-- measured: end -->"
+TRIED, TRIED_END = "<!-- tried: `make tables` writes this table -->", "<!-- tried: end -->"
 SUMMARY = "## Summary"
 
 
 @reports_errors
 def main(
-    arguments: list[str] | None = None, readme: Path = README, bench: Path = BENCH, numerics: Path = NUMERICS
+    arguments: list[str] | None = None,
+    readme: Path = README,
+    bench: Path = BENCH,
+    numerics: Path = NUMERICS,
+    tried: Path = COMPOSABILITY,
 ) -> int:
     """Run the command; returns 0, or 1 where a file is unusable or, with --check, the section is out of date."""
     parser = argparse.ArgumentParser(prog="python -m scripts.readme", description=__doc__)
@@ -37,6 +44,7 @@ def main(
     options = parser.parse_args(arguments)
     old = _read(readme)
     new = replaced(old, f"{speed(bench)}\n\n{exactness(numerics)}", readme)
+    new = replaced(new, composability(tried), readme, TRIED, TRIED_END)
     if options.check:
         agrees = "agrees with the measurements" if old == new else "does not show the latest measurements: make tables"
         print(f"{readme.name} {agrees}")
@@ -47,12 +55,28 @@ def main(
     return 0
 
 
-def replaced(text: str, section: str, path: Path) -> str:
+def replaced(text: str, section: str, path: Path, start: str = START, end: str = END) -> str:
     """The text with ``section`` between the markers."""
-    if text.count(START) != 1 or text.count(END) != 1 or text.index(START) > text.index(END):
-        raise UserError(f"{path.name} must have the lines\n{START}\n{END}\nonce each, in this order.")
-    before, _, rest = text.partition(START)
-    return f"{before}{START}\n\n{section}\n\n{END}{rest.partition(END)[2]}"
+    if text.count(start) != 1 or text.count(end) != 1 or text.index(start) > text.index(end):
+        raise UserError(f"{path.name} must have the lines\n{start}\n{end}\nonce each, in this order.")
+    before, _, rest = text.partition(start)
+    return f"{before}{start}\n\n{section}\n\n{end}{rest.partition(end)[2]}"
+
+
+def composability(path: Path) -> str:
+    """The table of what goes with which machinery of PyTorch, from the file of ``scripts/composability.py``."""
+    run = _load(path)
+    checks = list(next(iter(next(iter(run["layers"].values())).values())))
+    what = "a number is that of the layers and functions, names are those it fails for:"
+    lines = [f"Tried with torch {run['torch']}; {what}", ""]
+    lines += [f"| geometry | {' | '.join(checks)} |", "|---" * (len(checks) + 1) + "|"]
+    for geometry, layers in run["layers"].items():
+        cells = []
+        for check in checks:
+            bad = [layer for layer, problems in layers.items() if problems[check]]
+            cells.append(f"not {', '.join(bad)}" if bad else f"{len(layers)}")
+        lines.append(f"| {geometry} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def speed(path: Path) -> str:
@@ -118,7 +142,7 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        message = f"there is no {path.name}; make bench and make numerics write what README.md shows"
+        message = f"there is no {path.name}; make bench, numerics and composability write what README.md shows"
         raise UserError(message) from None
 
 

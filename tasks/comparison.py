@@ -20,7 +20,7 @@ _SEED = re.compile(r"(^|\.)seed$")
 # What changes no more than the last bits of a result, and what is no setting of a training.
 _NO_SETTING = (
     "mode", "checkpoint", "input", "output", "explain", "paper", "hydra", "check_points",
-    *(f"trainer.{key}" for key in ("accelerator", "compile", "devices", "num_nodes", "strategy", "threads")),
+    *(f"trainer.{key}" for key in ("accelerator", "kernels", "devices", "num_nodes", "strategy", "threads")),
 )  # fmt: skip
 _FOLLOWS = re.compile(r"^geometry\.(parts\.\w+\.)?(manifold|layers)$")  # from the geometry's name
 _OPEN = ("geometry.parts.", "geometry.options.", "geometry.settings.")  # where a key that is absent is a setting, too

@@ -17,7 +17,6 @@ from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
 
 from hyperbolic.native import build as native
-from hyperbolic.switch import use_compile
 from tasks import explanation
 from tasks import resume as resuming
 from tasks.base import Task, TaskData
@@ -25,7 +24,7 @@ from tasks.errors import UserError, one_of, whole
 from tasks.folders import whole_file
 from tasks.reading import UNREADABLE, bounded_lines, brief, open_bytes, other_keys, reason
 from tasks.trainer import PRECISIONS, choose_accelerator
-from tasks.training import Outcome
+from tasks.training import Outcome, choose_kernels
 
 STANDARD = "-"  # as input or output: standard input or output
 
@@ -120,7 +119,7 @@ def predict(
     precision: str,
     accelerator: str,
     threads: int | None,
-    compile: bool | str,
+    kernels: str,
     **options: Any,
 ) -> Outcome:
     """Write a JSON line for each example of the input, or what `files.form` makes of it, with the state of a
@@ -140,8 +139,7 @@ def predict(
     resuming.adopt_name(task, state)
     if threads is not None:
         torch.set_num_threads(whole("trainer.threads", threads, 1))
-    if not compile:
-        use_compile(False)
+    choose_kernels(kernels)
     if device.type == "cpu":
         native.build(lambda line: print(line, file=sys.stderr, flush=True))
     start, count = time.perf_counter(), 0

@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 from hyperbolic.diagnostics import NonFiniteError
 from hyperbolic.native import build as native
 from hyperbolic.optim import RiemannianLBFGS, RiemannianOptimizer, parameter_groups
-from hyperbolic.switch import use_compile
+from hyperbolic.switch import use_kernels
 from tasks import processes
 from tasks import resume as resuming
 from tasks.base import Task, TaskData
@@ -62,7 +62,7 @@ def fit(
     average_last: int | None,
     nan_check_every_n_steps: int,
     progress_every_n_steps: int,
-    compile: bool | str,
+    kernels: str,
     threads: int | None,
     enable_progress_bar: bool,
     log_every_n_steps: int,
@@ -101,7 +101,7 @@ def fit(
 
     if threads is not None:
         torch.set_num_threads(whole("trainer.threads", threads, 1))
-    choose_kernels(compile)
+    choose_kernels(kernels)
 
     checkpoint = None
     if resume is not None:
@@ -184,7 +184,7 @@ def test(
     loggers: list[Logger],
     checkpoint: str | None,
     *,
-    compile: bool | str,
+    kernels: str,
     enable_progress_bar: bool,
     limit_test_batches: int | float,
     **options: Any,
@@ -195,7 +195,7 @@ def test(
     """
     if checkpoint is None:
         raise UserError("mode=test needs checkpoint=<run folder>, or a file in it.")
-    choose_kernels(compile)
+    choose_kernels(kernels)
     setting = f"checkpoint={checkpoint}"
     state = resuming.read(Path(checkpoint), setting)
     resuming.check_same(state, task.origin, resuming.TESTED, setting)
@@ -228,11 +228,11 @@ def test(
     )
 
 
-def choose_kernels(compile: bool | str) -> None:
-    """Which kernels are used, and compiled. Raises UserError, which names trainer.compile, for what there is not."""
+def choose_kernels(kernels: str) -> None:
+    """Which kernels are used. Raises UserError, which names trainer.kernels, for what there is not."""
     try:
-        use_compile(compile)
-    except (ValueError, RuntimeError) as error:
+        use_kernels(kernels)
+    except ValueError as error:
         raise UserError(f"trainer.{error}") from error
 
 

@@ -54,11 +54,11 @@ def read_configurations_once() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def kernels_as_before() -> Iterator[None]:
-    """No test leaves the switch of the kernels (`trainer.compile`) as it set it."""
+    """No test leaves the switch of the kernels (`trainer.kernels`) as it set it."""
     before = switch.mode()
     yield
     if switch.mode() != before:
-        switch.use_compile(before)
+        switch.use_kernels(before)
 
 
 @pytest.fixture(autouse=True)
@@ -68,11 +68,11 @@ def fixed_seed() -> None:
     torch.manual_seed(0)
 
 
-@pytest.fixture(params=["0", "native"])
+@pytest.fixture(params=["plain", "fast"])
 def each_path(request: pytest.FixtureRequest, kernels_restored: None) -> str:
     """Runs a test with kernels made of PyTorch operations, and with those in C++ where there is a compiler."""
-    switch.use_compile(request.param)
-    if request.param == "native" and not switch.native():
+    switch.use_kernels(request.param)
+    if request.param == "fast" and not switch.native():
         pytest.skip("no C++ compiler")
     return request.param
 
@@ -82,14 +82,14 @@ def kernels_restored() -> Iterator[None]:
     """A test may turn the switch of the kernels and take more threads; the next one finds both as they were."""
     mode, threads = switch.mode(), torch.get_num_threads()
     yield
-    switch.use_compile(mode)
+    switch.use_kernels(mode)
     torch.set_num_threads(threads)
 
 
 @pytest.fixture
 def native_kernels(kernels_restored: None) -> None:
     """Kernels in C++."""
-    switch.use_compile("native")
+    switch.use_kernels("fast")
 
 
 @pytest.fixture

@@ -117,7 +117,7 @@ def test_an_experiment_names_its_runs_and_shows_the_published_value_of_the_cell_
     monkeypatch.setattr("configs.tables.PUBLISHED", tmp_path)
     result = call(
         "-m", "experiment=hnn_prefix10_rnn_hyp", *QUIET, "task.data.sizes={train: 200, dev: 40, test: 40}",
-        "task.data.batch_size=50", "trainer.max_epochs=1", "trainer.compile=false", "optim.lr=0.01,0.02", *places(tmp_path),
+        "task.data.batch_size=50", "trainer.max_epochs=1", "trainer.kernels=plain", "optim.lr=0.01,0.02", *places(tmp_path),
     )  # fmt: skip
     assert result.code == 0, result.err
     assert result.record["experiment"] == "hnn_prefix10_rnn_hyp"
@@ -200,8 +200,8 @@ def test_a_test_has_the_kernels_that_are_asked_for(tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr("tasks.training.build_kernels", lambda trainer: seen.append(switch.mode()))
     for mode in ("false", "native"):
-        assert toy(tmp_path, "mode=test", f"checkpoint={trained}", f"trainer.compile={mode}").code == 0
-    assert seen == ["0", "native"]
+        assert toy(tmp_path, "mode=test", f"checkpoint={trained}", f"trainer.kernels={mode}").code == 0
+    assert seen == ["plain", "fast"]
 
 
 def test_the_program_prints_a_configuration():

@@ -23,7 +23,7 @@ from tests.cli import QUIET, ROOT, call, command, places
 
 SMALL = (
     "task=kg_completion_toy", *QUIET, "trainer.max_epochs=2", "trainer.check_val_every_n_epoch=1", "encoder=distmult",
-    "trainer.compile=false", "task.data.batch_size=128",
+    "trainer.kernels=plain", "task.data.batch_size=128",
 )  # fmt: skip
 RATES = "optim.lr=0.03,0.1,1e30"  # the last one diverges
 
@@ -288,7 +288,7 @@ def test_other_data_are_another_search(tmp_path):
             lines = GRAPH[k:] if split == "train" else GRAPH[k : k + 1]
             (folder / f"{split}.txt").write_text("".join(line.replace(" ", "\t") + "\n" for line in lines))
     words = ("-m", "sweep=lr", "task=kg", "encoder=distmult", "encoder.d=4", "trainer.max_epochs=1", *QUIET,
-             *places(tmp_path), "trainer.compile=false", "hydra.sweeper.n_trials=1")  # fmt: skip
+             *places(tmp_path), "trainer.kernels=plain", "hydra.sweeper.n_trials=1")  # fmt: skip
     one, two = (tmp_path / name / "g" for name in ("one", "two"))
     links = tmp_path / "g"
     links.symlink_to(one)

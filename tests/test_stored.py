@@ -42,7 +42,7 @@ def test_a_run_is_continued_by_its_folder_alone(finished, tmp_path):
 
 
 def test_an_experiment_that_is_continued_is_still_that_experiment(tmp_path):
-    words = ("task.data.sizes={train: 200, dev: 40, test: 40}", "task.data.batch_size=50", "trainer.compile=false")
+    words = ("task.data.sizes={train: 200, dev: 40, test: 40}", "task.data.batch_size=50", "trainer.kernels=plain")
     begun = call(
         "experiment=hnn_prefix10_gru_eucl", *words, "trainer.max_epochs=1", "optim.schedule=constant", *QUIET,
         *places(tmp_path),

@@ -12,21 +12,17 @@ Tests compare every kernel with the same update written with the methods of the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from hyperbolic.kernels.geodesic_steps import MODELS, Model, Numbers, Rule, Sums, inverse_square, nothing
 from hyperbolic.numerics import SHEET_RADIUS, WIDE, limit
-from hyperbolic.switch import compiling, maybe_compiled
 
 _BLOCK = 1 << 16  # numbers in a block of rows for each CPU thread: its float64 copies fit in the cache
 _CHUNK = 1 << 15  # rows whose coefficients are computed together
-_FEW = 1 << 8  # fewer rows are not worth compiling
 _LANES = 16
-_Passes = tuple[Callable[..., Any], ...]
 _HUGE = 1e100  # float64 gradients are cut here: their squares have to be finite
 
 
@@ -204,71 +200,6 @@ def _set_times(x: Tensor, m: Tensor, inside: Tensor, time: Tensor, time_m: Tenso
     m[:, :1] = time_m
 
 
-# Compiled code is one function for each pass over the table: what a pass ends with has to be finished before the next
-# combines it with rows, or the compiler computes it again for every few coordinates.
-
-
-def _passes(name: str, rule: Rule) -> _Passes:
-    model = MODELS[name]
-
-    def take_gradient(rows: Rows, k: Numbers) -> tuple[Tensor, ...]:
-        sums = _sums(rows.x, rows.grad, None, model)
-        return sums.xx, *_take_gradient(model, rows, sums, k, rule)
-
-    def add_gradient(*tensors: Any) -> None:
-        _add_gradient(*tensors)
-
-    def take_step(x: Tensor, m: Tensor, xx: Tensor, scale: Tensor, k: Numbers) -> tuple[Tensor, ...]:
-        return _take_step(model, x, _sums(x, m, xx, model), scale, k, rule)
-
-    def move(*tensors: Tensor) -> None:
-        _move(*tensors)
-
-    def times(x: Tensor, product: Tensor, c: Tensor) -> tuple[Tensor, ...]:
-        point = x[:, 1:].to(WIDE)
-        return _times(_dot(point, point), product, c, x.dtype)
-
-    return take_gradient, add_gradient, take_step, move, times
-
-
-_PASSES: dict[Hashable, _Passes] = {}
-_MAX_COMPILED = 8  # shapes and rules: PyTorch compiles a function no more often
-
-
-def _compiled(name: str, rows: Rows, rule: Rule) -> _Passes | None:
-    """The passes for chunks of this shape, or None where they are not compiled."""
-    key = (name, rule, rows.x.shape, rows.x.dtype, rows.x.device)
-    if key not in _PASSES:
-        if len(_PASSES) >= _MAX_COMPILED:
-            return None
-        _PASSES[key] = _passes(name, rule)
-    return tuple(maybe_compiled(function, len(rows.x)) for function in _PASSES[key])
-
-
-def _step_compiled(passes: _Passes, rows: Rows, k: Numbers) -> None:
-    take_gradient, add_gradient, take_step, move, times = passes
-    x, h, m = rows.x, rows.grad, rows.momentum
-    assert m is not None
-    xx, scale, *into = take_gradient(rows, k)
-    add_gradient(x, h, m, k, *into)
-    ends = take_step(x, m, xx, scale, k)
-    move(x, m, *ends[:4])
-    if len(ends) > 4:
-        _set_times(x, m, *times(x, ends[4], k.c))
-
-
-def padded(values: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
-    """Row gradients and their index, made longer to a power of two where steps are compiled, one length at a time.
-
-    The rows added have no gradient and repeat the first one; their results are to be dropped.
-    """
-    n = len(index)
-    if not compiling() or n < _FEW:
-        return values, index
-    more = (1 << (n - 1).bit_length()) - n
-    return torch.cat([values, values.new_zeros(more, *values.shape[1:])]), torch.cat([index, index[:1].expand(more)])
-
-
 @torch.no_grad()
 def step(name: str, rows: Rows, k: Numbers, rule: Rule) -> None:
     """One step of all rows, in place.
@@ -289,10 +220,6 @@ def step(name: str, rows: Rows, k: Numbers, rule: Rule) -> None:
     for i in range(0, n, max(1, chunk)):
         cut = slice(i, i + chunk)
         part = Rows(rows.x[cut], rows.grad[cut], *(t if t is None else t[cut] for t in rows[2:]))
-        passes = _compiled(name, part, rule) if compiling() and len(part.x) == chunk and n >= _FEW else None
-        if passes is not None:
-            _step_compiled(passes, part, k)
-            continue
         if work is None:
             ones = torch.ones(size, 1, dtype=WIDE, device=device)
             ones[: model.start] = 0

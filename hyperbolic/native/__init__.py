@@ -104,7 +104,7 @@ def library(name: str) -> ctypes.CDLL | None:
             reason = getattr(error, "stderr", None) or str(error)
             warnings.warn(
                 f"the C++ kernels {name!r} could not be built, PyTorch operations are used instead "
-                f"(HYPERBOLIC_COMPILE=0 does so without this warning): {reason.strip()[-500:]}",
+                f"(HYPERBOLIC_KERNELS=plain does so without this warning): {reason.strip()[-500:]}",
                 RuntimeWarning,
                 stacklevel=2,
             )

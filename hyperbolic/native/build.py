@@ -90,7 +90,7 @@ def _alone() -> Iterator[None]:
 def main() -> int:
     """Build all and say how many; the exit code is 1 where some could not be built."""
     if switch.cpp_compiler() is None or not switch.native():
-        print("There is no C++ compiler (g++, clang++ or $CXX), or HYPERBOLIC_COMPILE=0: PyTorch operations are used.")
+        print("There is no C++ compiler (g++, clang++ or $CXX), or HYPERBOLIC_KERNELS=plain: PyTorch's operations run.")
         return 1
     n = build(lambda line: print(line, flush=True))
     if names := missing():

@@ -100,13 +100,12 @@ def _step_some(
     index: Tensor,
 ) -> None:
     """:func:`step_rows` of the rows of an index: they are copied from the tables, moved, and written back."""
-    n, (grad, index) = len(index), adam.padded(grad, index)
     tables = {"x": x, **state}
     rows = {name: table.index_select(0, index) for name, table in tables.items()}
     moved = rows.pop("x")
     step_rows(moved, grad, rows, number, group, manifold, project)
     for name, row in {"x": moved, **rows}.items():
-        tables[name].index_copy_(0, index[:n], row[:n])
+        tables[name].index_copy_(0, index, row)
 
 
 def _pull_back(x: Tensor, momentum: Tensor | None, manifold: Manifold, max_radius: float) -> None:

@@ -66,7 +66,6 @@ def _row_dict(result: Result) -> dict[str, Any]:
         "name": result.row.name,
         "title": result.row.title,
         "dtype": result.dtype,
-        "compiled": result.row.compiled,
         "variants": [
             {"name": timing.name, "role": ("floor", "ours", "peer")[min(i, 2)], **asdict(timing)}
             for i, timing in enumerate(result.timings)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from hyperbolic import switch
 from scripts.benchmarks.measure import Case, Effort, Part, Timing, measure, measure_parts
 
 _CHANCE = 1.5  # a row this many times above its gate has not missed it by chance
@@ -72,7 +70,7 @@ class Row:
     Args:
         name: what `--rows` matches. title: the work, with its sizes. build: `(setting, **sizes) -> Case`.
         sizes, tiny: sizes of the table, and those of the tests. gates: all must hold. aim: where we want to end.
-        compiled: measured with the compile switch on; full mode only. memory: peak memory is measured as well.
+        memory: peak memory is measured as well.
     """
 
     name: str
@@ -82,13 +80,7 @@ class Row:
     tiny: dict[str, Any]
     gates: Sequence[Gate] = ()
     aim: str = ""
-    compiled: bool = False
     memory: bool = False
-
-    def with_compiler(self, **changes: Any) -> Row:
-        """The row of the same work with the compile switch on."""
-        title = self.title.replace("eager", "compiled")
-        return replace(self, name=f"{self.name}-compiled", title=title, compiled=True, **changes)
 
 
 @dataclass
@@ -137,16 +129,15 @@ def run_row(row: Row, setting: Setting, again: int = 0) -> Result:
             counts.
     """
     torch.manual_seed(0)
-    with _compile_switch(row.compiled):
-        case = row.build(setting, **(row.tiny if setting.tiny else row.sizes))
-        effort, attempt = setting.effort, 0
-        timings = measure(case, effort, setting.device, row.memory)
-        verdicts = judge(row, case, timings) if setting.gated else []
-        while attempt < again and _by_chance(verdicts):
-            attempt += 1
-            timings = _again(case, timings, verdicts, effort.times(1 + attempt), setting.device)
-            verdicts = judge(row, case, timings)
-        parts = measure_parts(case, effort, setting.device) if setting.parts else []
+    case = row.build(setting, **(row.tiny if setting.tiny else row.sizes))
+    effort, attempt = setting.effort, 0
+    timings = measure(case, effort, setting.device, row.memory)
+    verdicts = judge(row, case, timings) if setting.gated else []
+    while attempt < again and _by_chance(verdicts):
+        attempt += 1
+        timings = _again(case, timings, verdicts, effort.times(1 + attempt), setting.device)
+        verdicts = judge(row, case, timings)
+    parts = measure_parts(case, effort, setting.device) if setting.parts else []
     name = str(setting.dtype).removeprefix("torch.")
     return Result(row, name, timings, verdicts, list(case.notes), attempt, parts)
 
@@ -188,14 +179,3 @@ def _quotient(ours: Timing, other: Timing, what: str) -> float | None:
     if what == "time":
         return ours.ratio / other.ratio
     return ours.peak_bytes / other.peak_bytes if ours.peak_bytes is not None and other.peak_bytes else None
-
-
-@contextlib.contextmanager
-def _compile_switch(on: bool) -> Iterator[None]:
-    """With torch.compile or without; ``HYPERBOLIC_COMPILE=0`` leaves the C++ kernels out of the rows without."""
-    before = switch.mode()
-    switch.use_compile(True if on else "0" if before == "0" else "native")
-    try:
-        yield
-    finally:
-        switch.use_compile(before)

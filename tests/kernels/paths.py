@@ -13,13 +13,13 @@ from hyperbolic import switch
 def path(mode: str, threads: int = 1) -> Iterator[None]:
     """Kernels of this mode of the switch, on so many threads."""
     before = switch.mode()
-    switch.use_compile(mode)
+    switch.use_kernels(mode)
     torch.set_num_threads(threads)
     try:
         yield
     finally:
         torch.set_num_threads(1)
-        switch.use_compile(before)
+        switch.use_kernels(before)
 
 
 def results(mode: str, function: Callable[..., Tensor], leaves: list[Tensor], threads: int = 1) -> list[Tensor]:
@@ -33,10 +33,10 @@ def results(mode: str, function: Callable[..., Tensor], leaves: list[Tensor], th
 def assert_paths_agree(function: Callable[..., Tensor], leaves: list[Tensor], relative: float) -> None:
     """Values and gradients of both, on one thread and on two, to a part of the largest entry of each; the gradients of
     scalars, which may cancel, to that part of the sum that is differentiated if it is larger."""
-    expected = results("0", function, leaves)
+    expected = results("plain", function, leaves)
     total = expected[0].double().square().sum().item()
     for threads in (1, 2):
-        for actual, plain in zip(results("native", function, leaves, threads), expected, strict=True):
+        for actual, plain in zip(results("fast", function, leaves, threads), expected, strict=True):
             assert torch.isfinite(actual).all()
             assert actual.dtype is plain.dtype
             size = plain.abs().max().item() if plain.numel() else 0.0

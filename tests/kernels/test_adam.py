@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("each_path")
 
 
 def step(name, rows, k, rule):
-    if switch.native() and not switch.compiling():
+    if switch.native():
         assert adam_native.step(name, rows, k, rule)
     else:
         adam.step(name, rows, k, rule)
@@ -187,23 +187,3 @@ def test_gradients_that_leave_no_digit_of_a_momentum(kind):
         assert torch.isfinite(actual).all()
         assert torch.isfinite(momentum).all()
         assert manifold.check_point_on_manifold(actual)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # what the compiler looks at on its way warns
-@pytest.mark.skipif(not switch.compiler_found(), reason="needs a C++ compiler")
-@CURVED
-def test_compiled_equals_eager(kind, monkeypatch):
-    monkeypatch.setattr(adam, "_CHUNK", 16)
-    monkeypatch.setattr(adam, "_FEW", 16)
-    monkeypatch.setattr(switch, "_switch", switch._Switch())
-    manifold, rule = kind(2.5), Rule(amsgrad=True, decay=True)
-    for dtype in (F32, F64):
-        x = start(manifold, 53, 21, dtype, std=0.1)  # chunks of 17 rows and 2 rows that are left
-        gradients = [torch.randn_like(x) for _ in range(4)]
-        ends = []
-        for mode in (True, False):
-            switch.use_compile(mode)
-            ends.append(run(manifold, rows_of(x.clone(), rule), gradients, rule, 0.5))
-        for fast, plain in zip(*ends, strict=True):
-            torch.testing.assert_close(fast, plain, **tolerance(dtype, "identity"))

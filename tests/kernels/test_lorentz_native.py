@@ -20,8 +20,8 @@ CLOSE = {torch.float32: {"rtol": 2e-5, "atol": 5e-6}, torch.float64: {"rtol": 1e
 def check(function, *inputs: torch.Tensor, scale: float = 1.0) -> None:
     """Values and gradients of both paths; the gradients of scalars relative to `scale`, the size of what they sum."""
     results, cotangent = [], None
-    for mode in ("0", "native"):
-        switch.use_compile(mode)
+    for mode in ("plain", "fast"):
+        switch.use_kernels(mode)
         leaves = [t.detach().clone().requires_grad_() for t in inputs]
         out = function(*leaves)
         cotangent = torch.randn_like(out) if cotangent is None else cotangent
@@ -111,7 +111,7 @@ def test_threads(two_threads):
     check(function, x, w, b, *scalars(torch.float32), scale=1e5)
     for name in functions(1):
         check(functions(1)[name], torch.randn(3000, 20), *scalars(torch.float32), scale=1e5)
-    switch.use_compile("native")
+    switch.use_kernels("fast")
     runs = []
     for _ in range(2):
         leaves = [t.clone().requires_grad_() for t in (x, w, b, *scalars(torch.float32))]
@@ -121,7 +121,7 @@ def test_threads(two_threads):
 
 
 def test_only_the_gradients_that_are_needed():
-    switch.use_compile("native")
+    switch.use_kernels("fast")
     arguments = [torch.randn(6, 5), torch.randn(8, 5), torch.randn(8), *scalars(torch.float32)]
     leaves = [t.clone().requires_grad_() for t in arguments]
     expected_grads = torch.autograd.grad(kernel.normalised_linear(*leaves).sum(), leaves)
@@ -134,7 +134,7 @@ def test_only_the_gradients_that_are_needed():
 
 @DTYPES
 def test_means_of_heads_keep_their_layout(dtype):
-    switch.use_compile("native")
+    switch.use_kernels("fast")
     heads = Lorentz(2.0).random(2, 5, 3, 7, dtype=dtype).transpose(1, 2)  # (B, H, T, D) over (B, T, H, D)
     c = torch.tensor(2.0, dtype=torch.float64)
     out = kernel.normalised_mean(heads, c)
@@ -171,7 +171,7 @@ def test_attention(shape, size, kind, dtype):
 
 def test_attention_leaves_out_what_is_hidden():
     """Weights and gradients of hidden keys are exactly 0, also of keys that are far."""
-    switch.use_compile("native")
+    switch.use_kernels("fast")
     space, two = Lorentz(1.0), torch.tensor(2.0)
     q, k, v = (space.random(1, 2, 6, 4, std=1.0).requires_grad_() for _ in range(3))
     out = lorentz_attention(q, k, v, two, space.c, causal=True)
@@ -182,7 +182,7 @@ def test_attention_leaves_out_what_is_hidden():
 
 
 def test_attention_of_several_threads_is_that_of_one(two_threads):
-    switch.use_compile("native")
+    switch.use_kernels("fast")
     space, two = Lorentz(1.0), torch.tensor(2.0)
     results = []
     for threads in (2, 1):

@@ -83,7 +83,7 @@ def test_a_pass_gives_the_same_numbers_every_time(threads):
         lambda *leaves: streamed_cross_entropy(*filled("scale", *leaves), targets.squeeze(1), counted, 0.1),
     )
     for loss in losses:
-        first, *others = (results("native", loss, leaves, threads) for _ in range(3))
+        first, *others = (results("fast", loss, leaves, threads) for _ in range(3))
         for other in others:
             assert all(torch.equal(a, b) for a, b in zip(first, other, strict=True))
 
@@ -101,14 +101,14 @@ def test_huge_products_have_finite_losses_and_gradients(loss, size, kind):
             return streamed_bce(*inputs, torch.tensor([[3, 70]]).expand(5, 2)) / size
         return streamed_cross_entropy(*inputs, torch.full((5,), 70), torch.ones(5, dtype=torch.bool)) / size
 
-    assert all(torch.isfinite(t).all() for t in results("native", of, [x, w, *scale]))
+    assert all(torch.isfinite(t).all() for t in results("fast", of, [x, w, *scale]))
 
 
 def test_sure_logits_leave_no_denormal_numbers():
     """They would make the matrix products after them hundreds of times slower."""
     z, total = torch.full((8, 64), -80.0), torch.zeros((), dtype=F64)
     classes = passes.Classes(slice(0, 64), z, None, None, None, None, None)
-    with path("native"):
+    with path("fast"):
         lists = (torch.full((8, 1), -1), 1, 0)
         passes.LIBRARY.run("bce", *classes.arguments(z, total), None, 0, *lists, None, 0, None, 1e-7, dtype=F32)
     assert not z.any()
@@ -120,7 +120,7 @@ def test_a_logit_that_is_no_number_shows_in_the_loss():
     for kind in ("scale", "plain"):
         x, w, *scale = arguments(kind, 5, 80, F32)
         x[2, 1] = torch.nan
-        with path("native"):
+        with path("fast"):
             assert torch.isnan(streamed_bce(*filled(kind, x, w, *scale), torch.full((5, 1), 3)))
             counted = torch.ones(5, dtype=torch.bool)
             assert torch.isnan(streamed_cross_entropy(*filled(kind, x, w, *scale), torch.full((5,), 3), counted))

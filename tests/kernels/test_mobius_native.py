@@ -17,8 +17,8 @@ pytestmark = [
 
 def both(case: Case, cotangent: torch.Tensor):
     results = []
-    for mode in ("0", "native"):
-        switch.use_compile(mode)
+    for mode in ("plain", "fast"):
+        switch.use_kernels(mode)
         results.append(case.run(mobius_affine, cotangent=cotangent))
     return results
 
@@ -51,7 +51,7 @@ def test_threads(two_threads):
     """More rows than one thread gets, in several blocks of the scratch space; always with the same result."""
     case = Case(1.3, (40, 9), 64, 1.5, 0.7, 0.6, 1, n=10000)
     check(case)
-    switch.use_compile("native")
+    switch.use_kernels("fast")
     runs = [case.run(mobius_affine) for _ in range(2)]
     for a, b in zip([runs[0][0], *runs[0][1]], [runs[1][0], *runs[1][1]], strict=True):
         assert torch.equal(a, b)

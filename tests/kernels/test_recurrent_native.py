@@ -49,9 +49,9 @@ def assert_same(kind, free, lengths, phi="identity", room=1.0):
     actual = results(kind, free, lengths, phi)
     assert all(t.isfinite().all() for t in actual)
     mode = switch.mode()
-    switch.use_compile("0")
+    switch.use_kernels("plain")
     expected = results(kind, free, lengths, phi)
-    switch.use_compile(mode)
+    switch.use_kernels(mode)
     limit = tolerance(actual[0].dtype, "identity")["rtol"] * room
     sizes = [b.abs().max().item() if b.numel() else 0 for b in expected]
     sizes[-1] = max(sizes)  # terms of the curvature's gradient cancel
@@ -163,7 +163,7 @@ def test_which_arguments_it_is_for():
     assert not Gru.fits(
         torch.empty(1, 2, 2, 700, dtype=F64), None, large, large, torch.empty(1, 3, 700, dtype=F64), c, 1
     )
-    switch.use_compile("0")
+    switch.use_kernels("plain")
     assert not Gru.fits(x, lengths, w_ih, w_hh, bias, c, 1)
 
 

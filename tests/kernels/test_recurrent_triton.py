@@ -67,9 +67,9 @@ def test_which_arguments_it_is_for(monkeypatch):
     large = [torch.empty(1, 3, 65, d) for d in (3, 65)]
     assert not cuda.fits(x, lengths, *large, torch.empty(1, 3, 65), c, 1)
     mode = switch.mode()
-    switch.use_compile("0")
+    switch.use_kernels("plain")
     assert not cuda.fits(x, lengths, w_ih, w_hh, bias, c, 1)
-    switch.use_compile(mode)
+    switch.use_kernels(mode)
 
 
 def test_a_gpu_that_is_too_old_or_no_triton_is_warned_of_once(monkeypatch):

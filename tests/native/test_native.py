@@ -142,7 +142,7 @@ def test_all_are_built_at_once_with_a_count_and_only_once(tmp_path, monkeypatch)
     monkeypatch.setattr(native, "matches", lambda target, record: True)
     assert build.build(lines.append) == 0
     assert len(lines) <= 5
-    switch.use_compile(False)
+    switch.use_kernels("plain")
     monkeypatch.setattr(native, "matches", lambda target, record: False)
     assert build.missing() == []
 
@@ -182,7 +182,7 @@ def test_which_tensors_a_kernel_takes():
     assert not native.usable(x.half())
     assert not native.usable(x.to("meta"))
     assert torch.func.vmap(lambda row: row * native.usable(row))(x).sum() == 0
-    switch.use_compile(False)
+    switch.use_kernels("plain")
     assert not native.usable(x)
 
 

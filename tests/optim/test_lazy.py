@@ -7,8 +7,6 @@ import torch
 from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
-from hyperbolic import switch
-from hyperbolic.kernels import adam
 from hyperbolic.layers import euclidean, lorentz, mobius
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
 from hyperbolic.optim import RiemannianAdam, RiemannianOptimizer
@@ -182,26 +180,3 @@ def test_other_sparse_axes_are_refused():
     p.grad = torch.eye(3, 2).to_sparse()
     with pytest.raises(ValueError, match=r"\(3, 2\) has 2 sparse axes"):
         RiemannianAdam([p]).step()
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # what the compiler looks at on its way warns
-@pytest.mark.skipif(not switch.compiler_found(), reason="needs a C++ compiler")
-def test_compiled_steps_of_parameters(monkeypatch):
-    """Lazy steps whose numbers of rows share one compiled length, then a dense one in chunks."""
-    monkeypatch.setattr(switch, "_switch", switch._Switch())
-    monkeypatch.setattr(adam, "_FEW", 8)
-    monkeypatch.setattr(adam, "_CHUNK", 20)
-    p = table(Lorentz(2.5), n=60)
-    q = twin(p)
-    steps = [torch.randperm(60)[:n] for n in (12, 16, 3, 9)]
-    gradients = [torch.randn(len(index), 4, dtype=F64) for index in steps]
-    for r, mode in ((p, True), (q, False)):
-        switch.use_compile(mode)
-        optimizer = RiemannianAdam([r], lr=0.1, lazy=True)
-        for index, values in zip(steps, gradients, strict=True):
-            give(r, sparse(r, index, values))
-            optimizer.step()
-        give(r, torch.ones_like(plain(r)))
-        RiemannianAdam([r], lr=0.1).step()
-    torch.testing.assert_close(plain(p), plain(q), **tolerance(F64, "identity"))

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from hyperbolic import switch
 from hyperbolic.geometry import make_geometry
 from scripts import bench
 from scripts.benchmarks import measure, peers, report, triples
@@ -19,14 +18,13 @@ from scripts.benchmarks.rows import ROWS, graph_step, ranking
 
 TINY = Setting(tiny=True)
 TABLE = {
-    *("mlr-bce", "mlr-logits", "mobius-gru", "mobius-gru-compiled", "training-step"),
+    *("mlr-bce", "mlr-logits", "mobius-gru", "training-step"),
     *("lorentz-linear-64", "lorentz-linear-256", "lorentz-linear-512"),
     *("mobius-linear-64", "mobius-linear-256", "mobius-linear-512"),
     *("lorentz-attention-64", "lorentz-attention-512", "kg-scoring", "kg-step", "filtered-evaluation", "lazy-rows"),
     "translation-step",
-    *("radam-lorentz", "radam-lorentz-compiled", "radam-poincare", "radam-poincare-compiled"),
+    *("radam-lorentz", "radam-poincare"),
 }
-EAGER = [row for row in ROWS if not row.compiled]
 
 
 def build(row: Row, dtype: torch.dtype = torch.float64) -> Case:
@@ -69,7 +67,7 @@ def test_every_row_of_the_table_has_a_gate():
     assert [row.name for row in ROWS if row.name in TABLE and not row.gates] == []
 
 
-@pytest.mark.parametrize("row", EAGER, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_the_variants_of_a_row_agree(row):
     case = build(row)
     if case.ours.value is None:
@@ -89,7 +87,7 @@ def test_the_variants_of_a_row_agree(row):
     ("row", "dtype"),
     [
         pytest.param(row, dtype, id=f"{row.name}-{dtype}", marks=[pytest.mark.slow] if wide and k > 1 else [])
-        for k, row in enumerate(EAGER)
+        for k, row in enumerate(ROWS)
         for wide, dtype in enumerate((torch.float32, torch.float64))
     ],
 )
@@ -135,7 +133,7 @@ def test_json_and_chart(run, tmp_path, capsys):
     assert len(content["rows"]) == 6
     row = content["rows"][0]
     assert row.keys() == {
-        *("name", "title", "dtype", "compiled", "variants", "gates", "aim", "passed", "measured_again", "notes"),
+        *("name", "title", "dtype", "variants", "gates", "aim", "passed", "measured_again", "notes"),
         "parts",
     }
     assert [variant["role"] for variant in row["variants"][:3]] == ["floor", "ours", "peer"]
@@ -151,11 +149,6 @@ def test_json_and_chart(run, tmp_path, capsys):
     assert f"torch {torch.__version__}" in printed
     assert "THP_MEM_ALLOC_ENABLE" in printed
     assert "1 threads" in printed
-
-
-def test_quick_leaves_compiled_rows_out(run):
-    rows = [row_of(nothing, nothing), replace(row_of(nothing, nothing), name="compiled", compiled=True)]
-    assert [row["name"] for row in run(rows=rows)[1]["rows"]] == ["made"]
 
 
 @pytest.mark.parametrize(("gate", "code"), [(Gate(1e-9), 1), (Gate(1e9), 0)])
@@ -311,7 +304,6 @@ def test_times_of_a_share_of_the_work_are_scaled():
     ("arguments", "message"),
     [
         (["--rows", "nothing-*"], "matches no row; the rows are mlr-bce"),
-        (["--rows", "*-compiled", "--quick"], "leave --quick out"),
         (["--threads", "0"], "--threads must be at least 1"),
         (["--dtype", "float16"], "invalid choice"),
         (["--output", __file__], "is a file"),
@@ -369,12 +361,3 @@ def test_without_data_triples_are_drawn(monkeypatch):
     answers = queries.answers.split(queries.offsets.diff().tolist())
     assert all(target in true for target, true in zip(queries.targets, answers, strict=True))
     assert max(map(len, answers)) > 1
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # by torch.compile itself
-@pytest.mark.skipif(not switch.compiler_found(), reason="needs a C++ compiler")
-@pytest.mark.parametrize("row", [row for row in ROWS if row.compiled], ids=lambda row: row.name)
-def test_compiled_rows_run(row):
-    assert run_row(row, TINY).ours.seconds > 0
-    assert not switch.compiling()

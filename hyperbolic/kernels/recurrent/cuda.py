@@ -41,7 +41,7 @@ def available(device: int) -> bool:
 def _missing(reason: str) -> bool:
     warnings.warn(
         f"the kernels for recurrent layers on a GPU are not used, PyTorch operations take their place: {reason}; "
-        "HYPERBOLIC_COMPILE=0 does so without this warning",
+        "HYPERBOLIC_KERNELS=plain does so without this warning",
         RuntimeWarning,
         stacklevel=2,
     )

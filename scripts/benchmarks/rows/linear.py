@@ -78,7 +78,7 @@ _LORENTZ_ROWS = [
 _MOBIUS_ROWS = [
     Row(
         f"mobius-linear-{d}",
-        f"Möbius linear, 4096 x {d}, eager",
+        f"Möbius linear, 4096 x {d}",
         mobius_linear,
         {"batch": 4096, "d": d},
         {"batch": 6, "d": 5},
@@ -87,4 +87,4 @@ _MOBIUS_ROWS = [
     )
     for d, (gate, aim) in _MOBIUS.items()
 ]
-ROWS = [*_LORENTZ_ROWS, *_MOBIUS_ROWS, *(row.with_compiler(gates=(), aim="") for row in _MOBIUS_ROWS)]
+ROWS = [*_LORENTZ_ROWS, *_MOBIUS_ROWS]

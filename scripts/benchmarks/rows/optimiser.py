@@ -128,8 +128,6 @@ _LORENTZ, _POINCARE = (
 ROWS = [
     _LORENTZ,
     _POINCARE,
-    _LORENTZ.with_compiler(gates=[Gate(4.0), *_LORENTZ.gates[1:]]),
-    _POINCARE.with_compiler(gates=[Gate(1.4), *_POINCARE.gates[1:]]),
     Row(
         "lazy-rows",
         "lazy rows, 1,000 of 40,943 x 33, Lorentz",

@@ -31,9 +31,9 @@ def gru(setting: Setting, batch: int, steps: int, d_in: int, d_hidden: int) -> C
     )
 
 
-_EAGER = Row(
+_GRU = Row(
     "mobius-gru",
-    "Möbius GRU, 25 steps, batch 350, 100→50, eager",
+    "Möbius GRU, 25 steps, batch 350, 100→50",
     gru,
     {"batch": 350, "steps": 25, "d_in": 100, "d_hidden": 50},
     {"batch": 3, "steps": 4, "d_in": 5, "d_hidden": 4},
@@ -41,4 +41,4 @@ _EAGER = Row(
     aim="3",
 )
 
-ROWS = [_EAGER, _EAGER.with_compiler(gates=[Gate(3.0)], aim="1.5")]
+ROWS = [_GRU]
