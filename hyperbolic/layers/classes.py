@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from hyperbolic import switch
 from hyperbolic.kernels.class_losses import streamed_bce, streamed_cross_entropy
 from hyperbolic.kernels.mlr import class_logits
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import name_of, takes_points
 from hyperbolic.manifolds import Manifold
-from hyperbolic.switch import is_followed
 
 
 class ClassLogits(nn.Module):
@@ -24,8 +24,6 @@ class ClassLogits(nn.Module):
     Raises:
         ValueError: n_classes below 1.
     """
-
-    stacked_axes = dict.fromkeys(("p", "a"), 1)  # classes
 
     def __init__(self, manifold: Manifold, d: int, n_classes: int):
         super().__init__()
@@ -161,8 +159,8 @@ class ClassLogits(nn.Module):
     def _lists(self, targets: Tensor) -> Tensor:
         """Lists of classes (B, L), long, after a check that the classes exist and that they are no 0/1 matrix."""
         self._check_classes(targets, "target class", lowest=-1)
-        whole = targets.shape[1] == self.n_classes > 2 and targets.device.type == "cpu" and targets.numel()
-        if whole and ((targets == 0) | (targets == 1)).all():
+        whole = targets.shape[1] == self.n_classes > 2 and targets.numel()
+        if whole and _checks_values(targets) and ((targets == 0) | (targets == 1)).all():
             raise ValueError(
                 f"{name_of(self)}: integers are lists of classes, but these targets of shape {tuple(targets.shape)} "
                 f"hold 0 and 1 only: pass a matrix of targets as floats or booleans"
@@ -176,7 +174,7 @@ class ClassLogits(nn.Module):
                 f"{tuple(targets.shape)}, and hold floats or booleans, got {targets.dtype}; lists of classes must be "
                 f"integers"
             )
-        if targets.is_floating_point() and targets.device.type == "cpu" and targets.numel():
+        if targets.is_floating_point() and _checks_values(targets) and targets.numel():
             low, high = torch.aminmax(targets)
             if not (low >= 0 and high <= 1):
                 raise ValueError(
@@ -195,12 +193,10 @@ class ClassLogits(nn.Module):
         self._refuse(wrong, index, f"{what} {{}} does not exist: there are {self.n_classes} classes")
 
     def _refuse(self, wrong: Tensor, index: Tensor, message: str) -> None:
-        if is_followed(index):
-            return
-        if index.device.type == "cpu":
+        if _checks_values(index):
             if wrong.any():
                 raise ValueError(f"{name_of(self)}: {message.format(index[wrong][0].item())}")
-        else:  # without waiting for the device
+        elif not switch.is_followed(index):  # without waiting for the device
             torch._assert_async(~wrong.any(), f"{name_of(self)}: {message.format('index')}")
 
     def _check_weights(self, batch: torch.Size, row_weights: Tensor | None, groups: Tensor | None) -> None:
@@ -223,6 +219,11 @@ class ClassLogits(nn.Module):
                 raise ValueError(f"{name_of(self)}: groups have no effect without row_weights; see group_mean_weights")
             wrong = (groups < 0) | (groups >= row_weights.shape[1])
             self._refuse(wrong, groups, f"group {{}} does not exist: row_weights has {row_weights.shape[1]} columns")
+
+
+def _checks_values(x: Tensor) -> bool:
+    """Whether errors may depend on the values: on a CPU, where nothing traces or transforms the operations."""
+    return x.device.type == "cpu" and not switch.is_followed(x)
 
 
 def _integer(x: Tensor) -> bool:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from hyperbolic.geometry import FAMILIES, GEOMETRIES, MANIFOLDS
+from hyperbolic.geometry import FAMILIES, GEOMETRIES, MANIFOLDS, make_geometry
 from hyperbolic.kernels.class_losses import dense_targets
 from hyperbolic.layers import mobius
 from hyperbolic.layers.classes import ClassLogits, group_mean_weights
@@ -190,3 +190,32 @@ def test_class_points_are_on_the_hyperplanes_or_where_the_logit_is_highest(geome
             assert (layer(x) <= layer.bias + 1e-9).all()
         else:
             torch.testing.assert_close(own, torch.zeros(K), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["poincare", "lorentz"])
+def test_logits_and_losses_that_are_traced_or_transformed(name):
+    """An export with batches of any size, compilation as one graph, and gradients of each example."""
+    geometry = make_geometry(name, *GEOMETRIES[name], c=1.0)
+    layer, x = geometry.logits(4, 5), geometry.manifold.random(6, 4, std=0.3)
+    batch = torch.export.Dim("batch")
+    exported = torch.export.export(layer, (x,), dynamic_shapes=({0: batch},)).module()
+    torch.testing.assert_close(exported(torch.cat([x, x]))[6:], layer(x))
+
+    def loss(x):
+        target = torch.arange(x.shape[0]) % 5
+        return layer.bce(x, target.unsqueeze(-1)) + layer.cross_entropy(x, target)
+
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    parameters = dict(layer.named_parameters())
+    for expected, actual in zip(
+        *(torch.autograd.grad(f(x), list(parameters.values())) for f in (loss, compiled)), strict=True
+    ):
+        torch.testing.assert_close(actual, expected)
+
+    def of_one(values, x):
+        return torch.func.functional_call(layer, values, (x.unsqueeze(0),))[0, 0]
+
+    values = {key: p.detach() for key, p in parameters.items()}
+    each = torch.func.vmap(torch.func.grad(of_one), in_dims=(None, 0))(values, x)
+    for key, grad in zip(parameters, torch.autograd.grad(layer(x)[:, 0].sum(), list(parameters.values())), strict=True):
+        torch.testing.assert_close(each[key].sum(0), grad)
