@@ -14,6 +14,7 @@ SOURCES = ("run.py", "configs", "hyperbolic", "tasks", "scripts")
 CONFIGURATION = {"hydra", "omegaconf", "hydra_plugins"}
 MAY_CONFIGURE = {"run", "configs"}  # and what is in configs/
 LIBRARY_MAY_IMPORT = {"torch", "geoopt", "hyperbolic"}
+TRITON = re.compile(r"hyperbolic\.kernels\..*\.triton\w*")  # modules for GPUs, where torch brings Triton along
 
 # Rooms of hyperbolic/ from the inside out: a room may import itself and what stands before it.
 INWARD = ("typing", "switch", "native", "rows", "numerics", "manifolds", "kernels", "layers", "geometry", "encoders")
@@ -67,7 +68,8 @@ def fault(name: str, target: str, is_package: bool) -> str | None:
     if top in CONFIGURATION and source not in MAY_CONFIGURE:
         return f"only run.py and configs/ know {top}"
     if source == "hyperbolic":
-        if top not in LIBRARY_MAY_IMPORT and top not in sys.stdlib_module_names:
+        for_gpus = top == "triton" and TRITON.fullmatch(name)
+        if top not in LIBRARY_MAY_IMPORT and top not in sys.stdlib_module_names and not for_gpus:
             return f"hyperbolic/ stands on torch, geoopt and the standard library, not on {top}"
         if top == "hyperbolic":
             return _inward_fault(name, target, is_package)
@@ -150,7 +152,7 @@ def test_every_import_goes_inward():
 # Imported under another name than they are installed, or by a program that is started.
 IMPORTED_AS = {"pyyaml": "yaml", "hydra-core": "hydra"}
 OPTIONAL = {  # for comparisons, and what a user may choose
-    "hypll", "mpmath", "optuna", "pyarrow", "setuptools", "spacy", "sklearn", "tensorboard"
+    "hypll", "mpmath", "optuna", "pyarrow", "setuptools", "spacy", "sklearn", "tensorboard", "triton"
 }  # fmt: skip
 
 

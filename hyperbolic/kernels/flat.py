@@ -45,7 +45,7 @@ def euclidean_rnn(
         weight_hh (S, 1, H, H), bias (S, 1, H); nonlinearity: a key of ``NONLINEARITIES``.
     Returns: (S, B, T, H) states.
     """
-    weight, phi = weight_hh[:, 0], NONLINEARITIES[nonlinearity][0]
+    weight, phi = weight_hh[:, 0], NONLINEARITIES[nonlinearity]
 
     def step(h: Tensor, u: Tensor, mask: Tensor | float) -> Tensor:
         new = phi(torch.baddbmm(u, weight, h))
@@ -63,7 +63,7 @@ def euclidean_gru(
         weight_hh (S, 3, H, H), bias (S, 3, H), gates r, z, candidate; nonlinearity: a key of ``NONLINEARITIES``.
     Returns: (S, B, T, H) states.
     """
-    size, phi = weight_hh.shape[2], NONLINEARITIES[nonlinearity][0]
+    size, phi = weight_hh.shape[2], NONLINEARITIES[nonlinearity]
     w_gates, w_new = weight_hh[:, :2].flatten(1, 2), weight_hh[:, 2]
 
     def step(h: Tensor, u: Tensor, mask: Tensor | float) -> Tensor:

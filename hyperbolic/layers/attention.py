@@ -225,7 +225,7 @@ class ContextAttention(nn.Module):
 
     def scores_of_vectors(self, v: Tensor) -> Tensor:
         """The scores of ``h'_i = exp_0(fn(v_i))`` for vectors v (..., N, d) at the origin."""
-        space, v = self.manifold, NONLINEARITIES[self.nonlinearity][0](v)
+        space, v = self.manifold, NONLINEARITIES[self.nonlinearity](v)
         if self.score == "dot":
             return v @ (self.context if self.tangent else space.logmap0(self.context))
         return -self.beta * space.dist_exp0(self.context_point, v)

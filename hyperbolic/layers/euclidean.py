@@ -98,7 +98,7 @@ class Activation(nn.Module):
     extra_repr = shows("fn")
 
     def forward(self, x: Tensor) -> Tensor:
-        return NONLINEARITIES[self.fn][0](x)
+        return NONLINEARITIES[self.fn](x)
 
 
 class Dropout(nn.Module):
@@ -166,7 +166,7 @@ class RNNCell(nn.Module):
     @takes_points("d_in", "d_hidden", flat=True)
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
         affine = h @ self.weight_hh[0].T + x @ self.weight_ih[0].T + self.bias[0]
-        return NONLINEARITIES[self.nonlinearity][0](affine)
+        return NONLINEARITIES[self.nonlinearity](affine)
 
 
 class GRUCell(nn.Module):
@@ -193,7 +193,7 @@ class GRUCell(nn.Module):
     @takes_points("d_in", "d_hidden", flat=True)
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
         r, z = torch.sigmoid(self._affine(0, x, h)), torch.sigmoid(self._affine(1, x, h))
-        new = NONLINEARITIES[self.nonlinearity][0](self._affine(2, x, r * h))
+        new = NONLINEARITIES[self.nonlinearity](self._affine(2, x, r * h))
         return h + z * (new - h)
 
 

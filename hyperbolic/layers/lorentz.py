@@ -100,7 +100,7 @@ class Activation(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.fn == "identity":
             return x
-        return lift(NONLINEARITIES[self.fn][0](x[..., 1:]), self.manifold.c)
+        return lift(NONLINEARITIES[self.fn](x[..., 1:]), self.manifold.c)
 
 
 class Dropout(nn.Module):

@@ -190,7 +190,7 @@ class Linear(nn.Module):
         if drop and self.variant == "paper":
             x = self.drop(x)
         if self.activation != "identity":
-            x = NONLINEARITIES[self.activation][0](x)
+            x = NONLINEARITIES[self.activation](x)
         return self.drop(x) if drop and self.variant != "paper" else x
 
     def _inside(self, y: Tensor) -> Tensor:

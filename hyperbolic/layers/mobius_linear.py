@@ -76,7 +76,7 @@ class Activation(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.fn == "identity":
             return x
-        return self.manifold.expmap0(NONLINEARITIES[self.fn][0](self.manifold.logmap0(x)))
+        return self.manifold.expmap0(NONLINEARITIES[self.fn](self.manifold.logmap0(x)))
 
 
 class Concat(nn.Module):

@@ -22,7 +22,7 @@ CURVATURES = pytest.mark.parametrize("c", [0.1, 2.0])
 
 def step_by_step(layer, x, lengths) -> torch.Tensor:
     """States (S, B, T, H) by the papers' formulas in the unit ball, sqrt(c) times the points, in float64."""
-    root, phi = layer.manifold.c.sqrt(), NONLINEARITIES[layer.nonlinearity][0]
+    root, phi = layer.manifold.c.sqrt(), NONLINEARITIES[layer.nonlinearity]
     streams = []
     for s in range(x.shape[0]):
         w, u, b = (getattr(layer, name)[s].double() for name in ("weight_hh", "weight_ih", "bias"))

@@ -24,7 +24,7 @@ from hyperbolic.kernels.nonlinearity import NONLINEARITIES
 from hyperbolic.numerics import ball_gap, sqnorm
 
 PHI = tuple(NONLINEARITIES)  # operators take their numbers
-_COMPILED = ("identity", "tanh", "relu", "sigmoid")  # those that C++ and Triton have, by the same numbers
+_COMPILED = 4  # the first of them are in C++ and Triton, too
 State = tuple[Tensor, ...]  # of an RNN log_0(h) (S, H, B), of a GRU the point h (S, H, B) and its gap (S, 1, B)
 
 
@@ -64,7 +64,7 @@ def input_side(x: Tensor, weight: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
 
 def _phi(tangent: Tensor, at: Cell) -> Tensor:
     """``phi(unit v) / unit``: the nonlinearity acts on tangent vectors of the ball that is not scaled."""
-    return tangent if at.phi == "identity" else NONLINEARITIES[at.phi][0](at.unit * tangent) / at.unit
+    return tangent if at.phi == "identity" else NONLINEARITIES[at.phi](at.unit * tangent) / at.unit
 
 
 def rnn_step(state: State, u: Tensor, u_gap: Tensor, at: Cell) -> State:
@@ -142,7 +142,7 @@ def well_formed(
         and x.shape[-1] == d_in
         and cells in (x.shape[0], 2 * x.shape[0])
         and (lengths is None or lengths.shape == x.shape[:2])
-        and PHI[: nonlinearity + 1] == _COMPILED[: nonlinearity + 1]
+        and nonlinearity < _COMPILED
     )
 
 

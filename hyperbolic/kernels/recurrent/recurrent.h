@@ -1,4 +1,4 @@
-// Whole sequences through Möbius RNNs and GRUs, a block of columns at a time: for kernels/recurrent_native.py.
+// Whole sequences through Möbius RNNs and GRUs, a block of columns at a time: for passes.py.
 #pragma once
 #include <cstring>
 #include <memory>

@@ -1,4 +1,4 @@
-// One step of the Möbius RNN and GRU and its gradient on columns, as in hyperbolic/kernels/recurrent.py.
+// One step of the Möbius RNN and GRU and its gradient on columns, as in plain.py.
 #pragma once
 #include "recurrent_inputs.h"
 

@@ -1,4 +1,4 @@
-// The input side of the Möbius RNN and GRU: u = exp_0(U log_0(x)) of one step, as in kernels/recurrent_inputs.py.
+// The input side of the Möbius RNN and GRU: u = exp_0(U log_0(x)) of one step, as in plain.py.
 #pragma once
 #include <algorithm>
 #include <type_traits>
