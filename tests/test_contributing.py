@@ -316,7 +316,7 @@ module: {_target_: mine_task.task.ReviewTask, select: val/macro_f1, select_mode:
 
 def test_a_table_of_twenty_cells_is_a_file_and_one_for_each_of_its_two_models(outside, tmp_path, monkeypatch, capsys):
     hyperbolic, table = blocks("Add a table")
-    hyperbolic = hyperbolic.replace("override /task: prefix10", "override /task: prefix_toy").replace("compile: auto", "compile: false")
+    hyperbolic = hyperbolic.replace("override /task: prefix10", "override /task: prefix_toy")
     euclidean = hyperbolic.replace("override /geometry: poincare", "override /geometry: euclidean")
     assert hyperbolic != euclidean
     columns = "".join(f"  {n} %: {{overrides: [task.data.noise={n}]}}\n" for n in range(0, 50, 5))
