@@ -21,7 +21,11 @@ def budget_lines(layout: Layout, cells: dict[Place, list[Record]]) -> list[str]:
 
 
 def budget(run: Record, theirs: int | None) -> str:
-    """The most steps of a run, and how many that is of those of the model's authors, where the table has these."""
+    """The most steps of a run, and how many that is of those of the model's authors, where the table has these; of a
+    minimisation of the whole loss its iterations."""
+    optim = flat(run["config"].get("optim") or {})
+    if optim.get("rule") == "lbfgs":
+        return f"at most {optim['lbfgs.max_iter']} iterations of L-BFGS on all data from each start"
     ours = steps(run)
     if ours is None:
         return "an unknown number of steps"
