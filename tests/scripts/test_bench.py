@@ -22,7 +22,7 @@ TABLE = {
     *("lorentz-linear-64", "lorentz-linear-256", "lorentz-linear-512"),
     *("mobius-linear-64", "mobius-linear-256", "mobius-linear-512"),
     *("lorentz-attention-64", "lorentz-attention-512", "kg-scoring", "kg-step", "filtered-evaluation", "lazy-rows"),
-    "translation-step",
+    *("translation-step", "translation-step-dropout"),
     *("radam-lorentz", "radam-poincare"),
 }
 

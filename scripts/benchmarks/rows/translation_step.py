@@ -22,7 +22,9 @@ _CLIP = 0.5
 class _Translator(nn.Module):
     """Tables of source and target words, encoder and decoder, and logits of the next word."""
 
-    def __init__(self, geometry: Geometry, vocabulary: int, d: int, n_heads: int, n_layers: int, length: int):
+    def __init__(
+        self, geometry: Geometry, vocabulary: int, d: int, n_heads: int, n_layers: int, length: int, dropout: float
+    ):
         super().__init__()
         self.source, self.target = (geometry.embedding(vocabulary, d) for _ in range(2))
         settings = {
@@ -30,7 +32,7 @@ class _Translator(nn.Module):
             "n_heads": n_heads,
             "d_feed_forward": 4 * d,
             "dropout": 0.0,
-            "attention_dropout": 0.0,
+            "attention_dropout": dropout,
             "n_positions": length,
             "norm": "post",
         }
@@ -71,8 +73,18 @@ class _Torch(nn.Module):
         return nn.functional.cross_entropy(logits, target[:, 1:].flatten(), ignore_index=0, label_smoothing=_SMOOTHING)
 
 
-def step(setting: Setting, sentences: int, words: int, vocabulary: int, d: int, n_heads: int, n_layers: int) -> Case:
-    """Loss of a batch of padded sentences, gradients, clipping and optimiser."""
+def step(
+    setting: Setting,
+    sentences: int,
+    words: int,
+    vocabulary: int,
+    d: int,
+    n_heads: int,
+    n_layers: int,
+    dropout: float = 0.0,
+) -> Case:
+    """Loss of a batch of padded sentences, gradients, clipping and optimiser. dropout: of the attention's weights; with
+    it PyTorch's Transformer, which has but one dropout for all its parts, is left out."""
     place = {"device": setting.device}
     lengths = torch.randint(words // 2, words + 1, (sentences,), **place)
     lengths[0] = words
@@ -100,20 +112,31 @@ def step(setting: Setting, sentences: int, words: int, vocabulary: int, d: int, 
     flat = make_geometry("euclidean", "Euclidean", "euclidean")
     lorentz = make_geometry("lorentz", "Lorentz", "lorentz", c=1.0, options={"Logits": {"learn_alpha": False}})
     return Case(
-        variant("Euclidean twin", _Translator(flat, *sizes), True),
-        variant("ours", _Translator(lorentz, *sizes), False),
-        [variant("torch.nn.Transformer", _Torch(*sizes), True)],
+        variant("Euclidean twin", _Translator(flat, *sizes, dropout), True),
+        variant("ours", _Translator(lorentz, *sizes, dropout), False),
+        [] if dropout else [variant("torch.nn.Transformer", _Torch(*sizes), True)],
     )
 
 
+_SIZES = {"sentences": 64, "words": 20, "vocabulary": 6000, "d": 64, "n_heads": 4, "n_layers": 6}
+_TINY = {"sentences": 3, "words": 4, "vocabulary": 9, "d": 4, "n_heads": 2, "n_layers": 1}
 ROWS = [
     Row(
         "translation-step",
         "training step, HyboNet's Transformer, 64 x 20 words, d 64",
         step,
-        {"sentences": 64, "words": 20, "vocabulary": 6000, "d": 64, "n_heads": 4, "n_layers": 6},
-        {"sentences": 3, "words": 4, "vocabulary": 9, "d": 4, "n_heads": 2, "n_layers": 1},
+        _SIZES,
+        _TINY,
         gates=[Gate(1.45), Gate(1.1, "torch.nn.Transformer")],
         aim="1.3",
-    )
+    ),
+    Row(
+        "translation-step-dropout",
+        "training step, HyboNet's Transformer, 64 x 20 words, d 64, attention dropout 0.1",
+        step,
+        _SIZES | {"dropout": 0.1},
+        _TINY | {"dropout": 0.1},
+        gates=[Gate(1.45)],
+        aim="1.3",
+    ),
 ]
