@@ -28,7 +28,7 @@ from tasks.interruption import ends_with_a_message
 from tasks.pruning import Pruning
 from tasks.trainer import make_trainer, without_advice
 from tasks.vocabularies import pack
-from tasks.watch import Diagnostics, NanGuard, Progress, StepLog
+from tasks.watch import Diagnostics, NanGuard, StepLog, make_progress
 
 
 @dataclass
@@ -115,7 +115,7 @@ def fit(
     checkpoints = Checkpoints(states, checkpoint_every_n_steps, checkpoint_every_s, average_last)
     callbacks: list[Callback] = [NanGuard(folder, nan_check_every_n_steps), diagnostics, StepLog(log_every_n_steps)]
     if enable_progress_bar:
-        callbacks.append(Progress(refresh_rate=progress_every_n_steps))
+        callbacks.append(make_progress(progress_every_n_steps))
     if patience is not None:
         stopping = EarlyStopping(
             task.select, mode=task.select_mode, patience=patience, check_finite=False, check_on_train_epoch_end=False

@@ -309,7 +309,7 @@ class NodeTask(ClassificationTask):
 
 FIT = {
     "resume": None, "checkpoint_every_s": 0.0, "checkpoint_every_n_steps": None, "patience": None, "average_last": None,
-    "nan_check_every_n_steps": 1, "progress_every_n_steps": 1, "compile": False, "threads": None,
+    "nan_check_every_n_steps": 1, "progress_every_n_steps": 1, "kernels": "plain", "threads": None,
     "enable_progress_bar": False, "log_every_n_steps": 1, "max_epochs": 20, "max_steps": -1, "accelerator": "cpu", "devices": 1,
 }  # fmt: skip
 

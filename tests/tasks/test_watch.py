@@ -1,8 +1,11 @@
 """The guard stops before a step that is not finite, names the tensor and keeps the state."""
 
+import re
+
 import pytest
 import torch
 
+from tasks import watch
 from tasks.prefix.task import PrefixTask
 from tasks.watch import _are_finite
 from tests.cli import toy
@@ -83,3 +86,13 @@ def test_a_validation_that_is_not_finite_stops_too(tmp_path, monkeypatch):
     result = toy(tmp_path, *SMALL)
     assert result.code == 1
     assert "val/loss" in result.err
+
+
+def test_a_log_gets_lines_and_no_bar(tmp_path, monkeypatch):
+    monkeypatch.setattr(watch.ProgressLines.__init__, "__defaults__", (0.0,))
+    result = toy(tmp_path, *SMALL, "trainer.enable_progress_bar=true")
+    assert result.code == 0
+    lines = [line for line in result.out.splitlines() if line.startswith("epoch ")]
+    assert re.fullmatch(r"epoch 1/\d+, batch 1/\d+, loss 0\.\d{4}", lines[0])
+    assert any("val/" in line for line in lines)
+    assert "\r" not in result.out + result.err
