@@ -76,7 +76,12 @@ def composability(path: Path) -> str:
             bad = [layer for layer, problems in layers.items() if problems[check]]
             cells.append(f"not {', '.join(bad)}" if bad else f"{len(layers)}")
         lines.append(f"| {geometry} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    closing = (
+        "fullgraph: `torch.compile(fullgraph=True)` of both passes; export: with a dynamic batch; twice: a second "
+        "derivative; trace: `torch.jit.trace`. All but eager are in float64. Euclidean attention is PyTorch's fused one, "
+        "which on a CPU has no forward-mode and no second derivative."
+    )
+    return "\n".join([*lines, "", closing])
 
 
 def speed(path: Path) -> str:

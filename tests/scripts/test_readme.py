@@ -20,6 +20,9 @@ NUMERICS = """# How exact
 """
 
 
+TRIED = {"torch": "2.13.0", "layers": {"ball": {"Linear": {"vmap": "", "jvp": ""}, "GRU": {"vmap": "", "jvp": "no rule"}}}}
+
+
 def bench(ratio: float, passed: bool = True) -> str:
     variants = [
         {"name": "nn.Linear", "role": "floor", "ratio": 1.0},
@@ -34,10 +37,13 @@ def bench(ratio: float, passed: bool = True) -> str:
 
 @pytest.fixture
 def files(tmp_path):
-    (tmp_path / "README.md").write_text(f"# Title\n\n{readme.START}\nold\n{readme.END}\n\n## Next\n")
+    (tmp_path / "README.md").write_text(
+        f"# Title\n\n{readme.START}\nold\n{readme.END}\n\n{readme.TRIED}\n{readme.TRIED_END}\n\n## Next\n"
+    )
     (tmp_path / "bench.json").write_text(bench(1.5))
     (tmp_path / "numerics.md").write_text(NUMERICS)
-    return [tmp_path / name for name in ("README.md", "bench.json", "numerics.md")]
+    (tmp_path / "composability.json").write_text(json.dumps(TRIED))
+    return [tmp_path / name for name in ("README.md", "bench.json", "numerics.md", "composability.json")]
 
 
 def test_the_section_is_written_between_its_markers_and_checked(files, capsys):
@@ -48,6 +54,7 @@ def test_the_section_is_written_between_its_markers_and_checked(files, capsys):
     assert "| a linear layer | 1.5 | geoopt 12 | 2 |" in text
     assert "| dist | <1e-7 |" in text
     assert "other | table" not in text
+    assert "| geometry | vmap | jvp |\n|---|---|---|\n| ball | 2 | not GRU |" in text
     assert "old" not in text
     assert text.startswith("# Title\n")
     assert text.endswith("\n\n## Next\n")

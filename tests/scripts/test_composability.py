@@ -1,0 +1,65 @@
+"""What layers go with is tried with numbers, and the committed record says what the layers of today do."""
+
+import json
+
+import pytest
+import torch
+
+from hyperbolic.geometry import FAMILIES, GEOMETRIES
+from scripts import composability
+from scripts.composability import CHECKS, DEFAULT, RECORD, Subject, problem, tried
+
+QUICK = ["eager", "vmap", "jvp", "per-sample", "twice", "meta", "fake", "autocast", "pickle", "trace"]
+
+
+@pytest.mark.parametrize(
+    ("geometry", "layer"),
+    [("poincare", "Linear"), ("poincare", "Logits"), ("lorentz", "MultiHeadAttention")],
+)
+def test_layers_go_with_everything(geometry, layer, native_kernels):
+    (problems,) = tried(geometry, {layer}, DEFAULT).values()
+    assert not any(problems.values()), problems
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_the_record_is_of_these_layers(geometry, native_kernels):
+    record = json.loads(RECORD.read_text())["layers"]
+    assert tried(geometry, set(), QUICK) == {
+        layer: {check: problems[check] for check in QUICK} for layer, problems in record[geometry].items()
+    }
+
+
+def test_the_record_has_every_layer():
+    record = json.loads(RECORD.read_text())["layers"]
+    for geometry, (_, family) in GEOMETRIES.items():
+        assert set(FAMILIES[family].layers) <= set(record[geometry]), geometry
+        assert all(list(problems) == DEFAULT for problems in record[geometry].values())
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return 3 * grad.detach()  # wrong, and without a derivative of its own
+
+
+class Layer(torch.nn.Module):
+    def forward(self, x):
+        return Doubled.apply(x)
+
+
+@pytest.mark.parametrize("check", ["vmap", "jvp", "per-sample", "twice"])
+def test_what_does_not_go_is_named(check):
+    text = problem(lambda: Subject(Layer(), torch.ones(3, 2, dtype=torch.float64)), CHECKS[check])
+    assert "Error" in text.partition(":")[0]
+
+
+def test_names_choose_and_nothing_is_written(tmp_path, capsys):
+    record = tmp_path / "record.json"
+    assert composability.main(["lorentz.Norm", "--checks", "eager", "vmap"], record) == 0
+    assert "lorentz: 2 of 2" in capsys.readouterr().out
+    assert not record.exists()
