@@ -19,7 +19,7 @@ STAMP := $(VENV)/.installed
 TORCH := $(shell sed -n 's/^\(torch==.*\)$$/\1/p' constraints.txt)
 EXPERIMENTS ?= hnn_prefix10_rnn_eucl,hnn_prefix10_rnn_hyp_eucl_mlr,hnn_prefix10_rnn_hyp,hnn_prefix10_gru_eucl,hnn_prefix10_gru_hyp_eucl_mlr,hnn_prefix10_gru_hyp
 
-.PHONY: help setup run test test-all lint data reproduce collect tables check-tables figures bench kernels numerics clean
+.PHONY: help setup run test test-all lint data reproduce collect tables check-tables figures bench kernels numerics composability clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sort | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -97,6 +97,9 @@ bench: setup ## time each operation against its Euclidean twin and other librari
 
 kernels: setup ## compile the C++ kernels now, and not at the first run
 	$(PY) -m hyperbolic.native
+
+composability: setup ## what of PyTorch every layer goes with, into results/composability.json (a quarter of an hour)
+	$(PY) -W ignore -m scripts.composability $(ARGS)
 
 numerics: setup ## errors against mpmath, ours and other libraries', into results/numerics.md; fails above the target
 	$(PY) -m scripts.numerics $(ARGS)
