@@ -78,7 +78,7 @@ def composability(path: Path) -> str:
         lines.append(f"| {geometry} | {' | '.join(cells)} |")
     closing = (
         "fullgraph: `torch.compile(fullgraph=True)` of both passes; export: with a dynamic batch; twice: a second "
-        "derivative; trace: `torch.jit.trace`. All but autocast in float64. Euclidean attention is PyTorch's fused one, "
+        "derivative; trace: `torch.jit.trace`. All but autocast in float64. Euclidean attention is PyTorch's own one, "
         "which on a CPU has no forward-mode and no second derivative."
     )
     return "\n".join([*lines, "", closing])
