@@ -199,7 +199,7 @@ def test_a_test_has_the_kernels_that_are_asked_for(tmp_path, monkeypatch):
     trained = short(tmp_path, "trainer.max_epochs=1").record_path.parent
     seen = []
     monkeypatch.setattr("tasks.training.build_kernels", lambda trainer: seen.append(switch.mode()))
-    for mode in ("false", "native"):
+    for mode in ("plain", "fast"):
         assert toy(tmp_path, "mode=test", f"checkpoint={trained}", f"trainer.kernels={mode}").code == 0
     assert seen == ["plain", "fast"]
 

@@ -25,6 +25,8 @@ class ClassLogits(nn.Module):
         ValueError: n_classes below 1.
     """
 
+    stacked_axes = dict.fromkeys(("p", "a"), 1)  # classes
+
     def __init__(self, manifold: Manifold, d: int, n_classes: int):
         super().__init__()
         self.manifold, self.d, self.n_classes = manifold, d, n_classes

@@ -186,11 +186,10 @@ def check_rows(layer: nn.Module, right: Tensor, problem: str) -> None:
     Raises:
         ValueError: ``problem``, with the first row that is not right (on a GPU: a device-side assertion).
     """
-    if switch.is_followed(right):
-        return
     if right.device.type != "cpu":  # without waiting for the device
-        torch._assert_async(right.all(), f"{name_of(layer)}: {problem.format('at least one row')}")
-    elif not right.all():
+        if not switch.is_transformed():
+            torch._assert_async(right.all(), f"{name_of(layer)}: {problem.format('at least one row')}")
+    elif not switch.is_followed(right) and not right.all():
         row = (~right).nonzero()[0].tolist()
         place = f"row {row[0] if len(row) == 1 else tuple(row)}" if row else "the only row"
         raise ValueError(f"{name_of(layer)}: {problem.format(place)}")
@@ -203,7 +202,7 @@ def check_range(layer: nn.Module | None, index: Tensor, low: int, high: int, rul
         ValueError: ``rule`` and the range of the numbers, where an index is outside of low..high (on a GPU: a
             device-side assertion).
     """
-    if switch.is_followed(index) or index.numel() == 0:
+    if index.numel() == 0 or switch.is_transformed() or (index.device.type == "cpu" and switch.is_followed(index)):
         return
     if index.device.type != "cpu":  # without waiting for the device
         inside = ((index >= low) & (index <= high)).all()
