@@ -24,25 +24,25 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 MODES = ("plain", "fast")
+_is_compiling, _forward_ad = torch.compiler.is_compiling, torch.autograd.forward_ad
+_tracing_state, _dispatch_modes = torch._C._get_tracing_state, torch._C._len_torch_dispatch_stack
+_functorch_active = torch._C._are_functorch_transforms_active
 
 
 class _Switch:
-    """What is in force; empty until something asks."""
+    """What is in force, and whether there was a compiler when it was set; empty until something asks."""
 
     mode = ""
+    native = False
 
 
 _switch = _Switch()
 
 
-@functools.cache
-def _compiler(names: tuple[str, ...]) -> str | None:
-    return next((path for name in names if name and (path := shutil.which(name))), None)
-
-
 def cpp_compiler() -> str | None:
     """The C++ compiler of this machine: ``$CXX``, g++ or clang++."""
-    return _compiler((os.environ.get("CXX", ""), "g++", "clang++"))
+    names = (os.environ.get("CXX", ""), "g++", "clang++")
+    return next((path for name in names if name and (path := shutil.which(name))), None)
 
 
 def use_kernels(mode: str) -> None:
@@ -53,7 +53,7 @@ def use_kernels(mode: str) -> None:
     """
     if mode not in MODES:
         raise ValueError(f"kernels must be plain or fast, got {mode!r}")
-    _switch.mode = mode
+    _switch.mode, _switch.native = mode, mode == "fast" and cpp_compiler() is not None
 
 
 def mode() -> str:
@@ -65,7 +65,9 @@ def mode() -> str:
 
 def native() -> bool:
     """Whether C++ kernels are used on CPUs: the switch says so, and there is a compiler."""
-    return mode() == "fast" and cpp_compiler() is not None
+    if not _switch.mode:
+        mode()
+    return _switch.native
 
 
 def fast() -> bool:
@@ -75,7 +77,7 @@ def fast() -> bool:
 
 def is_transformed() -> bool:
     """Whether ``torch.func`` or forward-mode differentiation follows the operations that run: they need plain ones."""
-    return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
+    return _functorch_active() or _forward_ad._current_level >= 0
 
 
 def is_traced(tensors: Iterable[Tensor]) -> bool:
@@ -84,12 +86,12 @@ def is_traced(tensors: Iterable[Tensor]) -> bool:
     So for ``torch.compile``, ``torch.export``, ``torch.jit.trace``, ``make_fx`` and other dispatch modes, and for fake
     and meta tensors.
     """
-    return (
-        torch.compiler.is_compiling()
-        or torch._C._get_tracing_state() is not None
-        or torch._C._len_torch_dispatch_stack() > 0
-        or any(t.is_meta or isinstance(t, FakeTensor) for t in tensors)
-    )
+    if _is_compiling() or _tracing_state() is not None or _dispatch_modes() > 0:
+        return True
+    for t in tensors:  # noqa: SIM110 - half of the time of any(), and this is asked for every small operation
+        if t.is_meta or isinstance(t, FakeTensor):
+            return True
+    return False
 
 
 def is_followed(*tensors: Tensor) -> bool:

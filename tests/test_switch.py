@@ -17,9 +17,6 @@ def _fresh_switch(monkeypatch):
     monkeypatch.setattr(switch, "_switch", switch._Switch())
     monkeypatch.delenv("HYPERBOLIC_KERNELS", raising=False)
     monkeypatch.delenv("CXX", raising=False)
-    switch._compiler.cache_clear()
-    yield
-    switch._compiler.cache_clear()
 
 
 @pytest.fixture

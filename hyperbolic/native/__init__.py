@@ -46,7 +46,10 @@ def usable(*tensors: Tensor | None) -> bool:
     Not where something follows the operations, or tensors have no memory, see :func:`hyperbolic.switch.is_followed`.
     """
     present = [t for t in tensors if t is not None]
-    return all(t.is_contiguous() for t in present) and readable(*present) and not switch.is_followed(*present)
+    for t in present:
+        if not t.is_contiguous():
+            return False
+    return readable(*present) and not switch.is_followed(*present)
 
 
 def readable(*tensors: Tensor | None) -> bool:
