@@ -30,11 +30,11 @@ def available(device: int) -> bool:
     if importlib.util.find_spec("triton") is None:
         return _missing("Triton is not installed (pip install triton)")
     if capability < CAPABILITY:
-        name, found, least = (
+        name, actual, least = (
             torch.cuda.get_device_name(device),
             *(".".join(map(str, c)) for c in (capability, CAPABILITY)),
         )
-        return _missing(f"{name} has compute capability {found}, and they need {least} or more")
+        return _missing(f"{name} has compute capability {actual}, and they need {least} or more")
     return True
 
 
