@@ -46,9 +46,6 @@ class _Pass:
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         self.saved_tensors = tensors  # type: ignore[assignment]
 
-    def mark_dirty(self, *tensors: Tensor) -> None:
-        """Arguments are copies here."""
-
 
 class Passes(Protocol):
     """The passes for a kind of device: static methods or functions of a module, as those of :class:`Operator`."""
@@ -62,9 +59,8 @@ class Operator(torch.autograd.Function):
     """Base class of the operations, which :func:`operator` decorates; see the module's documentation.
 
     Subclasses have the static methods ``plain`` and ``fits``, which take the arguments of the schema, beside
-    ``forward`` and ``backward``. ``writes`` counts the first arguments whose memory the passes use up. ``fake`` makes
-    results of the right shapes, dtypes and device, where that is less work than ``plain``. ``cuda`` has the passes for
-    tensors on a GPU.
+    ``forward`` and ``backward``, which write into none of their arguments. ``fake`` makes results of the right shapes,
+    dtypes and device, where that is less work than ``plain``. ``cuda`` has the passes for tensors on a GPU.
     """
 
     name: ClassVar[str]
@@ -73,7 +69,6 @@ class Operator(torch.autograd.Function):
     fits: ClassVar[Callable[..., bool]]
     fake: ClassVar[Callable[..., Any] | None] = None
     cuda: ClassVar[Passes | None] = None
-    writes: ClassVar[int] = 0
     _forward: ClassVar[Callable[..., Any]]
     _backward: ClassVar[Callable[..., Any]]
 
@@ -121,10 +116,8 @@ def _define(cls: type[Operator], schema: str) -> None:
     def results(*arguments: Any) -> Any:
         flat = unpacked(arguments)
         with torch.no_grad():
-            if not cls.fits(*flat):
-                out = cls.plain(*flat)
-            else:
-                out = cls._forward(_Pass([False] * len(flat)), *_copied(cls, flat))
+            fits = cls.fits(*flat)
+            out = cls._forward(_Pass([False] * len(flat)), *flat) if fits else cls.plain(*flat)
         # Compiled code relies on the strides of the fake results and on results that share no memory.
         return _fresh(out, flat) if single else tuple(_fresh(o, flat) for o in out)
 
@@ -142,7 +135,7 @@ def _define(cls: type[Operator], schema: str) -> None:
         else:
             with torch.no_grad():
                 step = _Pass(needs)
-                cls._forward(step, *_copied(cls, flat))
+                cls._forward(step, *flat)
                 values = cls._backward(step, *grads)
         return [
             (torch.zeros_like(a) if g is None else _fresh(g, (*flat, *grads)).to(a.dtype))
@@ -224,16 +217,7 @@ def _keep_arguments(cls: type[Operator]) -> None:
 
 
 def _through_plain(cls: type[Operator], flat: Sequence[Any], grads: Sequence[Tensor], needs: Sequence[bool]) -> Any:
-    """Gradients of the plain formula, which can be differentiated again.
-
-    Raises:
-        RuntimeError: the passes have used up an argument.
-    """
-    if cls.writes:
-        raise RuntimeError(
-            f"{cls.name} can be differentiated once, as it uses up the memory of its argument: there is no second "
-            "derivative (create_graph=True) unless HYPERBOLIC_KERNELS=plain"
-        )
+    """Gradients of the plain formula, which can be differentiated again."""
     inputs = [
         a.view_as(a).requires_grad_() if n and isinstance(a, Tensor) else a for a, n in zip(flat, needs, strict=True)
     ]
@@ -251,10 +235,6 @@ def _through_plain(cls: type[Operator], flat: Sequence[Any], grads: Sequence[Ten
         )
     )
     return tuple(next(values) if n else None for n in needs)
-
-
-def _copied(cls: type[Operator], flat: Arguments) -> Arguments:
-    return (*(a.clone() for a in flat[: cls.writes]), *flat[cls.writes :]) if cls.writes else flat
 
 
 def _empty(like: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ def test_layers_go_with_everything(geometry, layer, native_kernels):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # PyTorch's own attention under vmap
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 def test_the_record_is_of_these_layers(geometry, native_kernels):
     record = json.loads(RECORD.read_text())["layers"]
