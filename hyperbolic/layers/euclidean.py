@@ -231,9 +231,28 @@ class RNN(_Recurrent):
 
 
 class GRU(_Recurrent):
-    """:class:`GRUCell` over a sequence; see :class:`hyperbolic.layers.sequence.Recurrence` for shapes."""
+    """:class:`GRUCell` over a sequence; see :class:`hyperbolic.layers.sequence.Recurrence` for shapes.
+
+    Args:
+        gate_bias: what the biases of r start at, and those of z at its negative: above 0 a state first lasts longer
+            (1.0 in ``tf.contrib.rnn.GRUCell``, whose z is the share of the old state).
+    """
 
     gates, kernel = 3, staticmethod(euclidean_gru)
+
+    def __init__(
+        self,
+        manifold: Manifold,
+        d_in: int,
+        d_hidden: int,
+        nonlinearity: str | None = None,
+        bidirectional: bool = False,
+        streams: int = 1,
+        join: str = "linear",
+        gate_bias: float = 0.0,
+    ):
+        super().__init__(manifold, d_in, d_hidden, nonlinearity, bidirectional, streams, join)
+        self.bias.data[:, 0], self.bias.data[:, 1] = gate_bias, -gate_bias
 
 
 class Attention(DistanceAttention):

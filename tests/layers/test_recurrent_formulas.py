@@ -92,3 +92,14 @@ def test_every_step_is_the_papers(family, name, formula, c, phi):
             for result in (state, states[row, step]):
                 np.testing.assert_allclose(result.detach().numpy(), h, rtol=1e-10, atol=1e-12)
         np.testing.assert_allclose(last[row].detach().numpy(), h, rtol=1e-10, atol=1e-12)
+
+
+def test_a_bias_of_the_gates_makes_states_last_longer():
+    """As in TensorFlow's own cell, r and its z, the share of the old state, start at sigmoid(1) where U = W = 0."""
+    layer = euclidean.GRU(Euclidean(), D_IN, D_HIDDEN, gate_bias=1.0)
+    for name in ("weight_ih", "weight_hh"):
+        getattr(layer, name).data.zero_()
+    layer.bias.data[:, 2] = 0.5
+    states = layer(torch.zeros(1, STEPS, D_IN))[0][0].detach().numpy()
+    expected = [np.tanh(0.5) * (1 - sigma(1.0) ** (t + 1)) for t in range(STEPS)]
+    np.testing.assert_allclose(states, np.array(expected)[:, None].repeat(D_HIDDEN, 1), rtol=1e-6)
