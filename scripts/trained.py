@@ -29,6 +29,7 @@ _LEFT_OUT = re.compile(
     r"^(paths|logger|paper)(\.|$)|(^|\.)(seed|_target_|_partial_)$|^trainer\.resume$"
     r"|^geometry\.parts\.\w+\.(manifold|layers)$"
 )
+_GEOMETRY = "geometry.name"
 _MOST_SETTINGS = 3  # of a note
 _LETTERS = 60  # of a note in a file's name
 
@@ -168,7 +169,11 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
 
 def _with_note(run: Run, alike: Sequence[Run]) -> Run:
     keys = [key for key in run.settings if not _LEFT_OUT.search(key) and _differs(key, alike)]
-    words = [f"{key}={_word(run.settings[key])}" for key in keys[:_MOST_SETTINGS]]
+    if _GEOMETRY in keys:  # its name says the rest, but where runs of that name differ
+        same = [other for other in alike if other.settings.get(_GEOMETRY) == run.settings[_GEOMETRY]]
+        rest = [key for key in keys if key.startswith("geometry.") and key != _GEOMETRY and not _differs(key, same)]
+        keys = [_GEOMETRY, *(key for key in keys if key not in (_GEOMETRY, *rest))]
+    words = [f"{key.removesuffix('.name')}={_word(run.settings[key])}" for key in keys[:_MOST_SETTINGS]]
     return replace(run, note=", ".join(words + ["..."] * (len(keys) > _MOST_SETTINGS)))
 
 

@@ -113,7 +113,12 @@ def plot_panel(axis: Axes, title: str, field: Field) -> None:
     if canvas.boundary(axis, field.x, field.y, field.margin, CURVE):
         where = ""
     canvas.frame(axis, field.extent)
-    axis.set_title(canvas.wrapped(title, 3.8, 9) + where)
+    axis.set_title(heading(title) + where)
+
+
+def heading(title: str) -> str:
+    """A panel's title in lines."""
+    return canvas.wrapped(title, 3.8, 9)
 
 
 def plot(panels: Sequence[tuple[str, Field]], title: str) -> Figure:
@@ -124,6 +129,8 @@ def plot(panels: Sequence[tuple[str, Field]], title: str) -> Figure:
         Line2D([], [], color=CURVE, label="separation"),
         Patch(facecolor=CURVE, alpha=canvas.WASH, label="predicted as the subtree"),
     ]
-    with canvas.panels(plot_panel, panels, (4.3, 4.8), 0.9, title, FOOT, least=5.4) as (body, _):
+    lines = max(heading(name).count("\n") for name, _ in panels)
+    size = (4.3, 4.7 + 0.2 * lines)
+    with canvas.panels(plot_panel, panels, size, 0.9, title, FOOT, least=5.4) as (body, _):
         body.legend(handles=handles, loc="outside lower center", ncols=2 if len(panels) == 1 else 4)
     return body.figure

@@ -188,6 +188,20 @@ def test_a_component_with_the_geometry_of_a_file_is_shown_by_its_name(copied):
     assert run.space.endswith("c = 0")
 
 
+def test_the_name_of_a_geometry_stands_for_its_settings(copied, tmp_path):
+    folders = [tmp_path / "runs" / name / copied.parent.name / "run" for name in ("ball", "wide", "flat")]
+    geometries = [("poincare", "PoincareBall", 0.5), ("poincare", "PoincareBall", 2.0), ("euclidean", "Euclidean", None)]
+    for folder, (name, manifold, c) in zip(folders, geometries, strict=True):
+        shutil.copytree(copied, folder)
+        record = json.loads((folder / "record.json").read_text())
+        record["config"]["geometry"] |= {"name": name, "manifold": manifold, "c": c}
+        (folder / "record.json").write_text(json.dumps(record))
+    ball, _, flat = folders
+    assert [run.note for run in read_runs([ball, flat])] == ["geometry=poincare", "geometry=euclidean"]
+    notes = ["geometry=poincare, geometry.c=0.5", "geometry=poincare, geometry.c=2.0", "geometry=euclidean"]
+    assert [run.note for run in read_runs(folders)] == notes
+
+
 def test_runs_with_the_same_settings_have_titles_with_their_folders(copied):
     runs = [variant(copied, "a"), variant(copied, "b"), variant(copied, "c", max_epochs=7)]
     notes = [run.note for run in read_runs([*runs, runs[0]])]
