@@ -85,27 +85,38 @@ def composability(path: Path) -> str:
 
 
 def speed(path: Path) -> str:
-    """The table of ratios from the JSON file of a benchmark, the one with huge pages beside it where there is one."""
+    """The table of ratios from the JSON file of a benchmark. Files beside it, where there are such, give what stands in
+    brackets (with huge pages) and more columns: the plain formulas, and a GPU."""
     run = _load(path)
-    huge = _load(with_pages) if (with_pages := path.with_name(f"{path.stem}-thp.json")).exists() else None
-    also = {row["name"]: _ours(row)["ratio"] for row in huge["rows"]} if huge else {}
+    huge = _ratios(path.with_name(f"{path.stem}-thp.json"))
+    columns = {
+        "plain formulas": _ratios(path.with_name(f"{path.stem}-plain.json")),
+        "on a GPU": _ratios(path.with_name(f"cuda{path.name.removeprefix('cpu')}")),
+    }
+    columns = {name: ratios for name, ratios in columns.items() if ratios}
+    also = ", in brackets with THP_MEM_ALLOC_ENABLE=1" if huge else ""
     lines = [
         f"{run['device_name']}, {run['threads']} threads, torch {run['packages']['torch']}, float32, "
         f"{run['date'][:10]}; `make bench` measures your machine. "
-        f"Forward and backward in multiples of the Euclidean counterpart's time "
-        f"(median of alternating runs){', in brackets with THP_MEM_ALLOC_ENABLE=1' if also else ''}:",
+        f"Forward and backward in multiples of the Euclidean counterpart's time (median of alternating runs){also}:",
         "",
-        "| work | ours | others | must be at most |",
-        "|---|---|---|---|",
+        f"| {' | '.join(['work', 'ours', *columns, 'others', 'must be at most'])} |",
+        "|---" * (4 + len(columns)) + "|",
     ]
     for row in run["rows"]:
         others = ", ".join(f"{v['name']} {_digits(v['ratio'])}" for v in row["variants"] if v["role"] == "peer")
         gates = ", ".join(_gate(gate) for gate in row["gates"])
-        pages = f" ({_digits(also[row['name']])})" if row["name"] in also else ""
+        pages = f" ({_digits(huge[row['name']])})" if row["name"] in huge else ""
         missed = "" if row["passed"] is not False else " **missed**"
-        ours = f"{_digits(_ours(row)['ratio'])}{pages}{missed}"
-        lines.append(f"| {row['title']} | {ours} | {others or '–'} | {gates or '–'} |")
+        cells = [row["title"], f"{_digits(_ours(row)['ratio'])}{pages}{missed}"]
+        cells += [_digits(ratios[row["name"]]) if row["name"] in ratios else "–" for ratios in columns.values()]
+        lines.append(f"| {' | '.join([*cells, others or '–', gates or '–'])} |")
     return "\n".join(lines)
+
+
+def _ratios(path: Path) -> dict[str, float]:
+    """Ours by row, of a benchmark's file; none where there is no file."""
+    return {row["name"]: _ours(row)["ratio"] for row in _load(path)["rows"]} if path.exists() else {}
 
 
 def exactness(path: Path) -> str:

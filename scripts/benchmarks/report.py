@@ -16,6 +16,7 @@ from rich.box import SQUARE
 from rich.console import Console
 from rich.table import Table
 
+from hyperbolic import switch
 from scripts.benchmarks.measure import Timing
 from scripts.benchmarks.row import Result, Verdict, thp_enabled
 from tasks.folders import whole_file
@@ -41,6 +42,7 @@ def environment(threads: int, device: torch.device, quick: bool) -> dict[str, An
         "cores": os.cpu_count(),
         "threads": threads,
         "thp_mem_alloc_enable": thp_enabled(),
+        "kernels": switch.mode(),
         "platform": platform.system(),
         "python": platform.python_version(),
         "packages": {**packages, "torch": torch.__version__},
@@ -83,9 +85,10 @@ def _row_dict(result: Result) -> dict[str, Any]:
 
 
 def file_stem(where: dict[str, Any], dtypes: str, partial: bool) -> str:
-    """The name of a run's files: device, dtypes, threads, allocator, mode."""
+    """The name of a run's files: device, dtypes, threads, allocator, kernels, mode."""
     parts = [where["device"], dtypes, f"{where['threads']}threads"]
     parts += ["thp"] if where["thp_mem_alloc_enable"] else []
+    parts += ["plain"] if where["kernels"] == "plain" else []
     parts += ["quick"] if where["mode"] == "quick" else []
     parts += ["partial"] if partial else []
     return "-".join(parts)
@@ -120,7 +123,8 @@ def heading(where: dict[str, Any]) -> str:
     """One line that says where the numbers come from."""
     return (
         f"{where['device_name']}, {where['device']}, {where['threads']} threads, torch {where['packages']['torch']}, "
-        f"THP_MEM_ALLOC_ENABLE={int(where['thp_mem_alloc_enable'])}, {where['mode']}, {where['date'][:10]}"
+        f"THP_MEM_ALLOC_ENABLE={int(where['thp_mem_alloc_enable'])}, {where['kernels']} kernels, {where['mode']}, "
+        f"{where['date'][:10]}"
     )
 
 

@@ -124,7 +124,7 @@ def test_json_and_chart(run, tmp_path, capsys):
     code, content = run("--rows", "mobius-linear-*", "--dtype", "both")
     assert code == 0
     assert content["schema"] == report.SCHEMA
-    assert {"date", "mode", "device", "device_name", "threads", "thp_mem_alloc_enable", "packages"} <= content.keys()
+    assert {"date", "mode", "device", "device_name", "threads", "thp_mem_alloc_enable", "kernels", "packages"} <= content.keys()
     assert content["threads"] == 1
     assert [(row["name"], row["dtype"]) for row in content["rows"][:2]] == [
         ("mobius-linear-64", "float32"),

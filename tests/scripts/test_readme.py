@@ -71,6 +71,18 @@ def test_huge_pages_and_missed_gates_are_shown(files):
     assert "| a linear layer | 2.5 (1.2) **missed** |" in files[0].read_text()
 
 
+def test_plain_formulas_and_a_gpu_have_columns_where_they_were_measured(files):
+    cpu = files[1].rename(files[1].with_name("cpu-float32.json"))
+    cpu.with_name("cpu-float32-plain.json").write_text(bench(31.0))
+    arguments = ([], files[0], cpu, *files[2:])
+    assert readme.main(*arguments) == 0
+    assert "| a linear layer | 1.5 | 31 | geoopt 12 | 2 |" in files[0].read_text()
+    cpu.with_name("cuda-float32.json").write_text(bench(1.1))
+    assert readme.main(*arguments) == 0
+    assert "| work | ours | plain formulas | on a GPU | others | must be at most |" in files[0].read_text()
+    assert "| a linear layer | 1.5 | 31 | 1.1 | geoopt 12 | 2 |" in files[0].read_text()
+
+
 @pytest.mark.parametrize(
     ("gate", "text"),
     [
