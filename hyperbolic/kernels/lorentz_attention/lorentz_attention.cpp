@@ -24,6 +24,7 @@ struct Shape {
     int64_t by_key;  // of the mask
     int64_t causal;
 
+    int64_t pairs() const { return sequences * heads * queries * keys; }
     int64_t panels(int lanes) const { return (queries + lanes - 1) / lanes; }
 
     // Rows of results, which lie as (sequences, n, heads, size).
@@ -260,16 +261,17 @@ void backward(const T *q, const T *k, const T *v, const T *grad, const T *y, con
 
 #define EXPORT(T)                                                                                                      \
     extern "C" void forward_##T(const T *q, const T *k, const T *v, const bool *mask, const bool *kept, T *y,          \
-                                T *weights,                                                                            \
-                                double *factors, const Shape *of, double factor, double c, int threads) {              \
-        forward(q, k, v, mask, kept, y, weights, factors, *of, T(factor), c,                                           \
-                rows::worth(of->sequences * of->heads * of->queries * of->keys, threads));                             \
+                                T *weights, double *factors, const int64_t *shape, double factor, double c,            \
+                                int threads) {                                                                         \
+        const Shape &of = *reinterpret_cast<const Shape *>(shape);                                                     \
+        forward(q, k, v, mask, kept, y, weights, factors, of, T(factor), c, rows::worth(of.pairs(), threads));         \
     }                                                                                                                  \
     extern "C" void backward_##T(const T *q, const T *k, const T *v, const T *grad, const T *y, const T *weights,      \
                                  const double *factors, T *grad_q, T *grad_k, T *grad_v, double *sums,                 \
-                                 const Shape *of, double factor, double c, int threads) {                              \
-        backward(q, k, v, grad, y, weights, factors, grad_q, grad_k, grad_v, sums, *of, T(factor), c,                    \
-                 rows::worth(of->sequences * of->heads * of->queries * of->keys, threads));                            \
+                                 const int64_t *shape, double factor, double c, int threads) {                         \
+        const Shape &of = *reinterpret_cast<const Shape *>(shape);                                                     \
+        backward(q, k, v, grad, y, weights, factors, grad_q, grad_k, grad_v, sums, of, T(factor), c,                   \
+                 rows::worth(of.pairs(), threads));                                                                    \
     }
 
 EXPORT(float)

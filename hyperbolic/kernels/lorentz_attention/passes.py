@@ -10,11 +10,12 @@ from torch import Tensor
 from hyperbolic import native
 from hyperbolic.kernels.lorentz_attention import plain
 from hyperbolic.kernels.operator import Operator, operator
+from hyperbolic.native import Strided
 from hyperbolic.typing import Context
 
 LENGTH = 128  # queries and keys up to which the passes are quicker than products and softmax of all heads at once
 _BYTES = 128  # of a row of a panel, as in native/product.h
-_LIBRARY = native.Library("lorentz_attention", forward="p" * 9 + "dd", backward="p" * 12 + "dd")
+_LIBRARY = native.Library("lorentz_attention")
 
 
 def _close(x: Tensor) -> Tensor:
@@ -24,13 +25,12 @@ def _close(x: Tensor) -> Tensor:
 
 def _shape(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, grad: Tensor | None = None
-) -> ctypes.Array[ctypes.c_int64]:
-    """The struct Shape of native/lorentz_attention.cpp."""
+) -> tuple[int, ...]:
+    """The struct Shape of lorentz_attention.cpp."""
     b, h, t, d = q.shape
     strides = [s for x in (q, k, v, q if grad is None else grad) for s in x.stride()[:3]]
     at_mask = (0, 0, 0, 0) if mask is None else mask.stride()
-    numbers = (b, h, t, k.shape[2], d, *strides, *at_mask, int(causal))
-    return (ctypes.c_int64 * len(numbers))(*numbers)
+    return (b, h, t, k.shape[2], d, *strides, *at_mask, int(causal))
 
 
 def _heads(x: Tensor) -> Tensor:
@@ -88,22 +88,9 @@ class Attention(Operator):
         panels = (*q.shape[:2], -(-q.shape[2] // lanes))
         y, weights = _heads(q), q.new_empty(*panels, k.shape[2], lanes)
         factors = torch.empty(*panels, lanes, dtype=torch.float64)
-        places = (x.data_ptr() for x in (q, k, v))
-        at_mask = None if mask is None else mask.data_ptr()
-        shape = _shape(q, k, v, mask, causal)
-        ctx.numbers = (float(factor), float(c))
-        _LIBRARY.run(
-            "forward",
-            *places,
-            at_mask,
-            None if kept is None else kept.contiguous(),
-            y.data_ptr(),
-            weights,
-            factors,
-            shape,
-            *ctx.numbers,
-            dtype=q.dtype,
-        )
+        shape, ctx.numbers = _shape(q, k, v, mask, causal), (float(factor), float(c))
+        masks = (None if mask is None else Strided(mask), None if kept is None else kept.contiguous())
+        _LIBRARY.run("forward", *map(Strided, (q, k, v)), *masks, Strided(y), weights, factors, shape, *ctx.numbers)
         ctx.save_for_backward(q, k, v, y, weights, factors, factor, c)
         return y
 
@@ -112,12 +99,8 @@ class Attention(Operator):
         q, k, v, y, weights, factors, factor, c = ctx.saved_tensors
         grad, sums = _close(grad), (ctypes.c_double * 2)()
         outs = [_heads(x) for x in (q, k, v)]
-        places = [x.data_ptr() for x in (q, k, v, grad, y)]
-        shape = _shape(q, k, v, None, False, grad)
-        _LIBRARY.run(
-            "backward", *places, weights, factors, *(x.data_ptr() for x in outs), sums, shape, *ctx.numbers,
-            dtype=q.dtype,
-        )  # fmt: skip
+        points, shape = map(Strided, (q, k, v, grad, y)), _shape(q, k, v, None, False, grad)
+        _LIBRARY.run("backward", *points, weights, factors, *map(Strided, outs), sums, shape, *ctx.numbers)
         grad_factor = torch.full_like(factor, sums[0] / ctx.numbers[0]) if ctx.needs_input_grad[3] else None
         grad_c = torch.full_like(c, sums[1] / (-2 * ctx.numbers[1])) if ctx.needs_input_grad[4] else None
         return *outs, grad_factor, grad_c, None, None, None
