@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from hyperbolic import switch
-from hyperbolic.native.signatures import C_TYPES, Signature, signatures
+from hyperbolic.native.signatures import C_TYPES, Pointers, signatures
 
 FOLDER = Path(__file__).parent
 FOLDERS = (FOLDER, FOLDER.parent / "kernels")  # where sources lie, at any depth
@@ -83,7 +83,12 @@ class Strided(NamedTuple):
 
     tensor: Tensor
 
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.tensor.dtype
 
+
+_Function = tuple[Callable[..., None], list[torch.dtype | Pointers | None]]  # with what its pointers point to
 Argument = Tensor | Strided | Sequence[Any] | ctypes.Array[Any] | float | None
 
 
@@ -98,35 +103,33 @@ def shaped(tensor: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
     return tensor
 
 
-def address(argument: Any, dtype: torch.dtype, nested: bool = False) -> Any:
-    """What goes to C++ for a pointer to numbers of this dtype, see :meth:`Library.run`; nested: to such pointers.
-
-    Raises:
-        TypeError: numbers of another dtype, or an argument that stands for no pointer.
-        ValueError: a tensor that is not on a CPU, or not contiguous and not :class:`Strided`.
-    """
+def _pointer(argument: Any, target: torch.dtype | Pointers) -> Any:
+    """What goes to C++ for an argument of :meth:`Library.run`."""
     if argument is None:
         return None
     tensor = argument.tensor if isinstance(argument, Strided) else argument
     if not isinstance(tensor, Tensor):
-        return _array(tensor, dtype, nested)
-    if tensor.dtype is not dtype or nested:
-        raise TypeError(f"the C++ kernels take {'a list of tensors' if nested else dtype} here, got {tensor.dtype}")
+        return _array(tensor, target)
+    if tensor.dtype is not target:
+        raise TypeError(f"takes {target}, got a tensor of {tensor.dtype}, {tuple(tensor.shape)}")
     if not (tensor.is_cpu and (tensor is not argument or tensor.is_contiguous())):
         raise ValueError(
-            f"C++ kernels need contiguous tensors on a CPU, got {tensor.dtype}, {tuple(tensor.shape)} "
-            f"with strides {tensor.stride()}, on {tensor.device}"
+            f"takes contiguous tensors on a CPU, got {tensor.dtype}, {tuple(tensor.shape)} with strides "
+            f"{tensor.stride()}, on {tensor.device}"
         )
     return tensor.data_ptr()
 
 
-def _array(numbers: Any, dtype: torch.dtype, nested: bool) -> ctypes.Array[Any]:
-    kind = ctypes.c_void_p if nested else C_TYPES[dtype]
+def _array(numbers: Any, target: torch.dtype | Pointers) -> ctypes.Array[Any]:
+    kind = ctypes.c_void_p if isinstance(target, Pointers) else C_TYPES[target]
     if isinstance(numbers, ctypes.Array) and numbers._type_ is kind:
         return numbers
     if not isinstance(numbers, (tuple, list)):
-        raise TypeError(f"the C++ kernels take a tensor or an array of {dtype} here, got {numbers!r}")
-    return (kind * len(numbers))(*(address(n, dtype) for n in numbers) if nested else numbers)
+        raise TypeError(f"takes a tensor or an array of {target}, got {numbers!r}")
+    if isinstance(target, Pointers):
+        numbers = [_pointer(n, target.dtype) for n in numbers]
+    array: ctypes.Array[Any] = (kind * len(numbers))(*numbers)
+    return array
 
 
 def library(name: str) -> ctypes.CDLL | None:
@@ -151,7 +154,7 @@ class Library:
 
     def __init__(self, name: str):
         self.name = name
-        self.functions: dict[tuple[str, torch.dtype | None], tuple[Callable[..., None], Signature]] = {}
+        self.functions: dict[tuple[str, torch.dtype | None], _Function] = {}
 
     def usable(self, *tensors: Tensor | None) -> bool:
         """Whether there is the library, and it may read and write these tensors, see :func:`usable`."""
@@ -170,22 +173,25 @@ class Library:
 
         Raises:
             RuntimeError: the library cannot be built; :func:`library` says so before.
-            TypeError: too many or too few arguments, or those that :func:`address` refuses. ValueError: see there.
+            TypeError: too many or too few arguments, numbers of another dtype, or what cannot stand for a pointer.
+            ValueError: a tensor that is not on a CPU, or not contiguous and not :class:`Strided`.
         """
-        first = arguments[0].tensor if isinstance(arguments[0], Strided) else arguments[0]
-        key = (symbol, first.dtype if isinstance(first, Tensor) else None)
-        function, signature = self.functions.get(key) or self._find(*key)
-        if len(arguments) != len(signature):
-            raise TypeError(f"{symbol} in {self.name}.cpp takes {len(signature)} arguments, got {len(arguments)}")
-        values: list[Any] = []
+        key = (symbol, getattr(arguments[0], "dtype", None))
+        function, targets = self.functions.get(key) or self._find(*key)
+        if len(arguments) != len(targets):
+            raise TypeError(f"{self.name}.cpp: {symbol} takes {len(targets)} arguments, got {len(arguments)}")
         try:
-            for argument, (_, dtype, nested) in zip(arguments, signature, strict=True):
-                values.append(argument if dtype is None else address(argument, dtype, nested))
+            values = [
+                a if target is None
+                else a.data_ptr() if isinstance(a, Tensor) and a.dtype is target and a.is_contiguous() and a.is_cpu
+                else _pointer(a, target)
+                for a, target in zip(arguments, targets)  # noqa: B905  as long, and in less time than with strict
+            ]  # fmt: skip
         except (TypeError, ValueError) as error:
-            raise type(error)(f"{self.name}.cpp: {symbol}: argument {len(values) + 1}: {error}") from error
+            raise type(error)(f"{self.name}.cpp: {symbol} {error}") from error
         function(*values, torch.get_num_threads())
 
-    def _find(self, symbol: str, dtype: torch.dtype | None) -> tuple[Callable[..., None], Signature]:
+    def _find(self, symbol: str, dtype: torch.dtype | None) -> _Function:
         loaded = library(self.name)
         if loaded is None:
             raise RuntimeError(f"the C++ kernels {self.name!r} could not be built")
@@ -193,10 +199,9 @@ class Library:
         name = symbol if symbol in known or dtype not in _SUFFIX else symbol + _SUFFIX[dtype]
         if name not in known:
             raise TypeError(f"{self.name}.cpp has no function {symbol} for a first argument of dtype {dtype}")
-        function = getattr(loaded, name)
-        function.argtypes = (*(parameter.c_type for parameter in known[name]), ctypes.c_int)
-        function.restype = None
-        self.functions[symbol, dtype] = found = (function, known[name])
+        function, signature = getattr(loaded, name), known[name]
+        function.argtypes, function.restype = (*(p.c_type for p in signature), ctypes.c_int), None
+        self.functions[symbol, dtype] = found = (function, [parameter.target for parameter in signature])
         return found
 
 

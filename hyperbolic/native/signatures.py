@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-C_TYPES: dict[torch.dtype | None, Any] = {
+C_TYPES: dict[torch.dtype, Any] = {
     torch.float32: ctypes.c_float,
     torch.float64: ctypes.c_double,
     torch.int64: ctypes.c_int64,
@@ -24,12 +24,17 @@ _ELEMENTS = {"float": torch.float32, "double": torch.float64, "int64_t": torch.i
 _NUMBERS = {"int64_t": ctypes.c_int64, "int": ctypes.c_int, "double": ctypes.c_double}
 
 
+class Pointers(NamedTuple):
+    """What a pointer to pointers to numbers of this dtype points to."""
+
+    dtype: torch.dtype
+
+
 class Parameter(NamedTuple):
-    """Of a function: its type in C; what a pointer points to, None for a number; whether through other pointers."""
+    """Of a function: its type in C, and what a pointer points to; None for a number."""
 
     c_type: Any
-    dtype: torch.dtype | None = None
-    nested: bool = False
+    target: torch.dtype | Pointers | None = None
 
 
 Signature = tuple[Parameter, ...]
@@ -53,7 +58,7 @@ def signatures(source: Path) -> dict[str, Signature]:
     found = re.findall(r'extern "C"\s+void (\w+)\(([^()]*)\) \{', text)
     if text.count('extern "C"') != len(found):
         raise ValueError(f'{source}: an exported function is not `extern "C" void name(parameters, int threads) {{`')
-    return {name: _signature(f"{source}: {name}", parameters) for name, parameters in found}
+    return {name: _signature(f"{source.name}: {name}", parameters) for name, parameters in found}
 
 
 def _signature(function: str, parameters: str) -> Signature:
@@ -67,7 +72,8 @@ def _parameter(function: str, text: str) -> Parameter:
     match = re.fullmatch(r"(?:const )?(\w+)( \*(?:const \*)?)?(?: ?\w+)?", text)
     kind, pointer = match.groups() if match else ("", None)
     if kind not in (_ELEMENTS if pointer else _NUMBERS):
-        raise ValueError(f"{function}: the parameter {text!r} is neither a number nor a pointer to numbers")
+        raise ValueError(f"{function}({text}): a parameter that is neither a number nor a pointer to numbers")
     if pointer:
-        return Parameter(ctypes.c_void_p, _ELEMENTS[kind], pointer != " *")
+        dtype = _ELEMENTS[kind]
+        return Parameter(ctypes.c_void_p, dtype if pointer == " *" else Pointers(dtype))
     return Parameter(_NUMBERS[kind])
