@@ -81,34 +81,6 @@ constexpr double tiny = 1e-74;  // keeps |a| positive
 EXPORT(float)
 EXPORT(double)
 
-// (n, d) -> (n, d + 1), and the gaps (n).
-extern "C" void lift_points(const float *x, float *out, double *gap, int64_t n, int64_t d, double c, double floor,
-                            int threads) {
-    rows::each(n, rows::worth(n * d, threads), [=](int64_t r) {
-        const float *from = x + r * d;
-        float *to = out + r * (d + 1);
-        gap[r] = std::max(1 - c * rows::dot(from, from, d), floor);
-        const double factor = 2 / gap[r];
-#pragma omp simd
-        for (int64_t j = 0; j < d; j++) to[j] = float(factor * double(from[j]));
-        to[d] = float(4 / gap[r] - 2);
-    });
-}
-
-// grad_c: one number for each row, or null.
-extern "C" void lift_points_grad(const float *grad, const float *x, const double *gap, float *grad_x, double *grad_c,
-                                 int64_t n, int64_t d, double c, double floor, int threads) {
-    rows::each(n, rows::worth(n * d, threads), [=](int64_t r) {
-        const float *g = grad + r * (d + 1), *from = x + r * d;
-        const double by_gap = rows::dot(g, from, d) + 2 * double(g[d]), g_gap = -2 / (gap[r] * gap[r]) * by_gap;
-        const double direct = 2 / gap[r], radial = gap[r] > floor ? -2 * c * g_gap : 0;
-        float *to = grad_x + r * d;
-#pragma omp simd
-        for (int64_t j = 0; j < d; j++) to[j] = float(direct * double(g[j]) + radial * double(from[j]));
-        if (grad_c) grad_c[r] = gap[r] > floor ? -g_gap * rows::dot(from, from, d) : 0;
-    });
-}
-
 // W (n, d + 1), the scales (n), and of each row the gap, shift = <p, a>/gap and norm = |a|.
 extern "C" void lift_hyperplanes(const float *p, const float *a, float *w, float *scale, double *gaps, double *shifts,
                                  double *norms, int64_t n, int64_t d, double c, double floor, int threads) {

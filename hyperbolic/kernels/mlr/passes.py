@@ -16,31 +16,6 @@ _ROWS, _COLUMNS = 128, 1024  # of a tile of slopes
 _FLOOR = BALL_EPS[torch.float32] / 4  # of gaps
 
 
-@operator("mlr_lift_points(Tensor x, Tensor c) -> Tensor")
-class LiftPoints(Operator):
-    plain = staticmethod(plain.lift_points)
-
-    @staticmethod
-    def fits(x: Tensor, c: Tensor) -> bool:
-        return x.dtype is torch.float32 and LIBRARY.readable(x)
-
-    @staticmethod
-    def forward(ctx: Context, x: Tensor, c: Tensor) -> Tensor:
-        x, d = x.contiguous(), x.shape[-1]
-        out, gap = x.new_empty(*x.shape[:-1], d + 1), x.new_empty(*x.shape[:-1], 1, dtype=torch.float64)
-        LIBRARY.run("lift_points", x, out, gap, gap.numel(), d, float(c), _FLOOR)
-        ctx.save_for_backward(x, c, gap)
-        return out
-
-    @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor | None]:
-        x, c, gap = ctx.saved_tensors
-        grad_x, rows = torch.empty_like(x), torch.empty_like(gap) if ctx.needs_input_grad[1] else None
-        numbers = gap.numel(), x.shape[-1], float(c), _FLOOR
-        LIBRARY.run("lift_points_grad", grad.contiguous(), x, gap, grad_x, rows, *numbers)
-        return grad_x, None if rows is None else rows.sum()
-
-
 @operator("mlr_lift_hyperplanes(Tensor p, Tensor a, Tensor c) -> (Tensor, Tensor)")
 class LiftHyperplanes(Operator):
     plain = staticmethod(plain.lift_hyperplanes)
