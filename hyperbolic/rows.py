@@ -8,7 +8,6 @@ tensors.
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from collections.abc import Iterator
 
@@ -20,6 +19,7 @@ from hyperbolic.typing import Context, Function
 
 _BLOCK = 1 << 14  # entries of a block for each CPU thread
 _WIDE = torch.float64
+_LIBRARY = native.Library("row_operations")
 _local = threading.local()
 
 
@@ -51,13 +51,9 @@ def _space(size: int) -> Tensor:
 
 def _call(symbol: str, tensors: tuple[Tensor | None, ...], *sizes: int) -> bool:
     """Runs a C++ kernel on the addresses of contiguous tensors; False where there is none."""
-    if not native.usable(*(t for t in tensors if t is not None and t.dtype is torch.float32)):
+    if not _LIBRARY.usable(*(t for t in tensors if t is not None and t.dtype is torch.float32)):
         return False
-    if native.library("row_operations") is None:
-        return False
-    kinds = [ctypes.c_void_p] * len(tensors) + [ctypes.c_int64] * len(sizes)
-    run = native.function("row_operations", symbol, *kinds)
-    run(*map(native.address, tensors), *sizes, torch.get_num_threads())
+    _LIBRARY.run(symbol, *tensors, *sizes)
     return True
 
 

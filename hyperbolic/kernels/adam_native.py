@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Iterable
 
@@ -14,7 +13,7 @@ from hyperbolic.kernels.adam import Rows
 from hyperbolic.kernels.geodesic_steps import Rule
 
 _SYMBOLS = {"Lorentz": "step_Lorentz", "PoincareBall": "step_Poincare", "Klein": "step_Klein"}
-_LIBRARY = native.Library("adam", **dict.fromkeys(_SYMBOLS.values(), "ppppppnnpiiidd"))
+_LIBRARY = native.Library("adam")
 
 
 def step(
@@ -50,9 +49,7 @@ def step(
         time, space = math.cosh(root * max_radius) / root, math.sinh(root * max_radius) / root
     (n, size), points = rows.grad.shape, len(rows.x)
     shapes = ((points, size), (n if index is not None else points, size), (points, size), (points, 1), (points, 1))
-    tables = (*map(native.address, rows, shapes), native.address(index, (n,)))
-    values = (ctypes.c_double * len(numbers))(*numbers)
+    tables = (*map(native.shaped, rows, shapes), native.shaped(index, (n,)))
     flags = (rule.adam, rule.decay, rule.exact_exp)
-    run = _LIBRARY.function(_SYMBOLS[name], rows.x.dtype)
-    run(*tables, n, size, values, *flags, time, space, torch.get_num_threads())
+    _LIBRARY.run(_SYMBOLS[name], *tables, n, size, numbers, *flags, time, space)
     return True

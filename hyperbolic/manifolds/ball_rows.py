@@ -7,7 +7,6 @@ backwards. The plain formulas stand in :mod:`hyperbolic.manifolds.poincare`, whi
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 
 import torch
@@ -19,12 +18,12 @@ from hyperbolic.rows import blocked
 from hyperbolic.typing import Context, Function
 
 Formula = Callable[[Tensor, Tensor, Tensor], Tensor]  # of x, y and c
-_POINTER, _SIZE, _NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
+_LIBRARY = native.Library("ball")
 
 
 def fits(x: Tensor, y: Tensor, c: Tensor) -> bool:
     """Whether these points, and their one curvature, can be worked on here."""
-    return c.numel() == 1 and blocked(x, y) and native.usable(x, y) and native.library("ball") is not None
+    return c.numel() == 1 and blocked(x, y) and _LIBRARY.usable(x, y)
 
 
 class _Rows(Function[Tensor]):
@@ -62,11 +61,7 @@ class _Rows(Function[Tensor]):
 
 
 def _call(symbol: str, tensors: tuple[Tensor | None, ...], x: Tensor, c: Tensor, limits: list[float]) -> None:
-    kinds = [_POINTER] * len(tensors) + [_SIZE] * 2 + [_NUMBER] * (1 + len(limits))
-    run = native.function("ball", symbol, *kinds)
-    assert run is not None  # `fits` has found the library
-    size = x.shape[-1]
-    run(*map(native.address, tensors), x.numel() // size, size, float(c), *limits, torch.get_num_threads())
+    _LIBRARY.run(symbol, *tensors, x.numel() // x.shape[-1], x.shape[-1], float(c), *limits)
 
 
 def _floor(x: Tensor) -> float:

@@ -19,24 +19,22 @@ import platform
 import subprocess
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from hyperbolic import switch
+from hyperbolic.native.signatures import C_TYPES, Pointers, signatures
 
 FOLDER = Path(__file__).parent
 FOLDERS = (FOLDER, FOLDER.parent / "kernels")  # where sources lie, at any depth
 _FLAGS = ("-O3", "-march=native", "-std=c++17", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 _X86 = ("-mprefer-vector-width=512",) if platform.machine() in ("x86_64", "AMD64") else ()
 _PARALLEL = ("-fopenmp",)
-SUFFIX = {None: "", torch.float32: "_float", torch.float64: "_double"}  # of functions that there are of every dtype
-CFunction = Callable[..., None]
-Argument = Tensor | ctypes.Array[Any] | float | None
-_KINDS = {"p": ctypes.c_void_p, "n": ctypes.c_int64, "i": ctypes.c_int, "d": ctypes.c_double}
+_SUFFIX = {torch.float32: "_float", torch.float64: "_double"}  # of functions that there are of both dtypes
 _loaded: dict[str, ctypes.CDLL | None] = {}
 
 
@@ -80,22 +78,58 @@ def checked_index(index: Tensor, n: int, caller: str, things: str) -> Tensor:
     return index.long().contiguous()
 
 
-def address(tensor: Tensor | None, shape: tuple[int, ...] | None = None) -> int | None:
-    """Of the first number, for a pointer argument; None for a missing tensor. Every tensor goes to C++ through here,
-    but for those whose strides the function gets.
+class Strided(NamedTuple):
+    """A tensor that need not be contiguous, for a function that gets its strides besides."""
+
+    tensor: Tensor
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.tensor.dtype
+
+
+_Function = tuple[Callable[..., None], list[torch.dtype | Pointers | None]]  # with what its pointers point to
+Argument = Tensor | Strided | Sequence[Any] | ctypes.Array[Any] | float | None
+
+
+def shaped(tensor: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
+    """The tensor, of this shape.
 
     Raises:
-        ValueError: the tensor is not on a CPU, not contiguous, or of another shape; :func:`usable` looks at dtypes.
+        ValueError: it has another one.
     """
-    if tensor is None:
+    if tensor is not None and tensor.shape != shape:
+        raise ValueError(f"the C++ kernels take a tensor of shape {tuple(shape)} here, got {tuple(tensor.shape)}")
+    return tensor
+
+
+def _pointer(argument: Any, target: torch.dtype | Pointers) -> Any:
+    """What goes to C++ for an argument of :meth:`Library.run`."""
+    if argument is None:
         return None
-    if not (tensor.is_cpu and tensor.is_contiguous() and (shape is None or tensor.shape == shape)):
-        needs = "any shape" if shape is None else f"shape {tuple(shape)}"
+    tensor = argument.tensor if isinstance(argument, Strided) else argument
+    if not isinstance(tensor, Tensor):
+        return _array(tensor, target)
+    if tensor.dtype is not target:
+        raise TypeError(f"takes {target}, got a tensor of {tensor.dtype}, {tuple(tensor.shape)}")
+    if not (tensor.is_cpu and (tensor is not argument or tensor.is_contiguous())):
         raise ValueError(
-            f"C++ kernels need contiguous tensors on a CPU, here of {needs}, got {tensor.dtype}, {tuple(tensor.shape)} "
-            f"with strides {tensor.stride()}, on {tensor.device}"
+            f"takes contiguous tensors on a CPU, got {tensor.dtype}, {tuple(tensor.shape)} with strides "
+            f"{tensor.stride()}, on {tensor.device}"
         )
     return tensor.data_ptr()
+
+
+def _array(numbers: Any, target: torch.dtype | Pointers) -> ctypes.Array[Any]:
+    kind = ctypes.c_void_p if isinstance(target, Pointers) else C_TYPES[target]
+    if isinstance(numbers, ctypes.Array) and numbers._type_ is kind:
+        return numbers
+    if not isinstance(numbers, (tuple, list)):
+        raise TypeError(f"takes a tensor or an array of {target}, got {numbers!r}")
+    if isinstance(target, Pointers):
+        numbers = [_pointer(n, target.dtype) for n in numbers]
+    array: ctypes.Array[Any] = (kind * len(numbers))(*numbers)
+    return array
 
 
 def library(name: str) -> ctypes.CDLL | None:
@@ -115,30 +149,12 @@ def library(name: str) -> ctypes.CDLL | None:
     return _loaded[name]
 
 
-def function(name: str, symbol: str, *kinds: type) -> CFunction:
-    """A function of a library that is there, with arguments of these ctypes; a number of threads is added at the end.
-
-    Raises:
-        RuntimeError: the library cannot be built; :func:`library` says so before.
-    """
-    loaded = library(name)
-    if loaded is None:
-        raise RuntimeError(f"the C++ kernels {name!r} could not be built")
-    symbol_function = getattr(loaded, symbol)
-    if symbol_function.argtypes is None:
-        symbol_function.argtypes, symbol_function.restype = (*kinds, ctypes.c_int), None
-    return symbol_function  # type: ignore[no-any-return]  # ctypes has no public name for its type
-
-
 class Library:
-    """The functions of a source for the kernels.
+    """The functions of ``name.cpp``, whose arguments :mod:`hyperbolic.native.signatures` reads in the source."""
 
-    Args: signatures: by function, a letter for each argument: p a pointer, n a size, i a flag, d a number.
-    """
-
-    def __init__(self, name: str, **signatures: str):
-        self.name, self.signatures = name, signatures
-        self.functions: dict[tuple[str, torch.dtype | None], CFunction] = {}
+    def __init__(self, name: str):
+        self.name = name
+        self.functions: dict[tuple[str, torch.dtype | None], _Function] = {}
 
     def usable(self, *tensors: Tensor | None) -> bool:
         """Whether there is the library, and it may read and write these tensors, see :func:`usable`."""
@@ -148,18 +164,45 @@ class Library:
         """Whether there is the library, and it may read these tensors, given their strides; see :func:`readable`."""
         return readable(*tensors) and library(self.name) is not None
 
-    def function(self, symbol: str, dtype: torch.dtype | None = None) -> CFunction:
-        """The function, of that dtype if it has versions, for addresses and numbers; see :func:`function`."""
-        loaded = self.functions.get((symbol, dtype))
-        if loaded is None:
-            kinds = [_KINDS[letter] for letter in self.signatures[symbol]]
-            loaded = self.functions[symbol, dtype] = function(self.name, symbol + SUFFIX[dtype], *kinds)
-        return loaded
+    def run(self, symbol: str, *arguments: Argument) -> None:
+        """Calls a function, or, where there are two, that of the dtype of the first argument.
 
-    def run(self, symbol: str, *arguments: Argument, dtype: torch.dtype | None = None) -> None:
-        """Calls a function; tensors go in by their :func:`address`, and the number of threads is added."""
-        values = [address(a) if isinstance(a, Tensor) else a for a in arguments]
-        self.function(symbol, dtype)(*values, torch.get_num_threads())
+        Args: arguments: as the function has them, but for the number of threads, which is added. For a pointer: a
+            contiguous tensor, a :class:`Strided` one, an array of ctypes, a tuple of numbers to read, or None; for a
+            pointer to pointers a list of them.
+
+        Raises:
+            RuntimeError: the library cannot be built; :func:`library` says so before.
+            TypeError: too many or too few arguments, numbers of another dtype, or what cannot stand for a pointer.
+            ValueError: a tensor that is not on a CPU, or not contiguous and not :class:`Strided`.
+        """
+        key = (symbol, getattr(arguments[0], "dtype", None))
+        function, targets = self.functions.get(key) or self._find(*key)
+        if len(arguments) != len(targets):
+            raise TypeError(f"{self.name}.cpp: {symbol} takes {len(targets)} arguments, got {len(arguments)}")
+        try:
+            values = [
+                a if target is None
+                else a.data_ptr() if isinstance(a, Tensor) and a.dtype is target and a.is_contiguous() and a.is_cpu
+                else _pointer(a, target)
+                for a, target in zip(arguments, targets)  # noqa: B905  as long, and in less time than with strict
+            ]  # fmt: skip
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{self.name}.cpp: {symbol} {error}") from error
+        function(*values, torch.get_num_threads())
+
+    def _find(self, symbol: str, dtype: torch.dtype | None) -> _Function:
+        loaded = library(self.name)
+        if loaded is None:
+            raise RuntimeError(f"the C++ kernels {self.name!r} could not be built")
+        known = signatures(sources()[self.name])
+        name = symbol if symbol in known or dtype not in _SUFFIX else symbol + _SUFFIX[dtype]
+        if name not in known:
+            raise TypeError(f"{self.name}.cpp has no function {symbol} for a first argument of dtype {dtype}")
+        function, signature = getattr(loaded, name), known[name]
+        function.argtypes, function.restype = (*(p.c_type for p in signature), ctypes.c_int), None
+        self.functions[symbol, dtype] = found = (function, [parameter.target for parameter in signature])
+        return found
 
 
 def sources() -> dict[str, Path]:

@@ -53,10 +53,8 @@ template <int sign> inline Squares squares_of(const float *x, const float *y, in
 
 }  // namespace
 
-extern "C" {
-
-void mobius_add(const float *x, const float *y, float *out, int64_t n, int64_t size, double c, double floor,
-                double bound, int threads) {
+extern "C" void mobius_add(const float *x, const float *y, float *out, int64_t n, int64_t size, double c, double floor,
+                           double bound, int threads) {
     rows::each(n, rows::worth(n * size, threads), [=](int64_t r) {
         const float *a = x + r * size, *b = y + r * size;
         const Squares square = squares_of<1>(a, b, size);
@@ -69,8 +67,9 @@ void mobius_add(const float *x, const float *y, float *out, int64_t n, int64_t s
 }
 
 // grad_c: one number for each row.
-void mobius_add_grad(const float *x, const float *y, const float *grad, float *grad_x, float *grad_y, double *grad_c,
-                     int64_t n, int64_t size, double c, double floor, double bound, int threads) {
+extern "C" void mobius_add_grad(const float *x, const float *y, const float *grad, float *grad_x, float *grad_y,
+                                double *grad_c, int64_t n, int64_t size, double c, double floor, double bound,
+                                int threads) {
     rows::each(n, rows::worth(n * size, threads), [=](int64_t r) {
         const float *a = x + r * size, *b = y + r * size, *g = grad + r * size;
         const Squares square = squares_of<1>(a, b, size);
@@ -97,16 +96,16 @@ void mobius_add_grad(const float *x, const float *y, const float *grad, float *g
 }
 
 // t = |x - y|^2 / (g_x g_y).
-void distance_square(const float *x, const float *y, double *out, int64_t n, int64_t size, double c, double floor,
-                     int threads) {
+extern "C" void distance_square(const float *x, const float *y, double *out, int64_t n, int64_t size, double c,
+                                double floor, int threads) {
     rows::each(n, rows::worth(n * size, threads), [=](int64_t r) {
         const Squares square = squares_of<-1>(x + r * size, y + r * size, size);
         out[r] = square.ss / (gap_of(square.xx, c, floor).value * gap_of(square.yy, c, floor).value);
     });
 }
 
-void distance_square_grad(const float *x, const float *y, const double *grad, float *grad_x, float *grad_y,
-                          double *grad_c, int64_t n, int64_t size, double c, double floor, int threads) {
+extern "C" void distance_square_grad(const float *x, const float *y, const double *grad, float *grad_x, float *grad_y,
+                                     double *grad_c, int64_t n, int64_t size, double c, double floor, int threads) {
     rows::each(n, rows::worth(n * size, threads), [=](int64_t r) {
         const float *a = x + r * size, *b = y + r * size;
         const Squares square = squares_of<-1>(a, b, size);
@@ -123,5 +122,4 @@ void distance_square_grad(const float *x, const float *y, const double *grad, fl
         }
         if (grad_c) grad_c[r] = by_x * square.xx + by_y * square.yy;
     });
-}
 }

@@ -15,20 +15,18 @@ inline void scaled(double a, const float *x, float *to, int64_t size) {
 
 }  // namespace
 
-extern "C" {
-
-void row_dot(const float *x, const float *y, double *out, int64_t n, int64_t size, int threads) {
+extern "C" void row_dot(const float *x, const float *y, double *out, int64_t n, int64_t size, int threads) {
     rows::each(n, rows::worth(n * size, threads), [=](int64_t r) { out[r] = rows::dot(x + r * size, y + r * size, size); });
 }
 
-void row_scale(const double *scale, const float *x, float *out, int64_t n, int64_t size, int threads) {
+extern "C" void row_scale(const double *scale, const float *x, float *out, int64_t n, int64_t size, int threads) {
     rows::each(n, rows::worth(n * size, threads),
                [=](int64_t r) { scaled(finite(scale[r]), x + r * size, out + r * size, size); });
 }
 
 // Gradients of row_scale: <grad, x> and scale grad.
-void row_scale_grad(const double *scale, const float *x, const float *grad, double *grad_scale, float *grad_x,
-                    int64_t n, int64_t size, int threads) {
+extern "C" void row_scale_grad(const double *scale, const float *x, const float *grad, double *grad_scale,
+                               float *grad_x, int64_t n, int64_t size, int threads) {
     rows::each(n, rows::worth(n * size, threads), [=](int64_t r) {
         const float *g = grad + r * size;
         grad_scale[r] = rows::dot(g, x + r * size, size);
@@ -37,8 +35,8 @@ void row_scale_grad(const double *scale, const float *x, const float *grad, doub
 }
 
 // out_b = sum_i w_bi x_bi of `count` rows for each b.
-void weighted_sum(const double *weights, const float *x, double *out, int64_t n, int64_t count, int64_t size,
-                  int threads) {
+extern "C" void weighted_sum(const double *weights, const float *x, double *out, int64_t n, int64_t count, int64_t size,
+                             int threads) {
     rows::each(n, rows::worth(n * count * size, threads), [=](int64_t b) {
         double *sum = out + b * size;
         std::fill(sum, sum + size, 0.0);
@@ -52,8 +50,8 @@ void weighted_sum(const double *weights, const float *x, double *out, int64_t n,
 }
 
 // Its gradients: <x_bi, grad_b> and w_bi grad_b; either may be left out.
-void weighted_sum_grad(const double *weights, const float *x, const double *grad, double *grad_weights, float *grad_x,
-                       int64_t n, int64_t count, int64_t size, int threads) {
+extern "C" void weighted_sum_grad(const double *weights, const float *x, const double *grad, double *grad_weights,
+                                  float *grad_x, int64_t n, int64_t count, int64_t size, int threads) {
     rows::each(n, rows::worth(n * count * size, threads), [=](int64_t b) {
         const double *g = grad + b * size;
         for (int64_t i = b * count; i < (b + 1) * count; i++) {
@@ -65,5 +63,4 @@ void weighted_sum_grad(const double *weights, const float *x, const double *grad
             for (int64_t j = 0; j < size; j++) to[j] = float(weight * g[j]);
         }
     });
-}
 }

@@ -1,4 +1,4 @@
-"""Small arguments of the operators of :mod:`hyperbolic.kernels.lorentz_rows` and of the attention."""
+"""Small arguments of the operators of :mod:`hyperbolic.kernels.lorentz_rows`."""
 
 import torch
 
@@ -20,18 +20,8 @@ def _linear():
     yield x, draw(3, 4), None, raw, added, scalar(), curvature(), 1.2, 1
 
 
-def _attention():
-    """Not causal: means of one point alone have no derivative in directions that leave the sheet."""
-    q, k, v = points(1, 2, 3, 2), points(1, 2, 4, 2), points(1, 2, 4, 2)
-    yield q, k, v, scalar(), curvature(), None, None, False
-    kept = torch.tensor([[True, True, True, False], [False, True, True, True], [False] * 4])
-    mask = torch.tensor([True, True, False, True])
-    yield q, k, v, scalar(), curvature(), mask, kept.expand(1, 2, 3, 4), False
-
-
 SAMPLES = {
     "lorentz_linear": lambda: list(_linear()),
     "lorentz_lift": lambda: [(draw(3, 4), curvature(), 1), (draw(2, 3, 2), curvature(), 2)],
     "lorentz_mean": lambda: [(points(3, 4, 2).mean(-2).detach().requires_grad_(), curvature())],
-    "lorentz_attention": lambda: list(_attention()),
 }

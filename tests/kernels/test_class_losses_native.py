@@ -110,7 +110,7 @@ def test_sure_logits_leave_no_denormal_numbers():
     classes = passes.Classes(slice(0, 64), z, None, None, None, None, None)
     with path("fast"):
         lists = (torch.full((8, 1), -1), 1, 0)
-        passes.LIBRARY.run("bce", *classes.arguments(z, total), None, 0, *lists, None, 0, None, 1e-7, dtype=F32)
+        passes.LIBRARY.run("bce", *classes.arguments(z, total), None, 0, *lists, None, 0, None, 1e-7)
     assert not z.any()
     assert total > 0
     assert torch.tensor(1e-39) * 2 > 0, "which holds in the pass only"

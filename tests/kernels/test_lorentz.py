@@ -139,6 +139,20 @@ def test_attention_dropout_leaves_weighted_means():
     torch.testing.assert_close(everything, v[:1].expand(50, -1))  # a row that loses all its weights keeps them
 
 
+def test_attention_dropout_is_that_of_its_weights():
+    """Of queries that keep enough, and of some that keep too little."""
+    space, two = Lorentz(0.6), torch.tensor(0.5, dtype=F64)
+    q, k, v = (space.random(2, 3, 40, 6, std=0.5, dtype=F64).requires_grad_() for _ in range(3))
+    torch.manual_seed(1)
+    out = lorentz_attention(q, k, v, two, space.c, dropout=0.95)
+    torch.manual_seed(1)
+    expected = kernel.normalised_mean(drop_weights(attention_weights(q, k, two), 0.95) @ v, space.c)
+    torch.testing.assert_close(out, expected, **tolerance(F64, "identity"))
+    grad = torch.randn_like(out)
+    for a, b in zip(*(torch.autograd.grad(y, (q, k, v), grad) for y in (out, expected)), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
 def test_rows_that_keep_next_to_nothing_keep_all(dtype):
     """Weights of 1 and 1e-35: without the first, the centroid's gradient would be beyond all numbers."""

@@ -5,8 +5,6 @@ import torch
 
 from hyperbolic import switch
 from hyperbolic.kernels import lorentz_rows as kernel
-from hyperbolic.kernels.lorentz_attention import lorentz_attention
-from hyperbolic.kernels.lorentz_attention.passes import Attention
 from hyperbolic.manifolds import Lorentz
 
 pytestmark = [
@@ -140,71 +138,3 @@ def test_means_of_heads_keep_their_layout(dtype):
     out = kernel.normalised_mean(heads, c)
     assert out.stride() == heads.stride()
     assert torch.equal(out, kernel.normalised_mean(heads.contiguous(), c))
-
-
-SEQUENCES = [(2, 3, 5, 5), (1, 2, 40, 7), (2, 1, 3, 66), (1, 1, 1, 1)]  # (B, H, T, N)
-
-
-@DTYPES
-@pytest.mark.parametrize("kind", ["all", "padding", "pairs", "causal"])
-@pytest.mark.parametrize("shape", SEQUENCES)
-@pytest.mark.parametrize("size", [3, 17, 40])
-def test_attention(shape, size, kind, dtype):
-    """Of one panel of queries and of several, of short and long points, heads lying across; all of its gradients."""
-    b, h, t, n = shape
-    n = t if kind == "causal" else n
-    masks = {"padding": torch.rand(b, 1, 1, n) < 0.6, "pairs": torch.rand(b, h, t, n) < 0.6}
-    mask = masks.get(kind)
-    if mask is not None:
-        mask[..., 0] = True
-    space = Lorentz(0.6)
-
-    def function(q, k, v, temperature, c):
-        q, k, v = (kernel.lift(x, c).transpose(1, 2) for x in (q, k, v))
-        return lorentz_attention(q, k, v, temperature, c, mask, kind == "causal")
-
-    inputs = [space.random(b, length, h, size - 1, std=size**-0.5, dtype=dtype)[..., 1:] for length in (t, n, n)]
-    heads = [x.transpose(1, 2) for x in inputs]
-    assert Attention.fits(*heads, *scalars(dtype), mask, None, kind == "causal")
-    check(function, *inputs, *scalars(dtype), scale=1e2)
-
-
-def test_attention_leaves_out_what_is_hidden():
-    """Weights and gradients of hidden keys are exactly 0, also of keys that are far."""
-    switch.use_kernels("fast")
-    space, two = Lorentz(1.0), torch.tensor(2.0)
-    q, k, v = (space.random(1, 2, 6, 4, std=1.0).requires_grad_() for _ in range(3))
-    out = lorentz_attention(q, k, v, two, space.c, causal=True)
-    by_k, by_v = torch.autograd.grad(out[:, :, 2].sum(), [k, v])
-    assert not by_k[:, :, 3:].any()
-    assert not by_v[:, :, 3:].any()
-    assert by_v[:, :, :3].any(-1).all()
-
-
-def test_attention_of_several_threads_is_that_of_one(two_threads):
-    switch.use_kernels("fast")
-    space, two = Lorentz(1.0), torch.tensor(2.0)
-    results = []
-    for threads in (2, 1):
-        torch.set_num_threads(threads)
-        torch.manual_seed(0)
-        leaves = [space.random(20, 4, 30, 8, std=0.5).requires_grad_() for _ in range(3)]
-        out = lorentz_attention(*leaves, two, space.c)
-        results.append([out, *torch.autograd.grad(out.sum(), leaves)])
-    assert all(map(torch.equal, *results))
-
-
-@DTYPES
-@pytest.mark.parametrize("causal", [False, True])
-def test_attention_with_weights_left_out(causal, dtype):
-    """Those of queries that keep enough, of queries that keep next to nothing, and of a key that alone is near."""
-    space = Lorentz(0.6)
-    q, k, v = (space.random(2, 3, 40, 6, std=0.5, dtype=dtype) for _ in range(3))
-    kept = torch.rand(2, 3, 40, 40) > 0.4
-    kept[0, 0, 3] = kept[1, 2, 39] = False
-
-    def function(q, k, v, temperature, c):
-        q, k, v = (kernel.lift(x, c) for x in (q, k, v))
-        return Attention.run(q, k, v, 2 / temperature, c, None, kept, causal)
-
-    check(function, *(x[..., 1:] for x in (q, k, v)), *scalars(dtype), scale=1e2)

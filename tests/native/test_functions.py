@@ -1,6 +1,5 @@
 """The elementary functions of the C++ kernels against mpmath, on the exact input bits."""
 
-import ctypes
 import math
 
 import mpmath
@@ -11,6 +10,7 @@ from hyperbolic import native, switch
 
 pytestmark = pytest.mark.skipif(switch.cpp_compiler() is None, reason="needs a C++ compiler")
 
+_LIBRARY = native.Library("functions")
 _TRUE = {
     "exp": mpmath.exp,
     "expm1": mpmath.expm1,
@@ -31,10 +31,8 @@ _SIGNED = {"exp", "expm1", "asinh", "sigmoid"}
 
 
 def _call(name, x):
-    kind = "float" if x.dtype == torch.float32 else "double"
     y = torch.empty_like(x)
-    function = native.function("functions", f"{name}_{kind}", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
-    function(native.address(x), native.address(y), x.numel(), 1)
+    _LIBRARY.run(name, x, y, x.numel())
     return y
 
 

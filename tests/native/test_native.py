@@ -1,6 +1,5 @@
 """How C++ kernels are built and found."""
 
-import ctypes
 import os
 import re
 import subprocess
@@ -35,8 +34,7 @@ def _own_folders(monkeypatch, tmp_path, native_kernels):
 def test_a_kernel_is_built_once_and_called(tmp_path, monkeypatch):
     (tmp_path / "twice.cpp").write_text(_SOURCE)
     x = torch.arange(5.0, dtype=torch.float64)
-    doubled = native.function("twice", "doubled", ctypes.c_void_p, ctypes.c_int64)
-    doubled(native.address(x), 5, 2)
+    native.Library("twice").run("doubled", x, 5)
     assert x.tolist() == [0, 2, 4, 6, 8]
     (built,) = (tmp_path / "cache" / "hyperbolic").glob("*.so")
     monkeypatch.setattr(native, "_loaded", {})
@@ -73,12 +71,12 @@ def test_a_library_that_was_cut_short_ends_no_process(tmp_path):
     built = native.compile_source("twice")
     built.write_bytes(built.read_bytes()[:4096])
     script = f"""
-import ctypes, pathlib, torch
+import pathlib, torch
 from hyperbolic import native
 native.FOLDER = pathlib.Path({str(tmp_path)!r})
 native.FOLDERS = (native.FOLDER,)
 x = torch.arange(5.0, dtype=torch.float64)
-native.function("twice", "doubled", ctypes.c_void_p, ctypes.c_int64)(native.address(x), 5, 2)
+native.Library("twice").run("doubled", x, 5)
 print(x.tolist())
 """
     result = subprocess.run([sys.executable, "-W", "error:the C", "-c", script], capture_output=True, text=True)
@@ -100,7 +98,7 @@ def test_without_openmp_it_is_built_for_one_thread(tmp_path, monkeypatch):
     (tmp_path / "twice.cpp").write_text(_SOURCE)
     monkeypatch.setattr(native, "_PARALLEL", ("-fno-such-option-at-all",))
     x = torch.ones(3, dtype=torch.float64)
-    native.function("twice", "doubled", ctypes.c_void_p, ctypes.c_int64)(native.address(x), 3, 2)
+    native.Library("twice").run("doubled", x, 3)
     assert x.tolist() == [2, 2, 2]
 
 
@@ -110,7 +108,7 @@ def test_a_source_that_does_not_compile_is_warned_of_once_and_leaves_nothing(tmp
     with pytest.warns(RuntimeWarning, match=r"'broken' could not be built, PyTorch operations are used.*broken.cpp"):
         assert native.library("broken") is None
     with pytest.raises(RuntimeError, match="'broken' could not be built"):
-        native.function("broken", "f")
+        native.Library("broken").run("f", 1)
     recwarn.clear()
     assert native.library("broken") is None
     assert not recwarn.list
@@ -186,20 +184,12 @@ def test_which_tensors_a_kernel_takes():
     assert not native.usable(x)
 
 
-@needs_compiler
-def test_addresses_of_tensors_of_a_shape():
+def test_tensors_of_a_shape():
     x = torch.ones(4, 3)
-    assert native.address(x, (4, 3)) == native.address(x) == x.data_ptr()
-    assert native.address(None, (4, 3)) is None
-    for wrong, message in [
-        (x[:3], r"contiguous tensors on a CPU, here of shape \(4, 3\), got torch.float32, \(3, 3\)"),
-        (torch.ones(3, 4).T, r"\(4, 3\) with strides \(1, 4\), on cpu"),
-        (x.to("meta"), "on meta"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            native.address(wrong, (4, 3))
-    with pytest.raises(ValueError, match="here of any shape"):
-        native.address(x.T)
+    assert native.shaped(x, (4, 3)) is x
+    assert native.shaped(None, (4, 3)) is None
+    with pytest.raises(ValueError, match=r"a tensor of shape \(4, 3\) here, got \(3, 3\)"):
+        native.shaped(x[:3], (4, 3))
 
 
 def test_the_cache_folder(monkeypatch, tmp_path):

@@ -12,10 +12,10 @@ from torch import Tensor
 from hyperbolic import native
 from hyperbolic.kernels.class_losses import plain
 from hyperbolic.kernels.operator import Operator, operator
-from hyperbolic.native import address
+from hyperbolic.native import Argument, Strided, shaped
 from hyperbolic.typing import Context
 
-LIBRARY = native.Library("losses", bce="pnnppppppnpnnpnpd", cross_entropy="pnnpppppppd")
+LIBRARY = native.Library("losses")
 _ENTRIES = 1 << 17  # of a tile, which stays in the cache with x and its gradient
 _ROWS = 2048  # most rows of a tile; fewer rows make products with few classes, which are slow
 
@@ -34,11 +34,11 @@ class Classes(NamedTuple):
     grad_scale: Tensor | None
     grad_bias: Tensor | None
 
-    def arguments(self, z: Tensor, total: Tensor) -> tuple[int | None, ...]:
+    def arguments(self, z: Tensor, total: Tensor) -> tuple[Argument, ...]:
         """Of a C++ pass: z (R, C) becomes the derivative of the loss by it, total, a float64 scalar, grows by the loss,
         and the gradients of scale and bias by theirs."""
         vectors = (self.scale, self.bias, self.grad_scale, self.grad_bias)
-        return address(z), *z.shape, *(address(t, z.shape[1:]) for t in vectors), address(total)
+        return z, *z.shape, *(shaped(t, z.shape[1:]) for t in vectors), total
 
 
 def _forward(
@@ -124,18 +124,18 @@ class BinaryCrossEntropy(Operator):
         factor = 1.0 if row_weights is not None else 1 / max(len(targets) * len(w), 1)
 
         def on_tile(z: Tensor, total: Tensor, rows: slice, part: Classes) -> None:
-            dense: tuple[int | None, int] = (None, 0)
+            dense: tuple[Argument, int] = (None, 0)
             lists: tuple[Tensor | None, int, int] = (None, 0, part.columns.start)
             if targets.dtype is torch.long:
                 lists = (targets[rows].contiguous(), targets.shape[1], part.columns.start)
             else:
                 y = targets[rows, part.columns].to(z.dtype)
                 y = y if y.stride(1) == 1 else y.contiguous()
-                dense = (y.data_ptr(), y.stride(0))
+                dense = (Strided(y), y.stride(0))
             weights = None if row_weights is None else row_weights[rows].to(z.dtype).contiguous()
             places = None if groups is None else groups[part.columns].contiguous()
-            weighted = (weights, 0 if weights is None else weights.shape[1], address(places, z.shape[1:]))
-            LIBRARY.run("bce", *part.arguments(z, total), *dense, *lists, *weighted, factor, dtype=z.dtype)
+            weighted = (weights, 0 if weights is None else weights.shape[1], shaped(places, z.shape[1:]))
+            LIBRARY.run("bce", *part.arguments(z, total), *dense, *lists, *weighted, factor)
 
         return (_forward(ctx, x, w, scale, bias, shape, on_tile) * factor).to(x.dtype)
 
@@ -178,8 +178,8 @@ class CrossEntropy(Operator):
 
         def on_tile(z: Tensor, total: Tensor, rows: slice, part: Classes) -> None:
             numbers = target[rows].contiguous(), weights[rows].contiguous()
-            of_rows = (address(t, z.shape[:1]) for t in numbers)
-            LIBRARY.run("cross_entropy", *part.arguments(z, total), *of_rows, smoothing, dtype=z.dtype)
+            of_rows = (shaped(t, z.shape[:1]) for t in numbers)
+            LIBRARY.run("cross_entropy", *part.arguments(z, total), *of_rows, smoothing)
 
         return _forward(ctx, x, w, scale, bias, shape, on_tile).to(x.dtype)
 

@@ -12,7 +12,7 @@ from hyperbolic.typing import Context
 
 _BLOCK = 1 << 16  # float64 entries that are worked on at a time, half a megabyte
 _LEAST_WEIGHT = 1e-300  # of a pair; smaller ones, of points more than 690 T apart, would be 0
-LIBRARY = native.Library("distance_softmax", distance_softmax="ppppppnndd")
+LIBRARY = native.Library("distance_softmax")
 
 
 @operator(

@@ -15,15 +15,7 @@ from hyperbolic.kernels.scratch import plus_product, row_blocks, rows_of
 from hyperbolic.typing import Context
 
 Sums = ctypes.Array[ctypes.c_double]
-LIBRARY = native.Library(
-    "lorentz",
-    normalise="ppnnddd",
-    normalise_grad="pppnnpppnnddd",
-    lift="ppnnnnnnnd",
-    time_grad="ppppnni",
-    mean="pppnnd",
-    mean_grad="pppppnnd",
-)
+LIBRARY = native.Library("lorentz")
 
 
 def _sums(count: int = 1) -> Sums:
@@ -47,7 +39,7 @@ class _Numbers:
     def forward(self, z: Tensor) -> Tensor:
         """Replaces z; returns what the backward pass needs of it besides."""
         row_numbers = torch.empty(2, self.constants[0], dtype=torch.float64)
-        LIBRARY.run("normalise", z, row_numbers, *self.constants, dtype=z.dtype)
+        LIBRARY.run("normalise", z, row_numbers, *self.constants)
         return row_numbers
 
     def backward(
@@ -63,7 +55,7 @@ class _Numbers:
         """Fills out with the gradient of these rows of z, and adds to its sums: see lorentz.cpp."""
         first, last = rows.start * self.heads, rows.stop * self.heads
         place = (first, last, out, sums, columns)
-        LIBRARY.run("normalise_grad", grad, y, row_numbers, *place, *self.constants, dtype=grad.dtype)
+        LIBRARY.run("normalise_grad", grad, y, row_numbers, *place, *self.constants)
 
     def scale_grad(self, sums: Sums, scale: Tensor) -> Tensor:
         return torch.full_like(scale, sums[0] * self.constants[-1])
@@ -142,7 +134,7 @@ class Linear(Operator):
 def _time_grad(grad: Tensor, y: Tensor, out: Tensor, c: Tensor, size: int, left_out: int) -> Tensor:
     """Fills out, and returns the gradient of c in ``t = sqrt(1/c + |s|^2)``."""
     total = _sums()
-    LIBRARY.run("time_grad", grad, y, out, total, y.numel() // size, size, left_out, dtype=grad.dtype)
+    LIBRARY.run("time_grad", grad, y, out, total, y.numel() // size, size, left_out)
     return torch.full_like(c, total[0] / (-2 * float(c) ** 2))
 
 
@@ -161,7 +153,7 @@ class Lift(Operator):
         at, heads = _two_leading(s.detach(), axes), sizes[0] if axes == 2 else 1
         strides = (at.stride(0), at.stride(1), at.stride(2) if axes == 2 else 0)
         shape = (lead.numel(), at.shape[1], heads, sizes[-1])
-        LIBRARY.run("lift", at.data_ptr(), y, *shape, *strides, float(c), dtype=at.dtype)
+        LIBRARY.run("lift", native.Strided(at), y, *shape, *strides, float(c))
         ctx.save_for_backward(y, c)
         ctx.shape = s.shape
         return y
@@ -194,7 +186,7 @@ class Mean(Operator):
         mean = mean.transpose(-3, -2) if ctx.across else mean.contiguous()
         y, size = torch.empty_like(mean), mean.shape[-1]
         factors = mean.new_empty(mean.numel() // size, dtype=torch.float64)
-        LIBRARY.run("mean", mean, y, factors, len(factors), size, float(c), dtype=mean.dtype)
+        LIBRARY.run("mean", mean, y, factors, len(factors), size, float(c))
         ctx.save_for_backward(y, factors, c)
         return y.transpose(-3, -2) if ctx.across else y
 
@@ -203,5 +195,5 @@ class Mean(Operator):
         y, factors, c = ctx.saved_tensors
         grad, total = (grad.transpose(-3, -2) if ctx.across else grad).contiguous(), _sums()
         out = torch.empty_like(y)
-        LIBRARY.run("mean_grad", grad, y, factors, out, total, len(factors), y.shape[-1], float(c), dtype=grad.dtype)
+        LIBRARY.run("mean_grad", grad, y, factors, out, total, len(factors), y.shape[-1], float(c))
         return out.transpose(-3, -2) if ctx.across else out, torch.full_like(c, total[0] / (-2 * float(c)))

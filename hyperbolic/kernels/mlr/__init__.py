@@ -15,13 +15,13 @@ from torch import Tensor
 
 from hyperbolic.kernels.mlr import passes
 from hyperbolic.kernels.mlr.plain import arsinh
-from hyperbolic.numerics import wide_curvature
+from hyperbolic.numerics import ball_gap, scaled, wide_curvature
 
 
 def lift_points(x: Tensor, c: Tensor) -> Tensor:
     """``[2x/g, 2(1 + c|x|^2)/g]``: (..., d) -> (..., d+1)."""
-    y: Tensor = passes.LiftPoints.run(x, wide_curvature(c).to(x.device))
-    return y
+    gap = ball_gap(x, wide_curvature(c).to(x.device))
+    return torch.cat([scaled(2 / gap, x), (4 / gap - 2).to(x.dtype)], -1)
 
 
 def lift_hyperplanes(p: Tensor, a: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:

@@ -81,38 +81,9 @@ constexpr double tiny = 1e-74;  // keeps |a| positive
 EXPORT(float)
 EXPORT(double)
 
-extern "C" {
-
-// (n, d) -> (n, d + 1), and the gaps (n).
-void lift_points(const float *x, float *out, double *gap, int64_t n, int64_t d, double c, double floor, int threads) {
-    rows::each(n, rows::worth(n * d, threads), [=](int64_t r) {
-        const float *from = x + r * d;
-        float *to = out + r * (d + 1);
-        gap[r] = std::max(1 - c * rows::dot(from, from, d), floor);
-        const double factor = 2 / gap[r];
-#pragma omp simd
-        for (int64_t j = 0; j < d; j++) to[j] = float(factor * double(from[j]));
-        to[d] = float(4 / gap[r] - 2);
-    });
-}
-
-// grad_c: one number for each row, or null.
-void lift_points_grad(const float *grad, const float *x, const double *gap, float *grad_x, double *grad_c, int64_t n,
-                      int64_t d, double c, double floor, int threads) {
-    rows::each(n, rows::worth(n * d, threads), [=](int64_t r) {
-        const float *g = grad + r * (d + 1), *from = x + r * d;
-        const double by_gap = rows::dot(g, from, d) + 2 * double(g[d]), g_gap = -2 / (gap[r] * gap[r]) * by_gap;
-        const double direct = 2 / gap[r], radial = gap[r] > floor ? -2 * c * g_gap : 0;
-        float *to = grad_x + r * d;
-#pragma omp simd
-        for (int64_t j = 0; j < d; j++) to[j] = float(direct * double(g[j]) + radial * double(from[j]));
-        if (grad_c) grad_c[r] = gap[r] > floor ? -g_gap * rows::dot(from, from, d) : 0;
-    });
-}
-
 // W (n, d + 1), the scales (n), and of each row the gap, shift = <p, a>/gap and norm = |a|.
-void lift_hyperplanes(const float *p, const float *a, float *w, float *scale, double *gaps, double *shifts,
-                      double *norms, int64_t n, int64_t d, double c, double floor, int threads) {
+extern "C" void lift_hyperplanes(const float *p, const float *a, float *w, float *scale, double *gaps, double *shifts,
+                                 double *norms, int64_t n, int64_t d, double c, double floor, int threads) {
     rows::each(n, rows::worth(n * d, threads), [=](int64_t r) {
         const float *point = p + r * d, *normal = a + r * d;
         float *to = w + r * (d + 1);
@@ -126,9 +97,10 @@ void lift_hyperplanes(const float *p, const float *a, float *w, float *scale, do
 }
 
 // grad_c: one number for each row, or null.
-void lift_hyperplanes_grad(const float *grad_w, const float *grad_scale, const float *p, const float *a,
-                           const double *gaps, const double *shifts, const double *norms, float *grad_p, float *grad_a,
-                           double *grad_c, int64_t n, int64_t d, double c, double floor, int threads) {
+extern "C" void lift_hyperplanes_grad(const float *grad_w, const float *grad_scale, const float *p, const float *a,
+                                      const double *gaps, const double *shifts, const double *norms, float *grad_p,
+                                      float *grad_a, double *grad_c, int64_t n, int64_t d, double c, double floor,
+                                      int threads) {
     rows::each(n, rows::worth(n * d, threads), [=](int64_t r) {
         const float *space = grad_w + r * (d + 1), *point = p + r * d, *normal = a + r * d;
         const double gap = gaps[r], shift = shifts[r], norm = norms[r];
@@ -146,5 +118,4 @@ void lift_hyperplanes_grad(const float *grad_w, const float *grad_scale, const f
         rows::combine(on_p, vectors, 3, grad_p + r * d, d);
         if (grad_c) grad_c[r] = (alpha * g_alpha - size * norm) / (2 * c) + bend / c * along_p - g_gap * (1 - gap) / c;
     });
-}
 }

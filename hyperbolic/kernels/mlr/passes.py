@@ -11,42 +11,9 @@ from hyperbolic.kernels.operator import Operator, operator
 from hyperbolic.numerics import BALL_EPS
 from hyperbolic.typing import Context
 
-LIBRARY = native.Library(
-    "mlr",
-    arsinh="pnnp",
-    slopes="ppnpnnppp",
-    lift_points="pppnndd",
-    lift_points_grad="pppppnndd",
-    lift_hyperplanes="pppppppnndd",
-    lift_hyperplanes_grad="ppppppppppnndd",
-)
+LIBRARY = native.Library("mlr")
 _ROWS, _COLUMNS = 128, 1024  # of a tile of slopes
 _FLOOR = BALL_EPS[torch.float32] / 4  # of gaps
-
-
-@operator("mlr_lift_points(Tensor x, Tensor c) -> Tensor")
-class LiftPoints(Operator):
-    plain = staticmethod(plain.lift_points)
-
-    @staticmethod
-    def fits(x: Tensor, c: Tensor) -> bool:
-        return x.dtype is torch.float32 and LIBRARY.readable(x)
-
-    @staticmethod
-    def forward(ctx: Context, x: Tensor, c: Tensor) -> Tensor:
-        x, d = x.contiguous(), x.shape[-1]
-        out, gap = x.new_empty(*x.shape[:-1], d + 1), x.new_empty(*x.shape[:-1], 1, dtype=torch.float64)
-        LIBRARY.run("lift_points", x, out, gap, gap.numel(), d, float(c), _FLOOR)
-        ctx.save_for_backward(x, c, gap)
-        return out
-
-    @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor | None]:
-        x, c, gap = ctx.saved_tensors
-        grad_x, rows = torch.empty_like(x), torch.empty_like(gap) if ctx.needs_input_grad[1] else None
-        numbers = gap.numel(), x.shape[-1], float(c), _FLOOR
-        LIBRARY.run("lift_points_grad", grad.contiguous(), x, gap, grad_x, rows, *numbers)
-        return grad_x, None if rows is None else rows.sum()
 
 
 @operator("mlr_lift_hyperplanes(Tensor p, Tensor a, Tensor c) -> (Tensor, Tensor)")
@@ -62,7 +29,7 @@ class LiftHyperplanes(Operator):
         p, a, (n, d) = p.contiguous(), a.contiguous(), a.shape
         w, scale = a.new_empty(n, d + 1), a.new_empty(n)
         scalars = a.new_empty(3, n, 1, dtype=torch.float64).unbind()  # gap, shift and norm of each row
-        LIBRARY.run("lift_hyperplanes", native.address(p, (n, d)), a, w, scale, *scalars, n, d, float(c), _FLOOR)
+        LIBRARY.run("lift_hyperplanes", native.shaped(p, (n, d)), a, w, scale, *scalars, n, d, float(c), _FLOOR)
         ctx.save_for_backward(p, a, c, *scalars)
         return w, scale
 
@@ -93,7 +60,7 @@ class Logits(Operator):
     def forward(ctx: Context, x: Tensor, w: Tensor, scale: Tensor) -> Tensor:
         x, w, scale = x.contiguous(), w.contiguous(), scale.contiguous()
         out = x @ w.T
-        LIBRARY.run("arsinh", out, *out.shape, native.address(scale, (len(w),)), dtype=out.dtype)
+        LIBRARY.run("arsinh", out, *out.shape, native.shaped(scale, (len(w),)))
         ctx.save_for_backward(x, w, scale, out)
         return out
 
@@ -110,9 +77,9 @@ class Logits(Operator):
             for k in range(0, len(w), columns):
                 n = min(columns, len(w) - k)
                 slope = buffer[: len(x_here) * n].view(len(x_here), n)
-                entries = (t[r:, k:].data_ptr() for t in (logits, grad))
+                entries = (native.Strided(t[r:, k:]) for t in (logits, grad))
                 numbers = (scale[k:], inverse[k:], grad_scale[k:])
-                LIBRARY.run("slopes", *entries, len(w), slope, *slope.shape, *numbers, dtype=x.dtype)
+                LIBRARY.run("slopes", *entries, len(w), slope, *slope.shape, *numbers)
                 if grad_x is not None:
                     grad_x[some].addmm_(slope, w[k : k + n])
                 if grad_w is not None:

@@ -10,11 +10,6 @@ from hyperbolic.numerics import WIDE, ball_gap, dot, scaled, sqnorm
 TINY = 1e-74  # keeps |a| positive; the inverse of its root is a float32 number
 
 
-def lift_points(x: Tensor, c: Tensor) -> Tensor:
-    gap = ball_gap(x, c)
-    return torch.cat([scaled(2 / gap, x), (4 / gap - 2).to(x.dtype)], -1)
-
-
 def lift_hyperplanes(p: Tensor, a: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     """With ``t = <p,a>/g`` and ``alpha = sqrt(c)/|a|``: ``W = [alpha a + 2 c alpha t p, -alpha t]``."""
     shift, norm = dot(p, a) / ball_gap(p, c), (sqnorm(a) + TINY).sqrt()

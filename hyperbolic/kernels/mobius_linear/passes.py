@@ -10,7 +10,6 @@ with one coefficient a row, made in float64 of the norms of the ``x_i`` and the 
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 
 import torch
@@ -24,17 +23,12 @@ from hyperbolic.numerics import BALL_EPS
 from hyperbolic.typing import Context
 
 _MAX_VECTORS = 8  # vectors of a sum, as in native/mobius_rows.h
-Addresses = ctypes.Array[ctypes.c_void_p]
 _BOUND = 1 - BALL_EPS[torch.float32]
-_LIBRARY = native.Library("mobius", mobius_forward="pppipipinnddpp", mobius_backward="pppipipinnddppnnppppp")
-
-
-def _addresses(tensors: Sequence[Tensor | None]) -> Addresses:
-    return (ctypes.c_void_p * len(tensors))(*map(native.address, tensors))
+_LIBRARY = native.Library("mobius")
 
 
 class _Sum:
-    """The arguments of both passes; it keeps the tensors whose addresses it hands out."""
+    """The arguments of both passes."""
 
     def __init__(
         self,
@@ -46,11 +40,10 @@ class _Sum:
         numbers: Tensor,
     ):
         n, size = products[0].shape
-        self.tensors = (points, factors, xs, products, numbers)
         self.arguments = (
-            _addresses(xs),
-            (ctypes.c_int64 * len(xs))(*(x.shape[1] for x in xs)),
-            _addresses(products),
+            xs,
+            [x.shape[1] for x in xs],
+            products,
             len(xs),
             points,
             0 if points is None else len(points),
@@ -106,9 +99,8 @@ class MobiusAffine(Operator):
         grad_factors = torch.empty_like(factors) if needs[2] else None
         grad_xs = [torch.empty_like(x) if need else None for x, need in zip(xs, needs[3:], strict=False)]
         grad_weights: list[Tensor | None] = [None] * n
-        grad_norms = _addresses(grad_xs)
         for rows, space in row_blocks(grad, grad.dtype, n):
-            outputs = (space, grad_norms, grad_factors, grad_points, grad_c)
+            outputs = (space, grad_xs, grad_factors, grad_points, grad_c)
             passes.run("mobius_backward", grad, rows.start, rows.stop, *outputs)
             for i, grad_product in enumerate(space.unbind(0) if n > 1 else [space]):
                 if (grad_x := grad_xs[i]) is not None:

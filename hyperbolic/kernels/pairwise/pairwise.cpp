@@ -87,12 +87,12 @@ inline void combine(double a, const double *v, double b, const float *x, float *
 }  // namespace
 
 #define EXPORT(T)                                                                                                      \
-    extern "C" void lengths_##T(double *h, T *out, const double *left, const double *right, int64_t batches,           \
+    extern "C" void lengths_##T(T *out, double *h, const double *left, const double *right, int64_t batches,           \
                                 int64_t rows, int64_t columns, int64_t d, int terms, double limit, double factor,      \
                                 int64_t *close, int threads) {                                                         \
         all_lengths(h, out, left, right, batches, rows, columns, d, terms, limit, factor, close, threads);             \
     }                                                                                                                  \
-    extern "C" void slopes_##T(const double *h, const T *grad, double *out, int64_t rows, int64_t columns, double c,   \
+    extern "C" void slopes_##T(const T *grad, const double *h, double *out, int64_t rows, int64_t columns, double c,   \
                                double *grad_c, int threads) {                                                          \
         slopes(h, grad, out, rows, columns, c, grad_c, threads);                                                       \
     }
@@ -100,11 +100,9 @@ inline void combine(double a, const double *v, double b, const float *x, float *
 EXPORT(float)
 EXPORT(double)
 
-extern "C" {
-
 // Left: [-2c x/g, c|x|^2/g, 1/g]. Right: [y/g, 1/g, c|y|^2/g].
-void poincare_factors(const float *x, double *out, int64_t n, int64_t d, double c, double floor, int left,
-                      int threads) {
+extern "C" void poincare_factors(const float *x, double *out, int64_t n, int64_t d, double c, double floor, int left,
+                                 int threads) {
     rows::each(n, rows::worth(n * d, threads), [=](int64_t r) {
         const float *from = x + r * d;
         double *to = out + r * (d + 2);
@@ -116,8 +114,8 @@ void poincare_factors(const float *x, double *out, int64_t n, int64_t d, double 
 }
 
 // grad_c: one number for each row.
-void poincare_factors_grad(const double *grad, const float *x, float *grad_x, double *grad_c, int64_t n, int64_t d,
-                           double c, double floor, int left, int threads) {
+extern "C" void poincare_factors_grad(const double *grad, const float *x, float *grad_x, double *grad_c, int64_t n,
+                                      int64_t d, double c, double floor, int left, int threads) {
     rows::each(n, rows::worth(n * d, threads), [=](int64_t r) {
         const double *g = grad + r * (d + 2), factor = left ? -2 * c : 1;
         const float *from = x + r * d;
@@ -131,7 +129,8 @@ void poincare_factors_grad(const double *grad, const float *x, float *grad_x, do
 }
 
 // Of the space parts s of x (n, d + 1), with t = sqrt(1/c + |s|^2). Left: [-c/2 s, c/2 t, -1/2]. Right: [s, t, 1].
-void lorentz_factors(const float *x, double *out, int64_t n, int64_t d, double c, double, int left, int threads) {
+extern "C" void lorentz_factors(const float *x, double *out, int64_t n, int64_t d, double c, double, int left,
+                                int threads) {
     rows::each(n, rows::worth(n * d, threads), [=](int64_t r) {
         const float *space = x + r * (d + 1) + 1;
         double *to = out + r * (d + 2);
@@ -142,8 +141,8 @@ void lorentz_factors(const float *x, double *out, int64_t n, int64_t d, double c
 }
 
 // grad_c: one number for each row.
-void lorentz_factors_grad(const double *grad, const float *x, float *grad_x, double *grad_c, int64_t n, int64_t d,
-                          double c, double, int left, int threads) {
+extern "C" void lorentz_factors_grad(const double *grad, const float *x, float *grad_x, double *grad_c, int64_t n,
+                                     int64_t d, double c, double, int left, int threads) {
     rows::each(n, rows::worth(n * d, threads), [=](int64_t r) {
         const double *g = grad + r * (d + 2);
         const float *space = x + r * (d + 1) + 1;
@@ -153,5 +152,4 @@ void lorentz_factors_grad(const double *grad, const float *x, float *grad_x, dou
         to[0] = 0;
         grad_c[r] = (left ? (g[d] * time - rows::dot(g, space, d)) / 2 : 0) - by_time / (2 * c * c);
     });
-}
 }

@@ -18,15 +18,7 @@ from hyperbolic.kernels.pairwise import plain
 from hyperbolic.numerics import BALL_EPS
 from hyperbolic.typing import Context
 
-LIBRARY = native.Library(
-    "pairwise",
-    poincare_factors="ppnnddi",
-    poincare_factors_grad="ppppnnddi",
-    lorentz_factors="ppnnddi",
-    lorentz_factors_grad="ppppnnddi",
-    lengths="ppppnnnniddp",
-    slopes="pppnndp",
-)
+LIBRARY = native.Library("pairwise")
 _FLOOR = BALL_EPS[torch.float32] / 4  # of gaps
 
 
@@ -99,7 +91,7 @@ def _forward(ctx: Context, model: _Model, x: Tensor, y: Tensor, c: Tensor, refin
     sizes = math.prod(lead), t, n, e - 2, model.terms
     limit = plain.CLOSE[x.dtype] if refine else 0.0
     # lengths are 0 at close pairs, and their h becomes -1
-    LIBRARY.run("lengths", h, out, *sides, *sizes, limit, 2 / math.sqrt(c), close, dtype=x.dtype)
+    LIBRARY.run("lengths", out, h, *sides, *sizes, limit, 2 / math.sqrt(c), close)
     ctx.save_for_backward(h, c)
     ctx.index = index = (h < 0).nonzero(as_tuple=True) if refine and close else None
     if index is not None:
@@ -112,7 +104,7 @@ def _backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
     h, c = ctx.saved_tensors
     grad, grad_h, grad_c = grad.contiguous(), torch.empty_like(h), torch.zeros_like(c)
     sizes = h.numel() // max(h.shape[-1], 1), h.shape[-1], float(c)
-    LIBRARY.run("slopes", h, grad, grad_h, *sizes, grad_c if ctx.needs_input_grad[2] else None, dtype=grad.dtype)
+    LIBRARY.run("slopes", grad, h, grad_h, *sizes, grad_c if ctx.needs_input_grad[2] else None)
     left, right = ctx.factors.values
     by_left, by_right = grad_h @ right, grad_h.mT @ left
     grads = ctx.factors.grads(by_left.sum_to_size(left.shape), by_right.sum_to_size(right.shape))

@@ -9,7 +9,6 @@ step again.
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any, ClassVar
 
 import torch
@@ -24,11 +23,7 @@ from hyperbolic.numerics import ball_gap, sqnorm
 from hyperbolic.typing import Context
 
 _LANES = {torch.float32: 32, torch.float64: 16}  # sequences of a block
-_SIGNATURES = {"forward": "p" * 10, "backward": "p" * 16}
-_LIBRARIES = {
-    torch.float32: native.Library("recurrent_float", **_SIGNATURES),
-    torch.float64: native.Library("recurrent_double", **_SIGNATURES),
-}
+_LIBRARY = native.Library("recurrent")
 _MAX_BYTES = 1 << 24  # of the weights of a cell; with larger ones the products of PyTorch win
 _ARGUMENTS = "Tensor x, Tensor? lengths, Tensor weight_ih, Tensor weight_hh, Tensor bias, Tensor c, int nonlinearity"
 
@@ -55,8 +50,7 @@ class _Sequence(Operator):
         return (
             gates * hidden * (d_in + hidden) * x.element_size() <= _MAX_BYTES
             and plain.well_formed(x, lengths, weight_ih, weight_hh, bias, nonlinearity)
-            and x.dtype in _LIBRARIES
-            and _LIBRARIES[x.dtype].readable(x, weight_ih, weight_hh, bias)
+            and _LIBRARY.readable(x, weight_ih, weight_hh, bias)
         )
 
     @staticmethod
@@ -74,13 +68,13 @@ class _Sequence(Operator):
         lengths = None if lengths is None else lengths.to(x.device, torch.int64)
         b, b_gap = c.sqrt().to(x.dtype) * bias, ball_gap(bias, c).to(x.dtype)
         inputs = [t if t is None else t.contiguous() for t in (x, lengths, weight_ih, weight_hh, b, b_gap)]
-        ctx.sizes = (ctypes.c_int64 * 8)(streams, cells, batch, steps, d_in, hidden, gates, nonlinearity)
-        ctx.numbers = (ctypes.c_double * 2)(float(c), constants(x).bound)
+        ctx.sizes = (streams, cells, batch, steps, d_in, hidden, gates, nonlinearity)
+        ctx.numbers = (float(c), constants(x).bound)
         out, states = x.new_empty(cells, batch, steps, hidden), None
         if any(ctx.needs_input_grad):
             lanes = _LANES[x.dtype]
             states = x.new_empty(cells, -(-batch // lanes), steps, hidden + (gates == 3), lanes)
-        _LIBRARIES[x.dtype].run("forward", ctx.sizes, ctx.numbers, *inputs, out, states)
+        _LIBRARY.run("forward", x, ctx.sizes, ctx.numbers, *inputs[1:], out, states)
         ctx.save_for_backward(*inputs, bias, c, out if ctx.needs_input_grad[5] else None, states)
         return out
 
@@ -92,8 +86,8 @@ class _Sequence(Operator):
         g_x = torch.zeros_like(x) if needs[0] else None
         g_in, g_state, g_b, g_gap = [torch.zeros_like(p) for p in parameters]
         scalars = c.new_zeros(2, dtype=torch.float64) if needs[5] else None
-        tensors = (*inputs, states, grad, g_x, g_in, g_state, g_b, g_gap, scalars)
-        _LIBRARIES[x.dtype].run("backward", ctx.sizes, ctx.numbers, *tensors)
+        tensors = (*inputs[1:], states, grad, g_x, g_in, g_state, g_b, g_gap, scalars)
+        _LIBRARY.run("backward", x, ctx.sizes, ctx.numbers, *tensors)
         root, g_c = c.sqrt(), None
         if scalars is not None:  # out = unit h, and the other places of unit = 1/sqrt(c)
             g_unit = scalars[0] + (grad * out).sum(dtype=torch.float64) * root

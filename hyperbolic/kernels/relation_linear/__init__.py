@@ -18,7 +18,7 @@ from hyperbolic.switch import is_followed
 from hyperbolic.typing import Context, Function
 
 GATHERED = 1 << 22  # entries of gathered matrices, up to which one batched product is faster
-_LIBRARY = native.Library("relation_linear", products="ppppnnn", grads="ppppppnnnn")
+_LIBRARY = native.Library("relation_linear")
 
 
 def relation_linear(x: Tensor, weight: Tensor, r: Tensor, sparse: bool = False) -> Tensor:
@@ -61,7 +61,7 @@ class _Products(Operator):
         x = x.contiguous()
         r = native.checked_index(r, len(weight), "relation_linear", "matrices")
         y = x.new_empty(len(x), weight.shape[1])
-        _LIBRARY.run("products", x, weight, r, y, len(x), *weight.shape[1:], dtype=x.dtype)
+        _LIBRARY.run("products", x, weight, r, y, len(x), *weight.shape[1:])
         ctx.save_for_backward(x, weight, r)
         return y
 
@@ -72,7 +72,7 @@ class _Products(Operator):
         grad_x = torch.empty_like(x) if ctx.needs_input_grad[0] else None
         grad_weight = x.new_empty(weight.shape) if ctx.needs_input_grad[1] else None
         sizes = (len(x), *weight.shape[1:], len(weight))
-        _LIBRARY.run("grads", grad, x, weight, r, grad_x, grad_weight, *sizes, dtype=x.dtype)
+        _LIBRARY.run("grads", grad, x, weight, r, grad_x, grad_weight, *sizes)
         return grad_x, grad_weight, None
 
 

@@ -18,7 +18,7 @@ from hyperbolic.kernels.operator import Operator, operator
 from hyperbolic.kernels.relation_linear import GATHERED
 from hyperbolic.typing import Context
 
-LIBRARY = native.Library("relation_scores", scores="p" * 12 + "nnndddd", grads="p" * 15 + "nnnnnddd")
+LIBRARY = native.Library("relation_scores")
 
 
 class Tables(NamedTuple):
@@ -105,9 +105,9 @@ class _Scores(Operator):
         q, row_numbers, out = torch.empty_like(y), y.new_empty(2, len(h), dtype=torch.float64), y.new_empty(t.shape)
         relations, (entities, size) = len(matrix), table.shape
         shapes = ((entities, size), (relations, size, size), (relations, size - 1), (entities, 1), (entities, 1))
-        tables = map(native.address, (table, matrix, bias, head_bias, tail_bias), shapes)
+        tables = map(native.shaped, (table, matrix, bias, head_bias, tail_bias), shapes)
         tensors = (h, r, t, y, q, row_numbers, out)
-        LIBRARY.run("scores", *tables, *tensors, *t.shape, size, margin, *ctx.times, dtype=table.dtype)
+        LIBRARY.run("scores", *tables, *tensors, *t.shape, size, margin, *ctx.times)
         ctx.save_for_backward(table, matrix, h, r, t, y, q, row_numbers)
         return out
 
@@ -120,5 +120,5 @@ class _Scores(Operator):
         grads = tuple(y.new_empty(shape) for shape in shapes)  # all: they are made together
         scratch = y.new_empty(len(h), 3 * size + 1)
         tensors = (table, matrix, h, r, t, grad.contiguous(), y, q, row_numbers, *grads, scratch)
-        LIBRARY.run("grads", *tensors, *t.shape, size, entities, relations, *ctx.times, dtype=table.dtype)
+        LIBRARY.run("grads", *tensors, *t.shape, size, entities, relations, *ctx.times)
         return *grads, *[None] * 6

@@ -10,7 +10,7 @@ from hyperbolic.kernels.operator import Operator, operator
 from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.typing import Context
 
-_LIBRARY = native.Library("table_products", scores="pppppnnn", grads="pppppppnnnn")
+_LIBRARY = native.Library("table_products")
 
 
 def table_products(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None = None, sparse: bool = False) -> Tensor:
@@ -57,7 +57,7 @@ class _TableProducts(Operator):
         x = x.contiguous()
         index = native.checked_index(index, len(table), "table_products", "rows")
         out = x.new_empty(index.shape)
-        _LIBRARY.run("scores", x, table, bias, index, out, *index.shape, x.shape[1], dtype=x.dtype)
+        _LIBRARY.run("scores", x, table, bias, index, out, *index.shape, x.shape[1])
         ctx.save_for_backward(x, table, index)
         return out
 
@@ -70,5 +70,5 @@ class _TableProducts(Operator):
         grad_table = x.new_empty(table.shape) if needs_table else None
         grad_bias = x.new_empty(len(table), 1) if needs_bias else None
         tensors = (grad, x, table, index, grad_x, grad_table, grad_bias)
-        _LIBRARY.run("grads", *tensors, *index.shape, *reversed(table.shape), dtype=x.dtype)
+        _LIBRARY.run("grads", *tensors, *index.shape, *reversed(table.shape))
         return grad_x, grad_table, None, grad_bias

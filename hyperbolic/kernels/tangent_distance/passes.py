@@ -10,15 +10,7 @@ from hyperbolic.kernels.operator import Operator, operator
 from hyperbolic.kernels.tangent_distance import plain
 from hyperbolic.typing import Context
 
-LIBRARY = native.Library(
-    "tangent_distance",
-    row_products="pppp" + "nnnnnn",
-    row_products_grad="pppppp" + "nnnnnn",
-    lengths="pppn",
-    lengths_grad="ppppppn",
-    squared="pppnni",
-    squared_grad="ppppppnni",
-)
+LIBRARY = native.Library("tangent_distance")
 
 
 @operator("row_products(Tensor queries, Tensor rows) -> (Tensor, Tensor)")
@@ -43,8 +35,8 @@ class RowProducts(Operator):
         queries, rows = queries.contiguous(), rows if rows.stride(-1) == 1 else rows.contiguous()
         (b, n, d), k = rows.shape, queries.shape[1]
         products, squares = queries.new_empty(b, k, n), queries.new_empty(b, n)
-        sizes = (b, k, n, d, rows.stride(0), rows.stride(1))
-        LIBRARY.run("row_products", queries, rows.data_ptr(), products, squares, *sizes)
+        sizes = (b, k, n, d, *rows.stride()[:2])
+        LIBRARY.run("row_products", queries, native.Strided(rows), products, squares, *sizes)
         ctx.save_for_backward(queries, rows)
         return products, squares
 
@@ -54,7 +46,7 @@ class RowProducts(Operator):
         (b, n, d), k = rows.shape, queries.shape[1]
         grad_queries, grad_rows = torch.empty_like(queries), rows.new_empty(rows.shape)
         grads = (grad_products.contiguous(), grad_squares.contiguous(), grad_queries, grad_rows)
-        LIBRARY.run("row_products_grad", queries, rows.data_ptr(), *grads, b, k, n, d, rows.stride(0), rows.stride(1))
+        LIBRARY.run("row_products_grad", queries, native.Strided(rows), *grads, b, k, n, d, *rows.stride()[:2])
         return grad_queries, grad_rows
 
 
@@ -93,10 +85,9 @@ class SquaredLength(Operator):
 
     @staticmethod
     def forward(ctx: Context, h: Tensor, c: Tensor, narrow: bool) -> Tensor:
-        dtype = torch.float32 if narrow else torch.float64
         h, c = h.contiguous(), c.contiguous()
-        out = h.new_empty(h.shape, dtype=dtype)
-        LIBRARY.run("squared", h, c, out, *h.shape, c.dim() > 0, dtype=dtype)
+        out = h.new_empty(h.shape, dtype=torch.float32 if narrow else torch.float64)
+        LIBRARY.run("squared", out, h, c, *h.shape, c.dim() > 0)
         ctx.save_for_backward(h, c, out)
         return out
 
@@ -105,5 +96,5 @@ class SquaredLength(Operator):
         h, c, out = ctx.saved_tensors
         grad_h, grad_c = torch.empty_like(h), h.new_empty(len(h), 1) if ctx.needs_input_grad[1] else None
         tensors = (grad.contiguous(), h, c, out, grad_h, grad_c)
-        LIBRARY.run("squared_grad", *tensors, *h.shape, c.dim() > 0, dtype=out.dtype)
+        LIBRARY.run("squared_grad", *tensors, *h.shape, c.dim() > 0)
         return grad_h, None if grad_c is None else grad_c.sum_to_size(c.shape), None

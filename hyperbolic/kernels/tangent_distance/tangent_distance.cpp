@@ -73,7 +73,7 @@ template <class T> double squared_grad(const T *grad, const double *h, double c,
 }  // namespace
 
 #define EXPORT(T)                                                                                                      \
-    extern "C" void squared_##T(const double *h, const double *c, T *out, int64_t rows, int64_t columns,               \
+    extern "C" void squared_##T(T *out, const double *h, const double *c, int64_t rows, int64_t columns,               \
                                 int of_rows, int threads) {                                                            \
         rows::each(rows, rows::worth(rows * columns, threads), [=](int64_t r) {                                        \
             squared(h + r * columns, c[of_rows ? r : 0], out + r * columns, columns);                                  \
@@ -91,19 +91,17 @@ template <class T> double squared_grad(const T *grad, const double *h, double c,
 EXPORT(float)
 EXPORT(double)
 
-extern "C" {
-
 // queries (B, K, d); rows (B, N, d), the strides of whose first axes are given.
-void row_products(const double *queries, const float *v, double *out, double *squares, int64_t b, int64_t k, int64_t n,
-                  int64_t d, int64_t stride, int64_t row_stride, int threads) {
+extern "C" void row_products(const double *queries, const float *v, double *out, double *squares, int64_t b, int64_t k,
+                             int64_t n, int64_t d, int64_t stride, int64_t row_stride, int threads) {
     rows::each(b, rows::worth(b * n * d, threads), [=](int64_t i) {
         products(queries + i * k * d, v + i * stride, out + i * k * n, squares + i * n, k, n, d, row_stride);
     });
 }
 
-void row_products_grad(const double *queries, const float *v, const double *by_products, const double *by_squares,
-                       double *grad_queries, float *grad_rows, int64_t b, int64_t k, int64_t n, int64_t d,
-                       int64_t stride, int64_t row_stride, int threads) {
+extern "C" void row_products_grad(const double *queries, const float *v, const double *by_products,
+                                  const double *by_squares, double *grad_queries, float *grad_rows, int64_t b,
+                                  int64_t k, int64_t n, int64_t d, int64_t stride, int64_t row_stride, int threads) {
     rows::each(b, rows::worth(b * n * d, threads), [=](int64_t i) {
         products_grad(queries + i * k * d, v + i * stride, by_products + i * k * n, by_squares + i * n,
                       grad_queries + i * k * d, grad_rows + i * n * d, k, n, d, row_stride);
@@ -111,7 +109,7 @@ void row_products_grad(const double *queries, const float *v, const double *by_p
 }
 
 // sinh^2 r and sinh(2r)/(2r) of r^2, by one exponential.
-void lengths(const double *square, double *sinh_square, double *ratio, int64_t n, int) {
+extern "C" void lengths(const double *square, double *sinh_square, double *ratio, int64_t n, int) {
 #pragma omp simd
     for (int64_t j = 0; j < n; j++) {
         const double s = square[j] < 1e-300 ? 1e-300 : square[j], r = std::sqrt(s);
@@ -123,8 +121,8 @@ void lengths(const double *square, double *sinh_square, double *ratio, int64_t n
 
 // The ratio is the slope of sinh^2 r by r^2; its own is (cosh(2r) - ratio) / (2r^2), or the sum of
 // 4^n n s^(n-1) / (2n+1)!.
-void lengths_grad(const double *by_sinh, const double *by_ratio, const double *square, const double *sinh_square,
-                  const double *ratio, double *out, int64_t n, int) {
+extern "C" void lengths_grad(const double *by_sinh, const double *by_ratio, const double *square,
+                             const double *sinh_square, const double *ratio, double *out, int64_t n, int) {
     constexpr double terms[] = {4.0 / 6, 16.0 / 60, 64.0 / 1680, 256.0 / 90720, 1024.0 / 7983360, 4096.0 / 1037836800};
 #pragma omp simd
     for (int64_t j = 0; j < n; j++) {
@@ -135,5 +133,4 @@ void lengths_grad(const double *by_sinh, const double *by_ratio, const double *s
         const double closed = (2 * sinh_square[j] + 1 - ratio[j]) / (2 * (s < small ? small : s));
         out[j] = by_ratio[j] * (s < small ? series : closed) + by_sinh[j] * ratio[j];
     }
-}
 }

@@ -1,4 +1,0 @@
-// Möbius RNN and GRU in float64.
-#include "recurrent.h"
-
-RECURRENT(double)
