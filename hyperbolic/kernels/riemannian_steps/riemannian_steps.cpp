@@ -1,4 +1,4 @@
-// Riemannian Adam and SGD on the rows of a table, in one pass over it: see hyperbolic/kernels/adam.py.
+// Riemannian Adam and SGD on the rows of a table, in one pass over it: see plain.py.
 //
 // Blocks of rows stay in the first cache while their sums, the coefficients of their rows (vectorised across rows) and
 // the combinations are made.

@@ -1,0 +1,66 @@
+"""Steps of Riemannian Adam and SGD on the rows of a table of points: :func:`plain.step` has the formula.
+
+On a CPU one pass in C++, in closed form: each half of a step is a few sums over a row (``<x, h>`` and ``|h|^2`` of the
+Euclidean gradient h, then ``<x, m>`` and ``|m|^2``), a few coefficients in float64, and combinations of rows:
+``m <- beta m + p x + q h``, then ``x' = a x + b m`` and ``m' = a_m x + b_m m``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+
+import torch
+
+from hyperbolic import native
+from hyperbolic.kernels.riemannian_steps import plain
+from hyperbolic.kernels.riemannian_steps.plain import Rows, Rule, bounded
+from hyperbolic.manifolds import Klein, Lorentz, Manifold, PoincareBall
+
+__all__ = ["Rows", "Rule", "bounded", "plain", "step"]
+
+_SYMBOLS: dict[type[Manifold], str] = {Lorentz: "step_Lorentz", PoincareBall: "step_Poincare", Klein: "step_Klein"}
+_LIBRARY = native.Library("riemannian_steps", **dict.fromkeys(_SYMBOLS.values(), "ppppppnnpiiidd"))
+
+
+def step(rows: Rows, manifold: Manifold, rule: Rule, max_radius: float | None = None) -> bool:
+    """One step of all rows, or of some, in place: :func:`hyperbolic.kernels.riemannian_steps.plain.step`.
+
+    Args: max_radius: points of the hyperboloid that end further from the origin may be moved back along the geodesic
+        from there, with their momenta.
+    Returns: whether points are inside of it, so that they need not be looked at again.
+
+    Raises:
+        ValueError: a gradient or a state does not have the shape that it has for these points.
+    """
+    if _is_for_cpp(rows, manifold, rule):
+        _step_in_cpp(rows, manifold, rule, max_radius)
+        return type(manifold) is Lorentz
+    plain.step(rows, manifold, rule)
+    return False
+
+
+def _is_for_cpp(rows: Rows, manifold: Manifold, rule: Rule) -> bool:
+    if type(manifold) not in _SYMBOLS or rule.name == "adagrad":
+        return False
+    if not (rule.exact_exp or type(manifold) is PoincareBall):
+        return False
+    some = rows.some
+    if some is not None and not (some.is_cpu and some.dtype is torch.int64 and some.is_contiguous()):
+        return False
+    return _LIBRARY.usable(*rows[:5])
+
+
+def _step_in_cpp(rows: Rows, manifold: Manifold, rule: Rule, max_radius: float | None) -> None:
+    c, time, space = float(manifold.c), math.inf, math.inf
+    if max_radius is not None and type(manifold) is Lorentz:
+        root = math.sqrt(c)
+        time, space = math.cosh(root * max_radius) / root, math.sinh(root * max_radius) / root
+    (n, size), points = rows.grad.shape, len(rows.x)
+    n = points if rows.some is None else n
+    shapes = ((points, size), (n, size), (points, size), (points, 1), (points, 1), (n,))
+    tables = map(native.address, rows, shapes)
+    numbers = (ctypes.c_double * 8)(c, *rule[1:8])
+    flags = (rule.name == "adam", rule.keep != 1, rule.exact_exp)
+    run = _LIBRARY.function(_SYMBOLS[type(manifold)], rows.x.dtype)
+    run(*tables, n, size, numbers, *flags, time, space, torch.get_num_threads())
