@@ -9,7 +9,9 @@ from geoopt import ManifoldParameter
 from torch import Tensor
 
 from hyperbolic.kernels.riemannian_steps import Rows, Rule, bounded, step
+from hyperbolic.kernels.riemannian_steps.cuda import Job
 from hyperbolic.manifolds import Euclidean, Manifold
+from hyperbolic.optim.gradients import Gradient
 
 MOMENTS = ("momentum", "square", "largest_square")
 
@@ -28,12 +30,13 @@ def space_of(manifold: Manifold) -> tuple[type[Manifold] | int, ...]:
 
 
 def new_state(p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
-    """Moments at the start: ``momentum`` like p, one ``square`` (and ``largest_square``) for each point."""
+    """Moments at the start: ``momentum`` like p, one ``square`` (and ``largest_square``) for a point or a flat number."""
     state = {}
     if group["rule"] == "adam" or (group["rule"] == "sgd" and group["momentum"] > 0):
         state["momentum"] = torch.zeros_like(p, memory_format=torch.contiguous_format).as_subclass(Tensor)
     if group["rule"] != "sgd":
-        state["square"] = p.new_zeros(*p.shape[:-1], 1).as_subclass(Tensor)
+        flat = p if manifold_of(p) is None else p[..., :1]
+        state["square"] = torch.zeros_like(flat, memory_format=torch.contiguous_format).as_subclass(Tensor)
         if group["amsgrad"] and group["rule"] == "adam":
             state["largest_square"] = torch.zeros_like(state["square"])
     return state
@@ -57,15 +60,22 @@ def step_rows(
         index: (K,) different rows that the gradient (K, D) is of; the others stay.
     """
     momentum, square, largest = map(state.get, MOMENTS)
-    rows, at = Rows(x, grad, momentum, square, largest, index), slice(None) if index is None else index
+    rows = Rows(x, grad, momentum, square, largest, index)
     inside = step(rows, manifold, rule_at(number, group), group["max_radius"])
+    finish(rows, manifold, project, None if inside and not project else group["max_radius"])
+
+
+def finish(rows: Rows, manifold: Manifold, project: bool, max_radius: float | None) -> None:
+    """What follows a step: a projection of its points, and the way back from beyond a radius, with the momenta."""
+    x, momentum = rows.x, rows.momentum
     if project:
+        at = slice(None) if rows.some is None else rows.some
         start, end = x[at], manifold.projx(x[at])
         if momentum is not None:
             momentum[at] = bounded(manifold.transp(start, end, momentum[at]))
         x[at] = end
-    if group["max_radius"] is not None and (project or not inside):
-        _pull_back(x, momentum, manifold, group["max_radius"], index)
+    if max_radius is not None:
+        _pull_back(x, momentum, manifold, max_radius, rows.some)
 
 
 def _pull_back(x: Tensor, momentum: Tensor | None, manifold: Manifold, radius: float, index: Tensor | None) -> None:
@@ -78,12 +88,22 @@ def _pull_back(x: Tensor, momentum: Tensor | None, manifold: Manifold, radius: f
             momentum[far] = bounded(moved)
 
 
+def job_of(p: Tensor, gradient: Gradient, state: dict[str, Any], group: dict[str, Any], part: int) -> Job:
+    """A step for the kernels on a GPU. Args: part: which of the tensors that have one norm it belongs to."""
+    x, (momentum, square, largest) = p.detach().as_subclass(Tensor), map(state.get, MOMENTS)
+    rows = Rows(x, gradient.values.contiguous(), momentum, square, largest, gradient.rows)
+    manifold, rule, pull = manifold_of(p), rule_at(state["step"], group), 0.0
+    if manifold is None and not group["decoupled"]:
+        rule, pull = rule._replace(keep=1.0), group["weight_decay"]
+    return Job(rows, manifold, rule, group["max_radius"], pull, part)
+
+
 def rule_at(number: int, group: dict[str, Any]) -> Rule:
     """The rule of a group at a step, from 1."""
     name, lr, exact_exp = group["rule"], group["lr"], group["exact_exp"]
     keep = 1 - lr * group["weight_decay"]
     if name != "adam":
-        return Rule(name, lr, beta=group["momentum"], eps=group["eps"], keep=keep, exact_exp=exact_exp)
+        return Rule(lr, group["momentum"], eps=group["eps"], keep=keep, exact_exp=exact_exp)
     beta, beta2 = group["betas"]
     rate, correction = lr / (1 - beta**number), 1 / (1 - beta2**number)
-    return Rule(name, rate, beta, 1 - beta, 1 - beta2, correction, group["eps"], keep, exact_exp)
+    return Rule(rate, beta, 1 - beta, beta2, 1 - beta2, correction, group["eps"], keep, exact_exp)

@@ -114,7 +114,7 @@ def test_no_address_of_state_of_another_shape_reaches_cpp(each_path, key):
     rows = rows._replace(**{key: getattr(rows, key)[:2]})
     if each_path == "fast":
         with pytest.raises(ValueError, match=r"C\+\+ kernels need contiguous .* shape \(6, [14]\)"):
-            riemannian_steps.step(rows, PoincareBall(), Rule())
+            riemannian_steps.step(rows, PoincareBall(), Rule(1.0))
 
 
 @pytest.mark.parametrize("kind", ["matrix", "Lorentz"])

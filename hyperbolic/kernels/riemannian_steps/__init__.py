@@ -1,4 +1,4 @@
-"""Steps of Riemannian Adam and SGD on the rows of a table of points: :func:`plain.step` has the formula.
+"""Steps of Riemannian Adam, Adagrad and SGD on the rows of a table of points: :func:`plain.step` has the formula.
 
 On a CPU one pass in C++, in closed form: each half of a step is a few sums over a row (``<x, h>`` and ``|h|^2`` of the
 Euclidean gradient h, then ``<x, m>`` and ``|m|^2``), a few coefficients in float64, and combinations of rows:
@@ -20,7 +20,7 @@ from hyperbolic.manifolds import Klein, Lorentz, Manifold, PoincareBall
 __all__ = ["Rows", "Rule", "bounded", "plain", "step"]
 
 _SYMBOLS: dict[type[Manifold], str] = {Lorentz: "step_Lorentz", PoincareBall: "step_Poincare", Klein: "step_Klein"}
-_LIBRARY = native.Library("riemannian_steps", **dict.fromkeys(_SYMBOLS.values(), "ppppppnnpiiidd"))
+_LIBRARY = native.Library("riemannian_steps", **dict.fromkeys(_SYMBOLS.values(), "ppppppnnpiidd"))
 
 
 def step(rows: Rows, manifold: Manifold, rule: Rule, max_radius: float | None = None) -> bool:
@@ -41,9 +41,7 @@ def step(rows: Rows, manifold: Manifold, rule: Rule, max_radius: float | None = 
 
 
 def _is_for_cpp(rows: Rows, manifold: Manifold, rule: Rule) -> bool:
-    if type(manifold) not in _SYMBOLS or rule.name == "adagrad":
-        return False
-    if not (rule.exact_exp or type(manifold) is PoincareBall):
+    if type(manifold) not in _SYMBOLS or not (rule.exact_exp or type(manifold) is PoincareBall):
         return False
     some = rows.some
     if some is not None and not (some.is_cpu and some.dtype is torch.int64 and some.is_contiguous()):
@@ -60,7 +58,6 @@ def _step_in_cpp(rows: Rows, manifold: Manifold, rule: Rule, max_radius: float |
     n = points if rows.some is None else n
     shapes = ((points, size), (n, size), (points, size), (points, 1), (points, 1), (n,))
     tables = map(native.address, rows, shapes)
-    numbers = (ctypes.c_double * 8)(c, *rule[1:8])
-    flags = (rule.name == "adam", rule.keep != 1, rule.exact_exp)
+    numbers = (ctypes.c_double * 9)(c, *rule[:8])
     run = _LIBRARY.function(_SYMBOLS[type(manifold)], rows.x.dtype)
-    run(*tables, n, size, numbers, *flags, time, space, torch.get_num_threads())
+    run(*tables, n, size, numbers, rule.keep != 1, rule.exact_exp, time, space, torch.get_num_threads())

@@ -28,7 +28,7 @@ template <> struct Limits<double> {
 
 // Scalars of one step, in the order of the Python tuple of this name.
 struct Numbers {
-    double c, rate, beta, share, follow, correction, eps, keep;
+    double c, rate, beta, share, retain, follow, correction, eps, keep;
     double bound;  // of |s|^2 on the hyperboloid: points beyond it are moved back along their geodesic from the origin
 };
 

@@ -26,14 +26,14 @@ class Rows(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A rule of update at step t, by the numbers that are in it."""
+    """A rule of update at step t, by its numbers: Adam's, and those of Adagrad and SGD where they differ."""
 
-    name: str = "adam"  # or "adagrad" or "sgd"
-    rate: float = 1e-3  # lr; of Adam lr / (1 - beta1^t)
-    beta: float = 0.0  # decay of the momentum
-    share: float = 1.0  # of the gradient in it, 1 - beta1; of SGD 1
-    follow: float = 1.0  # 1 - beta2
-    correction: float = 1.0  # 1 / (1 - beta2^t)
+    rate: float  # lr / (1 - beta1^t); others: lr
+    beta: float = 0.0  # beta1
+    share: float = 1.0  # 1 - beta1; others: 1
+    retain: float = 1.0  # beta2; Adagrad: 1
+    follow: float = 1.0  # 1 - beta2; Adagrad: 1
+    correction: float = 1.0  # 1 / (1 - beta2^t); Adagrad: 1
     eps: float = 1e-8
     keep: float = 1.0  # 1 - lr weight_decay
     exact_exp: bool = True  # False: the retraction
@@ -42,15 +42,14 @@ class Rule(NamedTuple):
 def step(rows: Rows, manifold: Manifold, rule: Rule) -> None:
     """One step of all rows, in place, with g the Riemannian gradient::
 
-        decay     x <- exp_0(keep log_0(x)); g and m are moved along
-        Adam      m <- beta m + share g      v <- v + follow (<g, g>_x - v)      (largest v in place of v: AMSGrad)
-                  u = -rate m / (sqrt(correction v) + eps)
-        Adagrad   v <- v + <g, g>_x          u = -rate g / (sqrt(v) + eps)
-        SGD       m <- beta m + g            u = -rate m
-        then      x' = exp_x(u), or the retraction, and m' = m moved from x to x' by parallel transport
+        x <- exp_0(keep log_0(x)), and g and m are moved along: weight decay
+        m <- beta m + share g            without a momentum: g
+        v <- retain v + follow <g, g>_x  (one for each point; AMSGrad goes on with the largest v)
+        u = -rate m / (sqrt(correction v) + eps)  without a second moment: -rate m
+        x' = exp_x(u), or the retraction, and m' = m moved from x to x' by parallel transport
 
     Gradients whose squares overflow in the dtype are shortened. Sources: Bonnabel 2013 (SGD); Bécigneul & Ganea 2019,
-    section 3.
+    section 3 (Adam, AMSGrad, Adagrad).
     """
     if rows.some is not None:
         return _step_some(rows, rows.some, manifold, rule)
@@ -60,23 +59,15 @@ def step(rows: Rows, manifold: Manifold, rule: Rule) -> None:
         x = manifold.expmap0(rule.keep * manifold.logmap0(rows.x))
         g = bounded(manifold.transp(rows.x, x, g))
         m = m if m is None else bounded(manifold.transp(rows.x, x, m))
-    if rule.name != "sgd":
+    scale: Tensor | float = -rule.rate
+    if v is not None:
         g, square = _measured(x, g, manifold)
-    if rule.name == "adagrad":
-        assert v is not None
-        u = g * (-rule.rate / v.add_(square).sqrt().add_(rule.eps))
-    elif rule.name == "adam":
-        assert m is not None
-        assert v is not None
-        m = rule.beta * m + rule.share * g
-        v.lerp_(square, rule.follow)
+        v.mul_(rule.retain).add_(square, alpha=rule.follow)
         v = v if rows.largest is None else torch.maximum(rows.largest, v, out=rows.largest)
-        u = m * (-rule.rate / (v * rule.correction).sqrt_().add_(rule.eps))
-    else:
-        m = m if m is None else bounded(rule.beta * m + g)
-        u = -rule.rate * (g if m is None else m)
-    new = manifold.expmap(x, u) if rule.exact_exp else manifold.retr(x, u)
-    if m is not None and rows.momentum is not None:
+        scale = -rule.rate / (v * rule.correction).sqrt_().add_(rule.eps)
+    m = g if m is None else bounded(rule.beta * m + rule.share * g)
+    new = manifold.expmap(x, scale * m) if rule.exact_exp else manifold.retr(x, scale * m)
+    if rows.momentum is not None:
         rows.momentum.copy_(bounded(manifold.transp(x, new, m)))
     rows.x.copy_(new)
 
