@@ -30,7 +30,7 @@ def space_of(manifold: Manifold) -> tuple[type[Manifold] | int, ...]:
 
 
 def new_state(p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
-    """Moments at the start: ``momentum`` like p, one ``square`` (and ``largest_square``) for a point or a flat number."""
+    """Moments at the start: ``momentum`` like p, a ``square`` (and ``largest_square``) for a point or flat number."""
     state = {}
     if group["rule"] == "adam" or (group["rule"] == "sgd" and group["momentum"] > 0):
         state["momentum"] = torch.zeros_like(p, memory_format=torch.contiguous_format).as_subclass(Tensor)

@@ -46,7 +46,7 @@ def test_in_the_interpreter_as_exact_as_the_plain_loop(kind):
 def test_built_for_gpus(kind, tmp_path):
     """Both passes, of the largest states, without a GPU: within its registers and its memory on the chip."""
     for capability, shared in ((80, 163 << 10), (90, 227 << 10)):
-        built = printed("recurrent_cubins.py", kind, str(capability), TRITON_CACHE_DIR=str(tmp_path))
+        built = printed("cubins.py", kind, str(capability), TRITON_CACHE_DIR=str(tmp_path))
         assert set(built) == {f"{kind}_forward", f"{kind}_backward"}
         for size, on_chip in built.values():
             assert size > 0

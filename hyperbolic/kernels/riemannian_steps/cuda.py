@@ -88,17 +88,17 @@ def step(jobs: Sequence[Job], max_norm: float | None = None) -> None:
     scales = table.new_empty(len(ends), dtype=F64)
     if max_norm is not None:
         squares = table.new_empty(programs, dtype=F64)
-        _launch("squares", programs, table, len(jobs), squares)
-        _launch("scales", len(ends), table[len(jobs) * WORDS :], squares, scales)
+        _launch("squares", programs, 8, table, len(jobs), squares)
+        _launch("scales", len(ends), 4, table[len(jobs) * WORDS :], squares, scales)
     for points in sorted({job.manifold is not None for job in jobs}):
-        _launch("steps", programs, table, len(jobs), scales, max_norm is not None, points)
+        _launch("steps", programs, 4 if points else 8, table, len(jobs), scales, max_norm is not None, points)
 
 
-def _launch(name: str, programs: int, *arguments: Any) -> None:
+def _launch(name: str, programs: int, warps: int, *arguments: Any) -> None:
     from hyperbolic.kernels.riemannian_steps import triton as kernels
 
     with torch.cuda.device_of(arguments[0]):
-        getattr(kernels, name)[(programs,)](*arguments, num_warps=4, enable_fp_fusion=True)
+        getattr(kernels, name)[(programs,)](*arguments, num_warps=warps, enable_fp_fusion=True)
 
 
 def _curvature(manifold: Manifold | None, known: dict[int, Tensor]) -> Tensor | None:
