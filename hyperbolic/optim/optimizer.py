@@ -149,9 +149,10 @@ class RiemannianOptimizer(torch.optim.Optimizer):
     @overload
     def step(self, closure: Callable[[], float]) -> float: ...
 
+    @torch._disable_dynamo  # torch.compile takes a ManifoldParameter for a flat tensor
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """One update of all parameters that have a gradient."""
+        """One update of all parameters that have a gradient; compiled code runs it as it is."""
         loss = None
         if closure is not None:
             with torch.enable_grad():

@@ -34,13 +34,14 @@ def points(manifold, share, n, d=11):
 
 
 def rows_of(manifold, share, rule_name, n=12):
-    """Gradients and momenta of all lengths."""
+    """Gradients and momenta of all lengths; of SGD, where what float32 adds to a far gradient is a step, momenta alone."""
     x = points(manifold, share, n)
     lengths = 10.0 ** torch.linspace(-6, 0, n)[:, None]
     m, h = (manifold.egrad2rgrad(x, torch.randn_like(x)) for _ in range(2))
     m, h = (lengths * u / manifold.norm(x, u, keepdim=True) for u in (m, h))
     square = None if rule_name == "SGD" else 0.5 * lengths.square()
     largest = None if square is None else 2 * square
+    h = 0 * h if rule_name == "SGD" else h
     return Rows(x, lowered(manifold, x, h), None if rule_name == "Adagrad" else m, square, largest)
 
 

@@ -169,3 +169,20 @@ def test_gradients_that_leave_no_digit_of_a_momentum(kind):
         assert torch.isfinite(actual).all()
         assert torch.isfinite(momentum).all()
         assert manifold.check_point_on_manifold(actual)
+
+
+@CURVED
+def test_the_operator_and_one_compiled_graph(kind):
+    """Tables are written in place in a compiled graph too."""
+    manifold = kind(0.7)
+    x = start(manifold, 5, 3, F32)
+    rows = rows_of(x, ADAM, torch.randn_like(x), amsgrad=True)
+    numbers = (manifold.c, manifold.name, list(ADAM[:8]), True)
+    torch.library.opcheck(torch.ops.hyperbolic.riemannian_step.default, (*rows, *numbers))
+    ends = [Rows(*(t if t is None else t.clone() for t in rows)) for _ in range(2)]
+    compiled = torch.compile(lambda *tensors: step(Rows(*tensors), manifold, ADAM), fullgraph=True, backend="aot_eager")
+    compiled(*ends[0])
+    step(ends[1], manifold, ADAM)
+    assert not torch.equal(ends[0].x, rows.x)
+    for a, b in zip(ends[0][:5], ends[1][:5], strict=True):
+        torch.testing.assert_close(a, b)

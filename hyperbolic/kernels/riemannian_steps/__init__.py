@@ -11,8 +11,9 @@ import ctypes
 import math
 
 import torch
+from torch import Tensor
 
-from hyperbolic import native
+from hyperbolic import native, switch
 from hyperbolic.kernels.riemannian_steps import plain
 from hyperbolic.kernels.riemannian_steps.plain import Rows, Rule, bounded
 from hyperbolic.manifolds import Klein, Lorentz, Manifold, PoincareBall
@@ -33,11 +34,43 @@ def step(rows: Rows, manifold: Manifold, rule: Rule, max_radius: float | None = 
     Raises:
         ValueError: a gradient or a state does not have the shape that it has for these points.
     """
+    if type(manifold) in _SYMBOLS and switch.is_traced([rows.x]):
+        torch.ops.hyperbolic.riemannian_step(*rows, manifold.c, manifold.name, list(rule[:8]), rule.exact_exp)
+        return False
     if _is_for_cpp(rows, manifold, rule):
         _step_in_cpp(rows, manifold, rule, max_radius)
         return type(manifold) is Lorentz
     plain.step(rows, manifold, rule)
     return False
+
+
+@torch.library.custom_op(
+    "hyperbolic::riemannian_step",
+    mutates_args=("x", "momentum", "square", "largest"),
+    schema="(Tensor(a!) x, Tensor grad, Tensor(b!)? momentum, Tensor(c!)? square, Tensor(d!)? largest, Tensor? some, "
+    "Tensor c, str model, float[] rule, bool exact_exp) -> ()",
+)
+def _step(
+    x: Tensor,
+    grad: Tensor,
+    momentum: Tensor | None,
+    square: Tensor | None,
+    largest: Tensor | None,
+    some: Tensor | None,
+    c: Tensor,
+    model: str,
+    rule: list[float],
+    exact_exp: bool,
+) -> None:
+    """:func:`step` as ``torch.compile`` and other tracers see it."""
+    manifold = next(kind for kind in _SYMBOLS if kind.name == model)()
+    manifold.fixed_c = c
+    step(Rows(x, grad, momentum, square, largest, some), manifold, Rule._make((*rule, exact_exp)))
+
+
+@_step.register_fake
+def _(*arguments: object) -> None:
+    return None
 
 
 def _is_for_cpp(rows: Rows, manifold: Manifold, rule: Rule) -> bool:
