@@ -131,8 +131,9 @@ def whole(count=2, learn_c=False, group=None, **options):
         cuda.serves = lambda p, served=served: served
         points, flat = parameters(count, learn_c)
         params = [*points, *flat]
-        groups = [{"params": points[::2]}, {"params": points[1::2], **(group or {})}, {"params": flat, **(group or {})}]
-        optimizer = RiemannianOptimizer(groups, **options)
+        unused = nn.Parameter(torch.zeros(1))
+        groups = [{"params": some, **(group or {})} for some in ([unused], points[1::2], flat)]
+        optimizer = RiemannianOptimizer([{"params": points[::2]}, *groups], **options)
         for step in range(1, 4):
             give_gradients(params, step)
             optimizer.step()

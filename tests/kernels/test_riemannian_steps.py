@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hyperbolic.kernels.riemannian_steps import Rows, Rule, step
+from hyperbolic.kernels.riemannian_steps import Rows, Rule, plain, step
 from hyperbolic.manifolds import Klein, Lorentz, PoincareBall
 from tests.tolerances import tolerance
 
@@ -186,3 +186,15 @@ def test_the_operator_and_one_compiled_graph(kind):
     assert not torch.equal(ends[0].x, rows.x)
     for a, b in zip(ends[0][:5], ends[1][:5], strict=True):
         torch.testing.assert_close(a, b)
+
+
+def test_blocks_change_nothing(monkeypatch):
+    manifold = Lorentz(0.7)
+    x = start(manifold, 11, 3, F64)
+    gradients = [torch.randn_like(x) for _ in range(2)]
+    ends = []
+    for block in (1 << 16, 20):
+        monkeypatch.setattr(plain, "_BLOCK", block)
+        ends.append(run(manifold, rows_of(x.clone(), ADAM), gradients, ADAM))
+    for a, b in zip(*ends, strict=True):
+        torch.testing.assert_close(a, b, **tolerance(F64, "identity"))

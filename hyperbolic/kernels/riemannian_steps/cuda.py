@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -82,6 +83,7 @@ def step(jobs: Sequence[Job], max_norm: float | None = None) -> None:
         programs += -(-_shape(job.rows, job.manifold)[0] // ROWS)
         ends[job.part] = programs
     device = jobs[0].rows.x.device
+    ends = list(accumulate(ends, max))  # of parts without jobs as well
     packed += struct.pack(f"d{len(ends) + 1}q", max_norm or 0, 0, *ends)
     table = torch.frombuffer(packed, dtype=torch.int64)
     table = (table.pin_memory() if device.type == "cuda" else table).to(device, non_blocking=True)

@@ -10,6 +10,8 @@ from torch import Tensor
 from hyperbolic.manifolds import Manifold
 from hyperbolic.numerics import wide
 
+_BLOCK = 1 << 16  # numbers of the rows that a CPU steps together: intermediate results stay in its cache
+
 
 class Rows(NamedTuple):
     """Points and their state, updated in place: x, momentum (N, D); square, largest (N, 1), the second moments.
@@ -53,6 +55,16 @@ def step(rows: Rows, manifold: Manifold, rule: Rule) -> None:
     """
     if rows.some is not None:
         return _step_some(rows, rows.some, manifold, rule)
+    n, size = rows.x.shape
+    block = max(1, _BLOCK // max(1, size)) if rows.x.device.type == "cpu" else max(1, n)
+    for i in range(0, n, block):
+        x, grad, *moments = (t if t is None else t[i : i + block] for t in rows[:5])
+        assert x is not None
+        assert grad is not None
+        _step_block(Rows(x, grad, *moments), manifold, rule)
+
+
+def _step_block(rows: Rows, manifold: Manifold, rule: Rule) -> None:
     x, m, v = rows.x, rows.momentum, rows.square
     g = bounded(manifold.egrad2rgrad(x, rows.grad))
     if rule.keep != 1:

@@ -6,7 +6,7 @@ of float64 numbers. A program takes ``ROWS`` rows of one job. It reads them twic
 the weights of the new rows follow in float64, and to write these. Points of the ball and of the Klein disk move as
 points of the hyperboloid, in its space coordinates s: lifted by ``s = alpha x``, vectors ``m = mu x + m_o`` with m_o
 orthogonal to x by ``rho mu x + alpha m_o``; nothing is lost, as the numbers of a row are float64 and its entries
-float32. Formulas: plain.py, and in this form geodesic_steps.h.
+float32. Formulas: plain.py, and in this form triton_geodesics.py.
 """
 
 from __future__ import annotations
@@ -14,43 +14,17 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from hyperbolic.kernels.riemannian_steps.triton_geodesics import SHEET, gradient, lifting, lowering, sheet_step, sinhc
+
 WORDS: tl.constexpr = tl.constexpr(25)
 ROWS: tl.constexpr = tl.constexpr(32)
 COLUMNS: tl.constexpr = tl.constexpr(8)  # of a row of points at a time: threads for them all have the row's numbers
 FLAT_COLUMNS: tl.constexpr = tl.constexpr(32)
 SEARCHED: tl.constexpr = tl.constexpr(128)
-FLAT: tl.constexpr = tl.constexpr(0)  # kinds
+FLAT: tl.constexpr = tl.constexpr(0)  # kinds of jobs, beside those of points
 FLAT_WIDE: tl.constexpr = tl.constexpr(1)  # float64 numbers
-SHEET: tl.constexpr = tl.constexpr(2)
-BALL: tl.constexpr = tl.constexpr(3)
-KLEIN: tl.constexpr = tl.constexpr(4)
-TINY: tl.constexpr = tl.constexpr(1e-300)
 LEAST_GAP: tl.constexpr = tl.constexpr(1e-6)
 LONGEST_GRADIENT: tl.constexpr = tl.constexpr(1.8446743e19 / 8)  # its square is a float32
-LONGEST_MOMENTUM: tl.constexpr = tl.constexpr(1e36)
-LONGEST_STEP: tl.constexpr = tl.constexpr(64.0)
-FAR: tl.constexpr = tl.constexpr(2e9)  # of cosh(distance)^2: from further out longer steps lose all digits
-LONGEST_FAR: tl.constexpr = tl.constexpr(11.5)
-
-
-@triton.jit
-def sinhc(r):
-    """``sinh(r) / r`` and ``cosh(r)`` of r >= 0."""
-    q = r * r
-    short = 1 + q / 6 * (1 + q / 20 * (1 + q / 42 * (1 + q / 72 * (1 + q / 110 * (1 + q / 156)))))
-    grown = tl.exp(r)
-    is_short = r < 0.5
-    ratio = tl.where(is_short, short, (grown - 1 / grown) / (2 * tl.where(is_short, 1.0, r)))
-    return ratio, tl.where(is_short, tl.sqrt(1 + q * short * short), (grown + 1 / grown) / 2)
-
-
-@triton.jit
-def asinh(y):
-    """Of y >= 0, as ``log(1 + z)`` with ``z = y + y^2 / (1 + sqrt(1 + y^2))``."""
-    z = y + y * y / (1 + tl.sqrt(1 + y * y))
-    w = 1 + z
-    exact = w == 1
-    return tl.where(exact, z, tl.log(w) * z / tl.where(exact, 1.0, w - 1))
 
 
 @triton.jit
@@ -115,7 +89,7 @@ def square_sum(job_ptr, rows, live, size, entries, T: tl.constexpr):
     return tl.sum(tl.sum(total, 1), 0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_jobs"])
 def squares(jobs_ptr, n_jobs, squares_ptr):
     """The sum of the squares of gradients that each program has."""
     program = tl.program_id(0).to(tl.int64)
@@ -174,87 +148,6 @@ def flat_step(job_ptr, rows, at, live, size, entries, clip, T: tl.constexpr):
         x = keep * x + second_moment(job_ptr, place, mask, g * g, T) * m
         tl.store(x_ptr + place, x.to(T), mask=mask)
         tl.store(momentum_ptr + place, m.to(T), mask=also(mask, has_momentum))
-
-
-@triton.jit
-def gradient(kind, c, gap, xx, xh, hh, inverse, time):
-    """``<g, g>_x``, p and q of the Riemannian gradient ``g = p x + q h``."""
-    p, q = tl.zeros_like(xx), tl.zeros_like(xx) + 1
-    square = hh + xh * xh * inverse
-    if kind == SHEET:
-        e = 1 + c * xx
-        p = c * (xh + tl.sqrt(e / c) * time)
-        radial = xh + xx * p
-        square = hh + radial * radial * inverse / e
-    elif kind == BALL:
-        q = gap * gap / 4
-        square = q * square
-    else:
-        p, q = -c * gap * xh, gap
-        square = gap * (hh + xh * xh * gap * inverse)
-    return square, p, q
-
-
-@triton.jit
-def sheet_step(c, ss, sn, nn, scale, keep, bound):
-    """From s along ``scale n`` after decay, ``s' = on s + b n_o`` and ``n' = v s + w n_o``, and ``|s'|^2``. n is given
-    by ``<s, n>`` and ``|n_o|^2``. What ends beyond the bound is moved back along the geodesic from the origin."""
-    e = 1 + c * ss
-    inverse = tl.where(ss < 1e-30, 0.0, 1 / tl.maximum(ss, 1e-30))
-    decay = tl.zeros_like(ss) + 1
-    if keep != 1:
-        reach = tl.sqrt(tl.maximum(c * ss, TINY))
-        shorter = asinh(reach) * keep
-        ratio, grown = sinhc(shorter)
-        decay = ratio * shorter / reach
-        sn *= grown / tl.sqrt(e)
-        e = grown * grown
-    beta = sn * inverse
-    n2 = nn + sn * beta / e
-    r = tl.maximum(tl.sqrt(c * n2) * tl.abs(scale), TINY)
-    cut = tl.minimum(tl.where(e > FAR, LONGEST_FAR, LONGEST_STEP) / r, 1.0)
-    ratio, grown = sinhc(r * cut)
-    b = ratio * cut * scale
-    on = grown * decay + b * beta
-    v, w = c * b * n2 * decay + grown * beta, grown
-    end = on * on * ss + b * b * nn
-    over = 1 / tl.maximum(end, 1e-30)
-    inside = tl.minimum(tl.sqrt(bound * over), 1.0)
-    along = (on * v * ss + b * w * nn) * tl.sqrt(over / (1 + c * end))
-    lengths = tl.sqrt(tl.maximum(n2 - nn * ss * decay * decay * over, 0.0))
-    sign = tl.where(tl.where(ss > 1.01 * bound, along, scale) < 0, -1.0, 1.0)
-    along = tl.where((r > 0.5) & (c * ss >= 1e8), lengths * sign, along) * tl.sqrt((1 + c * bound) * over)
-    outside = end > bound
-    v = tl.where(outside, along * on - decay * nn * b * over, v)
-    w = tl.where(outside, along * b + decay * ss * on * over, w)
-    square = tl.maximum(v * v * ss + w * w * nn, 1.0)
-    fits = tl.minimum(LONGEST_MOMENTUM / tl.sqrt(square), 1.0)
-    return on * inside, b * inside, v * fits, w * fits, end * inside * inside
-
-
-@triton.jit
-def lifting(kind, gap):
-    """alpha and rho, see the top."""
-    alpha, rho = tl.zeros_like(gap) + 1, tl.zeros_like(gap) + 1
-    if kind == BALL:
-        alpha, rho = 2 / gap, 2 * (2 - gap) / (gap * gap)
-    elif kind == KLEIN:
-        alpha = 1 / tl.sqrt(gap)
-        rho = alpha / gap
-    return alpha, rho
-
-
-@triton.jit
-def lowering(kind, t):
-    """``x = low s``; a vector n falls to ``low (n - turn c <s, n> s)``, with ``t = sqrt(1 + c|s|^2)``."""
-    low, turn = tl.zeros_like(t) + 1, tl.zeros_like(t)
-    if kind == BALL:
-        low = 1 / (1 + t)
-        turn = low / t
-    elif kind == KLEIN:
-        low = 1 / t
-        turn = low * low
-    return low, turn
 
 
 @triton.jit
@@ -318,7 +211,7 @@ def point_step(job_ptr, kind, rows, at, live, size, clip):
         tl.store(momentum_ptr + at * size, narrow(product / time), mask=also(live, has_momentum))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_jobs"])
 def steps(jobs_ptr, n_jobs, scales_ptr, CLIPS: tl.constexpr, POINTS: tl.constexpr):
     """One step of all jobs of points, or of all others: these need few registers, so that more of them run at once."""
     program = tl.program_id(0).to(tl.int64)
