@@ -113,10 +113,10 @@ class Lorentz(HyperbolicManifold):
         y = torch.cat([new_time.to(x.dtype).expand_as(norm), new_norm.to(x.dtype) * e], -1)
         if u is None:
             return y, None
-        along = (u[..., 1:] * e).sum(-1, keepdim=True)
-        rate = along / (root.to(x.dtype).square() * norm.square() + 1).sqrt()  # along / cosh of the old distance
-        space = u[..., 1:] + (rate * (root * new_time).to(x.dtype) - along) * e
-        return y, torch.cat([rate * (root * new_norm).to(x.dtype), space], -1)
+        along = dot(u[..., 1:], e)
+        rate = along / (root.square() * wide(norm).square() + 1).sqrt()  # along / cosh of the old distance
+        space = wide(u[..., 1:]) + (rate * (root * new_time) - along) * wide(e)
+        return y, torch.cat([rate * (root * new_norm), space], -1).to(u.dtype)
 
     def expmap(self, x: Tensor, u: Tensor) -> Tensor:
         """``cosh(r) x + sinh(r)/r u``, ``r = sqrt(c)|u|_L``; u tangent at x."""

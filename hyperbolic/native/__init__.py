@@ -1,6 +1,6 @@
 """Kernels in C++ for CPUs, built by the machine's own compiler when they are first used.
 
-``library("adam")`` compiles ``adam.cpp`` once (a few seconds) into ``$XDG_CACHE_HOME/hyperbolic`` (``~/.cache``), under
+``library("mlr")`` compiles ``mlr.cpp`` once (a few seconds) into ``$XDG_CACHE_HOME/hyperbolic`` (``~/.cache``), under
 a name that follows from the source, the compiler and the processor, with its size and hash in a file beside it: what
 differs from them is built again. The functions in it take addresses and sizes and know nothing of PyTorch, so one build
 serves every version of it; :func:`hyperbolic.native.build.build` makes all at once. Where there is no compiler, or it

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from hyperbolic import native, switch
 
 # Those that take the compiler longest, which begin first.
-_LONGEST = ("adam", "recurrent", "losses", "mobius")
+_LONGEST = ("riemannian_steps", "recurrent", "losses", "mobius")
 _TOGETHER_S = 25.0  # that one core took for all of them
 
 

@@ -19,11 +19,6 @@ def adam(params: list[Tensor], grads: list[Tensor], states: list[State], group: 
     Args:
         bounded: gradients are far from the largest number of their dtype.
     """
-    for p, state in zip(params, states, strict=True):
-        if "momentum" not in state:
-            state["momentum"], state["square"] = torch.zeros_like(p), torch.zeros_like(p)
-        if group["amsgrad"] and "largest_square" not in state:
-            state["largest_square"] = state["square"].clone()
     fused: dict[tuple[torch.dtype, torch.device, int], list[int]] = {}
     plain = []
     moments = ("momentum", "square", "largest_square") if group["amsgrad"] else ("momentum", "square")
@@ -105,9 +100,6 @@ def adagrad(params: list[Tensor], grads: list[Tensor], states: list[State], grou
     """Adagrad, ``v <- v + g^2``, ``p <- p - lr g / (sqrt(v) + eps)`` (Duchi et al. 2011), as `torch.optim.Adagrad`."""
     if group["weight_decay"]:
         torch._foreach_mul_(params, 1 - group["lr"] * group["weight_decay"])
-    for p, state in zip(params, states, strict=True):
-        if "square" not in state:
-            state["square"] = torch.zeros_like(p)
     squares = [s["square"] for s in states]
     torch._foreach_addcmul_(squares, grads, grads)
     denominators = torch._foreach_sqrt(squares)
@@ -120,9 +112,6 @@ def sgd(params: list[Tensor], grads: list[Tensor], states: list[State], group: d
     if group["weight_decay"]:
         torch._foreach_mul_(params, 1 - group["lr"] * group["weight_decay"])
     if group["momentum"]:
-        for p, state in zip(params, states, strict=True):
-            if "momentum" not in state:
-                state["momentum"] = torch.zeros_like(p)
         momenta = [s["momentum"] for s in states]
         torch._foreach_mul_(momenta, group["momentum"])
         torch._foreach_add_(momenta, grads)

@@ -8,10 +8,11 @@ from typing import Any, overload
 import torch
 from torch import Tensor
 
+from hyperbolic.kernels.riemannian_steps import cuda
 from hyperbolic.optim import flat, gradients
 from hyperbolic.optim.checks import check_names, check_options, check_state, require
 from hyperbolic.optim.gradients import Gradient
-from hyperbolic.optim.points import manifold_of, new_state, space_of, step_rows
+from hyperbolic.optim.points import finish, job_of, manifold_of, new_state, space_of, step_rows
 
 Update = tuple[Tensor, Gradient, dict[str, Any]]  # parameter, gradient, state
 CLIPS = ("global", "group", "tensor")
@@ -148,57 +149,89 @@ class RiemannianOptimizer(torch.optim.Optimizer):
     @overload
     def step(self, closure: Callable[[], float]) -> float: ...
 
+    @torch._disable_dynamo  # torch.compile takes a ManifoldParameter for a flat tensor
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """One update of all parameters that have a gradient."""
+        """One update of all parameters that have a gradient; compiled code runs it as it is."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        by_parameter = self._gradients()
+        found = self._gradients()
         for group in self.param_groups:
-            flat_updates: list[Update] = []
-            point_updates: dict[object, list[Update]] = {}
             for p in group["params"]:
-                gradient = by_parameter.get(p)
-                if gradient is None:
-                    continue
-                state = self.state[p]
-                state["step"] = state.get("step", 0) + 1
-                manifold, update = manifold_of(p), (p, gradient, state)
-                if manifold is None:
-                    flat_updates.append(update)
-                else:
+                if p in found:
+                    state = self.state[p]
+                    state["step"] = state.get("step", 0) + 1
                     for name, value in new_state(p, group).items() if _lacks_state(state, group) else ():
                         state.setdefault(name, value)
-                    alone = p.numel() > _SMALL or gradient.rows is not None
-                    key = id(p) if alone else (space_of(manifold), p.shape[-1], p.dtype, p.device, state["step"])
-                    point_updates.setdefault(key, []).append(update)
-            if flat_updates:
-                self._step_flat(flat_updates, group)
-            for updates in point_updates.values():
-                self._step_points(updates, group)
+        if not self._step_in_few_launches(found):
+            found = self._clipped(found)
+            for group in self.param_groups:
+                self._step_group({p: found[p] for p in group["params"] if p in found}, group)
         return loss
 
     def _gradients(self) -> dict[Tensor, Gradient]:
-        """Gradients after clipping, without changing ``p.grad``."""
-        by_parameter = {}
+        """Gradients as they are."""
+        found = {}
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
                     lazy = group["lazy"] and (manifold_of(p) is None or p.dim() == 2)
-                    by_parameter[p] = gradients.read(p, p.grad, lazy, self._touched.get(p))
+                    found[p] = gradients.read(p, p.grad, lazy, self._touched.get(p))
         self._touched.clear()
+        return found
+
+    def _clipped(self, found: dict[Tensor, Gradient]) -> dict[Tensor, Gradient]:
+        """Gradients after clipping, without changing ``p.grad``."""
         if self.max_grad_norm is None:
-            return by_parameter
+            return found
         if self.clip != "group":
             stacked = {p: group["stacked"] for group in self.param_groups for p in group["params"]}
-            return gradients.clip(by_parameter, self.max_grad_norm, self.clip, stacked)
+            return gradients.clip(found, self.max_grad_norm, self.clip, stacked)
         clipped: dict[Tensor, Gradient] = {}
         for group in self.param_groups:
-            own = {p: by_parameter[p] for p in group["params"] if p in by_parameter}
+            own = {p: found[p] for p in group["params"] if p in found}
             clipped |= gradients.clip(own, self.max_grad_norm, "global")
         return clipped
+
+    def _step_in_few_launches(self, found: dict[Tensor, Gradient]) -> bool:
+        """Clips and updates all tensors together, where kernels on a GPU take all of them; whether they do."""
+        stacks = self.clip == "tensor" and any(group["stacked"] for group in self.param_groups)
+        if not (found and cuda.serves(next(iter(found)))) or (stacks and self.max_grad_norm is not None):
+            return False
+        jobs: list[cuda.Job] = []
+        for number, group in enumerate(self.param_groups):
+            for p in group["params"]:
+                if p in found:
+                    part = {"global": 0, "group": number, "tensor": len(jobs)}[self.clip]
+                    jobs.append(job_of(p, found[p], self.state[p], group, part))
+        if not cuda.fits(jobs):
+            return False
+        cuda.step(jobs, self.max_grad_norm)
+        for p, job in zip(found, jobs, strict=True):
+            if job.manifold is not None and self._projects(self.state[p]["step"]):
+                finish(job.rows, job.manifold, True, job.max_radius)
+        return True
+
+    def _projects(self, number: int) -> bool:
+        return self.stabilize is not None and number % self.stabilize == 0
+
+    def _step_group(self, found: dict[Tensor, Gradient], group: dict[str, Any]) -> None:
+        flat_updates: list[Update] = []
+        point_updates: dict[object, list[Update]] = {}
+        for p, gradient in found.items():
+            state, manifold = self.state[p], manifold_of(p)
+            if manifold is None:
+                flat_updates.append((p, gradient, state))
+                continue
+            alone = p.numel() > _SMALL or gradient.rows is not None
+            key = id(p) if alone else (space_of(manifold), p.shape[-1], p.dtype, p.device, state["step"])
+            point_updates.setdefault(key, []).append((p, gradient, state))
+        if flat_updates:
+            self._step_flat(flat_updates, group)
+        for updates in point_updates.values():
+            self._step_points(updates, group)
 
     def _step_flat(self, updates: list[Update], group: dict[str, Any]) -> None:
         """Updates Euclidean tensors with their gradients and states; of those with a row gradient, the rows."""
@@ -215,8 +248,6 @@ class RiemannianOptimizer(torch.optim.Optimizer):
                 table.index_copy_(0, index, new)
                 for key, value in rows.items():
                     if isinstance(value, Tensor):
-                        if key not in state:
-                            state[key] = torch.zeros_like(table)
                         state[key].index_copy_(0, index, value)
 
     def _flat_rule(
@@ -237,7 +268,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         params, grads, states = zip(*updates, strict=True)
         number = states[0]["step"]
         names = [key for key in states[0] if key != "step"]
-        project = self.stabilize is not None and number % self.stabilize == 0
+        project = self._projects(number)
         manifold = manifold_of(params[0])
         assert manifold is not None
         tables = [[p.detach().as_subclass(Tensor) for p in params], *([s[key] for s in states] for key in names)]

@@ -1,4 +1,4 @@
-"""Steps of rows of points: in closed form where there is a kernel, else with the methods of the manifold."""
+"""Steps of rows of points, and what follows them: projection, and the way back to a largest radius."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import torch
 from geoopt import ManifoldParameter
 from torch import Tensor
 
-from hyperbolic.kernels import adam, adam_native
-from hyperbolic.kernels.geodesic_steps import Numbers, Rule
-from hyperbolic.manifolds import Euclidean, Klein, Lorentz, Manifold, PoincareBall
-from hyperbolic.numerics import WIDE, wide
+from hyperbolic.kernels.riemannian_steps import Rows, Rule, bounded, step
+from hyperbolic.kernels.riemannian_steps.cuda import Job
+from hyperbolic.manifolds import Euclidean, Manifold
+from hyperbolic.optim.gradients import Gradient
 
-_CLOSED = (Lorentz, PoincareBall, Klein)
+MOMENTS = ("momentum", "square", "largest_square")
 
 
 def manifold_of(p: Tensor) -> Manifold | None:
@@ -30,12 +30,13 @@ def space_of(manifold: Manifold) -> tuple[type[Manifold] | int, ...]:
 
 
 def new_state(p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
-    """Moments at the start: ``momentum`` like p, one ``square`` (and ``largest_square``) for each point."""
+    """Moments at the start: ``momentum`` like p, a ``square`` (and ``largest_square``) for a point or flat number."""
     state = {}
     if group["rule"] == "adam" or (group["rule"] == "sgd" and group["momentum"] > 0):
         state["momentum"] = torch.zeros_like(p, memory_format=torch.contiguous_format).as_subclass(Tensor)
     if group["rule"] != "sgd":
-        state["square"] = p.new_zeros(*p.shape[:-1], 1).as_subclass(Tensor)
+        flat = p if manifold_of(p) is None else p[..., :1]
+        state["square"] = torch.zeros_like(flat, memory_format=torch.contiguous_format).as_subclass(Tensor)
         if group["amsgrad"] and group["rule"] == "adam":
             state["largest_square"] = torch.zeros_like(state["square"])
     return state
@@ -58,111 +59,51 @@ def step_rows(
         project: end with a projection of the points, and move the momenta along.
         index: (K,) different rows that the gradient (K, D) is of; the others stay.
     """
-    radius, sheet = group["max_radius"], type(manifold) is Lorentz
-    done, closed = False, type(manifold) in _CLOSED and (group["exact_exp"] or type(manifold) is PoincareBall)
-    closed = closed and group["rule"] != "adagrad"
-    if closed:
-        rows = adam.Rows(x, grad, state.get("momentum"), state.get("square"), state.get("largest_square"))
-        rule = Rule(
-            adam=group["rule"] == "adam",
-            momentum=rows.momentum is not None,
-            amsgrad=rows.largest is not None,
-            decay=group["weight_decay"] > 0,
-            exact_exp=group["exact_exp"],
-        )
-        (c, numbers), kind = _numbers(number, group, manifold), type(manifold).__name__
-        if index is None or not (project or (radius and not sheet)):  # of a whole table the rest is done below
-            done = adam_native.step(kind, rows, (c, *numbers), rule, index, radius if sheet else None)
-    if index is not None:
-        return None if done else _step_some(x, grad, state, number, group, manifold, project, index)
-    if closed and not done:
-        values = torch.tensor(numbers, dtype=WIDE).to(x.device, non_blocking=True).unbind(0)
-        adam.step(kind, rows, Numbers(c.to(x.device), *values), rule)
-    elif not done:
-        _step_by_methods(x, grad, state, number, group, manifold)
+    momentum, square, largest = map(state.get, MOMENTS)
+    rows = Rows(x, grad, momentum, square, largest, index)
+    inside = step(rows, manifold, rule_at(number, group), group["max_radius"])
+    finish(rows, manifold, project, None if inside and not project else group["max_radius"])
+
+
+def finish(rows: Rows, manifold: Manifold, project: bool, max_radius: float | None) -> None:
+    """What follows a step: a projection of its points, and the way back from beyond a radius, with the momenta."""
+    x, momentum = rows.x, rows.momentum
     if project:
-        projected = manifold.projx(x)
-        if "momentum" in state:
-            state["momentum"].copy_(_bounded(manifold.transp(x, projected, state["momentum"])))
-        x.copy_(projected)
-    if radius is not None and not (done and sheet and not project):
-        _pull_back(x, state.get("momentum"), manifold, radius)
+        at = slice(None) if rows.some is None else rows.some
+        start, end = x[at], manifold.projx(x[at])
+        if momentum is not None:
+            momentum[at] = bounded(manifold.transp(start, end, momentum[at]))
+        x[at] = end
+    if max_radius is not None:
+        _pull_back(x, momentum, manifold, max_radius, rows.some)
 
 
-def _step_some(
-    x: Tensor,
-    grad: Tensor,
-    state: dict[str, Tensor],
-    number: int,
-    group: dict[str, Any],
-    manifold: Manifold,
-    project: bool,
-    index: Tensor,
-) -> None:
-    """:func:`step_rows` of the rows of an index: they are copied from the tables, moved, and written back."""
-    tables = {"x": x, **state}
-    rows = {name: table.index_select(0, index) for name, table in tables.items()}
-    moved = rows.pop("x")
-    step_rows(moved, grad, rows, number, group, manifold, project)
-    for name, row in {"x": moved, **rows}.items():
-        tables[name].index_copy_(0, index, row)
-
-
-def _pull_back(x: Tensor, momentum: Tensor | None, manifold: Manifold, max_radius: float) -> None:
-    """Points further than max_radius from the origin end on the way to it, at that distance, with their momenta."""
-    far = manifold.beyond(x, max_radius).nonzero().squeeze(-1)
+def _pull_back(x: Tensor, momentum: Tensor | None, manifold: Manifold, radius: float, index: Tensor | None) -> None:
+    """Points further than that from the origin end on the way to it, at that distance, with their momenta."""
+    far = manifold.beyond(x if index is None else x[index], radius).nonzero().squeeze(-1)
+    far = far if index is None else index[far]
     if len(far):
-        x[far], moved = manifold.shortened(x[far], max_radius, None if momentum is None else momentum[far])
+        x[far], moved = manifold.shortened(x[far], radius, None if momentum is None else momentum[far])
         if momentum is not None and moved is not None:
-            momentum[far] = _bounded(moved)
+            momentum[far] = bounded(moved)
 
 
-def _numbers(number: int, group: dict[str, Any], manifold: Manifold) -> tuple[Tensor, list[float]]:
-    """c, and the other fields of :class:`Numbers`."""
-    if group["rule"] == "adam":
-        (beta, beta2), corrections = group["betas"], [1 - beta**number for beta in group["betas"]]
-        values = [group["lr"] / corrections[0], beta, 1 - beta, 1 - beta2, 1 / corrections[1], group["eps"]]
-    else:
-        values = [group["lr"], group["momentum"], 1.0, 1.0, 1.0, 1.0]
-    return manifold.c.detach(), [*values, 1 - group["lr"] * group["weight_decay"]]
+def job_of(p: Tensor, gradient: Gradient, state: dict[str, Any], group: dict[str, Any], part: int) -> Job:
+    """A step for the kernels on a GPU. Args: part: which of the tensors that have one norm it belongs to."""
+    x, (momentum, square, largest) = p.detach().as_subclass(Tensor), map(state.get, MOMENTS)
+    rows = Rows(x, gradient.values.contiguous(), momentum, square, largest, gradient.rows)
+    manifold, rule, pull = manifold_of(p), rule_at(state["step"], group), 0.0
+    if manifold is None and not group["decoupled"]:
+        rule, pull = rule._replace(keep=1.0), group["weight_decay"]
+    return Job(rows, manifold, rule, group["max_radius"], pull, part)
 
 
-def _step_by_methods(
-    x: Tensor, grad: Tensor, state: dict[str, Any], number: int, group: dict[str, Any], manifold: Manifold
-) -> None:
-    """The same step for any manifold and retraction, with the methods of the manifold."""
-    start, lr, m = x, group["lr"], state.get("momentum")
-    g = _bounded(manifold.egrad2rgrad(x, grad))
-    if group["weight_decay"]:
-        moved = manifold.expmap0((1 - lr * group["weight_decay"]) * manifold.logmap0(x))
-        g = _bounded(manifold.transp(x, moved, g))
-        m = m if m is None else _bounded(manifold.transp(x, moved, m))
-        x = moved
-    if group["rule"] != "sgd":
-        (beta1, beta2), v = group["betas"], state["square"]
-        square = manifold.inner(x, wide(g), keepdim=True).clamp_min_(0)
-        longest = torch.finfo(x.dtype).max ** 0.5 / 8  # a longer gradient has a square that overflows
-        far = square > longest**2
-        shrink = torch.where(far, longest * torch.where(far, square, 1).rsqrt(), 1)
-        g, square = (g * shrink).to(x.dtype), (square * shrink.square()).to(x.dtype)
-    if group["rule"] == "adagrad":
-        u = g * (-lr / v.add_(square).sqrt().add_(group["eps"]))
-    elif group["rule"] == "adam":
-        m = beta1 * m + (1 - beta1) * g
-        v.lerp_(square, 1 - beta2)
-        if "largest_square" in state:
-            v = torch.maximum(state["largest_square"], v, out=state["largest_square"])
-        denominator = (v / (1 - beta2**number)).sqrt_().add_(group["eps"])
-        u = m * (-lr / (1 - beta1**number) / denominator)
-    else:
-        m = m if m is None else _bounded(group["momentum"] * m + g)
-        u = -lr * (g if m is None else m)
-    new = manifold.expmap(x, u) if group["exact_exp"] else manifold.retr(x, u)
-    if m is not None:
-        state["momentum"].copy_(_bounded(manifold.transp(x, new, m)))
-    start.copy_(new)
-
-
-def _bounded(x: Tensor) -> Tensor:
-    """x with infinities, from overflow of finite gradients at far points, made the largest finite numbers."""
-    return x.clamp(-torch.finfo(x.dtype).max, torch.finfo(x.dtype).max)
+def rule_at(number: int, group: dict[str, Any]) -> Rule:
+    """The rule of a group at a step, from 1."""
+    name, lr, exact_exp = group["rule"], group["lr"], group["exact_exp"]
+    keep = 1 - lr * group["weight_decay"]
+    if name != "adam":
+        return Rule(lr, group["momentum"], eps=group["eps"], keep=keep, exact_exp=exact_exp)
+    beta, beta2 = group["betas"]
+    rate, correction = lr / (1 - beta**number), 1 / (1 - beta2**number)
+    return Rule(rate, beta, 1 - beta, beta2, 1 - beta2, correction, group["eps"], keep, exact_exp)

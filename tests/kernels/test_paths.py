@@ -19,13 +19,12 @@ from torch.nn.functional import normalize
 from hyperbolic import switch
 from hyperbolic.encoders.relational.hybonet import HyboNet
 from hyperbolic.geometry import GEOMETRIES, Geometry, make_geometry
-from hyperbolic.kernels import adam, adam_native
+from hyperbolic.kernels import riemannian_steps
 from hyperbolic.kernels.distance_softmax import distance_softmax
-from hyperbolic.kernels.geodesic_steps import Rule
 from hyperbolic.kernels.pairwise import lorentz_pairwise, poincare_pairwise
 from hyperbolic.manifolds import MANIFOLDS
 from tests.kernels.paths import path
-from tests.kernels.test_adam import numbers, rows_of
+from tests.kernels.test_riemannian_steps import ADAM, rows_of, rule_at
 
 pytestmark = [
     pytest.mark.slow,
@@ -186,11 +185,8 @@ def hybonet(c: float, dtype, share: float) -> Operation:
 
 def optimiser_step(name: str, c: float) -> Callable[..., tuple[Tensor, ...]]:
     def step(x: Tensor, grad: Tensor) -> tuple[Tensor, ...]:
-        rule = Rule()
-        rows = rows_of(x.detach().clone(), rule)._replace(grad=grad.detach())
-        k = numbers(c, rule, 1)
-        if not (switch.native() and adam_native.step(name, rows, k, rule)):
-            adam.step(name, rows, k, rule)
+        rows = rows_of(x.detach().clone(), ADAM, grad.detach())
+        riemannian_steps.step(rows, MANIFOLDS[name](c), rule_at(ADAM, 1))
         return rows.x, rows.momentum
 
     return step

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from hyperbolic import switch
+from hyperbolic.kernels import gpu
 from hyperbolic.kernels.recurrent import cuda, mobius_gru, mobius_rnn, plain
 from hyperbolic.kernels.recurrent.passes import Gru
 from tests.kernels.test_recurrent_native import arguments
@@ -45,7 +46,7 @@ def test_in_the_interpreter_as_exact_as_the_plain_loop(kind):
 def test_built_for_gpus(kind, tmp_path):
     """Both passes, of the largest states, without a GPU: within its registers and its memory on the chip."""
     for capability, shared in ((80, 163 << 10), (90, 227 << 10)):
-        built = printed("recurrent_cubins.py", kind, str(capability), TRITON_CACHE_DIR=str(tmp_path))
+        built = printed("cubins.py", kind, str(capability), TRITON_CACHE_DIR=str(tmp_path))
         assert set(built) == {f"{kind}_forward", f"{kind}_backward"}
         for size, on_chip in built.values():
             assert size > 0
@@ -76,12 +77,12 @@ def test_a_gpu_that_is_too_old_or_no_triton_is_warned_of_once(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla T4")
     for found, reason in ((None, r"Triton is not installed \(pip install triton\)"), (object(), "Tesla T4 has .* 7.5")):
-        cuda.available.cache_clear()
-        monkeypatch.setattr(cuda.importlib.util, "find_spec", lambda name, found=found: found)
+        gpu.available.cache_clear()
+        monkeypatch.setattr(gpu.importlib.util, "find_spec", lambda name, found=found: found)
         with pytest.warns(RuntimeWarning, match=reason):
-            assert not cuda.available(0)
-        assert not cuda.available(0)  # without another warning
-    cuda.available.cache_clear()
+            assert not gpu.available(0)
+        assert not gpu.available(0)  # without another warning
+    gpu.available.cache_clear()
 
 
 def test_tensors_on_a_cpu_do_not_reach_them(monkeypatch):

@@ -161,3 +161,18 @@ def test_the_retraction_of_other_models_is_that_of_the_manifold():
         expected = manifold.retr(plain(p), -0.1 * manifold.egrad2rgrad(plain(p), p.grad))
         RiemannianSGD([p], lr=0.1, exact_exp=False).step()
         torch.testing.assert_close(plain(p), expected, rtol=1e-12, atol=1e-14)
+
+
+def test_compiled_code_takes_the_same_step():
+    ends = []
+    start = [bias(kind(2.5)) for kind in (PoincareBall, Lorentz)] + [nn.Parameter(torch.randn(3))]
+    for compiled in (True, False):
+        params = copy.deepcopy(start)
+        rule = RiemannianAdam(params, lr=0.1, max_grad_norm=1.0)
+        run = torch.compile(rule.step, backend="aot_eager") if compiled else rule.step
+        for p, q in zip(params, start, strict=True):
+            p.grad = torch.ones_like(p) if q.grad is None else q.grad.clone()
+        run()
+        ends.append(params)
+    for a, b in zip(*ends, strict=True):
+        assert torch.equal(plain(a), plain(b))

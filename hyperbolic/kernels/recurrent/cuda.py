@@ -6,46 +6,18 @@ kernel and one product each for the gradients of inputs and weights, and a sum f
 
 from __future__ import annotations
 
-import functools
-import importlib.util
-import warnings
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from hyperbolic import switch
+from hyperbolic.kernels.gpu import available
 from hyperbolic.kernels.recurrent import plain
 from hyperbolic.typing import Context
 
 HIDDEN = 64  # coordinates up to which the weights of a cell stay on the chip
-CAPABILITY = (8, 0)  # of the GPU, the least
 ROWS = 4  # sequences of a program: one number of a state for each of its threads, and few enough for all registers
-
-
-@functools.cache
-def available(device: int) -> bool:
-    """Whether Triton is installed and knows this GPU; warns once where it does not."""
-    capability = torch.cuda.get_device_capability(device)
-    if importlib.util.find_spec("triton") is None:
-        return _missing("Triton is not installed (pip install triton)")
-    if capability < CAPABILITY:
-        name, actual, least = (
-            torch.cuda.get_device_name(device),
-            *(".".join(map(str, c)) for c in (capability, CAPABILITY)),
-        )
-        return _missing(f"{name} has compute capability {actual}, and they need {least} or more")
-    return True
-
-
-def _missing(reason: str) -> bool:
-    warnings.warn(
-        f"the kernels for recurrent layers on a GPU are not used, PyTorch operations take their place: {reason}; "
-        "HYPERBOLIC_KERNELS=plain does so without this warning",
-        RuntimeWarning,
-        stacklevel=2,
-    )
-    return False
 
 
 def _launch(name: str, grid: tuple[int, int], arguments: tuple[Any, ...], constants: dict[str, int]) -> None:

@@ -1,4 +1,4 @@
-// Riemannian Adam and SGD on the rows of a table, in one pass over it: see hyperbolic/kernels/adam.py.
+// Riemannian Adam, Adagrad and SGD on the rows of a table, in one pass over it: see plain.py.
 //
 // Blocks of rows stay in the first cache while their sums, the coefficients of their rows (vectorised across rows) and
 // the combinations are made.
@@ -61,7 +61,6 @@ template <class T, template <class> class Model> struct Pass {
     static constexpr bool afterwards = sizeof(T) == 8 || ball;
     const Table<T> &table;
     const Numbers k;
-    const bool adam;
     const double max_time;  // of points at the largest radius of the group; infinite where it has none
     T *const none;          // momenta of a block, where the table has none
     const double beta = table.momentum ? k.beta : 0;
@@ -167,19 +166,19 @@ template <class T, template <class> class Model> struct Pass {
             on_h[i] = narrow<T>(on_h[i] * k.share);
             on_x[i] = narrow<T>(on_x[i] * k.share);
         }
-        if (adam) {
+        if (table.square) {
             for (int i = 0; i < count; i++) squares[i] = follow(row(first + i), squares[i]);
         }
 #pragma omp simd
         for (int i = 0; i < count; i++) {
-            scale[i] = adam ? -k.rate / (std::sqrt(squares[i] * k.correction) + k.eps) : -k.rate;
+            scale[i] = table.square ? -k.rate / (std::sqrt(squares[i] * k.correction) + k.eps) : -k.rate;
         }
     }
 
     // The second moment of a row.
     double follow(int64_t r, double square) {
         double v = table.square[r];
-        v += (square - v) * k.follow;
+        v = k.retain * v + k.follow * square;
         table.square[r] = T(v);
         if (table.largest) {
             v = std::max(double(table.largest[r]), v);
@@ -314,14 +313,14 @@ template <class T, template <class> class Model> struct Pass {
 };
 
 template <class T, template <class> class Model>
-void run(const Table<T> &table, const Numbers &k, bool adam, bool decay, bool exact, double max_time, int threads) {
+void run(const Table<T> &table, const Numbers &k, bool decay, bool exact, double max_time, int threads) {
     using Kind = Pass<T, Model>;
     const auto step = decay ? (exact ? &Kind::template step<true, true> : &Kind::template step<true, false>)
                             : (exact ? &Kind::template step<false, true> : &Kind::template step<false, false>);
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
         T *none = table.momentum ? nullptr : new T[rows_of_block * table.size];
-        Kind pass{table, k, adam, max_time, none};
+        Kind pass{table, k, max_time, none};
 #pragma omp for schedule(static)
         for (int64_t first = 0; first < table.n; first += rows_of_block) {
             (pass.*step)(first, rows::in_block(first, table.n));
@@ -334,12 +333,12 @@ void run(const Table<T> &table, const Numbers &k, bool adam, bool decay, bool ex
 
 #define EXPORT(T, Model)                                                                                               \
     extern "C" void step_##Model##_##T(T *x, const T *grad, T *momentum, T *square, T *largest, const int64_t *index,  \
-                                       int64_t n, int64_t size, const double *numbers, int adam, int decay, int exact, \
+                                       int64_t n, int64_t size, const double *numbers, int decay, int exact,           \
                                        double max_time, double max_space, int threads) {                               \
         const double c = numbers[0], space = std::min(max_space, std::sinh(Limits<T>::sheet_radius) / std::sqrt(c));   \
-        const Numbers k{c,          numbers[1], numbers[2], numbers[3],    numbers[4],                                 \
-                        numbers[5], numbers[6], numbers[7], space * space};                                            \
-        run<T, Model>({x, grad, momentum, square, largest, index, n, size}, k, adam, decay, exact, max_time, threads); \
+        const Numbers k{c,          numbers[1], numbers[2], numbers[3], numbers[4],                                    \
+                        numbers[5], numbers[6], numbers[7], numbers[8], space * space};                                \
+        run<T, Model>({x, grad, momentum, square, largest, index, n, size}, k, decay, exact, max_time, threads);       \
     }
 
 EXPORT(float, Lorentz)

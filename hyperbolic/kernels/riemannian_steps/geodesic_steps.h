@@ -1,7 +1,8 @@
-// One geodesic step of a point and the transport of a tangent vector along it, for one row: the formulas, and their
-// names, are those of hyperbolic/kernels/geodesic_steps.py, but on the hyperboloid short steps are made of series, and
-// points are moved back to a largest radius in the step itself, for which PyTorch takes a second one. All row numbers
-// are double; T is the dtype of the table.
+// One geodesic step of a point x and the transport of a tangent vector m along it, for one row, in closed form: the
+// Riemannian gradient is g = p x + q h in the Euclidean gradient h, the end of a step x' = a x + b m, and the momentum
+// there m' = a_m x + b_m m; on the hyperboloid all of this is about space coordinates. plain.py has the same step with
+// the methods of the manifolds. Sources: Nickel & Kiela 2018 (hyperboloid); Ganea, Becigneul & Hofmann 2018 (ball). All
+// row numbers are double; T is the dtype of the table.
 #pragma once
 #include <algorithm>
 #include <limits>
@@ -27,7 +28,7 @@ template <> struct Limits<double> {
 
 // Scalars of one step, in the order of the Python tuple of this name.
 struct Numbers {
-    double c, rate, beta, share, follow, correction, eps, keep;
+    double c, rate, beta, share, retain, follow, correction, eps, keep;
     double bound;  // of |s|^2 on the hyperboloid: points beyond it are moved back along their geodesic from the origin
 };
 
@@ -81,7 +82,8 @@ inline double norm2(double a, double b, const Sums &s) {
 template <class T> struct Lorentz {
     static constexpr bool orthogonal = true, sheet = true;
 
-    // <g, g>_x of the Riemannian gradient g = p x + q h; time: the time coordinate of h.
+    // g = h + c (<s, h> + t h_0) s, and <g, g>_x = |g_o|^2 + <s, g>^2 / (|s|^2 (1 + c|s|^2)) with g_o orthogonal to s;
+    // time: the time coordinate of h.
     static ALWAYS_INLINE double gradient(const Sums &s, double time, double c, double &p, double &q) {
         const double e = 1 + c * s.xx;
         p = c * (s.xv + std::sqrt(e / c) * time);
@@ -89,6 +91,7 @@ template <class T> struct Lorentz {
         return s.vv + squared(s.xv + s.xx * p) * (s.inverse / e);
     }
 
+    // x' = cosh(r) x + sinh(r)/r u, and u moves to cosh(r) u + r sinh(r) x.
     template <bool decay, bool exact, bool rare>
     static ALWAYS_INLINE Move move(const Sums &s, double scale, const Numbers &k) {
         const double c = k.c, xx = s.xx, mm = s.vv;
@@ -143,6 +146,7 @@ template <class T> struct Lorentz {
 template <class T> struct Poincare {
     static constexpr bool orthogonal = false, sheet = false;
 
+    // g = (gap/2)^2 h.
     static ALWAYS_INLINE double gradient(const Sums &s, double, double, double &p, double &q) {
         p = 0;
         q = squared(s.gap / 2);
@@ -167,6 +171,9 @@ template <class T> struct Poincare {
     static ALWAYS_INLINE Move along(double least, double c, double keep, double gap, double scale, const Sums &s) {
         return exact ? geodesic(least, c, keep, gap, scale, s) : retraction(least, c, keep, gap, scale, s);
     }
+    // x (+) y with y = eta m, and gap'/gap gyr[x, y] m, from the point keep x. With q = c|x + y|^2 and D = q + g g_y:
+    // x (+) y = ((g + q) x + g y) / D, its gap is g g_y / D, and
+    // gyr[x, y] m = ((g + g_y - g g_y) m + c eta |m|^2 (q + g + g_y) x) / D.
     static ALWAYS_INLINE Move geodesic(double least, double c, double keep, double gap, double scale, const Sums &s) {
         scale /= gap;
         const double r = length(scale, c * s.vv, longest_step);
@@ -179,6 +186,7 @@ template <class T> struct Poincare {
         const double share = std::max(new_gap, least) / (gap * denominator);
         return {a * pulled, b * pulled, c * eta * s.vv * (q + gaps) * share * keep, (gaps - product) * share};
     }
+    // x' = proj(x + u) and gap'/gap gyr[x', -x] m, with x' - x = e x + b m: see manifolds/sheet.py, gyrate.
     static ALWAYS_INLINE Move retraction(double least, double c, double keep, double gap, double scale, const Sums &s) {
         const double xx = keep * keep * s.xx, xm = keep * s.xv, mm = s.vv, square = c * norm2(keep, scale, s);
         const double inside = pull(1 - square, least);
@@ -195,12 +203,14 @@ template <class T> struct Poincare {
 template <class T> struct Klein {
     static constexpr bool orthogonal = true, sheet = false;
 
+    // g = gap (h - c <x, h> x), and <g, g>_x = gap |h_o|^2 + gap^2 <x, h>^2 / |x|^2 with h_o orthogonal to x.
     static ALWAYS_INLINE double gradient(const Sums &s, double, double c, double &p, double &q) {
         p = -c * s.gap * s.xv;
         q = s.gap;
         return s.gap * (s.vv + s.xv * s.xv * (s.gap * s.inverse));
     }
 
+    // x' = x + f u on a straight line, so that the momentum keeps its direction and is multiplied by gap'/gap.
     template <bool decay, bool exact, bool>
     static ALWAYS_INLINE Move move(const Sums &s, double scale, const Numbers &k) {
         const double c = k.c, xx = s.xx, least = least_gap<T>();

@@ -1,12 +1,9 @@
-"""Steps in closed form against the same update in the words of the manifold, one point at a time."""
+"""Steps against the same update in the words of the manifold, in C++ and by plain operations."""
 
 import pytest
 import torch
 
-from hyperbolic import switch
-from hyperbolic.kernels import adam, adam_native
-from hyperbolic.kernels.adam import Rows
-from hyperbolic.kernels.geodesic_steps import Numbers, Rule
+from hyperbolic.kernels.riemannian_steps import Rows, Rule, plain, step
 from hyperbolic.manifolds import Klein, Lorentz, PoincareBall
 from tests.tolerances import tolerance
 
@@ -17,36 +14,29 @@ LR, BETAS, EPS = 0.05, (0.8, 0.9), 1e-6
 pytestmark = pytest.mark.usefixtures("each_path")
 
 
-def step(name, rows, k, rule):
-    if switch.native():
-        assert adam_native.step(name, rows, k, rule)
-    else:
-        adam.step(name, rows, k, rule)
+def rule_at(rule, t):
+    """The rule at step t: its rate is given as a learning rate."""
+    if rule.retain == 1:
+        return rule
+    rate, correction = rule.rate / (1 - BETAS[0] ** t), 1 / (1 - BETAS[1] ** t)
+    return rule._replace(rate=rate, correction=correction)
 
 
-def numbers(c, rule, t, decay=0.0):
-    if rule.adam:
-        values = (LR / (1 - BETAS[0] ** t), BETAS[0], 1 - BETAS[0], 1 - BETAS[1], 1 / (1 - BETAS[1] ** t), EPS)
-    else:
-        values = (LR, BETAS[0], 1.0, 1.0, 1.0, 1.0)
-    return Numbers(*(torch.tensor(v, dtype=F64) for v in (c, *values, 1 - LR * decay)))
-
-
-def textbook(manifold, x, gradients, rule, decay=0.0):
+def textbook(manifold, x, gradients, rule, amsgrad=False, momentum=True):
     """The new points and momenta after one step for each gradient."""
     m, v, largest = torch.zeros_like(x), torch.zeros_like(x[:, :1]), torch.zeros_like(x[:, :1])
     for t, gradient in enumerate(gradients, 1):
         g = manifold.egrad2rgrad(x, gradient)
         v = BETAS[1] * v + (1 - BETAS[1]) * manifold.inner(x, g, keepdim=True)
         largest = torch.maximum(largest, v)
-        moved = manifold.expmap0((1 - LR * decay) * manifold.logmap0(x))
+        moved = manifold.expmap0(rule.keep * manifold.logmap0(x))
         g, m = manifold.transp(x, moved, g), manifold.transp(x, moved, m)
-        if rule.adam:
+        if rule.retain != 1:
             m = BETAS[0] * m + (1 - BETAS[0]) * g
-            second = (largest if rule.amsgrad else v) / (1 - BETAS[1] ** t)
+            second = (largest if amsgrad else v) / (1 - BETAS[1] ** t)
             u = -LR / (1 - BETAS[0] ** t) * m / (second.sqrt() + EPS)
         else:
-            m = BETAS[0] * m + g if rule.momentum else g
+            m = BETAS[0] * m + g if momentum else g
             u = -LR * m
         new = manifold.expmap(moved, u) if rule.exact_exp else manifold.retr(moved, u)
         x, m = new, manifold.transp(moved, new, m)
@@ -59,53 +49,58 @@ def start(manifold, n, d, dtype, std=0.5):
     return manifold.projx(x.to(dtype))
 
 
-def rows_of(x, rule, grad=None):
-    one = torch.zeros_like(x[:, :1])
-    momentum = torch.zeros_like(x) if rule.momentum else None
-    return Rows(x, grad, momentum, one if rule.adam else None, one.clone() if rule.amsgrad else None)
+def rows_of(x, rule, grad=None, amsgrad=False, momentum=True):
+    adam = rule.retain != 1
+    own = [torch.zeros_like(x[:, :1]) if needed else None for needed in (adam, adam and amsgrad)]
+    return Rows(x, grad, torch.zeros_like(x) if momentum else None, *own)
 
 
-def run(manifold, rows, gradients, rule, decay=0.0):
+def run(manifold, rows, gradients, rule):
     for t, gradient in enumerate(gradients, 1):
-        step(type(manifold).__name__, rows._replace(grad=gradient), numbers(manifold.c.item(), rule, t, decay), rule)
+        step(rows._replace(grad=gradient), manifold, rule_at(rule, t))
     return rows.x, rows.momentum
 
 
+ADAM = Rule(LR, BETAS[0], 1 - BETAS[0], BETAS[1], 1 - BETAS[1], eps=EPS)
+SGD = Rule(LR, BETAS[0])
+KEEP = 1 - 0.7 * LR
+# rule, AMSGrad, momentum
 RULES = [
-    Rule(),
-    Rule(amsgrad=True),
-    Rule(decay=True),
-    Rule(adam=False),
-    Rule(adam=False, momentum=False),
-    Rule(adam=False, decay=True),
+    (ADAM, False, True),
+    (ADAM, True, True),
+    (ADAM._replace(keep=KEEP), False, True),
+    (SGD, False, True),
+    (SGD, False, False),
+    (SGD._replace(keep=KEEP), False, True),
 ]
 
 
 @CURVED
-@pytest.mark.parametrize("rule", RULES, ids=str)
+@pytest.mark.parametrize(("rule", "amsgrad", "momentum"), RULES, ids=str)
 @pytest.mark.parametrize(("c", "dtype"), [(0.3, F64), (2.5, F64), (2.5, F32)], ids=str)
-def test_many_steps_are_the_textbook_update(kind, c, rule, dtype):
-    manifold, decay = kind(c), 0.7 if rule.decay else 0.0
+def test_many_steps_are_the_textbook_update(kind, c, rule, amsgrad, momentum, dtype):
+    manifold = kind(c)
     x = start(manifold, 7, 4, dtype)
-    size = 1.0 if rule.adam else 0.02  # a step of SGD at random grows with the distance from the origin
+    size = 1.0 if rule.retain != 1 else 0.02  # a step of SGD at random grows with the distance from the origin
     gradients = [size * torch.randn_like(x) * 10.0 ** -(k % 3) for k in range(12)]
-    expected, momentum = textbook(manifold, x.double(), [g.double() for g in gradients], rule, decay)
-    actual, moved = run(manifold, rows_of(x, rule), gradients, rule, decay)
+    wide = [g.double() for g in gradients]
+    expected, expected_m = textbook(manifold, x.double(), wide, rule, amsgrad, momentum)
+    actual, moved = run(manifold, rows_of(x, rule, None, amsgrad, momentum), gradients, rule)
     torch.testing.assert_close(actual.double(), expected, **tolerance(dtype, "identity" if dtype is F64 else "model"))
-    if rule.momentum:
+    if momentum:
         close = tolerance(dtype, "identity" if dtype is F64 else "model")
-        torch.testing.assert_close(moved.double(), momentum, rtol=close["rtol"], atol=1e3 * close["atol"])
+        torch.testing.assert_close(moved.double(), expected_m, rtol=close["rtol"], atol=1e3 * close["atol"])
     assert manifold.check_point_on_manifold(actual)
 
 
 @CURVATURES
-@pytest.mark.parametrize("decay", [0.0, 0.7])
-def test_the_retraction_of_the_ball(c, decay):
-    manifold, rule = PoincareBall(c), Rule(exact_exp=False, decay=decay > 0)
+@pytest.mark.parametrize("keep", [1.0, KEEP])
+def test_the_retraction_of_the_ball(c, keep):
+    manifold, rule = PoincareBall(c), ADAM._replace(exact_exp=False, keep=keep)
     x = start(manifold, 7, 4, F64)
     gradients = [torch.randn_like(x) for _ in range(25)]
-    expected, momentum = textbook(manifold, x, gradients, rule, decay)
-    actual, moved = run(manifold, rows_of(x.clone(), rule), gradients, rule, decay)
+    expected, momentum = textbook(manifold, x, gradients, rule)
+    actual, moved = run(manifold, rows_of(x.clone(), rule), gradients, rule)
     torch.testing.assert_close(actual, expected, **tolerance(F64, "identity"))
     torch.testing.assert_close(moved, momentum, **tolerance(F64, "identity"))
 
@@ -113,7 +108,7 @@ def test_the_retraction_of_the_ball(c, decay):
 @CURVED
 def test_far_points_in_float64(kind):
     """Where squares are many orders larger than the parts orthogonal to x."""
-    manifold, rule = kind(2.0), Rule()
+    manifold, rule = kind(2.0), ADAM
     direction = torch.nn.functional.normalize(torch.randn(9, 4, dtype=F64), dim=-1)
     distance = 0.6 * manifold.max_radius(F64) / (2 if kind is PoincareBall else 1)
     x = manifold.expmap0(distance * direction)
@@ -127,14 +122,14 @@ def test_far_points_in_float64(kind):
 @CURVED
 def test_a_step_over_the_edge_keeps_the_direction_of_the_momentum(kind):
     """The point stops at the stated radius; the momentum keeps its length and points outwards."""
-    manifold, rule = kind(2.0), Rule(adam=False)
+    manifold, rule = kind(2.0), SGD
     for dtype in (F32, F64):
         x = start(manifold, 5, 3, dtype)[1:]
         outward = manifold.transp0(x, manifold.logmap0(x) + 0.1 * torch.randn(4, 3, dtype=dtype))
         rows = rows_of(x.clone(), rule)
         rows.momentum.copy_(-2000 * outward)
         length = manifold.norm(x, rows.momentum)
-        step(type(manifold).__name__, rows._replace(grad=torch.zeros_like(x)), numbers(2.0, rule, 1), rule)
+        step(rows._replace(grad=torch.zeros_like(x)), manifold, rule)
         radius = manifold.max_radius(dtype)
         torch.testing.assert_close(manifold.dist0(rows.x), torch.full((4,), radius, dtype=dtype), rtol=2e-2, atol=0)
         if not (kind is Lorentz and dtype is F32):  # there rounding the momentum is longer than the momentum
@@ -148,22 +143,9 @@ def test_a_step_over_the_edge_keeps_the_direction_of_the_momentum(kind):
 def test_zero_gradients_move_nothing(kind, dtype):
     manifold = kind(0.3)
     x = start(manifold, 6, 3, dtype)
-    actual, momentum = run(manifold, rows_of(x.clone(), Rule()), [torch.zeros_like(x)] * 3, Rule())
+    actual, momentum = run(manifold, rows_of(x.clone(), ADAM), [torch.zeros_like(x)] * 3, ADAM)
     torch.testing.assert_close(actual, x, rtol=1e-6, atol=0)
     assert (momentum == 0).all()
-
-
-@CURVED
-def test_blocks_and_chunks_change_nothing(kind, monkeypatch):
-    manifold, rule = kind(2.5), Rule(amsgrad=True)
-    x = start(manifold, 37, 3, F64)
-    gradients = [torch.randn_like(x) for _ in range(3)]
-    whole = run(manifold, rows_of(x.clone(), rule), gradients, rule)
-    monkeypatch.setattr(adam, "_BLOCK", 20)
-    monkeypatch.setattr(adam, "_CHUNK", 10)
-    parts = run(manifold, rows_of(x.clone(), rule), gradients, rule)
-    for a, b in zip(whole, parts, strict=True):
-        torch.testing.assert_close(a, b, **tolerance(F64, "identity"))
 
 
 @CURVED
@@ -171,14 +153,14 @@ def test_no_rows_and_one_row(kind):
     manifold = kind(2.0)
     for n in (0, 1):
         x = manifold.random(n, 3, dtype=F64)
-        run(manifold, rows_of(x, Rule()), [torch.randn_like(x)], Rule())
+        run(manifold, rows_of(x, ADAM), [torch.randn_like(x)], ADAM)
         assert torch.isfinite(x).all()
 
 
 @CURVED
 def test_gradients_that_leave_no_digit_of_a_momentum(kind):
     """Huge gradients of alternating sign nearly cancel in the momentum; points have to stay in their space."""
-    manifold, rule = kind(2.0), Rule(adam=False)
+    manifold, rule = kind(2.0), SGD
     for dtype in (F32, F64):
         x = start(manifold, 20, 4, dtype)
         direction = torch.randn_like(x)
@@ -187,3 +169,32 @@ def test_gradients_that_leave_no_digit_of_a_momentum(kind):
         assert torch.isfinite(actual).all()
         assert torch.isfinite(momentum).all()
         assert manifold.check_point_on_manifold(actual)
+
+
+@CURVED
+def test_the_operator_and_one_compiled_graph(kind):
+    """Tables are written in place in a compiled graph too."""
+    manifold = kind(0.7)
+    x = start(manifold, 5, 3, F32)
+    rows = rows_of(x, ADAM, torch.randn_like(x), amsgrad=True)
+    numbers = (manifold.c, manifold.name, list(ADAM[:8]), True)
+    torch.library.opcheck(torch.ops.hyperbolic.riemannian_step.default, (*rows, *numbers))
+    ends = [Rows(*(t if t is None else t.clone() for t in rows)) for _ in range(2)]
+    compiled = torch.compile(lambda *tensors: step(Rows(*tensors), manifold, ADAM), fullgraph=True, backend="aot_eager")
+    compiled(*ends[0])
+    step(ends[1], manifold, ADAM)
+    assert not torch.equal(ends[0].x, rows.x)
+    for a, b in zip(ends[0][:5], ends[1][:5], strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_blocks_change_nothing(monkeypatch):
+    manifold = Lorentz(0.7)
+    x = start(manifold, 11, 3, F64)
+    gradients = [torch.randn_like(x) for _ in range(2)]
+    ends = []
+    for block in (1 << 16, 20):
+        monkeypatch.setattr(plain, "_BLOCK", block)
+        ends.append(run(manifold, rows_of(x.clone(), ADAM), gradients, ADAM))
+    for a, b in zip(*ends, strict=True):
+        torch.testing.assert_close(a, b, **tolerance(F64, "identity"))

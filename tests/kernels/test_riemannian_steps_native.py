@@ -6,11 +6,10 @@ import pytest
 import torch
 
 from hyperbolic import switch
-from hyperbolic.kernels import adam, adam_native
-from hyperbolic.kernels.adam import Rows
-from hyperbolic.kernels.geodesic_steps import Numbers, Rule
-from hyperbolic.manifolds import Lorentz
-from tests.kernels.test_adam import CURVED, F32, F64, RULES, numbers, rows_of, start
+from hyperbolic.kernels import riemannian_steps
+from hyperbolic.kernels.riemannian_steps import Rows, Rule, plain
+from hyperbolic.manifolds import Klein, Lorentz, PoincareBall
+from tests.kernels.test_riemannian_steps import ADAM, CURVED, F32, F64, KEEP, RULES, SGD, rows_of, rule_at, start
 from tests.tolerances import tolerance
 
 pytestmark = [
@@ -19,36 +18,30 @@ pytestmark = [
 ]
 
 
-def by_pytorch(name, rows, k, rule, index):
-    """The rows of an index are copied from the tables and written back."""
-    tables = [table for table in rows[:1] + rows[2:] if table is not None]
-    some = rows if index is None else Rows(*(t if t is None or t is rows.grad else t[index] for t in rows))
-    adam.step(name, some, k, rule)
-    for table, part in zip(tables, [t for t in some[:1] + some[2:] if t is not None], strict=True):
-        if index is not None:
-            table[index] = part
+MOVE = Rule(1.0, 1.0)  # a step of -m
 
 
-EVERY_RULE = [*RULES, Rule(amsgrad=True, decay=True)]
+@pytest.fixture(autouse=True)
+def in_cpp(monkeypatch):
+    """No step is done by plain operations."""
+    monkeypatch.setattr(riemannian_steps, "plain", None)
 
 
-def both(manifold, rule, n, d, dtype, index=None, threads=1):
+EVERY_RULE = [*RULES, (ADAM._replace(keep=KEEP), True, True)]
+
+
+def both(manifold, rule, amsgrad, momentum, n, d, dtype, index=None, threads=1):
     """Tables after four steps: of the C++ kernel, and of PyTorch's operations."""
     x = start(manifold, max(n, 1), d, dtype)[:n]
-    size = 1.0 if rule.adam else 0.02 * min(1.0, (18 / d) ** 3)  # no further out: errors grow as exp(2 distance)
+    size = 1.0 if rule.retain != 1 else 0.02 * min(1.0, (18 / d) ** 3)  # no further out: errors grow as exp(2 distance)
     gradients = [size * torch.randn_like(x if index is None else x[index]) * 10.0 ** (1 - k) for k in range(4)]
     ends = []
-    for cpp in (True, False):
-        rows = rows_of(x.clone(), rule)
+    for step in (riemannian_steps.step, plain.step):
+        rows = rows_of(x.clone(), rule, None, amsgrad, momentum)
+        torch.set_num_threads(threads)
         for t, gradient in enumerate(gradients, 1):
-            k = numbers(manifold.c.item(), rule, t, 0.7 if rule.decay else 0.0)
-            arguments = (type(manifold).__name__, rows._replace(grad=gradient), k, rule, index)
-            if cpp:
-                torch.set_num_threads(threads)
-                assert adam_native.step(*arguments)
-                torch.set_num_threads(1)
-            else:
-                by_pytorch(*arguments)
+            step(rows._replace(grad=gradient, some=index), manifold, rule_at(rule, t))
+        torch.set_num_threads(1)
         ends.append([r for r in rows if r is not None])
     return zip(*ends, strict=True)
 
@@ -64,30 +57,29 @@ def both(manifold, rule, n, d, dtype, index=None, threads=1):
 )
 @pytest.mark.parametrize("dtype", [F64, F32], ids=str)
 def test_cpp_equals_pytorch(kind, rule, n, d, threads, dtype):
-    for fast, plain in both(kind(2.5), rule, n, d, dtype, threads=threads):
-        torch.testing.assert_close(fast, plain, **tolerance(dtype, "model" if dtype is F32 else "identity"))
+    for fast, slow in both(kind(2.5), *rule, n, d, dtype, threads=threads):
+        torch.testing.assert_close(fast, slow, **tolerance(dtype, "model" if dtype is F32 else "identity"))
 
 
 @CURVED
 def test_the_rows_of_an_index_move_and_no_others(kind):
-    for fast, plain in both(kind(2.5), Rule(amsgrad=True), 40, 5, F64, torch.tensor([4, 0, 39, 17, 8])):
-        torch.testing.assert_close(fast, plain, **tolerance(F64, "identity"))
+    for fast, slow in both(kind(2.5), ADAM, True, True, 40, 5, F64, torch.tensor([4, 0, 39, 17, 8])):
+        torch.testing.assert_close(fast, slow, **tolerance(F64, "identity"))
 
 
 @CURVED
 @pytest.mark.parametrize("longest", [0.01, 1.5, 5.0])
-@pytest.mark.parametrize("decay", [False, True])
-def test_steps_of_all_lengths_in_one_block(kind, longest, decay):
+@pytest.mark.parametrize("keep", [1.0, KEEP])
+def test_steps_of_all_lengths_in_one_block(kind, longest, keep):
     """What few steps need is left out of the blocks that do not need it."""
-    manifold, rule, n, d = kind(2.5), Rule(adam=False, decay=decay), 64, 6
+    manifold, rule, n, d = kind(2.5), SGD._replace(rate=longest, keep=keep), 64, 6
     x = start(manifold, n, d, F64, std=0.05)
     lengths = torch.logspace(-6, 0, 32, dtype=F64).repeat(2)
     lengths[:32] *= 0.01  # a block of short ones, and one of all lengths
     gradient = torch.nn.functional.normalize(torch.randn_like(x), dim=-1) * lengths[:, None]
     ends = [rows_of(x.clone(), rule)._replace(grad=gradient) for _ in range(2)]
-    k = numbers(2.5, rule, 1, 0.7 if decay else 0.0)._replace(rate=torch.tensor(longest, dtype=F64))
-    assert adam_native.step(type(manifold).__name__, ends[0], k, rule)
-    adam.step(type(manifold).__name__, ends[1], k, rule)
+    riemannian_steps.step(ends[0], manifold, rule)
+    plain.step(ends[1], manifold, rule)
     assert (ends[0].x != x).any(-1).all()
     for fast, slow in zip(ends[0][:3:2], ends[1][:3:2], strict=True):
         torch.testing.assert_close(fast, slow, **tolerance(F64, "identity"))
@@ -95,15 +87,14 @@ def test_steps_of_all_lengths_in_one_block(kind, longest, decay):
 
 def test_a_huge_momentum_among_short_steps_is_cut():
     """It is kept inside the dtype; the other rows of its block move as without it."""
-    manifold, rule = Lorentz(1.0), Rule(adam=False)
+    manifold, rule = Lorentz(1.0), MOVE._replace(rate=1e-38)
     x = start(manifold, 8, 5, F32, std=2.0)
     m = manifold.proju(x.double(), torch.randn_like(x).double()).float()
-    k = Numbers(1.0, 1e-38, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
     alone = Rows(x[2:].clone(), torch.zeros_like(x[2:]), m[2:].clone())
-    assert adam_native.step("Lorentz", alone, k, rule)
+    riemannian_steps.step(alone, manifold, rule)
     m[1] *= 9e36 / m[1].double().norm()
     together = Rows(x, torch.zeros_like(x), m)
-    assert adam_native.step("Lorentz", together, k, rule)
+    riemannian_steps.step(together, manifold, rule)
     assert together.x.isfinite().all()
     assert together.momentum[1, 1:].double().norm().item() == pytest.approx(1e36, rel=1e-5)
     torch.testing.assert_close(together.x[2:], alone.x)
@@ -120,8 +111,7 @@ def test_points_a_little_beyond_the_largest_radius_keep_the_sign_of_their_moment
     x = torch.cat([(1 + space.double().square().sum(-1, keepdim=True)).sqrt().to(dtype), space], -1)
     sinh, cosh = torch.full((40, 1), math.sinh(radius + beyond), dtype=F64), math.cosh(radius + beyond)
     m = (torch.cat([sinh, cosh * e], -1) * velocity).to(dtype)
-    k = Numbers(1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)  # a step of -m
-    assert adam_native.step("Lorentz", Rows(x, torch.zeros_like(x), m), k, Rule(adam=False), None, radius)
+    assert riemannian_steps.step(Rows(x, torch.zeros_like(x), m), Lorentz(1.0), MOVE, radius)
     assert ((m[:, 1:].double() * e).sum(-1) > 0).all()
 
 
@@ -129,18 +119,18 @@ def test_points_a_little_beyond_the_largest_radius_keep_the_sign_of_their_moment
 @pytest.mark.parametrize(("d", "std"), [(4, 0.3), (40, 0.08)])
 def test_a_largest_radius_on_the_hyperboloid(d, std, dtype):
     """As the manifold's own way back, with the momenta; the next step starts from there in the same way."""
-    manifold, rule, radius = Lorentz(2.5), Rule(), 0.6
+    manifold, radius = Lorentz(2.5), 0.6
     x = start(manifold, 20, d, dtype, std=std)
-    rows, plain = rows_of(x.clone(), rule), rows_of(x.clone(), rule)
+    rows, other = rows_of(x.clone(), ADAM), rows_of(x.clone(), ADAM)
     for t in range(1, 4):
-        gradient, k = torch.randn_like(x), numbers(2.5, rule, t)
-        assert adam_native.step("Lorentz", rows._replace(grad=gradient), k, rule, None, radius)
-        adam.step("Lorentz", plain._replace(grad=gradient), k, rule)
-        far = manifold.beyond(plain.x, radius)
+        gradient, rule = torch.randn_like(x), rule_at(ADAM, t)
+        assert riemannian_steps.step(rows._replace(grad=gradient), manifold, rule, radius)
+        plain.step(other._replace(grad=gradient), manifold, rule)
+        far = manifold.beyond(other.x, radius)
         assert 0 < far.sum() < 20
-        plain.x[far], plain.momentum[far] = manifold.shortened(plain.x[far], radius, plain.momentum[far])
+        other.x[far], other.momentum[far] = manifold.shortened(other.x[far], radius, other.momentum[far])
     assert not manifold.beyond(rows.x, radius).any()
-    for fast, slow in zip(rows, plain, strict=True):
+    for fast, slow in zip(rows, other, strict=True):
         if fast is not None:
             torch.testing.assert_close(fast, slow, **tolerance(dtype, "model" if dtype is F32 else "identity"))
 
@@ -161,21 +151,24 @@ def test_points_that_start_beyond_the_largest_radius(begin, radius, velocity, d,
     def tangent(r):
         return torch.cat([torch.tensor([[math.sinh(r) * velocity]]), math.cosh(r) * velocity * e + across], -1)
 
-    rule = Rule(adam=False)
     x, m = point(begin).to(dtype), tangent(begin).to(dtype)
-    k = Numbers(1.0, 1e-3, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)  # a step of -m/1000; no gradient
-    assert adam_native.step("Lorentz", Rows(x, torch.zeros_like(x), m), k, rule, None, radius)
+    assert riemannian_steps.step(Rows(x, torch.zeros_like(x), m), Lorentz(1.0), MOVE._replace(rate=1e-3), radius)
     near = {"rtol": 1e-3, "atol": 1e-3}  # the direction to the origin turns by the step across
     torch.testing.assert_close(x.double(), point(radius), **near)
     torch.testing.assert_close(m.double(), tangent(radius), rtol=1e-3, atol=2e-3 * math.cosh(radius))
 
 
 def test_tables_it_is_not_for():
-    wide, rule = torch.zeros(3, 8), Rule()
-    rows = Rows(wide[:, :4], torch.zeros(3, 4), torch.zeros(3, 4), torch.zeros(3, 1))
-    assert not adam_native.step("PoincareBall", rows, numbers(1.0, rule, 1), rule)
-    rows = rows_of(torch.zeros(3, 4), rule, torch.zeros(3, 4))
-    assert not adam_native.step("PoincareBall", rows, numbers(1.0, rule, 1), rule, None, 2.0)
-    assert not adam_native.step("PoincareBall", rows, numbers(1.0, rule, 1), rule, torch.arange(6)[::2])
+    wide, ball = torch.zeros(3, 8), PoincareBall()
+
+    def takes(rows, manifold=ball, rule=ADAM):
+        return riemannian_steps._is_for_cpp(rows, manifold, rule)
+
+    rows = rows_of(torch.zeros(3, 4), ADAM, torch.zeros(3, 4))
+    assert takes(rows)
+    assert not takes(rows._replace(x=wide[:, :4]))
+    assert not takes(rows._replace(some=torch.arange(6)[::2]))
+    assert not takes(rows, Klein(), ADAM._replace(exact_exp=False))
+    assert takes(rows, rule=ADAM._replace(exact_exp=False))
     switch.use_kernels("plain")
-    assert not adam_native.step("PoincareBall", rows, numbers(1.0, rule, 1), rule)
+    assert not takes(rows)

@@ -1,0 +1,36 @@
+"""Whether kernels in Triton can be used on a GPU, and their launches."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import warnings
+
+import torch
+
+CAPABILITY = (8, 0)  # of the GPU, the least
+
+
+@functools.cache
+def available(device: int) -> bool:
+    """Whether Triton is installed and knows this GPU; warns once where it does not."""
+    capability = torch.cuda.get_device_capability(device)
+    if importlib.util.find_spec("triton") is None:
+        return _missing("Triton is not installed (pip install triton)")
+    if capability < CAPABILITY:
+        name, actual, least = (
+            torch.cuda.get_device_name(device),
+            *(".".join(map(str, c)) for c in (capability, CAPABILITY)),
+        )
+        return _missing(f"{name} has compute capability {actual}, and they need {least} or more")
+    return True
+
+
+def _missing(reason: str) -> bool:
+    warnings.warn(
+        f"the kernels for recurrent layers and optimisers on a GPU are not used, PyTorch operations take their place: "
+        f"{reason}; HYPERBOLIC_KERNELS=plain does so without this warning",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return False

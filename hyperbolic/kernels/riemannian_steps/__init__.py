@@ -1,0 +1,94 @@
+"""Steps of Riemannian Adam, Adagrad and SGD on the rows of a table of points: :func:`plain.step` has the formula.
+
+On a CPU one pass in C++, in closed form: each half of a step is a few sums over a row (``<x, h>`` and ``|h|^2`` of the
+Euclidean gradient h, then ``<x, m>`` and ``|m|^2``), a few coefficients in float64, and combinations of rows:
+``m <- beta m + p x + q h``, then ``x' = a x + b m`` and ``m' = a_m x + b_m m``.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from hyperbolic import native, switch
+from hyperbolic.kernels.riemannian_steps import plain
+from hyperbolic.kernels.riemannian_steps.plain import Rows, Rule, bounded
+from hyperbolic.manifolds import Klein, Lorentz, Manifold, PoincareBall
+
+__all__ = ["Rows", "Rule", "bounded", "plain", "step"]
+
+_SYMBOLS: dict[type[Manifold], str] = {Lorentz: "step_Lorentz", PoincareBall: "step_Poincare", Klein: "step_Klein"}
+_LIBRARY = native.Library("riemannian_steps")
+
+
+def step(rows: Rows, manifold: Manifold, rule: Rule, max_radius: float | None = None) -> bool:
+    """One step of all rows, or of some, in place: :func:`hyperbolic.kernels.riemannian_steps.plain.step`.
+
+    Args: max_radius: points of the hyperboloid that end further from the origin may be moved back along the geodesic
+        from there, with their momenta.
+    Returns: whether points are inside of it, so that they need not be looked at again.
+
+    Raises:
+        ValueError: a gradient or a state does not have the shape that it has for these points.
+    """
+    if type(manifold) in _SYMBOLS and switch.is_traced([rows.x]):
+        torch.ops.hyperbolic.riemannian_step(*rows, manifold.c, manifold.name, list(rule[:8]), rule.exact_exp)
+        return False
+    if _is_for_cpp(rows, manifold, rule):
+        _step_in_cpp(rows, manifold, rule, max_radius)
+        return type(manifold) is Lorentz
+    plain.step(rows, manifold, rule)
+    return False
+
+
+@torch.library.custom_op(
+    "hyperbolic::riemannian_step",
+    mutates_args=("x", "momentum", "square", "largest"),
+    schema="(Tensor(a!) x, Tensor grad, Tensor(b!)? momentum, Tensor(c!)? square, Tensor(d!)? largest, Tensor? some, "
+    "Tensor c, str model, float[] rule, bool exact_exp) -> ()",
+)
+def _step(
+    x: Tensor,
+    grad: Tensor,
+    momentum: Tensor | None,
+    square: Tensor | None,
+    largest: Tensor | None,
+    some: Tensor | None,
+    c: Tensor,
+    model: str,
+    rule: list[float],
+    exact_exp: bool,
+) -> None:
+    """:func:`step` as ``torch.compile`` and other tracers see it."""
+    manifold = next(kind for kind in _SYMBOLS if kind.name == model)()
+    manifold.fixed_c = c
+    step(Rows(x, grad, momentum, square, largest, some), manifold, Rule._make((*rule, exact_exp)))
+
+
+@_step.register_fake
+def _(*arguments: object) -> None:
+    return None
+
+
+def _is_for_cpp(rows: Rows, manifold: Manifold, rule: Rule) -> bool:
+    if type(manifold) not in _SYMBOLS or not (rule.exact_exp or type(manifold) is PoincareBall):
+        return False
+    some = rows.some
+    if some is not None and not (some.is_cpu and some.dtype is torch.int64 and some.is_contiguous()):
+        return False
+    return _LIBRARY.usable(*rows[:5])
+
+
+def _step_in_cpp(rows: Rows, manifold: Manifold, rule: Rule, max_radius: float | None) -> None:
+    c, time, space = float(manifold.c), math.inf, math.inf
+    if max_radius is not None and type(manifold) is Lorentz:
+        root = math.sqrt(c)
+        time, space = math.cosh(root * max_radius) / root, math.sinh(root * max_radius) / root
+    (n, size), points = rows.grad.shape, len(rows.x)
+    n = points if rows.some is None else n
+    shapes = ((points, size), (n, size), (points, size), (points, 1), (points, 1), (n,))
+    tables = map(native.shaped, rows, shapes)
+    flags = (rule.keep != 1, rule.exact_exp)
+    _LIBRARY.run(_SYMBOLS[type(manifold)], *tables, n, size, (c, *rule[:8]), *flags, time, space)
