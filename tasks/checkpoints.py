@@ -272,7 +272,7 @@ class Checkpoints(Checkpoint):
         if trainer.fit_loop.epoch_loop.batch_progress.is_last_batch or _stops_early(trainer):
             return True  # the end of the epoch saves
         every = trainer.val_check_batch
-        return bool(trainer.enable_validation and every and every != float("inf") and (batch_idx + 1) % every == 0)
+        return bool(every and every != float("inf") and (batch_idx + 1) % every == 0 and trainer.enable_validation)
 
     def state_dict(self) -> dict[str, Any]:
         return {"best": self.best, "should_stop": self._stops}

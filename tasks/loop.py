@@ -1,7 +1,7 @@
 """The loop over the batches of an epoch: Lightning's, without what our trainings do not use of it."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from pytorch_lightning import LightningModule, Trainer
@@ -43,6 +43,22 @@ class EpochLoop(_TrainingEpochLoop):
         self._hooks: dict[str, list[Callable[..., Any]]] = {}
         self._is_plain = False
 
+    @property
+    def global_step(self) -> int:
+        return self.automatic_optimization.optim_progress.optimizer_steps  # no task steps by hand
+
+    @cached_property
+    def _validates(self) -> bool:
+        return self.trainer.enable_validation
+
+    def _should_check_val_epoch(self) -> bool:
+        every = self.trainer.check_val_every_n_epoch
+        return self._validates and (every is None or (self.trainer.current_epoch + 1) % every == 0)
+
+    def update_lr_schedulers(self, interval: str, update_plateau_schedulers: bool) -> None:
+        if self.trainer.lr_scheduler_configs:
+            super().update_lr_schedulers(interval, update_plateau_schedulers)
+
     def on_run_start(self, data_fetcher: _DataFetcher) -> None:
         super().on_run_start(data_fetcher)
         trainer, module = self.trainer, self.trainer.lightning_module
@@ -67,7 +83,8 @@ class EpochLoop(_TrainingEpochLoop):
         if self.restarting or not self._is_plain:
             super().advance(data_fetcher)
             return
-        self.val_loop.restarting = False
+        if self.val_loop.restarting:
+            self.val_loop.restarting = False
         trainer, progress = self.trainer, self.batch_progress
         batch, _, _ = next(data_fetcher)
         batch = trainer.precision_plugin.convert_input(batch)

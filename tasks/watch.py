@@ -21,6 +21,8 @@ from hyperbolic.manifolds.base import Manifold
 from tasks.base import Points, Task, as_task
 from tasks.folders import whole_file
 
+_SMALL = 1 << 14  # numbers of a tensor that are copied in less time than a norm takes to start
+
 
 class NanGuard(Callback):
     """Stops the run before the first step with a loss or gradient that is NaN or infinite.
@@ -83,12 +85,16 @@ class NanGuard(Callback):
 
 def _are_finite(tensors: list[Tensor]) -> bool:
     """Whether no value is NaN or infinite; one wait for the device, where all have one dtype."""
-    dtypes: dict[torch.dtype, list[Tensor]] = {}
+    small: dict[torch.dtype, list[Tensor]] = {}  # which are looked at as one
+    large: dict[torch.dtype, list[Tensor]] = {}
     for t in tensors:
         values = t._values() if t.is_sparse else t
-        if values.numel():  # a sparse gradient may have no row, and then no largest value
-            dtypes.setdefault(t.dtype, []).append(values)
-    return all(math.isfinite(torch.stack(torch._foreach_norm(t, math.inf)).max().item()) for t in dtypes.values())
+        if size := values.numel():  # a sparse gradient may have no row, and then no largest value
+            (small if size <= _SMALL else large).setdefault(t.dtype, []).append(values)
+    for dtype, parts in small.items():
+        large.setdefault(dtype, []).append(torch._utils._flatten_dense_tensors(parts))
+    norms = (torch.stack(torch._foreach_norm(each, math.inf)).tolist() for each in large.values())
+    return all(math.isfinite(norm) for each in norms for norm in each)
 
 
 def first_nonfinite_layer(module: Task, batch: Any) -> str | None:
