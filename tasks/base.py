@@ -243,7 +243,7 @@ class Task(pl.LightningModule, abc.ABC):
         metrics = {f"{split}/{k}": v for k, v in self.summary(sums).items()}
         self.metrics.update(metrics)
         if self.select in metrics:  # where schedules and EarlyStopping look for it
-            self.log(self.select, metrics[self.select], logger=False, sync_dist=self.trainer.world_size > 1)
+            self.trainer.callback_metrics[self.select] = torch.tensor(metrics[self.select])
         log_metrics(self.trainer, metrics | (self.diagnostics if split == "val" else {}))
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

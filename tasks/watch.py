@@ -16,7 +16,7 @@ from pytorch_lightning.callbacks.progress.tqdm_progress import Tqdm
 from torch import Tensor
 from torch.optim import Optimizer
 
-from hyperbolic.diagnostics import NonFiniteError, find_nonfinite, point_statistics
+from hyperbolic.diagnostics import NonFiniteError, find_nonfinite, statistics_by_name
 from hyperbolic.manifolds.base import Manifold
 from tasks.base import Points, Task, as_task
 from tasks.folders import whole_file
@@ -141,9 +141,9 @@ class Diagnostics(Callback):
             if isinstance(parameter, ManifoldParameter) and isinstance(parameter.manifold, Manifold):
                 named_points[name] = Points(parameter.manifold, parameter.detach())
         statistics = {
-            f"diagnostics/{name}/{key}": float(value)
-            for name, points in named_points.items()
-            for key, value in point_statistics(points.manifold, points.x).items()
+            f"diagnostics/{name}/{key}": value
+            for name, values in statistics_by_name(named_points).items()
+            for key, value in values.items()
         }
         values = torch.tensor([*statistics.values()], dtype=torch.float64, device=module.device)
         means = trainer.strategy.reduce(values, reduce_op="mean").tolist()  # each process has points of its own
