@@ -11,6 +11,9 @@ from torch import Tensor, nn
 from hyperbolic.manifolds import Manifold
 from hyperbolic.numerics import wide
 
+_STATISTICS = ("dist0_mean", "dist0_max", "clamped_share", "constraint_error")
+_SMALL = 1 << 16  # numbers of a set of points that are copied in less time than the operations take to start
+
 
 class NonFiniteError(RuntimeError):
     """A tensor holds NaN or infinity; ``names`` lists the tensors."""
@@ -23,7 +26,6 @@ class NonFiniteError(RuntimeError):
         return type(self), (self.names, str(self))
 
 
-@torch.no_grad()
 def point_statistics(manifold: Manifold, x: Tensor) -> dict[str, float]:
     """How far out points (..., D) are.
 
@@ -31,17 +33,30 @@ def point_statistics(manifold: Manifold, x: Tensor) -> dict[str, float]:
         dist0_mean, dist0_max: distance from the origin. clamped_share: share of points within 1 % of the largest
         radius the dtype can hold, where values are cut off. constraint_error: largest ``|projx(x) - x|``.
     """
-    x = x.detach().as_subclass(Tensor)
-    if x.numel() == 0:
-        return {"dist0_mean": 0.0, "dist0_max": 0.0, "clamped_share": 0.0, "constraint_error": 0.0}
-    distance = wide(manifold.dist0(x))
-    edge = 0.99 * manifold.max_radius(x.dtype)
-    return {
-        "dist0_mean": float(distance.mean()),
-        "dist0_max": float(distance.max()),
-        "clamped_share": float((distance >= edge).double().mean()),
-        "constraint_error": float((wide(manifold.projx(x)) - wide(x)).abs().max()),
-    }
+    return statistics_by_name({"": (manifold, x)})[""]
+
+
+@torch.no_grad()
+def statistics_by_name(points: Mapping[str, tuple[Manifold, Tensor]]) -> dict[str, dict[str, float]]:
+    """:func:`point_statistics` of several sets of points, by name; small ones on one manifold are looked at as one."""
+    results = {name: dict.fromkeys(_STATISTICS, 0.0) for name in points}
+    spaces: dict[object, list[tuple[str, Tensor]]] = {}
+    for name, (manifold, x) in points.items():
+        if x.numel():
+            x = x.detach().as_subclass(Tensor).reshape(-1, x.shape[-1])
+            key = name if x.numel() > _SMALL else (manifold, x.shape[-1], x.dtype, x.device)
+            spaces.setdefault(key, []).append((name, x))
+    for named in spaces.values():
+        manifold, sizes = points[named[0][0]][0], [len(x) for _, x in named]
+        x = torch.cat([x for _, x in named]) if len(named) > 1 else named[0][1]
+        distance = wide(manifold.dist0(x))
+        error = (wide(manifold.projx(x)) - wide(x)).abs().amax(-1)
+        beyond = (distance >= 0.99 * manifold.max_radius(x.dtype)).double()
+        parts = zip(distance.split(sizes), beyond.split(sizes), error.split(sizes), strict=True)
+        numbers = torch.stack([v for d, b, e in parts for v in (d.mean(), d.max(), b.mean(), e.max())])
+        for (name, _), row in zip(named, numbers.view(len(named), -1).tolist(), strict=True):
+            results[name] = dict(zip(_STATISTICS, row, strict=True))
+    return results
 
 
 def manifold_parameters(module: nn.Module) -> dict[str, ManifoldParameter]:

@@ -123,7 +123,7 @@ class History(Checkpoint):
         self.write(trainer)
 
     def write(self, trainer: pl.Trainer) -> None:
-        """The table as it is now; a row later writes it again when that takes at most a twentieth of the time."""
+        """The table as it is now; a row later writes it again when that takes at most a hundredth of the time."""
         if not trainer.is_global_zero or not self.rows:
             return
         start = time.perf_counter()
@@ -133,7 +133,7 @@ class History(Checkpoint):
             writer.writeheader()
             writer.writerows(self.rows)
         end = time.perf_counter()
-        self._next_write = end + 20 * (end - start)
+        self._next_write = end + 100 * (end - start)
 
     def state_dict(self) -> dict[str, Any]:
         return {"rows": self.rows, "wall_s": self.wall_s, "examples": self.examples, "training_s": self.training_s}
@@ -272,7 +272,7 @@ class Checkpoints(Checkpoint):
         if trainer.fit_loop.epoch_loop.batch_progress.is_last_batch or _stops_early(trainer):
             return True  # the end of the epoch saves
         every = trainer.val_check_batch
-        return bool(trainer.enable_validation and every and every != float("inf") and (batch_idx + 1) % every == 0)
+        return bool(every and every != float("inf") and (batch_idx + 1) % every == 0 and trainer.enable_validation)
 
     def state_dict(self) -> dict[str, Any]:
         return {"best": self.best, "should_stop": self._stops}

@@ -16,10 +16,12 @@ from pytorch_lightning.callbacks.progress.tqdm_progress import Tqdm
 from torch import Tensor
 from torch.optim import Optimizer
 
-from hyperbolic.diagnostics import NonFiniteError, find_nonfinite, point_statistics
+from hyperbolic.diagnostics import NonFiniteError, find_nonfinite, statistics_by_name
 from hyperbolic.manifolds.base import Manifold
 from tasks.base import Points, Task, as_task
 from tasks.folders import whole_file
+
+_SMALL = 1 << 14  # numbers of a tensor that are copied in less time than a norm takes to start
 
 
 class NanGuard(Callback):
@@ -83,12 +85,16 @@ class NanGuard(Callback):
 
 def _are_finite(tensors: list[Tensor]) -> bool:
     """Whether no value is NaN or infinite; one wait for the device, where all have one dtype."""
-    dtypes: dict[torch.dtype, list[Tensor]] = {}
+    small: dict[torch.dtype, list[Tensor]] = {}  # which are looked at as one
+    large: dict[torch.dtype, list[Tensor]] = {}
     for t in tensors:
         values = t._values() if t.is_sparse else t
-        if values.numel():  # a sparse gradient may have no row, and then no largest value
-            dtypes.setdefault(t.dtype, []).append(values)
-    return all(math.isfinite(torch.stack(torch._foreach_norm(t, math.inf)).max().item()) for t in dtypes.values())
+        if size := values.numel():  # a sparse gradient may have no row, and then no largest value
+            (small if size <= _SMALL else large).setdefault(t.dtype, []).append(values)
+    for dtype, parts in small.items():
+        large.setdefault(dtype, []).append(torch._utils._flatten_dense_tensors(parts))
+    norms = (torch.stack(torch._foreach_norm(each, math.inf)).tolist() for each in large.values())
+    return all(math.isfinite(norm) for each in norms for norm in each)
 
 
 def first_nonfinite_layer(module: Task, batch: Any) -> str | None:
@@ -135,9 +141,9 @@ class Diagnostics(Callback):
             if isinstance(parameter, ManifoldParameter) and isinstance(parameter.manifold, Manifold):
                 named_points[name] = Points(parameter.manifold, parameter.detach())
         statistics = {
-            f"diagnostics/{name}/{key}": float(value)
-            for name, points in named_points.items()
-            for key, value in point_statistics(points.manifold, points.x).items()
+            f"diagnostics/{name}/{key}": value
+            for name, values in statistics_by_name(named_points).items()
+            for key, value in values.items()
         }
         values = torch.tensor([*statistics.values()], dtype=torch.float64, device=module.device)
         means = trainer.strategy.reduce(values, reduce_op="mean").tolist()  # each process has points of its own

@@ -44,7 +44,7 @@ def _blocks(space: Tensor, n: int, size: int, copies: int) -> Blocks:
 
 def rows_of(x: Tensor, rows: slice) -> Tensor:
     """``x[rows]``, x itself where those are all."""
-    return x if rows.stop - rows.start == len(x) else x[rows]
+    return x if rows.stop - rows.start == x.shape[0] else x[rows]
 
 
 def plus_product(total: Tensor | None, a: Tensor, b: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 _RUN = 1024  # numbers whose squares are added up in float32
+_SMALL = 1 << 16  # numbers of a gradient that are copied in less time than a few operations take
 
 
 class Gradient(NamedTuple):
@@ -50,23 +51,44 @@ def clip(
 ) -> dict[Tensor, Gradient]:
     """Gradients scaled down to ``max_norm``: all by one norm (kind "global"), or every tensor by its own. stacked: the
     first axes of some tensors, along which several are stacked, each of which then has a norm of its own."""
+    if kind == "global":
+        return _clip_together(gradients, max_norm)
     apart = {
         p: g._replace(values=_clip_stack(g.values, max_norm, stacked[p]))
         for p, g in gradients.items()
-        if stacked and stacked.get(p) and g.rows is None and kind != "global"
+        if stacked and stacked.get(p) and g.rows is None
     }
     gradients = {p: g for p, g in gradients.items() if p not in apart}
     if not gradients:
         return apart
     device = next(iter(gradients)).device
     norms = torch.stack([_norm(g.values).to(device) for g in gradients.values()])
-    if kind == "global":
-        norms = torch.linalg.vector_norm(norms).expand_as(norms)
     if device.type == "cpu" and norms.max() <= max_norm:  # elsewhere looking at the numbers would wait for the device
         return {**gradients, **apart}
     scales = (max_norm / norms.clamp_min(max_norm)).unbind(0)
     pairs = zip(gradients.items(), scales, strict=True)
     return {p: g._replace(values=g.values * s.to(g.values)) for (p, g), s in pairs} | apart
+
+
+def _clip_together(gradients: Mapping[Tensor, Gradient], max_norm: float) -> dict[Tensor, Gradient]:
+    """All scaled down by one norm, of which the small ones are joined: most of the time is that of many operations."""
+    alike: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
+    for g in gradients.values():
+        alike.setdefault((g.values.dtype, g.values.device), []).append(g.values)
+    if not alike:
+        return {}
+    parts = []
+    for values in alike.values():
+        small = [v for v in values if v.numel() <= _SMALL]
+        parts += [v for v in values if v.numel() > _SMALL]
+        parts += [torch._utils._flatten_dense_tensors(small)] if small else []
+    device = parts[0].device
+    norm = torch.linalg.vector_norm(torch.stack([_norm(part).to(device) for part in parts]))
+    if device.type == "cpu" and norm <= max_norm:  # elsewhere looking at the number would wait for the device
+        return dict(gradients)
+    scale = max_norm / norm.clamp_min(max_norm)
+    scaled = {key: iter(torch._foreach_mul(values, scale.to(values[0]))) for key, values in alike.items()}
+    return {p: g._replace(values=next(scaled[g.values.dtype, g.values.device])) for p, g in gradients.items()}
 
 
 def _clip_stack(values: Tensor, max_norm: float, axes: int) -> Tensor:

@@ -1,16 +1,17 @@
-"""Our loop over batches does what Lightning's does: the same hooks, numbers and counts of progress."""
+"""Our loops over batches do what Lightning's do: the same hooks, numbers and counts of progress."""
 
 from pathlib import Path
 
 import pytest
 import torch
 from pytorch_lightning.callbacks import Callback, LambdaCallback
+from pytorch_lightning.loops.evaluation_loop import _EvaluationLoop
 from pytorch_lightning.loops.training_epoch_loop import _TrainingEpochLoop
 
 from configs import build, composing
 from tasks import trainer, training
 from tasks.base import Task, TaskData
-from tasks.loop import HOOKS, OWN_WAYS, TRANSFERS, EpochLoop
+from tasks.loop import HOOKS, OWN_WAYS, TRANSFERS, VALIDATION_HOOKS, EpochLoop, ValidationLoop
 from tests.configurations import checked
 
 SMALL = (
@@ -44,7 +45,7 @@ def _noted(name: str):
     return hook
 
 
-for hook_name in HOOKS:
+for hook_name in HOOKS + VALIDATION_HOOKS:
     setattr(Recorder, hook_name, _noted(hook_name))
 
 
@@ -71,9 +72,10 @@ def test_it_trains_as_lightnings_loop(tmp_path, monkeypatch, case):
     ours = trained(tmp_path / "ours", monkeypatch, *words)
     with monkeypatch.context() as patched:
         patched.setattr(EpochLoop, "advance", _TrainingEpochLoop.advance)
+        patched.setattr(ValidationLoop, "run", _EvaluationLoop.run)
         theirs = trained(tmp_path / "theirs", patched, *words)
     assert ours[0] == theirs[0]
-    assert {call[0] for call in ours[0]} == set(HOOKS)
+    assert {call[0] for call in ours[0]} == set(HOOKS + VALIDATION_HOOKS)
     assert ours[1] == theirs[1]
     for part in ("loops", "lr_schedulers", "global_step", "epoch"):
         assert ours[2][part] == theirs[2][part], part

@@ -17,6 +17,7 @@ from hyperbolic.typing import Context
 
 LIBRARY = native.Library("losses")
 _ENTRIES = 1 << 17  # of a tile, which stays in the cache with x and its gradient
+_LANES = 16
 _ROWS = 2048  # most rows of a tile; fewer rows make products with few classes, which are slow
 
 
@@ -74,11 +75,22 @@ def _forward(
             torch.mm(some, part.w.T, out=z)
             on_tile(z, total, rows, part)
             if grad_x is not None:
-                grad_x[rows].addmm_(z, part.w, beta=0 if part.columns.start == 0 else 1)
+                _add_product(grad_x[rows], z, part.w, 0 if part.columns.start == 0 else 1)
             if part.grad_w is not None:
-                part.grad_w.addmm_(z.T, some, beta=0 if r == 0 else 1)
+                _add_product(part.grad_w, z.T, some, 0 if r == 0 else 1)
     ctx.save_for_backward(*grads)
     return total
+
+
+def _add_product(out: Tensor, a: Tensor, b: Tensor, beta: int) -> None:
+    """``out = beta out + a b``. Products make 16 columns in the time of one, so a single one over is made apart: of 65
+    columns, the points of a hyperboloid of 64 dimensions, this takes a sixth less time."""
+    if out.shape[1] <= _LANES or out.shape[1] % _LANES != 1:
+        out.addmm_(a, b, beta=beta)
+        return
+    first = torch.mv(a, b[:, 0].contiguous())
+    out[:, 0] = first if beta == 0 else first.add_(out[:, 0])
+    out[:, 1:].addmm_(a, b[:, 1:], beta=beta)
 
 
 def _backward(ctx: Context, grad: Tensor, n_others: int) -> tuple[Tensor | None, ...]:

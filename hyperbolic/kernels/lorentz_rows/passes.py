@@ -89,7 +89,7 @@ class Linear(Operator):
         heads: int,
     ) -> Tensor:
         x, weight, raw = x.contiguous(), weight.contiguous(), None if raw is None else raw.contiguous()
-        y, size = torch.nn.functional.linear(x, weight, bias), len(weight) // heads
+        y, size = torch.nn.functional.linear(x, weight, bias), weight.shape[0] // heads
         if raw is not None:
             time = torch.nn.functional.linear(raw, weight[::size], None if bias is None else bias[::size])
             y[:, ::size] = time
@@ -104,11 +104,11 @@ class Linear(Operator):
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, raw, y, row_numbers, scale, c = ctx.saved_tensors
         grad, sums, needs, numbers = grad.contiguous(), _sums(2), ctx.needs_input_grad, ctx.numbers
-        heads, size = numbers.heads, len(weight) // numbers.heads
+        heads, size = numbers.heads, weight.shape[0] // numbers.heads
         grad_x, grad_weight, grad_raw = torch.empty_like(x) if needs[0] else None, None, None
         grad_bias = torch.zeros_like(y[0]) if needs[2] else None
         apart = raw is not None or needs[4]
-        blocks = [(slice(0, len(grad)), torch.empty_like(grad))] if apart else row_blocks(grad, grad.dtype)
+        blocks = [(slice(0, grad.shape[0]), torch.empty_like(grad))] if apart else row_blocks(grad, grad.dtype)
         for rows, out in blocks:
             numbers.backward(grad, y, row_numbers, rows, out, sums, grad_bias if heads == 1 else None)
             if grad_bias is not None and heads > 1:
