@@ -49,8 +49,8 @@ class Ordering:
 
 @dataclass(frozen=True)
 class Cell:
-    """What one run fills, a cell or (column: None) a whole row; overrides: of the table, the row and the column; tuning:
-    what a search chose for it, if one did."""
+    """What one run fills, a cell or (column: None) a whole row; overrides: of the table, the row and the column;
+    tuning: what a search chose for it, if one did."""
 
     table: str
     row: str

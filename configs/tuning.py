@@ -28,7 +28,7 @@ def read_tuning(file: Path) -> Tuning | None:
         header, *trials = csv.reader(lines)
     keys = header[BEFORE : header.index(AFTER)] if AFTER in header else []
     if not keys or not trials or any(len(trial) != len(header) for trial in trials) or not trials[0][BEFORE - 1]:
-        raise ConfigError(f"{file}: is not the ranked table of a search; make it again with make tune and make collect.")
+        raise ConfigError(f"{file}: is no ranked table of a search; make it again with make tune and make collect.")
     best = dict(zip(header, trials[0], strict=True))
     seed = f", seed {best['seed']}" if best.get("seed") else ""
     return Tuning(

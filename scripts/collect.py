@@ -185,10 +185,10 @@ def keep_search(folder: Path, target: Path, allow_dirty: bool) -> None:
     """
     summary = search.read(folder)
     if len(summary.trials) < summary.n_trials:
-        raise RecordError(f"{folder}: {len(summary.trials)} of {summary.n_trials} trials came to an end; go on with it.")
+        raise RecordError(f"{folder}: {len(summary.trials)} of {summary.n_trials} trials have ended; go on with it.")
     records = [read(file) for file in sorted(folder.glob(f"{search.PREFIX}*/record.json"))]
     if not allow_dirty and any(record.get("dirty") is not False for record in records):
-        raise RecordError(f"{folder}: has trials of code that was not committed. Commit and tune again (--allow-dirty).")
+        raise RecordError(f"{folder}: has trials of code that was not committed; tune again, or --allow-dirty.")
     header, rows = search.rows(summary)
     columns = [k for k, name in enumerate(header) if name not in ("folder", "reason")]
     target.mkdir(parents=True, exist_ok=True)

@@ -3,9 +3,9 @@
 A cell that fails does not stop the others; it is listed at the end, and the exit code is 1. After an end before that,
 the same command with skip_finished=true runs what is missing.
 
-With --tune, a search for each cell instead, by the words of the table's `tuning`, which are the same for all of them; the
-same command goes on with it. `make collect` keeps the trials in results/tuning/, and the cell then has the best one's
-settings.
+With --tune, a search for each cell instead, by the words of the table's `tuning`, which are the same for all of them;
+the same command goes on with it. `make collect` keeps the trials in results/tuning/, and the cell then has the best
+one's settings.
 """
 
 import argparse
