@@ -25,7 +25,7 @@ def read_tuning(file: Path) -> Tuning | None:
     if not file.exists():
         return None
     with file.open(encoding="utf-8", newline="") as lines:
-        header, *trials = csv.reader(lines)
+        header, *trials = [*csv.reader(lines)] or [[]]
     keys = header[BEFORE : header.index(AFTER)] if AFTER in header else []
     if not keys or not trials or any(len(trial) != len(header) for trial in trials) or not trials[0][BEFORE - 1]:
         raise ConfigError(f"{file}: is no ranked table of a search; make it again with make tune and make collect.")
