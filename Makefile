@@ -19,7 +19,7 @@ STAMP := $(VENV)/.installed
 TORCH := $(shell sed -n 's/^\(torch==.*\)$$/\1/p' constraints.txt)
 EXPERIMENTS ?= hnn_prefix10_rnn_eucl,hnn_prefix10_rnn_hyp_eucl_mlr,hnn_prefix10_rnn_hyp,hnn_prefix10_gru_eucl,hnn_prefix10_gru_hyp_eucl_mlr,hnn_prefix10_gru_hyp
 
-.PHONY: help setup run test test-all lint data reproduce collect tables check-tables figures bench kernels numerics composability clean
+.PHONY: help setup run test test-all lint data reproduce tune collect tables check-tables figures bench kernels numerics composability clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sort | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -27,10 +27,10 @@ help: ## print this list
 	@echo "  PYTHON=python3.12   the interpreter for .venv (3.11 or 3.12)"
 	@echo "  TORCH_INDEX=URL     where setup takes torch from, such as PyTorch's CPU or CUDA wheels"
 	@echo "  SEEDS=0,1,2         the seeds of make reproduce"
-	@echo "  TABLE=NAME          the table of make reproduce: a file of results/published/, as in TABLE=hyfi_table5_crowd"
+	@echo "  TABLE=NAME          the table of make reproduce and tune: a file of results/published/, as in TABLE=hyfi_table5_crowd"
 	@echo "  EXPERIMENTS=...     or experiments, as in EXPERIMENTS='glob(hyfi_crowd_*)' or EXPERIMENTS=name,name"
 	@echo "  WORKERS=2           test processes"
-	@echo "  ARGS='...'          more words for the command behind run, test, test-all, collect, tables, reproduce, figures, bench, numerics"
+	@echo "  ARGS='...'          more words for the command behind run, test, test-all, collect, tables, reproduce, tune, figures, bench, numerics"
 
 setup: $(STAMP) ## make .venv and install everything into it (again only after a change of versions)
 
@@ -77,6 +77,9 @@ data: ## say which data sets the tasks need and where they are looked for
 
 reproduce: setup ## run the cells of a TABLE, or EXPERIMENTS, once for each seed in SEEDS (else PREFIX-10's six)
 	$(if $(TABLE),$(PY) -m scripts.reproduce '$(TABLE)' '$(SEEDS)' $(ARGS),$(PY) run.py -m 'experiment=$(EXPERIMENTS)' 'seed=$(SEEDS)' $(ARGS))
+
+tune: setup ## search the settings of each cell of a TABLE, as its `tuning` says; make collect keeps the trials
+	$(PY) -m scripts.reproduce '$(TABLE)' --tune $(ARGS)
 
 collect: setup ## check the records under outputs/ and copy the good ones to results/runs/
 	$(PY) -m scripts.collect $(ARGS)

@@ -3,13 +3,14 @@
 import difflib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from configs import files
+from configs.tuning import Tuning, read_tuning
 from tasks.errors import UserError
 
 PUBLISHED = files.FOLDER.parent / "results" / "published"
@@ -22,7 +23,7 @@ SPREADS = {
 _WORD = re.compile(r"(?!hydra\b)[A-Za-z][\w./@]*=.*")
 KEYS = (
     "name", "table", "title", "protocol", "label", "values_of", "sources", "contests", "orderings", "rows", "columns",
-    "overrides", "intervals", "metric", "gain", "tuned", "budget",
+    "overrides", "intervals", "metric", "gain", "tuned", "tuning", "budget",
 )  # fmt: skip
 ROW = ("experiment", "overrides", "published", "tuned", "budget")
 OPTIONAL = ("source", "measure", "best_of_three", "digits", "parameters", "theirs", "spread", "scale")
@@ -48,13 +49,22 @@ class Ordering:
 
 @dataclass(frozen=True)
 class Cell:
-    """What one run fills, a cell or (column: None) a whole row; overrides: of the table, the row and the column."""
+    """What one run fills, a cell or (column: None) a whole row; overrides: of the table, the row and the column;
+    tuning: what a search chose for it, if one did."""
 
     table: str
     row: str
     column: str | None
     experiment: str
     overrides: tuple[str, ...]
+    tuning: Tuning | None = None
+
+    @property
+    def name(self) -> str:
+        """Of files: the experiment, with what the cell overrides, task.dim=5 as dim=5."""
+        pairs = [word.partition("=") for word in self.overrides]
+        words = [re.sub(r"[^\w.=+-]", "_", f"{key.rpartition('.')[2]}={value}") for key, _, value in pairs]
+        return "-".join([self.experiment, *words])
 
     @property
     def place(self) -> Place:
@@ -62,7 +72,7 @@ class Cell:
 
     @property
     def words(self) -> tuple[str, ...]:
-        return f"experiment={self.experiment}", *self.overrides
+        return f"experiment={self.experiment}", *self.overrides, *(self.tuning.words if self.tuning else ())
 
     def __str__(self) -> str:
         return ", ".join(part for part in (self.row, self.column) if part is not None)
@@ -84,7 +94,8 @@ class Layout:
     of SPREADS; intervals[row, column]: what stands there in the paper. orderings: pairs of rows, or of columns, of
     which the notes say whether one is above the other in ours. contests: rows of which the notes say how often each is
     the highest. gain: two rows, the first a hyperbolic model, whose difference stands beside the δ-hyperbolicity of the
-    graph that each column names (`graph`). tuned[row]: who tuned our runs, and how. budgets[row, column]: with
+    graph that each column names (`graph`). tuned[row]: who tuned our runs, and how, where no search did; tuning: the
+    words of this search, the same for every cell. budgets[row, column]: with
     how many steps its authors trained it; the column is None as in cells.
     """
 
@@ -115,6 +126,7 @@ class Layout:
     contests: tuple[tuple[str, ...], ...] = ()
     gain: tuple[str, str] | None = None
     tuned: dict[str, str] = field(default_factory=dict)
+    tuning: tuple[str, ...] = ()
     budgets: dict[Place, int] = field(default_factory=dict)
 
     @property
@@ -182,6 +194,7 @@ def make_layout(path: Path, node: dict[str, Any], base: Layout | None) -> Layout
         contests=contests,
         gain=_gain(path, node, own),
         tuned={row: words for row, spec in rows.items() if (words := spec.get("tuned", node.get("tuned")))},
+        tuning=tuple(node.get("tuning", ())),
         budgets=_budgets(path, node, rows, own),
         orderings=tuple(_ordering(path, one, own) for one in node.get("orderings", ())),
     )
@@ -233,20 +246,21 @@ def _cells(path: Path, node: dict[str, Any], rows: dict[str, dict[str, Any]], ow
             if wrong := [name for name, words in parts.items() if not isinstance(words or [], list)]:
                 raise TableError(f"{path}: overrides of '{wrong[0]}' must be a list, as [task.dim=2].")
             overrides = [word for words in parts.values() for word in words or []]
-            for word in overrides:  # they become a command line
-                if not isinstance(word, str) or not _WORD.fullmatch(word) or "_target_" in word or "${" in word:
-                    raise TableError(f"{path}: '{row}': the override {word!r} must set a value, as task.dim=2 does.")
             name = str(spec["experiment"])  # "hnn_{data}_gru_hyp", where a column has `data: snli`
             for key, value in more.items():
                 name = name.replace(f"{{{key}}}", str(value))
             if gaps := re.findall(r"\{(\w*)", name):
                 raise TableError(f"{path}: the experiment of '{row}' needs '{gaps[0]}', which '{column}' lacks.")
-            cell = Cell(path.stem, row, column, name, tuple(overrides))
+            cell = Cell(path.stem, row, column, name, tuple(map(str, overrides)))
+            tuned = read_tuning(path.parent.parent / "tuning" / f"{cell.name}.csv")
+            for word in [*overrides, *(tuned.words if tuned else ())]:  # they become a command line
+                if not isinstance(word, str) or not _WORD.fullmatch(word) or "_target_" in word or "${" in word:
+                    raise TableError(f"{path}: '{row}': the override {word!r} must set a value, as task.dim=2 does.")
             if name not in existing:
                 near = " or ".join(difflib.get_close_matches(name, existing, n=2, cutoff=0.5))
                 hint = f" Did you mean {near}?" if near else ""
                 raise TableError(f"{path}: {cell}: there is no experiment {name} in configs/experiment/.{hint}")
-            yield cell
+            yield replace(cell, tuning=tuned)
 
 
 def _ordering(path: Path, node: dict[str, Any], own: dict[str, Any]) -> Ordering:

@@ -11,10 +11,11 @@ from tasks.resume import flat
 def budget_lines(layout: Layout, cells: dict[Place, list[Record]]) -> list[str]:
     """A line for each budget, number of seeds and tuning, with the cells that have them; none where there is no run."""
     places: dict[str, list[str]] = defaultdict(list)
+    notes = {cell.place: cell.tuning.note for cell in layout.cells if cell.tuning}
     for column in [None] if layout.whole_rows else list(layout.columns):
         for row in layout.rows:
             if runs := cells.get((row, column), []):
-                tuned = layout.tuned.get(row, "who tuned it is not recorded")
+                tuned = notes.get((row, column), layout.tuned.get(row, "who tuned it is not recorded"))
                 words = f"{budget(runs[0], layout.budgets.get((row, column)))}; {seeds(runs)}; {tuned}"
                 places[words].append(row if column is None else f"{column} {row}")
     return [f"Budget: {words}: {'; '.join(where)}" for words, where in places.items()]

@@ -1,4 +1,5 @@
-"""Check the records that runs left and copy the good ones to results/runs/, from which the tables are made."""
+"""Check the records that runs left and copy the good ones to results/runs/, from which the tables are made, and the
+trials of `make tune` to results/tuning/."""
 
 import argparse
 import json
@@ -15,8 +16,9 @@ from configs.matching import cells_of, fits, misfit  # noqa: E402
 from configs.tables import PUBLISHED, Cell, Layout, load_layouts  # noqa: E402
 from scripts.commands import reports_errors  # noqa: E402
 from scripts.records import RUNS, Record, RecordError, read, validate  # noqa: E402
+from tasks import search  # noqa: E402
 from tasks.errors import UserError  # noqa: E402
-from tasks.folders import whole_file  # noqa: E402
+from tasks.folders import whole_file, write_table  # noqa: E402
 from tasks.reading import brief  # noqa: E402
 
 # An absolute path, alone or as the value of an override, as in paths.data_dir=/somewhere/data.
@@ -32,12 +34,21 @@ def main(arguments: list[str] | None = None, root: Path = ROOT, runs: Path = RUN
     parser.add_argument("--force", action="store_true", help="replace the record kept for the same cell and seed")
     options = parser.parse_args(arguments)
 
-    layouts = load_layouts(published)
-    paths = find(options.paths or [root / "outputs"])
-
+    places = options.paths or [root / "outputs"]
+    paths = find(places)
+    names = {cell.name for layout in load_layouts(published) for cell in layout.cells}
+    searches = [file.parent for place in places for file in sorted(place.rglob(search.SUMMARY))]
     counts: Counter[str] = Counter()
     accepted: dict[str, list[tuple[Path, Record, Cell | None]]] = defaultdict(list)  # by what they stand for
     refusals: list[str] = []
+    for folder in searches:
+        try:
+            if folder.name in names:
+                keep_search(folder, published.parent / "tuning", options.allow_dirty)
+                counts["searches kept"] += 1
+        except UserError as error:
+            refusals.append(str(error))
+    layouts = load_layouts(published)  # with what the searches chose
     for path in paths:
         try:
             record = read(path)
@@ -130,11 +141,7 @@ def cell_of(record: Record, path: Path, layouts: list[Layout]) -> Cell | None:
 
 def name_of(record: Record, cell: Cell | None) -> str:
     """What a record stands for, of which one is kept: its experiment, with what its cell overrides, and the seed."""
-    if cell is None:
-        return f"{record['experiment']}-seed{record['seed']}"
-    pairs = [word.partition("=") for word in cell.overrides]  # task.dim=5 as dim=5
-    words = [re.sub(r"[^\w.=+-]", "_", f"{key.rpartition('.')[2]}={value}") for key, _, value in pairs]
-    return "-".join([cell.experiment, *words, f"seed{record['seed']}"])
+    return f"{record['experiment'] if cell is None else cell.name}-seed{record['seed']}"
 
 
 def keep(record: Record, path: Path, cell: Cell | None, runs: Path, root: Path, force: bool = False) -> str:
@@ -169,6 +176,23 @@ def is_rival(file: Path, name: str, cell: Cell | None) -> bool:
     """Whether a kept record stands for the same: by its file's name, or because it fills the cell."""
     named = re.fullmatch(re.escape(name) + r"-\w+(-dirty)?\.json", file.name) is not None
     return named or (cell is not None and fits(read(file), cell))
+
+
+def keep_search(folder: Path, target: Path, allow_dirty: bool) -> None:
+    """Write the trials of a cell's search, the best first, into the folder `target`, where its table finds them.
+
+    Raises RecordError where trials are missing, or of code that was not committed.
+    """
+    summary = search.read(folder)
+    if len(summary.trials) < summary.n_trials:
+        raise RecordError(f"{folder}: {len(summary.trials)} of {summary.n_trials} trials have ended; go on with it.")
+    records = [read(file) for file in sorted(folder.glob(f"{search.PREFIX}*/record.json"))]
+    if not allow_dirty and any(record.get("dirty") is not False for record in records):
+        raise RecordError(f"{folder}: has trials of code that was not committed; tune again, or --allow-dirty.")
+    header, rows = search.rows(summary)
+    columns = [k for k, name in enumerate(header) if name not in ("folder", "reason")]
+    target.mkdir(parents=True, exist_ok=True)
+    write_table(target / f"{folder.name}.csv", [header[k] for k in columns], [[r[k] for k in columns] for r in rows])
 
 
 def without_machine_paths(value, root: Path):

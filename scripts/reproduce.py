@@ -2,6 +2,10 @@
 
 A cell that fails does not stop the others; it is listed at the end, and the exit code is 1. After an end before that,
 the same command with skip_finished=true runs what is missing.
+
+With --tune, a search for each cell instead, by the words of the table's `tuning`, which are the same for all of them;
+the same command goes on with it. `make collect` keeps the trials in results/tuning/, and the cell then has the best
+one's settings.
 """
 
 import argparse
@@ -25,11 +29,13 @@ def main(arguments: list[str] | None = None, published: Path | None = None) -> i
     parser = argparse.ArgumentParser(prog="make reproduce", description=__doc__)
     parser.add_argument("table", help="a file of results/published/, as hyfi_table5_crowd")
     parser.add_argument("seeds", nargs="?", default="0", help="as 0,1,2")
+    parser.add_argument("--tune", action="store_true", help="search the settings of each cell, as its table says")
     options, words = parser.parse_known_args(arguments)
     layouts = {layout.file: layout for layout in load_layouts(published)}
     if options.table not in layouts:
         raise TableError(f"there is no table {options.table}. There are: {', '.join(sorted(layouts))}.")
-    runs = commands(layouts[options.table], options.seeds, words)
+    layout = layouts[options.table]
+    runs = searches(layout, words) if options.tune else commands(layout, options.seeds, words)
     failures = [run for run in runs if subprocess.run([sys.executable, *run], cwd=ROOT).returncode]
     for run in failures:
         print(f"failed: python {shlex.join(run)}", file=sys.stderr)
@@ -46,6 +52,21 @@ def commands(layout: Layout, seeds: str, words: list[str]) -> list[list[str]]:
     if not layout.cells:
         raise TableError(f"{layout.file} only quotes: none of its rows has an experiment.")
     return [["run.py", "-m", *cell, f"seed={seeds}", *words] for cell in dict.fromkeys(c.words for c in layout.cells)]
+
+
+def searches(layout: Layout, words: list[str]) -> list[list[str]]:
+    """For each distinct cell the arguments of Python that search its settings. Raises TableError where the table does
+    not say how."""
+    if not layout.tuning:
+        raise TableError(f"{layout.file}.yaml has no `tuning`, the words of a search, as [optim.lr=0.01,0.03, seed=9].")
+    runs = {}
+    for cell in layout.cells:
+        searched = {word.partition("=")[0] for word in layout.tuning}
+        own = [word for word in cell.overrides if word.partition("=")[0] not in searched]
+        folder = f"hydra.sweeper.folder='${{paths.output_dir}}/tuning/{cell.name}'"
+        experiment = f"experiment={cell.experiment}"
+        runs[cell.name] = ["run.py", "-m", "hydra/sweeper=search", experiment, *own, *layout.tuning, folder, *words]
+    return list(runs.values())
 
 
 if __name__ == "__main__":

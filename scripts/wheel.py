@@ -16,7 +16,7 @@ DATA = {
     "hyperbolic.native": ["*.cpp", "*.h"],
     "hyperbolic.kernels": ["*/*.cpp", "*/*.h"],
     f"{NAME}.configs": ["*.yaml", "**/*.yaml"],
-    f"{NAME}.results": ["published/*.yaml"],  # what papers have, which a run sets beside its own numbers
+    f"{NAME}.results": ["published/*.yaml", "tuning/*.csv"],  # which a run sets beside its own numbers
     f"{NAME}.scripts.downloads": ["*.json"],
 }
 

@@ -194,9 +194,8 @@ def test_the_wheel_has_two_packages_and_all_their_files(wheel):
             name = source.relative_to(ROOT).as_posix()
             if source.suffix in (".py", ".yaml", ".cpp", ".h", ".json") and not name.startswith("scripts/package"):
                 assert name in inside or name in names, f"{name} is not in the wheel"
-    published = [file.name for file in (ROOT / "results" / "published").glob("*.yaml")]
-    assert published
-    assert {f"results/published/{name}" for name in published} <= inside
+    for kind in ("published/*.yaml", "tuning/*.csv"):
+        assert {file.relative_to(ROOT).as_posix() for file in (ROOT / "results").glob(kind)} <= inside
     assert "run.py" in inside
 
 

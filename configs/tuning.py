@@ -1,0 +1,37 @@
+"""What a search chose for a cell of a table, from results/tuning/: a line for each trial, the best first."""
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+from configs.errors import ConfigError
+
+BEFORE, AFTER = 4, "epoch"  # rank, trial, state and metric stand before the settings, the epoch after them
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """words: settings of the best trial, as on the command line. note: how they were found, for the table."""
+
+    words: tuple[str, ...]
+    note: str
+
+
+def read_tuning(file: Path) -> Tuning | None:
+    """What the table of a search (`tasks.search.rows`) says; None where there is no such file.
+
+    Raises ConfigError where its first line is no trial with a result.
+    """
+    if not file.exists():
+        return None
+    with file.open(encoding="utf-8", newline="") as lines:
+        header, *trials = [*csv.reader(lines)] or [[]]
+    keys = header[BEFORE : header.index(AFTER)] if AFTER in header else []
+    if not keys or not trials or any(len(trial) != len(header) for trial in trials) or not trials[0][BEFORE - 1]:
+        raise ConfigError(f"{file}: is no ranked table of a search; make it again with make tune and make collect.")
+    best = dict(zip(header, trials[0], strict=True))
+    seed = f", seed {best['seed']}" if best.get("seed") else ""
+    return Tuning(
+        tuple(f"{key}={best[key]}" for key in keys if best[key]),
+        f"tuned by us, {len(trials)} trials of {', '.join(keys)} by {header[BEFORE - 1]}{seed} (results/tuning/)",
+    )

@@ -1,0 +1,131 @@
+"""`make tune`: the same search for every cell, its trials kept by `make collect`, and the cell with the best one's settings."""
+
+import subprocess
+
+import pytest
+
+from configs.errors import ConfigError
+from configs.tables import PUBLISHED, TableError, load_layouts
+from configs.tuning import read_tuning
+from scripts import collect, reproduce
+from tasks import search
+
+TABLE = """
+name: hnn
+table: 1
+title: The table
+source: The paper
+measure: test accuracy in %
+metric: test/accuracy
+protocol: P
+overrides: [trainer.max_epochs=3]
+tuning: [hydra.sweeper.n_trials=2, "optim.lr=0.01,0.03", trainer.max_epochs=1, seed=9]
+columns: {A: {}, B: {overrides: [task.model.d_hidden=7]}}
+rows: {GRU: {experiment: hnn_prefix10_gru_hyp, published: [0.1, 0.2]}}
+"""
+NAME = "hnn_prefix10_gru_hyp-max_epochs=3-d_hidden=7"
+
+
+@pytest.fixture
+def published(tmp_path, write_record):
+    write_record(tmp_path / "published/hnn_table1.yaml", TABLE)
+    return tmp_path / "published"
+
+
+@pytest.fixture
+def searched(tmp_path, make_record, write_record):
+    """A function that leaves the search of column B, with two trials, in the folder of outputs."""
+
+    def leave(n_trials: int = 2, dirty: bool = False) -> None:
+        folder = tmp_path / "outputs/tuning" / NAME
+        trials = []
+        for number, (lr, value) in enumerate((("0.01", 0.6), ("0.03", 0.7))):
+            overrides = [f"optim.lr={lr}"]
+            selection = {"metric": "val/accuracy", "mode": "max", "value": value, "epoch": 1}
+            record = make_record({"seed": 9, "dirty": dirty, "selection": selection, "overrides": overrides})
+            del record["metrics"]["test/accuracy"]
+            write_record(folder / f"trial-00{number}/record.json", record)
+            trials.append(search.outcome(folder / f"trial-00{number}", number, {"optim.lr": lr}, "val/accuracy"))
+        identity = {"words": [], "space": {"optim.lr": ["0.01", "0.03"]}}
+        summary = search.Search(
+            NAME, [], [], "random", 0, n_trials, identity, "", "val/accuracy", "max", trials, best={}
+        )
+        search.write(summary, folder)
+
+    return leave
+
+
+def keep(tmp_path, *arguments: str) -> int:
+    return collect.main(list(arguments), root=tmp_path, runs=tmp_path / "runs", published=tmp_path / "published")
+
+
+def cells(published):
+    return {cell.column: cell for cell in load_layouts(published)[0].cells}
+
+
+def test_every_cell_is_searched_by_the_words_of_its_table(published, monkeypatch):
+    runs: list[list[str]] = []
+    finished = subprocess.CompletedProcess([], returncode=0)
+    monkeypatch.setattr(reproduce.subprocess, "run", lambda words, cwd: (runs.append(words[1:]), finished)[1])
+    assert reproduce.main(["hnn_table1", "--tune", "logger=none"], published=published) == 0
+    tuning = ["hydra.sweeper.n_trials=2", "optim.lr=0.01,0.03", "trainer.max_epochs=1", "seed=9"]
+    start = ["run.py", "-m", "hydra/sweeper=search", "experiment=hnn_prefix10_gru_hyp"]
+    folder = "hydra.sweeper.folder='${paths.output_dir}/tuning/"
+    assert runs == [
+        [*start, *tuning, f"{folder}hnn_prefix10_gru_hyp-max_epochs=3'", "logger=none"],
+        [*start, "task.model.d_hidden=7", *tuning, f"{folder}{NAME}'", "logger=none"],
+    ]
+
+
+def test_a_table_that_does_not_say_how_is_not_searched(published):
+    (published / "hnn_table1.yaml").write_text(TABLE.replace("tuning:", "#"))
+    with pytest.raises(TableError, match="has no `tuning`"):
+        reproduce.searches(load_layouts(published)[0], [])
+
+
+def test_a_cell_has_the_settings_of_the_best_trial(tmp_path, published, searched, capsys):
+    searched()
+    assert keep(tmp_path) == 0
+    assert "1 searches kept" in capsys.readouterr().out
+    assert (tmp_path / "tuning" / f"{NAME}.csv").read_text().splitlines()[:2] == [
+        "rank,trial,state,val/accuracy,optim.lr,epoch,wall_s,seed,commit",
+        "1,1,complete,0.7,0.03,1,600.0,9,0123456789abcdef0123456789abcdef01234567",
+    ]
+    assert cells(published)["A"].tuning is None
+    tuned = cells(published)["B"]
+    assert tuned.words[-2:] == ("task.model.d_hidden=7", "optim.lr=0.03")
+    assert tuned.name == NAME  # so that records keep their names
+    assert tuned.tuning.note == "tuned by us, 2 trials of optim.lr by val/accuracy, seed 9 (results/tuning/)"
+    assert reproduce.searches(load_layouts(published)[0], [])[1].count("optim.lr=0.01,0.03") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [({"n_trials": 3}, "2 of 3 trials have ended"), ({"dirty": True}, "has trials of code that was not committed")],
+)
+def test_a_search_that_cannot_be_kept_is_refused(tmp_path, published, searched, capsys, arguments, words):
+    searched(**arguments)
+    assert keep(tmp_path) == 1
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "tuning").exists()
+
+
+@pytest.mark.parametrize("text", ["", "rank\n", "rank,trial,state,val/accuracy,optim.lr,epoch\n1,0,failed,,0.1,\n"])
+def test_a_file_that_is_no_ranking_is_named(tmp_path, text):
+    (tmp_path / "x.csv").write_text(text)
+    with pytest.raises(ConfigError, match=r"x\.csv: is no ranked table"):
+        read_tuning(tmp_path / "x.csv")
+
+
+def test_a_chosen_setting_that_is_no_setting_is_refused(tmp_path, published, searched):
+    searched()
+    keep(tmp_path)
+    file = tmp_path / "tuning" / f"{NAME}.csv"
+    file.write_text(file.read_text().replace("0.03", "${oc.env:HOME}"))
+    with pytest.raises(TableError, match="must set a value"):
+        load_layouts(published)
+
+
+def test_what_is_kept_belongs_to_cells():
+    names = {cell.name for layout in load_layouts() for cell in layout.cells}
+    assert {file.stem for file in (PUBLISHED.parent / "tuning").glob("*.csv")} <= names
