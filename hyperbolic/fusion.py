@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from hyperbolic.typing import Context
 
 DEVICES = {"cuda"}  # kinds of devices on which eager code gets formulas compiled
 BACKEND = "inductor"  # of torch.compile
+VERSIONS = 64  # structures of its arguments that a formula is compiled for: numbers may come in any number
 Formula = Callable[..., Any]  # of tensors, None and numbers; to a tensor or a tuple of them
 
 
@@ -28,48 +29,47 @@ class Fusion:
     Args: name: that a warning and a profile show. plain: the formula, of out-of-place PyTorch operations.
     """
 
-    warned = False  # of the first formula that cannot be compiled; others that cannot say nothing more
+    compiled: ClassVar[dict[Fusion, dict[Hashable, Formula]]] = {}  # by structure of the arguments
+    broken: ClassVar[set[Fusion]] = set()  # what cannot be compiled; one warning stands for all
 
     def __init__(self, name: str, plain: Formula):
         self.name, self.plain = name, plain
-        self.broken = False
-        self._compiled: dict[Hashable, Formula] = {}
 
     def __call__(self, *arguments: Any) -> Any:
-        if self.broken:
+        if self in self.broken:
             return self.plain(*arguments)
         if torch.is_grad_enabled() and any(isinstance(a, Tensor) and a.requires_grad for a in arguments):
             return _Fused.apply(self, *arguments)  # type: ignore[no-untyped-call]  # torch's has no types
         return self.value([_bare(a) for a in arguments])
 
     def value(self, arguments: Sequence[Any]) -> Any:
-        """The formula of bare tensors, compiled; with a graph for its gradients, of first order, where they need one.
-
-        A call beyond the number of versions that PyTorch keeps of one function gets the formula itself.
-        """
-        key = tuple(
+        """The formula of bare tensors, compiled; it leaves a graph for gradients of first order where they need one."""
+        structure = tuple(
             (a.dtype, a.dim(), a.device, a.requires_grad) if isinstance(a, Tensor) else (type(a), a) for a in arguments
         )
-        compiled = self._compiled.get(key)
+        versions = self.compiled.setdefault(self, {})
+        compiled = versions.get(structure)
         if compiled is None:
-            compiled = self._compiled[key] = _compile(self, arguments)
+            if len(versions) == VERSIONS:
+                return self.plain(*arguments)
+            compiled = versions[structure] = _compile(self, arguments)
+        tensors = [a for a in arguments if isinstance(a, Tensor)]
         try:
-            return compiled(*(a for a in arguments if isinstance(a, Tensor)))
-        except torch.OutOfMemoryError:
-            raise
-        except Exception as error:
+            return compiled(*tensors)
+        except torch._dynamo.exc.FailOnRecompileLimitHit:  # more versions than PyTorch keeps: those there are, or plain
+            compiled = versions[structure] = torch._dynamo.run(compiled)
+            return compiled(*tensors)
+        except torch._dynamo.exc.TorchDynamoException as error:
             result = self.plain(*arguments)  # raises where the arguments are wrong
             self.give_up(error)
             return result
 
     def give_up(self, error: Exception) -> None:
-        """From now on the plain formula, with a warning if it is the first; nothing where sizes changed too often."""
-        if isinstance(error, torch._dynamo.exc.FailOnRecompileLimitHit):
-            return
-        self.broken = True
-        if not Fusion.warned:
-            Fusion.warned = True
-            reason = " ".join(str(error).split())[:300]
+        """From now on the plain formula, with a warning if it is the first."""
+        first = not self.broken
+        self.broken.add(self)
+        if first:
+            reason = " ".join(str(error).partition("\n\n")[0].split())[:300]
             warnings.warn(
                 f"operators on a GPU are not compiled, PyTorch operations take their place: {self.name} failed with "
                 f"{type(error).__name__}: {reason}; install the Triton that belongs to this PyTorch (pip install "
@@ -119,8 +119,11 @@ class _Fused(torch.autograd.Function):
         if not torch.is_grad_enabled() and not torch._C._autograd._get_current_graph_task_keep_graph():
             pairs = [(e, g) for e, g in zip(ctx.edges, grads, strict=True) if e is not None and g is not None]
             edges, weights = [e for e, _ in pairs], [g for _, g in pairs]
-            values = iter(torch.autograd.grad(edges, ctx.inputs, weights, allow_unused=True))
-            return None, *(next(values) if n else None for n in needs)
+            try:
+                values = iter(torch.autograd.grad(edges, ctx.inputs, weights, allow_unused=True))
+                return None, *(next(values) if n else None for n in needs)
+            except torch._dynamo.exc.TorchDynamoException as error:  # what could not be compiled before
+                ctx.fusion.give_up(error)
         return None, *gradients(ctx.fusion.plain, ctx.arguments, grads, needs)
 
 
