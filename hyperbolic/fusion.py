@@ -17,7 +17,7 @@ from torch import Tensor
 
 from hyperbolic.typing import Context
 
-DEVICES = {"cuda"}  # kinds of devices on which eager code gets formulas compiled
+DEVICES = ("cuda",)  # kinds of devices on which eager code gets formulas compiled
 BACKEND = "inductor"  # of torch.compile
 VERSIONS = 64  # structures of its arguments that a formula is compiled for: numbers may come in any number
 Formula = Callable[..., Any]  # of tensors, None and numbers; to a tensor or a tuple of them

@@ -28,7 +28,7 @@ def graphs(monkeypatch, kernels_restored) -> Iterator[list[str]]:
         return aot_eager(graph, inputs)
 
     switch.use_kernels("fast")
-    monkeypatch.setattr(fusion, "DEVICES", {"cpu"})
+    monkeypatch.setattr(fusion, "DEVICES", ("cpu",))
     monkeypatch.setattr(fusion, "BACKEND", backend)
     monkeypatch.setattr(fusion.Fusion, "compiled", {})
     monkeypatch.setattr(fusion.Fusion, "broken", set())

@@ -179,13 +179,15 @@ def _define(cls: type[Operator], schema: str) -> None:
                 return run(*arguments)
         if not torch.compiler.is_compiling() and switch.is_transformed():
             return plain(*arguments)
+        fuses = may_fuse and kind in fusion.DEVICES
         if torch.compiler.is_compiling() or switch.is_traced(tensors):
-            return op(*packed(arguments)) if kind in devices and switch.fast() else plain(*arguments)
-        if kind in fusion.DEVICES and cls.fuses and switch.fast():
+            opaque = kind in devices and not fuses and switch.fast()
+            return op(*packed(arguments)) if opaque else plain(*arguments)
+        if fuses and switch.fast():
             return fused(*arguments)
         return apply(*arguments) if fits(*arguments) else plain(*arguments)
 
-    plain, fits, fused = cls.plain, cls.fits, fusion.Fusion(cls.name, cls.plain)
+    plain, fits, may_fuse, fused = cls.plain, cls.fits, cls.fuses, fusion.Fusion(cls.name, cls.plain)
     apply: Callable[..., Any] = cls.apply
     cls.run = staticmethod(run)
     _library.impl(cls.name, results, "CompositeExplicitAutograd")
