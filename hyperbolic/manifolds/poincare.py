@@ -67,6 +67,11 @@ def _inside(gap: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.where(outside, bound * (1 - torch.where(outside, gap, 0)).rsqrt(), 1)
 
 
+def pull_inside(x: Tensor, gap: Tensor, dtype: torch.dtype) -> Tensor:
+    """A point with this gap, which is to be one of this dtype, inside its boundary margin."""
+    return _inside(gap, dtype) * x
+
+
 def expmap0(u: Tensor, c: Tensor) -> Tensor:
     """``exp_0(u) = tanh(sqrt(c)|u|) u / (sqrt(c)|u|)`` (Ganea et al. 2018, Eq. 11); distance from the origin 2|u|."""
     square = c * sqnorm(u)
