@@ -8,19 +8,22 @@ without Triton or on a GPU that is too old for it, the formula runs operation by
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import torch
 from torch import Tensor
 
+from hyperbolic import switch
 from hyperbolic.typing import Context
 
 DEVICES = ("cuda",)  # kinds of devices on which eager code gets formulas compiled
 BACKEND = "inductor"  # of torch.compile
 VERSIONS = 64  # structures of its arguments that a formula is compiled for: numbers may come in any number
 Formula = Callable[..., Any]  # of tensors, None and numbers; to a tensor or a tuple of them
+Called = TypeVar("Called", bound=Formula)
 
 
 class Fusion:
@@ -78,6 +81,24 @@ class Fusion:
                 RuntimeWarning,
                 stacklevel=2,
             )
+
+
+def fused(formula: Called) -> Called:
+    """Decorator of a formula of tensors, None and numbers, all given by position: eager code on a GPU gets it compiled.
+
+    It is for what layers compute around their operators, as a check of indices or a logarithm of points.
+    """
+    fusion = Fusion(formula.__name__, formula)
+
+    @functools.wraps(formula)
+    def call(*arguments: Any) -> Any:
+        if not torch.compiler.is_compiling():
+            tensors = [a for a in arguments if isinstance(a, Tensor)]
+            if tensors[0].device.type in DEVICES and switch.fast() and not switch.is_followed(*tensors):
+                return fusion(*arguments)
+        return formula(*arguments)
+
+    return cast(Called, call)
 
 
 def _compile(fusion: Fusion, arguments: Sequence[Any]) -> Formula:

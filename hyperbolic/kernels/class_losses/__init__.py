@@ -50,8 +50,7 @@ def streamed_cross_entropy(
         x: (B, e). w: (K, e). scale, bias: (K,) or None.
         target: long (B,), a class also where the row is not counted. counted: boolean (B,). label_smoothing: eps.
     """
-    weights = counted.to(x.dtype) / counted.sum().clamp_min(1)
-    loss: Tensor = passes.CrossEntropy.run(*_operands(x, w, scale, bias), target, weights, label_smoothing)
+    loss: Tensor = passes.CrossEntropy.run(*_operands(x, w, scale, bias), target, counted, label_smoothing)
     return loss
 
 

@@ -42,10 +42,10 @@ def cross_entropy(
     scale: Tensor | None,
     bias: Tensor | None,
     target: Tensor,
-    weights: Tensor,
+    counted: Tensor,
     smoothing: float,
 ) -> Tensor:
-    """The sum over rows, weighted."""
+    weights = shares(counted, x.dtype)
 
     def of_rows(rows: slice, x: Tensor) -> Tensor:
         logits = class_logits(x, w, scale, bias)
@@ -53,6 +53,11 @@ def cross_entropy(
         return (each * weights[rows]).sum(dtype=torch.float64)
 
     return sum_over_rows(of_rows, (x,), len(w)).to(x.dtype)
+
+
+def shares(counted: Tensor, dtype: torch.dtype) -> Tensor:
+    """Weights of rows that make the mean over the counted ones, 0 where there is none."""
+    return counted.to(dtype) / counted.sum().clamp_min(1)
 
 
 def dense_targets(targets: Tensor, n_classes: int) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from hyperbolic.fusion import fused
 from hyperbolic.kernels.lorentz_attention.passes import Attention
 from hyperbolic.kernels.lorentz_attention.plain import drop_weights, softmax
 from hyperbolic.kernels.lorentz_rows import dual
@@ -35,13 +36,18 @@ def lorentz_attention(
     if dropout:
         lead = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2])
         kept = torch.rand(*lead, q.shape[-2], k.shape[-2], device=q.device) >= dropout
-    y: Tensor = Attention.run(q, k, v, 2 / temperature, c, mask, kept, causal)
+    y: Tensor = Attention.run(q, k, v, _twice_inverse(temperature), c, mask, kept, causal)
     return y
 
 
 def attention_weights(q: Tensor, k: Tensor, temperature: Tensor, mask: Tensor | None = None) -> Tensor:
     """The weights of :func:`lorentz_attention`, (..., T, N)."""
     return softmax(dual(q, 2 / temperature) @ k.mT, mask, False)
+
+
+@fused
+def _twice_inverse(temperature: Tensor) -> Tensor:
+    return 2 / temperature
 
 
 __all__ = ["attention_weights", "drop_weights", "lorentz_attention"]
