@@ -15,7 +15,7 @@ from hyperbolic.kernels.lorentz_rows import lift
 from hyperbolic.kernels.operator import OPERATORS
 from hyperbolic.layers import lorentz, mobius
 from hyperbolic.manifolds import Lorentz, PoincareBall
-from tests.kernels.test_operators import function, results, samples
+from tests.kernels.test_operators import flat, function, results, samples
 
 
 @pytest.fixture
@@ -67,6 +67,30 @@ def test_values_and_gradients_are_those_of_the_plain_formula(name, graphs):
 def test_every_operator(name, graphs):
     compare(name)
     assert bool(graphs) == OPERATORS[name].fuses
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # PyTorch's own, of what it would compile otherwise
+@pytest.mark.parametrize("name", sorted(OPERATORS))
+def test_every_operator_on_a_gpu(name, kernels_restored):
+    """Kernels against the plain formula there, both dtypes."""
+    for arguments in samples(name):
+        for dtype, close in ((torch.float64, 1e-9), (torch.float32, 2e-4)):
+            moved = [
+                a.detach().to("cuda", dtype if a.dim() and a.requires_grad else None).requires_grad_(a.requires_grad)
+                if isinstance(a, Tensor)
+                else a
+                for a in flat(arguments)
+            ]
+            call, inputs = function(name, tuple(moved))
+            runs = []
+            for mode in ("fast", "plain"):
+                switch.use_kernels(mode)
+                runs.append(results(call, inputs))
+            for actual, expected in zip(*runs, strict=True):
+                torch.testing.assert_close(actual, expected, rtol=close, atol=close)
+    assert not fusion.Fusion.broken
 
 
 def test_inductor_makes_kernels_of_it(graphs, monkeypatch):

@@ -21,9 +21,9 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._inductor import compile_fx
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.graph import GraphLowering
-from torch.utils._triton import has_triton
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_map_only
+from torch.utils._triton import has_triton
 
 from hyperbolic import fusion, switch
 from hyperbolic.layers import classes
@@ -99,7 +99,7 @@ def _gpu_in_name() -> Iterator[list[str]]:
             "_maybe_exchange_device": lambda device: 0,
         }.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, value, create=True))
-        stack.enter_context(mock.patch("torch.utils._triton.triton_hash_with_backend", lambda: ""))
+        stack.enter_context(mock.patch("torch.utils._triton.triton_hash_with_backend", return_value=""))
         stack.enter_context(mock.patch("torch._dynamo.utils.preserve_rng_state", contextlib.nullcontext))
         has_triton.cache_clear()
         stack.callback(has_triton.cache_clear)
@@ -161,8 +161,8 @@ def count(step: Callable[[], object]) -> list[str]:
         mock.patch.object(fusion, "BACKEND", backend),
         mock.patch.object(fusion.Fusion, "compiled", {}),
         mock.patch.object(fusion.Fusion, "value", value),
-        mock.patch.object(classes, "_checks_values", lambda index: False),
-        mock.patch.object(switch, "_dispatch_modes", lambda: 0),  # that of the count does not count
+        mock.patch.object(classes, "_checks_values", return_value=False),
+        mock.patch.object(switch, "_dispatch_modes", return_value=0),  # that of the count does not count
     ):
         step()
         names.clear()

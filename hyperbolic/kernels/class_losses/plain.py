@@ -45,19 +45,12 @@ def cross_entropy(
     counted: Tensor,
     smoothing: float,
 ) -> Tensor:
-    weights = shares(counted, x.dtype)
-
     def of_rows(rows: slice, x: Tensor) -> Tensor:
         logits = class_logits(x, w, scale, bias)
         each = cross_entropy_of_logits(logits, target[rows], reduction="none", label_smoothing=smoothing)
-        return (each * weights[rows]).sum(dtype=torch.float64)
+        return torch.where(counted[rows], each, 0).sum(dtype=torch.float64)
 
-    return sum_over_rows(of_rows, (x,), len(w)).to(x.dtype)
-
-
-def shares(counted: Tensor, dtype: torch.dtype) -> Tensor:
-    """Weights of rows that make the mean over the counted ones, 0 where there is none."""
-    return counted.to(dtype) / counted.sum().clamp_min(1)
+    return (sum_over_rows(of_rows, (x,), len(w)) / counted.sum().clamp_min(1)).to(x.dtype)
 
 
 def dense_targets(targets: Tensor, n_classes: int) -> Tensor:
