@@ -84,17 +84,16 @@ class Fusion:
 
 
 def fused(formula: Called) -> Called:
-    """Decorator of a formula of tensors, None and numbers, all given by position: eager code on a GPU gets it compiled.
+    """Decorator of a formula of a tensor and others, None and numbers: eager code on a GPU gets it compiled.
 
-    It is for what layers compute around their operators, as a check of indices or a logarithm of points.
+    All are given by position. It is for what layers compute around their operators, as a check of indices or a logarithm of points.
     """
     fusion = Fusion(formula.__name__, formula)
 
     @functools.wraps(formula)
     def call(*arguments: Any) -> Any:
-        if not torch.compiler.is_compiling():
-            tensors = [a for a in arguments if isinstance(a, Tensor)]
-            if tensors[0].device.type in DEVICES and switch.fast() and not switch.is_followed(*tensors):
+        if arguments[0].device.type in DEVICES and switch.fast():
+            if not switch.is_followed(*(a for a in arguments if isinstance(a, Tensor))):
                 return fusion(*arguments)
         return formula(*arguments)
 
