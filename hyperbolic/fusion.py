@@ -86,15 +86,15 @@ class Fusion:
 def fused(formula: Called) -> Called:
     """Decorator of a formula of a tensor and others, None and numbers: eager code on a GPU gets it compiled.
 
-    All are given by position. It is for what layers compute around their operators, as a check of indices or a logarithm of points.
+    All are given by position. It is for what layers compute around operators, as a check of indices or a logarithm.
     """
     fusion = Fusion(formula.__name__, formula)
 
     @functools.wraps(formula)
     def call(*arguments: Any) -> Any:
-        if arguments[0].device.type in DEVICES and switch.fast():
-            if not switch.is_followed(*(a for a in arguments if isinstance(a, Tensor))):
-                return fusion(*arguments)
+        here = arguments[0].device.type in DEVICES and switch.fast()
+        if here and not switch.is_followed(*(a for a in arguments if isinstance(a, Tensor))):
+            return fusion(*arguments)
         return formula(*arguments)
 
     return cast(Called, call)

@@ -103,6 +103,13 @@ def test_inductor_makes_kernels_of_it(graphs, monkeypatch):
     torch.testing.assert_close(actual, gradient(lambda s: lift(s, c), s))
 
 
+def test_operations_of_the_ball(graphs):
+    ball, x = PoincareBall(1.3), 0.1 * torch.randn(3, 2)
+    actual = gradient(lambda x: ball.expmap0(ball.logmap0(x)), x)
+    assert graphs
+    torch.testing.assert_close(actual, 2 * x)
+
+
 def test_second_derivatives(graphs):
     c = torch.tensor(1.3, dtype=torch.float64, requires_grad=True)
     s = torch.randn(3, 2, dtype=torch.float64, requires_grad=True)
