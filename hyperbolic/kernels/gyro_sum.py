@@ -46,6 +46,7 @@ class _Sum(Operator):
     wanted of each row and zero elsewhere; None for step T."""
 
     plain = staticmethod(_plain_sum)
+    fuses = False
 
     @staticmethod
     def fits(*_: Tensor | None) -> bool:

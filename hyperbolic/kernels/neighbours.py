@@ -98,6 +98,7 @@ class _Sum(Operator):
     """The product with a sparse matrix, by whose transpose the gradient comes."""
 
     plain = staticmethod(_plain_sum)
+    fuses = False  # a sparse product is one kernel
 
     @staticmethod
     def fits(*_: Any) -> bool:

@@ -11,8 +11,9 @@ the call comes from                      what runs
 ``torch.compile``, export, ``jit.trace``,  on a CPU the operator, which they see by its schema and the shapes of its
 ``make_fx``, fake and meta tensors       results; elsewhere ``plain``, which they go on to compile, but for operators
                                          that have passes there
-eager code                               the passes, called without the dispatcher, where they fit, else ``plain``; an
-                                         operator may have others for a GPU (``cuda``)
+eager code                               the passes, called without the dispatcher, where they fit, else ``plain``; on a
+                                         GPU passes for it (``cuda``), else ``plain`` as compiled kernels, see
+                                         :mod:`hyperbolic.fusion`
 a second derivative                      ``plain``, differentiated twice
 =======================================  ===============================================================================
 
@@ -29,7 +30,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from hyperbolic import switch
+from hyperbolic import fusion, switch
 
 Arguments = tuple[Any, ...]
 NAMESPACE = "hyperbolic"
@@ -61,6 +62,7 @@ class Operator(torch.autograd.Function):
     Subclasses have the static methods ``plain`` and ``fits``, which take the arguments of the schema, beside
     ``forward`` and ``backward``, which write into none of their arguments. ``fake`` makes results of the right shapes,
     dtypes and device, where that is less work than ``plain``. ``cuda`` has the passes for tensors on a GPU.
+    ``fuses`` is false where there are such passes, or the formula is a loop over steps: it is not compiled there.
     """
 
     name: ClassVar[str]
@@ -69,6 +71,7 @@ class Operator(torch.autograd.Function):
     fits: ClassVar[Callable[..., bool]]
     fake: ClassVar[Callable[..., Any] | None] = None
     cuda: ClassVar[Passes | None] = None
+    fuses: ClassVar[bool] = True
     _forward: ClassVar[Callable[..., Any]]
     _backward: ClassVar[Callable[..., Any]]
 
@@ -104,6 +107,7 @@ def _define(cls: type[Operator], schema: str) -> None:
     if cls.cuda is not None:
         for name in ("fits", "forward", "backward"):
             setattr(cls, name, staticmethod(_by_device(getattr(cls, name), getattr(cls.cuda, name))))
+        cls.fuses = False
     devices = ("cpu", "meta") if cls.cuda is None else ("cpu", "meta", "cuda")
     _keep_arguments(cls)
 
@@ -130,8 +134,8 @@ def _define(cls: type[Operator], schema: str) -> None:
         flat = unpacked(tuple(inputs))
         grads = [g.contiguous() for g in grads]
         if not cls.fits(*flat):
-            with torch.enable_grad():
-                values = _through_plain(cls, [a.detach() if isinstance(a, Tensor) else a for a in flat], grads, needs)
+            with torch.no_grad():
+                values = fusion.gradients(cls.plain, flat, grads, needs)
         else:
             with torch.no_grad():
                 step = _Pass(needs)
@@ -161,7 +165,7 @@ def _define(cls: type[Operator], schema: str) -> None:
     def backward(ctx: Any, *grads: Tensor) -> Any:
         flat = [other if saved is None else saved for saved, other in zip(ctx.saved_tensors, ctx.others, strict=True)]
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            result = _through_plain(cls, flat, list(grads), ctx.needs)
+            result = fusion.gradients(cls.plain, flat, list(grads), ctx.needs)
         else:
             values = iter(grad_op(*packed(tuple(flat)), list(grads), ctx.needs))
             result = tuple(next(values) if need else None for need in ctx.needs)
@@ -175,11 +179,15 @@ def _define(cls: type[Operator], schema: str) -> None:
                 return run(*arguments)
         if not torch.compiler.is_compiling() and switch.is_transformed():
             return plain(*arguments)
+        fuses = may_fuse and kind in fusion.DEVICES
         if torch.compiler.is_compiling() or switch.is_traced(tensors):
-            return op(*packed(arguments)) if kind in devices and switch.fast() else plain(*arguments)
+            opaque = kind in devices and not fuses and switch.fast()
+            return op(*packed(arguments)) if opaque else plain(*arguments)
+        if fuses and switch.fast():
+            return fused(*arguments)
         return apply(*arguments) if fits(*arguments) else plain(*arguments)
 
-    plain, fits = cls.plain, cls.fits
+    plain, fits, may_fuse, fused = cls.plain, cls.fits, cls.fuses, fusion.Fusion(cls.name, cls.plain)
     apply: Callable[..., Any] = cls.apply
     cls.run = staticmethod(run)
     _library.impl(cls.name, results, "CompositeExplicitAutograd")
@@ -210,31 +218,10 @@ def _keep_arguments(cls: type[Operator]) -> None:
 
     def differentiable(ctx: Any, *grads: Tensor) -> Any:
         if torch.is_grad_enabled():
-            return _through_plain(cls, ctx.arguments, grads, ctx.needs_input_grad)
+            return fusion.gradients(cls.plain, ctx.arguments, grads, ctx.needs_input_grad)
         return backward(ctx, *grads)
 
     cls.forward, cls.backward = staticmethod(keeping), staticmethod(differentiable)  # type: ignore[method-assign]
-
-
-def _through_plain(cls: type[Operator], flat: Sequence[Any], grads: Sequence[Tensor], needs: Sequence[bool]) -> Any:
-    """Gradients of the plain formula, which can be differentiated again."""
-    inputs = [
-        a.view_as(a).requires_grad_() if n and isinstance(a, Tensor) else a for a, n in zip(flat, needs, strict=True)
-    ]
-    out = cls.plain(*inputs)
-    outs = [out] if isinstance(out, Tensor) else list(out)
-    pairs = [(o, g) for o, g in zip(outs, grads, strict=True) if o.requires_grad and g is not None]
-    wanted = [a for a, n in zip(inputs, needs, strict=True) if n]
-    values = iter(
-        torch.autograd.grad(
-            [o for o, _ in pairs],
-            wanted,
-            [g for _, g in pairs],
-            create_graph=torch.is_grad_enabled(),
-            allow_unused=True,
-        )
-    )
-    return tuple(next(values) if n else None for n in needs)
 
 
 def _empty(like: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from hyperbolic import switch
+from hyperbolic.fusion import fused
 from hyperbolic.kernels.class_losses import streamed_bce, streamed_cross_entropy
 from hyperbolic.kernels.mlr import class_logits
 from hyperbolic.layers.description import shows
@@ -123,10 +124,8 @@ class ClassLogits(nn.Module):
             )
         if not 0 <= label_smoothing <= 1:
             raise ValueError(f"{name_of(self)}: label_smoothing must lie in [0, 1], got {label_smoothing}")
-        target = target.long()
-        counted = target != ignore_index
-        target = torch.where(counted, target, 0)
-        self._check_classes(target, "target class")
+        target, counted, right = _counted_targets(target.long(), ignore_index, self.n_classes)
+        self._check_classes(target, "target class", right)
         classes = self._checked(classes)
         lifted, w, scale, bias = self._sampled(x, classes)
         if classes is not None:
@@ -153,14 +152,14 @@ class ClassLogits(nn.Module):
                 f"{name_of(self)}: classes must be integers (M,), got {classes.dtype} of shape {tuple(classes.shape)}"
             )
         classes = classes.long()
-        self._check_classes(classes, "class in classes")
+        self._check_classes(classes, "class in classes", _within(classes, 0, self.n_classes))
         ordered = classes.sort().values
         self._refuse(ordered[1:] == ordered[:-1], ordered[1:], "class {} stands twice in classes")
         return classes
 
     def _lists(self, targets: Tensor) -> Tensor:
         """Lists of classes (B, L), long, after a check that the classes exist and that they are no 0/1 matrix."""
-        self._check_classes(targets, "target class", lowest=-1)
+        self._check_classes(targets, "target class", _within(targets, -1, self.n_classes), lowest=-1)
         whole = targets.shape[1] == self.n_classes > 2 and targets.numel()
         if whole and _checks_values(targets) and ((targets == 0) | (targets == 1)).all():
             raise ValueError(
@@ -190,16 +189,23 @@ class ClassLogits(nn.Module):
         places[classes] = torch.arange(len(classes), device=classes.device)
         return places
 
-    def _check_classes(self, index: Tensor, what: str, lowest: int = 0) -> None:
-        wrong = (index < lowest) | (index >= self.n_classes)
-        self._refuse(wrong, index, f"{what} {{}} does not exist: there are {self.n_classes} classes")
+    def _check_classes(self, index: Tensor, what: str, right: Tensor, lowest: int = 0) -> None:
+        message = f"{what} {{}} does not exist: there are {self.n_classes} classes"
+        if not _checks_values(index):
+            self._assert(right, message)
+        elif not right:
+            self._refuse((index < lowest) | (index >= self.n_classes), index, message)
 
     def _refuse(self, wrong: Tensor, index: Tensor, message: str) -> None:
-        if _checks_values(index):
-            if wrong.any():
-                raise ValueError(f"{name_of(self)}: {message.format(index[wrong][0].item())}")
-        elif not switch.is_followed(index):  # without waiting for the device
-            torch._assert_async(~wrong.any(), f"{name_of(self)}: {message.format('index')}")
+        if not _checks_values(index):
+            self._assert(~wrong.any(), message)
+        elif wrong.any():
+            raise ValueError(f"{name_of(self)}: {message.format(index[wrong][0].item())}")
+
+    def _assert(self, right: Tensor, message: str) -> None:
+        """Without waiting for the device."""
+        if not switch.is_followed(right):
+            torch._assert_async(right, f"{name_of(self)}: {message.format('index')}")
 
     def _check_weights(self, batch: torch.Size, row_weights: Tensor | None, groups: Tensor | None) -> None:
         if row_weights is not None and (row_weights.dim() != 2 or row_weights.shape[:1] != batch):
@@ -226,6 +232,19 @@ class ClassLogits(nn.Module):
 def _checks_values(x: Tensor) -> bool:
     """Whether errors may depend on the values: on a CPU, where nothing traces or transforms the operations."""
     return x.device.type == "cpu" and not switch.is_followed(x)
+
+
+@fused
+def _within(index: Tensor, lowest: int, n: int) -> Tensor:
+    return ((index >= lowest) & (index < n)).all()
+
+
+@fused
+def _counted_targets(target: Tensor, ignored: int, n: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Targets, 0 for those that are ignored; which are not; and whether all of them are classes."""
+    counted = target != ignored
+    target = torch.where(counted, target, 0)
+    return target, counted, ((target >= 0) & (target < n)).all()
 
 
 def _integer(x: Tensor) -> bool:

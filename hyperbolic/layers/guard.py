@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hyperbolic import switch
+from hyperbolic.fusion import fused
 from hyperbolic.layers.family import families_of
 from hyperbolic.manifolds import Manifold
 
@@ -205,12 +206,16 @@ def check_range(layer: nn.Module | None, index: Tensor, low: int, high: int, rul
     if index.numel() == 0 or switch.is_transformed() or (index.device.type == "cpu" and switch.is_followed(index)):
         return
     if index.device.type != "cpu":  # without waiting for the device
-        inside = ((index >= low) & (index <= high)).all()
-        torch._assert_async(inside, f"{_place(layer)}{rule}{advice}")
+        torch._assert_async(_inside(index, low, high), f"{_place(layer)}{rule}{advice}")
         return
     least, most = (bound.item() for bound in torch.aminmax(index))
     if least < low or most > high:
         raise ValueError(f"{_place(layer)}{rule}, got {least}..{most}{advice}")
+
+
+@fused
+def _inside(index: Tensor, low: int, high: int) -> Tensor:
+    return ((index >= low) & (index <= high)).all()
 
 
 def check_table(layer: nn.Module, n: int, d: int, padding_idx: int | None) -> None:

@@ -14,6 +14,7 @@ import math
 import torch
 from torch import Tensor
 
+from hyperbolic.fusion import fused
 from hyperbolic.manifolds import ball_rows, sheet
 from hyperbolic.manifolds.base import HyperbolicManifold
 from hyperbolic.numerics import (
@@ -32,6 +33,7 @@ from hyperbolic.numerics import (
 from hyperbolic.rows import blocked
 
 
+@fused
 def project(x: Tensor, c: float | Tensor) -> Tensor:
     """The nearest point with ``sqrt(c)|x| <= 1 - eps`` (eps by dtype, see ``numerics.BALL_EPS``)."""
     bound = 1 - limit(BALL_EPS, x.dtype)
@@ -50,6 +52,7 @@ def mobius_add(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
     return ball_rows.mobius_add(x, y, c, _mobius_add) if ball_rows.fits(x, y, c) else _mobius_add(x, y, c)
 
 
+@fused
 def _mobius_add(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
     gap_x, gap_y = ball_gap(x, c), ball_gap(y, c)
     total = x + y
@@ -67,6 +70,12 @@ def _inside(gap: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.where(outside, bound * (1 - torch.where(outside, gap, 0)).rsqrt(), 1)
 
 
+def pull_inside(x: Tensor, gap: Tensor, dtype: torch.dtype) -> Tensor:
+    """A point with this gap, which is to be one of this dtype, inside its boundary margin."""
+    return _inside(gap, dtype) * x
+
+
+@fused
 def expmap0(u: Tensor, c: Tensor) -> Tensor:
     """``exp_0(u) = tanh(sqrt(c)|u|) u / (sqrt(c)|u|)`` (Ganea et al. 2018, Eq. 11); distance from the origin 2|u|."""
     square = c * sqnorm(u)
@@ -78,11 +87,13 @@ def _bounded_tanhc(square: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.minimum(tanhc(square), bound * square.clamp_min(0.25).rsqrt())  # 2 * bound > 1 for short vectors
 
 
+@fused
 def logmap0(x: Tensor, c: Tensor) -> Tensor:
     """``log_0(x) = artanh(sqrt(c)|x|) x / (sqrt(c)|x|)`` (Ganea et al. 2018, Eq. 11)."""
     return scaled(artanhc(ball_gap(x, c)), x)
 
 
+@fused
 def expmap(x: Tensor, u: Tensor, c: Tensor) -> Tensor:
     """``exp_x(u) = x (+) tanh(sqrt(c)|u|/g_x) u / (sqrt(c)|u|)`` (Ganea et al. 2018, Eq. 10)."""
     dtype = torch.promote_types(x.dtype, u.dtype)
@@ -91,6 +102,7 @@ def expmap(x: Tensor, u: Tensor, c: Tensor) -> Tensor:
     return project(mobius_add(wide(x), target, c).to(dtype), c)
 
 
+@fused
 def logmap(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
     """``log_x(y) = g_x artanh(sqrt(c)|m|) m / (sqrt(c)|m|)`` with ``m = (-x) (+) y`` (Ganea et al. 2018, Eq. 10)."""
     gap_x, gap_y = ball_gap(x, c), ball_gap(y, c)

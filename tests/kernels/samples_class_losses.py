@@ -28,7 +28,7 @@ SAMPLES = {
         (*scaled(), MATRIX > 0.5, shares(3, 1), None),
     ],
     "streamed_cross_entropy": lambda: [
-        (*scaled(), torch.tensor([4, 0, 2]), shares(3), 0.1),
-        (*linear(), torch.tensor([4, 0, 2]), shares(3), 0.0),
+        (*scaled(), torch.tensor([4, 0, 2]), torch.tensor([True, False, True]), 0.1),
+        (*linear(), torch.tensor([4, 0, 2]), torch.tensor([True, True, True]), 0.0),
     ],
 }

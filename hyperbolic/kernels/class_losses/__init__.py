@@ -3,6 +3,10 @@
 The logits are those of :func:`hyperbolic.kernels.mlr.class_logits`: ``s_k arsinh(<x, w_k>)``, or ``<x, w_k> + b_k``.
 In C++ gradients are computed together with the loss, with three matrix products a tile, the number that a linear layer
 needs; the backward pass multiplies them by one number. Without gradients only the loss is computed.
+
+On a GPU the formula is compiled, not streamed: it keeps the products (B, K), and its backward pass makes two more
+tensors of their size, where ``torch.nn.functional.cross_entropy`` of a linear layer has two in all. A streamed kernel
+would save that memory; launches, which are few, it would not.
 """
 
 from __future__ import annotations
@@ -50,8 +54,7 @@ def streamed_cross_entropy(
         x: (B, e). w: (K, e). scale, bias: (K,) or None.
         target: long (B,), a class also where the row is not counted. counted: boolean (B,). label_smoothing: eps.
     """
-    weights = counted.to(x.dtype) / counted.sum().clamp_min(1)
-    loss: Tensor = passes.CrossEntropy.run(*_operands(x, w, scale, bias), target, weights, label_smoothing)
+    loss: Tensor = passes.CrossEntropy.run(*_operands(x, w, scale, bias), target, counted, label_smoothing)
     return loss
 
 

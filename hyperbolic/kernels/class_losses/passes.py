@@ -157,7 +157,7 @@ class BinaryCrossEntropy(Operator):
 
 
 @operator(
-    "streamed_cross_entropy(Tensor x, Tensor w, Tensor? scale, Tensor? bias, Tensor target, Tensor weights, "
+    "streamed_cross_entropy(Tensor x, Tensor w, Tensor? scale, Tensor? bias, Tensor target, Tensor counted, "
     "float smoothing) -> Tensor"
 )
 class CrossEntropy(Operator):
@@ -170,10 +170,10 @@ class CrossEntropy(Operator):
         scale: Tensor | None,
         bias: Tensor | None,
         target: Tensor,
-        weights: Tensor,
+        counted: Tensor,
         smoothing: float,
     ) -> bool:
-        return LIBRARY.readable(x, w, scale, bias, weights) and target.is_cpu
+        return LIBRARY.readable(x, w, scale, bias) and target.is_cpu and counted.is_cpu
 
     @staticmethod
     def forward(
@@ -183,9 +183,10 @@ class CrossEntropy(Operator):
         scale: Tensor | None,
         bias: Tensor | None,
         target: Tensor,
-        weights: Tensor,
+        counted: Tensor,
         smoothing: float,
     ) -> Tensor:
+        weights = counted.to(x.dtype) / counted.sum().clamp_min(1)
         shape = max(40, len(target) // 24) * 4, len(w)  # all classes
 
         def on_tile(z: Tensor, total: Tensor, rows: slice, part: Classes) -> None:

@@ -42,17 +42,15 @@ def cross_entropy(
     scale: Tensor | None,
     bias: Tensor | None,
     target: Tensor,
-    weights: Tensor,
+    counted: Tensor,
     smoothing: float,
 ) -> Tensor:
-    """The sum over rows, weighted."""
-
     def of_rows(rows: slice, x: Tensor) -> Tensor:
         logits = class_logits(x, w, scale, bias)
         each = cross_entropy_of_logits(logits, target[rows], reduction="none", label_smoothing=smoothing)
-        return (each * weights[rows]).sum(dtype=torch.float64)
+        return torch.where(counted[rows], each, 0).sum(dtype=torch.float64)
 
-    return sum_over_rows(of_rows, (x,), len(w)).to(x.dtype)
+    return (sum_over_rows(of_rows, (x,), len(w)) / counted.sum().clamp_min(1)).to(x.dtype)
 
 
 def dense_targets(targets: Tensor, n_classes: int) -> Tensor:

@@ -1,0 +1,172 @@
+"""Formulas of many small operations, fused where each operation is a launch: in eager code on a GPU.
+
+There :class:`Fusion` gives a formula to ``torch.compile``, which makes a few kernels of it for each direction. One
+compilation serves tensors of one structure (dtypes, numbers of axes, which are missing or need a gradient, and the
+numbers among the arguments); when a size changes, a second one serves every size. Where PyTorch cannot compile, as
+without Triton or on a GPU that is too old for it, the formula runs operation by operation.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, ClassVar, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+from hyperbolic import switch
+from hyperbolic.typing import Context
+
+DEVICES = ("cuda",)  # kinds of devices on which eager code gets formulas compiled
+BACKEND = "inductor"  # of torch.compile
+VERSIONS = 64  # structures of its arguments that a formula is compiled for: numbers may come in any number
+Formula = Callable[..., Any]  # of tensors, None and numbers; to a tensor or a tuple of them
+Called = TypeVar("Called", bound=Formula)
+
+
+class Fusion:
+    """A formula of tensors, None and numbers as compiled kernels, with gradients of both orders.
+
+    Args: name: that a warning and a profile show. plain: the formula, of out-of-place PyTorch operations.
+    """
+
+    compiled: ClassVar[dict[Fusion, dict[Hashable, Formula]]] = {}  # by structure of the arguments
+    broken: ClassVar[set[Fusion]] = set()  # what cannot be compiled; one warning stands for all
+
+    def __init__(self, name: str, plain: Formula):
+        self.name, self.plain = name, plain
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self in self.broken:
+            return self.plain(*arguments)
+        if torch.is_grad_enabled() and any(isinstance(a, Tensor) and a.requires_grad for a in arguments):
+            return _Fused.apply(self, *arguments)  # type: ignore[no-untyped-call]  # torch's has no types
+        return self.value([_bare(a) for a in arguments])
+
+    def value(self, arguments: Sequence[Any]) -> Any:
+        """The formula of bare tensors, compiled; it leaves a graph for gradients of first order where they need one."""
+        structure = tuple(
+            (a.dtype, a.dim(), a.device, a.requires_grad) if isinstance(a, Tensor) else (type(a), a) for a in arguments
+        )
+        versions = self.compiled.setdefault(self, {})
+        compiled = versions.get(structure)
+        if compiled is None:
+            if len(versions) == VERSIONS:
+                return self.plain(*arguments)
+            compiled = versions[structure] = _compile(self, arguments)
+        tensors = [a for a in arguments if isinstance(a, Tensor)]
+        try:
+            return compiled(*tensors)
+        except torch._dynamo.exc.FailOnRecompileLimitHit:  # more versions than PyTorch keeps: those there are, or plain
+            compiled = versions[structure] = torch._dynamo.run(compiled)
+            return compiled(*tensors)
+        except torch._dynamo.exc.TorchDynamoException as error:
+            result = self.plain(*arguments)  # raises where the arguments are wrong
+            self.give_up(error)
+            return result
+
+    def give_up(self, error: Exception) -> None:
+        """From now on the plain formula, with a warning if it is the first."""
+        first = not self.broken
+        self.broken.add(self)
+        if first:
+            reason = " ".join(str(error).partition("\n\n")[0].split())[:300]
+            warnings.warn(
+                f"operators on a GPU are not compiled, PyTorch operations take their place: {self.name} failed with "
+                f"{type(error).__name__}: {reason}; install the Triton that belongs to this PyTorch (pip install "
+                "triton), on a GPU of compute capability 7.0 or more. HYPERBOLIC_KERNELS=plain does without "
+                "compilation and without this warning",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+
+def fused(formula: Called) -> Called:
+    """Decorator of a formula of a tensor and others, None and numbers: eager code on a GPU gets it compiled.
+
+    All are given by position. It is for what layers compute around operators, as a check of indices or a logarithm.
+    """
+    fusion = Fusion(formula.__name__, formula)
+
+    @functools.wraps(formula)
+    def call(*arguments: Any) -> Any:
+        here = arguments[0].device.type in DEVICES and switch.fast()
+        if here and not switch.is_followed(*(a for a in arguments if isinstance(a, Tensor))):
+            return fusion(*arguments)
+        return formula(*arguments)
+
+    return cast(Called, call)
+
+
+def _compile(fusion: Fusion, arguments: Sequence[Any]) -> Formula:
+    """The formula as a compiled function of the tensors among the arguments, the others fixed."""
+    plain, fixed = fusion.plain, [None if isinstance(a, Tensor) else (a,) for a in arguments]
+
+    def formula(*tensors: Tensor) -> Any:
+        rest = iter(tensors)
+        return plain(*(next(rest) if other is None else other[0] for other in fixed))
+
+    # PyTorch counts versions by code: each structure of the arguments has one of its own
+    formula.__code__ = formula.__code__.replace(co_name=fusion.name)
+    return torch.compile(formula, fullgraph=True, backend=BACKEND)
+
+
+class _Fused(torch.autograd.Function):
+    """The value of a compiled formula, and the gradient from the graph that it leaves: a compiled one of first order,
+    which serves once, else that of the plain formula."""
+
+    @staticmethod
+    def forward(ctx: Context, fusion: Fusion, *arguments: Any) -> Any:
+        ctx.set_materialize_grads(False)
+        needs = ctx.needs_input_grad[1:]
+        inputs = [
+            _bare(a).detach().requires_grad_(n) if isinstance(a, Tensor) else a
+            for a, n in zip(arguments, needs, strict=True)
+        ]
+        with torch.enable_grad():
+            out = fusion.value(inputs)
+        outs = [out] if isinstance(out, Tensor) else list(out)
+        ctx.fusion, ctx.arguments, ctx.inputs = fusion, arguments, [a for a, n in zip(inputs, needs, strict=True) if n]
+        # not the results themselves, whose memory may be wanted back before
+        ctx.edges = [torch.autograd.graph.get_gradient_edge(o) if o.requires_grad else None for o in outs]
+        return out.detach() if isinstance(out, Tensor) else tuple(o.detach() for o in outs)
+
+    @staticmethod
+    def backward(ctx: Context, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        needs = ctx.needs_input_grad[1:]
+        if not torch.is_grad_enabled() and not torch._C._autograd._get_current_graph_task_keep_graph():
+            pairs = [(e, g) for e, g in zip(ctx.edges, grads, strict=True) if e is not None and g is not None]
+            edges, weights = [e for e, _ in pairs], [g for _, g in pairs]
+            try:
+                values = iter(torch.autograd.grad(edges, ctx.inputs, weights, allow_unused=True))
+                return None, *(next(values) if n else None for n in needs)
+            except torch._dynamo.exc.TorchDynamoException as error:  # what could not be compiled before
+                ctx.fusion.give_up(error)
+        return None, *gradients(ctx.fusion.plain, ctx.arguments, grads, needs)
+
+
+def _bare(a: Any) -> Any:
+    """A tensor without the class of its parameters, such as geoopt's, whose methods compilation would follow."""
+    return a.as_subclass(Tensor) if isinstance(a, Tensor) and type(a) is not Tensor else a
+
+
+def gradients(plain: Formula, arguments: Sequence[Any], grads: Sequence[Tensor | None], needs: Sequence[bool]) -> Any:
+    """Of the plain formula by each argument that needs one; they can be differentiated again where grad mode is on."""
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        inputs = [
+            a.view_as(a).requires_grad_() if n and isinstance(a, Tensor) else a
+            for a, n in zip(arguments, needs, strict=True)
+        ]
+        out = plain(*inputs)
+        outs = [out] if isinstance(out, Tensor) else list(out)
+        pairs = [(o, g) for o, g in zip(outs, grads, strict=True) if o.requires_grad and g is not None]
+        wanted = [a for a, n in zip(inputs, needs, strict=True) if n]
+        values = iter(
+            torch.autograd.grad(
+                [o for o, _ in pairs], wanted, [g for _, g in pairs], create_graph=again, allow_unused=True
+            )
+        )
+    return tuple(next(values) if n else None for n in needs)

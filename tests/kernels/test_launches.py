@@ -1,0 +1,70 @@
+"""What a step launches on a GPU, forward and backward, counted without one (see ``launches.py``), against PyTorch's layers.
+
+Counts are those of the second step, of a fixed size; the pieces of a library call are not known and count as one.
+"""
+
+import importlib.util
+import warnings
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from hyperbolic import fusion, switch
+from hyperbolic.layers import lorentz, mobius
+from hyperbolic.manifolds import Lorentz, PoincareBall
+from tests.kernels.launches import count
+
+BALL, SHEET = PoincareBall(1.0), Lorentz(1.0)
+D = 64
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="needs Triton, in which the kernels are written"
+)
+
+
+@pytest.fixture(autouse=True)
+def compiled(kernels_restored) -> Iterator[None]:
+    switch.use_kernels("fast")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch's own
+        yield
+    assert not fusion.Fusion.broken
+
+
+def launches(call: Callable[[Tensor], Tensor], module: nn.Module, x: Tensor) -> list[str]:
+    """Of the call and of the gradients of x and of the parameters."""
+    x = x.detach().requires_grad_()
+    grad = torch.randn(call(x).shape)
+    return count(lambda: torch.autograd.grad(call(x), [x, *module.parameters()], grad))
+
+
+def linear() -> list[str]:
+    layer = nn.Linear(D, D)
+    return launches(layer, layer, torch.randn(128, D))
+
+
+def test_linear_layers_launch_few_times_as_many_kernels_as_pytorchs():
+    ball, sheet = mobius.Linear(BALL, D, D), lorentz.Linear(SHEET, D, D)
+    plain = linear()
+    assert len(plain) == 4  # three products and the sum of the bias
+    for actual in (launches(ball, ball, BALL.random(128, D)), launches(sheet, sheet, SHEET.random(128, D))):
+        assert len(actual) <= 3 * len(plain), actual
+
+
+@pytest.mark.slow
+def test_lorentz_attention():
+    plain, heads = nn.MultiheadAttention(D, 4, batch_first=True), lorentz.MultiHeadAttention(SHEET, D, 4)
+    expected = launches(lambda x: plain(x, x, x, need_weights=False)[0], plain, torch.randn(4, 80, D))
+    actual = launches(heads, heads, SHEET.random(4, 80, D))
+    assert len(actual) <= 2.5 * len(expected), actual
+
+
+@pytest.mark.slow
+def test_cross_entropy_over_classes():
+    """Three products; two kernels for each lift and one for its gradient; two for the loss and two for its gradient; a
+    check of the targets and its assertion."""
+    logits, target = mobius.Logits(BALL, D, 1000), torch.randint(1000, (128,))
+    actual = launches(lambda x: logits.cross_entropy(x, target), logits, BALL.random(128, D))
+    assert len(actual) <= 15, actual
