@@ -66,7 +66,7 @@ def test_values_and_gradients_are_those_of_the_plain_formula(name, graphs):
 @pytest.mark.parametrize("name", sorted(OPERATORS))
 def test_every_operator(name, graphs):
     compare(name)
-    assert bool(graphs) == OPERATORS[name].fuses
+    assert graphs or not OPERATORS[name].fuses
 
 
 @pytest.mark.gpu
