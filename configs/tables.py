@@ -21,6 +21,7 @@ SPREADS = {
     "confidence": "mean ± half the width of the 95 % confidence interval of the mean (Student's t) over the seeds",
 }
 _WORD = re.compile(r"(?!hydra\b)[A-Za-z][\w./@]*=.*")
+_TRIALS = re.compile(r"hydra\.sweeper\.n_trials=\d+")
 KEYS = (
     "name", "table", "title", "protocol", "label", "values_of", "sources", "contests", "orderings", "rows", "columns",
     "overrides", "intervals", "metric", "gain", "tuned", "tuning", "budget",
@@ -182,6 +183,7 @@ def make_layout(path: Path, node: dict[str, Any], base: Layout | None) -> Layout
     _check_names(path, "names rows that the table has not", named, rows)
     if own.get("spread", "deviation") not in SPREADS:
         raise TableError(f"{path}: spread must be {' or '.join(SPREADS)}, and it is {own['spread']!r}")
+    cells = tuple(_cells(path, node, rows, own))
     return Layout(
         **own,
         **{key: node[key] for key in ("name", "title", "protocol")},
@@ -189,12 +191,12 @@ def make_layout(path: Path, node: dict[str, Any], base: Layout | None) -> Layout
         number=node["table"],
         again=base is not None,
         label=node.get("label"),
-        cells=tuple(_cells(path, node, rows, own)),
+        cells=cells,
         sources=tuple(node.get("sources", ())),
         contests=contests,
         gain=_gain(path, node, own),
         tuned={row: words for row, spec in rows.items() if (words := spec.get("tuned", node.get("tuned")))},
-        tuning=tuple(node.get("tuning", ())),
+        tuning=_tuning(path, node.get("tuning", []), cells),
         budgets=_budgets(path, node, rows, own),
         orderings=tuple(_ordering(path, one, own) for one in node.get("orderings", ())),
     )
@@ -234,6 +236,26 @@ def _pairs(path: Path, rows: dict[str, Any], columns: dict[str, Any]) -> dict[tu
     return {place: v for place, v in pairs.items() if v != "-"}
 
 
+def _check_words(path: Path, what: str, words: list[Any]) -> None:
+    """Raises TableError for words that set no value: they become a command line."""
+    for word in words:
+        if not isinstance(word, str) or not _WORD.fullmatch(word) or "_target_" in word or "${" in word:
+            raise TableError(f"{path}: {what} {word!r} must set a value, as task.dim=2 does.")
+
+
+def _tuning(path: Path, words: Any, cells: tuple[Cell, ...]) -> tuple[str, ...]:
+    """The words of a table's search. Raises TableError where they are no list of words, or where two cells would share
+    the file of their trials."""
+    if not isinstance(words, list):
+        raise TableError(f"{path}: tuning must be a list, as [hydra.sweeper.n_trials=5, optim.lr=0.01,0.03, seed=9].")
+    _check_words(path, "in tuning,", [word for word in words if not _TRIALS.fullmatch(str(word))])
+    names: dict[str, Cell] = {}
+    for cell in cells if words else ():
+        if names.setdefault(cell.name, cell).words != cell.words:
+            raise TableError(f"{path}: '{names[cell.name]}' and '{cell}' would both keep trials in {cell.name}.csv.")
+    return tuple(words)
+
+
 def _cells(path: Path, node: dict[str, Any], rows: dict[str, dict[str, Any]], own: dict[str, Any]) -> Iterator[Cell]:
     """What runs can fill. Raises TableError where a row or column has a key that does not exist, or an experiment."""
     existing = {file.stem for file in (files.FOLDER / "experiment").glob("*.yaml")}
@@ -253,9 +275,7 @@ def _cells(path: Path, node: dict[str, Any], rows: dict[str, dict[str, Any]], ow
                 raise TableError(f"{path}: the experiment of '{row}' needs '{gaps[0]}', which '{column}' lacks.")
             cell = Cell(path.stem, row, column, name, tuple(map(str, overrides)))
             tuned = read_tuning(path.parent.parent / "tuning" / f"{cell.name}.csv")
-            for word in [*overrides, *(tuned.words if tuned else ())]:  # they become a command line
-                if not isinstance(word, str) or not _WORD.fullmatch(word) or "_target_" in word or "${" in word:
-                    raise TableError(f"{path}: '{row}': the override {word!r} must set a value, as task.dim=2 does.")
+            _check_words(path, f"'{row}': the override", [*overrides, *(tuned.words if tuned else ())])
             if name not in existing:
                 near = " or ".join(difflib.get_close_matches(name, existing, n=2, cutoff=0.5))
                 hint = f" Did you mean {near}?" if near else ""

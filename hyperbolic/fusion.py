@@ -9,6 +9,7 @@ without Triton or on a GPU that is too old for it, the formula runs operation by
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar, TypeVar, cast
@@ -86,12 +87,14 @@ class Fusion:
 def fused(formula: Called) -> Called:
     """Decorator of a formula of a tensor and others, None and numbers: eager code on a GPU gets it compiled.
 
-    All are given by position. It is for what layers compute around operators, as a check of indices or a logarithm.
+    It is for what layers compute around operators, as a check of indices or a logarithm.
     """
-    fusion = Fusion(formula.__name__, formula)
+    fusion, signature = Fusion(formula.__name__, formula), inspect.signature(formula)
 
     @functools.wraps(formula)
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: Any, **named: Any) -> Any:
+        if named:
+            arguments = signature.bind(*arguments, **named).args
         here = arguments[0].device.type in DEVICES and switch.fast()
         if here and not switch.is_followed(*(a for a in arguments if isinstance(a, Tensor))):
             return fusion(*arguments)

@@ -3,8 +3,8 @@
 ``HYPERBOLIC_KERNELS=plain|fast`` in the environment, or :func:`use_kernels` in code:
 
 - ``fast``, the default: on a CPU the C++ kernels of :mod:`hyperbolic.native`, built in a few seconds when they are
-  first used and kept; on a GPU those in Triton. Where there is no compiler, no Triton or no kernel for an argument, as
-  plain.
+  first used and kept; on a GPU those in Triton, and plain formulas that ``torch.compile`` has fused. Where there is no
+  compiler, no Triton or no kernel for an argument, as plain.
 - ``plain``: PyTorch operations alone.
 
 Both compute the same formulas and differ in the last bits.

@@ -158,7 +158,9 @@ class ValidationLoop(_EvaluationLoop):
         self.setup_data()
         if self.skip or self._combined_loader is None:
             return []
-        trainer, progress, (most,) = self.trainer, self.batch_progress, self.max_batches
+        trainer, progress, most = self.trainer, self.batch_progress, self.max_batches[0]
+        if len(self.max_batches) > 1 or most == float("inf"):  # several loaders, or one without an end
+            return list(super().run())
         progress.reset_on_run()
         self._has_run = False
         self._on_evaluation_model_eval()

@@ -19,7 +19,7 @@ LACKS = {"mobius": {"MultiHeadAttention"}, "klein": {"MultiHeadAttention"}}
 # layers of one paper alone
 EXTRAS = {"lorentz": {"HyperplaneLogits"}}
 
-OWN = {"scale", "init", "weight_dropout"}  # options that flat layers have and others need not
+OWN = {"scale", "init", "weight_dropout", "gate_bias"}  # options that flat layers have and others need not
 
 
 def geometry(name, c=2.0):

@@ -40,7 +40,7 @@ def evaluate(monkeypatch, task: ClassificationTask, found, stage: str = "test") 
     monkeypatch.setattr(type(task), "trainer", None, raising=False)
     task.eval()
     strategy = types.SimpleNamespace(reduce=lambda x, reduce_op: x)
-    task.trainer = types.SimpleNamespace(loggers=[], strategy=strategy, world_size=1)
+    task.trainer = types.SimpleNamespace(loggers=[], strategy=strategy, world_size=1, callback_metrics={})
     task.log = lambda *_, **__: None
     for batch in found:
         getattr(task, f"{stage}_step")(batch, 0)

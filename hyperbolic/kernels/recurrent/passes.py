@@ -74,7 +74,7 @@ class _Sequence(Operator):
         if any(ctx.needs_input_grad):
             lanes = _LANES[x.dtype]
             states = x.new_empty(cells, -(-batch // lanes), steps, hidden + (gates == 3), lanes)
-        _LIBRARY.run("forward", x, ctx.sizes, ctx.numbers, *inputs[1:], out, states)
+        _LIBRARY.run("forward", inputs[0], ctx.sizes, ctx.numbers, *inputs[1:], out, states)
         ctx.save_for_backward(*inputs, bias, c, out if ctx.needs_input_grad[5] else None, states)
         return out
 
