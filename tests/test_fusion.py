@@ -93,6 +93,7 @@ def test_every_operator_on_a_gpu(name, kernels_restored):
     assert not fusion.Fusion.broken
 
 
+@pytest.mark.slow
 def test_inductor_makes_kernels_of_it(graphs, monkeypatch):
     monkeypatch.setattr(fusion, "BACKEND", "inductor")
     with warnings.catch_warnings():

@@ -213,6 +213,7 @@ def test_quick_runs_slow_peers_twice_and_takes_peak_memory_of_ours_only(monkeypa
     assert (len(calls), other.rounds) == (2, 1)
 
 
+@pytest.mark.slow
 def test_the_parts_of_the_training_step_are_those_of_its_forward_pass_and_the_optimiser(run, capsys):
     _, content = run("--rows", "training-step")
     (row,) = content["rows"]

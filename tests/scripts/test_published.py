@@ -45,7 +45,11 @@ PRINTED_OF_A_SUBTREE = {
 }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+QUICK = ("hnn_table1_authors", "hybonet_table1_wn18rr_short", "hyfi_table5_crowd", "hype_han_table2_small")
+CASES = [pytest.param(LAYOUTS[k], id=k, marks=[] if k in QUICK else [pytest.mark.slow]) for k in LAYOUTS]
+
+
+@pytest.mark.parametrize("layout", CASES)
 def test_every_cell_composes_and_no_two_of_a_table_are_the_same_run(layout):
     settings = [settings_of(cell) for cell in layout.cells]
     for k, one in enumerate(settings):

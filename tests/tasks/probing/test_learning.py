@@ -58,6 +58,7 @@ def test_a_run_that_is_probed_is_for_probing(tmp_path):
     assert "probe.checkpoint=outputs/run is for task=probing, and the task is prefix_toy" in result.err
 
 
+@pytest.mark.slow
 def test_the_encoder_of_a_translation_is_probed(tmp_path, treebank):
     small = ("task.data.toy.sizes={train: 20, dev: 5, test: 5}", "trainer.max_steps=1")
     run = call("task=translation_toy", "geometry=lorentz", *small, *QUIET, *places(tmp_path))

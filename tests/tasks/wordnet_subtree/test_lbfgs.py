@@ -63,6 +63,7 @@ def test_the_flat_row_reaches_the_optimum_of_another_solver(files, tmp_path, wei
     assert record["metrics"]["val/loss"] == pytest.approx(least.fun, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_balanced_optimum_finds_more_of_the_rare_class(files, tmp_path):
     recalls = {
         weights: classify(files, tmp_path / weights, f"task.module.class_weights={weights}")[0]["metrics"]["val/recall"]
