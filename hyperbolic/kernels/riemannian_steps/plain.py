@@ -11,6 +11,7 @@ from hyperbolic.manifolds import Manifold
 from hyperbolic.numerics import wide
 
 _BLOCK = 1 << 16  # numbers of the rows that a CPU steps together: intermediate results stay in its cache
+_LARGEST = 1e100  # number of a gradient or momentum, as in riemannian_steps.cpp
 
 
 class Rows(NamedTuple):
@@ -50,7 +51,8 @@ def step(rows: Rows, manifold: Manifold, rule: Rule) -> None:
         u = -rate m / (sqrt(correction v) + eps)  without a second moment: -rate m
         x' = exp_x(u), or the retraction, and m' = m moved from x to x' by parallel transport
 
-    Gradients whose squares overflow in the dtype are shortened. Sources: Bonnabel 2013 (SGD); Bécigneul & Ganea 2019,
+    Gradients whose squares overflow in the dtype are shortened; in float64 gradients and momenta are cut to +-1e100, entry
+    by entry. Sources: Bonnabel 2013 (SGD); Bécigneul & Ganea 2019,
     section 3 (Adam, AMSGrad, Adagrad).
     """
     if rows.some is not None:
@@ -65,8 +67,9 @@ def step(rows: Rows, manifold: Manifold, rule: Rule) -> None:
 
 
 def _step_block(rows: Rows, manifold: Manifold, rule: Rule) -> None:
-    x, m, v = rows.x, rows.momentum, rows.square
-    g = bounded(manifold.egrad2rgrad(x, rows.grad))
+    x, v = rows.x, rows.square
+    m = None if rows.momentum is None else bounded(rows.momentum)
+    g = bounded(manifold.egrad2rgrad(x, bounded(rows.grad)))
     if rule.keep != 1:
         x = manifold.expmap0(rule.keep * manifold.logmap0(rows.x))
         g = bounded(manifold.transp(rows.x, x, g))
@@ -106,5 +109,7 @@ def _measured(x: Tensor, g: Tensor, manifold: Manifold) -> tuple[Tensor, Tensor]
 
 
 def bounded(x: Tensor) -> Tensor:
-    """x with infinities, from overflow of finite gradients at far points, made the largest finite numbers."""
-    return x.clamp(-torch.finfo(x.dtype).max, torch.finfo(x.dtype).max)
+    """x with infinities, from overflow of finite gradients at far points, made the largest finite numbers; in float64
+    with numbers beyond +-1e100 made that, as their squares overflow."""
+    most = min(torch.finfo(x.dtype).max, _LARGEST)
+    return x.clamp(-most, most)
