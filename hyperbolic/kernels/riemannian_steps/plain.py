@@ -51,9 +51,8 @@ def step(rows: Rows, manifold: Manifold, rule: Rule) -> None:
         u = -rate m / (sqrt(correction v) + eps)  without a second moment: -rate m
         x' = exp_x(u), or the retraction, and m' = m moved from x to x' by parallel transport
 
-    Gradients whose squares overflow in the dtype are shortened; in float64 gradients and momenta are cut to +-1e100, entry
-    by entry. Sources: Bonnabel 2013 (SGD); Bécigneul & Ganea 2019,
-    section 3 (Adam, AMSGrad, Adagrad).
+    Gradients whose squares overflow in the dtype are shortened; in float64 the entries of gradients and momenta are cut
+    to +-1e100. Sources: Bonnabel 2013 (SGD); Bécigneul & Ganea 2019, section 3 (Adam, AMSGrad, Adagrad).
     """
     if rows.some is not None:
         return _step_some(rows, rows.some, manifold, rule)
