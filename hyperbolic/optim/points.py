@@ -92,10 +92,10 @@ def job_of(p: Tensor, gradient: Gradient, state: dict[str, Any], group: dict[str
     """A step for the kernels on a GPU. Args: part: which of the tensors that have one norm it belongs to."""
     x, (momentum, square, largest) = p.detach().as_subclass(Tensor), map(state.get, MOMENTS)
     manifold, rule, pull = manifold_of(p), rule_at(state["step"], group), 0.0
-    tensors = [x, gradient.values.contiguous(), momentum, square, largest]
-    if manifold is not None:  # as rows; what is not contiguous is not for these kernels
-        tensors = [t.view(-1, t.shape[-1]) if t is not None and t.is_contiguous() else t for t in tensors]
-    rows = Rows(*tensors, gradient.rows)
+    rows = Rows(x, gradient.values.contiguous(), momentum, square, largest)
+    if manifold is not None:  # what is not contiguous is not for these kernels
+        rows = Rows._make(t.view(-1, t.shape[-1]) if t is not None and t.is_contiguous() else t for t in rows)
+    rows = rows._replace(some=gradient.rows)
     if manifold is None and not group["decoupled"]:
         rule, pull = rule._replace(keep=1.0), group["weight_decay"]
     return Job(rows, manifold, rule, group["max_radius"], pull, part)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from hyperbolic import native
 from hyperbolic.manifolds import Manifold
 from hyperbolic.numerics import wide
 
@@ -26,6 +27,19 @@ class Rows(NamedTuple):
     square: Tensor | None = None
     largest: Tensor | None = None
     some: Tensor | None = None
+
+    def require_shapes(self, flat: bool = False) -> None:
+        """Before kernels are given addresses. Args: flat: x is no points, but numbers with moments of their own.
+
+        Raises:
+            ValueError: a gradient or a state does not have the shape that it has for these points.
+        """
+        whole = self.x.shape if flat else (len(self.x), self.x.shape[-1])
+        square = whole if flat else (whole[0], 1)
+        count = 0 if self.some is None else self.some.numel()
+        grad = whole if self.some is None else (count, *whole[1:])
+        for tensor, shape in zip(self, (whole, grad, whole, square, square, (count,)), strict=True):
+            native.shaped(tensor, shape)
 
 
 class Rule(NamedTuple):
