@@ -14,7 +14,7 @@ SOURCES = ("run.py", "configs", "hyperbolic", "tasks", "scripts")
 CONFIGURATION = {"hydra", "omegaconf", "hydra_plugins"}
 MAY_CONFIGURE = {"run", "configs"}  # and what is in configs/
 LIBRARY_MAY_IMPORT = {"torch", "geoopt", "hyperbolic"}
-TRITON = re.compile(r"hyperbolic\.kernels\..*\.triton\w*")  # modules for GPUs, where torch brings Triton along
+TRITON = re.compile(r"hyperbolic\.kernels\.(.*\.)?triton\w*")  # modules for GPUs, where torch brings Triton along
 
 # Rooms of hyperbolic/ from the inside out: a room may import itself and what stands before it.
 INWARD = ("typing", "switch", "fusion", "native", "rows", "numerics", "manifolds", "kernels", "layers", "geometry", "encoders")

@@ -13,7 +13,7 @@ CAPABILITY = (8, 0)  # of the GPU, the least
 
 @functools.cache
 def available(device: int) -> bool:
-    """Whether Triton is installed and knows this GPU; warns once where it does not."""
+    """Whether Triton is installed, knows this GPU and launches a small kernel on it; warns once where it does not."""
     capability = torch.cuda.get_device_capability(device)
     if importlib.util.find_spec("triton") is None:
         return _missing("Triton is not installed (pip install triton)")
@@ -23,7 +23,19 @@ def available(device: int) -> bool:
             *(".".join(map(str, c)) for c in (capability, CAPABILITY)),
         )
         return _missing(f"{name} has compute capability {actual}, and they need {least} or more")
+    try:
+        _try_kernel(device)
+    except Exception as error:  # of a compiler, a driver, or a Triton of another version
+        what = (str(error).strip() or "no message").splitlines()[0]
+        return _missing(f"Triton fails to build or launch a small kernel here ({type(error).__name__}: {what})")
     return True
+
+
+def _try_kernel(device: int) -> None:
+    from hyperbolic.kernels import triton_trial
+
+    with torch.cuda.device(device):
+        triton_trial.write[(1,)](torch.empty(1, device="cuda"))
 
 
 def _missing(reason: str) -> bool:

@@ -99,7 +99,7 @@ def shaped(tensor: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
         ValueError: it has another one.
     """
     if tensor is not None and tensor.shape != shape:
-        raise ValueError(f"the C++ kernels take a tensor of shape {tuple(shape)} here, got {tuple(tensor.shape)}")
+        raise ValueError(f"the kernels take a tensor of shape {tuple(shape)} here, got {tuple(tensor.shape)}")
     return tensor
 
 

@@ -91,8 +91,11 @@ def _pull_back(x: Tensor, momentum: Tensor | None, manifold: Manifold, radius: f
 def job_of(p: Tensor, gradient: Gradient, state: dict[str, Any], group: dict[str, Any], part: int) -> Job:
     """A step for the kernels on a GPU. Args: part: which of the tensors that have one norm it belongs to."""
     x, (momentum, square, largest) = p.detach().as_subclass(Tensor), map(state.get, MOMENTS)
-    rows = Rows(x, gradient.values.contiguous(), momentum, square, largest, gradient.rows)
     manifold, rule, pull = manifold_of(p), rule_at(state["step"], group), 0.0
+    rows = Rows(x, gradient.values.contiguous(), momentum, square, largest)
+    if manifold is not None:  # what is not contiguous is not for these kernels
+        rows = Rows._make(t.view(-1, t.shape[-1]) if t is not None and t.is_contiguous() else t for t in rows)
+    rows = rows._replace(some=gradient.rows)
     if manifold is None and not group["decoupled"]:
         rule, pull = rule._replace(keep=1.0), group["weight_decay"]
     return Job(rows, manifold, rule, group["max_radius"], pull, part)

@@ -106,12 +106,14 @@ def extremes():
     return ends
 
 
-def parameters(count, learn_c=False):
-    """Points in so many tensors of each kind; as many flat tensors, and numbers of curvatures."""
+def parameters(count, learn_c=False, axes=False):
+    """Points in so many tensors of each kind, and in two of three axes and of one; as many flat tensors, and numbers of
+    curvatures."""
     torch.manual_seed(0)
     manifolds = [kind(0.7, learn_c) for kind in KINDS]
     sizes = [n % 7 + 1 for n in range(count)]
-    points = [ManifoldParameter(space.random(n, 5), manifold=space) for space in manifolds for n in sizes]
+    shapes = [(n, 5) for n in sizes] + [(2, 3, 5), (5,)] * axes
+    points = [ManifoldParameter(space.random(*shape), manifold=space) for space in manifolds for shape in shapes]
     flat = [nn.Parameter(torch.randn(n, 300)) for n in sizes]
     return points, flat + [space.free_c for space in manifolds if learn_c]
 
@@ -124,12 +126,12 @@ def give_gradients(params, step):
             p.grad[::2] = 0  # rows that a lazy step leaves
 
 
-def whole(count=2, learn_c=False, group=None, **options):
+def whole(count=2, learn_c=False, group=None, axes=False, **options):
     """Three steps; the largest relative difference from a CPU's."""
     ends = []
     for served in (False, True):
         cuda.serves = lambda p, served=served: served
-        points, flat = parameters(count, learn_c)
+        points, flat = parameters(count, learn_c, axes)
         params = [*points, *flat]
         unused = nn.Parameter(torch.zeros(1))
         groups = [{"params": some, **(group or {})} for some in ([unused], points[1::2], flat)]
@@ -151,7 +153,7 @@ def optimisers():
         "pull, learned curvature": {"weight_decay": 0.3, "decoupled": False, "learn_c": True},
         "Adagrad, SGD": {"rule": "adagrad", "group": {"rule": "sgd", "momentum": 0.5, "max_radius": 0.8}},
         "lazy": {"lazy": True, "group": {"rule": "sgd"}},
-        "projection": {"stabilize": 2, "max_radius": 0.8},
+        "projection": {"stabilize": 2, "max_radius": 0.8, "axes": True},
     }
     return {name: whole(**options) for name, options in settings.items()}
 

@@ -85,6 +85,26 @@ def test_a_gpu_that_is_too_old_or_no_triton_is_warned_of_once(monkeypatch):
     gpu.available.cache_clear()
 
 
+def test_a_triton_that_fails_is_warned_of_once(monkeypatch):
+    """It needs a C compiler for its launcher, and a driver that it knows; steps and layers go on without it."""
+
+    def fail(device):
+        raise RuntimeError("Failed to find C compiler.\nPlease specify via CC")
+
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(gpu.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(gpu, "_try_kernel", fail)
+    gpu.available.cache_clear()
+    reason = r"small kernel here \(RuntimeError: Failed to find C compiler\.\); HYPERBOLIC_KERNELS=plain"
+    with pytest.warns(RuntimeWarning, match=reason):
+        assert not gpu.available(0)
+    assert not gpu.available(0)  # without another warning
+    monkeypatch.setattr(gpu, "_try_kernel", lambda device: None)
+    gpu.available.cache_clear()
+    assert gpu.available(0)
+    gpu.available.cache_clear()
+
+
 def test_tensors_on_a_cpu_do_not_reach_them(monkeypatch):
     monkeypatch.setattr(cuda, "forward", None)
     (x, *rest), _ = arguments("gru", 4, dtype=F32)

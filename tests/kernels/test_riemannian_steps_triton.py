@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hyperbolic.kernels.riemannian_steps import cuda
+from hyperbolic.kernels.riemannian_steps import Rows, cuda
 from hyperbolic.kernels.riemannian_steps.cuda import Job
 from hyperbolic.manifolds import PoincareBall
 from hyperbolic.optim import RiemannianAdam
@@ -45,6 +45,22 @@ def test_which_tensors_it_is_for(monkeypatch):
     assert not cuda.fits([Job(rows._replace(x=torch.zeros(4, 3).mT), ball, ADAM)])
     assert not cuda.fits([Job(rows._replace(some=torch.arange(6)[::2]), ball, ADAM)])
     assert not cuda.serves(rows.x)
+
+
+@pytest.mark.parametrize("flat", [False, True])
+@pytest.mark.parametrize("name", ["x", "grad", "momentum", "square", "largest", "some"])
+def test_other_shapes_are_refused_before_their_addresses_are_taken(name, flat, monkeypatch):
+    """As by the kernels in C++; a table whose data were replaced by fewer rows has the moments of more."""
+    monkeypatch.setattr(cuda, "_packed", None)
+    x, some = torch.zeros(5, 3), torch.arange(5)
+    square = x if flat else x[:, :1]
+    rows = Rows(x, x, x, square, square, some)
+    wrong = rows._replace(**{name: getattr(rows, name)[:4]})
+    with pytest.raises(ValueError, match=r"take a tensor of shape \([45],.*\) here, got \([45],"):
+        cuda.step([Job(wrong, None if flat else PoincareBall(), ADAM)])
+    if not flat:
+        with pytest.raises(ValueError, match=r"take a tensor of shape \(2, 3\) here, got \(2, 5, 3\)"):
+            cuda.step([Job(Rows(torch.zeros(2, 5, 3), x), PoincareBall(), ADAM)])
 
 
 @pytest.mark.gpu

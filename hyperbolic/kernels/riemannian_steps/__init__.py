@@ -86,9 +86,6 @@ def _step_in_cpp(rows: Rows, manifold: Manifold, rule: Rule, max_radius: float |
     if max_radius is not None and type(manifold) is Lorentz:
         root = math.sqrt(c)
         time, space = math.cosh(root * max_radius) / root, math.sinh(root * max_radius) / root
-    (n, size), points = rows.grad.shape, len(rows.x)
-    n = points if rows.some is None else n
-    shapes = ((points, size), (n, size), (points, size), (points, 1), (points, 1), (n,))
-    tables = map(native.shaped, rows, shapes)
+    rows.require_shapes()
     flags = (rule.keep != 1, rule.exact_exp)
-    _LIBRARY.run(_SYMBOLS[type(manifold)], *tables, n, size, (c, *rule[:8]), *flags, time, space)
+    _LIBRARY.run(_SYMBOLS[type(manifold)], *rows, *rows.grad.shape, (c, *rule[:8]), *flags, time, space)

@@ -75,7 +75,12 @@ def step(jobs: Sequence[Job], max_norm: float | None = None) -> None:
 
     Args: jobs: sorted by their parts, which count from 0. max_norm: of the gradients of each part, where they are
         clipped.
+
+    Raises:
+        ValueError: a gradient or a state does not have the shape that it has for its tensor.
     """
+    for job in jobs:
+        job.rows.require_shapes(flat=job.manifold is None)
     packed, ends, curvatures = bytearray(), [0] * (jobs[-1].part + 1), dict[int, Tensor]()
     programs = 0
     for job in jobs:

@@ -7,10 +7,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from hyperbolic import native
 from hyperbolic.manifolds import Manifold
 from hyperbolic.numerics import wide
 
 _BLOCK = 1 << 16  # numbers of the rows that a CPU steps together: intermediate results stay in its cache
+_LARGEST = 1e100  # number of a gradient or momentum, as in riemannian_steps.cpp
 
 
 class Rows(NamedTuple):
@@ -25,6 +27,19 @@ class Rows(NamedTuple):
     square: Tensor | None = None
     largest: Tensor | None = None
     some: Tensor | None = None
+
+    def require_shapes(self, flat: bool = False) -> None:
+        """Before kernels are given addresses. Args: flat: x is no points, but numbers with moments of their own.
+
+        Raises:
+            ValueError: a gradient or a state does not have the shape that it has for these points.
+        """
+        whole = self.x.shape if flat else (len(self.x), self.x.shape[-1])
+        square = whole if flat else (whole[0], 1)
+        count = 0 if self.some is None else self.some.numel()
+        grad = whole if self.some is None else (count, *whole[1:])
+        for tensor, shape in zip(self, (whole, grad, whole, square, square, (count,)), strict=True):
+            native.shaped(tensor, shape)
 
 
 class Rule(NamedTuple):
@@ -50,8 +65,8 @@ def step(rows: Rows, manifold: Manifold, rule: Rule) -> None:
         u = -rate m / (sqrt(correction v) + eps)  without a second moment: -rate m
         x' = exp_x(u), or the retraction, and m' = m moved from x to x' by parallel transport
 
-    Gradients whose squares overflow in the dtype are shortened. Sources: Bonnabel 2013 (SGD); Bécigneul & Ganea 2019,
-    section 3 (Adam, AMSGrad, Adagrad).
+    Gradients whose squares overflow in the dtype are shortened; in float64 the entries of gradients and momenta are cut
+    to +-1e100. Sources: Bonnabel 2013 (SGD); Bécigneul & Ganea 2019, section 3 (Adam, AMSGrad, Adagrad).
     """
     if rows.some is not None:
         return _step_some(rows, rows.some, manifold, rule)
@@ -65,8 +80,9 @@ def step(rows: Rows, manifold: Manifold, rule: Rule) -> None:
 
 
 def _step_block(rows: Rows, manifold: Manifold, rule: Rule) -> None:
-    x, m, v = rows.x, rows.momentum, rows.square
-    g = bounded(manifold.egrad2rgrad(x, rows.grad))
+    x, v = rows.x, rows.square
+    m = None if rows.momentum is None else bounded(rows.momentum)
+    g = bounded(manifold.egrad2rgrad(x, bounded(rows.grad)))
     if rule.keep != 1:
         x = manifold.expmap0(rule.keep * manifold.logmap0(rows.x))
         g = bounded(manifold.transp(rows.x, x, g))
@@ -106,5 +122,7 @@ def _measured(x: Tensor, g: Tensor, manifold: Manifold) -> tuple[Tensor, Tensor]
 
 
 def bounded(x: Tensor) -> Tensor:
-    """x with infinities, from overflow of finite gradients at far points, made the largest finite numbers."""
-    return x.clamp(-torch.finfo(x.dtype).max, torch.finfo(x.dtype).max)
+    """x with infinities, from overflow of finite gradients at far points, made the largest finite numbers; in float64
+    with numbers beyond +-1e100 made that, as their squares overflow."""
+    most = min(torch.finfo(x.dtype).max, _LARGEST)
+    return x.clamp(-most, most)
