@@ -52,8 +52,9 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             tensor by its own (Ganea et al.).
         stacked: along so many first axes several tensors are stacked, each of which clip="tensor" takes by its own.
 
-    A finite gradient never makes a parameter NaN. On a GPU nothing waits for the device, but for the rows of lazy
-    tensors (unless a sparse gradient is already coalesced) and for points beyond max_radius.
+    Points move, and are projected and drawn back, by the curvature c of their gradients; a learned c moves after them.
+    A finite gradient never makes a parameter NaN. On a GPU nothing waits for the device, but for the rows of lazy tensors
+    (unless a sparse gradient is already coalesced) and for points beyond max_radius.
 
     Raises:
         ValueError: a value out of range, or a gradient that is sparse along other axes than the first.
@@ -167,8 +168,11 @@ class RiemannianOptimizer(torch.optim.Optimizer):
                         state.setdefault(name, value)
         if not self._step_in_few_launches(found):
             found = self._clipped(found)
-            for group in self.param_groups:
-                self._step_group({p: found[p] for p in group["params"] if p in found}, group)
+            groups = [({p: found[p] for p in group["params"] if p in found}, group) for group in self.param_groups]
+            for some, group in groups:
+                self._step_curved(some, group)
+            for some, group in groups:
+                self._step_flat([(p, g, self.state[p]) for p, g in some.items() if manifold_of(p) is None], group)
         return loss
 
     def _gradients(self) -> dict[Tensor, Gradient]:
@@ -208,28 +212,28 @@ class RiemannianOptimizer(torch.optim.Optimizer):
                     jobs.append(job_of(p, found[p], self.state[p], group, part))
         if not cuda.fits(jobs):
             return False
-        cuda.step(jobs, self.max_grad_norm)
-        for p, job in zip(found, jobs, strict=True):
-            if job.manifold is not None and self._projects(self.state[p]["step"]):
-                finish(job.rows, job.manifold, True, job.max_radius)
+
+        def project() -> None:
+            for p, job in zip(found, jobs, strict=True):
+                if job.manifold is not None and self._projects(self.state[p]["step"]):
+                    finish(job.rows, job.manifold, True, job.max_radius)
+
+        cuda.step(jobs, self.max_grad_norm, project)
         return True
 
     def _projects(self, number: int) -> bool:
         return self.stabilize is not None and number % self.stabilize == 0
 
-    def _step_group(self, found: dict[Tensor, Gradient], group: dict[str, Any]) -> None:
-        flat_updates: list[Update] = []
+    def _step_curved(self, found: dict[Tensor, Gradient], group: dict[str, Any]) -> None:
+        """Updates the points among these tensors."""
         point_updates: dict[object, list[Update]] = {}
         for p, gradient in found.items():
             state, manifold = self.state[p], manifold_of(p)
             if manifold is None:
-                flat_updates.append((p, gradient, state))
                 continue
             alone = p.numel() > _SMALL or gradient.rows is not None
             key = id(p) if alone else (space_of(manifold), p.shape[-1], p.dtype, p.device, state["step"])
             point_updates.setdefault(key, []).append((p, gradient, state))
-        if flat_updates:
-            self._step_flat(flat_updates, group)
         for updates in point_updates.values():
             self._step_points(updates, group)
 
