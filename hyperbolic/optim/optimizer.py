@@ -52,9 +52,9 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             tensor by its own (Ganea et al.).
         stacked: along so many first axes several tensors are stacked, each of which clip="tensor" takes by its own.
 
-    Points move, and are projected and drawn back, by the curvature c of their gradients; a learned c moves after them.
-    A finite gradient never makes a parameter NaN. On a GPU nothing waits for the device, but for the rows of lazy tensors
-    (unless a sparse gradient is already coalesced) and for points beyond max_radius.
+    Points move, and are projected and drawn back, by the curvature c of their gradients; a learned c moves after that.
+    A finite gradient never makes a parameter NaN. On a GPU nothing waits for the device, but for the rows of lazy
+    tensors (unless a sparse gradient is already coalesced) and for points beyond max_radius.
 
     Raises:
         ValueError: a value out of range, or a gradient that is sparse along other axes than the first.
@@ -122,7 +122,8 @@ class RiemannianOptimizer(torch.optim.Optimizer):
     def touch(self, parameter: Tensor, index: Tensor) -> None:
         """Names the rows that the next step's dense gradient of a lazy tensor is about; duplicates are allowed.
 
-        Saves the search for them in the gradient. Rows that have a gradient and are not named are not moved.
+        Saves the search for them in the gradient. Rows that have a gradient and are not named are not moved. Numbers
+        are those from 0; the step raises an IndexError for others.
         """
         self._touched[parameter] = index
 
