@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from hyperbolic import native
+
 _RUN = 1024  # numbers whose squares are added up in float32
 _SMALL = 1 << 16  # numbers of a gradient that are copied in less time than a few operations take
 
@@ -28,6 +30,7 @@ def read(p: Tensor, grad: Tensor, lazy: bool, touched: Tensor | None) -> Gradien
 
     Raises:
         ValueError: a sparse gradient whose sparse axes are not axis 0 alone.
+        IndexError: a touched row that is not one of p: kernels would write outside of its memory.
     """
     if grad.is_sparse:
         if grad.sparse_dim() != 1:
@@ -42,7 +45,11 @@ def read(p: Tensor, grad: Tensor, lazy: bool, touched: Tensor | None) -> Gradien
     grad = grad.as_subclass(Tensor)
     if not lazy or p.dim() < 2:
         return Gradient(grad)
-    index = (grad != 0).flatten(1).any(1).nonzero().squeeze(1) if touched is None else touched.flatten().unique().long()
+    if touched is None:
+        index = (grad != 0).flatten(1).any(1).nonzero().squeeze(1)
+    else:
+        index = touched.flatten().unique().long()
+        index = native.checked_index(index, len(p), "RiemannianOptimizer.touch", "rows") if len(index) else index
     return Gradient(grad[index], index)
 
 

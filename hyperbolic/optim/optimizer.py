@@ -52,6 +52,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             tensor by its own (Ganea et al.).
         stacked: along so many first axes several tensors are stacked, each of which clip="tensor" takes by its own.
 
+    Points move, and are projected and drawn back, by the curvature c of their gradients; a learned c moves after that.
     A finite gradient never makes a parameter NaN. On a GPU nothing waits for the device, but for the rows of lazy
     tensors (unless a sparse gradient is already coalesced) and for points beyond max_radius.
 
@@ -121,7 +122,8 @@ class RiemannianOptimizer(torch.optim.Optimizer):
     def touch(self, parameter: Tensor, index: Tensor) -> None:
         """Names the rows that the next step's dense gradient of a lazy tensor is about; duplicates are allowed.
 
-        Saves the search for them in the gradient. Rows that have a gradient and are not named are not moved.
+        Saves the search for them in the gradient. Rows that have a gradient and are not named are not moved. Numbers
+        are those from 0; the step raises an IndexError for others.
         """
         self._touched[parameter] = index
 
@@ -167,8 +169,11 @@ class RiemannianOptimizer(torch.optim.Optimizer):
                         state.setdefault(name, value)
         if not self._step_in_few_launches(found):
             found = self._clipped(found)
-            for group in self.param_groups:
-                self._step_group({p: found[p] for p in group["params"] if p in found}, group)
+            groups = [({p: found[p] for p in group["params"] if p in found}, group) for group in self.param_groups]
+            for some, group in groups:
+                self._step_curved(some, group)
+            for some, group in groups:
+                self._step_flat([(p, g, self.state[p]) for p, g in some.items() if manifold_of(p) is None], group)
         return loss
 
     def _gradients(self) -> dict[Tensor, Gradient]:
@@ -208,28 +213,28 @@ class RiemannianOptimizer(torch.optim.Optimizer):
                     jobs.append(job_of(p, found[p], self.state[p], group, part))
         if not cuda.fits(jobs):
             return False
-        cuda.step(jobs, self.max_grad_norm)
-        for p, job in zip(found, jobs, strict=True):
-            if job.manifold is not None and self._projects(self.state[p]["step"]):
-                finish(job.rows, job.manifold, True, job.max_radius)
+
+        def project() -> None:
+            for p, job in zip(found, jobs, strict=True):
+                if job.manifold is not None and self._projects(self.state[p]["step"]):
+                    finish(job.rows, job.manifold, True, job.max_radius)
+
+        cuda.step(jobs, self.max_grad_norm, project)
         return True
 
     def _projects(self, number: int) -> bool:
         return self.stabilize is not None and number % self.stabilize == 0
 
-    def _step_group(self, found: dict[Tensor, Gradient], group: dict[str, Any]) -> None:
-        flat_updates: list[Update] = []
+    def _step_curved(self, found: dict[Tensor, Gradient], group: dict[str, Any]) -> None:
+        """Updates the points among these tensors."""
         point_updates: dict[object, list[Update]] = {}
         for p, gradient in found.items():
             state, manifold = self.state[p], manifold_of(p)
             if manifold is None:
-                flat_updates.append((p, gradient, state))
                 continue
             alone = p.numel() > _SMALL or gradient.rows is not None
             key = id(p) if alone else (space_of(manifold), p.shape[-1], p.dtype, p.device, state["step"])
             point_updates.setdefault(key, []).append((p, gradient, state))
-        if flat_updates:
-            self._step_flat(flat_updates, group)
         for updates in point_updates.values():
             self._step_points(updates, group)
 

@@ -134,7 +134,7 @@ def whole(count=2, learn_c=False, group=None, axes=False, **options):
         points, flat = parameters(count, learn_c, axes)
         params = [*points, *flat]
         unused = nn.Parameter(torch.zeros(1))
-        groups = [{"params": some, **(group or {})} for some in ([unused], points[1::2], flat)]
+        groups = [{"params": some, **(group or {})} for some in ([unused], flat, points[1::2])]
         optimizer = RiemannianOptimizer([{"params": points[::2]}, *groups], **options)
         for step in range(1, 4):
             give_gradients(params, step)
@@ -151,6 +151,7 @@ def optimisers():
         **clips,
         "AMSGrad, decay": {"amsgrad": True, "weight_decay": 0.3, "group": {"lr": 0.01}},
         "pull, learned curvature": {"weight_decay": 0.3, "decoupled": False, "learn_c": True},
+        "projection, learned curvature": {"stabilize": 1, "max_radius": 0.8, "learn_c": True},
         "Adagrad, SGD": {"rule": "adagrad", "group": {"rule": "sgd", "momentum": 0.5, "max_radius": 0.8}},
         "lazy": {"lazy": True, "group": {"rule": "sgd"}},
         "projection": {"stabilize": 2, "max_radius": 0.8, "axes": True},

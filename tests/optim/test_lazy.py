@@ -112,6 +112,21 @@ def test_rows_can_be_named(kind):
     assert torch.equal(plain(p), before)
 
 
+@SPACES
+@pytest.mark.parametrize("wrong", [-1, 9])
+def test_rows_that_are_none_are_refused(kind, wrong):
+    p = table(space(kind))
+    begin, optimizer = plain(p), RiemannianAdam([p], lazy=True)
+    give(p, torch.ones_like(begin))
+    optimizer.touch(p, torch.tensor([3, wrong]))
+    with pytest.raises(IndexError, match=rf"touch: index {wrong} of 9 rows"):
+        optimizer.step()
+    assert torch.equal(plain(p), begin)
+    optimizer.touch(p, torch.tensor([], dtype=torch.long))
+    optimizer.step()
+    assert torch.equal(plain(p), begin)
+
+
 def test_lazy_adam_of_euclidean_rows_is_sparse_adam():
     p = nn.Parameter(torch.randn(6, 4, dtype=F64))
     q = twin(p)

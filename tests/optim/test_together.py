@@ -176,3 +176,19 @@ def test_compiled_code_takes_the_same_step():
         ends.append(params)
     for a, b in zip(*ends, strict=True):
         assert torch.equal(plain(a), plain(b))
+
+
+@pytest.mark.parametrize("kind", [PoincareBall, Lorentz, Klein])
+@pytest.mark.parametrize("apart", [False, True])
+def test_points_move_with_the_curvature_of_their_gradients(kind, apart):
+    """Whether a learned curvature stands before them, in their group or in another; projections and radii as well."""
+    learned, fixed = kind(2.5, learn_c=True), kind(2.5)
+    start = plain(fixed.random(7, 3, std=0.4))
+    p, q = (ManifoldParameter(start.clone(), manifold=manifold) for manifold in (learned, fixed))
+    params = [[learned.free_c], [p]] if apart else [[learned.free_c, p]]
+    p.grad = torch.randn_like(start)
+    q.grad, learned.free_c.grad = p.grad.clone(), torch.ones_like(learned.free_c)
+    for each in (params, [[q]]):
+        RiemannianAdam([{"params": some} for some in each], lr=0.5, stabilize=1, max_radius=0.5).step()
+    assert learned.c < 2.2
+    torch.testing.assert_close(plain(p), plain(q))

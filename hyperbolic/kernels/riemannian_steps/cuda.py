@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -70,11 +70,11 @@ def _fits(job: Job, device: torch.device) -> bool:
     )
 
 
-def step(jobs: Sequence[Job], max_norm: float | None = None) -> None:
+def step(jobs: Sequence[Job], max_norm: float | None = None, project: Callable[[], None] = lambda: None) -> None:
     """One step of every job, in place: :func:`plain.step`, and its rule for flat tensors, number by number.
 
     Args: jobs: sorted by their parts, which count from 0. max_norm: of the gradients of each part, where they are
-        clipped.
+        clipped. project: what follows the steps of points, before a learned curvature has its step.
 
     Raises:
         ValueError: a gradient or a state does not have the shape that it has for its tensor.
@@ -97,8 +97,10 @@ def step(jobs: Sequence[Job], max_norm: float | None = None) -> None:
         squares = table.new_empty(programs, dtype=F64)
         _launch("squares", programs, 8, table, len(jobs), squares)
         _launch("scales", len(ends), 4, table[len(jobs) * WORDS :], squares, scales)
-    for points in sorted({job.manifold is not None for job in jobs}):
+    for points in sorted({job.manifold is not None for job in jobs}, reverse=True):
         _launch("steps", programs, 4 if points else 8, table, len(jobs), scales, max_norm is not None, points)
+        if points:
+            project()
 
 
 def _launch(name: str, programs: int, warps: int, *arguments: Any) -> None:
