@@ -48,6 +48,16 @@ class _Pass:
         self.saved_tensors = tensors  # type: ignore[assignment]
 
 
+class _Own:
+    """The context of an autograd function, with those of its tensors that a forward pass has saved."""
+
+    def __init__(self, ctx: Any, saved_tensors: tuple[Tensor | None, ...]):
+        self.ctx, self.saved_tensors = ctx, saved_tensors
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.ctx, name)
+
+
 class Passes(Protocol):
     """The passes for a kind of device: static methods or functions of a module, as those of :class:`Operator`."""
 
@@ -213,13 +223,20 @@ def _keep_arguments(cls: type[Operator]) -> None:
     cls._forward, cls._backward = staticmethod(forward), staticmethod(backward)
 
     def keeping(ctx: Any, *arguments: Any) -> Any:
-        ctx.arguments = arguments
-        return forward(ctx, *arguments)
+        out = forward(ctx, *arguments)
+        own = getattr(ctx, "to_save", None) or ()
+        # With what the passes keep, so that PyTorch lets go of both as soon as the backward pass has run.
+        ctx.save_for_backward(*own, *(a if isinstance(a, Tensor) else None for a in arguments))
+        ctx.others, ctx.n_own = [None if isinstance(a, Tensor) else a for a in arguments], len(own)
+        return out
 
     def differentiable(ctx: Any, *grads: Tensor) -> Any:
+        saved = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return fusion.gradients(cls.plain, ctx.arguments, grads, ctx.needs_input_grad)
-        return backward(ctx, *grads)
+            pairs = zip(saved[ctx.n_own :], ctx.others, strict=True)
+            arguments = [other if tensor is None else tensor for tensor, other in pairs]
+            return fusion.gradients(cls.plain, arguments, grads, ctx.needs_input_grad)
+        return backward(_Own(ctx, saved[: ctx.n_own]), *grads)
 
     cls.forward, cls.backward = staticmethod(keeping), staticmethod(differentiable)  # type: ignore[method-assign]
 
