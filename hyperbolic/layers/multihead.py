@@ -9,6 +9,8 @@ from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import check_mask, name_of
 from hyperbolic.manifolds import Manifold
 
+LEAST_SHARE = 1e-4  # of the attention weights of a query, after dropout
+
 
 class AttentionCache:
     """Keys and values of earlier positions, for decoding step by step.
@@ -181,3 +183,14 @@ def _visible(mask: Tensor | None, steps: int, length: int, past: int | None, dev
         return earlier if counted is None else counted | ~counted.any(-1, keepdim=True)
     both = counted & earlier
     return both | (earlier & ~both.any(-1, keepdim=True))
+
+
+def drop_weights(weights: Tensor, p: float) -> Tensor:
+    """Weights (..., T, N) of which each is left out with probability p; those of a row sum to 1 again.
+
+    A row that keeps less than 1e-4 keeps all: its centroid's gradient grows with one over what is kept.
+    """
+    remaining = torch.where(torch.rand(weights.shape, device=weights.device) >= p, weights, 0)
+    total = remaining.sum(-1, keepdim=True)
+    enough = total > LEAST_SHARE
+    return torch.where(enough, remaining / torch.where(enough, total, 1), weights)

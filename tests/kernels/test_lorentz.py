@@ -4,11 +4,8 @@ import pytest
 import torch
 
 from hyperbolic.kernels import lorentz_rows as kernel
-from hyperbolic.kernels.lorentz_attention import (
-    attention_weights,
-    drop_weights,
-    lorentz_attention,
-)
+from hyperbolic.layers.lorentz_attention import attention_weights, lorentz_attention
+from hyperbolic.layers.multihead import drop_weights
 from hyperbolic.manifolds import Lorentz
 from tests.tolerances import tolerance
 
