@@ -12,7 +12,7 @@ from hyperbolic.layers import attention
 from hyperbolic.layers.attention import DistanceAttention
 from hyperbolic.layers.guard import name_of, takes_points
 from hyperbolic.layers.lorentz_linear import Linear
-from hyperbolic.layers.multihead import LEAST_SHARE, MultiHead
+from hyperbolic.layers.multihead import MultiHead, drop_weights
 from hyperbolic.manifolds import Lorentz
 from hyperbolic.manifolds.sheet import half_sinh_square
 
@@ -45,13 +45,10 @@ def lorentz_attention(
     if not dropout and (q.is_cuda or k.shape[-2] > _MATMUL_LENGTH):
         mean = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, scale=1.0)
         return normalised_mean(mean, c)
-    score = _hide(q @ k.mT, mask, causal)
-    if dropout:  # the weights of those that are kept, over their sum: a softmax of their scores alone
-        kept = torch.rand(score.shape, device=q.device) >= dropout
-        with torch.no_grad():
-            enough = torch.where(kept, torch.softmax(score, -1), 0).sum(-1, keepdim=True) > LEAST_SHARE
-        score = score.masked_fill(enough & ~kept, -torch.inf)
-    return normalised_mean(torch.softmax(score, -1) @ v, c)
+    weights = torch.softmax(_hide(q @ k.mT, mask, causal), -1)
+    if dropout:
+        weights = drop_weights(weights, dropout)
+    return normalised_mean(weights @ v, c)
 
 
 def attention_weights(q: Tensor, k: Tensor, temperature: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -9,7 +9,7 @@ from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import check_mask, name_of
 from hyperbolic.manifolds import Manifold
 
-LEAST_SHARE = 1e-4  # of the attention weights of a query, after dropout
+_REST = 1e-4  # of an attention weight that dropout leaves out
 
 
 class AttentionCache:
@@ -188,9 +188,9 @@ def _visible(mask: Tensor | None, steps: int, length: int, past: int | None, dev
 def drop_weights(weights: Tensor, p: float) -> Tensor:
     """Weights (..., T, N) of which each is left out with probability p; those of a row sum to 1 again.
 
-    A row that keeps less than 1e-4 keeps all: its centroid's gradient grows with one over what is kept.
+    Of a weight that is left out 1e-4 remains. Else a row that loses all its weights would have none, and one that loses
+    nearly all a gradient beyond all numbers.
     """
-    remaining = torch.where(torch.rand(weights.shape, device=weights.device) >= p, weights, 0)
-    total = remaining.sum(-1, keepdim=True)
-    enough = total > LEAST_SHARE
-    return torch.where(enough, remaining / torch.where(enough, total, 1), weights)
+    kept = (torch.rand_like(weights) >= p).to(weights.dtype)
+    remaining = weights * kept.clamp_min(_REST)
+    return remaining / remaining.sum(-1, keepdim=True)
