@@ -13,8 +13,9 @@ from typing import Any
 from omegaconf import DictConfig
 
 from configs import composing, files, tables
+from configs.cells import Cell, TableError
 from configs.errors import paragraph
-from configs.tables import Cell, Layout, TableError
+from configs.tables import Layout
 from tasks.report import Published
 from tasks.resume import IRRELEVANT, LATER, flat
 

@@ -1,27 +1,21 @@
 """The files of the published tables (results/published/*.yaml): rows, columns, cells and the papers' own values."""
 
-import difflib
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from configs import files
-from configs.tuning import Tuning, read_tuning
-from tasks.errors import UserError
+from configs.cells import Cell, Place, TableError, read_cells, search_words
 
 PUBLISHED = files.FOLDER.parent / "results" / "published"
 
-Place = tuple[str, str | None]  # row and column; no column: the whole row
 SPREADS = {
     "deviation": "mean ± sample standard deviation over the seeds",
     "confidence": "mean ± half the width of the 95 % confidence interval of the mean (Student's t) over the seeds",
 }
-_WORD = re.compile(r"(?!hydra\b)[A-Za-z][\w./@]*=.*")
-_TRIALS = re.compile(r"hydra\.sweeper\.n_trials=\d+")
 KEYS = (
     "name", "table", "title", "protocol", "label", "values_of", "sources", "contests", "orderings", "rows", "columns",
     "overrides", "intervals", "metric", "gain", "tuned", "tuning", "budget",
@@ -29,10 +23,6 @@ KEYS = (
 ROW = ("experiment", "overrides", "published", "tuned", "budget")
 OPTIONAL = ("source", "measure", "best_of_three", "digits", "parameters", "theirs", "spread", "scale")
 INHERITED = ("source", "measure", "columns", "metrics", "whole_rows", "digits", "spread", "scale", "intervals")
-
-
-class TableError(UserError):
-    """A table file that does not fit; the message names the file and the culprit."""
 
 
 @dataclass(frozen=True)
@@ -46,37 +36,6 @@ class Ordering:
     higher: str
     lower: str
     pairs: tuple[tuple[str, tuple[str, str], tuple[str, str]], ...]
-
-
-@dataclass(frozen=True)
-class Cell:
-    """What one run fills, a cell or (column: None) a whole row; overrides: of the table, the row and the column;
-    tuning: what a search chose for it, if one did."""
-
-    table: str
-    row: str
-    column: str | None
-    experiment: str
-    overrides: tuple[str, ...]
-    tuning: Tuning | None = None
-
-    @property
-    def name(self) -> str:
-        """Of files: the experiment, with what the cell overrides, task.dim=5 as dim=5."""
-        pairs = [word.partition("=") for word in self.overrides]
-        words = [re.sub(r"[^\w.=+-]", "_", f"{key.rpartition('.')[2]}={value}") for key, _, value in pairs]
-        return "-".join([self.experiment, *words])
-
-    @property
-    def place(self) -> Place:
-        return self.row, self.column
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        return f"experiment={self.experiment}", *self.overrides, *(self.tuning.words if self.tuning else ())
-
-    def __str__(self) -> str:
-        return ", ".join(part for part in (self.row, self.column) if part is not None)
 
 
 @dataclass(frozen=True)
@@ -183,7 +142,7 @@ def make_layout(path: Path, node: dict[str, Any], base: Layout | None) -> Layout
     _check_names(path, "names rows that the table has not", named, rows)
     if own.get("spread", "deviation") not in SPREADS:
         raise TableError(f"{path}: spread must be {' or '.join(SPREADS)}, and it is {own['spread']!r}")
-    cells = tuple(_cells(path, node, rows, own))
+    cells = tuple(read_cells(path, node, rows, own))
     return Layout(
         **own,
         **{key: node[key] for key in ("name", "title", "protocol")},
@@ -196,7 +155,7 @@ def make_layout(path: Path, node: dict[str, Any], base: Layout | None) -> Layout
         contests=contests,
         gain=_gain(path, node, own),
         tuned={row: words for row, spec in rows.items() if (words := spec.get("tuned", node.get("tuned")))},
-        tuning=_tuning(path, node.get("tuning", []), cells),
+        tuning=search_words(path, node.get("tuning", []), cells),
         budgets=_budgets(path, node, rows, own),
         orderings=tuple(_ordering(path, one, own) for one in node.get("orderings", ())),
     )
@@ -234,53 +193,6 @@ def _pairs(path: Path, rows: dict[str, Any], columns: dict[str, Any]) -> dict[tu
         raise TableError(f"{path}: not one value for each of the {len(columns)} columns in: {'; '.join(short)}")
     pairs = {(row, column): v for row, values in rows.items() for column, v in zip(columns, values, strict=True)}
     return {place: v for place, v in pairs.items() if v != "-"}
-
-
-def _check_words(path: Path, what: str, words: list[Any]) -> None:
-    """Raises TableError for words that set no value: they become a command line."""
-    for word in words:
-        if not isinstance(word, str) or not _WORD.fullmatch(word) or "_target_" in word or "${" in word:
-            raise TableError(f"{path}: {what} {word!r} must set a value, as task.dim=2 does.")
-
-
-def _tuning(path: Path, words: Any, cells: tuple[Cell, ...]) -> tuple[str, ...]:
-    """The words of a table's search. Raises TableError where they are no list of words, or where two cells would share
-    the file of their trials."""
-    if not isinstance(words, list):
-        raise TableError(f"{path}: tuning must be a list, as [hydra.sweeper.n_trials=5, optim.lr=0.01,0.03, seed=9].")
-    _check_words(path, "in tuning,", [word for word in words if not _TRIALS.fullmatch(str(word))])
-    names: dict[str, Cell] = {}
-    for cell in cells if words else ():
-        if names.setdefault(cell.name, cell).words != cell.words:
-            raise TableError(f"{path}: '{names[cell.name]}' and '{cell}' would both keep trials in {cell.name}.csv.")
-    return tuple(words)
-
-
-def _cells(path: Path, node: dict[str, Any], rows: dict[str, dict[str, Any]], own: dict[str, Any]) -> Iterator[Cell]:
-    """What runs can fill. Raises TableError where a row or column has a key that does not exist, or an experiment."""
-    existing = {file.stem for file in (files.FOLDER / "experiment").glob("*.yaml")}
-    columns = {None: {}} if own["whole_rows"] else own["columns"]
-    for row, spec in rows.items():
-        for column, more in columns.items():
-            if "experiment" not in spec:
-                continue
-            parts = {path.stem: node.get("overrides"), row: spec.get("overrides"), str(column): more.get("overrides")}
-            if wrong := [name for name, words in parts.items() if not isinstance(words or [], list)]:
-                raise TableError(f"{path}: overrides of '{wrong[0]}' must be a list, as [task.dim=2].")
-            overrides = [word for words in parts.values() for word in words or []]
-            name = str(spec["experiment"])  # "hnn_{data}_gru_hyp", where a column has `data: snli`
-            for key, value in more.items():
-                name = name.replace(f"{{{key}}}", str(value))
-            if gaps := re.findall(r"\{(\w*)", name):
-                raise TableError(f"{path}: the experiment of '{row}' needs '{gaps[0]}', which '{column}' lacks.")
-            cell = Cell(path.stem, row, column, name, tuple(map(str, overrides)))
-            tuned = read_tuning(path.parent.parent / "tuning" / f"{cell.name}.csv")
-            _check_words(path, f"'{row}': the override", [*overrides, *(tuned.words if tuned else ())])
-            if name not in existing:
-                near = " or ".join(difflib.get_close_matches(name, existing, n=2, cutoff=0.5))
-                hint = f" Did you mean {near}?" if near else ""
-                raise TableError(f"{path}: {cell}: there is no experiment {name} in configs/experiment/.{hint}")
-            yield replace(cell, tuning=tuned)
 
 
 def _ordering(path: Path, node: dict[str, Any], own: dict[str, Any]) -> Ordering:

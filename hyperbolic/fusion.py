@@ -131,28 +131,42 @@ class _Fused(torch.autograd.Function):
         with torch.enable_grad():
             out = fusion.value(inputs)
         outs = [out] if isinstance(out, Tensor) else list(out)
-        ctx.fusion, ctx.arguments, ctx.inputs = fusion, arguments, [a for a, n in zip(inputs, needs, strict=True) if n]
+        tensors, ctx.others = part(arguments)
+        ctx.save_for_backward(*tensors)
+        ctx.fusion, ctx.inputs = fusion, [a for a, n in zip(inputs, needs, strict=True) if n]
         # not the results themselves, whose memory may be wanted back before
         ctx.edges = [torch.autograd.graph.get_gradient_edge(o) if o.requires_grad else None for o in outs]
         return out.detach() if isinstance(out, Tensor) else tuple(o.detach() for o in outs)
 
     @staticmethod
     def backward(ctx: Context, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        needs = ctx.needs_input_grad[1:]
+        needs, tensors = ctx.needs_input_grad[1:], ctx.saved_tensors
         if not torch.is_grad_enabled() and not torch._C._autograd._get_current_graph_task_keep_graph():
             pairs = [(e, g) for e, g in zip(ctx.edges, grads, strict=True) if e is not None and g is not None]
             edges, weights = [e for e, _ in pairs], [g for _, g in pairs]
+            inputs, ctx.inputs, ctx.edges = ctx.inputs, None, None  # memory that the loss would keep
             try:
-                values = iter(torch.autograd.grad(edges, ctx.inputs, weights, allow_unused=True))
+                values = iter(torch.autograd.grad(edges, inputs, weights, allow_unused=True))
                 return None, *(next(values) if n else None for n in needs)
             except torch._dynamo.exc.TorchDynamoException as error:  # what could not be compiled before
                 ctx.fusion.give_up(error)
-        return None, *gradients(ctx.fusion.plain, ctx.arguments, grads, needs)
+        return None, *gradients(ctx.fusion.plain, merge(tensors, ctx.others), grads, needs)
 
 
 def _bare(a: Any) -> Any:
     """A tensor without the class of its parameters, such as geoopt's, whose methods compilation would follow."""
     return a.as_subclass(Tensor) if isinstance(a, Tensor) and type(a) is not Tensor else a
+
+
+def part(arguments: Sequence[Any]) -> tuple[list[Tensor | None], list[Any]]:
+    """The tensors among the arguments, which autograd has to save, and the others; both as long as the arguments."""
+    tensors = [a if isinstance(a, Tensor) else None for a in arguments]
+    return tensors, [None if isinstance(a, Tensor) else a for a in arguments]
+
+
+def merge(tensors: Sequence[Tensor | None], others: Sequence[Any]) -> list[Any]:
+    """The arguments of which :func:`part` made these."""
+    return [other if tensor is None else tensor for tensor, other in zip(tensors, others, strict=True)]
 
 
 def gradients(plain: Formula, arguments: Sequence[Any], grads: Sequence[Tensor | None], needs: Sequence[bool]) -> Any:

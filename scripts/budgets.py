@@ -2,7 +2,8 @@
 
 from collections import defaultdict
 
-from configs.tables import Layout, Place
+from configs.cells import Place
+from configs.tables import Layout
 from scripts.orderings import seeds
 from scripts.records import Record
 from tasks.resume import flat

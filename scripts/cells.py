@@ -5,7 +5,8 @@ import statistics
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-from configs.tables import SPREADS, Layout, Place
+from configs.cells import Place
+from configs.tables import SPREADS, Layout
 from scripts.budgets import budget_lines
 from scripts.gains import gain_lines
 from scripts.orderings import LEGEND, ordering_lines, quantile, seeds

@@ -12,8 +12,9 @@ ROOT = Path(__file__).resolve().parent.parent
 if __package__ in (None, ""):
     sys.path[0] = str(ROOT)
 
+from configs.cells import Cell  # noqa: E402
 from configs.matching import cells_of, fits, misfit  # noqa: E402
-from configs.tables import PUBLISHED, Cell, Layout, load_layouts  # noqa: E402
+from configs.tables import PUBLISHED, Layout, load_layouts  # noqa: E402
 from scripts.commands import reports_errors  # noqa: E402
 from scripts.records import RUNS, Record, RecordError, read, validate  # noqa: E402
 from tasks import search  # noqa: E402

@@ -5,7 +5,8 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from configs.tables import Layout, TableError
+from configs.cells import TableError
+from configs.tables import Layout
 from scripts.records import ROOT, Record
 
 FILE = ROOT / "results" / "hyperbolicity.json"  # made by scripts/graph_statistics.py --output

@@ -4,7 +4,8 @@ import math
 import statistics
 from collections import defaultdict
 
-from configs.tables import Layout, Ordering, Place
+from configs.cells import Place
+from configs.tables import Layout, Ordering
 from scripts.records import Record
 
 # 97.5 % quantiles of Student's t for 1, 2, ... degrees of freedom, of which n seeds have n - 1.

@@ -18,8 +18,9 @@ ROOT = Path(__file__).resolve().parent.parent
 if __package__ in (None, ""):
     sys.path[0] = str(ROOT)
 
+from configs.cells import TableError  # noqa: E402
 from configs.matching import settings_of  # noqa: E402
-from configs.tables import Layout, TableError, load_layouts  # noqa: E402
+from configs.tables import Layout, load_layouts  # noqa: E402
 from scripts.commands import reports_errors  # noqa: E402
 
 

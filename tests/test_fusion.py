@@ -1,6 +1,7 @@
 """Formulas compiled in eager code, as on a GPU; here on a CPU, mostly with a compiler that keeps PyTorch's operations."""
 
 import warnings
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -109,6 +110,18 @@ def test_operations_of_the_ball(graphs):
     actual = gradient(lambda x: ball.expmap0(ball.logmap0(x)), x)
     assert graphs
     torch.testing.assert_close(actual, 2 * x)
+
+
+@pytest.mark.parametrize("call", [lambda x: lift(x, torch.tensor(1.3)), PoincareBall(1.3).expmap0])
+def test_a_loss_keeps_nothing_alive_after_its_backward_pass(call, graphs):
+    x = torch.randn(3, 2, requires_grad=True)
+    between = 0.1 * x
+    loss, alive = call(between).square().sum(), weakref.ref(between)
+    del between
+    assert alive() is not None
+    loss.backward()
+    assert graphs
+    assert alive() is None
 
 
 def test_second_derivatives(graphs):

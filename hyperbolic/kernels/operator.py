@@ -164,8 +164,8 @@ def _define(cls: type[Operator], schema: str) -> None:
 
     def keep(ctx: Any, inputs: Arguments, output: Any) -> None:
         flat = unpacked(inputs)
-        ctx.save_for_backward(*(a if isinstance(a, Tensor) else None for a in flat))
-        ctx.others = [None if isinstance(a, Tensor) else a for a in flat]
+        tensors, ctx.others = fusion.part(flat)
+        ctx.save_for_backward(*tensors)
         wanted = ctx.needs_input_grad[: len(inputs)]
         if n_fixed is not None:
             last = wanted[-1]
@@ -173,7 +173,7 @@ def _define(cls: type[Operator], schema: str) -> None:
         ctx.needs = [bool(w) and isinstance(a, Tensor) for w, a in zip(wanted, flat, strict=True)]
 
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        flat = [other if saved is None else saved for saved, other in zip(ctx.saved_tensors, ctx.others, strict=True)]
+        flat = fusion.merge(ctx.saved_tensors, ctx.others)
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
             result = fusion.gradients(cls.plain, flat, list(grads), ctx.needs)
         else:
@@ -226,15 +226,15 @@ def _keep_arguments(cls: type[Operator]) -> None:
         out = forward(ctx, *arguments)
         own = getattr(ctx, "to_save", None) or ()
         # With what the passes keep, so that PyTorch lets go of both as soon as the backward pass has run.
-        ctx.save_for_backward(*own, *(a if isinstance(a, Tensor) else None for a in arguments))
-        ctx.others, ctx.n_own = [None if isinstance(a, Tensor) else a for a in arguments], len(own)
+        tensors, ctx.others = fusion.part(arguments)
+        ctx.save_for_backward(*own, *tensors)
+        ctx.n_own = len(own)
         return out
 
     def differentiable(ctx: Any, *grads: Tensor) -> Any:
         saved = ctx.saved_tensors
         if torch.is_grad_enabled():
-            pairs = zip(saved[ctx.n_own :], ctx.others, strict=True)
-            arguments = [other if tensor is None else tensor for tensor, other in pairs]
+            arguments = fusion.merge(saved[ctx.n_own :], ctx.others)
             return fusion.gradients(cls.plain, arguments, grads, ctx.needs_input_grad)
         return backward(_Own(ctx, saved[: ctx.n_own]), *grads)
 

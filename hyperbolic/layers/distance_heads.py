@@ -7,10 +7,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from hyperbolic.kernels.lorentz_attention import drop_weights
 from hyperbolic.kernels.pairwise import lorentz_pairwise, poincare_pairwise
 from hyperbolic.layers.guard import name_of
-from hyperbolic.layers.multihead import MultiHead
+from hyperbolic.layers.multihead import MultiHead, drop_weights
 from hyperbolic.manifolds import HyperbolicManifold, Lorentz, Manifold, PoincareBall, sheet
 from hyperbolic.numerics import WIDE, sqnorm, wide
 from hyperbolic.switch import is_followed

@@ -7,17 +7,60 @@ import math
 import torch
 from torch import Tensor, nn
 
-from hyperbolic.kernels.lorentz_attention import attention_weights, lorentz_attention
-from hyperbolic.kernels.lorentz_rows import lift
+from hyperbolic.kernels.lorentz_rows import dual, lift, normalised_mean
 from hyperbolic.layers import attention
 from hyperbolic.layers.attention import DistanceAttention
 from hyperbolic.layers.guard import name_of, takes_points
 from hyperbolic.layers.lorentz_linear import Linear
-from hyperbolic.layers.multihead import MultiHead
+from hyperbolic.layers.multihead import MultiHead, drop_weights
 from hyperbolic.manifolds import Lorentz
 from hyperbolic.manifolds.sheet import half_sinh_square
 
 TEMPERATURES = ("learned", "head", "model")
+_MATMUL_LENGTH = 64  # on CPU, up to this many keys, two matrix products are faster than the fused attention
+
+
+def lorentz_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    temperature: Tensor,
+    c: Tensor,
+    mask: Tensor | None = None,
+    causal: bool = False,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Centroids of v with the weights ``softmax_j((2/c + 2 <q_i, k_j>_L) / temperature)`` (Chen et al., Eq. 5).
+
+    The dot-product attention of ``2/temperature (-q_0, q_s)``, k and v, with its rows normalised to the sheet; the
+    constant 2/c drops out of the softmax.
+
+    Args:
+        q (..., T, D); k, v (..., N, D) points; temperature: scalar tensor. mask: boolean, broadcast to (..., T, N),
+            true where a key counts. causal: query t sees the keys 0..t.
+        dropout: probability with which a weight is left out; see :func:`hyperbolic.layers.multihead.drop_weights`.
+    Returns: (..., T, D).
+    """
+    q = dual(q, 2 / temperature)
+    if not dropout and (q.is_cuda or k.shape[-2] > _MATMUL_LENGTH):
+        mean = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, scale=1.0)
+        return normalised_mean(mean, c)
+    weights = torch.softmax(_hide(q @ k.mT, mask, causal), -1)
+    if dropout:
+        weights = drop_weights(weights, dropout)
+    return normalised_mean(weights @ v, c)
+
+
+def attention_weights(q: Tensor, k: Tensor, temperature: Tensor, mask: Tensor | None = None) -> Tensor:
+    """The weights of :func:`lorentz_attention`, (..., T, N)."""
+    return torch.softmax(_hide(dual(q, 2 / temperature) @ k.mT, mask, False), -1)
+
+
+def _hide(score: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    """The scores (..., T, N), -inf where a query sees no key."""
+    if causal:
+        mask = torch.ones(score.shape[-2:], dtype=torch.bool, device=score.device).tril()
+    return score if mask is None else score.masked_fill(~mask, -torch.inf)
 
 
 class MultiHeadAttention(MultiHead):
@@ -134,4 +177,11 @@ class ContextAttention(attention.ContextAttention):
     linear = Linear
 
 
-__all__ = ["TEMPERATURES", "Attention", "ContextAttention", "MultiHeadAttention"]
+__all__ = [
+    "TEMPERATURES",
+    "Attention",
+    "ContextAttention",
+    "MultiHeadAttention",
+    "attention_weights",
+    "lorentz_attention",
+]

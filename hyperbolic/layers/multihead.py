@@ -9,6 +9,8 @@ from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import check_mask, name_of
 from hyperbolic.manifolds import Manifold
 
+_REST = 1e-4  # of an attention weight that dropout leaves out
+
 
 class AttentionCache:
     """Keys and values of earlier positions, for decoding step by step.
@@ -181,3 +183,14 @@ def _visible(mask: Tensor | None, steps: int, length: int, past: int | None, dev
         return earlier if counted is None else counted | ~counted.any(-1, keepdim=True)
     both = counted & earlier
     return both | (earlier & ~both.any(-1, keepdim=True))
+
+
+def drop_weights(weights: Tensor, p: float) -> Tensor:
+    """Weights (..., T, N) of which each is left out with probability p; those of a row sum to 1 again.
+
+    Of a weight that is left out 1e-4 remains. Else a row that loses all its weights would have none, and one that loses
+    nearly all a gradient beyond all numbers.
+    """
+    kept = (torch.rand_like(weights) >= p).to(weights.dtype)
+    remaining = weights * kept.clamp_min(_REST)
+    return remaining / remaining.sum(-1, keepdim=True)

@@ -195,14 +195,14 @@ class Library:
         loaded = library(self.name)
         if loaded is None:
             raise RuntimeError(f"the C++ kernels {self.name!r} could not be built")
-        known = signatures(sources()[self.name])
-        name = symbol if symbol in known or dtype not in _SUFFIX else symbol + _SUFFIX[dtype]
-        if name not in known:
+        exported = signatures(sources()[self.name])
+        name = symbol if symbol in exported or dtype not in _SUFFIX else symbol + _SUFFIX[dtype]
+        if name not in exported:
             raise TypeError(f"{self.name}.cpp has no function {symbol} for a first argument of dtype {dtype}")
-        function, signature = getattr(loaded, name), known[name]
+        function, signature = getattr(loaded, name), exported[name]
         function.argtypes, function.restype = (*(p.c_type for p in signature), ctypes.c_int), None
-        self.functions[symbol, dtype] = found = (function, [parameter.target for parameter in signature])
-        return found
+        entry = self.functions[symbol, dtype] = (function, [parameter.target for parameter in signature])
+        return entry
 
 
 def sources() -> dict[str, Path]:

@@ -55,10 +55,10 @@ def signatures(source: Path) -> dict[str, Signature]:
             for parameter, value in zip(parameters.split(", "), values.split(", "), strict=True):
                 used = re.sub(rf"\b{parameter}\b", value, used)
             text += used.replace("##", "")
-    found = re.findall(r'extern "C"\s+void (\w+)\(([^()]*)\) \{', text)
-    if text.count('extern "C"') != len(found):
+    functions = re.findall(r'extern "C"\s+void (\w+)\(([^()]*)\) \{', text)
+    if text.count('extern "C"') != len(functions):
         raise ValueError(f'{source}: an exported function is not `extern "C" void name(parameters, int threads) {{`')
-    return {name: _signature(f"{source.name}: {name}", parameters) for name, parameters in found}
+    return {name: _signature(f"{source.name}: {name}", parameters) for name, parameters in functions}
 
 
 def _signature(function: str, parameters: str) -> Signature:

@@ -12,7 +12,7 @@ from hyperbolic.kernels.riemannian_steps import cuda
 from hyperbolic.optim import flat, gradients
 from hyperbolic.optim.checks import check_names, check_options, check_state, require
 from hyperbolic.optim.gradients import Gradient
-from hyperbolic.optim.points import finish, job_of, manifold_of, new_state, space_of, step_rows
+from hyperbolic.optim.points import finish, jobs_of, manifold_of, new_state, space_of, step_rows
 
 Update = tuple[Tensor, Gradient, dict[str, Any]]  # parameter, gradient, state
 CLIPS = ("global", "group", "tensor")
@@ -159,17 +159,17 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        found = self._gradients()
+        grads = self._gradients()
         for group in self.param_groups:
             for p in group["params"]:
-                if p in found:
+                if p in grads:
                     state = self.state[p]
                     state["step"] = state.get("step", 0) + 1
                     for name, value in new_state(p, group).items() if _lacks_state(state, group) else ():
                         state.setdefault(name, value)
-        if not self._step_in_few_launches(found):
-            found = self._clipped(found)
-            groups = [({p: found[p] for p in group["params"] if p in found}, group) for group in self.param_groups]
+        if not self._step_in_few_launches(grads):
+            grads = self._clipped(grads)
+            groups = [({p: grads[p] for p in group["params"] if p in grads}, group) for group in self.param_groups]
             for some, group in groups:
                 self._step_curved(some, group)
             for some, group in groups:
@@ -178,44 +178,39 @@ class RiemannianOptimizer(torch.optim.Optimizer):
 
     def _gradients(self) -> dict[Tensor, Gradient]:
         """Gradients as they are."""
-        found = {}
+        grads = {}
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
                     lazy = group["lazy"] and (manifold_of(p) is None or p.dim() == 2)
-                    found[p] = gradients.read(p, p.grad, lazy, self._touched.get(p))
+                    grads[p] = gradients.read(p, p.grad, lazy, self._touched.get(p))
         self._touched.clear()
-        return found
+        return grads
 
-    def _clipped(self, found: dict[Tensor, Gradient]) -> dict[Tensor, Gradient]:
+    def _clipped(self, grads: dict[Tensor, Gradient]) -> dict[Tensor, Gradient]:
         """Gradients after clipping, without changing ``p.grad``."""
         if self.max_grad_norm is None:
-            return found
+            return grads
         if self.clip != "group":
             stacked = {p: group["stacked"] for group in self.param_groups for p in group["params"]}
-            return gradients.clip(found, self.max_grad_norm, self.clip, stacked)
+            return gradients.clip(grads, self.max_grad_norm, self.clip, stacked)
         clipped: dict[Tensor, Gradient] = {}
         for group in self.param_groups:
-            own = {p: found[p] for p in group["params"] if p in found}
+            own = {p: grads[p] for p in group["params"] if p in grads}
             clipped |= gradients.clip(own, self.max_grad_norm, "global")
         return clipped
 
-    def _step_in_few_launches(self, found: dict[Tensor, Gradient]) -> bool:
+    def _step_in_few_launches(self, grads: dict[Tensor, Gradient]) -> bool:
         """Clips and updates all tensors together, where kernels on a GPU take all of them; whether they do."""
         stacks = self.clip == "tensor" and any(group["stacked"] for group in self.param_groups)
-        if not (found and cuda.serves(next(iter(found)))) or (stacks and self.max_grad_norm is not None):
+        if not (grads and cuda.serves(next(iter(grads)))) or (stacks and self.max_grad_norm is not None):
             return False
-        jobs: list[cuda.Job] = []
-        for number, group in enumerate(self.param_groups):
-            for p in group["params"]:
-                if p in found:
-                    part = {"global": 0, "group": number, "tensor": len(jobs)}[self.clip]
-                    jobs.append(job_of(p, found[p], self.state[p], group, part))
+        jobs = jobs_of(grads, self.state, self.param_groups, self.clip)
         if not cuda.fits(jobs):
             return False
 
         def project() -> None:
-            for p, job in zip(found, jobs, strict=True):
+            for p, job in zip(grads, jobs, strict=True):
                 if job.manifold is not None and self._projects(self.state[p]["step"]):
                     finish(job.rows, job.manifold, True, job.max_radius)
 
@@ -225,10 +220,10 @@ class RiemannianOptimizer(torch.optim.Optimizer):
     def _projects(self, number: int) -> bool:
         return self.stabilize is not None and number % self.stabilize == 0
 
-    def _step_curved(self, found: dict[Tensor, Gradient], group: dict[str, Any]) -> None:
+    def _step_curved(self, grads: dict[Tensor, Gradient], group: dict[str, Any]) -> None:
         """Updates the points among these tensors."""
         point_updates: dict[object, list[Update]] = {}
-        for p, gradient in found.items():
+        for p, gradient in grads.items():
             state, manifold = self.state[p], manifold_of(p)
             if manifold is None:
                 continue

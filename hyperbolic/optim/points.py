@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -88,8 +89,21 @@ def _pull_back(x: Tensor, momentum: Tensor | None, manifold: Manifold, radius: f
             momentum[far] = bounded(moved)
 
 
-def job_of(p: Tensor, gradient: Gradient, state: dict[str, Any], group: dict[str, Any], part: int) -> Job:
-    """A step for the kernels on a GPU. Args: part: which of the tensors that have one norm it belongs to."""
+def jobs_of(
+    grads: Mapping[Tensor, Gradient], states: Mapping[Tensor, dict[str, Any]], groups: list[dict[str, Any]], clip: str
+) -> list[Job]:
+    """Steps for the kernels on a GPU, of the tensors with a gradient. Args: clip: which of them have one norm."""
+    jobs: list[Job] = []
+    for number, group in enumerate(groups):
+        for p in group["params"]:
+            if p in grads:
+                part = {"global": 0, "group": number, "tensor": len(jobs)}[clip]
+                jobs.append(_job(p, grads[p], states[p], group, part))
+    return jobs
+
+
+def _job(p: Tensor, gradient: Gradient, state: dict[str, Any], group: dict[str, Any], part: int) -> Job:
+    """Args: part: which of the tensors that have one norm it belongs to."""
     x, (momentum, square, largest) = p.detach().as_subclass(Tensor), map(state.get, MOMENTS)
     manifold, rule, pull = manifold_of(p), rule_at(state["step"], group), 0.0
     rows = Rows(x, gradient.values.contiguous(), momentum, square, largest)

@@ -4,11 +4,8 @@ import pytest
 import torch
 
 from hyperbolic.kernels import lorentz_rows as kernel
-from hyperbolic.kernels.lorentz_attention import (
-    attention_weights,
-    drop_weights,
-    lorentz_attention,
-)
+from hyperbolic.layers.lorentz_attention import attention_weights, lorentz_attention
+from hyperbolic.layers.multihead import drop_weights
 from hyperbolic.manifolds import Lorentz
 from tests.tolerances import tolerance
 
@@ -139,29 +136,24 @@ def test_attention_dropout_leaves_weighted_means():
     torch.testing.assert_close(everything, v[:1].expand(50, -1))  # a row that loses all its weights keeps them
 
 
-def test_attention_dropout_is_that_of_its_weights():
-    """Of queries that keep enough, and of some that keep too little."""
+def test_attention_dropout_leaves_out_weights_by_chance():
     space, two = Lorentz(0.6), torch.tensor(0.5, dtype=F64)
     q, k, v = (space.random(2, 3, 40, 6, std=0.5, dtype=F64).requires_grad_() for _ in range(3))
     torch.manual_seed(1)
     out = lorentz_attention(q, k, v, two, space.c, dropout=0.95)
     torch.manual_seed(1)
-    expected = kernel.normalised_mean(drop_weights(attention_weights(q, k, two), 0.95) @ v, space.c)
-    torch.testing.assert_close(out, expected, **tolerance(F64, "identity"))
-    grad = torch.randn_like(out)
-    for a, b in zip(*(torch.autograd.grad(y, (q, k, v), grad) for y in (out, expected)), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11)
+    kept = torch.rand(2, 3, 40, 40, dtype=F64) >= 0.95
+    weights = attention_weights(q, k, two)
+    weights = torch.where(kept, weights, 1e-4 * weights)
+    mean = weights @ v / weights.sum(-1, keepdim=True)
+    torch.testing.assert_close(out, kernel.normalised_mean(mean, space.c), **tolerance(F64, "identity"))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
-def test_rows_that_keep_next_to_nothing_keep_all(dtype):
+def test_rows_that_lose_the_weights_that_count_keep_them(dtype):
     """Weights of 1 and 1e-35: without the first, the centroid's gradient would be beyond all numbers."""
-    logits = torch.tensor([0.0, -80.0], dtype=dtype).repeat(64, 1).requires_grad_()
-    dropped = drop_weights(logits.softmax(-1), 0.5)
-    torch.testing.assert_close(dropped.sum(-1), torch.ones(64, dtype=dtype))
-    assert (dropped[:, 0] > 0.99).all()
-    (dropped * dropped.detach().roll(1, -1)).sum().backward()
-    assert logits.grad.isfinite().all()
+    weights = torch.tensor([0.0, -80.0], dtype=dtype).repeat(64, 1).softmax(-1)
+    torch.testing.assert_close(drop_weights(weights, 0.5), weights)
     q, k = points(1.0, 64, 3, dtype=dtype), 40 * points(1.0, 2, 3, dtype=dtype)
     q, k, v = (x.requires_grad_() for x in (q, Lorentz(1.0).projx(k), points(1.0, 2, 3, dtype=dtype)))
     lorentz_attention(q, k, v, torch.tensor(0.5, dtype=dtype), torch.tensor(1.0, dtype=dtype), dropout=0.5).sum().backward()

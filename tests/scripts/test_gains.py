@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from configs.tables import PUBLISHED, TableError, load_layouts, make_layout
+from configs.cells import TableError
+from configs.tables import PUBLISHED, load_layouts, make_layout
 from scripts import cells as cells_of_tables
 from scripts.gains import FILE, gain_lines
 

@@ -4,8 +4,9 @@ import subprocess
 
 import pytest
 
+from configs.cells import TableError
 from configs.errors import ConfigError
-from configs.tables import PUBLISHED, TableError, load_layouts
+from configs.tables import PUBLISHED, load_layouts
 from configs.tuning import read_tuning
 from scripts import collect, reproduce
 from tasks import search

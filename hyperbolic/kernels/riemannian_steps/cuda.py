@@ -110,14 +110,14 @@ def _launch(name: str, programs: int, warps: int, *arguments: Any) -> None:
         getattr(kernels, name)[(programs,)](*arguments, num_warps=warps, enable_fp_fusion=True)
 
 
-def _curvature(manifold: Manifold | None, known: dict[int, Tensor]) -> Tensor | None:
+def _curvature(manifold: Manifold | None, curvatures: dict[int, Tensor]) -> Tensor | None:
     """c, which is computed once for all manifolds that share it."""
     if manifold is None:
         return None
     own = id(manifold.free_c if manifold.learn_c else manifold.fixed_c)
-    if own not in known:
-        known[own] = manifold.c.detach()
-    return known[own]
+    if own not in curvatures:
+        curvatures[own] = manifold.c.detach()
+    return curvatures[own]
 
 
 def _shape(rows: Rows, manifold: Manifold | None) -> tuple[int, int]:

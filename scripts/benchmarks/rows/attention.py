@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from hyperbolic.kernels.lorentz_attention import lorentz_attention
+from hyperbolic.layers.lorentz_attention import lorentz_attention
 from hyperbolic.manifolds import Lorentz
 from scripts.benchmarks import peers
 from scripts.benchmarks.measure import Case
