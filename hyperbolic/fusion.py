@@ -180,10 +180,10 @@ def gradients(plain: Formula, arguments: Sequence[Any], grads: Sequence[Tensor |
         out = plain(*inputs)
         outs = [out] if isinstance(out, Tensor) else list(out)
         pairs = [(o, g) for o, g in zip(outs, grads, strict=True) if o.requires_grad and g is not None]
-        wanted = [a for a, n in zip(inputs, needs, strict=True) if n]
+        leaves = [a for a, n in zip(inputs, needs, strict=True) if n]
         values = iter(
             torch.autograd.grad(
-                [o for o, _ in pairs], wanted, [g for _, g in pairs], create_graph=again, allow_unused=True
+                [o for o, _ in pairs], leaves, [g for _, g in pairs], create_graph=again, allow_unused=True
             )
         )
     return tuple(next(values) if n else None for n in needs)

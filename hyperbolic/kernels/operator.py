@@ -101,10 +101,10 @@ def operator(schema: str) -> Callable[[type[Operator]], type[Operator]]:
 
 
 def _define(cls: type[Operator], schema: str) -> None:
-    matched = re.fullmatch(r"(\w+)\((.*)\) -> (.*)", schema)
-    if matched is None:
+    match = re.fullmatch(r"(\w+)\((.*)\) -> (.*)", schema)
+    if match is None:
         raise ValueError(f"not the schema of an operator: {schema!r}")
-    cls.name, inputs, output = matched.groups()
+    cls.name, inputs, output = match.groups()
     types = [part.split()[0] for part in inputs.split(", ")]
     n_fixed = len(types) - 1 if types[-1] == "Tensor[]" else None
     grad = f"{cls.name}_grad"
@@ -166,11 +166,11 @@ def _define(cls: type[Operator], schema: str) -> None:
         flat = unpacked(inputs)
         tensors, ctx.others = fusion.part(flat)
         ctx.save_for_backward(*tensors)
-        wanted = ctx.needs_input_grad[: len(inputs)]
+        wants = ctx.needs_input_grad[: len(inputs)]
         if n_fixed is not None:
-            last = wanted[-1]
-            wanted = (*wanted[:-1], *(last if isinstance(last, (list, tuple)) else [last] * len(inputs[-1])))
-        ctx.needs = [bool(w) and isinstance(a, Tensor) for w, a in zip(wanted, flat, strict=True)]
+            last = wants[-1]
+            wants = (*wants[:-1], *(last if isinstance(last, (list, tuple)) else [last] * len(inputs[-1])))
+        ctx.needs = [bool(w) and isinstance(a, Tensor) for w, a in zip(wants, flat, strict=True)]
 
     def backward(ctx: Any, *grads: Tensor) -> Any:
         flat = fusion.merge(ctx.saved_tensors, ctx.others)

@@ -72,16 +72,16 @@ class Recipe(TextOptions):
     def sentences(self, texts: Iterable[str]) -> list[list[str]]:
         """The words of each sentence of a document, as the model sees them; no sentence goes over from one text into
         the next. Raises Fault where there are none."""
-        cut, found = self.cutter(), []
+        cut, sentences = self.cutter(), []
         for text in texts:
             for sentence in split_sentences(clean(text, self.clean), self.language):
                 if words := cut(sentence):
-                    found.append(self.limit(words))
-                    if len(found) == self.max_sentences:
-                        return found
-        if not found:
+                    sentences.append(self.limit(words))
+                    if len(sentences) == self.max_sentences:
+                        return sentences
+        if not sentences:
             raise Fault("its text is empty")
-        return found
+        return sentences
 
 
 class Arrays(NamedTuple):

@@ -32,15 +32,15 @@ def explanations(trace: Trace, texts: Sequence[Text]) -> list[dict[str, Any]]:
 
     words, sentences, documents = map(factors, (trace.words, trace.sentences, trace.documents))
     of_words, of_sentences = trace.word_weights.tolist(), trace.sentence_weights.tolist()
-    found, row = [], 0
+    entries, row = [], 0
     for b, text in enumerate(texts):
         parts = []
         for s, sentence in enumerate(text):
             each = [entry(of_words[row][t], words, row, t, word=word) for t, word in enumerate(sentence)]
             parts.append(entry(of_sentences[b][s], sentences, b, s) | {"words": each})
             row += 1
-        found.append(entry(None, documents, b) | {"sentences": parts})
-    return found
+        entries.append(entry(None, documents, b) | {"sentences": parts})
+    return entries
 
 
 def _rounded(number: float) -> float:

@@ -34,8 +34,8 @@ class DocumentTask(ClassificationTask):
         documents, trace = self.model.encode(batch["words"], batch["lengths"], batch["sentences"])
         assert trace is not None  # of an encoder of documents
         predictions = class_predictions(self.model.classifier(documents), self.classes)
-        found = explanations(trace, texts)
-        return [each | {"explanation": one} for each, one in zip(predictions, found, strict=True)]
+        traces = explanations(trace, texts)
+        return [each | {"explanation": one} for each, one in zip(predictions, traces, strict=True)]
 
     def points(self, batch: dict[str, Any]) -> dict[str, Points]:
         if isinstance(self.model, LinearClassifier):

@@ -39,13 +39,13 @@ def non_edges(graph: Graph, count: int, seed: int) -> np.ndarray:
             f"{graph.name}: {count} pairs of nodes without an edge are needed, and there are {free} in all; the graph "
             "is too dense for link prediction."
         )
-    draw, found = np.random.RandomState(seed), np.empty(0, dtype=np.int64)
-    while len(found) < count:
+    draw, draws = np.random.RandomState(seed), np.empty(0, dtype=np.int64)
+    while len(draws) < count:
         pairs = np.sort(draw.randint(n, size=(2 * count, 2)), axis=1)
         keys = keys_of(pairs[pairs[:, 0] < pairs[:, 1]], n)
-        found = np.concatenate([found, keys[~np.isin(keys, known)]])
-        found = found[np.sort(np.unique(found, return_index=True)[1])]
-    return np.stack([found[:count] // n, found[:count] % n], axis=1)
+        draws = np.concatenate([draws, keys[~np.isin(keys, known)]])
+        draws = draws[np.sort(np.unique(draws, return_index=True)[1])]
+    return np.stack([draws[:count] // n, draws[:count] % n], axis=1)
 
 
 def keys_of(pairs: np.ndarray, n: int) -> np.ndarray:

@@ -47,8 +47,8 @@ class _Graph:
 
     def grads(self, *grads: Tensor) -> tuple[Tensor | None, ...]:
         outs, grads = zip(*(pair for pair in zip(self.out, grads, strict=True) if pair[0].requires_grad), strict=True)
-        found = iter(torch.autograd.grad(outs, self.leaves, grads, retain_graph=True))
-        return tuple(next(found) if need else None for need in self.needs[:3])
+        values = iter(torch.autograd.grad(outs, self.leaves, grads, retain_graph=True))
+        return tuple(next(values) if need else None for need in self.needs[:3])
 
 
 class _Factors:
@@ -62,14 +62,14 @@ class _Factors:
             LIBRARY.run(f"{self.name}_factors", points, out, points[..., 0].numel(), *self.numbers, left)
 
     def grads(self, *grads: Tensor) -> tuple[Tensor, ...]:
-        found, grad_c = [], grads[0].new_zeros(())
+        grads_of_points, grad_c = [], grads[0].new_zeros(())
         for points, grad, left in zip(self.points, grads, (True, False), strict=True):
             out, rows = torch.empty_like(points), grad.new_empty(grad.shape[:-1])
             numbers = rows.numel(), *self.numbers, left
             LIBRARY.run(f"{self.name}_factors_grad", grad.contiguous(), points, out, rows, *numbers)
-            found.append(out)
+            grads_of_points.append(out)
             grad_c += rows.sum()
-        return *found, grad_c
+        return *grads_of_points, grad_c
 
 
 def _fits(x: Tensor, y: Tensor, c: Tensor, refine: bool) -> bool:

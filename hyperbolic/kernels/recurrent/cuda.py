@@ -106,17 +106,17 @@ def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
     g_bias, g_c = x.new_empty(at.cells, programs, at.gates, at.hidden), c.new_empty(at.cells, programs)
     results = (grad.contiguous(), g_x, g_y, g_q, into, g_bias, g_c)
     _launch(f"{at.name}_backward", at.grid, (*tensors, *at.numbers, *results), at.constants)
-    found: list[Tensor | None] = [None] * 7
+    gradients: list[Tensor | None] = [None] * 7
     if needs[0]:
         base = g_x[0] if at.directions == 1 else g_x.sum(0)
-        found[0] = base.flatten(1, 2).baddbmm_(g_y, weight).view(x.shape)
+        gradients[0] = base.flatten(1, 2).baddbmm_(g_y, weight).view(x.shape)
     if needs[2]:
-        found[2] = at.by_cell(g_y.mT @ x.flatten(1, 2))
+        gradients[2] = at.by_cell(g_y.mT @ x.flatten(1, 2))
     if needs[3]:
         products = torch.bmm(g_q.flatten(0, 1).mT, into.flatten(0, 1))
-        found[3] = products.view(at.cells, at.gates, at.hidden, at.hidden)
+        gradients[3] = products.view(at.cells, at.gates, at.hidden, at.hidden)
     if needs[4]:
-        found[4] = g_bias.sum(1)
+        gradients[4] = g_bias.sum(1)
     if needs[5]:
-        found[5] = g_c.sum()
-    return tuple(found)
+        gradients[5] = g_c.sum()
+    return tuple(gradients)
