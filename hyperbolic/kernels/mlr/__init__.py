@@ -13,11 +13,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from hyperbolic.fusion import fused
 from hyperbolic.kernels.mlr import passes
 from hyperbolic.kernels.mlr.plain import arsinh
 from hyperbolic.numerics import ball_gap, scaled, wide_curvature
 
 
+@fused
 def lift_points(x: Tensor, c: Tensor) -> Tensor:
     """``[2x/g, 2(1 + c|x|^2)/g]``: (..., d) -> (..., d+1)."""
     gap = ball_gap(x, wide_curvature(c).to(x.device))
