@@ -41,7 +41,7 @@ def _plain_sum(x: Tensor, gap: Tensor, last: Tensor | None) -> Tensor:
 
 
 @operator("ball_sum(Tensor x, Tensor gap, Tensor? last) -> Tensor")
-class _Sum(Operator):
+class BallSum(Operator):
     """x: (T, D, B) with gaps (T, 1, B), points that do not count at 0. last: (T, 1, B), one at the last step that is
     wanted of each row and zero elsewhere; None for step T."""
 
@@ -116,7 +116,7 @@ def mobius_sum(x: Tensor, c: Tensor, weights: Tensor | None = None, mask: Tensor
         points, gap = torch.where(mask.unsqueeze(-1), points, 0), torch.where(mask.unsqueeze(-1), gap, 1)
         position = torch.arange(1, steps + 1, device=x.device) * mask
         last = _columns((position == position.amax(-1, keepdim=True).clamp_min(1)).unsqueeze(-1).to(x.dtype))
-    total = _Sum.run(_columns(c.sqrt().to(x.dtype) * points), _columns(gap), last)
+    total = BallSum.run(_columns(c.sqrt().to(x.dtype) * points), _columns(gap), last)
     return project(c.rsqrt().to(x.dtype) * total.T, c).view(*lead, size)
 
 

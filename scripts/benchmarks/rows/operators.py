@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from hyperbolic.kernels.distance_softmax.passes import DistanceSoftmax
+from hyperbolic.kernels.gyro_sum import BallSum
 from hyperbolic.kernels.neighbours import NeighbourSum, with_themselves
 from hyperbolic.kernels.operator import Operator
 from hyperbolic.kernels.table_products import TableProducts
@@ -23,8 +24,8 @@ def row_products(setting: Setting, batch: int, tails: int, d: int) -> Case:
 
 
 def squared_length(setting: Setting, batch: int, tails: int) -> Case:
-    h, c = torch.rand(batch, tails, device=setting.device, dtype=_WIDE), torch.ones((), device=setting.device, dtype=_WIDE)
-    return _case(SquaredLength, leaf(h), c, setting.dtype is torch.float32)
+    h, c = (torch.rand(size, device=setting.device, dtype=_WIDE) for size in ((batch, tails), ()))
+    return _case(SquaredLength, leaf(h), c + 1, setting.dtype is torch.float32)
 
 
 def table_products(setting: Setting, batch: int, tails: int, entities: int, d: int) -> Case:
@@ -45,7 +46,13 @@ def distance_softmax(setting: Setting, pairs: int, others: int, d: int) -> Case:
     placed = {"device": setting.device, "dtype": _WIDE}
     left, right = (leaf(torch.rand(n, d + 2, **placed)) for n in (pairs, others))
     none = torch.empty(0, dtype=torch.long, device=setting.device)
-    return _case(DistanceSoftmax, left, right, leaf(torch.rand(pairs, **placed)), none, none, torch.tensor(2.0, **placed))
+    h, power = leaf(torch.rand(pairs, **placed)), torch.tensor(2.0, **placed)
+    return _case(DistanceSoftmax, left, right, h, none, none, power)
+
+
+def ball_sum(setting: Setting, steps: int, d: int, batch: int) -> Case:
+    x = leaf(vectors(steps, batch, d, setting=setting).mT)
+    return _case(BallSum, x, 1 - x.detach().square().sum(1, keepdim=True).clamp_max(0.9), None)
 
 
 def _case(operator: type[Operator], *arguments: object) -> Case:
@@ -105,5 +112,13 @@ ROWS = [
         {"pairs": 2000, "others": 500, "d": 10},
         {"pairs": 3, "others": 4, "d": 2},
         gates=[Gate(0.5)],
+    ),
+    Row(
+        "ball-sum",
+        "Möbius sums of 30 points, deep averaging network, batch 64, d 5, plain = 1",
+        ball_sum,
+        {"steps": 30, "d": 5, "batch": 64},
+        {"steps": 3, "d": 2, "batch": 2},
+        gates=[Gate(0.85)],
     ),
 ]
