@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from hyperbolic.kernels.operator import Operator, operator
-from hyperbolic.manifolds.poincare import expmap0, logmap0, mobius_add, project
+from hyperbolic.manifolds.poincare import project
 from hyperbolic.numerics import BALL_EPS, artanhc, cosh_sqrt, limit, scaled, sqnorm, tanhc
 from hyperbolic.typing import Context
 
@@ -136,13 +136,3 @@ def _weighted(x: Tensor, weights: Tensor | None, c: Tensor) -> tuple[Tensor, Ten
 def _columns(values: Tensor) -> Tensor:
     """(..., T, D) -> (T, D, B), the rows on the last axis."""
     return values.reshape(-1, *values.shape[-2:]).permute(1, 2, 0).contiguous()
-
-
-def mobius_sum_reference(x: Tensor, c: Tensor, weights: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-    """Plain version of :func:`mobius_sum`: every operation by itself."""
-    points = x if weights is None else expmap0(weights.unsqueeze(-1) * logmap0(x, c), c)
-    total = torch.zeros_like(x[..., 0, :])
-    for t in range(x.shape[-2]):
-        new = mobius_add(total, points[..., t, :], c)
-        total = new if mask is None else torch.where(mask[..., t, None], new, total)
-    return total

@@ -165,13 +165,3 @@ def poincare_fc(x: Tensor, z: Tensor, r: Tensor | None, c: Tensor) -> Tensor:
     w, norm = unidirectional_hyperplanes(z, r, c)
     y: Tensor = _Coordinates.run(x.reshape(-1, x.shape[-1]), w, (2 * norm).to(z.dtype), c)
     return y.view(*x.shape[:-1], z.shape[0])
-
-
-def poincare_fc_reference(x: Tensor, z: Tensor, r: Tensor, c: Tensor) -> Tensor:
-    """Plain version of :func:`poincare_fc`; float64 arithmetic is advisable, and points inside the stated radius."""
-    root, norm = c.sqrt(), z.norm(dim=-1)
-    factor = 2 / (1 - c * x.square().sum(-1, keepdim=True))
-    shift = 2 * root * r
-    argument = factor * root * (x @ (z / norm.unsqueeze(-1)).T) * shift.cosh() - (factor - 1) * shift.sinh()
-    w = torch.sinh(2 * norm * torch.asinh(argument)) / root
-    return w / (1 + (1 + c * w.square().sum(-1, keepdim=True)).sqrt())
