@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from hyperbolic.kernels.operator import Operator, operator
-from hyperbolic.manifolds.poincare import expmap0, logmap0, mobius_add, project
+from hyperbolic.manifolds.poincare import project
 from hyperbolic.numerics import BALL_EPS, artanhc, cosh_sqrt, limit, scaled, sqnorm, tanhc
 from hyperbolic.typing import Context
 
@@ -41,7 +41,7 @@ def _plain_sum(x: Tensor, gap: Tensor, last: Tensor | None) -> Tensor:
 
 
 @operator("ball_sum(Tensor x, Tensor gap, Tensor? last) -> Tensor")
-class _Sum(Operator):
+class BallSum(Operator):
     """x: (T, D, B) with gaps (T, 1, B), points that do not count at 0. last: (T, 1, B), one at the last step that is
     wanted of each row and zero elsewhere; None for step T."""
 
@@ -116,7 +116,7 @@ def mobius_sum(x: Tensor, c: Tensor, weights: Tensor | None = None, mask: Tensor
         points, gap = torch.where(mask.unsqueeze(-1), points, 0), torch.where(mask.unsqueeze(-1), gap, 1)
         position = torch.arange(1, steps + 1, device=x.device) * mask
         last = _columns((position == position.amax(-1, keepdim=True).clamp_min(1)).unsqueeze(-1).to(x.dtype))
-    total = _Sum.run(_columns(c.sqrt().to(x.dtype) * points), _columns(gap), last)
+    total = BallSum.run(_columns(c.sqrt().to(x.dtype) * points), _columns(gap), last)
     return project(c.rsqrt().to(x.dtype) * total.T, c).view(*lead, size)
 
 
@@ -136,13 +136,3 @@ def _weighted(x: Tensor, weights: Tensor | None, c: Tensor) -> tuple[Tensor, Ten
 def _columns(values: Tensor) -> Tensor:
     """(..., T, D) -> (T, D, B), the rows on the last axis."""
     return values.reshape(-1, *values.shape[-2:]).permute(1, 2, 0).contiguous()
-
-
-def mobius_sum_reference(x: Tensor, c: Tensor, weights: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-    """Plain version of :func:`mobius_sum`: every operation by itself."""
-    points = x if weights is None else expmap0(weights.unsqueeze(-1) * logmap0(x, c), c)
-    total = torch.zeros_like(x[..., 0, :])
-    for t in range(x.shape[-2]):
-        new = mobius_add(total, points[..., t, :], c)
-        total = new if mask is None else torch.where(mask[..., t, None], new, total)
-    return total

@@ -67,7 +67,7 @@ class Neighbours(nn.Module):
     def sum(self, x: Tensor, weights: Tensor) -> Tensor:
         """``sum_j w_ij x_j``: x (M, D), weights (E,) -> (N, D)."""
         pairs = (self.target, self.source, self.offsets, self.reverse_offsets, self.reverse_target, self.order)
-        y: Tensor = _Sum.run(x, weights, *pairs, self.n_targets)
+        y: Tensor = NeighbourSum.run(x, weights, *pairs, self.n_targets)
         return y
 
     def softmax(self, scores: Tensor) -> Tensor:
@@ -94,7 +94,7 @@ def _plain_sum(x: Tensor, weights: Tensor, target: Tensor, source: Tensor, *othe
     "neighbour_sum(Tensor x, Tensor weights, Tensor target, Tensor source, Tensor offsets, Tensor reverse_offsets, "
     "Tensor reverse_target, Tensor order, int n_targets) -> Tensor"
 )
-class _Sum(Operator):
+class NeighbourSum(Operator):
     """The product with a sparse matrix, by whose transpose the gradient comes."""
 
     plain = staticmethod(_plain_sum)

@@ -124,8 +124,11 @@ class ClassLogits(nn.Module):
             )
         if not 0 <= label_smoothing <= 1:
             raise ValueError(f"{name_of(self)}: label_smoothing must lie in [0, 1], got {label_smoothing}")
-        target, counted, right = _counted_targets(target.long(), ignore_index, self.n_classes)
-        self._check_classes(target, "target class", right)
+        target = target.long()
+        if _checks_values(target):
+            given = target[target != ignore_index]
+            self._check_classes(given, "target class", _within(given, 0, self.n_classes))
+        target, counted = _counted_targets(target, ignore_index, self.n_classes)
         classes = self._checked(classes)
         lifted, w, scale, bias = self._sampled(x, classes)
         if classes is not None:
@@ -240,11 +243,11 @@ def _within(index: Tensor, lowest: int, n: int) -> Tensor:
 
 
 @fused
-def _counted_targets(target: Tensor, ignored: int, n: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Targets, 0 for those that are ignored; which are not; and whether all of them are classes."""
+def _counted_targets(target: Tensor, ignored: int, n: int) -> tuple[Tensor, Tensor]:
+    """Targets, 0 for those that are ignored; and which are not. Negative ones become n, which is no class either: on a
+    GPU the loss, which looks for its logit, refuses it, where it would count from the end or ignore -100."""
     counted = target != ignored
-    target = torch.where(counted, target, 0)
-    return target, counted, ((target >= 0) & (target < n)).all()
+    return torch.where(counted, torch.where(target < 0, n, target), 0), counted
 
 
 def _integer(x: Tensor) -> bool:

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor, nn
 
 from hyperbolic.geometry import ChangeGeometry, Geometry, Options
-from hyperbolic.kernels.pairwise.squared_distances import DISTANCES, squared_distances
 from tasks.errors import one_of, whole
+from tasks.probing.distances import DISTANCES, squared_distances
 
 
 class StructuralProbe(nn.Module):

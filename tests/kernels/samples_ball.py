@@ -23,5 +23,4 @@ def _affine():
 SAMPLES = {
     "mobius_affine": lambda: list(_affine()),
     "ball_sum": lambda: list(_sum()),
-    "poincare_coordinates": lambda: [(points(3, 2), draw(4, 3), draw(4).detach().abs().requires_grad_(), curvature())],
 }

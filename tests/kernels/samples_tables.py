@@ -19,7 +19,6 @@ def _neighbours():
 
 
 SAMPLES = {
-    "relation_linear": lambda: [(draw(3, 4), draw(2, 5, 4), torch.tensor([1, 0, 1]))],
     "relation_scores": lambda: list(_scores()),
     "table_products": lambda: [
         (draw(2, 3), draw(5, 3), torch.tensor([[0, 4, 4], [1, 2, 0]]), bias) for bias in (None, draw(5, 1))

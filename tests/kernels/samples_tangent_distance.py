@@ -12,7 +12,6 @@ def squares(*size: int) -> torch.Tensor:
 
 SAMPLES = {
     "row_products": lambda: [(draw(2, 1, 4), draw(2, 3, 4)), (draw(2, 2, 4), draw(2, 3, 4))],
-    "tangent_lengths": lambda: [(squares(3, 4),)],
     "squared_length": lambda: [
         (squares(3, 4), curvature(), False),
         (squares(3, 4), squares(3, 1).detach().add(0.5).requires_grad_(), False),

@@ -32,7 +32,7 @@ def table_products(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None 
         )
     if sparse:
         return plain(x, table, index, bias, sparse)
-    y: Tensor = _TableProducts.run(x, table, index, bias)
+    y: Tensor = TableProducts.run(x, table, index, bias)
     return y
 
 
@@ -44,7 +44,7 @@ def plain(
 
 
 @operator("table_products(Tensor x, Tensor table, Tensor index, Tensor? bias) -> Tensor")
-class _TableProducts(Operator):
+class TableProducts(Operator):
     plain = staticmethod(plain)
 
     @staticmethod

@@ -15,8 +15,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from hyperbolic.fusion import fused
 from hyperbolic.kernels.tangent_distance import passes
-from hyperbolic.numerics import sqnorm, wide, wide_curvature
+from hyperbolic.numerics import sinhc, sqnorm, wide, wide_curvature
 
 _BLOCK = 1 << 17  # float64 entries that are worked on at a time, a megabyte
 _LONGEST = 28.0  # sqrt(c)|e|, beyond which e counts as a vector of this length
@@ -69,10 +70,14 @@ def squared_length_of_product(left: Tensor, right: Tensor, c: Tensor | None, dty
     return out
 
 
+@fused
 def _lengths(square: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """``sinh^2 r``, ``sinh(2r)/(2r)`` and the factor that makes longer vectors ``_LONGEST``, for ``r^2``."""
-    sinh_square, ratio = passes.TangentLengths.run(square.clamp_max(_LONGEST**2))
-    return sinh_square, ratio, _LONGEST * square.clamp_min(_LONGEST**2).rsqrt()
+    """``sinh^2 r``, ``sinh(2r)/(2r) = sinh(r)/r cosh(r)`` and the factor that makes longer vectors ``_LONGEST``, for
+    ``r^2``."""
+    cut = square.clamp_max(_LONGEST**2)
+    ratio = sinhc(cut)
+    sinh_square = cut * ratio.square()
+    return sinh_square, ratio * (1 + sinh_square).sqrt(), _LONGEST * square.clamp_min(_LONGEST**2).rsqrt()
 
 
 def row_products(queries: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -50,30 +50,6 @@ class RowProducts(Operator):
         return grad_queries, grad_rows
 
 
-@operator("tangent_lengths(Tensor square) -> (Tensor, Tensor)")
-class TangentLengths(Operator):
-    plain = staticmethod(plain.lengths)
-
-    @staticmethod
-    def fits(square: Tensor) -> bool:
-        return square.dtype is torch.float64 and LIBRARY.readable(square)
-
-    @staticmethod
-    def forward(ctx: Context, square: Tensor) -> tuple[Tensor, Tensor]:
-        square = square.contiguous()
-        sinh_square, ratio = torch.empty_like(square), torch.empty_like(square)
-        LIBRARY.run("lengths", square, sinh_square, ratio, square.numel())
-        ctx.save_for_backward(square, sinh_square, ratio)
-        return sinh_square, ratio
-
-    @staticmethod
-    def backward(ctx: Context, grad_sinh: Tensor, grad_ratio: Tensor) -> tuple[Tensor]:
-        square, sinh_square, ratio = ctx.saved_tensors
-        grads, out = (grad_sinh.contiguous(), grad_ratio.contiguous()), torch.empty_like(square)
-        LIBRARY.run("lengths_grad", *grads, square, sinh_square, ratio, out, square.numel())
-        return (out,)
-
-
 @operator("squared_length(Tensor h, Tensor c, bool narrow) -> Tensor")
 class SquaredLength(Operator):
     plain = staticmethod(plain.squared_length)

@@ -5,17 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hyperbolic.numerics import asinhc, sinhc, wide
+from hyperbolic.numerics import asinhc, wide
 
 
 def row_products(queries: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     rows = wide(rows)
     return queries @ rows.mT, rows.square().sum(-1)
-
-
-def lengths(square: Tensor) -> tuple[Tensor, Tensor]:
-    """``sinh^2 r`` and ``sinh(2r)/(2r)``, the slope of the first, of ``r^2``."""
-    return square * sinhc(square).square(), sinhc(4 * square)
 
 
 def squared_length(h: Tensor, c: Tensor, narrow: bool) -> Tensor:

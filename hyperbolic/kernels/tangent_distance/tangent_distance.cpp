@@ -1,4 +1,4 @@
-// Inner products of float32 rows in float64, and numbers of lengths: see __init__.py and plain.py.
+// Inner products of float32 rows in float64, and squared distances: see __init__.py and plain.py.
 #include <cmath>
 #include <vector>
 
@@ -6,8 +6,6 @@
 #include "rows.h"
 
 namespace {
-
-constexpr double small = 0.02;  // below this square a slope comes from its series
 
 // products <q_k, v_n> (K, N) and squares |v_n|^2 (N) of rows v.
 void products(const double *queries, const float *v, double *products, double *squares, int64_t k, int64_t n, int64_t d,
@@ -106,31 +104,4 @@ extern "C" void row_products_grad(const double *queries, const float *v, const d
         products_grad(queries + i * k * d, v + i * stride, by_products + i * k * n, by_squares + i * n,
                       grad_queries + i * k * d, grad_rows + i * n * d, k, n, d, row_stride);
     });
-}
-
-// sinh^2 r and sinh(2r)/(2r) of r^2, by one exponential.
-extern "C" void lengths(const double *square, double *sinh_square, double *ratio, int64_t n, int) {
-#pragma omp simd
-    for (int64_t j = 0; j < n; j++) {
-        const double s = square[j] < 1e-300 ? 1e-300 : square[j], r = std::sqrt(s);
-        const double grown = elementary::expm1(2 * r), part = grown / (1 + grown) / 4;
-        sinh_square[j] = grown * part;
-        ratio[j] = (grown + 2) * part / r;
-    }
-}
-
-// The ratio is the slope of sinh^2 r by r^2; its own is (cosh(2r) - ratio) / (2r^2), or the sum of
-// 4^n n s^(n-1) / (2n+1)!.
-extern "C" void lengths_grad(const double *by_sinh, const double *by_ratio, const double *square,
-                             const double *sinh_square, const double *ratio, double *out, int64_t n, int) {
-    constexpr double terms[] = {4.0 / 6, 16.0 / 60, 64.0 / 1680, 256.0 / 90720, 1024.0 / 7983360, 4096.0 / 1037836800};
-#pragma omp simd
-    for (int64_t j = 0; j < n; j++) {
-        const double s = square[j];
-        double series = terms[5];
-#pragma GCC unroll 8
-        for (int i = 4; i >= 0; i--) series = series * s + terms[i];
-        const double closed = (2 * sinh_square[j] + 1 - ratio[j]) / (2 * (s < small ? small : s));
-        out[j] = by_ratio[j] * (s < small ? series : closed) + by_sinh[j] * ratio[j];
-    }
 }

@@ -6,6 +6,7 @@ from scripts.benchmarks.rows import (
     distances,
     graph_step,
     linear,
+    operators,
     optimiser,
     ranking,
     recurrent,
@@ -24,5 +25,6 @@ KINDS = (
     training_step,
     translation_step,
     distances,
+    operators,
 )
 ROWS = [row for kind in KINDS for row in kind.ROWS]

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from hyperbolic.geometry import GEOMETRIES, make_geometry
-from hyperbolic.kernels.pairwise.squared_distances import squared_distances
 from hyperbolic.manifolds.lorentz import lorentz_distance2
 from tasks.errors import UserError
+from tasks.probing.distances import squared_distances
 from tasks.probing.model import LayerProbes, StructuralProbe
 from tests.tolerances import tolerance
 

@@ -2,8 +2,7 @@
 
 With one (d_out, d_in) matrix for each relation of a knowledge graph, gathering a matrix for every row costs
 B d_out d_in numbers: 1 GB for a batch of 1,000 at d = 500. Here large products go relation by relation, small ones are
-one batched product of gathered matrices or, on a CPU, made in C++ where the matrices lie; the gradient is written for
-the relations of the batch only.
+one batched product of gathered matrices; the gradient of large ones is written for the relations of the batch only.
 """
 
 from __future__ import annotations
@@ -12,13 +11,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from hyperbolic import native
-from hyperbolic.kernels.operator import Operator, operator
 from hyperbolic.switch import is_followed
 from hyperbolic.typing import Context, Function
 
 GATHERED = 1 << 22  # entries of gathered matrices, up to which one batched product is faster
-_LIBRARY = native.Library("relation_linear")
 
 
 def relation_linear(x: Tensor, weight: Tensor, r: Tensor, sparse: bool = False) -> Tensor:
@@ -37,43 +33,8 @@ def relation_linear(x: Tensor, weight: Tensor, r: Tensor, sparse: bool = False) 
         )
     gathered = r.shape[0] * weight[0].numel() <= GATHERED
     if is_followed(x, weight) or (gathered and not sparse):
-        y: Tensor = _Products.run(x, weight, r)
-        return y
+        return torch.bmm(weight.index_select(0, r.long()), x.unsqueeze(-1)).squeeze(-1)
     return _ByRelation.apply(x, weight, r, sparse)
-
-
-def _plain_products(x: Tensor, weight: Tensor, r: Tensor) -> Tensor:
-    return torch.bmm(weight[r], x.unsqueeze(-1)).squeeze(-1)
-
-
-@operator("relation_linear(Tensor x, Tensor weight, Tensor r) -> Tensor")
-class _Products(Operator):
-    """The matrices are read where they lie, those of equal relations one after the other."""
-
-    plain = staticmethod(_plain_products)
-
-    @staticmethod
-    def fits(x: Tensor, weight: Tensor, r: Tensor) -> bool:
-        return r.numel() > 0 and native.takes_index(r) and _LIBRARY.readable(x, weight) and weight.is_contiguous()
-
-    @staticmethod
-    def forward(ctx: Context, x: Tensor, weight: Tensor, r: Tensor) -> Tensor:
-        x = x.contiguous()
-        r = native.checked_index(r, len(weight), "relation_linear", "matrices")
-        y = x.new_empty(len(x), weight.shape[1])
-        _LIBRARY.run("products", x, weight, r, y, len(x), *weight.shape[1:])
-        ctx.save_for_backward(x, weight, r)
-        return y
-
-    @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        x, weight, r = ctx.saved_tensors
-        grad = grad.contiguous()
-        grad_x = torch.empty_like(x) if ctx.needs_input_grad[0] else None
-        grad_weight = x.new_empty(weight.shape) if ctx.needs_input_grad[1] else None
-        sizes = (len(x), *weight.shape[1:], len(weight))
-        _LIBRARY.run("grads", grad, x, weight, r, grad_x, grad_weight, *sizes)
-        return grad_x, grad_weight, None
 
 
 class _ByRelation(Function[Tensor]):
