@@ -16,7 +16,6 @@ from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
 from hyperbolic.kernels.mlr import lift_points
-from hyperbolic.kernels.poincare_fc import poincare_fc, unidirectional_hyperplanes
 from hyperbolic.layers import aggregation, attention, feedforward, mobius
 from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
@@ -35,6 +34,7 @@ from hyperbolic.layers.mobius import (
     PositionEncoding,
     RNNCell,
 )
+from hyperbolic.layers.poincare_fc import poincare_fc, unidirectional_hyperplanes
 from hyperbolic.manifolds import PoincareBall
 
 

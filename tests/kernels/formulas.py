@@ -25,7 +25,7 @@ def mobius_sum(x: Tensor, c: Tensor, weights: Tensor | None = None, mask: Tensor
 
 
 def poincare_fc(x: Tensor, z: Tensor, r: Tensor, c: Tensor) -> Tensor:
-    """HNN++ (Shimizu et al. 2021), the FC layer of points inside the stated radius; see ``kernels/poincare_fc.py``."""
+    """HNN++ (Shimizu et al. 2021), the FC layer of points inside the stated radius; see ``layers/poincare_fc.py``."""
     root, norm = c.sqrt(), z.norm(dim=-1)
     factor = 2 / (1 - c * x.square().sum(-1, keepdim=True))
     shift = 2 * root * r

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hyperbolic.kernels.poincare_fc import poincare_fc
+from hyperbolic.layers.poincare_fc import poincare_fc
 from hyperbolic.manifolds import PoincareBall
 from tests.kernels import formulas
 
