@@ -237,6 +237,11 @@ def test_one_value_for_a_node_or_a_list_is_refused():
         checked("task=nli", "task.data.vectors.files=a.txt")
 
 
+@pytest.mark.parametrize("words", [("task=nli",), ("task=documents",), ("task=snli", "task/data=word_vectors")])
+def test_faulty_lines_of_word_vectors_are_left_out_by_the_word_that_the_error_says(words):
+    assert checked(*words, "task.data.on_error=skip")["task"]["data"]["vectors"]["on_error"] == "skip"
+
+
 def test_every_line_of_a_leaf_is_explained():
     bare = []
     for group, name in OPTIONS:
