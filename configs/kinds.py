@@ -1,9 +1,10 @@
 """Whether values are of the kind that annotations ask for, and which names are meant by mistyped ones."""
 
 import difflib
+import inspect
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 # What other programs call settings that have another name here; of several names the one that there is.
@@ -45,11 +46,24 @@ def fits(value: Any, hint: Any) -> bool:
         return isinstance(value, hint)
     if origin in (dict, Mapping) or hint is dict:
         return isinstance(value, Mapping) and (not arguments or all(fits(v, arguments[1]) for v in value.values()))
-    return True
+    if origin in (list, Sequence) or hint is list:
+        return isinstance(value, (list, tuple)) and (not arguments or all(fits(v, arguments[0]) for v in value))
+    return isinstance(value, Mapping) if _is_node(hint) else True
+
+
+def _is_node(hint: Any) -> bool:
+    """Whether an annotation is a class of this project, of which a configuration has a node of settings."""
+    return inspect.isclass(hint) and hint.__module__.partition(".")[0] in ("tasks", "hyperbolic")
 
 
 def described(hint: Any) -> str:
     """What an annotation asks for, in words."""
     names = {int: "a whole number", float: "a number", str: "a word", bool: "true or false", type(None): "null"}
     parts = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-    return " or ".join(names.get(p, str(p)) for p in parts)
+    return " or ".join(names.get(p) or _described_group(p) for p in parts)
+
+
+def _described_group(hint: Any) -> str:
+    if _is_node(hint):
+        return f"a node of settings (each with its own key: {', '.join(inspect.signature(hint).parameters)})"
+    return "a list, [..., ...]," if typing.get_origin(hint) in (list, Sequence) else str(hint)

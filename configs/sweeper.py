@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.plugins import Plugins
+from hydra.errors import HydraException
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict
+from omegaconf.errors import OmegaConfBaseException
 
 from configs import checks, choosing, files, samplers, spaces
 from configs.build import make_data
 from configs.composing import SEARCH
-from configs.errors import ConfigError
+from configs.errors import ConfigError, paragraph
 from configs.trials import Trials
 from tasks import search
 from tasks.errors import one_of, positive, whole
@@ -119,11 +121,17 @@ class SearchSweeper(Sweeper):
         unseen, selections = set(space.dimensions), set()
         sampler = samplers.Random(space, self.compose, self.seed)
         for number in range(min(self.n_trials, TRIED)):
-            drawn = sampler.drawn(number)
-            if number and not unseen.intersection(drawn):
-                continue
+            try:
+                drawn = sampler.drawn(number)
+                if number and not unseen.intersection(drawn):
+                    continue
+                values = self._values(space.job(spaces.separate(drawn)))[1]
+            except (HydraException, OmegaConfBaseException, ConfigError) as error:
+                if not number:
+                    raise
+                name = self.master.hydra.runtime.choices.get("sweep")
+                raise ConfigError(f"{paragraph(error)} Is sweep={name}, which draws it, for this task?") from error
             unseen.difference_update(drawn)
-            values = self._values(space.job(spaces.separate(drawn)))[1]
             module = values["task"]["module"]
             if not {"select", "select_mode"} <= set(module):
                 name = values["task"]["name"]

@@ -1,5 +1,7 @@
 """Every configuration composes and fits the classes it names; a typo anywhere is an error that names the key."""
 
+from collections.abc import Sequence
+
 import pytest
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
@@ -7,6 +9,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from configs import checks, composing, errors, files, kinds
 from configs.errors import ConfigError
+from hyperbolic.manifolds import Manifold
 from tests.configurations import CONFIGS, EXPERIMENTS, GROUPS, OPTIONS, checked
 
 
@@ -220,10 +223,23 @@ def test_a_missing_setting_is_named():
         (1, int, True), (True, int, False), (1.5, int, False), (1, float, True), ("a", float, False),
         (None, int | None, True), ("a", int | None, False), ({"a": 1}, dict[str, int], True),
         ({"a": "b"}, dict[str, int], False), ({"a": None}, dict[str, str | None], True), ([1], list[int], True),
+        ("a.txt", list[str], False), (["a"], Sequence[int], False), ("a.txt", Manifold, False), ({}, Manifold | None, True),
     ],
 )  # fmt: skip
 def test_values_are_compared_with_annotations(value, hint, fit):
     assert kinds.fits(value, hint) is fit
+
+
+def test_one_value_for_a_node_or_a_list_is_refused():
+    with pytest.raises(ConfigError, match=r"vectors='a\.txt': a node of settings \(.*own key: root, files.*is needed here"):
+        checked("task=nli", "task.data.vectors=a.txt")
+    with pytest.raises(ConfigError, match=r"vectors\.files='a\.txt': a list, \[\.\.\., \.\.\.\], is needed here"):
+        checked("task=nli", "task.data.vectors.files=a.txt")
+
+
+@pytest.mark.parametrize("words", [("task=nli",), ("task=documents",), ("task=snli", "task/data=word_vectors")])
+def test_faulty_lines_of_word_vectors_are_left_out_by_the_word_that_the_error_says(words):
+    assert checked(*words, "task.data.on_error=skip")["task"]["data"]["vectors"]["on_error"] == "skip"
 
 
 def test_every_line_of_a_leaf_is_explained():

@@ -171,6 +171,14 @@ def test_mistakes_are_named_before_anything_is_trained(tmp_path, words, message)
     assert not list(tmp_path.glob("out/**/trial-*"))
 
 
+def test_the_search_of_another_task_is_named(tmp_path):
+    result = call("-m", "sweep=nli", "task=kg_completion_toy", "hydra.sweeper.n_trials=2", *places(tmp_path))
+    assert result.code == 1
+    assert "There is no key task.model.d_hidden" in result.err
+    assert "Is sweep=nli, which draws it, for this task?" in result.err
+    assert not list(tmp_path.glob("out/**/trial-*"))
+
+
 def test_a_search_without_m(tmp_path):
     result = call("sweep=lr", *SMALL, *places(tmp_path))
     assert result.code == 1

@@ -63,7 +63,7 @@ def draw(runs: Sequence[Run], load: Loader, options: FigureOptions) -> list[Path
     panels = []
     for run in runs:
         trained = load(run)
-        if not hasattr(trained.data, "graph"):
+        if not isinstance(getattr(trained.data, "graph", None), Graph):  # knowledge graphs have another one
             raise unfit(run, "has no nodes; this figure shows graphs (task=airport_nc, cora_lp, graph, ...).")
         labels = [number_of(label, trained.data.node_names.names, trained, "nodes") for label in options.labels or ()]
         panels.append((caption(trained, trained.model.manifold), cloud(trained, labels)))

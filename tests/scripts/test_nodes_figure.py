@@ -141,6 +141,6 @@ def test_names_stand_apart_and_labels_choose_them(figures, options):
 
 
 def test_a_run_without_a_graph_is_told(options):
-    other = trained(Lorentz(1.0), points(Lorentz(1.0)), "wn18rr")._replace(data=SimpleNamespace())
+    other = trained(Lorentz(1.0), points(Lorentz(1.0)), "wn18rr")._replace(data=SimpleNamespace(graph="of triples"))
     with pytest.raises(UserError, match="the task wn18rr has no nodes; this figure shows graphs"):
         nodes.draw([other.run], lambda _: other, options())

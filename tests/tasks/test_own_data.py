@@ -37,7 +37,17 @@ def balanced_tree(n: int, branching: int) -> list[tuple[str, str]]:
     return [(f"n{k}", f"n{(k - 1) // branching}") for k in range(1, n)]
 
 
-@pytest.mark.parametrize("edges", [recursive_tree(100), recursive_tree(1000), balanced_tree(1093, 3)], ids=len)
+def path_with_leaves(n: int, leaves: int) -> list[tuple[str, str]]:
+    """A path of n nodes, and leaves below those that are drawn."""
+    draw = random.Random(n)
+    path = [(f"n{k}", f"n{k - 1}") for k in range(1, n)]
+    return path + [(f"leaf{k}", f"n{draw.randrange(n)}") for k in range(leaves)]
+
+
+TREES = [recursive_tree(100), recursive_tree(1000), balanced_tree(1093, 3), path_with_leaves(200, 100)]
+
+
+@pytest.mark.parametrize("edges", TREES, ids=len)
 def test_a_tree_is_read_off_its_points(tmp_path, edges):
     file = write_tree(tmp_path / "tree.tsv", edges)
     assert metrics(tmp_path, tmp_path, "task=poincare_embeddings", f"task.data.file={file}")["test/map"] >= 0.9

@@ -90,6 +90,18 @@ def test_the_batches_of_a_tree_grow_with_its_pairs_to_those_of_wordnet():
     assert found[2]["trainer.max_epochs"] == 30, "as the records of WordNet's nouns have"
 
 
+def test_the_nodes_of_a_deep_hierarchy_start_nearer_to_one_another():
+    values = {
+        "task.name": "tree", "task.data.batch_size": 64, "task.model.start_step": "auto", "trainer.max_epochs": 1,
+        "trainer.max_steps": -1, "trainer.check_val_every_n_epoch": 1, "trainer.accumulate_grad_batches": 1,
+    }  # fmt: skip
+    sizes_of = {"WordNet's nouns": (82_115, 743_241), "a path": (300, 44_850), "two nodes": (2, 1)}
+    found = {name: settled("poincare_embeddings", {"nodes": n, "pairs": m}, values) for name, (n, m) in sizes_of.items()}
+    assert found["WordNet's nouns"] == found["two nodes"] == {"task.model.start_step": 0.6}, "as the records have"
+    assert found["a path"] == {"task.model.start_step": 0.1}
+    assert settled("poincare_embeddings", {"nodes": 300, "pairs": 44_850}, values | {"task.model.start_step": 0.5}) == {}
+
+
 def test_words_have_the_size_of_their_vectors():
     values = {"task.name": "nli", "task.model.d_word": "auto"}
     common = {"task.data.batch_size": 64, "trainer.max_epochs": 1, "trainer.max_steps": -1} | {
