@@ -1,6 +1,7 @@
 """What every test gets: fixed seeds, one thread, reproducible property tests, no display and no network logging."""
 
 import copy
+import gc
 import os
 import random
 import signal
@@ -106,6 +107,12 @@ def data_dir() -> Path:
     if not folder.is_dir():
         pytest.skip(f"HYPERBOLIC_DATA names {name}, which is no folder")
     return folder.resolve()
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay to the end: a full collection of garbage, a second over millions of objects, leaves them out."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
