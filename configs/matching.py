@@ -93,11 +93,12 @@ def misfit(record: Record, layouts: Iterable[Layout]) -> str | None:
 def published(record: Record) -> list[Published]:
     """The published values of the cells that a record fills, to be shown beside its own.
 
-    A table file that cannot be used has none, and a line on standard error: no run fails for it at its end.
+    A table file that cannot be used has none, and a line on standard error: no run fails for it at its end. The files
+    are read only for a run of an experiment: each cell has one.
     """
     values: list[Published] = []
     try:
-        every = tables.load_layouts() if tables.PUBLISHED.is_dir() else []
+        every = tables.load_layouts() if record["experiment"] and tables.PUBLISHED.is_dir() else []
         layouts = {one.file: one for one in every if any(cell.experiment == record["experiment"] for cell in one.cells)}
         for cell in cells_of(record, layouts.values()):
             layout = layouts[cell.table]

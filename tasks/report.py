@@ -116,14 +116,12 @@ def learning_curve(rows: list[dict[str, float]], select: str, path: Path) -> Pat
 
     rows: of the history, each with "epoch". select: as "val/accuracy".
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     name = select.partition("/")[2]
     panels = list(dict.fromkeys(["loss", name]))
-    figure, axes = plt.subplots(1, len(panels), figsize=(4.5 * len(panels), 3.2), squeeze=False, layout="constrained")
+    figure = Figure(figsize=(4.5 * len(panels), 3.2), layout="constrained")
+    axes = figure.subplots(1, len(panels), squeeze=False)
     steps_per_epoch = max(row["step"] / row["epoch"] for row in rows) if rows else 1
     for axis, metric in zip(axes[0], panels, strict=True):
         for split, style in (("train", "C0o--"), ("val", "C1s-")):
@@ -138,5 +136,4 @@ def learning_curve(rows: list[dict[str, float]], select: str, path: Path) -> Pat
             axis.legend(frameon=False)
     with whole_file(path) as part:
         figure.savefig(part, dpi=120)
-    plt.close(figure)
     return path

@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 
 from configs import composing, files, spaces
 from tests.cli import ROOT
-from tests.configurations import CONFIGS, EXPERIMENTS, checked
+from tests.configurations import CONFIGS, EXPERIMENTS, OPTIONS, checked
 
 COMMAND = re.compile(r"^[#\s$>*-]*`{0,2}(python run\.py(?: [^`\n]*)?)`{0,2}\s*$", re.MULTILINE)
 
@@ -38,9 +38,9 @@ def documents() -> list[Path]:
 
 
 def commands() -> list[str]:
-    """Without those that name an experiment and no more, which tests/test_experiments.py composes."""
+    """Without those that choose one file and no more, which tests/test_experiments.py and tests/test_configs.py compose."""
     found = (c for file in documents() for c in COMMAND.findall(file.read_text(encoding="utf-8")))
-    plain = {f"python run.py experiment={name}" for name in EXPERIMENTS}
+    plain = {f"python run.py {group}={name}" for group, name in OPTIONS if group != "encoder"}
     return sorted({re.split(r"\s{2,}|\s#", c)[0].strip() for c in found} - plain)
 
 

@@ -3,8 +3,6 @@
 import dataclasses
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -372,8 +370,6 @@ def test_the_paper_s_types_give_both_tables(poincare, tmp_path):
     assert heads == ["| location", "| time"]
 
 
-def test_the_list_as_a_command():
-    script = Path(figures.__file__)
-    done = subprocess.run([sys.executable, script, "--list"], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines()] == [*figures.FIGURES, figures.SEARCH]
+def test_the_list(capsys):
+    assert figures.main(["--list"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [*figures.FIGURES, figures.SEARCH]
