@@ -95,19 +95,19 @@ def test_a_cell_is_what_its_row_and_column_say():
 
 def records() -> dict[str, dict]:
     """All records, by their files; the cell whose name a file begins with is that of its run."""
-    found = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RUNS.glob("*.json"))}
-    assert len(found) >= 205
-    return found
+    every = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RUNS.glob("*.json"))}
+    assert len(every) >= 205
+    return every
 
 
 def test_a_record_of_each_task_fits_the_cell_of_its_name():
     cells = {cell.name: cell for layout in LAYOUTS.values() for cell in layout.cells}
-    found = {}
+    by_task = {}
     for file, record in records().items():
         if cell := cells.get(file.partition("-seed")[0]):
-            found[record["config"]["task"]["name"]] = record, cell
-    assert len(found) >= 20
-    for record, cell in found.values():
+            by_task[record["config"]["task"]["name"]] = record, cell
+    assert len(by_task) >= 20
+    for record, cell in by_task.values():
         assert fits(record, cell), f"{cell}: {differences(decisive(record['config']), settings_of(cell))}"
 
 
