@@ -106,10 +106,12 @@ def decode_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, str | Fault]]:
     Of a binary stream never more than LONGEST bytes are held.
     """
     for number, line in enumerate(bounded_lines(lines), start=1):
+        text: str | Fault
         try:
-            yield number, decode(line)
+            text = decode(line)
         except Fault as fault:
-            yield number, fault
+            text = Fault(*fault.args)  # the other one's traceback holds this frame: together they keep the file open
+        yield number, text
 
 
 def bounded_lines(stream: Iterable[bytes]) -> Iterator[bytes]:
@@ -255,13 +257,15 @@ def _apply(
 ) -> Iterator[tuple[int, Example | Fault]]:
     """What `parse` makes of each record but blank lines, or its fault."""
     for number, record in records:
-        try:
-            if isinstance(record, Fault):
-                raise record
-            if not isinstance(record, str) or record.strip():
-                yield number, parse(record)
-        except Fault as fault:
-            yield number, fault
+        if isinstance(record, Fault):
+            yield number, record
+        elif not isinstance(record, str) or record.strip():
+            example: Example | Fault
+            try:
+                example = parse(record)
+            except Fault as fault:
+                example = Fault(*fault.args)  # as in `decode_lines`
+            yield number, example
 
 
 def _quoted(lines: Iterable[tuple[int, str | Fault]]) -> Iterator[tuple[int, list[str] | Fault]]:

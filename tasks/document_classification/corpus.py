@@ -151,9 +151,10 @@ def usable(
     for split, place, document in rows:
         if (limit := limits[split]) is not None and taken[split] >= limit:
             continue
+        if isinstance(document, Fault):
+            faults[split].add(place, document)
+            continue
         try:
-            if isinstance(document, Fault):
-                raise document
             sentences = recipe.sentences(document.texts)
             label = classes.number(document.label, split == "train")
         except Fault as fault:

@@ -121,9 +121,10 @@ class _Store:
         if isinstance(pair, Pair) and self.classes.is_unlabelled(pair.label):
             count["unlabelled"] += 1
             return
+        if isinstance(pair, Fault):
+            self.faults[split].add(place, pair)
+            return
         try:
-            if isinstance(pair, Fault):
-                raise pair
             sentences = self._words(pair)
             label = self.classes.number(pair.label, training)
         except Fault as fault:

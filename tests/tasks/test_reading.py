@@ -1,5 +1,7 @@
 """Lines are read from whatever users give; what cannot be used is one short sentence with file and line."""
 
+import contextlib
+import gc
 import gzip
 import io
 import json
@@ -142,6 +144,22 @@ def test_faults_end_the_reading_or_are_counted():
     for k in (3, 5):
         faults.add(f"a.txt, line {k}", Fault("it is odd, and wrong"))
     assert (faults.count, faults.first) == (2, "line 3: it is odd, and wrong")
+
+
+@pytest.mark.parametrize("line", ["[", "\udcff"], ids=["no object", "no text"])
+def test_a_file_is_closed_when_a_fault_ends_the_reading(tmp_path, monkeypatch, line):
+    """At once, not by the next collection of garbage."""
+    files, open_bytes = [], reading.open_bytes
+    monkeypatch.setattr(reading, "open_bytes", lambda path: files.append(open_bytes(path)) or files[-1])
+    path = tmp_path / "train.jsonl"
+    path.write_bytes(f'{{"a": "1"}}\n{line}\n{{"a": "2"}}\n'.encode("utf-8", "surrogateescape"))
+    gc.disable()
+    try:
+        with contextlib.suppress(UserError):
+            list(Faults("fail").parse(path, read_records(path, {"a": ["a"]}, "objects"), lambda record: record["a"]))
+        assert files[0].closed
+    finally:
+        gc.enable()
 
 
 def test_records_are_parsed_and_their_faults_counted():
