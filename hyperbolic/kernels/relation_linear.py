@@ -46,13 +46,16 @@ class _ByRelation(Function[Tensor]):
         weight = weight.detach().as_subclass(Tensor)
         if len(r) * weight[0].numel() <= GATHERED:
             ctx.save_for_backward(x, weight, r)
-            return torch.bmm(weight[r], x.unsqueeze(-1)).squeeze(-1)
+            return torch.bmm(weight.index_select(0, r), x.unsqueeze(-1)).squeeze(-1)
         order = r.argsort(stable=True)
         values, counts = torch.unique_consecutive(r[order], return_counts=True)
         ctx.split = counts.tolist()
         ctx.save_for_backward(x, weight, values, order)
+        relations = values.tolist()
+        if relations and relations[0] < 0:  # which would count from the end
+            raise IndexError(f"relation_linear: index {relations[0]} is out of range of {len(weight)} matrices")
         y = x.new_empty(len(x), weight.shape[1])
-        for relation, rows in zip(values.tolist(), order.split(ctx.split), strict=True):
+        for relation, rows in zip(relations, order.split(ctx.split), strict=True):
             y[rows] = x[rows] @ weight[relation].T
         return y
 

@@ -121,10 +121,12 @@ def test_second_derivatives():
         torch.testing.assert_close(actual, expected)
 
 
-def test_matrices_that_are_not_there(path):
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("wrong", [-1, R])
+def test_matrices_that_are_not_there(path, wrong, sparse):
     x, weight, _ = drawn([0, 0])
     with pytest.raises(IndexError, match="out of"):
-        relation_linear(x, weight, torch.tensor([0, R]))
+        relation_linear(x, weight, torch.tensor([0, wrong]), sparse)
 
 
 @pytest.mark.parametrize(
