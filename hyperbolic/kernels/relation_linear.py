@@ -34,7 +34,8 @@ def relation_linear(x: Tensor, weight: Tensor, r: Tensor, sparse: bool = False) 
     gathered = r.shape[0] * weight[0].numel() <= GATHERED
     if is_followed(x, weight) or (gathered and not sparse):
         return torch.bmm(weight.index_select(0, r.long()), x.unsqueeze(-1)).squeeze(-1)
-    return _ByRelation.apply(x, weight, r, sparse)
+    with torch.autocast(x.device.type, enabled=False):  # in which rows would have another dtype than results
+        return _ByRelation.apply(x.to(weight.dtype), weight, r, sparse)
 
 
 class _ByRelation(Function[Tensor]):
