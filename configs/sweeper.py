@@ -127,9 +127,9 @@ class SearchSweeper(Sweeper):
                     continue
                 values = self._values(space.job(spaces.separate(drawn)))[1]
             except (HydraException, OmegaConfBaseException, ConfigError) as error:
-                if not number:
-                    raise
                 name = self.master.hydra.runtime.choices.get("sweep")
+                if not (number and name):
+                    raise
                 raise ConfigError(f"{paragraph(error)} Is sweep={name}, which draws it, for this task?") from error
             unseen.difference_update(drawn)
             module = values["task"]["module"]

@@ -179,6 +179,14 @@ def test_the_search_of_another_task_is_named(tmp_path):
     assert not list(tmp_path.glob("out/**/trial-*"))
 
 
+def test_a_space_without_a_file_is_not_said_to_be_one(tmp_path):
+    words = ("hydra/sweeper=search", "+hydra.sweeper.params={optim.lrr: [0.1, 0.2]}", "hydra.sweeper.n_trials=2")
+    result = call("-m", "task=prefix_toy", *words, *places(tmp_path))
+    assert result.code == 1
+    assert "There is no key optim.lrr" in result.err
+    assert "sweep=" not in result.err
+
+
 def test_a_search_without_m(tmp_path):
     result = call("sweep=lr", *SMALL, *places(tmp_path))
     assert result.code == 1

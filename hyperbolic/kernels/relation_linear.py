@@ -34,7 +34,8 @@ def relation_linear(x: Tensor, weight: Tensor, r: Tensor, sparse: bool = False) 
     gathered = r.shape[0] * weight[0].numel() <= GATHERED
     if is_followed(x, weight) or (gathered and not sparse):
         return torch.bmm(weight.index_select(0, r.long()), x.unsqueeze(-1)).squeeze(-1)
-    return _ByRelation.apply(x, weight, r, sparse)
+    with torch.autocast(x.device.type, enabled=False):  # in which rows would have another dtype than results
+        return _ByRelation.apply(x.to(weight.dtype), weight, r, sparse)
 
 
 class _ByRelation(Function[Tensor]):
@@ -46,13 +47,16 @@ class _ByRelation(Function[Tensor]):
         weight = weight.detach().as_subclass(Tensor)
         if len(r) * weight[0].numel() <= GATHERED:
             ctx.save_for_backward(x, weight, r)
-            return torch.bmm(weight[r], x.unsqueeze(-1)).squeeze(-1)
+            return torch.bmm(weight.index_select(0, r), x.unsqueeze(-1)).squeeze(-1)
         order = r.argsort(stable=True)
         values, counts = torch.unique_consecutive(r[order], return_counts=True)
         ctx.split = counts.tolist()
         ctx.save_for_backward(x, weight, values, order)
+        relations = values.tolist()
+        if relations and relations[0] < 0:  # which would count from the end
+            raise IndexError(f"relation_linear: index {relations[0]} is out of range of {len(weight)} matrices")
         y = x.new_empty(len(x), weight.shape[1])
-        for relation, rows in zip(values.tolist(), order.split(ctx.split), strict=True):
+        for relation, rows in zip(relations, order.split(ctx.split), strict=True):
             y[rows] = x[rows] @ weight[relation].T
         return y
 

@@ -82,7 +82,7 @@ class EmbeddingTask(Task):
         has_schedule = isinstance(configured, dict)
         optimizer = configured["optimizer"] if has_schedule else configured
         schedulers = [configured["lr_scheduler"]["scheduler"]] if has_schedule else []
-        self.trainer.estimated_stepping_batches  # noqa: B018  without it the batches of an epoch are not counted yet
+        self.trainer.fit_loop.setup_data()  # without it the batches of an epoch are not counted yet
         epoch = -(-int(self.trainer.num_training_batches) // self.trainer.accumulate_grad_batches)
         schedulers.append(ConstantLR(optimizer, self.burn_in_factor, total_iters=epoch * self.burn_in_epochs))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": ChainedScheduler(schedulers), "interval": "step"}}

@@ -121,10 +121,22 @@ def test_second_derivatives():
         torch.testing.assert_close(actual, expected)
 
 
-def test_matrices_that_are_not_there(path):
+@pytest.mark.parametrize("sparse", [False, True])
+def test_under_autocast(path, sparse):
+    x, weight, r = drawn([1, 3, 1], torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = relation_linear(x.bfloat16(), weight, r, sparse)
+    torch.testing.assert_close(y.float(), by_loop(x, weight, r), rtol=0.05, atol=0.05)
+    y.float().sum().backward()
+    assert weight.grad.dtype is x.grad.dtype is torch.float32
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("wrong", [-1, R])
+def test_matrices_that_are_not_there(path, wrong, sparse):
     x, weight, _ = drawn([0, 0])
     with pytest.raises(IndexError, match="out of"):
-        relation_linear(x, weight, torch.tensor([0, R]))
+        relation_linear(x, weight, torch.tensor([0, wrong]), sparse)
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,8 @@ class BinaryCrossEntropy(Operator):
         row_weights: Tensor | None,
         groups: Tensor | None,
     ) -> Tensor:
+        if groups is not None and row_weights is not None:
+            groups = native.checked_index(groups, row_weights.shape[1], "bce", "groups")
         rows = max(min(len(targets), _ROWS), 1)
         shape = rows, max(_ENTRIES // rows // 64, 1) * 64
         factor = 1.0 if row_weights is not None else 1 / max(len(targets) * len(w), 1)
@@ -186,6 +188,8 @@ class CrossEntropy(Operator):
         counted: Tensor,
         smoothing: float,
     ) -> Tensor:
+        if len(target):  # compiled code has no other check of it
+            target = native.checked_index(target, len(w), "cross_entropy", "classes")
         weights = counted.to(x.dtype) / counted.sum().clamp_min(1)
         shape = max(40, len(target) // 24) * 4, len(w)  # all classes
 

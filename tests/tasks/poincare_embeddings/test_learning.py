@@ -61,3 +61,10 @@ def test_the_record_counts_nodes_and_pairs(runs):
     counts = runs["poincare"][0].record["data"]["counts"]
     assert counts["train"] == {"nodes": 40, "edges": 39, "pairs": 3 * 1 + 9 * 2 + 27 * 3}
     assert counts["test"] == {"nodes": 39}
+
+
+def test_a_number_of_steps_may_be_given_in_the_place_of_epochs(tmp_path):
+    """With the burn-in, which is a number of epochs."""
+    words = ("trainer.max_epochs=-1", "trainer.max_steps=3", "task.module.burn_in_epochs=1")
+    result = call("task=poincare_embeddings_toy", *words, *QUIET, *places(tmp_path))
+    assert result.code == 0, result.err
