@@ -27,11 +27,12 @@ def blocked(*tensors: Tensor) -> bool:
     """Whether blocks pay: large float32 tensors of one shape on a CPU, where nothing follows the operations."""
     first = tensors[0]
     return (
-        first.dtype is torch.float32
-        and not switch.is_followed(*tensors)  # which would record the next comparison
+        not torch.compiler.is_compiling()  # which would record the next comparison
+        and first.dtype is torch.float32
         and first.numel() > _BLOCK
         and first.device.type == "cpu"
         and all(t.dtype is torch.float32 and t.shape == first.shape for t in tensors[1:])
+        and not switch.is_followed(*tensors)
     )
 
 

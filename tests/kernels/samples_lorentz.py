@@ -22,5 +22,6 @@ def _linear():
 
 SAMPLES = {
     "lorentz_linear": lambda: list(_linear()),
+    "lorentz_lift": lambda: [(draw(3, 4), curvature(), 1), (draw(2, 3, 2), curvature(), 2)],
     "lorentz_mean": lambda: [(points(3, 4, 2).mean(-2).detach().requires_grad_(), curvature())],
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from hyperbolic.kernels.lorentz_rows import passes
-from hyperbolic.kernels.lorentz_rows.plain import OFFSET, dual, lift, normalise, set_time
+from hyperbolic.kernels.lorentz_rows.plain import OFFSET, dual, normalise, set_time
 
 
 def normalised_linear(
@@ -31,6 +31,15 @@ def normalised_linear(
     Returns: (n, heads * D).
     """
     y: Tensor = passes.Linear.run(x, weight, bias, raw, added, scale, c, offset, heads)
+    return y
+
+
+def lift(s: Tensor, c: Tensor, axes: int = 1) -> Tensor:
+    """The points ``(sqrt(1/c + |s|^2), s)`` above space parts s (..., d) -> (..., d+1).
+
+    Args: axes: how many axes of s, from the end, hold the coordinates; 2 joins heads (..., n_heads, d_head).
+    """
+    y: Tensor = passes.Lift.run(s, c, axes)
     return y
 
 

@@ -131,6 +131,47 @@ class Linear(Operator):
         return grad_x, grad_weight, grad_bias, grad_raw, grad_added, grad_scale, grad_c, None, None
 
 
+def _time_grad(grad: Tensor, y: Tensor, out: Tensor, c: Tensor, size: int, left_out: int) -> Tensor:
+    """Fills out, and returns the gradient of c in ``t = sqrt(1/c + |s|^2)``."""
+    total = _sums()
+    LIBRARY.run("time_grad", grad, y, out, total, y.numel() // size, size, left_out)
+    return torch.full_like(c, total[0] / (-2 * float(c) ** 2))
+
+
+@operator("lorentz_lift(Tensor s, Tensor c, int axes) -> Tensor")
+class Lift(Operator):
+    plain = staticmethod(plain.lift)
+
+    @staticmethod
+    def fits(s: Tensor, c: Tensor, axes: int) -> bool:
+        return LIBRARY.readable(s)
+
+    @staticmethod
+    def forward(ctx: Context, s: Tensor, c: Tensor, axes: int) -> Tensor:
+        lead, sizes = s.shape[: s.dim() - axes], s.shape[s.dim() - axes :]
+        y = s.new_empty(*lead, sizes.numel() + 1)
+        at, heads = _two_leading(s.detach(), axes), sizes[0] if axes == 2 else 1
+        strides = (at.stride(0), at.stride(1), at.stride(2) if axes == 2 else 0)
+        shape = (lead.numel(), at.shape[1], heads, sizes[-1])
+        LIBRARY.run("lift", native.Strided(at), y, *shape, *strides, float(c))
+        ctx.save_for_backward(y, c)
+        ctx.shape = s.shape
+        return y
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        y, c = ctx.saved_tensors
+        out = grad.new_empty(ctx.shape)
+        return out, _time_grad(grad.contiguous(), y, out, c, y.shape[-1], 1), None
+
+
+def _two_leading(s: Tensor, axes: int) -> Tensor:
+    """s with two axes before the last ones, a view where its strides allow it, its coordinates next to each other."""
+    if s.dim() != axes + 2:
+        s = s.reshape(1, s.shape[: s.dim() - axes].numel(), *s.shape[s.dim() - axes :])
+    return s if s.stride(-1) == 1 else s.contiguous()
+
+
 @operator("lorentz_mean(Tensor mean, Tensor c) -> Tensor")
 class Mean(Operator):
     plain = staticmethod(plain.mean)

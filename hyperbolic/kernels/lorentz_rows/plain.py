@@ -8,9 +8,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hyperbolic.fusion import fused
-from hyperbolic.numerics import sqnorm
-
 OFFSET = 1.1  # least time of the points of a linear layer, times sqrt(c) (Chen et al., in their program)
 _SHORT = 2.0**-40  # what the square of a space part counts as more where it is normalised
 
@@ -60,14 +57,9 @@ def set_time(z: Tensor, c: Tensor, heads: int = 1) -> Tensor:
     return lift(z.unflatten(-1, (heads, z.shape[-1] // heads))[..., 1:], c).flatten(-2)
 
 
-@fused
 def lift(s: Tensor, c: Tensor, axes: int = 1) -> Tensor:
-    """The points ``(sqrt(1/c + |s|^2), s)`` above space parts s (..., d) -> (..., d+1).
-
-    Args: axes: how many axes of s, from the end, hold the coordinates; 2 joins heads (..., n_heads, d_head).
-    """
     s = s.flatten(-axes)
-    return torch.cat([(1 / c + sqnorm(s)).sqrt().to(s.dtype), s], -1)
+    return torch.cat([(1 / c + s.double().square().sum(-1, keepdim=True)).sqrt().to(s.dtype), s], -1)
 
 
 def mean(mean: Tensor, c: Tensor) -> Tensor:
