@@ -18,5 +18,6 @@ def curvature() -> torch.Tensor:
 
 
 SAMPLES = {
+    "mlr_lift_hyperplanes": lambda: [(points(3, 4), draw(3, 4), curvature())],
     "mlr_logits": lambda: [(draw(3, 4), draw(5, 4), (draw(5).detach().abs() + 0.5).requires_grad_())],
 }

@@ -16,9 +16,7 @@ from torch import Tensor
 from hyperbolic.fusion import fused
 from hyperbolic.kernels.mlr import passes
 from hyperbolic.kernels.mlr.plain import arsinh
-from hyperbolic.numerics import ball_gap, dot, scaled, sqnorm, wide_curvature
-
-TINY = 1e-74  # keeps |a| positive; the inverse of its root is a float32 number
+from hyperbolic.numerics import ball_gap, scaled, wide_curvature
 
 
 @fused
@@ -28,18 +26,13 @@ def lift_points(x: Tensor, c: Tensor) -> Tensor:
     return torch.cat([scaled(2 / gap, x), (4 / gap - 2).to(x.dtype)], -1)
 
 
-@fused
 def lift_hyperplanes(p: Tensor, a: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     """W (K, d+1) and the scales ``s = 2|a|/sqrt(c)`` (K,) of hyperplanes through points p with normals a, both (K, d).
 
-    With ``t = <p,a>/g`` and ``alpha = sqrt(c)/|a|``: ``W = [alpha a + 2 c alpha t p, -alpha t]``. At a = 0 the logit is
-    0 and its gradient is finite.
+    At a = 0 the logit is 0 and its gradient is finite.
     """
-    c = wide_curvature(c).to(a.device)
-    shift, norm = dot(p, a) / ball_gap(p, c), (sqnorm(a) + TINY).sqrt()
-    alpha = c.sqrt() / norm
-    w = torch.cat([scaled(alpha, a) + scaled(2 * c * alpha * shift, p), (-alpha * shift).to(a.dtype)], -1)
-    return w, (2 / c.sqrt() * norm).squeeze(-1).to(a.dtype)
+    w, scale = passes.LiftHyperplanes.run(p, a, wide_curvature(c).to(a.device))
+    return w, scale
 
 
 def class_logits(x: Tensor, w: Tensor, scale: Tensor | None = None, bias: Tensor | None = None) -> Tensor:

@@ -1,4 +1,4 @@
-// s arsinh(z) with its gradient: see passes.py.
+// Lifts of points and hyperplanes, and s arsinh(z) with its gradient: see __init__.py and passes.py.
 #include <cmath>
 
 #include "arsinh.h"
@@ -65,6 +65,8 @@ template <class T> void slopes(const Slopes<T> &tile, int threads) {
     }
 }
 
+constexpr double tiny = 1e-74;  // keeps |a| positive
+
 }  // namespace
 
 #define EXPORT(T)                                                                                                      \
@@ -78,3 +80,42 @@ template <class T> void slopes(const Slopes<T> &tile, int threads) {
 
 EXPORT(float)
 EXPORT(double)
+
+// W (n, d + 1), the scales (n), and of each row the gap, shift = <p, a>/gap and norm = |a|.
+extern "C" void lift_hyperplanes(const float *p, const float *a, float *w, float *scale, double *gaps, double *shifts,
+                                 double *norms, int64_t n, int64_t d, double c, double floor, int threads) {
+    rows::each(n, rows::worth(n * d, threads), [=](int64_t r) {
+        const float *point = p + r * d, *normal = a + r * d;
+        float *to = w + r * (d + 1);
+        const double gap = gaps[r] = std::max(1 - c * rows::dot(point, point, d), floor);
+        const double shift = shifts[r] = rows::dot(point, normal, d) / gap;
+        const double norm = norms[r] = std::sqrt(rows::dot(normal, normal, d) + tiny), alpha = std::sqrt(c) / norm;
+        rows::combine(float(alpha), normal, float(2 * c * alpha * shift), point, to, d);
+        to[d] = float(-alpha * shift);
+        scale[r] = float(2 / std::sqrt(c) * norm);
+    });
+}
+
+// grad_c: one number for each row, or null.
+extern "C" void lift_hyperplanes_grad(const float *grad_w, const float *grad_scale, const float *p, const float *a,
+                                      const double *gaps, const double *shifts, const double *norms, float *grad_p,
+                                      float *grad_a, double *grad_c, int64_t n, int64_t d, double c, double floor,
+                                      int threads) {
+    rows::each(n, rows::worth(n * d, threads), [=](int64_t r) {
+        const float *space = grad_w + r * (d + 1), *point = p + r * d, *normal = a + r * d;
+        const double gap = gaps[r], shift = shifts[r], norm = norms[r];
+        const double alpha = std::sqrt(c) / norm, size = 2 / std::sqrt(c) * double(grad_scale[r]);
+        const double along_p = rows::dot(space, point, d), slope = 2 * c * along_p - double(space[d]);
+        const double g_alpha = rows::dot(space, normal, d) + shift * slope;
+        const double g_product = alpha * slope / gap;  // of <p, a>
+        const double g_gap = gap > floor ? -g_product * shift : 0;
+        const double g_norm = (size - alpha / norm * g_alpha) / norm;  // over |a|
+        const double bend = 2 * c * alpha * shift;
+        const float *const vectors[] = {space, normal, point};
+        const float on_a[] = {float(alpha), float(g_norm), float(g_product)};
+        const float on_p[] = {float(bend), float(g_product), float(-2 * c * g_gap)};
+        rows::combine(on_a, vectors, 3, grad_a + r * d, d);
+        rows::combine(on_p, vectors, 3, grad_p + r * d, d);
+        if (grad_c) grad_c[r] = (alpha * g_alpha - size * norm) / (2 * c) + bend / c * along_p - g_gap * (1 - gap) / c;
+    });
+}

@@ -1,4 +1,4 @@
-"""The passes of :mod:`hyperbolic.kernels.mlr` in C++: ``s arsinh(z)`` between matrix products."""
+"""The passes of :mod:`hyperbolic.kernels.mlr` in C++: the lifts of float32 rows, and ``s arsinh(z)``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,39 @@ from torch import Tensor
 from hyperbolic import native
 from hyperbolic.kernels.mlr import plain
 from hyperbolic.kernels.operator import Operator, operator
+from hyperbolic.numerics import BALL_EPS
 from hyperbolic.typing import Context
 
 LIBRARY = native.Library("mlr")
 _ROWS, _COLUMNS = 128, 1024  # of a tile of slopes
+_FLOOR = BALL_EPS[torch.float32] / 4  # of gaps
+
+
+@operator("mlr_lift_hyperplanes(Tensor p, Tensor a, Tensor c) -> (Tensor, Tensor)")
+class LiftHyperplanes(Operator):
+    plain = staticmethod(plain.lift_hyperplanes)
+
+    @staticmethod
+    def fits(p: Tensor, a: Tensor, c: Tensor) -> bool:
+        return a.dtype is torch.float32 and LIBRARY.readable(p, a)
+
+    @staticmethod
+    def forward(ctx: Context, p: Tensor, a: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        p, a, (n, d) = p.contiguous(), a.contiguous(), a.shape
+        w, scale = a.new_empty(n, d + 1), a.new_empty(n)
+        scalars = a.new_empty(3, n, 1, dtype=torch.float64).unbind()  # gap, shift and norm of each row
+        LIBRARY.run("lift_hyperplanes", native.shaped(p, (n, d)), a, w, scale, *scalars, n, d, float(c), _FLOOR)
+        ctx.save_for_backward(p, a, c, *scalars)
+        return w, scale
+
+    @staticmethod
+    def backward(ctx: Context, grad_w: Tensor, grad_s: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        p, a, c, *scalars = ctx.saved_tensors
+        grad_p, grad_a = torch.empty_like(p), torch.empty_like(a)
+        rows = a.new_empty(len(a), dtype=torch.float64) if ctx.needs_input_grad[2] else None
+        tensors = (grad_w.contiguous(), grad_s.contiguous(), p, a, *scalars, grad_p, grad_a, rows)
+        LIBRARY.run("lift_hyperplanes_grad", *tensors, *a.shape, float(c), _FLOOR)
+        return grad_p, grad_a, None if rows is None else rows.sum()
 
 
 @operator("mlr_logits(Tensor x, Tensor w, Tensor scale) -> Tensor")

@@ -5,7 +5,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hyperbolic.numerics import WIDE
+from hyperbolic.numerics import WIDE, ball_gap, dot, scaled, sqnorm
+
+TINY = 1e-74  # keeps |a| positive; the inverse of its root is a float32 number
+
+
+def lift_hyperplanes(p: Tensor, a: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """With ``t = <p,a>/g`` and ``alpha = sqrt(c)/|a|``: ``W = [alpha a + 2 c alpha t p, -alpha t]``."""
+    shift, norm = dot(p, a) / ball_gap(p, c), (sqnorm(a) + TINY).sqrt()
+    alpha = c.sqrt() / norm
+    w = torch.cat([scaled(alpha, a) + scaled(2 * c * alpha * shift, p), (-alpha * shift).to(a.dtype)], -1)
+    return w, (2 / c.sqrt() * norm).squeeze(-1).to(a.dtype)
 
 
 def arsinh(z: Tensor) -> Tensor:
