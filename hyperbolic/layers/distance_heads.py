@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from hyperbolic.kernels.pairwise import lorentz_pairwise, poincare_pairwise
 from hyperbolic.layers.guard import name_of
-from hyperbolic.layers.multihead import MultiHead, drop_weights
+from hyperbolic.layers.multihead import MultiHead, drop_scores
 from hyperbolic.manifolds import HyperbolicManifold, Lorentz, Manifold, PoincareBall, sheet
 from hyperbolic.numerics import WIDE, sqnorm, wide
 from hyperbolic.switch import is_followed
@@ -62,19 +62,23 @@ class DistanceHeads(MultiHead):
         return nn.functional.softplus(self.free_tau)
 
     def weights(self, q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
+        return torch.softmax(self.scores(q, k, mask), -1)
+
+    def scores(self, q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
+        """What :meth:`weights` are the softmax of; -inf where a query sees no key."""
         distances = lorentz_pairwise if isinstance(self.space, Lorentz) else poincare_pairwise
         score = -self.tau * distances(q, k, self.space.c, refine=False)
         if self.gamma is not None:
             score = nn.functional.logsigmoid(score - self.gamma)  # its softmax: sigmoids over their sum, never 0/0
-        return torch.softmax(score if mask is None else score.masked_fill(~mask, -torch.inf), -1)
+        return score if mask is None else score.masked_fill(~mask, -torch.inf)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
         if causal:
             mask = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device).tril()
-        weights = self.weights(q, k, mask)
+        scores = self.scores(q, k, mask)
         if self.training and self.dropout.p:
-            weights = drop_weights(weights, self.dropout.p)
-        return weighted_centroids(self.space, v, weights)
+            scores = drop_scores(scores, self.dropout.p)
+        return weighted_centroids(self.space, v, torch.softmax(scores, -1))
 
 
 def weighted_centroids(space: HyperbolicManifold, x: Tensor, weights: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from hyperbolic.layers import attention
 from hyperbolic.layers.attention import DistanceAttention
 from hyperbolic.layers.guard import name_of, takes_points
 from hyperbolic.layers.lorentz_linear import Linear
-from hyperbolic.layers.multihead import MultiHead, drop_weights
+from hyperbolic.layers.multihead import MultiHead, drop_scores
 from hyperbolic.manifolds import Lorentz
 from hyperbolic.manifolds.sheet import half_sinh_square
 
@@ -38,17 +38,17 @@ def lorentz_attention(
     Args:
         q (..., T, D); k, v (..., N, D) points; temperature: scalar tensor. mask: boolean, broadcast to (..., T, N),
             true where a key counts. causal: query t sees the keys 0..t.
-        dropout: probability with which a weight is left out; see :func:`hyperbolic.layers.multihead.drop_weights`.
+        dropout: probability with which a weight is left out; see :func:`hyperbolic.layers.multihead.drop_scores`.
     Returns: (..., T, D).
     """
     q = dual(q, 2 / temperature)
     if not dropout and (q.is_cuda or k.shape[-2] > _MATMUL_LENGTH):
         mean = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, scale=1.0)
         return normalised_mean(mean, c)
-    weights = torch.softmax(_hide(q @ k.mT, mask, causal), -1)
+    scores = _hide(q @ k.mT, mask, causal)
     if dropout:
-        weights = drop_weights(weights, dropout)
-    return normalised_mean(weights @ v, c)
+        scores = drop_scores(scores, dropout)
+    return normalised_mean(torch.softmax(scores, -1) @ v, c)
 
 
 def attention_weights(q: Tensor, k: Tensor, temperature: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -60,7 +60,9 @@ def _hide(score: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
     """The scores (..., T, N), -inf where a query sees no key."""
     if causal:
         mask = torch.ones(score.shape[-2:], dtype=torch.bool, device=score.device).tril()
-    return score if mask is None else score.masked_fill(~mask, -torch.inf)
+    if mask is None:
+        return score
+    return score + torch.zeros_like(mask, dtype=score.dtype).masked_fill(~mask, -torch.inf)  # needs no backward pass
 
 
 class MultiHeadAttention(MultiHead):

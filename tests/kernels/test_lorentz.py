@@ -5,7 +5,7 @@ import torch
 
 from hyperbolic.kernels import lorentz_rows as kernel
 from hyperbolic.layers.lorentz_attention import attention_weights, lorentz_attention
-from hyperbolic.layers.multihead import drop_weights
+from hyperbolic.layers.multihead import drop_scores
 from hyperbolic.manifolds import Lorentz
 from tests.tolerances import tolerance
 
@@ -152,8 +152,8 @@ def test_attention_dropout_leaves_out_weights_by_chance():
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
 def test_rows_that_lose_the_weights_that_count_keep_them(dtype):
     """Weights of 1 and 1e-35: without the first, the centroid's gradient would be beyond all numbers."""
-    weights = torch.tensor([0.0, -80.0], dtype=dtype).repeat(64, 1).softmax(-1)
-    torch.testing.assert_close(drop_weights(weights, 0.5), weights)
+    scores = torch.tensor([0.0, -80.0], dtype=dtype).repeat(64, 1)
+    torch.testing.assert_close(drop_scores(scores, 0.5).softmax(-1), scores.softmax(-1))
     q, k = points(1.0, 64, 3, dtype=dtype), 40 * points(1.0, 2, 3, dtype=dtype)
     q, k, v = (x.requires_grad_() for x in (q, Lorentz(1.0).projx(k), points(1.0, 2, 3, dtype=dtype)))
     lorentz_attention(q, k, v, torch.tensor(0.5, dtype=dtype), torch.tensor(1.0, dtype=dtype), dropout=0.5).sum().backward()
