@@ -198,6 +198,7 @@ def test_class_points_are_on_the_hyperplanes_or_where_the_logit_is_highest(geome
         lambda s, x: s.cross_entropy(x, torch.full((B,), -1)),
         lambda s, x: s.cross_entropy(x, torch.full((B,), -100), ignore_index=-1),
         lambda s, x: s.cross_entropy(x, torch.full((B,), K)),
+        lambda s, x: s.bce(x, torch.full_like(LISTS, K)),
         lambda s, x: s.bce(x, LISTS, torch.ones(B, 2), torch.full((K,), 2)),
     ],
 )

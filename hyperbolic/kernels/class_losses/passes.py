@@ -133,6 +133,8 @@ class BinaryCrossEntropy(Operator):
     ) -> Tensor:
         if groups is not None and row_weights is not None:
             groups = native.checked_index(groups, row_weights.shape[1], "bce", "groups")
+        if targets.dtype is torch.long and targets.numel():  # compiled code has no other check of it; -1 is none
+            native.checked_index(targets.clamp_min(0), len(w), "bce", "classes")
         rows = max(min(len(targets), _ROWS), 1)
         shape = rows, max(_ENTRIES // rows // 64, 1) * 64
         factor = 1.0 if row_weights is not None else 1 / max(len(targets) * len(w), 1)
