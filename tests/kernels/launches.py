@@ -101,6 +101,8 @@ def _gpu_in_name() -> Iterator[list[str]]:
             stack.enter_context(mock.patch.object(torch.cuda, name, value, create=True))
         stack.enter_context(mock.patch("torch.utils._triton.triton_hash_with_backend", return_value=""))
         stack.enter_context(mock.patch("torch._dynamo.utils.preserve_rng_state", contextlib.nullcontext))
+        # of PyTorch with CUDA, which asks the driver
+        stack.enter_context(mock.patch("torch._subclasses.fake_tensor.init_gpu_context", return_value=None))
         has_triton.cache_clear()
         stack.callback(has_triton.cache_clear)
         stack.enter_context(mock.patch.object(GraphLowering, "run", lower))
