@@ -26,6 +26,8 @@ def printed(name: str, *words: str, **environment: str) -> object:
     pytest.importorskip("triton")
     command = [sys.executable, str(HERE / name), *words]
     done = subprocess.run(command, env=WITH_TRITON | environment, capture_output=True, text=True, check=False)
+    if "only 0-dimensional arrays can be converted to Python scalars" in done.stderr:
+        pytest.skip("the interpreter of this Triton needs numpy<2.4")
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 
