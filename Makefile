@@ -73,6 +73,9 @@ data: ## say which data sets the tasks need and where they are looked for
 	@echo "  python scripts/download.py snli | multinli | wordnet"
 	@echo "Texts with classes (Zhang et al. 2015), ag_news_csv and others: python scripts/download.py --help names them."
 	@echo "task=nli reads any pairs of sentences in their formats: data.dir=my_pairs."
+	@echo "Graphs (task=airport_lp, cora_nc, ...), translation (task=multi30k, tatoeba) and trees for task=probing:"
+	@echo "  python scripts/download.py graphs | multi30k | tatoeba_de_en | ud_english_ewt"
+	@echo "IWSLT'14 and WMT'14 (task=iwslt14, wmt14) come from fairseq's scripts, see tasks/translation/README.md."
 	@echo "task=poincare_glove learns word vectors from any text: task.data.file=corpus.txt. The *_toy tasks need nothing."
 
 reproduce: setup ## run the cells of a TABLE, or EXPERIMENTS, once for each seed in SEEDS (else PREFIX-10's six)

@@ -1,5 +1,6 @@
 """How long the runs of a table trained against their authors' own, how many seeds they have, and who tuned them."""
 
+import math
 from collections import defaultdict
 
 from configs.cells import Place
@@ -37,11 +38,15 @@ def budget(run: Record, theirs: int | None) -> str:
 
 
 def steps(run: Record) -> int | None:
-    """The most steps of a run; how many an epoch has follows from the step and epoch of the selected state."""
+    """The most steps of a run; how many an epoch has follows from the step and epoch of the selected state, or, where
+    this may be of the middle of an epoch, from the numbers of pairs and of pairs in a batch."""
     config, selection = flat(run["config"]), run["selection"] or {}
     most, epochs = (int(config.get(f"trainer.{key}") or -1) for key in ("max_steps", "max_epochs"))
     if most > 0:
         return most
+    if epochs > 0 and config.get("trainer.val_check_interval", 1.0) != 1.0:
+        pairs, batch = run["data"]["counts"].get("train", {}).get("pairs"), config.get("task.data.batch_size")
+        return math.ceil(pairs / batch) * epochs if pairs and batch else None
     if epochs < 0 or not selection.get("epoch") or not selection.get("step"):
         return None
     return round(selection["step"] / selection["epoch"] * epochs)

@@ -143,7 +143,7 @@ def _gate(gate: dict[str, Any]) -> str:
     if gate["what"] == "difference":
         return f"{gate['limit']:.0f} results may differ" if gate["limit"] else "no result may differ"
     other = "" if gate["against"] == "floor" else f" of {gate['against']}"
-    return f"{_digits(gate['limit'])}{other}{' memory' if gate['what'] == 'memory' else ''}"
+    return f"{gate['limit']:g}{other}{' memory' if gate['what'] == 'memory' else ''}"
 
 
 def _ours(row: dict[str, Any]) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def test_plain_formulas_and_a_gpu_have_columns_where_they_were_measured(files):
     [
         ({"what": "time", "against": "floor", "limit": 2.0}, "2"),
         ({"what": "time", "against": "HypLL", "limit": 0.4}, "0.4 of HypLL"),
-        ({"what": "memory", "against": "floor", "limit": 0.125}, "0.12 memory"),
+        ({"what": "memory", "against": "floor", "limit": 0.125}, "0.125 memory"),
         ({"what": "difference", "against": "floor", "limit": 0}, "no result may differ"),
         ({"what": "difference", "against": "floor", "limit": 3}, "3 results may differ"),
     ],

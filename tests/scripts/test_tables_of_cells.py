@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from scripts.budgets import steps
 from scripts.orderings import difference, verdict
 
 TABLE = """
@@ -180,6 +181,15 @@ def test_the_notes_say_budget_seeds_and_tuning_of_each_cell(tmp_path, tables, la
         "- Budget: 100 steps, 200 % of its authors' 50; 2 seeds; tuned by us, 3 rates: Euclidean GRU",
         "- Budget: 100 steps, 50 % of its authors' 200; 1 seed; not tuned: Hyperbolic LSTM",
     ]
+
+
+def test_a_state_of_the_middle_of_an_epoch_does_not_shorten_the_budget(make_record):
+    counts = {"train": {"pairs": 500_000}}
+    changes = {"config.trainer.val_check_interval": 2000, "config.trainer.max_epochs": 30, "config.task.data.batch_size": 64}
+    run = make_record(changes | {"data.counts": counts, "selection.step": 209_138, "selection.epoch": 27})
+    assert steps(run) == 30 * 7813
+    run["data"]["counts"] = {}
+    assert steps(run) is None
 
 
 def test_a_budget_that_is_no_number_of_steps_is_named(lay, tables, capsys):
