@@ -45,7 +45,11 @@ extern "C" void weighted_sum_grad(const double *weights, const float *x, const d
         const double *g = grad + b * size;
         for (int64_t i = b * count; i < (b + 1) * count; i++) {
             if (grad_weights) grad_weights[i] = rows::dot(x + i * size, g, size);
-            if (grad_x) rows::scale(weights[i], g, grad_x + i * size, size);
+            if (!grad_x) continue;
+            const double weight = weights[i];
+            float *to = grad_x + i * size;
+#pragma omp simd
+            for (int64_t j = 0; j < size; j++) to[j] = float(weight * g[j]);
         }
     });
 }
