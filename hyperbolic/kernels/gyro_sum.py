@@ -11,22 +11,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from hyperbolic.kernels.gyro import constants
 from hyperbolic.kernels.operator import Operator, operator
 from hyperbolic.manifolds.poincare import project
-from hyperbolic.numerics import BALL_EPS, artanhc, cosh_sqrt, limit, scaled, sqnorm, tanhc
+from hyperbolic.numerics import artanhc, cosh_sqrt, scaled, sqnorm, tanhc
 from hyperbolic.typing import Context
 
 
-def _bound(dtype: torch.dtype) -> float:
-    return 1 - limit(BALL_EPS, dtype)
-
-
-def _least_gap(dtype: torch.dtype) -> float:
-    return 1 - _bound(dtype) ** 2
-
-
 def _plain_sum(x: Tensor, gap: Tensor, last: Tensor | None) -> Tensor:
-    least = _least_gap(x.dtype)
+    least = constants(x).least_gap
     total, total_gap = x[0], gap[0]
     result = total if last is None else total * last[0]
     for t in range(1, x.shape[0]):
@@ -49,13 +42,9 @@ class BallSum(Operator):
     fuses = False
 
     @staticmethod
-    def fits(*_: Tensor | None) -> bool:
-        return True
-
-    @staticmethod
     def forward(ctx: Context, x: Tensor, gap: Tensor, last: Tensor | None) -> Tensor:
         steps, size, rows = x.shape
-        least = _least_gap(x.dtype)
+        least = constants(x).least_gap
         # of step t: the sum so far and s = sum + x_t; and the numbers i, a, b, and the gap of the sum so far
         vectors, numbers = x.new_empty(steps + 1, 2, size, rows), x.new_empty(steps + 1, 4, 1, rows)
         vectors[1, 0], numbers[1, 3] = x[0], gap[0]
@@ -78,7 +67,7 @@ class BallSum(Operator):
     def backward(ctx: Context, grad_last: Tensor) -> tuple[Tensor, Tensor, None]:
         gap, vectors, numbers, last = ctx.saved_tensors
         steps, size, rows = len(gap), *grad_last.shape
-        cut = numbers[:, 3] <= _least_gap(grad_last.dtype)  # sums that were brought back inside
+        cut = numbers[:, 3] <= constants(grad_last).least_gap  # sums that were brought back inside
         cut = cut if cut.any() else None
         g_x, g_gap = vectors.new_empty(steps, size, rows), torch.empty_like(gap)
         grad = grad_last if last is None else grad_last * last[-1]
@@ -122,7 +111,7 @@ def mobius_sum(x: Tensor, c: Tensor, weights: Tensor | None = None, mask: Tensor
 
 def _weighted(x: Tensor, weights: Tensor | None, c: Tensor) -> tuple[Tensor, Tensor]:
     """``w (x) x`` and its gaps (..., T, 1)."""
-    bound, least, square = _bound(x.dtype), _least_gap(x.dtype), sqnorm(x)
+    (bound, least, _), square = constants(x), sqnorm(x)
     gap = (1 - c * square).clamp_min(least)
     if weights is None:
         return x, gap.to(x.dtype)

@@ -101,10 +101,6 @@ class NeighbourSum(Operator):
     fuses = False  # a sparse product is one kernel
 
     @staticmethod
-    def fits(*_: Any) -> bool:
-        return True
-
-    @staticmethod
     def forward(ctx: Context, x: Tensor, weights: Tensor, *at: Any) -> Tensor:
         _, source, offsets, *_, n_targets = at
         ctx.save_for_backward(x if ctx.needs_input_grad[1] else x.new_empty(0), weights, *at[:-1])

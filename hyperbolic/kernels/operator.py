@@ -69,16 +69,17 @@ class Passes(Protocol):
 class Operator(torch.autograd.Function):
     """Base class of the operations, which :func:`operator` decorates; see the module's documentation.
 
-    Subclasses have the static methods ``plain`` and ``fits``, which take the arguments of the schema, beside
-    ``forward`` and ``backward``, which write into none of their arguments. ``fake`` makes results of the right shapes,
-    dtypes and device, where that is less work than ``plain``. ``cuda`` has the passes for tensors on a GPU.
-    ``fuses`` is false where there are such passes, or the formula is a loop over steps: it is not compiled there.
+    Subclasses have the static methods ``plain`` and ``fits``, which take the arguments of the schema (without ``fits``
+    all do), beside ``forward`` and ``backward``, which write into none of their arguments. ``fake`` makes results of
+    the right shapes, dtypes and device, where that is less work than ``plain``. ``cuda`` has the passes for tensors on
+    a GPU. ``fuses`` is false where there are such passes, or the formula is a loop over steps: it is not compiled
+    there.
     """
 
     name: ClassVar[str]
     run: ClassVar[Callable[..., Any]]  # the operation, by the implementation that serves its arguments
     plain: ClassVar[Callable[..., Any]]
-    fits: ClassVar[Callable[..., bool]]
+    fits: ClassVar[Callable[..., bool]] = staticmethod(lambda *_: True)
     fake: ClassVar[Callable[..., Any] | None] = None
     cuda: ClassVar[Passes | None] = None
     fuses: ClassVar[bool] = True
@@ -143,14 +144,13 @@ def _define(cls: type[Operator], schema: str) -> None:
         *inputs, grads, needs = arguments
         flat = unpacked(tuple(inputs))
         grads = [g.contiguous() for g in grads]
-        if not cls.fits(*flat):
-            with torch.no_grad():
-                values = fusion.gradients(cls.plain, flat, grads, needs)
-        else:
-            with torch.no_grad():
+        with torch.no_grad():
+            if cls.fits(*flat):
                 step = _Pass(needs)
                 cls._forward(step, *flat)
                 values = cls._backward(step, *grads)
+            else:
+                values = fusion.gradients(cls.plain, flat, grads, needs)
         return [
             (torch.zeros_like(a) if g is None else _fresh(g, (*flat, *grads)).to(a.dtype))
             for a, g, need in zip(flat, values, needs, strict=True)

@@ -7,12 +7,6 @@ constexpr double most = 1e300;  // of a factor, so that 0 times it is 0
 
 inline double finite(double factor) { return std::min(std::max(factor, -most), most); }
 
-// to = a x, the product rounded once.
-inline void scaled(double a, const float *x, float *to, int64_t size) {
-#pragma omp simd
-    for (int64_t j = 0; j < size; j++) to[j] = float(a * double(x[j]));
-}
-
 }  // namespace
 
 extern "C" void row_dot(const float *x, const float *y, double *out, int64_t n, int64_t size, int threads) {
@@ -21,7 +15,7 @@ extern "C" void row_dot(const float *x, const float *y, double *out, int64_t n, 
 
 extern "C" void row_scale(const double *scale, const float *x, float *out, int64_t n, int64_t size, int threads) {
     rows::each(n, rows::worth(n * size, threads),
-               [=](int64_t r) { scaled(finite(scale[r]), x + r * size, out + r * size, size); });
+               [=](int64_t r) { rows::scale(finite(scale[r]), x + r * size, out + r * size, size); });
 }
 
 // Gradients of row_scale: <grad, x> and scale grad.
@@ -30,7 +24,7 @@ extern "C" void row_scale_grad(const double *scale, const float *x, const float 
     rows::each(n, rows::worth(n * size, threads), [=](int64_t r) {
         const float *g = grad + r * size;
         grad_scale[r] = rows::dot(g, x + r * size, size);
-        scaled(finite(scale[r]), g, grad_x + r * size, size);
+        rows::scale(finite(scale[r]), g, grad_x + r * size, size);
     });
 }
 
@@ -40,12 +34,7 @@ extern "C" void weighted_sum(const double *weights, const float *x, double *out,
     rows::each(n, rows::worth(n * count * size, threads), [=](int64_t b) {
         double *sum = out + b * size;
         std::fill(sum, sum + size, 0.0);
-        for (int64_t i = b * count; i < (b + 1) * count; i++) {
-            const double weight = weights[i];
-            const float *row = x + i * size;
-#pragma omp simd
-            for (int64_t j = 0; j < size; j++) sum[j] += weight * row[j];
-        }
+        for (int64_t i = b * count; i < (b + 1) * count; i++) rows::add(weights[i], x + i * size, sum, size);
     });
 }
 

@@ -62,9 +62,9 @@ template <class T> ALWAYS_INLINE void ask(const T *row, int64_t size) {
 }
 
 // to += a x.
-template <class T> inline void add(T a, const T *x, T *to, int64_t size) {
+template <class A, class X> inline void add(A a, const X *x, A *to, int64_t size) {
 #pragma omp simd
-    for (int64_t j = 0; j < size; j++) to[j] += a * x[j];
+    for (int64_t j = 0; j < size; j++) to[j] += a * A(x[j]);
 }
 
 using Two = double __attribute__((vector_size(16)));
@@ -179,14 +179,15 @@ template <class T> inline T sum(const T *x, int64_t size) {
     return sum;
 }
 
-// to = a x; to = a x + b y.
-template <class T> inline void scale(T a, const T *x, T *to, int64_t size) {
+// to = a x; to = a x + b y. In the dtype of a, rounded once.
+template <class A, class X, class To> inline void scale(A a, const X *x, To *to, int64_t size) {
 #pragma omp simd
-    for (int64_t j = 0; j < size; j++) to[j] = a * x[j];
+    for (int64_t j = 0; j < size; j++) to[j] = To(a * A(x[j]));
 }
-template <class T> inline void combine(T a, const T *x, T b, const T *y, T *to, int64_t size) {
+template <class A, class X, class Y, class To>
+inline void combine(A a, const X *x, A b, const Y *y, To *to, int64_t size) {
 #pragma omp simd
-    for (int64_t j = 0; j < size; j++) to[j] = a * x[j] + b * y[j];
+    for (int64_t j = 0; j < size; j++) to[j] = To(a * A(x[j]) + b * A(y[j]));
 }
 
 // to = sum_k a_k x_k of one vector or more.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -93,32 +93,27 @@ def _add_product(out: Tensor, a: Tensor, b: Tensor, beta: int) -> None:
     out[:, 1:].addmm_(a, b[:, 1:], beta=beta)
 
 
-def _backward(ctx: Context, grad: Tensor, n_others: int) -> tuple[Tensor | None, ...]:
-    saved = ctx.saved_tensors
-    if grad != 1:  # else, as in loss.backward(): no copy
-        saved = tuple(None if t is None else grad * t for t in saved)
-    return *saved, *[None] * n_others
+class _Streamed(Operator):
+    """What both losses share: the forward pass leaves the gradients of x, w, scale and bias."""
+
+    @staticmethod
+    def fits(x: Tensor, w: Tensor, scale: Tensor | None, bias: Tensor | None, *others: Any) -> bool:
+        return LIBRARY.readable(x, w, scale, bias) and all(t.is_cpu for t in others if isinstance(t, Tensor))
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
+        saved = ctx.saved_tensors
+        if grad != 1:  # else, as in loss.backward(): no copy
+            saved = tuple(None if t is None else grad * t for t in saved)
+        return *saved, None, None, None
 
 
 @operator(
     "streamed_bce(Tensor x, Tensor w, Tensor? scale, Tensor? bias, Tensor targets, Tensor? row_weights, "
     "Tensor? groups) -> Tensor"
 )
-class BinaryCrossEntropy(Operator):
+class BinaryCrossEntropy(_Streamed):
     plain = staticmethod(plain.bce)
-
-    @staticmethod
-    def fits(
-        x: Tensor,
-        w: Tensor,
-        scale: Tensor | None,
-        bias: Tensor | None,
-        targets: Tensor,
-        row_weights: Tensor | None,
-        groups: Tensor | None,
-    ) -> bool:
-        others = (targets, row_weights, groups)
-        return LIBRARY.readable(x, w, scale, bias) and all(t is None or t.is_cpu for t in others)
 
     @staticmethod
     def forward(
@@ -155,29 +150,13 @@ class BinaryCrossEntropy(Operator):
 
         return (_forward(ctx, x, w, scale, bias, shape, on_tile) * factor).to(x.dtype)
 
-    @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return _backward(ctx, grad, 3)
-
 
 @operator(
     "streamed_cross_entropy(Tensor x, Tensor w, Tensor? scale, Tensor? bias, Tensor target, Tensor counted, "
     "float smoothing) -> Tensor"
 )
-class CrossEntropy(Operator):
+class CrossEntropy(_Streamed):
     plain = staticmethod(plain.cross_entropy)
-
-    @staticmethod
-    def fits(
-        x: Tensor,
-        w: Tensor,
-        scale: Tensor | None,
-        bias: Tensor | None,
-        target: Tensor,
-        counted: Tensor,
-        smoothing: float,
-    ) -> bool:
-        return LIBRARY.readable(x, w, scale, bias) and target.is_cpu and counted.is_cpu
 
     @staticmethod
     def forward(
@@ -201,7 +180,3 @@ class CrossEntropy(Operator):
             LIBRARY.run("cross_entropy", *part.arguments(z, total), *of_rows, smoothing)
 
         return _forward(ctx, x, w, scale, bias, shape, on_tile).to(x.dtype)
-
-    @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return _backward(ctx, grad, 3)

@@ -27,43 +27,6 @@ def _across(x: Tensor) -> bool:
     return x.dim() > 2 and not x.is_contiguous() and x.transpose(-3, -2).is_contiguous()
 
 
-class _Numbers:
-    """What the passes of a normalisation need besides tensors: how many points z holds, their size, and the constants
-    of their times."""
-
-    def __init__(self, z: Tensor, scale: Tensor, c: Tensor, offset: float, heads: int):
-        self.heads, self.c = heads, float(c)
-        size, radius = z.shape[-1] // heads, self.c**-0.5
-        self.constants = (z.numel() // size, size, float(scale) * radius, (offset - 1) * radius, radius)
-
-    def forward(self, z: Tensor) -> Tensor:
-        """Replaces z; returns what the backward pass needs of it besides."""
-        row_numbers = torch.empty(2, self.constants[0], dtype=torch.float64)
-        LIBRARY.run("normalise", z, row_numbers, *self.constants)
-        return row_numbers
-
-    def backward(
-        self,
-        grad: Tensor,
-        y: Tensor,
-        row_numbers: Tensor,
-        rows: slice,
-        out: Tensor,
-        sums: Sums,
-        columns: Tensor | None = None,
-    ) -> None:
-        """Fills out with the gradient of these rows of z, and adds to its sums: see lorentz.cpp."""
-        first, last = rows.start * self.heads, rows.stop * self.heads
-        place = (first, last, out, sums, columns)
-        LIBRARY.run("normalise_grad", grad, y, row_numbers, *place, *self.constants)
-
-    def scale_grad(self, sums: Sums, scale: Tensor) -> Tensor:
-        return torch.full_like(scale, sums[0] * self.constants[-1])
-
-    def c_grad(self, sums: Sums, c: Tensor) -> Tensor:
-        return torch.full_like(c, sums[1] / (-2 * self.c))
-
-
 @operator(
     "lorentz_linear(Tensor x, Tensor weight, Tensor? bias, Tensor? raw, Tensor? added, Tensor scale, Tensor c, "
     "float offset, int heads) -> Tensor"
@@ -95,22 +58,26 @@ class Linear(Operator):
             y[:, ::size] = time
         if added is not None:
             y[:, size - added.shape[-1] :].add_(added)
-        ctx.numbers = _Numbers(y, scale, c, offset, heads)
-        ctx.save_for_backward(x, weight, raw, y, ctx.numbers.forward(y), scale, c)
-        ctx.added = 0 if added is None else added.shape[-1]
+        radius, points = float(c) ** -0.5, len(y) * heads
+        ctx.constants = (points, size, float(scale) * radius, (offset - 1) * radius, radius)  # of the times, see C++
+        row_numbers = torch.empty(2, points, dtype=torch.float64)
+        LIBRARY.run("normalise", y, row_numbers, *ctx.constants)
+        ctx.save_for_backward(x, weight, raw, y, row_numbers, scale, c)
+        ctx.heads, ctx.added = heads, 0 if added is None else added.shape[-1]
         return y
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, raw, y, row_numbers, scale, c = ctx.saved_tensors
-        grad, sums, needs, numbers = grad.contiguous(), _sums(2), ctx.needs_input_grad, ctx.numbers
-        heads, size = numbers.heads, weight.shape[0] // numbers.heads
+        grad, sums, needs, heads = grad.contiguous(), _sums(2), ctx.needs_input_grad, ctx.heads
+        size = weight.shape[0] // heads
         grad_x, grad_weight, grad_raw = torch.empty_like(x) if needs[0] else None, None, None
         grad_bias = torch.zeros_like(y[0]) if needs[2] else None
         apart = raw is not None or needs[4]
         blocks = [(slice(0, grad.shape[0]), torch.empty_like(grad))] if apart else row_blocks(grad, grad.dtype)
         for rows, out in blocks:
-            numbers.backward(grad, y, row_numbers, rows, out, sums, grad_bias if heads == 1 else None)
+            place = (rows.start * heads, rows.stop * heads, out, sums, grad_bias if heads == 1 else None)
+            LIBRARY.run("normalise_grad", grad, y, row_numbers, *place, *ctx.constants)
             if grad_bias is not None and heads > 1:
                 grad_bias.add_(out.sum(0))
             time = None if raw is None else out[:, ::size].clone()
@@ -126,8 +93,8 @@ class Linear(Operator):
                     torch.mm(time.T, raw, out=grad_weight[::size])
                 out[:, ::size] = time
         grad_added = out[:, size - ctx.added :] if needs[4] else None
-        grad_scale = numbers.scale_grad(sums, scale) if needs[5] else None
-        grad_c = numbers.c_grad(sums, c) if needs[6] else None
+        grad_scale = torch.full_like(scale, sums[0] * ctx.constants[-1]) if needs[5] else None
+        grad_c = torch.full_like(c, sums[1] / (-2 * float(c))) if needs[6] else None
         return grad_x, grad_weight, grad_bias, grad_raw, grad_added, grad_scale, grad_c, None, None
 
 

@@ -27,37 +27,12 @@ _BOUND = 1 - BALL_EPS[torch.float32]
 _LIBRARY = native.Library("mobius")
 
 
-class _Sum:
-    """The arguments of both passes."""
-
-    def __init__(
-        self,
-        c: Tensor,
-        points: Tensor | None,
-        factors: Tensor | None,
-        xs: Sequence[Tensor],
-        products: Sequence[Tensor],
-        numbers: Tensor,
-    ):
-        n, size = products[0].shape
-        self.arguments = (
-            xs,
-            [x.shape[1] for x in xs],
-            products,
-            len(xs),
-            points,
-            0 if points is None else len(points),
-            factors,
-            0 if factors is None else factors.shape[1],
-            n,
-            size,
-            float(c),
-            _BOUND,
-            numbers,
-        )
-
-    def run(self, name: str, *arguments: native.Argument) -> None:
-        _LIBRARY.run(name, *self.arguments, *arguments)
+def _arguments(
+    c: Tensor, points: Tensor | None, factors: Tensor | None, xs: Sequence[Tensor], products: Sequence[Tensor]
+) -> tuple[native.Argument, ...]:
+    """Of both passes in C++, the first ones."""
+    of_points = (points, 0 if points is None else len(points), factors, 0 if factors is None else factors.shape[1])
+    return xs, [x.shape[1] for x in xs], products, len(xs), *of_points, *products[0].shape, float(c), _BOUND
 
 
 @operator("mobius_affine(Tensor c, Tensor? points, Tensor? factors, Tensor[] tensors) -> Tensor")
@@ -84,7 +59,7 @@ class MobiusAffine(Operator):
         count = 0 if points is None else len(points)
         numbers = torch.empty(2 * n + n * (n - 1) // 2 + n * count, len(xs[0]), dtype=torch.float64)
         out = torch.empty_like(products[0])
-        _Sum(c, points, factors, xs, products, numbers).run("mobius_forward", out)
+        _LIBRARY.run("mobius_forward", *_arguments(c, points, factors, xs, products), numbers, out)
         ctx.save_for_backward(c, points, factors, numbers, *xs, *products, *weights)
         return out
 
@@ -93,7 +68,7 @@ class MobiusAffine(Operator):
         c, points, factors, numbers, *tensors = ctx.saved_tensors
         n, needs, grad = len(tensors) // 3, ctx.needs_input_grad, grad.contiguous()
         xs, products, weights = tensors[:n], tensors[n : 2 * n], tensors[2 * n :]
-        passes = _Sum(c, points, factors, xs, products, numbers)
+        arguments = (*_arguments(c, points, factors, xs, products), numbers, grad)
         grad_c = torch.zeros((), dtype=torch.float64) if needs[0] else None
         grad_points = torch.zeros_like(points) if needs[1] else None
         grad_factors = torch.empty_like(factors) if needs[2] else None
@@ -101,7 +76,7 @@ class MobiusAffine(Operator):
         grad_weights: list[Tensor | None] = [None] * n
         for rows, space in row_blocks(grad, grad.dtype, n):
             outputs = (space, grad_xs, grad_factors, grad_points, grad_c)
-            passes.run("mobius_backward", grad, rows.start, rows.stop, *outputs)
+            _LIBRARY.run("mobius_backward", *arguments, rows.start, rows.stop, *outputs)
             for i, grad_product in enumerate(space.unbind(0) if n > 1 else [space]):
                 if (grad_x := grad_xs[i]) is not None:
                     rows_of(grad_x, rows).addmm_(grad_product, weights[i])

@@ -72,18 +72,6 @@ void slopes(const double *h, const T *grad, double *out, int64_t rows, int64_t c
         rows::each(rows, threads, row);
 }
 
-// to = a x
-inline void scale(double a, const float *x, double *to, int64_t d) {
-#pragma omp simd
-    for (int64_t j = 0; j < d; j++) to[j] = a * double(x[j]);
-}
-
-// to = a v + b x
-inline void combine(double a, const double *v, double b, const float *x, float *to, int64_t d) {
-#pragma omp simd
-    for (int64_t j = 0; j < d; j++) to[j] = float(a * v[j] + b * double(x[j]));
-}
-
 }  // namespace
 
 #define EXPORT(T)                                                                                                      \
@@ -107,7 +95,7 @@ extern "C" void poincare_factors(const float *x, double *out, int64_t n, int64_t
         const float *from = x + r * d;
         double *to = out + r * (d + 2);
         const double square = c * rows::dot(from, from, d), inverse = 1 / std::max(1 - square, floor);
-        scale((left ? -2 * c : 1) * inverse, from, to, d);
+        rows::scale((left ? -2 * c : 1) * inverse, from, to, d);
         to[left ? d : d + 1] = square * inverse;
         to[left ? d + 1 : d] = inverse;
     });
@@ -123,7 +111,7 @@ extern "C" void poincare_factors_grad(const double *grad, const float *x, float 
         const double along = rows::dot(g, from, d), by_square = g[left ? d : d + 1] * inverse;
         const double by_inverse = factor * along + g[left ? d : d + 1] * c * square + g[left ? d + 1 : d];
         const double by_product = by_square + (gap > floor ? by_inverse * inverse * inverse : 0);  // of c|x|^2
-        combine(factor * inverse, g, 2 * c * by_product, from, grad_x + r * d, d);
+        rows::combine(factor * inverse, g, 2 * c * by_product, from, grad_x + r * d, d);
         grad_c[r] = by_product * square - (left ? 2 * along * inverse : 0);
     });
 }
@@ -134,7 +122,7 @@ extern "C" void lorentz_factors(const float *x, double *out, int64_t n, int64_t 
     rows::each(n, rows::worth(n * d, threads), [=](int64_t r) {
         const float *space = x + r * (d + 1) + 1;
         double *to = out + r * (d + 2);
-        scale(left ? -c / 2 : 1, space, to, d);
+        rows::scale(left ? -c / 2 : 1, space, to, d);
         to[d] = (left ? c / 2 : 1) * std::sqrt(1 / c + rows::dot(space, space, d));
         to[d + 1] = left ? -0.5 : 1;
     });
@@ -148,7 +136,7 @@ extern "C" void lorentz_factors_grad(const double *grad, const float *x, float *
         const float *space = x + r * (d + 1) + 1;
         float *to = grad_x + r * (d + 1);
         const double time = std::sqrt(1 / c + rows::dot(space, space, d)), by_time = (left ? c / 2 : 1) * g[d] / time;
-        combine(left ? -c / 2 : 1, g, by_time, space, to + 1, d);
+        rows::combine(left ? -c / 2 : 1, g, by_time, space, to + 1, d);
         to[0] = 0;
         grad_c[r] = (left ? (g[d] * time - rows::dot(g, space, d)) / 2 : 0) - by_time / (2 * c * c);
     });

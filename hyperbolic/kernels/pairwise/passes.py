@@ -5,9 +5,9 @@ What is not there in C++, the factors of float64 points and the pairs that are c
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,24 +15,12 @@ from torch import Tensor
 from hyperbolic import native
 from hyperbolic.kernels.operator import Operator, operator
 from hyperbolic.kernels.pairwise import plain
+from hyperbolic.kernels.pairwise.plain import LORENTZ, POINCARE, Model
 from hyperbolic.numerics import BALL_EPS
 from hyperbolic.typing import Context
 
 LIBRARY = native.Library("pairwise")
 _FLOOR = BALL_EPS[torch.float32] / 4  # of gaps
-
-
-class _Model(NamedTuple):
-    """terms: how many of the last factors say how large the terms of a product are."""
-
-    name: str
-    terms: int
-    factors: Callable[[Tensor, Tensor, bool], Tensor]
-    distance: Callable[[Tensor, Tensor, Tensor], Tensor]
-
-
-_POINCARE = _Model("poincare", 2, plain.poincare_factors, plain.poincare_distance)
-_LORENTZ = _Model("lorentz", 1, plain.lorentz_factors, plain.lorentz_distance)
 
 
 class _Graph:
@@ -54,9 +42,9 @@ class _Graph:
 class _Factors:
     """Left factors (..., d+2) of float32 points x and right ones of y, by C++."""
 
-    def __init__(self, model: _Model, x: Tensor, y: Tensor, c: Tensor):
+    def __init__(self, model: Model, x: Tensor, y: Tensor, c: Tensor):
         self.points, self.name = (x.contiguous(), y.contiguous()), model.name
-        self.numbers = x.shape[-1] - (model is _LORENTZ), float(c), _FLOOR
+        self.numbers = x.shape[-1] - (model is LORENTZ), float(c), _FLOOR
         self.values = tuple(p.new_empty(*p.shape[:-1], self.numbers[0] + 2, dtype=torch.float64) for p in self.points)
         for points, out, left in zip(self.points, self.values, (True, False), strict=True):
             LIBRARY.run(f"{self.name}_factors", points, out, points[..., 0].numel(), *self.numbers, left)
@@ -72,11 +60,7 @@ class _Factors:
         return *grads_of_points, grad_c
 
 
-def _fits(x: Tensor, y: Tensor, c: Tensor, refine: bool) -> bool:
-    return c.dim() == 0 and x.shape[-1] == y.shape[-1] > 0 and LIBRARY.readable(x, y)
-
-
-def _forward(ctx: Context, model: _Model, x: Tensor, y: Tensor, c: Tensor, refine: bool) -> Tensor:
+def _forward(model: Model, ctx: Context, x: Tensor, y: Tensor, c: Tensor, refine: bool) -> Tensor:
     needs = ctx.needs_input_grad[:3]
     factors: _Factors | _Graph
     if x.dtype is torch.float32:
@@ -100,40 +84,34 @@ def _forward(ctx: Context, model: _Model, x: Tensor, y: Tensor, c: Tensor, refin
     return out
 
 
-def _backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
-    h, c = ctx.saved_tensors
-    grad, grad_h, grad_c = grad.contiguous(), torch.empty_like(h), torch.zeros_like(c)
-    sizes = h.numel() // max(h.shape[-1], 1), h.shape[-1], float(c)
-    LIBRARY.run("slopes", grad, h, grad_h, *sizes, grad_c if ctx.needs_input_grad[2] else None)
-    left, right = ctx.factors.values
-    by_left, by_right = grad_h @ right, grad_h.mT @ left
-    grads = ctx.factors.grads(by_left.sum_to_size(left.shape), by_right.sum_to_size(right.shape))
-    if ctx.index is not None:
-        more = ctx.again.grads(grad[ctx.index].double().unsqueeze(-1))
-        grads = tuple(a if b is None else a + b for a, b in zip(grads, more, strict=True))
-    grad_x, grad_y, by_factors = grads
-    return grad_x, grad_y, None if by_factors is None else grad_c + by_factors, None
+class _Pairwise(Operator):
+    @staticmethod
+    def fits(x: Tensor, y: Tensor, c: Tensor, refine: bool) -> bool:
+        return c.dim() == 0 and x.shape[-1] == y.shape[-1] > 0 and LIBRARY.readable(x, y)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
+        h, c = ctx.saved_tensors
+        grad, grad_h, grad_c = grad.contiguous(), torch.empty_like(h), torch.zeros_like(c)
+        sizes = h.numel() // max(h.shape[-1], 1), h.shape[-1], float(c)
+        LIBRARY.run("slopes", grad, h, grad_h, *sizes, grad_c if ctx.needs_input_grad[2] else None)
+        left, right = ctx.factors.values
+        by_left, by_right = grad_h @ right, grad_h.mT @ left
+        grads = ctx.factors.grads(by_left.sum_to_size(left.shape), by_right.sum_to_size(right.shape))
+        if ctx.index is not None:
+            more = ctx.again.grads(grad[ctx.index].double().unsqueeze(-1))
+            grads = tuple(a if b is None else a + b for a, b in zip(grads, more, strict=True))
+        grad_x, grad_y, by_factors = grads
+        return grad_x, grad_y, None if by_factors is None else grad_c + by_factors, None
 
 
 @operator("poincare_pairwise(Tensor x, Tensor y, Tensor c, bool refine) -> Tensor")
-class Poincare(Operator):
+class Poincare(_Pairwise):
     plain = staticmethod(plain.poincare)
-    fits = staticmethod(_fits)
-
-    @staticmethod
-    def forward(ctx: Context, x: Tensor, y: Tensor, c: Tensor, refine: bool) -> Tensor:
-        return _forward(ctx, _POINCARE, x, y, c, refine)
-
-    backward = staticmethod(_backward)
+    forward = staticmethod(functools.partial(_forward, POINCARE))
 
 
 @operator("lorentz_pairwise(Tensor x, Tensor y, Tensor c, bool refine) -> Tensor")
-class Lorentz(Operator):
+class Lorentz(_Pairwise):
     plain = staticmethod(plain.lorentz)
-    fits = staticmethod(_fits)
-
-    @staticmethod
-    def forward(ctx: Context, x: Tensor, y: Tensor, c: Tensor, refine: bool) -> Tensor:
-        return _forward(ctx, _LORENTZ, x, y, c, refine)
-
-    backward = staticmethod(_backward)
+    forward = staticmethod(functools.partial(_forward, LORENTZ))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,9 +18,13 @@ CLOSE = {torch.float32: 1e-8, torch.float64: 1e-3}
 Index = tuple[Tensor, ...]
 
 
-def poincare(x: Tensor, y: Tensor, c: Tensor, refine: bool) -> Tensor:
-    factors = poincare_factors(x, c, True), poincare_factors(y, c, False)
-    return _distances(x, y, c, *factors, 2, poincare_distance if refine else None)
+class Model(NamedTuple):
+    """terms: how many of the last factors say how large the terms of a product are."""
+
+    name: str
+    terms: int
+    factors: Callable[[Tensor, Tensor, bool], Tensor]
+    distance: Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def poincare_factors(x: Tensor, c: Tensor, left: bool) -> Tensor:
@@ -33,11 +38,6 @@ def poincare_distance(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
     """Of each pair, (..., 1)."""
     t = distance_square(x, y, c)
     return 2 * safe_sqrt(t) * asinhc(c * t)
-
-
-def lorentz(x: Tensor, y: Tensor, c: Tensor, refine: bool) -> Tensor:
-    factors = lorentz_factors(x, c, True), lorentz_factors(y, c, False)
-    return _distances(x, y, c, *factors, 1, lorentz_distance if refine else None)
 
 
 def lorentz_factors(x: Tensor, c: Tensor, left: bool) -> Tensor:
@@ -54,28 +54,35 @@ def lorentz_distance(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
     return 2 / c.sqrt() * safe_sqrt(q) * asinhc(q)
 
 
-def _distances(
-    x: Tensor,
-    y: Tensor,
-    c: Tensor,
-    left: Tensor,
-    right: Tensor,
-    terms: int,
-    again: Callable[[Tensor, Tensor, Tensor], Tensor] | None,
-) -> Tensor:
-    """``2/sqrt(c) arsinh(sqrt(h))`` of the product ``h = left right^T``; pairs with h far below the sum of the products
-    of so many of the last two factors, the size of what h is a sum of, get the distance ``again(x, y, c)``."""
+POINCARE = Model("poincare", 2, poincare_factors, poincare_distance)
+LORENTZ = Model("lorentz", 1, lorentz_factors, lorentz_distance)
+
+
+def poincare(x: Tensor, y: Tensor, c: Tensor, refine: bool) -> Tensor:
+    return _distances(POINCARE, x, y, c, refine)
+
+
+def lorentz(x: Tensor, y: Tensor, c: Tensor, refine: bool) -> Tensor:
+    return _distances(LORENTZ, x, y, c, refine)
+
+
+def _distances(model: Model, x: Tensor, y: Tensor, c: Tensor, refine: bool) -> Tensor:
+    """``2/sqrt(c) arsinh(sqrt(h))`` of the product ``h = left right^T`` of the factors; with ``refine`` pairs with h
+    far below the product of the model's terms, the size of what h is a sum of, get its ``distance(x, y, c)``."""
     dtype = torch.promote_types(x.dtype, y.dtype)
+    left, right = model.factors(x, c, True), model.factors(y, c, False)
     h = left @ right.mT
-    ends = [side[..., -2:][..., :terms].detach() for side in (left, right)]
-    close = h.detach() <= (0 if again is None else CLOSE[dtype] * (ends[0] @ ends[1].mT))
+    ends = [side[..., -2:][..., : model.terms].detach() for side in (left, right)]
+    close = h.detach() <= (CLOSE[dtype] * (ends[0] @ ends[1].mT) if refine else 0)
     distance = torch.where(close, 0, 2 / c.sqrt() * torch.where(close, 1, h).sqrt().asinh()).to(dtype)
-    if again is None:
+    if not refine:
         return distance
     if switch.is_followed(x):  # which cannot follow a number of pairs that depends on the points
-        return torch.where(close, again(x.unsqueeze(-2), y.unsqueeze(-3), c).squeeze(-1).to(dtype), distance)
+        return torch.where(close, model.distance(x.unsqueeze(-2), y.unsqueeze(-3), c).squeeze(-1).to(dtype), distance)
     index = close.nonzero(as_tuple=True)
-    return distance.index_put(index, again(*pairs(x, y, index), c).squeeze(-1).to(dtype)) if len(index[0]) else distance
+    if len(index[0]) == 0:
+        return distance
+    return distance.index_put(index, model.distance(*pairs(x, y, index), c).squeeze(-1).to(dtype))
 
 
 def pairs(x: Tensor, y: Tensor, index: Index) -> tuple[Tensor, Tensor]:

@@ -28,19 +28,18 @@ def _launch(name: str, grid: tuple[int, int], arguments: tuple[Any, ...], consta
         getattr(kernels, name)[grid](*arguments, **constants, num_warps=warps, enable_fp_fusion=True)
 
 
-def fits(
-    x: Tensor, lengths: Tensor | None, weight_ih: Tensor, weight_hh: Tensor, bias: Tensor, c: Tensor, nonlinearity: int
-) -> bool:
-    tensors = [t for t in (x, weight_ih, weight_hh, bias, lengths, c) if t is not None]
+def fits(*arguments: Any) -> bool:
+    at = plain.Arguments(*arguments)
+    tensors = [t for t in (at.x, at.weight_ih, at.weight_hh, at.bias, at.lengths, at.c) if t is not None]
     return (
-        weight_ih.shape[2] <= HIDDEN
-        and x.numel() > 0
-        and c.dtype is torch.float64
+        at.weight_ih.shape[2] <= HIDDEN
+        and at.x.numel() > 0
+        and at.c.dtype is torch.float64
         and all(t.dtype is torch.float32 for t in tensors[:4])
-        and all(t.device == x.device for t in tensors)
-        and plain.well_formed(x, lengths, weight_ih, weight_hh, bias, nonlinearity)
+        and all(t.device == at.x.device for t in tensors)
+        and at.well_formed()
         and switch.fast()
-        and available(x.device.index)
+        and available(at.x.device.index)
     )
 
 
@@ -74,16 +73,8 @@ class _Sizes:
         return split.transpose(0, 1).reshape(self.cells, self.gates, self.hidden, self.d_in)
 
 
-def forward(
-    ctx: Context,
-    x: Tensor,
-    lengths: Tensor | None,
-    weight_ih: Tensor,
-    weight_hh: Tensor,
-    bias: Tensor,
-    c: Tensor,
-    nonlinearity: int,
-) -> Tensor:
+def forward(ctx: Context, *arguments: Any) -> Tensor:
+    x, lengths, weight_ih, weight_hh, bias, c, nonlinearity = plain.Arguments(*arguments)
     at = ctx.at = _Sizes(x, lengths, weight_ih, nonlinearity)
     x, weight_hh, bias = x.contiguous(), weight_hh.contiguous(), bias.contiguous()
     lengths = None if lengths is None else lengths.contiguous()

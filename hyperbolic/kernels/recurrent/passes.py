@@ -37,33 +37,18 @@ class _Sequence(Operator):
         return x.new_empty(weight_ih.shape[0], *x.shape[1:3], weight_ih.shape[2])
 
     @staticmethod
-    def fits(
-        x: Tensor,
-        lengths: Tensor | None,
-        weight_ih: Tensor,
-        weight_hh: Tensor,
-        bias: Tensor,
-        c: Tensor,
-        nonlinearity: int,
-    ) -> bool:
-        _, gates, hidden, d_in = weight_ih.shape
+    def fits(*arguments: Any) -> bool:
+        at = plain.Arguments(*arguments)
+        _, gates, hidden, d_in = at.weight_ih.shape
         return (
-            gates * hidden * (d_in + hidden) * x.element_size() <= _MAX_BYTES
-            and plain.well_formed(x, lengths, weight_ih, weight_hh, bias, nonlinearity)
-            and _LIBRARY.readable(x, weight_ih, weight_hh, bias)
+            gates * hidden * (d_in + hidden) * at.x.element_size() <= _MAX_BYTES
+            and at.well_formed()
+            and _LIBRARY.readable(at.x, at.weight_ih, at.weight_hh, at.bias)
         )
 
     @staticmethod
-    def forward(
-        ctx: Context,
-        x: Tensor,
-        lengths: Tensor | None,
-        weight_ih: Tensor,
-        weight_hh: Tensor,
-        bias: Tensor,
-        c: Tensor,
-        nonlinearity: int,
-    ) -> Tensor:
+    def forward(ctx: Context, *arguments: Any) -> Tensor:
+        x, lengths, weight_ih, weight_hh, bias, c, nonlinearity = plain.Arguments(*arguments)
         (streams, batch, steps, d_in), (cells, gates, hidden, _) = x.shape, weight_ih.shape
         lengths = None if lengths is None else lengths.to(x.device, torch.int64)
         b, b_gap = c.sqrt().to(x.dtype) * bias, ball_gap(bias, c).to(x.dtype)

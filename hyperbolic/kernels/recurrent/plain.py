@@ -5,7 +5,7 @@ Layout inside: (T, S, G, H, B) with G gates; a state is (S, H, B). See :mod:`hyp
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,6 +36,31 @@ class Cell(NamedTuple):
     b: Tensor
     b_gap: Tensor
     phi: str
+
+
+class Arguments(NamedTuple):
+    """Of :func:`sequence`, and of the passes that are compiled."""
+
+    x: Tensor
+    lengths: Tensor | None
+    weight_ih: Tensor
+    weight_hh: Tensor
+    bias: Tensor
+    c: Tensor
+    nonlinearity: int
+
+    def well_formed(self) -> bool:
+        """Whether compiled passes may read these; PyTorch reports what is wrong with others in :func:`sequence`."""
+        cells, gates, hidden, d_in = self.weight_ih.shape
+        return (
+            self.weight_hh.shape == (cells, gates, hidden, hidden)
+            and self.bias.shape == (cells, gates, hidden)
+            and self.x.dim() == 4
+            and self.x.shape[-1] == d_in
+            and cells in (self.x.shape[0], 2 * self.x.shape[0])
+            and (self.lengths is None or self.lengths.shape == self.x.shape[:2])
+            and self.nonlinearity < _COMPILED
+        )
 
 
 def cell(x: Tensor, weight: Tensor, bias: Tensor, c: Tensor, phi: str) -> Cell:
@@ -103,16 +128,9 @@ def step(x: Tensor, h: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias: Tenso
     return at.unit * _point(_step(state, u[0], u_gap[0], at))[0].mT
 
 
-def sequence(
-    x: Tensor,
-    lengths: Tensor | None,
-    weight_ih: Tensor,
-    weight_hh: Tensor,
-    bias: Tensor,
-    c: Tensor,
-    nonlinearity: int,
-) -> Tensor:
+def sequence(*arguments: Any) -> Tensor:
     """States (S, B, T, H) of all cells, those of a second direction in order of position and the origin in padding."""
+    x, lengths, weight_ih, weight_hh, bias, c, nonlinearity = Arguments(*arguments)
     (streams, batch, steps, _), (cells, gates, hidden, _) = x.shape, weight_ih.shape
     at = cell(x, weight_hh, bias, c, PHI[nonlinearity])
     u, u_gap = input_side(x, weight_ih, c)
@@ -128,22 +146,6 @@ def sequence(
     if cells > streams:
         states = torch.cat([states[:streams], states[streams:].flip(2)])
     return states.contiguous()
-
-
-def well_formed(
-    x: Tensor, lengths: Tensor | None, weight_ih: Tensor, weight_hh: Tensor, bias: Tensor, nonlinearity: int
-) -> bool:
-    """Whether compiled passes may read these; PyTorch reports what is wrong with others in :func:`sequence`."""
-    cells, gates, hidden, d_in = weight_ih.shape
-    return (
-        weight_hh.shape == (cells, gates, hidden, hidden)
-        and bias.shape == (cells, gates, hidden)
-        and x.dim() == 4
-        and x.shape[-1] == d_in
-        and cells in (x.shape[0], 2 * x.shape[0])
-        and (lengths is None or lengths.shape == x.shape[:2])
-        and nonlinearity < _COMPILED
-    )
 
 
 def _inside(t: int, x: Tensor, lengths: Tensor, cells: int) -> Tensor:

@@ -17,6 +17,8 @@ import triton.language as tl
 from hyperbolic.kernels.recurrent.triton_parts import (
     active_at,
     bias_of,
+    block_of,
+    curvature_of,
     enter,
     gap_of,
     leave_bias,
@@ -46,13 +48,8 @@ def rnn_forward(
     x_ptr, y_ptr, lengths_ptr, w_ptr, bias_ptr, c_ptr, out_ptr, states_ptr, S, B, T, D, H,
     DIRS: tl.constexpr, PHI: tl.constexpr, ENDED: tl.constexpr, BB: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
-    cell = tl.program_id(1).to(tl.int64)
-    stream, direction = cell % S, cell // S
-    b, h = (tl.program_id(0) * BB + tl.arange(0, BB))[:, None], tl.arange(0, BH)
-    live = (b < B) & (h[None, :] < H)
-    c = tl.load(c_ptr)
-    root = tl.sqrt(c).to(tl.float32)
-    unit = 1 / root
+    cell, stream, direction, b, h, live = block_of(S, B, H, BB, BH)
+    c, root, unit = curvature_of(c_ptr)
     bias, bias_gap, _bias_square = bias_of(bias_ptr, cell, h, H, c, root)
     w = weight_of(w_ptr, cell, h, H)
     v = tl.zeros([BB, BH], tl.float32)
@@ -77,13 +74,8 @@ def gru_forward(
     x_ptr, y_ptr, lengths_ptr, w_ptr, bias_ptr, c_ptr, out_ptr, gaps_ptr, S, B, T, D, H,
     DIRS: tl.constexpr, PHI: tl.constexpr, ENDED: tl.constexpr, BB: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
-    cell = tl.program_id(1).to(tl.int64)
-    stream, direction = cell % S, cell // S
-    b, h = (tl.program_id(0) * BB + tl.arange(0, BB))[:, None], tl.arange(0, BH)
-    live = (b < B) & (h[None, :] < H)
-    c = tl.load(c_ptr)
-    root = tl.sqrt(c).to(tl.float32)
-    unit = 1 / root
+    cell, stream, direction, b, h, live = block_of(S, B, H, BB, BH)
+    c, root, unit = curvature_of(c_ptr)
     b_r, b_r_gap, _b_r_square = bias_of(bias_ptr, cell * 3, h, H, c, root)
     b_z, b_z_gap, _b_z_square = bias_of(bias_ptr, cell * 3 + 1, h, H, c, root)
     b_n, b_n_gap, _b_n_square = bias_of(bias_ptr, cell * 3 + 2, h, H, c, root)
@@ -124,13 +116,8 @@ def rnn_backward(
     grad_ptr, g_x_ptr, g_y_ptr, g_q_ptr, into_ptr, g_bias_ptr, g_c_ptr,
     DIRS: tl.constexpr, PHI: tl.constexpr, ENDED: tl.constexpr, BB: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
-    cell = tl.program_id(1).to(tl.int64)
-    stream, direction = cell % S, cell // S
-    b, h = (tl.program_id(0) * BB + tl.arange(0, BB))[:, None], tl.arange(0, BH)
-    live = (b < B) & (h[None, :] < H)
-    c = tl.load(c_ptr)
-    root = tl.sqrt(c).to(tl.float32)
-    unit = 1 / root
+    cell, stream, direction, b, h, live = block_of(S, B, H, BB, BH)
+    c, root, unit = curvature_of(c_ptr)
     bias, bias_gap, bias_square = bias_of(bias_ptr, cell, h, H, c, root)
     w = weight_of(w_ptr, cell, h, H)
     w_back = tl.trans(w)
@@ -189,13 +176,8 @@ def gru_backward(
     grad_ptr, g_x_ptr, g_y_ptr, g_q_ptr, into_ptr, g_bias_ptr, g_c_ptr,
     DIRS: tl.constexpr, PHI: tl.constexpr, ENDED: tl.constexpr, BB: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
-    cell = tl.program_id(1).to(tl.int64)
-    stream, direction = cell % S, cell // S
-    b, h = (tl.program_id(0) * BB + tl.arange(0, BB))[:, None], tl.arange(0, BH)
-    live = (b < B) & (h[None, :] < H)
-    c = tl.load(c_ptr)
-    root = tl.sqrt(c).to(tl.float32)
-    unit = 1 / root
+    cell, stream, direction, b, h, live = block_of(S, B, H, BB, BH)
+    c, root, unit = curvature_of(c_ptr)
     b_r, b_r_gap, b_r_square = bias_of(bias_ptr, cell * 3, h, H, c, root)
     b_z, b_z_gap, b_z_square = bias_of(bias_ptr, cell * 3 + 1, h, H, c, root)
     b_n, b_n_gap, b_n_square = bias_of(bias_ptr, cell * 3 + 2, h, H, c, root)

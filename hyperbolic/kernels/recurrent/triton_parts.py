@@ -16,6 +16,23 @@ from hyperbolic.kernels.recurrent.triton_steps import (
 
 
 @triton.jit
+def block_of(S, B, H, BB: tl.constexpr, BH: tl.constexpr):
+    """Of a program: its cell, with stream and direction; numbers of sequences (BB, 1) and of coordinates (BH); and
+    which of both there are (BB, BH)."""
+    cell = tl.program_id(1).to(tl.int64)
+    b, h = (tl.program_id(0) * BB + tl.arange(0, BB))[:, None], tl.arange(0, BH)
+    return cell, cell % S, cell // S, b, h, (b < B) & (h[None, :] < H)
+
+
+@triton.jit
+def curvature_of(c_ptr):
+    """c, and ``sqrt(c)`` and ``1/sqrt(c)`` in float32."""
+    c = tl.load(c_ptr)
+    root = tl.sqrt(c).to(tl.float32)
+    return c, root, 1 / root
+
+
+@triton.jit
 def bias_of(bias_ptr, place, h, H, c, root):
     """b scaled to the unit ball (1, BH), its gap, and ``|b|^2`` in float64."""
     b = tl.load(bias_ptr + place * H + h, mask=h < H, other=0.0)[None, :]

@@ -79,24 +79,12 @@ class _Scores(Operator):
 
     @staticmethod
     def fits(*arguments: Any) -> bool:
-        *tables, h, r, t, _, _, _ = arguments
-        return usable(Tables(*tables), h, r, t)
+        return usable(Tables(*arguments[:5]), *arguments[5:8])
 
     @staticmethod
-    def forward(
-        ctx: Context,
-        table: Tensor,
-        matrix: Tensor,
-        bias: Tensor,
-        head_bias: Tensor,
-        tail_bias: Tensor,
-        h: Tensor,
-        r: Tensor,
-        t: Tensor,
-        margin: float,
-        scale: float,
-        c: float,
-    ) -> Tensor:
+    def forward(ctx: Context, *arguments: Any) -> Tensor:
+        tables, (h, r, t, margin, scale, c) = Tables(*arguments[:5]), arguments[5:]
+        table, matrix = tables[:2]
         h, t = (native.checked_index(index, len(table), "relation_scores", "entities") for index in (h, t))
         r = native.checked_index(r, len(matrix), "relation_scores", "relations")
         radius = c**-0.5
@@ -104,20 +92,17 @@ class _Scores(Operator):
         y = table.new_empty(len(h), table.shape[1])
         q, row_numbers, out = torch.empty_like(y), y.new_empty(2, len(h), dtype=torch.float64), y.new_empty(t.shape)
         relations, (entities, size) = len(matrix), table.shape
-        shapes = ((entities, size), (relations, size, size), (relations, size - 1), (entities, 1), (entities, 1))
-        tables = map(native.shaped, (table, matrix, bias, head_bias, tail_bias), shapes)
-        tensors = (h, r, t, y, q, row_numbers, out)
-        LIBRARY.run("scores", *tables, *tensors, *t.shape, size, margin, *ctx.times)
+        ctx.shapes = ((entities, size), (relations, size, size), (relations, size - 1), (entities, 1), (entities, 1))
+        others = (h, r, t, y, q, row_numbers, out)
+        LIBRARY.run("scores", *map(native.shaped, tables, ctx.shapes), *others, *t.shape, size, margin, *ctx.times)
         ctx.save_for_backward(table, matrix, h, r, t, y, q, row_numbers)
         return out
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
         table, matrix, h, r, t, y, q, row_numbers = ctx.saved_tensors
-        entities, size = table.shape
-        relations = len(matrix)
-        shapes = (table.shape, matrix.shape, (relations, size - 1), (entities, 1), (entities, 1))
-        grads = tuple(y.new_empty(shape) for shape in shapes)  # all: they are made together
+        relations, (entities, size) = len(matrix), table.shape
+        grads = tuple(y.new_empty(shape) for shape in ctx.shapes)  # all: they are made together
         scratch = y.new_empty(len(h), 3 * size + 1)
         tensors = (table, matrix, h, r, t, grad.contiguous(), y, q, row_numbers, *grads, scratch)
         LIBRARY.run("grads", *tensors, *t.shape, size, entities, relations, *ctx.times)

@@ -8,9 +8,9 @@ Euclidean gradient h, then ``<x, m>`` and ``|m|^2``), a few coefficients in floa
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from hyperbolic import native, switch
 from hyperbolic.kernels.riemannian_steps import plain
@@ -49,22 +49,12 @@ def step(rows: Rows, manifold: Manifold, rule: Rule, max_radius: float | None = 
     schema="(Tensor(a!) x, Tensor grad, Tensor(b!)? momentum, Tensor(c!)? square, Tensor(d!)? largest, Tensor? some, "
     "Tensor c, str model, float[] rule, bool exact_exp) -> ()",
 )
-def _step(
-    x: Tensor,
-    grad: Tensor,
-    momentum: Tensor | None,
-    square: Tensor | None,
-    largest: Tensor | None,
-    some: Tensor | None,
-    c: Tensor,
-    model: str,
-    rule: list[float],
-    exact_exp: bool,
-) -> None:
+def _step(*arguments: Any) -> None:
     """:func:`step` as ``torch.compile`` and other tracers see it."""
+    *rows, c, model, rule, exact_exp = arguments
     manifold = next(kind for kind in _SYMBOLS if kind.name == model)()
     manifold.fixed_c = c
-    step(Rows(x, grad, momentum, square, largest, some), manifold, Rule._make((*rule, exact_exp)))
+    step(Rows(*rows), manifold, Rule._make((*rule, exact_exp)))
 
 
 @_step.register_fake
