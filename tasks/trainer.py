@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 import warnings
 from typing import Any
 
@@ -52,7 +53,7 @@ def make_trainer(
         trainer = pl.Trainer(
             callbacks=callbacks,
             logger=loggers or False,
-            enable_progress_bar=enable_progress_bar,
+            enable_progress_bar=enable_progress_bar and sys.stdout.isatty(),  # else Lightning draws one into a log
             enable_checkpointing=any(isinstance(c, Checkpoints) for c in callbacks),
             enable_model_summary=False,
             use_distributed_sampler=False,

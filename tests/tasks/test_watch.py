@@ -96,3 +96,4 @@ def test_a_log_gets_lines_and_no_bar(tmp_path, monkeypatch):
     assert re.fullmatch(r"epoch 1/\d+, batch 1/\d+, loss 0\.\d{4}", lines[0])
     assert any("val/" in line for line in lines)
     assert "\r" not in result.out + result.err
+    assert not re.search(r"(?m)^(Epoch|Validation|Testing) ", result.out)  # Lightning's own bar
