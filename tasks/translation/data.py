@@ -266,7 +266,7 @@ class TranslationData(TaskData):
         ids, most, pieces = self._source_ids, self.recipe.max_length, self.subwords.split(inputs)
         if long := sum(len(sentence) > most for sentence in pieces):
             say(f"{long:,} sentences were cut to task.data.max_length={most} pieces.", flush=True)
-        rows = [[ids.get(piece, UNK) for piece in sentence[:most]] for sentence in pieces]
+        rows = [[ids.get(piece, UNK) for piece in sentence[:most]] or [UNK] for sentence in pieces]
         starts = torch.tensor([0, *map(len, rows)]).cumsum(0)
         ids_of_all = torch.tensor([k for row in rows for k in row], dtype=torch.int32)
         return NewSentences(Sentences(ids_of_all, starts), inputs)

@@ -3,7 +3,7 @@
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -122,19 +122,16 @@ class _Collection:
         self.counts = {split: Counter(pairs=0, empty=0, long=0) for split in SPLITS}
         self.texts: dict[str, dict[str, list[str]]] = {s: {"source": [], "target": []} for s in SPLITS[1:]}
 
-    def add(self, pairs: Iterable[tuple[str, Pair]]) -> None:
-        kept = []
-        for split, pair in pairs:
-            if all(pair):
-                kept.append((split, pair))
-            else:
-                self.counts[split]["empty"] += 1
-        sides = [self.subwords.split([pair[side] for _, pair in kept]) for side in (0, 1)]
-        for (split, pair), source, target in zip(kept, *sides, strict=True):
+    def add(self, pairs: Sequence[tuple[str, Pair]]) -> None:
+        sides = [self.subwords.split([pair[side] for _, pair in pairs]) for side in (0, 1)]
+        for (split, pair), source, target in zip(pairs, *sides, strict=True):
             self._add_one(split, pair, source, target)
 
     def _add_one(self, split: str, pair: Pair, source: list[str], target: list[str]) -> None:
         most, counts = self.recipe.max_length, self.counts[split]
+        if not (source and target):  # nor has "▁", SentencePiece's blank, any pieces
+            counts["empty"] += 1
+            return
         if max(len(source), len(target)) > most:
             counts["long"] += 1
             if split == "train":

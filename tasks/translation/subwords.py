@@ -60,7 +60,7 @@ def learn(sentences: Iterable[str], size: int) -> bytes:
     try:  # not at once, as the model's bytes hold the setting, and checkpoints their hash
         return _train(sentences, size, hard_vocab_limit=False)
     except RuntimeError as error:
-        reason = re.sub(r"^.*\] ", "", str(error)).strip() or "there is no sentence"
+        reason = re.sub(r"^.*\] ", "", str(error)).strip() or "there is no sentence, or no pair with both sides"
         raise UserError(
             f"task.data.pieces={size}: byte pair encoding cannot be learnt with so many pieces ({reason})."
         ) from None

@@ -96,6 +96,14 @@ def test_empty_and_long_sentences_are_counted_and_said(made, capsys):
     assert "1 pairs of test were cut: a side has more than" in said
 
 
+def test_a_sentence_without_pieces_is_empty_or_the_unknown_piece(made):
+    blank = "\N{LOWER ONE EIGHTH BLOCK}"  # of which SentencePiece makes nothing, as it is its own mark of a blank
+    few = made({"train_en": [blank, *TRAIN[1:]], "test_de": [*map(german, TRAIN[3:5]), blank]}, subwords="bpe")
+    assert [few.corpus().counts[split]["empty"] for split in ("train", "dev", "test")] == [1, 0, 1]
+    assert all(split.sizes.min() > 0 for split in few.splits().values())
+    assert few.encode([blank, "a"])[torch.arange(2)]["source"].tolist()[0] == [UNK]
+
+
 def test_a_split_without_pairs_is_an_error(made):
     with pytest.raises(UserError, match=r"no pair of sentences for dev in valid\.en and valid\.de"):
         made({"valid_en": ["", ""]}).corpus()
