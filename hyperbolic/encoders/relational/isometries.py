@@ -46,6 +46,32 @@ class Heads(NamedTuple):
 Point = tuple[Tensor, Tensor]  # x (B, d) and its gap (B, 1), exact also near the boundary
 
 
+class Relations(NamedTuple):
+    """The relations of B questions: what follows from a relation alone is worked out once for each of them, and then
+    spread over the questions.
+
+    ``used`` (R,) are numbers of rows of the tables, None for all; ``at`` (B,) says which of them a question has;
+    c (R, 1) or a scalar, float64.
+    """
+
+    used: Tensor | None
+    at: Tensor
+    c: Tensor
+
+    def rows(self, table: Tensor) -> Tensor:
+        """The relations' rows of a table, (R, d), float64."""
+        return wide(table if self.used is None else table_rows(table, self.used, sparse=True))
+
+    def spread(self, values: Tensor) -> Tensor:
+        """Of values (R, k) that of each question, (B, k); a scalar is for all."""
+        return values if values.dim() < 2 else table_rows(values, self.at)
+
+    def points(self, u: Tensor) -> Point:
+        """``exp_0(u)`` for each question, for tangent vectors u (R, d)."""
+        x, gap = _point(u, self.c)
+        return self.spread(x), self.spread(gap)
+
+
 class Isometry(Scorer):
     """``-d_c(x_r(e_h), exp_0^c(e_t))^2 + b_h + b'_t``, in flat space ``-|x_r(e_h) - e_t|^2 + b_h + b'_t`` (Chami et al.
     2020, section 4); a subclass says what x_r is.
@@ -108,22 +134,25 @@ class Isometry(Scorer):
     def rows(self, index: Tensor, table: Tensor) -> Tensor:
         return table_rows(table, index, self.sparse)
 
-    def curvature(self, r: Tensor) -> Tensor:
-        """c of relations r (B,): (B, 1), or a scalar where they share one; float64."""
-        return self.manifold.c if self.free_c is None else F.softplus(wide(self.rows(r, self.free_c)))
+    def relations(self, r: Tensor) -> Relations:
+        """The relations r (B,) of questions, with the curvature of each."""
+        used, at = torch.unique(r, return_inverse=True) if self.sparse else (None, r)
+        relations = Relations(used, at, self.manifold.c)
+        return relations if self.free_c is None else relations._replace(c=F.softplus(relations.rows(self.free_c)))
 
     @abc.abstractmethod
-    def move(self, e: Tensor, r: Tensor, c: Tensor) -> Point:
-        """x_r of the vectors e (B, d) of the heads, float64, for curvatures c."""
+    def move(self, e: Tensor, r: Relations, c: Tensor) -> Point:
+        """x_r of the vectors e (B, d) of the heads, float64, for the curvatures c of their relations."""
 
-    def translate(self, e: Tensor, r: Tensor, c: Tensor) -> Point:
+    def translate(self, e: Tensor, r: Relations, c: Tensor) -> Point:
         """``exp_0(e) (+) exp_0(p_r)``, in flat space ``e + p_r``."""
-        p = wide(self.rows(r, self.translation))
-        return _flat(e + p) if self.flat else _mobius_sum(_point(e, c), _point(p, c), c)
+        p = r.rows(self.translation)
+        return _flat(e + r.spread(p)) if self.flat else _mobius_sum(_point(e, c), r.points(p), c)
 
     def query(self, h: Tensor, r: Tensor) -> Heads:
-        c = self.curvature(r)
-        return Heads(*self.move(wide(self.rows(h, self.entity)), r, c), c, self.rows(h, self.head_bias))
+        relations = self.relations(r)
+        c = relations.spread(relations.c)
+        return Heads(*self.move(wide(self.rows(h, self.entity)), relations, c), c, self.rows(h, self.head_bias))
 
     def compare(self, query: Heads, r: Tensor, t: Tensor) -> Tensor:
         tails = self.rows(t, self.entity)
@@ -173,11 +202,11 @@ class Rotation(Isometry):
         self.translation = self.normal(self.n_relations, self.d if self.flat else 2 * self.d)
         self.rotation = self.pairs()
 
-    def move(self, e: Tensor, r: Tensor, c: Tensor) -> Point:
-        v, p = self.rows(r, self.rotation), wide(self.rows(r, self.translation))
+    def move(self, e: Tensor, r: Relations, c: Tensor) -> Point:
+        v, p = r.spread(_unit(r.rows(self.rotation))), r.rows(self.translation)
         if self.flat:
-            return _flat(rotate(e, v) + p)
-        before, after = (_point(part, c) for part in p.chunk(2, -1))
+            return _flat(rotate(e, v) + r.spread(p))
+        before, after = (r.points(part) for part in p.chunk(2, -1))
         x, gap = _mobius_sum(_point(e, c), before, c)
         return _mobius_sum((rotate(x, v), gap), after, c)
 
@@ -189,8 +218,8 @@ class Reflection(Isometry):
         self.translation = self.normal(self.n_relations, self.d)
         self.reflection = self.pairs()
 
-    def move(self, e: Tensor, r: Tensor, c: Tensor) -> Point:
-        return self.translate(reflect(e, self.rows(r, self.reflection)), r, c)
+    def move(self, e: Tensor, r: Relations, c: Tensor) -> Point:
+        return self.translate(reflect(e, r.spread(_unit(r.rows(self.reflection)))), r, c)
 
 
 class Attention(Isometry):
@@ -205,10 +234,10 @@ class Attention(Isometry):
         self.context = self.normal(self.n_relations, self.d)
         self.rotation, self.reflection = self.pairs(), self.pairs()
 
-    def move(self, e: Tensor, r: Tensor, c: Tensor) -> Point:
-        v, u = self.rows(r, self.reflection), self.rows(r, self.rotation)
+    def move(self, e: Tensor, r: Relations, c: Tensor) -> Point:
+        v, u = (r.spread(_unit(r.rows(pairs))) for pairs in (self.reflection, self.rotation))
         both = torch.stack([reflect(e, v), rotate(e, u)], 1)
-        context = wide(self.rows(r, self.context)).unsqueeze(-1)
+        context = r.spread(r.rows(self.context)).unsqueeze(-1)
         weights = torch.softmax(both @ context / math.sqrt(self.d), 1)
         return self.translate((weights * both).sum(1), r, c)
 
@@ -236,26 +265,27 @@ def _mobius_sum(x: Point, y: Point, c: Tensor) -> Point:
 
 
 def rotate(x: Tensor, v: Tensor) -> Tensor:
-    """``Rot(v) x``, block by block, for x and v (..., d): float64."""
-    (a, b), (x0, x1) = _unit(v), _blocks(x)
+    """``Rot(v) x``, block by block, for x (..., d) and pairs v (..., d) of length 1, float64."""
+    (a, b), (x0, x1) = _blocks(v), _blocks(x)
     return torch.stack([a * x0 - b * x1, b * x0 + a * x1], -1).flatten(-2)
 
 
 def reflect(x: Tensor, v: Tensor) -> Tensor:
-    """``Ref(v) x``, block by block, for x and v (..., d): float64."""
-    (a, b), (x0, x1) = _unit(v), _blocks(x)
+    """``Ref(v) x``, block by block, for x (..., d) and pairs v (..., d) of length 1, float64."""
+    (a, b), (x0, x1) = _blocks(v), _blocks(x)
     return torch.stack([a * x0 + b * x1, b * x0 - a * x1], -1).flatten(-2)
 
 
 def _blocks(x: Tensor) -> tuple[Tensor, Tensor]:
-    result: tuple[Tensor, Tensor] = wide(x).unflatten(-1, (-1, 2)).unbind(-1)
+    result: tuple[Tensor, Tensor] = x.unflatten(-1, (-1, 2)).unbind(-1)
     return result
 
 
-def _unit(v: Tensor) -> tuple[Tensor, Tensor]:
-    a, b = _blocks(v)
-    inverse = (a.square() + b.square()).clamp_min(_SHORTEST).rsqrt()
-    return a * inverse, b * inverse
+def _unit(v: Tensor) -> Tensor:
+    """Pairs v (R, d), each divided by its length."""
+    pairs = v.unflatten(-1, (-1, 2))
+    unit: Tensor = pairs * sqnorm(pairs).clamp_min(_SHORTEST).rsqrt()
+    return unit.flatten(-2)
 
 
 __all__ = ["Attention", "Isometry", "Reflection", "Rotation", "reflect", "rotate"]

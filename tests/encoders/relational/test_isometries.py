@@ -155,7 +155,7 @@ def test_curvatures_of_relations_start_at_the_geometry(cls):
     manifold, family = GEOMETRIES["poincare"]
     geometry = make_geometry("poincare", manifold, family, c=0.7)
     scorer = cls(geometry, N, R, False, D, 1e-3, True)
-    torch.testing.assert_close(scorer.curvature(REL), torch.full((5, 1), 0.7, dtype=F64), rtol=1e-6, atol=0)
+    torch.testing.assert_close(scorer.query(H, REL).c, torch.full((5, 1), 0.7, dtype=F64), rtol=1e-6, atol=0)
     space, points = scorer.points()
     assert space is geometry.manifold
     torch.testing.assert_close(space.logmap0(points), scorer.entity.detach())
