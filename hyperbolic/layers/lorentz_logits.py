@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.layers.initial import glorot
 from hyperbolic.manifolds import Lorentz
-from hyperbolic.manifolds.sheet import time
 from hyperbolic.numerics import sqnorm, wide
 
 _TINY = 1e-76  # keeps |a| positive; its root is below every float32 number
@@ -24,10 +23,10 @@ def unit_points(manifold: Lorentz, n: int, d: int) -> Tensor:
     return manifold.expmap0(vector / math.sqrt(float(manifold.c.detach())))
 
 
-def _height(x: Tensor, c: Tensor) -> Tensor:
-    """``x_0 - 1/sqrt(c)`` of points x (..., D), from their space parts: (..., 1) in float64, without cancellation."""
-    s = x[..., 1:]
-    return sqnorm(s) / (time(s, c) + c.rsqrt())
+def _height(s: Tensor, c: Tensor) -> Tensor:
+    """``x_0 - 1/sqrt(c)`` of points with the space parts s (..., d): (..., 1) in float64, without cancellation."""
+    square = sqnorm(s)
+    return square / ((1 / c + square).sqrt() + c.rsqrt())
 
 
 class Logits(ClassLogits):
@@ -65,11 +64,11 @@ class Logits(ClassLogits):
         self.points.copy_(points)
 
     def lifted(self, x: Tensor) -> tuple[Tensor, Tensor, None, Tensor]:
-        c = self.manifold.c
-        height = _height(self.points, c)
-        w = 2 * torch.cat([-(height + c.rsqrt()).to(x.dtype), self.points[:, 1:]], -1)
+        c, s, t = self.manifold.c, x[..., 1:], self.points[:, 1:]
+        height = _height(t, c)
+        w = 2 * torch.cat([-(height + c.rsqrt()).to(x.dtype), t], -1)
         shift = (-2 * c.rsqrt() * height.squeeze(-1)).to(x.dtype)
-        lifted = torch.cat([_height(x, c).to(x.dtype), x[..., 1:]], -1)
+        lifted = torch.cat([_height(s, c).to(x.dtype), s], -1)
         if self.log_alpha is None:
             return lifted, w, None, self.bias + shift
         inverse = torch.exp(-self.log_alpha)

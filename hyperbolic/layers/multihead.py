@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import check_mask, name_of
 from hyperbolic.manifolds import Manifold
+from hyperbolic.switch import is_followed
 
 _LOG_REST = math.log(1e-4)  # of what remains of an attention weight that dropout leaves out
 
@@ -194,5 +195,17 @@ def drop_scores(scores: Tensor, p: float) -> Tensor:
     Of a weight that is left out 1e-4 remains. Else a row that loses all its weights would have none, and one that loses
     nearly all a gradient beyond all numbers.
     """
-    dropped = torch.rand_like(scores).lt_(p)  # on a CPU twice as quick as torch.bernoulli
-    return torch.add(scores, dropped, alpha=_LOG_REST)
+    return torch.add(scores, _chosen(scores, p), alpha=_LOG_REST)
+
+
+def _chosen(like: Tensor, p: float) -> Tensor:
+    """True with probability p, in the shape of a tensor.
+
+    On a CPU four entries come from one random number of 64 bits, which takes half the time; p then counts in steps of
+    2^-16 and is at most 1 - 2^-16.
+    """
+    if like.device.type != "cpu" or is_followed(like):
+        return torch.rand_like(like) < p
+    numbers = torch.empty(like.numel() // 4 + 1, dtype=torch.int64).random_(-(2**63), None)
+    least = min(round(p * 2**16), 2**16 - 1) - 2**15
+    return numbers.view(torch.int16)[: like.numel()].view(like.shape) < least

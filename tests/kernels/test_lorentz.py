@@ -142,11 +142,21 @@ def test_attention_dropout_leaves_out_weights_by_chance():
     torch.manual_seed(1)
     out = lorentz_attention(q, k, v, two, space.c, dropout=0.95)
     torch.manual_seed(1)
-    kept = torch.rand(2, 3, 40, 40, dtype=F64) >= 0.95
+    kept = drop_scores(torch.zeros(2, 3, 40, 40, dtype=F64), 0.95) == 0
     weights = attention_weights(q, k, two)
     weights = torch.where(kept, weights, 1e-4 * weights)
     mean = weights @ v / weights.sum(-1, keepdim=True)
     torch.testing.assert_close(out, kernel.normalised_mean(mean, space.c), **tolerance(F64, "identity"))
+
+
+@pytest.mark.parametrize("p", [0.0, 0.1, 0.5, 0.95, 1.0])
+def test_scores_are_lowered_by_chance_each_for_itself(p):
+    torch.manual_seed(2)
+    lowered = drop_scores(torch.zeros(1001, 1003), p) != 0  # four share a number, and 4 does not divide 1001 x 1003
+    flat = lowered.flatten().double() - p
+    assert abs(flat.mean()) < 4 * (p * (1 - p) / lowered.numel()) ** 0.5 + 2**-16
+    for apart in (1, 2, 3, 4):
+        assert abs((flat[apart:] * flat[:-apart]).mean()) < 4 * p * (1 - p) / lowered.numel() ** 0.5 + 2**-30
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
