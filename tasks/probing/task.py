@@ -81,7 +81,9 @@ class ProbingTask(Task):
         for k, n in enumerate(mask.sum(-1)):
             top = root(depths[k, :n], counted[k, :n])
             said = [float(f"{depth:.6g}") for depth in depths[k, :n].tolist()]
-            predictions.append({"heads": heads_of(trees[k, :n, :n], top), "depths": said, "layer": self.layers[best]})
+            tree = zip(heads_of(trees[k, :n, :n], top), counted[k, :n], strict=True)
+            heads = [head if counts else None for head, counts in tree]  # of punctuation alone there is no root either
+            predictions.append({"heads": heads, "depths": said, "layer": self.layers[best]})
         return predictions
 
     def on_validation_epoch_end(self) -> None:

@@ -52,8 +52,9 @@ class SearchOptions:
     """Settings of :func:`search`.
 
     beam_size: K, extensions that are kept at each step; 1 is greedy search. n_best: translations of each sentence,
-    1..K. length_penalty, alpha: see :meth:`penalty`. min_length: least tokens before the end. max_length_ratio,
-    max_length_constant: a translation has at most ``ratio * N + constant`` tokens, N those of its source.
+    1..K. length_penalty, alpha: see :meth:`penalty`. min_length: least tokens before the end, where the limit allows
+    it. max_length_ratio, max_length_constant: a translation has at most ``ratio * N + constant`` tokens, N those of its
+    source.
     Raises UserError for settings that cannot be.
     """
 

@@ -76,6 +76,18 @@ def test_a_probe_that_knows_the_tree_recovers_it(toy):
     assert len(metrics) == 4 * 5
 
 
+def test_trees_have_one_root_and_no_punctuation(toy):
+    task, split = toy
+    task.eval()
+    batch = split[torch.arange(3)]
+    batch["punctuation"][0], batch["punctuation"][1] = True, False
+    batch["punctuation"][1, 1] = True
+    marks_alone, one_mark, _ = (each["heads"] for each in task.predict(batch))
+    assert marks_alone == [None] * int(split.sizes[0])
+    assert one_mark[1] is None
+    assert one_mark.count(None) == one_mark.count(0) == 1
+
+
 def test_padding_changes_nothing(toy):
     task, split = toy
     short = int(split.sizes.argmin())
