@@ -44,7 +44,7 @@ PRINTED_OF_A_SUBTREE = {
 }
 
 
-QUICK = ("hnn_table1_authors", "hybonet_table1_wn18rr_short", "hyfi_table5_crowd", "hype_han_table2_small")
+QUICK = ("hnn_table1_authors", "hybonet_table1_wn18rr_short", "hyfi_table5_crowd")
 CASES = [pytest.param(LAYOUTS[k], id=k, marks=[] if k in QUICK else [pytest.mark.slow]) for k in LAYOUTS]
 
 
