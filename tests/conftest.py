@@ -53,12 +53,17 @@ def read_configurations_once() -> Iterator[None]:
         yield
 
 
+MODE = switch.mode()
+
+
 @pytest.fixture(autouse=True)
-def kernels_as_before() -> Iterator[None]:
-    """No test leaves the switch of the kernels (`trainer.kernels`) as it set it."""
-    before = switch.mode()
+def kernels_as_at_first() -> Iterator[None]:
+    """Every test starts with the kernels of the whole run, whatever a run in a test or in a fixture of a module has set
+    (`trainer.kernels`)."""
+    if switch.mode() != MODE:
+        switch.use_kernels(MODE)
     yield
-    switch.use_kernels(before)  # also where the mode is the same: a test may have hidden the compiler
+    switch.use_kernels(MODE)  # also where the mode is the same: a test may have hidden the compiler
 
 
 @pytest.fixture(autouse=True)

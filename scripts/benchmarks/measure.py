@@ -186,7 +186,7 @@ def peak_memory(run: Callable[[], object], device: torch.device) -> int:
         torch.cuda.synchronize(device)
         return torch.cuda.max_memory_allocated(device) - before
     cpu = torch.profiler.ProfilerActivity.CPU
-    with _quiet(), torch.profiler.profile(activities=[cpu], profile_memory=True) as profile:
+    with _quiet(), torch.profiler.profile(activities=[cpu], profile_memory=True, acc_events=True) as profile:
         run()
     events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
     level = top = 0

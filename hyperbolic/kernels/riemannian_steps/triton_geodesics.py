@@ -90,7 +90,7 @@ def sheet_step(c, ss, sn, nn, scale, keep, bound):
     v = tl.where(outside, along * on - decay * nn * b * over, v)
     w = tl.where(outside, along * b + decay * ss * on * over, w)
     square = tl.maximum(v * v * ss + w * w * nn, 1.0)
-    fits = tl.minimum(LONGEST_MOMENTUM / tl.sqrt(square), 1.0)
+    fits = tl.minimum(1.0 / (tl.sqrt(square) / LONGEST_MOMENTUM), 1.0)
     return on * inside, b * inside, v * fits, w * fits, end * inside * inside
 
 
