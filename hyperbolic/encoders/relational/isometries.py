@@ -31,6 +31,7 @@ from hyperbolic.numerics import BALL_EPS, WIDE, cosh_sqrt, sqnorm, tanhc, wide
 _SHORTEST = 1e-30  # |v|^2 of a pair, so that 0/0 does not happen
 _LONGEST = 14.0  # sqrt(c)|u|, half the largest distance of float64 points from the origin
 _LEAST_GAP = 2 * BALL_EPS[WIDE]
+_FEW = 2048  # relations, up to which all are worked out, whichever a batch has
 
 
 class Heads(NamedTuple):
@@ -51,16 +52,17 @@ class Relations(NamedTuple):
     spread over the questions.
 
     ``used`` (R,) are numbers of rows of the tables, None for all; ``at`` (B,) says which of them a question has;
-    c (R, 1) or a scalar, float64.
+    ``sparse``: gradients of the rows used only; c (R, 1) or a scalar, float64.
     """
 
     used: Tensor | None
     at: Tensor
+    sparse: bool
     c: Tensor
 
     def rows(self, table: Tensor) -> Tensor:
         """The relations' rows of a table, (R, d), float64."""
-        return wide(table if self.used is None else table_rows(table, self.used, sparse=True))
+        return wide(table if self.used is None else table_rows(table, self.used, self.sparse))
 
     def spread(self, values: Tensor) -> Tensor:
         """Of values (R, k) that of each question, (B, k); a scalar is for all."""
@@ -136,8 +138,9 @@ class Isometry(Scorer):
 
     def relations(self, r: Tensor) -> Relations:
         """The relations r (B,) of questions, with the curvature of each."""
-        used, at = torch.unique(r, return_inverse=True) if self.sparse else (None, r)
-        relations = Relations(used, at, self.manifold.c)
+        some = self.sparse or self.n_relations > _FEW
+        used, at = torch.unique(r, return_inverse=True) if some else (None, r)
+        relations = Relations(used, at, self.sparse, self.manifold.c)
         return relations if self.free_c is None else relations._replace(c=F.softplus(relations.rows(self.free_c)))
 
     @abc.abstractmethod

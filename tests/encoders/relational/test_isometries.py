@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from hyperbolic.encoders.relational import isometries
 from hyperbolic.encoders.relational.isometries import Attention, Reflection, Rotation
 from hyperbolic.geometry import GEOMETRIES, make_geometry
 from hyperbolic.manifolds.poincare import distance_square, expmap0, mobius_add
@@ -148,6 +149,18 @@ def test_sparse_gradients_have_the_same_rows(cls, name, way):
     grads = check_sparse_is_dense(lambda sparse: model(cls, name, sparse=sparse), WAYS[way], (H, REL, T))
     assert grads["head_bias"].is_sparse
     assert grads["entity"].is_sparse == (way != "all")
+
+
+@MODELS
+@NAMES
+def test_relations_that_a_batch_lacks_may_be_left_out(cls, name, monkeypatch):
+    scorer, ends = model(cls, name), []
+    for few in (R, R - 1):
+        monkeypatch.setattr(isometries, "_FEW", few)
+        scorer.zero_grad()
+        scorer(H, REL, T).square().sum().backward()
+        ends.append([p.grad.clone() for p in scorer.parameters()])
+    torch.testing.assert_close(*ends)
 
 
 @MODELS
