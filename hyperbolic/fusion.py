@@ -22,6 +22,9 @@ from hyperbolic.typing import Context
 
 DEVICES = ("cuda",)  # kinds of devices on which eager code gets formulas compiled
 BACKEND = "inductor"  # of torch.compile
+# Inductor's limits of concatenations that get a kernel of their own, the second not in PyTorch 2.11: with 0 the kernels
+# that make the parts write them into the result; for a lift, the kernel of the sums of its rows.
+OPTIONS = {"max_pointwise_cat_inputs": 0, "max_complex_pointwise_cat_inputs": 0}
 VERSIONS = 64  # structures of its arguments that a formula is compiled for: numbers may come in any number
 Formula = Callable[..., Any]  # of tensors, None and numbers; to a tensor or a tuple of them
 Called = TypeVar("Called", bound=Formula)
@@ -113,7 +116,15 @@ def _compile(fusion: Fusion, arguments: Sequence[Any]) -> Formula:
 
     # PyTorch counts versions by code: each structure of the arguments has one of its own
     formula.__code__ = formula.__code__.replace(co_name=fusion.name)
-    return torch.compile(formula, fullgraph=True, backend=BACKEND)
+    settings = options() if BACKEND == "inductor" else None  # another backend knows none of them
+    return torch.compile(formula, fullgraph=True, backend=BACKEND, options=settings)
+
+
+def options() -> dict[str, Any]:
+    """OPTIONS, those that this PyTorch has."""
+    from torch._inductor import config  # a second that only those pay who compile
+
+    return {name: value for name, value in OPTIONS.items() if hasattr(config, name)}
 
 
 class _Fused(torch.autograd.Function):

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
-from torch._inductor import compile_fx
+from torch._inductor import compile_fx, config
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.graph import GraphLowering
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
@@ -162,6 +162,7 @@ def count(step: Callable[[], object]) -> list[str]:
         mock.patch.object(fusion, "DEVICES", ("cpu",)),
         mock.patch.object(fusion, "BACKEND", backend),
         mock.patch.object(fusion.Fusion, "compiled", {}),
+        config.patch(fusion.options()),
         mock.patch.object(fusion.Fusion, "value", value),
         mock.patch.object(classes, "_checks_values", return_value=False),
         mock.patch.object(switch, "_dispatch_modes", return_value=0),  # that of the count does not count
