@@ -251,9 +251,10 @@ def _flat(x: Tensor) -> Point:
 
 def _point(u: Tensor, c: Tensor) -> Point:
     """``exp_0(u)``; longer vectors than float64 points can be count as vectors of that length."""
-    u = u * (_LONGEST * (c * sqnorm(u)).clamp_min(_LONGEST**2).rsqrt())
     square = c * sqnorm(u)
-    return tanhc(square) * u, cosh_sqrt(square).pow(-2)
+    shorter = _LONGEST * square.clamp_min(_LONGEST**2).rsqrt()
+    square = square * shorter.square()
+    return (tanhc(square) * shorter) * u, cosh_sqrt(square).pow(-2)
 
 
 def _mobius_sum(x: Point, y: Point, c: Tensor) -> Point:
@@ -264,24 +265,23 @@ def _mobius_sum(x: Point, y: Point, c: Tensor) -> Point:
     denominator = square + gap_x * gap_y
     gap = gap_x * gap_y / denominator
     scale = torch.where(gap < _LEAST_GAP, math.sqrt(1 - _LEAST_GAP), 1) / denominator
-    return scale * (gap_x * total + square * p), gap.clamp_min(_LEAST_GAP)
+    return (scale * gap_x) * total + (scale * square) * p, gap.clamp_min(_LEAST_GAP)
 
 
 def rotate(x: Tensor, v: Tensor) -> Tensor:
-    """``Rot(v) x``, block by block, for x (..., d) and pairs v (..., d) of length 1, float64."""
-    (a, b), (x0, x1) = _blocks(v), _blocks(x)
-    return torch.stack([a * x0 - b * x1, b * x0 + a * x1], -1).flatten(-2)
+    """``Rot(v) x``, block by block, for x (..., d) and pairs v (..., d) of length 1, float64: the product of complex
+    numbers, a pair each."""
+    return torch.view_as_real(_complex(v) * _complex(x)).flatten(-2)
 
 
 def reflect(x: Tensor, v: Tensor) -> Tensor:
-    """``Ref(v) x``, block by block, for x (..., d) and pairs v (..., d) of length 1, float64."""
-    (a, b), (x0, x1) = _blocks(v), _blocks(x)
-    return torch.stack([a * x0 + b * x1, b * x0 - a * x1], -1).flatten(-2)
+    """``Ref(v) x``, block by block, for x (..., d) and pairs v (..., d) of length 1, float64: the product with the
+    conjugate of x."""
+    return torch.view_as_real(_complex(v) * _complex(x).conj()).flatten(-2)
 
 
-def _blocks(x: Tensor) -> tuple[Tensor, Tensor]:
-    result: tuple[Tensor, Tensor] = x.unflatten(-1, (-1, 2)).unbind(-1)
-    return result
+def _complex(x: Tensor) -> Tensor:
+    return torch.view_as_complex(x.contiguous().unflatten(-1, (-1, 2)))
 
 
 def _unit(v: Tensor) -> Tensor:
