@@ -101,6 +101,17 @@ class NeighbourSum(Operator):
     fuses = False  # a sparse product is one kernel
 
     @staticmethod
+    def fits(x: Tensor, weights: Tensor, target: Tensor, source: Tensor, *others: Any) -> bool:
+        """Sparse products look at no index."""
+        offsets, reverse_offsets, reverse_target, order, n_targets = others
+        pairs = (target, source, reverse_target, order)
+        return (
+            x.dim() == 2
+            and (len(offsets), len(reverse_offsets)) == (n_targets + 1, len(x) + 1)
+            and all(t.shape == weights.shape for t in pairs)
+        )
+
+    @staticmethod
     def forward(ctx: Context, x: Tensor, weights: Tensor, *at: Any) -> Tensor:
         _, source, offsets, *_, n_targets = at
         ctx.save_for_backward(x if ctx.needs_input_grad[1] else x.new_empty(0), weights, *at[:-1])

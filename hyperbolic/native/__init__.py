@@ -16,6 +16,7 @@ import ctypes
 import hashlib
 import os
 import platform
+import re
 import subprocess
 import tempfile
 import warnings
@@ -35,6 +36,7 @@ _FLAGS = ("-O3", "-march=native", "-std=c++17", "-fno-math-errno", "-fno-trappin
 _X86 = ("-mprefer-vector-width=512",) if platform.machine() in ("x86_64", "AMD64") else ()
 _PARALLEL = ("-fopenmp",)
 _SUFFIX = {torch.float32: "_float", torch.float64: "_double"}  # of functions that there are of both dtypes
+_NO_COMPILER = "there is no C++ compiler (g++, clang++ or $CXX)"
 _loaded: dict[str, ctypes.CDLL | None] = {}
 
 
@@ -47,7 +49,7 @@ def usable(*tensors: Tensor | None) -> bool:
     for t in present:
         if not t.is_contiguous():
             return False
-    return readable(*present) and not switch.is_followed(*present)
+    return not switch.is_followed(*present) and readable(*present)
 
 
 def readable(*tensors: Tensor | None) -> bool:
@@ -58,7 +60,14 @@ def readable(*tensors: Tensor | None) -> bool:
             dtype = dtype or t.dtype
             if t.dtype is not dtype or not t.is_cpu:
                 return False
-    return dtype in (torch.float32, torch.float64) and switch.native()
+    return dtype in (torch.float32, torch.float64) and (switch.native() or _has_no_compiler())
+
+
+def _has_no_compiler() -> bool:
+    """False, after a warning where kernels are wanted."""
+    if switch.fast():
+        _give_up("", OSError(_NO_COMPILER))
+    return False
 
 
 def takes_index(index: Tensor) -> bool:
@@ -138,15 +147,23 @@ def library(name: str) -> ctypes.CDLL | None:
         try:
             _loaded[name] = ctypes.CDLL(str(compile_source(name)))
         except (OSError, subprocess.SubprocessError) as error:
-            reason = getattr(error, "stderr", None) or str(error)
-            warnings.warn(
-                f"the C++ kernels {name!r} could not be built, PyTorch operations are used instead "
-                f"(HYPERBOLIC_KERNELS=plain does so without this warning): {reason.strip()[-500:]}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-            _loaded[name] = None
+            _give_up(name, error)
     return _loaded[name]
+
+
+def _give_up(name: str, error: Exception) -> None:
+    """There is no library of this source, or of any where it has no name: the first time a warning says why."""
+    first, _loaded[name] = None not in _loaded.values(), None
+    if first:
+        reason = (getattr(error, "stderr", None) or str(error)).strip()[-500:]
+        warnings.warn(
+            f"the C++ kernels{f' {name!r}' if name else ''} could not be built, PyTorch operations are used instead, "
+            f"which are slower: {reason}; they need a C++ compiler (apt install g++, or $CXX) that works, and a folder "
+            "that can be written (XDG_CACHE_HOME, else ~/.cache). HYPERBOLIC_KERNELS=plain does without them and "
+            "without this warning, which comes once",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 class Library:
@@ -214,7 +231,7 @@ def compile_source(name: str) -> Path:
     """The shared object of a source, compiled unless it lies in the cache as it was written there."""
     compiler = switch.cpp_compiler()
     if compiler is None:
-        raise OSError("there is no C++ compiler (g++, clang++ or $CXX)")
+        raise OSError(_NO_COMPILER)
     target = target_of(name, machine_key(compiler))
     record = target.with_suffix(".sha256")
     if matches(target, record):
@@ -225,8 +242,10 @@ def compile_source(name: str) -> Path:
         command = [compiler, *_FLAGS, *_X86, f"-I{FOLDER}", str(sources()[name]), "-o", str(built)]
         try:
             _run([*command, *_PARALLEL, *_threads()])
-        except subprocess.CalledProcessError:  # a compiler without OpenMP, as Apple's: one thread
-            _run(command)
+        except subprocess.CalledProcessError as error:
+            if not re.search(r"openmp|gomp|omp\.h", error.stderr or "", re.IGNORECASE):  # broken, or killed
+                raise
+            _run(command)  # without OpenMP, as Apple's: one thread
         new_record.write_text(_fingerprint(built))
         os.replace(built, target)
         os.replace(new_record, record)

@@ -116,6 +116,26 @@ def test_passes_are_the_plain_formula_in_both_dtypes(name, native_kernels):
                 torch.testing.assert_close(actual, expected, rtol=close, atol=close)
 
 
+@EVERY
+def test_sizes_that_do_not_fit_never_reach_cpp(name, native_kernels):
+    """An argument that is cut on one axis is refused, or taken as the plain formula takes it."""
+    for arguments in samples(name):
+        for dtype in (torch.float64, torch.float32):
+            whole = [
+                a.detach().to(dtype) if isinstance(a, Tensor) and a.dim() and a.is_floating_point() else a
+                for a in flat(arguments)
+            ]
+            for i, a in enumerate(whole):
+                for axis in range(a.dim() if isinstance(a, Tensor) else 0):
+                    cut = [*whole[:i], a.narrow(axis, 0, max(a.shape[axis] - 1, 0)), *whole[i + 1 :]]
+                    try:
+                        results = outputs(OPERATORS[name].run(*cut))
+                    except (RuntimeError, ValueError, IndexError):
+                        continue
+                    for actual, right in zip(results, outputs(OPERATORS[name].plain(*cut)), strict=True):
+                        torch.testing.assert_close(actual, right, rtol=2e-4, atol=2e-4, equal_nan=True)
+
+
 def _replaced(values: list, tensors: tuple) -> list:
     rest = iter(tensors)
     return [next(rest) if isinstance(a, Tensor) and a.requires_grad else a for a in values]

@@ -96,7 +96,7 @@ def test_a_changed_source_is_another_kernel(tmp_path):
 @needs_compiler
 def test_without_openmp_it_is_built_for_one_thread(tmp_path, monkeypatch):
     (tmp_path / "twice.cpp").write_text(_SOURCE)
-    monkeypatch.setattr(native, "_PARALLEL", ("-fno-such-option-at-all",))
+    monkeypatch.setattr(native, "_PARALLEL", ("-fopenmp-no-such-option",))
     x = torch.ones(3, dtype=torch.float64)
     native.Library("twice").run("doubled", x, 3)
     assert x.tolist() == [2, 2, 2]
@@ -126,6 +126,37 @@ def test_a_compiler_whose_messages_are_no_utf8(tmp_path, monkeypatch):
 
 
 @needs_compiler
+def test_several_that_cannot_be_built_are_one_warning(tmp_path, recwarn):
+    for name in ("broken", "bad"):
+        (tmp_path / f"{name}.cpp").write_text("int f( {")
+        assert native.library(name) is None
+    assert len(recwarn.list) == 1
+
+
+@needs_compiler
+@pytest.mark.parametrize("message", ["g++: fatal error: Killed signal terminated program cc1plus", "-fopenmp: unknown"])
+def test_only_a_compiler_without_openmp_is_asked_again(tmp_path, monkeypatch, message):
+    """Of one that was killed, a library without threads would stay in the cache."""
+    (tmp_path / "twice.cpp").write_text(_SOURCE)
+    run, asked = native._run, []
+
+    def fail_first(command):
+        asked.append(command)
+        if len(asked) == 2:  # after --version
+            raise subprocess.CalledProcessError(1, command, stderr=message)
+        return run(command)
+
+    monkeypatch.setattr(native, "_run", fail_first)
+    if "Killed" in message:
+        with pytest.warns(RuntimeWarning, match="Killed signal.*that works"):
+            assert native.library("twice") is None
+        assert not list((tmp_path / "cache" / "hyperbolic").iterdir())
+    else:
+        assert native.library("twice") is not None
+        assert "-fopenmp" not in asked[2]
+
+
+@needs_compiler
 def test_all_are_built_at_once_with_a_count_and_only_once(tmp_path, monkeypatch):
     for name in ("one", "two", "three", "four"):
         (tmp_path / f"{name}.cpp").write_text(_SOURCE)
@@ -150,6 +181,18 @@ def test_no_compiler(tmp_path, monkeypatch):
     (tmp_path / "twice.cpp").write_text(_SOURCE)
     with pytest.warns(RuntimeWarning, match=r"no C\+\+ compiler"):
         assert native.library("twice") is None
+
+
+def test_no_compiler_where_kernels_are_wanted_is_one_warning(monkeypatch, recwarn):
+    monkeypatch.setattr(switch, "cpp_compiler", lambda: None)
+    switch.use_kernels("plain")
+    assert not native.readable(torch.ones(2))
+    assert not recwarn.list
+    switch.use_kernels("fast")
+    for _ in range(2):
+        assert not native.readable(torch.ones(2))
+    (warning,) = recwarn.list
+    assert re.search(r"no C\+\+ compiler.*apt install g\+\+.*HYPERBOLIC_KERNELS=plain", str(warning.message))
 
 
 def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch):

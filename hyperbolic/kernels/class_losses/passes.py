@@ -98,7 +98,13 @@ class _Streamed(Operator):
 
     @staticmethod
     def fits(x: Tensor, w: Tensor, scale: Tensor | None, bias: Tensor | None, *others: Any) -> bool:
-        return LIBRARY.readable(x, w, scale, bias) and all(t.is_cpu for t in others if isinstance(t, Tensor))
+        return (
+            x.dim() == w.dim() == 2
+            and x.shape[1] == w.shape[1]
+            and all(t is None or t.shape == w.shape[:1] for t in (scale, bias))
+            and LIBRARY.readable(x, w, scale, bias)
+            and all(t.is_cpu for t in others if isinstance(t, Tensor))
+        )
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -114,6 +120,26 @@ class _Streamed(Operator):
 )
 class BinaryCrossEntropy(_Streamed):
     plain = staticmethod(plain.bce)
+
+    @staticmethod
+    def fits(
+        x: Tensor,
+        w: Tensor,
+        scale: Tensor | None,
+        bias: Tensor | None,
+        targets: Tensor,
+        row_weights: Tensor | None,
+        groups: Tensor | None,
+    ) -> bool:
+        return (
+            _Streamed.fits(x, w, scale, bias, targets, row_weights, groups)
+            and targets.dim() == 2
+            and targets.shape[0] == x.shape[0]
+            and (targets.dtype is torch.long or targets.shape[1] == w.shape[0])
+            and (row_weights is None or (row_weights.dim() == 2 and row_weights.shape[0] == x.shape[0]))
+            and (row_weights is None or groups is not None or row_weights.shape[1] > 0)
+            and (groups is None or (row_weights is not None and groups.shape == w.shape[:1]))
+        )
 
     @staticmethod
     def forward(
@@ -157,6 +183,18 @@ class BinaryCrossEntropy(_Streamed):
 )
 class CrossEntropy(_Streamed):
     plain = staticmethod(plain.cross_entropy)
+
+    @staticmethod
+    def fits(
+        x: Tensor,
+        w: Tensor,
+        scale: Tensor | None,
+        bias: Tensor | None,
+        target: Tensor,
+        counted: Tensor,
+        smoothing: float,
+    ) -> bool:
+        return target.shape == counted.shape == x.shape[:1] and _Streamed.fits(x, w, scale, bias, target, counted)
 
     @staticmethod
     def forward(

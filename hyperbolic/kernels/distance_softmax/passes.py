@@ -23,7 +23,18 @@ class DistanceSoftmax(Operator):
 
     @staticmethod
     def fits(left: Tensor, right: Tensor, h: Tensor, rows: Tensor, columns: Tensor, power: Tensor) -> bool:
-        return len(left) > 0 and left.dtype is torch.float64 and rows.is_cpu and LIBRARY.readable(left, right, h, power)
+        return (
+            left.dim() == right.dim() == 2
+            and len(left) > 0
+            and left.shape[1] == right.shape[1]
+            and h.shape == left.shape[:1]
+            and rows.dim() == 1
+            and rows.shape == columns.shape
+            and native.takes_index(rows)
+            and native.takes_index(columns)
+            and left.dtype is torch.float64
+            and LIBRARY.readable(left, right, h, power)
+        )
 
     @staticmethod
     def forward(
@@ -32,6 +43,9 @@ class DistanceSoftmax(Operator):
         left, right, n, exponent = left.contiguous(), right.contiguous(), len(left), float(power)
         near, slope, length = _weights(h.clamp_min(plain.LEAST**2), exponent)
         near.clamp_min_(_LEAST_WEIGHT)
+        if len(rows):
+            rows = native.checked_index(rows, n, "distance_softmax", "rows")
+            columns = native.checked_index(columns, len(right), "distance_softmax", "columns")
         order = rows.argsort()
         rows, columns = rows[order], columns[order]
         bounds = torch.searchsorted(rows, torch.arange(n + 1))

@@ -36,7 +36,7 @@ class Linear(Operator):
 
     @staticmethod
     def fits(x: Tensor, weight: Tensor, bias: Tensor | None, raw: Tensor | None, added: Tensor | None, *_: Any) -> bool:
-        return x.numel() > 0 and LIBRARY.readable(x, weight, bias, raw, added)
+        return x.numel() > 0 and (raw is None or raw.shape == x.shape) and LIBRARY.readable(x, weight, bias, raw, added)
 
     @staticmethod
     def forward(

@@ -35,6 +35,24 @@ def _arguments(
     return xs, [x.shape[1] for x in xs], products, len(xs), *of_points, *products[0].shape, float(c), _BOUND
 
 
+def _well_formed(points: Tensor | None, factors: Tensor | None, tensors: Sequence[Tensor]) -> bool:
+    """Whether sizes are those that :class:`MobiusAffine` names."""
+    n = len(tensors) // 2
+    xs, weights = tensors[:n], tensors[n:]
+    rows, size = xs[0].shape[0], weights[0].shape[0]
+    return (
+        len(weights) == n
+        and all(x.dim() == w.dim() == 2 for x, w in zip(xs, weights, strict=True))
+        and all(x.shape == (rows, w.shape[1]) and w.shape[0] == size for x, w in zip(xs, weights, strict=True))
+        and (points is None or (points.dim() == 2 and points.shape[1] == size))
+        and (
+            factors is None
+            or (points is not None and factors.dim() == 2 and factors.shape[0] == rows)
+            and factors.shape[1] <= len(points)
+        )
+    )
+
+
 @operator("mobius_affine(Tensor c, Tensor? points, Tensor? factors, Tensor[] tensors) -> Tensor")
 class MobiusAffine(Operator):
     """points: (P, D); factors: (N, P') of the last P' of them; tensors: the x_i (N, D_i), then the W_i (D, D_i)."""
@@ -47,6 +65,7 @@ class MobiusAffine(Operator):
         return (
             tensors[0].dtype is torch.float32  # the gaps of float64 points need compensated sums
             and n_vectors <= _MAX_VECTORS
+            and _well_formed(points, factors, tensors)
             and _LIBRARY.readable(points, factors, *tensors)
         )
 

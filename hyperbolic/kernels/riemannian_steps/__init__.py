@@ -77,5 +77,7 @@ def _step_in_cpp(rows: Rows, manifold: Manifold, rule: Rule, max_radius: float |
         root = math.sqrt(c)
         time, space = math.cosh(root * max_radius) / root, math.sinh(root * max_radius) / root
     rows.require_shapes()
+    if rows.some is not None and len(rows.some):
+        native.checked_index(rows.some, len(rows.x), "step", "rows")
     flags = (rule.keep != 1, rule.exact_exp)
     _LIBRARY.run(_SYMBOLS[type(manifold)], *rows, *rows.grad.shape, (c, *rule[:8]), *flags, time, space)

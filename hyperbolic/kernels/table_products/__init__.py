@@ -24,8 +24,7 @@ def table_products(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None 
     Raises:
         ValueError: sizes that do not fit. IndexError: an index outside of the table.
     """
-    fitting = x.shape == (*index.shape[:1], *table.shape[1:]) and index.dim() == table.dim() == 2
-    if not fitting or (bias is not None and bias.shape != (len(table), 1)):
+    if not _well_formed(x, table, index, bias):
         shapes = ", ".join(str(tuple(t.shape)) for t in (x, table, index, bias) if t is not None)
         raise ValueError(
             f"table_products: takes x (B, D), table (N, D), index (B, M) and bias (N, 1) or none, got {shapes}"
@@ -34,6 +33,14 @@ def table_products(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None 
         return plain(x, table, index, bias, sparse)
     y: Tensor = TableProducts.run(x, table, index, bias)
     return y
+
+
+def _well_formed(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None) -> bool:
+    return (
+        index.dim() == table.dim() == 2
+        and x.shape == (index.shape[0], table.shape[1])
+        and (bias is None or bias.shape == (table.shape[0], 1))
+    )
 
 
 def plain(
@@ -49,8 +56,14 @@ class TableProducts(Operator):
 
     @staticmethod
     def fits(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None) -> bool:
-        whole = table.is_contiguous() and (bias is None or bias.is_contiguous())
-        return index.numel() > 0 and whole and native.takes_index(index) and _LIBRARY.readable(x, table, bias)
+        return (
+            index.numel() > 0
+            and _well_formed(x, table, index, bias)
+            and table.is_contiguous()
+            and (bias is None or bias.is_contiguous())
+            and native.takes_index(index)
+            and _LIBRARY.readable(x, table, bias)
+        )
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None) -> Tensor:
