@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from hyperbolic.kernels.flat import euclidean_gru, euclidean_rnn
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.layers import aggregation, attention, feedforward, ordered_sum, positions
 from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.layers.description import shows
+from hyperbolic.layers.flat_recurrent import euclidean_gru, euclidean_rnn
 from hyperbolic.layers.guard import check_features, check_index, check_table, takes_points
 from hyperbolic.layers.initial import glorot, uniform_table
 from hyperbolic.layers.multihead import MultiHead

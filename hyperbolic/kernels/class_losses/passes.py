@@ -122,17 +122,10 @@ class BinaryCrossEntropy(_Streamed):
     plain = staticmethod(plain.bce)
 
     @staticmethod
-    def fits(
-        x: Tensor,
-        w: Tensor,
-        scale: Tensor | None,
-        bias: Tensor | None,
-        targets: Tensor,
-        row_weights: Tensor | None,
-        groups: Tensor | None,
-    ) -> bool:
+    def fits(*arguments: Any) -> bool:
+        x, w, _, _, targets, row_weights, groups = arguments
         return (
-            _Streamed.fits(x, w, scale, bias, targets, row_weights, groups)
+            _Streamed.fits(*arguments)
             and targets.dim() == 2
             and targets.shape[0] == x.shape[0]
             and (targets.dtype is torch.long or targets.shape[1] == w.shape[0])
@@ -185,16 +178,9 @@ class CrossEntropy(_Streamed):
     plain = staticmethod(plain.cross_entropy)
 
     @staticmethod
-    def fits(
-        x: Tensor,
-        w: Tensor,
-        scale: Tensor | None,
-        bias: Tensor | None,
-        target: Tensor,
-        counted: Tensor,
-        smoothing: float,
-    ) -> bool:
-        return target.shape == counted.shape == x.shape[:1] and _Streamed.fits(x, w, scale, bias, target, counted)
+    def fits(*arguments: Any) -> bool:
+        x, *_, target, counted, _ = arguments
+        return target.shape == counted.shape == x.shape[:1] and _Streamed.fits(*arguments)
 
     @staticmethod
     def forward(

@@ -47,8 +47,8 @@ def _well_formed(points: Tensor | None, factors: Tensor | None, tensors: Sequenc
         and (points is None or (points.dim() == 2 and points.shape[1] == size))
         and (
             factors is None
-            or (points is not None and factors.dim() == 2 and factors.shape[0] == rows)
-            and factors.shape[1] <= len(points)
+            or ((points is not None and factors.dim() == 2 and factors.shape[0] == rows)
+            and factors.shape[1] <= len(points))
         )
     )
 

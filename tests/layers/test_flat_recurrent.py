@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from hyperbolic.kernels.flat import euclidean_gru, euclidean_rnn
+from hyperbolic.layers.flat_recurrent import euclidean_gru, euclidean_rnn
 from tests.tolerances import tolerance
 
 F64 = torch.float64
