@@ -118,7 +118,8 @@ class EpochLoop(_TrainingEpochLoop):
             counts.step.increment_ready()
         loss = trainer.strategy.training_step(batch, batch_idx)
         assert isinstance(loss, Tensor)
-        loss = loss / trainer.accumulate_grad_batches
+        if trainer.accumulate_grad_batches > 1:
+            loss = loss / trainer.accumulate_grad_batches
         if batch_idx % trainer.accumulate_grad_batches == 0:
             counts.zero_grad.increment_ready()
             self._call("on_before_zero_grad", optimizer)
@@ -168,7 +169,9 @@ class ValidationLoop(_EvaluationLoop):
         self._call("on_validation_epoch_start")
         for batch_idx, batch in zip(range(int(most)), self._combined_loader.flattened[0], strict=False):
             progress.is_last_batch = batch_idx + 1 == most
-            batch = trainer.strategy.batch_to_device(trainer.precision_plugin.convert_input(batch), dataloader_idx=0)
+            batch = trainer.precision_plugin.convert_input(batch)
+            if trainer.strategy.root_device.type != "cpu":
+                batch = trainer.strategy.batch_to_device(batch, dataloader_idx=0)
             progress.increment_ready()
             self._call("on_validation_batch_start", batch, batch_idx)
             progress.increment_started()
