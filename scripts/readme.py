@@ -69,7 +69,8 @@ def composability(path: Path) -> str:
     run = _load(path)
     checks = list(next(iter(next(iter(run["layers"].values())).values())))
     what = "a number is that of the layers and functions, names are those it fails for:"
-    lines = [f"Tried with torch {run['torch']}; {what}", ""]
+    when = f", {_when(run)}" if "commit" in run else ""
+    lines = [f"Tried with torch {run['torch']}{when}; {what}", ""]
     lines += [f"| geometry | {' | '.join(checks)} |", "|---" * (len(checks) + 1) + "|"]
     for geometry, layers in run["layers"].items():
         cells = []
@@ -78,9 +79,10 @@ def composability(path: Path) -> str:
             cells.append(f"not {', '.join(bad)}" if bad else f"{len(layers)}")
         lines.append(f"| {geometry} | {' | '.join(cells)} |")
     closing = (
-        "fullgraph: `torch.compile(fullgraph=True)` of both passes; export: with a dynamic batch; twice: a second "
-        "derivative; trace: `torch.jit.trace`. All but autocast in float64. Euclidean attention is PyTorch's own one, "
-        "which on a CPU has no forward-mode and no second derivative."
+        'fullgraph: `torch.compile(fullgraph=True, backend="aot_eager")` of both passes, which are the graphs that a '
+        "compiler gets, run as they are (`--checks inductor` tries PyTorch's own one); export: with a dynamic batch; "
+        "twice: a second derivative; trace: `torch.jit.trace`. All but autocast in float64. Euclidean attention is "
+        "PyTorch's own one, which on a CPU has no forward-mode and no second derivative."
     )
     return "\n".join([*lines, "", closing])
 
