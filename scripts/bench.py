@@ -1,6 +1,6 @@
 """Measure each hyperbolic operation against its Euclidean counterpart (floor = 1), geoopt, HypLL and official formulas.
 
-python scripts/bench.py             all rows, a few minutes; --quick: under a minute
+python scripts/bench.py             all rows, a few minutes; --quick: about a minute
 python scripts/bench.py --check     exits with 1 and names the rows when a gate is missed
 
 Set THP_MEM_ALLOC_ENABLE=1 to measure with huge pages; the table says with which setting it was measured.
@@ -97,7 +97,7 @@ def _setting(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Se
 
 def _parser() -> argparse.ArgumentParser:
     parser = commands.parser("bench.py", __doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions; under a minute")
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions; about a minute")
     parser.add_argument("--check", action="store_true", help="exit with 1 when a gate is missed, and name the rows")
     parser.add_argument("--rows", default="*", metavar="GLOB", help="only rows whose name matches, as in 'mobius-*'")
     parser.add_argument("--dtype", choices=list(DTYPES), default="float32", help="gates are for float32")

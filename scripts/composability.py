@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime
 import json
 import pickle
 import sys
@@ -32,6 +33,7 @@ from hyperbolic.geometry import FAMILIES, GEOMETRIES, Geometry, make_geometry  #
 from hyperbolic.kernels.neighbours import with_themselves  # noqa: E402
 from scripts.commands import reports_errors  # noqa: E402
 from tasks.folders import whole_file  # noqa: E402
+from tasks.record import commit  # noqa: E402
 
 RECORD = ROOT / "results" / "composability.json"
 _LENGTHS = torch.tensor([4, 1, 3])
@@ -360,7 +362,7 @@ def main(arguments: list[str] | None = None, record: Path = RECORD) -> int:
     parser.add_argument("--checks", nargs="+", choices=CHECKS, default=DEFAULT)
     parser.add_argument("--geometries", nargs="+", choices=GEOMETRIES, default=list(GEOMETRIES))
     options = parser.parse_args(arguments)
-    results = {}
+    results, of_commit = {}, commit()  # as the code is when it is tried
     for geometry in options.geometries:
         start = time.perf_counter()
         results[geometry] = tried(geometry, set(options.names), options.checks)
@@ -370,8 +372,10 @@ def main(arguments: list[str] | None = None, record: Path = RECORD) -> int:
         for layer, c, text in bad:
             print(f"    {layer:20} {c:10} {text}", flush=True)
     if not options.names and options.checks == DEFAULT and options.geometries == list(GEOMETRIES):
+        made = {"date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")}
+        made |= dict(zip(("commit", "dirty"), of_commit, strict=True))
         with whole_file(record) as part:
-            part.write_text(json.dumps({"torch": torch.__version__, "layers": results}, indent=1) + "\n")
+            part.write_text(json.dumps({"torch": torch.__version__, **made, "layers": results}, indent=1) + "\n")
     return 0
 
 

@@ -28,6 +28,7 @@ COMPOSABILITY = ROOT / "results" / "composability.json"
 START, END = "<!-- measured: `make tables` writes this section -->", "<!-- measured: end -->"
 TRIED, TRIED_END = "<!-- tried: `make tables` writes this table -->", "<!-- tried: end -->"
 SUMMARY = "## Summary"
+_HUGE = "in brackets with THP_MEM_ALLOC_ENABLE=1"
 
 
 @reports_errors
@@ -68,7 +69,8 @@ def composability(path: Path) -> str:
     run = _load(path)
     checks = list(next(iter(next(iter(run["layers"].values())).values())))
     what = "a number is that of the layers and functions, names are those it fails for:"
-    lines = [f"Tried with torch {run['torch']}; {what}", ""]
+    when = f", {_when(run)}" if "commit" in run else ""
+    lines = [f"Tried with torch {run['torch']}{when}; {what}", ""]
     lines += [f"| geometry | {' | '.join(checks)} |", "|---" * (len(checks) + 1) + "|"]
     for geometry, layers in run["layers"].items():
         cells = []
@@ -77,9 +79,10 @@ def composability(path: Path) -> str:
             cells.append(f"not {', '.join(bad)}" if bad else f"{len(layers)}")
         lines.append(f"| {geometry} | {' | '.join(cells)} |")
     closing = (
-        "fullgraph: `torch.compile(fullgraph=True)` of both passes; export: with a dynamic batch; twice: a second "
-        "derivative; trace: `torch.jit.trace`. All but autocast in float64. Euclidean attention is PyTorch's own one, "
-        "which on a CPU has no forward-mode and no second derivative."
+        'fullgraph: `torch.compile(fullgraph=True, backend="aot_eager")` of both passes, which are the graphs that a '
+        "compiler gets, run as they are (`--checks inductor` tries PyTorch's own one); export: with a dynamic batch; "
+        "twice: a second derivative; trace: `torch.jit.trace`. All but autocast in float64. Euclidean attention is "
+        "PyTorch's own one, which on a CPU has no forward-mode and no second derivative."
     )
     return "\n".join([*lines, "", closing])
 
@@ -87,36 +90,45 @@ def composability(path: Path) -> str:
 def speed(path: Path) -> str:
     """The table of ratios from the JSON file of a benchmark. Files beside it, where there are such, give what stands in
     brackets (with huge pages) and more columns: the plain formulas, and a GPU."""
-    run = _load(path)
-    huge = _ratios(path.with_name(f"{path.stem}-thp.json"))
-    columns = {
-        "plain formulas": _ratios(path.with_name(f"{path.stem}-plain.json")),
-        "on a GPU": _ratios(path.with_name(f"cuda{path.name.removeprefix('cpu')}")),
-    }
-    columns = {name: ratios for name, ratios in columns.items() if ratios}
-    also = ", in brackets with THP_MEM_ALLOC_ENABLE=1" if huge else ""
+    run, others = _load(path), _runs_beside(path)
+    columns = {name: {row["name"]: _ours(row)["ratio"] for row in other["rows"]} for name, other in others.items()}
+    huge = columns.pop(_HUGE, {})
+    also = f", {_HUGE}" if huge else ""
+    told = ", ".join(f"{name} ({_when(other)})" for name, other in others.items())
     lines = [
         f"{run['device_name']}, {run['threads']} threads, torch {run['packages']['torch']}, float32, "
-        f"{run['date'][:10]}; `make bench` measures your machine. "
+        f"{_when(run)}; `make bench` measures your machine. "
+        f"{f'Of other runs, each with a floor of its own: {told}. ' if told else ''}"
         f"Forward and backward in multiples of the Euclidean counterpart's time (median of alternating runs){also}:",
         "",
         f"| {' | '.join(['work', 'ours', *columns, 'others', 'must be at most'])} |",
         "|---" * (4 + len(columns)) + "|",
     ]
     for row in run["rows"]:
-        others = ", ".join(f"{v['name']} {_digits(v['ratio'])}" for v in row["variants"] if v["role"] == "peer")
+        peers = ", ".join(f"{v['name']} {_digits(v['ratio'])}" for v in row["variants"] if v["role"] == "peer")
         gates = ", ".join(_gate(gate) for gate in row["gates"])
         pages = f" ({_digits(huge[row['name']])})" if row["name"] in huge else ""
         missed = "" if row["passed"] is not False else " **missed**"
         cells = [row["title"], f"{_digits(_ours(row)['ratio'])}{pages}{missed}"]
         cells += [_digits(ratios[row["name"]]) if row["name"] in ratios else "–" for ratios in columns.values()]
-        lines.append(f"| {' | '.join([*cells, others or '–', gates or '–'])} |")
+        lines.append(f"| {' | '.join([*cells, peers or '–', gates or '–'])} |")
     return "\n".join(lines)
 
 
-def _ratios(path: Path) -> dict[str, float]:
-    """Ours by row, of a benchmark's file; none where there is no file."""
-    return {row["name"]: _ours(row)["ratio"] for row in _load(path)["rows"]} if path.exists() else {}
+def _runs_beside(path: Path) -> dict[str, dict[str, Any]]:
+    """The other runs of a benchmark that there are files of, by what the table calls them."""
+    files = {
+        "plain formulas": path.with_name(f"{path.stem}-plain.json"),
+        "on a GPU": path.with_name(f"cuda{path.name.removeprefix('cpu')}"),
+        _HUGE: path.with_name(f"{path.stem}-thp.json"),
+    }
+    return {name: _load(file) for name, file in files.items() if file.exists()}
+
+
+def _when(run: dict[str, Any]) -> str:
+    """When a run was made, and of which commit."""
+    commit = f"commit {run['commit'][:7]}" if run["commit"] else "no commit known"
+    return f"{run['date'][:10]}, {commit}{' with changes' if run['dirty'] else ''}"
 
 
 def exactness(path: Path) -> str:

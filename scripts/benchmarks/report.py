@@ -77,6 +77,7 @@ def _row_dict(result: Result) -> dict[str, Any]:
             for v in result.verdicts
         ],
         "aim": result.row.aim,
+        "kernels": list(result.row.kernels),
         "passed": result.passed,
         "measured_again": result.measured_again,
         "notes": result.notes,

@@ -71,6 +71,8 @@ class Row:
         name: what `--rows` matches. title: the work, with its sizes. build: `(setting, **sizes) -> Case`.
         sizes, tiny: sizes of the table, and those of the tests. gates: all must hold. aim: where we want to end.
         memory: peak memory is measured as well.
+        kernels: what the row shows the worth of: names of C++ sources, of operators, and of the Triton modules of a
+            folder ("recurrent.triton"); none where PyTorch's operations do.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Row:
     gates: Sequence[Gate] = ()
     aim: str = ""
     memory: bool = False
+    kernels: tuple[str, ...] = ()
 
 
 @dataclass

@@ -1,6 +1,7 @@
 """What a step launches on a GPU, forward and backward, counted without one (see ``launches.py``), against PyTorch's layers.
 
 Counts are those of the second step, of a fixed size; the pieces of a library call are not known and count as one.
+``test_riemannian_steps_triton.py`` counts those of an optimiser's step.
 """
 
 import importlib.util
@@ -10,9 +11,13 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
 
 from hyperbolic import fusion, switch
+from hyperbolic.kernels.recurrent import cuda
+from hyperbolic.kernels.recurrent.passes import Gru
 from hyperbolic.layers import lorentz, mobius
+from hyperbolic.layers.lorentz_attention import lorentz_attention
 from hyperbolic.manifolds import Lorentz, PoincareBall
 from tests.kernels.launches import count
 
@@ -36,8 +41,12 @@ def compiled(kernels_restored) -> Iterator[None]:
 def launches(call: Callable[[Tensor], Tensor], module: nn.Module, x: Tensor) -> list[str]:
     """Of the call and of the gradients of x and of the parameters."""
     x = x.detach().requires_grad_()
-    grad = torch.randn(call(x).shape)
-    return count(lambda: torch.autograd.grad(call(x), [x, *module.parameters()], grad))
+    return launches_of(lambda: call(x), x, *module.parameters())
+
+
+def launches_of(call: Callable[[], Tensor], *leaves: Tensor) -> list[str]:
+    grad = torch.randn(call().shape)
+    return count(lambda: torch.autograd.grad(call(), leaves, grad))
 
 
 def linear() -> list[str]:
@@ -53,8 +62,36 @@ def test_linear_layers_launch_few_times_as_many_kernels_as_pytorchs():
         assert len(actual) <= 3 * len(plain), actual
 
 
+class _OnGpu(torch.autograd.Function):
+    """The recurrent passes for a GPU."""
+
+    forward, backward = staticmethod(cuda.forward), staticmethod(cuda.backward)
+
+
+def test_a_gru_of_many_steps(monkeypatch):
+    """Products of the inputs and for the gradients of inputs and of both weights, two loops, a sum, and where gradients start."""
+    layer = mobius.GRU(BALL, D, 50)
+    monkeypatch.setattr(Gru, "run", staticmethod(_OnGpu.apply))
+    monkeypatch.setattr(cuda, "_launch", lambda name, grid, tensors, constants: tensors[0].new_zeros(1))  # in its place
+    actual = launches(lambda x: layer(x)[0], layer, BALL.random(8, 25, D))
+    assert actual.count("aten::new_zeros") == 2
+    assert len(actual) <= 8, actual
+
+
 @pytest.mark.slow
-def test_lorentz_attention():
+def test_lorentz_attention_alone():
+    """Beside PyTorch's: six to scale the queries and turn their sign, three to normalise the means, one for gradients."""
+    temperature = torch.tensor(4.0, dtype=torch.float64)
+    plain, points = torch.randn(3, 2, 4, 80, 17).unbind(), SHEET.random(3, 2, 4, 80, 16).unbind()
+    for x in (*plain, *points):
+        x.requires_grad_()
+    expected = launches_of(lambda: scaled_dot_product_attention(*plain), *plain)
+    actual = launches_of(lambda: lorentz_attention(*points, temperature, SHEET.c), *points)
+    assert len(actual) <= len(expected) + 10, (expected, actual)
+
+
+@pytest.mark.slow
+def test_a_layer_of_lorentz_attention():
     plain, heads = nn.MultiheadAttention(D, 4, batch_first=True), lorentz.MultiHeadAttention(SHEET, D, 4)
     expected = launches(lambda x: plain(x, x, x, need_weights=False)[0], plain, torch.randn(4, 80, D))
     actual = launches(heads, heads, SHEET.random(4, 80, D))

@@ -1,6 +1,10 @@
-"""The elementary functions of the C++ kernels against mpmath, on the exact input bits."""
+"""The elementary functions of the C++ kernels against mpmath, on the exact input bits.
+
+``functions.cpp`` beside this file exports them; it is no kernel, so nobody but these tests compiles it.
+"""
 
 import math
+from pathlib import Path
 
 import mpmath
 import pytest
@@ -28,6 +32,11 @@ _TRUE = {
 _RANGES = {"exp": (1e-6, 87), "expm1": (1e-9, 80), "log": (1e-30, 1e30), "sigmoid": (1e-6, 80), "tanh": (1e-9, 40)}
 _RANGES |= dict.fromkeys(("short_sinhc", "short_cosh"), (1e-30, 0.25))
 _SIGNED = {"exp", "expm1", "asinh", "sigmoid"}
+
+
+@pytest.fixture(autouse=True)
+def _source_beside_this_file(monkeypatch, native_kernels):
+    monkeypatch.setattr(native, "FOLDERS", (Path(__file__).parent,))
 
 
 def _call(name, x):

@@ -1,14 +1,20 @@
 """scripts/bench.py at tiny sizes: every row of the table, agreement of the variants, gates, output, bad input."""
 
+import functools
+import importlib
 import itertools
 import json
+import pkgutil
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
+from hyperbolic import kernels, native, switch
 from hyperbolic.geometry import make_geometry
+from hyperbolic.kernels.operator import OPERATORS
 from scripts import bench
 from scripts.benchmarks import measure, peers, report, triples
 from scripts.benchmarks import row as row_module
@@ -64,7 +70,32 @@ def test_the_table_is_complete():
 
 
 def test_every_row_of_the_table_has_a_gate():
-    assert [row.name for row in ROWS if row.name in TABLE and not row.gates] == []
+    assert [row.name for row in ROWS if not row.gates] == []
+
+
+def test_every_kernel_has_a_row():
+    """And no row names what is none."""
+    for module in pkgutil.walk_packages(kernels.__path__, f"{kernels.__name__}."):
+        if "triton" not in module.name:  # which need not be installed
+            importlib.import_module(module.name)
+    folder = Path(kernels.__file__).parent
+    triton = {f"{path.parent.name}.triton" for path in folder.glob("*/triton*.py")}
+    assert triton
+    named = {kernel for row in ROWS for kernel in row.kernels}
+    assert named == {*native.sources(), *OPERATORS, *triton}
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.kernels], ids=lambda row: row.name)
+def test_a_row_runs_the_kernels_that_it_names(row, monkeypatch, native_kernels):
+    """But for those in Triton."""
+    ran, call = set(), native.Library.run
+    monkeypatch.setattr(native.Library, "run", lambda self, *words: ran.add(self.name) or call(self, *words))
+    for name, operator in OPERATORS.items():
+        watched = functools.partial(lambda name, run, *words: ran.add(name) or run(*words), name, operator.run)
+        monkeypatch.setattr(operator, "run", staticmethod(watched))
+    build(row, torch.float32).ours.run()
+    missing = {kernel for kernel in row.kernels if not kernel.endswith(".triton")} - ran
+    assert missing <= (set() if switch.native() else {*native.sources()})
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
@@ -133,7 +164,7 @@ def test_json_and_chart(run, tmp_path, capsys):
     assert len(content["rows"]) == 6
     row = content["rows"][0]
     assert row.keys() == {
-        *("name", "title", "dtype", "variants", "gates", "aim", "passed", "measured_again", "notes"),
+        *("name", "title", "dtype", "variants", "gates", "aim", "kernels", "passed", "measured_again", "notes"),
         "parts",
     }
     assert [variant["role"] for variant in row["variants"][:3]] == ["floor", "ours", "peer"]

@@ -23,7 +23,7 @@ NUMERICS = """# How exact
 TRIED = {"torch": "2.13.0", "layers": {"ball": {"Linear": {"vmap": "", "jvp": ""}, "GRU": {"vmap": "", "jvp": "no rule"}}}}
 
 
-def bench(ratio: float, passed: bool = True) -> str:
+def bench(ratio: float, passed: bool = True, commit: str = "a1b2c3d4e5", dirty: bool = False) -> str:
     variants = [
         {"name": "nn.Linear", "role": "floor", "ratio": 1.0},
         {"name": "ours", "role": "ours", "ratio": ratio},
@@ -32,7 +32,7 @@ def bench(ratio: float, passed: bool = True) -> str:
     gate = {"what": "time", "against": "floor", "limit": 2.0, "value": ratio, "passed": passed}
     row = {"name": "linear", "title": "a linear layer", "variants": variants, "gates": [gate], "passed": passed}
     where = {"device_name": "A processor", "threads": 2, "packages": {"torch": "2.13.0"}, "date": "2026-11-21T07:00:00"}
-    return json.dumps({**where, "rows": [row]})
+    return json.dumps({**where, "commit": commit, "dirty": dirty, "rows": [row]})
 
 
 @pytest.fixture
@@ -56,6 +56,7 @@ def test_the_section_is_written_between_its_markers_and_checked(files, capsys):
     assert "other | table" not in text
     assert "| geometry | vmap | jvp |\n|---|---|---|\n| ball | 2 | not GRU |" in text
     assert "old" not in text
+    assert "other runs" not in text
     assert text.startswith("# Title\n")
     assert text.endswith("\n\n## Next\n")
     assert readme.main(["--check"], *files) == 0
@@ -73,10 +74,13 @@ def test_huge_pages_and_missed_gates_are_shown(files):
 
 def test_plain_formulas_and_a_gpu_have_columns_where_they_were_measured(files):
     cpu = files[1].rename(files[1].with_name("cpu-float32.json"))
-    cpu.with_name("cpu-float32-plain.json").write_text(bench(31.0))
+    cpu.with_name("cpu-float32-plain.json").write_text(bench(31.0, commit="f6e7d8c9b0", dirty=True))
     arguments = ([], files[0], cpu, *files[2:])
     assert readme.main(*arguments) == 0
-    assert "| a linear layer | 1.5 | 31 | geoopt 12 | 2 |" in files[0].read_text()
+    text = files[0].read_text()
+    assert "| a linear layer | 1.5 | 31 | geoopt 12 | 2 |" in text
+    assert "2026-11-21, commit a1b2c3d; `make bench`" in text
+    assert "own: plain formulas (2026-11-21, commit f6e7d8c with changes). Forward" in text
     cpu.with_name("cuda-float32.json").write_text(bench(1.1))
     assert readme.main(*arguments) == 0
     assert "| work | ours | plain formulas | on a GPU | others | must be at most |" in files[0].read_text()

@@ -39,6 +39,7 @@ ROWS = [
         {"batch": 2, "heads": 2, "length": 5, "coordinates": 4},
         gates=[Gate(gate)],
         aim=aim,
+        kernels=("lorentz", "lorentz_mean"),
     )
     for batch, length, gate, aim in ((16, 64, 1.5, "1.1"), (2, 512, 1.25, "1.05"))
 ]

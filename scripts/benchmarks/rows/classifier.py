@@ -116,6 +116,7 @@ ROWS = [
         gates=[Gate(0.9, thp=1.25), Gate(1 / 8, what="memory"), Gate(0.4, against="HypLL")],
         aim="0.6",
         memory=True,
+        kernels=("losses", "streamed_bce"),
     ),
     Row(
         "mlr-logits",
@@ -125,5 +126,6 @@ ROWS = [
         _TINY,
         gates=[Gate(3.5), Gate(0.45, against="HypLL")],
         aim="2",
+        kernels=("mlr", "mlr_logits", "mlr_lift_hyperplanes"),
     ),
 ]

@@ -8,7 +8,7 @@ import torch
 from hyperbolic.kernels.pairwise import lorentz_pairwise, poincare_pairwise
 from hyperbolic.manifolds import Lorentz, PoincareBall
 from scripts.benchmarks.measure import Case
-from scripts.benchmarks.row import Row, Setting
+from scripts.benchmarks.row import Gate, Row, Setting
 from scripts.benchmarks.work import leaf, passes, vectors
 
 _SPACES = {
@@ -39,6 +39,8 @@ ROWS = [
         pairwise,
         {"space": space, "n": 200, "m": 2000, "d": 32},
         {"space": space, "n": 3, "m": 4, "d": 3},
+        gates=[Gate(3.5), Gate(0.06, against="geoopt")],
+        kernels=("pairwise", f"{name}_pairwise"),
     )
     for name, title, space in (("poincare", "Poincaré", "PoincareBall"), ("lorentz", "Lorentz", "Lorentz"))
 ]

@@ -111,5 +111,6 @@ ROWS = [
         {"batch": 5, "negatives": 2, "entities": 9, "d": 4},
         gates=[Gate(1.1), *(Gate(1.1, name) for name in _PEERS)],
         aim="1.0",
+        kernels=("relation_scores", "riemannian_steps"),
     )
 ]

@@ -72,6 +72,7 @@ _LORENTZ_ROWS = [
         {"batch": 6, "coordinates": 5},
         gates=[Gate(gate)],
         aim=aim,
+        kernels=("lorentz", "lorentz_linear"),
     )
     for size, (gate, aim) in _LORENTZ.items()
 ]
@@ -84,6 +85,7 @@ _MOBIUS_ROWS = [
         {"batch": 6, "d": 5},
         gates=[Gate(gate)],
         aim=aim,
+        kernels=("mobius", "mobius_affine"),
     )
     for d, (gate, aim) in _MOBIUS.items()
 ]

@@ -1,19 +1,26 @@
-"""Operators against their plain formulas, at the sizes of the models that use them: what each kernel earns."""
+"""Operators and row functions against their plain formulas, at the sizes of the models that use them."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from hyperbolic import switch
+from hyperbolic.kernels.class_losses.passes import CrossEntropy
 from hyperbolic.kernels.distance_softmax.passes import DistanceSoftmax
 from hyperbolic.kernels.gyro_sum import BallSum
 from hyperbolic.kernels.neighbours import NeighbourSum, with_themselves
 from hyperbolic.kernels.operator import Operator
 from hyperbolic.kernels.table_products import TableProducts
 from hyperbolic.kernels.tangent_distance.passes import RowProducts, SquaredLength
-from scripts.benchmarks.measure import Case
+from hyperbolic.manifolds import PoincareBall
+from hyperbolic.manifolds.poincare import mobius_add
+from hyperbolic.rows import row_dot, row_scale, weighted_sum
+from scripts.benchmarks.measure import Case, Variant
 from scripts.benchmarks.row import Gate, Row, Setting
-from scripts.benchmarks.work import leaf, passes, vectors
+from scripts.benchmarks.work import Pass, leaf, passes, vectors
 
 _WIDE = torch.float64
 
@@ -55,6 +62,46 @@ def ball_sum(setting: Setting, steps: int, d: int, batch: int) -> Case:
     return _case(BallSum, x, 1 - x.detach().square().sum(1, keepdim=True).clamp_max(0.9), None)
 
 
+def cross_entropy(setting: Setting, batch: int, classes: int, d: int) -> Case:
+    place = {"device": setting.device}
+    x, w = leaf(vectors(batch, d, setting=setting)), leaf(vectors(classes, d, setting=setting))
+    bias, target = leaf(torch.zeros(classes, **setting.placed)), torch.randint(classes, (batch,), **place)
+    return _case(CrossEntropy, x, w, None, bias, target, torch.ones(batch, dtype=torch.bool, **place), 0.1)
+
+
+def ball_rows(setting: Setting, n: int, d: int) -> Case:
+    """The distance of Möbius sums ``x (+) y`` from y."""
+    ball = PoincareBall().to(setting.device)
+    x, y = (leaf(ball.expmap0(vectors(n, d, setting=setting, std=0.5))) for _ in range(2))
+    return _functions(lambda: ball.dist(mobius_add(x, y, ball.c), y), x, y)
+
+
+def row_sums(setting: Setting, n: int, count: int, d: int) -> Case:
+    """Weighted sums of points that are scaled to length 1."""
+    x = leaf(vectors(n, count, d, setting=setting))
+    weights = leaf(torch.rand(n, count, device=setting.device, dtype=_WIDE))
+    return _functions(lambda: weighted_sum(weights, row_scale(row_dot(x, x).rsqrt(), x)), x, weights)
+
+
+def _functions(forward: Callable[[], Tensor], *leaves: Tensor) -> Case:
+    """Forward and backward pass of functions that are no operators: with plain kernels, and as they are."""
+    gradient = torch.randn_like(forward())
+    both = Pass(forward, leaves, gradient)
+
+    def plain(work: Callable[[], Tensor]) -> Tensor:
+        mode = switch.mode()
+        switch.use_kernels("plain")
+        try:
+            return work().detach()
+        finally:
+            switch.use_kernels(mode)
+
+    return Case(
+        Variant("plain formula", lambda: plain(both), lambda: plain(forward)),
+        passes("ours", forward, leaves, gradient),
+    )
+
+
 def _case(operator: type[Operator], *arguments: object) -> Case:
     """Forward and backward pass by the plain formula and by the kernel."""
     leaves = [a for a in arguments if isinstance(a, Tensor) and a.requires_grad]
@@ -80,6 +127,7 @@ ROWS = [
         {**_KG, "d": 32},
         {**_KG_TINY, "d": 3},
         gates=[Gate(0.5)],
+        kernels=("tangent_distance", "row_products"),
     ),
     Row(
         "squared-length",
@@ -88,6 +136,7 @@ ROWS = [
         {"batch": 1000, "tails": 1000},
         {"batch": 3, "tails": 4},
         gates=[Gate(0.7)],
+        kernels=("tangent_distance", "squared_length"),
     ),
     Row(
         "table-products",
@@ -96,6 +145,7 @@ ROWS = [
         {**_KG, "entities": 40_943, "d": 32},
         {**_KG_TINY, "entities": 9, "d": 3},
         gates=[Gate(0.7)],
+        kernels=("table_products",),
     ),
     Row(
         "neighbour-sum",
@@ -104,6 +154,7 @@ ROWS = [
         {"nodes": 2665, "d": 16},
         {"nodes": 7, "d": 3},
         gates=[Gate(0.85)],
+        kernels=("neighbour_sum",),
     ),
     Row(
         "distance-softmax",
@@ -112,6 +163,7 @@ ROWS = [
         {"pairs": 2000, "others": 500, "d": 10},
         {"pairs": 3, "others": 4, "d": 2},
         gates=[Gate(0.5)],
+        kernels=("distance_softmax",),
     ),
     Row(
         "ball-sum",
@@ -120,5 +172,33 @@ ROWS = [
         {"steps": 30, "d": 5, "batch": 64},
         {"steps": 3, "d": 2, "batch": 2},
         gates=[Gate(0.85)],
+        kernels=("ball_sum",),
+    ),
+    Row(
+        "cross-entropy",
+        "cross entropy over classes, translation, 1,280 words x 6,000, d 64, plain = 1",
+        cross_entropy,
+        {"batch": 1280, "classes": 6000, "d": 64},
+        {"batch": 6, "classes": 11, "d": 5},
+        gates=[Gate(0.7)],
+        kernels=("losses", "streamed_cross_entropy"),
+    ),
+    Row(
+        "ball-rows",
+        "Möbius sums and distances of pairs of points, 20,000, d 50, plain = 1",
+        ball_rows,
+        {"n": 20_000, "d": 50},
+        {"n": 600, "d": 32},
+        gates=[Gate(0.5)],
+        kernels=("ball",),
+    ),
+    Row(
+        "row-sums",
+        "lengths, multiples and weighted sums of rows, 900 x 25, d 50, plain = 1",
+        row_sums,
+        {"n": 900, "count": 25, "d": 50},
+        {"n": 60, "count": 10, "d": 32},
+        gates=[Gate(0.8)],
+        kernels=("row_operations",),
     ),
 ]

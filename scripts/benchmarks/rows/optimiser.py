@@ -117,6 +117,7 @@ _LORENTZ, _POINCARE = (
         {"space": space, "n": 9, "d": 4},
         gates=[Gate(floor), Gate(geoopt_gate, against="geoopt")],
         aim=aim,
+        kernels=("riemannian_steps", "riemannian_steps.triton"),
     )
     for name, title, space, n, d, floor, geoopt_gate, aim in (
         ("lorentz", "Lorentz 40,943 x 33", "Lorentz", 40_943, 32, 4.5, 0.3, "1.5"),
@@ -136,5 +137,6 @@ ROWS = [
         {"n": 9, "d": 4, "rows": 3},
         gates=[Gate(1.0)],
         aim="0.6",
+        kernels=("riemannian_steps", "riemannian_steps.triton"),
     ),
 ]

@@ -39,6 +39,7 @@ _GRU = Row(
     {"batch": 3, "steps": 4, "d_in": 5, "d_hidden": 4},
     gates=[Gate(5.5)],
     aim="3",
+    kernels=("recurrent", "mobius_gru", "recurrent.triton"),
 )
 
 ROWS = [_GRU]

@@ -154,6 +154,7 @@ _STEP = Row(
     {"batch": 3, "words": 6, "s": 4, "classes": 11},
     gates=[Gate(1.5)],
     aim="1.1",
+    kernels=("recurrent", "mobius_gru", "mobius_rnn", "mobius", "mobius_affine", "losses", "streamed_bce"),
 )
 
 ROWS = [_STEP]

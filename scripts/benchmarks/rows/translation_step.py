@@ -120,6 +120,7 @@ def step(
 
 _SIZES = {"sentences": 64, "words": 20, "vocabulary": 6000, "d": 64, "n_heads": 4, "n_layers": 6}
 _TINY = {"sentences": 3, "words": 4, "vocabulary": 9, "d": 4, "n_heads": 2, "n_layers": 1}
+_KERNELS = ("lorentz", "lorentz_linear", "lorentz_lift", "lorentz_mean", "losses", "streamed_cross_entropy")
 ROWS = [
     Row(
         "translation-step",
@@ -129,6 +130,7 @@ ROWS = [
         _TINY,
         gates=[Gate(1.45), Gate(1.1, "torch.nn.Transformer")],
         aim="1.3",
+        kernels=_KERNELS,
     ),
     Row(
         "translation-step-dropout",
@@ -138,5 +140,6 @@ ROWS = [
         _TINY | {"dropout": 0.1},
         gates=[Gate(1.45)],
         aim="1.3",
+        kernels=_KERNELS,
     ),
 ]
