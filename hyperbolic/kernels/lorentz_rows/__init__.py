@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from hyperbolic.kernels.lorentz_rows import passes
-from hyperbolic.kernels.lorentz_rows.plain import OFFSET, dual, normalise, set_time
+from hyperbolic.fusion import fused
+from hyperbolic.kernels.lorentz_rows import passes, plain
+from hyperbolic.kernels.lorentz_rows.plain import OFFSET, normalise, set_time
+
+dual = fused(plain.dual)
 
 
 def normalised_linear(

@@ -75,5 +75,5 @@ def mean(mean: Tensor, c: Tensor) -> Tensor:
 
 def dual(q: Tensor, factor: Tensor) -> Tensor:
     """``factor (-q_0, q_s)``, whose dot product with k is ``factor <q, k>_L``; factor a scalar tensor."""
-    factor = factor.to(q.dtype)
-    return q * torch.cat([-factor.view(1), factor.expand(q.shape[-1] - 1)])
+    time = torch.arange(q.shape[-1], device=q.device) == 0
+    return q * torch.where(time, -factor, factor).to(q.dtype)
