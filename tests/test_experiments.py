@@ -174,6 +174,14 @@ def test_a_translation_experiment_is_what_its_name_says(name):
     assert values["task"]["model"]["d"] == 64
 
 
+def test_translations_have_a_nearly_flat_ball():
+    """With c = 1 points of HNN++'s Transformer, which has no norms, run to the boundary."""
+    assert experiment("hybonet_translation_poincare_pp")["geometry"]["c"] == 0.01
+    assert checked("task=multi30k", "geometry=poincare_pp")["geometry"]["c"] == 0.01
+    assert checked("task=iwslt14", "geometry=lorentz")["geometry"]["c"] == 1.0
+    assert checked("task=prefix_toy", "geometry=poincare_pp")["geometry"]["c"] == 1.0
+
+
 def test_the_experiments_on_multi30k_have_one_budget():
     """They differ in the geometry and in the learning rate, which is chosen on the dev split."""
     values = [experiment(name) for name in TRANSLATION if name.startswith("hybonet_multi30k_")]
