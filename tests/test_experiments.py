@@ -174,6 +174,36 @@ def test_a_translation_experiment_is_what_its_name_says(name):
     assert values["task"]["model"]["d"] == 64
 
 
+@pytest.mark.parametrize(
+    ("task", "size", "fidelity", "expected"),
+    [
+        ("iwslt14", "64", "paper", (8000, 5.0, 0.5, 100, 20480)),
+        ("iwslt14", "64", "code", (6000, 5.0, 0.5, 256, 81920)),
+        ("wmt14", "64", "paper", (6000, 5.0, 0.5, 100, 81920)),
+        ("wmt14", "128", "paper", (6000, 5.0, 0.5, 100, 81920)),
+        ("wmt14", "256", "paper", (6000, 5.0, 0.5, 100, 81920)),
+        ("wmt14", "64", "code", (8000, 4.0, 0.5, 256, 96000)),
+        ("wmt14", "128", "code", (8000, 4.0, 1.0, 256, 96000)),
+        ("wmt14", "256", "code", (8000, 5.0, 1.0, 256, 96000)),
+        ("wmt14", "base", "code", (8000, 5.0, 1.0, 256, 96000)),
+    ],
+)
+def test_translations_follow_table_11_or_the_programs_scripts(task, size, fidelity, expected):
+    """expected: steps of warm-up, factor of the rate, gradient norm, pieces of a sentence and of a batch's two sides."""
+    values = checked(f"task={task}", f"task.size={size}", f"fidelity={fidelity}")
+    optim, data, encoder = values["optim"], values["task"]["data"], values["encoder"]
+    found = tuple(optim[key] for key in ("warmup_steps", "lr", "max_grad_norm"))
+    assert (*found, data["max_length"], data["batch_tokens"]) == expected
+    code, iwslt = fidelity == "code", task == "iwslt14"
+    assert (optim["schedule"], optim["clip"]) == ("noam", "group" if code else "global")
+    assert (encoder["dropout"], encoder["attention_dropout"]) == ((0.0, 0.0 if code else 0.1) if iwslt else (0.1, 0.0))
+    attention = values["task"]["model"]["layers"]["lorentz"]["MultiHeadAttention"]
+    dropped = {"variant": "mt", "input_dropout": 0.1 if iwslt else 0.0, "temperature": "learned"}
+    assert attention == (dropped if code else {"temperature": "head"})
+    assert values["task"]["module"]["label_smoothing"] == (0.0 if code else 0.1)
+    assert values["trainer"]["max_steps"] == (40_000 if iwslt else 200_000)
+
+
 def test_translations_have_a_nearly_flat_ball():
     """With c = 1 points of HNN++'s Transformer, which has no norms, run to the boundary."""
     assert experiment("hybonet_translation_poincare_pp")["geometry"]["c"] == 0.01

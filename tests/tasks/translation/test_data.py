@@ -129,7 +129,7 @@ def test_characters_outside_of_the_vocabulary_are_the_unknown_piece(made, capsys
 
 @pytest.mark.parametrize("vocabularies", ["separate", "shared"])
 def test_pieces_of_dev_and_test_that_train_has_not_are_counted(made, vocabularies):
-    """ "dog" is shared where a German sentence has it."""
+    """With shared vocabularies a German sentence may have "dog"."""
     changes = {"valid_en": ["a ☃ ☂ dog", "a cat"], "test_de": ["☃ hund", "eine katze !", "ein dog"]}
     counts = made(changes, vocabularies=vocabularies).fingerprint()["counts"]
     unknown = {split: [counts[split][f"{side}_unknown"] for side in ("source", "target")] for split in ("dev", "test")}
