@@ -160,7 +160,13 @@ def test_a_probing_experiment_is_what_its_name_says(name):
     values = experiment(name)
     assert (values["task"]["name"], values["task"]["states"]) == ("probing", name.rpartition("_")[2])
     assert values["geometry"]["name"] == "lorentz", "the paper probes all models in hyperbolic space"
-    assert (values["task"]["model"]["d"], values["optim"]["lr"]) == (64, 5e-4)
+    iwslt = name.startswith("hybonet_probing_iwslt_")
+    assert (values["task"]["model"]["d"], values["optim"]["lr"]) == (64, 5e-5 if iwslt else 5e-4)
+    assert values["task"]["data"]["folder"].endswith("/iwslt14_trees" if iwslt else "/ud_english_ewt")
+    assert values["optim"]["weight_decay"] == (1e-6 if name.endswith("_hatt") else 0.0)
+    if iwslt:  # Table 12
+        batch = 64 if name.endswith("_euclidean") else 32
+        assert (values["task"]["data"]["batch_size"], values["trainer"]["max_steps"]) == (batch, 20_000)
 
 
 @pytest.mark.parametrize("name", TRANSLATION)
