@@ -263,8 +263,8 @@ class TranslationData(TaskData):
         return read_examples(lines, name, _sentence, "sentences", form, self.input_keys)
 
     def encode(self, inputs: Sequence[str]) -> NewSentences:
-        """New sentences as a split. Those of more than max_length pieces are cut, which is said, and so is how many have
-        pieces that the vocabulary does not have."""
+        """New sentences as a split. Those of more than max_length pieces are cut, which is said, and so is how many
+        have pieces that the vocabulary does not have."""
         ids, most, pieces = self._source_ids, self.recipe.max_length, self.subwords.split(inputs)
         if long := sum(len(sentence) > most for sentence in pieces):
             say(f"{long:,} sentences were cut to task.data.max_length={most} pieces.", flush=True)

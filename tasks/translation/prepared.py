@@ -75,8 +75,8 @@ class Arrays(NamedTuple):
 class Corpus(NamedTuple):
     """Pairs of all splits. source, target: the pieces of the vocabularies, of id FIRST and on. texts: of dev and test
     the sentences of both sides as they are written. counts: of each split its pairs, how many were left out as empty
-    on a side, how many were too long, and the pieces of each side; of dev and test also how many of these the vocabulary
-    does not have. files, sha256: of each split."""
+    on a side, how many were too long, and the pieces of each side; of dev and test also how many of these the
+    vocabulary does not have. files, sha256: of each split."""
 
     arrays: Arrays
     source: list[str]
