@@ -160,7 +160,13 @@ def test_a_probing_experiment_is_what_its_name_says(name):
     values = experiment(name)
     assert (values["task"]["name"], values["task"]["states"]) == ("probing", name.rpartition("_")[2])
     assert values["geometry"]["name"] == "lorentz", "the paper probes all models in hyperbolic space"
-    assert (values["task"]["model"]["d"], values["optim"]["lr"]) == (64, 5e-4)
+    iwslt = name.startswith("hybonet_probing_iwslt_")
+    assert (values["task"]["model"]["d"], values["optim"]["lr"]) == (64, 5e-5 if iwslt else 5e-4)
+    assert values["task"]["data"]["folder"].endswith("/iwslt14_trees" if iwslt else "/ud_english_ewt")
+    assert values["optim"]["weight_decay"] == (1e-6 if name.endswith("_hatt") else 0.0)
+    if iwslt:  # Table 12
+        batch = 64 if name.endswith("_euclidean") else 32
+        assert (values["task"]["data"]["batch_size"], values["trainer"]["max_steps"]) == (batch, 20_000)
 
 
 @pytest.mark.parametrize("name", TRANSLATION)
@@ -172,6 +178,44 @@ def test_a_translation_experiment_is_what_its_name_says(name):
     assert values["encoder"]["_target_"].endswith(".ConvSeq2Seq" if convolutional else ".TransformerEncoder")
     assert values["geometry"]["name"] == ("euclidean" if convolutional else model)
     assert values["task"]["model"]["d"] == 64
+
+
+@pytest.mark.parametrize(
+    ("task", "size", "fidelity", "expected"),
+    [
+        ("iwslt14", "64", "paper", (8000, 5.0, 0.5, 100, 20480)),
+        ("iwslt14", "64", "code", (6000, 5.0, 0.5, 256, 81920)),
+        ("wmt14", "64", "paper", (6000, 5.0, 0.5, 100, 81920)),
+        ("wmt14", "128", "paper", (6000, 5.0, 0.5, 100, 81920)),
+        ("wmt14", "256", "paper", (6000, 5.0, 0.5, 100, 81920)),
+        ("wmt14", "64", "code", (8000, 4.0, 0.5, 256, 96000)),
+        ("wmt14", "128", "code", (8000, 4.0, 1.0, 256, 96000)),
+        ("wmt14", "256", "code", (8000, 5.0, 1.0, 256, 96000)),
+        ("wmt14", "base", "code", (8000, 5.0, 1.0, 256, 96000)),
+    ],
+)
+def test_translations_follow_table_11_or_the_programs_scripts(task, size, fidelity, expected):
+    """expected: steps of warm-up, factor of the rate, gradient norm, pieces of a sentence and of a batch's two sides."""
+    values = checked(f"task={task}", f"task.size={size}", f"fidelity={fidelity}")
+    optim, data, encoder = values["optim"], values["task"]["data"], values["encoder"]
+    found = tuple(optim[key] for key in ("warmup_steps", "lr", "max_grad_norm"))
+    assert (*found, data["max_length"], data["batch_tokens"]) == expected
+    code, iwslt = fidelity == "code", task == "iwslt14"
+    assert (optim["schedule"], optim["clip"]) == ("noam", "group" if code else "global")
+    assert (encoder["dropout"], encoder["attention_dropout"]) == ((0.0, 0.0 if code else 0.1) if iwslt else (0.1, 0.0))
+    attention = values["task"]["model"]["layers"]["lorentz"]["MultiHeadAttention"]
+    dropped = {"variant": "mt", "input_dropout": 0.1 if iwslt else 0.0, "temperature": "learned"}
+    assert attention == (dropped if code else {"temperature": "head"})
+    assert values["task"]["module"]["label_smoothing"] == (0.0 if code else 0.1)
+    assert values["trainer"]["max_steps"] == (40_000 if iwslt else 200_000)
+
+
+def test_translations_have_a_nearly_flat_ball():
+    """With c = 1 points of HNN++'s Transformer, which has no norms, run to the boundary."""
+    assert experiment("hybonet_translation_poincare_pp")["geometry"]["c"] == 0.01
+    assert checked("task=multi30k", "geometry=poincare_pp")["geometry"]["c"] == 0.01
+    assert checked("task=iwslt14", "geometry=lorentz")["geometry"]["c"] == 1.0
+    assert checked("task=prefix_toy", "geometry=poincare_pp")["geometry"]["c"] == 1.0
 
 
 def test_the_experiments_on_multi30k_have_one_budget():

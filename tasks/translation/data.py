@@ -27,6 +27,7 @@ from tasks.translation.subwords import Subwords
 from tasks.translation.toy import Toy
 from tasks.vocabularies import check_names, check_numbers
 
+SHOWN = 200  # characters of a sentence in a message
 say = rank_zero_only(print)
 
 
@@ -262,11 +263,15 @@ class TranslationData(TaskData):
         return read_examples(lines, name, _sentence, "sentences", form, self.input_keys)
 
     def encode(self, inputs: Sequence[str]) -> NewSentences:
-        """New sentences as a split; those of more than max_length pieces are cut, which is said."""
+        """New sentences as a split. Those of more than max_length pieces are cut, which is said, and so is how many
+        have pieces that the vocabulary does not have."""
         ids, most, pieces = self._source_ids, self.recipe.max_length, self.subwords.split(inputs)
         if long := sum(len(sentence) > most for sentence in pieces):
             say(f"{long:,} sentences were cut to task.data.max_length={most} pieces.", flush=True)
         rows = [[ids.get(piece, UNK) for piece in sentence[:most]] or [UNK] for sentence in pieces]
+        if unknown := [text for text, row in zip(inputs, rows, strict=True) if UNK in row]:
+            what = f"{len(unknown):,} sentences have pieces that the vocabulary does not have"
+            say(f"{what}; the first is {unknown[0][:SHOWN]!r}", flush=True)
         starts = torch.tensor([0, *map(len, rows)]).cumsum(0)
         ids_of_all = torch.tensor([k for row in rows for k in row], dtype=torch.int32)
         return NewSentences(Sentences(ids_of_all, starts), inputs)

@@ -18,10 +18,11 @@ from tasks.fingerprints import cache_place, file_sha256, joined_sha256
 from tasks.folders import cached, read_arrays, write_arrays
 from tasks.ragged import FIRST as FIRST_WORD
 from tasks.ragged import Sentences, TextStore
+from tasks.text import UNK
 from tasks.translation.corpus import HeldOut, Pair, Source, read_pairs
 from tasks.translation.subwords import KINDS, Subwords, learn
 
-FORMAT = 2  # of the cache
+FORMAT = 3  # of the cache
 BOS, EOS = 2, 3  # ids of the beginning and the end of a target sentence, behind those of tasks.text
 FIRST = 4  # id of the first piece of a vocabulary
 CHUNK = 10_000  # sentences that are split together
@@ -74,7 +75,8 @@ class Arrays(NamedTuple):
 class Corpus(NamedTuple):
     """Pairs of all splits. source, target: the pieces of the vocabularies, of id FIRST and on. texts: of dev and test
     the sentences of both sides as they are written. counts: of each split its pairs, how many were left out as empty
-    on a side, how many were too long, and the pieces of each side. files, sha256: of each split."""
+    on a side, how many were too long, and the pieces of each side; of dev and test also how many of these the
+    vocabulary does not have. files, sha256: of each split."""
 
     arrays: Arrays
     source: list[str]
@@ -152,6 +154,10 @@ class _Collection:
         model = np.frombuffer(self.subwords.model or b"\0", np.uint8)  # an empty file cannot be mapped
         arrays = Arrays(source[0], source[1], target[0], target[1], splits, model)
         counts = {split: dict(count) for split, count in self.counts.items()}
+        for split in SPLITS[1:]:
+            for side in ("source", "target"):
+                chosen = torch.from_numpy(splits == SPLITS.index(split))
+                counts[split][f"{side}_unknown"] = _unknown(arrays.side(side), chosen)
         return Corpus(arrays, *vocabularies, self.texts, counts, files={}, sha256={})
 
     def _encoded(self, train: np.ndarray) -> tuple[Ids, Ids, tuple[list[str], list[str]]]:
@@ -162,6 +168,11 @@ class _Collection:
         both, words = self.stores[0].encode(train.repeat(2), self.recipe.min_count)
         sides = [_every_second(both.sentences, first) for first in (0, 1)]
         return _flat(sides[0]), _flat(sides[1]), (words, words)
+
+
+def _unknown(sentences: Sentences, chosen: Tensor) -> int:
+    """How many pieces of the chosen sentences, bool (N,), are the unknown one."""
+    return int((chosen.repeat_interleave(sentences.lengths) & (sentences.ids == UNK)).sum())
 
 
 def _flat(sentences: Sentences) -> Ids:

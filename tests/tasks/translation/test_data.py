@@ -109,7 +109,7 @@ def test_a_split_without_pairs_is_an_error(made):
         made({"valid_en": ["", ""]}).corpus()
 
 
-def test_characters_outside_of_the_vocabulary_are_the_unknown_piece(made):
+def test_characters_outside_of_the_vocabulary_are_the_unknown_piece(made, capsys):
     for subwords in ("none", "bpe"):
         few = made(subwords=subwords)
         split = few.encode(list(few.read_inputs([b"a dog runs\n", "a ☃ dog\n".encode()], "lines")))
@@ -118,6 +118,23 @@ def test_characters_outside_of_the_vocabulary_are_the_unknown_piece(made):
         assert UNK not in batch["source"][0].tolist()
         assert UNK in batch["source"][1].tolist()
         assert "<unk>" in few.model_sizes["source_vocabulary"].text(batch["source"][1].tolist())
+        said = "1 sentences have pieces that the vocabulary does not have; the first is 'a ☃ dog'\n"
+        assert capsys.readouterr().out.endswith(said)
+        few.encode(["a dog", "a cat"])
+        few.encode(["☃" * 3000, "☃"])
+        assert capsys.readouterr().out.endswith(
+            "2 sentences have pieces that the vocabulary does not have; the first is '" + "☃" * 200 + "'\n"
+        )
+
+
+@pytest.mark.parametrize("vocabularies", ["separate", "shared"])
+def test_pieces_of_dev_and_test_that_train_has_not_are_counted(made, vocabularies):
+    """With shared vocabularies a German sentence may have "dog"."""
+    changes = {"valid_en": ["a ☃ ☂ dog", "a cat"], "test_de": ["☃ hund", "eine katze !", "ein dog"]}
+    counts = made(changes, vocabularies=vocabularies).fingerprint()["counts"]
+    unknown = {split: [counts[split][f"{side}_unknown"] for side in ("source", "target")] for split in ("dev", "test")}
+    assert unknown == {"dev": [2, 0], "test": [0, 2 if vocabularies == "shared" else 3]}
+    assert counts["dev"]["source_pieces"] == 6
 
 
 def test_new_sentences_are_cut_and_blank_ones_refused(made, capsys):

@@ -8,7 +8,8 @@ import torch
 from configs import checks, composing
 from configs.build import build
 from tasks.errors import UserError
-from tasks.translation.data import FIRST, UNK
+from tasks.translation.data import FIRST, UNK, Vocabulary
+from tasks.translation.layer_states import layer_states
 from tasks.translation.subwords import Subwords, learn
 from tests.tolerances import tolerance
 
@@ -65,6 +66,17 @@ def test_words_are_cut_as_in_their_sentences():
     pieces = subwords.split(sentence.split())
     assert max(map(len, pieces)) > 1
     assert [piece for word in pieces for piece in word] == subwords.split([sentence])[0]
+
+
+def test_words_that_files_have_in_pieces_have_those_of_the_files():
+    """As CoNLL-U has them, with a blank between the pieces."""
+    task = built("geometry=euclidean", "task.data.subwords='@@'")
+    a, b, *others = task.source_vocabulary.pieces
+    marked = Vocabulary([f"{a}@@", b, *others], task.source_vocabulary.subwords)
+    pieces, words = (layer_states(task.model, marked, [s]) for s in ([f"{a}@@", b], [f"{a}@@ {b}"]))
+    assert words.mask.tolist() == [[True]]
+    for both, one in zip(pieces.points, words.points, strict=True):
+        torch.testing.assert_close(both.mean(1), one[:, 0], **CLOSE)
 
 
 def test_other_encoders_say_that_they_cannot(task):
