@@ -45,6 +45,7 @@ IRRELEVANT = (
     "task.data.cache",
     "task.data.download",
     "task.data.eval_batch_size",
+    "task.module.file",
     "task.module.top_k",
     "task.module.hide_known",
     "task.data.workers",

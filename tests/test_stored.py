@@ -295,6 +295,48 @@ def test_a_checkpoint_does_not_say_where_caches_are(tmp_path, monkeypatch, cache
     assert (tmp_path / "out" / ".cache").exists()
 
 
+def test_a_checkpoint_does_not_say_where_generated_pairs_are_kept(finished, tmp_path):
+    """PREFIX calls its cache root."""
+    checkpoint, elsewhere = torch.load(states(finished) / "best.ckpt"), tmp_path / "elsewhere"
+    checkpoint["config"]["task"]["data"]["root"] = str(elsewhere)
+    torch.save(checkpoint, tmp_path / "best.ckpt")
+    tested = call("mode=test", f"checkpoint={tmp_path}/best.ckpt", *QUIET, *places(tmp_path))
+    assert tested.code == 0, tested.err
+    assert not elsewhere.exists()
+    assert any((tmp_path / "out").rglob("noise*"))
+
+
+@pytest.mark.parametrize("file", ["{}", "../precious.npz", "<paths.output_dir>/prefix_toy/checkpoints/best.ckpt"])
+def test_a_checkpoint_does_not_say_where_points_are_written(tmp_path, monkeypatch, file):
+    words = ("optim.schedule=constant", *QUIET, *places(tmp_path))
+    begun = call("task=poincare_embeddings_toy", "trainer.max_epochs=1", *words)
+    assert begun.code == 0, begun.err
+    shared = next((tmp_path / "out" / "embeddings").glob("toy-*.npz"))
+    (tmp_path / "precious.npz").write_text("precious")
+    (tmp_path / "shipped" / "checkpoints").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "shipped")
+    for state in (begun.record_path.parent / "checkpoints").iterdir():
+        checkpoint = torch.load(state)
+        assert checkpoint["config"]["task"]["module"]["file"].startswith("<paths.output_dir>/embeddings/")
+        checkpoint["config"]["task"]["module"]["file"] = file.format(tmp_path / "precious.npz")
+        torch.save(checkpoint, tmp_path / "shipped" / "checkpoints" / state.name)
+    shared.unlink()
+    longer = call(f"trainer.resume={tmp_path}/shipped", "trainer.max_epochs=2", *words)
+    assert longer.code == 0, longer.err
+    assert (tmp_path / "precious.npz").read_text() == "precious"
+    assert not (tmp_path / "out" / "prefix_toy").exists()
+    assert not shared.exists()
+    assert (longer.record_path.parent / "points.npz").exists()
+
+
+def test_points_that_runs_share_are_where_this_run_has_them(tmp_path):
+    words = (*QUIET, "optim.schedule=constant")
+    begun = call("task=poincare_embeddings_toy", "trainer.max_epochs=1", *words, *places(tmp_path / "a"))
+    longer = call(f"trainer.resume={begun.record_path.parent}", "trainer.max_epochs=2", *words, *places(tmp_path / "b"))
+    assert longer.code == 0, longer.err
+    assert [file.name for file in (tmp_path / "b" / "out" / "embeddings").iterdir()]
+
+
 def test_notes_of_a_run_are_no_more_than_places_of_its_own_files(tmp_path):
     from configs.stored import _interpolated
 
