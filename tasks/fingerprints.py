@@ -9,7 +9,6 @@ from typing import Any
 
 from tasks.errors import UserError
 
-
 _LETTERS = 50  # of the name of a data set, in that of a folder
 
 
