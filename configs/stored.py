@@ -195,7 +195,7 @@ def withdraw() -> None:
 def _notes(file: Path) -> dict[str, Any]:
     """The configuration that Hydra noted in the folder of the run that wrote a checkpoint; empty without one."""
     try:
-        notes = files.load(file.parent.parent / ".hydra" / "config.yaml")
+        notes = files.load_foreign(file.parent.parent / ".hydra" / "config.yaml")
         followed: dict[str, Any] = _followed(notes, notes)
         return followed
     except Exception:  # many kinds, for a file that may hold anything

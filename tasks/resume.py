@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from hyperbolic.diagnostics import find_nonfinite
 from tasks import exported
 from tasks.base import Task
-from tasks.checkpoint_parts import Origin, has_parts, selection
+from tasks.checkpoint_parts import Origin, has_parts, load, selection
 from tasks.checkpoints import AVERAGE, BEST, LAST, epoch_files, epoch_of
 from tasks.errors import UserError
 from tasks.folders import whole_file
@@ -117,7 +117,7 @@ def read(path: Path, setting: str, states: tuple[str, ...] = STATES["test"]) -> 
         with zipfile.ZipFile(file) as parts:  # torch does not look whether they are what was written
             if damaged := parts.testzip():
                 raise ValueError(f"the checksum of {damaged} is wrong")
-        checkpoint = torch.load(file, map_location="cpu", weights_only=True)
+        checkpoint = load(file, "cpu")
     except Exception as error:  # torch raises many kinds for a damaged file
         if isinstance(error, pickle.UnpicklingError):  # torch's message advises to execute what the file holds
             raise UserError(

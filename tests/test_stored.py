@@ -11,6 +11,8 @@ import torch
 
 from configs.targets import targets
 from scripts.figures import main as figures
+from tasks import resume
+from tasks.errors import UserError
 from tests.cli import QUIET, Result, call, places, short
 
 
@@ -344,6 +346,54 @@ def test_notes_of_a_run_are_no_more_than_places_of_its_own_files(tmp_path):
     (tmp_path / "x").mkdir()
     noted = {"a": str(tmp_path / "x"), "b": ["${oc.env:HOME}/y"], "c": "/etc/passwd"}
     assert _interpolated(kept, noted) == kept | {"a": str(tmp_path / "x")}
+
+
+@pytest.mark.parametrize("text", ["a: &a {b: c}\nd: *a\n", "a: b\n" + "#" * 1_000_000, "- a\n", "[" * 99_999])
+def test_notes_that_may_stand_for_more_than_they_say_are_not_read(tmp_path, text):
+    from configs.stored import _notes
+
+    (tmp_path / ".hydra").mkdir()
+    for content, notes in (("a: {b: c}\nd: ${a.b}\n", {"a": {"b": "c"}, "d": "c"}), (text, {})):
+        (tmp_path / ".hydra" / "config.yaml").write_text(content)
+        assert _notes(tmp_path / "checkpoints" / "best.ckpt") == notes
+
+
+def test_a_configuration_of_shared_lists_is_refused(finished, tmp_path):
+    """A few of them stand for 2^40 values; each would be looked at."""
+    checkpoint, node = torch.load(states(finished) / "last.ckpt"), [0]
+    for _ in range(22):
+        node = [node, node]
+    for config in ({"task": node}, {**checkpoint["config"], "more": node}):
+        torch.save(checkpoint | {"config": config}, tmp_path / "last.ckpt")
+        with pytest.raises(UserError, match="is not a checkpoint of this program"):
+            resume.read(tmp_path / "last.ckpt", "checkpoint=x")
+
+
+def test_indices_outside_of_a_sparse_tensor_are_noticed(finished, tmp_path):
+    checkpoint = torch.load(states(finished) / "last.ckpt")
+    for place, fits in ((2, True), (99, False)):
+        sparse = torch.sparse_coo_tensor([[place]], [1.0], (3,), check_invariants=False)
+        torch.save(checkpoint | {"more": sparse}, tmp_path / "last.ckpt")
+        if fits:
+            assert resume.read(tmp_path / "last.ckpt", "checkpoint=x")["more"].is_sparse
+        else:
+            with pytest.raises(UserError, match="is damaged or no checkpoint"):
+                resume.read(tmp_path / "last.ckpt", "checkpoint=x")
+
+
+def test_a_probe_is_not_what_a_probe_looks_into(tmp_path):
+    """It would be built for ever."""
+    begun = call("task=probing_toy", "trainer.max_epochs=1", "task.data.sizes={train: 20, dev: 4, test: 4}", *QUIET, *places(tmp_path))  # fmt: skip
+    assert begun.code == 0, begun.err
+    checkpoint = torch.load(begun.record_path.parent / "checkpoints" / "best.ckpt")
+    checkpoint["config"]["task"]["data"]["toy"] = None
+    checkpoint["config"]["probe"] = {"checkpoint": str(tmp_path / "best.ckpt")}
+    checkpoint.pop("vocabulary", None)
+    torch.save(checkpoint, tmp_path / "best.ckpt")
+    tested = call("mode=test", f"checkpoint={tmp_path}/best.ckpt", *QUIET, *places(tmp_path))
+    assert tested.code == 1
+    assert "is of a probe, and what it probes has to be another model" in tested.err
+    assert tested.err.count("\n") == 1, tested.err
 
 
 def test_a_flipped_bit_is_noticed(finished, tmp_path):
