@@ -284,8 +284,8 @@ def take_over(
     """Give the task the weights of the checkpoint, and copy the best weights of the run that is continued, and those of
     its last epochs, into its new folder.
 
-    Raises UserError where weights do not fit, where there was a best state and its file is missing or damaged, and
-    where a state lies beyond the end of the new run, before anything is trained.
+    Raises UserError where weights do not fit, where there was a best state and its file is missing or one of these
+    files is damaged, and where a state lies beyond the end of the new run, before anything is trained.
     """
     source, own = checkpoint["file"].parent, checkpoint.get("callbacks", {}).get("Checkpoints")
     ends = {checkpoint["file"]: (epochs_of(checkpoint), int(checkpoint["global_step"]))}
@@ -297,7 +297,9 @@ def take_over(
         except ValueError as error:
             raise UserError(f"{setting}: {best['file']} is damaged ({error}). Use another one.") from error
         ends[best["file"]] = selected["epoch"], selected["step"]
-    for file in epoch_files(source)[-1:]:
+    for file in (latest := epoch_files(source)):  # whose mean the run ends with
+        load_weights(task, read(file, setting), setting)
+    for file in latest[-1:]:
         ends[file] = epoch_of(file), 0
     for file, (epoch, step) in ends.items():
         if 0 <= max_epochs < epoch or 0 <= max_steps < step:
@@ -310,7 +312,7 @@ def take_over(
     load_weights(task, checkpoint, setting)
     if source.resolve() == folder.resolve():
         return
-    for file in [source / BEST, *epoch_files(source)]:
+    for file in [source / BEST, *latest]:
         if file.exists():
             with whole_file(folder / file.name) as part:
                 shutil.copyfile(file, part)
