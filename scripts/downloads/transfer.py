@@ -195,6 +195,8 @@ def _size(path: Path) -> int:
 
 def _read(note: Path) -> dict[str, str]:
     try:
-        return json.loads(note.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        values = json.loads(note.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
         return {}
+    is_note = isinstance(values, dict) and all(isinstance(value, str) for value in values.values())
+    return values if is_note else {}
