@@ -16,6 +16,7 @@ import pytest
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
+from configs.errors import ConfigError
 from configs.sweeper import SearchSweeper
 from scripts import collect, compare
 from tasks import search
