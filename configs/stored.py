@@ -148,7 +148,7 @@ def _with_later(task: Mapping[str, Any]) -> Mapping[str, Any]:
 def _own_places(task: Mapping[str, Any]) -> Mapping[str, Any]:
     """The node of a task, whose checkpoint does not say where files are written: its caches are this run's own, and
     points go into EMBEDDINGS, or where it names another file, into the run's folder alone."""
-    own = _in_the_cache(task)
+    own: dict[str, Any] = _in_the_cache(task)
     module = own.get("module")
     if isinstance(module, Mapping) and not EMBEDDINGS.fullmatch(str(module.get("file", ""))):
         own["module"] = {key: None if key == "file" else value for key, value in module.items()}

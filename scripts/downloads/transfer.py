@@ -198,5 +198,4 @@ def _read(note: Path) -> dict[str, str]:
         values = json.loads(note.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    is_note = isinstance(values, dict) and all(isinstance(value, str) for value in values.values())
-    return values if is_note else {}
+    return values if isinstance(values, dict) and all(isinstance(v, str) for v in values.values()) else {}
