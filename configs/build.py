@@ -47,7 +47,8 @@ def build(
     try:
         geometry = _make("geometry", values["geometry"], Geometry)
         check_precision(str(values["trainer"]["precision"]), geometry)
-        data = data or make_data(values, _probed(values["probe"]["checkpoint"], kept, checkpoint))
+        run = values["probe"]["checkpoint"]
+        data = data or make_data(values, _probed(run, kept, checkpoint) if probes(values) else None)
         if kept is not None and checkpoint is not None:
             vocabularies.adopt(data, kept, checkpoint)
         encoder = make(values["encoder"]) if values["encoder"] else None
@@ -73,6 +74,13 @@ def name_of_task(values: Mapping[str, Any]) -> Any:
     """What the task of a configuration is called; None where it has none."""
     task = values.get("task")
     return task.get("name") if isinstance(task, Mapping) else None
+
+
+def probes(values: Mapping[str, Any]) -> bool:
+    """Whether the data of a configuration are made with a trained model (task=probing)."""
+    task = values.get("task")
+    node = task.get("data") if isinstance(task, Mapping) else None
+    return isinstance(node, Mapping) and "probed" in checks.parameters("task.data", node)
 
 
 def make_data(values: Mapping[str, Any], probed: Task | None = None) -> TaskData:
@@ -106,18 +114,31 @@ def _make(name: str, node: Mapping[str, Any], kind: Any) -> Any:
 def _probed(
     run: str | None, kept: Mapping[str, Any] | None, checkpoint: Mapping[str, Any] | None
 ) -> Task | None:
-    """The trained task of a run that is to be probed, or the one that a checkpoint has `kept`; None for none."""
+    """The trained task of a run that is to be probed, or the one that a checkpoint has `kept`; None for none. Raises
+    UserError where that is a probe itself, which may be the one that is built."""
     if kept is not None and checkpoint is not None and (own := kept["data"].get("probed")):
         file = checkpoint["file"]
         if not isinstance(own, dict) or not resume.has_parts(own):
             raise UserError(f"{file}: the model that was probed is damaged in it. Use another checkpoint.")
-        return _trained(own | {"file": file}, str(file))[0].requires_grad_(False)
+        own = {**own, "file": file}
+        _check_no_probe(own, str(file))
+        return _trained(own, str(file))[0].requires_grad_(False)
     if run is None:
         return None
     setting = f"probe.checkpoint={run}"
-    task, data = _trained(resume.read(Path(run), setting), setting)
+    trained = resume.read(Path(run), setting)
+    _check_no_probe(trained, setting)
+    task, data = _trained(trained, setting)
     task.vocabulary = task.vocabulary or vocabularies.pack(data)  # for the checkpoints of the probe
     return task.requires_grad_(False)
+
+
+def _check_no_probe(checkpoint: Mapping[str, Any], setting: str) -> None:
+    if probes(checkpoint["config"]):
+        raise UserError(
+            f"{setting}: {checkpoint['file']} is of a probe, and what it probes has to be another model; name a run "
+            "that trained one."
+        )
 
 
 def restore(path: Path, setting: str) -> tuple[Task, TaskData]:

@@ -3,12 +3,23 @@
 from pathlib import Path
 from typing import Any
 
+import yaml
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
 from configs import own
 
 FOLDER = Path(__file__).resolve().parent
+MOST_BYTES = 1_000_000  # of a file from somebody
+
+
+class _WithoutAliases(yaml.SafeLoader):
+    """Plain values; a few lines of aliases can stand for more of them than memory holds."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("it has aliases")
+        return super().compose_node(parent, index)
 
 
 def search_path() -> list[Path]:
@@ -28,3 +39,16 @@ def plain(cfg: Any, resolve: bool = True) -> dict[str, Any]:
 def load(file: Path) -> dict[str, Any]:
     """A file as it stands, interpolations unresolved."""
     return plain(OmegaConf.load(file), resolve=False)
+
+
+def load_foreign(file: Path) -> dict[Any, Any]:
+    """The plain values of a file that somebody else may have made. Raises ValueError where it is too large or
+    no node, yaml.YAMLError where it is not YAML or has aliases, and RecursionError for what is nested too deeply."""
+    with file.open("rb") as stream:
+        data = stream.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise ValueError(f"it has more than {MOST_BYTES} bytes")
+    values = yaml.load(data, _WithoutAliases)
+    if not isinstance(values, dict):
+        raise ValueError("it has no keys")
+    return values

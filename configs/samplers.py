@@ -13,6 +13,7 @@ from hydra.types import RunMode
 from configs.composing import SEARCH
 from configs.errors import ConfigError
 from configs.spaces import Choice, Compose, Interval, Space, random_draw, separate
+from tasks.reading import brief
 from tasks.search import PREFIX, PRUNED, Trial
 
 DATABASE, STUDY = "optuna.db", "search"
@@ -71,7 +72,8 @@ class Tpe:
                     f"{self.file} has {len(trials)} trials, and the folder has trial {number}: {BELONGS_TO_ANOTHER}"
                 )
             if number < len(trials) and trials[number].state.is_finished():
-                return separate(self._texts(trials[number]))
+                params = trials[number].params
+                return separate({k: self._text(number, k, params[k]) for k in self.space.dimensions if k in params})
             if number == len(trials) < self.startup:
                 drawn = self.random.drawn(number)
                 self.study.enqueue_trial({key: self._value(key, text) for key, text in drawn.items()})
@@ -85,12 +87,12 @@ class Tpe:
             trial = optuna.trial.Trial(self.study, trials[number]._trial_id) if begun else self.study.ask()
 
             def draw(key: str, dimension: Choice | Interval) -> str:
-                if isinstance(dimension, Choice):
-                    return str(trial.suggest_categorical(key, dimension.values))
-                low, high = dimension.low, dimension.high
-                if dimension.whole:
-                    return str(trial.suggest_int(key, int(low), int(high), log=dimension.log))
-                return dimension.text(trial.suggest_float(key, low, high, log=dimension.log))
+                try:
+                    return self._text(number, key, _suggested(trial, key, dimension))
+                except ValueError as error:  # of Optuna, where the trial has another range
+                    if isinstance(error, ConfigError):
+                        raise
+                    raise ConfigError(f"{self.file}: trial {number}, {key}: {BELONGS_TO_ANOTHER}") from error
 
             return separate(self.space.of_trial(number).drawn(draw, self.compose))
 
@@ -114,14 +116,29 @@ class Tpe:
             return text
         return int(text) if dimension.whole else min(max(float(text), dimension.low), dimension.high)
 
-    def _texts(self, trial: Any) -> dict[str, str]:
-        """What a trial in the database has, by dimension."""
-        texts = {}
-        for key, dimension in self.space.dimensions.items():
-            if key in trial.params:
-                value = trial.params[key]
-                texts[key] = dimension.text(value) if isinstance(dimension, Interval) else str(value)
-        return texts
+    def _text(self, number: int, key: str, value: Any) -> str:
+        """What a trial in the database has, as a word of the command line. Raises ConfigError for what is not in the
+        space: the database is a file, and its texts become words."""
+        dimension = self.space.dimensions[key]
+        if isinstance(dimension, Choice):
+            is_known = isinstance(value, str) and value in dimension.values
+        else:
+            is_known = isinstance(value, int | float) and dimension.low <= value <= dimension.high
+        if not is_known:
+            raise ConfigError(
+                f"{self.file}: trial {number} has {key}={brief(value)}, which is not in the space: {BELONGS_TO_ANOTHER}"
+            )
+        return dimension.text(value) if isinstance(dimension, Interval) else str(value)
+
+
+def _suggested(trial: Any, key: str, dimension: Choice | Interval) -> Any:
+    """A value of a dimension, from Optuna."""
+    if isinstance(dimension, Choice):
+        return trial.suggest_categorical(key, dimension.values)
+    low, high = dimension.low, dimension.high
+    if dimension.whole:
+        return trial.suggest_int(key, int(low), int(high), log=dimension.log)
+    return trial.suggest_float(key, low, high, log=dimension.log)
 
 
 def is_trial(job: Any) -> bool:

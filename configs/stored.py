@@ -4,8 +4,8 @@ A checkpoint holds plain values: the resolved configuration of the run that wrot
 run's own places (`paths.data_dir`, `data.dir`, ...), the place stands there by its name, as `<paths.data_dir>/snli`, so
 that it is found where this run has it. Other absolute paths are kept relative to the folder that the run was started
 in, or where they lie elsewhere, by their last part, as `<outside>/my_pairs`: these are found by what Hydra noted in the
-run's folder, while it lies on the same machine, and have to be named otherwise (data.dir=...). Caches are always in
-this run's `paths.cache_dir`.
+run's folder, while it lies on the same machine, and have to be named otherwise (data.dir=...). What is written lies
+where this run has its places (`_own_places`): caches in `paths.cache_dir`, points that runs share in EMBEDDINGS.
 
 `choose` offers these values to Hydra as one more choice of each group, `experiment=checkpoint`; so `mode=test`,
 `mode=predict`, `trainer.resume`, figures and tables of errors all rebuild a model in the same way, and words on the
@@ -34,6 +34,8 @@ GROUPS = ("task", "geometry", "encoder")  # a word that chooses one of them, or 
 KEPT = (*GROUPS, "optim", "trainer", "data", "probe", "seed", "fidelity")
 CACHE = "paths.cache_dir"
 PLACES = ("data.dir", CACHE, "paths.data_dir", "paths.output_dir")
+CACHED_AT_ROOT = "tasks.prefix."  # of these data, root is the cache
+EMBEDDINGS = re.compile(r"<paths\.output_dir>/embeddings/[^/]+\.npz")  # what a run writes besides its folder
 # Settings of a task that runs from before them lack, and what they get.
 LATER = {"poincare_embeddings": {"top_k": 10}, "poincare_glove": {"top_k": 10}}
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
@@ -117,7 +119,7 @@ def offer(checkpoint: Mapping[str, Any], setting: str, everything: bool, portabl
         if key not in without and not isinstance(config.get(key), Mapping):
             raise ConfigError(f"{setting}: {checkpoint['file']}: its configuration has no node {key}.")
     nodes = {key: config[key] for key in GROUPS if key not in without}
-    nodes["task"] = _with_later(nodes["task"])
+    nodes["task"] = _own_places(_with_later(nodes["task"]))
     trainer = dict(config["trainer"])
     if "compile" in trainer:  # as trainer.kernels was called
         trainer["kernels"] = "fast" if trainer.pop("compile") else "plain"
@@ -141,6 +143,30 @@ def _with_later(task: Mapping[str, Any]) -> Mapping[str, Any]:
     target = module.get("_target_") if isinstance(module, Mapping) else None
     later = next((own for name, own in LATER.items() if str(target).startswith(f"tasks.{name}.")), None)
     return {**task, "module": {**later, **module}} if later and isinstance(module, Mapping) else task
+
+
+def _own_places(task: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The node of a task, whose checkpoint does not say where files are written: its caches are this run's own, and
+    points go into EMBEDDINGS, or where it names another file, into the run's folder alone."""
+    own: dict[str, Any] = _in_the_cache(task)
+    module = own.get("module")
+    if isinstance(module, Mapping) and not EMBEDDINGS.fullmatch(str(module.get("file", ""))):
+        own["module"] = {key: None if key == "file" else value for key, value in module.items()}
+    return own
+
+
+def _in_the_cache(node: Any) -> Any:
+    """The node, in which every cache is this run's own: what a checkpoint names is neither written nor believed."""
+    if isinstance(node, list):
+        return [_in_the_cache(value) for value in node]
+    if not isinstance(node, Mapping):
+        return node
+    caches = ("cache", "root") if str(node.get("_target_")).startswith(CACHED_AT_ROOT) else ("cache",)
+    return {key: _cache(value) if key in caches else _in_the_cache(value) for key, value in node.items()}
+
+
+def _cache(value: Any) -> Any:
+    return value if value is None or str(value).startswith(f"<{CACHE}>") else f"<{CACHE}>"
 
 
 @contextlib.contextmanager
@@ -169,7 +195,7 @@ def withdraw() -> None:
 def _notes(file: Path) -> dict[str, Any]:
     """The configuration that Hydra noted in the folder of the run that wrote a checkpoint; empty without one."""
     try:
-        notes = files.load(file.parent.parent / ".hydra" / "config.yaml")
+        notes = files.load_foreign(file.parent.parent / ".hydra" / "config.yaml")
         followed: dict[str, Any] = _followed(notes, notes)
         return followed
     except Exception:  # many kinds, for a file that may hold anything
@@ -195,8 +221,7 @@ def _interpolated(node: Any, notes: Any) -> Any:
     notes, where these are still there."""
     if isinstance(node, Mapping):
         inner = notes if isinstance(notes, Mapping) else {}
-        kept = {key: _in_the_cache(value) if key == "cache" else value for key, value in node.items()}
-        return {key: _interpolated(value, inner.get(key)) for key, value in kept.items()}
+        return {key: _interpolated(value, inner.get(key)) for key, value in node.items()}
     if isinstance(node, list):
         each = notes if isinstance(notes, list) and len(notes) == len(node) else [None] * len(node)
         return [_interpolated(value, note) for value, note in zip(node, each, strict=True)]
@@ -212,11 +237,6 @@ def _without_outside(node: Any) -> Any:
     if isinstance(node, list):
         return [_without_outside(value) for value in node]
     return node.removeprefix(f"{OUTSIDE}/") if isinstance(node, str) else node
-
-
-def _in_the_cache(value: Any) -> Any:
-    """A cache of a run is this run's own: what a checkpoint names is neither written nor believed."""
-    return value if not isinstance(value, str) or value.startswith(f"<{CACHE}>") else f"<{CACHE}>"
 
 
 def _is_that_path(note: Any, kept: str) -> bool:

@@ -24,6 +24,7 @@ from configs.errors import ConfigError, paragraph
 from configs.trials import Trials
 from tasks import search
 from tasks.errors import one_of, positive, whole
+from tasks.local_paths import portable
 from tasks.record import has_no_effect
 
 TRIED = 20  # trials that are looked into before the first is trained, until each key has come
@@ -204,7 +205,7 @@ def _check_same(place: Path, summary: search.Search) -> None:
         return
     earlier = search.read(place)
     if earlier.digest != summary.digest:
-        own, now = earlier.identity, json.loads(json.dumps(summary.identity))
+        own, now = earlier.identity, portable(json.loads(json.dumps(summary.identity)))
         different = [key for key in now if key != "words" and own.get(key) != now[key]] or ["words"]
         raise ConfigError(
             f"{place} holds another search: it differs in {', '.join(different)}. Name another folder "

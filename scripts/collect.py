@@ -37,15 +37,15 @@ def main(arguments: list[str] | None = None, root: Path = ROOT, runs: Path = RUN
 
     places = options.paths or [root / "outputs"]
     paths = find(places)
-    names = {cell.name for layout in load_layouts(published) for cell in layout.cells}
+    searched = searched_keys(load_layouts(published))
     searches = [file.parent for place in places for file in sorted(place.rglob(search.SUMMARY))]
     counts: Counter[str] = Counter()
     accepted: dict[str, list[tuple[Path, Record, Cell | None]]] = defaultdict(list)  # by what they stand for
     refusals: list[str] = []
     for folder in searches:
         try:
-            if folder.name in names:
-                keep_search(folder, published.parent / "tuning", options.allow_dirty)
+            if folder.name in searched:
+                keep_search(folder, searched[folder.name], published.parent / "tuning", options.allow_dirty)
                 counts["searches kept"] += 1
         except UserError as error:
             refusals.append(str(error))
@@ -179,12 +179,28 @@ def is_rival(file: Path, name: str, cell: Cell | None) -> bool:
     return named or (cell is not None and fits(read(file), cell))
 
 
-def keep_search(folder: Path, target: Path, allow_dirty: bool) -> None:
+def searched_keys(layouts: list[Layout]) -> dict[str, set[str]]:
+    """By the name of a cell the settings that `make tune` searches for it: those with several values."""
+    keys: dict[str, set[str]] = defaultdict(set)
+    for layout in layouts:
+        pairs = [word.partition("=") for word in layout.tuning]
+        for cell in layout.cells:
+            keys[cell.name] |= {key for key, _, values in pairs if re.search("[,(]", values)}
+    return keys
+
+
+def keep_search(folder: Path, keys: set[str], target: Path, allow_dirty: bool) -> None:
     """Write the trials of a cell's search, the best first, into the folder `target`, where its table finds them.
 
-    Raises RecordError where trials are missing, or of code that was not committed.
+    keys: the settings that may be searched for the cell, as what was found becomes words of its command. Raises
+    RecordError where trials have others, where some are missing, or of code that was not committed.
     """
     summary = search.read(folder)
+    if other := [key for key in summary.all_keys() if key not in keys]:
+        raise RecordError(
+            f"{folder}: its trials have {brief(other[0])}, which `tuning` of the cell's table does not search; tune "
+            "again with make tune."
+        )
     if len(summary.trials) < summary.n_trials:
         raise RecordError(f"{folder}: {len(summary.trials)} of {summary.n_trials} trials have ended; go on with it.")
     records = [read(file) for file in sorted(folder.glob(f"{search.PREFIX}*/record.json"))]

@@ -267,10 +267,13 @@ def download(source: Source, data: Path, force: bool) -> list[Path]:
 
 def _sums(data: Path) -> dict[str, str]:
     try:
-        return json.loads((data / SUMS).read_text(encoding="utf-8"))
+        sums = json.loads((data / SUMS).read_text(encoding="utf-8"))
+        if not isinstance(sums, dict) or not all(isinstance(sum_, str) for sum_ in sums.values()):
+            raise ValueError("it holds no sums by address")
+        return sums
     except FileNotFoundError:
         return {}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DownloadError(f"{data / SUMS} is damaged ({error}); delete it.") from None
 
 

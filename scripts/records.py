@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 
 from tasks.errors import UserError
@@ -14,6 +15,7 @@ MAX_BYTES = 200_000
 
 Record = dict
 
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")  # a part of it is in the names of kept records
 _OPTIONAL_TEXT = (str, type(None))
 _NUMBER = (int, float)
 REQUIRED: dict[str, type | tuple[type, ...]] = {
@@ -76,6 +78,8 @@ def validate(record: Record, path: Path) -> Record:
         faults += _metric_faults(record["metrics"]) + _data_faults(record["data"])
         settings = flat(record["config"])
         faults += [f"'config.{key}' is missing" for key in REQUIRED_SETTINGS if key not in settings]
+        if record["commit"] is not None and not _COMMIT.fullmatch(record["commit"]):
+            faults.append(f"'commit' is {brief(record['commit'])}, no commit of git")
         if not math.isfinite(record["wall_s"]) or record["wall_s"] < 0:
             faults.append(f"'wall_s' is {record['wall_s']}")
     if faults:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -66,7 +66,7 @@ class Run:
         note = re.sub(r"[^\w.=-]+", "_", self.note)
         if len(note) > _LETTERS:
             note = f"{note[:_LETTERS]}-{short_hash(self.note)}"
-        return "-".join(filter(None, [self.name, note, f"seed{self.seed}"]))
+        return re.sub(r"[^\w.,=+-]", "_", "-".join(filter(None, [self.name, note, f"seed{self.seed}"])))
 
     @property
     def geometry(self) -> str:
@@ -141,17 +141,25 @@ def read_run(folder: Path) -> Run:
         record = _json(folder / "record.json")
         settings, selection = resume.flat(record["config"]), record.get("selection")
         name = record.get("experiment") or folder.resolve().parent.name
-        if not resume.NAME.fullmatch(str(name)) or not isinstance(selection, dict | None) or "seed" not in settings:
+        if not resume.NAME.fullmatch(str(name)) or not isinstance(selection, dict | None) or not _has_seed(settings):
             raise UserError(f"{folder / 'record.json'} is not the record of a run of this program. Run it again.")
     elif file := next((f for f in (folder / "checkpoints" / n for n in (LAST, BEST)) if f.is_file()), None):
         checkpoint = resume.read(file, str(folder))
         settings, selection = resume.settings(checkpoint["config"], checkpoint["data"]), None
+        if not _has_seed(settings):
+            raise UserError(f"{file} has no whole number as its seed; it is no checkpoint of a run. Use another one.")
         name = folder.resolve().parent.name
     else:
         inside = sorted({f.parent for name in ("record.json", "checkpoints") for f in folder.glob(f"*/{name}")})
         hint = f"It holds {len(inside)} run(s), as {inside[-1]}; name one." if inside else "Name the folder of a run."
         raise UserError(f"{folder} is not the folder of a run: it has neither a record.json nor a checkpoint. {hint}")
     return Run(folder, name, settings, selection, _history(folder / "history.csv"))
+
+
+def _has_seed(settings: Mapping[str, Any]) -> bool:
+    """Whether there is a seed, which is part of the names of files."""
+    seed = settings.get("seed")
+    return isinstance(seed, int) and not isinstance(seed, bool)
 
 
 def read_runs(folders: Sequence[Path]) -> list[Run]:

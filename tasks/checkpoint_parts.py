@@ -2,7 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+import torch
+
+MOST_VALUES = 100_000  # of a configuration; ours have some hundred
 
 
 @dataclass(frozen=True)
@@ -40,12 +45,35 @@ def selection(values: Any) -> dict[str, Any]:
     return best
 
 
+def load(file: Path, device: torch.device | str) -> Any:
+    """What `torch.save` put into a file, of tensors and plain values; nothing is executed. Raises RuntimeError, among
+    others, for a sparse tensor whose indices lie outside of it, which would be read and written there."""
+    with torch.sparse.check_sparse_tensor_invariants():
+        return torch.load(file, map_location=device, weights_only=True)
+
+
+def _is_bounded(node: Any) -> bool:
+    """Whether a node has at most MOST_VALUES values in all, those counted again that stand in several places: nested,
+    a few lists that are shared stand for more than any time is enough for."""
+    nodes, count = [node], 0
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, (Mapping, list, tuple)):
+            count += len(node)
+            if count > MOST_VALUES:
+                return False
+            nodes.extend(node.values() if isinstance(node, Mapping) else node)
+    return True
+
+
 def has_parts(checkpoint: Mapping[str, Any]) -> bool:
-    """Whether weights, configuration, data and metrics are there, of the kinds that they must have."""
+    """Whether weights, configuration, data and metrics are there, of the kinds and sizes that they must have."""
     texts: Any = checkpoint.get("data")
     metrics: Any = checkpoint.get("metrics")
     parts = (checkpoint.get("state_dict"), checkpoint.get("config"), texts, metrics)
     if not all(isinstance(part, dict) for part in parts):
+        return False
+    if not _is_bounded(checkpoint["config"]):
         return False
     return all(isinstance(text, str) for pair in texts.items() for text in pair) and all(
         isinstance(name, str) and isinstance(value, (int, float)) for name, value in metrics.items()

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from hyperbolic.manifolds import Manifold
 from tasks.base import Task, as_task
-from tasks.checkpoint_parts import numbers_by_name, selection
+from tasks.checkpoint_parts import load, numbers_by_name, selection
 from tasks.folders import whole_file
 from tasks.interruption import Interruption, Stop
 from tasks.watch import Diagnostics
@@ -216,7 +216,7 @@ class Checkpoints(Checkpoint):
         """Give the module the mean of the weights of the last epochs, and keep it as average.ckpt; returns how many
         there were. Numbers are averaged, points of a manifold are their centroid, tables of integers are the last."""
         files = epoch_files(self.folder)
-        states = [torch.load(file, map_location=module.device, weights_only=True)["state_dict"] for file in files]
+        states = [load(file, module.device)["state_dict"] for file in files]
         manifolds = {
             name: parameter.manifold
             for name, parameter in module.named_parameters()

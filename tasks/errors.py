@@ -1,7 +1,7 @@
 """The mistakes that a user can make, as errors of their own.
 
-`whole`, `number`, `positive`, `share`, `rate` and `one_of` give back the value of a setting that is as it must be, and
-raise UserError, which names the setting, where it is not.
+`whole`, `number`, `positive`, `share`, `rate`, `one_of` and `toy_recipe` give back the value of a setting that is as it
+must be, and raise UserError, which names the setting, where it is not.
 """
 
 import os
@@ -110,6 +110,21 @@ def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
     """`value` if it is one of `choices`."""
     _require(value in choices, name, value, f"one of {', '.join(choices)}")
     return value
+
+
+def toy_recipe(values: Any, **least: int | None) -> dict[str, Any]:
+    """`values`, of generated data, if they are a node with exactly the keys of `least`: whole numbers of at least so
+    much and below 2^32; what belongs to None is checked where it is used."""
+    name = "task.data.toy"
+    own = list(values) if isinstance(values, Mapping) else []
+    _require(isinstance(values, Mapping), name, values, f"a node with the keys {', '.join(least)}")
+    if wrong := [key for key in own if key not in least] or [key for key in least if key not in own]:
+        fault = "is none of its keys" if wrong[0] in own else "is missing"
+        raise UserError(f"{name}.{wrong[0]} {fault}: {name} needs {', '.join(least)}, and nothing else.")
+    for key, smallest in least.items():
+        if smallest is not None:
+            _require(whole(f"{name}.{key}", values[key], smallest) < 2**32, f"{name}.{key}", values[key], "below 2^32")
+    return dict(values)
 
 
 def known_splits(name: str, splits: Iterable[str], known: tuple[str, ...]) -> None:

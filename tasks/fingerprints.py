@@ -2,11 +2,14 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tasks.errors import UserError
+
+_LETTERS = 50  # of the name of a data set, in that of a folder
 
 
 def names_sha256(names: Iterable[str]) -> str:
@@ -34,6 +37,11 @@ def joined_sha256(shas: Sequence[str]) -> str:
 
 
 def cache_place(folder: Path, name: str, settings: Mapping[str, Any]) -> Path:
-    """The folder in `folder` where is kept what was made with some settings: other settings have another one."""
+    """The folder in `folder` where is kept what was made with some settings: other settings have another one.
+
+    name: what its name begins with, for a reader; it may come from a file, so that what cannot stand in the name of a
+    folder is replaced, and it leads nowhere else.
+    """
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
-    return folder / f"{name}-{key}"
+    begin = re.sub(r"[^\w.,=+-]", "_", str(name))[:_LETTERS]
+    return folder / f"{begin}-{key}"

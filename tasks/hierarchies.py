@@ -1,6 +1,7 @@
 """Hierarchies that tasks learn: WordNet's nouns, a list of edges, or a generated tree."""
 
 import functools
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,8 @@ class Hierarchy:
         names = check_names(kept["names"])
         ends = check_numbers(torch.stack([kept["child"], kept["parent"]], -1), 2, len(names)).int().numpy()
         source, sha256 = check_names([kept["source"], kept["sha256"]], different=False)
+        if not re.fullmatch("[0-9a-f]{64}", sha256):  # a part of it is in the name of a file
+            raise ValueError("its fingerprint is none")
         self.__dict__["edges"] = Edges(tuple(names), ends[:, 0].copy(), ends[:, 1].copy(), source, sha256)
 
     def _read(self) -> Edges:

@@ -9,6 +9,9 @@ OUTSIDE = "<outside>"  # begins what checkpoints keep of a path outside of the p
 # What may be an absolute path, or one in a home, as a value or within one, in quotes or not.
 _PATH = re.compile(r"""(?:(?<=[=,:;|'"\[{(\s])|(?<=file://))(?:/|~[\w.-]*/)[^\s'",\[\]{}/][^'",\[\]{}]*""")
 
+_BEGINNING = re.compile(r"(?:(?<![\w/.~>-])|(?<=file://))(?:/|~[\w.-]*/)(?=\S)")  # of a path in a message
+_END = re.compile(r"""[\s,;:'"()\[\]{}]|\Z""")
+
 
 def is_local(text: str) -> bool:
     """Whether a text is a path in a home, or an absolute one whose first folder is here; "/film/actor" is a label."""
@@ -28,6 +31,20 @@ def portable(node: Any) -> Any:
     if node.startswith("file://"):
         return "file://" + portable(node.removeprefix("file://"))
     return Path(node).name if node.startswith(f"{OUTSIDE}/") or is_local(node) else node
+
+
+def portable_text(text: str) -> str:
+    """A message without paths of this machine: of each the last part. One with blanks ends where a part of it is there,
+    or at the first blank."""
+    done = ""
+    while match := _BEGINNING.search(text):
+        done, rest = done + text[: match.start()], text[match.start() :]
+        ends = [end.start() for end in _END.finditer(rest)]
+        folders = [os.path.dirname(rest[:end]) for end in ends]
+        there = [end for end, folder in zip(ends, folders, strict=True) if folder != "/" and os.path.isdir(folder)]
+        end = (there or ends[:1])[-1]
+        done, text = done + portable(rest[:end]), rest[end:]
+    return done + text
 
 
 def portable_word(word: str) -> str:

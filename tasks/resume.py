@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from hyperbolic.diagnostics import find_nonfinite
 from tasks import exported
 from tasks.base import Task
-from tasks.checkpoint_parts import Origin, has_parts, selection
+from tasks.checkpoint_parts import Origin, has_parts, load, selection
 from tasks.checkpoints import AVERAGE, BEST, LAST, epoch_files, epoch_of
 from tasks.errors import UserError
 from tasks.folders import whole_file
@@ -45,6 +45,7 @@ IRRELEVANT = (
     "task.data.cache",
     "task.data.download",
     "task.data.eval_batch_size",
+    "task.module.file",
     "task.module.top_k",
     "task.module.hide_known",
     "task.data.workers",
@@ -116,7 +117,7 @@ def read(path: Path, setting: str, states: tuple[str, ...] = STATES["test"]) -> 
         with zipfile.ZipFile(file) as parts:  # torch does not look whether they are what was written
             if damaged := parts.testzip():
                 raise ValueError(f"the checksum of {damaged} is wrong")
-        checkpoint = torch.load(file, map_location="cpu", weights_only=True)
+        checkpoint = load(file, "cpu")
     except Exception as error:  # torch raises many kinds for a damaged file
         if isinstance(error, pickle.UnpicklingError):  # torch's message advises to execute what the file holds
             raise UserError(
@@ -283,8 +284,8 @@ def take_over(
     """Give the task the weights of the checkpoint, and copy the best weights of the run that is continued, and those of
     its last epochs, into its new folder.
 
-    Raises UserError where weights do not fit, where there was a best state and its file is missing or damaged, and
-    where a state lies beyond the end of the new run, before anything is trained.
+    Raises UserError where weights do not fit, where there was a best state and its file is missing or one of these
+    files is damaged, and where a state lies beyond the end of the new run, before anything is trained.
     """
     source, own = checkpoint["file"].parent, checkpoint.get("callbacks", {}).get("Checkpoints")
     ends = {checkpoint["file"]: (epochs_of(checkpoint), int(checkpoint["global_step"]))}
@@ -296,7 +297,9 @@ def take_over(
         except ValueError as error:
             raise UserError(f"{setting}: {best['file']} is damaged ({error}). Use another one.") from error
         ends[best["file"]] = selected["epoch"], selected["step"]
-    for file in epoch_files(source)[-1:]:
+    for file in (latest := epoch_files(source)):  # whose mean the run ends with
+        load_weights(task, read(file, setting), setting)
+    for file in latest[-1:]:
         ends[file] = epoch_of(file), 0
     for file, (epoch, step) in ends.items():
         if 0 <= max_epochs < epoch or 0 <= max_steps < step:
@@ -309,7 +312,7 @@ def take_over(
     load_weights(task, checkpoint, setting)
     if source.resolve() == folder.resolve():
         return
-    for file in [source / BEST, *epoch_files(source)]:
+    for file in [source / BEST, *latest]:
         if file.exists():
             with whole_file(folder / file.name) as part:
                 shutil.copyfile(file, part)

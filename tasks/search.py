@@ -6,7 +6,7 @@ import shlex
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from tasks.comparison import ABSENT
 from tasks.comparison_table import Grid, as_markdown, number
 from tasks.errors import UserError, readable
 from tasks.folders import whole_file, write_table
-from tasks.local_paths import portable_word
+from tasks.local_paths import portable, portable_text, portable_word
 from tasks.reading import brief
 
 COMPLETE, DIVERGED, PRUNED, FAILED = "complete", "diverged", "pruned", "failed"
@@ -105,9 +105,9 @@ def overrides(folder: Path) -> list[str] | None:
 
 def note_failure(folder: Path, state: str, reason: str, words: Sequence[str]) -> None:
     """Leave in the folder of a trial with these words why it has no result."""
-    overrides = [portable_word(word) for word in words]
+    note = {"state": state, "reason": portable_text(reason), "overrides": [portable_word(word) for word in words]}
     with whole_file(folder / FAILURE) as part:
-        part.write_text(json.dumps({"state": state, "reason": reason, "overrides": overrides}) + "\n", encoding="utf-8")
+        part.write_text(json.dumps(note) + "\n", encoding="utf-8")
 
 
 def record_of_test(test: Path, folder: Path) -> Mapping[str, Any] | None:
@@ -121,7 +121,9 @@ def record_of_test(test: Path, folder: Path) -> Mapping[str, Any] | None:
 
 def write(search: Search, folder: Path) -> None:
     """search.json, search.csv and search.md in the folder of a search; absolute paths by their last part."""
+    search = replace(search, trials=[_portable(trial) for trial in search.trials])
     values = asdict(search)
+    values["identity"] = portable(values["identity"])
     for node, key in ((values, "command"), (values, "words"), (values["identity"], "words")):
         node[key] = [portable_word(word) for word in node[key]]
     with whole_file(folder / SUMMARY) as part:
@@ -129,6 +131,11 @@ def write(search: Search, folder: Path) -> None:
     write_table(folder / "search.csv", *rows(search))
     with whole_file(folder / "search.md") as part:
         part.write_text("\n".join(as_markdown(grid(search))), encoding="utf-8")
+
+
+def _portable(trial: Trial) -> Trial:
+    settings = {key: portable_word(f"{key}={value}").partition("=")[2] for key, value in trial.settings.items()}
+    return replace(trial, settings=settings, reason=trial.reason and portable_text(trial.reason))
 
 
 def read(folder: Path) -> Search:
@@ -142,7 +149,8 @@ def read(folder: Path) -> Search:
     except FileNotFoundError as error:
         raise UserError(f"There is no {file}; name the folder of a search, as outputs/search/NAME.") from error
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise UserError(f"{file} is damaged ({error}); start the command of the search again: it writes it.") from error
+        fault = brief(str(error))
+        raise UserError(f"{file} is damaged ({fault}); start the command of the search again: it writes it.") from error
 
 
 def _check(search: Search) -> None:
@@ -280,6 +288,6 @@ def short_names(keys: Sequence[str]) -> list[str]:
 def _read(file: Path) -> Mapping[str, Any]:
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -20,8 +20,9 @@ from configs import composing
 from configs.build import make
 from hyperbolic.manifolds import PoincareBall
 from scripts import collect, trained
-from tasks import exported, sizes
+from tasks import exported, search, sizes
 from tasks.base import NamedPoints, TaskData
+from tasks.comparison_table import as_markdown
 from tasks.errors import UserError
 from tasks.fingerprints import file_sha256
 from tasks.graph.releases import read_release
@@ -172,6 +173,63 @@ def prefix_inputs(folder: Path) -> Reader:
     known = data(folder, "task=prefix_toy")()
     files = write(folder, new_txt="1 2\t1\n\n3 4 5\t6\n")
     return files, lambda: predict(known, files[0])
+
+
+CLASSES = [("Rain", "It rains. The road is wet."), ("Shares", 'They "rise", he said.'), ("é", "Nobody knows.")]
+
+
+def documents(folder: Path, separator: str, ending: str, *words: str) -> Reader:
+    rows = [("label", "title", "text"), *((str(k % 2), *row) for k, row in enumerate(CLASSES * 3))]
+    quoted = (['"' + cell.replace('"', '""') + '"' for cell in row] for row in rows)
+    text = "".join(separator.join(row) + "\n" for row in quoted)
+    read = data(folder, "task=documents", f"data.dir={folder}", "task.data.min_count=1", *words)
+    return write(folder, **{f"{split}_{ending}": text for split in ("train", "dev", "test")}), lambda: use(read())
+
+
+def documents_csv(folder: Path) -> Reader:
+    return documents(folder, ",", "csv")
+
+
+def documents_tsv(folder: Path) -> Reader:
+    return documents(folder, "\t", "tsv", "task.data.on_error=skip")
+
+
+def documents_json(folder: Path) -> Reader:
+    lines = ({"label": k % 2, "title": title, "text": text} for k, (title, text) in enumerate(CLASSES * 3))
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    read = data(folder, "task=documents", f"data.dir={folder}", "task.data.min_count=1")
+    return write(folder, train_jsonl=text, dev_jsonl=text, test_jsonl=text), lambda: use(read())
+
+
+def documents_folder(folder: Path) -> Reader:
+    """A folder for each class, with a file for each document."""
+    home, files = folder / "classes", []
+    for name in ("a", "é"):
+        (home / name).mkdir(parents=True)
+        for k, texts in enumerate(CLASSES * 4):
+            files += [home / name / f"{k}.txt"]
+            files[-1].write_text("\n".join(texts), encoding="utf-8")
+    read = data(folder, "task=documents", f"data.dir={home}", "task.data.min_count=1")
+    return files, lambda: use(read())
+
+
+def searches(folder: Path) -> Reader:
+    settings = [{"optim.lr": f"0.0{k}", "encoder": ("gru", "rnn")[k % 2]} for k in range(10)]
+    names = [f"{search.PREFIX}{k:03d}" for k in range(10)]
+    trials = [search.Trial(k, settings[k], search.COMPLETE, names[k], k / 10, 3, 0, "abc", 2.5) for k in range(9)]
+    trials += [search.Trial(9, settings[9], search.FAILED, names[9], reason="it ended")]
+    identity = {"words": [], "space": {"optim.lr": [0.0, 0.1, False, False], "encoder": ["gru", "rnn"]}}
+    words = ["task=kg", "seed=1"]
+    made = search.Search("kg", ["-m"], words, "random", 0, 10, identity, "0", "val/mrr", "max", trials, {})
+    search.write(made, folder)
+
+    def read() -> None:
+        found = search.read(folder)
+        assert search.rows(found)
+        assert as_markdown(search.grid(found))
+        assert search.again_over_seeds(found, found.ranked()[0]) if found.trials else True
+
+    return [folder / search.SUMMARY], read
 
 
 def wordnet(folder: Path) -> Reader:
@@ -367,7 +425,7 @@ READERS = (
     graph_folder, graph_arrays, graph_pickles, graph_tables, graph_airports, exports,
     nli_json, nli_table, nli_gzip, nli_inputs, typing, typing_ontology, typing_inputs, triples, questions, prefix,
     prefix_inputs, wordnet, edges, points, vectors, corpus, aligned, sentences, treebank,
-    records, caches,
+    records, caches, documents_csv, documents_tsv, documents_json, documents_folder, searches,
 )  # fmt: skip
 
 
@@ -417,6 +475,10 @@ WORST = (  # reader, file, its content, what is said; None: it is used
     (aligned, "train.en", "\u202e" + "x" * 3_000_000 + "\na\n", "line k of the one has to be"),
     (aligned, "pairs.txt", "a\u2028" * 100_000 + "\n", "it has 1 columns"),
     (treebank, "treebank.conllu", "1\t" + "x\t" * 99_999 + "\n", "columns with tabs between them"),
+    (documents_csv, "train.csv", "label,text\n0," + '"' * 3_000_000, "train.csv"),
+    (documents_json, "dev.jsonl", '{"label": ' + "[" * 99_999, "nested too deeply"),
+    (searches, "search.json", '{"trials": ' + "[" * 99_999, "is damaged"),
+    (searches, "search.json", '{"trials": [], "' + "a" * 70_000 + '": 1}', "is damaged"),
     (records, "out/run/history.csv", "epoch,step\n1,\u2028\n", "no row of a run's history"),
     (records, "out/run/record.json", '{"config": {}, "a": "\\ud800"}', "not the record of a run"),
 )

@@ -313,6 +313,23 @@ def test_no_mean_is_of_epochs_that_another_attempt_had(tmp_path, monkeypatch, sc
     assert names == ["epoch-000002.ckpt", "epoch-000003.ckpt"]
 
 
+@pytest.mark.parametrize("content", [b"no checkpoint", None], ids=["damaged", "foreign"])
+def test_a_state_of_the_mean_that_cannot_be_read_is_noticed_before_training_goes_on(tmp_path, content):
+    words = ("trainer.average_last=2", "trainer.limit_val_batches=0", "optim.schedule=constant")
+    home = short(tmp_path, *words, "trainer.max_epochs=2").record_path.parent
+    file = home / "checkpoints" / "epoch-000002.ckpt"
+    if content is None:
+        state = torch.load(file)
+        torch.save(state | {"state_dict": dict(list(state["state_dict"].items())[1:])}, file)
+    else:
+        file.write_bytes(content)
+    result = short(tmp_path, *words, f"trainer.resume={home}", "trainer.max_epochs=3")
+    assert result.code == 1
+    assert "epoch-000002.ckpt" in result.err
+    assert result.err.count("\n") == 1, result.err
+    assert len(list(tmp_path.rglob("history.csv"))) == 1, "no other run has begun"
+
+
 def test_patience_that_ends_before_the_least_epochs_stops_within_a_step_and_goes_on_exactly(
     tmp_path, monkeypatch, scores
 ):

@@ -16,6 +16,7 @@ import pytest
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
+from configs.errors import ConfigError
 from configs.sweeper import SearchSweeper
 from scripts import collect, compare
 from tasks import search
@@ -251,6 +252,30 @@ def test_tpe_starts_at_random_and_takes_a_diverged_trial_for_the_worst(tmp_path,
     again = start(tmp_path, RATES, "optim.max_grad_norm=null", *TPE, f"hydra.sweeper.folder={place}")
     assert again.code == 0, again.err
     assert f"{len(summary.trials)} of 4 trials are there already" in again.out
+
+
+@pytest.mark.parametrize("state", ["COMPLETE", "RUNNING"])
+@pytest.mark.parametrize(("key", "value"), [("optim.lr", "0.1 +hostile=1"), ("optim.eps", 1e3)])
+def test_words_of_a_database_are_those_of_the_space(tmp_path, optuna, key, value, state):
+    """It is a file, and what it holds becomes words of the command line."""
+    from configs.samplers import Tpe
+    from configs.spaces import Choice, Interval, Space
+
+    space = Space((), {"optim.lr": Choice(("0.1", "0.2")), "optim.eps": Interval(1e-8, 1e-4, True, False)}, {})
+    sampler = Tpe(space, None, 0, 2, "max", tmp_path)
+    assert sampler.settings(0)["optim.lr"] in ("0.1", "0.2")
+    values = {"optim.lr": "0.1", "optim.eps": 1e-6} | {key: value}
+    distributions = {
+        "optim.lr": optuna.distributions.CategoricalDistribution(("0.1", "0.2", "0.1 +hostile=1")),
+        "optim.eps": optuna.distributions.FloatDistribution(1e-8, 1e9, log=True),
+    }
+    trial = optuna.trial.create_trial(
+        state=optuna.trial.TrialState[state], params=values, distributions=distributions,
+        value=0.5 if state == "COMPLETE" else None,
+    )  # fmt: skip
+    sampler.study.add_trial(trial)
+    with pytest.raises(ConfigError, match=r"optuna\.db: trial 1.*not that of these trials"):
+        sampler.settings(1)
 
 
 def test_databases_of_others(tmp_path, optuna):

@@ -11,6 +11,8 @@ import torch
 
 from configs.targets import targets
 from scripts.figures import main as figures
+from tasks import resume
+from tasks.errors import UserError
 from tests.cli import QUIET, Result, call, places, short
 
 
@@ -295,6 +297,48 @@ def test_a_checkpoint_does_not_say_where_caches_are(tmp_path, monkeypatch, cache
     assert (tmp_path / "out" / ".cache").exists()
 
 
+def test_a_checkpoint_does_not_say_where_generated_pairs_are_kept(finished, tmp_path):
+    """PREFIX calls its cache root."""
+    checkpoint, elsewhere = torch.load(states(finished) / "best.ckpt"), tmp_path / "elsewhere"
+    checkpoint["config"]["task"]["data"]["root"] = str(elsewhere)
+    torch.save(checkpoint, tmp_path / "best.ckpt")
+    tested = call("mode=test", f"checkpoint={tmp_path}/best.ckpt", *QUIET, *places(tmp_path))
+    assert tested.code == 0, tested.err
+    assert not elsewhere.exists()
+    assert any((tmp_path / "out").rglob("noise*"))
+
+
+@pytest.mark.parametrize("file", ["{}", "../precious.npz", "<paths.output_dir>/prefix_toy/checkpoints/best.ckpt"])
+def test_a_checkpoint_does_not_say_where_points_are_written(tmp_path, monkeypatch, file):
+    words = ("optim.schedule=constant", *QUIET, *places(tmp_path))
+    begun = call("task=poincare_embeddings_toy", "trainer.max_epochs=1", *words)
+    assert begun.code == 0, begun.err
+    shared = next((tmp_path / "out" / "embeddings").glob("toy-*.npz"))
+    (tmp_path / "precious.npz").write_text("precious")
+    (tmp_path / "shipped" / "checkpoints").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "shipped")
+    for state in (begun.record_path.parent / "checkpoints").iterdir():
+        checkpoint = torch.load(state)
+        assert checkpoint["config"]["task"]["module"]["file"].startswith("<paths.output_dir>/embeddings/")
+        checkpoint["config"]["task"]["module"]["file"] = file.format(tmp_path / "precious.npz")
+        torch.save(checkpoint, tmp_path / "shipped" / "checkpoints" / state.name)
+    shared.unlink()
+    longer = call(f"trainer.resume={tmp_path}/shipped", "trainer.max_epochs=2", *words)
+    assert longer.code == 0, longer.err
+    assert (tmp_path / "precious.npz").read_text() == "precious"
+    assert not (tmp_path / "out" / "prefix_toy").exists()
+    assert not shared.exists()
+    assert (longer.record_path.parent / "points.npz").exists()
+
+
+def test_points_that_runs_share_are_where_this_run_has_them(tmp_path):
+    words = (*QUIET, "optim.schedule=constant")
+    begun = call("task=poincare_embeddings_toy", "trainer.max_epochs=1", *words, *places(tmp_path / "a"))
+    longer = call(f"trainer.resume={begun.record_path.parent}", "trainer.max_epochs=2", *words, *places(tmp_path / "b"))
+    assert longer.code == 0, longer.err
+    assert [file.name for file in (tmp_path / "b" / "out" / "embeddings").iterdir()]
+
+
 def test_notes_of_a_run_are_no_more_than_places_of_its_own_files(tmp_path):
     from configs.stored import _interpolated
 
@@ -302,6 +346,54 @@ def test_notes_of_a_run_are_no_more_than_places_of_its_own_files(tmp_path):
     (tmp_path / "x").mkdir()
     noted = {"a": str(tmp_path / "x"), "b": ["${oc.env:HOME}/y"], "c": "/etc/passwd"}
     assert _interpolated(kept, noted) == kept | {"a": str(tmp_path / "x")}
+
+
+@pytest.mark.parametrize("text", ["a: &a {b: c}\nd: *a\n", "a: b\n" + "#" * 1_000_000, "- a\n", "[" * 99_999])
+def test_notes_that_may_stand_for_more_than_they_say_are_not_read(tmp_path, text):
+    from configs.stored import _notes
+
+    (tmp_path / ".hydra").mkdir()
+    for content, notes in (("a: {b: c}\nd: ${a.b}\n", {"a": {"b": "c"}, "d": "c"}), (text, {})):
+        (tmp_path / ".hydra" / "config.yaml").write_text(content)
+        assert _notes(tmp_path / "checkpoints" / "best.ckpt") == notes
+
+
+def test_a_configuration_of_shared_lists_is_refused(finished, tmp_path):
+    """A few of them stand for 2^40 values; each would be looked at."""
+    checkpoint, node = torch.load(states(finished) / "last.ckpt"), [0]
+    for _ in range(22):
+        node = [node, node]
+    for config in ({"task": node}, {**checkpoint["config"], "more": node}):
+        torch.save(checkpoint | {"config": config}, tmp_path / "last.ckpt")
+        with pytest.raises(UserError, match="is not a checkpoint of this program"):
+            resume.read(tmp_path / "last.ckpt", "checkpoint=x")
+
+
+def test_indices_outside_of_a_sparse_tensor_are_noticed(finished, tmp_path):
+    checkpoint = torch.load(states(finished) / "last.ckpt")
+    for place, fits in ((2, True), (99, False)):
+        sparse = torch.sparse_coo_tensor([[place]], [1.0], (3,), check_invariants=False)
+        torch.save(checkpoint | {"more": sparse}, tmp_path / "last.ckpt")
+        if fits:
+            assert resume.read(tmp_path / "last.ckpt", "checkpoint=x")["more"].is_sparse
+        else:
+            with pytest.raises(UserError, match="is damaged or no checkpoint"):
+                resume.read(tmp_path / "last.ckpt", "checkpoint=x")
+
+
+def test_a_probe_is_not_what_a_probe_looks_into(tmp_path):
+    """It would be built for ever."""
+    begun = call("task=probing_toy", "trainer.max_epochs=1", "task.data.sizes={train: 20, dev: 4, test: 4}", *QUIET, *places(tmp_path))  # fmt: skip
+    assert begun.code == 0, begun.err
+    checkpoint = torch.load(begun.record_path.parent / "checkpoints" / "best.ckpt")
+    checkpoint["config"]["task"]["data"]["toy"] = None
+    checkpoint["config"]["probe"] = {"checkpoint": str(tmp_path / "best.ckpt")}
+    checkpoint.pop("vocabulary", None)
+    torch.save(checkpoint, tmp_path / "best.ckpt")
+    tested = call("mode=test", f"checkpoint={tmp_path}/best.ckpt", *QUIET, *places(tmp_path))
+    assert tested.code == 1
+    assert "is of a probe, and what it probes has to be another model" in tested.err
+    assert tested.err.count("\n") == 1, tested.err
 
 
 def test_a_flipped_bit_is_noticed(finished, tmp_path):

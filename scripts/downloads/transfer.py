@@ -195,6 +195,7 @@ def _size(path: Path) -> int:
 
 def _read(note: Path) -> dict[str, str]:
     try:
-        return json.loads(note.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        values = json.loads(note.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
         return {}
+    return values if isinstance(values, dict) and all(isinstance(v, str) for v in values.values()) else {}

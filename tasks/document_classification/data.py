@@ -19,7 +19,7 @@ from tasks.document_classification.cache import from_sources
 from tasks.document_classification.corpus import Arrays, Corpus, Recipe, prepare, usable
 from tasks.document_classification.sources import Form, Source, find_sources, named_sources, read_rows, read_text
 from tasks.document_classification.toy import toy_rows
-from tasks.errors import UserError, one_of
+from tasks.errors import UserError, one_of, toy_recipe
 from tasks.fingerprints import identity_of
 from tasks.labels import Labels
 from tasks.ragged import FIRST, Documents, encode_texts
@@ -99,6 +99,8 @@ class DocumentData(TaskData):
                 "task=documents needs a folder with labelled documents, such as train.csv and test.csv, or one file; "
                 "name it with data.dir=my_documents."
             )
+        if folder is None:
+            toy_recipe(toy, seed=0)
         self.folder = None if folder is None else Path(folder).expanduser()
         self.toy, self.files, self.form, self.cache, self.download = toy, files, form, Path(cache), download
         self.paper_documents, self.vectors = paper_documents, vectors
@@ -150,10 +152,10 @@ class DocumentData(TaskData):
 
     def _made_up(self) -> Corpus:
         sizes = {split: size for split in SPLITS if (size := self.recipe.sizes.get(split)) is not None}
-        toy = self.toy or {}
-        if set(toy) != {"seed"} or len(sizes) < len(SPLITS):
-            raise UserError("task.data.toy needs a seed, and task.data.sizes a number for train, dev and test.")
-        corpus = prepare(toy_rows(sizes, toy["seed"]), replace(self.recipe, held_out={}))
+        if len(sizes) < len(SPLITS):
+            raise UserError("task.data.toy needs numbers for train, dev and test in task.data.sizes.")
+        assert self.toy is not None
+        corpus = prepare(toy_rows(sizes, self.toy["seed"]), replace(self.recipe, held_out={}))
         sha256 = hashlib.sha256(corpus.arrays.words.tobytes() + corpus.arrays.labels.tobytes()).hexdigest()
         return corpus._replace(files=dict.fromkeys(SPLITS, "made up"), sha256=dict.fromkeys(SPLITS, sha256))
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from tasks import folders
 from tasks.base import TaskData
 from tasks.batches import MaskedSplit, Split, TensorSplit, TrainBatches
-from tasks.errors import UserError, one_of, share, whole
+from tasks.errors import UserError, one_of, share, toy_recipe, whole
 from tasks.fingerprints import cache_place, joined_sha256
 from tasks.graph.folder import read_folder
 from tasks.graph.graph import Graph, adopted_graph, kept_graph
@@ -58,6 +58,9 @@ class GraphOptions:
         one_of("task.data.kind", self.kind, KINDS)
         if self.kind == "folder" and self.folder is None:
             raise UserError("This task needs a folder with edges.tsv; name it with data.dir=my_graph.")
+        if self.kind == "toy":
+            least = {"depth": 0, "branching": 0, "nodes": 0, "edges": 0, "seed": 0}  # of which a shape uses some
+            toy_recipe(self.toy, shape=None, **least)
         if self.degrees is not None:
             whole("task.data.degrees", self.degrees, 1)
         whole("task.data.split_seed", self.split_seed, 0)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tasks.base import TaskData
 from tasks.batches import Split, TensorSplit
-from tasks.errors import UserError, one_of, sizes_of
+from tasks.errors import UserError, one_of, sizes_of, toy_recipe
 from tasks.fingerprints import identity_of
 from tasks.kg_completion.facts import Facts
 from tasks.kg_completion.queries import KEYS, UNKNOWN, Query, read_queries
@@ -116,6 +116,8 @@ class GraphData(TaskData):
         for split in ("dev", "test"):
             if split not in known.get(split, ()):
                 raise UserError(f"task.data.known.{split} needs {split} itself, or other right answers count as wrong.")
+        if folder is None:
+            toy = toy_recipe(toy, depth=2, branching=2, noise=0, held_out=None, seed=0)
         self.folder, self.toy, self.sizes = folder, toy, sizes_of(sizes, SPLITS)
         self.reciprocal, self.without_self = reciprocal, without_self
         self.known, self.known_in_training = known, known_in_training

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tasks.edges import complete_tree
-from tasks.errors import UserError, whole
+from tasks.errors import UserError, number, whole
 from tasks.kg_completion.triples import SPLITS, Graph, assemble
 
 PARENT, ANCESTOR, SIBLING, NOISE = "parent_of", "ancestor_of", "sibling_of", "linked_to"
@@ -31,7 +31,7 @@ def toy_graph(depth: int, branching: int, noise: int, held_out: float, seed: int
     whole("depth", depth, 2)
     whole("branching", branching, 2)
     whole("noise", noise, 0)
-    if not 0 < held_out < 0.5:
+    if not 0 < number("held_out", held_out) < 0.5:
         raise UserError(f"held_out must be between 0 and 0.5, and it is {held_out}.")
     draw = np.random.default_rng(seed)
     nodes = complete_tree(depth, branching).names

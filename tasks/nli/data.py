@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tasks.base import TaskData
 from tasks.batches import Split
-from tasks.errors import UserError, known_splits
+from tasks.errors import UserError, known_splits, toy_recipe
 from tasks.fingerprints import identity_of
 from tasks.nli.cache import from_files
 from tasks.nli.columns import NO_PAIRS, Prepared, Recipe, prepare
@@ -104,6 +104,8 @@ class NliData(TaskData):
                 "task=nli needs a folder with pairs for train, dev and test, such as train.jsonl, dev.jsonl and "
                 "test.jsonl; name it with data.dir=my_pairs."
             )
+        if folder is None:
+            toy_recipe(toy, seed=0)
         known_splits("task.data.files", files or {}, SPLITS)
         self.folder = None if folder is None else Path(folder).expanduser()
         self.toy, self.files, self.cache, self.download = toy, files, Path(cache), download
@@ -141,13 +143,13 @@ class NliData(TaskData):
 
     def _generated(self) -> Prepared:
         sizes = {split: size for split in SPLITS if (size := self.recipe.sizes.get(split)) is not None}
-        toy = self.toy or {}
-        if set(toy) != {"seed"} or len(sizes) < len(SPLITS):
-            raise UserError("task.data.toy needs a seed, and task.data.sizes a number for train, dev and test.")
+        if len(sizes) < len(SPLITS):
+            raise UserError("task.data.toy needs numbers for train, dev and test in task.data.sizes.")
+        assert self.toy is not None
         rows = (
             (split, ALL, f"pair {k}", pair)
             for number, split in enumerate(SPLITS)
-            for k, pair in enumerate(toy_pairs(sizes[split], np.random.default_rng([toy["seed"], number])))
+            for k, pair in enumerate(toy_pairs(sizes[split], np.random.default_rng([self.toy["seed"], number])))
         )
         pairs = prepare(rows, replace(self.recipe, held_out=0.0))
         sha256 = hashlib.sha256(pairs.arrays.text.tobytes() + pairs.arrays.labels.tobytes()).hexdigest()

@@ -11,7 +11,7 @@ import torch
 from tasks.base import TaskData
 from tasks.batches import SPLITS, Split, TensorSplit
 from tasks.edges import Edges, closure
-from tasks.errors import sizes_of, whole
+from tasks.errors import sizes_of, toy_recipe, whole
 from tasks.fingerprints import identity_of
 from tasks.hierarchies import Hierarchy
 from tasks.names import Names, pairs_of
@@ -45,6 +45,8 @@ class HierarchyData(TaskData):
         self.eval_nodes = whole("task.data.eval_nodes", eval_nodes, 1)
         self.eval_seed = whole("task.data.eval_seed", eval_seed, 0)
         self.limit = sizes_of(sizes, ("train",))["train"]
+        if toy is not None:
+            toy_recipe(toy, depth=1, branching=1)
         self.hierarchy, self.closure = Hierarchy(wordnet, file, toy), closure
 
     @property

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tasks.base import TaskData
 from tasks.batches import Split, TensorSplit
-from tasks.errors import UserError, known_splits, one_of, whole
+from tasks.errors import UserError, known_splits, one_of, toy_recipe, whole
 from tasks.fingerprints import cache_place, identity_of
 from tasks.folders import cached_folder, read_arrays, write_meta
 from tasks.names import Names, pairs_of
@@ -95,6 +95,8 @@ class PoincareGloveData(TaskData):
         self.train = None if train is None else whole("task.data.sizes.train", train, 1)
         if file is None and toy is None:
             raise UserError("task=poincare_glove learns from a text file; name one with task.data.file=corpus.txt.")
+        if file is None:
+            toy_recipe(toy, topics=1, words=1, common=1, strays=0, lines=1, length=1, seed=0)
         self.file, self.toy, self.cache = file, toy, Path(cache)
         self.recipe: dict[str, Any] = {
             "tokenizer": tokenizer, "lower": lower, "window": window, "min_count": min_count,

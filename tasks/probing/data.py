@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from hyperbolic.geometry import Geometry
 from tasks.base import LayerStates, Task, TaskData
 from tasks.batches import SPLITS, Split
-from tasks.errors import UserError, one_of, sizes_of, whole
+from tasks.errors import UserError, one_of, sizes_of, toy_recipe, whole
 from tasks.fingerprints import file_sha256, joined_sha256
 from tasks.probing.conllu import PUNCTUATION, Sentence, read_sentences
 from tasks.probing.toy import ToyEncoder, toy_sentence
@@ -125,6 +125,8 @@ class ProbingData(TaskData):
         self.on_error = one_of("task.data.on_error", on_error, ("fail", "skip"))
         self.limits = sizes_of(sizes, SPLITS)
         if toy:
+            toy = toy_recipe(toy, d=1, shortest=1, longest=1, seed=0)
+            whole("task.data.toy.longest", toy["longest"], toy["shortest"])
             probed = ToyEncoder(toy["d"], toy["seed"])
         elif probed is None:
             raise UserError(

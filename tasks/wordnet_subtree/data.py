@@ -13,7 +13,7 @@ from pytorch_lightning.utilities import rank_zero_only
 from tasks.base import TaskData
 from tasks.batches import Split, TensorSplit
 from tasks.edges import Edges, descendants, nearest_names
-from tasks.errors import UserError, number, sizes_of, whole
+from tasks.errors import UserError, number, sizes_of, toy_recipe, whole
 from tasks.hierarchies import Hierarchy
 from tasks.points_files import PointsFile, read_points
 from tasks.reading import Fault, brief, read_examples
@@ -58,6 +58,8 @@ class SubtreeData(TaskData):
         split_seed = self.seed if split_seed is None else whole("task.data.split_seed", split_seed, 0)
         if not 0 < train_share < 1:
             raise UserError(f"task.data.train_share must be between 0 and 1, and it is {train_share}.")
+        if toy is not None:
+            toy_recipe(toy, depth=1, branching=1, length=None)
         self.hierarchy, self.embeddings = Hierarchy(wordnet, file, toy), embeddings
         self.subtree, self.dim, self.limit = str(subtree), dim, sizes_of(sizes, ("train",))["train"]
         self.train_share, self.split_seed = train_share, split_seed

@@ -110,6 +110,8 @@ def test_what_is_no_result_is_skipped_and_counted(
         ({"metrics.test/accuracy": float("nan")}, "holds NaN"),
         ({"metrics": {}}, "no test/... value"),
         ({"experiment": "../escape"}, "cannot name a file"),
+        ({"commit": "/../../x"}, "'commit' is '/../../x', no commit of git"),
+        ({"commit": ""}, "no commit of git"),
         ({"commit": None}, "outside a git clone"),
         ({"dirty": True}, "not committed"),
         ({"dirty": None}, "not committed"),

@@ -173,6 +173,13 @@ def test_the_checksum_of_the_first_fetch_is_kept_and_compared(release, server, t
     assert (tmp_path / "ultrafine/crowd/dev.json").read_bytes() == CONTENT["dev.json"], "the old files stay"
 
 
+@pytest.mark.parametrize("text", ["[1]", '{"a": 1}', "[" * 99_999, "{"])
+def test_sums_that_are_damaged_are_named(release, server, tmp_path, capsys, text):
+    (tmp_path / SUMS).write_text(text)
+    assert main(["ultrafine", "--data-dir", str(tmp_path)], release) == 1
+    assert f"{tmp_path / SUMS} is damaged" in capsys.readouterr().err
+
+
 def test_a_page_or_a_damaged_archive_is_refused(release, server, tmp_path, capsys):
     server.files["ultrafine.tar.gz"] = b"<html>moved</html>"
     assert main(["ultrafine", "--data-dir", str(tmp_path)], release) == 1

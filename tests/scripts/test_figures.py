@@ -321,6 +321,22 @@ def test_a_damaged_file_is_named(copied, tmp_path, capsys, name, text, message):
     assert message in error_of(capsys)
 
 
+@pytest.mark.parametrize("seed", ["/../../../escaped", "7", 1.5, None, True])
+def test_a_seed_that_is_no_whole_number_leads_nowhere(copied, tmp_path, capsys, seed):
+    """It is part of the names of files."""
+    record = json.loads((copied / "record.json").read_text())
+    record["config"]["seed"] = seed
+    (copied / "record.json").write_text(json.dumps(record))
+    assert figures.main(["curves", str(copied)]) == 1
+    assert "is not the record of a run" in error_of(capsys)
+    assert not list(tmp_path.rglob("escaped*"))
+
+
+def test_the_name_of_a_file_has_no_folder(poincare):
+    run = dataclasses.replace(read_run(poincare), name="../a b")
+    assert run.stem == ".._a_b-seed0"
+
+
 def test_a_model_without_class_points_or_types(poincare, tmp_path):
     trained = load(read_run(poincare))
 

@@ -133,6 +133,15 @@ def test_a_stall_loses_nothing_of_what_was_received(server, tmp_path):
     assert "bytes=777-" in server.requests[1]
 
 
+@pytest.mark.parametrize("text", ["[1]", '{"url": 1}', "null", "[" * 99_999])
+def test_a_damaged_note_of_an_earlier_try_is_none(server, tmp_path, text):
+    (tmp_path / "vectors.txt.part").write_bytes(CONTENT[:9])
+    (tmp_path / "vectors.txt.note.json").write_text(text)
+    server.answers = [says(OK + length(CONTENT) + b"\r\n" + CONTENT)]
+    assert get(server, tmp_path) == CONTENT
+    assert "Range" not in server.requests[0]
+
+
 def chunked(*chunks: bytes) -> bytes:
     body = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks)
     return OK + b"Transfer-Encoding: chunked\r\n\r\n" + body

@@ -37,7 +37,7 @@ def published(tmp_path, write_record):
 def searched(tmp_path, make_record, write_record):
     """A function that leaves the search of column B, with two trials, in the folder of outputs."""
 
-    def leave(n_trials: int = 2, dirty: bool = False) -> None:
+    def leave(n_trials: int = 2, dirty: bool = False, key: str = "optim.lr") -> None:
         folder = tmp_path / "outputs/tuning" / NAME
         trials = []
         for number, (lr, value) in enumerate((("0.01", 0.6), ("0.03", 0.7))):
@@ -46,7 +46,7 @@ def searched(tmp_path, make_record, write_record):
             record = make_record({"seed": 9, "dirty": dirty, "selection": selection, "overrides": overrides})
             del record["metrics"]["test/accuracy"]
             write_record(folder / f"trial-00{number}/record.json", record)
-            trials.append(search.outcome(folder / f"trial-00{number}", number, {"optim.lr": lr}, "val/accuracy"))
+            trials.append(search.outcome(folder / f"trial-00{number}", number, {key: lr}, "val/accuracy"))
         identity = {"words": [], "space": {"optim.lr": ["0.01", "0.03"]}}
         summary = search.Search(
             NAME, [], [], "random", 0, n_trials, identity, "", "val/accuracy", "max", trials, best={}
@@ -102,7 +102,12 @@ def test_a_cell_has_the_settings_of_the_best_trial(tmp_path, published, searched
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [({"n_trials": 3}, "2 of 3 trials have ended"), ({"dirty": True}, "has trials of code that was not committed")],
+    [
+        ({"n_trials": 3}, "2 of 3 trials have ended"),
+        ({"dirty": True}, "has trials of code that was not committed"),
+        ({"key": "paths.output_dir"}, "have 'paths.output_dir', which `tuning` of the cell's table does not search"),
+        ({"key": "seed"}, "have 'seed', which `tuning`"),
+    ],
 )
 def test_a_search_that_cannot_be_kept_is_refused(tmp_path, published, searched, capsys, arguments, words):
     searched(**arguments)

@@ -1,9 +1,19 @@
 """Messages of mistakes."""
 
+import re
+
 import pytest
 
+from configs import composing
+from configs.build import make_data
 from configs.errors import ConfigError, paragraph
 from tasks.errors import LONGEST, UserError, readable
+from tests.configurations import checked
+
+GENERATED = (  # all tasks whose recipe is a node of numbers
+    "kg_completion_toy", "graph_toy", "graph_nc_toy", "probing_toy", "wordnet_subtree_toy", "poincare_embeddings_toy",
+    "nli_toy", "document_classification_toy", "poincare_glove_toy",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -27,3 +37,21 @@ def test_a_message_has_an_end_and_keeps_its_remedy(letter):
     assert len(text) <= LONGEST
     assert text.startswith("file.txt, line 3: ")
     assert text.endswith("Correct the line.")
+
+
+@pytest.mark.parametrize("task", GENERATED)
+def test_a_recipe_of_generated_data_has_its_own_keys_and_whole_numbers(task):
+    """A key more or less ended in a traceback; keys and values of poincare_glove's are the name of a file."""
+    composing.register()
+    values = checked(f"task={task}")
+    recipe = values["task"]["data"]["toy"]
+    key = next(key for key in ("seed", "depth") if key in recipe)
+    for changed, said in (
+        (recipe | {"/../x": 1}, "task.data.toy./../x is none of its keys"),
+        ({name: value for name, value in recipe.items() if name != key}, f"task.data.toy.{key} is missing"),
+        (recipe | {key: -1}, f"task.data.toy.{key} must be a whole number of at least "),
+        (recipe | {key: 2**70}, f"task.data.toy.{key} must be below 2^32"),
+    ):
+        values["task"]["data"]["toy"] = changed
+        with pytest.raises(UserError, match=re.escape(said)):
+            make_data(values)

@@ -8,6 +8,16 @@ from tasks.errors import UserError
 from tasks.hierarchies import Hierarchy
 
 
+def test_a_fingerprint_that_is_none_leads_nowhere(tmp_path):
+    (tmp_path / "edges.tsv").write_text("a\tb\n")
+    kept = Hierarchy(None, str(tmp_path / "edges.tsv"), None).kept()
+    other = Hierarchy(None, str(tmp_path / "edges.tsv"), None)
+    with pytest.raises(ValueError, match="its fingerprint is none"):
+        other.adopt(kept | {"sha256": "/../../x"})
+    other.adopt(kept)
+    assert other.source == f"edges-{kept['sha256'][:8]}"
+
+
 def test_the_generated_tree_comes_before_the_file_and_that_before_wordnet(tmp_path):
     path = tmp_path / "mine.tsv"
     path.write_text("b\ta\nc\ta\n", encoding="utf-8")

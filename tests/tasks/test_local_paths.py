@@ -3,7 +3,15 @@
 import pytest
 
 from configs.stored import _without_folders
-from tasks.local_paths import portable, portable_word
+from tasks.local_paths import portable, portable_text, portable_word
+
+
+def test_messages_keep_no_folder_of_this_machine(tmp_path):
+    (tmp_path / "a b").mkdir()
+    text = f"trainer.resume={tmp_path}/r: there is no '{tmp_path}/a b/c.txt', and {tmp_path}/x is not; see <folder>/y or 3/4."
+    assert portable_text(text) == "trainer.resume=r: there is no 'c.txt', and x is not; see <folder>/y or 3/4."
+    assert portable_text(f"{tmp_path}/a b/c.txt is damaged (~/z)") == "c.txt is damaged (z)"
+    assert portable_text("https://example.org/x and /film/actor") == "https://example.org/x and /film/actor"
 
 
 def test_paths_of_this_machine_are_cut_to_names_and_labels_are_not(tmp_path):

@@ -1,6 +1,7 @@
 """Ranking the trials of a search, and how much each setting matters."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from scipy import stats
@@ -75,10 +76,20 @@ def test_the_table_names_columns_by_the_last_parts_of_keys():
 
 def test_the_file_is_read_as_it_was_written_without_paths(tmp_path):
     written = made([trial(0, 0.5, x=1), trial(1, None, DIVERGED, x=2)])
+    search.write(written, tmp_path)
+    assert search.read(tmp_path).trials == written.trials
+    file, space = "/home/somebody/a.txt", {"task.data.file": ["/home/somebody/a.txt", "b.txt"]}
+    failed = replace(trial(0, None, FAILED, task__data__file=file), reason=f"There is no file {file}; correct it.")
+    written = made([failed, trial(1, 0.5, task__data__file="b.txt")], space=space)
     written.words.append("paths.output_dir=/home/somebody/out")
     search.write(written, tmp_path)
-    assert "somebody" not in (tmp_path / "search.json").read_text()
-    assert search.read(tmp_path).trials == written.trials
+    for name in ("search.json", "search.csv", "search.md"):
+        assert "somebody" not in (tmp_path / name).read_text()
+    read = search.read(tmp_path)
+    assert read.trials[0].settings == {"task.data.file": "a.txt"}
+    assert read.trials[0].reason == "There is no file a.txt; correct it."
+    search.note_failure(tmp_path, FAILED, str(failed.reason), [f"task.data.file={file}"])
+    assert "somebody" not in (tmp_path / search.FAILURE).read_text()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"trials": []}', '{"trials": [{"number": 1}]}', "[" * 100_000])

@@ -158,5 +158,5 @@ def test_a_folder_is_needed_and_a_file_for_train(tmp_path):
     (place / "train.csv").unlink()
     with pytest.raises(UserError, match=r"There is no file for train in .*news; add one"):
         data(tmp_path, place).corpus()
-    with pytest.raises(UserError, match=r"task\.data\.toy needs a seed, and task\.data\.sizes a number"):
+    with pytest.raises(UserError, match=r"task\.data\.toy needs numbers for train, dev and test in task\.data\.sizes"):
         DocumentData(None, cache="", **SETTINGS | {"toy": {"seed": 0}}).corpus()
