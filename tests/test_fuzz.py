@@ -475,7 +475,7 @@ WORST = (  # reader, file, its content, what is said; None: it is used
     (aligned, "train.en", "\u202e" + "x" * 3_000_000 + "\na\n", "line k of the one has to be"),
     (aligned, "pairs.txt", "a\u2028" * 100_000 + "\n", "it has 1 columns"),
     (treebank, "treebank.conllu", "1\t" + "x\t" * 99_999 + "\n", "columns with tabs between them"),
-    (documents_csv, "train.csv", "label,text\n0," + '"' * 3_000_000, "train.csv"),
+    (documents_csv, "train.csv", "label,text\n0," + '"' * 3_000_000, "dev.csv, line 3"),
     (documents_json, "dev.jsonl", '{"label": ' + "[" * 99_999, "nested too deeply"),
     (searches, "search.json", '{"trials": ' + "[" * 99_999, "is damaged"),
     (searches, "search.json", '{"trials": [], "' + "a" * 70_000 + '": 1}', "is damaged"),
