@@ -132,13 +132,15 @@ class Tpe:
 
 
 def _suggested(trial: Any, key: str, dimension: Choice | Interval) -> Any:
-    """A value of a dimension, from Optuna."""
-    if isinstance(dimension, Choice):
-        return trial.suggest_categorical(key, dimension.values)
-    low, high = dimension.low, dimension.high
-    if dimension.whole:
-        return trial.suggest_int(key, int(low), int(high), log=dimension.log)
-    return trial.suggest_float(key, low, high, log=dimension.log)
+    """A value of a dimension, from Optuna; of a trial that was begun with another range, one that may lie outside."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # that the range is another one
+        if isinstance(dimension, Choice):
+            return trial.suggest_categorical(key, dimension.values)
+        low, high = dimension.low, dimension.high
+        if dimension.whole:
+            return trial.suggest_int(key, int(low), int(high), log=dimension.log)
+        return trial.suggest_float(key, low, high, log=dimension.log)
 
 
 def is_trial(job: Any) -> bool:

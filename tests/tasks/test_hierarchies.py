@@ -3,6 +3,7 @@
 import hashlib
 
 import pytest
+import torch
 
 from tasks.errors import UserError
 from tasks.hierarchies import Hierarchy
@@ -11,6 +12,7 @@ from tasks.hierarchies import Hierarchy
 def test_a_fingerprint_that_is_none_leads_nowhere(tmp_path):
     (tmp_path / "edges.tsv").write_text("a\tb\n")
     kept = Hierarchy(None, str(tmp_path / "edges.tsv"), None).kept()
+    kept |= {end: torch.from_numpy(kept[end]) for end in ("child", "parent")}  # as checkpoints have them
     other = Hierarchy(None, str(tmp_path / "edges.tsv"), None)
     with pytest.raises(ValueError, match="its fingerprint is none"):
         other.adopt(kept | {"sha256": "/../../x"})
