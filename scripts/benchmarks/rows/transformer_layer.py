@@ -44,8 +44,8 @@ ROWS = [
         layer,
         {"sentences": 64, "words": 64, "d": 512, "n_heads": 8, "d_feed_forward": 2048},
         {"sentences": 2, "words": 3, "d": 4, "n_heads": 2, "d_feed_forward": 8},
-        gates=[Gate(1.3), Gate(1.3, device="cuda")],
-        aim="1.1",
+        gates=[Gate(1.6), Gate(1.3, device="cuda")],
+        aim="1.15",
         kernels=("lorentz", "lorentz_linear", "lorentz_mean"),
     )
 ]
