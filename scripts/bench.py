@@ -1,7 +1,7 @@
 """Measure each hyperbolic operation against its Euclidean counterpart (floor = 1), geoopt, HypLL and official formulas.
 
 python scripts/bench.py             all rows, a few minutes; --quick: about a minute
-python scripts/bench.py --check     exits with 1 and names the rows when a gate is missed
+python scripts/bench.py --check     exits with 1 and names the rows when a gate of the device is missed
 
 Set THP_MEM_ALLOC_ENABLE=1 to measure with huge pages; the table says with which setting it was measured.
 """
@@ -77,7 +77,8 @@ def _verdict(results: list[Result], console: Console) -> int:
         console.print(f"check: {len(missed)} of {gated} gated rows miss their gate: {names}", highlight=False)
         return 1
     if not gated:
-        console.print("check: no gate applies here; gates are for float32 on a CPU", highlight=False)
+        there = ", ".join(row.name for row in ROWS if any(gate.device == "cuda" for gate in row.gates))
+        console.print(f"check: no gate applies here; gates are for float32, on a GPU those of {there}", highlight=False)
         return 0
     console.print(f"check: all {gated} gated rows pass", highlight=False)
     return 0

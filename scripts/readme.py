@@ -28,6 +28,7 @@ COMPOSABILITY = ROOT / "results" / "composability.json"
 START, END = "<!-- measured: `make tables` writes this section -->", "<!-- measured: end -->"
 TRIED, TRIED_END = "<!-- tried: `make tables` writes this table -->", "<!-- tried: end -->"
 SUMMARY = "## Summary"
+_GPU = "on a GPU"
 _HUGE = "in brackets with THP_MEM_ALLOC_ENABLE=1"
 
 
@@ -91,8 +92,9 @@ def speed(path: Path) -> str:
     """The table of ratios from the JSON file of a benchmark. Files beside it, where there are such, give what stands in
     brackets (with huge pages) and more columns: the plain formulas, and a GPU."""
     run, others = _load(path), _runs_beside(path)
-    columns = {name: {row["name"]: _ours(row)["ratio"] for row in other["rows"]} for name, other in others.items()}
+    columns = {name: {row["name"]: row for row in other["rows"]} for name, other in others.items()}
     huge = columns.pop(_HUGE, {})
+    limits = f"must be at most{' (on a CPU)' if _GPU in columns else ''}"
     also = f", {_HUGE}" if huge else ""
     told = ", ".join(f"{name} ({_when(other)})" for name, other in others.items())
     lines = [
@@ -101,25 +103,36 @@ def speed(path: Path) -> str:
         f"{f'Of other runs, each with a floor of its own: {told}. ' if told else ''}"
         f"Forward and backward in multiples of the Euclidean counterpart's time (median of alternating runs){also}:",
         "",
-        f"| {' | '.join(['work', 'ours', *columns, 'others', 'must be at most'])} |",
+        f"| {' | '.join(['work', 'ours', *columns, 'others', limits])} |",
         "|---" * (4 + len(columns)) + "|",
     ]
     for row in run["rows"]:
         peers = ", ".join(f"{v['name']} {_digits(v['ratio'])}" for v in row["variants"] if v["role"] == "peer")
         gates = ", ".join(_gate(gate) for gate in row["gates"])
-        pages = f" ({_digits(huge[row['name']])})" if row["name"] in huge else ""
-        missed = "" if row["passed"] is not False else " **missed**"
-        cells = [row["title"], f"{_digits(_ours(row)['ratio'])}{pages}{missed}"]
-        cells += [_digits(ratios[row["name"]]) if row["name"] in ratios else "–" for ratios in columns.values()]
+        pages = f" ({_digits(_ours(huge[row['name']])['ratio'])})" if row["name"] in huge else ""
+        cells = [row["title"], f"{_digits(_ours(row)['ratio'])}{pages}{_missed(row)}"]
+        cells += [_elsewhere(rows.get(row["name"]), name == _GPU) for name, rows in columns.items()]
         lines.append(f"| {' | '.join([*cells, peers or '–', gates or '–'])} |")
     return "\n".join(lines)
+
+
+def _missed(row: dict[str, Any]) -> str:
+    return " **missed**" if row["passed"] is False else ""
+
+
+def _elsewhere(row: dict[str, Any] | None, gated: bool) -> str:
+    """What another run has of a row, with the gates of its own where it has such."""
+    if row is None:
+        return "–"
+    gates = ", ".join(_gate(gate) for gate in row["gates"]) if gated else ""
+    return f"{_digits(_ours(row)['ratio'])}{f' (at most {gates})' if gates else ''}{_missed(row) if gated else ''}"
 
 
 def _runs_beside(path: Path) -> dict[str, dict[str, Any]]:
     """The other runs of a benchmark that there are files of, by what the table calls them."""
     files = {
         "plain formulas": path.with_name(f"{path.stem}-plain.json"),
-        "on a GPU": path.with_name(f"cuda{path.name.removeprefix('cpu')}"),
+        _GPU: path.with_name(f"cuda{path.name.removeprefix('cpu')}"),
         _HUGE: path.with_name(f"{path.stem}-thp.json"),
     }
     return {name: _load(file) for name, file in files.items() if file.exists()}

@@ -196,6 +196,25 @@ def peak_memory(run: Callable[[], object], device: torch.device) -> int:
     return top
 
 
+def launches(variant: Variant, device: torch.device) -> int | None:
+    """How many kernels the whole work launches on a GPU, without copies and fills; None on a CPU, and where the
+    profiler sees none."""
+    if device.type != "cuda":
+        return None
+    torch.cuda.synchronize(device)
+    with _quiet(), torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        variant.run()
+        torch.cuda.synchronize(device)
+    kernels = [
+        event
+        for event in profile.events()
+        if event.device_type == torch.autograd.DeviceType.CUDA
+        and not getattr(event, "is_user_annotation", False)  # a range of launches, as of an optimiser's step
+        and not event.name.startswith(("Memcpy", "Memset"))
+    ]
+    return round(len(kernels) / variant.share) or None
+
+
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Closes the process's error stream, on which the profiler writes of every start and end."""

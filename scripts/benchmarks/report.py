@@ -82,6 +82,7 @@ def _row_dict(result: Result) -> dict[str, Any]:
         "measured_again": result.measured_again,
         "notes": result.notes,
         "parts": [asdict(part) for part in result.parts],
+        **({} if result.launches is None else {"launches": result.launches}),
     }
 
 

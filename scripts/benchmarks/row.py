@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from scripts.benchmarks.measure import Case, Effort, Part, Timing, measure, measure_parts
+from scripts.benchmarks.measure import Case, Effort, Part, Timing, launches, measure, measure_parts
 
 _CHANCE = 1.5  # a row this many times above its gate has not missed it by chance
 
@@ -38,10 +38,9 @@ class Setting:
             return Effort(1, 0.0)
         return Effort(5, 0.4, brief=True) if self.quick else Effort(9, 5.0, 5)
 
-    @property
-    def gated(self) -> bool:
-        """Limits were set for float32 on a CPU; elsewhere ratios are reported without a verdict."""
-        return self.dtype is torch.float32 and self.device.type == "cpu"
+    def gates(self, row: Row) -> list[Gate]:
+        """The gates of a row that apply here; they are for float32, in others ratios are reported without a verdict."""
+        return [gate for gate in row.gates if self.dtype is torch.float32 and gate.device == self.device.type]
 
 
 @dataclass(frozen=True)
@@ -51,13 +50,14 @@ class Gate:
     Args:
         limit: ours must not be above this many times the other. against: name of a variant of the row, or "floor".
         what: "time"; "memory" for peak memory; or "difference", the number of results that differ from the floor's.
-        thp: the limit instead where THP_MEM_ALLOC_ENABLE=1.
+        thp: the limit instead where THP_MEM_ALLOC_ENABLE=1. device: the kind of device that it is for.
     """
 
     limit: float
     against: str = "floor"
     what: str = "time"
     thp: float | None = None
+    device: str = "cpu"
 
     def here(self) -> float:
         return self.thp if self.thp is not None and thp_enabled() else self.limit
@@ -69,8 +69,8 @@ class Row:
 
     Args:
         name: what `--rows` matches. title: the work, with its sizes. build: `(setting, **sizes) -> Case`.
-        sizes, tiny: sizes of the table, and those of the tests. gates: all must hold. aim: where we want to end.
-        memory: peak memory is measured as well.
+        sizes, tiny: sizes of the table, and those of the tests. gates: all for the device must hold.
+        aim: where we want to end. memory: peak memory is measured as well.
         kernels: what the row shows the worth of: names of C++ sources, of operators, and of the Triton modules of a
             folder ("recurrent.triton"); none where PyTorch's operations do.
     """
@@ -98,7 +98,7 @@ class Verdict:
 
 @dataclass
 class Result:
-    """What came out of a row."""
+    """What came out of a row. launches: kernels of a step of ours, on a GPU."""
 
     row: Row
     dtype: str
@@ -107,6 +107,7 @@ class Result:
     notes: list[str] = field(default_factory=list)
     measured_again: int = 0
     parts: list[Part] = field(default_factory=list)
+    launches: int | None = None
 
     @property
     def ours(self) -> Timing:
@@ -135,14 +136,16 @@ def run_row(row: Row, setting: Setting, again: int = 0) -> Result:
     case = row.build(setting, **(row.tiny if setting.tiny else row.sizes))
     effort, attempt = setting.effort, 0
     timings = measure(case, effort, setting.device, row.memory)
-    verdicts = judge(row, case, timings) if setting.gated else []
+    gates = setting.gates(row)
+    verdicts = judge(gates, case, timings)
     while attempt < again and _by_chance(verdicts):
         attempt += 1
         timings = _again(case, timings, verdicts, effort.times(1 + attempt), setting.device)
-        verdicts = judge(row, case, timings)
+        verdicts = judge(gates, case, timings)
+    launched = launches(case.ours, setting.device)
     parts = measure_parts(case, effort, setting.device) if setting.parts else []
     name = str(setting.dtype).removeprefix("torch.")
-    return Result(row, name, timings, verdicts, list(case.notes), attempt, parts)
+    return Result(row, name, timings, verdicts, list(case.notes), attempt, parts, launched)
 
 
 def _by_chance(verdicts: list[Verdict]) -> bool:
@@ -162,11 +165,11 @@ def _again(
     return [replace(new.get(old.name, old), peak_bytes=old.peak_bytes) for old in timings]
 
 
-def judge(row: Row, case: Case, timings: list[Timing]) -> list[Verdict]:
-    """The verdict on each gate of a row."""
+def judge(gates: Sequence[Gate], case: Case, timings: list[Timing]) -> list[Verdict]:
+    """The verdict on each of the gates."""
     by_name = {timing.name: timing for timing in timings[2:]} | {"floor": timings[0]}
     verdicts = []
-    for gate in row.gates:
+    for gate in gates:
         other = by_name.get(gate.against)
         value = None
         if gate.what == "difference":

@@ -48,6 +48,13 @@ def test_in_the_interpreter_as_exact_as_the_plain_loop(kind, interpreted):
             assert actual <= 2 * usual + 2e-6, (name, errors)
 
 
+def test_a_small_one_built_for_a_gpu(tmp_path):
+    """One kernel, for few hidden dimensions; the slow test has the others."""
+    built = printed("cubins.py", "gru", "90", "small", TRITON_CACHE_DIR=str(tmp_path))
+    assert [*built] == ["gru_forward"]
+    assert all(size > 0 for size, _ in built.values())
+
+
 @pytest.mark.slow
 @KINDS
 def test_built_for_gpus(kind, tmp_path):

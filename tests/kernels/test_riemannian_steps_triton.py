@@ -27,6 +27,13 @@ def test_in_the_interpreter():
         assert error <= 1e-5, name
 
 
+def test_a_small_one_built_for_a_gpu(tmp_path):
+    """One kernel; the slow test has the others."""
+    built = printed("cubins.py", "steps", "90", "small", TRITON_CACHE_DIR=str(tmp_path))
+    assert [*built] == ["squares"]
+    assert all(size > 0 for size, _ in built.values())
+
+
 @pytest.mark.slow
 def test_built_for_gpus(tmp_path):
     for capability in (80, 90):

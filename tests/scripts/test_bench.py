@@ -1,5 +1,6 @@
 """scripts/bench.py at tiny sizes: every row of the table, agreement of the variants, gates, output, bad input."""
 
+import contextlib
 import functools
 import importlib
 import itertools
@@ -8,6 +9,7 @@ import pkgutil
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -28,7 +30,7 @@ TABLE = {
     *("lorentz-linear-64", "lorentz-linear-256", "lorentz-linear-512"),
     *("mobius-linear-64", "mobius-linear-256", "mobius-linear-512"),
     *("lorentz-attention-64", "lorentz-attention-512", "kg-scoring", "kg-step", "filtered-evaluation", "lazy-rows"),
-    *("translation-step", "translation-step-dropout"),
+    *("translation-step", "translation-step-dropout", "prefix-step", "transformer-layer"),
     *("radam-lorentz", "radam-poincare"),
 }
 
@@ -102,7 +104,7 @@ def test_a_row_runs_the_kernels_that_it_names(row, monkeypatch, native_kernels):
 def test_the_variants_of_a_row_agree(row):
     case = build(row)
     if case.ours.value is None:
-        assert row.name.startswith(("training-step", "kg-step", "translation-step"))  # two models
+        assert row.name.startswith(("training-step", "kg-step", "translation-step", "prefix-step", "transformer-layer"))  # two models
         return
     ours = case.ours.value().double()
     assert ours.isfinite().all()
@@ -188,6 +190,65 @@ def test_check_fails_when_a_gate_is_missed_and_names_the_row(run, capsys, gate, 
     assert got == code
     assert content["rows"][0]["passed"] is (code == 0)
     assert ("miss their gate: made" in capsys.readouterr().out) is (code == 1)
+
+
+@pytest.fixture
+def on_a_gpu(run, monkeypatch):
+    """`run`, with a GPU that is made up: ours takes 2.0 times as long as the floor there, and launches 7 kernels."""
+
+    def measure_as_told(case, effort, device, memory=False):
+        assert device.type == "cuda"
+        ratios = {"floor": 1.0, "ours": 2.0}
+        return [Timing(v.name, 0.1, (0.1, 0.1), ratios[v.name], (1.0, 1.0), 1) for v in case.variants]
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "A GPU")
+    monkeypatch.setattr(row_module, "measure", measure_as_told)
+    monkeypatch.setattr(row_module, "launches", lambda variant, device: 7)
+    return lambda *gates: run("--check", "--device", "cuda", rows=[row_of(nothing, nothing, *gates)])
+
+
+@pytest.mark.parametrize(("limit", "code"), [(1.3, 1), (2.5, 0)])
+def test_check_on_a_gpu_applies_its_gates_alone(on_a_gpu, capsys, limit, code):
+    got, content = on_a_gpu(Gate(9.0 if code else 0.1), Gate(limit, device="cuda"))
+    assert (got, content["device"]) == (code, "cuda")
+    assert [gate["limit"] for gate in content["rows"][0]["gates"]] == [limit]
+    assert content["rows"][0]["passed"] is (code == 0)
+    assert ("miss their gate: made" in capsys.readouterr().out) is (code == 1)
+
+
+def test_a_row_keeps_its_launches_and_has_no_gate_of_a_cpu_on_a_gpu(on_a_gpu, capsys):
+    code, content = on_a_gpu(Gate(0.1))
+    assert (code, content["rows"][0]["gates"], content["rows"][0]["launches"]) == (0, [], 7)
+    assert "no gate applies here" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_gate_of_a_gpu_says_nothing_of_a_cpu():
+    result = run_row(row_of(pause, pause, Gate(1e-9, device="cuda")), TINY)
+    assert (result.verdicts, result.passed, result.launches) == ([], None, None)
+
+
+def test_which_rows_have_gates_on_a_gpu():
+    gates = {row.name: [(g.limit, g.against) for g in row.gates if g.device == "cuda"] for row in ROWS}
+    assert {name: limits for name, limits in gates.items() if limits} == {
+        "kg-step": [(1.3, "bilinear twin, our parts")],
+        **{name: [(1.3, "floor")] for name in ("training-step", "prefix-step", "transformer-layer")},
+    }
+
+
+def test_kernels_are_counted_in_a_profile_of_the_device(monkeypatch):
+    cuda, cpu = torch.autograd.DeviceType.CUDA, torch.autograd.DeviceType.CPU
+    events = [(cuda, "add"), (cuda, "Memcpy DtoD"), (cuda, "Memset (Device)"), (cpu, "aten::add"), *[(cuda, "mm")] * 5]
+    seen = [SimpleNamespace(device_type=device, name=name, is_user_annotation=False) for device, name in events]
+    seen.append(SimpleNamespace(device_type=cuda, name="Optimizer.step", is_user_annotation=True))
+    profile = SimpleNamespace(events=lambda: seen)
+    monkeypatch.setattr(torch.profiler, "profile", lambda activities: contextlib.nullcontext(profile))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    ran = []
+    variant = Variant("ours", lambda: ran.append(1), share=2)
+    assert measure.launches(variant, torch.device("cuda")) == 3
+    assert measure.launches(variant, torch.device("cpu")) is None
+    assert ran == [1]
 
 
 def test_without_check_a_missed_gate_is_only_printed(run, capsys):

@@ -81,10 +81,17 @@ def test_plain_formulas_and_a_gpu_have_columns_where_they_were_measured(files):
     assert "| a linear layer | 1.5 | 31 | geoopt 12 | 2 |" in text
     assert "2026-11-21, commit a1b2c3d; `make bench`" in text
     assert "own: plain formulas (2026-11-21, commit f6e7d8c with changes). Forward" in text
-    cpu.with_name("cuda-float32.json").write_text(bench(1.1))
-    assert readme.main(*arguments) == 0
-    assert "| work | ours | plain formulas | on a GPU | others | must be at most |" in files[0].read_text()
-    assert "| a linear layer | 1.5 | 31 | 1.1 | geoopt 12 | 2 |" in files[0].read_text()
+    content = json.loads(bench(1.1))
+    for gates, passed, cell in (
+        ([], None, "1.1"),
+        ([{"what": "time", "against": "floor", "limit": 1.3}], True, "1.1 (at most 1.3)"),
+        ([{"what": "time", "against": "twin", "limit": 1.05}], False, "1.1 (at most 1.05 of twin) **missed**"),
+    ):
+        content["rows"][0] |= {"gates": gates, "passed": passed}
+        cpu.with_name("cuda-float32.json").write_text(json.dumps(content))
+        assert readme.main(*arguments) == 0
+        assert "| work | ours | plain formulas | on a GPU | others | must be at most (on a CPU) |" in files[0].read_text()
+        assert f"| a linear layer | 1.5 | 31 | {cell} | geoopt 12 | 2 |" in files[0].read_text()
 
 
 @pytest.mark.parametrize(

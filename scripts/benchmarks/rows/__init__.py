@@ -8,9 +8,11 @@ from scripts.benchmarks.rows import (
     linear,
     operators,
     optimiser,
+    prefix_step,
     ranking,
     recurrent,
     training_step,
+    transformer_layer,
     translation_step,
 )
 
@@ -23,6 +25,8 @@ KINDS = (
     graph_step,
     optimiser,
     training_step,
+    prefix_step,
+    transformer_layer,
     translation_step,
     distances,
     operators,

@@ -152,7 +152,7 @@ _STEP = Row(
     step,
     {"batch": 900, "words": 100, "s": 20, "classes": 10_331},
     {"batch": 3, "words": 6, "s": 4, "classes": 11},
-    gates=[Gate(1.5)],
+    gates=[Gate(1.5), Gate(1.3, device="cuda")],
     aim="1.1",
     kernels=("recurrent", "mobius_gru", "mobius_rnn", "mobius", "mobius_affine", "losses", "streamed_bce"),
 )
