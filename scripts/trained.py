@@ -66,7 +66,7 @@ class Run:
         note = re.sub(r"[^\w.=-]+", "_", self.note)
         if len(note) > _LETTERS:
             note = f"{note[:_LETTERS]}-{short_hash(self.note)}"
-        return re.sub(r"[^\w.,=+-]", "_", "-".join(filter(None, [self.name, note, f"seed{self.seed}"])))
+        return re.sub(r"[^\w .,=+-]", "_", "-".join(filter(None, [self.name, note, f"seed{self.seed}"])))
 
     @property
     def geometry(self) -> str:
