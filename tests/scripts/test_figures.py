@@ -334,7 +334,7 @@ def test_a_seed_that_is_no_whole_number_leads_nowhere(copied, tmp_path, capsys, 
 
 def test_the_name_of_a_file_has_no_folder(poincare):
     run = dataclasses.replace(read_run(poincare), name="../a b")
-    assert run.stem == ".._a_b-seed0"
+    assert run.stem == ".._a b-seed0"
 
 
 def test_a_model_without_class_points_or_types(poincare, tmp_path):
