@@ -1,4 +1,4 @@
-"""Pieces of work that rows share: forward and backward passes, points to start from."""
+"""Pieces of work that rows share: forward and backward passes, training steps, points to start from."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from hyperbolic.optim import RiemannianAdam, parameter_groups
 from scripts.benchmarks.measure import Variant
 from scripts.benchmarks.row import Setting
 
@@ -40,6 +41,26 @@ def passes(
 ) -> Variant:
     """Forward and backward pass. compared: its value is the result of `forward`."""
     return Variant(name, Pass(forward, leaves, gradient), (lambda: forward().detach()) if compared else None)
+
+
+def training_step(
+    name: str, model: nn.Module, loss: Callable[[nn.Module], Tensor], lr: float, max_grad_norm: float, plain: bool
+) -> Variant:
+    """Loss, gradients, clipping and optimiser: PyTorch's fused Adam if `plain`, else Riemannian Adam."""
+    optimiser: torch.optim.Optimizer
+    if plain:
+        optimiser = torch.optim.Adam(model.parameters(), lr=lr, fused=True)
+    else:
+        optimiser = RiemannianAdam(parameter_groups(model), lr=lr, max_grad_norm=max_grad_norm)
+
+    def run() -> None:
+        optimiser.zero_grad()
+        loss(model).backward()
+        if plain:
+            nn.utils.clip_grad_norm_(model.parameters(), max_grad_norm)
+        optimiser.step()
+
+    return Variant(name, run)
 
 
 def gradients(run: Callable[[], object], *leaves: Tensor) -> Tensor:

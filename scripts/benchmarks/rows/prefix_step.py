@@ -13,9 +13,9 @@ from torch.nn.functional import cross_entropy
 
 from hyperbolic.encoders.rnn import RecurrentEncoder
 from hyperbolic.geometry import Geometry, make_geometry
-from hyperbolic.optim import RiemannianAdam, parameter_groups
 from scripts.benchmarks.measure import Case, Variant
 from scripts.benchmarks.row import Gate, Row, Setting
+from scripts.benchmarks.work import training_step
 from tasks.prefix.pairs import generate
 from tasks.sentence_pairs import SentencePairClassifier
 
@@ -36,19 +36,9 @@ def step(setting: Setting, batch: int, vocabulary: int, words: int, d: int) -> C
 
     def variant(name: str, geometry: Geometry, plain: bool) -> Variant:
         model = _network(geometry, vocabulary, d).to(**setting.placed)
-        if plain:
-            optimiser = torch.optim.Adam(model.parameters(), lr=_LR, fused=True)
-        else:
-            optimiser = RiemannianAdam(parameter_groups(model), lr=_LR, max_grad_norm=_CLIP)
-
-        def run() -> None:
-            optimiser.zero_grad()
-            cross_entropy(model(sentences, lengths), labels).backward()
-            if plain:
-                nn.utils.clip_grad_norm_(model.parameters(), _CLIP)
-            optimiser.step()
-
-        return Variant(name, run)
+        return training_step(
+            name, model, lambda model: cross_entropy(model(sentences, lengths), labels), _LR, _CLIP, plain
+        )
 
     flat = make_geometry("euclidean", "Euclidean", "euclidean")
     ball = make_geometry("poincare", "PoincareBall", "mobius", c=1.0)

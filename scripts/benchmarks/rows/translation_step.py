@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from hyperbolic.encoders.transformer import TransformerEncoder
 from hyperbolic.geometry import Geometry, make_geometry
-from hyperbolic.optim import RiemannianAdam, parameter_groups
 from scripts.benchmarks.measure import Case, Variant
 from scripts.benchmarks.row import Gate, Row, Setting
+from scripts.benchmarks.work import training_step
 
 _LR = 1e-4
 _SMOOTHING = 0.1
@@ -95,19 +95,7 @@ def step(
 
     def variant(name: str, model: nn.Module, plain: bool) -> Variant:
         model = model.to(**setting.placed)
-        if plain:
-            optimiser = torch.optim.Adam(model.parameters(), lr=_LR, fused=True)
-        else:
-            optimiser = RiemannianAdam(parameter_groups(model), lr=_LR, max_grad_norm=_CLIP)
-
-        def run() -> None:
-            optimiser.zero_grad()
-            model(source, lengths, target).backward()
-            if plain:
-                nn.utils.clip_grad_norm_(model.parameters(), _CLIP)
-            optimiser.step()
-
-        return Variant(name, run)
+        return training_step(name, model, lambda model: model(source, lengths, target), _LR, _CLIP, plain)
 
     flat = make_geometry("euclidean", "Euclidean", "euclidean")
     lorentz = make_geometry("lorentz", "Lorentz", "lorentz", c=1.0, options={"Logits": {"learn_alpha": False}})
