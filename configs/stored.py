@@ -27,6 +27,7 @@ from configs.targets import check_plain
 from tasks import resume
 from tasks.checkpoint_parts import Origin
 from tasks.local_paths import OUTSIDE, is_local
+from tasks.reading import brief
 from tasks.vocabularies import KEY
 
 CHOICE = "checkpoint"
@@ -104,6 +105,11 @@ def choose(words: Sequence[str]) -> list[str]:
                 "changed alone; choose the task as well, as in task=... geometry=... encoder=..."
             )
     offer(checkpoint, f"{key}={place}", everything=mode == "fit", portable=mode == "predict")
+    if mode == "fit" and "task.module.file" not in settings and (file := _other_file(checkpoint["config"]["task"])):
+        print(
+            f"task.module.file={brief(file)} of the checkpoint is not written: points go into this run's folder alone. "
+            "Name the file again where it is to have them."
+        )
     composing.register(stored_name=checkpoint.get("name"))
     return [f"experiment={CHOICE}", *words]
 
@@ -149,10 +155,16 @@ def _own_places(task: Mapping[str, Any]) -> Mapping[str, Any]:
     """The node of a task, whose checkpoint does not say where files are written: its caches are this run's own, and
     points go into EMBEDDINGS, or where it names another file, into the run's folder alone."""
     own: dict[str, Any] = _in_the_cache(task)
-    module = own.get("module")
-    if isinstance(module, Mapping) and not EMBEDDINGS.fullmatch(str(module.get("file", ""))):
-        own["module"] = {key: None if key == "file" else value for key, value in module.items()}
+    if _other_file(own) is not None:
+        own["module"] = {**own["module"], "file": None}
     return own
+
+
+def _other_file(task: Mapping[str, Any]) -> Any:
+    """A file that a checkpoint would have written, and that `_own_places` leaves out; None for none."""
+    module = task.get("module")
+    file = module.get("file") if isinstance(module, Mapping) else None
+    return None if file is None or EMBEDDINGS.fullmatch(str(file)) else file
 
 
 def _in_the_cache(node: Any) -> Any:

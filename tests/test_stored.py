@@ -329,6 +329,7 @@ def test_a_checkpoint_does_not_say_where_points_are_written(tmp_path, monkeypatc
     assert not (tmp_path / "out" / "prefix_toy").exists()
     assert not shared.exists()
     assert (longer.record_path.parent / "points.npz").exists()
+    assert "of the checkpoint is not written: points go into this run's folder alone" in longer.out
 
 
 def test_points_that_runs_share_are_where_this_run_has_them(tmp_path):
@@ -336,6 +337,7 @@ def test_points_that_runs_share_are_where_this_run_has_them(tmp_path):
     begun = call("task=poincare_embeddings_toy", "trainer.max_epochs=1", *words, *places(tmp_path / "a"))
     longer = call(f"trainer.resume={begun.record_path.parent}", "trainer.max_epochs=2", *words, *places(tmp_path / "b"))
     assert longer.code == 0, longer.err
+    assert "is not written" not in longer.out
     assert [file.name for file in (tmp_path / "b" / "out" / "embeddings").iterdir()]
 
 
