@@ -53,6 +53,8 @@ def pack_values(values: Mapping[str, Any]) -> dict[str, Any]:
 def unpack(packed: Any, where: str) -> dict[str, Any]:
     """What `pack_values` packed. Raises UserError, which begins with `where`, for anything else."""
     try:
+        if not isinstance(packed, Mapping):  # a tensor would warn of its index
+            raise ValueError("it is no mapping")
         tensors = dict(packed["tensors"])
         if packed["format"] != FORMAT or not all(_is_plain(value) for value in tensors.values()):
             raise ValueError("it is of another format")
