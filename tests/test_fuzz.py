@@ -180,8 +180,9 @@ CLASSES = [("Rain", "It rains. The road is wet."), ("Shares", 'They "rise", he s
 
 def documents(folder: Path, separator: str, ending: str, *words: str) -> Reader:
     rows = [("label", "title", "text"), *((str(k % 2), *row) for k, row in enumerate(CLASSES * 3))]
-    quoted = (['"' + cell.replace('"', '""') + '"' for cell in row] for row in rows)
-    text = "".join(separator.join(row) + "\n" for row in quoted)
+    if ending == "csv":  # in others quotes are characters as any
+        rows = [tuple('"' + cell.replace('"', '""') + '"' for cell in row) for row in rows]
+    text = "".join(separator.join(row) + "\n" for row in rows)
     read = data(folder, "task=documents", f"data.dir={folder}", "task.data.min_count=1", *words)
     return write(folder, **{f"{split}_{ending}": text for split in ("train", "dev", "test")}), lambda: use(read())
 
