@@ -40,13 +40,22 @@ DIFFERENT = {  # from task to task; one that is not here has none
 def kill(run: Callable[[], Result], batches: int, draw: random.Random, numbers: Sequence[int]) -> int:
     """Run in a fork of this process, which gets one of the signals within 20 ms after it has begun its n-th batch.
 
-    Returns its exit code, or minus the signal that ended it.
+    It does not begin another batch before: the next one waits. Returns its exit code, or minus the signal that ended it.
     """
+    seen = 0
+
+    def step(*arguments: object) -> object:
+        nonlocal seen
+        seen += 1
+        begin.write(b".")
+        time.sleep(0.1 if seen > batches else 0)
+        return plain(*arguments)
+
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb", buffering=0) as begun, os.fdopen(writing, "wb", buffering=0) as begin:
         with pytest.MonkeyPatch.context() as patch:
             plain = Task.training_step
-            patch.setattr(Task, "training_step", lambda *arguments: (begin.write(b"."), plain(*arguments))[1])
+            patch.setattr(Task, "training_step", step)
             child = fork(run)
         begin.close()
         for _ in range(batches):

@@ -77,4 +77,4 @@ def test_the_encoder_of_a_translation_is_probed(tmp_path, treebank):
     assert (gone.code, gone.err.count("\n")) == (1, 1)
     assert f"probe.checkpoint={tmp_path}: there is no checkpoint" in gone.err
     wrong = call(*words, f"probe.checkpoint={result.record_path.parent}")
-    assert "ProbingTask has no layers with states of words, so there is nothing to probe" in wrong.err
+    assert "is of a probe, and what it probes has to be another model" in wrong.err
