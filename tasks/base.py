@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,7 +86,7 @@ class Task(pl.LightningModule, abc.ABC):
         self.optimizer = optimizer
         self.select, self.select_mode = select, select_mode
         self.metrics: dict[str, float] = {}  # the newest value of each
-        self.diagnostics: dict[str, float] = {}  # those of the newest validation (tasks.watch)
+        self.diagnostics: dict[str, float] = {}  # those of the newest validation, where it was looked at (tasks.watch)
         self.schedule = Schedule()
         self.origin = Origin()
         self.vocabulary: dict[str, Any] | None = None  # of the data, for checkpoints (tasks.vocabularies.pack)
@@ -247,7 +247,7 @@ class Task(pl.LightningModule, abc.ABC):
         log_metrics(self.trainer, metrics | (self.diagnostics if split == "val" else {}))
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint |= asdict(self.origin)
+        checkpoint |= {field.name: getattr(self.origin, field.name) for field in fields(self.origin)}
         if self.vocabulary is not None:
             checkpoint["vocabulary"] = self.vocabulary
         checkpoint["metrics"] = dict(self.metrics)

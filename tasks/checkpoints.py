@@ -21,7 +21,6 @@ from tasks.base import Task, as_task
 from tasks.checkpoint_parts import load, numbers_by_name, selection
 from tasks.folders import whole_file
 from tasks.interruption import Interruption, Stop
-from tasks.watch import Diagnostics
 
 BEST, LAST, AVERAGE, EPOCH = "best.ckpt", "last.ckpt", "average.ckpt", "epoch-{:06d}.ckpt"
 DISTANCE = "/dist0_mean"  # of the diagnostics (tasks.watch): the mean distance of points from the origin
@@ -60,8 +59,8 @@ class History(Checkpoint):
     It is a Checkpoint only so that Lightning calls it after the module has its metrics.
     """
 
-    def __init__(self, folder: Path, diagnostics: Diagnostics):
-        self.path, self.diagnostics = folder / "history.csv", diagnostics
+    def __init__(self, folder: Path):
+        self.path = folder / "history.csv"
         self.rows: list[dict[str, float]] = []
         self.earlier_s = 0.0  # of the run that this one continues
         self.examples = self.training_s = 0.0
@@ -90,8 +89,9 @@ class History(Checkpoint):
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self._mark = time.perf_counter()
-        metrics = {k: v for k, v in as_task(module).metrics.items() if k.startswith("val/")}
-        distances = {k: v for k, v in self.diagnostics.latest.items() if k.endswith(DISTANCE)}
+        task = as_task(module)
+        metrics = {k: v for k, v in task.metrics.items() if k.startswith("val/")}
+        distances = {k: v for k, v in task.diagnostics.items() if k.endswith(DISTANCE)}
         self._row(trainer, metrics | distances)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
@@ -239,8 +239,8 @@ class Checkpoints(Checkpoint):
                 self._save_best(trainer)
                 self._due = True
             else:  # the weights change; those on a GPU would take its memory twice
-                vocabulary = {k: self._kept.pop(k) for k in ("vocabulary",) if k in self._kept}  # never changes
-                self._kept = copy.deepcopy(apply_to_collection(self._kept, Tensor, Tensor.cpu)) | vocabulary
+                same = {k: self._kept.pop(k) for k in ("vocabulary", "config") if k in self._kept}  # throughout the run
+                self._kept = copy.deepcopy(apply_to_collection(self._kept, Tensor, Tensor.cpu)) | same
 
     def save_last(self, trainer: pl.Trainer) -> None:
         self._save_best(trainer)

@@ -111,7 +111,7 @@ def fit(
     states = folder / "checkpoints"
     states.mkdir(parents=True, exist_ok=True)
     diagnostics = Diagnostics()
-    history = History(folder, diagnostics)
+    history = History(folder)
     checkpoints = Checkpoints(states, checkpoint_every_n_steps, checkpoint_every_s, average_last)
     callbacks: list[Callback] = [NanGuard(folder, nan_check_every_n_steps), diagnostics, StepLog(log_every_n_steps)]
     if enable_progress_bar:

@@ -345,3 +345,13 @@ def test_patience_that_ends_before_the_least_epochs_stops_within_a_step_and_goes
     assert torch.load(whole.record_path.parent / "checkpoints" / "last.ckpt")["global_step"] == 16
     again = short(tmp_path / "again", *words, f"trainer.resume={whole.record_path.parent}", "trainer.max_epochs=9")
     assert "stopped early, by its trainer.patience); to train it further, begin anew, with a larger" in again.out
+
+
+def test_points_are_looked_at_every_four_steps_before_and_after_an_interruption(tmp_path):
+    words = ("trainer.limit_train_batches=1",)
+    whole = short(tmp_path / "whole", *words, "trainer.max_epochs=10")
+    with (whole.record_path.parent / "history.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["step"] for row in rows if row["diagnostics/sentences/dist0_mean"]] == ["1", "5", "9"]
+    assert short(tmp_path / "parts", *words, "trainer.max_epochs=3").code == 0
+    assert same_end(whole, short(tmp_path / "parts", *words, "trainer.max_epochs=10", "trainer.resume=auto"))
