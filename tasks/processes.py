@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterator
 
 import pytorch_lightning as pl
 from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher
+from torch.distributed import DistError
+
+from tasks.errors import UserError
 
 FIRST = "HYPERBOLIC_FIRST_PROCESS"  # in the environment of the others: the process id of the one that started them
 PERIOD_S = 0.2
@@ -34,11 +37,14 @@ def together(trainer: pl.Trainer, hint: Callable[[], str]) -> Iterator[None]:
 
     Lightning would start them as well, but end them without a word. When a process dies, one of those left says so,
     followed by `hint`. When several have an error, the first process reports its own and ends the others; when only
-    another one has, that one reports it. Processes that something else started, as torchrun or Slurm, are left to it.
+    another one has, that one reports it. Processes that something else started, as torchrun or Slurm, are ended by it.
+
+    Raises UserError, with `hint`, in such a process that can no longer reach the others.
     """
-    launcher, children = trainer.strategy.launcher, []
+    launcher, children, started = trainer.strategy.launcher, [], False
     if isinstance(launcher, _SubprocessScriptLauncher):
-        if not launcher.cluster_environment.creates_processes_externally:
+        started = launcher.cluster_environment.creates_processes_externally
+        if not started:
             os.environ[FIRST] = str(os.getpid())
             launcher._call_children_scripts()  # sets LOCAL_RANK, so that Lightning starts none
             del os.environ[FIRST]
@@ -57,8 +63,18 @@ def together(trainer: pl.Trainer, hint: Callable[[], str]) -> Iterator[None]:
             time.sleep(FIRST_WAITS_S)  # the watch ends this process, where its error is that another one is gone
         watch.over.set()
         watch.end_children()
+        if started and not watch.first and _is_lost(error):
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # what torchrun sends to those left; this one is at its end
+            atexit.register(os._exit, 1)
+            message = f"Another process of the run is gone, or cannot be reached; {hint()}."
+            raise UserError(message) from error
         raise
     watch.over.set()
+
+
+def _is_lost(error: BaseException) -> bool:
+    """Whether an error is of the connection to other processes: NCCL's and the store's have a class, Gloo's a word."""
+    return isinstance(error, DistError) or (isinstance(error, RuntimeError) and "/gloo/" in str(error))
 
 
 class Watch(threading.Thread):

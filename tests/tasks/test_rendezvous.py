@@ -2,13 +2,16 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import torch
 
 from tasks import rendezvous
 from tasks.errors import UserError
@@ -80,6 +83,68 @@ def test_torchrun_starts_a_process_on_each_of_two_machines(tmp_path):
     ends([[*words, "trainer.devices=1", "trainer.num_nodes=2"]] * 2, [{}, {}], tmp_path)
 
 
+def training(folder: Path, commands: list[list[str]], environments: list[dict[str, str]]) -> list[subprocess.Popen]:
+    """The commands, started at once, as soon as their run trains."""
+    started = [
+        subprocess.Popen(
+            [sys.executable, *words, "trainer.max_epochs=100000", "trainer.checkpoint_every_n_steps=1", *places(folder)],
+            cwd=ROOT, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        )
+        for words, environment in zip(commands, environments, strict=True)
+    ]  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not list(folder.glob("out/[!.]*/*/checkpoints/last.ckpt")):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return started
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("receiver", "number", "message"),
+    [
+        (None, signal.SIGTERM, "Interrupted at step"), (1, signal.SIGTERM, "Interrupted at step"),
+        (0, signal.SIGKILL, "Another process of the run is gone"), (1, signal.SIGKILL, "Another process of the run is gone"),
+    ],
+)  # fmt: skip
+def test_processes_of_torchrun_end_together_with_one_line(tmp_path, receiver, number, message):
+    """The signal goes to torchrun, or to one of the processes; torchrun adds a report of its own."""
+    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *SMALL, "trainer.devices=2"]
+    (process,) = training(tmp_path, [words], [{}])
+    workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(process.pid if receiver is None else int(workers[receiver]), number)
+    _, err = process.communicate(timeout=30)
+    own = err[: err.find("Traceback (most recent call last):")]  # torchrun's is the last thing
+    assert process.returncode == 1
+    assert err.count(message) == own.count(message) == 1, err
+    assert err.count("Traceback (most recent call last):") == 1, err
+    assert own.count("; go on with trainer.resume=") == 1, err
+    assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+    last = next(tmp_path.glob("out/[!.]*/*/checkpoints/last.ckpt"))
+    assert len(torch.load(last)["processes"]) == 2
+
+
 @pytest.mark.slow
 def test_srun_starts_two_processes(tmp_path):
     ends([[*SMALL, "trainer.devices=2"]] * 2, [slurm(0), slurm(1)], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("receivers", "number", "codes", "message"),
+    [
+        ((0, 1), signal.SIGTERM, [130, 130], "Interrupted at step"),
+        ((1,), signal.SIGTERM, [130, 130], "Interrupted at step"),
+        ((0,), signal.SIGKILL, [-9, 1], "Another process of the run is gone"),
+        ((1,), signal.SIGKILL, [1, -9], "Another process of the run is gone"),
+    ],
+)
+def test_processes_of_srun_end_together_with_one_line(tmp_path, receivers, number, codes, message):
+    processes = training(tmp_path, [[*SMALL, "trainer.devices=2"]] * 2, [slurm(0), slurm(1)])
+    for k in receivers:
+        processes[k].send_signal(number)
+    errors = "".join(process.communicate(timeout=30)[1] for process in processes)
+    assert [process.returncode for process in processes] == codes
+    assert errors.count(message) == errors.count("; go on with trainer.resume=") == 1, errors
+    assert "Traceback" not in errors
