@@ -372,10 +372,10 @@ def main(arguments: list[str] | None = None, record: Path = RECORD) -> int:
         for layer, c, text in bad:
             print(f"    {layer:20} {c:10} {text}", flush=True)
     if not options.names and options.checks == DEFAULT and options.geometries == list(GEOMETRIES):
-        made = {"date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")}
-        made |= dict(zip(("commit", "dirty"), of_commit, strict=True))
+        origin = {"date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")}
+        origin |= dict(zip(("commit", "dirty"), of_commit, strict=True))
         with whole_file(record) as part:
-            part.write_text(json.dumps({"torch": torch.__version__, **made, "layers": results}, indent=1) + "\n")
+            part.write_text(json.dumps({"torch": torch.__version__, **origin, "layers": results}, indent=1) + "\n")
     return 0
 
 

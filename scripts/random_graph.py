@@ -36,9 +36,9 @@ SIZES = {"entities": 2_000_000, "triples": 20_000_000, "relations": 200, "held_o
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns 0, or 1 for numbers that cannot be and folders that cannot be written."""
     options = _parser().parse_args(arguments)
-    given = [f"--{name.replace('_', '-')}" for name in SIZES if getattr(options, name) is not None]
-    if options.edges and given:
-        raise UserError(f"--edges makes a list of edges, and {given[0]} is of a knowledge graph; leave one out.")
+    sizes = [f"--{name.replace('_', '-')}" for name in SIZES if getattr(options, name) is not None]
+    if options.edges and sizes:
+        raise UserError(f"--edges makes a list of edges, and {sizes[0]} is of a knowledge graph; leave one out.")
     for name, size in SIZES.items():
         setattr(options, name, size if getattr(options, name) is None else getattr(options, name))
     for name in ("entities", "triples", "relations", "held_out", "nodes"):

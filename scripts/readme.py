@@ -96,11 +96,11 @@ def speed(path: Path) -> str:
     huge = columns.pop(_HUGE, {})
     limits = f"must be at most{' (on a CPU)' if _GPU in columns else ''}"
     also = f", {_HUGE}" if huge else ""
-    told = ", ".join(f"{name} ({_when(other)})" for name, other in others.items())
+    origins = ", ".join(f"{name} ({_when(other)})" for name, other in others.items())
     lines = [
         f"{run['device_name']}, {run['threads']} threads, torch {run['packages']['torch']}, float32, "
         f"{_when(run)}; `make bench` measures your machine. "
-        f"{f'Of other runs, each with a floor of its own: {told}. ' if told else ''}"
+        f"{f'Of other runs, each with a floor of its own: {origins}. ' if origins else ''}"
         f"Forward and backward in multiples of the Euclidean counterpart's time (median of alternating runs){also}:",
         "",
         f"| {' | '.join(['work', 'ours', *columns, 'others', limits])} |",

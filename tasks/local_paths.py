@@ -36,15 +36,15 @@ def portable(node: Any) -> Any:
 def portable_text(text: str) -> str:
     """A message without paths of this machine: of each the last part. One with blanks ends where a part of it is there,
     or at the first blank."""
-    done = ""
+    beginning = ""
     while match := _BEGINNING.search(text):
-        done, rest = done + text[: match.start()], text[match.start() :]
+        beginning, rest = beginning + text[: match.start()], text[match.start() :]
         ends = [end.start() for end in _END.finditer(rest)]
         folders = [os.path.dirname(rest[:end]) for end in ends]
         there = [end for end, folder in zip(ends, folders, strict=True) if folder != "/" and os.path.isdir(folder)]
         end = (there or ends[:1])[-1]
-        done, text = done + portable(rest[:end]), rest[end:]
-    return done + text
+        beginning, text = beginning + portable(rest[:end]), rest[end:]
+    return beginning + text
 
 
 def portable_word(word: str) -> str:

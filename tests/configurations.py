@@ -13,6 +13,7 @@ EXPERIMENTS = [name for group, name in OPTIONS if group == "experiment"]
 
 
 def checked(*words: str) -> dict:
+    composing.register()
     return checks.check(composing.composed(*words))
 
 

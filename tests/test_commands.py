@@ -39,9 +39,9 @@ def documents() -> list[Path]:
 
 def commands() -> list[str]:
     """Without those that choose one file and no more, which tests/test_experiments.py and tests/test_configs.py compose."""
-    found = (c for file in documents() for c in COMMAND.findall(file.read_text(encoding="utf-8")))
+    matches = (c for file in documents() for c in COMMAND.findall(file.read_text(encoding="utf-8")))
     plain = {f"python run.py {group}={name}" for group, name in OPTIONS if group != "encoder"}
-    return sorted({re.split(r"\s{2,}|\s#", c)[0].strip() for c in found} - plain)
+    return sorted({re.split(r"\s{2,}|\s#", c)[0].strip() for c in matches} - plain)
 
 
 def test_commands_are_found_in_the_documents():

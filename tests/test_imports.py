@@ -53,13 +53,13 @@ def imports(name: str, file: Path) -> Iterator[tuple[str, int]]:
 def faults(root: Path) -> list[str]:
     """Every import that goes the wrong way, as `file:line: reason`."""
     known = modules(root)
-    found = []
+    problems = []
     for name, file in known.items():
         for target, line in imports(name, file):
             reason = fault(name, target, file.name == "__init__.py")
             if reason:
-                found.append(f"{file.relative_to(root)}:{line}: {reason}")
-    return found + cycles(known)
+                problems.append(f"{file.relative_to(root)}:{line}: {reason}")
+    return problems + cycles(known)
 
 
 def fault(name: str, target: str, is_package: bool) -> str | None:
@@ -123,19 +123,19 @@ def cycles(known: dict[str, Path]) -> list[str]:
         name: sorted({owner for target, _ in imports(name, file) if (owner := _owner(target, known)) and owner != name})
         for name, file in known.items()
     }
-    found, done = [], set()
+    problems, complete = [], set()
 
     def walk(name: str, path: list[str]) -> None:
         if name in path:
-            found.append("cycle: " + " -> ".join([*path[path.index(name) :], name]))
-        elif name not in done:
+            problems.append("cycle: " + " -> ".join([*path[path.index(name) :], name]))
+        elif name not in complete:
             for target in edges[name]:
                 walk(target, [*path, name])
-            done.add(name)
+            complete.add(name)
 
     for name in edges:
         walk(name, [])
-    return found
+    return problems
 
 
 def _owner(target: str, known: dict[str, Path]) -> str | None:

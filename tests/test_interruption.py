@@ -60,10 +60,10 @@ def start(folder: Path, *words: str) -> subprocess.Popen:
 def ranks(folder: Path) -> list[int]:
     """The process ids of both processes, as soon as they train."""
     deadline = time.monotonic() + 120
-    while len(found := sorted((folder / "steps").iterdir())) < 2:
+    while len(files := sorted((folder / "steps").iterdir())) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    return [int(path.name.split("-")[1]) for path in found]
+    return [int(path.name.split("-")[1]) for path in files]
 
 
 def gone(pid: int) -> bool:

@@ -36,10 +36,10 @@ def jobs(tmp_path, monkeypatch):
 
 
 def test_failed_jobs_are_listed_at_the_end_and_stop_no_other(jobs, tmp_path):
-    seen = []
+    seeds = []
 
     def behaviour(seed: int) -> float:
-        seen.append(seed)
+        seeds.append(seed)
         if seed == 1:
             raise UserError("this\ncannot be done.")
         if seed == 2:
@@ -48,7 +48,7 @@ def test_failed_jobs_are_listed_at_the_end_and_stop_no_other(jobs, tmp_path):
 
     result = jobs(behaviour, "seed=0,1,2,3", "task.data.sizes={train: 9}")
     assert result.code == 1
-    assert seen == [0, 1, 2, 3]
+    assert seeds == [0, 1, 2, 3]
     assert "Traceback" in result.err, "of the error that is no user's"
     assert result.err.startswith("error in job 1: this cannot be done.\n"), "at once"
     assert result.err.splitlines()[-3:] == [
@@ -165,10 +165,10 @@ def test_a_launcher_runs_jobs_and_lists_the_failed(tmp_path, launcher):
     if launcher == "ray":
         pytest.importorskip("hydra_plugins.hydra_ray_launcher", reason="needs the extra ray, in an environment of its own")
     words = (f"hydra/launcher={launcher}", "task.data.batch_size=0,20,10")
-    done = command("-m", *SMALL, *places(tmp_path), *words, **RAY)
-    assert done.returncode == 1, done.stderr
-    lines = done.stderr.splitlines()
-    assert "1 of 3 jobs failed:" in lines, done.stderr
+    process = command("-m", *SMALL, *places(tmp_path), *words, **RAY)
+    assert process.returncode == 1, process.stderr
+    lines = process.stderr.splitlines()
+    assert "1 of 3 jobs failed:" in lines, process.stderr
     (failed,) = [line for line in lines if line.startswith("failed: ")]  # Ray may print output of jobs after it
     assert "task.data.batch_size=0" in failed
     assert "must be a whole number of at least 1" in failed
@@ -198,8 +198,8 @@ def test_a_killed_multirun_goes_on_with_what_is_missing(tmp_path):
             time.sleep(0.05)
         os.killpg(process.pid, signal.SIGKILL)
     assert before
-    done = command(*words)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("finished before") == len(before)
+    process = command(*words)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.count("finished before") == len(before)
     records = [json.loads(path.read_text()) for path in tmp_path.glob("out/*/*/record.json")]
     assert sorted(record["seed"] for record in records) == [0, 1, 2, 3]

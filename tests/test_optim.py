@@ -188,11 +188,11 @@ def test_gates_cells_and_classes_are_apart_where_they_are_asked_for():
     ball = PoincareBall(c=1.0)
     net = nn.ModuleList([mobius.GRU(ball, 3, 4, streams=2), mobius.Logits(ball, 4, 5), mobius.Linear(ball, 4, 4)])
     assert all("stacked" not in group for group in parameter_groups(net))
-    found = {p: group.get("stacked", 0) for group in parameter_groups(net, apart=True) for p in group["params"]}
+    depths = {p: group.get("stacked", 0) for group in parameter_groups(net, apart=True) for p in group["params"]}
     gru, logits, linear = net
-    assert {found[p] for p in gru.parameters()} == {2}
-    assert {found[p] for p in logits.parameters()} == {1}
-    assert {found[p] for p in linear.parameters()} == {0}
+    assert {depths[p] for p in gru.parameters()} == {2}
+    assert {depths[p] for p in logits.parameters()} == {1}
+    assert {depths[p] for p in linear.parameters()} == {0}
     assert gru.weight_ih.shape[:2] == (2, 3)
 
 

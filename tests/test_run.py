@@ -139,8 +139,8 @@ def test_a_multirun_makes_a_record_in_a_folder_of_its_own_for_each_job(tmp_path)
         *places(tmp_path),
     )  # fmt: skip
     assert result.code == 0, result.err
-    found = [json.loads(f.read_text()) for f in tmp_path.glob("out/*/*/record.json")]
-    assert sorted((r["config"]["geometry"]["name"], r["seed"]) for r in found) == [
+    results = [json.loads(f.read_text()) for f in tmp_path.glob("out/*/*/record.json")]
+    assert sorted((r["config"]["geometry"]["name"], r["seed"]) for r in results) == [
         ("euclidean", 0), ("euclidean", 1), ("poincare", 0), ("poincare", 1),
     ]  # fmt: skip
     assert result.out.count("record: ") == 4 + 1  # of each job, and behind the comparison the last one's again
@@ -198,15 +198,15 @@ def test_float64_is_a_setting(tmp_path):
 
 def test_a_test_has_the_kernels_that_are_asked_for(tmp_path, monkeypatch):
     trained = short(tmp_path, "trainer.max_epochs=1").record_path.parent
-    seen = []
-    monkeypatch.setattr("tasks.training.build_kernels", lambda trainer: seen.append(switch.mode()))
+    modes = []
+    monkeypatch.setattr("tasks.training.build_kernels", lambda trainer: modes.append(switch.mode()))
     for mode in ("plain", "fast"):
         assert toy(tmp_path, "mode=test", f"checkpoint={trained}", f"trainer.kernels={mode}").code == 0
-    assert seen == ["plain", "fast"]
+    assert modes == ["plain", "fast"]
 
 
 def test_the_program_prints_a_configuration():
-    done = call("experiment=hnn_prefix10_gru_hyp_eucl_mlr", "task=prefix50", "--cfg", "job")
-    assert not done.code, done.err
-    assert re.search(r"parts:\n\s+classifier: euclidean", done.out)
-    assert "name: prefix50" in done.out
+    outcome = call("experiment=hnn_prefix10_gru_hyp_eucl_mlr", "task=prefix50", "--cfg", "job")
+    assert not outcome.code, outcome.err
+    assert re.search(r"parts:\n\s+classifier: euclidean", outcome.out)
+    assert "name: prefix50" in outcome.out

@@ -137,8 +137,8 @@ def test_conditions(loader):
               "encoder.bidirectional": [True, False], "optim.lr": [1, 2]}  # fmt: skip
     space = read(loader, params, "task=prefix_toy", where=where)
     drawn = [settings(loader, space, k) for k in range(4)]
-    seen = {own["encoder"]: tuple(own) for own in drawn}
-    assert seen == {
+    choices = {own["encoder"]: tuple(own) for own in drawn}
+    assert choices == {
         "gru": ("encoder", "geometry", "geometry.c", "encoder.bidirectional"),
         "dan": ("encoder", "geometry", "optim.lr"),
     }

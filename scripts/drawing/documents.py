@@ -204,8 +204,8 @@ def chosen(row: Levels) -> list[int]:
     the one with the smallest of all."""
     part = row.parts[1]
     order = part.factors.argsort(descending=True, stable=True).tolist()
-    found = [k for c in range(len(row.names)) for k in [k for k in order if part.classes[k] == c][:CHOSEN]]
-    return list(dict.fromkeys([*found, order[-1]]))
+    largest = [k for c in range(len(row.names)) for k in [k for k in order if part.classes[k] == c][:CHOSEN]]
+    return list(dict.fromkeys([*largest, order[-1]]))
 
 
 def _plot_sentences(axis: Axes, beside: Axes, row: Levels, scale: Normalize) -> None:

@@ -157,8 +157,8 @@ class TranslationTask(Task):
 
     def layer_states(self, sentences: Sequence[Sequence[str]]) -> LayerStates:
         """Of words as people write them, which the encoder reads as its training texts have them."""
-        written = [[self.writing.escaped(word) for word in words] for words in sentences]
-        return layer_states(self.model, self.source_vocabulary, written)
+        words = [[self.writing.escaped(word) for word in sentence] for sentence in sentences]
+        return layer_states(self.model, self.source_vocabulary, words)
 
     def points(self, batch: dict[str, Tensor]) -> dict[str, Points]:
         """What the encoder makes of the sources, without padding."""

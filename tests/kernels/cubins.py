@@ -28,23 +28,23 @@ def build(kernel: Any, capability: int, warps: int, **constants: int) -> tuple[i
             aligned[i,] = [["tt.divisibility", 16]]
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=aligned)
     target = GPUTarget("cuda", capability, 32)
-    built = triton.compile(source, target=target, options={"num_warps": warps, "enable_fp_fusion": True})
-    return len(built.asm["cubin"]), built.metadata.shared
+    binaries = triton.compile(source, target=target, options={"num_warps": warps, "enable_fp_fusion": True})
+    return len(binaries.asm["cubin"]), binaries.metadata.shared
 
 
 if __name__ == "__main__":
     kind, capability, small = sys.argv[1], int(sys.argv[2]), sys.argv[3:] == ["small"]
     if kind == "steps" and small:
-        built = {"squares": build(riemannian_steps.squares, capability, 8)}
+        binaries = {"squares": build(riemannian_steps.squares, capability, 8)}
     elif kind == "steps":
-        built = {name: build(getattr(riemannian_steps, name), capability, 8) for name in ("squares", "scales")}
+        binaries = {name: build(getattr(riemannian_steps, name), capability, 8) for name in ("squares", "scales")}
         for points, warps in ((False, 8), (True, 4)):
-            built[f"{points}"] = build(riemannian_steps.steps, capability, warps, CLIPS=True, POINTS=points)
+            binaries[f"{points}"] = build(riemannian_steps.steps, capability, warps, CLIPS=True, POINTS=points)
     else:
         hidden = 16 if small else cuda.HIDDEN
         sizes, warps = {"BB": cuda.ROWS, "BH": hidden, "BD": hidden}, cuda.ROWS * hidden // 32
-        built = {
+        binaries = {
             name: build(getattr(recurrent, name), capability, warps, DIRS=1, PHI=1, ENDED=True, **sizes)
             for name in (f"{kind}_forward", f"{kind}_backward")[: 1 if small else 2]
         }
-    print(json.dumps(built))
+    print(json.dumps(binaries))

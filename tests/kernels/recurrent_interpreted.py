@@ -50,14 +50,14 @@ def run(kind, batch=3, steps=2, phi="identity", **options):
     context = Context()
     out = cuda.forward(context, numbers[0], lengths, *numbers[1:], plain.PHI.index(phi))
     grad = torch.randn_like(out)
-    found = cuda.backward(context, grad)
+    gradients = cuda.backward(context, grad)
     reference = []
     for dtype in (F32, F64):
         inputs = [t.to(F64 if t.dim() == 0 else dtype).requires_grad_() for t in numbers]
         states = plain.sequence(inputs[0], lengths, *inputs[1:], plain.PHI.index(phi))
         reference.append([states, *torch.autograd.grad(states, inputs, grad.to(dtype))])
     exact = [t.detach() for t in reference[1]]
-    actual = [out, *(g for g in found if g is not None)]
+    actual = [out, *(g for g in gradients if g is not None)]
     return {"actual": errors(actual, exact), "plain": errors([t.detach() for t in reference[0]], exact)}
 
 

@@ -75,18 +75,18 @@ def one(manifold, rows, rule, radius=None):
 
 
 def single_steps():
-    found = {}
+    results = {}
     for kind in KINDS:
         manifold = kind(2.5)
         for share in (1e-7, 0.1, 0.4, 0.7):
             for name, rule in RULES.items():
-                found[f"{kind.__name__}, {name}, {share}"] = one(manifold, rows_of(manifold, share, name), rule)
+                results[f"{kind.__name__}, {name}, {share}"] = one(manifold, rows_of(manifold, share, name), rule)
         rows = rows_of(manifold, 0.1, "Adam", 37)
         some = torch.tensor([4, 0, 36])
-        found[f"{kind.__name__}, some"] = one(manifold, rows._replace(grad=rows.grad[some], some=some), ADAM)
+        results[f"{kind.__name__}, some"] = one(manifold, rows._replace(grad=rows.grad[some], some=some), ADAM)
         radius = 0.1 * manifold.max_radius() - 1e-3
-        found[f"{kind.__name__}, radius"] = one(manifold, rows, ADAM, radius)
-    return found
+        results[f"{kind.__name__}, radius"] = one(manifold, rows, ADAM, radius)
+    return results
 
 
 def extremes():
@@ -180,8 +180,8 @@ def main():
 
     assert (triton.WORDS.value, triton.ROWS.value) == (cuda.WORDS, cuda.ROWS)
     cuda.fits = lambda jobs: all(cuda._fits(job, jobs[0].rows.x.device) for job in jobs)
-    found = {"launches": [launches(1), launches(50)], "steps": single_steps(), "extremes": extremes()}
-    print(json.dumps({**found, "optimisers": optimisers()}))
+    results = {"launches": [launches(1), launches(50)], "steps": single_steps(), "extremes": extremes()}
+    print(json.dumps({**results, "optimisers": optimisers()}))
 
 
 if __name__ == "__main__":

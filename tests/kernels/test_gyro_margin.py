@@ -96,10 +96,10 @@ def test_gated_update_gradient_at_the_margin(monkeypatch):
     usual = gyro.constants(h)
     wide = usual._replace(bound=bound, least_gap=1 - bound**2)
     monkeypatch.setattr(gyro, "constants", lambda x: wide)
-    found = [t.clone().requires_grad_() for t in (h, o, z)]
-    new, gap = gated(*found)
+    leaves = [t.clone().requires_grad_() for t in (h, o, z)]
+    new, gap = gated(*leaves)
     cotangent, g_gap = torch.randn_like(h), torch.randn_like(gap)
-    actual = torch.autograd.grad((new, gap), found, (cotangent, g_gap))
+    actual = torch.autograd.grad((new, gap), leaves, (cotangent, g_gap))
     pulled = gap <= wide.least_gap
     assert pulled.any()
     assert not pulled.all()

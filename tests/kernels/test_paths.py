@@ -89,7 +89,7 @@ class Scores(nn.Module):
 
 def layer_operations(name: str, c: float, dtype, share: float) -> Iterator[Operation]:
     g = make_geometry(name, *GEOMETRIES[name], c=c, learn_c=True)
-    made = {
+    layers = {
         "linear": (g.linear(D, 7), (N, D)),
         "activation": (g.activation("tanh"), (N, D)),
         "rnn": (g.rnn(D, 7), (N, STEPS, D)),
@@ -107,7 +107,7 @@ def layer_operations(name: str, c: float, dtype, share: float) -> Iterator[Opera
         "cross-entropy": (Loss(g.logits(D, 5), "cross_entropy"), (N, D)),
         **({} if name in ("poincare", "klein") else {"heads": (g.multi_head_attention(D, 2), (N, STEPS, D))}),
     }
-    for key, (module, *shapes) in made.items():
+    for key, (module, *shapes) in layers.items():
         module.to(dtype).eval()
         fill(module, g, c, dtype)
         yield of_module(key, module, [points(g.manifold, *shape, share=share, dtype=dtype) for shape in shapes])

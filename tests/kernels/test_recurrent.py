@@ -206,11 +206,11 @@ def test_gradients_can_be_asked_for_twice(kind):
 def test_second_derivatives_are_those_of_the_formulas(kind, nonlinearity):
     layer = build(kind, 2.0, nonlinearity=nonlinearity, learn_c=True)
     x = inputs(layer.manifold, 1, 2, 3, 3).requires_grad_()
-    free, found = [x, *layer.parameters()], []
+    free, gradients = [x, *layer.parameters()], []
     for states in (layer(x)[0], step_by_step(layer, x, None)):
         grads = torch.autograd.grad(states.square().sum(), free, create_graph=True)
-        found.append(torch.autograd.grad(sum(g.square().sum() for g in grads), free))
-    for a, b in zip(*found, strict=True):
+        gradients.append(torch.autograd.grad(sum(g.square().sum() for g in grads), free))
+    for a, b in zip(*gradients, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-8 * b.abs().max().item())
 
 

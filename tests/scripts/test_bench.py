@@ -239,9 +239,9 @@ def test_which_rows_have_gates_on_a_gpu():
 def test_kernels_are_counted_in_a_profile_of_the_device(monkeypatch):
     cuda, cpu = torch.autograd.DeviceType.CUDA, torch.autograd.DeviceType.CPU
     events = [(cuda, "add"), (cuda, "Memcpy DtoD"), (cuda, "Memset (Device)"), (cpu, "aten::add"), *[(cuda, "mm")] * 5]
-    seen = [SimpleNamespace(device_type=device, name=name, is_user_annotation=False) for device, name in events]
-    seen.append(SimpleNamespace(device_type=cuda, name="Optimizer.step", is_user_annotation=True))
-    profile = SimpleNamespace(events=lambda: seen)
+    happened = [SimpleNamespace(device_type=device, name=name, is_user_annotation=False) for device, name in events]
+    happened.append(SimpleNamespace(device_type=cuda, name="Optimizer.step", is_user_annotation=True))
+    profile = SimpleNamespace(events=lambda: happened)
     monkeypatch.setattr(torch.profiler, "profile", lambda activities: contextlib.nullcontext(profile))
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
     ran = []

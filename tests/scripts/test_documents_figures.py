@@ -17,11 +17,11 @@ from tests import cli
 
 def train(folder: Path, *words: str) -> Path:
     sizes = "task.data.sizes={train: 60, dev: 10, test: 20}"
-    done = cli.call(
+    result = cli.call(
         "task=document_classification_toy", sizes, "trainer.max_epochs=1", *words, *cli.QUIET, *cli.places(folder)
     )
-    assert done.code == 0, done.err
-    return done.record_path.parent
+    assert result.code == 0, result.err
+    return result.record_path.parent
 
 
 @pytest.fixture(scope="module")
@@ -94,11 +94,11 @@ def test_files(hype_han, flat, tmp_path, figures, capsys):
 
     capsys.readouterr()
     assert command.main(["accumulation", str(flat)]) == 0
-    made = [Path(line.removeprefix("figure: ")) for line in capsys.readouterr().out.splitlines()]
-    assert {path.parent for path in made} == {flat / "figures"}, (
+    files = [Path(line.removeprefix("figure: ")) for line in capsys.readouterr().out.splitlines()]
+    assert {path.parent for path in files} == {flat / "figures"}, (
         "texts of data are not written where results are committed"
     )
-    assert any(path.suffix == ".html" for path in made)
+    assert any(path.suffix == ".html" for path in files)
     assert command.main(["factors", str(flat), *out]) == 1
     assert "its attention is in flat space" in capsys.readouterr().err
 

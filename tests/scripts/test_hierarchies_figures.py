@@ -186,9 +186,9 @@ def test_names_of_the_top_or_the_labels(figures, options):
     (path,) = tree.draw([words.run], lambda _: words, options())
     assert path.name == "tree-poincare_embeddings-seed0.png"
     axis = figures[0].subfigs[0].axes[0]
-    written = [text.get_text() for text in axis.texts if isinstance(text, Annotation)]
-    assert written[0] == "entity"
-    assert 3 < len(written) <= tree.NAMED
+    texts = [text.get_text() for text in axis.texts if isinstance(text, Annotation)]
+    assert texts[0] == "entity"
+    assert 3 < len(texts) <= tree.NAMED
     assert f"{N} nodes, {N - 1} edges of levels 1 to 5" in axis.get_title()
     figures[0].draw_without_rendering()
     boxes = [text.get_window_extent() for text in axis.texts]

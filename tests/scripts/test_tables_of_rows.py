@@ -118,26 +118,26 @@ def lines(tmp_path):
 def test_a_run_fills_a_row_and_what_is_not_run_or_only_quoted_says_so(tables, rows, keep_row, lines):
     keep_row("HY BASE", (0.70, 0.40, 0.20), (0.72, 0.42, 0.22))
     assert tables() == 0
-    found = lines("hyfi")
+    output = lines("hyfi")
     # means 71, 41, 21; deviations -1 and 1 in each: sample standard deviation 1.41
     assert [["HY BASE"], ["published", "**ours** (2 seeds)", "difference"], ["69.6", "**71.00 ± 1.41**", "+1.40"],
-            ["?", "**41.00 ± 1.41**", "–"], ["21.2", "**21.00 ± 1.41**", "-0.20"], ["1.8M", "1,812,345"]] in found  # fmt: skip
-    assert [["EU BASE"], ["published", "not run"], ["68.5"], ["39.8"], ["17.8"], ["–"]] in found
-    assert [["BERT"], ["published", "quoted, not built"], ["80.0"], ["60.0"], ["40.0"], ["–"]] in found
-    assert "- A value shown as ? is in the paper, but cannot be read in the copy that was at hand." in found
-    assert any(str(line).startswith("- Ours, trained on crowd, el, word vectors glove.txt, 10 epochs") for line in found)
+            ["?", "**41.00 ± 1.41**", "–"], ["21.2", "**21.00 ± 1.41**", "-0.20"], ["1.8M", "1,812,345"]] in output  # fmt: skip
+    assert [["EU BASE"], ["published", "not run"], ["68.5"], ["39.8"], ["17.8"], ["–"]] in output
+    assert [["BERT"], ["published", "quoted, not built"], ["80.0"], ["60.0"], ["40.0"], ["–"]] in output
+    assert "- A value shown as ? is in the paper, but cannot be read in the copy that was at hand." in output
+    assert any(str(line).startswith("- Ours, trained on crowd, el, word vectors glove.txt, 10 epochs") for line in output)
 
 
 def test_a_variant_has_the_numbers_of_its_table_and_no_difference(tables, rows, keep_row, lines):
     keep_row("HY BASE", (0.50, 0.20, 0.10), d_word=9, sources=["crowd"])
     assert tables() == 0
-    found = lines("hyfi")
-    found = found[found.index("## Table 3, crowd only") :]
-    assert "**Crowd only.**" in found
+    output = lines("hyfi")
+    output = output[output.index("## Table 3, crowd only") :]
+    assert "**Crowd only.**" in output
     assert [["HY BASE"], ["paper, its own data", "**ours** (1 seed)"], ["69.6", "**50.00**"], ["?", "**20.00**"],
-            ["21.2", "**10.00**"], ["–", "1,812,345"]] in found  # fmt: skip
-    assert [["LABELGCN"], ["not in the paper", "not run"], ["–"], ["–"], ["–"], ["–"]] in found
-    assert not any("Other data" in str(line) and "Paper:" in str(line) for line in found)
+            ["21.2", "**10.00**"], ["–", "1,812,345"]] in output  # fmt: skip
+    assert [["LABELGCN"], ["not in the paper", "not run"], ["–"], ["–"], ["–"], ["–"]] in output
+    assert not any("Other data" in str(line) and "Paper:" in str(line) for line in output)
 
 
 def test_one_run_stands_in_several_tables_and_a_wide_one_is_split(tables, rows, keep_row, lines, capsys):
@@ -154,8 +154,8 @@ def test_a_row_on_less_data_is_partial_and_decides_no_ordering(tables, rows, kee
     keep_row("HY BASE", (0.70, 0.40, 0.20), sources=["crowd"])
     keep_row("EU BASE", (0.60, 0.40, 0.20), share=0.5)
     assert tables() == 0
-    found = {row[0][0]: row[1] for row in lines("hyfi") if isinstance(row, list)}
-    assert found["EU BASE"][3:] == ["partial: 50 % of the data"]
+    output = {row[0][0]: row[1] for row in lines("hyfi") if isinstance(row, list)}
+    assert output["EU BASE"][3:] == ["partial: 50 % of the data"]
     text = lines("hyfi")
     labels = [row[1] for row in text if isinstance(row, list) and row[0] == ["HY BASE"]]
     assert labels[0][3:] == ["partial: without", "el"]
@@ -180,11 +180,11 @@ def parts(tmp_path, write_record, rows):
         write_record(tmp_path / f"published/hyfi_table4_{name}.yaml", text)
 
 
-def of_table(found: list, title: str) -> list:
+def of_table(output: list, title: str) -> list:
     """The lines of one table."""
-    start = found.index(f"## {title}")
-    end = next((k for k in range(start + 1, len(found)) if str(found[k]).startswith("## ")), None)
-    return found[start:end]
+    start = output.index(f"## {title}")
+    end = next((k for k in range(start + 1, len(output)) if str(output[k]).startswith("## ")), None)
+    return output[start:end]
 
 
 def test_the_parts_of_a_table_have_values_and_runs_of_their_own(tables, parts, keep_row, lines):

@@ -79,17 +79,17 @@ def test_a_damaged_cache_is_made_again(tmp_path, damage):
 
 def start_together(folder: Path, barrier, answers) -> None:
     """One of several processes that start at the same moment, in every round with an empty cache."""
-    given: list[object] = []
+    results: list[object] = []
     try:
         for round_ in range(ROUNDS):
             barrier.wait(60)
             text = folder / f"{round_}.txt"
             vectors = read_vectors([text], folder, "euclidean", 1.0, folder / "cache", "fail")
-            given.append((len(vectors.index), int(numbers(folder / "cache" / f"n{round_}", round_).sum())))
+            results.append((len(vectors.index), int(numbers(folder / "cache" / f"n{round_}", round_).sum())))
     except Exception as error:
         barrier.abort()
-        given.append(repr(error))
-    answers.put(given)
+        results.append(repr(error))
+    answers.put(results)
 
 
 def test_processes_that_start_together_all_get_what_is_kept(tmp_path):
@@ -102,10 +102,10 @@ def test_processes_that_start_together_all_get_what_is_kept(tmp_path):
         processes = [context.Process(target=start_together, args=(tmp_path, barrier, answers)) for _ in range(PROCESSES)]
         for process in processes:
             process.start()
-    given = [answers.get() for _ in processes]
+    results = [answers.get() for _ in processes]
     for process in processes:
         process.join(60)
-    assert given == [[(200 + r, 9 * r) for r in range(ROUNDS)]] * PROCESSES
+    assert results == [[(200 + r, 9 * r) for r in range(ROUNDS)]] * PROCESSES
     left = [file.name for file in tmp_path.rglob("*.part*")]
     assert left == []
 

@@ -13,8 +13,8 @@ from tests.configurations import checked
 
 @pytest.fixture
 def made(monkeypatch, tmp_path):
-    seen = {}
-    monkeypatch.setattr(loggers, "WandbLogger", lambda **options: seen.update(options) or seen)  # nothing is sent
+    arguments = {}
+    monkeypatch.setattr(loggers, "WandbLogger", lambda **options: arguments.update(options) or arguments)  # nothing is sent
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("WANDB_MODE", raising=False)
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
@@ -48,11 +48,11 @@ def test_several_are_chosen_by_their_names_and_each_has_its_settings():
 
 def test_all_loggers_of_a_run_get_its_metrics_and_losses(tmp_path):
     more = "+logger.second={_target_: pytorch_lightning.loggers.CSVLogger, name: second, version: ''}"
-    done = short(tmp_path, "logger=csv", more, "trainer.log_every_n_steps=2", "trainer.max_epochs=1")
-    assert done.code == 0, done.err
+    result = short(tmp_path, "logger=csv", more, "trainer.log_every_n_steps=2", "trainer.max_epochs=1")
+    assert result.code == 0, result.err
     texts = []
     for name in ("log", "second"):
-        with (done.record_path.parent / name / "metrics.csv").open() as file:
+        with (result.record_path.parent / name / "metrics.csv").open() as file:
             texts.append(list(csv.DictReader(file)))
     assert texts[0] == texts[1]
     assert any(row.get("val/accuracy") for row in texts[0])

@@ -108,6 +108,6 @@ def test_a_hook_that_only_one_callback_was_given_is_called(tmp_path, monkeypatch
 
 
 def test_lightnings_clipping_of_gradients_is_done(tmp_path, monkeypatch):
-    given = [{"gradient_clip_val": 1e-9}, {}]
-    states = [trained(tmp_path / str(len(g)), monkeypatch, "trainer.max_epochs=1", **g)[2]["state_dict"] for g in given]
+    variants = [{"gradient_clip_val": 1e-9}, {}]
+    states = [trained(tmp_path / str(len(g)), monkeypatch, "trainer.max_epochs=1", **g)[2]["state_dict"] for g in variants]
     assert any(not torch.equal(value, states[1][name]) for name, value in states[0].items())

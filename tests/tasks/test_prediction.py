@@ -57,10 +57,10 @@ def test_predictions_of_the_test_split_have_the_scores_of_its_evaluation(trained
     assert result.code == 0, result.err
     said = [json.loads(line) for line in target.read_text(encoding="utf-8").splitlines()]
     assert [(s["left"], s["mention"], s["right"]) for s in said] == [(m.left, m.mention, m.right) for m in mentions]
-    found = [{t["type"] for t in s["types"]} for s in said]
-    assert all(found), "everyone has at least one type"
-    precision = sum(len(f & set(m.types)) / len(f) for f, m in zip(found, mentions, strict=True)) / 60
-    recall = sum(len(f & set(m.types)) / len(m.types) for f, m in zip(found, mentions, strict=True)) / 60
+    type_sets = [{t["type"] for t in s["types"]} for s in said]
+    assert all(type_sets), "everyone has at least one type"
+    precision = sum(len(f & set(m.types)) / len(f) for f, m in zip(type_sets, mentions, strict=True)) / 60
+    recall = sum(len(f & set(m.types)) / len(m.types) for f, m in zip(type_sets, mentions, strict=True)) / 60
     metrics = trained[1].record["metrics"]
     assert metrics["test/macro_precision"] == pytest.approx(precision)
     assert metrics["test/macro_recall"] == pytest.approx(recall)
@@ -91,10 +91,10 @@ def test_standard_output_has_predictions_only(trained, monkeypatch):
 
 def test_long_files_are_read_in_batches_and_batches_change_nothing(trained, written, tmp_path):
     for size in (7, 500):
-        done = predict(
+        outcome = predict(
             trained, f"input={written}", f"output={tmp_path}/{size}.jsonl", f"task.data.eval_batch_size={size}"
         )
-        assert done.code == 0, done.err
+        assert outcome.code == 0, outcome.err
     small, large = (
         [json.loads(line)["types"] for line in (tmp_path / f"{size}.jsonl").read_text().splitlines()]
         for size in (7, 500)

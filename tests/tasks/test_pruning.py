@@ -18,12 +18,12 @@ def validated(callback: Pruning, value: float, epoch: int, monkeypatch, **state:
 
 
 def test_the_judge_sees_each_validation_and_ends_the_run(monkeypatch):
-    seen = []
-    callback = Pruning(lambda k, value: seen.append((k, value)) or ("it is behind" if value < 0.3 else None))
+    values = []
+    callback = Pruning(lambda k, value: values.append((k, value)) or ("it is behind" if value < 0.3 else None))
     validated(callback, 0.5, 0, monkeypatch)
     with pytest.raises(Pruned, match="Ended in epoch 2: it is behind"):
         validated(callback, 0.2, 1, monkeypatch)
-    assert seen == [(1, 0.5), (2, 0.2)]
+    assert values == [(1, 0.5), (2, 0.2)]
 
 
 def test_a_run_at_its_end_is_not_pruned(monkeypatch):

@@ -18,13 +18,13 @@ def rates(schedule: Schedule, steps: int, values: list[float] | None = None) -> 
     trainer = SimpleNamespace(estimated_stepping_batches=steps, check_val_every_n_epoch=1)
     configured = schedule.configure(optimizer, lambda: trainer, "val/accuracy", "max")
     scheduler = configured["lr_scheduler"]["scheduler"] if isinstance(configured, dict) else None
-    seen = []
+    history = []
     for k in range(steps):
-        seen.append(optimizer.param_groups[0]["lr"])
+        history.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
         if scheduler is not None:
             scheduler.step(*([values[k]] if values else []))
-    return seen
+    return history
 
 
 @pytest.mark.parametrize(

@@ -38,11 +38,11 @@ def test_a_graph_of_few_entities_has_a_softmax_over_all_and_a_large_one_over_som
 
 def test_what_is_set_is_not_settled_and_the_rest_follows_from_it():
     values = {"task.data.batch_size": 64, "task.module.objective": "bce"}
-    found = graph(8_000, 800, **values)
-    assert not set(values) & set(found)
-    assert found["task.module.negatives"] == 50
-    assert found["task.module.pool"] is None
-    assert found["trainer.max_epochs"] < graph(8_000, 800, **{"task.data.batch_size": 512})["trainer.max_epochs"]
+    settings = graph(8_000, 800, **values)
+    assert not set(values) & set(settings)
+    assert settings["task.module.negatives"] == 50
+    assert settings["task.module.pool"] is None
+    assert settings["trainer.max_epochs"] < graph(8_000, 800, **{"task.data.batch_size": 512})["trainer.max_epochs"]
     assert graph(8_000, 800, **{"task.module.pool": 100})["task.module.negatives"] == 50, "of what is drawn"
     assert graph(8_000, 800, **{"task.module.negatives": 10})["task.module.pool"] is None
     assert graph(8_000, 800, **{"trainer.max_steps": 100})["trainer.max_epochs"] == -1
@@ -75,8 +75,8 @@ def test_what_follows_another_setting_may_be_auto_itself():
     assert graph(300, 100, **{"task.model.sparse": True})["task.module.lazy"] is True
     values = {"task.name": "documents", "task.d_word": "auto", "task.model.d_word": "auto", "task.data.batch_size": 64}
     values |= {"trainer.max_epochs": 1, "trainer.max_steps": -1, "trainer.accumulate_grad_batches": 1}
-    found = settled("document_classification", {"documents": 100}, values, dimension=300)
-    assert found == {"task.d_word": 300, "task.model.d_word": 300}
+    settings = settled("document_classification", {"documents": 100}, values, dimension=300)
+    assert settings == {"task.d_word": 300, "task.model.d_word": 300}
 
 
 def test_the_batches_of_a_tree_grow_with_its_pairs_to_those_of_wordnet():
@@ -84,10 +84,10 @@ def test_the_batches_of_a_tree_grow_with_its_pairs_to_those_of_wordnet():
         "task.name": "tree", "task.data.batch_size": "auto", "trainer.max_epochs": "auto", "trainer.max_steps": -1,
         "trainer.check_val_every_n_epoch": "auto", "trainer.accumulate_grad_batches": 1,
     }  # fmt: skip
-    found = [settled("poincare_embeddings", {"nodes": n, "pairs": n}, values) for n in (500, 8_000, 743_241)]
-    batches = [each["task.data.batch_size"] for each in found]
+    settings = [settled("poincare_embeddings", {"nodes": n, "pairs": n}, values) for n in (500, 8_000, 743_241)]
+    batches = [each["task.data.batch_size"] for each in settings]
     assert batches[0] < batches[1] < batches[2] == 2000
-    assert found[2]["trainer.max_epochs"] == 30, "as the records of WordNet's nouns have"
+    assert settings[2]["trainer.max_epochs"] == 30, "as the records of WordNet's nouns have"
 
 
 def test_the_nodes_of_a_deep_hierarchy_start_nearer_to_one_another():
@@ -96,9 +96,9 @@ def test_the_nodes_of_a_deep_hierarchy_start_nearer_to_one_another():
         "trainer.max_steps": -1, "trainer.check_val_every_n_epoch": 1, "trainer.accumulate_grad_batches": 1,
     }  # fmt: skip
     sizes_of = {"WordNet's nouns": (82_115, 743_241), "a path": (300, 44_850), "two nodes": (2, 1)}
-    found = {name: settled("poincare_embeddings", {"nodes": n, "pairs": m}, values) for name, (n, m) in sizes_of.items()}
-    assert found["WordNet's nouns"] == found["two nodes"] == {"task.model.start_step": 0.6}, "as the records have"
-    assert found["a path"] == {"task.model.start_step": 0.1}
+    settings = {name: settled("poincare_embeddings", {"nodes": n, "pairs": m}, values) for name, (n, m) in sizes_of.items()}
+    assert settings["WordNet's nouns"] == settings["two nodes"] == {"task.model.start_step": 0.6}, "as the records have"
+    assert settings["a path"] == {"task.model.start_step": 0.1}
     assert settled("poincare_embeddings", {"nodes": 300, "pairs": 44_850}, values | {"task.model.start_step": 0.5}) == {}
 
 

@@ -29,15 +29,15 @@ def test_no_sentence_goes_over_from_one_text_into_the_next():
 
 
 def test_sentences_and_documents_are_cut_to_their_limits():
-    found = recipe(max_length=2, max_sentences=2).sentences(("One two three. Four five six.", "Seven."))
-    assert found == [["one", "two"], ["four", "five"]]
+    sources = recipe(max_length=2, max_sentences=2).sentences(("One two three. Four five six.", "Seven."))
+    assert sources == [["one", "two"], ["four", "five"]]
     assert recipe(max_length=4).sentences(("word " * 100_000,)) == [["word"] * 4]
     assert recipe(max_length=4).sentences(("." * 100_000,)) == [["." * 100_000]]
 
 
 def test_a_document_with_an_emoji_in_escapes_is_kept():
-    found = [("train", "", Document(x, (r"Nice \ud83d\ude00 film.",))) for x in "ab"]
-    assert "\U0001f600" in prepare(found, recipe(clean=["escapes"], held_out={})).vocabulary
+    sources = [("train", "", Document(x, (r"Nice \ud83d\ude00 film.",))) for x in "ab"]
+    assert "\U0001f600" in prepare(sources, recipe(clean=["escapes"], held_out={})).vocabulary
 
 
 @pytest.mark.parametrize("texts", [("",), (" \n ", "\t"), ()])
@@ -65,20 +65,20 @@ def test_arrays_hold_the_documents():
 
 
 def test_unknown_words_are_counted_by_split():
-    found = three() + rows("a", "b", split="test", text="New things.") + rows("b", split="dev", text="Some things.")
-    corpus = prepare(found, recipe(held_out={}))
+    sources = three() + rows("a", "b", split="test", text="New things.") + rows("b", split="dev", text="Some things.")
+    corpus = prepare(sources, recipe(held_out={}))
     assert [corpus.counts[split]["unknown"] for split in SPLITS] == [0, 1, 4]
     assert [corpus.counts[split]["words"] for split in SPLITS] == [12, 6, 9]
-    assert prepare(found, recipe(vocabulary="all", held_out={})).counts["test"]["unknown"] == 0
-    assert len(prepare(found, recipe(max_words=1)).vocabulary) == 1
+    assert prepare(sources, recipe(vocabulary="all", held_out={})).counts["test"]["unknown"] == 0
+    assert len(prepare(sources, recipe(max_words=1)).vocabulary) == 1
 
 
 def test_held_out_documents_are_drawn_by_the_seed_and_are_the_stated_share():
-    found = [("train", "", Document("ab"[k % 2], (f"Word w{k}.",))) for k in range(50)]
-    one = prepare(found, recipe(held_out={"test": 0.2, "dev": 0.1}))
+    sources = [("train", "", Document("ab"[k % 2], (f"Word w{k}.",))) for k in range(50)]
+    one = prepare(sources, recipe(held_out={"test": 0.2, "dev": 0.1}))
     assert [one.counts[split]["documents"] for split in SPLITS] == [35, 5, 10]
-    again = prepare(found, recipe(held_out={"test": 0.2, "dev": 0.1}))
-    other = prepare(found, recipe(held_out={"test": 0.2, "dev": 0.1}, held_out_seed=1))
+    again = prepare(sources, recipe(held_out={"test": 0.2, "dev": 0.1}))
+    other = prepare(sources, recipe(held_out={"test": 0.2, "dev": 0.1}, held_out_seed=1))
     assert np.array_equal(one.arrays.splits, again.arrays.splits)
     assert not np.array_equal(one.arrays.splits, other.arrays.splits)
     kept = {f"w{k}" for k in np.flatnonzero(one.arrays.splits == 0)}
@@ -86,12 +86,12 @@ def test_held_out_documents_are_drawn_by_the_seed_and_are_the_stated_share():
 
 
 def test_documents_that_cannot_be_used_are_counted_or_end_the_reading():
-    found = [*three(), ("train", "news.csv, line 9", Fault("it has 2 columns")), *rows("c", split="test")]
+    sources = [*three(), ("train", "news.csv, line 9", Fault("it has 2 columns")), *rows("c", split="test")]
     with pytest.raises(
         UserError, match=r"news\.csv, line 9: it has 2 columns\. Correct the line, or .* task\.data\.on_error=skip"
     ):
-        prepare(found, recipe())
-    corpus = prepare(found, recipe(on_error="skip"))
+        prepare(sources, recipe())
+    corpus = prepare(sources, recipe(on_error="skip"))
     assert [corpus.counts[split]["skipped"] for split in SPLITS] == [1, 0, 1]
     assert corpus.faults["train"] == "line 9: it has 2 columns"
     assert corpus.faults["test"].startswith("line 1: the label 'c' is none of a, b")

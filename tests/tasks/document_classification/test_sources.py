@@ -15,17 +15,17 @@ NAMED = Form(None, ["label", "topic"], [["text", "abstract"]], ["title"])
 
 
 def rows(place, form=NAMED):
-    found = []
+    documents = []
     for split, where, document in read_rows(find_sources(place), form):
-        found.append(
+        documents.append(
             (split, *document) if not isinstance(document, Fault) else (where.rpartition("/")[2], str(document))
         )
-    return found
+    return documents
 
 
 def test_a_release_of_zhang_is_read_by_its_columns(tmp_path):
-    found = rows(folder(tmp_path, train='"1","A ""b""","x, y\ny2"\n"2","","z"\n', test="3,c,d\n"), ZHANG)
-    assert found == [("train", "1", ('A "b"', "x, y\ny2")), ("train", "2", ("", "z")), ("test", "3", ("c", "d"))]
+    documents = rows(folder(tmp_path, train='"1","A ""b""","x, y\ny2"\n"2","","z"\n', test="3,c,d\n"), ZHANG)
+    assert documents == [("train", "1", ('A "b"', "x, y\ny2")), ("train", "2", ("", "z")), ("test", "3", ("c", "d"))]
 
 
 def test_json_lines_and_tables_are_read_by_their_names(tmp_path):
@@ -47,8 +47,8 @@ def test_a_folder_for_each_class(tmp_path):
     ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
-    found = [("train", "land", ("hills",)), ("train", "land", ("trees",)), ("train", "sea", ("waves\nblue",))]
-    assert rows(tmp_path) == found
+    documents = [("train", "land", ("hills",)), ("train", "land", ("trees",)), ("train", "sea", ("waves\nblue",))]
+    assert rows(tmp_path) == documents
     (tmp_path / "whole").mkdir()
     for split in ("test", "train"):
         (tmp_path / "whole" / split / "sea").mkdir(parents=True)
@@ -77,10 +77,10 @@ def test_one_file_is_train(tmp_path):
     ],
 )
 def test_a_row_with_other_columns_is_named_by_its_line(tmp_path, line, fault):
-    found = rows(folder(tmp_path, train=f'"1","x","y"\n{line}\n'), ZHANG)
-    assert found[0] == ("train", "1", ("x", "y"))
-    assert found[1][0] == "train.csv, line 2"
-    assert found[1][1].startswith(fault)
+    documents = rows(folder(tmp_path, train=f'"1","x","y"\n{line}\n'), ZHANG)
+    assert documents[0] == ("train", "1", ("x", "y"))
+    assert documents[1][0] == "train.csv, line 2"
+    assert documents[1][1].startswith(fault)
 
 
 def test_bytes_that_are_no_text_are_named_by_their_line(tmp_path):

@@ -53,17 +53,17 @@ def some_mentions(n: int, seed: int = 0) -> list[Mention]:
 
 def reference(mentions: list[Mention], limits: Limits, full: bool) -> dict[str, list[list[int]]]:
     """A batch, written down word by word."""
-    found = {name: [] for name in ("mention", "characters", "context", "positions", "targets")}
+    fields = {name: [] for name in ("mention", "characters", "context", "positions", "targets")}
     for left, mention, right, types in mentions:
         a, b, c = one_at_a_time(left, mention.split(), right, limits.context)
-        found["context"].append([INDEX.get(w.lower(), UNK) for w in a + b + c])
+        fields["context"].append([INDEX.get(w.lower(), UNK) for w in a + b + c])
         places = (
             [1 + len(a) - k for k in range(len(a))] + [1] * len(b) + [limits.context + 2 + k for k in range(len(c))]
         )
-        found["positions"].append(places)
-        found["mention"].append([INDEX.get(w.lower(), UNK) for w in mention.split()[: limits.mention]])
-        found["characters"].append([CHARACTERS.find(x) + 1 for x in mention[: limits.characters]])
-        found["targets"].append(list(dict.fromkeys(TYPES[t] for t in types)))
+        fields["positions"].append(places)
+        fields["mention"].append([INDEX.get(w.lower(), UNK) for w in mention.split()[: limits.mention]])
+        fields["characters"].append([CHARACTERS.find(x) + 1 for x in mention[: limits.characters]])
+        fields["targets"].append(list(dict.fromkeys(TYPES[t] for t in types)))
     widths = {
         "mention": limits.mention,
         "characters": limits.characters,
@@ -71,7 +71,7 @@ def reference(mentions: list[Mention], limits: Limits, full: bool) -> dict[str, 
         "positions": limits.context,
     }
     batch = {}
-    for name, rows in found.items():
+    for name, rows in fields.items():
         width = widths[name] if full and name in widths else max(map(len, rows))
         fill = -1 if name == "targets" else 0
         batch[name] = [row + [fill] * (width - len(row)) for row in rows]

@@ -114,9 +114,9 @@ def test_the_loss_is_the_dense_one(types, space, objective, lists):
     with torch.no_grad():
         step = task.eval().step(batch)
     close(step.loss, expected.detach())
-    found = task.summary({k: float(v) for k, v in step.sums.items()})
-    assert found["loss"] == pytest.approx(float(expected.detach()))
-    assert set(found) == set(task.metric_names)
+    metrics = task.summary({k: float(v) for k, v in step.sums.items()})
+    assert metrics["loss"] == pytest.approx(float(expected.detach()))
+    assert set(metrics) == set(task.metric_names)
 
 
 def test_training_makes_no_logits_and_no_scores(types, monkeypatch):
@@ -204,7 +204,7 @@ def test_a_prediction_can_be_cut_off(types):
 
 
 def test_accuracy_counts_sets_or_as_the_authors_do(types):
-    found = {}
+    metrics = {}
     for strict in ("set", "ordered"):
         task = make(types, strict=strict).eval()
         batch = {"x": torch.zeros(2, D), "targets": torch.tensor([[0, 2], [2, 0]])}
@@ -212,8 +212,8 @@ def test_accuracy_counts_sets_or_as_the_authors_do(types):
         logits = torch.tensor([[1.0, -1, 1, -1, -1, -1, -1]] * 2)
         object.__setattr__(task.model, "classifier", lambda x, y=logits: y)
         sums = {k: float(v) for k, v in task.step(batch).sums.items()}
-        found[strict] = task.summary(sums)["accuracy"]
-    assert found == {"set": 1.0, "ordered": 0.5}
+        metrics[strict] = task.summary(sums)["accuracy"]
+    assert metrics == {"set": 1.0, "ordered": 0.5}
 
 
 @pytest.mark.parametrize(

@@ -28,12 +28,12 @@ def split(data, name: str):
 def test_links_are_split_and_wrong_ones_are_no_edges():
     _, data = toy("task=graph_toy")
     edges = {tuple(edge) for edge in data.graph.edges.tolist()}
-    seen = {tuple(edge) for edge in data.model_sizes["edges"].tolist()}
+    visible = {tuple(edge) for edge in data.model_sizes["edges"].tolist()}
     for name in ("dev", "test"):
         batch = split(data, name)
         pairs = [tuple(pair) for pair in batch["pair"].tolist()]
         assert [pair in edges for pair in pairs] == batch["label"].bool().tolist()
-        assert not seen & set(pairs)
+        assert not visible & set(pairs)
         assert batch["label"].float().mean() == 0.5
 
 
