@@ -153,7 +153,7 @@ def manifold_operations(name: str, c: float, dtype, share: float) -> Iterator[Op
         parts = [points(manifold, k, D, share=share / 2, dtype=dtype)[:, 1:].contiguous() for k in (12, 12, 9)]
         none = torch.zeros(0, dtype=torch.long), torch.zeros(0, dtype=torch.long)
         yield Operation("softmax of distances", lambda x, y, z: distance_softmax(x, y, z, manifold.c, none), parts)
-    if name == "Lorentz" and share <= 0.3:
+    if name == "Lorentz":
         yield hybonet(c, dtype, share)
     yield Operation("optimiser", optimiser_step(name, c), [x[:50].contiguous(), torch.randn_like(x[:50])])
 
