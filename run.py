@@ -21,7 +21,7 @@ import pytorch_lightning as pl
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from configs import checks, choosing, matching, multirun, own, samplers, stored, sweeper
+from configs import checks, choosing, matching, multirun, overview, own, samplers, stored, sweeper
 from configs.build import build, make
 from tasks import prediction, processes, record, rendezvous, report, resume, training
 from tasks.errors import plain_warnings
@@ -85,6 +85,7 @@ def main() -> int:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra hands its errors on, to be reported in one paragraph
     code = 1
     try:
+        overview.check_flags(sys.argv[1:])
         words[:] = own.choose(sys.argv[1:])
         sweeper.register()
         sys.argv[1:] = stored.choose(words)

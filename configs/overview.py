@@ -15,6 +15,10 @@ FOLDER = Path(__file__).resolve().parent
 HELP, SETTINGS = {"--help", "-h"}, {"--cfg", "-c"}
 CHECKPOINT = re.compile(r"(checkpoint|trainer\.resume)=(?!null$)")  # its settings are in a file that torch reads
 GROUPS = ("geometry", "encoder", "optim", "trainer", "logger", "sweep", "hydra/launcher")
+FLAGS = HELP | SETTINGS | {  # Hydra's, which it also takes in front of a value, as --config-dir=my_configs
+    "--multirun", "--resolve", "--package", "--run", "--info", "--config-path", "--config-dir", "--config-name",
+    "--hydra-help", "--version", "--shell-completion", "--experimental-rerun",
+}  # fmt: skip
 WIDTH = 118
 EXAMPLES = """\
 Examples
@@ -34,6 +38,18 @@ def answer(words: Sequence[str]) -> bool:
     if SETTINGS.intersection(words) and not any(CHECKPOINT.match(word) for word in words):
         return _print_settings()
     return False
+
+
+def check_flags(words: Sequence[str]) -> None:
+    """Raises UserError for a setting that is written as the flags of other programs are."""
+    for word in words:
+        flag, _, value = word.partition("=")
+        if flag.startswith("--") and flag not in FLAGS:
+            name = flag.lstrip("-")
+            raise UserError(
+                f"{flag}: a setting is written without dashes, with its value behind an equals sign, as "
+                f"{name}={value or 'VALUE'}; --help lists them."
+            )
 
 
 def _print_settings() -> bool:

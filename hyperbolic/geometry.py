@@ -107,7 +107,7 @@ class Geometry:
             fitting = [name for name, (kind, _) in GEOMETRIES.items() if issubclass(MANIFOLDS[kind], kinds)]
             raise ValueError(
                 f"{model} is defined on {', '.join(kind.name for kind in kinds)}, not with geometry={self.name}; "
-                f"choose geometry={' or '.join(fitting)}"
+                f"choose geometry={' or '.join(fitting)}, or another model"
             )
 
     def check_options(self) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from hyperbolic import native, switch
+from hyperbolic import fusion, native, switch
 from hyperbolic.typing import Context, Function
 
 _BLOCK = 1 << 14  # entries of a block for each CPU thread
@@ -148,6 +148,11 @@ class _WeightedSum(Function[Tensor]):
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
         weights, x = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            values: tuple[Tensor | None, Tensor | None] = fusion.gradients(
+                _plain_weighted_sum, (weights, x), [grad], ctx.needs_input_grad
+            )
+            return values
         n, d = x.shape[-2:]
         parts = (weights.reshape(-1, n, 1), x.reshape(-1, n, d), grad.reshape(-1, 1, d))
         w2, x2, g2 = (part.contiguous() for part in parts)
@@ -182,4 +187,8 @@ def weighted_sum(weights: Tensor, x: Tensor) -> Tensor:
     """``sum_i w_i x_i`` of points (..., N, D) with float64 weights (..., N): float64, (..., D)."""
     if blocked(x) and weights.shape == x.shape[:-1] and x.shape[-2] * x.shape[-1] <= 4 * _BLOCK:
         return _WeightedSum.apply(weights, x)
+    return _plain_weighted_sum(weights, x)
+
+
+def _plain_weighted_sum(weights: Tensor, x: Tensor) -> Tensor:
     return (weights.unsqueeze(-2) @ x.to(_WIDE)).squeeze(-2)

@@ -1,4 +1,4 @@
-"""The one switch between the plain formulas of operators and their kernels, and CUDA graphs for recurrent layers.
+"""The one switch between the plain formulas of operators and their kernels.
 
 ``HYPERBOLIC_KERNELS=plain|fast`` in the environment, or :func:`use_kernels` in code:
 
@@ -13,14 +13,12 @@ Both compute the same formulas and differ in the last bits.
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import shutil
-from collections.abc import Hashable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
 MODES = ("plain", "fast")
@@ -97,39 +95,6 @@ def is_traced(tensors: Iterable[Tensor]) -> bool:
 def is_followed(*tensors: Tensor) -> bool:
     """Whether :func:`is_traced` or :func:`is_transformed`: no autograd function of ours, and no address of a tensor."""
     return is_traced(tensors) or is_transformed()
-
-
-def use_cuda_graphs(layer: nn.Module, *sample: Tensor) -> nn.Module:
-    """Records the forward and backward pass of ``layer`` as CUDA graphs and replays them from then on, in place.
-
-    A loop of many small kernels, as a recurrent layer is, otherwise waits for their launches.
-
-    Args:
-        layer: a module on a GPU, in training mode, without hooks, whose arguments are tensors (such as an RNN or GRU).
-        sample: arguments of the shapes, dtypes and needs of a gradient that it will get. Others, and evaluation, run
-            eagerly.
-
-    Raises:
-        ValueError: an argument is not on a GPU.
-    """
-    if not sample or not all(tensor.is_cuda for tensor in sample):
-        devices = ", ".join(str(tensor.device) for tensor in sample) or "none"
-        raise ValueError(f"CUDA graphs need sample arguments on a GPU, got {devices}")
-    eager, expected = layer.forward, [_properties(tensor) for tensor in sample]
-    torch.cuda.make_graphed_callables(layer, sample)
-    graphed = layer.forward
-
-    @functools.wraps(eager)
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        fits = layer.training and torch.is_grad_enabled() and not kwargs and [_properties(a) for a in args] == expected
-        return (graphed if fits else eager)(*args, **kwargs)
-
-    layer.forward = forward
-    return layer
-
-
-def _properties(argument: Tensor | None) -> Hashable:
-    return argument if argument is None else (argument.shape, argument.dtype, argument.device, argument.requires_grad)
 
 
 with contextlib.suppress(ValueError):  # which is raised when something asks

@@ -35,16 +35,17 @@ def main(arguments: list[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     comparisons = compare(read_trainings(find(options.runs)))
-    if options.curves:
-        draw(comparisons, options.curves)
     show(comparisons)
     if options.markdown:
         with whole_file(options.markdown) as part:
             part.write_text(markdown(comparisons), encoding="utf-8")
     if options.csv:
         write_table(options.csv, *numbers(comparisons))
-    for file in filter(None, (options.curves, options.markdown, options.csv)):
+    for file in filter(None, (options.markdown, options.csv)):
         print(f"written: {file}")
+    if options.curves:  # the last, as runs of several tasks have none together
+        draw(comparisons, options.curves)
+        print(f"written: {options.curves}")
     return 0
 
 

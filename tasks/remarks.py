@@ -9,6 +9,7 @@ from tasks.base import Task
 from tasks.classification import ClassificationTask
 
 ABOVE = 2.0  # standard errors by which an accuracy is to be above the largest class's share
+FEW = 0.1  # a part of that share; an accuracy that is more than this above it is so by chance, or of a small test
 VALIDATIONS = 3  # so many, the first included, say whether a metric moves
 BOUNDS = {"bleu": 100.0, "mean_rank": 1.0, "perplexity": 1.0}  # best values that are not 1 (max) or 0 (min)
 
@@ -47,14 +48,17 @@ def on_classes(
     share = float(gold[largest]) / total
     lines = []
     if correct / total < share + ABOVE * (share * (1 - share) / total) ** 0.5:
-        lines.append(
-            f"little was learned: test/accuracy is {correct / total:.3f}, and who always says {classes[largest]} has "
-            f"{share:.3f}. Try {', '.join([*remedies, 'more epochs'])}, another optim.lr or encoder."
-        )
+        what = f"test/accuracy is {correct / total:.3f}, and who always says {classes[largest]} has {share:.3f}"
+        if correct / total > share + FEW * share:
+            lines.append(f"{what}: {int(total)} examples of a test are too few to tell these apart for certain.")
+        else:
+            remedy = f"{', '.join([*remedies, 'more epochs'])}, another optim.lr or encoder"
+            lines.append(f"little was learned: {what}. Try {remedy}.")
     if never := [k for k in range(len(classes)) if gold[k] and not predicted[k]]:
         names = ", ".join(f"{classes[k]} ({int(gold[k]):,} of {int(total):,})" for k in never[:5])
         more = f" and {len(never) - 5} more classes" if len(never) > 5 else ""
-        remedy = "task.module.class_weights=balanced, or more epochs" if balance else "more epochs"
+        rare = all(gold[k] < gold[largest] / 2 for k in never)
+        remedy = "task.module.class_weights=balanced, or more epochs" if balance and rare else "more epochs"
         lines.append(f"never predicted in the test: {names}{more}. Try {remedy}.")
     return lines
 
@@ -67,14 +71,17 @@ def is_perfect(select: str, mode: str, value: float) -> bool:
 
 def on_selection(select: str, mode: str, history: Sequence[Mapping[str, float]], lr: float) -> str | None:
     """Whether the selecting metric was never better than at its first validation, and what the training loss says of
-    it: one that falls all the same is learning by heart. None of a metric that was perfect then."""
+    it: one that falls all the same is learning by heart. None of a metric that was perfect then, or of one that only
+    moves in steps, as an accuracy may: where val/loss is lower at the end than at first."""
     values = [row[select] for row in history if select in row]
     if len(values) < VALIDATIONS or is_perfect(select, mode, values[0]):
         return None
     best = max(values[1:]) if mode == "max" else min(values[1:])
     if best > values[0] if mode == "max" else best < values[0]:
         return None
-    losses = [row["train/loss"] for row in history if "train/loss" in row]
+    checks, losses = ([row[name] for row in history if name in row] for name in ("val/loss", "train/loss"))
+    if select != "val/loss" and checks and checks[-1] < checks[0]:
+        return None
     later = f"{select} was never better than at its first validation ({values[0]:.4f}, later {best:.4f} at best)"
     if losses and losses[-1] < 0.9 * losses[0]:
         return (

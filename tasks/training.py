@@ -113,6 +113,7 @@ def fit(
     diagnostics = Diagnostics()
     history = History(folder)
     checkpoints = Checkpoints(states, checkpoint_every_n_steps, checkpoint_every_s, average_last)
+    stopping = None
     callbacks: list[Callback] = [NanGuard(folder, nan_check_every_n_steps), diagnostics, StepLog(log_every_n_steps)]
     if enable_progress_bar:
         callbacks.append(make_progress(progress_every_n_steps))
@@ -131,6 +132,9 @@ def fit(
         setting = f"trainer.resume={resume}"  # so that a misfit is one sentence
         resuming.take_over(task, checkpoint, states, setting, max_epochs, max_steps)
         resuming.adopt_name(task, checkpoint)
+        if processes.is_first():
+            step, epoch = int(checkpoint["global_step"]), resuming.epochs_of(checkpoint) + 1
+            print(f"goes on from {checkpoint['file']}: after step {step:,}, in epoch {epoch}", flush=True)
     build_kernels(trainer)
 
     def hint() -> str:
@@ -143,6 +147,9 @@ def fit(
         ends_with_a_message(lambda: f"Interrupted at step {trainer.global_step}; {hint()}."),
     ):
         _train(trainer, task, data, checkpoint)
+        if stopping is not None and stopping.stopped_epoch and trainer.is_global_zero:
+            why = f"{task.select} was not better in {stopping.wait_count} validations (trainer.patience={patience})"
+            print(f"training ended after epoch {trainer.current_epoch}: {why}", flush=True)
         newest = history.rows[-1] if history.rows else {}
         validated = task.select in newest and newest["step"] == trainer.global_step
         if not validated and options.get("limit_val_batches") != 0:  # max_steps came between two validations

@@ -33,6 +33,7 @@ def finished(tmp_path_factory) -> tuple[Path, Result]:
         ("task.data.batch_size=1.5", "task.data.batch_size=1.5: a whole number is needed"),
         ("task.model.d_hidden=0", "task.model.d_hidden"),
         ("task.model.init_norm=-1.0", "task.model.init_norm"),
+        ("--optim.lr=0.1", "--optim.lr: a setting is written without dashes"),
         ("optim.lr=-1", "lr must not be negative"),
         ("optim.rule=newton", "rule must be"),
         ("task.data.files.dev=nowhere.tsv", "There is no data file nowhere.tsv"),

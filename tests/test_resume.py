@@ -354,4 +354,13 @@ def test_points_are_looked_at_every_four_steps_before_and_after_an_interruption(
         rows = list(csv.DictReader(file))
     assert [row["step"] for row in rows if row["diagnostics/sentences/dist0_mean"]] == ["1", "5", "9"]
     assert short(tmp_path / "parts", *words, "trainer.max_epochs=3").code == 0
-    assert same_end(whole, short(tmp_path / "parts", *words, "trainer.max_epochs=10", "trainer.resume=auto"))
+    again = short(tmp_path / "parts", *words, "trainer.max_epochs=10", "trainer.resume=auto")
+    assert "last.ckpt: after step 3, in epoch 4\n" in again.out
+    assert same_end(whole, again)
+
+
+def test_a_run_that_its_patience_ends_says_so(tmp_path):
+    result = short(tmp_path, "trainer.patience=2", "optim.lr=0")
+    line = "training ended after epoch 3: val/accuracy was not better in 2 validations (trainer.patience=2)\n"
+    assert result.code == 0
+    assert line in result.out

@@ -98,3 +98,36 @@ def test_large_centroids_of_far_points_do_not_cancel(kind):
     x = manifold.expmap0(length * unit).expand(400, 11, -1).contiguous()
     out = manifold.centroid(x)
     assert manifold.dist(out, x[:, 0]).max() < (2e-2 if kind is not Lorentz else 1e-3)
+
+
+def second(function, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The gradient by x of a weighted sum of results, made so that it can be differentiated, and that of its product
+    with x."""
+    x = x.detach().requires_grad_()
+    out = function(x)
+    weights = torch.linspace(-1, 1, out.numel()).view_as(out).to(out)
+    (first,) = torch.autograd.grad((out * weights).sum(), x, create_graph=True)
+    return first.detach(), torch.autograd.grad((first * x.detach().square()).sum(), x)[0]
+
+
+BALL, DISK, SHEET = PoincareBall(), Klein(), Lorentz()
+OF_ITSELF = {  # functions whose arguments hang together, of points of float32 that are many, and of float64
+    "sum with itself": (BALL, lambda x: BALL.mobius_add(x, x)),
+    "sum with a part": (BALL, lambda x: BALL.mobius_add(x, 0.5 * x)),
+    "distance to a part": (BALL, lambda x: BALL.dist(x, 0.5 * x)),
+    "product": (BALL, lambda x: rows.row_dot(x, x.sin()).float()),
+    "square": (BALL, lambda x: rows.row_dot(x, x).float()),
+    "scaling": (BALL, lambda x: rows.row_scale(x.double().sum(-1, keepdim=True), x)),
+    "ball's centroid": (BALL, lambda x: BALL.centroid(x.unflatten(0, (-1, 5)))),
+    "disk's centroid": (DISK, lambda x: DISK.centroid(x.unflatten(0, (-1, 5)))),
+    "sheet's centroid": (SHEET, lambda x: SHEET.centroid(x.unflatten(0, (-1, 5)))),
+    "weighted": (BALL, lambda x: BALL.centroid(x.unflatten(0, (-1, 5)), x[:, :1].exp().reshape(-1, 5))),
+}
+
+
+@pytest.mark.parametrize("name", OF_ITSELF)
+def test_second_derivatives_of_large_tensors_are_those_of_float64(name):
+    manifold, function = OF_ITSELF[name]
+    x = manifold.random(3000, 8, std=0.3)
+    for a, b in zip(second(function, x), second(function, x.double()), strict=True):
+        assert (a - b).abs().max() <= 1e-4 * b.abs().max(), name

@@ -1,14 +1,10 @@
 """The switch between plain formulas and kernels, and what it says of tensors that something follows."""
 
-import copy
-
 import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from hyperbolic import switch
-from hyperbolic.layers import mobius
-from hyperbolic.manifolds import PoincareBall
 
 
 @pytest.fixture(autouse=True)
@@ -97,32 +93,3 @@ def test_what_follows_operations():
         fake = mode.from_tensor(x)
     look(fake)
     assert seen == [(False, False), *[(False, True)] * 3, *[(True, False)] * 4]
-
-
-def test_cuda_graphs_need_a_gpu(compiler):
-    layer = mobius.GRU(PoincareBall(1.0), 3, 4)
-    with pytest.raises(ValueError, match="sample arguments on a GPU, got cpu"):
-        switch.use_cuda_graphs(layer, torch.zeros(2, 5, 3))
-    with pytest.raises(ValueError, match="got none"):
-        switch.use_cuda_graphs(layer)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("kind", ["GRU", "RNN"])
-def test_cuda_graphs_equal_eager(kind):
-    ball = PoincareBall(2.0).cuda()
-    layer = getattr(mobius, kind)(ball, 3, 4, bias_std=0.2).cuda()
-    twin = copy.deepcopy(layer)
-    x = ball.random(6, 5, 3, std=0.5, device="cuda")
-    lengths = torch.tensor([5, 2, 3, 1, 4, 5], device="cuda")
-    switch.use_cuda_graphs(layer, x.clone().requires_grad_(), lengths)
-    for batch in (6, 6, 4):  # an incomplete batch runs eagerly
-        results = []
-        for module in (layer, twin):
-            free = x[:batch].clone().requires_grad_()
-            states, last = module(free, lengths[:batch])
-            grads = torch.autograd.grad(states.square().sum() + last.sum(), [free, *module.parameters()])
-            results.append([states, last, *grads])
-        for fast, plain in zip(*results, strict=True):
-            torch.testing.assert_close(fast, plain, rtol=1e-5, atol=1e-6)
-    assert torch.equal(layer.eval()(x, lengths)[1], twin.eval()(x, lengths)[1])

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from hyperbolic import fusion
 from hyperbolic.switch import is_followed
 from hyperbolic.typing import Context, Function
 
@@ -24,18 +24,24 @@ def relation_linear(x: Tensor, weight: Tensor, r: Tensor, sparse: bool = False) 
         ``lazy=True``.
 
     Raises:
-        ValueError: sizes that do not fit. IndexError: a matrix that is not there.
+        ValueError: sizes or dtypes that do not fit. IndexError: a matrix that is not there.
     """
     if r.shape != x.shape[:1] or x.shape[1:] != weight.shape[2:] or weight.dim() != 3:
         raise ValueError(
             f"relation_linear: takes x (B, d_in), weight (R, d_out, d_in) and r (B,), got {tuple(x.shape)}, "
             f"{tuple(weight.shape)} and {tuple(r.shape)}"
         )
+    if x.dtype is not weight.dtype and not torch.is_autocast_enabled(x.device.type):
+        raise ValueError(f"relation_linear: x is {x.dtype} and weight {weight.dtype}; make them one dtype")
     gathered = r.shape[0] * weight[0].numel() <= GATHERED
     if is_followed(x, weight) or (gathered and not sparse):
-        return torch.bmm(weight.index_select(0, r.long()), x.unsqueeze(-1)).squeeze(-1)
+        return _gathered(x, weight, r)
     with torch.autocast(x.device.type, enabled=False):  # in which rows would have another dtype than results
         return _ByRelation.apply(x.to(weight.dtype), weight, r, sparse)
+
+
+def _gathered(x: Tensor, weight: Tensor, r: Tensor) -> Tensor:
+    return torch.bmm(weight.index_select(0, r.long()), x.unsqueeze(-1)).squeeze(-1)
 
 
 class _ByRelation(Function[Tensor]):
@@ -44,14 +50,14 @@ class _ByRelation(Function[Tensor]):
     @staticmethod
     def forward(ctx: Context, x: Tensor, weight: Tensor, r: Tensor, sparse: bool) -> Tensor:
         ctx.sparse, ctx.split = sparse, None
-        weight = weight.detach().as_subclass(Tensor)
         if len(r) * weight[0].numel() <= GATHERED:
             ctx.save_for_backward(x, weight, r)
-            return torch.bmm(weight.index_select(0, r), x.unsqueeze(-1)).squeeze(-1)
+            return _gathered(x, weight.detach().as_subclass(Tensor), r)
         order = r.argsort(stable=True)
         values, counts = torch.unique_consecutive(r[order], return_counts=True)
         ctx.split = counts.tolist()
-        ctx.save_for_backward(x, weight, values, order)
+        ctx.save_for_backward(x, weight, r, values, order)
+        weight = weight.detach().as_subclass(Tensor)
         relations = values.tolist()
         if relations and relations[0] < 0:  # which would count from the end
             raise IndexError(f"relation_linear: index {relations[0]} is out of range of {len(weight)} matrices")
@@ -61,8 +67,10 @@ class _ByRelation(Function[Tensor]):
         return y
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        if torch.is_grad_enabled():  # for a second derivative, dense
+            x, weight, r = ctx.saved_tensors[:3]
+            return *fusion.gradients(_gathered, (x, weight, r), [grad], ctx.needs_input_grad[:3])[:2], None, None
         grad_x = values = parts = None
         if ctx.split is None:
             x, weight, r = ctx.saved_tensors
@@ -73,7 +81,7 @@ class _ByRelation(Function[Tensor]):
                 outer = grad.unsqueeze(-1) * x.unsqueeze(-2)
                 parts = outer.new_zeros(len(values), *outer.shape[1:]).index_add_(0, place, outer)
         else:
-            x, weight, values, order = ctx.saved_tensors
+            x, weight, _, values, order = ctx.saved_tensors
             groups = list(zip(values.tolist(), order.split(ctx.split), strict=True))
             if ctx.needs_input_grad[0]:
                 grad_x = torch.empty_like(x)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from hyperbolic import native
+from hyperbolic import fusion, native
 from hyperbolic.numerics import BALL_EPS, limit
 from hyperbolic.rows import blocked
 from hyperbolic.typing import Context, Function
@@ -51,9 +51,7 @@ class _Rows(Function[Tensor]):
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, y, c = ctx.saved_tensors
         if torch.is_grad_enabled():
-            inputs = [t for t, needed in zip((x, y, c), ctx.needs_input_grad, strict=False) if needed]
-            grads = iter(torch.autograd.grad(ctx.plain(x, y, c), inputs, grad, create_graph=True))
-            return *(next(grads) if needed else None for needed in ctx.needs_input_grad[:3]), None, None, None, None
+            return *fusion.gradients(ctx.plain, (x, y, c), [grad], ctx.needs_input_grad[:3]), None, None, None, None
         grad_x, grad_y = torch.empty_like(x), torch.empty_like(y)
         grad_c = x.new_empty(x.shape[:-1], dtype=torch.float64) if ctx.needs_input_grad[2] else None
         _call(f"{ctx.symbol}_grad", (x, y, grad.contiguous(), grad_x, grad_y, grad_c), x, c, ctx.limits)

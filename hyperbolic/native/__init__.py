@@ -305,6 +305,9 @@ def _processor() -> str:
 
 
 def cache_folder() -> Path:
-    """Where builds lie."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    """Where builds lie. Raises FileNotFoundError for a user without a home, as a container's may be."""
+    try:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError as error:
+        raise FileNotFoundError("this user has no home; set XDG_CACHE_HOME to a folder to keep them in") from error
     return Path(home, "hyperbolic")

@@ -108,8 +108,8 @@ class ProbingTask(Task):
         chosen = {name: metrics[name][best] for name in self.metric_names if name in metrics}
         if len(self.layers) == 1:
             return chosen
-        groups = enumerate(self.layers)
-        return chosen | {f"layer_{k}/{name}": metrics[name][place] for place, k in groups for name in chosen}
+        each = {f"layer_{k}/{name}": metrics[name][at] for at, k in enumerate(self.layers) for name in chosen}
+        return each | (chosen if "edges" in sums else {})  # in training none is chosen
 
 
 def _array(predictions: Sequence[Tensor]) -> np.ndarray:

@@ -153,7 +153,10 @@ class TranslationData(TaskData):
             self._corpus = self._made_up(self.toy) if self.folder is None and self.toy else self._from_files()
             for split in SPLITS:
                 self._report(split, self._corpus.counts[split])
-            if 0 < (learnt := len(self.subwords)) < (pieces := self.recipe.pieces):
+            learnt, pieces = len(self.subwords), self.recipe.pieces
+            if learnt and isinstance(pieces, str):
+                say(f"task.data.pieces={pieces}: {learnt:,} pieces are learnt of these texts.", flush=True)
+            elif 0 < learnt < int(pieces):
                 say(f"task.data.pieces={pieces} is more than these texts give; {learnt} are learnt.", flush=True)
             n, total = self._corpus.counts["train"]["pairs"], self.paper_pairs
             if total is not None and n < total:

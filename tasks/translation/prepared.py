@@ -3,7 +3,7 @@
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +27,8 @@ BOS, EOS = 2, 3  # ids of the beginning and the end of a target sentence, behind
 FIRST = 4  # id of the first piece of a vocabulary
 CHUNK = 10_000  # sentences that are split together
 VOCABULARIES = ("separate", "shared")
+AUTO = "auto"
+FEWEST, MOST, CHARACTERS = 500, 8000, 200  # of pieces=auto: see `size_for`
 Ids = tuple[np.ndarray, np.ndarray]  # of all sentences of a side, and where each starts
 Reader = Callable[[], Iterator[tuple[str, Pair]]]  # the pairs and their splits, from the first on
 
@@ -36,13 +38,13 @@ class Recipe:
     """How sentences become ids.
 
     subwords: how they are split, one of `subwords.KINDS`. pieces: how many of both languages together are learnt, of
-    train, for subwords="bpe". vocabularies: "separate", each language has ids for the pieces of its own training
-    sentences; "shared": both have the same. min_count: rarer pieces are the unknown one. max_length: most pieces of a
-    sentence; longer pairs of train are left out, longer sentences of other splits are cut.
+    train, for subwords="bpe"; "auto": see `size_for`. vocabularies: "separate", each language has ids for the pieces
+    of its own training sentences; "shared": both have the same. min_count: rarer pieces are the unknown one.
+    max_length: most pieces of a sentence; longer pairs of train are left out, longer sentences of other splits are cut.
     """
 
     subwords: str
-    pieces: int
+    pieces: int | str
     vocabularies: str
     min_count: int
     max_length: int
@@ -50,7 +52,7 @@ class Recipe:
     def __post_init__(self) -> None:
         one_of("task.data.subwords", self.subwords, KINDS)
         one_of("task.data.vocabularies", self.vocabularies, VOCABULARIES)
-        for name in ("pieces", "min_count", "max_length"):
+        for name in ("min_count", "max_length", *(["pieces"] if self.pieces != AUTO else [])):
             whole(f"task.data.{name}", getattr(self, name), 1)
 
 
@@ -88,17 +90,30 @@ class Corpus(NamedTuple):
 
 
 def prepare(read: Reader, recipe: Recipe) -> Corpus:
-    """What the recipe makes of pairs, without names of files. `read` is called up to three times, to learn pieces.
+    """What the recipe makes of pairs, without names of files. `read` is called up to four times, to learn pieces.
 
     Raises UserError where pieces cannot be learnt, and those of `read`.
     """
-    model = learn(_TrainingSentences(read), recipe.pieces) if recipe.subwords == "bpe" else b""
+    train, model = _TrainingSentences(read), b""
+    if recipe.subwords == "bpe":
+        model = learn(train, size_for(train) if isinstance(recipe.pieces, str) else recipe.pieces)
     subwords = Subwords(recipe.subwords, model)
     collected = _Collection(recipe, subwords)
     pairs = read()
     while chunk := list(itertools.islice(pairs, CHUNK)):
         collected.add(chunk)
     return collected.corpus()
+
+
+def size_for(sentences: Iterable[str]) -> int:
+    """How many pieces are learnt of sentences: one for each CHARACTERS characters, from FEWEST to MOST, and one more
+    for each different character. 29,000 pairs of Multi30k have MOST. Of its first 1,500, where 1,000 are learnt
+    0.4 % of the pieces of the test are unknown, and where 8,000 are 12 %: most of these are in a sentence or two."""
+    total, different = 0, set[str]()
+    for sentence in sentences:
+        total += len(sentence)
+        different.update(sentence)
+    return min(max(FEWEST, total // CHARACTERS), MOST) + len(different)
 
 
 class _TrainingSentences:

@@ -111,11 +111,14 @@ def test_the_size_decides_the_path(monkeypatch):
         assert bool(calls) == gathered
 
 
-def test_second_derivatives():
+@pytest.mark.parametrize("sparse", [False, True])
+def test_second_derivatives(path, sparse):
+    """Of products times a function of the rows, so that a branch that is lost would be no error."""
     x, weight, r = drawn([1, 3])
     seconds = []
-    for function in (relation_linear, by_loop):
-        (gradient,) = torch.autograd.grad(function(x, weight, r).pow(3).sum(), x, create_graph=True)
+    for function in (lambda *arguments: relation_linear(*arguments, sparse), by_loop):
+        loss = (function(x, weight, r).pow(3) * x.sum(-1, keepdim=True)).sum()
+        (gradient,) = torch.autograd.grad(loss, x, create_graph=True)
         seconds.append(torch.autograd.grad(gradient.sum(), [x, weight]))
     for actual, expected in zip(*seconds, strict=True):
         torch.testing.assert_close(actual, expected)

@@ -239,3 +239,15 @@ def test_the_cache_folder(monkeypatch, tmp_path):
     assert native.cache_folder() == tmp_path / "cache" / "hyperbolic"
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert native.cache_folder() == native.Path(os.path.expanduser("~"), ".cache", "hyperbolic")
+
+
+@needs_compiler
+def test_a_user_without_a_home_has_plain_formulas_and_is_told(monkeypatch, tmp_path):
+    def home():
+        raise RuntimeError("Could not determine home directory.")
+
+    (tmp_path / "twice.cpp").write_text(_SOURCE)
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(native.Path, "home", home)
+    with pytest.warns(RuntimeWarning, match="'twice' could not be built.*this user has no home; set XDG_CACHE_HOME"):
+        assert native.library("twice") is None

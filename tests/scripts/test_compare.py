@@ -118,12 +118,13 @@ def test_tasks_have_tables_of_their_own_and_no_common_curves(records, tmp_path, 
     folder = records({"config.task.name": "one"}, {"config.task.name": "two", "data.sha256": {"test": "other"}})
     assert command(folder) == 0
     assert capsys.readouterr().out.count("┏") == 2
-    assert command(folder, "--curves", tmp_path / "c.png") == 1
+    assert command(folder, "--csv", tmp_path / "c.csv", "--curves", tmp_path / "c.png") == 1
     assert (
         "error: --curves draws runs of one task on the same data, and these are one, train; two, train"
         in capsys.readouterr().err
     )
     assert not (tmp_path / "c.png").exists()
+    assert (tmp_path / "c.csv").exists()
 
 
 def test_patterns_and_files_name_runs_too(records, capsys):

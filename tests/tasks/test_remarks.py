@@ -20,6 +20,8 @@ def test_an_accuracy_beside_the_largest_class_and_a_class_that_is_never_predicte
     assert "task.module.class_weights=balanced" in never
     assert "vectors" not in near
     assert "balanced" not in on_classes(CLASSES, table([0, 9, 0], [0, 9, 0], [0, 9, 0]))[1]
+    assert "balanced" not in on_classes(CLASSES, table([0, 9, 0], [0, 9, 0], [0, 9, 0]), balance=True)[1]
+    assert "12 examples of a test are too few" in on_classes(CLASSES, table([3, 2, 0], [0, 3, 1], [1, 0, 2]))[0]
     assert "Try word vectors, more epochs" in on_classes(CLASSES, table([0, 9, 0]).expand(3, 3), ["word vectors"])[0]
 
 
@@ -51,6 +53,17 @@ def test_a_metric_that_moved_or_was_measured_twice_is_not_spoken_of():
     assert on_selection("val/loss", "min", history([0.2, 0.3, 0.1], [4, 4, 4], "val/loss"), 0.3) is None
     assert on_selection("val/mrr", "max", history([0.2, 0.1], [4, 4]), 0.3) is None
     assert on_selection("val/mrr", "max", [], 0.3) is None
+
+
+def test_a_metric_that_stands_while_the_loss_of_the_validation_falls_is_not_spoken_of():
+    rows = history([0.6, 0.6, 0.6], [4.0, 2.0, 0.5])
+    for row, loss in zip(rows, [0.5, 0.3, 0.4], strict=True):
+        row["val/loss"] = loss
+    assert on_selection("val/mrr", "max", rows, 0.3) is None
+    rows[-1]["val/loss"] = 0.9
+    by_heart = on_selection("val/mrr", "max", rows, 0.3)
+    assert by_heart
+    assert "by heart" in by_heart
 
 
 def test_a_metric_that_is_perfect_at_once_is_not_spoken_of():

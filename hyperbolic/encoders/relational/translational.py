@@ -8,13 +8,14 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
+from hyperbolic import fusion
 from hyperbolic.encoders.relational.bilinear import complex_product, conjugate, even, moduli
 from hyperbolic.encoders.relational.scorer import Scorer, Table
 from hyperbolic.geometry import Geometry
 from hyperbolic.manifolds import Euclidean, Manifold
 from hyperbolic.numerics import WIDE, safe_sqrt, sqnorm, wide
+from hyperbolic.switch import is_followed
 from hyperbolic.typing import Context, Function
 
 _EPSILON = 2.0  # of the range of the start, in the program of Sun et al. 2019
@@ -131,12 +132,14 @@ class RotatE(Translational):
         return complex_product(self.entity(t), conjugate(self.rotation(r)))
 
     def compare(self, query: Tensor, r: Tensor, t: Tensor) -> Tensor:
-        return self.margin - _SumOfModuli.apply(query.unsqueeze(1) - self.entity(t))
+        difference = query.unsqueeze(1) - self.entity(t)
+        total = _sum_of_moduli(difference) if is_followed(difference) else _SumOfModuli.apply(difference)
+        return self.margin - total
 
     def compare_all(self, query: Tensor, r: Tensor, rows: slice | Tensor) -> Tensor:
         table = self.rows_of(self.entity.weight, rows)
-        if torch.compiler.is_compiling():
-            return self.margin - moduli(query.unsqueeze(1) - table).sum(-1)
+        if is_followed(query, table):
+            return self.margin - _modulus_distances(query, table)
         return self.margin - _ModulusDistances.apply(query, table)
 
     def factors(self, h: Tensor, r: Tensor, t: Tensor) -> list[Tensor]:
@@ -158,6 +161,14 @@ def _distances(x: Tensor, y: Tensor) -> Tensor:
     return out
 
 
+def _sum_of_moduli(z: Tensor) -> Tensor:
+    return moduli(z).sum(-1)
+
+
+def _modulus_distances(x: Tensor, y: Tensor) -> Tensor:
+    return moduli(x.unsqueeze(1) - y).sum(-1)
+
+
 class _SumOfModuli(Function[Tensor]):
     """``sum_j |z_j|`` of complex rows: (..., d) -> (...); the gradient at ``z_j = 0`` is 0."""
 
@@ -169,9 +180,11 @@ class _SumOfModuli(Function[Tensor]):
         return modulus.sum(-1)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Context, grad: Tensor) -> Tensor:
         z, modulus = ctx.saved_tensors
+        if torch.is_grad_enabled():  # for a second derivative
+            second: Tensor = fusion.gradients(_sum_of_moduli, [z], [grad], [True])[0]
+            return second
         weight = (grad.unsqueeze(-1) / modulus).masked_fill_(modulus == 0, 0)
         result: Tensor = (z.unflatten(-1, (2, -1)) * weight.unsqueeze(-2)).flatten(-2)
         return result
@@ -186,8 +199,8 @@ class _ModulusDistances(Function[Tensor]):
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, y: Tensor) -> Tensor:
-        x, y = x.detach().as_subclass(Tensor), y.detach().as_subclass(Tensor)
         ctx.save_for_backward(x, y)
+        x, y = x.detach().as_subclass(Tensor), y.detach().as_subclass(Tensor)
         out = x.new_empty(len(x), len(y))
         for rows, columns, a, b, total in _blocks(x, y):
             total.zero_()
@@ -199,9 +212,12 @@ class _ModulusDistances(Function[Tensor]):
         return out
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor]:
         x, y = ctx.saved_tensors
+        if torch.is_grad_enabled():  # for a second derivative, of the size (B, N, d)
+            both: tuple[Tensor, Tensor] = fusion.gradients(_modulus_distances, (x, y), [grad], [True, True])
+            return both
+        x, y = x.as_subclass(Tensor), y.as_subclass(Tensor)
         grad_x, grad_y = torch.zeros_like(x.T), torch.zeros_like(y.T)
         half, ones = len(grad_x) // 2, x.new_ones(max(len(x), len(y)))
         for rows, columns, a, b, weight in _blocks(x, y):

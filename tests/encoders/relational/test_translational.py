@@ -138,6 +138,31 @@ def test_blocks_of_rotate_change_nothing(monkeypatch, pairs, columns):
         torch.testing.assert_close(gradient, other, **tolerance(F64, "identity"))
 
 
+@pytest.mark.parametrize("name", ["_SumOfModuli", "_ModulusDistances"])
+def test_second_derivatives_of_what_depends_on_itself(name):
+    """Of results times a function of the arguments, so that a branch that is lost would be no error."""
+    torch.manual_seed(5)
+    x, y = (torch.randn(n, 6, dtype=F64, requires_grad=True) for n in (5, 8))
+    plain = {"_SumOfModuli": translational._sum_of_moduli, "_ModulusDistances": translational._modulus_distances}[name]
+    leaves = (x,) if name == "_SumOfModuli" else (x, y)
+    ends = []
+    for function in (getattr(translational, name).apply, plain):
+        loss = (function(*leaves) * x.square().sum(-1, keepdim=True).mT[..., :1]).square().sum()
+        (first,) = torch.autograd.grad(loss, x, create_graph=True)
+        ends.append((first, *torch.autograd.grad(first.square().sum(), leaves)))
+    for actual, expected in zip(*ends, strict=True):
+        torch.testing.assert_close(actual, expected, **tolerance(F64, "identity"))
+
+
+def test_rotate_follows_transforms_of_functions():
+    scorer = built(RotatE, F64, d=6, margin=4.0)
+    h, r, t = triples()
+    query = scorer.query(h, r).detach()
+    for score in (lambda q: scorer.compare_all(q, r, slice(None)), lambda q: scorer.compare(q, r, t)):
+        expected = torch.autograd.functional.jacobian(lambda q: score(q).sum(), query)  # noqa: B023
+        torch.testing.assert_close(torch.func.grad(lambda q: score(q).sum())(query), expected)  # noqa: B023
+
+
 @pytest.mark.parametrize("shape", [(0, 3), (2, 0)])
 def test_no_queries_or_no_entities_give_no_scores(shape):
     x, y = (torch.ones(n, 4, dtype=F64, requires_grad=True) for n in shape)

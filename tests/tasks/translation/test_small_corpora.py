@@ -1,5 +1,9 @@
 """Texts that are too few for as many pieces as are asked for."""
 
+import pytest
+
+from tasks.errors import UserError
+from tasks.translation.prepared import size_for
 from tasks.translation.subwords import Subwords, learn
 from tests.tasks.translation.files import TRAIN, aligned, data, german
 
@@ -24,3 +28,14 @@ def test_fewer_pieces_than_wanted_are_said_also_from_the_cache(tmp_path, capsys)
         assert capsys.readouterr().out.count(said) == 1
     data(folder, tmp_path / "cache", subwords="bpe", pieces=60).corpus()
     assert "are learnt" not in capsys.readouterr().out
+
+
+def test_auto_takes_pieces_by_the_length_of_the_texts(tmp_path, capsys):
+    assert size_for(["ab"]) == 502
+    assert size_for(["abcd"] * 50_000) == 1004
+    assert size_for(["abcd"] * 1_000_000) == 8004
+    small = data(aligned(tmp_path / "texts"), tmp_path / "cache", subwords="bpe", pieces="auto")
+    small.corpus()
+    assert f"task.data.pieces=auto: {len(small.subwords)} pieces are learnt" in capsys.readouterr().out
+    with pytest.raises(UserError, match="task.data.pieces"):
+        data(aligned(tmp_path / "texts"), tmp_path / "cache", subwords="bpe", pieces="many")
