@@ -21,6 +21,16 @@ from tasks.local_paths import portable_word
 TEST = "test"  # the folder of the best trial's test, beside those of the trials
 
 
+def _clear(folder: Path) -> None:
+    """Remove the folder of a run. Raises UserError, and leaves it, where it holds files and is none."""
+    if folder.exists() and any(folder.iterdir()) and not (folder / ".hydra").is_dir():
+        raise UserError(
+            f"{folder} is where a run of this search would be, and it holds files of something else. Name another "
+            "folder with hydra.sweeper.folder, or move it away."
+        )
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 class Trials:
     """The trials of one search, whose folder is `place`. at_once: how many are launched
     together. in_steps: whether the next ones wait for these. timeout: seconds after which no further one starts."""
@@ -84,7 +94,7 @@ class Trials:
                     self.sampler.note(dataclasses.replace(self.trials[same], number=number))
                 continue
             name = self._folder(number)
-            shutil.rmtree(self.place / name, ignore_errors=True)  # of a trial that was killed
+            _clear(self.place / name)  # of a trial that was killed
             jobs.append([*self.space.job(settings[number]), *self._in(name)])
         if jobs:
             self._call(jobs)
@@ -136,7 +146,7 @@ class Trials:
         folder, test = self.place / best.folder, self.place / TEST
         earlier = search.record_of_test(test, folder)
         if earlier is None:
-            shutil.rmtree(test, ignore_errors=True)
+            _clear(test)
             words = [*self.space.job(best.settings), "mode=test", f"checkpoint={quoted(folder)}", *self._in(TEST)]
             self._call([words])
             earlier = search.record_of_test(test, folder)

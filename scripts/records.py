@@ -1,12 +1,11 @@
 """The record of a run: what it must hold, read and checked in one place."""
 
 import json
-import math
 import re
 from pathlib import Path
 
 from tasks.errors import UserError
-from tasks.reading import brief
+from tasks.reading import brief, is_finite
 from tasks.resume import flat
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -76,12 +75,17 @@ def validate(record: Record, path: Path) -> Record:
     ]
     if not faults:
         faults += _metric_faults(record["metrics"]) + _data_faults(record["data"])
+        nodes = {name: record["config"].get(name) for name in ("task", "geometry", "optim", "trainer")}
+        nodes["task.data"] = nodes["task"].get("data") if isinstance(nodes["task"], dict) else None
+        faults += [f"'config.{name}' is no node" for name, node in nodes.items() if not isinstance(node, dict)]
+        if not isinstance(record.get("overrides", []), list):
+            faults.append(f"'overrides' is {brief(record['overrides'])}, no list")
         settings = flat(record["config"])
         faults += [f"'config.{key}' is missing" for key in REQUIRED_SETTINGS if key not in settings]
         if record["commit"] is not None and not _COMMIT.fullmatch(record["commit"]):
             faults.append(f"'commit' is {brief(record['commit'])}, no commit of git")
-        if not math.isfinite(record["wall_s"]) or record["wall_s"] < 0:
-            faults.append(f"'wall_s' is {record['wall_s']}")
+        if not is_finite(record["wall_s"]) or record["wall_s"] < 0:
+            faults.append(f"'wall_s' is {brief(record['wall_s'])}")
     if faults:
         raise RecordError(
             f"{path}: not the record of a finished run: {'; '.join(faults)}. Run the experiment again to its end."
@@ -100,7 +104,7 @@ def _metric_faults(metrics: dict) -> list[str]:
     faults = [
         f"metric {brief(name)} is {brief(value)}, not a finite number"
         for name, value in metrics.items()
-        if not _is(value, _NUMBER) or not math.isfinite(value)
+        if not _is(value, _NUMBER) or not is_finite(value)
     ]
     if not any(name.startswith("test/") for name in metrics):
         faults.append("'metrics' has no test/... value")

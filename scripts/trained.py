@@ -153,7 +153,13 @@ def read_run(folder: Path) -> Run:
         inside = sorted({f.parent for name in ("record.json", "checkpoints") for f in folder.glob(f"*/{name}")})
         hint = f"It holds {len(inside)} run(s), as {inside[-1]}; name one." if inside else "Name the folder of a run."
         raise UserError(f"{folder} is not the folder of a run: it has neither a record.json nor a checkpoint. {hint}")
-    return Run(folder, name, settings, selection, _history(folder / "history.csv"))
+    run = Run(folder, name, settings, selection, _history(folder / "history.csv"))
+    try:
+        _ = run.title, run.space, run.best_epoch, run.epoch_of(1)
+    except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
+        fault = f"{type(error).__name__}: {brief(str(error))}"
+        raise UserError(f"{folder}: its record.json or history.csv is damaged ({fault}). Run it again.") from error
+    return run
 
 
 def _has_seed(settings: Mapping[str, Any]) -> bool:
@@ -221,7 +227,7 @@ def restore(run: Run, checkpoint: dict[str, Any], portable: bool = False) -> Tra
         )
     task.to(resume.dtype_of(run.settings.get("trainer.precision")))
     resume.load_weights(task, checkpoint, str(run.folder))
-    return Trained(run, task.eval(), task.model, data, run.epoch_of(checkpoint["global_step"]))
+    return Trained(run, task.eval(), task.model, data, run.epoch_of(checkpoint.get("global_step", 0)))
 
 
 def _json(file: Path) -> dict[str, Any]:

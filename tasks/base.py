@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from torch.optim import Optimizer
 from hyperbolic.geometry import Geometry
 from hyperbolic.manifolds.base import Manifold
 from tasks.batches import SHUFFLES, EvaluationBatches, Share, Split, TokenBatches, TrainBatches
-from tasks.checkpoint_parts import Origin, numbers_by_name
+from tasks.checkpoint_parts import Origin, check_counts, check_kinds, numbers_by_name
 from tasks.errors import UserError, one_of, whole
 from tasks.loggers import log_metrics
 from tasks.random_state import random_state, set_random_state, shared_generator
@@ -97,6 +98,7 @@ class Task(pl.LightningModule, abc.ABC):
         self.share: Share | None = None  # of the batch, in a training step of one of several processes
         self._weight: float | None = None  # of the batches whose gradients are being added up
         self._sums: dict[str, dict[str, Any]] = {}
+        self._fresh_schedules: list[dict[str, Any]] = []  # as they are before a checkpoint is taken over
 
     @property
     def validated(self) -> tuple[str, ...]:
@@ -267,6 +269,7 @@ class Task(pl.LightningModule, abc.ABC):
         else:  # each takes an equal share
             sums = {k: sum(own[k] for own in all_sums) / world for k in all_sums[0]}
         self._sums = {"train": sums} if sums else {}
+        check_counts(checkpoint["loops"])
         loop = checkpoint["loops"]["fit_loop"]
         within = not loop["epoch_loop.batch_progress"]["is_last_batch"]
         self._given = loop["state_dict"].get("combined_loader", []) if within else []
@@ -278,7 +281,13 @@ class Task(pl.LightningModule, abc.ABC):
             torch.distributed.all_gather_object(values, value)
         return values
 
+    def on_fit_start(self) -> None:
+        configured = self.trainer.lr_scheduler_configs
+        self._fresh_schedules = [deepcopy(each.scheduler.state_dict()) for each in configured]
+
     def on_train_start(self) -> None:
+        for configured, fresh in zip(self.trainer.lr_scheduler_configs, self._fresh_schedules, strict=True):
+            check_kinds(configured.scheduler.state_dict(), fresh)  # which a checkpoint may have replaced
         # Lightning does so too, but not where the number of steps was asked for before, as schedules do
         for state in self.__dict__.pop("_given", []):
             self._batches.load_state_dict(state)

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from lightning_utilities.core.apply_func import apply_to_collection
+from torch import Tensor
 
 MOST_VALUES = 100_000  # of a configuration; ours have some hundred
 
@@ -49,7 +51,8 @@ def load(file: Path, device: torch.device | str) -> Any:
     """What `torch.save` put into a file, of tensors and plain values; nothing is executed. Raises RuntimeError, among
     others, for a sparse tensor whose indices lie outside of it, which would be read and written there."""
     with torch.sparse.check_sparse_tensor_invariants():
-        return torch.load(file, map_location=device, weights_only=True)
+        values = torch.load(file, map_location=device, weights_only=True)
+    return apply_to_collection(values, Tensor, Tensor.detach)  # without attributes of their own, which a file may give
 
 
 def _is_bounded(node: Any) -> bool:
@@ -75,6 +78,40 @@ def has_parts(checkpoint: Mapping[str, Any]) -> bool:
         return False
     if not _is_bounded(checkpoint["config"]):
         return False
-    return all(isinstance(text, str) for pair in texts.items() for text in pair) and all(
-        isinstance(name, str) and isinstance(value, (int, float)) for name, value in metrics.items()
-    )
+    try:
+        numbers_by_name({**metrics, "global_step": checkpoint.get("global_step", 0)}, "metrics")
+    except ValueError:
+        return False
+    return all(isinstance(text, str) for pair in texts.items() for text in pair)
+
+
+def check_counts(loops: Any) -> None:
+    """Raises ValueError unless the state of loops holds, at whatever depth, whole numbers from 0 on, nothing else."""
+    nodes = [loops]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, Mapping):
+            loaders = node.get("combined_loader", [])  # a list of them
+            nodes.extend(value for key, value in node.items() if key != "combined_loader")
+            nodes.extend(loaders if isinstance(loaders, list) else [loaders])
+        elif not isinstance(node, int) or not 0 <= node < 2**63:
+            raise ValueError(f"its counts hold a {type(node).__name__}, or a number that is none")
+
+
+def check_kinds(state: Any, like: Any) -> None:
+    """Raises ValueError where a value of `state` is of another kind than the one at its place in `like`, or is NaN;
+    what only one of them has is left out."""
+    pairs = [(state, like)]
+    while pairs:
+        one, other = pairs.pop()
+        if isinstance(other, Mapping) and isinstance(one, Mapping):
+            pairs.extend((one[key], other[key]) for key in other if key in one)
+        elif isinstance(other, (list, tuple)) and isinstance(one, (list, tuple)) and len(one) == len(other):
+            pairs.extend(zip(one, other, strict=True))
+        elif _kind(one) is not _kind(other) or one != one:
+            raise ValueError(f"its schedules hold a {type(one).__name__} in the place of a {type(other).__name__}")
+
+
+def _kind(value: Any) -> type:
+    """Its type, of all numbers that of a float."""
+    return float if isinstance(value, (int, float)) and not isinstance(value, bool) else type(value)

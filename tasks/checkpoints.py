@@ -139,7 +139,10 @@ class History(Checkpoint):
         return {"rows": self.rows, "wall_s": self.wall_s, "examples": self.examples, "training_s": self.training_s}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.rows = [numbers_by_name(row, "history") for row in state["rows"]]
+        rows = [numbers_by_name(row, "history") for row in state["rows"]]
+        if not all(row["epoch"] >= 1 and row["step"] >= 0 and "".join(row).isprintable() for row in rows):
+            raise ValueError("its history is not that of a run")
+        self.rows = rows
         numbers = numbers_by_name({key: value for key, value in state.items() if key != "rows"}, "counts")
         self.earlier_s, self.examples, self.training_s = (numbers[k] for k in ("wall_s", "examples", "training_s"))
 

@@ -16,7 +16,7 @@ _END = re.compile(r"""[\s,;:'"()\[\]{}]|\Z""")
 def is_local(text: str) -> bool:
     """Whether a text is a path in a home, or an absolute one whose first folder is here; "/film/actor" is a label."""
     parts = Path(text).parts
-    return text.startswith("~") or (len(parts) > 1 and parts[0] == "/" and os.path.exists("/" + parts[1]))
+    return text.startswith("~") or (len(parts) > 1 and parts[0] in ("/", "//") and os.path.exists("/" + parts[1]))
 
 
 def portable(node: Any) -> Any:

@@ -5,6 +5,7 @@ import gzip
 import io
 import itertools
 import json
+import math
 import re
 import reprlib
 import sys
@@ -149,10 +150,26 @@ def read_lines(path: Path) -> Iterator[tuple[int, str | Fault]]:
         raise UserError(f"{path} cannot be read ({reason(error)}).") from None
 
 
+def is_finite(value: object) -> bool:
+    """Whether a value is a number that a float64 holds: JSON's whole numbers have no end."""
+    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
+
+
+def _refuse(text: str) -> float:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text[:40]} is too large for a number")
+    return value
+
+
 def parse_object(text: str) -> dict[str, Any]:
-    """A JSON object. Raises Fault where the text is none, is nested too deeply, or holds half of a surrogate pair."""
+    """A JSON object. Raises Fault where the text is none, is nested too deeply, or holds half of a surrogate pair or a
+    number that is not finite."""
     try:
-        record = json.loads(text)
+        record = json.loads(text, parse_constant=_refuse, parse_float=_finite)
         if SURROGATE.search(text):
             json.dumps(record, ensure_ascii=False).encode("utf-8")
     except RecursionError:

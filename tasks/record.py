@@ -106,7 +106,7 @@ def finished(runs: Path, config: dict[str, Any]) -> Path | None:
     """The newest record with these settings in the folders of `runs`; None where there is none."""
     sha256 = config_sha256(config)
     for path in sorted(runs.glob("*/record.json"), reverse=True):  # the names of folders begin with the time
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, RecursionError):
             record = json.loads(path.read_text(encoding="utf-8"))
             if isinstance(record, dict) and record.get("config_sha256") == sha256:
                 return path

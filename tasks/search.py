@@ -1,7 +1,6 @@
 """The trials of a search: what became of each, their ranking, how much each setting matters, and files of it all."""
 
 import json
-import math
 import shlex
 import statistics
 from collections import defaultdict
@@ -15,7 +14,7 @@ from tasks.comparison_table import Grid, as_markdown, number
 from tasks.errors import UserError, readable
 from tasks.folders import whole_file, write_table
 from tasks.local_paths import portable, portable_text, portable_word
-from tasks.reading import brief
+from tasks.reading import brief, is_finite
 
 COMPLETE, DIVERGED, PRUNED, FAILED = "complete", "diverged", "pruned", "failed"
 STATES = (COMPLETE, PRUNED, DIVERGED, FAILED)  # from the best to the worst
@@ -88,11 +87,12 @@ def outcome(folder: Path, number: int, settings: dict[str, str], metric: str) ->
     selection, metrics = (record.get(key) for key in ("selection", "metrics"))
     selection, metrics = (node if isinstance(node, dict) else {} for node in (selection, metrics))
     value = selection.get("value", metrics.get(metric))
-    number_or_none = float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+    number_or_none = float(value) if value is not None and is_finite(value) else None
     is_number = number_or_none is not None
+    epoch, wall_s = (size if is_finite(size) else None for size in (selection.get("epoch"), record.get("wall_s")))
     return Trial(
         number, settings, COMPLETE if is_number else DIVERGED, folder.name, number_or_none,
-        selection.get("epoch"), record.get("seed"), record.get("commit"), record.get("wall_s"),
+        epoch, record.get("seed"), record.get("commit"), wall_s,
         reason=None if is_number else f"it has no {metric}",
     )  # fmt: skip
 
@@ -162,11 +162,12 @@ def _check(search: Search) -> None:
         nodes.append(trial.settings)
         numbers.append(trial.number)
         for size in (trial.value, trial.epoch, trial.wall_s):
-            _require(size is None or (isinstance(size, int | float) and math.isfinite(size)), size)
+            _require(size is None or is_finite(size), size)
         _require(trial.state in STATES and (trial.value is None) == (trial.state != COMPLETE), trial.state)
     for kind, values in ((str, texts), (dict, nodes), (int, numbers)):
         for value in values:
             _require(isinstance(value, kind), value)
+            str(value).encode("utf-8")  # raises ValueError for half of a surrogate pair
     _require(search.mode in ("max", "min"), search.mode)
 
 

@@ -1,5 +1,6 @@
 """Training and testing a task: builds Lightning's trainer, goes on where a run stopped, tests the best state."""
 
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -146,7 +147,7 @@ def fit(
         processes.together(trainer, hint),
         ends_with_a_message(lambda: f"Interrupted at step {trainer.global_step}; {hint()}."),
     ):
-        _train(trainer, task, data, checkpoint)
+        _train(trainer, task, data, checkpoint, states)
         if stopping is not None and stopping.stopped_epoch and trainer.is_global_zero:
             why = f"{task.select} was not better in {stopping.wait_count} validations (trainer.patience={patience})"
             print(f"training ended after epoch {trainer.current_epoch}: {why}", flush=True)
@@ -249,7 +250,8 @@ def build_kernels(trainer: pl.Trainer) -> None:
         native.build(lambda line: print(line, file=sys.stderr, flush=True))
 
 
-def _train(trainer: pl.Trainer, task: Task, data: TaskData, checkpoint: dict[str, Any] | None) -> None:
+def _train(trainer: pl.Trainer, task: Task, data: TaskData, checkpoint: dict[str, Any] | None, states: Path) -> None:
+    """Train, or go on from a checkpoint; states: this run's folder of them, which gets none of a damaged one's."""
     path = str(checkpoint["file"]) if checkpoint else None
     try:
         trainer.fit(task, datamodule=data, ckpt_path=path, weights_only=True if path else None)
@@ -266,6 +268,8 @@ def _train(trainer: pl.Trainer, task: Task, data: TaskData, checkpoint: dict[str
                 f"The weights are no longer finite ({type(error).__name__}: {reason}). Train with a smaller optim.lr."
             ) from error
         if checkpoint and not task.has_started:
+            if states.resolve() != checkpoint["file"].parent.resolve():
+                shutil.rmtree(states, ignore_errors=True)
             raise UserError(
                 f"trainer.resume: the state of the training in {checkpoint['file']} does not fit or is damaged "
                 f"({reason}). Resume from another checkpoint, or train again."

@@ -19,6 +19,7 @@ from torch.optim import Optimizer
 from hyperbolic.diagnostics import NonFiniteError, find_nonfinite, statistics_by_name
 from hyperbolic.manifolds.base import Manifold
 from tasks.base import Points, Task, as_task
+from tasks.checkpoint_parts import numbers_by_name
 from tasks.folders import whole_file
 
 _SMALL = 1 << 14  # numbers of a tensor that are copied in less time than a norm takes to start
@@ -167,7 +168,10 @@ class Diagnostics(Callback):
         return {"latest": self.latest, "step": self._step}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.latest = dict(state["latest"])
+        latest = numbers_by_name(state["latest"], "diagnostics")
+        if not all(name.startswith("diagnostics/") and math.isfinite(value) for name, value in latest.items()):
+            raise ValueError("its diagnostics are not those of a run")
+        self.latest = latest
         self._step = int(state.get("step", self._step))  # runs from before this entry have none
 
 

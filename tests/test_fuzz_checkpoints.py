@@ -97,6 +97,58 @@ def test_a_checkpoint_without_metrics_is_refused(finished, tmp_path):
         told_in_one_paragraph(result, run)
 
 
+def loops(*path: str) -> tuple:
+    return ("loops", "fit_loop", *path)
+
+
+def with_value(checkpoint: dict, path: tuple, value: Any) -> dict:
+    checkpoint = copy.deepcopy(checkpoint)
+    node = checkpoint
+    for key in path[:-1]:
+        node = node[key]
+    node[path[-1]] = value
+    return checkpoint
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("callbacks", "History", "rows"), [{}]),
+        (("callbacks", "History", "rows"), [{"epoch": 0, "step": 5}]),
+        (("callbacks", "History", "rows"), [{"epoch": 1, "step": 2, "\ud800x": 1.0}]),
+        (("callbacks", "Diagnostics", "latest"), {"a": "x", 5: torch.zeros(2)}),
+        (("callbacks", "Diagnostics", "latest"), {"/home/x": 1.0}),
+        (("callbacks", "Diagnostics", "latest"), {"diagnostics/x": float("nan")}),
+        (loops("epoch_loop.batch_progress", "total", "started"), "x"),
+        (loops("epoch_loop.automatic_optimization.optim_progress", "optimizer", "zero_grad", "total", "completed"), []),
+        (loops("epoch_progress", "current", "processed"), -7),
+        (("metrics", "val/loss"), 2**2030),
+    ],
+)  # fmt: skip
+def test_a_state_that_would_end_a_training_later_is_refused_before_it(finished, tmp_path, path, value):
+    """And nothing is left of the run that was to go on."""
+    folder, states = finished
+    shutil.copytree(states, tmp_path / "run" / "checkpoints")
+    last = tmp_path / "run" / "checkpoints" / "last.ckpt"
+    torch.save(with_value(torch.load(last), path, value), last)
+    words = (f"trainer.resume={tmp_path / 'run'}", "trainer.max_epochs=3", *QUIET)
+    result = call(*words, *places(folder)[:-1], f"paths.output_dir={tmp_path / 'out'}")
+    assert result.code == 1
+    told_in_one_paragraph(result, tmp_path / "run")
+    assert "last.ckpt" in result.err
+    assert not [file for file in (tmp_path / "out").rglob("*") if file.is_file() and ".cache" not in file.parts]
+
+
+def test_attributes_of_a_tensor_are_left_in_the_file(finished, tmp_path):
+    folder, states = finished
+    shutil.copytree(states, tmp_path / "checkpoints")
+    checkpoint = torch.load(tmp_path / "checkpoints" / "best.ckpt")
+    for value in checkpoint["state_dict"].values():
+        value.is_floating_point = "x"
+    torch.save(checkpoint, tmp_path / "checkpoints" / "best.ckpt")
+    assert call("mode=test", f"checkpoint={tmp_path}", *QUIET, *places(folder)).code == 0
+
+
 class Hostile:
     """Pickled, it is a call of `os.system` when it is read."""
 

@@ -20,6 +20,7 @@ from configs.errors import ConfigError
 from configs.sweeper import SearchSweeper
 from scripts import collect, compare
 from tasks import search
+from tasks.errors import UserError
 from tests.cli import QUIET, ROOT, call, command, places
 
 SMALL = (
@@ -430,3 +431,24 @@ def test_how_many_are_launched_together(launcher, sampler, timeout, n_jobs, batc
     sweeper = SearchSweeper(20, sampler, 10, None, 0, timeout, n_jobs, None, {}, {})
     sweeper.master = OmegaConf.create({"hydra": {"launcher": launcher}})
     assert sweeper.batches() == batches
+
+
+@pytest.mark.parametrize("place", ["test", "trial-000"])
+def test_files_of_something_else_in_the_folder_of_a_search_stay(tmp_path, place):
+    (tmp_path / "mine" / place).mkdir(parents=True)
+    (tmp_path / "mine" / place / "notes.txt").write_text("mine")
+    result = start(tmp_path, f"hydra.sweeper.folder={tmp_path / 'mine'}", RATES, "optim.max_grad_norm=null")
+    assert result.code == 1
+    assert f"{place} is where a run of this search would be, and it holds files of something else" in result.err
+    assert (tmp_path / "mine" / place / "notes.txt").read_text() == "mine"
+
+
+def test_a_search_with_numbers_beyond_all_bounds_is_damaged(searched):
+    folder, _ = searched
+    values = json.loads((folder / "search.json").read_text())
+    for key, value in (("value", 10**400), ("epoch", 10**400), ("folder", "\ud800")):
+        file = folder.parent / f"{key}.json"
+        file.write_text(json.dumps(values | {"trials": [values["trials"][0] | {key: value}]}))
+        with pytest.raises(UserError, match="is damaged"):
+            search.read(file)
+        file.unlink()

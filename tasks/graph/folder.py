@@ -2,6 +2,7 @@
 
 import warnings
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from scipy import sparse
@@ -78,10 +79,22 @@ def _rows(path: Path, form: str, least: int, most: int | None) -> list[tuple[int
     return rows
 
 
+def dense(stream: BinaryIO) -> np.ndarray:
+    """The matrix of a file that `scipy.sparse.save_npz` wrote. Raises ValueError, among others, where its indices lie
+    outside of it, which would be written there."""
+    matrix = sparse.load_npz(stream)
+    if hasattr(matrix, "check_format"):
+        matrix.check_format(full_check=True)
+    else:
+        matrix = sparse.coo_array((matrix.data, matrix.coords), shape=matrix.shape)  # which checks them
+    values: np.ndarray = matrix.toarray()
+    return values
+
+
 def _matrix(path: Path) -> np.ndarray:
     try:
         with path.open("rb") as stream:
-            values = np.load(stream, allow_pickle=False) if path.suffix == ".npy" else sparse.load_npz(stream).toarray()
+            values = np.load(stream, allow_pickle=False) if path.suffix == ".npy" else dense(stream)
         if values.ndim != 2:
             raise ValueError(f"its shape is {values.shape}, and it must have a row for each node")
         wrong = np.flatnonzero(~np.isfinite(values).all(1))

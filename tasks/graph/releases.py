@@ -11,6 +11,7 @@ from scipy import sparse
 
 from tasks.errors import UserError
 from tasks.fingerprints import file_sha256, joined_sha256
+from tasks.graph.folder import dense
 from tasks.graph.graph import Graph, checked, undirected
 from tasks.graph.pickles import read_pickle
 from tasks.reading import brief
@@ -105,7 +106,7 @@ def disease(folder: Path, name: str, labelled: bool) -> Graph:
     files = _present(folder, *(f"{name}.{part}" for part in ("edges.csv", "labels.npy", "feats.npz")))
     source = SOURCE.format(name=folder.name)
     labels = _loaded(files[1], lambda file: np.load(file, allow_pickle=False).astype(np.int64).reshape(-1), source)
-    features = _loaded(files[2], lambda file: sparse.load_npz(file).toarray().astype(np.float32), source)
+    features = _loaded(files[2], lambda file: dense(file).astype(np.float32), source)
     return _graph(disease_links(folder, name), files, features, labels if labelled else None, {})
 
 

@@ -311,6 +311,8 @@ def test_the_error_of_a_run_of_predictions_names_the_one_that_trained(copied, tm
     [
         ("record.json", "{", "is not the record of a run"),
         ("history.csv", "epoch,step,val/loss\n1,2,many\n", "history.csv, line 2: no row of a run's history"),
+        ("history.csv", "epoch,step,val/loss\n1,0,1\n", "history.csv is damaged"),
+        ("history.csv", "epoch,step,val/loss\ninf,inf,1\n", "history.csv is damaged"),
         ("history.csv", "epoch,step,val/loss\n", "its history.csv has no column diagnostics/texts/dist0_mean"),
         ("checkpoints/best.ckpt", "nothing", "is damaged or no checkpoint"),
     ],

@@ -35,6 +35,11 @@ def test_a_missing_key_is_named(make_record, key):
         ("data.share", 0.0, r"share of the data a run used lies in \(0, 1\]"),
         ("data.share", 1.5, "'data.share' is 1.5"),
         ("wall_s", -1.0, "'wall_s' is -1.0"),
+        ("wall_s", 10**400, "'wall_s' is 1000"),
+        ("metrics.test/accuracy", 10**400, "'test/accuracy' is 1000.*not a finite number"),
+        ("config.task.data", 5, "'config.task.data' is no node"),
+        ("config.geometry", "parts", "'config.geometry' is no node"),
+        ("overrides", 5, "'overrides' is 5, no list"),
     ],
 )
 def test_a_wrong_value_is_named(make_record, key, value, words):

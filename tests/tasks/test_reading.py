@@ -60,6 +60,8 @@ def test_a_cell_may_be_longer_than_pythons_own_limit(tmp_path):
         (b'{"label": "x", "text": "\\ud800"}', "half of a surrogate pair"),
         (b'{"label": "x"', "it is not a JSON object (Expecting"),
         (b"[1]", "it is not a JSON object"),
+        (b'{"label": "x", "id": NaN}', "it is not a JSON object (NaN is no number of JSON)"),
+        (b'{"label": "x", "id": -1e999}', "it is not a JSON object (-1e999 is too large for a number)"),
         (DEEP.encode(), "it is not a JSON object (nested too deeply)"),
         (b'{"label": "x"}', "it has none of the keys text, review"),
         (b'{"label": "x", "text": ' + b"9" * 100_000 + b"}", "it is not a JSON object (Exceeds"),

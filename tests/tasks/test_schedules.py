@@ -1,5 +1,6 @@
 """Learning rates over the steps of a run, against their formulas; and how batches of several sizes add up to one step."""
 
+import copy
 import math
 from types import SimpleNamespace
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from tasks.checkpoint_parts import check_kinds
 from tasks.errors import UserError
 from tasks.schedules import Schedule
 from tests.cli import SHORT, toy
@@ -130,3 +132,21 @@ def test_the_mean_of_the_last_states_is_tested(tmp_path):
         f"trainer.resume={half.record_path.parent}", "trainer.max_epochs=4", *QUIET, *places(tmp_path / "half")
     )  # fmt: skip
     assert resumed.record["metrics"] == result.record["metrics"]
+
+
+@pytest.mark.parametrize("schedule", [Schedule("plateau"), Schedule("noam", 5, 16), Schedule("constant", 5)])
+def test_the_state_of_a_schedule_has_the_kinds_of_a_fresh_one(schedule):
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(2))], lr=1.0)
+    trainer = SimpleNamespace(check_val_every_n_epoch=1, estimated_stepping_batches=10)
+    scheduler = schedule.configure(optimizer, lambda: trainer, "val/loss", "min")["lr_scheduler"]["scheduler"]
+    fresh = copy.deepcopy(scheduler.state_dict())
+    for _ in range(3):
+        optimizer.step()
+        scheduler.step(*([1.0] if schedule.name == "plateau" else []))
+    state = scheduler.state_dict()
+    check_kinds(state, fresh)
+    for key, value in state.items():
+        for wrong in ("x", [], None, float("nan"), torch.zeros(1)):
+            if isinstance(value, (int, float)):
+                with pytest.raises(ValueError, match="its schedules hold a "):
+                    check_kinds(state | {key: wrong}, fresh)

@@ -44,6 +44,22 @@ def test_an_array_of_features_numbers_the_nodes(folder):
         read_folder(folder, "mine", False)
 
 
+def test_sparse_features_whose_indices_lie_outside_are_refused_before_they_are_written(folder):
+    (folder / "features.tsv").unlink()
+    (folder / "edges.tsv").write_text("0\t1\n", encoding="utf-8")
+    rows = {"data": np.ones(4), "indptr": np.arange(5), "shape": np.array([4, 3]), "format": np.array(b"csr")}
+    np.savez(folder / "features.npz", **rows, indices=np.array([0, 1, 2, 2**30], dtype=np.int32))
+    with pytest.raises(UserError, match=r"features.npz cannot be used: .*ind"):
+        read_folder(folder, "mine", False)
+    np.savez(folder / "features.npz", **rows, indices=np.array([0, 1, 2, 0], dtype=np.int32))
+    with pytest.warns(UserWarning, match="have no edge"):
+        assert read_folder(folder, "mine", False).features.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0]]
+    outside = {"data": np.ones(1), "row": np.array([0]), "col": np.array([2**30]), "shape": np.array([4, 3])}
+    np.savez(folder / "features.npz", **outside, format=np.array(b"coo"))
+    with pytest.raises(UserError, match="features.npz cannot be used"):
+        read_folder(folder, "mine", False)
+
+
 @pytest.mark.parametrize(
     ("file", "text", "said"),
     [
