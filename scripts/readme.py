@@ -100,7 +100,7 @@ def speed(path: Path) -> str:
     lines = [
         f"{run['device_name']}, {run['threads']} threads, torch {run['packages']['torch']}, float32, "
         f"{_when(run)}; `make bench` measures your machine. "
-        f"{f'Of other runs, each with a floor of its own: {origins}. ' if origins else ''}"
+        f"{f'Measured in another run, beside its own Euclidean times: {origins}. ' if origins else ''}"
         f"Forward and backward in multiples of the Euclidean counterpart's time (median of alternating runs){also}:",
         "",
         f"| {' | '.join(['work', 'ours', *columns, 'others', limits])} |",

@@ -129,6 +129,9 @@ def learning_curve(rows: list[dict[str, float]], select: str, path: Path) -> Pat
             if points:
                 axis.plot(*zip(*points, strict=True), style, markersize=3, linewidth=1.2, label=split)
         axis.set_xlabel("epoch")
+        low, high = axis.get_xlim()
+        if high - low < 2:  # one epoch: whole numbers need room beside it
+            axis.set_xlim((low + high) / 2 - 1, (low + high) / 2 + 1)
         axis.xaxis.get_major_locator().set_params(integer=True)
         axis.set_ylabel(metric)
         axis.grid(alpha=0.3)

@@ -181,5 +181,7 @@ def plot(panels: Sequence[tuple[str, Cloud]]) -> Figure:
                 ScalarMappable(colours, COLOURS), ax=axes, location="bottom", shrink=0.6 / min(3, len(panels)),
                 aspect=30, pad=0.03, format=StrMethodFormatter("{x:,.0f}"), label="degree: links of the node",
             )  # fmt: skip
+            top = int(colours.vmax)
+            bar.set_ticks(sorted({1, top, *(10**k for k in range(1, len(str(top))) if 2 * 10**k < top)}))
             bar.minorticks_off()
     return body.figure

@@ -28,7 +28,7 @@ _GAP = 0.35  # from the middle of the words to the ends of arcs
 FOOT = (
     "Arcs above: the gold tree. Below: the minimum spanning tree of the probe's distances, in the layer that was best "
     "on the validation split. Punctuation (grey) has no part in either; a word below punctuation hangs on another one. "
-    "Bars mark roots: black the gold one, blue or red the word nearest to the origin."
+    "Bars mark roots: black the gold one, blue or orange the word nearest to the origin."
 )
 
 

@@ -56,7 +56,7 @@ def test_the_section_is_written_between_its_markers_and_checked(files, capsys):
     assert "other | table" not in text
     assert "| geometry | vmap | jvp |\n|---|---|---|\n| ball | 2 | not GRU |" in text
     assert "old" not in text
-    assert "other runs" not in text
+    assert "another run" not in text
     assert text.startswith("# Title\n")
     assert text.endswith("\n\n## Next\n")
     assert readme.main(["--check"], *files) == 0
@@ -80,7 +80,7 @@ def test_plain_formulas_and_a_gpu_have_columns_where_they_were_measured(files):
     text = files[0].read_text()
     assert "| a linear layer | 1.5 | 31 | geoopt 12 | 2 |" in text
     assert "2026-11-21, commit a1b2c3d; `make bench`" in text
-    assert "own: plain formulas (2026-11-21, commit f6e7d8c with changes). Forward" in text
+    assert "Euclidean times: plain formulas (2026-11-21, commit f6e7d8c with changes). Forward" in text
     content = json.loads(bench(1.1))
     for gates, passed, cell in (
         ([], None, "1.1"),
