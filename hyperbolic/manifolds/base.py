@@ -82,10 +82,8 @@ class Manifold(geoopt.Manifold, abc.ABC):
         twins: dict[type[Manifold], Manifold] = self.__dict__.setdefault("_twins", {})
         if kind not in twins:
             other = twins[kind] = kind(self.start_c, self.learn_c)
-            if self.learn_c:
-                other.free_c = self.free_c
-            else:
-                other.fixed_c = self.fixed_c
+            # The dictionaries themselves, so that what torch.func puts there for a call is the twin's as well.
+            other._parameters, other._buffers = self._parameters, self._buffers
         twin = twins[kind]
         assert isinstance(twin, kind)
         return twin

@@ -146,3 +146,27 @@ class TestFlatLimit:
         close(m.mobius_add(x, y), x + y, "limit", dtype)
         close(m.mobius_scalar(0.3, x), 0.3 * x, "limit", dtype)
         close(m.mobius_matvec(weight, x), x @ weight.T, "limit", dtype)
+
+
+@pytest.mark.parametrize("kind", [PoincareBall, Lorentz, Klein])
+@pytest.mark.parametrize("learn_c", [False, True])
+def test_a_twin_that_comes_within_a_functional_call_has_the_curvature_of_every_call(kind, learn_c):
+    space, other = kind(0.7, learn_c), Klein if kind is PoincareBall else PoincareBall
+    values = dict(space.named_parameters()) | dict(space.named_buffers())
+    for c in (0.3, 1.9):
+        free = {name: torch.tensor(c, dtype=torch.float64, requires_grad=True) for name in values}
+
+        class Twins(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.space = space
+
+            def forward(self):
+                return self.space.c * self.space.twin(other).c
+
+        result = torch.func.functional_call(Twins(), {f"space.{name}": value for name, value in free.items()}, ())
+        (value,) = free.values()
+        expected = (torch.nn.functional.softplus(value) if learn_c else value) ** 2
+        assert result == expected
+        torch.testing.assert_close(torch.autograd.grad(result, value), torch.autograd.grad(expected, value))
+    assert space.twin(other).c == space.c
