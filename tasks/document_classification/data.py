@@ -23,7 +23,7 @@ from tasks.errors import UserError, one_of, toy_recipe
 from tasks.fingerprints import identity_of
 from tasks.labels import Labels
 from tasks.ragged import FIRST, Documents, encode_texts
-from tasks.reading import Fault, Faults, parse_object, pick_fields, read_examples
+from tasks.reading import Fault, Faults, brief, parse_object, pick_fields, read_examples
 from tasks.vocabularies import check_names
 from tasks.word_vectors import VectorFiles, VectorRows
 
@@ -290,9 +290,16 @@ class DocumentData(TaskData):
         return example.sentences
 
     def encode(self, inputs: Sequence[NewDocument]) -> DocumentSplit:
-        """New documents as a split; its labels are 0."""
+        """New documents as a split; its labels are 0. How many have no word of the vocabulary is said: what is
+        predicted of them says nothing."""
         if self._index is None:
             self._index = {word: row for row, word in enumerate(self.corpus().vocabulary, start=FIRST)}
+        index = self._index
+        strange = [new for new in inputs if not any(word in index for words in new.sentences for word in words)]
+        if strange:
+            text = brief(" ".join(word for words in strange[0].sentences for word in words))
+            what = f"{len(strange):,} documents have no word that the vocabulary has"
+            rank_zero_only(print)(f"{what}; the first is {text}", flush=True)
         rows = torch.arange(len(inputs))
         documents = encode_texts([document.sentences for document in inputs], self._index)
         return DocumentSplit(documents, rows, torch.zeros_like(rows))

@@ -76,7 +76,7 @@ def test_the_test_set_selects_only_where_it_is_asked_for(tmp_path, capsys):
     assert "selects" not in capsys.readouterr().out
 
 
-def test_new_documents_are_lines_objects_or_files(tmp_path):
+def test_new_documents_are_lines_objects_or_files(tmp_path, capsys):
     found = data(tmp_path)
     lines = [b"It rains. Shares\n", b"\n", b'{"title": "Shares", "text": "They"}\n']
     inputs = list(found.read_inputs(lines, "new.txt"))
@@ -93,7 +93,9 @@ def test_new_documents_are_lines_objects_or_files(tmp_path):
         {"text": "Zebra", "file": "a.txt"},
         {"text": "It\nrains", "file": "b.txt"},
     ]
+    capsys.readouterr()
     assert found.encode(inputs)[torch.tensor([0])]["words"].tolist() == [[UNK]], "no word of it is known"
+    assert capsys.readouterr().out == "1 documents have no word that the vocabulary has; the first is 'zebra'\n"
 
 
 @pytest.mark.parametrize(
