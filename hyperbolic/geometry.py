@@ -139,58 +139,82 @@ class Geometry:
         self.family.check_options(layer, options, f"geometry {self.name}")
         return self.family.layers[layer](self.manifold, *sizes, **options)
 
+    # Each makes a layer of the family, whose class says the formula and its paper. Sizes d are dimensions of the space,
+    # D coordinates of its points. The options are of the class; they come before those of `options`, and these before
+    # those of `with_defaults`. Raises ValueError where the family has no such layer, or the layer no such option.
+
     def linear(self, d_in: int, d_out: int, **options: Any) -> nn.Module:
+        """Points (..., D_in) -> (..., D_out): a matrix and a bias of the family, as ``W (x) x (+) b``. d_in, d_out:
+        dimensions."""
         return self._make("Linear", d_in, d_out, **options)
 
     def embedding(self, n: int, d: int, **options: Any) -> nn.Module:
+        """Index (...) of n points -> (..., D): a table of trained points of dimension d."""
         return self._make("Embedding", n, d, **options)
 
     def activation(self, fn: str) -> nn.Module:
+        """Points (..., D) -> (..., D): a function of coordinates, as "relu" or "tanh", or "identity"."""
         return self._make("Activation", fn)
 
     def dropout(self, p: float, **options: Any) -> nn.Module:
+        """Points (..., D) -> (..., D): in training coordinates are dropped with probability p in [0, 1)."""
         return self._make("Dropout", p, **options)
 
     def rnn(self, d_in: int, d_hidden: int, **options: Any) -> nn.Module:
+        """Sequences (..., T, D_in) and lengths (...) -> states (..., T, D_hidden) and the last one (..., D_hidden)."""
         return self._make("RNN", d_in, d_hidden, **options)
 
     def gru(self, d_in: int, d_hidden: int, **options: Any) -> nn.Module:
+        """As :meth:`rnn`, with the gates of a gated recurrent unit."""
         return self._make("GRU", d_in, d_hidden, **options)
 
     def concat(self, dims: Sequence[int], d_out: int, **options: Any) -> nn.Module:
+        """One point of each of the dimensions ``dims`` -> one point (..., D_out)."""
         return self._make("Concat", dims, d_out, **options)
 
     def attention(self, d: int, **options: Any) -> nn.Module:
+        """Points (..., N, D) -> their weighted centroid (..., D) and the weights (..., N), by distances of queries and
+        keys."""
         return self._make("Attention", d, **options)
 
     def context_attention(self, d: int, **options: Any) -> nn.Module:
+        """As :meth:`attention`, with the weights of a learned context that keys are compared with."""
         return self._make("ContextAttention", d, **options)
 
     def multi_head_attention(self, d: int, n_heads: int, **options: Any) -> nn.Module:
+        """Queries (..., T, D), keys and values (..., N, D) -> (..., T, D); d is a multiple of n_heads."""
         return self._make("MultiHeadAttention", d, n_heads, **options)
 
     def residual(self, d_in: int, d_out: int, **options: Any) -> nn.Module:
+        """``o`` (..., D_in), a block's inner result, and its input x (..., D_out) -> (..., D_out)."""
         return self._make("Residual", d_in, d_out, **options)
 
     def feed_forward(self, d: int, d_hidden: int, **options: Any) -> nn.Module:
+        """Points (..., D) -> (..., D): two linear layers with d_hidden between them, and a residual."""
         return self._make("FeedForward", d, d_hidden, **options)
 
     def position_encoding(self, d: int, n_positions: int, **options: Any) -> nn.Module:
+        """Points (..., T, D) -> (..., T, D), moved by those of their places; T is at most n_positions."""
         return self._make("PositionEncoding", d, n_positions, **options)
 
     def norm(self, d: int) -> nn.Module:
+        """Points (..., D) -> (..., D): the family's normalisation; the identity where its papers have none."""
         return self._make("Norm", d)
 
     def centroid(self) -> nn.Module:
+        """Points (..., N, D), weights (..., N) and a mask (..., N) -> their weighted centroid (..., D)."""
         return self._make("Centroid")
 
     def aggregation(self, d: int, **options: Any) -> nn.Module:
+        """Points (M, D) of nodes and their neighbours -> (N, D), centroids of the neighbourhoods."""
         return self._make("Aggregation", d, **options)
 
     def ordered_sum(self) -> nn.Module:
+        """Points (..., N, D) -> (..., D): their sum in the family's addition, in this order."""
         return self._make("OrderedSum")
 
     def logits(self, d: int, n_classes: int, **options: Any) -> nn.Module:
+        """Points (..., D) -> (..., n_classes): a score of each class, and losses over classes."""
         return self._make("Logits", d, n_classes, **options)
 
 
