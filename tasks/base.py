@@ -286,8 +286,8 @@ class Task(pl.LightningModule, abc.ABC):
         self._fresh_schedules = [deepcopy(each.scheduler.state_dict()) for each in configured]
 
     def on_train_start(self) -> None:
-        for configured, fresh in zip(self.trainer.lr_scheduler_configs, self._fresh_schedules, strict=True):
-            check_kinds(configured.scheduler.state_dict(), fresh)  # which a checkpoint may have replaced
+        for place, fresh in enumerate(self._fresh_schedules):
+            check_kinds(self.trainer.lr_scheduler_configs[place].scheduler.state_dict(), fresh)  # perhaps a checkpoint's
         # Lightning does so too, but not where the number of steps was asked for before, as schedules do
         for state in self.__dict__.pop("_given", []):
             self._batches.load_state_dict(state)
