@@ -287,7 +287,7 @@ class Task(pl.LightningModule, abc.ABC):
 
     def on_train_start(self) -> None:
         for place, fresh in enumerate(self._fresh_schedules):
-            check_kinds(self.trainer.lr_scheduler_configs[place].scheduler.state_dict(), fresh)  # perhaps a checkpoint's
+            check_kinds(self.trainer.lr_scheduler_configs[place].scheduler.state_dict(), fresh)
         # Lightning does so too, but not where the number of steps was asked for before, as schedules do
         for state in self.__dict__.pop("_given", []):
             self._batches.load_state_dict(state)
