@@ -15,7 +15,7 @@ FOLDER = Path(__file__).resolve().parent
 HELP, SETTINGS = {"--help", "-h"}, {"--cfg", "-c"}
 CHECKPOINT = re.compile(r"(checkpoint|trainer\.resume)=(?!null$)")  # its settings are in a file that torch reads
 GROUPS = ("geometry", "encoder", "optim", "trainer", "logger", "sweep", "hydra/launcher")
-FLAGS = HELP | SETTINGS | {  # Hydra's, which it also takes in front of a value, as --config-dir=my_configs
+FLAGS = HELP | SETTINGS | {  # those that Hydra takes
     "--multirun", "--resolve", "--package", "--run", "--info", "--config-path", "--config-dir", "--config-name",
     "--hydra-help", "--version", "--shell-completion", "--experimental-rerun",
 }  # fmt: skip

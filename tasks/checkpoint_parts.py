@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
 
-MOST_VALUES = 100_000  # of a configuration; ours have some hundred
+MOST_VALUES = 100_000  # of a configuration, and of counts; ours have some hundred
 
 
 @dataclass(frozen=True)
@@ -49,10 +48,19 @@ def selection(values: Any) -> dict[str, Any]:
 
 def load(file: Path, device: torch.device | str) -> Any:
     """What `torch.save` put into a file, of tensors and plain values; nothing is executed. Raises RuntimeError, among
-    others, for a sparse tensor whose indices lie outside of it, which would be read and written there."""
+    others, for a sparse tensor whose indices lie outside of it, which would be read and written there. Attributes that
+    the file gives a tensor, which may be in the place of its methods, are left out."""
     with torch.sparse.check_sparse_tensor_invariants():
         values = torch.load(file, map_location=device, weights_only=True)
-    return apply_to_collection(values, Tensor, Tensor.detach)  # without attributes of their own, which a file may give
+    nodes, ids = [values], set[int]()
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, Tensor):
+            vars(node).clear()
+        elif isinstance(node, (Mapping, list, tuple)) and id(node) not in ids:  # once, in however many places it stands
+            ids.add(id(node))
+            nodes.extend(node.values() if isinstance(node, Mapping) else node)
+    return values
 
 
 def _is_bounded(node: Any) -> bool:
@@ -87,6 +95,8 @@ def has_parts(checkpoint: Mapping[str, Any]) -> bool:
 
 def check_counts(loops: Any) -> None:
     """Raises ValueError unless the state of loops holds, at whatever depth, whole numbers from 0 on, nothing else."""
+    if not _is_bounded(loops):
+        raise ValueError(f"its counts are more than {MOST_VALUES:,}")
     nodes = [loops]
     while nodes:
         node = nodes.pop()

@@ -9,7 +9,7 @@ from tasks.base import Task
 from tasks.classification import ClassificationTask
 
 ABOVE = 2.0  # standard errors by which an accuracy is to be above the largest class's share
-FEW = 0.1  # a part of that share; an accuracy that is more than this above it is so by chance, or of a small test
+MARGIN = 0.1  # a part of that share: an accuracy that is further above it, but not for certain, is of a small test
 VALIDATIONS = 3  # so many, the first included, say whether a metric moves
 BOUNDS = {"bleu": 100.0, "mean_rank": 1.0, "perplexity": 1.0}  # best values that are not 1 (max) or 0 (min)
 
@@ -49,7 +49,7 @@ def on_classes(
     lines = []
     if correct / total < share + ABOVE * (share * (1 - share) / total) ** 0.5:
         what = f"test/accuracy is {correct / total:.3f}, and who always says {classes[largest]} has {share:.3f}"
-        if correct / total > share + FEW * share:
+        if correct / total > share + MARGIN * share:
             lines.append(f"{what}: {int(total)} examples of a test are too few to tell these apart for certain.")
         else:
             remedy = f"{', '.join([*remedies, 'more epochs'])}, another optim.lr or encoder"

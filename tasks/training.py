@@ -148,10 +148,10 @@ def fit(
         ends_with_a_message(lambda: f"Interrupted at step {trainer.global_step}; {hint()}."),
     ):
         _train(trainer, task, data, checkpoint, states)
-        if stopping is not None and stopping.stopped_epoch and trainer.is_global_zero:
-            why = f"{task.select} was not better in {stopping.wait_count} validations (trainer.patience={patience})"
-            print(f"training ended after epoch {trainer.current_epoch}: {why}", flush=True)
         newest = history.rows[-1] if history.rows else {}
+        if stopping is not None and stopping.wait_count >= stopping.patience and trainer.is_global_zero:
+            why = f"{task.select} was not better in {stopping.wait_count} validations (trainer.patience={patience})"
+            print(f"training ended in epoch {newest['epoch']}: {why}", flush=True)
         validated = task.select in newest and newest["step"] == trainer.global_step
         if not validated and options.get("limit_val_batches") != 0:  # max_steps came between two validations
             trainer.validate(task, datamodule=data, verbose=False)

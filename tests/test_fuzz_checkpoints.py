@@ -149,6 +149,22 @@ def test_attributes_of_a_tensor_are_left_in_the_file(finished, tmp_path):
     assert call("mode=test", f"checkpoint={tmp_path}", *QUIET, *places(folder)).code == 0
 
 
+def test_lists_that_are_shared_are_gone_through_once(finished, tmp_path):
+    """Each of 60 holds the next one twice: as many values as no time is enough for."""
+    folder, states = finished
+    shutil.copytree(states, tmp_path / "run" / "checkpoints")
+    shared: Any = 0
+    for _ in range(60):
+        shared = {"a": shared, "b": shared}
+    for file in (tmp_path / "run" / "checkpoints").iterdir():
+        checkpoint = torch.load(file)
+        torch.save(checkpoint | {"more": shared, "loops": checkpoint.get("loops", {}) | {"more": shared}}, file)
+    assert call("mode=test", f"checkpoint={tmp_path / 'run'}", *QUIET, *places(folder)).code == 0
+    result = call(f"trainer.resume={tmp_path / 'run'}", "trainer.max_epochs=3", *QUIET, *places(folder))
+    assert result.code == 1
+    assert "its counts are more than 100,000" in result.err
+
+
 class Hostile:
     """Pickled, it is a call of `os.system` when it is read."""
 

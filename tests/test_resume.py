@@ -361,6 +361,6 @@ def test_points_are_looked_at_every_four_steps_before_and_after_an_interruption(
 
 def test_a_run_that_its_patience_ends_says_so(tmp_path):
     result = short(tmp_path, "trainer.patience=2", "optim.lr=0")
-    line = "training ended after epoch 3: val/accuracy was not better in 2 validations (trainer.patience=2)\n"
+    line = "training ended in epoch 3: val/accuracy was not better in 2 validations (trainer.patience=2)\n"
     assert result.code == 0
     assert line in result.out

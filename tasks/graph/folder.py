@@ -83,10 +83,8 @@ def dense(stream: BinaryIO) -> np.ndarray:
     """The matrix of a file that `scipy.sparse.save_npz` wrote. Raises ValueError, among others, where its indices lie
     outside of it, which would be written there."""
     matrix = sparse.load_npz(stream)
-    if hasattr(matrix, "check_format"):
+    if hasattr(matrix, "check_format"):  # the other formats are checked when they are made
         matrix.check_format(full_check=True)
-    else:
-        matrix = sparse.coo_array((matrix.data, matrix.coords), shape=matrix.shape)  # which checks them
     values: np.ndarray = matrix.toarray()
     return values
 
