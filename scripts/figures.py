@@ -40,6 +40,7 @@ from scripts.drawing import (  # noqa: E402
 )
 from scripts.drawing.canvas import FORMATS  # noqa: E402
 from scripts.drawing.options import FigureOptions, Loader  # noqa: E402
+from scripts.drawing.titles import read_titles  # noqa: E402
 from scripts.trained import STATES, Run, load, read_runs  # noqa: E402
 from tasks.errors import UserError, plain_warnings  # noqa: E402
 
@@ -144,8 +145,9 @@ def _figure_options(options: argparse.Namespace) -> FigureOptions:
     if options.out and options.out.exists() and not options.out.is_dir():
         raise UserError(f"--out {options.out} is a file; name a folder.")
     return FigureOptions(
-        options.out, options.format, labels, options.name, options.words_drawn, options.state, options.pairs
-    )
+        options.out, options.format, labels, options.name, options.words_drawn, options.state, options.pairs,
+        read_titles(options.titles),
+    )  # fmt: skip
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -155,6 +157,8 @@ def _parser() -> argparse.ArgumentParser:
     labels = "types of nearest, boundaries; entities; nodes of nodes, tree; sentences of trees"
     parser.add_argument("--labels", metavar="A,B,...", help=labels)
     parser.add_argument("--pairs", type=Path, metavar="FILE", help="premise <tab> hypothesis a line, for attention")
+    titles = "titles of entities and nodes: name <tab> title a line, or WordNet's data.noun, data.verb, ..."
+    parser.add_argument("--titles", type=Path, action="append", default=[], metavar="FILE", help=titles)
     parser.add_argument("--out", type=Path, metavar="DIR", help="of the files, else figures in the first run's folder")
     parser.add_argument("--format", choices=FORMATS, default="png", help="of pictures; tables are Markdown")
     parser.add_argument("--name", help="what the files are called after the figure's name, in the place of the runs")

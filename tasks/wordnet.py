@@ -61,6 +61,15 @@ def read_nouns(folder: Path) -> Edges:
     return Edges(tuple(names), ends[:, 0], ends[:, 1], folder.name, sha256)
 
 
+def title_of(line: str) -> tuple[str, str]:
+    """The offset of a synset and its first word, blanks for underscores, from its line in data.noun, data.verb, ....
+
+    Raises ValueError or IndexError for another line.
+    """
+    offset, word, _ = _synset(line)
+    return offset, word.replace("_", " ")
+
+
 def _lines(text: str) -> list[tuple[int, str]]:
     """Lines with their numbers, without the licence at the top, whose lines begin with blanks."""
     return [(k, line) for k, line in enumerate(text.split("\n"), start=1) if line and not line.startswith("  ")]

@@ -65,22 +65,23 @@ def draw(runs: Sequence[Run], load: Loader, options: FigureOptions) -> list[Path
         trained = load(run)
         if not isinstance(getattr(trained.data, "graph", None), Graph):  # knowledge graphs have another one
             raise unfit(run, "has no nodes; this figure shows graphs (task=airport_nc, cora_lp, graph, ...).")
-        labels = [number_of(label, trained.data.node_names.names, trained, "nodes") for label in options.labels or ()]
-        panels.append((caption(trained, trained.model.manifold), cloud(trained, labels)))
+        names = trained.data.node_names.names
+        labels = [number_of(label, names, trained, "nodes") for label in options.labels or ()]
+        panels.append((caption(trained, trained.model.manifold), cloud(trained, options.titled(names), labels)))
     return [options.save(plot(panels), "nodes", runs)]
 
 
 @torch.no_grad()
-def cloud(trained: Trained, labels: Sequence[int] = (), most: int = MOST) -> Cloud:
+def cloud(trained: Trained, names: Sequence[str], labels: Sequence[int] = (), most: int = MOST) -> Cloud:
     """The nodes of a graph run, at most `most` of them, evenly spaced by number, on paper.
 
-    labels: numbers of those that get a name; else, where the graph has names that are not numbers, those of the highest
-    degree.
+    names: what nodes are called, by number. labels: numbers of those that get a name; else, where there are names that
+    are not numbers, those of the highest degree.
     """
     graph = trained.data.graph
     degree = torch.from_numpy(np.bincount(graph.edges.reshape(-1), minlength=graph.n))
     candidates = list(labels)
-    if not all(name.isdecimal() for name in graph.names) and not candidates:
+    if not all(name.isdecimal() for name in names) and not candidates:
         candidates = degree.argsort(descending=True, stable=True)[: 4 * NAMED].tolist()
     even = torch.linspace(0, graph.n - 1, min(graph.n, max(1, most - len(candidates))), dtype=torch.float64)
     sample = torch.cat([even.round().long(), torch.tensor(candidates, dtype=torch.long)]).unique()
@@ -90,7 +91,6 @@ def cloud(trained: Trained, labels: Sequence[int] = (), most: int = MOST) -> Clo
     x = x[sample]
     basis = charts.principal(manifold.logmap0(x), centred=False)
     xy = charts.flatten(manifold, x, basis, true_distance=True)
-    names = trained.data.node_names.names
     places = torch.searchsorted(sample, torch.tensor(candidates, dtype=torch.long)).tolist()
     named = tuple((place, lettering.shortened(names[k])) for place, k in zip(places, candidates, strict=True))
     few = len(graph.edges) <= MOST_LINKS and graph.n <= most

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -31,6 +31,7 @@ class FigureOptions:
     words: int  # most words whose queries and keys are drawn
     state: str  # best or last
     pairs: Path | None = None  # file of pairs of sentences
+    titles: Mapping[str, str] = field(default_factory=dict)  # of entities and nodes, by name
 
     def path(self, figure: str, runs: Sequence[Run], suffix: str | None = None) -> Path:
         if len(runs) <= 2:
@@ -46,6 +47,18 @@ class FigureOptions:
         namesakes = [other for other in runs if other.stem == run.stem]
         number = str(namesakes.index(run) + 1) if len(namesakes) > 1 else None
         return replace(self, name="-".join(filter(None, [self.name, run.stem, number])))
+
+    def titled(self, names: Sequence[str]) -> Sequence[str]:
+        """What entities or nodes are called in a figure, by number: their titles, or where they have none their names.
+
+        Raises UserError where there are titles, and none is of these names.
+        """
+        if self.titles and not any(name in self.titles for name in names):
+            raise UserError(
+                f"--titles: none of the {len(self.titles):,} titles, as of {next(iter(self.titles))!r}, is of one of "
+                f"the {len(names):,} names, as {names[0]!r}."
+            )
+        return [self.titles.get(name, name) for name in names] if self.titles else names
 
     def save(self, figure: Figure, name: str, runs: Sequence[Run]) -> Path:
         return canvas.save(figure, self.path(name, runs))

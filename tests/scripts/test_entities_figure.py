@@ -1,5 +1,6 @@
 """Entities of a knowledge graph around the origin: true distances, a fair sample, names; and the curves of such runs."""
 
+import dataclasses
 import itertools
 import math
 from pathlib import Path
@@ -12,12 +13,14 @@ from matplotlib.text import Annotation
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
 from hyperbolic.manifolds.charts import convert
 from scripts.drawing import charts, curves, entities, lettering
+from scripts.drawing.titles import read_titles
 from scripts.trained import Run, Trained
 from tasks.errors import UserError
 
 N, D = 60, 5
 NAMES = [f"entity {k}" for k in range(N)]
 DEGREE = torch.arange(N)
+LICENCE = "  1 This software and database is being provided to you\n"
 HYPERBOLIC = [PoincareBall, Lorentz, Klein]
 
 
@@ -190,6 +193,45 @@ def test_labels_choose_names_and_errors_name_what_is_wrong(figures, options):
     other = graph._replace(model=SimpleNamespace())
     with pytest.raises(UserError, match=r"the task wn18rr has no entities; this figure shows knowledge graphs"):
         entities.draw([run()], lambda _: other, options())
+
+
+def test_titles_stand_in_the_place_of_names(figures, options):
+    manifold = PoincareBall(1.0)
+    graph = trained(manifold, points(manifold))
+    chosen = options(("entity 7",))
+    entities.draw([run()], lambda _: graph, dataclasses.replace(chosen, titles={"entity 7": "dog"}))
+    names = [text.get_text() for text in figures[0].subfigs[0].axes[0].texts if isinstance(text, Annotation)]
+    assert names == ["dog"]
+    with pytest.raises(UserError, match=r"none of the 1 titles, as of '00000020', is of one of the 60 names, as 'entity 0'"):
+        entities.draw([run()], lambda _: graph, dataclasses.replace(chosen, titles={"00000020": "dog"}))
+
+
+def test_titles_from_tables_and_from_wordnets_own_files(tmp_path):
+    """The word of a synset is its first; a name of two files, as an offset of nouns and of verbs, has the first's title."""
+    nouns, verbs, table = (tmp_path / name for name in ("data.noun", "data.verb", "entity2text.txt"))
+    nouns.write_text(f"{LICENCE}00000020 03 n 02 domestic_dog 0 Dog 0 001 @ 00000010 n 0000 | barks  \n")
+    verbs.write_text("00000020 03 v 01 bark 0 000 00 | as dogs do  \n00000030 03 v 01 run 0 000 00 | quickly  \n")
+    table.write_text("/m/027rn\tDominican Republic\tof the Caribbean\n\n00000030\ta title\n")
+    assert read_titles([nouns, verbs, table]) == {
+        "00000020": "domestic dog", "00000030": "run", "/m/027rn": "Dominican Republic",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a\tb\nno title\n", r"titles.txt, line 2: 'no title' has no title; each line is `name <tab> title`, or a synset"),
+        ("a\t \n", r"titles.txt, line 1: .* has no title"),
+        ("\n", r"titles.txt has no titles"),
+        (None, r"titles.txt cannot be read"),
+    ],
+)
+def test_files_without_titles(tmp_path, text, message):
+    path = tmp_path / "titles.txt"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(UserError, match=message):
+        read_titles([path])
 
 
 def test_validation_curves_of_many_runs_stand_in_one_panel(figures, options):

@@ -1,5 +1,6 @@
 """Nodes of a graph about their centroid: true distances, colours of classes and degrees, links and names."""
 
+import dataclasses
 import itertools
 from collections import Counter
 from pathlib import Path
@@ -41,12 +42,16 @@ def trained(manifold, x, name="airport_nc", **graph) -> Trained:
     return Trained(Run(Path("outputs") / name, name, settings, None, []), None, model, data, 4)
 
 
+def cloud_of(graph: Trained, *options, **named) -> nodes.Cloud:
+    return nodes.cloud(graph, graph.data.node_names.names, *options, **named)
+
+
 @pytest.mark.parametrize("c", [0.4, 2.5])
 @pytest.mark.parametrize("model", HYPERBOLIC)
 def test_every_node_is_at_its_true_distance_from_the_centroid(model, c):
     manifold = model(c)
     x = points(manifold)
-    cloud = nodes.cloud(trained(manifold, x))
+    cloud = cloud_of(trained(manifold, x))
     distance = manifold.dist(x, manifold.centroid(x).expand_as(x))
     assert torch.allclose(2 * torch.atanh(cloud.xy.norm(dim=-1)) / c**0.5, distance, rtol=1e-7)
 
@@ -55,7 +60,7 @@ def test_every_node_is_at_its_true_distance_from_the_centroid(model, c):
 def test_the_models_of_one_space_give_one_picture(model):
     ball, other = PoincareBall(0.7), model(0.7)
     x = points(ball)
-    first, second = (nodes.cloud(trained(m, y)) for m, y in ((ball, x), (other, convert(x, ball, other))))
+    first, second = (cloud_of(trained(m, y)) for m, y in ((ball, x), (other, convert(x, ball, other))))
     assert torch.allclose(first.xy, second.xy, atol=1e-7)
 
 
@@ -72,7 +77,7 @@ def test_classes_have_colours_and_a_legend(figures, options):
     labels = np.where(np.arange(N) == 3, -1, LABELS)
     graph = trained(Lorentz(1.0), points(Lorentz(1.0)), labels=labels, classes=("b", "a", "c"))
     nodes.draw([graph.run], lambda _: graph, options())
-    cloud = nodes.cloud(graph)
+    cloud = cloud_of(graph)
     assert cloud.classes[:4] == ("b", "a", "c", "no class")
     assert nodes.styles([cloud])["a"] == {"color": canvas.COLOURS[0], "marker": "o"}, "by name"
     body = figures[0].subfigs[0]
@@ -90,7 +95,7 @@ def test_of_many_classes_the_rarest_share_a_colour(figures, options):
     labels[labels >= 16] = 16 + np.arange((labels >= 16).sum()) % 4
     labels[:40] = labels[:40] % 16
     graph = trained(Lorentz(1.0), points(Lorentz(1.0)), labels=labels)
-    marks = nodes.styles([nodes.cloud(graph)])
+    marks = nodes.styles([cloud_of(graph)])
     assert list(marks) == [str(k) for k in range(16)], "numbers by size"
     assert len({tuple(style.values()) for style in marks.values()}) == 16
     nodes.draw([graph.run], lambda _: graph, options())
@@ -100,7 +105,7 @@ def test_of_many_classes_the_rarest_share_a_colour(figures, options):
 def test_links_without_classes_are_coloured_by_degree(figures, options):
     graph = trained(Lorentz(1.0), points(Lorentz(1.0)), "airport_lp")
     nodes.draw([graph.run], lambda _: graph, options())
-    cloud = nodes.cloud(graph)
+    cloud = cloud_of(graph)
     assert (cloud.degree.tolist(), cloud.classes) == (np.bincount(EDGES.reshape(-1)).tolist(), None)
     assert cloud.links.shape[0] == len(EDGES)
     assert torch.allclose(cloud.links[:, 0], cloud.xy[EDGES[:, 0]])
@@ -115,7 +120,7 @@ def test_a_large_graph_is_sampled_and_has_no_links():
     manifold = PoincareBall(1.0)
     names = [f"n{k}" for k in range(5000)]
     edges = np.stack([np.zeros(4999, dtype=np.int64), np.arange(1, 5000)], 1)
-    cloud = nodes.cloud(trained(manifold, points(manifold, 5000), edges=edges, names=tuple(names)), [4321], most=300)
+    cloud = cloud_of(trained(manifold, points(manifold, 5000), edges=edges, names=tuple(names)), [4321], most=300)
     assert 290 < len(cloud.xy) <= 300
     assert cloud.total == 5000
     assert not len(cloud.links)
@@ -144,3 +149,11 @@ def test_a_run_without_a_graph_is_told(options):
     other = trained(Lorentz(1.0), points(Lorentz(1.0)), "wn18rr")._replace(data=SimpleNamespace(graph="of triples"))
     with pytest.raises(UserError, match="the task wn18rr has no nodes; this figure shows graphs"):
         nodes.draw([other.run], lambda _: other, options())
+
+
+def test_titles_stand_in_the_place_of_names(figures, options):
+    graph = trained(Lorentz(1.0), points(Lorentz(1.0)))
+    titled = dataclasses.replace(options(("3",)), titles={"3": "Tromsø", "99": "not there"})
+    nodes.draw([graph.run], lambda _: graph, titled)
+    panel = figures[0].subfigs[0].axes[0]
+    assert [text.get_text() for text in panel.texts if isinstance(text, Annotation)] == ["Tromsø"]
