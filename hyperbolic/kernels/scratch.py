@@ -10,27 +10,39 @@ import torch
 from torch import Tensor
 
 _SPACE = 1 << 20  # float32 numbers of the scratch space
+_LINE = 16  # of them in a line of the cache
 _SHAPES = 64  # how many shapes its views are kept for
+_SMALL = 1 << 18  # numbers of a result up to which it makes no difference where its rows begin
 _local = threading.local()
 
 Blocks = list[tuple[slice, Tensor]]
 
 
-def row_blocks(x: Tensor, dtype: torch.dtype, copies: int = 1) -> Blocks:
+def aligned(size: int) -> int:
+    """The length of rows, of `size` numbers or a few more, that all begin on a line of the cache. Products that are
+    written into others, as of the d + 1 coordinates of Lorentz points, take up to twice as long."""
+    return -(-size // _LINE) * _LINE
+
+
+def row_blocks(
+    x: Tensor, dtype: torch.dtype, copies: int = 1, size: int | None = None, use: str = "rows"
+) -> Blocks:
     """Row ranges of x (N, D) with scratch space for each, (rows, D), or (copies, rows, D) for more than one copy.
 
-    On a GPU, or where rows are very long, one range with all rows in fresh memory.
+    On a GPU, or where rows are very long, one range with all rows in fresh memory. size: of the rows of the scratch
+    space; None: D. use: there is one space for each.
     """
-    n, size = x.shape
+    n, size = len(x), size or x.shape[1]
     if x.is_cuda or copies * size > _SPACE // 2:
         return [(slice(0, n), x.new_empty((copies, n, size)[copies == 1 :], dtype=dtype))]
-    if not hasattr(_local, "space"):
-        _local.space, _local.blocks = torch.empty(_SPACE), {}
-    key = (n, size, dtype, copies)
+    if not hasattr(_local, "spaces"):
+        _local.spaces, _local.blocks = {}, {}
+    key = (n, size, dtype, copies, use)
     if key not in _local.blocks:
         if len(_local.blocks) == _SHAPES:
             _local.blocks.clear()
-        _local.blocks[key] = _blocks(_local.space.view(dtype), n, size, copies)
+        space = _local.spaces.setdefault(use, torch.empty(_SPACE))
+        _local.blocks[key] = _blocks(space.view(dtype), n, size, copies)
     blocks: Blocks = _local.blocks[key]
     return blocks
 
@@ -50,3 +62,14 @@ def rows_of(x: Tensor, rows: slice) -> Tensor:
 def plus_product(total: Tensor | None, a: Tensor, b: Tensor) -> Tensor:
     """``total + a b``, in place; None counts as zero."""
     return a @ b if total is None else total.addmm_(a, b)
+
+
+def set_product(out: Tensor, a: Tensor, b: Tensor, add: bool = False) -> None:
+    """``out = a b``, or ``out += a b``, of matrices, by way of rows that are `aligned`."""
+    size = out.shape[1]
+    if out.numel() <= _SMALL or aligned(size) == size or out.is_cuda:
+        out.addmm_(a, b, beta=int(add))
+        return
+    for rows, space in row_blocks(out, out.dtype, size=aligned(size), use="products"):
+        product = torch.mm(a[rows], b, out=space[:, :size])
+        out[rows].add_(product) if add else out[rows].copy_(product)

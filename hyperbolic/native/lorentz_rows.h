@@ -19,19 +19,18 @@ struct Times {
     }
 };
 
-// The first coordinates of a block's rows, and |s|^2 of the others.
-template <class T> inline void read_block(const T *block, int count, int64_t size, double *first, double *square) {
+// The first coordinates of the rows of a block, and |s|^2 of the others.
+template <class T> inline void read_block(const T *const *row, int count, int64_t size, double *first, double *square) {
     for (int i = 0; i < count; i++) {
-        const T *row = block + i * size;
-        first[i] = row[0];
-        square[i] = rows::dot<true>(row, row, size);
+        first[i] = row[i][0];
+        square[i] = rows::dot<true>(row[i], row[i], size);
     }
 }
 
-// z = (z_0, u) becomes y = (sqrt(radius^2 + r^2 - k^2 e^2), k u) with k = r / sqrt(|u|^2 + e^2), in the rows of a block.
-// gate: the gates sigmoid(z_0); factor: k.
+// z = (z_0, u) becomes y = (sqrt(radius^2 + r^2 - k^2 e^2), k u) with k = r / sqrt(|u|^2 + e^2), in the rows of a block;
+// those of z may be those of y. gate: the gates sigmoid(z_0); factor: k.
 template <class T>
-void normalise_block(T *z, double *gate, double *factor, int count, int64_t size, const Times &times) {
+void normalise_block(const T *const *z, T *y, double *gate, double *factor, int count, int64_t size, const Times &times) {
     rows::Numbers square, time;
     read_block(z, count, size, gate, square);
 #pragma omp simd
@@ -42,8 +41,8 @@ void normalise_block(T *z, double *gate, double *factor, int count, int64_t size
         time[i] = std::sqrt(length2 - length2 * (short_square * inverse) + times.radius * times.radius);
     }
     for (int i = 0; i < count; i++) {
-        T *row = z + i * size;
-        rows::scale(T(factor[i]), row, row, size);
+        T *row = y + i * size;
+        rows::scale(T(factor[i]), z[i], row, size);
         row[0] = T(time[i]);
     }
 }

@@ -56,6 +56,19 @@ template <class Work> inline double sum_of_each(int64_t n, int threads, Work wor
     return total(value, n);
 }
 
+// The rows of a block that stand one after the other.
+template <class T> struct Block {
+    const T *row[of_block];
+    Block(const T *first, int count, int64_t size) {
+        for (int i = 0; i < count; i++) row[i] = first + i * size;
+    }
+    // `side` of them stand side by side in a longer row, one of which begins every by_row numbers; the first is number
+    // `start` of all.
+    Block(const T *all, int64_t start, int count, int64_t size, int64_t side, int64_t by_row) {
+        for (int i = 0; i < count; i++) row[i] = all + (start + i) / side * by_row + (start + i) % side * size;
+    }
+};
+
 // A row that is needed soon. Inlined: compilers drop calls that do nothing else.
 template <class T> ALWAYS_INLINE void ask(const T *row, int64_t size) {
     for (int64_t k = 0; k < size; k += int64_t(64 / sizeof(T))) __builtin_prefetch(row + k);

@@ -18,7 +18,7 @@ constexpr int depth = 16;  // rows whose sums are kept in T before they go to do
 
 template <class T> struct Tile {
     T *z;
-    int64_t rows, columns;
+    int64_t rows, columns, by_row;  // a row begins every by_row numbers
     const T *scale, *bias;  // (columns), or null, as the next two
     T *grad_scale, *grad_bias;
 };
@@ -124,7 +124,7 @@ double bce_columns(const Tile<T> &tile, const Targets<T> &targets, int64_t start
     for (int64_t low = 0; low < tile.rows; low += depth) {
         c.clear();
         for (int64_t r = low; r < std::min(low + depth, tile.rows); r++) {
-            T *here = tile.z + r * tile.columns + start, *z = n == full ? here : c.z;
+            T *here = tile.z + r * tile.by_row + start, *z = n == full ? here : c.z;
             if (weighted && !targets.weigh(c.weights, r, start, n)) {
                 std::fill_n(here, n, T(0));
                 continue;
@@ -248,7 +248,7 @@ double cross_entropy(const Tile<T> &tile, const int64_t *target, const T *weight
     for (int part = 0; part < threads; part++) {
         const NoDenormals zeros;
         for (int64_t r = part * share; r < std::min((part + 1) * share, tile.rows); r++) {
-            T *z = tile.z + r * tile.columns;
+            T *z = tile.z + r * tile.by_row;
             if (weights[r] == T(0))
                 std::fill_n(z, tile.columns, T(0));
             else
@@ -268,17 +268,17 @@ double cross_entropy(const Tile<T> &tile, const int64_t *target, const T *weight
 }  // namespace
 
 #define EXPORT(T)                                                                                                      \
-    extern "C" void bce_##T(T *z, int64_t rows, int64_t columns, const T *scale, const T *bias, T *grad_scale,         \
-                            T *grad_bias, double *loss, const T *dense, int64_t stride, const int64_t *lists,          \
-                            int64_t length, int64_t first, const T *weights, int64_t n_groups,                         \
+    extern "C" void bce_##T(T *z, int64_t rows, int64_t columns, int64_t by_row, const T *scale, const T *bias,        \
+                            T *grad_scale, T *grad_bias, double *loss, const T *dense, int64_t stride,                 \
+                            const int64_t *lists, int64_t length, int64_t first, const T *weights, int64_t n_groups,   \
                             const int64_t *groups, double factor, int threads) {                                       \
-        *loss += bce<T>({z, rows, columns, scale, bias, grad_scale, grad_bias},                                        \
+        *loss += bce<T>({z, rows, columns, by_row, scale, bias, grad_scale, grad_bias},                                \
                         {dense, stride, lists, length, first, weights, n_groups, groups, T(factor)}, threads);         \
     }                                                                                                                  \
-    extern "C" void cross_entropy_##T(T *z, int64_t rows, int64_t columns, const T *scale, const T *bias,              \
-                                      T *grad_scale, T *grad_bias, double *loss, const int64_t *target,                \
+    extern "C" void cross_entropy_##T(T *z, int64_t rows, int64_t columns, int64_t by_row, const T *scale,             \
+                                      const T *bias, T *grad_scale, T *grad_bias, double *loss, const int64_t *target, \
                                       const T *weights, double smoothing, int threads) {                               \
-        *loss += cross_entropy<T>({z, rows, columns, scale, bias, grad_scale, grad_bias}, target, weights,             \
+        *loss += cross_entropy<T>({z, rows, columns, by_row, scale, bias, grad_scale, grad_bias}, target, weights,     \
                                   T(smoothing), threads);                                                              \
     }
 

@@ -12,12 +12,12 @@ from torch import Tensor
 from hyperbolic import native
 from hyperbolic.kernels.class_losses import plain
 from hyperbolic.kernels.operator import Operator, operator
+from hyperbolic.kernels.scratch import aligned, set_product
 from hyperbolic.native import Argument, Strided, shaped
 from hyperbolic.typing import Context
 
 LIBRARY = native.Library("losses")
 _ENTRIES = 1 << 17  # of a tile, which stays in the cache with x and its gradient
-_LANES = 16
 _ROWS = 2048  # most rows of a tile; fewer rows make products with few classes, which are slow
 
 
@@ -39,7 +39,7 @@ class Classes(NamedTuple):
         """Of a C++ pass: z (R, C) becomes the derivative of the loss by it, total, a float64 scalar, grows by the loss,
         and the gradients of scale and bias by theirs."""
         vectors = (self.scale, self.bias, self.grad_scale, self.grad_bias)
-        return z, *z.shape, *(shaped(t, z.shape[1:]) for t in vectors), total
+        return Strided(z), *z.shape, z.stride(0), *(shaped(t, z.shape[1:]) for t in vectors), total
 
 
 def _forward(
@@ -66,31 +66,21 @@ def _forward(
     pieces = (itertools.repeat(None) if t is None else t.split(step) for t in (w, grad_w, scale, bias, *grads[2:]))
     columns = (slice(k, min(k + step, len(w))) for k in range(0, len(w), step))
     parts = [Classes(*part) for part in zip(columns, *pieces, strict=False)]
-    buffer = x.new_empty(min(most_rows, len(x)) * min(step, len(w)))
+    buffer = x.new_empty(min(most_rows, len(x)) * aligned(min(step, len(w))))
     for r in range(0, len(x), most_rows):
         rows = slice(r, min(r + most_rows, len(x)))
         some = x[rows]
         for part in parts:
-            z = buffer[: len(some) * len(part.w)].view(len(some), len(part.w))
+            by_row = aligned(len(part.w))
+            z = buffer[: len(some) * by_row].view(len(some), by_row)[:, : len(part.w)]
             torch.mm(some, part.w.T, out=z)
             on_tile(z, total, rows, part)
             if grad_x is not None:
-                _add_product(grad_x[rows], z, part.w, 0 if part.columns.start == 0 else 1)
+                set_product(grad_x[rows], z, part.w, add=part.columns.start > 0)
             if part.grad_w is not None:
-                _add_product(part.grad_w, z.T, some, 0 if r == 0 else 1)
+                set_product(part.grad_w, z.T, some, add=r > 0)
     ctx.save_for_backward(*grads)
     return total
-
-
-def _add_product(out: Tensor, a: Tensor, b: Tensor, beta: int) -> None:
-    """``out = beta out + a b``. Products make 16 columns in the time of one, so a single one over is made apart: of 65
-    columns, the points of a hyperboloid of 64 dimensions, this takes a sixth less time."""
-    if out.shape[1] <= _LANES or out.shape[1] % _LANES != 1:
-        out.addmm_(a, b, beta=beta)
-        return
-    first = torch.mv(a, b[:, 0].contiguous())
-    out[:, 0] = first if beta == 0 else first.add_(out[:, 0])
-    out[:, 1:].addmm_(a, b[:, 1:], beta=beta)
 
 
 class _Streamed(Operator):

@@ -11,10 +11,15 @@ using rows::Numbers;
 
 namespace {
 
-// See lorentz::normalise_block. numbers: the gates of all rows, then the factors of all rows.
-template <class T> void normalise(T *z, double *numbers, int64_t n, int64_t size, Times times, int threads) {
-    rows::each_block(n, threads, [=](int64_t start, int count) {
-        normalise_block(z + start * size, numbers + start, numbers + n + start, count, size, times);
+// See lorentz::normalise_block. Of the points first..last; z: theirs, `heads` side by side in a row, a row every by_row
+// numbers. numbers: the gates of all n points, then the factors.
+template <class T>
+void normalise(const T *z, int64_t by_row, int64_t heads, T *y, double *numbers, int64_t first, int64_t last, int64_t n,
+               int64_t size, Times times, int threads) {
+    rows::each_block(last - first, threads, [=](int64_t start, int count) {
+        const rows::Block<T> block(z, start, count, size, heads, by_row);
+        double *own = numbers + first + start;
+        normalise_block(block.row, y + (first + start) * size, own, own + n, count, size, times);
     });
 }
 
@@ -86,7 +91,7 @@ void mean(const T *means, T *y, double *factors, int64_t n, int64_t size, double
     rows::each_block(n, threads, [=](int64_t start, int count) {
         double *factor = factors + start;
         Numbers square, time;
-        read_block(means + start * size, count, size, time, square);
+        read_block(rows::Block<T>(means + start * size, count, size).row, count, size, time, square);
 #pragma omp simd
         for (int i = 0; i < count; i++) {
             const double below = std::sqrt(square[i] + inverse_c);
@@ -120,9 +125,11 @@ double mean_grad(const T *grad, const T *y, const double *factors, T *out, int64
 }  // namespace
 
 #define EXPORT(T)                                                                                                      \
-    extern "C" void normalise_##T(T *z, double *numbers, int64_t n, int64_t size, double scale, double lowest,         \
-                                  double radius, int threads) {                                                        \
-        normalise(z, numbers, n, size, {scale, lowest, radius}, rows::worth(n * size, threads));                       \
+    extern "C" void normalise_##T(const T *z, int64_t by_row, int64_t heads, T *y, double *numbers, int64_t first,     \
+                                  int64_t last, int64_t n, int64_t size, double scale, double lowest, double radius,   \
+                                  int threads) {                                                                       \
+        normalise(z, by_row, heads, y, numbers, first, last, n, size, {scale, lowest, radius},                         \
+                  rows::worth((last - first) * size, threads));                                                        \
     }                                                                                                                  \
     extern "C" void normalise_grad_##T(const T *grad, const T *y, const double *numbers, int64_t first, int64_t last,  \
                                        T *out, double *sums, T *columns, int64_t n, int64_t size, double scale,        \

@@ -11,7 +11,7 @@ from torch import Tensor
 from hyperbolic import native
 from hyperbolic.kernels.lorentz_rows import plain
 from hyperbolic.kernels.operator import Operator, operator
-from hyperbolic.kernels.scratch import plus_product, row_blocks, rows_of
+from hyperbolic.kernels.scratch import aligned, plus_product, row_blocks, rows_of, set_product
 from hyperbolic.typing import Context
 
 Sums = ctypes.Array[ctypes.c_double]
@@ -52,16 +52,23 @@ class Linear(Operator):
         heads: int,
     ) -> Tensor:
         x, weight, raw = x.contiguous(), weight.contiguous(), None if raw is None else raw.contiguous()
-        y, size = torch.nn.functional.linear(x, weight, bias), weight.shape[0] // heads
-        if raw is not None:
-            time = torch.nn.functional.linear(raw, weight[::size], None if bias is None else bias[::size])
-            y[:, ::size] = time
-        if added is not None:
-            y[:, size - added.shape[-1] :].add_(added)
-        radius, points = float(c) ** -0.5, len(y) * heads
+        width, y = len(weight), x.new_empty(len(x), len(weight))
+        size, radius, points = width // heads, float(c) ** -0.5, len(x) * heads
         ctx.constants = (points, size, float(scale) * radius, (offset - 1) * radius, radius)  # of the times, see C++
         row_numbers = torch.empty(2, points, dtype=torch.float64)
-        LIBRARY.run("normalise", y, row_numbers, *ctx.constants)
+        for rows, space in row_blocks(y, y.dtype, size=aligned(width)):
+            z = space[:, :width]
+            if bias is None:
+                torch.mm(rows_of(x, rows), weight.T, out=z)
+            else:
+                torch.addmm(bias, rows_of(x, rows), weight.T, out=z)
+            if raw is not None:
+                times = None if bias is None else bias[::size]
+                z[:, ::size] = torch.nn.functional.linear(rows_of(raw, rows), weight[::size], times)
+            if added is not None:
+                z[:, size - added.shape[-1] :].add_(rows_of(added, rows))
+            place = (y, row_numbers, rows.start * heads, rows.stop * heads)
+            LIBRARY.run("normalise", space, space.shape[1], heads, *place, *ctx.constants)
         ctx.save_for_backward(x, weight, raw, y, row_numbers, scale, c)
         ctx.heads, ctx.added = heads, 0 if added is None else added.shape[-1]
         return y
@@ -84,7 +91,7 @@ class Linear(Operator):
             if time is not None:
                 out[:, ::size] = 0
             if grad_x is not None:
-                torch.mm(out, weight, out=rows_of(grad_x, rows))
+                set_product(rows_of(grad_x, rows), out, weight)
             if needs[1]:
                 grad_weight = plus_product(grad_weight, out.T, rows_of(x, rows))
             if time is not None:

@@ -26,7 +26,9 @@ void score(const Questions<T> &of, T *y, T *q, double *numbers, T *out, double m
             relation_linear::product(of.head(i), of.matrix_of(i), y + i * size, size, size);
             rows::add(T(1), of.bias + of.r[i] * (size - 1), y + i * size + 1, size - 1);
         }
-        lorentz::normalise_block(y + start * size, numbers + start, numbers + n + start, count, size, times);
+        T *own = y + start * size;
+        const rows::Block<T> z(own, count, size);
+        lorentz::normalise_block(z.row, own, numbers + start, numbers + n + start, count, size, times);
         for (int64_t i = start; i < start + count; i++) {
             lorentz::flip(y + i * size, q + i * size, size, 2);
             const T shift = T(margin) + of.head_bias[of.h[i]], *x = q + i * size;
