@@ -24,9 +24,7 @@ def aligned(size: int) -> int:
     return -(-size // _LINE) * _LINE
 
 
-def row_blocks(
-    x: Tensor, dtype: torch.dtype, copies: int = 1, size: int | None = None, use: str = "rows"
-) -> Blocks:
+def row_blocks(x: Tensor, dtype: torch.dtype, copies: int = 1, size: int | None = None, use: str = "rows") -> Blocks:
     """Row ranges of x (N, D) with scratch space for each, (rows, D), or (copies, rows, D) for more than one copy.
 
     On a GPU, or where rows are very long, one range with all rows in fresh memory. size: of the rows of the scratch

@@ -125,16 +125,8 @@ class BinaryCrossEntropy(_Streamed):
         )
 
     @staticmethod
-    def forward(
-        ctx: Context,
-        x: Tensor,
-        w: Tensor,
-        scale: Tensor | None,
-        bias: Tensor | None,
-        targets: Tensor,
-        row_weights: Tensor | None,
-        groups: Tensor | None,
-    ) -> Tensor:
+    def forward(ctx: Context, x: Tensor, w: Tensor, *others: Any) -> Tensor:
+        scale, bias, targets, row_weights, groups = others
         if groups is not None and row_weights is not None:
             groups = native.checked_index(groups, row_weights.shape[1], "bce", "groups")
         if targets.dtype is torch.long and targets.numel():  # compiled code has no other check of it; -1 is none
@@ -173,16 +165,8 @@ class CrossEntropy(_Streamed):
         return target.shape == counted.shape == x.shape[:1] and _Streamed.fits(*arguments)
 
     @staticmethod
-    def forward(
-        ctx: Context,
-        x: Tensor,
-        w: Tensor,
-        scale: Tensor | None,
-        bias: Tensor | None,
-        target: Tensor,
-        counted: Tensor,
-        smoothing: float,
-    ) -> Tensor:
+    def forward(ctx: Context, x: Tensor, w: Tensor, *others: Any) -> Tensor:
+        scale, bias, target, counted, smoothing = others
         if len(target):  # compiled code has no other check of it
             target = native.checked_index(target, len(w), "cross_entropy", "classes")
         weights = counted.to(x.dtype) / counted.sum().clamp_min(1)

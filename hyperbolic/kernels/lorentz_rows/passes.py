@@ -39,18 +39,8 @@ class Linear(Operator):
         return x.numel() > 0 and (raw is None or raw.shape == x.shape) and LIBRARY.readable(x, weight, bias, raw, added)
 
     @staticmethod
-    def forward(
-        ctx: Context,
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        raw: Tensor | None,
-        added: Tensor | None,
-        scale: Tensor,
-        c: Tensor,
-        offset: float,
-        heads: int,
-    ) -> Tensor:
+    def forward(ctx: Context, x: Tensor, weight: Tensor, *others: Any) -> Tensor:
+        bias, raw, added, scale, c, offset, heads = others
         x, weight, raw = x.contiguous(), weight.contiguous(), None if raw is None else raw.contiguous()
         width, y = len(weight), x.new_empty(len(x), len(weight))
         size, radius, points = width // heads, float(c) ** -0.5, len(x) * heads
@@ -58,10 +48,8 @@ class Linear(Operator):
         row_numbers = torch.empty(2, points, dtype=torch.float64)
         for rows, space in row_blocks(y, y.dtype, size=aligned(width)):
             z = space[:, :width]
-            if bias is None:
-                torch.mm(rows_of(x, rows), weight.T, out=z)
-            else:
-                torch.addmm(bias, rows_of(x, rows), weight.T, out=z)
+            shift = z if bias is None else bias
+            torch.addmm(shift, rows_of(x, rows), weight.T, beta=int(shift is bias), out=z)
             if raw is not None:
                 times = None if bias is None else bias[::size]
                 z[:, ::size] = torch.nn.functional.linear(rows_of(raw, rows), weight[::size], times)
