@@ -80,41 +80,43 @@ template <class A, class X> inline void add(A a, const X *x, A *to, int64_t size
     for (int64_t j = 0; j < size; j++) to[j] += a * A(x[j]);
 }
 
+// Numbers that the processor works on at once. Of wider vectors than it has, GCC keeps sums in memory.
+#ifdef __AVX512F__
+constexpr int bytes = 64;
+#else
+constexpr int bytes = 32;
+#endif
+constexpr int lanes = bytes / sizeof(double);
 using Two = double __attribute__((vector_size(16)));
 using Four = double __attribute__((vector_size(32)));
-using Eight = double __attribute__((vector_size(64)));
-template <class Wide, class T> inline Wide load(const T *x) {
-    T __attribute__((vector_size(sizeof(Wide) / sizeof(double) * sizeof(T)))) loaded;
+using Wide = double __attribute__((vector_size(bytes)));
+template <class Vector, class T> inline Vector load(const T *x) {
+    T __attribute__((vector_size(sizeof(Vector) / sizeof(double) * sizeof(T)))) loaded;
     std::memcpy(&loaded, x, sizeof loaded);
-    return __builtin_convertvector(loaded, Wide);
+    return __builtin_convertvector(loaded, Vector);
 }
 
 #ifdef __AVX512F__
-template <> inline Eight load<Eight, float>(const float *x) { return (Eight)_mm512_cvtps_pd(_mm256_loadu_ps(x)); }
+template <> inline Wide load<Wide, float>(const float *x) { return (Wide)_mm512_cvtps_pd(_mm256_loadu_ps(x)); }
 #endif
 
 // The halves are added up, not number by number.
-inline double total(Eight numbers) {
-    Four fours[2];
-    std::memcpy(fours, &numbers, sizeof fours);
-    const Four four = fours[0] + fours[1];
-    Two twos[2];
-    std::memcpy(twos, &four, sizeof twos);
-    const Two two = twos[0] + twos[1];
-    return two[0] + two[1];
+inline double total(Two numbers) { return numbers[0] + numbers[1]; }
+template <class Vector> inline double total(Vector numbers) {
+    double __attribute__((vector_size(sizeof numbers / 2))) halves[2];
+    std::memcpy(halves, &numbers, sizeof halves);
+    return total(halves[0] + halves[1]);
 }
 
-// 64 bytes of numbers.
+// As many numbers of either kind.
 template <class T> struct Packed;
 template <> struct Packed<float> {
-    using Numbers = float __attribute__((vector_size(64)));
-    using Lanes = int32_t __attribute__((vector_size(64)));
-    static constexpr Lanes lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    using Numbers = float __attribute__((vector_size(bytes)));
+    using Lanes = int32_t __attribute__((vector_size(bytes)));
 };
 template <> struct Packed<double> {
-    using Numbers = Eight;
-    using Lanes = int64_t __attribute__((vector_size(64)));
-    static constexpr Lanes lane = {0, 1, 2, 3, 4, 5, 6, 7};
+    using Numbers = Wide;
+    using Lanes = int64_t __attribute__((vector_size(bytes)));
 };
 template <class T> using Pack = typename Packed<T>::Numbers;
 template <class T> inline Pack<T> get(const T *x) {
@@ -125,13 +127,16 @@ template <class T> inline Pack<T> get(const T *x) {
 template <class T> inline void put(const Pack<T> &numbers, T *x) { std::memcpy(x, &numbers, sizeof numbers); }
 // Zeros before that lane.
 template <class T> inline Pack<T> from_lane(int first, const Pack<T> &x) {
-    return Packed<T>::lane >= first ? x : Pack<T>{};
+    constexpr int count = bytes / sizeof(T);
+    typename Packed<T>::Lanes lane;
+    for (int k = 0; k < count; k++) lane[k] = k;
+    return lane >= first ? x : Pack<T>{};
 }
-inline Eight squares(const Pack<double> &x) { return x * x; }
-inline Eight squares(const Pack<float> &x) {
-    float numbers[16];
+inline Wide squares(const Pack<double> &x) { return x * x; }
+inline Wide squares(const Pack<float> &x) {
+    float numbers[2 * lanes];
     std::memcpy(numbers, &x, sizeof numbers);
-    const Eight low = load<Eight>(numbers), high = load<Eight>(numbers + 8);
+    const Wide low = load<Wide>(numbers), high = load<Wide>(numbers + lanes);
     return low * low + high * high;
 }
 
@@ -139,14 +144,13 @@ inline Eight squares(const Pack<float> &x) {
 // and with vectors of them, and its terms of zeros are 0.
 template <int count, class Term, class... T>
 ALWAYS_INLINE void sums(int64_t start, int64_t size, double *out, Term term, const T *...x) {
-    constexpr int lanes = 8;
-    Eight sum[count] = {}, terms[count];
+    Wide sum[count] = {}, terms[count];
     for (; start + lanes <= size; start += lanes) {
-        term(terms, load<Eight>(x + start)...);
+        term(terms, load<Wide>(x + start)...);
         for (int k = 0; k < count; k++) sum[k] += terms[k];
     }
     if (start < size && size >= lanes) {  // the last numbers, without those that are in already
-        term(terms, from_lane<double>(int(lanes - (size - start)), load<Eight>(x + size - lanes))...);
+        term(terms, from_lane<double>(int(lanes - (size - start)), load<Wide>(x + size - lanes))...);
         for (int k = 0; k < count; k++) sum[k] += terms[k];
         start = size;
     }
@@ -161,19 +165,19 @@ ALWAYS_INLINE void sums(int64_t start, int64_t size, double *out, Term term, con
 template <bool space = false, class T, class U> inline double dot(const T *x, const U *y, int64_t size) {
     double sum = 0;
     int64_t start = space ? 1 : 0;
-    if (size >= 16) {
-        Eight low = load<Eight>(x) * load<Eight>(y), high = load<Eight>(x + 8) * load<Eight>(y + 8);
+    if (size >= 2 * lanes) {
+        Wide low = load<Wide>(x) * load<Wide>(y), high = load<Wide>(x + lanes) * load<Wide>(y + lanes);
         if (space) low = from_lane<double>(1, low);
-        for (start = 16; start + 16 <= size; start += 16) {
-            low += load<Eight>(x + start) * load<Eight>(y + start);
-            high += load<Eight>(x + start + 8) * load<Eight>(y + start + 8);
+        for (start = 2 * lanes; start + 2 * lanes <= size; start += 2 * lanes) {
+            low += load<Wide>(x + start) * load<Wide>(y + start);
+            high += load<Wide>(x + start + lanes) * load<Wide>(y + start + lanes);
         }
         sum = total(low + high);
     }
     Four tail = {};
     for (; start + 4 <= size; start += 4) tail += load<Four>(x + start) * load<Four>(y + start);
     for (; start < size; start++) sum += double(x[start]) * double(y[start]);
-    return sum + ((tail[0] + tail[2]) + (tail[1] + tail[3]));
+    return sum + total(tail);
 }
 
 // <x, y> in the numbers' own dtype.
@@ -215,18 +219,18 @@ template <class T> inline void combine(const T *a, const T *const *x, int count,
 
 // sums += sum_i weights_i x_i over rows of a block, sum_i x_i where the weights are null; they are taken in T.
 template <class T> inline void add_columns(const T *weights, const T *x, int count, int64_t size, double *sums) {
-    constexpr int lanes = 64;
+    constexpr int together = 64;
     int64_t start = 0;
-    for (; start + lanes <= size; start += lanes) {
-        T sum[lanes] = {};
+    for (; start + together <= size; start += together) {
+        T sum[together] = {};
         for (int i = 0; i < count; i++) {
             const T weight = weights ? weights[i] : T(1);
-            for (int l = 0; l < lanes; l++) sum[l] += weight * x[i * size + start + l];
+            for (int l = 0; l < together; l++) sum[l] += weight * x[i * size + start + l];
         }
-        for (int l = 0; l < lanes; l++) sums[start + l] += double(sum[l]);
+        for (int l = 0; l < together; l++) sums[start + l] += double(sum[l]);
     }
     const int left = int(size - start);
-    T sum[lanes] = {};
+    T sum[together] = {};
     for (int i = 0; i < count && left > 0; i++) {
         const T weight = weights ? weights[i] : T(1);
 #pragma omp simd
