@@ -45,7 +45,8 @@ def with_another_value(checkpoint: dict, seed: int) -> dict:
         elif how == 1 and isinstance(value, dict):
             value[draw.choice(("more", 7, "_target_", "state"))] = draw.choice(VALUES)
         elif isinstance(value, torch.Tensor) and not value.is_complex() and value.numel() < 10**6 and how < 6:
-            changes = (value[:0], value.double(), value * float("nan"), value * 1e30, value.long(), value.unsqueeze(0),
+            none = value[:0] if value.dim() else value.new_empty(0)
+            changes = (none, value.double(), value * float("nan"), value * 1e30, value.long(), value.unsqueeze(0),
                        -value, value.flatten()[:1])  # fmt: skip
             node[last] = draw.choice(changes)
         else:
@@ -196,6 +197,20 @@ def test_a_damaged_checkpoint_is_used_or_refused_in_one_paragraph(finished, tmp_
     folder, states = finished
     for seed in range(CHECKPOINTS):
         told_in_one_paragraph(*damaged(folder, states, tmp_path / str(seed), level, seed))
+
+
+@pytest.mark.slow
+def test_damaged_notes_of_hydra_change_nothing(finished, tmp_path):
+    """They only say where files are that a checkpoint names without their folder."""
+    folder, states = finished
+    notes = (states.parent / ".hydra" / "config.yaml").read_bytes()
+    for seed in range(CHECKPOINTS):
+        run = tmp_path / str(seed)
+        shutil.copytree(states, run / "checkpoints")
+        (run / ".hydra").mkdir()
+        (run / ".hydra" / "config.yaml").write_bytes(mutated(notes, seed))
+        result = call(*attempts(folder, run)[seed % 3], *QUIET, *places(folder))
+        assert result.code == 0, result.err
 
 
 def damaged(folder: Path, states: Path, run: Path, level: str, seed: int) -> tuple[Result, Path]:
