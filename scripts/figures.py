@@ -157,7 +157,7 @@ def _parser() -> argparse.ArgumentParser:
     labels = "types of nearest, boundaries; entities; nodes of nodes, tree; sentences of trees"
     parser.add_argument("--labels", metavar="A,B,...", help=labels)
     parser.add_argument("--pairs", type=Path, metavar="FILE", help="premise <tab> hypothesis a line, for attention")
-    titles = "titles of entities and nodes: name <tab> title a line, or WordNet's data.noun, data.verb, ..."
+    titles = "for the figures entities and nodes: name <tab> title a line, or WordNet 3.0's data.noun, data.verb, ..."
     parser.add_argument("--titles", type=Path, action="append", default=[], metavar="FILE", help=titles)
     parser.add_argument("--out", type=Path, metavar="DIR", help="of the files, else figures in the first run's folder")
     parser.add_argument("--format", choices=FORMATS, default="png", help="of pictures; tables are Markdown")

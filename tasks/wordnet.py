@@ -1,6 +1,7 @@
 """WordNet's nouns and what is above each, from its own database files (Princeton WordNet 3.0, wndb(5WN))."""
 
 import hashlib
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from tasks.reading import brief
 FILES = ("data.noun", "index.noun")
 HYPERNYMS = ("@", "@i")  # of a class, and of an instance
 SETTING = "task.data.wordnet"
+_SYNSET = re.compile(r"(\d{8}) \d\d [nvasr] [0-9a-f]{2} (\S+?)(?:\((?:a|p|ip)\))? ")
 
 
 def read_nouns(folder: Path) -> Edges:
@@ -61,13 +63,11 @@ def read_nouns(folder: Path) -> Edges:
     return Edges(tuple(names), ends[:, 0], ends[:, 1], folder.name, sha256)
 
 
-def title_of(line: str) -> tuple[str, str]:
-    """The offset of a synset and its first word, blanks for underscores, from its line in data.noun, data.verb, ....
-
-    Raises ValueError or IndexError for another line.
-    """
-    offset, word, _ = _synset(line)
-    return offset, word.replace("_", " ")
+def title_of(line: str) -> tuple[str, str] | None:
+    """The offset of a synset and its first word, blanks for underscores and without the marker of an adjective's place,
+    from its line in data.noun, data.verb, ...; None for another line."""
+    synset = _SYNSET.match(line)
+    return None if synset is None else (synset[1], synset[2].replace("_", " "))
 
 
 def _lines(text: str) -> list[tuple[int, str]]:

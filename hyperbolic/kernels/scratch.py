@@ -20,16 +20,14 @@ Blocks = list[tuple[slice, Tensor]]
 
 def aligned(size: int) -> int:
     """The length of rows, of `size` numbers or a few more, that all begin on a line of the cache. Products that are
-    written into others, as of the d + 1 coordinates of Lorentz points, take up to twice as long."""
+    written into rows of another length, as of the d + 1 coordinates of Lorentz points, take up to twice as long."""
     return -(-size // _LINE) * _LINE
 
 
 def row_blocks(x: Tensor, dtype: torch.dtype, copies: int = 1, size: int | None = None, use: str = "rows") -> Blocks:
-    """Row ranges of x (N, D) with scratch space for each, (rows, D), or (copies, rows, D) for more than one copy.
-
-    On a GPU, or where rows are very long, one range with all rows in fresh memory. size: of the rows of the scratch
-    space; None: D. use: there is one space for each.
-    """
+    """Row ranges of x (N, D) with scratch space for each, (rows, D), or (copies, rows, D) for more than one copy; on a
+    GPU, or where rows are very long, one range with all rows in fresh memory. size: of the rows of the scratch space;
+    None: D. use: names the space; two that are in use at the same time need different names."""
     n, size = len(x), size or x.shape[1]
     if x.is_cuda or copies * size > _SPACE // 2:
         return [(slice(0, n), x.new_empty((copies, n, size)[copies == 1 :], dtype=dtype))]
@@ -39,8 +37,10 @@ def row_blocks(x: Tensor, dtype: torch.dtype, copies: int = 1, size: int | None 
     if key not in _local.blocks:
         if len(_local.blocks) == _SHAPES:
             _local.blocks.clear()
-        space = _local.spaces.setdefault(use, torch.empty(_SPACE))
-        _local.blocks[key] = _blocks(space.view(dtype), n, size, copies)
+        with torch.inference_mode(False):  # whose tensors no training may write into later
+            if use not in _local.spaces:
+                _local.spaces[use] = torch.empty(_SPACE, dtype=torch.float32, device="cpu")
+            _local.blocks[key] = _blocks(_local.spaces[use].view(dtype), n, size, copies)
     blocks: Blocks = _local.blocks[key]
     return blocks
 
@@ -63,7 +63,7 @@ def plus_product(total: Tensor | None, a: Tensor, b: Tensor) -> Tensor:
 
 
 def set_product(out: Tensor, a: Tensor, b: Tensor, add: bool = False) -> None:
-    """``out = a b``, or ``out += a b``, of matrices, by way of rows that are `aligned`."""
+    """``out = a b``, or ``out += a b``, of matrices; by way of rows that are `aligned` where that is faster."""
     size = out.shape[1]
     if out.numel() <= _SMALL or aligned(size) == size or out.is_cuda:
         out.addmm_(a, b, beta=int(add))

@@ -20,15 +20,16 @@ struct Times {
 };
 
 // The first coordinates of the rows of a block, and |s|^2 of the others.
-template <class T> inline void read_block(const T *const *row, int count, int64_t size, double *first, double *square) {
+template <class T>
+inline void read_block(const T *const *row, int count, int64_t size, double *first, double *square) {
     for (int i = 0; i < count; i++) {
         first[i] = row[i][0];
         square[i] = rows::dot<true>(row[i], row[i], size);
     }
 }
 
-// z = (z_0, u) becomes y = (sqrt(radius^2 + r^2 - k^2 e^2), k u) with k = r / sqrt(|u|^2 + e^2), in the rows of a block;
-// those of z may be those of y. gate: the gates sigmoid(z_0); factor: k.
+// z = (z_0, u) becomes y = (sqrt(radius^2 + r^2 - k^2 e^2), k u) with k = r / sqrt(|u|^2 + e^2), in the rows of a
+// block; those of z may be those of y. gate: the gates sigmoid(z_0); factor: k.
 template <class T>
 void normalise_block(const T *const *z, T *y, double *gate, double *factor, int count, int64_t size, const Times &times) {
     rows::Numbers square, time;

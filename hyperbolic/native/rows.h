@@ -56,9 +56,10 @@ template <class Work> inline double sum_of_each(int64_t n, int threads, Work wor
     return total(value, n);
 }
 
-// The rows of a block that stand one after the other.
+// Where the rows of a block begin.
 template <class T> struct Block {
     const T *row[of_block];
+    // They stand one after the other.
     Block(const T *first, int count, int64_t size) {
         for (int i = 0; i < count; i++) row[i] = first + i * size;
     }
@@ -80,16 +81,17 @@ template <class A, class X> inline void add(A a, const X *x, A *to, int64_t size
     for (int64_t j = 0; j < size; j++) to[j] += a * A(x[j]);
 }
 
-// Numbers that the processor works on at once. Of wider vectors than it has, GCC keeps sums in memory.
+// Of a vector. Sums in vectors twice as wide as the processor's GCC keeps in memory; but where those have 16 bytes, 32
+// are faster than 16. Matrix products choose their own, see product.h.
 #ifdef __AVX512F__
-constexpr int bytes = 64;
+constexpr int vector_bytes = 64;
 #else
-constexpr int bytes = 32;
+constexpr int vector_bytes = 32;
 #endif
-constexpr int lanes = bytes / sizeof(double);
+constexpr int lanes = vector_bytes / sizeof(double);
 using Two = double __attribute__((vector_size(16)));
 using Four = double __attribute__((vector_size(32)));
-using Wide = double __attribute__((vector_size(bytes)));
+using Wide = double __attribute__((vector_size(vector_bytes)));
 template <class Vector, class T> inline Vector load(const T *x) {
     T __attribute__((vector_size(sizeof(Vector) / sizeof(double) * sizeof(T)))) loaded;
     std::memcpy(&loaded, x, sizeof loaded);
@@ -108,15 +110,15 @@ template <class Vector> inline double total(Vector numbers) {
     return total(halves[0] + halves[1]);
 }
 
-// As many numbers of either kind.
+// A vector of numbers of either dtype.
 template <class T> struct Packed;
 template <> struct Packed<float> {
-    using Numbers = float __attribute__((vector_size(bytes)));
-    using Lanes = int32_t __attribute__((vector_size(bytes)));
+    using Numbers = float __attribute__((vector_size(vector_bytes)));
+    using Lanes = int32_t __attribute__((vector_size(vector_bytes)));
 };
 template <> struct Packed<double> {
     using Numbers = Wide;
-    using Lanes = int64_t __attribute__((vector_size(bytes)));
+    using Lanes = int64_t __attribute__((vector_size(vector_bytes)));
 };
 template <class T> using Pack = typename Packed<T>::Numbers;
 template <class T> inline Pack<T> get(const T *x) {
@@ -127,7 +129,7 @@ template <class T> inline Pack<T> get(const T *x) {
 template <class T> inline void put(const Pack<T> &numbers, T *x) { std::memcpy(x, &numbers, sizeof numbers); }
 // Zeros before that lane.
 template <class T> inline Pack<T> from_lane(int first, const Pack<T> &x) {
-    constexpr int count = bytes / sizeof(T);
+    constexpr int count = vector_bytes / sizeof(T);
     typename Packed<T>::Lanes lane;
     for (int k = 0; k < count; k++) lane[k] = k;
     return lane >= first ? x : Pack<T>{};

@@ -70,7 +70,8 @@ def draw(runs: Sequence[Run], load: Loader, options: FigureOptions) -> list[Path
         (manifold, points), names = trained.model.scorer.points(), trained.model.entities
         labels = [number_of(label, names, trained, "entities") for label in options.labels or ()]
         degree = degrees(trained.data.graph.triples["train"], len(names))
-        panels.append((caption(trained, manifold), cloud(manifold, points, options.titled(names), degree, labels)))
+        titles = options.titled(names, run, "entities")
+        panels.append((caption(trained, manifold), cloud(manifold, points, titles, degree, labels)))
     return [options.save(plot(panels), "entities", runs)]
 
 

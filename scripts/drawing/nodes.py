@@ -67,7 +67,8 @@ def draw(runs: Sequence[Run], load: Loader, options: FigureOptions) -> list[Path
             raise unfit(run, "has no nodes; this figure shows graphs (task=airport_nc, cora_lp, graph, ...).")
         names = trained.data.node_names.names
         labels = [number_of(label, names, trained, "nodes") for label in options.labels or ()]
-        panels.append((caption(trained, trained.model.manifold), cloud(trained, options.titled(names), labels)))
+        titles = options.titled(names, run, "nodes")
+        panels.append((caption(trained, trained.model.manifold), cloud(trained, titles, labels)))
     return [options.save(plot(panels), "nodes", runs)]
 
 
@@ -81,8 +82,9 @@ def cloud(trained: Trained, names: Sequence[str], labels: Sequence[int] = (), mo
     graph = trained.data.graph
     degree = torch.from_numpy(np.bincount(graph.edges.reshape(-1), minlength=graph.n))
     candidates = list(labels)
-    if not all(name.isdecimal() for name in names) and not candidates:
-        candidates = degree.argsort(descending=True, stable=True)[: 4 * NAMED].tolist()
+    if not candidates:
+        order = degree.argsort(descending=True, stable=True).tolist()
+        candidates = [k for k in order if not names[k].isdecimal()][: 4 * NAMED]
     even = torch.linspace(0, graph.n - 1, min(graph.n, max(1, most - len(candidates))), dtype=torch.float64)
     sample = torch.cat([even.round().long(), torch.tensor(candidates, dtype=torch.long)]).unique()
     if graph.n <= most:

@@ -48,17 +48,19 @@ class FigureOptions:
         number = str(namesakes.index(run) + 1) if len(namesakes) > 1 else None
         return replace(self, name="-".join(filter(None, [self.name, run.stem, number])))
 
-    def titled(self, names: Sequence[str]) -> Sequence[str]:
-        """What entities or nodes are called in a figure, by number: their titles, or where they have none their names.
-
-        Raises UserError where there are titles, and none is of these names.
-        """
-        if self.titles and not any(name in self.titles for name in names):
+    def titled(self, names: Sequence[str], run: Run, kind: str) -> Sequence[str]:
+        """What the entities or nodes of a run are called, by number: their titles, or where they have none their names.
+        Says how many have one. Raises UserError where there are titles, and none of the names has one."""
+        if not self.titles:
+            return names
+        count = sum(name in self.titles for name in names)
+        if not count:
             raise UserError(
-                f"--titles: none of the {len(self.titles):,} titles, as of {next(iter(self.titles))!r}, is of one of "
-                f"the {len(names):,} names, as {names[0]!r}."
+                f"--titles: none of the {len(names):,} {kind} of {run.title} (as {names[0]!r}) has a title; the files "
+                f"have titles of {len(self.titles):,} names, as {next(iter(self.titles))!r}."
             )
-        return [self.titles.get(name, name) for name in names] if self.titles else names
+        print(f"titles: of {count:,} of the {len(names):,} {kind} of {run.title}", flush=True)
+        return [self.titles.get(name, name) for name in names]
 
     def save(self, figure: Figure, name: str, runs: Sequence[Run]) -> Path:
         return canvas.save(figure, self.path(name, runs))

@@ -202,7 +202,7 @@ def test_titles_stand_in_the_place_of_names(figures, options):
     entities.draw([run()], lambda _: graph, dataclasses.replace(chosen, titles={"entity 7": "dog"}))
     names = [text.get_text() for text in figures[0].subfigs[0].axes[0].texts if isinstance(text, Annotation)]
     assert names == ["dog"]
-    with pytest.raises(UserError, match=r"none of the 1 titles, as of '00000020', is of one of the 60 names, as 'entity 0'"):
+    with pytest.raises(UserError, match=r"none of the 60 entities of .* \(as 'entity 0'\) has a title; the files have .* as '00000020'"):
         entities.draw([run()], lambda _: graph, dataclasses.replace(chosen, titles={"00000020": "dog"}))
 
 
@@ -210,10 +210,10 @@ def test_titles_from_tables_and_from_wordnets_own_files(tmp_path):
     """The word of a synset is its first; a name of two files, as an offset of nouns and of verbs, has the first's title."""
     nouns, verbs, table = (tmp_path / name for name in ("data.noun", "data.verb", "entity2text.txt"))
     nouns.write_text(f"{LICENCE}00000020 03 n 02 domestic_dog 0 Dog 0 001 @ 00000010 n 0000 | barks  \n")
-    verbs.write_text("00000020 03 v 01 bark 0 000 00 | as dogs do  \n00000030 03 v 01 run 0 000 00 | quickly  \n")
-    table.write_text("/m/027rn\tDominican Republic\tof the Caribbean\n\n00000030\ta title\n")
+    verbs.write_text("00000020 03 v 01 bark 0 000 00 | as dogs do  \n00000030 03 a 01 galore(ip) 0 000 00 | in\tplenty  \n")
+    table.write_text("/m/027rn\tDominican Republic\tof the Caribbean\n\n00000030\ta title\n/m/0\t\n")
     assert read_titles([nouns, verbs, table]) == {
-        "00000020": "domestic dog", "00000030": "run", "/m/027rn": "Dominican Republic",
+        "00000020": "domestic dog", "00000030": "galore", "/m/027rn": "Dominican Republic",
     }  # fmt: skip
 
 
@@ -221,7 +221,9 @@ def test_titles_from_tables_and_from_wordnets_own_files(tmp_path):
     ("text", "message"),
     [
         ("a\tb\nno title\n", r"titles.txt, line 2: 'no title' has no title; each line is `name <tab> title`, or a synset"),
-        ("a\t \n", r"titles.txt, line 1: .* has no title"),
+        ("a,b\n", r"titles.txt, line 1: 'a,b' has no title; each .* Its columns are separated by commas"),
+        ("'hood n 1 2 @ ; 1 0 08641944\n", r"titles.txt, line 1: .* has no title"),  # of index.noun
+        ("a\t \n", r"titles.txt has no titles"),
         ("\n", r"titles.txt has no titles"),
         (None, r"titles.txt cannot be read"),
     ],

@@ -81,7 +81,6 @@ def test_an_epoch_of_many_steps(tmp_path):
 def test_an_epoch_of_milliseconds(tmp_path):
     """A step and a validation of 13 ms together. Measured on an idle machine, five pairs in turns: 1.03 to 1.43, median
     1.20; with Lightning's own loop over the batches of a validation 1.75. What is left is, by a profile, Lightning's
-    ends of an epoch, sums of metrics, best states that are kept, and points that are looked at every four steps. That
-    they are not looked at in every epoch made no difference that seven pairs could tell (1.24 and 1.25)."""
+    ends of an epoch, sums of metrics, best states that are kept, and points that are looked at every four steps."""
     words = ("trainer.limit_train_batches=1", "trainer.limit_val_batches=1", "trainer.max_epochs=150")
     assert ratio(tmp_path, *words, "task.data.batch_size=512", "task.data.eval_batch_size=512") < 1.8

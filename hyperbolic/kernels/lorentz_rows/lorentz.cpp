@@ -16,7 +16,7 @@ namespace {
 template <class T>
 void normalise(const T *z, int64_t by_row, int64_t heads, T *y, double *numbers, int64_t first, int64_t last, int64_t n,
                int64_t size, Times times, int threads) {
-    rows::each_block(last - first, threads, [=](int64_t start, int count) {
+    rows::each_block(last - first, rows::worth((last - first) * size, threads), [=](int64_t start, int count) {
         const rows::Block<T> block(z, start, count, size, heads, by_row);
         double *own = numbers + first + start;
         normalise_block(block.row, y + (first + start) * size, own, own + n, count, size, times);
@@ -128,8 +128,7 @@ double mean_grad(const T *grad, const T *y, const double *factors, T *out, int64
     extern "C" void normalise_##T(const T *z, int64_t by_row, int64_t heads, T *y, double *numbers, int64_t first,     \
                                   int64_t last, int64_t n, int64_t size, double scale, double lowest, double radius,   \
                                   int threads) {                                                                       \
-        normalise(z, by_row, heads, y, numbers, first, last, n, size, {scale, lowest, radius},                         \
-                  rows::worth((last - first) * size, threads));                                                        \
+        normalise(z, by_row, heads, y, numbers, first, last, n, size, {scale, lowest, radius}, threads);               \
     }                                                                                                                  \
     extern "C" void normalise_grad_##T(const T *grad, const T *y, const double *numbers, int64_t first, int64_t last,  \
                                        T *out, double *sums, T *columns, int64_t n, int64_t size, double scale,        \

@@ -36,7 +36,8 @@ class Linear(Operator):
 
     @staticmethod
     def fits(x: Tensor, weight: Tensor, bias: Tensor | None, raw: Tensor | None, added: Tensor | None, *_: Any) -> bool:
-        return x.numel() > 0 and (raw is None or raw.shape == x.shape) and LIBRARY.readable(x, weight, bias, raw, added)
+        some = x.numel() > 0 and weight.numel() > 0
+        return some and (raw is None or raw.shape == x.shape) and LIBRARY.readable(x, weight, bias, raw, added)
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, weight: Tensor, *others: Any) -> Tensor:
@@ -48,8 +49,10 @@ class Linear(Operator):
         row_numbers = torch.empty(2, points, dtype=torch.float64)
         for rows, space in row_blocks(y, y.dtype, size=aligned(width)):
             z = space[:, :width]
-            shift = z if bias is None else bias
-            torch.addmm(shift, rows_of(x, rows), weight.T, beta=int(shift is bias), out=z)
+            if bias is None:
+                torch.mm(rows_of(x, rows), weight.T, out=z)
+            else:
+                torch.addmm(bias, rows_of(x, rows), weight.T, out=z)
             if raw is not None:
                 times = None if bias is None else bias[::size]
                 z[:, ::size] = torch.nn.functional.linear(rows_of(raw, rows), weight[::size], times)

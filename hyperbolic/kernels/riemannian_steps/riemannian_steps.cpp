@@ -53,7 +53,7 @@ template <class T> struct Weights {
 };
 
 template <class T, template <class> class Model> struct Pass {
-    static constexpr int start = Model<T>::sheet ? 1 : 0, lanes = rows::bytes / sizeof(T);
+    static constexpr int start = Model<T>::sheet ? 1 : 0, lanes = rows::vector_bytes / sizeof(T);
     static constexpr bool ball = !Model<T>::sheet, orthogonal = Model<T>::orthogonal;
     static constexpr bool across = orthogonal && sizeof(T) == 8;  // see take_rests
     // The sums of m are taken of its new rows, not made of those of h and the old rows: near the boundary of a ball, and
