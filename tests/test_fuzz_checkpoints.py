@@ -201,7 +201,7 @@ def test_a_damaged_checkpoint_is_used_or_refused_in_one_paragraph(finished, tmp_
 
 @pytest.mark.slow
 def test_damaged_notes_of_hydra_change_nothing(finished, tmp_path):
-    """They only say where files are that a checkpoint names without their folder."""
+    """They only say where files are that a checkpoint names without their folder; this run has no files."""
     folder, states = finished
     notes = (states.parent / ".hydra" / "config.yaml").read_bytes()
     for seed in range(CHECKPOINTS):
