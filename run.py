@@ -48,7 +48,8 @@ def run(cfg: DictConfig) -> float | None:
         pl.seed_everything(values["seed"], workers=True, verbose=False)
         with multirun.output_of(job, folder):
             task, data = build(values, files.state if mode == "predict" else None, data)
-        task.origin = stored.origin(cfg, values, data.identity, experiment, name)
+        contents = data.fingerprint()["sha256"] if mode == "fit" else None
+        task.origin = stored.origin(cfg, values, data.identity, experiment, name, contents)
         if mode == "predict":
             outcome = prediction.predict(task, data, files, stdout, **options)
         else:

@@ -16,13 +16,15 @@ class Origin:
     """Where a state of a task comes from; every checkpoint keeps it, and it alone rebuilds the task.
 
     experiment: its name, or None. name: of the folder of its runs. config: the resolved configuration as plain values
-    (`configs.stored` says how). data: what the model's rows stand for (`TaskData.identity`).
+    (`configs.stored` says how). data: what the model's rows stand for (`TaskData.identity`). sha256: of the data that a
+    run trains with, by split (`TaskData.fingerprint`); empty where nothing is trained.
     """
 
     experiment: str | None = None
     name: str = ""
     config: dict[str, Any] = field(default_factory=dict)
     data: dict[str, str] = field(default_factory=dict)
+    sha256: dict[str, str] = field(default_factory=dict)
 
 
 def numbers_by_name(values: Any, what: str) -> dict[str, Any]:
@@ -80,8 +82,9 @@ def _is_bounded(node: Any) -> bool:
 def has_parts(checkpoint: Mapping[str, Any]) -> bool:
     """Whether weights, configuration, data and metrics are there, of the kinds and sizes that they must have."""
     texts: Any = checkpoint.get("data")
+    shas: Any = checkpoint.get("sha256", {})  # which checkpoints from before lack
     metrics: Any = checkpoint.get("metrics")
-    parts = (checkpoint.get("state_dict"), checkpoint.get("config"), texts, metrics)
+    parts = (checkpoint.get("state_dict"), checkpoint.get("config"), texts, shas, metrics)
     if not all(isinstance(part, dict) for part in parts):
         return False
     if not _is_bounded(checkpoint["config"]):
@@ -90,7 +93,7 @@ def has_parts(checkpoint: Mapping[str, Any]) -> bool:
         numbers_by_name({**metrics, "global_step": checkpoint.get("global_step", 0)}, "metrics")
     except ValueError:
         return False
-    return all(isinstance(text, str) for pair in texts.items() for text in pair)
+    return all(isinstance(text, str) for pair in [*texts.items(), *shas.items()] for text in pair)
 
 
 def check_counts(loops: Any) -> None:

@@ -138,15 +138,20 @@ def read(path: Path, setting: str, states: tuple[str, ...] = STATES["test"]) -> 
 
 
 def differences(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, ...]) -> list[str]:
-    """Where a checkpoint's settings differ from this run's, as `key=theirs, not ours`."""
+    """Where a checkpoint's settings differ from this run's, as `key=theirs, not ours`, and where the data that it was
+    trained with do, as `sha256.<split>=theirs, not ours`."""
 
     def compared(key: str) -> bool:
         return key not in IRRELEVANT and any(key == k or key.startswith(f"{k}.") for k in keys)
 
     ours = settings(origin.config, origin.data)
     theirs = {k: v for k, v in LATER.items() if k in ours} | settings(checkpoint["config"], checkpoint["data"])
-    if keys is CONTINUED and ours.get("optim.schedule") in FALLING:
-        keys = (*keys, "trainer.max_epochs", "trainer.max_steps")  # the learning rate falls to 0 at their end
+    if keys is CONTINUED:
+        if "sha256" in checkpoint:
+            ours, theirs = ours | flat({"sha256": origin.sha256}), theirs | flat({"sha256": checkpoint["sha256"]})
+            keys = (*keys, "sha256")
+        if ours.get("optim.schedule") in FALLING:
+            keys = (*keys, "trainer.max_epochs", "trainer.max_steps")  # the learning rate falls to 0 at their end
     names = [k for k in dict.fromkeys([*theirs, *ours]) if compared(k)]
     names.sort(key=lambda k: k != "task.name")
     return [f"{k[:80]}={brief(theirs.get(k))}, not {brief(ours.get(k))}" for k in names if theirs.get(k) != ours.get(k)]
@@ -160,7 +165,7 @@ def check_same(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, .
         if all(difference.startswith("trainer.max_") for difference in unequal):
             schedule = checkpoint["config"]["optim"]["schedule"]
             remedy = f"Its learning rate falls to 0 at that end (optim.schedule={schedule}), so keep it"
-        if all(difference.startswith("data.") for difference in unequal):
+        if all(difference.startswith(("data.", "sha256.")) for difference in unequal):
             remedy = (
                 "These are other data than it was trained with: put back its files (paths.data_dir, HYPERBOLIC_DATA or "
                 "data.dir say where they lie) and its settings of task.data"

@@ -364,3 +364,21 @@ def test_a_run_that_its_patience_ends_says_so(tmp_path):
     line = "training ended in epoch 3: val/accuracy was not better in 2 validations (trainer.patience=2)\n"
     assert result.code == 0
     assert line in result.out
+
+
+@pytest.mark.parametrize("split", ["train", "dev", "test"])
+def test_a_run_does_not_go_on_with_other_data(tmp_path, split):
+    """The files have the same entities and relations as before, in other triples."""
+    folder = tmp_path / "graph"
+    folder.mkdir()
+    lines = {s: [f"e{i}\tr\te{(i + step) % 12}\n" for i in range(12)] for s, step in (("train", 1), ("dev", 2), ("test", 3))}
+    for name, triples in lines.items():
+        (folder / f"{name}.txt").write_text("".join(triples))
+    words = ("task=kg", f"data.dir={folder}", "optim.schedule=constant", *QUIET, *places(tmp_path))
+    first = call(*words, "trainer.max_epochs=1")
+    assert first.code == 0, first.err
+    (folder / f"{split}.txt").write_text("".join(lines[split][:-1]) + "e11\tr\te5\n")
+    again = call(*words, "trainer.max_epochs=2", f"trainer.resume={first.record_path.parent}")
+    assert again.code == 1
+    assert f"was trained with sha256.{split}=" in again.err
+    assert "These are other data than it was trained with" in again.err
