@@ -95,6 +95,14 @@ def test_cross_entropy_is_that_of_torch_in_many_tiles():
     )
 
 
+def test_a_scale_counts_before_a_bias():
+    """Whatever computes the loss; nothing in this project gives both."""
+    x, w = torch.randn(64, 8), torch.randn(40, 8)
+    scale, bias, target, counted = torch.rand(40), torch.randn(40), torch.arange(64) % 40, torch.ones(64, dtype=torch.bool)
+    both = streamed_cross_entropy(x, w, scale, bias, target, counted)
+    assert both == streamed_cross_entropy(x, w, scale, None, target, counted)
+
+
 def test_no_row_counts():
     inputs = arguments("scale", 4, 3)
     value = streamed_cross_entropy(*inputs, torch.zeros(4, dtype=torch.long), torch.zeros(4, dtype=torch.bool))

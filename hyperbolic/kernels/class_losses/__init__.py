@@ -30,7 +30,7 @@ def streamed_bce(
     """``sum_bk row_weights[b, groups[k]] BCE(logit_bk, y_bk)``, the mean over all entries without weights.
 
     Args:
-        x: (B, e). w: (K, e). scale, bias: (K,) or None.
+        x: (B, e). w: (K, e). scale, bias: (K,) or None; the bias counts where there is no scale.
         targets: classes of each row, long (B, L), distinct, filled up with -1; or the matrix y (B, K). No gradient.
         row_weights: (B, G), without gradient. groups: long (K,), below G; None for G = 1.
     """
@@ -51,7 +51,7 @@ def streamed_cross_entropy(
     """``-(1 - eps) log p_target - eps mean_k log p_k`` of the softmax p over the K logits, the mean over counted rows.
 
     Args:
-        x: (B, e). w: (K, e). scale, bias: (K,) or None.
+        x: (B, e). w: (K, e). scale, bias: (K,) or None; the bias counts where there is no scale.
         target: long (B,), a class also where the row is not counted. counted: boolean (B,). label_smoothing: eps.
     """
     loss: Tensor = passes.CrossEntropy.run(*_operands(x, w, scale, bias), target, counted, label_smoothing)

@@ -92,6 +92,7 @@ class _Streamed(Operator):
             x.dim() == w.dim() == 2
             and x.shape[1] == w.shape[1]
             and all(t is None or t.shape == w.shape[:1] for t in (scale, bias))
+            and (scale is None or bias is None)  # of which plain takes the scale
             and LIBRARY.readable(x, w, scale, bias)
             and all(t.is_cpu for t in others if isinstance(t, Tensor))
         )

@@ -12,14 +12,12 @@ from hyperbolic.kernels.row_sums import sum_over_rows
 
 
 def bce(
-    x: Tensor,
-    w: Tensor,
-    scale: Tensor | None,
-    bias: Tensor | None,
-    targets: Tensor,
-    row_weights: Tensor | None,
-    groups: Tensor | None,
-) -> Tensor:
+    x: Tensor, w: Tensor, scale: Tensor | None, bias: Tensor | None,
+    targets: Tensor, row_weights: Tensor | None, groups: Tensor | None,
+) -> Tensor:  # fmt: skip
+    """``sum_bk r_bk ((y_bk - 1) log sigmoid(-l_bk) - y_bk log sigmoid(l_bk))`` with the class logits l (B, K) of x
+    (B, e) and w (K, e), targets y (B, K) or (B, L), and weights ``r_bk = row_weights[b, groups[k]]``, or 1 / (B K)."""
+
     def of_rows(rows: slice, x: Tensor) -> Tensor:
         logits = class_logits(x, w, scale, bias)
         y = dense_targets(targets[rows], len(w)) if targets.dtype is torch.long else targets[rows]
@@ -37,14 +35,11 @@ def bce(
 
 
 def cross_entropy(
-    x: Tensor,
-    w: Tensor,
-    scale: Tensor | None,
-    bias: Tensor | None,
-    target: Tensor,
-    counted: Tensor,
-    smoothing: float,
+    x: Tensor, w: Tensor, scale: Tensor | None, bias: Tensor | None, target: Tensor, counted: Tensor, smoothing: float
 ) -> Tensor:
+    """The mean over counted rows b of ``-(1 - eps) log p_b,target - eps mean_k log p_bk``, p the softmax of the class
+    logits (B, K) of x (B, e) and w (K, e), eps the smoothing."""
+
     def of_rows(rows: slice, x: Tensor) -> Tensor:
         logits = class_logits(x, w, scale, bias)
         each = cross_entropy_of_logits(logits, target[rows], reduction="none", label_smoothing=smoothing)

@@ -32,16 +32,11 @@ def normalise(z: Tensor, scale: Tensor, c: Tensor, offset: float = OFFSET, heads
 
 
 def linear(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    raw: Tensor | None,
-    added: Tensor | None,
-    scale: Tensor,
-    c: Tensor,
-    offset: float,
-    heads: int,
-) -> Tensor:
+    x: Tensor, weight: Tensor, bias: Tensor | None, raw: Tensor | None, added: Tensor | None,
+    scale: Tensor, c: Tensor, offset: float, heads: int,
+) -> Tensor:  # fmt: skip
+    """:func:`normalise` of ``z = W x + b`` (Chen et al., Eq. 9): x (..., D) -> (..., heads * D'). raw (..., D): taken
+    in the place of x for z_0. added (..., d): to the last d numbers of z."""
     size = weight.shape[0] // heads
     z = torch.nn.functional.linear(x, weight, bias)
     if raw is not None:
@@ -58,11 +53,13 @@ def set_time(z: Tensor, c: Tensor, heads: int = 1) -> Tensor:
 
 
 def lift(s: Tensor, c: Tensor, axes: int = 1) -> Tensor:
+    """``(sqrt(1/c + |s|^2), s)`` of space parts s, whose last axes become one."""
     s = s.flatten(-axes)
     return torch.cat([(1 / c + s.double().square().sum(-1, keepdim=True)).sqrt().to(s.dtype), s], -1)
 
 
 def mean(mean: Tensor, c: Tensor) -> Tensor:
+    """``m / sqrt(-c <m, m>_L)`` of means m (..., D) of points: their centroid, on the sheet (Law et al. 2019)."""
     space = mean[..., 1:]
     square, time = space.double().square().sum(-1, keepdim=True), mean[..., :1].double()
     below = (square + 1 / c).sqrt()

@@ -29,4 +29,5 @@ def arsinh(z: Tensor) -> Tensor:
 
 
 def logits(x: Tensor, w: Tensor, scale: Tensor) -> Tensor:
+    """``s_k arsinh(<x, w_k>)``: x (B, e), w (K, e), scale (K,) -> (B, K) (Ganea et al. 2018, Eq. 23)."""
     return scale * arsinh(x @ w.T)

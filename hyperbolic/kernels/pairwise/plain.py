@@ -59,10 +59,12 @@ LORENTZ = Model("lorentz", 1, lorentz_factors, lorentz_distance)
 
 
 def poincare(x: Tensor, y: Tensor, c: Tensor, refine: bool) -> Tensor:
+    """Distances (..., T, N) of points x (..., T, d) and y (..., N, d) of the ball."""
     return _distances(POINCARE, x, y, c, refine)
 
 
 def lorentz(x: Tensor, y: Tensor, c: Tensor, refine: bool) -> Tensor:
+    """Distances (..., T, N) of points x (..., T, d + 1) and y (..., N, d + 1) of the hyperboloid."""
     return _distances(LORENTZ, x, y, c, refine)
 
 

@@ -43,9 +43,8 @@ def _well_formed(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None) -
     )
 
 
-def plain(
-    x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None = None, sparse: bool = False
-) -> Tensor:
+def plain(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None = None, sparse: bool = False) -> Tensor:
+    """``<x_i, table[index_ij]> + bias[index_ij]``, by the rows (B, M, D)."""
     products = torch.bmm(table_rows(table, index, sparse), x.unsqueeze(-1)).squeeze(-1)
     return products if bias is None else products + table_rows(bias, index, sparse).squeeze(-1)
 

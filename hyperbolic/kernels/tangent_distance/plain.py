@@ -9,11 +9,12 @@ from hyperbolic.numerics import asinhc, wide
 
 
 def row_products(queries: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """``<q_i, e_j>`` (B, Q, N) and ``|e_j|^2`` (B, N) of queries (B, Q, d), float64, and rows e (B, N, d)."""
     rows = wide(rows)
     return queries @ rows.mT, rows.square().sum(-1)
 
 
 def squared_length(h: Tensor, c: Tensor, narrow: bool) -> Tensor:
-    """narrow: in float32, else in float64."""
+    """``4/c arsinh(sqrt(h))^2`` of h cut to 0, with the slope there. narrow: in float32, else in float64."""
     h = h + (h.clamp_min(0) - h).detach()
     return (4 / c * h * asinhc(h).square()).to(torch.float32 if narrow else torch.float64)
