@@ -1,0 +1,52 @@
+"""Scores of all models of knowledge graphs as one compiled graph, whichever way they are asked for."""
+
+import pytest
+import torch
+
+from hyperbolic.encoders.relational.bilinear import ComplEx, DistMult, TuckER
+from hyperbolic.encoders.relational.conve import ConvE
+from hyperbolic.encoders.relational.hybonet import HyboNet
+from hyperbolic.encoders.relational.isometries import Attention, Reflection, Rotation
+from hyperbolic.encoders.relational.mur import MuR
+from hyperbolic.encoders.relational.translational import RotatE, TransE
+from tests.encoders.relational.agreement import WAYS, built, triples
+from tests.tolerances import tolerance
+
+NO_DROPOUT = {"input_dropout": 0.0, "hidden_dropout1": 0.0, "hidden_dropout2": 0.0}
+ISOMETRY = {"d": 4, "init_std": 0.4, "learn_c_per_relation": True}
+SCORERS = {
+    "transe": (TransE, "euclidean", {"d": 4, "p": 1, "margin": 2.0}),
+    "rotate": (RotatE, "euclidean", {"d": 4, "margin": 2.0}),
+    "distmult": (DistMult, "euclidean", {"d": 4, "init_std": 1.0}),
+    "complex": (ComplEx, "euclidean", {"d": 4, "init_std": 1.0}),
+    "tucker": (TuckER, "euclidean", {"d": 4, "d_relation": 3, **NO_DROPOUT}),
+    "conve": (ConvE, "euclidean", {"d": 12, "height": 3, "n_filters": 2}
+        | {"input_dropout": 0.0, "feature_dropout": 0.0, "hidden_dropout": 0.0}),
+    "mure": (MuR, "euclidean", {"d": 4, "init_std": 0.4}),
+    "murp": (MuR, "poincare", {"d": 4, "init_std": 0.4}),
+    "rote": (Rotation, "euclidean", ISOMETRY),
+    "roth": (Rotation, "poincare", ISOMETRY),
+    "refh": (Reflection, "poincare", ISOMETRY),
+    "atth": (Attention, "poincare", ISOMETRY),
+    "hybonet": (HyboNet, "lorentz", {"d": 4, "counts_time": False, "scale": 2.5, "margin": 1.0, "max_norm": None}),
+}  # fmt: skip
+
+
+BY_RELATION = ("murp", "roth")  # eager code goes relation by relation; the others take seconds each, and nothing differs
+SOME = [pytest.param(name, marks=[] if name in BY_RELATION else pytest.mark.slow) for name in SCORERS]
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_all_ways_of_asking_are_one_graph(name):
+    cls, place, settings = SCORERS[name]
+    scorer = built(cls, torch.float32, place=place, **settings)
+    h, r, t = triples()
+    t = torch.stack([t, t.flip(0)], 1)
+
+    def scores() -> list[torch.Tensor]:
+        return [way(scorer, h, r, t) for way in WAYS.values()]
+
+    torch._dynamo.reset()
+    compiled = torch.compile(scores, fullgraph=True, backend="eager")()
+    for one, other in zip(compiled, scores(), strict=True):
+        torch.testing.assert_close(one, other, **tolerance(torch.float32, "identity"))
