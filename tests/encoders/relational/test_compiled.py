@@ -32,7 +32,8 @@ SCORERS = {
 }  # fmt: skip
 
 
-BY_RELATION = ("murp", "roth")  # eager code goes relation by relation; the others take seconds each, and nothing differs
+# In eager code they go relation by relation. The others take seconds each, and do nothing else than in eager code.
+BY_RELATION = ("murp", "roth")
 SOME = [pytest.param(name, marks=[] if name in BY_RELATION else pytest.mark.slow) for name in SCORERS]
 
 
