@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.errors import UserError
+from tasks.reading import UNREADABLE, open_bytes
 
 _LETTERS = 50  # of the name of a data set, in that of a folder
 
@@ -29,6 +30,19 @@ def file_sha256(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror}).") from None
+
+
+def contents_sha256(path: Path) -> str:
+    """:func:`file_sha256` of what a packed file (``.gz``) unpacks to, so that it is the same for both; of one that is
+    damaged, of the file as it is."""
+    try:
+        with open_bytes(path) as file:
+            digest = hashlib.sha256()
+            for block in iter(lambda: file.read(1 << 20), b""):
+                digest.update(block)
+        return digest.hexdigest()
+    except UNREADABLE:
+        return file_sha256(path)
 
 
 def joined_sha256(shas: Sequence[str]) -> str:

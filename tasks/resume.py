@@ -147,7 +147,7 @@ def differences(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, 
     ours = settings(origin.config, origin.data)
     theirs = {k: v for k, v in LATER.items() if k in ours} | settings(checkpoint["config"], checkpoint["data"])
     if keys is CONTINUED:
-        if "sha256" in checkpoint:
+        if checkpoint.get("sha256"):
             ours, theirs = ours | flat({"sha256": origin.sha256}), theirs | flat({"sha256": checkpoint["sha256"]})
             keys = (*keys, "sha256")
         if ours.get("optim.schedule") in FALLING:

@@ -1,6 +1,7 @@
 """A run that was interrupted or killed goes on to the same end, to the last bit."""
 
 import csv
+import gzip
 import os
 import signal
 from pathlib import Path
@@ -382,3 +383,21 @@ def test_a_run_does_not_go_on_with_other_data(tmp_path, split):
     assert again.code == 1
     assert f"was trained with sha256.{split}=" in again.err
     assert "These are other data than it was trained with" in again.err
+
+
+def test_a_run_goes_on_with_files_that_were_packed(tmp_path):
+    """And a checkpoint from before data were compared is of any."""
+    folder = tmp_path / "pairs"
+    folder.mkdir()
+    lines = [f"a small dog{i} runs\tan animal{i} moves\t{label}\n" for i in range(8) for label in ("yes", "no")]
+    for split in ("train", "dev", "test"):
+        (folder / f"{split}.tsv").write_text("".join(["premise\thypothesis\tlabel\n", *lines]))
+    words = ("task=nli", f"data.dir={folder}", "optim.schedule=constant", *QUIET)
+    first = call(*words, "trainer.max_epochs=1", *places(tmp_path))
+    assert first.code == 0, first.err
+    text = (folder / "train.tsv").read_bytes()
+    (folder / "train.tsv").unlink()
+    (folder / "train.tsv.gz").write_bytes(gzip.compress(text))
+    more = ("trainer.max_epochs=2", f"trainer.resume={first.record_path.parent}", *places(tmp_path))
+    again = call(*words, *more)
+    assert again.code == 0, again.err

@@ -7,7 +7,7 @@ from pathlib import Path
 from tasks.batches import SPLITS
 from tasks.document_classification.corpus import Arrays, Corpus, Recipe, prepare
 from tasks.document_classification.sources import Form, Source, read_rows, text_files
-from tasks.fingerprints import cache_place, file_sha256, joined_sha256, names_sha256
+from tasks.fingerprints import cache_place, contents_sha256, joined_sha256, names_sha256
 from tasks.folders import cached, read_arrays, write_arrays
 
 FORMAT = 2  # of the cache
@@ -47,5 +47,5 @@ def from_sources(sources: Sequence[Source], form: Form, recipe: Recipe, cache: P
 def _fingerprint(path: Path) -> str:
     """Of a file's contents, or of the names and contents of all texts of a folder."""
     if path.is_file():
-        return file_sha256(path)
-    return names_sha256(f"{label}/{file.name} {file_sha256(file)}" for label, file in text_files(path))
+        return contents_sha256(path)
+    return names_sha256(f"{label}/{file.name} {contents_sha256(file)}" for label, file in text_files(path))

@@ -15,7 +15,7 @@ from tasks.entity_typing.chunks import Chunk, ChunkEncoder, encode_chunks
 from tasks.entity_typing.examples import Columns, Limits
 from tasks.entity_typing.release import Source
 from tasks.errors import UserError
-from tasks.fingerprints import cache_place, file_sha256, names_sha256
+from tasks.fingerprints import cache_place, contents_sha256, names_sha256
 from tasks.folders import cached_folder, read_arrays, write_meta
 from tasks.reading import Faults, progress_bar
 
@@ -102,7 +102,7 @@ def prepare_mentions(folder: Path, name: str, recipe: Recipe, workers: int) -> P
 def _make(folder: Path, name: str, recipe: Recipe, settings: dict[str, Any], workers: int) -> None:
     begin = time.perf_counter()
     with ThreadPoolExecutor(1) as pool:  # sha256 lets other threads run
-        shas = [pool.submit(file_sha256, source.path) for source in recipe.sources]
+        shas = [pool.submit(contents_sha256, source.path) for source in recipe.sources]
         try:
             sizes, types, parts = _write(folder, name, recipe, workers)
         except BaseException:

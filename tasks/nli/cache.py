@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tasks.fingerprints import cache_place, file_sha256, joined_sha256
+from tasks.fingerprints import cache_place, contents_sha256, joined_sha256
 from tasks.folders import cached, read_arrays, write_arrays
 from tasks.nli.columns import Arrays, Prepared, Recipe, prepare
 from tasks.nli.pairs import read_pairs
@@ -20,7 +20,7 @@ def from_files(sources: Sequence[Source], recipe: Recipe, cache: Path) -> Prepar
     warning; where it cannot be written, the pairs are used without it. Raises UserError for a line that cannot be used,
     where the recipe does not say to skip it.
     """
-    shas = [file_sha256(source.path) for source in sources]
+    shas = [contents_sha256(source.path) for source in sources]
     labels = [[s.split, s.part, s.path.name, sha] for s, sha in zip(sources, shas, strict=True)]
     settings = {"format": FORMAT, "sources": labels, **asdict(recipe)}
     place = cache_place(cache / "nli", sources[0].path.parent.resolve().name, settings)

@@ -18,7 +18,7 @@ from hyperbolic.geometry import Geometry
 from tasks.base import LayerStates, Task, TaskData
 from tasks.batches import SPLITS, Split
 from tasks.errors import UserError, one_of, sizes_of, toy_recipe, whole
-from tasks.fingerprints import file_sha256, joined_sha256
+from tasks.fingerprints import contents_sha256, joined_sha256
 from tasks.probing.conllu import PUNCTUATION, Sentence, read_sentences
 from tasks.probing.toy import ToyEncoder, toy_sentence
 from tasks.probing.trees import measure
@@ -202,7 +202,7 @@ class ProbingData(TaskData):
             if faults.count:
                 said = f"{faults.count:,} sentences of {split} were skipped; the first is {faults.first}."
                 rank_zero_only(print)(said, flush=True)
-            sha256 = joined_sha256([file_sha256(path) for path in paths])
+            sha256 = joined_sha256([contents_sha256(path) for path in paths])
             names = ", ".join(path.name for path in paths)
             trees[split] = Trees(sentences, names, sha256, faults.count)
         return trees

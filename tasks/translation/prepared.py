@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tasks.batches import SPLITS
 from tasks.errors import UserError, one_of, whole
-from tasks.fingerprints import cache_place, file_sha256, joined_sha256
+from tasks.fingerprints import cache_place, contents_sha256, joined_sha256
 from tasks.folders import cached, read_arrays, write_arrays
 from tasks.ragged import FIRST as FIRST_WORD
 from tasks.ragged import Sentences, TextStore
@@ -216,7 +216,7 @@ def from_sources(sources: Mapping[str, Source], held_out: HeldOut, source: str, 
     The folder's name is a fingerprint of the files' contents and the settings. source: the language translated from.
     Raises the errors of `prepare`, and UserError where a split has no pair.
     """
-    shas = {split: [file_sha256(path) for path in place.files] for split, place in sources.items()}
+    shas = {split: [contents_sha256(path) for path in place.files] for split, place in sources.items()}
     names = {split: [path.name for path in place.files] for split, place in sources.items()}
     columns = {split: place.columns for split, place in sources.items()}
     held = asdict(held_out) if len(sources) < len(SPLITS) else None

@@ -100,7 +100,8 @@ def test_a_scale_counts_before_a_bias():
     x, w = torch.randn(64, 8), torch.randn(40, 8)
     scale, bias, target, counted = torch.rand(40), torch.randn(40), torch.arange(64) % 40, torch.ones(64, dtype=torch.bool)
     both = streamed_cross_entropy(x, w, scale, bias, target, counted)
-    assert both == streamed_cross_entropy(x, w, scale, None, target, counted)
+    alone = streamed_cross_entropy(x, w, scale, None, target, counted)
+    torch.testing.assert_close(both, alone, **tolerance(F32, "identity"))
 
 
 def test_no_row_counts():

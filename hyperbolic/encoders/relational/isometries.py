@@ -27,7 +27,7 @@ from hyperbolic.kernels.tangent_distance import (
 )
 from hyperbolic.manifolds import Euclidean, Manifold, PoincareBall
 from hyperbolic.numerics import BALL_EPS, WIDE, cosh_sqrt, sqnorm, tanhc, wide
-from hyperbolic.switch import is_followed
+from hyperbolic.switch import is_traced
 
 _SHORTEST = 1e-30  # |v|^2 of a pair, so that 0/0 does not happen
 _LONGEST = 14.0  # sqrt(c)|u|, half the largest distance of float64 points from the origin
@@ -169,7 +169,7 @@ class Isometry(Scorer):
 
     def compare_all(self, query: Heads, r: Tensor, rows: slice | Tensor) -> Tensor:
         x, gap, c, bias = query
-        if self.free_c is not None and is_followed(r):  # which relations are equal depends on the data
+        if self.free_c is not None and is_traced((r,)):  # which relations are equal depends on the data
             index = torch.arange(self.n_entities, device=r.device)[rows] if isinstance(rows, slice) else rows
             return self.compare(query, r, index.expand(len(r), -1))
         tails = self.rows_of(self.entity, rows)

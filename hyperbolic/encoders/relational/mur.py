@@ -24,7 +24,7 @@ from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.kernels.tangent_distance import row_products, squared_length, squared_length_of_product
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, Manifold, PoincareBall
 from hyperbolic.numerics import BALL_EPS, dot, limit, sqnorm, wide
-from hyperbolic.switch import is_followed
+from hyperbolic.switch import is_traced
 
 
 class Heads(NamedTuple):
@@ -84,7 +84,7 @@ class MuR(Scorer):
     def compare_all(self, query: Heads, r: Tensor, rows: slice | Tensor) -> Tensor:
         if isinstance(rows, slice):
             rows = torch.arange(rows.start, rows.stop, device=r.device)
-        if is_followed(r):  # which relations are equal depends on the data
+        if is_traced((r,)):  # which relations are equal depends on the data
             return self.compare(query, r, rows.expand(len(r), -1))
         table = self._coordinates(self.entity(rows))
         tails, gap = self._in_ball(table, coordinates=True)

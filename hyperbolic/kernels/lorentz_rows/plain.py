@@ -53,7 +53,7 @@ def set_time(z: Tensor, c: Tensor, heads: int = 1) -> Tensor:
 
 
 def lift(s: Tensor, c: Tensor, axes: int = 1) -> Tensor:
-    """``(sqrt(1/c + |s|^2), s)`` of space parts s, whose last axes become one."""
+    """``(sqrt(1/c + |s|^2), s)`` of space parts s, whose last `axes` axes become one."""
     s = s.flatten(-axes)
     return torch.cat([(1 / c + s.double().square().sum(-1, keepdim=True)).sqrt().to(s.dtype), s], -1)
 

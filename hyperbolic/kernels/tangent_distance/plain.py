@@ -15,6 +15,6 @@ def row_products(queries: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def squared_length(h: Tensor, c: Tensor, narrow: bool) -> Tensor:
-    """``4/c arsinh(sqrt(h))^2`` of h cut to 0, with the slope there. narrow: in float32, else in float64."""
+    """``4/c arsinh(sqrt(h))^2`` of h, which counts as 0 where it is negative. narrow: in float32, else in float64."""
     h = h + (h.clamp_min(0) - h).detach()
     return (4 / c * h * asinhc(h).square()).to(torch.float32 if narrow else torch.float64)

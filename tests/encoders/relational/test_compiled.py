@@ -1,4 +1,4 @@
-"""Scores of all models of knowledge graphs as one compiled graph, whichever way they are asked for."""
+"""Scores of tails by all models of knowledge graphs as one compiled graph."""
 
 import pytest
 import torch
@@ -32,13 +32,13 @@ SCORERS = {
 }  # fmt: skip
 
 
-# In eager code they go relation by relation. The others take seconds each, and do nothing else than in eager code.
+# In eager code these, the other isometries and MuRE go relation by relation. A model takes seconds.
 BY_RELATION = ("murp", "roth")
 SOME = [pytest.param(name, marks=[] if name in BY_RELATION else pytest.mark.slow) for name in SCORERS]
 
 
 @pytest.mark.parametrize("name", SOME)
-def test_all_ways_of_asking_are_one_graph(name):
+def test_scores_of_tails_are_one_graph(name):
     cls, place, settings = SCORERS[name]
     scorer = built(cls, torch.float32, place=place, **settings)
     h, r, t = triples()
