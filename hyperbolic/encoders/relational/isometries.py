@@ -168,10 +168,9 @@ class Isometry(Scorer):
         return query.bias + self.rows(t, self.tail_bias).squeeze(-1) - square
 
     def compare_all(self, query: Heads, r: Tensor, rows: slice | Tensor) -> Tensor:
+        if self.free_c is not None and is_traced((r,)):
+            return self.compare_each(query, r, rows)
         x, gap, c, bias = query
-        if self.free_c is not None and is_traced((r,)):  # which relations are equal depends on the data
-            index = torch.arange(self.n_entities, device=r.device)[rows] if isinstance(rows, slice) else rows
-            return self.compare(query, r, index.expand(len(r), -1))
         tails = self.rows_of(self.entity, rows)
         if self.flat:
             one, other = torch.ones_like(gap), tails.new_ones(len(tails), 1, dtype=x.dtype)

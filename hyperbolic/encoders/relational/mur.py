@@ -82,10 +82,10 @@ class MuR(Scorer):
         return query.bias + table_rows(self.tail_bias, t, self.sparse).squeeze(-1) - square
 
     def compare_all(self, query: Heads, r: Tensor, rows: slice | Tensor) -> Tensor:
+        if is_traced((r,)):
+            return self.compare_each(query, r, rows)
         if isinstance(rows, slice):
             rows = torch.arange(rows.start, rows.stop, device=r.device)
-        if is_traced((r,)):  # which relations are equal depends on the data
-            return self.compare(query, r, rows.expand(len(r), -1))
         table = self._coordinates(self.entity(rows))
         tails, gap = self._in_ball(table, coordinates=True)
         tt, c = sqnorm(tails), self.manifold.c

@@ -120,6 +120,11 @@ class Scorer(nn.Module, abc.ABC):
         query = self.query(h, r)
         return torch.cat([self.compare(query, r, t), self.compare_all(query, r, others)], -1)
 
+    def compare_each(self, query: Any, r: Tensor, rows: slice | Tensor) -> Tensor:
+        """As :meth:`compare_all`, with rows (B, N, d): for traced code, which cannot group queries by relation."""
+        index = torch.arange(self.n_entities, device=r.device)[rows] if isinstance(rows, slice) else rows
+        return self.compare(query, r, index.expand(len(r), -1))
+
     def rows_of(self, table: Tensor, rows: slice | Tensor) -> Tensor:
         """Rows of a table, of a slice or of an index."""
         return table[rows] if isinstance(rows, slice) else table_rows(table, rows, self.sparse)
