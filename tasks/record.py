@@ -12,10 +12,12 @@ import resource
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from pytorch_lightning.utilities import rank_zero_only
 
 from tasks.base import Task, TaskData
 from tasks.errors import Diverged
@@ -102,14 +104,27 @@ def has_no_effect(key: str) -> bool:
     return any(key == name or key.startswith(f"{name}.") for name in WITHOUT_EFFECT)
 
 
-def finished(runs: Path, config: dict[str, Any]) -> Path | None:
-    """The newest record with these settings in the folders of `runs`; None where there is none."""
-    sha256 = config_sha256(config)
+def finished(runs: Path, config: dict[str, Any], sha256: Mapping[str, str]) -> Path | None:
+    """The newest record with these settings and data in the folders of `runs`; None where there is none, and then one
+    line says where the settings are those of a record and the data are not.
+
+    sha256: of the data by split, as `TaskData.fingerprint` gives it; what an older record lacks of it is not compared.
+    """
+    settings, others = config_sha256(config), []
     for path in sorted(runs.glob("*/record.json"), reverse=True):  # the names of folders begin with the time
         with contextlib.suppress(OSError, ValueError, RecursionError):
             record = json.loads(path.read_text(encoding="utf-8"))
-            if isinstance(record, dict) and record.get("config_sha256") == sha256:
+            if not isinstance(record, dict) or record.get("config_sha256") != settings:
+                continue
+            data = record.get("data")
+            theirs = data.get("sha256") if isinstance(data, dict) else None
+            theirs = theirs if isinstance(theirs, dict) else {}
+            splits = [split for split in sha256 if split in theirs and theirs[split] != sha256[split]]
+            if not splits:
                 return path
+            others.append(f"{path} has the same settings and other data ({', '.join(splits)}), so this runs again")
+    if others:
+        rank_zero_only(print)(others[0], flush=True)
     return None
 
 

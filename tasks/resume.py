@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor, nn
 
 from hyperbolic.diagnostics import find_nonfinite
@@ -77,6 +78,7 @@ LATER = {
 }
 # What must be the same for a checkpoint to be tested; "data" is TaskData.identity.
 TESTED = ("task.name", "task.model", "task.data.limits", "task.data.vectors.c", "data", "geometry", "encoder")
+OF_DATA = ("data.", "sha256.")  # the beginnings of `differences` that are of data
 STOPPED = "it was stopped early, by its trainer.patience"
 # The states that a mode takes of a run's folder, the first that is there.
 STATES = {"fit": (LAST,), "test": (AVERAGE, BEST, LAST), "predict": (AVERAGE, BEST, LAST)}
@@ -161,11 +163,13 @@ def check_same(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, .
     """Raise UserError where the checkpoint belongs to a run with other settings."""
     if unequal := differences(checkpoint, origin, keys):
         more = f", and {len(unequal) - 3} more" if len(unequal) > 3 else ""
-        remedy = "Give this run the settings of the checkpoint"
+        others = [difference for difference in unequal if not difference.startswith(OF_DATA)]
+        and_data = " and the data" if len(others) < len(unequal) else ""
+        remedy = f"Give this run the settings{and_data} of the checkpoint"
         if all(difference.startswith("trainer.max_") for difference in unequal):
             schedule = checkpoint["config"]["optim"]["schedule"]
             remedy = f"Its learning rate falls to 0 at that end (optim.schedule={schedule}), so keep it"
-        if all(difference.startswith(("data.", "sha256.")) for difference in unequal):
+        if not others:
             remedy = (
                 "These are other data than it was trained with: put back its files (paths.data_dir, HYPERBOLIC_DATA or "
                 "data.dir say where they lie) and its settings of task.data"
@@ -253,7 +257,8 @@ def checkpoint_to_continue(
 ) -> dict[str, Any] | None:
     """The checkpoint that trainer.resume means: a file, a run's folder, or "auto".
 
-    "auto" is the newest unfinished run with these settings among the folders in `runs`, or None where there is none.
+    "auto" is the newest unfinished run with these settings and data among the folders in `runs`, or None where there is
+    none; one line says where the data alone are others.
     Raises Finished where the named run has nothing left to do, UserError where its checkpoint cannot be continued.
     """
     setting = f"trainer.resume={resume}"
@@ -262,16 +267,22 @@ def checkpoint_to_continue(
         check_same(checkpoint, origin, CONTINUED, setting)
         check_unfinished(checkpoint, max_epochs, max_steps, setting)
         return checkpoint
-    files = sorted(runs.glob(f"*/checkpoints/{LAST}"), key=lambda f: f.stat().st_mtime, reverse=True)
+    files, others = sorted(runs.glob(f"*/checkpoints/{LAST}"), key=lambda f: f.stat().st_mtime, reverse=True), []
     for file in files:
         try:
             checkpoint = read(file, setting)
         except UserError:
             continue
         with contextlib.suppress(UserError):  # a damaged one
-            complete = finished(checkpoint, max_epochs, max_steps) and record_of(checkpoint).exists()
-            if not complete and not differences(checkpoint, origin, CONTINUED):
+            if finished(checkpoint, max_epochs, max_steps) and record_of(checkpoint).exists():
+                continue
+            unequal = differences(checkpoint, origin, CONTINUED)
+            if not unequal:
                 return checkpoint
+            if all(difference.startswith(OF_DATA) for difference in unequal):
+                others.append(f"{setting}: begins anew, as {file} was trained with other data: {unequal[0]}")
+    if others:
+        rank_zero_only(print)(others[0], flush=True)
     return None
 
 

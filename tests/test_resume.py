@@ -367,22 +367,53 @@ def test_a_run_that_its_patience_ends_says_so(tmp_path):
     assert line in result.out
 
 
+def write_graph(folder: Path, last: dict[str, str]) -> tuple[str, ...]:
+    """A graph of 12 entities, where `last` replaces the last triple of a split; the words that train on it."""
+    folder.mkdir(exist_ok=True)
+    for split, step in (("train", 1), ("dev", 2), ("test", 3)):
+        triples = [f"e{i}\tr\te{(i + step) % 12}\n" for i in range(12)]
+        (folder / f"{split}.txt").write_text("".join(triples[:-1]) + last.get(split, triples[-1]))
+    return "task=kg", f"data.dir={folder}", "optim.schedule=constant", *QUIET, *places(folder.parent)
+
+
 @pytest.mark.parametrize("split", ["train", "dev", "test"])
 def test_a_run_does_not_go_on_with_other_data(tmp_path, split):
     """The files have the same entities and relations as before, in other triples."""
-    folder = tmp_path / "graph"
-    folder.mkdir()
-    lines = {s: [f"e{i}\tr\te{(i + step) % 12}\n" for i in range(12)] for s, step in (("train", 1), ("dev", 2), ("test", 3))}
-    for name, triples in lines.items():
-        (folder / f"{name}.txt").write_text("".join(triples))
-    words = ("task=kg", f"data.dir={folder}", "optim.schedule=constant", *QUIET, *places(tmp_path))
+    words = write_graph(tmp_path / "graph", {})
     first = call(*words, "trainer.max_epochs=1")
     assert first.code == 0, first.err
-    (folder / f"{split}.txt").write_text("".join(lines[split][:-1]) + "e11\tr\te5\n")
+    write_graph(tmp_path / "graph", {split: "e11\tr\te5\n"})
     again = call(*words, "trainer.max_epochs=2", f"trainer.resume={first.record_path.parent}")
     assert again.code == 1
     assert f"was trained with sha256.{split}=" in again.err
     assert "These are other data than it was trained with" in again.err
+    both = call(*words, "trainer.max_epochs=2", "optim.lr=0.5", f"trainer.resume={first.record_path.parent}")
+    assert "Give this run the settings and the data of the checkpoint" in both.err
+
+
+@pytest.mark.parametrize("word", ["skip_finished=true", "trainer.resume=auto"])
+def test_a_finished_run_of_other_data_is_made_again(tmp_path, word):
+    words = (*write_graph(tmp_path / "graph", {}), "trainer.max_epochs=1", word)
+    first, same = call(*words), call(*words)
+    assert same.record_path == first.record_path
+    write_graph(tmp_path / "graph", {"dev": "e11\tr\te5\n"})
+    other = call(*words)
+    assert other.code == 0, other.err
+    assert f"{first.record_path} has the same settings and other data (dev), so this runs again" in other.out
+    assert other.record_path != first.record_path
+    assert call(*words).record_path == other.record_path
+
+
+def test_an_unfinished_run_of_other_data_is_begun_anew(tmp_path):
+    words = (*write_graph(tmp_path / "graph", {}), "trainer.max_epochs=1", "trainer.resume=auto")
+    first = call(*words)
+    first.record_path.unlink()
+    write_graph(tmp_path / "graph", {"test": "e11\tr\te5\n"})
+    other = call(*words)
+    assert other.code == 0, other.err
+    assert "begins anew, as" in other.out
+    assert "was trained with other data: sha256.test=" in other.out
+    assert "goes on from" not in other.out
 
 
 def test_a_run_goes_on_with_files_that_were_packed(tmp_path):

@@ -190,6 +190,7 @@ def test_names_in_a_checkpoint_lead_nowhere_else(finished, tmp_path):
     assert result.record_path.is_relative_to(tmp_path / "out")
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("case", HOSTILE)
 def test_nothing_in_a_checkpoint_is_executed(finished, tmp_path, monkeypatch, capsys, case):
     marker = tmp_path / "executed"
