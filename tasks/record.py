@@ -110,7 +110,7 @@ def finished(runs: Path, config: dict[str, Any], sha256: Mapping[str, str]) -> P
 
     sha256: of the data by split, as `TaskData.fingerprint` gives it; what an older record lacks of it is not compared.
     """
-    settings, others = config_sha256(config), []
+    settings, remark = config_sha256(config), None
     for path in sorted(runs.glob("*/record.json"), reverse=True):  # the names of folders begin with the time
         with contextlib.suppress(OSError, ValueError, RecursionError):
             record = json.loads(path.read_text(encoding="utf-8"))
@@ -118,13 +118,13 @@ def finished(runs: Path, config: dict[str, Any], sha256: Mapping[str, str]) -> P
                 continue
             data = record.get("data")
             theirs = data.get("sha256") if isinstance(data, dict) else None
-            theirs = theirs if isinstance(theirs, dict) else {}
-            splits = [split for split in sha256 if split in theirs and theirs[split] != sha256[split]]
+            known = theirs if isinstance(theirs, dict) else {}
+            splits = [split for split, ours in sha256.items() if known.get(split, ours) != ours]
             if not splits:
                 return path
-            others.append(f"{path} has the same settings and other data ({', '.join(splits)}), so this runs again")
-    if others:
-        rank_zero_only(print)(others[0], flush=True)
+            remark = remark or f"{path} has the same settings and other data ({', '.join(splits)}), so this runs again"
+    if remark:
+        rank_zero_only(print)(remark, flush=True)
     return None
 
 

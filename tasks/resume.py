@@ -267,7 +267,8 @@ def checkpoint_to_continue(
         check_same(checkpoint, origin, CONTINUED, setting)
         check_unfinished(checkpoint, max_epochs, max_steps, setting)
         return checkpoint
-    files, others = sorted(runs.glob(f"*/checkpoints/{LAST}"), key=lambda f: f.stat().st_mtime, reverse=True), []
+    files = sorted(runs.glob(f"*/checkpoints/{LAST}"), key=lambda f: f.stat().st_mtime, reverse=True)
+    remark = None
     for file in files:
         try:
             checkpoint = read(file, setting)
@@ -280,9 +281,9 @@ def checkpoint_to_continue(
             if not unequal:
                 return checkpoint
             if all(difference.startswith(OF_DATA) for difference in unequal):
-                others.append(f"{setting}: begins anew, as {file} was trained with other data: {unequal[0]}")
-    if others:
-        rank_zero_only(print)(others[0], flush=True)
+                remark = remark or f"{setting}: begins anew, as {file} was trained with other data: {unequal[0]}"
+    if remark:
+        rank_zero_only(print)(remark, flush=True)
     return None
 
 
