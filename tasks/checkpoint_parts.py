@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import torch
 from torch import Tensor
 
 MOST_VALUES = 100_000  # of a configuration, and of counts; ours have some hundred
+MOST_DEPTH = 100  # of their nodes; ours have ten
 
 
 @dataclass(frozen=True)
@@ -65,17 +67,20 @@ def load(file: Path, device: torch.device | str) -> Any:
     return values
 
 
-def _is_bounded(node: Any) -> bool:
-    """Whether a node has at most MOST_VALUES values in all, those counted again that stand in several places: nested,
-    a few lists that are shared stand for more than any time is enough for."""
-    nodes, count = [node], 0
+def _is_bounded(node: Any, leaves: Any = object) -> bool:
+    """Whether a node has at most MOST_VALUES values in all, MOST_DEPTH deep, of the types `leaves` where they hold no
+    others. Those that stand in several places are counted again: nested, a few lists that are shared stand for more
+    than any time is enough for."""
+    nodes, count = [(node, 0)], 0
     while nodes:
-        node = nodes.pop()
+        node, depth = nodes.pop()
         if isinstance(node, (Mapping, list, tuple)):
             count += len(node)
-            if count > MOST_VALUES:
+            if count > MOST_VALUES or depth > MOST_DEPTH:
                 return False
-            nodes.extend(node.values() if isinstance(node, Mapping) else node)
+            nodes.extend((each, depth + 1) for each in (node.values() if isinstance(node, Mapping) else node))
+        elif not isinstance(node, leaves):
+            return False
     return True
 
 
@@ -87,7 +92,7 @@ def has_parts(checkpoint: Mapping[str, Any]) -> bool:
     parts = (checkpoint.get("state_dict"), checkpoint.get("config"), texts, shas, metrics)
     if not all(isinstance(part, dict) for part in parts):
         return False
-    if not _is_bounded(checkpoint["config"]):
+    if not _is_bounded(checkpoint["config"], (str, int, float, NoneType)):
         return False
     try:
         numbers_by_name({**metrics, "global_step": checkpoint.get("global_step", 0)}, "metrics")

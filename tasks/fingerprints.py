@@ -50,6 +50,12 @@ def joined_sha256(shas: Sequence[str]) -> str:
     return shas[0] if len(shas) == 1 else hashlib.sha256("".join(shas).encode()).hexdigest()
 
 
+def other_parts(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, str]:
+    """Of `ours`, the fingerprints of the parts of the data, as splits and word vectors, of which `theirs` has another
+    one; a part that only one of them has is not compared."""
+    return {part: sha256 for part, sha256 in ours.items() if theirs.get(part, sha256) != sha256}
+
+
 def cache_place(folder: Path, name: str, settings: Mapping[str, Any]) -> Path:
     """The folder in `folder` where is kept what was made with some settings: other settings have another one.
 

@@ -21,6 +21,7 @@ from pytorch_lightning.utilities import rank_zero_only
 
 from tasks.base import Task, TaskData
 from tasks.errors import Diverged
+from tasks.fingerprints import other_parts
 from tasks.folders import whole_file
 from tasks.local_paths import portable, portable_word
 from tasks.resume import flat
@@ -108,24 +109,29 @@ def finished(runs: Path, config: dict[str, Any], sha256: Mapping[str, str]) -> P
     """The newest record with these settings and data in the folders of `runs`; None where there is none, and then one
     line says where the settings are those of a record and the data are not.
 
-    sha256: of the data by split, as `TaskData.fingerprint` gives it; what an older record lacks of it is not compared.
+    sha256: of the data by part, as `TaskData.fingerprint` gives it; parts that an older record lacks are not compared.
+    A damaged record, or one without data or with a selection that is none, is none.
     """
     settings, remark = config_sha256(config), None
     for path in sorted(runs.glob("*/record.json"), reverse=True):  # the names of folders begin with the time
         with contextlib.suppress(OSError, ValueError, RecursionError):
             record = json.loads(path.read_text(encoding="utf-8"))
-            if not isinstance(record, dict) or record.get("config_sha256") != settings:
+            if not isinstance(record, dict) or record.get("config_sha256") != settings or not _is_whole(record):
                 continue
-            data = record.get("data")
-            theirs = data.get("sha256") if isinstance(data, dict) else None
-            known = theirs if isinstance(theirs, dict) else {}
-            splits = [split for split, ours in sha256.items() if known.get(split, ours) != ours]
-            if not splits:
+            if not (parts := other_parts(sha256, record["data"]["sha256"])):
                 return path
-            remark = remark or f"{path} has the same settings and other data ({', '.join(splits)}), so this runs again"
+            remark = remark or f"{path} has the same settings and other data ({', '.join(parts)}), so it does not count"
     if remark:
         rank_zero_only(print)(remark, flush=True)
     return None
+
+
+def _is_whole(record: dict[str, Any]) -> bool:
+    """Whether the parts of a record that `finished` and `report.pass_over` read are of their kinds."""
+    data, selection = record.get("data"), record.get("selection")
+    value = selection.get("value") if isinstance(selection, dict) else selection
+    shas = data.get("sha256") if isinstance(data, dict) else None
+    return isinstance(shas, dict) and (value is None or isinstance(value, (int, float)))
 
 
 def build(config: dict[str, Any], overrides: list[str], data: TaskData, task: Task, outcome: Outcome) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from tasks.base import Task
 from tasks.checkpoint_parts import Origin, has_parts, load, selection
 from tasks.checkpoints import AVERAGE, BEST, LAST, epoch_files, epoch_of
 from tasks.errors import UserError
+from tasks.fingerprints import other_parts
 from tasks.folders import whole_file
 from tasks.local_paths import portable
 from tasks.reading import brief
@@ -141,22 +142,28 @@ def read(path: Path, setting: str, states: tuple[str, ...] = STATES["test"]) -> 
 
 def differences(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, ...]) -> list[str]:
     """Where a checkpoint's settings differ from this run's, as `key=theirs, not ours`, and where the data that it was
-    trained with do, as `sha256.<split>=theirs, not ours`."""
+    trained with do, as `sha256.<part>=theirs, not ours`."""
 
     def compared(key: str) -> bool:
         return key not in IRRELEVANT and any(key == k or key.startswith(f"{k}.") for k in keys)
 
     ours = settings(origin.config, origin.data)
     theirs = {k: v for k, v in LATER.items() if k in ours} | settings(checkpoint["config"], checkpoint["data"])
-    if keys is CONTINUED:
-        if checkpoint.get("sha256"):
-            ours, theirs = ours | flat({"sha256": origin.sha256}), theirs | flat({"sha256": checkpoint["sha256"]})
-            keys = (*keys, "sha256")
-        if ours.get("optim.schedule") in FALLING:
-            keys = (*keys, "trainer.max_epochs", "trainer.max_steps")  # the learning rate falls to 0 at their end
+    continued = keys is CONTINUED
+    if continued and ours.get("optim.schedule") in FALLING:
+        keys = (*keys, "trainer.max_epochs", "trainer.max_steps")  # the learning rate falls to 0 at their end
     names = [k for k in dict.fromkeys([*theirs, *ours]) if compared(k)]
     names.sort(key=lambda k: k != "task.name")
-    return [f"{k[:80]}={brief(theirs.get(k))}, not {brief(ours.get(k))}" for k in names if theirs.get(k) != ours.get(k)]
+    unequal = {k: (theirs.get(k), ours.get(k)) for k in names if theirs.get(k) != ours.get(k)}
+    if continued:
+        shas = _sha256(checkpoint)
+        unequal |= {f"sha256.{part}": (shas[part], own) for part, own in other_parts(origin.sha256, shas).items()}
+    return [f"{brief(k)[1:-1]}={brief(a)}, not {brief(b)}" for k, (a, b) in unequal.items()]
+
+
+def _sha256(checkpoint: Mapping[str, Any]) -> dict[str, str]:
+    """Of the data that it was trained with, by part; empty in a checkpoint from before it was kept."""
+    return checkpoint.get("sha256", {})
 
 
 def check_same(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, ...], setting: str) -> None:
@@ -281,7 +288,8 @@ def checkpoint_to_continue(
             if not unequal:
                 return checkpoint
             if all(difference.startswith(OF_DATA) for difference in unequal):
-                remark = remark or f"{setting}: begins anew, as {file} was trained with other data: {unequal[0]}"
+                which = ", ".join(other_parts(origin.sha256, _sha256(checkpoint))) or unequal[0]
+                remark = remark or f"{setting}: begins anew, as {file} was trained with other data ({which})"
     if remark:
         rank_zero_only(print)(remark, flush=True)
     return None

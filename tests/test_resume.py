@@ -2,14 +2,16 @@
 
 import csv
 import gzip
+import json
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-from tasks import resume
+from tasks import record, resume
 from tasks.base import Task
 from tasks.checkpoint_parts import Origin
 from tasks.checkpoints import Checkpoints
@@ -61,6 +63,7 @@ def _equal(a, b) -> bool:
     return a == b
 
 
+@pytest.mark.long
 def test_a_finished_run_is_not_resumed_unless_it_may_go_on(finished, tmp_path):
     _, result = finished
     home = result.record_path.parent
@@ -149,6 +152,7 @@ def test_a_run_that_adds_up_batches_stops_after_a_step_and_goes_on_exactly(tmp_p
     assert same_end(short(tmp_path / "whole", *words), short(tmp_path / "broken", *words, "trainer.resume=auto"))
 
 
+@pytest.mark.long
 def test_a_run_that_was_trained_and_not_tested_is_only_tested(tmp_path, monkeypatch):
     """It ended after its last epoch, and by its patience: interrupted in the test."""
     for name, words in {
@@ -210,6 +214,7 @@ def typing(folder: Path, *words: str) -> Result:
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_typing_run_goes_on_exactly_within_the_further_passes_of_an_epoch(tmp_path, monkeypatch):
     """A signal in step 3: the second of three passes over the mentions has just begun."""
     with monkeypatch.context() as patch:
@@ -276,6 +281,7 @@ def broken_in(patch: pytest.MonkeyPatch, epoch: int, folder: Path, *words: str) 
     return states.parent
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", [(), ("trainer.average_last=2", "trainer.limit_val_batches=0")], ids=["best", "mean"])
 def test_states_ahead_of_the_last_checkpoint_are_of_a_run_that_is_as_long(tmp_path, monkeypatch, scores, words):
     """After an error in epoch 5, best.ckpt is of epoch 4, or the files of the last epochs are of 3 and 4."""
@@ -314,6 +320,7 @@ def test_no_mean_is_of_epochs_that_another_attempt_had(tmp_path, monkeypatch, sc
     assert names == ["epoch-000002.ckpt", "epoch-000003.ckpt"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("content", [b"no checkpoint", None], ids=["damaged", "foreign"])
 def test_a_state_of_the_mean_that_cannot_be_read_is_noticed_before_training_goes_on(tmp_path, content):
     words = ("trainer.average_last=2", "trainer.limit_val_batches=0", "optim.schedule=constant")
@@ -331,6 +338,7 @@ def test_a_state_of_the_mean_that_cannot_be_read_is_noticed_before_training_goes
     assert len(list(tmp_path.rglob("history.csv"))) == 1, "no other run has begun"
 
 
+@pytest.mark.long
 def test_patience_that_ends_before_the_least_epochs_stops_within_a_step_and_goes_on_exactly(
     tmp_path, monkeypatch, scores
 ):
@@ -348,6 +356,7 @@ def test_patience_that_ends_before_the_least_epochs_stops_within_a_step_and_goes
     assert "stopped early, by its trainer.patience); to train it further, begin anew, with a larger" in again.out
 
 
+@pytest.mark.long
 def test_points_are_looked_at_every_four_steps_before_and_after_an_interruption(tmp_path):
     words = ("trainer.limit_train_batches=1",)
     whole = short(tmp_path / "whole", *words, "trainer.max_epochs=10")
@@ -399,9 +408,46 @@ def test_a_finished_run_of_other_data_is_made_again(tmp_path, word):
     write_graph(tmp_path / "graph", {"dev": "e11\tr\te5\n"})
     other = call(*words)
     assert other.code == 0, other.err
-    assert f"{first.record_path} has the same settings and other data (dev), so this runs again" in other.out
+    assert f"{first.record_path} has the same settings and other data (dev), so it does not count" in other.out
     assert other.record_path != first.record_path
     assert call(*words).record_path == other.record_path
+
+
+@pytest.mark.parametrize("damage", [
+    {"selection": "abc"}, {"selection": [1]}, {"selection": {"value": "abc"}},
+    {"data": "a"}, {"data": {}}, {"data": {"sha256": ["a"]}},
+])  # fmt: skip
+def test_a_damaged_record_is_none(tmp_path, damage):
+    config = {"task": {"name": "x"}}
+    whole = {"config_sha256": record.config_sha256(config), "selection": None, "data": {"sha256": {"train": "a"}}}
+    (tmp_path / "run").mkdir()
+    for text, path in ((whole, tmp_path / "run" / "record.json"), (whole | damage, None)):
+        (tmp_path / "run" / "record.json").write_text(json.dumps(text))
+        assert record.finished(tmp_path, config, {"train": "a", "vectors": "b"}) == path
+
+
+def test_a_hostile_checkpoint_among_the_runs_is_passed_over(tmp_path):
+    """And what it says of its data is printed as one line."""
+    words = (*write_graph(tmp_path / "graph", {}), "trainer.max_epochs=1", "trainer.resume=auto")
+    first = call(*words)
+    first.record_path.unlink()
+    last = first.record_path.parent / "checkpoints" / "last.ckpt"
+    whole, deep, limit = torch.load(last), {}, sys.getrecursionlimit()
+    for _ in range(3000):
+        deep = {"node": deep}
+    for hostile in (
+        {"config": whole["config"] | {"optim": {"lr": torch.zeros(2)}}}, {"config": deep}, {"sha256": {"train": ["a"]}},
+        {"data": {"a\n\x1b[31m": "b"}},
+    ):  # fmt: skip
+        sys.setrecursionlimit(20_000)  # to write what is nested so deep
+        torch.save(whole | hostile, last)
+        sys.setrecursionlimit(limit)
+        again = call(*words)
+        assert again.code == 0, again.err
+        assert "goes on from" not in again.out
+        assert "\x1b" not in again.out
+        again.record_path.unlink()
+        (again.record_path.parent / "checkpoints" / "last.ckpt").unlink()
 
 
 def test_an_unfinished_run_of_other_data_is_begun_anew(tmp_path):
@@ -412,7 +458,7 @@ def test_an_unfinished_run_of_other_data_is_begun_anew(tmp_path):
     other = call(*words)
     assert other.code == 0, other.err
     assert "begins anew, as" in other.out
-    assert "was trained with other data: sha256.test=" in other.out
+    assert "was trained with other data (test)" in other.out
     assert "goes on from" not in other.out
 
 

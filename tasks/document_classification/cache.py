@@ -45,7 +45,8 @@ def from_sources(sources: Sequence[Source], form: Form, recipe: Recipe, cache: P
 
 
 def _fingerprint(path: Path) -> str:
-    """Of a file's contents, or of the names and contents of all texts of a folder."""
+    """Of a file's contents, or of the names and contents of all texts of a folder, packed or not."""
     if path.is_file():
         return contents_sha256(path)
-    return names_sha256(f"{label}/{file.name} {contents_sha256(file)}" for label, file in text_files(path))
+    texts = ((f"{label}/{file.name.removesuffix('.gz')}", file) for label, file in text_files(path))
+    return names_sha256(f"{name} {contents_sha256(file)}" for name, file in texts)

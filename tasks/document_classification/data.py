@@ -238,12 +238,14 @@ class DocumentData(TaskData):
         n = corpus.counts["train"]["documents"]
         share = None if self.paper_documents is None else min(1.0, n / self.paper_documents)
         words: dict[str, Any] = {"rows": FIRST + len(corpus.vocabulary), "tokenizer": self.recipe.tokenizer}
+        shas = dict(corpus.sha256)
         if vectors is not None:
             words |= vectors.facts()
+            shas |= {"vectors": vectors.sha256}
         return {
             "files": dict(corpus.files),
             "counts": {split: dict(count) for split, count in corpus.counts.items()},
-            "sha256": dict(corpus.sha256),
+            "sha256": shas,
             "words": words,
             "selection": self.selection,
             "paper": {"documents": self.paper_documents, "share": share},

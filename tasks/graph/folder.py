@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from tasks.errors import UserError
-from tasks.fingerprints import file_sha256, joined_sha256
+from tasks.fingerprints import contents_sha256, joined_sha256
 from tasks.graph.graph import Graph, checked, undirected
 from tasks.reading import UNREADABLE, brief, existing, open_bytes, other_separator, reason
 
@@ -47,7 +47,7 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
     edges, notes = undirected(pairs, len(number), str(files[0]))
     features = matrix if matrix is not None else _features(features_file, by_name, number)
     classes, of_nodes = _classes(labels_file, labels, number)
-    sha256 = joined_sha256([file_sha256(file) for file in files])
+    sha256 = joined_sha256([contents_sha256(file) for file in files])
     listed = " and ".join(file.name for file in files)
     graph = Graph(name, len(number), edges, features, of_nodes, classes, tuple(number), {}, notes, listed, sha256)
     if graph.isolated:

@@ -242,12 +242,14 @@ class NliData(TaskData):
         n = pairs.counts["train"]["pairs"]
         share = None if self.paper_pairs is None else min(1.0, n / self.paper_pairs)
         words: dict[str, Any] = {"rows": FIRST + len(pairs.words), "tokenizer": self.recipe.tokenizer}
+        shas = dict(pairs.sha256)
         if self.vector_rows is not None:
             words |= self.vector_rows.facts()
+            shas |= {"vectors": self.vector_rows.sha256}
         return {
             "files": dict(pairs.files),
             "counts": {split: dict(count) for split, count in pairs.counts.items()},
-            "sha256": dict(pairs.sha256),
+            "sha256": shas,
             "words": words,
             "paper": {"pairs": self.paper_pairs, "share": share},
         }

@@ -300,7 +300,7 @@ class ProbingData(TaskData):
                 }
                 for split, each in trees.items()
             },
-            "sha256": {split: each.sha256 for split, each in trees.items()},
+            "sha256": {split: each.sha256 for split, each in trees.items()} | {"probed": self.probed_sha256},
             "probed": {"geometry": self.geometry.name, "sha256": self.probed_sha256},
         }  # fmt: skip
 

@@ -1,5 +1,7 @@
 """Splits, batches and the cache of documents; new documents; what a record says of the data."""
 
+import gzip
+
 import pytest
 import torch
 
@@ -51,6 +53,11 @@ def test_a_changed_text_is_read_again(tmp_path):
                 (place / label / f"{k}.txt").write_text(f"{text} {label}", encoding="utf-8")
         found = data(tmp_path, place, held_out={"dev": 0.2, "test": 0.2})
         assert text in found.corpus().vocabulary
+    before = found.fingerprint()["sha256"]
+    (place / "a" / "0.txt.gz").write_bytes(gzip.compress((place / "a" / "0.txt").read_bytes()))
+    (place / "a" / "0.txt").unlink()
+    found = data(tmp_path, place, held_out={"dev": 0.2, "test": 0.2})
+    assert found.fingerprint()["sha256"] == before
     assert found.fingerprint()["files"] == dict.fromkeys(("train", "dev", "test"), "classes")
 
 
@@ -132,6 +139,7 @@ def test_words_start_at_their_vectors(tmp_path):
     assert sizes["n_words"] == 2 + len(vocabulary) == 2 + len(vectors.matrix)
     assert vectors.matrix[vocabulary.index("shares")].tolist() == [3, 4]
     assert int(vectors.has_row.sum()) == found.fingerprint()["words"]["with_vector"] == 2
+    assert found.fingerprint()["sha256"]["vectors"] == vectors.sha256 != ""
     assert (sizes["classes"], sum(sizes["class_counts"])) == (("1", "2"), 8)
 
 

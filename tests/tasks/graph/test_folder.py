@@ -1,5 +1,7 @@
 """A user's folder: names, features and labels are read, and what cannot be used is told with its line."""
 
+import gzip
+
 import numpy as np
 import pytest
 
@@ -23,6 +25,14 @@ def test_names_features_and_labels_are_read(folder):
     assert graph.features.tolist() == [[1, 2], [3, 4], [5, 6], [7, 8]]
     assert graph.classes == ("blue", "red")
     assert graph.labels.tolist() == [1, 0, -1, 0]
+
+
+@pytest.mark.filterwarnings("ignore:.*have no edge")
+def test_a_file_that_was_packed_is_the_same_graph(folder):
+    before = read_folder(folder, "mine", False)
+    (folder / "edges.tsv.gz").write_bytes(gzip.compress((folder / "edges.tsv").read_bytes()))
+    (folder / "edges.tsv").unlink()
+    assert read_folder(folder, "mine", False).sha256 == before.sha256
 
 
 def test_an_array_of_features_numbers_the_nodes(folder):

@@ -6,6 +6,7 @@ import torch
 import run
 from configs import checks, composing
 from tasks.errors import UserError
+from tasks.fingerprints import other_parts
 from tasks.nli.data import NliData
 from tasks.text import PAD, UNK
 from tasks.word_vectors import VectorFiles
@@ -88,6 +89,9 @@ def test_words_have_vectors_where_there_is_a_file(tmp_path, capsys):
     assert vectors.matrix[words.index("home")].tolist() == [3, 4]
     facts = data.fingerprint()["words"]
     assert (facts["dimension"], facts["with_vector"], facts["vectors"]) == (2, 2, "some.txt")
+    before = data.fingerprint()["sha256"]
+    (tmp_path / "glove" / "some.txt").write_text("dog 1 2\nhome 3 5\n", encoding="utf-8")
+    assert [*other_parts(before, make(tmp_path, vectors=source).fingerprint()["sha256"])] == ["vectors"]
 
 
 @pytest.mark.parametrize(("fidelity", "dev"), [("paper", None), ("code", "multinli_1.0_dev_matched")])
