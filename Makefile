@@ -19,7 +19,7 @@ STAMP := $(VENV)/.installed
 TORCH := $(shell sed -n 's/^\(torch==.*\)$$/\1/p' constraints.txt)
 EXPERIMENTS ?= hnn_prefix10_rnn_eucl,hnn_prefix10_rnn_hyp_eucl_mlr,hnn_prefix10_rnn_hyp,hnn_prefix10_gru_eucl,hnn_prefix10_gru_hyp_eucl_mlr,hnn_prefix10_gru_hyp
 
-.PHONY: help setup run test test-all lint data reproduce tune collect tables check-tables figures bench kernels numerics composability clean
+.PHONY: help setup run test test-long test-all lint data reproduce tune collect tables check-tables figures bench kernels numerics composability clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sort | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -30,7 +30,7 @@ help: ## print this list
 	@echo "  TABLE=NAME          the table of make reproduce and tune: a file of results/published/, as in TABLE=hyfi_table5_crowd"
 	@echo "  EXPERIMENTS=...     or experiments, as in EXPERIMENTS='glob(hyfi_crowd_*)' or EXPERIMENTS=name,name"
 	@echo "  WORKERS=2           test processes"
-	@echo "  ARGS='...'          more words for the command behind run, test, test-all, collect, tables, reproduce, tune, figures, bench, numerics"
+	@echo "  ARGS='...'          more words for the command behind run, test, test-long, test-all, collect, tables, reproduce, tune, figures, bench, numerics"
 
 setup: $(STAMP) ## make .venv and install everything into it (again only after a change of versions)
 
@@ -50,6 +50,9 @@ run: setup ## train the quickstart (PREFIX-10, Möbius GRU on the Poincaré ball
 
 test: setup ## the tests that run in minutes on a CPU
 	$(PY) -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+
+test-long: setup ## the tests that are left out of test because they take seconds, or are some of many cases
+	$(PY) -m pytest -n $(WORKERS) --dist loadfile -m "long and not slow and not gpu" $(ARGS)
 
 test-all: setup ## every test, the slow ones and, where there is a GPU, the GPU ones
 	$(PY) -m pytest -n $(WORKERS) --dist loadfile -m "" $(ARGS)

@@ -53,22 +53,22 @@ def read_configurations_once() -> Iterator[None]:
         yield
 
 
-CASES = 8  # of one parametrised test in the default suite
+CASES = 3  # of one parametrised test in the default suite
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of a test with more than `CASES` cases the default suite runs so many, spread over the list, first and last
-    included; the others are marked slow. A case that is named on the command line alone is run."""
-    cases: dict[str, list[pytest.Item]] = {}
+    included; the others are marked long. -k chooses among those; -m "" gives all."""
+    cases_by_test: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if not item.get_closest_marker("slow") and not item.get_closest_marker("every_case"):
-            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    for same in cases.values():
-        kept = {round(i * (len(same) - 1) / (CASES - 1)) for i in range(CASES)}
-        for place, item in enumerate(same):
-            if len(same) > CASES and place not in kept:
-                item.add_marker("slow")
+        if not any(map(item.get_closest_marker, ("slow", "long", "every_case"))):
+            cases_by_test.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for cases in cases_by_test.values():
+        places = {round(i * (len(cases) - 1) / (CASES - 1)) for i in range(CASES)}
+        for place, item in enumerate(cases):
+            if len(cases) > CASES and place not in places:
+                item.add_marker("long")
 
 
 MODE = switch.mode()

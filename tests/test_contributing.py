@@ -59,6 +59,7 @@ def test_there_are_four_pages():
     assert list(PAGES) == ["Add an encoder", "Add a geometry", "Add a task", "Add a table"]
 
 
+@pytest.mark.long
 def test_an_encoder_is_a_module_and_a_file(outside):
     module = '''
 import torch
@@ -169,6 +170,7 @@ def test_a_manifold_and_a_family_are_a_module_and_a_file(outside, registries):
     assert geometry.manifold.height == 3.0
 
 
+@pytest.mark.long
 def test_a_task_is_a_folder_and_a_file(outside, tmp_path):
     """Classes of documents, which are read on three levels: documents of sentences of words."""
     data = '''

@@ -132,6 +132,7 @@ def test_second_derivatives(graphs):
     assert graphs
 
 
+@pytest.mark.long
 def test_a_batch_of_another_size_is_compiled_once(graphs):
     layer = lorentz.Linear(Lorentz(1.0), 4, 4)
     gradient(layer, points(5))

@@ -30,6 +30,7 @@ def test_the_cells_that_a_record_fills_have_published_values(record):
     assert matching.published(record) == []
 
 
+@pytest.mark.long
 def test_settings_of_other_encoders_than_the_runs_do_not_count():
     path = next((ROOT / "results" / "runs").glob("hybonet_graph_hybonet-task=disease_lp-seed0-*.json"))
     record = json.loads(path.read_text(encoding="utf-8"))

@@ -124,6 +124,7 @@ def test_a_damaged_checkpoint_is_refused(finished, tmp_path, damage):
         assert refused.err.strip().count("\n") == 0
 
 
+@pytest.mark.long
 def test_the_program_itself_reports_mistakes_by_its_exit_code():
     done = command("task=nothing")
     assert done.returncode == 1

@@ -76,6 +76,7 @@ def test_an_interrupted_multirun_says_which_job_was_running(jobs):
     assert result.err.splitlines()[-1].endswith("seed=1: it was interrupted")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"config": {"mode": "fit"}}'])
 def test_failed_jobs_are_listed_though_records_are_damaged(jobs, tmp_path, content):
     def behaviour(seed: int):

@@ -184,6 +184,7 @@ def run(program: Path, *words: str, folder: Path, **variables: str) -> subproces
     return subprocess.run([str(program), *words], cwd=folder, capture_output=True, text=True, timeout=300, env=env)
 
 
+@pytest.mark.long
 def test_the_wheel_has_two_packages_and_all_their_files(wheel):
     with zipfile.ZipFile(wheel) as file:
         names = {name for name in file.namelist() if ".dist-info" not in name}

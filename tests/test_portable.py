@@ -139,6 +139,7 @@ def test_a_checkpoint_alone_predicts_what_it_predicts_with_its_data(task, runs, 
     assert [{key: answer[key] for key in line} for answer, line in zip(answers, expected, strict=True)] == expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ways", ["command", "python"])
 def test_a_folder_of_the_users_is_not_asked_for(tmp_path, ways):
     """Checkpoints keep no absolute path, and predictions need none."""
@@ -207,6 +208,7 @@ def bleu(lines: list[dict]) -> float:
     return sacrebleu.corpus_bleu([line["translation"] for line in lines], [[line["gold"] for line in lines]]).score
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", TASKS)
 def test_a_test_writes_a_line_for_each_example_that_its_metric_follows_from(task, runs, tmp_path):
     folder, best = runs.of(task)
@@ -417,6 +419,7 @@ def test_an_old_checkpoint_is_exported_with_its_vocabulary(runs, tmp_path, monke
         assert predicted(tmp_path / "model", tmp_path, tmp_path / "in.txt") == expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", ["poincare_embeddings_toy", "poincare_glove_toy"])
 def test_a_setting_that_is_newer_than_a_checkpoint_has_a_value(task, runs, tmp_path):
     _, best = runs.of(task)

@@ -113,6 +113,7 @@ rows: {fully hyperbolic RNN: {experiment: hnn_prefix10_rnn_hyp, published: [0.96
 """
 
 
+@pytest.mark.long
 def test_an_experiment_names_its_runs_and_shows_the_published_value_of_the_cell_that_it_fills(tmp_path, monkeypatch):
     (tmp_path / "hnn_table1.yaml").write_text(TABLE, encoding="utf-8")
     monkeypatch.setattr("configs.tables.PUBLISHED", tmp_path)

@@ -94,6 +94,7 @@ def test_the_command_over_seeds_trains_the_best_settings(searched):
     assert "encoder=distmult" in line
 
 
+@pytest.mark.long
 def test_only_what_is_missing_is_run_again(searched):
     """As after kill -9 in the middle of a trial, and with a trial more."""
     place, _ = searched
@@ -129,6 +130,7 @@ def test_records_of_trials_are_kept_apart(searched, capsys):
     assert "The trials of a search are ranked in its search.md" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_metric_that_is_to_be_small_ranks_the_other_way(tmp_path):
     words = ("optim.lr=0.01,0.03,0.1", "task.module.select=val/mean_rank", "task.module.select_mode=min")
     result = start(tmp_path, *words, "optim.max_grad_norm=null")
@@ -238,6 +240,7 @@ def optuna():
 TPE = ("hydra.sweeper.sampler=tpe", "hydra.sweeper.startup=2", "hydra.sweeper.n_trials=4")
 
 
+@pytest.mark.long
 def test_tpe_starts_at_random_and_takes_a_diverged_trial_for_the_worst(tmp_path, optuna):
     place = tmp_path / "both"
     result = start(tmp_path, RATES, "optim.max_grad_norm=null", *TPE, f"hydra.sweeper.folder={place}")
@@ -278,6 +281,7 @@ def test_words_of_a_database_are_those_of_the_space(tmp_path, optuna, key, value
         sampler.settings(0)
 
 
+@pytest.mark.long
 def test_databases_of_others(tmp_path, optuna):
     place = tmp_path / "mine"
     place.mkdir()
@@ -293,6 +297,7 @@ def test_databases_of_others(tmp_path, optuna):
     assert f"{place}/optuna.db is a database of something else, with the tables recipes" in start(tmp_path, *words).err
 
 
+@pytest.mark.long
 def test_a_locked_database(tmp_path, optuna, monkeypatch):
     from configs import samplers
 
@@ -320,6 +325,7 @@ def test_no_settings_are_trained_twice(searched):
 GRAPH = ["a r b", "b r c", "c r d", "d r a", "a s c", "b s d"]
 
 
+@pytest.mark.long
 def test_other_data_are_another_search(tmp_path):
     """In two folders of one name, and after a file was edited."""
     for k, name in enumerate(("one", "two")):
@@ -352,6 +358,7 @@ def folder_of_latest(folder: Path) -> Path:
     return max((folder / "out" / "search").iterdir(), key=lambda place: (place / search.SUMMARY).stat().st_mtime_ns)
 
 
+@pytest.mark.long
 def test_words_of_a_multirun_that_was_killed_are_no_hindrance(tmp_path, monkeypatch):
     """skip_finished and trainer.resume, which the test of the best trial cannot take; and the command as it is called."""
     monkeypatch.setenv("HYPERBOLIC_COMMAND", "hyperbolic")
@@ -362,6 +369,7 @@ def test_words_of_a_multirun_that_was_killed_are_no_hindrance(tmp_path, monkeypa
     assert search.read(folder_of(tmp_path)).best["trial"] == 0
 
 
+@pytest.mark.long
 def test_the_first_trial_is_the_task_as_it_is(tmp_path):
     result = start(tmp_path, "optim.lr=0.03,0.1", "hydra.sweeper.n_trials=2")
     assert result.code == 0, result.err
@@ -369,6 +377,7 @@ def test_the_first_trial_is_the_task_as_it_is(tmp_path):
     assert [list(trial.settings) for trial in trials] == [["optim.lr"], ["optim.max_grad_norm", "optim.lr"]]
 
 
+@pytest.mark.long
 def test_a_trial_with_other_settings_than_the_sampler_says(tmp_path):
     words = ("optim.lr=0.03,0.1", "optim.max_grad_norm=null", "hydra.sweeper.n_trials=1")
     assert start(tmp_path, *words).code == 0
@@ -433,6 +442,7 @@ def test_how_many_are_launched_together(launcher, sampler, timeout, n_jobs, batc
     assert sweeper.batches() == batches
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", ["test", "trial-000"])
 def test_files_of_something_else_in_the_folder_of_a_search_stay(tmp_path, place):
     (tmp_path / "mine" / place).mkdir(parents=True)

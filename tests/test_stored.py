@@ -26,6 +26,7 @@ def states(finished) -> Path:
     return finished[1].record_path.parent / "checkpoints"
 
 
+@pytest.mark.long
 def test_a_run_is_continued_by_its_folder_alone(finished, tmp_path):
     """Here from within: two of three epochs, then the rest in another folder, with the same end as the whole run."""
     whole = finished[1].record
@@ -43,6 +44,7 @@ def test_a_run_is_continued_by_its_folder_alone(finished, tmp_path):
     assert record["metrics"] == same.record["metrics"]
 
 
+@pytest.mark.long
 def test_an_experiment_that_is_continued_is_still_that_experiment(tmp_path):
     words = ("task.data.sizes={train: 200, dev: 40, test: 40}", "task.data.batch_size=50", "trainer.kernels=plain")
     begun = call(
@@ -239,6 +241,7 @@ def test_the_table_of_classes_is_what_the_files_name():
 PAIRS = "".join(f'{{"label": "{k % 2}", "premise": "a w{k}", "hypothesis": "b w{k % 3}"}}\n' for k in range(12))
 
 
+@pytest.mark.long
 def test_neither_checkpoint_nor_record_keeps_a_folder_of_this_machine(tmp_path, monkeypatch):
     """The run is used where it was made, also when its folder was moved there; elsewhere data.dir has to be given."""
     pairs = tmp_path / "home of somebody" / "my_pairs"
@@ -279,6 +282,7 @@ def test_neither_checkpoint_nor_record_keeps_a_folder_of_this_machine(tmp_path, 
     assert tested.code == 0, tested.err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cache", ["{}", "../../elsewhere", "<outside>/elsewhere"])
 def test_a_checkpoint_does_not_say_where_caches_are(tmp_path, monkeypatch, cache):
     for split in ("train", "dev", "test"):
@@ -309,6 +313,7 @@ def test_a_checkpoint_does_not_say_where_generated_pairs_are_kept(finished, tmp_
     assert any((tmp_path / "out").rglob("noise*"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file", ["{}", "../precious.npz", "<paths.output_dir>/prefix_toy/checkpoints/best.ckpt"])
 def test_a_checkpoint_does_not_say_where_points_are_written(tmp_path, monkeypatch, file):
     words = ("optim.schedule=constant", *QUIET, *places(tmp_path))
@@ -333,6 +338,7 @@ def test_a_checkpoint_does_not_say_where_points_are_written(tmp_path, monkeypatc
     assert "of the checkpoint is not written: points go into this run's folder alone" in longer.out
 
 
+@pytest.mark.long
 def test_points_that_runs_share_are_where_this_run_has_them(tmp_path):
     words = (*QUIET, "optim.schedule=constant")
     begun = call("task=poincare_embeddings_toy", "trainer.max_epochs=1", *words, *places(tmp_path / "a"))
@@ -384,6 +390,7 @@ def test_indices_outside_of_a_sparse_tensor_are_noticed(finished, tmp_path):
                 resume.read(tmp_path / "last.ckpt", "checkpoint=x")
 
 
+@pytest.mark.long
 def test_a_probe_is_not_what_a_probe_looks_into(tmp_path):
     """It would be built for ever."""
     begun = call("task=probing_toy", "trainer.max_epochs=1", "task.data.sizes={train: 20, dev: 4, test: 4}", *QUIET, *places(tmp_path))  # fmt: skip

@@ -54,6 +54,7 @@ def linear() -> list[str]:
     return launches(layer, layer, torch.randn(128, D))
 
 
+@pytest.mark.long
 def test_linear_layers_launch_few_times_as_many_kernels_as_pytorchs():
     ball, sheet = mobius.Linear(BALL, D, D), lorentz.Linear(SHEET, D, D)
     plain = linear()

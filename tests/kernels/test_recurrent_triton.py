@@ -32,15 +32,10 @@ def printed(name: str, *words: str, **environment: str) -> object:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.fixture(scope="module")
-def interpreted():
-    return printed("recurrent_interpreted.py", "rnn", "gru", TRITON_INTERPRET="1")
-
-
-@KINDS
-def test_in_the_interpreter_as_exact_as_the_plain_loop(kind, interpreted):
+@pytest.mark.parametrize("kind", [pytest.param("rnn", marks=pytest.mark.long), "gru"])
+def test_in_the_interpreter_as_exact_as_the_plain_loop(kind):
     """Near the origin, in the middle and near the boundary; and few launches, whatever the number of steps."""
-    results = interpreted[kind]
+    results = printed("recurrent_interpreted.py", kind, TRITON_INTERPRET="1")[kind]
     launches = results.pop("launches")
     assert len(launches) + 2 <= 8, launches  # and the two loops
     for name, errors in results.items():

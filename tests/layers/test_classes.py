@@ -192,6 +192,7 @@ def test_class_points_are_on_the_hyperplanes_or_where_the_logit_is_highest(geome
             torch.testing.assert_close(own, torch.zeros(K), rtol=0, atol=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "call",
     [
@@ -208,6 +209,7 @@ def test_compiled_code_touches_no_memory_of_classes_that_do_not_exist(call):
         torch.compile(lambda x: call(layer, x), backend="aot_eager")(x)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["poincare", "lorentz"])
 def test_logits_and_losses_that_are_traced_or_transformed(name):
     """An export with batches of any size, compilation as one graph, and gradients of each example."""

@@ -48,6 +48,7 @@ def table_of(text: str) -> list[str]:
     return [line.rstrip() for line in lines[start:] if not line.startswith("written: ")]
 
 
+@pytest.mark.long
 def test_a_multirun_ends_with_the_table_that_the_command_prints(trained, capsys):
     folder, printed = trained
     assert command(folder) == 0
@@ -77,6 +78,7 @@ def test_a_multirun_ends_with_the_table_that_the_command_prints(trained, capsys)
     assert len([line for line in table if line.startswith("│")]) == 2
 
 
+@pytest.mark.long
 def test_files_have_what_the_records_have(trained, tmp_path, capsys):
     folder, _ = trained
     files = [tmp_path / "deep" / name for name in ("table.csv", "table.md", "curves.svg")]

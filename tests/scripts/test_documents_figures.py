@@ -77,6 +77,7 @@ def test_texts_are_those_of_the_largest_factors(hype_han):
         assert len(mine) == min(documents.CHOSEN, len(of_class))
 
 
+@pytest.mark.long
 def test_files(hype_han, flat, tmp_path, figures, capsys):
     out = ("--out", str(tmp_path), "--words", "40")
     assert command.main(["accumulation", "factors", str(hype_han), *out]) == 0

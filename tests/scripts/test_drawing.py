@@ -252,6 +252,7 @@ def visible_texts(figure):
             yield text.get_text(), text.get_window_extent(), id(text) in at_data
 
 
+@pytest.mark.long
 def test_nothing_is_cut_off_and_no_text_covers_another():
     for name, figure in every_figure():
         figure.draw_without_rendering()

@@ -116,6 +116,7 @@ def runs(tmp_path_factory) -> list[Path]:
     return folders
 
 
+@pytest.mark.long
 def test_two_runs_as_a_command(runs, tmp_path, capsys):
     file = tmp_path / "new" / "errors.md"
     assert errors.main([*map(str, runs), "--output", str(file), "--most", "2"]) == 0

@@ -72,6 +72,7 @@ def test_every_toy_is_listed():
     assert {words.split()[0] for words in KINDS} >= set(TOYS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", KINDS)
 def test_points_of_a_model(words, tmp_path):
     composing.register()

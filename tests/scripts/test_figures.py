@@ -55,6 +55,7 @@ def error_of(capsys) -> str:
     return lines[-1]
 
 
+@pytest.mark.long
 def test_every_figure_of_two_runs(poincare, euclidean, tmp_path, capsys):
     assert draw(tmp_path, "all", poincare, euclidean) == 0
     output = capsys.readouterr()
@@ -72,6 +73,7 @@ def test_every_figure_of_two_runs(poincare, euclidean, tmp_path, capsys):
     assert sorted(Path(line).name for line in printed) == files
 
 
+@pytest.mark.long
 def test_a_table_has_the_distances_of_the_checkpoint(poincare, tmp_path):
     assert draw(tmp_path, "nearest", poincare, "--labels", "thing,place_a_b", "--name", "x") == 0
     trained = load(read_run(poincare))
@@ -250,6 +252,7 @@ def test_figures_lie_with_their_run_unless_a_folder_is_named(copied, tmp_path, c
     assert capsys.readouterr().out.startswith(f"figure: {tmp_path / 'named'}")
 
 
+@pytest.mark.long
 def test_other_names_for_two_runs_that_are_called_alike(poincare, copied, tmp_path):
     renamed = copied.parent.parent / poincare.parent.name / "run"
     renamed.parent.mkdir()
@@ -351,6 +354,7 @@ def test_a_model_without_class_points_or_types(poincare, tmp_path):
         attention.queries_and_keys(trained._replace(model=Bare()))
 
 
+@pytest.mark.long
 def test_a_run_of_another_task_has_no_figures_of_types(tmp_path, capsys):
     done = cli.short(tmp_path, "trainer.max_epochs=1")
     run = done.record_path.parent
@@ -360,6 +364,7 @@ def test_a_run_of_another_task_has_no_figures_of_types(tmp_path, capsys):
     assert draw(tmp_path / "drawn", "boundaries", run) == 1
 
 
+@pytest.mark.long
 def test_all_figures_of_a_hierarchy_are_those_that_it_has(tmp_path, capsys):
     """Its nodes have names, too, but no edges of a graph."""
     result = cli.call("task=poincare_embeddings_toy", "trainer.max_epochs=1", *cli.QUIET, *cli.places(tmp_path))
@@ -368,6 +373,7 @@ def test_all_figures_of_a_hierarchy_are_those_that_it_has(tmp_path, capsys):
     assert "left out nodes" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_the_paper_s_types_give_both_tables(poincare, tmp_path):
     """With the names of Ultra-Fine in the place of the toy's: Table 2's columns and a chain for each other coarse type."""
     trained = load(read_run(poincare))

@@ -31,6 +31,7 @@ def test_the_report_is_the_same_twice_and_checks(small, tmp_path):
     assert b"OVER" not in first.replace(b"`OVER`", b"")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("old", "new"), [("<1e-7", "1"), ("| ok |", "| OVER |"), ("-9.90349", "9.90349")])
 def test_check_finds_an_edit(small, tmp_path, old, new):
     report = tmp_path / "numerics.md"
@@ -135,6 +136,7 @@ def test_the_failure_table_holds_for_ours():
     assert [row.name for row in rows if row.over] == []
 
 
+@pytest.mark.long
 def test_values_and_gradients_are_finite_up_to_the_stated_radius():
     for space in ("PoincareBall", "Lorentz", "Klein"):
         bad, total = finite.count(space, finite.torch.float32, "ours", c=0.3)

@@ -94,6 +94,7 @@ def test_a_table_of_classes_that_cannot_be_read_is_named(tmp_path, text, message
         classes.read_counts(run(tmp_path))
 
 
+@pytest.mark.long
 def test_every_figure_of_a_run_that_attends(attentive, tmp_path, capsys):
     assert command.main(["attention", "lengths", "classes", "curves", str(attentive), "--out", str(tmp_path)]) == 0
     stem = "nli_toy-poincare-gru_attention-seed0"

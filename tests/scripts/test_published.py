@@ -48,6 +48,7 @@ QUICK = ("hnn_table1_authors", "hybonet_table1_wn18rr_short", "hyfi_table5_crowd
 CASES = [pytest.param(LAYOUTS[k], id=k, marks=[] if k in QUICK else [pytest.mark.slow]) for k in LAYOUTS]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layout", CASES)
 def test_every_cell_composes_and_no_two_of_a_table_are_the_same_run(layout):
     settings = [settings_of(cell) for cell in layout.cells]
@@ -61,6 +62,7 @@ def test_every_experiment_of_a_paper_has_a_cell():
     assert set(EXPERIMENTS) - used == {"quickstart"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file", ["hnn_table1", "hnn_table2", "multinli_report_table9"])
 def test_every_cell_of_a_table_of_cells_can_be_run(file):
     layout = LAYOUTS[file]
@@ -100,6 +102,7 @@ def records() -> dict[str, dict]:
     return every
 
 
+@pytest.mark.long
 def test_a_record_of_each_task_fits_the_cell_of_its_name():
     cells = {cell.name: cell for layout in LAYOUTS.values() for cell in layout.cells}
     by_task = {}

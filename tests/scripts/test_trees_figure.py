@@ -19,6 +19,7 @@ def run(tmp_path_factory):
     return result.record_path.parent
 
 
+@pytest.mark.long
 def test_the_figure_lies_in_the_folder_of_the_run(run, capsys):
     assert figures.main(["trees", str(run)]) == 0
     (path,) = (run / "figures").glob("trees-*.png")

@@ -119,6 +119,7 @@ def check_equal(task, data) -> None:
             torch.testing.assert_close(ours, theirs, **CLOSE)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", RUNS)
 def test_steps_of_two_processes_are_those_of_one(name, tmp_path):
     composing.register()

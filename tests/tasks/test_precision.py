@@ -12,6 +12,7 @@ MIXED = "trainer.precision=bf16-mixed"
 TOY = ("task=translation_toy", "task.data.toy.sizes={train: 64, dev: 8, test: 8}", "trainer.accelerator=cpu")
 
 
+@pytest.mark.long
 def test_a_euclidean_translation_is_trained_in_bfloat16(tmp_path):
     types = set()
 

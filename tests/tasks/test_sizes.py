@@ -132,6 +132,7 @@ def family(tmp_path_factory):
     return folder
 
 
+@pytest.mark.long
 def test_a_run_prints_what_it_settled_and_test_and_skip_finished_agree_on_it(tmp_path, family):
     words = ("task=kg", f"data.dir={family}", "trainer.max_epochs=2", *QUIET, *places(tmp_path))
     result = call(*words)

@@ -31,11 +31,11 @@ composing.register()
 
 def kinds() -> dict[str, list[str]]:
     """The encoders by what they read."""
-    found: dict[str, list[str]] = {}
+    by_kind: dict[str, list[str]] = {}
     for name in names("encoder"):
         for kind in checks.readings(OmegaConf.load(ROOT / "configs" / "encoder" / f"{name}.yaml")):
-            found.setdefault(kind, []).append(name)
-    return found
+            by_kind.setdefault(kind, []).append(name)
+    return by_kind
 
 
 ENCODERS = kinds()
@@ -90,12 +90,12 @@ TRIPLES = [(t, e, g) for t in TASKS for e in encoders(t) for g in names("geometr
 
 def marked() -> list:
     """All triples; slow are those whose encoder and task have both been with the geometry before."""
-    seen, found = set(), []
+    seen, params = set(), []
     for task, encoder, geometry in TRIPLES:
         pairs = {(encoder, geometry), (task, geometry)}
-        found.append(pytest.param(task, encoder, geometry, marks=[pytest.mark.slow] if pairs <= seen else []))
+        params.append(pytest.param(task, encoder, geometry, marks=[pytest.mark.slow] if pairs <= seen else []))
         seen |= pairs
-    return found
+    return params
 
 
 def test_there_are_triples_and_every_task_has_a_toy_split():

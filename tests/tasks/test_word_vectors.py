@@ -300,6 +300,7 @@ with multiprocessing.get_context("fork").Pool(5) as pool:
 """
 
 
+@pytest.mark.long
 def test_of_several_processes_that_start_together_one_parses_and_all_get_the_vectors(tmp_path):
     (tmp_path / "vectors.txt").write_text("a 1 2\nb 3 4\n")
     root = Path(__file__).resolve().parents[2]

@@ -37,6 +37,7 @@ BY_RELATION = ("murp", "roth")
 SOME = [pytest.param(name, marks=[] if name in BY_RELATION else pytest.mark.slow) for name in SCORERS]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SOME)
 def test_scores_of_tails_are_one_graph(name):
     cls, place, settings = SCORERS[name]

@@ -127,6 +127,7 @@ def test_a_page_needs_an_explanation(tmp_path, name):
     assert Files("a", "-", str(tmp_path / name), explain=True).check() == ("a", "-")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["answers.jsonl", "answers.txt", "answers.html"])
 def test_an_answer_that_is_not_finite_is_no_answer(tmp_path, monkeypatch, name):
     toy = ("task=document_classification_toy", "encoder=han", "geometry=euclidean", "trainer.max_epochs=1")

@@ -276,6 +276,7 @@ def test_word_vectors_are_neither_trained_nor_stored(kind):
         assert torch.equal(a, b), name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["multitask", "labelgcn"])
 def test_the_toy_task_is_learnt_beyond_a_constant_answer(tmp_path, name):
     composing.register()

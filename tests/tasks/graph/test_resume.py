@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tasks.graph.task import LinkTask
 from tests.cli import QUIET, call, places
 from tests.test_resume import same_end, signalled
@@ -13,6 +15,7 @@ WORDS = (
 )  # fmt: skip
 
 
+@pytest.mark.long
 def test_an_interrupted_run_goes_on_exactly(tmp_path, monkeypatch):
     def run(folder: Path, *words: str):
         return call(*WORDS, *words, *places(folder))
@@ -25,6 +28,7 @@ def test_an_interrupted_run_goes_on_exactly(tmp_path, monkeypatch):
     assert same_end(run(tmp_path / "whole"), resumed)
 
 
+@pytest.mark.long
 def test_a_run_is_not_tested_on_other_splits(tmp_path):
     assert call(*WORDS, *places(tmp_path)).code == 0
     (record,) = tmp_path.rglob("record.json")

@@ -14,6 +14,7 @@ WORDS = (
 )  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
     def run(*words: str):
         done = call(*WORDS, "trainer.check_val_every_n_epoch=1", *words, *places(tmp_path))
@@ -28,6 +29,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
     assert half.record["metrics"] != whole["metrics"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("schedule", "at"), [("constant", 2), ("linear", 7)])
 def test_a_run_that_is_interrupted_within_an_epoch_goes_on_exactly(tmp_path, monkeypatch, schedule, at):
     """Of three epochs of five steps; a schedule needs the number of steps before the batches are set back."""

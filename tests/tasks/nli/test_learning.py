@@ -9,7 +9,7 @@ WORDS = {2: 2 / 3, 3: 2 / 3}  # of knowing the words and not their order: entail
 MARGIN = 0.15
 
 
-@pytest.mark.parametrize(("geometry", "labels"), [("euclidean", 3), ("poincare", 2)])
+@pytest.mark.parametrize(("geometry", "labels"), [pytest.param("euclidean", 3, marks=pytest.mark.long), ("poincare", 2)])
 def test_the_order_of_the_words_is_learnt(tmp_path, geometry, labels):
     result = call(
         "task=nli_toy", f"task.labels={labels}", f"geometry={geometry}", "encoder=rnn", "optim.lr=0.03",

@@ -75,6 +75,7 @@ def test_a_faulty_new_pair_is_named(trained, tmp_path):
     assert not (tmp_path / "out.jsonl").exists()
 
 
+@pytest.mark.long
 def test_predictions_without_attention_have_none(tmp_path):
     fitted = call("task=nli_toy", "geometry=euclidean", "encoder=rnn", *SMALL, *QUIET, *places(tmp_path))
     assert fitted.code == 0, fitted.err
@@ -114,6 +115,7 @@ def multinli(tmp_path):
     return lambda *more: call(*words, *more)
 
 
+@pytest.mark.long
 def test_a_metric_that_dev_has_not_is_refused_before_training(multinli):
     """By the report dev is a part of train, and both published dev sets are the test."""
     result = multinli("task.module.select=val/matched/accuracy")

@@ -10,7 +10,7 @@ CHANCE = 0.5  # both classes are equally frequent: always saying one of them is 
 MARGIN = 0.15
 
 
-@pytest.mark.parametrize("geometry", ["euclidean", "poincare"])
+@pytest.mark.parametrize("geometry", [pytest.param("euclidean", marks=pytest.mark.long), "poincare"])
 def test_the_toy_split_is_learnt_beyond_chance(tmp_path, geometry):
     result = toy(
         tmp_path, f"geometry={geometry}", "encoder=rnn", "optim.lr=0.01", "trainer.max_epochs=3",

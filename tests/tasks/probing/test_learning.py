@@ -25,7 +25,9 @@ def linear_order(sentences) -> float:
 POINCARE = ("geometry=poincare", "task.model.distance=geodesic")
 
 
-@pytest.mark.parametrize("words", [(), ("geometry=euclidean",), pytest.param(POINCARE, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("words", [
+    (), pytest.param(("geometry=euclidean",), marks=pytest.mark.long), pytest.param(POINCARE, marks=pytest.mark.slow),
+])
 def test_a_probe_recovers_the_trees_of_the_layer_that_has_them(tmp_path, words):
     draw = np.random.default_rng([0, 2])
     baseline = linear_order([toy_sentence(draw, 5, 14) for _ in range(50)])

@@ -15,6 +15,7 @@ PAIRS = [
 UNSEEN = ("a b@@ ird r@@ uns", "ein v@@ ogel l@@ äuft")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fidelity", ["paper", "code"])
 def test_two_steps_are_trained_and_tested(tmp_path, fidelity):
     splits = {"train": PAIRS * 4, "valid": PAIRS[:2], "test": [*PAIRS[1:], UNSEEN]}

@@ -90,6 +90,7 @@ def test_copies_and_reversals_are_learnt_in_each_geometry(tmp_path, geometry, tr
     assert learnt(tmp_path, geometry, translation, 600) >= BLIND + MARGIN
 
 
+@pytest.mark.long
 def test_a_training_that_its_steps_ended_goes_on_as_if_they_had_not(tmp_path):
     """Where they ended it with an epoch, of 6 steps."""
     words = (

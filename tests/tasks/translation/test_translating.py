@@ -67,6 +67,7 @@ def test_bleu_of_the_test_is_sacrebleus_of_its_texts(trained, pairs):
     assert 0 < record["metrics"]["val/bleu"] <= 100
 
 
+@pytest.mark.long
 def test_a_checkpoint_is_tested_again_and_with_another_search(folder, trained):
     again = use(folder, trained, "mode=test")
     assert again.record["metrics"]["test/bleu"] == trained.record["metrics"]["test/bleu"]

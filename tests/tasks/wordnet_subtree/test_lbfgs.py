@@ -50,6 +50,7 @@ def training(folder, share=0.8, seed=0):
     return data.model_sizes["embedded"].points[columns["rows"]], columns["labels"].numpy()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("weights", ["equal", "balanced"])
 def test_the_flat_row_reaches_the_optimum_of_another_solver(files, tmp_path, weights):
     record, _ = classify(files, tmp_path, "geometry=euclidean", f"task.module.class_weights={weights}")

@@ -40,6 +40,7 @@ def test_flat_classifiers_are_far_behind(f1, name):
     assert f1[name] < f1["hyp"] - 0.2
 
 
+@pytest.mark.long
 def test_a_table_of_edges_and_its_points(tmp_path):
     (tmp_path / "tree.tsv").write_text("".join(f"{child}\t{parent}\n" for child, parent in PARENTS.items()))
     points = np.random.default_rng(0).uniform(-0.6, 0.6, (len(NAMES), 3))
