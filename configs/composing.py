@@ -67,10 +67,12 @@ def run_name(
     encoder: str,
     model: str | None,
     folder: str | None = None,
+    file: str | None = None,
     mode: str = "fit",
 ) -> str:
     """The experiment's name, or what was chosen: task-geometry-encoder, or task-geometry where the class `model` takes
-    no encoder, with the name of `folder` (data.dir) after the task. Runs that train nothing are named by their mode."""
+    no encoder, with the name of `folder` (data.dir) or `file` (task.data.file) after the task. Runs that train nothing
+    are named by their mode."""
     if mode != "fit":
         return mode
     if experiment:
@@ -81,7 +83,7 @@ def run_name(
         has_encoder = "encoder" in parameters("task.model", {"_target_": model})
     except ConfigError:  # reported when the run starts
         has_encoder = True
-    own = [Path(folder).resolve().name] if folder else []
+    own = [Path(place).resolve().name for place in (folder or file,) if place]
     return "-".join([task, *own, geometry, *([encoder] if has_encoder else [])])
 
 
