@@ -32,6 +32,7 @@ SUPPLIED = {
     "task.model": None,
     "task.module": None,
 }
+OF_A_FOLDER = ("task=kg", "task=nli", "task=documents", "task=graph", "task=graph_nc", "task=translation")  # data.dir
 MODES = ("fit", "test", "predict")
 TASK = ("name", "data", "model", "module")  # every task has these, and what its file declares
 
@@ -66,9 +67,11 @@ def check(cfg: DictConfig) -> dict[str, Any]:
     if missing := sorted(OmegaConf.missing_keys(cfg)):
         raise ConfigError(f"{missing[0]} has no value; set it, as in {missing[0]}=...")
     if cfg.data.dir is not None and "${data.dir}" not in OmegaConf.to_yaml(cfg, resolve=False):
+        has_file = "file" in cfg.task.data
+        own = "reads a file of your own by task.data.file" if has_file else "has its own data, below paths.data_dir"
         raise ConfigError(
-            f"data.dir={cfg.data.dir} is for tasks that read a folder of your own (task=kg, task=nli); task="
-            f"{cfg.task.name} has its own data, below paths.data_dir. Leave data.dir out, or choose such a task."
+            f"data.dir={cfg.data.dir} is for tasks that read a folder of your own ({', '.join(OF_A_FOLDER)}); task="
+            f"{cfg.task.name} {own}. Leave data.dir out, or choose such a task."
         )
     values = files.plain(cfg)
     check_targets(values)

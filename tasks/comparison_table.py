@@ -112,7 +112,10 @@ def _notes(comparison: Comparison, tests: Sequence[PairedTest]) -> list[str]:
         many = " or ".join(map(str, few))
         notes.append(f"With {many} pairs of seeds the test finds large differences only: a high p shows no equality.")
     if tests and not tested:
-        notes.append("There is no test: it needs at least two seeds that both settings have, as in seed=0,1,2.")
+        reason = "it needs at least two seeds that both settings have, as in seed=0,1,2"
+        if any(test.n > 1 for test in tests):
+            reason = "the difference of two settings is the same with every seed"
+        notes.append(f"There is no test: {reason}.")
     return notes
 
 

@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from tasks.errors import UserError, whole
-from tasks.reading import UNREADABLE, brief, open_bytes, other_separator, reason
+from tasks.reading import UNREADABLE, brief, open_bytes, other_separator, reason, warn_of_header
 
 FORM = "child <tab> parent"
 
@@ -33,7 +33,8 @@ def read_edges(path: Path, setting: str) -> Edges:
     """Edges from a text file, UTF-8, plain or .gz, a line for each: child <tab> parent. Nodes are numbered as they
     appear.
 
-    Repeated lines and edges from a node to itself are left out, with a warning that counts them. Raises UserError,
+    Repeated lines and edges from a node to itself are left out, with a warning that counts them, and a first line that
+    looks like a header is named in one. Raises UserError,
     which names `setting`, the file and the line, where the file is missing, empty or not of this form.
     """
     try:
@@ -71,6 +72,9 @@ def read_edges(path: Path, setting: str) -> Edges:
     if repeated:
         warnings.warn(f"{path}: {repeated} lines repeat earlier ones and were left out.", stacklevel=2)
     ends = np.array(list(edges), dtype=np.int32)
+    if len(ends) > 1 and not np.isin(ends[1:], ends[0]).any():
+        names = [*number]
+        warn_of_header(path, [names[end] for end in ends[0]], "an edge")
     return Edges(tuple(number), ends[:, 0], ends[:, 1], path.name, hashlib.sha256(data).hexdigest())
 
 
@@ -107,10 +111,10 @@ def closure(child: np.ndarray, parent: np.ndarray, n: int) -> tuple[np.ndarray, 
     return low[apart].astype(np.int32), high[apart].astype(np.int32)
 
 
-def count_on_cycles(child: np.ndarray, parent: np.ndarray, n: int) -> int:
-    """How many of n nodes lie on a cycle of two or more."""
-    sizes = np.bincount(csgraph.connected_components(_matrix(child, parent, n), connection="strong")[1])
-    return int(sizes[sizes > 1].sum())
+def nodes_on_cycles(child: np.ndarray, parent: np.ndarray, n: int) -> np.ndarray:
+    """Those of n nodes that lie on a cycle of two or more."""
+    parts = csgraph.connected_components(_matrix(child, parent, n), connection="strong")[1]
+    return np.flatnonzero(np.bincount(parts)[parts] > 1)
 
 
 def descendants(child: np.ndarray, parent: np.ndarray, n: int, root: int) -> np.ndarray:

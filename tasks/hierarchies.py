@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from pytorch_lightning.utilities import rank_zero_only
 
-from tasks.edges import Edges, complete_tree, count_on_cycles, read_edges
+from tasks.edges import Edges, complete_tree, nodes_on_cycles, read_edges
 from tasks.errors import UserError
+from tasks.reading import brief
 from tasks.vocabularies import check_names, check_numbers
 from tasks.wordnet import read_nouns
 
@@ -38,9 +39,10 @@ class Hierarchy:
     def edges(self) -> Edges:
         """Read at first use, with a line about the nodes that lie on cycles."""
         edges = self._read()
-        if count := count_on_cycles(edges.child, edges.parent, n := len(edges.names)):
-            line = f"{edges.source}: {count} of {n} nodes lie on cycles; nodes of one cycle are above each other."
-            rank_zero_only(print)(line, flush=True)
+        if len(nodes := nodes_on_cycles(edges.child, edges.parent, n := len(edges.names))):
+            first = brief(edges.names[nodes[0]])
+            which = f"{len(nodes)} of {n} nodes lie on cycles, as {first}"
+            rank_zero_only(print)(f"{edges.source}: {which}; nodes of one cycle are above each other.", flush=True)
         return edges
 
     def kept(self) -> dict[str, Any]:

@@ -83,6 +83,10 @@ class Files:
         output = Path(self.output)
         if output.is_dir() or not output.absolute().parent.is_dir():
             raise UserError(f"output={output} cannot be written; name a file in a folder that exists.")
+        for key in ("input", "checkpoint"):
+            place = getattr(self, key)
+            if place is not None and output.exists() and Path(place).exists() and output.samefile(place):
+                raise UserError(f"output={output} is the {key}, which would be overwritten; name another file.")
         if _ending(self.output) in explanation.PAGES and not self.explain:
             raise UserError(
                 f"output={output}: without explain=true there are lines of JSON, whose texts a browser would take for "

@@ -9,6 +9,7 @@ import math
 import re
 import reprlib
 import sys
+import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -129,6 +130,16 @@ def bounded_lines(stream: Iterable[bytes]) -> Iterator[bytes]:
 def open_bytes(path: Path) -> BinaryIO:
     """A file to be read, unpacked where its name ends in .gz. Opening and reading it raise one of UNREADABLE."""
     return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+
+
+def warn_of_header(path: Path, first: Sequence[str], read_as: str) -> None:
+    """Warn that the first row of a file, of whose names no other row has any, may be a header."""
+    names = " and ".join(map(brief, first))
+    warnings.warn(
+        f"{path}: the names of the first row, {names}, are in no other. If it is a header, remove it: it was read as "
+        f"{read_as}.",
+        stacklevel=3,
+    )
 
 
 def existing(path: Path) -> Path | None:

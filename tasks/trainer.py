@@ -97,6 +97,7 @@ def choose_accelerator(accelerator: str) -> str:
         return "cuda" if torch.cuda.is_available() else "cpu"
     if accelerator == "mps" or (accelerator in ("gpu", "cuda") and not torch.cuda.is_available()):
         raise UserError(f"trainer.accelerator={accelerator}: a CUDA device is needed (MPS has no float64); use cpu.")
+    one_of("trainer.accelerator", accelerator, ("auto", "cpu", "gpu", "cuda"))
     return accelerator
 
 

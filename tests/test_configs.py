@@ -210,6 +210,11 @@ def test_a_typo_in_a_file_is_named(tmp_path, monkeypatch, text, said):
     assert said in errors.paragraph(caught.value)
 
 
+def test_a_folder_for_a_task_that_reads_a_file_is_refused_with_the_key_of_that():
+    with pytest.raises(ConfigError, match=r"task=graph_nc.*; task=poincare_embeddings reads a file of your own by task\.data\.file"):
+        checked("task=poincare_embeddings", "data.dir=mine")
+
+
 def test_a_missing_setting_is_named():
     cfg = composing.composed()
     OmegaConf.set_struct(cfg, False)

@@ -10,11 +10,12 @@ from scipy import sparse
 from tasks.errors import UserError
 from tasks.fingerprints import contents_sha256, joined_sha256
 from tasks.graph.graph import Graph, checked, undirected
-from tasks.reading import UNREADABLE, brief, existing, open_bytes, other_separator, reason
+from tasks.reading import UNREADABLE, brief, existing, open_bytes, other_separator, reason, warn_of_header
 
 EDGES = "edges.tsv"
 FORM = "node <tab> node"
 FEATURES = ("features.npy", "features.npz", "features.tsv")
+Rows = list[tuple[int, list[str]]]  # the number of a line, and its fields
 
 
 def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
@@ -25,7 +26,8 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
     features.npy (an array) or features.npz (of scipy.sparse.save_npz) with a row for each node, and then nodes are
     numbers from 0. Nodes that only labels or features have are nodes without an edge.
 
-    Tables may be packed, as edges.tsv.gz. Raises UserError, which names file and line, for what cannot be used.
+    Tables may be packed, as edges.tsv.gz. Warns of nodes without an edge and of a first line that looks like a header.
+    Raises UserError, which names file and line, for what cannot be used.
     """
     files = [existing(folder / EDGES) or folder / EDGES]
     rows = _rows(files[0], FORM, 2, 2)
@@ -43,6 +45,7 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
     else:
         every = [*(end for _, ends in rows for end in ends), *(fields[0] for _, fields in (*by_name, *labels))]
         number = {node: k for k, node in enumerate(dict.fromkeys(every))}
+        _warn_of_headers(files[0], rows, labels_file, labels, {fields[0] for _, fields in by_name})
     pairs = np.array([[number[a], number[b]] for _, (a, b) in rows])
     edges, notes = undirected(pairs, len(number), str(files[0]))
     features = matrix if matrix is not None else _features(features_file, by_name, number)
@@ -51,11 +54,25 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
     listed = " and ".join(file.name for file in files)
     graph = Graph(name, len(number), edges, features, of_nodes, classes, tuple(number), {}, notes, listed, sha256)
     if graph.isolated:
-        warnings.warn(f"{folder}: {graph.isolated} nodes have no edge.", stacklevel=2)
+        first = graph.names[np.setdiff1d(np.arange(graph.n), edges)[0]]
+        warnings.warn(f"{folder}: {graph.isolated} nodes have no edge, as {brief(first)}.", stacklevel=2)
     return checked(graph)
 
 
-def _rows(path: Path, form: str, least: int, most: int | None) -> list[tuple[int, list[str]]]:
+def _warn_of_headers(edges_file: Path, edges: Rows, labels_file: Path, labels: Rows, described: set[str]) -> None:
+    """Warn of a first edge whose nodes are in no other, and of a first label whose node and class are. described: the
+    nodes that have features."""
+    (_, first), *others = edges
+    ends = {end for _, pair in others for end in pair}
+    if others and ends.isdisjoint(first):
+        warn_of_header(edges_file, first, "an edge")
+    if len(labels) > 1:
+        (_, (node, label)), *others = labels
+        if node not in ends.union(first, described) and all(label != each for _, (_, each) in others):
+            warn_of_header(labels_file, (node, label), "a node and its class")
+
+
+def _rows(path: Path, form: str, least: int, most: int | None) -> Rows:
     """Line number and fields of each line that is not blank."""
     try:
         with open_bytes(path) as file:
@@ -103,7 +120,7 @@ def _matrix(path: Path) -> np.ndarray:
         raise UserError(f"{path} cannot be used: {' '.join(str(error).split())[:120]}.") from None
 
 
-def _check_numbers(path: Path, rows: list[tuple[int, list[str]]], number: dict[str, int], matrix: np.ndarray) -> None:
+def _check_numbers(path: Path, rows: Rows, number: dict[str, int], matrix: np.ndarray) -> None:
     for k, ends in rows:
         for end in ends:
             if end not in number:
@@ -113,7 +130,7 @@ def _check_numbers(path: Path, rows: list[tuple[int, list[str]]], number: dict[s
                 )
 
 
-def _features(path: Path | None, rows: list[tuple[int, list[str]]], number: dict[str, int]) -> np.ndarray | None:
+def _features(path: Path | None, rows: Rows, number: dict[str, int]) -> np.ndarray | None:
     if path is None:
         return None
     features = np.full((len(number), len(rows[0][1]) - 1), np.nan, dtype=np.float32)
@@ -127,6 +144,11 @@ def _features(path: Path | None, rows: list[tuple[int, list[str]]], number: dict
         if not np.isfinite(row).all():
             wrong = row[~np.isfinite(row)][0]
             raise UserError(f"{path}, line {k}: a feature of the node {brief(node)} is {wrong}; correct it.")
+        before = features[number[node]]
+        if not np.isnan(before).any() and (before != row).any():
+            raise UserError(
+                f"{path}, line {k}: the node {brief(node)} has other features on a line before; keep one of the two."
+            )
         features[number[node]] = row
     without = [node for node, place in number.items() if np.isnan(features[place]).any()]
     if without:
@@ -138,7 +160,7 @@ def _features(path: Path | None, rows: list[tuple[int, list[str]]], number: dict
 
 
 def _classes(
-    path: Path, rows: list[tuple[int, list[str]]], number: dict[str, int]
+    path: Path, rows: Rows, number: dict[str, int]
 ) -> tuple[tuple[str, ...], np.ndarray | None]:
     if not rows:
         return (), None
@@ -147,5 +169,11 @@ def _classes(
     for k, (node, label) in rows:
         if node not in number:
             raise UserError(f"{path}, line {k}: there is no node {brief(node)} in edges or features.")
+        before = labels[number[node]]
+        if before not in (-1, classes.index(label)):
+            raise UserError(
+                f"{path}, line {k}: the node {brief(node)} has the class {brief(label)} here and "
+                f"{brief(classes[before])} on a line before; keep one of the two."
+            )
         labels[number[node]] = classes.index(label)
     return tuple(classes), labels

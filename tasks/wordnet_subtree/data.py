@@ -28,7 +28,8 @@ class SubtreeData(TaskData):
     """All nodes of a tree but one, the root of a subtree: positive below it, negative elsewhere.
 
     wordnet, file, toy: the tree, see `hierarchies.Hierarchy`; toy has also the length of an edge, with which its points
-    are made (see `toy`). embeddings: file of points for exactly the nodes of another tree. subtree: name of the root.
+    are made (see `toy`). embeddings: file of points for exactly the nodes of another tree; "wordnet_nouns" in its name
+    stands for `Hierarchy.source`. subtree: name of the root.
     dim: dimension the points must have.
 
     Each node is drawn into the training part with the probability train_share, by split_seed alone (None: by seed), so
@@ -176,6 +177,7 @@ class SubtreeData(TaskData):
         if self.hierarchy.toy is not None:
             return toy_points(tree, self.hierarchy.toy["length"], self.dim)
         path = Path(self.embeddings).expanduser()
+        path = path.with_name(path.name.replace("wordnet_nouns", self.hierarchy.source))
         if not path.is_file():
             source = f" task.data.file={self.hierarchy.file}" if self.hierarchy.file is not None else ""
             raise UserError(

@@ -6,11 +6,11 @@ import pytest
 from tasks.edges import (
     closure,
     complete_tree,
-    count_on_cycles,
     depths,
     descendants,
     levels_below_tops,
     nearest_names,
+    nodes_on_cycles,
     read_edges,
 )
 from tasks.errors import UserError
@@ -35,7 +35,7 @@ def test_closure_by_hand():
     assert list(zip(low.tolist(), high.tolist(), strict=True)) == [
         (1, 0), (2, 0), (3, 0), (3, 1), (4, 0), (4, 1), (4, 2), (5, 0), (5, 1), (5, 3),
     ]  # fmt: skip
-    assert count_on_cycles(CHILD, PARENT, 6) == 0
+    assert len(nodes_on_cycles(CHILD, PARENT, 6)) == 0
     assert low.dtype == np.int32
 
 
@@ -48,7 +48,7 @@ def test_closure_of_graphs_with_cycles_against_matrix_powers(seed):
     pairs = brute(ends[:, 0], ends[:, 1], 12)
     assert set(zip(low.tolist(), high.tolist(), strict=True)) == pairs
     assert len(low) == len(pairs)
-    assert count_on_cycles(ends[:, 0], ends[:, 1], 12) == len({i for i, j in pairs if (j, i) in pairs})
+    assert {*nodes_on_cycles(ends[:, 0], ends[:, 1], 12).tolist()} == {i for i, j in pairs if (j, i) in pairs}
 
 
 def test_descendants():
@@ -67,6 +67,13 @@ def test_a_file_of_edges(tmp_path):
     assert edges.parent.tolist() == [1, 2]
     assert "1 edges from a node to itself were left out (first: line 3, 'dog')" in str(warned[0].message)
     assert "1 lines repeat earlier ones" in str(warned[1].message)
+
+
+def test_a_header_is_named(tmp_path):
+    path = tmp_path / "edges.tsv"
+    path.write_text("child\tparent\ndog\tmammal\nmammal\tanimal\n", encoding="utf-8")
+    with pytest.warns(UserWarning, match="'child' and 'parent', are in no other. If it is a header, remove it"):
+        assert len(read_edges(path, "task.data.file").child) == 3
 
 
 @pytest.mark.parametrize(
@@ -123,12 +130,12 @@ def test_the_tree_has_all_nodes_once_and_their_paths_say_what_is_above():
     assert len(tree.names) == len(set(tree.names)) == 15
     low, high = closure(tree.child, tree.parent, 15)
     pairs = {(tree.names[a], tree.names[b]) for a, b in zip(low, high, strict=True)}
-    assert count_on_cycles(tree.child, tree.parent, 15) == 0
+    assert len(nodes_on_cycles(tree.child, tree.parent, 15)) == 0
     assert pairs == {(a, b) for a in tree.names for b in tree.names if a.startswith(b + ".")}
 
 
 def test_nodes_on_cycles_by_hand():
     """2 -> 3 -> 2 and 5 -> 6 -> 7 -> 5; 4 is between them, 1 above and 0 below all, and 6 and 7 are on a second cycle."""
     child, parent = np.array([0, 2, 3, 3, 4, 5, 6, 7, 7, 5]), np.array([2, 3, 2, 4, 5, 6, 7, 5, 6, 1])
-    assert count_on_cycles(child, parent, 8) == 5
-    assert count_on_cycles(child[:0], parent[:0], 8) == 0
+    assert nodes_on_cycles(child, parent, 8).tolist() == [2, 3, 5, 6, 7]
+    assert len(nodes_on_cycles(child[:0], parent[:0], 8)) == 0

@@ -47,5 +47,5 @@ def test_cycles_are_reported_once(tmp_path, capsys, lines, count):
     path.write_text(lines, encoding="utf-8")
     hierarchy = Hierarchy(None, str(path), None)
     assert hierarchy.edges is hierarchy.edges
-    message = f"mine.tsv: {count} of 4 nodes lie on cycles; nodes of one cycle are above each other.\n"
+    message = f"mine.tsv: {count} of 4 nodes lie on cycles, as 'a'; nodes of one cycle are above each other.\n"
     assert capsys.readouterr().out == (message if count else "")

@@ -18,7 +18,7 @@ def folder(tmp_path):
 
 
 def test_names_features_and_labels_are_read(folder):
-    with pytest.warns(UserWarning, match="1 nodes have no edge"):
+    with pytest.warns(UserWarning, match="1 nodes have no edge, as 'd'"):
         graph = read_folder(folder, "mine", True)
     assert graph.names == ("a", "b", "c", "d")
     assert graph.edges.tolist() == [[0, 1], [0, 2], [1, 2]]
@@ -79,7 +79,10 @@ def test_sparse_features_whose_indices_lie_outside_are_refused_before_they_are_w
         ("features.tsv", "a\t1\t2\nb\tx\t3\n", r"features.tsv, line 2: the node 'b' must have 2 numbers"),
         ("features.tsv", "a\t1\t2\nb\t3\t4\nc\t5\tnan\nd\t1\t1\n", r"features.tsv, line 3: a feature of the node 'c' is nan"),
         ("features.tsv", "a\t1\t2\nb\t3\t4\n", r"features.tsv: 2 of 4 nodes have no features, as 'c'"),
+        ("features.tsv", "a\t1\t2\nb\t3\t4\na\t1\t3\n", r"features.tsv, line 3: the node 'a' has other features on a line before"),
         ("labels.tsv", "a\tred\nb\tred\n", "all labels are of one class"),
+        ("labels.tsv", "a\tred\nb\tblue\na\tblue\n",
+            r"labels.tsv, line 3: the node 'a' has the class 'blue' here and 'red' on a line before"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*nodes have no edge")
@@ -87,6 +90,20 @@ def test_what_cannot_be_used_is_told(folder, file, text, said):
     (folder / file).write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=said):
         read_folder(folder, "mine", True)
+
+
+@pytest.mark.filterwarnings("ignore:.*nodes have no edge")
+def test_a_header_is_named(folder, recwarn):
+    read_folder(folder, "mine", True)
+    assert not any("If it is a header" in str(each.message) for each in recwarn)
+    for file, header in (("edges.tsv", "source\ttarget\n"), ("labels.tsv", "node\tlabel\n")):
+        (folder / file).write_text(header + (folder / file).read_text())
+    (folder / "features.tsv").unlink()
+    with pytest.warns(UserWarning, match="If it is a header, remove it") as warned:
+        read_folder(folder, "mine", True)
+    said = [str(each.message) for each in warned]
+    assert any("edges.tsv: the names of the first row, 'source' and 'target', are in no other." in each for each in said)
+    assert any("labels.tsv: the names of the first row, 'node' and 'label', are in no other." in each for each in said)
 
 
 def test_a_missing_file_is_told(tmp_path):

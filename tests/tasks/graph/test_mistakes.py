@@ -69,7 +69,7 @@ def test_a_folder_that_cannot_be_used_is_refused(tmp_path, task, files, said):
 
 
 def test_a_class_that_training_lacks_is_told(tmp_path):
-    write(tmp_path / "mine", edges=EDGES, labels=LABELS + "0\tc\n")
+    write(tmp_path / "mine", edges=EDGES, labels=LABELS.replace("0\ta\n", "0\tc\n", 1))
     message = refused(tmp_path, "graph_nc", f"data.dir={tmp_path}/mine", "task.data.shares={dev: 0.3, test: 0.6}")
     assert "mine: no node for training has the class c, so it cannot be learned; take smaller task.data.shares" in message
 

@@ -58,6 +58,14 @@ def test_the_record_describes_the_data(make, points, capsys):
     assert (data.names, data._tree[2]) == (NAMES, 0)
 
 
+def test_points_of_a_table_have_its_name(make, tmp_path):
+    source = make().hierarchy.source
+    (tmp_path / "points.npz").rename(tmp_path / f"{source}-poincare-2d.npz")
+    assert make(embeddings=str(tmp_path / "wordnet_nouns-poincare-2d.npz")).model_sizes["embedded"].points.shape == (9, 2)
+    with pytest.raises(UserError, match=f"There are no points .*{source}-lorentz-2d.npz"):
+        make(embeddings=str(tmp_path / "wordnet_nouns-lorentz-2d.npz")).splits()
+
+
 def test_points_are_found_by_name(make, tmp_path, points):
     order = np.random.default_rng(1).permutation(len(NAMES))
     write_points(tmp_path / "points.npz", [NAMES[k] for k in order], points[order], "PoincareBall", 1.0)
