@@ -24,7 +24,7 @@ _NO_SETTING = (
 )  # fmt: skip
 _FOLLOWS = re.compile(r"^geometry\.(parts\.\w+\.)?(manifold|layers)$")  # from the geometry's name
 _OPEN = ("geometry.parts.", "geometry.options.", "geometry.settings.")  # where a key that is absent is a setting, too
-_OF_THE_MODEL = ("cut", "tokens", "unknown", "unseen", "words")  # counts that depend on a vocabulary, or on limits
+_OF_THE_MODEL = ("cut", "in_train", "tokens", "unknown", "unseen", "words")  # counts by a vocabulary, or by limits
 ABSENT = "–"
 FEW = 5  # pairs of seeds below which a test says little
 ALMOST_EQUAL = 1e-9  # differences of metrics that vary by no more than this are the same

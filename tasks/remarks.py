@@ -10,6 +10,8 @@ from tasks.classification import ClassificationTask
 
 ABOVE = 2.0  # standard errors by which an accuracy is to be above the largest class's share
 MARGIN = 0.1  # a part of that share: an accuracy that is further above it, but not for certain, is of a small test
+USELESS_BLEU = 5.0  # below which a translation has hardly a phrase of the right one
+SMALL_BATCH = 2048  # pieces, for texts of a few thousand pairs
 VALIDATIONS = 3  # so many, the first included, say whether a metric moves
 BOUNDS = {"bleu": 100.0, "mean_rank": 1.0, "perplexity": 1.0}  # best values that are not 1 (max) or 0 (min)
 
@@ -25,6 +27,11 @@ def remarks(task: Task, record: Mapping[str, Any], history: Sequence[Mapping[str
         remedies = ["word vectors (task.data.vectors)"] if "vectors" in data and not has_vectors(record) else []
         balance = "class_weights" in module and task.class_weights != "balanced"
         lines += on_classes(task.classes, task.confusion["test"], remedies, balance)
+    auc, edges = record["metrics"].get("test/auc"), record["data"]["counts"].get("test", {}).get("edges")
+    if auc is not None and edges and (line := on_auc(auc, edges)):
+        lines.append(line)
+    if (bleu := record["metrics"].get("test/bleu")) is not None and bleu < USELESS_BLEU:
+        lines.append(on_bleu(bleu, record["config"]["task"]["data"]["batch_tokens"], history))
     one_by_one = record["config"]["optim"]["rule"] != "lbfgs"  # else an epoch is a minimisation of its own
     if one_by_one and (line := on_selection(task.select, task.select_mode, history, record["config"]["optim"]["lr"])):
         lines.append(line)
@@ -61,6 +68,27 @@ def on_classes(
         remedy = "task.module.class_weights=balanced, or more epochs" if balance and rare else "more epochs"
         lines.append(f"never predicted in the test: {names}{more}. Try {remedy}.")
     return lines
+
+
+def on_auc(auc: float, edges: int) -> str | None:
+    """Whether the area under the ROC curve is hardly above 0.5, that of a guess, whose standard error over n edges and
+    as many pairs without one is sqrt((2 n + 1) / (12 n^2)), that of the Mann-Whitney statistic."""
+    error = ((2 * edges + 1) / 12) ** 0.5 / edges
+    if auc >= 0.5 + ABOVE * error:
+        return None
+    what = f"test/auc is {auc:.3f}, and a guess has 0.5 ± {error:.3f} with {edges} edges in the test"
+    if auc > 0.5 + MARGIN:
+        return f"{what}: these are too few to tell the two apart for certain; task.data.shares can give the test more."
+    return f"little was learned: {what}. Try more epochs, another optim.lr, encoder or geometry."
+
+
+def on_bleu(bleu: float, batch_tokens: int | None, history: Sequence[Mapping[str, float]]) -> str:
+    """What to try against translations that are of no use: small texts need smaller batches, or they have few steps."""
+    steps = int(max((row["step"] for row in history if "step" in row), default=0))
+    after = f" after {steps:,} steps" if steps else ""
+    is_large = batch_tokens is not None and batch_tokens > SMALL_BATCH
+    batch = f"task.data.batch_tokens={SMALL_BATCH} (it is {batch_tokens}), " if is_large else ""
+    return f"little was learned: test/bleu is {bleu:.1f} of 100{after}. Try {batch}more epochs, or another optim.lr."
 
 
 def is_perfect(select: str, mode: str, value: float) -> bool:

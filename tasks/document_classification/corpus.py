@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from tasks.batches import SPLITS
+from tasks.batches import SPLITS, count_in_train
 from tasks.document_classification.cleaning import check_steps, clean
 from tasks.errors import UserError, one_of, rate, sizes_of, whole
 from tasks.labels import Labels
@@ -104,8 +104,8 @@ class Corpus(NamedTuple):
     """Arrays, and what their numbers stand for.
 
     vocabulary: words of row FIRST on. classes. counts, by split: documents; skipped; sentences; words; unknown (words
-    that are not in the vocabulary); labels, the documents of each class. faults: the first that was skipped, by split.
-    files, sha256: by split.
+    that are not in the vocabulary); labels, the documents of each class; in_train, those of dev and test whose
+    sentences a document of train has, too. faults: the first that was skipped, by split. files, sha256: by split.
     """
 
     arrays: Arrays
@@ -124,10 +124,11 @@ def prepare(rows: Iterable[Row], recipe: Recipe) -> Corpus:
     documents in train.
     """
     store, classes = TextStore(), Labels(recipe.classes)
-    labels, splits = array("h"), array("b")
+    labels, splits, hashes = array("h"), array("b"), array("q")
     faults = {split: Faults(recipe.on_error) for split in SPLITS}
     for split, _, sentences, label in usable(rows, recipe, classes, faults):
         store.add(sentences)
+        hashes.append(hash(tuple(map(tuple, sentences))))
         labels.append(label)
         splits.append(SPLITS.index(split))
     held_out = _hold_out(np.frombuffer(splits, np.int8), recipe)
@@ -137,7 +138,9 @@ def prepare(rows: Iterable[Row], recipe: Recipe) -> Corpus:
     words, starts = texts.sentences.ids.numpy(), texts.sentences.starts.numpy()
     arrays = Arrays(words, starts, texts.starts.numpy(), numbers, held_out)
     counts = _counts(arrays, names, faults)
-    _check_classes(counts["train"]["labels"])
+    _check_classes({split: counts[split]["labels"] for split in SPLITS})
+    for split, n in count_in_train(np.frombuffer(hashes, np.int64), held_out).items():
+        counts[split]["in_train"] = n
     first = {split: each.first for split, each in faults.items() if each.first}
     return Corpus(arrays, vocabulary, names, counts, first, {}, {})
 
@@ -194,12 +197,21 @@ def _counts(arrays: Arrays, classes: Sequence[str], faults: dict[str, Faults]) -
     return counts
 
 
-def _check_classes(labels: dict[str, int]) -> None:
+def _check_classes(by_split: dict[str, dict[str, int]]) -> None:
+    labels = by_split["train"]
     if not any(labels.values()):
         raise UserError("Train has no documents that can be used.")
     if len(labels) < 2:
         raise UserError(f"Train has documents of the class {', '.join(labels)} alone, and at least two are needed.")
-    if empty := [name for name, count in labels.items() if not count]:
+    empty = [name for name, count in labels.items() if not count]
+    elsewhere = {name: sum(each[name] for each in by_split.values()) for name in empty}
+    if few := [f"{name} ({n})" for name, n in elsewhere.items() if n]:
+        raise UserError(
+            f"All documents of the class {', '.join(few)} are in dev or test, and none is left for train. Add some, or "
+            "leave it out of task.data.classes; where dev or test are held out of train (task.data.held_out), another "
+            "task.data.held_out_seed draws others."
+        )
+    if empty:
         raise UserError(
             f"Train has no document of the class {', '.join(empty)}; add some, or leave it out of task.data.classes."
         )

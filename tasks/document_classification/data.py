@@ -1,5 +1,6 @@
 """Labelled documents from files, as word ids in batches of whole documents of about the same size."""
 
+import difflib
 import functools
 import hashlib
 import math
@@ -107,6 +108,7 @@ class DocumentData(TaskData):
         self.selection = one_of("task.data.selection", selection, SELECTIONS)
         self.recipe = Recipe(**recipe)
         self._corpus: Corpus | None = None
+        self._held_out: tuple[str, ...] = ()  # splits without a file
         self._rows: dict[str, Tensor] = {}
         self._index: dict[str, int] | None = None
 
@@ -122,9 +124,8 @@ class DocumentData(TaskData):
                         f"There are no documents for {split} that can be used; add a file, or keep a part of the {n:,} "
                         f"documents of train for it with task.data.held_out.{split}={part}."
                     )
-            for split, fault in self._corpus.faults.items():
-                n = self._corpus.counts[split]["skipped"]
-                rank_zero_only(print)(f"{n:,} documents of {split} were skipped; the first is {fault}.", flush=True)
+            for line in self._remarks(self._corpus):
+                rank_zero_only(print)(line, flush=True)
             n, total = self._corpus.counts["train"]["documents"], self.paper_documents
             if total is not None and n < total:
                 rank_zero_only(print)(
@@ -137,6 +138,23 @@ class DocumentData(TaskData):
                 )  # fmt: skip
         return self._corpus
 
+    def _remarks(self, corpus: Corpus) -> Iterator[str]:
+        """What is unusual about the documents, and which are held out, a sentence for each."""
+        for split, fault in corpus.faults.items():
+            yield f"{corpus.counts[split]['skipped']:,} documents of {split} were skipped; the first is {fault}."
+        if self._held_out:
+            parts = " and ".join(f"{corpus.counts[split]['documents']:,} for {split}" for split in self._held_out)
+            yield f"Held out of train at random, as there are no files: {parts} (task.data.held_out)."
+        for split in SPLITS[1:]:
+            if n := corpus.counts[split].get("in_train", 0):
+                total = corpus.counts[split]["documents"]
+                yield f"{n:,} of {total:,} documents of {split} are in train, too, word for word; they are kept."
+        for name in corpus.classes:
+            if sum(corpus.counts[split]["labels"][name] for split in SPLITS) == 1:
+                similar = difflib.get_close_matches(name, [each for each in corpus.classes if each != name], 1)
+                hint = f" Did you mean {similar[0]}?" if similar else ""
+                yield f"The class {name} has a single document.{hint}"
+
     def _sources(self, folder: Path) -> list[Source]:
         return find_sources(folder) if self.files is None else named_sources(folder, self.files, self.download)
 
@@ -148,6 +166,7 @@ class DocumentData(TaskData):
         held_out = {split: part for split, part in self.recipe.held_out.items() if split not in splits}
         if self.selection == "test":
             held_out.pop("dev", None)
+        self._held_out = tuple(held_out)
         return from_sources(sources, self.form, replace(self.recipe, held_out=held_out), self.cache)
 
     def _made_up(self) -> Corpus:

@@ -146,6 +146,7 @@ class TranslationData(TaskData):
         self.recipe = Recipe(**recipe)
         self.writing = Writing(tokenised, target)
         self._corpus: Corpus | None = None
+        self._held_out: tuple[str, ...] = ()  # splits without a file
 
     def corpus(self) -> Corpus:
         """All pairs as ids, read or made the first time they are needed."""
@@ -164,7 +165,12 @@ class TranslationData(TaskData):
         return self._corpus
 
     def _report(self, split: str, counts: dict[str, int]) -> None:
-        """Say what was left out."""
+        """Say what was left out or held out, and what train has, too."""
+        pairs = f"{counts['pairs']:,} pairs"
+        if split in self._held_out:
+            say(f"There is no file for {split}: {pairs} of train are held out for it (task.data.held_out).", flush=True)
+        if counts.get("in_train"):
+            say(f"{counts['in_train']:,} of {pairs} of {split} are in train, too; they are kept.", flush=True)
         if counts["empty"]:
             say(f"{counts['empty']:,} pairs of {split} were left out: a side is empty.", flush=True)
         if counts["long"]:
@@ -175,7 +181,9 @@ class TranslationData(TaskData):
     def _from_files(self) -> Corpus:
         assert self.folder is not None  # or the recipe of made-up pairs
         names = (self.source, self.target, self.files, self.table, self.download)
-        return from_sources(find_sources(self.folder, *names), self.held_out, self.source, self.recipe, self.cache)
+        sources = find_sources(self.folder, *names)
+        self._held_out = tuple(split for split in SPLITS if split not in sources)
+        return from_sources(sources, self.held_out, self.source, self.recipe, self.cache)
 
     def _made_up(self, toy: Toy) -> Corpus:
         corpus = prepare(toy.pairs, self.recipe)

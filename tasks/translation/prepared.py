@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tasks.batches import SPLITS
+from tasks.batches import SPLITS, count_in_train
 from tasks.errors import UserError, one_of, whole
 from tasks.fingerprints import cache_place, contents_sha256, joined_sha256
 from tasks.folders import cached, read_arrays, write_arrays
@@ -78,7 +79,7 @@ class Corpus(NamedTuple):
     """Pairs of all splits. source, target: the pieces of the vocabularies, of id FIRST and on. texts: of dev and test
     the sentences of both sides as they are written. counts: of each split its pairs, how many were left out as empty
     on a side, how many were too long, and the pieces of each side; of dev and test also how many of these the
-    vocabulary does not have. files, sha256: of each split."""
+    vocabulary does not have, and in_train, the pairs that train has, too. files, sha256: of each split."""
 
     arrays: Arrays
     source: list[str]
@@ -136,6 +137,7 @@ class _Collection:
         shared = TextStore() if recipe.vocabularies == "shared" else None
         self.stores = (shared or TextStore(), shared or TextStore())
         self.splits: list[int] = []
+        self.hashes = array("q")  # of the pairs
         self.counts = {split: Counter(pairs=0, empty=0, long=0) for split in SPLITS}
         self.texts: dict[str, dict[str, list[str]]] = {s: {"source": [], "target": []} for s in SPLITS[1:]}
 
@@ -156,6 +158,7 @@ class _Collection:
         source, target = source[:most], target[:most]
         counts.update({"pairs": 1, "source_pieces": len(source), "target_pieces": len(target)})
         self.splits.append(SPLITS.index(split))
+        self.hashes.append(hash((tuple(source), tuple(target))))
         for store, pieces in zip(self.stores, (source, target), strict=True):
             store.add([pieces])
         if split in self.texts:
@@ -169,7 +172,8 @@ class _Collection:
         model = np.frombuffer(self.subwords.model or b"\0", np.uint8)  # an empty file cannot be mapped
         arrays = Arrays(source[0], source[1], target[0], target[1], splits, model)
         counts = {split: dict(count) for split, count in self.counts.items()}
-        for split in SPLITS[1:]:
+        for split, n in count_in_train(np.frombuffer(self.hashes, np.int64), splits).items():
+            counts[split]["in_train"] = n
             for side in ("source", "target"):
                 chosen = torch.from_numpy(splits == SPLITS.index(split))
                 counts[split][f"{side}_unknown"] = _unknown(arrays.side(side), chosen)

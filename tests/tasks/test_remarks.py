@@ -2,7 +2,7 @@
 
 import torch
 
-from tasks.remarks import is_perfect, on_classes, on_selection
+from tasks.remarks import is_perfect, on_auc, on_bleu, on_classes, on_selection
 from tests.cli import SHORT, toy
 
 CLASSES = ("entailment", "neutral", "contradiction")
@@ -80,3 +80,19 @@ def test_what_is_advised_are_settings_that_the_task_has(tmp_path):
     assert "note: never predicted in the test" in result.out, result.err
     assert "class_weights" not in result.out
     assert "vectors" not in result.out
+
+
+def test_an_area_that_a_guess_has_is_named():
+    """The standard error over n edges: 0.5 / sqrt(3 n / 2) or so, 0.111 for 14."""
+    assert "little was learned: test/auc is 0.423, and a guess has 0.5 ± 0.111 with 14 edges" in on_auc(0.4235, 14)
+    assert "little was learned" in on_auc(0.55, 40)
+    assert "too few to tell the two apart" in on_auc(0.7, 14)
+    assert on_auc(0.7, 140) is None
+    assert on_auc(0.9, 14) is None
+
+
+def test_useless_translations_have_smaller_batches_to_try_where_there_are_any():
+    line = on_bleu(1.03, 20480, [{"step": 3.0}, {"step": 9.0}])
+    assert line.startswith("little was learned: test/bleu is 1.0 of 100 after 9 steps. Try task.data.batch_tokens=2048 (it is 20480)")
+    assert "batch_tokens" not in on_bleu(1.03, 2048, [])
+    assert "batch_tokens" not in on_bleu(1.03, None, [])

@@ -9,7 +9,7 @@ from tasks.document_classification.data import DocumentData
 from tasks.errors import UserError
 from tasks.text import PAD, UNK
 from tasks.word_vectors import VectorFiles
-from tests.tasks.document_classification.files import SETTINGS, data, folder
+from tests.tasks.document_classification.files import SETTINGS, TEST, TRAIN, data, folder
 
 
 def words_of(found: DocumentData, batch) -> list[list[str]]:
@@ -70,6 +70,28 @@ def test_a_record_says_what_was_used(tmp_path, capsys):
     assert facts["counts"]["train"]["documents"] == 8
     assert "8 training documents, 10.0% of the paper's 80." in capsys.readouterr().out
     assert str(tmp_path) not in str(facts)
+
+
+def test_what_is_held_out_shared_with_train_or_alone_in_its_class_is_said(tmp_path, capsys):
+    test = TEST + '"2","Shares","They rise, he said."\n'
+    place = folder(tmp_path / "news", TRAIN.replace('"1"', '"food"').replace('"2"', '"sport"') + '"fodd","","Cheese."\n', test)
+    place.joinpath("test.csv").write_text(test.replace('"1"', '"food"').replace('"2"', '"sport"'))
+    counts = data(tmp_path, place, held_out={"dev": 0.2}, held_out_seed=2).fingerprint()["counts"]
+    said = capsys.readouterr().out
+    assert "Held out of train at random, as there are no files: 2 for dev (task.data.held_out)." in said
+    assert "2 of 2 documents of dev are in train, too, word for word; they are kept." in said
+    assert "1 of 3 documents of test are in train, too, word for word; they are kept." in said
+    assert "The class fodd has a single document. Did you mean food?" in said
+    assert (counts["dev"]["in_train"], counts["test"]["in_train"]) == (2, 1)
+    for seed in range(9):  # until the only document of a class is drawn for dev
+        try:
+            data(tmp_path, place, held_out={"dev": 0.3}, held_out_seed=seed).corpus()
+        except UserError as error:
+            assert "All documents of the class fodd (1) are in dev or test" in str(error)
+            assert "another task.data.held_out_seed draws others" in str(error)
+            break
+    else:
+        pytest.fail("no seed draws it")
 
 
 def test_the_test_set_selects_only_where_it_is_asked_for(tmp_path, capsys):

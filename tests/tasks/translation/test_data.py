@@ -109,6 +109,16 @@ def test_a_split_without_pairs_is_an_error(made):
         made({"valid_en": ["", ""]}).corpus()
 
 
+def test_pairs_that_are_held_out_are_counted(tmp_path, capsys):
+    lines = [f"a dog{k} runs" for k in range(60)]
+    folder = aligned(tmp_path / "texts", train_en=lines, train_de=lines)
+    for file in folder.glob("test.*"):
+        file.unlink()
+    n = data(folder, tmp_path / "cache").fingerprint()["counts"]["test"]["pairs"]
+    assert 0 < n < 60
+    assert f"There is no file for test: {n} pairs of train are held out for it (task.data.held_out)." in capsys.readouterr().out
+
+
 def test_characters_outside_of_the_vocabulary_are_the_unknown_piece(made, capsys):
     for subwords in ("none", "bpe"):
         few = made(subwords=subwords)
@@ -152,7 +162,9 @@ def test_a_record_says_what_was_used(made, capsys):
     assert facts["counts"]["train"] == {"pairs": 6, "empty": 0, "long": 0, "source_pieces": 21, "target_pieces": 21}
     assert facts["languages"] == ["en", "de"]
     assert facts["paper"] == {"pairs": 60, "share": 0.1}
-    assert "6 training pairs, 10.0% of the paper's 60." in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "6 training pairs, 10.0% of the paper's 60." in said
+    assert "2 of 3 pairs of test are in train, too; they are kept." in said
     assert len(set(facts["sha256"].values())) == 3
 
 
