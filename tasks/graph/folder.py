@@ -29,6 +29,8 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
     Tables may be packed, as edges.tsv.gz. Warns of nodes without an edge and of a first line that looks like a header.
     Raises UserError, which names file and line, for what cannot be used.
     """
+    if folder.is_file():
+        raise UserError(f"{folder} is a file; name the folder that has {EDGES} with data.dir.")
     files = [existing(folder / EDGES) or folder / EDGES]
     rows = _rows(files[0], FORM, 2, 2)
     arrays = next((folder / file for file in FEATURES[:2] if (folder / file).is_file()), None)

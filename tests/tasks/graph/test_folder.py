@@ -109,3 +109,6 @@ def test_a_header_is_named(folder, recwarn):
 def test_a_missing_file_is_told(tmp_path):
     with pytest.raises(UserError, match=r"There is no file .*edges.tsv"):
         read_folder(tmp_path, "mine", False)
+    (tmp_path / "edges.tsv").write_text("a\tb\n")
+    with pytest.raises(UserError, match=r"edges.tsv is a file; name the folder that has edges.tsv with data.dir"):
+        read_folder(tmp_path / "edges.tsv", "mine", False)
