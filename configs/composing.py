@@ -83,7 +83,7 @@ def run_name(
         has_encoder = "encoder" in parameters("task.model", {"_target_": model})
     except ConfigError:  # reported when the run starts
         has_encoder = True
-    own = [Path(place).resolve().name for place in (folder or file,) if place]
+    own = [Path(str(place)).resolve().name for place in (folder or file,) if place]
     return "-".join([task, *own, geometry, *([encoder] if has_encoder else [])])
 
 

@@ -202,11 +202,12 @@ def _together(keys: str, rows: Any, by_key: Mapping[str, Override]) -> Choice | 
     for name, values in allowed.items():
         if absent := [value for value in values if value not in {row[names.index(name)] for row in left}]:
             if others := [other for other in names if other not in by_key]:
-                there = ", ".join(dict.fromkeys(row[names.index(name)] for row in texts))
+                fits = (row for row in texts if all(row[names.index(k)] in v for k, v in allowed.items() if k != name))
+                there = ", ".join(dict.fromkeys(row[names.index(name)] for row in fits)) or "none"
                 raise ConfigError(
                     f"{by_key[name].input_line}: the space has {keys} together, and no row of it has {name}="
-                    f"{' or '.join(absent)}{' with the other words' if len(allowed) > 1 else ''} (they have {there}). "
-                    f"Take one of these, or name the values of {' and '.join(others)} as well, as in "
+                    f"{' or '.join(absent)}{' with the other words' if len(allowed) > 1 else ''} (there is {there}). "
+                    f"Take what there is, or name the values of {' and '.join(others)} as well, as in "
                     f"{others[0]}={texts[0][names.index(others[0])]}."
                 )
             return None

@@ -194,9 +194,9 @@ class SearchSweeper(Sweeper):
 
 
 def _to_rank_by(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-    """The sha256 of the splits that are not learned, or of all data, where there is nothing else."""
+    """The sha256 of the parts of the data that are not learned from, or of all data, where there is nothing else."""
     sums = fingerprint["sha256"]
-    return {split: sums[split] for split in sorted(sums) if split != "train"} or dict(sums)
+    return {part: sums[part] for part in sorted(sums) if part not in ("train", "vectors", "probed")} or dict(sums)
 
 
 def _check_same(place: Path, summary: search.Search) -> None:

@@ -69,8 +69,8 @@ def load(file: Path, device: torch.device | str) -> Any:
 
 def _is_bounded(node: Any, leaves: Any = object) -> bool:
     """Whether a node has at most MOST_VALUES values in all, MOST_DEPTH deep, of the types `leaves` where they hold no
-    others. Those that stand in several places are counted again: nested, a few lists that are shared stand for more
-    than any time is enough for."""
+    others, and no integer beyond 64 bits. Those that stand in several places are counted again: nested, a few lists
+    that are shared stand for more than any time is enough for."""
     nodes, count = [(node, 0)], 0
     while nodes:
         node, depth = nodes.pop()
@@ -79,7 +79,7 @@ def _is_bounded(node: Any, leaves: Any = object) -> bool:
             if count > MOST_VALUES or depth > MOST_DEPTH:
                 return False
             nodes.extend((each, depth + 1) for each in (node.values() if isinstance(node, Mapping) else node))
-        elif not isinstance(node, leaves):
+        elif not isinstance(node, leaves) or (isinstance(node, int) and abs(node) >= 2**63):
             return False
     return True
 
@@ -104,7 +104,7 @@ def has_parts(checkpoint: Mapping[str, Any]) -> bool:
 def check_counts(loops: Any) -> None:
     """Raises ValueError unless the state of loops holds, at whatever depth, whole numbers from 0 on, nothing else."""
     if not _is_bounded(loops):
-        raise ValueError(f"its counts are more than {MOST_VALUES:,}")
+        raise ValueError(f"its counts are more than {MOST_VALUES:,}, or deeper than {MOST_DEPTH}, or too large")
     nodes = [loops]
     while nodes:
         node = nodes.pop()

@@ -51,6 +51,7 @@ def read_edges(path: Path, setting: str) -> Edges:
     number: dict[str, int] = {}
     edges: dict[tuple[int, int], None] = {}
     repeated, loops, first_loop = 0, 0, ""
+    header: list[str] | None = None  # the first row, as long as no other has a name of it
     for k, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -58,6 +59,10 @@ def read_edges(path: Path, setting: str) -> Edges:
         if len(fields) != 2 or not all(fields):
             hint = other_separator(line, 2, 2)
             raise UserError(f"{path}, line {k}: {line[:60]!r} is not of the form {FORM} ({setting}).{hint}")
+        if not number:
+            header = fields
+        elif header is not None and not {*header}.isdisjoint(fields):
+            header = None
         child, parent = (number.setdefault(name, len(number)) for name in fields)
         if child == parent:
             loops, first_loop = loops + 1, first_loop or f"line {k}, {brief(fields[0])}"
@@ -72,9 +77,8 @@ def read_edges(path: Path, setting: str) -> Edges:
     if repeated:
         warnings.warn(f"{path}: {repeated} lines repeat earlier ones and were left out.", stacklevel=2)
     ends = np.array(list(edges), dtype=np.int32)
-    if len(ends) > 1 and not np.isin(ends[1:], ends[0]).any():
-        names = [*number]
-        warn_of_header(path, [names[end] for end in ends[0]], "an edge")
+    if header is not None and header[0] != header[1] and len(ends) > 1:
+        warn_of_header(path, header, "an edge")
     return Edges(tuple(number), ends[:, 0], ends[:, 1], path.name, hashlib.sha256(data).hexdigest())
 
 

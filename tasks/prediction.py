@@ -84,8 +84,9 @@ class Files:
         if output.is_dir() or not output.absolute().parent.is_dir():
             raise UserError(f"output={output} cannot be written; name a file in a folder that exists.")
         for key in ("input", "checkpoint"):
-            place = getattr(self, key)
-            if place is not None and output.exists() and Path(place).exists() and output.samefile(place):
+            place = Path(getattr(self, key) or "")
+            files = [place] if place.is_file() else [*place.glob("*"), *place.glob("checkpoints/*")]
+            if getattr(self, key) is not None and output.exists() and any(map(output.samefile, files)):
                 raise UserError(f"output={output} is the {key}, which would be overwritten; name another file.")
         if _ending(self.output) in explanation.PAGES and not self.explain:
             raise UserError(

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import torch
@@ -129,9 +130,10 @@ def finished(runs: Path, config: dict[str, Any], sha256: Mapping[str, str]) -> P
 def _is_whole(record: dict[str, Any]) -> bool:
     """Whether the parts of a record that `finished` and `report.pass_over` read are of their kinds."""
     data, selection = record.get("data"), record.get("selection")
-    value = selection.get("value") if isinstance(selection, dict) else selection
+    value = selection.get("value") if isinstance(selection, dict) else None
     shas = data.get("sha256") if isinstance(data, dict) else None
-    return isinstance(shas, dict) and (value is None or isinstance(value, (int, float)))
+    is_number = value is None or (isinstance(value, (int, float)) and abs(value) < 1e300)
+    return isinstance(shas, dict) and isinstance(selection, (dict, NoneType)) and is_number
 
 
 def build(config: dict[str, Any], overrides: list[str], data: TaskData, task: Task, outcome: Outcome) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from tasks.classification import ClassificationTask
 
 ABOVE = 2.0  # standard errors by which an accuracy is to be above the largest class's share
 MARGIN = 0.1  # a part of that share: an accuracy that is further above it, but not for certain, is of a small test
+AUC_MARGIN = 0.1  # an area that is further above 0.5, but not for certain, is of a small test
 USELESS_BLEU = 5.0  # below which a translation has hardly a phrase of the right one
 SMALL_BATCH = 2048  # pieces, for texts of a few thousand pairs
 VALIDATIONS = 3  # so many, the first included, say whether a metric moves
@@ -77,7 +78,7 @@ def on_auc(auc: float, edges: int) -> str | None:
     if auc >= 0.5 + ABOVE * error:
         return None
     what = f"test/auc is {auc:.3f}, and a guess has 0.5 ± {error:.3f} with {edges} edges in the test"
-    if auc > 0.5 + MARGIN:
+    if auc > 0.5 + AUC_MARGIN:
         return f"{what}: these are too few to tell the two apart for certain; task.data.shares can give the test more."
     return f"little was learned: {what}. Try more epochs, another optim.lr, encoder or geometry."
 

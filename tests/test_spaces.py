@@ -117,7 +117,7 @@ def test_keys_that_take_their_values_together(loader):
     assert read(loader, params, "encoder=gru").dimensions["encoder, geometry"].values == ("gru + poincare", "gru + euclidean")
     assert read(loader, params, "geometry=poincare").dimensions["encoder, geometry"].values == ("gru + poincare", "dan + poincare")
     for word in ("geometry=poincare,lorentz", "geometry=lorentz"):
-        with pytest.raises(ConfigError, match=r"no row of it has geometry=lorentz \(they have .*\)\. Take one of these, or name the values of encoder as well, as in encoder=gru"):
+        with pytest.raises(ConfigError, match=r"no row of it has geometry=lorentz \(there is .*\)\. Take what there is, or name the values of encoder as well, as in encoder=gru"):
             read(loader, params, word)
     assert both.by_key() == {"encoder": {"gru", "dan"}, "geometry": {"poincare", "euclidean"}}
     alone = read(loader, params, "geometry=lorentz", "encoder=gru,rnn")

@@ -73,8 +73,8 @@ def _training(record: Mapping[str, Any]) -> list[str]:
 def _data(data: Mapping[str, Any], run: Run) -> list[str]:
     digests = data.get("sha256") if isinstance(data.get("sha256"), dict) else {}
     files = data.get("files") if isinstance(data.get("files"), dict) else {}
-    rows = {f"{split}: {files.get(split, '')}": digest for split, digest in digests.items()}
-    return [*filter(None, [_table(["split: file", "sha256"], rows)]), f"Licence of the data: {licence(run.settings)}"]
+    rows = {": ".join(filter(None, [part, files.get(part)])): digest for part, digest in digests.items()}
+    return [*filter(None, [_table(["part: file", "sha256"], rows)]), f"Licence of the data: {licence(run.settings)}"]
 
 
 def licence(settings: Mapping[str, Any]) -> str:

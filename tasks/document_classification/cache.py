@@ -10,7 +10,7 @@ from tasks.document_classification.sources import Form, Source, read_rows, text_
 from tasks.fingerprints import cache_place, contents_sha256, joined_sha256, names_sha256
 from tasks.folders import cached, read_arrays, write_arrays
 
-FORMAT = 2  # of the cache
+FORMAT = 3  # of the cache
 
 
 def from_sources(sources: Sequence[Source], form: Form, recipe: Recipe, cache: Path) -> Corpus:

@@ -147,13 +147,14 @@ class DocumentData(TaskData):
             yield f"Held out of train at random, as there are no files: {parts} (task.data.held_out)."
         for split in SPLITS[1:]:
             if n := corpus.counts[split].get("in_train", 0):
-                total = corpus.counts[split]["documents"]
-                yield f"{n:,} of {total:,} documents of {split} are in train, too, word for word; they are kept."
-        for name in corpus.classes:
-            if sum(corpus.counts[split]["labels"][name] for split in SPLITS) == 1:
-                similar = difflib.get_close_matches(name, [each for each in corpus.classes if each != name], 1)
-                hint = f" Did you mean {similar[0]}?" if similar else ""
-                yield f"The class {name} has a single document.{hint}"
+                which = f"{n:,} of {corpus.counts[split]['documents']:,} documents of {split}"
+                yield f"{which} are in train, too, as the model reads them; they are kept."
+        totals = {name: sum(corpus.counts[split]["labels"][name] for split in SPLITS) for name in corpus.classes}
+        if single := [name for name, n in totals.items() if n == 1]:
+            names, more = ", ".join(single[:5]), f" and {len(single) - 5:,} more" if len(single) > 5 else ""
+            similar = difflib.get_close_matches(single[0], [name for name in totals if name != single[0]], 1)
+            hint = f" Is {single[0]} {similar[0]}?" if similar else ""
+            yield f"Classes with a single document: {names}{more}.{hint}"
 
     def _sources(self, folder: Path) -> list[Source]:
         return find_sources(folder) if self.files is None else named_sources(folder, self.files, self.download)

@@ -23,7 +23,7 @@ from tasks.text import UNK
 from tasks.translation.corpus import HeldOut, Pair, Source, read_pairs
 from tasks.translation.subwords import KINDS, Subwords, learn
 
-FORMAT = 3  # of the cache
+FORMAT = 4  # of the cache
 BOS, EOS = 2, 3  # ids of the beginning and the end of a target sentence, behind those of tasks.text
 FIRST = 4  # id of the first piece of a vocabulary
 CHUNK = 10_000  # sentences that are split together
@@ -147,7 +147,7 @@ class _Collection:
             self._add_one(split, pair, source, target)
 
     def _add_one(self, split: str, pair: Pair, source: list[str], target: list[str]) -> None:
-        most, counts = self.recipe.max_length, self.counts[split]
+        most, counts, number = self.recipe.max_length, self.counts[split], hash((tuple(source), tuple(target)))
         if not (source and target):  # nor has "▁", SentencePiece's blank, any pieces
             counts["empty"] += 1
             return
@@ -158,7 +158,7 @@ class _Collection:
         source, target = source[:most], target[:most]
         counts.update({"pairs": 1, "source_pieces": len(source), "target_pieces": len(target)})
         self.splits.append(SPLITS.index(split))
-        self.hashes.append(hash((tuple(source), tuple(target))))
+        self.hashes.append(number)
         for store, pieces in zip(self.stores, (source, target), strict=True):
             store.add([pieces])
         if split in self.texts:

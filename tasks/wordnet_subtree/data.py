@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,8 @@ class SubtreeData(TaskData):
     """All nodes of a tree but one, the root of a subtree: positive below it, negative elsewhere.
 
     wordnet, file, toy: the tree, see `hierarchies.Hierarchy`; toy has also the length of an edge, with which its points
-    are made (see `toy`). embeddings: file of points for exactly the nodes of another tree; "wordnet_nouns" in its name
-    stands for `Hierarchy.source`. subtree: name of the root.
+    are made (see `toy`). embeddings: file of points for exactly the nodes of another tree; WordNet's,
+    `wordnet_nouns-<geometry>-<dim>d.npz`, stands for those of `Hierarchy.source`. subtree: name of the root.
     dim: dimension the points must have.
 
     Each node is drawn into the training part with the probability train_share, by split_seed alone (None: by seed), so
@@ -130,7 +131,7 @@ class SubtreeData(TaskData):
             counts[split] = {"positive": positive, "negative": len(nodes) - positive}
             digests[split] = hashlib.sha256(torch.stack([*nodes.columns.values()]).numpy().tobytes()).hexdigest()
         tree, points, _ = self._tree
-        file = SOURCE if self.hierarchy.toy else Path(self.embeddings).name
+        file = SOURCE if self.hierarchy.toy else self._points_path.name
         return {
             "files": dict.fromkeys(counts, tree.source) | {POINTS: file},
             "counts": counts,
@@ -173,11 +174,17 @@ class SubtreeData(TaskData):
             raise UserError(f"task.root={self.subtree}: {_unknown(self.subtree, tree.names)}")
         return tree, self._read_points(tree), tree.names.index(self.subtree)
 
+    @property
+    def _points_path(self) -> Path:
+        """The file of points: of a table of the user's the one of its own name, in the place of WordNet's."""
+        path = Path(self.embeddings).expanduser()
+        is_wordnets = re.fullmatch(r"wordnet_nouns(-\w+-\d+d\.npz)", path.name)
+        return path.with_name(self.hierarchy.source + is_wordnets[1]) if is_wordnets else path
+
     def _read_points(self, tree: Edges) -> PointsFile:
         if self.hierarchy.toy is not None:
             return toy_points(tree, self.hierarchy.toy["length"], self.dim)
-        path = Path(self.embeddings).expanduser()
-        path = path.with_name(path.name.replace("wordnet_nouns", self.hierarchy.source))
+        path = self._points_path
         if not path.is_file():
             source = f" task.data.file={self.hierarchy.file}" if self.hierarchy.file is not None else ""
             raise UserError(

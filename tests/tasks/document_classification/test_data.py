@@ -79,9 +79,9 @@ def test_what_is_held_out_shared_with_train_or_alone_in_its_class_is_said(tmp_pa
     counts = data(tmp_path, place, held_out={"dev": 0.2}, held_out_seed=2).fingerprint()["counts"]
     said = capsys.readouterr().out
     assert "Held out of train at random, as there are no files: 2 for dev (task.data.held_out)." in said
-    assert "2 of 2 documents of dev are in train, too, word for word; they are kept." in said
-    assert "1 of 3 documents of test are in train, too, word for word; they are kept." in said
-    assert "The class fodd has a single document. Did you mean food?" in said
+    assert "2 of 2 documents of dev are in train, too, as the model reads them; they are kept." in said
+    assert "1 of 3 documents of test are in train, too, as the model reads them; they are kept." in said
+    assert "Classes with a single document: fodd. Is fodd food?" in said
     assert (counts["dev"]["in_train"], counts["test"]["in_train"]) == (2, 1)
     with pytest.raises(UserError, match=r"the class fodd \(1\) are in dev or test.* another task.data.held_out_seed draws others"):
         data(tmp_path, place, held_out={"dev": 0.2}, held_out_seed=1).corpus()  # its only document is drawn for dev
