@@ -414,7 +414,7 @@ def test_a_finished_run_of_other_data_is_made_again(tmp_path, word):
 
 
 @pytest.mark.parametrize("damage", [
-    {"selection": "abc"}, {"selection": [1]}, {"selection": {"value": "abc"}},
+    {"selection": 5}, {"selection": [1]}, {"selection": {"value": 10**400}}, {"selection": {"value": "abc"}},
     {"data": "a"}, {"data": {}}, {"data": {"sha256": ["a"]}},
 ])  # fmt: skip
 def test_a_damaged_record_is_none(tmp_path, damage):
@@ -436,7 +436,7 @@ def test_a_hostile_checkpoint_among_the_runs_is_passed_over(tmp_path):
     for _ in range(3000):
         deep = {"node": deep}
     for hostile in (
-        {"config": whole["config"] | {"optim": {"lr": torch.zeros(2)}}}, {"config": deep}, {"sha256": {"train": ["a"]}},
+        {"config": whole["config"] | {"optim": {"lr": torch.zeros(2)}}}, {"config": deep}, {"config": {"seed": 10**5000}}, {"sha256": {"train": ["a"]}},
         {"data": {"a\n\x1b[31m": "b"}},
     ):  # fmt: skip
         sys.setrecursionlimit(20_000)  # to write what is nested so deep

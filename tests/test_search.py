@@ -16,6 +16,7 @@ import pytest
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
+from configs import sweeper
 from configs.errors import ConfigError
 from configs.sweeper import SearchSweeper
 from scripts import collect, compare
@@ -189,6 +190,12 @@ def test_a_space_without_a_file_is_not_said_to_be_one(tmp_path):
     assert result.code == 1
     assert "There is no key optim.lrr" in result.err
     assert "sweep=" not in result.err
+
+
+def test_word_vectors_may_differ_among_trials_that_are_ranked_on_the_same_data():
+    first, other = ({"sha256": {"train": "a", "dev": "b", "vectors": v}} for v in ("c", "d"))
+    assert sweeper._to_rank_by(first) == sweeper._to_rank_by(other) == {"dev": "b"}
+    assert sweeper._to_rank_by({"sha256": {"train": "a"}}) == {"train": "a"}
 
 
 def test_a_search_without_m(tmp_path):

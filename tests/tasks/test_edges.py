@@ -76,6 +76,14 @@ def test_a_header_is_named(tmp_path):
         assert len(read_edges(path, "task.data.file").child) == 3
 
 
+@pytest.mark.parametrize("text", ["a\ta\nb\tc\na\td\n", "a\tb\na\tb\nc\td\n", "a\tb\na\ta\nc\td\n", "a\tb\n"])
+@pytest.mark.filterwarnings("ignore:.*left out")
+def test_what_is_no_header_is_not_named_as_one(tmp_path, recwarn, text):
+    (tmp_path / "edges.tsv").write_text(text, encoding="utf-8")
+    read_edges(tmp_path / "edges.tsv", "task.data.file")
+    assert not any("If it is a header" in str(each.message) for each in recwarn)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

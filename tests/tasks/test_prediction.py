@@ -144,6 +144,14 @@ def test_mistakes_are_told_in_one_paragraph(trained, words, said):
     assert result.err.strip().count("\n") == 0
 
 
+def test_a_checkpoint_is_not_overwritten(trained):
+    folder = trained[1].record_path.parent
+    for checkpoint in (folder, best(trained)):
+        result = call("mode=predict", f"checkpoint={checkpoint}", "input=run.py", f"output={best(trained)}", *places(trained[0]))
+        assert result.code == 1
+        assert "is the checkpoint, which would be overwritten; name another file" in result.err
+
+
 def test_a_test_with_other_data_is_refused(trained):
     result = call("mode=test", f"checkpoint={best(trained)}", *places(trained[0]), "task.data.generator_seed=1")
     assert result.code == 1

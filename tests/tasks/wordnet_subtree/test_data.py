@@ -62,6 +62,10 @@ def test_points_of_a_table_have_its_name(make, tmp_path):
     source = make().hierarchy.source
     (tmp_path / "points.npz").rename(tmp_path / f"{source}-poincare-2d.npz")
     assert make(embeddings=str(tmp_path / "wordnet_nouns-poincare-2d.npz")).model_sizes["embedded"].points.shape == (9, 2)
+    named = make(embeddings=str(tmp_path / "wordnet_nouns-poincare-2d.npz"))
+    assert named.fingerprint()["files"]["points"] == f"{source}-poincare-2d.npz"
+    with pytest.raises(UserError, match="There are no points .*wordnet_nouns-mine.npz"):
+        make(embeddings=str(tmp_path / "wordnet_nouns-mine.npz")).splits()
     with pytest.raises(UserError, match=f"There are no points .*{source}-lorentz-2d.npz"):
         make(embeddings=str(tmp_path / "wordnet_nouns-lorentz-2d.npz")).splits()
 
