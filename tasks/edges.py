@@ -34,7 +34,8 @@ def read_edges(path: Path, setting: str) -> Edges:
     appear.
 
     Repeated lines and edges from a node to itself are left out, with a warning that counts them, and a first line that
-    looks like a header is named in one. Raises UserError, which names `setting`, the file and the line, where the file is missing, empty or not of this form.
+    looks like a header is named in one. Raises UserError, which names `setting`, the file and the line, where the file
+    is missing, empty or not of this form.
     """
     try:
         with open_bytes(path) as file:
