@@ -6,6 +6,9 @@ python scripts/download.py poincare_glove  Poincaré GloVe, 100 dimensions (Tifr
 python scripts/download.py snli            SNLI 1.0 (Bowman et al. 2015), 0.1 GB, for task=snli
 python scripts/download.py multinli        MultiNLI 1.0 (Williams et al. 2018), 0.2 GB, for task=multinli
 python scripts/download.py wordnet         WordNet 3.0 (Princeton University), 0.01 GB, for task=poincare_embeddings
+python scripts/download.py wn18rr          WN18RR (Dettmers et al. 2018), knowledge graph of 86,835 triples, 0.001 GB
+python scripts/download.py fb15k237        FB15k-237 (Toutanova and Chen 2015), of 272,115 triples, 0.004 GB
+python scripts/download.py umls            UMLS (Kok and Domingos 2007), of 5,216 triples
 
 Texts with classes (Zhang, Zhao and LeCun 2015), each a train.csv and a test.csv of class, title and text:
 python scripts/download.py ag_news_csv                 AG's News, 4 classes, 0.01 GB
@@ -125,6 +128,19 @@ def repository(name: str, url: str, revision: str, files: tuple[str, ...], place
     )
 
 
+def triples(name: str, sha256: str) -> Source:
+    """One of the knowledge graphs that Dettmers et al.'s repository on GitHub keeps."""
+    return Source(
+        url=f"https://raw.githubusercontent.com/TimDettmers/ConvE/f3c0eb286025410fa5b4c04696c918264163d0ca/{name}.tar.gz",
+        name=f"{name}.tar.gz",
+        folder="UMLS" if name == "umls" else name,
+        files=(("train.txt",), ("valid.txt",), ("test.txt",)),
+        place=flat(("train.txt", "valid.txt", "test.txt")),
+        max_bytes=1 << 30,
+        sha256=sha256,
+    )
+
+
 POINCARE = "poincare_glove_100D_cosh-dist-sq_init_trick.txt"
 SOURCES = {
     "ultrafine": Source(
@@ -186,6 +202,9 @@ SOURCES = {
         max_bytes=1 << 30,
         sha256="640db279c949a88f61f851dd54ebbb22d003f8b90b85267042ef85a3781d3a52",  # as in Spack
     ),
+    "wn18rr": triples("WN18RR", "1eb9152f804c140d163462c0d49f65e5a0b30ab5fbb375c5e3353c11a6249060"),
+    "fb15k237": triples("FB15k-237", "311df7930f842a02979eaa7a802484a6afe62303c07f915f1e6edbc30cbe05e8"),
+    "umls": triples("umls", "26223aa91f0ec8db2324e0f489b9a4425e04d1d0df72ce5cfd62af4b91aee6fd"),
     "graphs": repository(
         "graphs",
         "HazyResearch/hgcn",

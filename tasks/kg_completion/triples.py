@@ -190,9 +190,9 @@ def _split_file(folder: Path, split: str) -> Path:
     )
     if not folder.is_dir():
         raise UserError(
-            f"There is no folder {folder}. {expected} tasks/kg_completion/README.md says who has the official ones; "
-            "data.dir says where that of task=kg is, paths.data_dir or the environment variable HYPERBOLIC_DATA where "
-            "the others are."
+            f"There is no folder {folder}. {expected} `python scripts/download.py wn18rr` (or fb15k237, umls) fetches "
+            "a known one; data.dir says where that of task=kg is, paths.data_dir or the environment variable "
+            "HYPERBOLIC_DATA where the others are."
         )
     for name in (FILES[split], *OTHER_FILES[split]):
         if (path := existing(folder / name)) is not None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 import pytest
+from omegaconf import OmegaConf
 
 from scripts import download as command
 from scripts.download import SOURCES, SUMS, Source, below, main
@@ -227,6 +228,19 @@ def test_texts_with_classes_are_taken_out_flat_and_have_a_published_checksum(ser
     source = replace(SOURCES[name], url=server.url("texts.tgz"), sha256=None)
     assert main([name, "--data-dir", str(tmp_path)], {name: source}) == 0
     assert left_behind(tmp_path) == {*files, SUMS}
+
+
+@pytest.mark.parametrize(("name", "folder"), [("wn18rr", "WN18RR"), ("fb15k237", "FB15k-237"), ("umls", "UMLS")])
+def test_a_knowledge_graph_lands_where_its_task_reads_it(server, tmp_path, name, folder):
+    rows = {f"{split}.txt": b"a\tr\tb\n" for split in ("train", "valid", "test")}
+    server.files["a.tar.gz"] = tar_of(rows | {"notes.md": b"no"}, "")
+    assert len(SOURCES[name].sha256) == 64
+    assert re.search(r"/[0-9a-f]{40}/", SOURCES[name].url), "a branch moves"
+    source = replace(SOURCES[name], url=server.url("a.tar.gz"), sha256=None)
+    assert main([name, "--data-dir", str(tmp_path)], {name: source}) == 0
+    assert left_behind(tmp_path) == {f"{folder}/{file}" for file in rows} | {SUMS}
+    config = OmegaConf.load(ROOT / "configs" / "task" / f"{name}.yaml")
+    assert OmegaConf.to_container(config)["data"]["folder"] == f"${{paths.data_dir}}/{folder}"
 
 
 def test_the_noun_files_of_wordnet_are_taken_out(server, tmp_path):
