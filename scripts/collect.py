@@ -201,7 +201,7 @@ def keep_search(folder: Path, keys: set[str], target: Path, allow_dirty: bool) -
             f"{folder}: its trials have {brief(other[0])}, which `tuning` of the cell's table does not search; tune "
             "again with make tune."
         )
-    if len(summary.trials) < summary.n_trials:
+    if len(summary.trials) < summary.n_trials and not summary.best:  # draws that repeat an earlier one are no trials
         raise RecordError(f"{folder}: {len(summary.trials)} of {summary.n_trials} trials have ended; go on with it.")
     records = [read(file) for file in sorted(folder.glob(f"{search.PREFIX}*/record.json"))]
     if not allow_dirty and any(record.get("dirty") is not False for record in records):

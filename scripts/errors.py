@@ -156,7 +156,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--split", choices=("train", "dev", "test"), default="test")
     parser.add_argument("--most", type=int, default=20, metavar="N", help="examples that are listed (20)")
     parser.add_argument("--output", type=Path, metavar="FILE.md", help="a file, in the place of the screen")
-    parser.add_argument("--state", choices=list(STATES), default="best", help="weights of the best epoch, or the last")
+    parser.add_argument("--state", choices=list(STATES), default="best", help="weights that were tested, or the last")
     return parser
 
 

@@ -162,7 +162,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, metavar="DIR", help="of the files, else figures in the first run's folder")
     parser.add_argument("--format", choices=FORMATS, default="png", help="of pictures; tables are Markdown")
     parser.add_argument("--name", help="what the files are called after the figure's name, in the place of the runs")
-    parser.add_argument("--state", choices=list(STATES), default="best", help="weights of the best epoch, or the last")
+    parser.add_argument("--state", choices=list(STATES), default="best", help="weights that were tested, or the last")
     parser.add_argument(
         "--words", dest="words_drawn", type=int, default=2000, metavar="N", help="drawn in attention and accumulation"
     )

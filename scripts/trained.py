@@ -19,11 +19,11 @@ from hyperbolic.geometry import GEOMETRIES
 from hyperbolic.manifolds import Manifold
 from tasks import resume
 from tasks.base import Task, TaskData
-from tasks.checkpoints import BEST, LAST
+from tasks.checkpoints import AVERAGE, BEST, LAST
 from tasks.errors import UserError
 from tasks.reading import brief
 
-STATES = {"best": BEST, "last": LAST}
+STATES = {"best": (AVERAGE, BEST), "last": (LAST,)}  # the first that is there; the mean of epochs is what was tested
 # Settings that do not distinguish runs, or are shown elsewhere.
 _LEFT_OUT = re.compile(
     r"^(paths|logger|paper)(\.|$)|(^|\.)(seed|_target_|_partial_)$|^trainer\.resume$"
@@ -201,19 +201,20 @@ def _word(value: Any) -> str:
 
 
 def load(run: Run, state: str = "best") -> Trained:
-    """The trained model of a run. state: "best" or "last".
+    """The trained model of a run. state: "best", which was tested, or "last".
 
     Raises UserError where the checkpoint is missing, the model cannot be built again from the run's settings, or the
     data that are there have other types or words than those it was trained with.
     """
-    file = run.folder / "checkpoints" / STATES[state]
-    if not file.is_file():
-        other = next((k for k, n in STATES.items() if (file.parent / n).is_file()), None)
+    place = run.folder / "checkpoints"
+    there = {k: file for k, names in STATES.items() for name in reversed(names) if (file := place / name).is_file()}
+    if state not in there:
+        other = next(iter(there), None)
         remedy = f"Draw its {other} state: --state {other}." if other else "Run it again, or name another folder."
         if (mode := run.settings.get("mode", "fit")) != "fit":
             remedy = f"It is one of mode={mode}; name the run that trained the model: {run.settings.get('checkpoint')}."
-        raise UserError(f"{run.folder}: the run has no checkpoint {file.relative_to(run.folder)}. {remedy}")
-    return restore(run, resume.read(file, str(run.folder)))
+        raise UserError(f"{run.folder}: the run has no checkpoint checkpoints/{STATES[state][-1]}. {remedy}")
+    return restore(run, resume.read(there[state], str(run.folder)))
 
 
 def restore(run: Run, checkpoint: dict[str, Any], portable: bool = False) -> Trained:

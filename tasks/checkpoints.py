@@ -164,7 +164,7 @@ class Checkpoints(Checkpoint):
         self.average_last = average_last
         self.best: dict[str, Any] = {}  # value, epoch, step
         self.interruption = Interruption()
-        self._due = False
+        self._due = self._averaged = False
         self._kept: dict[str, Any] | None = None  # best.ckpt that is still to be written
         self._latest_save = -math.inf
         self._stops = False  # trainer.should_stop when it was saved; it stays where min_epochs are still to come
@@ -215,9 +215,11 @@ class Checkpoints(Checkpoint):
         """Whether last.ckpt is old; several processes, whose clocks differ, save every time."""
         return trainer.world_size > 1 or time.perf_counter() >= self._latest_save + self.every_s
 
-    def load_average(self, trainer: pl.Trainer, module: Task) -> int:
-        """Give the module the mean of the weights of the last epochs, and keep it as average.ckpt; returns how many
-        there were. Numbers are averaged, points of a manifold are their centroid, tables of integers are the last."""
+    def load_average(self, module: Task) -> int:
+        """Give the module the mean of the weights of the last epochs; returns how many there were.
+
+        Numbers are averaged, points of a manifold are their centroid, tables of integers are the last.
+        """
         files = epoch_files(self.folder)
         states = [load(file, module.device)["state_dict"] for file in files]
         manifolds = {
@@ -227,11 +229,17 @@ class Checkpoints(Checkpoint):
         }
         mean = {name: _mean([state[name] for state in states], manifolds.get(name)) for name in states[-1]}
         module.load_state_dict(mean)
-        self._save(trainer, AVERAGE, weights_only=True)
+        self._averaged = True
         return len(files)
+
+    def save_average(self, trainer: pl.Trainer) -> None:
+        """Keep the mean, with what its validation gave, as average.ckpt."""
+        self._save(trainer, AVERAGE, weights_only=True)
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         task = as_task(module)
+        if self._averaged:  # of no epoch, so it is not the best one's
+            return
         value = task.metrics[task.select]
         if task.is_better(value, self.best.get("value")):
             self.best = {"value": value, "epoch": _epoch(trainer), "step": trainer.global_step}

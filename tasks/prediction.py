@@ -20,11 +20,11 @@ from hyperbolic.native import build as native
 from tasks import explanation
 from tasks import resume as resuming
 from tasks.base import Task, TaskData
-from tasks.errors import UserError, one_of, whole
+from tasks.errors import UserError, one_of
 from tasks.folders import whole_file
 from tasks.reading import UNREADABLE, bounded_lines, brief, open_bytes, other_keys, reason
 from tasks.trainer import PRECISIONS, choose_accelerator
-from tasks.training import Outcome, choose_kernels
+from tasks.training import Outcome, choose_kernels, choose_threads
 
 STANDARD = "-"  # as input or output: standard input or output
 
@@ -142,8 +142,7 @@ def predict(
     dtype = _make_ready(task, device, precision)
     resuming.load_weights(task, state, setting)
     resuming.adopt_name(task, state)
-    if threads is not None:
-        torch.set_num_threads(whole("trainer.threads", threads, 1))
+    choose_threads(threads)
     choose_kernels(kernels)
     if device.type == "cpu":
         native.build(lambda line: print(line, file=sys.stderr, flush=True))

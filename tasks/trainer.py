@@ -45,6 +45,8 @@ def make_trainer(
     logging.getLogger("lightning").setLevel(logging.WARNING)
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     one_of("trainer.precision", str(options.get("precision", "32-true")), PRECISIONS)
+    if str(options.get("devices", 1)) == "0":
+        raise UserError("trainer.devices must be at least 1, or auto, and it is 0.")
     options["accelerator"] = choose_accelerator(options.get("accelerator", "auto"))
     if options["accelerator"] == "cpu":
         check_processes(options.get("devices", 1))

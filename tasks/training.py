@@ -95,13 +95,11 @@ def fit(
             raise UserError(f"trainer.max_epochs must be at least 1, or trainer.max_steps set; it is {max_epochs}.")
         max_epochs = -1
     for name in ("limit_train_batches", "limit_test_batches"):
-        if not options.get(name, 1) > 0:
-            raise UserError(f"trainer.{name} must be more than 0, and it is {options[name]}.")
+        _more_than_0(name, options.get(name, 1))
     if max_steps == 0:
         raise UserError("trainer.max_steps must be at least 1, or -1 for no limit, and it is 0.")
 
-    if threads is not None:
-        torch.set_num_threads(whole("trainer.threads", threads, 1))
+    choose_threads(threads)
     choose_kernels(kernels)
 
     checkpoint = None
@@ -158,9 +156,10 @@ def fit(
         metrics = dict(task.metrics)
         selection: dict[str, Any] | None = None
         if average_last is not None:
-            selection = {"metric": None, "average_last": checkpoints.load_average(trainer, task)}
+            selection = {"metric": None, "average_last": checkpoints.load_average(task)}
             trainer.validate(task, datamodule=data, verbose=False)
             metrics = dict(task.metrics)
+            checkpoints.save_average(trainer)
         elif checkpoints.best:
             best = resuming.read(states / BEST, "best checkpoint")
             resuming.load_weights(task, best, "best checkpoint")
@@ -193,6 +192,7 @@ def test(
     checkpoint: str | None,
     *,
     kernels: str,
+    threads: int | None,
     enable_progress_bar: bool,
     limit_test_batches: int | float,
     **options: Any,
@@ -203,6 +203,8 @@ def test(
     """
     if checkpoint is None:
         raise UserError("mode=test needs checkpoint=<run folder>, or a file in it.")
+    _more_than_0("limit_test_batches", limit_test_batches)
+    choose_threads(threads)
     choose_kernels(kernels)
     setting = f"checkpoint={checkpoint}"
     state = resuming.read(Path(checkpoint), setting)
@@ -210,7 +212,8 @@ def test(
     task.to(resuming.dtype_of(options.get("precision")))  # or float64 weights would be rounded
     resuming.load_weights(task, state, setting)
     resuming.adopt_name(task, state)
-    hardware = {k: options[k] for k in ("accelerator", "devices", "num_nodes", "strategy", "precision") if k in options}
+    keys = ("accelerator", "devices", "num_nodes", "strategy", "precision", "deterministic")
+    hardware = {k: options[k] for k in keys if k in options}
     trainer = make_trainer([], loggers, enable_progress_bar, limit_test_batches=limit_test_batches, **hardware)
     build_kernels(trainer)
     start = time.perf_counter()
@@ -234,6 +237,17 @@ def test(
         is_main=trainer.is_global_zero,
         test_s=seconds,
     )
+
+
+def choose_threads(threads: int | None) -> None:
+    """How many threads PyTorch's operations have on a CPU; None: as it chooses. Raises UserError for less than 1."""
+    if threads is not None:
+        torch.set_num_threads(whole("trainer.threads", threads, 1))
+
+
+def _more_than_0(name: str, limit: int | float) -> None:
+    if not limit > 0:
+        raise UserError(f"trainer.{name} must be more than 0, and it is {limit}.")
 
 
 def choose_kernels(kernels: str) -> None:
@@ -278,7 +292,7 @@ def _train(trainer: pl.Trainer, task: Task, data: TaskData, checkpoint: dict[str
 
 
 def _share(trainer: pl.Trainer, data: TaskData, tests: bool) -> float:
-    """The smallest share of a split that the run used; of the test split where it `tests`."""
+    """The smallest share of train that the run used, and of test where it `tests`."""
     epoch = len(data.train_dataloader())
     steps = trainer.global_step * trainer.accumulate_grad_batches
     tested = sum(trainer.num_test_batches) / len(data.test_dataloader()) if tests else 1.0

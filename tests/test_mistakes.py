@@ -47,7 +47,7 @@ def finished(tmp_path_factory) -> tuple[Path, Result]:
         ("trainer.patience=0", "trainer.patience must be a whole number of at least 1"),
         ("trainer.precision=31", "trainer.precision must be one of 32-true, 64-true"),
         ("trainer.accelerator=abacus", "abacus"),
-        ("trainer.devices=0", "trainer:"),
+        ("trainer.devices=0", "trainer.devices must be at least 1, or auto, and it is 0"),
         ("trainer.val_check_interval=1000", "trainer.val_check_interval"),
         ("task.module.select=val/f1", "val/accuracy, val/loss"),
         ("seed=-1", "seed must be a whole number of at least 0"),

@@ -96,6 +96,8 @@ def test_a_checkpoint_is_tested(finished, tmp_path):
     tested = short(tmp_path, "mode=test", f"checkpoint={best}", "seed=9")
     assert tested.code == 0, tested.err
     assert tested.record["metrics"]["test/accuracy"] == result.record["metrics"]["test/accuracy"]
+    none = short(tmp_path, "mode=test", f"checkpoint={best}", "trainer.limit_test_batches=0")
+    assert "error: trainer.limit_test_batches must be more than 0" in none.err
 
 
 TABLE = """

@@ -85,7 +85,7 @@ class Recipe(TextOptions):
 
 
 class Arrays(NamedTuple):
-    """N documents. words (sum,) int32, sentences, documents int64: see `ragged.Documents`. labels (N,) int16: numbers
+    """N documents. words (sum,) int32, sentences, documents int64: see `ragged.Documents`. labels (N,) int32: numbers
     of classes; splits (N,) int8: of splits."""
 
     words: np.ndarray
@@ -124,7 +124,7 @@ def prepare(rows: Iterable[Row], recipe: Recipe) -> Corpus:
     documents in train.
     """
     store, classes = TextStore(), Labels(recipe.classes)
-    labels, splits, hashes = array("h"), array("b"), array("q")
+    labels, splits, hashes = array("i"), array("b"), array("q")
     faults = {split: Faults(recipe.on_error) for split in SPLITS}
     for split, _, sentences, label in usable(rows, recipe, classes, faults):
         store.add(sentences)
@@ -134,7 +134,7 @@ def prepare(rows: Iterable[Row], recipe: Recipe) -> Corpus:
     held_out = _hold_out(np.frombuffer(splits, np.int8), recipe)
     counted = None if recipe.vocabulary == "all" else held_out == SPLITS.index("train")
     texts, vocabulary = store.encode(counted, recipe.min_count, recipe.max_words)
-    names, numbers = classes.finish(np.frombuffer(labels, np.int16))
+    names, numbers = classes.finish(np.frombuffer(labels, np.int32))
     words, starts = texts.sentences.ids.numpy(), texts.sentences.starts.numpy()
     arrays = Arrays(words, starts, texts.starts.numpy(), numbers, held_out)
     counts = _counts(arrays, names, faults)

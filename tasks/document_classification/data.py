@@ -238,7 +238,7 @@ class DocumentData(TaskData):
             raise ValueError("classes that train does not have")
         none = np.zeros(0, np.int32)
         start = np.zeros(1, np.int64)
-        arrays = Arrays(none, start, start, none.astype(np.int16), none.astype(np.int8))
+        arrays = Arrays(none, start, start, none.astype(np.int32), none.astype(np.int8))
         self._corpus = Corpus(arrays, words, classes, {"train": {"labels": labels}}, {}, {}, {})
         self.__dict__["vector_rows"] = None if d is None else VectorRows.of_weights(len(words), d)
 

@@ -48,6 +48,11 @@ def all_bce(scores: Tensor, rows: Tensor, answers: Tensor, smoothing: float) -> 
     return total / scores.numel()
 
 
-def power(factors: list[Tensor], exponent: int) -> Tensor:
-    """``sum |x|^exponent`` over all factors (B, ...), a mean over the batch. 3: N3 (Lacroix et al. 2018); 2: L2."""
-    return sum((x.abs().pow(exponent).sum() for x in factors), start=factors[0].new_zeros(())) / len(factors[0])
+def power(factors: list[Tensor], exponent: int, weights: Tensor | None = None) -> Tensor:
+    """``sum |x|^exponent`` over all factors (B, ...), a mean over the batch, with weights (B,) if there are.
+
+    3: N3 (Lacroix et al. 2018); 2: L2.
+    """
+    if weights is None:
+        return sum((x.abs().pow(exponent).sum() for x in factors), start=factors[0].new_zeros(())) / len(factors[0])
+    return mean(torch.stack([x.abs().pow(exponent).flatten(1).sum(1) for x in factors]).sum(0), weights)

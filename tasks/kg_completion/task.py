@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
+from hyperbolic.encoders.relational.batch_norm import uncounted_rows
 from tasks.base import NamedPoints, Points, Step, Task, TaskData
 from tasks.errors import UserError
 from tasks.folders import write_table
@@ -73,7 +75,11 @@ class LinkPredictionTask(Task):
         self.by_relation: Tensor | None = None  # of the newest evaluation
 
     def step(self, batch: dict[str, Tensor]) -> Step:
-        return self._training(batch) if self.training else self._evaluation(batch)
+        if not self.training:
+            return self._evaluation(batch)
+        stands_in = self.share is not None and not self.share.size  # this process has none of the batch's examples
+        with uncounted_rows() if stands_in else nullcontext():
+            return self._training(batch)
 
     def _training(self, batch: dict[str, Tensor]) -> Step:
         h, r = batch["h"], batch["r"]
@@ -91,7 +97,7 @@ class LinkPredictionTask(Task):
         sums = {"examples": len(h), "loss": loss.detach() * len(h)}
         if self.options.regulariser:
             factors = self.model.scorer.factors(h, r, batch["t"])
-            loss = loss + self.options.regulariser * losses.power(factors, self.options.exponent)
+            loss = loss + self.options.regulariser * losses.power(factors, self.options.exponent, weights)
         return Step(loss, sums, None if weights is None else float(weights.sum()))
 
     def _weights(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:

@@ -50,7 +50,7 @@ class Arrays(NamedTuple):
     """M pairs, whose premises and hypotheses stand in turn: pair k has the sentences 2 k and 2 k + 1.
 
     words (sum,) int32: rows of the vocabulary; starts (2 M + 1,) int64: of each sentence, see `ragged.Sentences`.
-    labels, groups, splits (M,) int16: numbers of class, group and split. text (bytes,) uint8: the sentences as they
+    labels, groups, splits (M,) int32: numbers of class, group and split. text (bytes,) uint8: the sentences as they
     were read, in UTF-8; text_starts (2 M + 1,) int64.
     """
 
@@ -105,7 +105,7 @@ class _Store:
     def __init__(self, recipe: Recipe) -> None:
         self.recipe, self.cut = recipe, recipe.cutter()
         self.classes, self.sentences = Labels(recipe.classes, NO_LABEL), TextStore()
-        self.labels, self.groups, self.splits = array("h"), array("h"), array("h")
+        self.labels, self.groups, self.splits = array("i"), array("i"), array("i")
         self.text, self.text_lengths = bytearray(), array("q")
         self.group_numbers: defaultdict[tuple[str, str], int] = defaultdict(itertools.count().__next__)
         self.counts = {s: Counter(pairs=0, unlabelled=0, skipped=0, cut=0, words=0, unknown=0) for s in SPLITS}
@@ -161,7 +161,7 @@ class _Store:
             if not self.counts[split]["pairs"]:
                 hint = "; take a larger task.data.held_out" if split == "dev" and self.recipe.held_out else ""
                 raise UserError(f"There are no pairs for {split} that can be used{hint}.")
-        labels, groups, splits = (np.frombuffer(a, np.int16) for a in (self.labels, self.groups, self.splits))
+        labels, groups, splits = (np.frombuffer(a, np.int32) for a in (self.labels, self.groups, self.splits))
         counted = None if self.recipe.vocabulary == "all" else splits == SPLITS.index("train")
         pairs, names = self.sentences.encode(counted, self.recipe.min_count)
         words, starts = pairs.sentences.ids.numpy(), pairs.sentences.starts.numpy()

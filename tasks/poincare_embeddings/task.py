@@ -20,6 +20,7 @@ from tasks.names import NO_NAME
 from tasks.poincare_embeddings.model import NodeEmbeddings
 from tasks.poincare_embeddings.pairs import Ancestors, excluded_pairs, ranks
 from tasks.points_files import write_points
+from tasks.schedules import FALLING
 
 
 class EmbeddingTask(Task):
@@ -79,6 +80,13 @@ class EmbeddingTask(Task):
         configured = super().configure_optimizers()
         if not self.burn_in_epochs or self._trainer is None:
             return configured
+        factors = ("constant", *FALLING)  # schedules that multiply the rate of the step before
+        if self.schedule.name not in factors or self.schedule.warmup_steps:
+            raise UserError(
+                f"task.module.burn_in_epochs={self.burn_in_epochs} goes with optim.schedule={'|'.join(factors)} and "
+                f"optim.warmup_steps=0; the schedule is {self.schedule.name} with {self.schedule.warmup_steps} steps. "
+                "Set task.module.burn_in_epochs=0 to train with it."
+            )
         has_schedule = isinstance(configured, dict)
         optimizer = configured["optimizer"] if has_schedule else configured
         schedulers = [configured["lr_scheduler"]["scheduler"]] if has_schedule else []

@@ -37,7 +37,7 @@ def published(tmp_path, write_record):
 def searched(tmp_path, make_record, write_record):
     """A function that leaves the search of column B, with two trials, in the folder of outputs."""
 
-    def leave(n_trials: int = 2, dirty: bool = False, key: str = "optim.lr") -> None:
+    def leave(n_trials: int = 2, dirty: bool = False, key: str = "optim.lr", ended: bool = False) -> None:
         folder = tmp_path / "outputs/tuning" / NAME
         trials = []
         for number, (lr, value) in enumerate((("0.01", 0.6), ("0.03", 0.7))):
@@ -49,7 +49,7 @@ def searched(tmp_path, make_record, write_record):
             trials.append(search.outcome(folder / f"trial-00{number}", number, {key: lr}, "val/accuracy"))
         identity = {"words": [], "space": {"optim.lr": ["0.01", "0.03"]}}
         summary = search.Search(
-            NAME, [], [], "random", 0, n_trials, identity, "", "val/accuracy", "max", trials, best={}
+            NAME, [], [], "random", 0, n_trials, identity, "", "val/accuracy", "max", trials, {"trial": 1} if ended else {}
         )
         search.write(summary, folder)
 
@@ -98,6 +98,12 @@ def test_a_cell_has_the_settings_of_the_best_trial(tmp_path, published, searched
     assert tuned.name == NAME  # so that records keep their names
     assert tuned.tuning.note == "tuned by us, 2 trials of optim.lr by val/accuracy, seed 9 (results/tuning/)"
     assert reproduce.searches(load_layouts(published)[0], [])[1].count("optim.lr=0.01,0.03") == 1
+
+
+def test_a_search_that_drew_settings_twice_and_came_to_its_end_is_kept(tmp_path, published, searched):
+    searched(n_trials=3, ended=True)
+    assert keep(tmp_path) == 0
+    assert cells(published)["B"].tuning.note.startswith("tuned by us, 2 trials of optim.lr")
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,9 @@ RUNS = {name: (f"task={name}", *SMALL.get(name, ())) for name in TOYS} | {
     ),
     "both sides corrupted": (*GRAPH, "task.data.reciprocal=false", "task.module.corrupt=both", "task.module.self_share=0.5"),
     "other heads and tails": (*GRAPH, "task.module.double_neg=true", "encoder=roth"),
-    "weighted triples": (*GRAPH, "task.module.subsampling=true", "task.module.objective=self_adversarial"),
+    "weighted triples": (
+        *GRAPH, "task.module.subsampling=true", "task.module.objective=self_adversarial", "task.module.regulariser=0.1",
+    ),
     "a pool of wrong answers": (*GRAPH, "task.module.pool=20", "task.module.self_share=0.5", "task.module.regulariser=0.1"),
     "batch norm": (
         *GRAPH, "encoder=tucker", "task.data.examples=queries", "task.module.objective=all_bce",

@@ -117,7 +117,11 @@ def test_the_mean_of_the_last_states_is_tested(tmp_path):
         "average.ckpt", "best.ckpt", "epoch-000002.ckpt", "epoch-000003.ckpt", "epoch-000004.ckpt", "last.ckpt",
     ]  # fmt: skip
     states = [torch.load(folder / f"epoch-{k:06d}.ckpt")["state_dict"] for k in (2, 3, 4)]
-    mean = torch.load(folder / "average.ckpt")["state_dict"]
+    average = torch.load(folder / "average.ckpt")
+    mean = average["state_dict"]
+    own = {name: value for name, value in result.record["metrics"].items() if name.startswith("val/")}
+    assert own.items() <= average["metrics"].items(), "of the mean, not of the last epoch"
+    assert torch.load(folder / "best.ckpt")["best"]["epoch"] in range(1, 5)
     matrix = next(name for name in mean if "weight" in name and "embedding" not in name)
     torch.testing.assert_close(mean[matrix], sum(state[matrix] for state in states) / 3)
     points = mean["embedding.weight"] if "embedding.weight" in mean else mean["model.embedding.weight"]

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+
 import torch
 from torch import Tensor, distributed, nn
 
 from hyperbolic.typing import Context, Function
+
+_counts = ContextVar("_counts", default=True)
+
+
+@contextlib.contextmanager
+def uncounted_rows() -> Iterator[None]:
+    """Within it the rows of this process stand in for none: they are normalised, and no statistics know them."""
+    token = _counts.set(False)
+    try:
+        yield
+    finally:
+        _counts.reset(token)
 
 
 class _Sum(Function[Tensor]):
@@ -23,7 +39,7 @@ class _Sum(Function[Tensor]):
 
 
 def normalised(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
-    """Batch norm of x (B, C, ...), in training over the rows of all processes, each of which has some.
+    """Batch norm of x (B, C, ...), in training over the rows of all processes but `uncounted_rows`.
 
     A batch of one has no statistics of its own: in training it is normalised with the running ones, as in evaluation,
     and leaves them as they are. PyTorch's `SyncBatchNorm` takes the rows of all processes on GPUs alone.
@@ -42,13 +58,14 @@ def _with_running(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
 
 def _over_processes(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
     axes, shape = [0, *range(2, x.dim())], (1, -1, *[1] * (x.dim() - 2))
-    sums = _Sum.apply(torch.cat([x.sum(axes), x.new_tensor([float(len(x))])]))
+    counts = float(_counts.get())
+    sums = _Sum.apply(counts * torch.cat([x.sum(axes), x.new_tensor([float(len(x))])]))
     if (rows := float(sums[-1].detach())) == 1:
         return _with_running(norm, x)
     count = rows * x[0, 0].numel()
     mean = sums[:-1] / count
     centred = x - mean.view(shape)
-    variance = _Sum.apply(centred.square().sum(axes)) / count
+    variance = _Sum.apply(counts * centred.square().sum(axes)) / count
     with torch.no_grad():
         running_mean, running_var, batches = norm.buffers()
         assert norm.momentum is not None  # None: the mean over all batches, which nobody asks for

@@ -1,12 +1,13 @@
 """Batch norm against PyTorch's, of one process and of several that share a batch."""
 
 import copy
+from contextlib import nullcontext
 
 import pytest
 import torch
 from torch import nn
 
-from hyperbolic.encoders.relational.batch_norm import normalised
+from hyperbolic.encoders.relational.batch_norm import normalised, uncounted_rows
 from tests.collectives import in_processes
 from tests.tolerances import tolerance
 
@@ -52,6 +53,24 @@ def test_several_processes_normalise_the_whole_batch(shape, sizes):
         torch.testing.assert_close(ours, parameter.grad, **tolerance(F64, "identity"))
     for result in results:
         for ours, theirs in zip(result[0].buffers(), alone.buffers(), strict=True):
+            torch.testing.assert_close(ours, theirs, **tolerance(F64, "identity"))
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_process_that_stands_in_with_anothers_row_counts_for_nothing(rows):
+    norm, x = make((rows, 3))
+    alone = copy.deepcopy(norm)
+    expected = normalised(alone, x)
+
+    def shared(rank: int):
+        own = copy.deepcopy(norm)
+        with uncounted_rows() if rank else nullcontext():
+            return own, normalised(own, x[:1] if rank else x).detach()
+
+    results = in_processes(2, shared)
+    torch.testing.assert_close(results[0][1], expected.detach(), **tolerance(F64, "identity"))
+    for own, _ in results:
+        for ours, theirs in zip(own.buffers(), alone.buffers(), strict=True):
             torch.testing.assert_close(ours, theirs, **tolerance(F64, "identity"))
 
 

@@ -46,6 +46,11 @@ def test_a_document_without_words_is_a_fault(texts):
         recipe().sentences(texts)
 
 
+def test_there_may_be_more_classes_than_an_int16_has_numbers():
+    rows = (("train", str(k), Document(f"class {k}", ("a",))) for k in range(2**15 + 1))
+    assert len(prepare(rows, recipe(held_out={})).classes) == 2**15 + 1
+
+
 def test_arrays_hold_the_documents():
     corpus = prepare(three(text="Some words. More words."), recipe(held_out={}))
     names = ["", "?", *corpus.vocabulary]

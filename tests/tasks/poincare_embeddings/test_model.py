@@ -77,6 +77,8 @@ def test_settings_that_cannot_be(changes, message):
     [
         (["task.module.negatives=0"], "task.module.negatives must be a whole number of at least 1"),
         (["task.module.burn_in_factor=2.0"], "task.module.burn_in_factor must be above 0 and at most 1"),
+        (["optim.warmup_steps=3"], "optim.warmup_steps=0; the schedule is linear with 3 steps. Set task.module.burn_in_epochs=0"),
+        (["optim.schedule=plateau"], "task.module.burn_in_epochs=2 goes with optim.schedule=constant|linear|cosine"),
         (["task.module.select=val/loss"], "task.module.select must be one of val/map, val/mean_rank, and it is 'val/loss'"),
         (["task.module.dampening=-0.1"], "task.module.dampening must be a number of at least 0"),
         (["task.data.toy=null", "task.data.wordnet=nowhere"], "download.py wordnet"),
