@@ -59,12 +59,12 @@ def statistics_by_name(points: Mapping[str, tuple[Manifold, Tensor]]) -> dict[st
     return results
 
 
-def manifold_parameters(module: nn.Module) -> dict[str, ManifoldParameter]:
-    """Parameters on curved manifolds, by name."""
+def manifold_parameters(module: nn.Module) -> dict[str, tuple[Manifold, ManifoldParameter]]:
+    """By name, the parameters on manifolds of this library, flat ones included, with their manifolds."""
     return {
-        name: p
+        name: (p.manifold, p)
         for name, p in module.named_parameters()
-        if isinstance(p, ManifoldParameter) and p.manifold.is_curved
+        if isinstance(p, ManifoldParameter) and isinstance(p.manifold, Manifold)
     }
 
 

@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None, rows: list[Row] = ROWS) -> int:
     try:
         where = environment(options.threads, setting.device, options.quick)
         start = time.monotonic()
-        results = _measure(selected, setting, options, console)
+        results = _measure(selected, setting, options)
         where["wall_s"] = round(time.monotonic() - start, 1)
     finally:
         torch.set_num_threads(threads)
@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None, rows: list[Row] = ROWS) -> int:
     return _verdict(results, console) if options.check else 0
 
 
-def _measure(selected: list[Row], setting: Setting, options: argparse.Namespace, console: Console) -> list[Result]:
+def _measure(selected: list[Row], setting: Setting, options: argparse.Namespace) -> list[Result]:
     results = []
     total = len(selected) * len(DTYPES[options.dtype])
     tries = _TRIES[options.quick] if options.check else 0

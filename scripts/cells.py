@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from configs.cells import Place
 from configs.tables import SPREADS, Layout
+from hyperbolic.optim.roles import ROLES
 from scripts.budgets import budget_lines
 from scripts.gains import gain_lines
 from scripts.orderings import LEGEND, ordering_lines, quantile, seeds
@@ -194,13 +195,15 @@ def settings_line(run: Record) -> str:
     parts.append(f"batches of {tokens} tokens" if tokens else f"batches of {config.get('task.data.batch_size')}")
     parts.append({"32-true": "float32", "64-true": "float64"}.get(str(precision), str(precision)))
     parts.append(f"{optim.get('rule')} with learning rate {optim.get('lr')}")
-    for role in ("embeddings", "biases", "matrices"):
+    for role in ROLES:
         own = {key: value for key, value in (optim.get(role) or {}).items() if value is not None}
         parts += [f"{role}: {' '.join(f'{key} {value}' for key, value in own.items())}"] if own else []
     if optim.get("max_grad_norm") is not None:
         parts.append(f"gradient norm at most {optim['max_grad_norm']} ({optim.get('clip')})")
     if isinstance(run["selection"], dict) and run["selection"].get("metric"):
         parts.append(f"tested at the best {run['selection']['metric']}")
+    elif isinstance(run["selection"], dict) and (n := run["selection"].get("average_last")):
+        parts.append(f"tested with the mean of the weights after the last {n} epochs")
     if run["data"].get("selection") == "test":
         parts.append("the test set selects")
     parts.append(f"fidelity {run['fidelity']}")

@@ -64,7 +64,7 @@ class Subject:
 
         return function, (*self.parameters.values(), *(self.inputs[i].detach() for i in free))
 
-    def gradients(self, call: Callable[..., Tensor], differentiate_inputs: bool = True) -> list[Tensor]:
+    def gradients(self, call: Callable[..., Tensor]) -> list[Tensor]:
         """The result of a call on the inputs, and what it gives as gradients."""
         inputs = [x.detach().requires_grad_() if x.is_floating_point() else x for x in self.inputs]
         leaves = [x for x in inputs if x.requires_grad] + [p for p in self.layer.parameters() if p.requires_grad]

@@ -18,7 +18,6 @@ if __package__ in (None, ""):
     sys.path[0] = str(ROOT)
 
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, Manifold, PoincareBall  # noqa: E402
-from hyperbolic.manifolds.base import HyperbolicManifold  # noqa: E402
 from hyperbolic.manifolds.charts import convert  # noqa: E402
 from scripts import commands  # noqa: E402
 from scripts.exports.card import card  # noqa: E402
@@ -91,8 +90,7 @@ def in_model(kind: str, points: NamedPoints, model: str | None, run: str) -> Tab
             raise UserError(f"--model {model}: the {kind} of {run} lie in flat space; leave it out.")
         own = FLAT
     elif model == FLAT:
-        scale = manifold.origin_scale if isinstance(manifold, HyperbolicManifold) else 1.0
-        x = scale * manifold.logmap0(x)
+        x = manifold.origin_scale * manifold.logmap0(x)
     elif model is not None:
         x = convert(x, manifold, manifold.twin(MODELS[model]))
     c = float(manifold.c.detach()) if manifold.is_curved else 0.0

@@ -25,20 +25,12 @@ if __package__ in (None, ""):
 import numpy as np  # noqa: E402
 
 from scripts import commands  # noqa: E402
+from scripts.shapes import Net, Shape, curvature, hyperbolicity, krackhardt, one_way, shape  # noqa: E402
 from tasks.errors import UserError, whole  # noqa: E402
 from tasks.folders import whole_file  # noqa: E402
 from tasks.graph.folder import EDGES, read_folder  # noqa: E402
 from tasks.graph.releases import read_links  # noqa: E402
-from tasks.kg_completion.statistics import (  # noqa: E402
-    Net,
-    Shape,
-    categories,
-    curvature,
-    hyperbolicity,
-    krackhardt,
-    one_way,
-    shape,
-)
+from tasks.kg_completion.categories import categories  # noqa: E402
 from tasks.kg_completion.triples import FILES, Graph, read_graph  # noqa: E402
 
 LEGEND = """\

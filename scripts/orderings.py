@@ -4,12 +4,12 @@ import math
 import statistics
 from collections import defaultdict
 
+from scipy.special import stdtrit
+
 from configs.cells import Place
 from configs.tables import Layout, Ordering
 from scripts.records import Record
 
-# 97.5 % quantiles of Student's t for 1, 2, ... degrees of freedom, of which n seeds have n - 1.
-T_QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 LEGEND = (
     "Orderings: the difference ± half of its 95 % interval, by a paired t-test where both have the same seeds, else by "
     "Welch's; undecided where 0 is in the interval. One seed tests nothing, and the number of comparisons is not "
@@ -18,8 +18,8 @@ LEGEND = (
 
 
 def quantile(n: int) -> float:
-    """Of Student's t with n - 1 degrees of freedom; of more than are listed the last one, a little too wide."""
-    return T_QUANTILES[min(n - 2, len(T_QUANTILES) - 1)]
+    """97.5 % quantile of Student's t with n - 1 degrees of freedom."""
+    return float(stdtrit(n - 1, 0.975))
 
 
 def difference(high: dict[int, float], low: dict[int, float]) -> tuple[float, float | None]:

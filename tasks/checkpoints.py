@@ -11,11 +11,11 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from geoopt import ManifoldParameter
 from lightning_utilities.core.apply_func import apply_to_collection
 from pytorch_lightning.callbacks import Checkpoint
 from torch import Tensor
 
+from hyperbolic.diagnostics import manifold_parameters
 from hyperbolic.manifolds import Manifold
 from tasks.base import Task, as_task
 from tasks.checkpoint_parts import load, numbers_by_name, selection
@@ -222,11 +222,7 @@ class Checkpoints(Checkpoint):
         """
         files = epoch_files(self.folder)
         states = [load(file, module.device)["state_dict"] for file in files]
-        manifolds = {
-            name: parameter.manifold
-            for name, parameter in module.named_parameters()
-            if isinstance(parameter, ManifoldParameter) and isinstance(parameter.manifold, Manifold)
-        }
+        manifolds = {name: manifold for name, (manifold, _) in manifold_parameters(module).items()}
         mean = {name: _mean([state[name] for state in states], manifolds.get(name)) for name in states[-1]}
         module.load_state_dict(mean)
         self._averaged = True

@@ -1,9 +1,8 @@
 """Directed graphs of names, child to parent: read from a file or generated, and everything above a node."""
 
-import difflib
 import hashlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -153,14 +152,6 @@ def depths(child: np.ndarray, parent: np.ndarray, n: int) -> np.ndarray:
     for level, (nodes, _) in enumerate(levels_below_tops(child, parent, n), start=1):
         depth[nodes] = level
     return depth
-
-
-def nearest_names(name: str, names: Sequence[str]) -> list[str]:
-    """The names most like `name`, at most 5: those with the same first word (before a dot) come first."""
-    word = name.partition(".")[0].lower()
-    same = [other for other in names if other.partition(".")[0].lower() == word]
-    alike = difflib.get_close_matches(name, [other for other in names if other[:1] == name[:1]], n=5, cutoff=0.6)
-    return list(dict.fromkeys([*same, *alike]))[:5]
 
 
 def _matrix(rows: np.ndarray, columns: np.ndarray, n: int) -> sparse.csr_array:

@@ -45,10 +45,13 @@ class Names:
         return dict(zip(keys, (self.names[k] for k in ends), strict=False))
 
     def near(self, name: str) -> list[str]:
-        """Up to three names, the nearest first: those that differ in capitals, blanks and underscores only, then by
-        difflib's ratio. Of more than 20,000 names, those are compared that begin or end with the same two letters."""
+        """Up to three names, the nearest first: those that differ in capitals, blanks and underscores only, those with
+        the same word before a dot (as synsets, dog.n.01), then by difflib's ratio. Of more than 20,000 names, those are
+        compared that begin or end with the same two letters."""
         plain, pool = _plain(name), self.names
+        word = plain.partition(".")[0]
         same = list(itertools.islice((other for other in self.names if _plain(other) == plain), 3))
+        same += itertools.islice((other for other in self.names if _plain(other).partition(".")[0] == word), 3)
         if len(pool) > COMPARED:
             first, last = plain[:2], plain[-2:]
             alike = (n for n in self.names if n[:2].lower() == first or n[-2:].lower() == last)

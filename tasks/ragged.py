@@ -16,6 +16,11 @@ CHUNK = 1 << 13  # examples whose words are counted together; 100 times as many 
 FIRST = 2  # row of the first word of a vocabulary, behind padding and the unknown word
 
 
+def length_mask(lengths: Tensor, steps: int) -> Tensor:
+    """True at the positions before the end: lengths (...) -> (..., steps)."""
+    return torch.arange(steps, device=lengths.device) < lengths.unsqueeze(-1)
+
+
 @dataclass(frozen=True)
 class Sentences:
     """N sentences of words, one after the other: sentence k is ids[starts[k]:starts[k + 1]].

@@ -86,7 +86,7 @@ def peak_memory_bytes(root: torch.device) -> int:
 
 
 def config_sha256(config: dict[str, Any]) -> str:
-    """Fingerprint of all settings of a run but those without an effect on its result. Where they lie under one of its
+    """Fingerprint of all settings of a run but those that `has_no_effect` names. Where they lie under one of its
     `paths`, files count by their place there; other paths as they were given."""
     paths = {name: str(path) for name, path in config.get("paths", {}).items()}
     places = sorted(paths.items(), key=lambda place: -len(place[1]))

@@ -50,7 +50,7 @@ IRRELEVANT = (
     "task.module.file",
     "task.module.top_k",
     "task.module.hide_known",
-    "task.data.workers",
+    "task.data.workers",  # of runs from before
     "task.data.vectors.root",
     "task.data.release.root",
     "task.data.preparation.cache",

@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from geoopt import ManifoldParameter
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Callback, TQDMProgressBar
 from pytorch_lightning.callbacks.progress.tqdm_progress import Tqdm
 from torch import Tensor
 from torch.optim import Optimizer
 
-from hyperbolic.diagnostics import NonFiniteError, find_nonfinite, statistics_by_name
-from hyperbolic.manifolds.base import Manifold
+from hyperbolic.diagnostics import NonFiniteError, find_nonfinite, manifold_parameters, statistics_by_name
 from tasks.base import Points, Task, as_task
 from tasks.checkpoint_parts import numbers_by_name
 from tasks.folders import whole_file
@@ -150,9 +148,8 @@ class Diagnostics(Callback):
             as_task(module).diagnostics = {}
             return
         named_points = dict(self._points)
-        for name, parameter in as_task(module).model.named_parameters():
-            if isinstance(parameter, ManifoldParameter) and isinstance(parameter.manifold, Manifold):
-                named_points[name] = Points(parameter.manifold, parameter.detach())
+        for name, (manifold, parameter) in manifold_parameters(as_task(module).model).items():
+            named_points[name] = Points(manifold, parameter.detach())
         statistics = {
             f"diagnostics/{name}/{key}": value
             for name, values in statistics_by_name(named_points).items()

@@ -23,3 +23,8 @@ def uniform_table(n: int, d: int, init_norm: float, padding_idx: int | None) -> 
     if padding_idx is not None:
         table[padding_idx] = 0
     return table
+
+
+def norm_of_bound(d: int, bound: float) -> float:
+    """``(2 d bound^3 / 3)^(1/2)``, the init_norm with which :func:`uniform_table` draws from U(-bound, bound)."""
+    return float((2 * d * bound**3 / 3) ** 0.5)

@@ -33,7 +33,9 @@ class Manifold(geoopt.Manifold, abc.ABC):
         learn_c: make ``c`` a trained parameter (softplus of a free scalar).
 
     ``is_curved``: whether c is positive. ``is_hyperbolic``: whether it is a :class:`HyperbolicManifold`, whose points
-    have coordinates on the hyperboloid. A subclass may take more settings, as keywords with defaults.
+    have coordinates on the hyperboloid. ``origin_scale``: the length of a unit vector at the origin,
+    ``dist0(expmap0(u)) = origin_scale |u|``: 2 in the Poincaré ball, 1 in the others. A subclass may take more
+    settings, as keywords with defaults.
 
     Raises:
         ValueError: c that is not a positive number.
@@ -44,6 +46,7 @@ class Manifold(geoopt.Manifold, abc.ABC):
     reversible = False  # type: ignore[assignment]  # as above
     is_curved: ClassVar[bool] = True
     is_hyperbolic: ClassVar[bool] = False
+    origin_scale: ClassVar[float] = 1.0
     learn_c: bool
     free_c: torch.nn.Parameter
     fixed_c: Tensor
@@ -213,14 +216,10 @@ class Manifold(geoopt.Manifold, abc.ABC):
 
 
 class HyperbolicManifold(Manifold):
-    """What the three models of hyperbolic space share: coordinates on the hyperboloid, and the centroid taken there.
-
-    ``origin_scale``: the length of a unit vector at the origin, ``dist0(expmap0(u)) = origin_scale |u|``.
-    """
+    """What the three models of hyperbolic space share: coordinates on the hyperboloid, and the centroid taken there."""
 
     name = "HyperbolicManifold"
     is_hyperbolic = True
-    origin_scale: ClassVar[float] = 1.0
 
     @abc.abstractmethod
     def _sheet_parts(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -14,6 +14,7 @@ from scripts.drawing import canvas, charts, weights
 from scripts.drawing.options import FigureOptions, Loader, caption
 from scripts.trained import Run, Trained
 from tasks.errors import UserError
+from tasks.ragged import length_mask
 
 INSIDE = 1  # position id of the words of the mention in its context
 CURVED = (
@@ -73,7 +74,7 @@ def queries_and_keys(trained: Trained) -> dict[str, tuple[Manifold, Tensor, Tens
     for batch in trained.data.val_dataloader():
         with torch.inference_mode():
             for name, attended in trained.model.attentions(batch).items():
-                real = torch.arange(attended.keys.shape[1]) < batch[f"{name}_length"].unsqueeze(-1)
+                real = length_mask(batch[f"{name}_length"], attended.keys.shape[1])
                 inside = batch["positions"] == INSIDE if name == "context" else torch.zeros_like(real)
                 manifolds[name] = attended.manifold
                 parts.setdefault(name, []).append((attended.queries[real], attended.keys[real], inside[real]))

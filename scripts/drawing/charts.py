@@ -101,19 +101,12 @@ def values_on_rays(
     at distances (R,), which are drawn at distances `paper` (R,): x and y (R, RAYS) on paper, values (R, RAYS, ...)."""
     angle = torch.linspace(0, 2 * math.pi, RAYS, dtype=torch.float64)
     rays = torch.stack([angle.cos(), angle.sin()], -1)
-    lengths = (distance / unit_length(manifold, axes.shape[-1])).view(-1, 1, 1)
+    lengths = (distance / manifold.origin_scale).view(-1, 1, 1)
     blocks = [
         function(manifold.expmap0((rays @ axes * length).flatten(0, 1)))
         for length in lengths.split(max(1, _POINTS // RAYS))
     ]
     return *(paper.view(-1, 1, 1) * rays).unbind(-1), torch.cat(blocks).double().unflatten(0, (-1, RAYS))
-
-
-def unit_length(manifold: Manifold, d: int) -> float:
-    """How long a vector of norm 1 at the origin is in the metric: 2 in the Poincaré ball, 1 in the others."""
-    vector = torch.zeros(d, dtype=torch.float64)
-    vector[0] = 0.5
-    return float(manifold.dist0(manifold.expmap0(vector)).detach()) / 0.5
 
 
 def notes(shares: Iterable[tuple[Manifold, float]], curved: str, flat: str) -> str:

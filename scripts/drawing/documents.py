@@ -22,7 +22,7 @@ from scripts.drawing.options import FigureOptions, Loader, caption, unfit
 from scripts.trained import Run, Trained
 from tasks.document_classification.model import DocumentClassifier
 from tasks.errors import UserError
-from tasks.ragged import FIRST
+from tasks.ragged import FIRST, length_mask
 from tasks.text import UNK
 
 DOCUMENTS = 64  # of the test split, drawn by chance
@@ -128,8 +128,8 @@ def _levels(
     generator: torch.Generator,
 ) -> Levels:  # fmt: skip
     lengths = torch.tensor([len(words) for words in texts])
-    real = torch.arange(trace.word_weights.shape[1]) < lengths.unsqueeze(-1)
-    inside = torch.arange(trace.sentence_weights.shape[1]) < sentences.unsqueeze(-1)
+    real = length_mask(lengths, trace.word_weights.shape[1])
+    inside = length_mask(sentences, trace.sentence_weights.shape[1])
     kept = torch.randperm(int(real.sum()), generator=generator)[:most].sort().values
     of_sentences = labels.repeat_interleave(sentences)
     said = [word for sentence in texts for word in sentence]

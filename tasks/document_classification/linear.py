@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from tasks.batches import EvaluationBatches, Split
 from tasks.document_classification.ngrams import whole_documents, with_ngrams
 from tasks.errors import UserError, one_of, positive, whole
+from tasks.ragged import length_mask
 
 WEIGHTINGS, SOLVERS = ("counts", "unit", "tfidf"), ("logistic", "naive_bayes")
 BATCH = 1000  # documents whose features are made together
@@ -57,7 +58,7 @@ class LinearClassifier(nn.Module):
         and how often it is there; (E,) each, by document."""
         words, lengths = whole_documents(words, lengths, sentences)
         words, lengths = with_ngrams(words, lengths, self.ngrams, self.n_words, max(1, self.buckets))
-        inside = torch.arange(words.shape[1], device=words.device) < lengths.unsqueeze(-1)
+        inside = length_mask(lengths, words.shape[1])
         document = torch.arange(len(words), device=words.device).unsqueeze(-1).expand_as(words)
         keys, counts = (document * len(self.weight) + words)[inside].unique(return_counts=True)
         return keys // len(self.weight), keys % len(self.weight), counts

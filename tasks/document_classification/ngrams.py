@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from tasks.ragged import length_mask
 from tasks.text import PAD
 
 FACTOR = 116049371  # of the hash of n-grams in fastText (Joulin et al. 2017); int64 wraps around
@@ -13,7 +14,7 @@ def whole_documents(words: Tensor, lengths: Tensor, sentences: Tensor) -> tuple[
     and lengths (B,)."""
     document = torch.arange(len(sentences), device=words.device).repeat_interleave(sentences)
     sizes = lengths.new_zeros(len(sentences)).index_add(0, document, lengths)
-    return _packed(words[_inside(lengths, words.shape[1])], sizes)
+    return _packed(words[length_mask(lengths, words.shape[1])], sizes)
 
 
 def with_ngrams(words: Tensor, lengths: Tensor, n: int, first: int, buckets: int) -> tuple[Tensor, Tensor]:
@@ -24,16 +25,11 @@ def with_ngrams(words: Tensor, lengths: Tensor, n: int, first: int, buckets: int
         hashed = hashed[:, :-1] * FACTOR + words[:, k - 1 :]
         parts.append(first + (hashed + k).remainder(buckets))
         sizes.append((lengths - k + 1).clamp_min(0))
-    inside = torch.cat([_inside(size, part.shape[1]) for size, part in zip(sizes, parts, strict=True)], 1)
+    inside = torch.cat([length_mask(size, part.shape[1]) for size, part in zip(sizes, parts, strict=True)], 1)
     return _packed(torch.cat(parts, 1)[inside], torch.stack(sizes).sum(0))
-
-
-def _inside(lengths: Tensor, longest: int) -> Tensor:
-    """(B, longest) bool: the places before the end."""
-    return torch.arange(longest, device=lengths.device) < lengths.unsqueeze(-1)
 
 
 def _packed(flat: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
     """Sequences of these sizes (B,), which stand one after the other: (B, N), PAD behind the end, and sizes."""
-    inside = _inside(sizes, int(sizes.max()))
+    inside = length_mask(sizes, int(sizes.max()))
     return flat.new_full(inside.shape, PAD).masked_scatter(inside, flat), sizes

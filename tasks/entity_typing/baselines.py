@@ -17,9 +17,10 @@ from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.manifolds import Manifold
 from tasks.entity_typing.examples import IN_MENTION
 from tasks.entity_typing.label_graph import GraphLogits, label_vectors
-from tasks.entity_typing.points import TypingModel, WordPoints, length_mask
+from tasks.entity_typing.points import TypingModel, WordPoints
 from tasks.entity_typing.types import TypeInventory
 from tasks.errors import rate, whole
+from tasks.ragged import length_mask
 from tasks.word_vectors import WordVectors
 
 LEFT, WHOLE, PART, RIGHT = range(4)  # where a word stands: left of the mention, all or a part of it, right of it

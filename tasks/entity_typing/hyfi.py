@@ -9,8 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from hyperbolic.geometry import ChangeGeometry, Geometry
-from tasks.entity_typing.points import AttentionWeights, TextNetwork, WordPoints, length_mask
+from hyperbolic.layers.initial import norm_of_bound
+from tasks.entity_typing.points import AttentionWeights, TextNetwork, WordPoints
 from tasks.errors import UserError, one_of
+from tasks.ragged import length_mask
 from tasks.word_vectors import WordVectors
 
 PARTS, MIDPOINTS = ("mention", "context", "characters"), ("encoder", "attention")
@@ -79,7 +81,8 @@ class HyFi(TextNetwork):
         self.words = WordPoints(words, inner, input_dropout)
         self.mention = inner.linear(words.d, 2 * s)
         self.activation = inner.activation("tanh")
-        self.characters = inner.embedding(n_characters, s, init_norm=embedding_norm(s))
+        bound = 1e-4  # as in the official code
+        self.characters = inner.embedding(n_characters, s, init_norm=norm_of_bound(s, bound))
         self.spelling = inner.rnn(s, s, nonlinearity="identity")
         spelled = inner if settings.midpoint == "encoder" else attention
         self.to_midpoint, self.midpoint = ChangeGeometry(inner, spelled), spelled.centroid()
@@ -134,8 +137,3 @@ class HyFi(TextNetwork):
             "mention": self.weights(self.mention_attention, *mention),
             "context": self.weights(self.context_attention, *context),
         }
-
-
-def embedding_norm(d: int, bound: float = 1e-4) -> float:
-    """The `init_norm` of an embedding of size d whose rows start uniform in -bound..bound, as in the official code."""
-    return (2 * d * bound**3 / 3) ** 0.5

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-import torch
 from torch import Tensor, nn
 
 from hyperbolic.geometry import Geometry
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.manifolds import Manifold
+from tasks.ragged import length_mask
 from tasks.word_vectors import WordVectors
 
 
@@ -113,12 +113,5 @@ def _scale(manifold: Manifold) -> float:
     """
     if not manifold.is_curved:
         return 1.0
-    with torch.no_grad():
-        unit = torch.ones(1, dtype=torch.float64, device=manifold.c.device)
-        scale = round(2 / float(manifold.dist0(manifold.expmap0(unit))), 9)
-        return scale if manifold.learn_c else scale / float(manifold.c.sqrt())
-
-
-def length_mask(lengths: Tensor, steps: int) -> Tensor:
-    """True at the positions before the true end: lengths (B,) -> (B, steps)."""
-    return torch.arange(steps, device=lengths.device) < lengths.unsqueeze(-1)
+    scale = 2 / manifold.origin_scale
+    return scale if manifold.learn_c else scale / float(manifold.c.sqrt())

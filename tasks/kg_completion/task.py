@@ -16,10 +16,10 @@ from tasks.base import NamedPoints, Points, Step, Task, TaskData
 from tasks.errors import UserError
 from tasks.folders import write_table
 from tasks.kg_completion import losses
+from tasks.kg_completion.categories import categories
 from tasks.kg_completion.facts import Facts, answers_among, corrupt
 from tasks.kg_completion.model import BLOCK, LinkPredictor
 from tasks.kg_completion.options import TIES, LinkPredictionOptions
-from tasks.kg_completion.statistics import categories
 from tasks.kg_completion.triples import Graph
 from tasks.metrics import filtered_rank_bounds
 

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from hyperbolic.geometry import Geometry
 from hyperbolic.kernels.distance_softmax import cosh_products, distance_softmax, softmax_of_distances
+from hyperbolic.layers.initial import norm_of_bound
 from hyperbolic.manifolds import Euclidean, HyperbolicManifold, Lorentz, Manifold
 from hyperbolic.manifolds.charts import convert
 from tasks.edges import Edges, levels_below_tops
@@ -55,8 +56,7 @@ class NodeEmbeddings(nn.Module):
         space.check_manifold("This model", Euclidean, HyperbolicManifold)  # distances by coordinates on the hyperboloid
         names = edges.names
         self.manifold, self.names, self.d, self.temperature = space.manifold, names, d, temperature
-        # What makes the bound of uniform_table (hyperbolic.layers.initial) init_bound.
-        self.table = space.embedding(len(names), d, init_norm=(2 * d * init_bound**3 / 3) ** 0.5, sparse=sparse)
+        self.table = space.embedding(len(names), d, init_norm=norm_of_bound(d, init_bound), sparse=sparse)
         if start == "tree":
             self._branch_out(edges, start_step)
 

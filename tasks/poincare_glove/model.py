@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from hyperbolic.geometry import Geometry
+from hyperbolic.layers.initial import norm_of_bound
 from hyperbolic.numerics import cosh_sqrt
 from tasks.errors import one_of, positive, whole
 
@@ -46,8 +47,7 @@ class PoincareGlove(nn.Module):
         vectors = geometry.part("vectors")
         self.manifold, self.h, self.sparse, self.export, self.d = vectors.manifold, SHAPES[h], sparse, export, d
         self.words = tuple(words)
-        # What makes the bound of uniform_table (hyperbolic.layers.initial) init_bound.
-        options = {"init_norm": (2 * d * init_bound**3 / 3) ** 0.5, "sparse": sparse}
+        options = {"init_norm": norm_of_bound(d, init_bound), "sparse": sparse}
         self.word, self.context = (vectors.embedding(len(words), d, **options) for _ in range(2))
         self.word_bias, self.context_bias = (nn.Parameter(torch.zeros(len(words), 1)) for _ in range(2))
 

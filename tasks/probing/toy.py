@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from hyperbolic.geometry import make_geometry
 from tasks.base import LayerStates
 from tasks.probing.conllu import Sentence
+from tasks.ragged import length_mask
 
 ROWS = 1 << 12  # of the table of directions
 LAYERS = 3
@@ -60,7 +61,7 @@ class ToyEncoder(nn.Module):
 
     def layer_states(self, sentences: Sequence[Sequence[str]]) -> LayerStates:
         lengths = torch.tensor([len(words) for words in sentences])
-        mask = torch.arange(int(lengths.max())) < lengths.unsqueeze(-1)
+        mask = length_mask(lengths, int(lengths.max()))
         tree = self.directions.new_zeros(*mask.shape, self.directions.shape[1])
         tree[mask] = torch.stack([self._word(word) for words in sentences for word in words])
         positions = self.positions[: mask.shape[1]].expand_as(tree)

@@ -60,7 +60,7 @@ class Translator(nn.Module):
         start_at = getattr(self.classifier, "start_at", None)
         if copy_embedding and target.manifold is classifier.manifold and callable(start_at):
             start_at(self.target_embedding.weight)
-        self.encoder_manifold, self.decoder_manifold = source.manifold, target.manifold
+        self.decoder_manifold = target.manifold
 
     def encode(self, source: Tensor, lengths: Tensor) -> Tensor:
         """source (B, N) ids, lengths (B,) -> memory (B, N, D), points of the decoder's geometry."""

@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from tasks.base import LayerStates, Points, Step, Task
 from tasks.errors import rate, whole
 from tasks.folders import whole_file
+from tasks.ragged import length_mask
 from tasks.translation.data import Vocabulary
 from tasks.translation.decoding import TextDecoder, Translation
 from tasks.translation.detokenise import Writing
@@ -164,5 +165,5 @@ class TranslationTask(Task):
         """What the encoder makes of the sources, without padding."""
         lengths = batch["source_lengths"]
         memory = self.model.encode(batch["source"], lengths)
-        inside = torch.arange(memory.shape[1], device=memory.device) < lengths.unsqueeze(1)
+        inside = length_mask(lengths, memory.shape[1])
         return {"source": Points(self.model.decoder_manifold, memory[inside])}

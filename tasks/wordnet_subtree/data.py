@@ -13,11 +13,12 @@ from pytorch_lightning.utilities import rank_zero_only
 
 from tasks.base import TaskData
 from tasks.batches import Split, TensorSplit
-from tasks.edges import Edges, descendants, nearest_names
+from tasks.edges import Edges, descendants
 from tasks.errors import UserError, number, sizes_of, toy_recipe, whole
 from tasks.hierarchies import Hierarchy
+from tasks.names import Names
 from tasks.points_files import PointsFile, read_points
-from tasks.reading import Fault, brief, read_examples
+from tasks.reading import Fault, read_examples
 from tasks.vocabularies import check_floats, check_names
 from tasks.wordnet_subtree.toy import SOURCE, toy_points
 
@@ -144,13 +145,11 @@ class SubtreeData(TaskData):
 
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[tuple[str, int]]:
         """Names of nodes, one a line."""
-        index = {node: row for row, node in enumerate(self.names)}
+        nodes = self._node_names()
 
         def parse(line: str) -> tuple[str, int]:
             node = line.strip()
-            if node not in index:
-                raise Fault(_unknown(node, self.names).rstrip("."))
-            return node, index[node]
+            return node, nodes.number_of(node)
 
         return read_examples(lines, name, parse, "nodes", "Each line is the name of a node", self.input_keys)
 
@@ -170,9 +169,14 @@ class SubtreeData(TaskData):
     def _tree(self) -> tuple[Edges, PointsFile, int]:
         """The tree, the points in the order of its nodes, and the row of the root; read once."""
         tree = self.hierarchy.edges
-        if self.subtree not in tree.names:
-            raise UserError(f"task.root={self.subtree}: {_unknown(self.subtree, tree.names)}")
-        return tree, self._read_points(tree), tree.names.index(self.subtree)
+        try:
+            root = self._node_names().number_of(self.subtree)
+        except Fault as fault:
+            raise UserError(f"task.root={self.subtree}: {fault}.") from None
+        return tree, self._read_points(tree), root
+
+    def _node_names(self) -> Names:
+        return Names(self.hierarchy.edges.names, "node", self.hierarchy.edges.source)
 
     @property
     def _points_path(self) -> Path:
@@ -202,11 +206,6 @@ class SubtreeData(TaskData):
 
 def _label(rows: np.ndarray, below: np.ndarray) -> TensorSplit:
     return TensorSplit({"rows": torch.from_numpy(rows), "labels": torch.from_numpy(below[rows].astype(np.int64))})
-
-
-def _unknown(name: str, names: Sequence[str]) -> str:
-    near = ", ".join(nearest_names(name[:100], names))
-    return f"there is no node {brief(name)} among {len(names)}." + (f" The nearest: {near}." if near else "")
 
 
 def _order(points: PointsFile, names: tuple[str, ...], path: Path) -> PointsFile:

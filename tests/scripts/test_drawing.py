@@ -94,7 +94,7 @@ def plane_classifier(layer, manifold, angles, offsets):
     normal[:, 2], normal[:, 4] = torch.tensor(angles).cos(), torch.tensor(angles).sin()
     with torch.no_grad():
         classifier.a.copy_(3 * normal)
-        length = torch.tensor(offsets).unsqueeze(-1) / charts.unit_length(manifold, D)
+        length = torch.tensor(offsets).unsqueeze(-1) / manifold.origin_scale
         classifier.p.copy_(manifold.expmap0(normal * length))
     return classifier
 

@@ -9,7 +9,6 @@ from tasks.edges import (
     depths,
     descendants,
     levels_below_tops,
-    nearest_names,
     nodes_on_cycles,
     read_edges,
 )
@@ -106,13 +105,6 @@ def test_faulty_files(tmp_path, content, message):
 def test_a_missing_file(tmp_path):
     with pytest.raises(UserError, match=r"There is no file .*edges.tsv; correct task.data.file."):
         read_edges(tmp_path / "edges.tsv", "task.data.file")
-
-
-def test_nearest_names():
-    names = ("mammal.n.01", "mammoth.n.01", "dog.n.01", "dog.n.03")
-    assert nearest_names("mammal.n.02", names)[0] == "mammal.n.01"
-    assert nearest_names("dog", names) == ["dog.n.01", "dog.n.03"]
-    assert nearest_names("zebra.n.01", names) == []
 
 
 def test_levels_below_tops():

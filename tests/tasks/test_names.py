@@ -33,3 +33,10 @@ def test_a_line_is_a_name_or_a_pair_of_names():
     for line in ("a\tb\ta", "a\t", "\ta"):
         with pytest.raises(Fault, match="is neither a node nor a pair of nodes"):
             names.ends_of(line)
+
+
+def test_names_with_the_same_word_before_a_dot_come_before_those_that_are_alike():
+    names = Names(("mammal.n.01", "mammoth.n.01", "dog.n.01", "dog.n.03"), "node", "WordNet")
+    assert names.near("mammal.n.02")[0] == "mammal.n.01"
+    assert names.near("dog") == ["dog.n.01", "dog.n.03"]
+    assert names.near("zebra.n.01") == []

@@ -9,7 +9,7 @@ import torch
 from tasks.errors import UserError
 from tasks.kg_completion import model
 from tasks.kg_completion import task as module
-from tasks.kg_completion.statistics import categories
+from tasks.kg_completion.categories import categories
 from tasks.kg_completion.task import AT, CATEGORIES, SCORES, TIES, LinkPredictionTask
 from tasks.kg_completion.triples import SPLITS
 from tests.cli import QUIET, call, places

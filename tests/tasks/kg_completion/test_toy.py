@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.errors import UserError
-from tasks.kg_completion.statistics import categories
+from tasks.kg_completion.categories import categories
 from tasks.kg_completion.toy import ANCESTOR, NOISE, PARENT, SIBLING, toy_graph
 from tasks.kg_completion.triples import SPLITS
 

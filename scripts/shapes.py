@@ -1,4 +1,4 @@
-"""What the shape of a graph says: hierarchy, curvature and hyperbolicity by sampling, and categories of relations.
+"""What the shape of a graph says: hierarchy, curvature and hyperbolicity by sampling.
 
 Everything is numpy. Edges are integer arrays (M, 2), from and to; nodes that have no edge are left out.
 """
@@ -12,7 +12,6 @@ from scipy.sparse import csgraph
 from torch import Tensor
 
 WORD = 64  # searches that go through the graph together, one bit each
-UNSEEN = "unseen"  # category of a relation without a triple
 QUADRUPLES = 100  # per sample of delta
 Draw = np.random.Generator
 
@@ -54,25 +53,6 @@ def shape(triples: Tensor, samples: int, seed: int) -> Shape:
         khs=krackhardt(edges, samples, draw), one_way=one_way(edges), xi=curvature(net, samples, draw),
         delta_max=delta_max, delta_mean=delta_mean, diameter=diameter,
     )  # fmt: skip
-
-
-def categories(triples: Tensor, n_relations: int) -> list[str]:
-    """1-1, 1-N, N-1 or N-N for each relation; "unseen" for one without a triple.
-
-    The first letter is N where a tail has at least 1.5 heads in the mean, (number of triples) / (number of distinct
-    tails), the second where a head has at least 1.5 tails. triples: those of train, long (N, 3), no row twice.
-
-    Source: Bordes et al. 2013, Section 4.3; Wang et al. 2014, Section 4.2.
-    """
-    array = triples.numpy()
-    count = np.bincount(array[:, 1], minlength=n_relations)
-    wide = []
-    for column in (2, 0):
-        key = array[:, 1] * (array[:, column].max(initial=0) + 1) + array[:, column]
-        distinct = np.unique(key, return_index=True)[1]
-        wide.append(count >= 1.5 * np.bincount(array[distinct, 1], minlength=n_relations))
-    letters = [("N" if heads else "1") + "-" + ("N" if tails else "1") for heads, tails in zip(*wide, strict=True)]
-    return [letter if n else UNSEEN for letter, n in zip(letters, count, strict=True)]
 
 
 def krackhardt(edges: np.ndarray, samples: int, draw: Draw) -> float:
