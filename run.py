@@ -44,9 +44,9 @@ def run(cfg: DictConfig) -> float | None:
         pl.seed_everything(values["seed"], workers=True, verbose=False)
         with multirun.output_of(job, folder):
             task, data = build(values, files.state if mode == "predict" else None, data)
-        contents = data.fingerprint()["sha256"] if mode == "fit" else None
-        passes_over = values["skip_finished"] or options["resume"] == "auto"
-        if contents is not None and passes_over and (earlier := record.finished(folder.parent, values, contents)):
+        contents = {} if mode == "predict" else data.fingerprint()["sha256"]
+        passes_over = mode == "fit" and (values["skip_finished"] or options["resume"] == "auto")
+        if passes_over and (earlier := record.finished(folder.parent, values, contents)):
             selection = report.pass_over("finished before, with the same settings and data", earlier, folder)
             return multirun.result(selection, earlier)
         task.origin = stored.origin(cfg, values, data.identity, experiment, name, contents)

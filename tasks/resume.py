@@ -187,6 +187,16 @@ def check_same(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, .
         )
 
 
+def say_other_data(checkpoint: Mapping[str, Any], origin: Origin) -> None:
+    """Print a line where a model is measured with other data than its run had."""
+    if parts := ", ".join(other_parts(origin.sha256, _sha256(checkpoint))):
+        rank_zero_only(print)(
+            f"note: {parts}: these are other data than those of the run that trained the model, and numbers may differ "
+            "from its own for that reason.",
+            flush=True,
+        )
+
+
 def dtype_of(precision: Any) -> torch.dtype:
     """Of weights that were trained with a trainer.precision."""
     return torch.float64 if str(precision).startswith("64") else torch.float32
@@ -226,7 +236,9 @@ def check_unfinished(checkpoint: dict[str, Any], max_epochs: int | None, max_ste
     if not checkpoint.get("optimizer_states"):
         raise UserError(f"{setting}: {file} holds weights only; resume from {LAST} (this one suits mode=test).")
     if (reason := finished(checkpoint, max_epochs, max_steps)) and record_of(checkpoint).exists():
-        further = "raise trainer.max_epochs or trainer.max_steps, which needs optim.schedule=constant"
+        further, schedule = "raise trainer.max_epochs or trainer.max_steps", checkpoint["config"]["optim"].get("schedule")
+        if schedule in FALLING:
+            further = f"begin anew with more of them, as its learning rate has come to 0 (optim.schedule={schedule})"
         if reason == STOPPED:
             further = "begin anew, with a larger trainer.patience"
         raise Finished(f"finished before ({reason}); to train it further, {further}", record_of(checkpoint))

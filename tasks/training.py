@@ -209,6 +209,7 @@ def test(
     setting = f"checkpoint={checkpoint}"
     state = resuming.read(Path(checkpoint), setting)
     resuming.check_same(state, task.origin, resuming.TESTED, setting)
+    resuming.say_other_data(state, task.origin)
     task.to(resuming.dtype_of(options.get("precision")))  # or float64 weights would be rounded
     resuming.load_weights(task, state, setting)
     resuming.adopt_name(task, state)

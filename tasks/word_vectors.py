@@ -193,8 +193,9 @@ def find_vectors(candidates: Sequence[str | Path], root: Path) -> Path:
         if files:
             return max(files, key=dimension)
     raise UserError(
-        f"There are no word vectors: none of {', '.join(str(Path(root) / c) for c in candidates)} exists. Fetch some "
-        "with `python scripts/download.py glove`, or name a text file of vectors in task.data.vectors.files=[...]."
+        f"There are no word vectors: none of {', '.join(str(Path(root) / c) for c in candidates)} exists "
+        "(paths.data_dir or HYPERBOLIC_DATA says where data lie). Fetch some with `python scripts/download.py glove`, or "
+        "name a text file of vectors in task.data.vectors.files=[...]."
     )
 
 

@@ -411,6 +411,11 @@ def test_a_finished_run_of_other_data_is_made_again(tmp_path, word):
     assert f"{first.record_path} has the same settings and other data (dev), so it does not count" in other.out
     assert other.record_path != first.record_path
     assert call(*words).record_path == other.record_path
+    own = [each for each in words if each != word]
+    tested = [call(*own, "mode=test", f"checkpoint={run.record_path.parent}") for run in (first, other)]
+    assert [result.code for result in tested] == [0, 0], tested[0].err
+    assert "note: dev: these are other data than those of the run that trained the model" in tested[0].out
+    assert "note: dev:" not in tested[1].out
 
 
 @pytest.mark.parametrize("damage", [
