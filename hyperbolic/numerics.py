@@ -41,8 +41,8 @@ def limit(table: dict[torch.dtype, float], dtype: torch.dtype) -> float:
         return table[dtype]
     except KeyError:
         raise TypeError(
-            f"hyperbolic points need float32 or float64, got {dtype}: cast the points, or keep this module out "
-            "of autocast"
+            f"float32 or float64 is needed, got {dtype}: points and distances have no digit to spare. Cast the "
+            "module and its inputs, or keep it out of autocast"
         ) from None
 
 

@@ -236,8 +236,8 @@ def check_unfinished(checkpoint: dict[str, Any], max_epochs: int | None, max_ste
     if not checkpoint.get("optimizer_states"):
         raise UserError(f"{setting}: {file} holds weights only; resume from {LAST} (this one suits mode=test).")
     if (reason := finished(checkpoint, max_epochs, max_steps)) and record_of(checkpoint).exists():
-        further, schedule = "raise trainer.max_epochs or trainer.max_steps", checkpoint["config"]["optim"].get("schedule")
-        if schedule in FALLING:
+        further = "raise trainer.max_epochs or trainer.max_steps"
+        if (schedule := checkpoint["config"]["optim"].get("schedule")) in FALLING:
             further = f"begin anew with more of them, as its learning rate has come to 0 (optim.schedule={schedule})"
         if reason == STOPPED:
             further = "begin anew, with a larger trainer.patience"

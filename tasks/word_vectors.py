@@ -194,8 +194,8 @@ def find_vectors(candidates: Sequence[str | Path], root: Path) -> Path:
             return max(files, key=dimension)
     raise UserError(
         f"There are no word vectors: none of {', '.join(str(Path(root) / c) for c in candidates)} exists "
-        "(paths.data_dir or HYPERBOLIC_DATA says where data lie). Fetch some with `python scripts/download.py glove`, or "
-        "name a text file of vectors in task.data.vectors.files=[...]."
+        "(paths.data_dir or HYPERBOLIC_DATA says where data lie). Fetch some with `python scripts/download.py glove`, "
+        "or name a text file of vectors in task.data.vectors.files=[...]."
     )
 
 

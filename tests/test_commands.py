@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -42,6 +43,17 @@ def commands() -> list[str]:
     matches = (c for file in documents() for c in COMMAND.findall(file.read_text(encoding="utf-8")))
     plain = {f"python run.py {group}={name}" for group, name in OPTIONS if group != "encoder"}
     return sorted({re.split(r"\s{2,}|\s#", c)[0].strip() for c in matches} - plain)
+
+
+def test_the_examples_of_the_library_alone_run(capsys):
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("### The library alone")[2].partition("\n### ")[0]
+    examples = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    assert len(examples) == 2
+    names: dict[str, Any] = {}
+    for example in examples:  # the second one goes on with the first
+        exec(example, names)
+    assert "torch.Size([8, 20, 17])" in capsys.readouterr().out
+    assert names["loss"] < 3.0
 
 
 def test_commands_are_found_in_the_documents():
