@@ -10,7 +10,7 @@ from tasks.nli.columns import Arrays, Prepared, Recipe, prepare
 from tasks.nli.pairs import read_pairs
 from tasks.nli.places import SPLITS, Source
 
-FORMAT = 3  # of the cache
+FORMAT = 4  # of the cache
 
 
 def from_files(sources: Sequence[Source], recipe: Recipe, cache: Path) -> Prepared:

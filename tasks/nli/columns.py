@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tasks.batches import count_in_train
 from tasks.errors import UserError, one_of, rate, sizes_of, whole
 from tasks.labels import Labels
 from tasks.nli.pairs import NO_LABEL, SENTENCES, Pair
@@ -77,7 +78,8 @@ class Prepared(NamedTuple):
     """Arrays, and what their numbers stand for.
 
     words: of row FIRST on. classes. groups: (part, genre) of each group. counts, by split: pairs; unlabelled, skipped
-    (dropped lines); cut (sentences); unknown (words that are not in the vocabulary) of all words; labels. faults: the
+    (dropped lines); cut (sentences); unknown (words that are not in the vocabulary) of all words;
+    labels; in_train, the pairs of dev and test that train has, too, as they are read. faults: the
     first line that was skipped, by split. files, sha256: by split.
     """
 
@@ -106,7 +108,7 @@ class _Store:
         self.recipe, self.cut = recipe, recipe.cutter()
         self.classes, self.sentences = Labels(recipe.classes, NO_LABEL), TextStore()
         self.labels, self.groups, self.splits = array("i"), array("i"), array("i")
-        self.text, self.text_lengths = bytearray(), array("q")
+        self.text, self.text_lengths, self.hashes = bytearray(), array("q"), array("q")
         self.group_numbers: defaultdict[tuple[str, str], int] = defaultdict(itertools.count().__next__)
         self.counts = {s: Counter(pairs=0, unlabelled=0, skipped=0, cut=0, words=0, unknown=0) for s in SPLITS}
         self.faults = {split: Faults(recipe.on_error) for split in SPLITS}
@@ -132,7 +134,9 @@ class _Store:
             return
         count["pairs"] += 1
         count["cut"] += sum(len(words) > recipe.max_length for words in sentences)
-        self.sentences.add(recipe.limit(words) for words in sentences)
+        read = [recipe.limit(words) for words in sentences]
+        self.sentences.add(read)
+        self.hashes.append(hash(tuple(map(tuple, read))))
         for text in pair[:2]:
             data = text.encode("utf-8")
             self.text += data
@@ -172,6 +176,8 @@ class _Store:
             ids, by_class = words[split_of_word == k], np.bincount(labels[splits == k], minlength=len(classes)).tolist()
             self.counts[split].update(words=len(ids), unknown=int((ids == UNK).sum()), skipped=self.faults[split].count)
             counts[split] = {**self.counts[split], "labels": dict(zip(classes, by_class, strict=True))}
+        for split, n in count_in_train(np.frombuffer(self.hashes, np.int64), splits).items():
+            counts[split]["in_train"] = n
         text_starts = np.zeros(len(self.text_lengths) + 1, np.int64)
         np.cumsum(np.frombuffer(self.text_lengths, np.int64), out=text_starts[1:])
         text = np.frombuffer(self.text, np.uint8)

@@ -122,6 +122,13 @@ class NliData(TaskData):
             for split, fault in self._prepared.faults.items():
                 n = self._prepared.counts[split]["skipped"]
                 rank_zero_only(print)(f"{n:,} lines of {split} were skipped; the first is {fault}.", flush=True)
+            for split in SPLITS[1:]:
+                counts = self._prepared.counts[split]
+                if n := counts.get("in_train", 0):
+                    which = f"{n:,} of {counts['pairs']:,} pairs of {split}"
+                    rank_zero_only(print)(
+                        f"{which} are in train, too, as the model reads them; they are kept.", flush=True
+                    )
             n, total = self._prepared.counts["train"]["pairs"], self.paper_pairs
             if total is not None and n < total:
                 rank_zero_only(print)(f"{n:,} training pairs, {n / total:.1%} of the paper's {total:,}.", flush=True)

@@ -115,6 +115,7 @@ def test_the_record_counts_every_line(tmp_path):
     assert record["counts"]["dev"] == {
         "pairs": 3, "unlabelled": 1, "skipped": 1, "cut": 1, "words": 24, "unknown": 0,
         "labels": {"other": 2, "entailment": 1},
+        "in_train": 3,
     }  # fmt: skip
     assert record["files"] == {"train": "train.jsonl", "dev": "dev.jsonl", "test": "test.jsonl"}
     assert record["sha256"]["train"] == record["sha256"]["test"] != record["sha256"]["dev"]
@@ -124,7 +125,8 @@ def test_the_record_counts_every_line(tmp_path):
 @pytest.mark.parametrize(("pairs", "message"), [(4, "3 training pairs, 75.0% of the paper's 4."), (3, ""), (None, "")])
 def test_a_part_of_the_papers_pairs_is_reported(tmp_path, capsys, pairs, message):
     make(tmp_path, paper_pairs=pairs).prepared()
-    assert capsys.readouterr().out.strip() == message
+    shared = [f"3 of 3 pairs of {split} are in train, too, as the model reads them; they are kept." for split in ("dev", "test")]
+    assert capsys.readouterr().out.splitlines() == [*shared, *filter(None, [message])]
 
 
 def test_what_was_skipped_is_reported(tmp_path, capsys):
