@@ -7,6 +7,7 @@ Only the settings that differ are shown. Runs on different data, or selected by 
 """
 
 import glob
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,9 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
         write_table(options.csv, *numbers(comparisons))
     for file in filter(None, (options.markdown, options.csv)):
         print(f"written: {file}")
-    if options.curves:  # the last, as runs of several tasks have none together
+    if options.curves:
         draw(comparisons, options.curves)
-        print(f"written: {options.curves}")
     return 0
 
 
@@ -91,13 +91,12 @@ def read_trainings(files: Sequence[Path]) -> dict[Path, Record]:
 
 
 def draw(comparisons: Sequence[Comparison], file: Path) -> None:
-    """Learning curves of the settings of one comparison. Raises UserError where there are several."""
+    """Learning curves of the settings of a comparison into the file; of several, each into one named after it."""
     from scripts.drawing import seed_bands  # takes seconds to import
 
-    if len(comparisons) > 1:
-        titles = "; ".join(comparison.title for comparison in comparisons)
-        raise UserError(f"--curves draws runs of one task on the same data, and these are {titles}. Name those of one.")
-    seed_bands.draw(comparisons[0], file)
+    for comparison in comparisons:
+        ending = "" if len(comparisons) == 1 else "-" + re.sub(r"[^\w.-]+", "_", comparison.title)
+        print(f"written: {seed_bands.draw(comparison, file.with_stem(file.stem + ending))}")
 
 
 def _is_untested(record: Record) -> bool:

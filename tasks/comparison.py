@@ -1,12 +1,13 @@
 """Runs of one task on the same data side by side: settings that differ, means over seeds, a ranking, paired tests."""
 
+import hashlib
 import json
 import math
 import re
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -105,7 +106,12 @@ def compare(records: Mapping[Path, Record]) -> list[Comparison]:
     groups: dict[str, dict[Path, Record]] = defaultdict(dict)
     for file, record in records.items():
         groups[_evaluation(record)][file] = record
-    return [_comparison(group) for group in groups.values()]
+    comparisons = [_comparison(group) for group in groups.values()]
+    titles = Counter(each.title for each in comparisons)
+    return [
+        each if titles[each.title] == 1 else replace(each, title=f"{each.title} (sha256 {_digest(group)})")
+        for each, group in zip(comparisons, groups, strict=True)
+    ]
 
 
 def mean_and_deviation(values: Iterable[float]) -> tuple[float, float | None]:
@@ -179,7 +185,14 @@ def _task(record: Record) -> str:
 def _files(record: Record) -> str:
     files = record["data"].get("files")
     test = files.get("test") if isinstance(files, dict) else files
-    return str(test if isinstance(test, str) else ", ".join(map(str, test or [])) or "its data")
+    name = str(test if isinstance(test, str) else ", ".join(map(str, test or [])) or "its data")
+    folder = record["config"]["task"]["data"].get("folder")
+    return f"{Path(folder).name}/{name}" if isinstance(folder, str) and "/" not in name else name
+
+
+def _digest(evaluation: str) -> str:
+    """A short fingerprint of what `_evaluation` gave."""
+    return hashlib.sha256(evaluation.encode()).hexdigest()[:6]
 
 
 def _time(file: Path) -> tuple[str, str]:

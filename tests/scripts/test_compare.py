@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -116,17 +117,24 @@ def test_curves_are_means_over_seeds(trained):
         assert high - low == pytest.approx(2 * abs(a - b) / 2**0.5)
 
 
-def test_tasks_have_tables_of_their_own_and_no_common_curves(records, tmp_path, capsys):
+def test_tasks_have_tables_and_curves_of_their_own(records, tmp_path, capsys):
     folder = records({"config.task.name": "one"}, {"config.task.name": "two", "data.sha256": {"test": "other"}})
     assert command(folder) == 0
     assert capsys.readouterr().out.count("┏") == 2
-    assert command(folder, "--csv", tmp_path / "c.csv", "--curves", tmp_path / "c.png") == 1
-    assert (
-        "error: --curves draws runs of one task on the same data, and these are one, train; two, train"
-        in capsys.readouterr().err
-    )
-    assert not (tmp_path / "c.png").exists()
-    assert (tmp_path / "c.csv").exists()
+    for file in folder.rglob("record.json"):
+        file.with_name("history.csv").write_text("epoch,step,train/loss\n1,2,0.5\n2,4,0.4\n")
+    assert command(folder, "--csv", tmp_path / "c.csv", "--curves", tmp_path / "c.svg") == 0
+    assert {file.name for file in tmp_path.glob("c*")} == {"c.csv", "c-one_train.svg", "c-two_train.svg"}
+    assert "c-two_train.svg" in capsys.readouterr().out
+
+
+def test_data_of_one_name_are_told_apart(records, capsys):
+    data = {"config.task.data.folder": "mine", "data.files": {"test": "test.txt"}}
+    folder = records(data, data | {"data.sha256": {"test": "other"}})
+    assert command(folder) == 0
+    titles = re.findall(r"\w+, \w+/test.txt(?: \(sha256 \w{6}\))?", capsys.readouterr().out)
+    assert len({*titles}) == 2, titles
+    assert all("mine/test.txt (sha256" in title for title in titles)
 
 
 def test_patterns_and_files_name_runs_too(records, capsys):
