@@ -32,7 +32,9 @@ SUPPLIED = {
     "task.model": None,
     "task.module": None,
 }
-OF_A_FOLDER = ("task=kg", "task=nli", "task=documents", "task=graph", "task=graph_nc", "task=translation")  # data.dir
+OF_A_FOLDER = (  # data.dir
+    "task=kg", "task=typing", "task=nli", "task=documents", "task=graph", "task=graph_nc", "task=translation",
+)  # fmt: skip
 MODES = ("fit", "test", "predict")
 TASK = ("name", "data", "model", "module")  # every task has these, and what its file declares
 

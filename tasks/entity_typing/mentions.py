@@ -29,7 +29,7 @@ class Mention(NamedTuple):
 
 
 def parse(line: bytes) -> Mention:
-    """The mention of a line of the release. Raises Fault."""
+    """The mention of a line of the release, or of a file with the keys of PLAIN and `types`. Raises Fault."""
     try:
         record = json.loads(str(line, "utf-8"))
     except UnicodeDecodeError as error:
@@ -41,6 +41,11 @@ def parse(line: bytes) -> Mention:
     try:
         left, mention, right, types = map(record.__getitem__, RELEASE)
     except (KeyError, TypeError, AttributeError):
+        if isinstance(record, dict) and PLAIN[1] in record:
+            types = record.get("types")
+            if not isinstance(types, list) or not all(isinstance(name, str) for name in types):
+                raise Fault("types must be a list of strings, as in {..., \"types\": [\"person\"]}") from None
+            return _from_json(record)._replace(types=types)
         raise Fault(_missing_key(record)) from None
     if type(mention) is not str or type(left) is not list or type(right) is not list or type(types) is not list:
         raise Fault("mention_span must be a string, and left_context_token, right_context_token and y_str lists")

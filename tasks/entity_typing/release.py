@@ -24,22 +24,23 @@ class Source(NamedTuple):
 class Release:
     """A data set in the format of Choi et al. 2018.
 
-    name: of the data set, for messages and the cache. root: its folder. train, by source (null: no source), dev, test,
-    ontology: candidates under `root`, of which the first that exists is taken, plain or with .gz; the first source is
-    the main one, which is needed. granularity: of the types, see types.RULES. download: what scripts/download.py calls
-    the data set. paper_mentions: how many training mentions the paper has, if it says so.
+    name: of the data set, for messages and the cache. root: its folder, None where none is named. train, by source
+    (null: no source), dev, test, ontology: candidates under `root`, of which the first that exists is taken, plain or
+    with .gz; the first source is the main one, which is needed. granularity: of the types, see types.RULES. download:
+    what scripts/download.py calls the data set, None for a user's own. paper_mentions: how many training mentions the
+    paper has, if it says so.
 
     Raises UserError for an unknown granularity.
     """
 
     name: str
-    root: str
+    root: str | None
     train: dict[str, list[str] | None]
     dev: list[str]
     test: list[str]
     ontology: list[str]
     granularity: str
-    download: str
+    download: str | None
     paper_mentions: int | None
 
     def __post_init__(self) -> None:
@@ -53,19 +54,31 @@ class Release:
     def find(self, part: str, names: list[str]) -> Source | None:
         """The first of some files under the root that exists. part: a source, dev, test or ontology."""
         for label in names:
-            if (path := existing(Path(self.root) / label)) is not None:
+            if (path := existing(self._folder / label)) is not None:
                 return Source(part, label, path, part if part in SPLITS else "train")
         return None
 
     def need(self, part: str, names: list[str]) -> Source:
         """The same. Raises UserError where there is none."""
         if (source := self.find(part, names)) is None:
-            paths = " or ".join(str(Path(self.root) / label) for label in names)
-            raise UserError(
-                f"There is no file {paths} ({part}). Fetch it with `python scripts/download.py {self.download}`, or "
-                "name the folder of data sets with paths.data_dir=... or the environment variable HYPERBOLIC_DATA."
+            paths = " or ".join(str(self._folder / label) for label in names)
+            remedy = (
+                f"Fetch it with `python scripts/download.py {self.download}`, or name the folder of data sets with "
+                "paths.data_dir=... or the environment variable HYPERBOLIC_DATA."
             )
+            if self.download is None:
+                remedy = "Add it; tasks/entity_typing/README.md says what its lines are."
+            raise UserError(f"There is no file {paths} ({part}). {remedy}")
         return source
+
+    @property
+    def _folder(self) -> Path:
+        if self.root is None:
+            raise UserError(
+                "task=typing needs a folder with mentions for train, dev and test, such as train.jsonl, dev.jsonl and "
+                "test.jsonl; name it with data.dir=my_mentions."
+            )
+        return Path(self.root).expanduser()
 
     def check_selection(self, selection: str | list[str]) -> None:
         """Raises UserError where the selection is neither "available" nor a list of sources."""

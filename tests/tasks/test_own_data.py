@@ -1,11 +1,11 @@
-"""A user's own graph, tree and pairs with the defaults alone: at the first try the results are these, or better.
+"""A user's own graph, tree, pairs and mentions with the defaults alone: at the first try the results are these, or better.
 
 Trees are made up, the other data are parts of known sets; the bounds stand below what was measured.
 """
 
 import json
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -131,3 +131,21 @@ def test_pairs_are_told_apart_better_than_by_the_largest_class(tmp_path, data_di
     labels = [row["gold_label"] for row in rows[6000:]]
     largest = max(labels.count(label) for label in set(labels)) / len(labels)
     assert metrics(tmp_path, data_dir, "task=nli", f"data.dir={folder}")["test/accuracy"] >= largest + 0.12
+
+
+@pytest.mark.data
+def test_mentions_have_types(tmp_path, data_dir):
+    """Those of Ultra-Fine's crowd part, with the 89 types that 20 or more of its training mentions have."""
+    splits = ("train", "dev", "test")
+    read = {s: (data_dir / "ultrafine" / "crowd" / f"{s}.json").read_text(encoding="utf-8").splitlines() for s in splits}
+    rows = {split: [json.loads(line) for line in lines] for split, lines in read.items()}
+    counts = Counter(name for row in rows["train"] for name in set(row["y_str"]))
+    folder = tmp_path / "mentions"
+    folder.mkdir()
+    for split, several in rows.items():
+        with (folder / f"{split}.jsonl").open("w", encoding="utf-8") as file:
+            for row in several:
+                left, right = (" ".join(row[f"{side}_context_token"]) for side in ("left", "right"))
+                if types := [name for name in row["y_str"] if counts[name] >= 20]:
+                    file.write(json.dumps({"left": left, "mention": row["mention_span"], "right": right, "types": types}) + "\n")
+    assert metrics(tmp_path, data_dir, "task=typing", f"data.dir={folder}")["test/macro_f1"] >= 0.46
