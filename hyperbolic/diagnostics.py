@@ -75,7 +75,11 @@ def find_nonfinite(tensors: nn.Module | Mapping[str, Tensor] | Iterable[tuple[st
         tensors = named + [(f"{name}.grad", p.grad) for name, p in named if p.grad is not None]
     elif isinstance(tensors, Mapping):
         tensors = tensors.items()
-    return [name for name, tensor in tensors if not bool(torch.isfinite(tensor).all())]
+    return [name for name, tensor in tensors if not bool(torch.isfinite(_numbers(tensor)).all())]
+
+
+def _numbers(tensor: Tensor) -> Tensor:
+    return tensor._values() if tensor.is_sparse else tensor
 
 
 def check_finite(tensors: nn.Module | Mapping[str, Tensor], when: str) -> None:

@@ -7,7 +7,8 @@
   compiler, no Triton or no kernel for an argument, as plain.
 - ``plain``: PyTorch operations alone.
 
-Both compute the same formulas and differ in the last bits.
+Both compute the same formulas and differ in the last bits, but for optimiser steps of Lorentz points that lie farther
+than 11 / sqrt(c) from the origin and move by more than that: kernels cut them there, and inward ones with it.
 """
 
 from __future__ import annotations

@@ -127,3 +127,9 @@ def test_names_of_any_tensors():
 def test_the_error_survives_a_process_boundary():
     error = pickle.loads(pickle.dumps(NonFiniteError(["a", "b"], "not finite here: a, b")))
     assert (error.names, str(error)) == (["a", "b"], "not finite here: a, b")
+
+
+def test_sparse_gradients_are_looked_at():
+    table = nn.Embedding(5, 3, sparse=True)
+    (table(torch.tensor([1])) * torch.tensor([1.0, torch.nan, 1.0])).sum().backward()
+    assert find_nonfinite(table) == ["weight.grad"]

@@ -91,12 +91,18 @@ class Aggregation(nn.Module):
         scores = self._distance_scores(x, neighbours) if self.attention == "distance" else self._additive(x, neighbours)
         if self.gate == "softmax":
             weights = neighbours.softmax(scores)
+        elif self._takes_centroid:  # the gates over their sum, which is not 0 where all of them are
+            weights = neighbours.softmax(nn.functional.logsigmoid(scores))
         else:
             weights = torch.sigmoid(scores) * neighbours.share.to(scores.dtype).view(-1, *[1] * (scores.dim() - 1))
         if self.heads == 1:
             return self._centre(x, neighbours, weights.reshape(-1))
         parts = x.unflatten(-1, (self.heads, -1)).unbind(-2)
         return torch.cat([neighbours.sum(p, w) for p, w in zip(parts, weights.unbind(-1), strict=True)], -1)
+
+    @property
+    def _takes_centroid(self) -> bool:
+        return self.centre == "centroid" and self.manifold.is_curved
 
     def squared_distance(self, x: Tensor, y: Tensor) -> Tensor:
         return self.manifold.dist2(x, y)
@@ -114,11 +120,9 @@ class Aggregation(nn.Module):
         return scores if self.gate == "sigmoid" else nn.functional.leaky_relu(scores, 0.2)
 
     def _centre(self, x: Tensor, neighbours: Neighbours, weights: Tensor) -> Tensor:
-        if self.centre == "tangent" or not self.manifold.is_curved:
+        if not self._takes_centroid:
             u = self.manifold.logmap0(x)
             return self.manifold.expmap0(neighbours.sum(u, weights.to(u.dtype)))
-        if self.gate == "sigmoid" and self.attention is not None:
-            weights = neighbours.normalised(weights)
         return self.midpoint(x, neighbours, weights)
 
     def midpoint(self, x: Tensor, neighbours: Neighbours, weights: Tensor) -> Tensor:

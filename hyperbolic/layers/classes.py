@@ -26,7 +26,7 @@ class ClassLogits(nn.Module):
         ValueError: n_classes below 1.
     """
 
-    stacked_axes = dict.fromkeys(("p", "a"), 1)  # classes
+    stacked_axes = dict.fromkeys(("p", "a", "z", "r", "points", "bias", "log_alpha"), 1)  # classes
 
     def __init__(self, manifold: Manifold, d: int, n_classes: int):
         super().__init__()

@@ -53,7 +53,8 @@ class Embedding(nn.Module):
 
     def forward(self, index: Tensor) -> Tensor:
         check_index(self, index, self.n)
-        return table_rows(self.weight, index, self.sparse)
+        rows = table_rows(self.weight, index, self.sparse)
+        return self.manifold.projx(rows) if self.manifold.learn_c else rows  # c may have grown since rows moved
 
 
 class Dropout(nn.Module):
@@ -169,11 +170,11 @@ class Logits(ClassLogits):
 
     @property
     def class_points(self) -> Tensor:
-        return self.p
+        return self.manifold.projx(self.p) if self.manifold.learn_c else self.p
 
     def lifted(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         c = self.manifold.c
-        return lift_points(x, c), *lift_hyperplanes(self.p, self.a, c), None
+        return lift_points(x, c), *lift_hyperplanes(self.class_points, self.a, c), None
 
 
 class Aggregation(aggregation.Aggregation):

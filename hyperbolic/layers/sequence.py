@@ -12,6 +12,7 @@ from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import check_range, name_of
 from hyperbolic.layers.initial import glorot
 from hyperbolic.manifolds import Manifold
+from hyperbolic.switch import is_followed
 from hyperbolic.typing import Context, Function
 
 
@@ -23,7 +24,10 @@ def reverse_sequences(x: Tensor, lengths: Tensor | None) -> Tensor:
     index = lengths.unsqueeze(-1) - 1 - steps
     index = torch.where(index >= 0, index, steps)  # (S, B, T)
     first = torch.arange(0, index.numel(), x.shape[2], device=x.device).view(*x.shape[:2], 1)
-    return _Swap.apply(x, (first + index).flatten())
+    order = (first + index).flatten()
+    if is_followed(x):
+        return x.reshape(-1, x.shape[-1]).index_select(0, order).view(x.shape)
+    return _Swap.apply(x, order)
 
 
 class _Swap(Function[Tensor]):

@@ -61,17 +61,28 @@ class Manifold(geoopt.Manifold, abc.ABC):
                 "use the Euclidean geometry for a flat space"
             )
         self.start_c = float(c)  # c itself unless it is learned; known without looking into a tensor
-        value = torch.tensor(self.start_c, dtype=WIDE)
         self.learn_c = bool(learn_c)
         if self.learn_c:
-            self.free_c = torch.nn.Parameter(value + torch.log(-torch.expm1(-value)))  # inverse of softplus
+            self.free_c = torch.nn.Parameter(self._of_start_c())
         else:
-            self.register_buffer("fixed_c", value, persistent=False)
+            self.register_buffer("fixed_c", self._of_start_c(), persistent=False)
 
     def _apply(self: M, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> M:
         """Moves to another device with the model, but stays float64: a cast would round ``c``."""
-        super()._apply(lambda t: t.to(fn(t).device), recurse)  # type: ignore[no-untyped-call]  # torch's has no types
+
+        def moved(t: Tensor) -> Tensor:
+            device = fn(t).device
+            if t.is_meta and device.type != "meta":  # of a model that was built without memory: c as it starts
+                return self._of_start_c().to(device)
+            return t.to(device)
+
+        super()._apply(moved, recurse)  # type: ignore[no-untyped-call]  # torch's has no types
         return self
+
+    def _of_start_c(self) -> Tensor:
+        """What the parameter or buffer that holds c has at the start."""
+        value = torch.tensor(self.start_c, dtype=WIDE)
+        return value + torch.log(-torch.expm1(-value)) if self.learn_c else value  # inverse of softplus
 
     @property
     def c(self) -> Tensor:

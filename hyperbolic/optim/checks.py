@@ -11,6 +11,8 @@ from torch import Tensor
 from hyperbolic.optim.points import manifold_of
 
 RULES = ("adam", "adagrad", "sgd")
+# What schedulers of torch leave in groups.
+OF_SCHEDULERS = ("initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum", "swa_lr")
 
 
 def require(condition: bool, message: str) -> None:
@@ -20,7 +22,7 @@ def require(condition: bool, message: str) -> None:
 
 def check_names(group: dict[str, Any], defaults: dict[str, Any]) -> None:
     """Refuses options of a group that no optimiser of ours has."""
-    names = {*defaults, "params", "param_names", "role", "name", "initial_lr"}
+    names = {*defaults, "params", "param_names", "role", "name", *OF_SCHEDULERS}
     unknown = [key for key in group if key not in names]
     require(not unknown, f"a group has the unknown option {unknown[:1]}; there are {', '.join(defaults)}")
 

@@ -52,6 +52,9 @@ class RiemannianLBFGS(torch.optim.Optimizer):
         for name, value in (("tolerance_grad", tolerance_grad), ("tolerance_change", tolerance_change)):
             require(math.isfinite(value) and value >= 0, f"lbfgs.{name} must not be negative, got {value}")
         super().__init__(params, {"lr": lr})
+        manifolds = [manifold_of(p) for group in self.param_groups for p in group["params"]]
+        learned = any(manifold is not None and manifold.learn_c for manifold in manifolds)
+        require(not learned, "rule 'lbfgs' does not know how a learned c moves points; use rule 'adam' or a fixed c")
         self.settings: dict[str, Any] = {
             "max_iter": max_iter,
             "max_eval": 2 * max_iter,
@@ -59,6 +62,9 @@ class RiemannianLBFGS(torch.optim.Optimizer):
             "tolerance_grad": tolerance_grad,
             "tolerance_change": tolerance_change,
         }
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "settings": self.settings}
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Minimise, in place. Returns what the first call of ``closure`` returned, a loss."""

@@ -12,7 +12,7 @@ from hyperbolic.kernels.riemannian_steps import cuda
 from hyperbolic.optim import flat, gradients
 from hyperbolic.optim.checks import check_names, check_options, check_state, require
 from hyperbolic.optim.gradients import Gradient
-from hyperbolic.optim.points import finish, jobs_of, manifold_of, new_state, space_of, step_rows
+from hyperbolic.optim.points import check_manifold, finish, jobs_of, manifold_of, new_state, space_of, step_rows
 
 Update = tuple[Tensor, Gradient, dict[str, Any]]  # parameter, gradient, state
 CLIPS = ("global", "group", "tensor")
@@ -118,14 +118,18 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             param_group = {**param_group, "params": list(dict.fromkeys(param_group["params"]))}
         check_options({**self.defaults, **param_group})
         super().add_param_group(param_group)
+        for p in self.param_groups[-1]["params"]:
+            check_manifold(p)
 
     def touch(self, parameter: Tensor, index: Tensor) -> None:
-        """Names the rows that the next step's dense gradient of a lazy tensor is about; duplicates are allowed.
+        """Names rows that the next step's dense gradient of a lazy tensor is about, besides those named since the last
+        step; duplicates are allowed.
 
         Saves the search for them in the gradient. Rows that have a gradient and are not named are not moved. Numbers
         are those from 0; the step raises an IndexError for others.
         """
-        self._touched[parameter] = index
+        earlier = self._touched.get(parameter)
+        self._touched[parameter] = index if earlier is None else torch.cat([earlier.flatten(), index.flatten()])
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over the state of another optimiser of the same parameters.
@@ -179,12 +183,12 @@ class RiemannianOptimizer(torch.optim.Optimizer):
     def _gradients(self) -> dict[Tensor, Gradient]:
         """Gradients as they are."""
         grads = {}
+        touched, self._touched = self._touched, {}  # also where one of them is an error
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
                     lazy = group["lazy"] and (manifold_of(p) is None or p.dim() == 2)
-                    grads[p] = gradients.read(p, p.grad, lazy, self._touched.get(p))
-        self._touched.clear()
+                    grads[p] = gradients.read(p, p.grad, lazy, touched.get(p))
         return grads
 
     def _clipped(self, grads: dict[Tensor, Gradient]) -> dict[Tensor, Gradient]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import geoopt
 import torch
 from geoopt import ManifoldParameter
 from torch import Tensor
@@ -22,6 +23,16 @@ def manifold_of(p: Tensor) -> Manifold | None:
     if isinstance(p, ManifoldParameter) and isinstance(p.manifold, Manifold) and not isinstance(p.manifold, Euclidean):
         return p.manifold
     return None
+
+
+def check_manifold(p: Tensor) -> None:
+    """Raises ValueError for a point on a manifold that is none of this library's, as geoopt's own, which the steps
+    here do not know and would take for flat."""
+    if isinstance(p, ManifoldParameter) and not isinstance(p.manifold, Manifold | geoopt.Euclidean):
+        raise ValueError(
+            f"optimiser: a ManifoldParameter of shape {tuple(p.shape)} lies on {type(p.manifold).__name__} of geoopt; "
+            "take a manifold of hyperbolic.manifolds, or an optimiser of geoopt for it"
+        )
 
 
 def space_of(manifold: Manifold) -> tuple[type[Manifold] | int, ...]:

@@ -136,3 +136,12 @@ def test_wrong_pairs_are_told():
         Neighbours(torch.tensor([0, 1]), torch.tensor([0, 3]), 2, 3)
     with pytest.raises(ValueError, match="sorted"):
         Neighbours(torch.tensor([1, 0]), torch.tensor([0, 1]), 2, 3)
+
+
+@pytest.mark.parametrize("family", ["mobius", "poincare_pp", "tangent"])
+def test_gates_that_all_vanish_have_a_centroid(family):
+    geometry = make_geometry("far", "PoincareBall", family, 1.0)
+    layer = geometry.aggregation(4, attention="distance", gate="sigmoid")
+    x = geometry.manifold.expmap0(torch.nn.functional.normalize(torch.randn(3, 4), dim=-1) * 5.5)
+    y = layer(x, with_themselves(torch.tensor([[0, 1], [1, 2]]), 3))
+    assert y.isfinite().all()

@@ -114,3 +114,23 @@ def test_the_tangent_family_is_exp_layer_log(manifold):
     states, last = gru(manifold.expmap0(sequence))
     torch.testing.assert_close(states, manifold.expmap0(gru.inner(sequence)[0]))
     torch.testing.assert_close(last, states[:, -1])
+
+
+def test_rows_of_a_table_stay_inside_the_ball_when_a_learned_c_grows():
+    ball = PoincareBall(learn_c=True)
+    layers = mobius.Embedding(ball, 2, 3), mobius.Logits(ball, 3, 2)
+    with torch.no_grad():
+        for table in (layers[0].weight, layers[1].p):
+            table.copy_(ball.expmap0(torch.tensor([[3.0, 0, 0], [0, 0.1, 0]])))
+        ball.free_c.fill_(2.0)
+    rows = layers[0](torch.tensor([0, 1]))
+    for points in (rows, layers[1].class_points):
+        assert float((ball.c * points.square().sum(-1).max()).detach()) < 1
+    assert layers[1](rows).isfinite().all()
+
+
+def test_a_layer_that_was_built_without_memory_has_its_curvature():
+    for learn in (False, True):
+        with torch.device("meta"):
+            layer = mobius.Linear(PoincareBall(2.0, learn_c=learn), 3, 2)
+        assert float(layer.to_empty(device="cpu").manifold.c.detach()) == pytest.approx(2)

@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from hyperbolic.geometry import GEOMETRIES, make_geometry
+from hyperbolic.layers import euclidean, lorentz
 from hyperbolic.layers.sequence import check_lengths, reverse_sequences
+from hyperbolic.manifolds import Euclidean, Lorentz
 
 F64 = torch.float64
 
@@ -153,3 +155,14 @@ def test_gradients_go_back_through_a_reversal():
     lengths = torch.tensor([[5, 1, 3], [2, 4, 5]])
     assert torch.autograd.gradcheck(lambda x: reverse_sequences(x, lengths), x)
     assert torch.autograd.gradgradcheck(lambda x: reverse_sequences(x, lengths).square(), x)
+
+
+@pytest.mark.parametrize("layer", [euclidean.GRU, lorentz.GRU])
+def test_both_directions_go_with_torch_func(layer):
+    manifold = Euclidean() if layer is euclidean.GRU else Lorentz()
+    gru = layer(manifold, 3, 4, bidirectional=True)
+    x, lengths = manifold.random(2, 5, 3), torch.tensor([3, 5])
+    (loss, grad) = torch.func.vjp(lambda x: gru(x, lengths)[1].square().sum(), x)
+    own = x.clone().requires_grad_()
+    gru(own, lengths)[1].square().sum().backward()
+    torch.testing.assert_close(grad(torch.ones_like(loss))[0], own.grad)

@@ -195,3 +195,13 @@ def test_other_sparse_axes_are_refused():
     p.grad = torch.eye(3, 2).to_sparse()
     with pytest.raises(ValueError, match=r"\(3, 2\) has 2 sparse axes"):
         RiemannianAdam([p]).step()
+
+
+def test_rows_that_are_named_in_several_steps_of_an_accumulation_all_move():
+    table = nn.Parameter(torch.zeros(4, 2))
+    optimizer = RiemannianAdam([table], lr=0.1, lazy=True)
+    for rows in (torch.tensor([[0, 1]]), torch.tensor([3])):
+        table[rows].sum().backward()
+        optimizer.touch(table, rows)
+    optimizer.step()
+    assert (table.detach()[:, 0] != 0).tolist() == [True, True, False, True]

@@ -1,5 +1,7 @@
 """L-BFGS on points and Euclidean tensors: it ends where the loss is least."""
 
+import copy
+
 import pytest
 import torch
 from geoopt import ManifoldParameter
@@ -77,3 +79,21 @@ def test_a_step_without_a_closure_and_sparse_gradients_are_refused():
         optimizer.step()
     with pytest.raises(ValueError, match="sparse"):
         minimise(optimizer, lambda: table(torch.tensor([1])).square().sum())
+
+
+def test_a_learned_curvature_is_refused():
+    with pytest.raises(ValueError, match="does not know how a learned c moves points"):
+        RiemannianLBFGS(mobius.Embedding(PoincareBall(learn_c=True), 4, 3).parameters())
+
+
+def test_a_copy_minimises_as_well():
+    x = nn.Parameter(torch.ones(3, dtype=torch.float64))
+    optimizer = copy.deepcopy(RiemannianLBFGS([x], max_iter=20))
+    (y,) = optimizer.param_groups[0]["params"]
+
+    def closure():
+        y.grad = 2 * (y.detach() - 3)
+        return (y.detach() - 3).square().sum()
+
+    optimizer.step(closure)
+    torch.testing.assert_close(y.detach(), torch.full_like(x, 3))

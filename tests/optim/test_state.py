@@ -2,6 +2,7 @@
 
 import copy
 
+import geoopt
 import pytest
 import torch
 from geoopt import ManifoldParameter
@@ -153,3 +154,17 @@ def test_state_that_no_step_leaves_is_refused(kind, key, value):
     saved["state"][0][key].view(-1)[1] = value
     with pytest.raises(ValueError, match=rf"'{key}' of parameter 0, .* (is not finite|has a negative square)"):
         optimizer.load_state_dict(saved)
+
+
+def test_what_schedulers_of_torch_leave_in_groups_is_loaded():
+    optimizer = RiemannianAdam([nn.Parameter(torch.ones(2))])
+    torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=5)
+    optimizer.load_state_dict(optimizer.state_dict())
+    assert optimizer.param_groups[0]["max_lr"] == 0.1
+
+
+def test_points_on_a_manifold_of_others_are_refused():
+    point = ManifoldParameter(torch.eye(2), manifold=geoopt.Stiefel())
+    with pytest.raises(ValueError, match=r"shape \(2, 2\) lies on CanonicalStiefel of geoopt"):
+        RiemannianAdam([point])
+    RiemannianAdam([ManifoldParameter(torch.eye(2), manifold=geoopt.Euclidean())])

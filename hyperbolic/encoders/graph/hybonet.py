@@ -74,7 +74,8 @@ class InputDropout(nn.Module):
     def __init__(self, p: float):
         super().__init__()
         self.drop = nn.Dropout(p)
-        self._last: Tensor | None = None
+        self._last: Tensor | None = None  # what the places and values are of
+        self._version = 0
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.drop.p == 0:
@@ -82,12 +83,16 @@ class InputDropout(nn.Module):
         if x.requires_grad:
             result: Tensor = self.drop(x)
             return result
-        if x is not self._last:
-            self._last, self._places = x, x.reshape(-1).nonzero().squeeze(-1)
+        if x is not self._last or x._version != self._version:
+            self._last, self._version, self._places = x, x._version, x.reshape(-1).nonzero().squeeze(-1)
             self._values = x.reshape(-1)[self._places]
         dropped = x.new_zeros(x.numel())
         dropped[self._places] = self.drop(self._values)
         return dropped.view(x.shape)
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = {key: value for key, value in self.__dict__.items() if key not in ("_places", "_values")}
+        return kept | {"_last": None}
 
     _places: Tensor
     _values: Tensor

@@ -137,7 +137,7 @@ class Scorer(nn.Module, abc.ABC):
         if query is not None:
             return self.compare_all(query, r, slice(start, stop))
         candidates = torch.arange(start, stop, device=t.device)
-        scores = torch.empty(0)
+        scores = torch.empty(0, len(candidates), device=t.device)
         for relation, rows in by_relation(r):
             relations = torch.full_like(candidates, relation)
             part = self.compare_all(self.query(candidates, relations), relations, t[rows]).T

@@ -1,12 +1,16 @@
 """Every encoder of graphs, as its file has it: sums over neighbours are those of dense tables, the order of the nodes does
 not matter, and an isolated node has nothing from the others."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 from omegaconf import OmegaConf
 
 from configs import checks, composing
 from configs.build import build
+from hyperbolic.encoders.graph.hybonet import InputDropout
 from hyperbolic.kernels.neighbours import Neighbours, with_themselves
 from tests.configurations import CONFIGS
 from tests.tolerances import tolerance
@@ -94,3 +98,12 @@ def test_an_isolated_node_has_nothing_from_the_others(encoder):
     close(whole[[ALONE]], alone)
     joined = network(x, [with_themselves(torch.cat([EDGES, torch.tensor([[3, ALONE]])]), N)] * 2)
     assert (joined[ALONE] - alone[0]).abs().max() > 1e-6, "with an edge it has"
+
+
+def test_dropout_of_features_sees_that_they_were_changed():
+    drop, x = InputDropout(1e-6).train(), torch.eye(3)
+    assert torch.allclose(drop(x), x)
+    x.mul_(5)
+    assert torch.allclose(drop(x), x)
+    assert torch.allclose(copy.deepcopy(drop)(x), x)
+    assert "_values" not in pickle.loads(pickle.dumps(drop)).__dict__
