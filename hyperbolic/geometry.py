@@ -12,9 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from hyperbolic.layers.family import FAMILIES, LayerFamily, register_family
+from hyperbolic.layers.guard import autocast_device
 from hyperbolic.manifolds import MANIFOLDS, Manifold, register_manifold
 from hyperbolic.manifolds.charts import convert, same_space
 
@@ -331,6 +333,9 @@ class ChangeGeometry(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.source is self.target:
             return x
+        if (device := autocast_device((x,), {})) is not None:  # which curved layers leave
+            with torch.autocast(device, enabled=False):
+                return self.forward(x if x.dtype is torch.float64 else x.float())
         if not self.isometry:
             return self.target.expmap0(self.source.logmap0(x))
         return convert(x, self.source, self.target)

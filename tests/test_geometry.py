@@ -271,6 +271,14 @@ NAMED = {name: make(name) for name in GEOMETRIES}
 
 
 class TestChangeGeometry:
+    def test_autocast_is_left(self):
+        ball, flat = make("poincare"), make("euclidean")
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            vectors = flat.linear(3, 3)(torch.randn(4, 3))
+            points = ChangeGeometry(flat, ball)(vectors)
+            assert (vectors.dtype, points.dtype) == (torch.bfloat16, torch.float32)
+            assert ball.logits(3, 2)(points).isfinite().all()
+
     def test_the_identity_on_one_manifold(self):
         ball = make("poincare")
         x = ball.manifold.random(5, 3)

@@ -67,7 +67,7 @@ def takes_points(*sizes: str | None, flat: bool = False, full: bool | None = Non
 
         @functools.wraps(forward)
         def guarded(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            autocast = _autocast_device(args, kwargs) if full else None
+            autocast = autocast_device(args, kwargs) if full else None
             if autocast is None:
                 check(self, args, kwargs)
                 return forward(self, *args, **kwargs)
@@ -81,7 +81,7 @@ def takes_points(*sizes: str | None, flat: bool = False, full: bool | None = Non
     return decorate
 
 
-def _autocast_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+def autocast_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     """The device of the first tensor, where autocast is on there."""
     for value in (*args, *kwargs.values()):
         if isinstance(value, Tensor):
