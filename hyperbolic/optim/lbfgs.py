@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hyperbolic.optim.checks import require
-from hyperbolic.optim.points import manifold_of
+from hyperbolic.optim.points import check_manifold, manifold_of
 
 
 class RiemannianLBFGS(torch.optim.Optimizer):
@@ -52,6 +52,8 @@ class RiemannianLBFGS(torch.optim.Optimizer):
         for name, value in (("tolerance_grad", tolerance_grad), ("tolerance_change", tolerance_change)):
             require(math.isfinite(value) and value >= 0, f"lbfgs.{name} must not be negative, got {value}")
         super().__init__(params, {"lr": lr})
+        for p in (p for group in self.param_groups for p in group["params"]):
+            check_manifold(p)
         manifolds = [manifold_of(p) for group in self.param_groups for p in group["params"]]
         learned = any(manifold is not None and manifold.learn_c for manifold in manifolds)
         require(not learned, "rule 'lbfgs' does not know how a learned c moves points; use rule 'adam' or a fixed c")

@@ -178,6 +178,9 @@ class RiemannianOptimizer(torch.optim.Optimizer):
                 self._step_curved(some, group)
             for some, group in groups:
                 self._step_flat([(p, g, self.state[p]) for p, g in some.items() if manifold_of(p) is None], group)
+        for p, gradient in grads.items():  # c has moved after them; rows of tables: when they are read
+            if (manifold := manifold_of(p)) is not None and manifold.learn_c and gradient.rows is None:
+                p.copy_(manifold.projx(p.as_subclass(Tensor)))
         return loss
 
     def _gradients(self) -> dict[Tensor, Gradient]:

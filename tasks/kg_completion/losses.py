@@ -55,4 +55,4 @@ def power(factors: list[Tensor], exponent: int, weights: Tensor | None = None) -
     """
     if weights is None:
         return sum((x.abs().pow(exponent).sum() for x in factors), start=factors[0].new_zeros(())) / len(factors[0])
-    return mean(torch.stack([x.abs().pow(exponent).flatten(1).sum(1) for x in factors]).sum(0), weights)
+    return mean(torch.stack([x.abs().pow(exponent).reshape(len(x), -1).sum(1) for x in factors]).sum(0), weights)

@@ -6,6 +6,7 @@ from torch import nn
 
 from hyperbolic.layers import euclidean, mobius, tangent
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
+from hyperbolic.optim import RiemannianAdam
 from tests.tolerances import tolerance
 
 F64 = torch.float64
@@ -134,3 +135,16 @@ def test_a_layer_that_was_built_without_memory_has_its_curvature():
         with torch.device("meta"):
             layer = mobius.Linear(PoincareBall(2.0, learn_c=learn), 3, 2)
         assert float(layer.to_empty(device="cpu").manifold.c.detach()) == pytest.approx(2)
+
+
+def test_biases_stay_inside_the_ball_when_a_step_moves_a_learned_c():
+    ball = PoincareBall(learn_c=True)
+    layer = mobius.Linear(ball, 2, 2)
+    with torch.no_grad():
+        layer.bias.copy_(ball.expmap0(torch.tensor([4.0, 0.0])))
+    optimizer = RiemannianAdam(layer.parameters(), lr=0.5)
+    for _ in range(5):
+        optimizer.zero_grad()
+        (layer(ball.random(3, 2)).square().sum() - ball.c).backward()
+        optimizer.step()
+        assert float((ball.c * layer.bias.square().sum()).detach()) < 1

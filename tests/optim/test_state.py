@@ -11,7 +11,7 @@ from torch import nn
 from hyperbolic.kernels import riemannian_steps
 from hyperbolic.kernels.riemannian_steps import Rows, Rule
 from hyperbolic.manifolds import Klein, Lorentz, PoincareBall
-from hyperbolic.optim import RiemannianAdam, RiemannianOptimizer, RiemannianSGD
+from hyperbolic.optim import RiemannianAdam, RiemannianLBFGS, RiemannianOptimizer, RiemannianSGD
 from tests.tolerances import tolerance
 
 KINDS = ["matrix", "matrix of rows", "Lorentz", "PoincareBall", "Klein", "PoincareBall without exp", "stack of points"]
@@ -167,4 +167,6 @@ def test_points_on_a_manifold_of_others_are_refused():
     point = ManifoldParameter(torch.eye(2), manifold=geoopt.Stiefel())
     with pytest.raises(ValueError, match=r"shape \(2, 2\) lies on CanonicalStiefel of geoopt"):
         RiemannianAdam([point])
+    with pytest.raises(ValueError, match="lies on CanonicalStiefel of geoopt"):
+        RiemannianLBFGS([point])
     RiemannianAdam([ManifoldParameter(torch.eye(2), manifold=geoopt.Euclidean())])

@@ -80,7 +80,7 @@ class InputDropout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.drop.p == 0:
             return x
-        if x.requires_grad:
+        if x.requires_grad or x.is_inference():  # which has no version to tell changes by
             result: Tensor = self.drop(x)
             return result
         if x is not self._last or x._version != self._version:

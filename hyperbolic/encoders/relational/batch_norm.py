@@ -39,7 +39,8 @@ class _Sum(Function[Tensor]):
 
 
 def normalised(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
-    """Batch norm of x (B, C, ...), in training over the rows of all processes but `uncounted_rows`.
+    """Batch norm of x (B, C, ...), in training over the rows of all processes, those within `uncounted_rows`
+    left out.
 
     A batch of one has no statistics of its own: in training it is normalised with the running ones, as in evaluation,
     and leaves them as they are. PyTorch's `SyncBatchNorm` takes the rows of all processes on GPUs alone.

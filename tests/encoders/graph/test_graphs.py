@@ -106,4 +106,6 @@ def test_dropout_of_features_sees_that_they_were_changed():
     x.mul_(5)
     assert torch.allclose(drop(x), x)
     assert torch.allclose(copy.deepcopy(drop)(x), x)
+    with torch.inference_mode():
+        assert torch.allclose(drop(torch.eye(3)), torch.eye(3))
     assert "_values" not in pickle.loads(pickle.dumps(drop)).__dict__
