@@ -208,7 +208,8 @@ class LinkData(GraphData):
     """Edges in three parts, and as many pairs of nodes without an edge for dev and test; only edges for training are
     seen by the model. Training draws its own pairs without an edge, see `task.LinkTask`.
 
-    leak: wrong links of training may be edges of dev and test, as in HGCN's program.
+    leak: wrong links of training may be edges of dev and test, as in HGCN's program. The name is misleading, as records
+    have it: with false, pairs that are never drawn are just the edges, those of test too, which training can learn.
     """
 
     labelled, unit = False, "edges"
