@@ -17,7 +17,7 @@ from configs.cells import Cell, TableError
 from configs.errors import paragraph
 from configs.tables import Layout
 from tasks.report import Published
-from tasks.resume import IRRELEVANT, LATER, flat
+from tasks.resume import IRRELEVANT, LATER, current, flat
 
 Record = dict[str, Any]
 
@@ -32,7 +32,7 @@ OPEN = ("geometry.parts", "geometry.options")  # nodes with keys of the user's: 
 
 def decisive(config: dict[str, Any]) -> dict[str, Any]:
     """The settings of a resolved configuration that decide results, by dotted key; no seeds, of paths the last part."""
-    settings = {key: _portable(key, value) for key, value in flat(config).items() if _decides(key)}
+    settings = {key: _portable(key, value) for key, value in current(flat(config)).items() if _decides(key)}
     if settings.get("task.model._target_") == "EntityTyper" and "encoder.cell" in settings:
         settings.pop("task.model.d", None)  # the size of HyboNet's states, which HyFi's network does not have
     if settings.get("task.model.design", "") is None:

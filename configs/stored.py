@@ -149,7 +149,11 @@ def offer(checkpoint: Mapping[str, Any], setting: str, everything: bool, portabl
 
 
 def _with_later(task: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The node of a task with the settings of its module that are newer than it."""
+    """The node of a task with the settings of its module that are newer than it, and with the names of today."""
+    data = task.get("data")
+    if isinstance(data, Mapping) and isinstance(leak := data.get("leak"), bool):
+        data = {key: value for key, value in data.items() if key != "leak"}
+        task = {**task, "data": data | {"known_in_training": resume.known_in_training(leak)}}
     module = task.get("module")
     target = module.get("_target_") if isinstance(module, Mapping) else None
     later = next((own for name, own in LATER.items() if str(target).startswith(f"tasks.{name}.")), None)

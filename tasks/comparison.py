@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from tasks.errors import readable
 from tasks.record import WITHOUT_EFFECT
-from tasks.resume import IRRELEVANT, LATER, flat
+from tasks.resume import IRRELEVANT, LATER, current, flat
 
 Record = Mapping[str, Any]
 
@@ -239,7 +239,7 @@ def _labels(records: Sequence[Record]) -> list[dict[str, str]]:
 
 def _settings(record: Record) -> dict[str, Any]:
     """The settings of a run that have an effect on results, by dotted key, seeds left out."""
-    return LATER | {key: value for key, value in flat(record["config"]).items() if _counts(key)}
+    return LATER | {key: value for key, value in current(flat(record["config"])).items() if _counts(key)}
 
 
 def _words(record: Record) -> dict[str, Any]:

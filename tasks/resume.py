@@ -86,6 +86,19 @@ STATES = {"fit": (LAST,), "test": (AVERAGE, BEST, LAST), "predict": (AVERAGE, BE
 NAME = re.compile(r"\w[\w.,=+-]{0,199}")  # of an experiment or a run, as part of a path
 
 
+def current(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings by dotted key, of which those that had another name in runs from before have that of today."""
+    settings = dict(settings)
+    if (leak := settings.pop("task.data.leak", None)) is not None:
+        settings["task.data.known_in_training"] = known_in_training(leak)
+    return settings
+
+
+def known_in_training(leak: bool) -> list[str]:
+    """What was `task.data.leak` of link prediction: whether edges of dev and test may be drawn as wrong links."""
+    return ["train"] if leak else ["train", "dev", "test"]
+
+
 def flat(node: Any, prefix: str = "") -> dict[str, Any]:
     """A nested mapping as one of dotted keys to leaves."""
     if not isinstance(node, dict):
@@ -148,7 +161,8 @@ def differences(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, 
         return key not in IRRELEVANT and any(key == k or key.startswith(f"{k}.") for k in keys)
 
     ours = settings(origin.config, origin.data)
-    theirs = {k: v for k, v in LATER.items() if k in ours} | settings(checkpoint["config"], checkpoint["data"])
+    theirs = current(settings(checkpoint["config"], checkpoint["data"]))
+    theirs = {k: v for k, v in LATER.items() if k in ours} | theirs
     continued = keys is CONTINUED
     if continued and ours.get("optim.schedule") in FALLING:
         keys = (*keys, "trainer.max_epochs", "trainer.max_steps")  # the learning rate falls to 0 at their end

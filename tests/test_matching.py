@@ -32,12 +32,18 @@ def test_the_cells_that_a_record_fills_have_published_values(record):
 
 @pytest.mark.long
 def test_settings_of_other_encoders_than_the_runs_do_not_count():
-    path = next((ROOT / "results" / "runs").glob("hybonet_graph_hybonet-task=disease_lp-seed0-*.json"))
+    path = next((ROOT / "results" / "runs").glob("hybonet_graph_hybonet-task=cora_nc-seed0-*.json"))
     record = json.loads(path.read_text(encoding="utf-8"))
     record["config"]["task"]["others"]["dropout"] = 0.9
-    assert [(one.row, one.column) for one in matching.published(record)] == [("HyboNet", "Disease")]
-    record["config"]["encoder"]["dropout"] = 0.9
+    assert [(one.row, one.column) for one in matching.published(record)] == [("HyboNet", "Cora")]
+    record["config"]["encoder"]["dropout"] = 0.3
     assert matching.published(record) == []
+
+
+def test_a_setting_of_another_name_in_old_records_counts_as_todays():
+    data = {"_target_": "tasks.graph.data.LinkData"}
+    old, new = ({"task": {"data": data | more}} for more in ({"leak": True}, {"known_in_training": ["train"]}))
+    assert matching.decisive(old) == matching.decisive(new) != matching.decisive({"task": {"data": data | {"leak": False}}})
 
 
 def test_a_run_keeps_its_own_hydra(record):

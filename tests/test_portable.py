@@ -15,6 +15,7 @@ from configs.build import restore
 from scripts import export
 from tasks import exported, prediction, resume, vocabularies
 from tasks.base import TaskData
+from tasks.checkpoint_parts import Origin
 from tasks.errors import UserError
 from tests.cli import QUIET, Result, call, places
 from tests.configurations import TOYS
@@ -428,6 +429,23 @@ def test_a_setting_that_is_newer_than_a_checkpoint_has_a_value(task, runs, tmp_p
     torch.save(state, tmp_path / "old.ckpt")
     (tmp_path / "in.txt").write_text(INPUTS[task])
     assert predicted(tmp_path / "old.ckpt", tmp_path, tmp_path / "in.txt") == predicted(best, tmp_path, tmp_path / "in.txt")
+
+
+@pytest.mark.long
+def test_a_setting_that_has_another_name_than_in_a_checkpoint_keeps_its_value(runs, tmp_path):
+    _, best = runs.of("graph_toy")
+    state = torch.load(best, weights_only=True)
+    assert state["config"]["task"]["data"].pop("known_in_training") == ["train"]
+    state["config"]["task"]["data"]["leak"] = True
+    torch.save(state, tmp_path / "old.ckpt")
+    (tmp_path / "in.txt").write_text(INPUTS["graph_toy"])
+    assert predicted(tmp_path / "old.ckpt", tmp_path, tmp_path / "in.txt") == predicted(best, tmp_path, tmp_path / "in.txt")
+    result = call("mode=test", f"checkpoint={tmp_path / 'old.ckpt'}", *QUIET, *places(tmp_path))
+    assert result.code == 0, result.err
+    assert result.record["config"]["task"]["data"]["known_in_training"] == ["train"]
+    origin = Origin(None, "", {**state["config"], "task": {"data": {"known_in_training": ["train"]}}}, {})
+    differences = " ".join(resume.differences({**state, "data": {}}, origin, ("task.data",)))
+    assert "leak" not in differences and "known_in_training" not in differences
 
 
 def test_another_error_is_not_called_damage_of_the_vocabulary(runs):

@@ -208,15 +208,21 @@ class LinkData(GraphData):
     """Edges in three parts, and as many pairs of nodes without an edge for dev and test; only edges for training are
     seen by the model. Training draws its own pairs without an edge, see `task.LinkTask`.
 
-    leak: wrong links of training may be edges of dev and test, as in HGCN's program. The name is misleading, as records
-    have it: with false, pairs that are never drawn are just the edges, those of test too, which training can learn.
+    known_in_training: the splits whose edges are never drawn there. With dev and test among them training can learn
+    their edges, as all other pairs are drawn.
+
+    Raises UserError for another split, or without train.
     """
 
     labelled, unit = False, "edges"
 
-    def __init__(self, leak: bool, batch_size: int, eval_batch_size: int, seed: int, **options: Any):
+    def __init__(self, known_in_training: list[str], batch_size: int, eval_batch_size: int, seed: int, **options: Any):
         super().__init__(batch_size, eval_batch_size, seed, **options)
-        self.leak = leak
+        for split in known_in_training:
+            one_of("task.data.known_in_training", split, SPLITS)
+        if "train" not in known_in_training:
+            raise UserError("task.data.known_in_training needs train, or edges that are right are drawn as wrong ones.")
+        self.known_in_training = known_in_training
 
     @functools.cached_property
     def _edges(self) -> dict[str, np.ndarray]:
@@ -230,7 +236,7 @@ class LinkData(GraphData):
 
     @property
     def model_sizes(self) -> dict[str, Any]:
-        known = self._edges["train"] if self.leak else self.graph.edges
+        known = np.concatenate([self._edges[split] for split in sorted(set(self.known_in_training))])
         keys = torch.as_tensor(np.sort(keys_of(known, self.graph.n)))
         most = 2 * max(len(self._edges[split]) for split in ("dev", "test"))
         return super().model_sizes | {"known_links": keys, "n_evaluated": most}

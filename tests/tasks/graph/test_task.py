@@ -57,14 +57,17 @@ def test_other_splits_are_other_data(task, changes):
         assert same.fingerprint()["sha256"]["test"] != other.fingerprint()["sha256"]["test"], change
 
 
-@pytest.mark.parametrize("leak", [False, True])
-def test_wrong_links_of_training_are_drawn_from_all_pairs_that_are_not_known(leak):
-    _, data = toy("task=graph_toy", f"task.data.leak={str(leak).lower()}", "task.data.toy.depth=2")
+@pytest.mark.parametrize("words", [(), ("task.data.known_in_training=[test,train,dev]",)])
+def test_wrong_links_of_training_are_drawn_from_all_pairs_that_are_not_known(words):
+    """Of test, too, as training must not tell of it, unless it is asked for."""
+    _, data = toy("task=graph_toy", *words, "task.data.toy.depth=2")
     n, known = data.graph.n, data.model_sizes["known_links"]
     drawn = {tuple(pair) for pair in wrong_links(5000, n, known).tolist()}
     train, every = ({tuple(e) for e in part.tolist()} for part in (data.model_edges(), data.graph.edges))
     pairs = {(a, b) for a in range(n) for b in range(a + 1, n)}
-    assert drawn == pairs - (train if leak else every)
+    assert drawn == pairs - (every if words else train)
+    with pytest.raises(UserError, match="needs train"):
+        toy("task=graph_toy", "task.data.known_in_training=[dev]")
 
 
 def test_a_graph_with_all_edges_has_no_wrong_links():
@@ -233,7 +236,8 @@ def test_a_tree_in_two_dimensions_is_learnt_better_in_hyperbolic_space():
     for encoder in area:
         for seed in range(3):
             torch.manual_seed(seed)
-            task, data = toy("task=graph_toy", f"encoder={encoder}", "encoder.d=2", words[encoder])
+            sizes = ("encoder.d=2", "task.data.toy.depth=5")
+            task, data = toy("task=graph_toy", f"encoder={encoder}", *sizes, words[encoder])
             train(task, data, 60)
             area[encoder] += evaluated(task, data, "test")["auc"] / 3
     assert area["gcn"] > 0.6, "guessing has 0.5"
