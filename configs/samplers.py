@@ -14,7 +14,7 @@ from configs.composing import SEARCH
 from configs.errors import ConfigError
 from configs.spaces import Choice, Compose, Interval, Space, random_draw, separate
 from tasks.reading import brief
-from tasks.search import PREFIX, PRUNED, Trial
+from tasks.search import FAILED, PREFIX, PRUNED, Trial
 
 DATABASE, STUDY = "optuna.db", "search"
 SAMPLERS, PRUNERS = ("random", "tpe"), ("median",)
@@ -97,7 +97,10 @@ class Tpe:
             return separate(self.space.of_trial(number).drawn(draw, self.compose))
 
     def note(self, trial: Trial) -> None:
-        """Tell Optuna what became of a trial; one without a value is the worst there can be."""
+        """Tell Optuna what became of a trial; one that diverged is the worst there can be. Of one that failed it hears
+        nothing, as the next command repeats it; until then it counts as one that runs."""
+        if trial.state == FAILED:
+            return
         optuna = _optuna()
         with _reported(self.file):
             known = self.study.get_trials(deepcopy=False)[trial.number]

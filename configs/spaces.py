@@ -50,10 +50,12 @@ class Interval:
     whole: bool
 
     def at(self, share: float) -> str:
-        """The number at a share, from 0 to 1, of the way, with four digits."""
-        if self.log:
-            return self.text(self.low * (self.high / self.low) ** share)
-        return self.text(self.low + (self.high - self.low) * share)
+        """The number at a share, from 0 to 1, of the way, with four digits; of whole ones each has its own part of it,
+        the first and the last as well."""
+        half = 0.5 if self.whole else 0.0
+        low, high = self.low - half, self.high + half
+        value = low * (high / low) ** share if self.log else low + (high - low) * share
+        return self.text(min(max(value, self.low), self.high))
 
     def text(self, value: float) -> str:
         """A number as a word of the command line has it."""

@@ -23,7 +23,6 @@ from tasks.folders import whole_file, write_table  # noqa: E402
 from tasks.reading import brief  # noqa: E402
 
 # An absolute path, alone or as the value of an override, as in paths.data_dir=/somewhere/data.
-_ABSOLUTE = re.compile(r"(?P<key>[+~]*[\w./@-]+=)?(?P<path>(?:[A-Za-z]:\\|/|~/).*)")
 
 
 @reports_errors
@@ -72,7 +71,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT, runs: Path = RUN
             continue
         try:
             path, record, cell = results[0]
-            counts[keep(record, path, cell, runs=runs, root=root, force=options.force)] += 1
+            counts[keep(record, path, cell, runs=runs, force=options.force)] += 1
         except RecordError as error:
             refusals.append(str(error))
 
@@ -145,7 +144,7 @@ def name_of(record: Record, cell: Cell | None) -> str:
     return f"{record['experiment'] if cell is None else cell.name}-seed{record['seed']}"
 
 
-def keep(record: Record, path: Path, cell: Cell | None, runs: Path, root: Path, force: bool = False) -> str:
+def keep(record: Record, path: Path, cell: Cell | None, runs: Path, force: bool = False) -> str:
     """Write `record` into the folder `runs`, whole or not at all; returns "copied", "replaced" or "unchanged".
 
     Raises RecordError where another record of the same cell, or experiment without one, and seed is there and `force`
@@ -154,8 +153,7 @@ def keep(record: Record, path: Path, cell: Cell | None, runs: Path, root: Path, 
     name = name_of(record, cell)
     mark = "" if record["dirty"] is False else "-dirty"
     target = runs / f"{name}-{(record['commit'] or 'unknown')[:8]}{mark}.json"
-    kept = without_machine_paths(record, root)
-    text = json.dumps(kept, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(record, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
     rivals = [file for file in sorted(runs.glob(f"*-seed{record['seed']}-*.json")) if is_rival(file, name, cell)]
     if any(rival.read_text(encoding="utf-8") == text for rival in rivals):
         return "unchanged"
@@ -210,18 +208,6 @@ def keep_search(folder: Path, keys: set[str], target: Path, allow_dirty: bool) -
     columns = [k for k, name in enumerate(header) if name not in ("folder", "reason")]
     target.mkdir(parents=True, exist_ok=True)
     write_table(target / f"{folder.name}.csv", [header[k] for k in columns], [[r[k] for k in columns] for r in rows])
-
-
-def without_machine_paths(value, root: Path):
-    """`value` with every absolute path in it made relative to `root` or, outside of it, cut to its last part."""
-    if isinstance(value, dict):
-        return {without_machine_paths(k, root): without_machine_paths(v, root) for k, v in value.items()}
-    if isinstance(value, list):
-        return [without_machine_paths(v, root) for v in value]
-    if isinstance(value, str) and (match := _ABSOLUTE.fullmatch(value)):
-        path = Path(match["path"])
-        return (match["key"] or "") + (str(path.relative_to(root)) if path.is_relative_to(root) else path.name)
-    return value
 
 
 if __name__ == "__main__":

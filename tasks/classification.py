@@ -158,10 +158,9 @@ def class_scores(confusion: Tensor) -> dict[str, float]:
 def class_predictions(logits: Tensor, classes: Sequence[str]) -> list[dict[str, Any]]:
     """{"label": name, "probabilities": {name: p}} of each row of logits (B, K); p has six digits."""
     predictions = []
-    for row in logits.softmax(-1).tolist():
+    for row, best in zip(logits.softmax(-1).tolist(), logits.argmax(-1).tolist(), strict=True):
         probabilities = {name: float(f"{p:.6g}") for name, p in zip(classes, row, strict=True)}
-        label = max(probabilities, key=lambda name: probabilities[name])
-        predictions.append({"label": label, "probabilities": probabilities})
+        predictions.append({"label": classes[best], "probabilities": probabilities})
     return predictions
 
 

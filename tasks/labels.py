@@ -52,3 +52,27 @@ class Labels:
         names = sorted(self._numbers)
         place = {name: k for k, name in enumerate(names)}
         return names, np.array([place[name] for name in self._numbers], numbers.dtype)[numbers]
+
+
+def check_classes(counts: Mapping[str, Mapping[str, int]], unit: str) -> None:
+    """Raise UserError unless train has examples of two classes or more, and of each that has any.
+
+    counts: of each split and class. unit: what examples are, in the plural.
+    """
+    labels = counts["train"]
+    if not any(labels.values()):
+        raise UserError(f"Train has no {unit} that can be used.")
+    if len(labels) < 2:
+        raise UserError(f"Train has {unit} of the class {', '.join(labels)} alone, and at least two are needed.")
+    empty = [name for name, count in labels.items() if not count]
+    elsewhere = {name: sum(each[name] for each in counts.values()) for name in empty}
+    if few := [f"{name} ({n})" for name, n in elsewhere.items() if n]:
+        raise UserError(
+            f"All {unit} of the class {', '.join(few)} are in dev or test, and none is left for train. Add some, or "
+            "leave it out of task.data.classes; where dev or test are held out of train (task.data.held_out), another "
+            "task.data.held_out_seed draws others."
+        )
+    if empty:
+        raise UserError(
+            f"Train has no {unit} of the class {', '.join(empty)}; add some, or leave it out of task.data.classes."
+        )

@@ -1,5 +1,6 @@
 """Text files of word vectors: one word and its numbers a line, with or without word2vec's first line `V d`."""
 
+import codecs
 import hashlib
 import re
 import warnings
@@ -103,6 +104,8 @@ class _Reader:
                 if not end:
                     raise UserError(f"{self.path}, line {self.line + 1}: longer than {BLOCK} bytes; no word vectors.")
             lines = block.split(b"\n")
+            if not d:
+                lines[0] = lines[0].removeprefix(codecs.BOM_UTF8)
             if not lines[-1]:
                 lines.pop()
             if not d:

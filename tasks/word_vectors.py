@@ -165,7 +165,8 @@ class VectorSource:
 class VectorFiles:
     """Where the vectors of a vocabulary are read, as a node of a task's settings; see `rows_of_words`.
 
-    required: false: where no file is found, there are no vectors, and a line says so.
+    required: false: where no file is found, or none of the words has a vector, there are no vectors, and a line says
+    so; otherwise it is an error.
     """
 
     root: str
@@ -180,7 +181,17 @@ class VectorFiles:
             except UserError as error:
                 rank_zero_only(print)(f"Words start at random. {error}", flush=True)
                 return None
-        return rows_of_words(words, self.files, Path(self.root), cache, self.on_error)
+        vectors = rows_of_words(words, self.files, Path(self.root), cache, self.on_error)
+        if vectors.has_row.any():
+            return vectors
+        fault = f"{vectors.source} has a vector for none of the {len(words):,} words, as {brief(words[0])}."
+        if self.required:
+            raise UserError(
+                f"{fault} Name vectors of their language and spelling in task.data.vectors.files=[...], or go without "
+                "by task.data.vectors=null."
+            )
+        rank_zero_only(print)(f"Words start at random. {fault}", flush=True)
+        return None
 
 
 def find_vectors(candidates: Sequence[str | Path], root: Path) -> Path:

@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -445,7 +446,7 @@ def test_a_setting_that_has_another_name_than_in_a_checkpoint_keeps_its_value(ru
     assert result.record["config"]["task"]["data"]["known_in_training"] == ["train"]
     origin = Origin(None, "", {**state["config"], "task": {"data": {"known_in_training": ["train"]}}}, {})
     differences = " ".join(resume.differences({**state, "data": {}}, origin, ("task.data",)))
-    assert "leak" not in differences and "known_in_training" not in differences
+    assert not re.search("leak|known_in_training", differences)
 
 
 def test_another_error_is_not_called_damage_of_the_vocabulary(runs):

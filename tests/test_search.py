@@ -409,6 +409,19 @@ def test_a_search_by_tpe_without_its_database(tmp_path, optuna):
     assert "has 0 trials, and the folder has trial 1" in result.err
 
 
+def test_a_trial_that_failed_and_is_repeated_has_the_value_of_the_repetition(tmp_path, optuna):
+    from configs.samplers import Tpe
+    from configs.spaces import Interval, Space
+
+    tpe = Tpe(Space((), {"optim.lr": Interval(0.1, 1.0, True, False)}, {}), None, 0, 9, "max", tmp_path)
+    settings = tpe.settings(0)
+    tpe.note(search.Trial(0, settings, search.FAILED, "trial-000"))
+    again = Tpe(tpe.space, None, 0, 9, "max", tmp_path)
+    assert again.settings(0) == settings
+    again.note(search.Trial(0, settings, search.COMPLETE, "trial-000", 0.7))
+    assert [trial.value for trial in again.study.trials] == [0.7]
+
+
 def test_the_median_rule_prunes(tmp_path, optuna):
     """Five trials whose validations are known, and one that is behind from its third one on."""
     from configs import samplers

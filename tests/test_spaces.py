@@ -1,5 +1,6 @@
 """What a search draws: values of a space, as its file and the command line have it."""
 
+import math
 from collections import Counter
 
 import pytest
@@ -168,3 +169,13 @@ def test_what_cannot_be_searched(loader, params, words, message):
 def test_a_condition_that_says_nothing(loader):
     with pytest.raises(ConfigError, match="name a setting and the values with which optim.lr counts"):
         read(loader, {"optim.lr": [1, 2]}, where={"optim.lr": "sometimes"})
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_whole_numbers_at_the_ends_of_an_interval_are_drawn_as_often(log):
+    """On a logarithmic scale: by the logarithms of their halves."""
+    interval = Interval(1, 4, log, True)
+    drawn = Counter(int(interval.at(k / 10_000)) for k in range(10_001))
+    total = math.log(4.5 / 0.5) if log else 4.0
+    parts = [math.log((k + 0.5) / (k - 0.5)) if log else 1.0 for k in range(1, 5)]
+    assert [drawn[k] / 10_000 for k in range(1, 5)] == pytest.approx([part / total for part in parts], abs=1e-3)

@@ -12,7 +12,7 @@ import torch
 from tasks.batches import SPLITS, count_in_train
 from tasks.document_classification.cleaning import check_steps, clean
 from tasks.errors import UserError, one_of, rate, sizes_of, whole
-from tasks.labels import Labels
+from tasks.labels import Labels, check_classes
 from tasks.ragged import Documents, Sentences, TextStore
 from tasks.reading import Fault, Faults
 from tasks.sentences import check_language, split_sentences
@@ -138,7 +138,7 @@ def prepare(rows: Iterable[Row], recipe: Recipe) -> Corpus:
     words, starts = texts.sentences.ids.numpy(), texts.sentences.starts.numpy()
     arrays = Arrays(words, starts, texts.starts.numpy(), numbers, held_out)
     counts = _counts(arrays, names, faults)
-    _check_classes({split: counts[split]["labels"] for split in SPLITS})
+    check_classes({split: counts[split]["labels"] for split in SPLITS}, "documents")
     for split, n in count_in_train(np.frombuffer(hashes, np.int64), held_out).items():
         counts[split]["in_train"] = n
     first = {split: each.first for split, each in faults.items() if each.first}
@@ -168,13 +168,15 @@ def usable(
 
 
 def _hold_out(splits: np.ndarray, recipe: Recipe) -> np.ndarray:
-    """The split of each document, after those that are held out of train have moved into theirs."""
+    """The split of each document, after those that are held out of train have moved into theirs; no more of them than
+    `sizes` says."""
     splits = splits.copy()
     train = np.flatnonzero(splits == SPLITS.index("train"))
     order = np.random.default_rng(recipe.held_out_seed).permutation(train)
     start = 0
     for split, part in recipe.held_out.items():
-        stop = start + round(part * len(train))
+        size = recipe.sizes.get(split)
+        stop = start + min(round(part * len(train)), len(train) if size is None else size)
         splits[order[start:stop]] = SPLITS.index(split)
         start = stop
     return splits
@@ -195,23 +197,3 @@ def _counts(arrays: Arrays, classes: Sequence[str], faults: dict[str, Faults]) -
         counts[split] = {name: total[k] for name, total in zip(names, totals, strict=True)}
         counts[split] |= {"skipped": faults[split].count, "labels": dict(zip(classes, by_class, strict=True))}
     return counts
-
-
-def _check_classes(by_split: dict[str, dict[str, int]]) -> None:
-    labels = by_split["train"]
-    if not any(labels.values()):
-        raise UserError("Train has no documents that can be used.")
-    if len(labels) < 2:
-        raise UserError(f"Train has documents of the class {', '.join(labels)} alone, and at least two are needed.")
-    empty = [name for name, count in labels.items() if not count]
-    elsewhere = {name: sum(each[name] for each in by_split.values()) for name in empty}
-    if few := [f"{name} ({n})" for name, n in elsewhere.items() if n]:
-        raise UserError(
-            f"All documents of the class {', '.join(few)} are in dev or test, and none is left for train. Add some, or "
-            "leave it out of task.data.classes; where dev or test are held out of train (task.data.held_out), another "
-            "task.data.held_out_seed draws others."
-        )
-    if empty:
-        raise UserError(
-            f"Train has no document of the class {', '.join(empty)}; add some, or leave it out of task.data.classes."
-        )

@@ -26,6 +26,7 @@ from tasks.names import Names
 from tasks.reading import Fault, read_examples
 
 KINDS = (*READERS, "folder", "toy")
+FORMAT = 2  # of the cache
 
 
 @dataclass(frozen=True)
@@ -110,8 +111,10 @@ class GraphData(TaskData):
         """The graph of a folder, from the cache where its files are those of the last time."""
         if not folder.is_dir():
             return read()  # which says what is missing
-        files = [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in sorted(folder.iterdir())]
+        there = [file for file in sorted(folder.iterdir()) if file.is_file() and not file.name.startswith(".")]
+        files = [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in there]
         settings = {
+            "format": FORMAT,
             "kind": self.options.kind,
             "labelled": self.labelled,
             "files": files,

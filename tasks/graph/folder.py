@@ -78,7 +78,7 @@ def _rows(path: Path, form: str, least: int, most: int | None) -> Rows:
     """Line number and fields of each line that is not blank."""
     try:
         with open_bytes(path) as file:
-            lines = file.read().decode("utf-8-sig").splitlines()
+            lines = file.read().decode("utf-8-sig").split("\n")
     except FileNotFoundError:
         raise UserError(f"There is no file {path}; it must have lines of the form {form}.") from None
     except UnicodeDecodeError as error:
@@ -167,15 +167,16 @@ def _classes(
     if not rows:
         return (), None
     classes = sorted({label for _, (_, label) in rows})
+    number_of_class = {label: c for c, label in enumerate(classes)}
     labels = np.full(len(number), -1, dtype=np.int64)
     for k, (node, label) in rows:
         if node not in number:
             raise UserError(f"{path}, line {k}: there is no node {brief(node)} in edges or features.")
         before = labels[number[node]]
-        if before not in (-1, classes.index(label)):
+        if before not in (-1, number_of_class[label]):
             raise UserError(
                 f"{path}, line {k}: the node {brief(node)} has the class {brief(label)} here and "
                 f"{brief(classes[before])} on a line before; keep one of the two."
             )
-        labels[number[node]] = classes.index(label)
+        labels[number[node]] = number_of_class[label]
     return tuple(classes), labels

@@ -12,7 +12,7 @@ import numpy as np
 
 from tasks.batches import count_in_train
 from tasks.errors import UserError, one_of, rate, sizes_of, whole
-from tasks.labels import Labels
+from tasks.labels import Labels, check_classes
 from tasks.nli.pairs import NO_LABEL, SENTENCES, Pair
 from tasks.nli.places import SPLITS
 from tasks.ragged import TextStore
@@ -176,6 +176,7 @@ class _Store:
             ids, by_class = words[split_of_word == k], np.bincount(labels[splits == k], minlength=len(classes)).tolist()
             self.counts[split].update(words=len(ids), unknown=int((ids == UNK).sum()), skipped=self.faults[split].count)
             counts[split] = {**self.counts[split], "labels": dict(zip(classes, by_class, strict=True))}
+        check_classes({split: counts[split]["labels"] for split in SPLITS}, "pairs")
         for split, n in count_in_train(np.frombuffer(self.hashes, np.int64), splits).items():
             counts[split]["in_train"] = n
         text_starts = np.zeros(len(self.text_lengths) + 1, np.int64)

@@ -112,7 +112,7 @@ class _Runs:
 
 
 def part_of(keys: np.ndarray, shares: dict[str, float], seed: int) -> np.ndarray:
-    """The part of each pair, as its place in PARTS: drawn from (key, seed) alone, so it stays when the text grows."""
+    """The part of each pair, as its place in PARTS: drawn from (key, seed) alone. Keys are of a vocabulary."""
     with np.errstate(over="ignore"):  # splitmix64 (Steele, Lea and Flood 2014), which counts modulo 2**64
         z = keys.astype(np.uint64) + np.uint64(seed + 1) * np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

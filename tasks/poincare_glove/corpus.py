@@ -1,5 +1,6 @@
 """A text file of any size, read in blocks: its words counted, and its tokens as numbers."""
 
+import codecs
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,12 +17,10 @@ Tokenizer = Callable[[str], list[str]]
 
 
 class Block(NamedTuple):
-    """Whole words of consecutive lines. number: of the first line, from 1. joined: whether it goes on a line of the
-    block before. size: bytes."""
+    """Whole words of consecutive lines. number: of the first line, from 1. size: bytes."""
 
     lines: list[str]
     number: int
-    joined: bool
     size: int
 
 
@@ -32,18 +31,18 @@ def blocks(path: Path) -> Iterator[Block]:
     """
     try:
         with open_bytes(path) as file:
-            rest, number, joined, empty = b"", 1, False, True
+            rest, number, empty = b"", 1, True
             while (chunk := file.read(BLOCK)) or rest:
                 data = rest + chunk
+                data = data.removeprefix(codecs.BOM_UTF8) if empty else data
                 end = max(data.rfind(b"\n"), data.rfind(b" ")) + 1 if chunk else len(data)
                 data, rest = data[:end], data[end:]
                 if not data:
                     continue
                 lines = data.split(b"\n")
-                yield Block(_decoded(lines, path, number), number, joined, len(data))
+                yield Block(_decoded(lines, path, number), number, len(data))
                 empty = False
                 number += len(lines) - 1
-                joined = bool(lines[-1])
     except FileNotFoundError:
         raise UserError(f"There is no text file {path}; correct task.data.file.") from None
     except UNREADABLE as error:

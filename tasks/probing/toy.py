@@ -13,7 +13,6 @@ from tasks.probing.conllu import Sentence
 from tasks.ragged import length_mask
 
 ROWS = 1 << 12  # of the table of directions
-LAYERS = 3
 
 
 def toy_sentence(draw: np.random.Generator, shortest: int, longest: int) -> Sentence:

@@ -288,8 +288,9 @@ class TranslationData(TaskData):
         return NewSentences(Sentences(ids_of_all, starts), inputs)
 
     def test_inputs(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        for source, target in zip(self.texts("test", "source"), self.texts("test", "target"), strict=True):
-            yield source, {"gold": self.writing.plain(target)}
+        references = self.subwords.whole(self.texts("test", "target"))
+        for source, reference in zip(self.texts("test", "source"), references, strict=True):
+            yield source, {"gold": self.writing.plain(reference)}
 
     def describe(self, example: str) -> dict[str, Any]:
         return {"source": example}

@@ -124,5 +124,6 @@ class TextDecoder:
     def _replaced(self, names: list[str], tokens: list[int], places: list[int], text: str) -> list[str]:
         """The pieces of a translation, with those of the source in the place of unknown ones."""
         pieces = self.source.subwords.split([text])[0]
-        rows = zip(names, tokens, places, strict=True)
-        return [pieces[place] if token == UNK else name for name, token, place in rows]
+        # a blank source has no pieces, and one place
+        of_source = [t == UNK and place < len(pieces) for t, place in zip(tokens, places, strict=True)]
+        return [pieces[place] if own else name for own, name, place in zip(of_source, names, places, strict=True)]

@@ -26,7 +26,7 @@ class TranslationScores:
 
     def sums(self, translations: Sequence[str], references: Sequence[str]) -> dict[str, Tensor]:
         """What the scores are made from, by their names, to be added up."""
-        references = [self.subwords.join(pieces) for pieces in self.subwords.split(references)]  # no "@@"
+        references = self.subwords.whole(references)
         return {
             name: bleu.sums([write(t) for t in translations], [write(r) for r in references])
             for name, (bleu, write) in self._scores.items()

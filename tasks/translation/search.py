@@ -94,7 +94,7 @@ class SearchOptions:
 
     def limits(self, lengths: Tensor, most: int) -> Tensor:
         """Most tokens of the translations, with the end, of sources of these lengths (B,); never above ``most``."""
-        return (self.max_length_ratio * lengths.double() + self.max_length_constant + 1).long().clamp(max=most)
+        return (self.max_length_ratio * lengths.double() + self.max_length_constant + 1).clamp(max=most).long()
 
 
 @torch.no_grad()

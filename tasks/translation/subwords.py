@@ -45,6 +45,10 @@ class Subwords:
         sentence = " ".join(pieces)
         return (sentence + " ").replace(JOINT, "").strip() if self.kind == "@@" else sentence
 
+    def whole(self, sentences: Sequence[str]) -> list[str]:
+        """The sentences as `join` makes them of their pieces, as translations are: without the marks of "@@"."""
+        return [self.join(pieces) for pieces in self.split(sentences)]
+
 
 def learn(sentences: Iterable[str], size: int) -> bytes:
     """The model of `size` pieces that SentencePiece learns from sentences, which stay as they are written; of fewer,

@@ -68,25 +68,6 @@ def test_the_text_does_not_depend_on_the_order_of_keys(tmp_path, collect, make_r
     assert collect(str(tmp_path / "b")) == 0
 
 
-def test_no_path_of_the_machine_is_kept(tmp_path, collect, make_record, write_record):
-    checkpoint = str(tmp_path / "outputs/a/best.ckpt")
-    changes = {
-        "data.files": {"/somewhere/else/train.tsv": 1},
-        "config.checkpoint": checkpoint,
-        "overrides": ["paths.data_dir=/somewhere/my data", "+optim=radam", "task/model=x"],
-    }
-    write_record(tmp_path / "outputs/a/record.json", make_record(changes))
-    assert collect() == 0
-    text = (tmp_path / "results/runs" / KEPT).read_text()
-    record = json.loads(text)
-    assert record["config"]["paths"] == {"data_dir": "data", "output_dir": "outputs/hnn_prefix10_gru_hyp"}
-    assert record["config"]["checkpoint"] == "outputs/a/best.ckpt"
-    assert record["data"]["files"] == {"train.tsv": 1}
-    assert record["overrides"] == ["paths.data_dir=my data", "+optim=radam", "task/model=x"]
-    assert "/somewhere" not in text
-    assert str(tmp_path) not in text
-
-
 @pytest.mark.parametrize(
     ("changes", "word"),
     [

@@ -151,3 +151,5 @@ def test_predictions_have_a_label_and_probabilities():
     assert list(first["probabilities"]) == list(CLASSES)
     assert list(first["probabilities"].values()) == pytest.approx(logits[0].softmax(-1).tolist(), rel=1e-5)
     assert second["label"] == "entailment", "the first of equal ones"
+    close = torch.tensor([[0.0, 1e-6, 0.0]])
+    assert class_predictions(close, CLASSES)[0]["label"] == "neutral", "of the scores, not of rounded probabilities"

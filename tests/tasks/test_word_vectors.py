@@ -44,6 +44,11 @@ def test_rows_of_a_plain_file(read):
     assert not words.tangent[PAD].any()
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_word(read):
+    assert read("\ufeffthe 1 2\ncat 3 4\n").index == read("the 1 2\ncat 3 4\n").index
+    assert read("\ufeff2 2\nthe 1 2\ncat 3 4\n").index.keys() == {"the", "cat"}
+
+
 def test_without_a_vector_for_unknown_words_it_is_a_tenth_of_the_mean(read):
     assert read("a 1 2\nb 3 6\n").tangent[UNK].tolist() == pytest.approx([0.2, 0.4])
     both = read("unk 1 1\n<unk> 2 2\n")

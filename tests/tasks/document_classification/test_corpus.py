@@ -82,6 +82,8 @@ def test_held_out_documents_are_drawn_by_the_seed_and_are_the_stated_share():
     sources = [("train", "", Document("ab"[k % 2], (f"Word w{k}.",))) for k in range(50)]
     one = prepare(sources, recipe(held_out={"test": 0.2, "dev": 0.1}))
     assert [one.counts[split]["documents"] for split in SPLITS] == [35, 5, 10]
+    fewer = prepare(sources, recipe(held_out={"test": 0.2, "dev": 0.1}, sizes={"test": 3}))
+    assert [fewer.counts[split]["documents"] for split in SPLITS] == [42, 5, 3]
     again = prepare(sources, recipe(held_out={"test": 0.2, "dev": 0.1}))
     other = prepare(sources, recipe(held_out={"test": 0.2, "dev": 0.1}, held_out_seed=1))
     assert np.array_equal(one.arrays.splits, again.arrays.splits)
@@ -110,7 +112,7 @@ def test_labels_outside_the_given_classes_and_classes_without_documents():
     ):
         prepare(three(("a", "c")), recipe(classes=classes))
     with pytest.raises(
-        UserError, match=r"Train has no document of the class none; add some, or leave it out of task\.data\.classes"
+        UserError, match=r"Train has no documents of the class none; add some, or leave it out of task\.data\.classes"
     ):
         prepare(three(), recipe(classes={**classes, "none": ["n"]}))
     with pytest.raises(UserError, match="Train has documents of the class a alone, and at least two are needed"):

@@ -28,6 +28,14 @@ def test_names_features_and_labels_are_read(folder):
 
 
 @pytest.mark.filterwarnings("ignore:.*have no edge")
+def test_lines_end_where_files_end_them(folder):
+    """Not at characters of Unicode that separate lines of a text, which a name may hold."""
+    (folder / "features.tsv").unlink()
+    (folder / "edges.tsv").write_text("a\u2028z\tb\r\nb\tc\r\n", encoding="utf-8")
+    assert read_folder(folder, "mine", False).names[0] == "a\u2028z"
+
+
+@pytest.mark.filterwarnings("ignore:.*have no edge")
 def test_a_file_that_was_packed_is_the_same_graph(folder):
     before = read_folder(folder, "mine", False)
     (folder / "edges.tsv.gz").write_bytes(gzip.compress((folder / "edges.tsv").read_bytes()))

@@ -139,10 +139,25 @@ def test_premises_are_held_out_with_all_their_pairs():
 
 
 def test_the_vocabulary_has_no_word_that_only_the_held_out_part_has():
-    train = tuple(("neutral", f"word{k}", "b") for k in range(200))
+    train = tuple((("neutral", "entailment")[k % 2], f"word{k}", "b") for k in range(200))
     pairs = prepare(rows(("train", train), ("test", ROWS)), replace(RECIPE, held_out=0.2))
     assert len(pairs.words) == pairs.counts["train"]["pairs"] + 1
     assert pairs.counts["dev"]["unknown"] == pairs.counts["dev"]["pairs"]
+
+
+@pytest.mark.parametrize(
+    ("train", "classes", "said"),
+    [
+        ("aa", None, "Train has pairs of the class a alone"),
+        ("aa", {"A": ["a"], "B": ["b"]}, r"All pairs of the class B \(1\) are in dev or test"),
+        ("ab", {"A": ["a"], "B": ["b"], "C": ["c"]}, "Train has no pairs of the class C"),
+    ],
+)
+def test_classes_without_training_pairs_are_refused(train, classes, said):
+    of = {"train": train, "dev": "a", "test": "a" if classes is None else "b"}
+    splits = ((split, tuple((label, "A dog.", "It runs.") for label in labels)) for split, labels in of.items())
+    with pytest.raises(UserError, match=said):
+        prepare(rows(*splits), replace(RECIPE, classes=classes))
 
 
 def same(one, other) -> bool:

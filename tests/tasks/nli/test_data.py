@@ -1,5 +1,7 @@
 """NLI data: splits, batches, groups and texts; settings that cannot be; the counts of the real files."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -92,6 +94,12 @@ def test_words_have_vectors_where_there_is_a_file(tmp_path, capsys):
     before = data.fingerprint()["sha256"]
     (tmp_path / "glove" / "some.txt").write_text("dog 1 2\nhome 3 5\n", encoding="utf-8")
     assert [*other_parts(before, make(tmp_path, vectors=source).fingerprint()["sha256"])] == ["vectors"]
+    (tmp_path / "glove" / "some.txt").write_text("Hund 1 2\n", encoding="utf-8")
+    capsys.readouterr()
+    assert make(tmp_path, vectors=source).model_sizes["vectors"] is None
+    assert "Words start at random. some.txt has a vector for none of the" in capsys.readouterr().out
+    with pytest.raises(UserError, match=r"some\.txt has a vector for none of the .* task\.data\.vectors=null"):
+        _ = make(tmp_path, vectors=replace(source, required=True)).model_sizes
 
 
 @pytest.mark.parametrize(("fidelity", "dev"), [("paper", None), ("code", "multinli_1.0_dev_matched")])

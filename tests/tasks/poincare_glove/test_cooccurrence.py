@@ -79,6 +79,8 @@ def test_words_are_counted_whole_across_blocks(tmp_path, monkeypatch, block):
     assert count_words(path, str.split, True, ignore) == {"the": 2, "theory": 1, "of": 1, "theatre,": 1, "äöü": 2}
     assert count_words(path, str.split, False, ignore)["The"] == 1
     assert sum(b.size for b in blocks(path)) == path.stat().st_size
+    path.write_text("\ufeffThe end", encoding="utf-8")
+    assert count_words(path, str.split, True, ignore) == {"the": 1, "end": 1}, "without the mark of byte order"
 
 
 def test_faulty_texts_are_named(tmp_path):

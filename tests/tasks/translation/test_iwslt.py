@@ -1,5 +1,6 @@
 """IWSLT'14 as fairseq's script leaves it, from files to translations."""
 
+import json
 import math
 
 import pytest
@@ -42,3 +43,8 @@ def test_two_steps_are_trained_and_tested(tmp_path, fidelity):
     translations = (result.record_path.parent / "translations.txt").read_text(encoding="utf-8")
     assert len(translations.splitlines()) == 3
     assert "@@ " not in translations
+    output = tmp_path / "out.jsonl"
+    tested = call("mode=test", f"checkpoint={result.record_path.parent}", f"output={output}", *QUIET, *places(tmp_path))
+    assert tested.code == 0, tested.err
+    gold = [json.loads(line)["gold"] for line in output.read_text(encoding="utf-8").splitlines()]
+    assert gold == ["der hut der katze", "hier läuft eine katze", "ein vogel läuft"]

@@ -181,6 +181,7 @@ def test_least_and_most_lengths_are_kept():
 def test_limits_follow_the_sources():
     settings = options(max_length_ratio=1.5, max_length_constant=3)
     assert settings.limits(torch.tensor([1, 4, 7, 100]), most=50).tolist() == [5, 10, 14, 50]
+    assert options(max_length_ratio=1e30).limits(torch.tensor([1]), most=50).tolist() == [50]
 
 
 def test_fewer_hypotheses_where_there_are_no_more():
