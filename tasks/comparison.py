@@ -186,7 +186,8 @@ def _files(record: Record) -> str:
     files = record["data"].get("files")
     test = files.get("test") if isinstance(files, dict) else files
     name = str(test if isinstance(test, str) else ", ".join(map(str, test or [])) or "its data")
-    folder = record["config"]["task"]["data"].get("folder")
+    data = record["config"]["task"]["data"]
+    folder = data.get("folder") or (data.get("release") or {}).get("root")
     return f"{Path(folder).name}/{name}" if isinstance(folder, str) and "/" not in name else name
 
 

@@ -91,7 +91,9 @@ def test_manifold_parameters(name):
         "poincare_pp": {"words.weight"},
         "lorentz": {"words.weight", "top.points"},
     }
-    assert set(manifold_parameters(net)) == expected.get(layers, set())
+    result = manifold_parameters(net)
+    assert set(result) == expected.get(layers, set())
+    assert all(result[name] == (p.manifold, p) for name, p in net.named_parameters() if name in result)
 
 
 def net() -> nn.Module:

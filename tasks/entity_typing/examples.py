@@ -151,7 +151,7 @@ class Encoder:
         if self.grow:
             self.types.update({t: k for k, t in enumerate(new, start=len(self.types))})
         elif not self.drop or len(new) == len(set(types)):
-            raise Fault(f"the type {brief(new[0])} is not in the ontology")
+            raise Fault(f"the type {brief(new[0])} is not in the list of types")
         else:
             self.outside += len(new)
         return [self.types[t] for t in types if t in self.types]

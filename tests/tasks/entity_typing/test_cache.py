@@ -225,7 +225,7 @@ def test_types_outside_of_the_ontology_are_named_or_left_out_and_counted(tmp_pat
     ]
     path = tmp_path / "part0.json"
     path.write_text("\n".join(map(json.dumps, lines)))
-    with pytest.raises(UserError, match=r"part0\.json, line 2: the type 'strange' is not in the ontology"):
+    with pytest.raises(UserError, match=r"part0\.json, line 2: the type 'strange' is not in the list of types"):
         prepare_mentions(tmp_path / "cache", "made", recipe(tmp_path, (4,), types=known, grow=False), 1)
     found = prepare_mentions(tmp_path / "cache", "made", recipe(tmp_path, (4,), types=known, grow=False, on_error="skip"), 1)
     assert (found.parts["part0"]["skipped"], found.parts["part0"]["outside"]) == (1, 3)

@@ -160,7 +160,7 @@ def test_what_is_out_of_the_ordinary_is_counted():
         (Mention([], "", [], ["t1"]), "mention 2: the mention is empty"),
         (Mention([], " \t", [], ["t1"]), "mention 2: the mention is empty"),
         (Mention([], "a", [], []), "mention 2: the mention has no type"),
-        (Mention([], "a", [], ["t9"]), "mention 2: the type 't9' is not in the ontology"),
+        (Mention([], "a", [], ["t9"]), "mention 2: the type 't9' is not in the list of types"),
         (Mention([], "a", [], [["t1"]]), "a type in y_str is not a string or empty"),
         (Mention([], "a", [], [""]), "a type in y_str is not a string or empty"),
         (Mention([3], "a", [], ["t1"]), "a word of the context is not a string"),
@@ -177,7 +177,7 @@ def test_a_mention_that_cannot_be_used_says_why_and_leaves_nothing(mention, said
 
 
 def test_all_types_outside_of_the_ontology_are_a_fault_even_where_some_are_dropped():
-    with pytest.raises(Fault, match="'x' is not in the ontology"):
+    with pytest.raises(Fault, match="'x' is not in the list of types"):
         encode([Mention([], "a", [], ["x", "y"])], Encoder(INDEX, LIMITS, TYPES, drop=True))
 
 
