@@ -67,6 +67,7 @@ LATER = {
     "task.model.word_c": 1.0,
     "task.model.word_dropout": 0.0,
     "task.model.dropout": 0.0,
+    "task.model.activation": "identity",
     "task.data.vectors.required": True,
     **{f"optim.vectors.{key}": None for key in ("rule", "lr", "weight_decay")},
     "optim.decoupled": True,

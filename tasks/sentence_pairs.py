@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from hyperbolic.geometry import ChangeGeometry, Geometry, Options
+from hyperbolic.kernels.nonlinearity import NONLINEARITIES
 from hyperbolic.manifolds import Manifold
 from tasks.base import NamedPoints, Points
 from tasks.classification import ClassificationTask
@@ -29,7 +30,7 @@ class PairEncoder(Protocol):
 class SentencePairClassifier(nn.Module):
     """An encoder of both sentences, a feed-forward layer on them and their distance, and an MLR.
 
-    f = ((W1 ⊗ s1 ⊕ W2 ⊗ s2) ⊕ b) ⊕ (d²(s1, s2) ⊗ b_d), logits = MLR(f); premise and hypothesis share the word table,
+    f = ((W1 ⊗ s1 ⊕ W2 ⊗ s2) ⊕ b) ⊕ (d²(s1, s2) ⊗ b_d), logits = MLR(φ(f)); premise and hypothesis share the word table,
     and the encoder has its own parameters for each. The squared distance is that of the sentences' geometry, also where
     the layer has another one. Of an encoder of pairs, s1 is what the hypothesis attends to in the premise.
 
@@ -38,7 +39,9 @@ class SentencePairClassifier(nn.Module):
     side by side, f = W ⊗ proj(s1 | s2) ⊕ b, with the same last term; "hypera": plain for encoders that take means of
     words, as "dan", else mobius. layers: defaults of layers by family, see `Geometry.with_defaults`. words: "points": a
     parameter of the space for each; "tangents": a `WordTable`, which starts from the data's `vectors` where there are
-    some, with word_c and word_dropout. dropout: of the sentences that the feed-forward layer gets.
+    some, with word_c and word_dropout. dropout: of the sentences that the feed-forward layer gets. activation: φ, a
+    name in `NONLINEARITIES`; without one the Euclidean logits are linear in both sentences and their distance, where
+    hyperbolic layers are not.
     Sources: Ganea, Bécigneul and Hofmann 2018, section 4, and their code (hyp_rnn.py); "plain" the deep averaging
     network in the program of Patel et al., Attention Networks in Hyperbolic Space (HyperA), and "hypera" all of it.
     """
@@ -62,6 +65,7 @@ class SentencePairClassifier(nn.Module):
         word_c: float = 1.0,
         word_dropout: float = 0.0,
         dropout: float = 0.0,
+        activation: str = "identity",
         vectors: VectorRows | None = None,
         layers: Mapping[str, Options] | None = None,
     ):
@@ -71,6 +75,7 @@ class SentencePairClassifier(nn.Module):
             whole(f"task.model.{name}", size, 1)
         positive("task.model.init_norm", init_norm)
         positive("task.model.word_c", word_c)
+        one_of("task.model.activation", activation, tuple(NONLINEARITIES))
         rate("task.model.word_dropout", word_dropout)
         rate("task.model.dropout", dropout)
         if one_of("task.model.words", words, WORDS) == "points" and (vectors is not None or word_dropout):
@@ -94,7 +99,7 @@ class SentencePairClassifier(nn.Module):
         d_out = self.encoder.d_out
         assert isinstance(d_out, int)  # of every encoder
         self.ffnn = ffnn.concat((d_out, d_out) if join == "mobius" else (2 * d_out,), d_ffnn, n_features=int(distance))
-        self.to_classifier = ChangeGeometry(ffnn, classifier)
+        self.activation, self.to_classifier = ffnn.activation(activation), ChangeGeometry(ffnn, classifier)
         self.classifier = classifier.logits(d_ffnn, n_classes)
 
     def encode(self, words: Tensor, lengths: Tensor) -> Tensor:
@@ -118,7 +123,8 @@ class SentencePairClassifier(nn.Module):
             manifold = self.ffnn.manifold
             assert isinstance(manifold, Manifold)  # of every layer
             sentences = (side_by_side(manifold, *sentences),)
-        return self.classifier(self.to_classifier(self.ffnn(*sentences, features=distance)))
+        joined = self.activation(self.ffnn(*sentences, features=distance))
+        return self.classifier(self.to_classifier(joined))
 
 
 def side_by_side(manifold: Manifold, *points: Tensor) -> Tensor:

@@ -139,7 +139,7 @@ def test_a_typo_on_the_command_line_is_named(word, said):
         (("task=snli", "task.labels=4"), "task.labels=4: task.labels must be 2 or 3."),
         (("task=ultrafine", "task.sise=base"), "Did you mean task.size"),
         (("task=ultrafine", "+task.sise=base"), "There is no key task.sise. Did you mean size"),
-        (("+task.size=base",), "There is no key task.size. There are: data, fidelity, model, module, name."),
+        (("+task.size=base",), "There is no key task.size. There are: activations, data, fidelity, model, module, name."),
         (("task=ultrafine", "task.model.s=7", "task.data.batch_size=3", "task.size=x"), "task.size=x: task.size must be base"),
         (("~task.module",), "task.module is missing; the task's file in configs/task needs it."),
         (("+task.module.thresold=1",), "There is no key task.module.thresold."),
@@ -189,7 +189,7 @@ def test_caches_are_beside_the_results_and_never_in_the_data(monkeypatch, tmp_pa
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("task:\n  sise: large\n", "There is no key task.sise. There are: data, fidelity, model, module, name."),
+        ("task:\n  sise: large\n", "There is no key task.sise. There are: activations, data, fidelity, model, module, name."),
         ("optim:\n  lrr: 1\n", "There is no key optim.lrr (in configs/experiment/typo.yaml). Did you mean optim.lr?"),
         ("sed: 1\n", "There is no key sed (in configs/experiment/typo.yaml). Did you mean seed?"),
         ("task:\n  data:\n    batchsize: 1\n", "There is no key task.data.batchsize. Did you mean batch_size"),

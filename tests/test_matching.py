@@ -5,8 +5,10 @@ import json
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
+from omegaconf import OmegaConf
 
 from configs import composing, files, matching, tables
+from tasks.resume import flat
 from tests.cli import ROOT
 
 
@@ -44,6 +46,15 @@ def test_a_setting_of_another_name_in_old_records_counts_as_todays():
     data = {"_target_": "tasks.graph.data.LinkData"}
     old, new = ({"task": {"data": data | more}} for more in ({"leak": True}, {"known_in_training": ["train"]}))
     assert matching.decisive(old) == matching.decisive(new) != matching.decisive({"task": {"data": data | {"leak": False}}})
+
+
+def test_euclidean_records_without_an_activation_are_of_another_network():
+    """Hyperbolic ones have none now, as before."""
+    for geometry, same in (("euclidean", False), ("poincare", True)):
+        cell = flat(OmegaConf.to_container(composing.composed("task=prefix10", f"geometry={geometry}"), resolve=True))
+        cell = {key: value for key, value in cell.items() if key.startswith("task.model.")}
+        record = {key: value for key, value in cell.items() if key != "task.model.activation"}
+        assert (matching.differences(record, cell) == []) is same
 
 
 def test_a_run_keeps_its_own_hydra(record):

@@ -5,6 +5,7 @@ import functools
 import pytest
 import torch
 
+from configs import composing
 from hyperbolic.encoders.dan import DeepAveragingEncoder
 from hyperbolic.encoders.pair_attention import PairAttention
 from hyperbolic.encoders.rnn import RecurrentEncoder
@@ -241,3 +242,24 @@ def test_the_task_is_cross_entropy_and_accuracy(batch):
     assert metrics["loss"] == pytest.approx(step.loss.item())
     assert metrics["accuracy"] == (logits.argmax(-1) == labels).double().mean()
     assert torch.equal(task.points({"words": words, "lengths": lengths})["sentences"].x, task.model.encode(*batch))
+
+
+def test_the_activation_comes_before_the_classifier(batch):
+    """By default one in flat space, where the network would be linear in both sentences, and none elsewhere."""
+    flat = {"name": "euclidean", "manifold": "Euclidean", "layers": "euclidean", "c": None}
+    torch.manual_seed(0)
+    plain = model(**flat)
+    torch.manual_seed(0)
+    rectified = model(**flat, activation="relu")
+    first, second = plain.encode(*batch)
+    distance = (first - second).square().sum(-1, keepdim=True)
+    joined = plain.ffnn(first, second, features=distance)
+    torch.testing.assert_close(rectified(*batch), plain.classifier(joined.relu()))
+    assert not torch.equal(rectified(*batch), plain(*batch))
+    composing.register()
+    for task in ("prefix_toy", "nli_toy"):
+        for geometry, name in (("euclidean", "relu"), ("poincare", "identity"), ("lorentz_tangent", "identity")):
+            cfg = composing.composed(f"task={task}", f"geometry={geometry}", "encoder=gru")
+            assert cfg.task.model.activation == name
+    with pytest.raises(UserError, match=r"task\.model\.activation must be one of"):
+        model(activation="bent")
