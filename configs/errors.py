@@ -113,6 +113,8 @@ def _unreadable(text: str, error: BaseException) -> str | None:
 def _no_place(text: str, error: BaseException) -> str | None:
     if not isinstance(error, OSError):
         return None
+    if isinstance(error, BrokenPipeError):
+        return "What read the output of this command has ended, as head does, so the rest was not printed."
     place = error.filename or "A file or folder"
     return (
         f"{place} cannot be used ({error.strerror or text}). paths.output_dir=... names another folder for results, "

@@ -31,6 +31,7 @@ DTYPES = {"float32": [torch.float32], "float64": [torch.float64], "both": [torch
 _TRIES = {True: 1, False: 2}  # quick or not: a row that misses its gate by little is measured so many times again
 
 
+@commands.reports_errors
 def main(arguments: list[str] | None = None, rows: list[Row] = ROWS) -> int:
     """Run the command; returns 0, or 1 where --check finds a missed gate. Exits with 2 for bad input."""
     parser = _parser()

@@ -2,6 +2,8 @@
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
 
 from configs.cells import Place
 from configs.tables import Layout
@@ -29,12 +31,23 @@ def budget(run: Record, theirs: int | None) -> str:
     optim = flat(run["config"].get("optim") or {})
     if optim.get("rule") == "lbfgs":
         return f"at most {optim['lbfgs.max_iter']} iterations of L-BFGS on all data from each start"
+    if is_solved(flat(run["config"])):
+        return "solved at once by scikit-learn, no steps"
     ours = steps(run)
     if ours is None:
         return "an unknown number of steps"
+    patience = run["config"].get("trainer", {}).get("patience")
+    if patience:
+        known = "its authors' are not known" if theirs is None else f"its authors': {theirs:,}"
+        return f"at most {ours:,} steps ({known}), fewer where {patience} validations in a row were not better"
     if theirs is None:
         return f"{ours:,} steps (its authors' are not known)"
     return f"{ours:,} steps, {100 * ours / theirs:.3g} % of its authors' {theirs:,}"
+
+
+def is_solved(config: Mapping[str, Any]) -> bool:
+    """Whether the model of a flat configuration is a linear one, whose whole problem is solved before training."""
+    return str(config.get("task.model._target_")).endswith(".LinearClassifier")
 
 
 def steps(run: Record) -> int | None:

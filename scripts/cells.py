@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from configs.cells import Place
 from configs.tables import SPREADS, Layout
 from hyperbolic.optim.roles import ROLES
-from scripts.budgets import budget_lines
+from scripts.budgets import budget_lines, is_solved
 from scripts.gains import gain_lines
 from scripts.orderings import LEGEND, ordering_lines, quantile, seeds
 from scripts.records import Record, RecordError
@@ -189,16 +189,18 @@ def settings_line(run: Record) -> str:
     files = run["data"]["files"]
     if isinstance(files, dict) and "vectors" in files:
         parts.append(f"word vectors {files['vectors']}")
-    parts += [f"{epochs} epochs"] if epochs not in (None, -1) else []
+    parts += [f"{epochs} epochs"] if epochs not in (None, -1) and not is_solved(config) else []
     parts += [f"at most {steps} steps"] if steps not in (None, -1) else []
+    solved = is_solved(config)
     tokens = config.get("task.data.batch_tokens")
-    parts.append(f"batches of {tokens} tokens" if tokens else f"batches of {config.get('task.data.batch_size')}")
+    if not solved:
+        parts.append(f"batches of {tokens} tokens" if tokens else f"batches of {config.get('task.data.batch_size')}")
     parts.append({"32-true": "float32", "64-true": "float64"}.get(str(precision), str(precision)))
-    parts.append(f"{optim.get('rule')} with learning rate {optim.get('lr')}")
-    for role in ROLES:
+    parts.append("solved by scikit-learn" if solved else f"{optim.get('rule')} with learning rate {optim.get('lr')}")
+    for role in () if solved else ROLES:
         own = {key: value for key, value in (optim.get(role) or {}).items() if value is not None}
         parts += [f"{role}: {' '.join(f'{key} {value}' for key, value in own.items())}"] if own else []
-    if optim.get("max_grad_norm") is not None:
+    if optim.get("max_grad_norm") is not None and not solved:
         parts.append(f"gradient norm at most {optim['max_grad_norm']} ({optim.get('clip')})")
     if isinstance(run["selection"], dict) and run["selection"].get("metric"):
         parts.append(f"tested at the best {run['selection']['metric']}")

@@ -26,12 +26,13 @@ import numpy as np  # noqa: E402
 
 from scripts import commands  # noqa: E402
 from scripts.shapes import Net, Shape, curvature, hyperbolicity, krackhardt, one_way, shape  # noqa: E402
-from tasks.errors import UserError, whole  # noqa: E402
+from tasks.errors import UserError, plain_warnings, whole  # noqa: E402
 from tasks.folders import whole_file  # noqa: E402
 from tasks.graph.folder import EDGES, read_folder  # noqa: E402
 from tasks.graph.releases import read_links  # noqa: E402
 from tasks.kg_completion.categories import categories  # noqa: E402
-from tasks.kg_completion.triples import FILES, Graph, read_graph  # noqa: E402
+from tasks.kg_completion.triples import FILES, OTHER_FILES, Graph, read_graph  # noqa: E402
+from tasks.reading import existing  # noqa: E402
 
 LEGEND = """\
 category  1-1, 1-N, N-1 or N-N: how many heads a tail has, and how many tails a head (N: 1.5 or more in the mean)
@@ -79,9 +80,12 @@ def main(arguments: list[str] | None = None) -> int:
     whole("--samples", options.samples, 1)
     whole("--seed", options.seed, 0)
     kept: dict[str, dict[str, object]] = {}
+    names = [folder.resolve().name for folder in options.folders]
+    if options.output and (twice := sorted({name for name in names if names.count(name) > 1})):
+        raise UserError(f"--output keeps graphs by the names of their folders, and {twice[0]} is there twice.")
     for k, folder in enumerate(options.folders):
         print("\n" * (k > 0), end="")
-        if (folder / EDGES).is_file() or (folder.is_dir() and not (folder / FILES["train"]).is_file()):
+        if existing(folder / EDGES) or (folder.is_dir() and not has_triples(folder)):
             kept[folder.resolve().name] = _graph(folder, options.samples, options.seed)
         else:
             graph = read_graph(folder)
@@ -99,9 +103,14 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+def has_triples(folder: Path) -> bool:
+    """Whether a folder has the training triples of a knowledge graph, under a name that task=kg reads."""
+    return any(existing(folder / name) for name in (FILES["train"], *OTHER_FILES["train"]))
+
+
 def _graph(folder: Path, samples: int, seed: int) -> dict[str, object]:
     """Print what is said of the graph in a folder, and give it as plain values."""
-    graph = read_folder(folder, folder.name, False) if (folder / EDGES).is_file() else read_links(folder)
+    graph = read_folder(folder, folder.name, False) if existing(folder / EDGES) else read_links(folder)
     links = links_of(graph.edges, graph.n, graph.sha256, samples, seed)
     print("\n".join(report_links(graph.name, graph.notes, links)))
     return {key: round(value, 6) if isinstance(value, float) else value for key, value in asdict(links).items()}
@@ -201,4 +210,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    plain_warnings()
     sys.exit(main())

@@ -58,6 +58,8 @@ def read(path: Path) -> Record:
     try:
         record = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
         json.dumps(record, ensure_ascii=False).encode("utf-8")
+    except RecordError:
+        raise
     except (ValueError, RecursionError) as error:  # no JSON, no text, nested without end, half of a surrogate pair
         raise RecordError(f"{path}: not a JSON file ({error}). Run the experiment again.") from error
     if not isinstance(record, dict):

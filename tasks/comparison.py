@@ -152,15 +152,17 @@ def _comparison(records: Mapping[Path, Record]) -> Comparison:
     labels = _labels(list(records.values()))
     runs: dict[str, dict[int, tuple[Path, Record]]] = defaultdict(dict)
     again = 0
+    trained_on: defaultdict[str, set[str]] = defaultdict(set)
     for (file, record), label in sorted(zip(records.items(), labels, strict=True), key=lambda run: _time(run[0][0])):
         same = runs[json.dumps(label)]
+        trained_on[json.dumps(label)].add(_training(record))
         again += record["seed"] in same
         same[record["seed"]] = file, record
     settings = []
     for text, several in runs.items():
         by_seed = sorted((seed, file, record) for seed, (file, record) in several.items())
         _, file, record = by_seed[0]
-        name = record["experiment"] or file.parent.parent.name
+        name = record["experiment"] or file.resolve().parent.parent.name
         own, files = {seed: record for seed, _, record in by_seed}, {seed: file for seed, file, _ in by_seed}
         settings.append(Setting(json.loads(text), name, own, files))
     sign = -1 if mode == "max" else 1
@@ -172,6 +174,8 @@ def _comparison(records: Mapping[Path, Record]) -> Comparison:
     notes = []
     if again:
         notes.append(f"Of runs with the same settings and seed the last one counts; {again} earlier left out.")
+    if apart := sum(len(each) > 1 for each in trained_on.values()):
+        notes.append(f"Runs of {apart} settings were trained on different data, and count as seeds of one.")
     if len(commits := {record["commit"] for record in records.values()}) > 1:
         notes.append(f"The runs are of {len(commits)} versions of the code.")
     title = f"{_task(first)}, {_files(first)}"
@@ -188,7 +192,8 @@ def _files(record: Record) -> str:
     name = str(test if isinstance(test, str) else ", ".join(map(str, test or [])) or "its data")
     data = record["config"]["task"]["data"]
     folder = data.get("folder") or (data.get("release") or {}).get("root")
-    return f"{Path(folder).name}/{name}" if isinstance(folder, str) and "/" not in name else name
+    place = Path(folder).name if isinstance(folder, str) and "/" not in name else ""
+    return f"{place}/{name}" if place else name
 
 
 def _digest(evaluation: str) -> str:
@@ -207,6 +212,13 @@ def _selection(record: Record) -> tuple[str, str]:
     chosen = chosen if isinstance(chosen, dict) and chosen.get("metric") else {}
     metric = chosen.get("metric") or module.get("select") or "val/loss"
     return str(metric), str(chosen.get("mode") or module.get("select_mode") or "min")
+
+
+def _training(record: Record) -> str:
+    """The fingerprints of what a run was trained with."""
+    sha256 = record["data"]["sha256"]
+    parts = {k: v for k, v in sha256.items() if k not in ("dev", "test")} if isinstance(sha256, dict) else sha256
+    return json.dumps(parts, sort_keys=True)
 
 
 def _evaluation(record: Record) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from tasks.base import Task
 from tasks.folders import whole_file
@@ -78,7 +79,7 @@ def show(title: str, record: dict[str, Any], published: Sequence[Published] = ()
     """
     metrics = record["metrics"]
     groups = list(dict.fromkeys(name.split("/")[1] for name in metrics if name.count("/") == 2))
-    table = Table(title=title, title_justify="left")
+    table = Table(title=Text(title), title_justify="left")  # brackets in a name are no markup
     table.add_column("metric")
     for heading in ["all" if groups else "value", *groups]:
         table.add_column(heading, justify="right")

@@ -84,7 +84,7 @@ OF_DATA = ("data.", "sha256.")  # the beginnings of `differences` that are of da
 STOPPED = "it was stopped early, by its trainer.patience"
 # The states that a mode takes of a run's folder, the first that is there.
 STATES = {"fit": (LAST,), "test": (AVERAGE, BEST, LAST), "predict": (AVERAGE, BEST, LAST)}
-NAME = re.compile(r"\w[\w.,=+-]{0,199}")  # of an experiment or a run, as part of a path
+NAME = re.compile(r"\w[^/\\${}\x00-\x1f\x7f]{0,199}")  # of an experiment or a run, as part of a path
 
 
 def current(settings: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from scipy.stats import rankdata
+
 from tasks.comparison import ABSENT
 from tasks.comparison_table import Grid, as_markdown, number
 from tasks.errors import UserError, readable
@@ -220,13 +222,16 @@ def importance(search: Search) -> dict[str, float]:
         epsilon² = 1 - (SS_within / (n - k)) / (SS_total / (n - 1)),  at least 0,
 
     for n trials with k values; intervals are cut into three parts with as many trials each. Ranks, so that one trial
-    that diverged counts no more than the last place. It sees each setting alone, not what two do together. Empty for
-    fewer than 8 trials.
+    that diverged counts no more than the last place; equal trials share the mean of theirs. It sees each setting alone,
+    not what two do together. Empty for fewer than 8 trials.
     """
     trials = [trial for trial in search.ranked() if trial.state != FAILED]
     if len(trials) < FEWEST:
         return {}
-    place = {trial.number: float(k) for k, trial in enumerate(trials)}
+    sign = -1 if search.mode == "max" else 1
+    ends = [(STATES.index(trial.state), sign * (trial.value or 0.0)) for trial in trials]
+    ranks = rankdata([sorted(set(ends)).index(end) for end in ends])
+    place = {trial.number: float(rank) for trial, rank in zip(trials, ranks, strict=True)}
     result = {}
     for key in search.different():
         groups = defaultdict(list)
@@ -279,11 +284,15 @@ def short_names(keys: Sequence[str]) -> list[str]:
     for key in keys:
         parts = key.lstrip("+").split(".")
         length = next(
-            (n for n in range(1, len(parts)) if sum(k.endswith("." + ".".join(parts[-n:])) for k in keys) == 1),
+            (n for n in range(1, len(parts)) if sum(_ends_in(k, parts[-n:]) for k in keys) == 1),
             len(parts),
         )
         names.append(".".join(parts[-length:]))
     return names
+
+
+def _ends_in(key: str, parts: Sequence[str]) -> bool:
+    return key.lstrip("+").split(".")[-len(parts) :] == list(parts)
 
 
 def _read(file: Path) -> Mapping[str, Any]:

@@ -39,6 +39,7 @@ STYLE = {
     "legend.frameon": False,
     "svg.hashsalt": "hyperbolic",  # the same picture gives the same file
     "svg.fonttype": "none",
+    "text.parse_math": False,  # texts of the data have dollars
 }
 _LETTERS_PER_INCH, _LINE = 18.0, 0.135  # of the small print; inches a line
 

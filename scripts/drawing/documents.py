@@ -223,7 +223,7 @@ def _plot_sentences(axis: Axes, beside: Axes, row: Levels, scale: Normalize) -> 
         axis.plot(x, y, "o", markersize=7, markerfacecolor="none", markeredgecolor="black", zorder=4)
         axis.annotate(str(number), (x, y), (5, 4), textcoords="offset points", fontsize=8, weight="bold", zorder=5)
         head = f"{number}  γ {float(part.factors[k]):.2f}, {row.names[int(part.classes[k])]}: "
-        lines.append(canvas.wrapped(head + shortened(part.texts[k], 220), 6.2, 8).replace("$", r"\$"))
+        lines.append(canvas.wrapped(head + shortened(part.texts[k], 220), 6.2, 8))
     canvas.frame(axis, row.extent)
     axis.set_title(canvas.wrapped(row.title, 4.4, 9))
     kinds = [canvas.dot(canvas.GREY, name, canvas.MARKERS[k % len(canvas.MARKERS)]) for k, name in enumerate(row.names)]

@@ -17,6 +17,7 @@ from tasks.errors import UserError
 from tasks.folders import whole_file
 
 FIGURES = "figures"  # in the folder of the first run
+MOST_BYTES = 160  # of the runs' names in that of a file
 Loader = Callable[[Run], Trained]
 
 
@@ -38,6 +39,8 @@ class FigureOptions:
             stem = "-vs-".join(dict.fromkeys(run.stem for run in runs))
         else:
             stem = f"{runs[0].stem}-and-{len(runs) - 1}-more-{short_hash(' '.join(run.stem for run in runs))}"
+        if len(stem.encode()) > MOST_BYTES:
+            stem = f"{stem.encode()[:MOST_BYTES].decode(errors='ignore')}-{short_hash(stem)}"
         return (self.out or runs[0].folder / FIGURES) / f"{figure}-{self.name or stem}.{suffix or self.format}"
 
     def for_run(self, run: Run, runs: Sequence[Run]) -> FigureOptions:

@@ -114,7 +114,7 @@ def plot_panel(axis: Axes, title: str, picture: Picture) -> None:
     places = _places(picture.words)
     for k, word in enumerate(picture.words):
         colour = canvas.GREY if picture.punctuation[k] else "black"
-        axis.text(places[k], 0, word.replace("$", r"\$"), ha="center", va="center", color=colour, fontsize=9)
+        axis.text(places[k], 0, word, ha="center", va="center", color=colour, fontsize=9)
     right = picture.right
     for edges, colours, side in (
         (picture.gold, ["black"] * len(picture.gold), 1),

@@ -17,6 +17,7 @@ from scripts.drawing.lettering import shortened
 from scripts.drawing.options import FigureOptions, caption
 from scripts.trained import Trained
 from tasks.errors import UserError
+from tasks.reading import open_bytes
 
 SHOWN, SHORT = 6, (8, 16)  # pairs of the test split that are shown where no file is named; words of their premises
 MOST_PAIRS = 12  # of a file
@@ -59,7 +60,7 @@ def draw(models: Sequence[Trained], options: FigureOptions) -> Path:
 
 def read_texts(trained: Trained, file: Path) -> list[Text]:
     """The first pairs of a file, as mode=predict reads it."""
-    with file.open("rb") as lines:
+    with open_bytes(file) as lines:
         pairs = list(trained.data.read_inputs(lines, str(file)))
     if len(pairs) > MOST_PAIRS:
         print(f"--pairs {file}: shown are the first {MOST_PAIRS} of {len(pairs):,} pairs.")

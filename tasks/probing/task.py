@@ -13,6 +13,8 @@ from tasks.probing.metrics import LENGTHS, mean_over_lengths, root, spearman
 from tasks.probing.model import LayerProbes
 from tasks.probing.trees import heads_of, spanning_trees
 
+ORDER = "word_order"  # the group of metrics of a chain of the words, each at its place: what a probe must be above
+
 
 def probe_loss(distances: Tensor, depths: Tensor, batch: dict[str, Any]) -> Tensor:
     """``sum_ij |d_T(i, j) - distances_ij| / l^2 + sum_i |depth_T(i) - depths_i| / l`` for sentences of l words
@@ -63,8 +65,10 @@ class ProbingTask(Task):
         sums: dict[str, Any] = {"examples": count}
         sums |= {f"loss_{k}": loss for k, loss in zip(self.layers, losses.detach().sum(1), strict=True)}
         if not self.training:
-            distances, depths = zip(*predictions, strict=True)
-            counted = _sums(_array(distances), _array(depths), batch)
+            distances, depths = (_array(each) for each in zip(*predictions, strict=True))
+            places = np.broadcast_to(np.arange(depths.shape[-1], dtype=float), depths.shape[1:])
+            chains = np.abs(places[..., None] - places[..., None, :])
+            counted = _sums(np.append(distances, chains[None], 0), np.append(depths, places[None], 0), batch)
             sums |= {name: torch.as_tensor(value, device=losses.device) for name, value in counted.items()}
         return Step(losses.sum(0).mean(), sums)
 
@@ -101,15 +105,16 @@ class ProbingTask(Task):
                 "distance_spearman": mean_over_lengths(sums["distance_spearman"].numpy(), counts).tolist(),
                 "depth_spearman": mean_over_lengths(sums["depth_spearman"].numpy(), counts).tolist(),
             }
+        order = {f"{ORDER}/{name}": values.pop() for name, values in metrics.items() if len(values) > len(self.layers)}
         if self.chooses:
             values = metrics[self.select.partition("/")[2]]
             self.best.fill_(values.index(max(values) if self.select_mode == "max" else min(values)))
         best = int(self.best)
         chosen = {name: metrics[name][best] for name in self.metric_names if name in metrics}
         if len(self.layers) == 1:
-            return chosen
+            return chosen | order
         each = {f"layer_{k}/{name}": metrics[name][at] for at, k in enumerate(self.layers) for name in chosen}
-        return each | (chosen if "edges" in sums else {})  # in training none is chosen
+        return each | (chosen | order if "edges" in sums else {})  # in training none is chosen
 
 
 def _array(predictions: Sequence[Tensor]) -> np.ndarray:

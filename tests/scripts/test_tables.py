@@ -21,7 +21,8 @@ rows:
   fully Euclidean GRU: {experiment: "hnn_{data}_gru_eucl", published: [0.8152, 0.9596]}
   fully hyperbolic GRU: {experiment: "hnn_{data}_gru_hyp", published: [0.8119, 0.9714]}
 """
-EUCLIDEAN = {"experiment": "hnn_prefix10_gru_eucl", "config.geometry": {"name": "euclidean"}, "config.optim.lr": 0.005}
+EUCLIDEAN = {"experiment": "hnn_prefix10_gru_eucl", "config.geometry": {"name": "euclidean"}, "config.optim.lr": 0.02}
+EUCLIDEAN |= {"config.task.model.activation": "relu"}
 
 
 @pytest.fixture(autouse=True)

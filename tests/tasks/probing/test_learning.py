@@ -49,8 +49,9 @@ def test_one_layer_has_metrics_without_groups(tmp_path):
     words = ("task=probing_toy", "task.layer=1", "trainer.max_steps=5", *QUIET, *places(tmp_path))
     result = call(*words, "task.data.sizes={train: 20, dev: 10, test: 10}")
     assert result.code == 0, result.err
+    names = ("uuas", "distance_spearman", "root", "depth_spearman")
     assert {name for name in result.record["metrics"] if name.startswith("test/")} == {
-        f"test/{name}" for name in ("uuas", "distance_spearman", "root", "depth_spearman", "loss")
+        "test/loss", *(f"test/{group}{name}" for group in ("", "word_order/") for name in names)
     }
 
 

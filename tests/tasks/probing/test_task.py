@@ -72,8 +72,10 @@ def test_a_probe_that_knows_the_tree_recovers_it(toy):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(task.model, "forward", lambda states: exact)
         metrics = task.summary(task.step(batch).sums)
+    order = {k: metrics.pop(f"word_order/{k}") for k in ("uuas", "root", "distance_spearman", "depth_spearman")}
     assert metrics == pytest.approx({k: 0.0 if k.endswith("loss") else 1.0 for k in metrics})
     assert len(metrics) == 4 * 5
+    assert max(order.values()) < 1, "of a chain, which is not the tree"
 
 
 def test_trees_have_one_root_and_no_punctuation(toy):
