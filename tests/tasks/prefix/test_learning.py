@@ -13,7 +13,7 @@ MARGIN = 0.15
 @pytest.mark.parametrize("geometry", [pytest.param("euclidean", marks=pytest.mark.long), "poincare"])
 def test_the_toy_split_is_learnt_beyond_chance(tmp_path, geometry):
     result = toy(
-        tmp_path, f"geometry={geometry}", "encoder=rnn", "optim.lr=0.01", "trainer.max_epochs=3",
+        tmp_path, f"geometry={geometry}", "encoder=rnn", "optim.lr=0.01", "trainer.max_epochs=6",
         "task.data.batch_size=32", "task.data.max_length=4",
     )  # fmt: skip
     assert result.code == 0, result.err
