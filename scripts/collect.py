@@ -22,8 +22,6 @@ from tasks.errors import UserError  # noqa: E402
 from tasks.folders import whole_file, write_table  # noqa: E402
 from tasks.reading import brief  # noqa: E402
 
-# An absolute path, alone or as the value of an override, as in paths.data_dir=/somewhere/data.
-
 
 @reports_errors
 def main(arguments: list[str] | None = None, root: Path = ROOT, runs: Path = RUNS, published: Path = PUBLISHED) -> int:

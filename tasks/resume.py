@@ -88,8 +88,10 @@ NAME = re.compile(r"\w[^/\\${}\x00-\x1f\x7f]{0,199}")  # of an experiment or a r
 
 
 def current(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings by dotted key, of which those that had another name in runs from before have that of today."""
-    settings = dict(settings)
+    """Settings by dotted key, of which those that had another name in runs from before have that of today, without what
+    other settings take their values from and runs from before lack or have otherwise."""
+    sources = ("task.activations.", "task.fidelity.paper.leak", "task.fidelity.code.leak")
+    settings = {key: value for key, value in settings.items() if not key.startswith(sources)}
     if (leak := settings.pop("task.data.leak", None)) is not None:
         settings["task.data.known_in_training"] = known_in_training(leak)
     return settings
@@ -161,7 +163,7 @@ def differences(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, 
     def compared(key: str) -> bool:
         return key not in IRRELEVANT and any(key == k or key.startswith(f"{k}.") for k in keys)
 
-    ours = settings(origin.config, origin.data)
+    ours = current(settings(origin.config, origin.data))
     theirs = current(settings(checkpoint["config"], checkpoint["data"]))
     theirs = {k: v for k, v in LATER.items() if k in ours} | theirs
     continued = keys is CONTINUED

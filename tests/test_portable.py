@@ -444,9 +444,12 @@ def test_a_setting_that_has_another_name_than_in_a_checkpoint_keeps_its_value(ru
     result = call("mode=test", f"checkpoint={tmp_path / 'old.ckpt'}", *QUIET, *places(tmp_path))
     assert result.code == 0, result.err
     assert result.record["config"]["task"]["data"]["known_in_training"] == ["train"]
-    origin = Origin(None, "", {**state["config"], "task": {"data": {"known_in_training": ["train"]}}}, {})
-    differences = " ".join(resume.differences({**state, "data": {}}, origin, ("task.data",)))
-    assert not re.search("leak|known_in_training", differences)
+    old = {**state, "config": {**state["config"], "task": {**state["config"]["task"]}}}
+    old["config"]["task"]["fidelity"] = {"paper": {"leak": False}, "code": {"leak": True}}
+    new = torch.load(best, weights_only=True)["config"]
+    new = {**new, "task": {**new["task"], "fidelity": {"paper": {}, "code": {}}, "activations": {"euclidean": "relu"}}}
+    origin = Origin(None, "", new, dict(state["data"]), dict(state["sha256"]))
+    assert not re.search("leak|known|activations", " ".join(resume.differences(old, origin, resume.CONTINUED)))
 
 
 def test_another_error_is_not_called_damage_of_the_vocabulary(runs):
