@@ -26,7 +26,7 @@ TRAINER = (
     "check_val_every_n_epoch", "patience", "precision", "average_last", "min_epochs", "limit_val_batches",
 )  # fmt: skip
 DECISIVE = ("task", "geometry", "encoder", "optim", "fidelity", *(f"trainer.{key}" for key in TRAINER))
-SOURCES = ("task.network", "task.others", "task.training", "task.activations")  # other settings hold what they take
+SOURCES = ("task.network", "task.others", "task.training")  # of graphs: encoder and optimiser hold what they take
 OPEN = ("geometry.parts", "geometry.options")  # nodes with keys of the user's: compared as a whole
 
 

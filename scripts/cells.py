@@ -4,6 +4,7 @@ import math
 import statistics
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from typing import Any
 
 from configs.cells import Place
 from configs.tables import SPREADS, Layout
@@ -189,19 +190,13 @@ def settings_line(run: Record) -> str:
     files = run["data"]["files"]
     if isinstance(files, dict) and "vectors" in files:
         parts.append(f"word vectors {files['vectors']}")
-    parts += [f"{epochs} epochs"] if epochs not in (None, -1) and not is_solved(config) else []
+    solved, tokens = is_solved(config), config.get("task.data.batch_tokens")
+    parts += [f"{epochs} epochs"] if epochs not in (None, -1) and not solved else []
     parts += [f"at most {steps} steps"] if steps not in (None, -1) else []
-    solved = is_solved(config)
-    tokens = config.get("task.data.batch_tokens")
     if not solved:
         parts.append(f"batches of {tokens} tokens" if tokens else f"batches of {config.get('task.data.batch_size')}")
     parts.append({"32-true": "float32", "64-true": "float64"}.get(str(precision), str(precision)))
-    parts.append("solved by scikit-learn" if solved else f"{optim.get('rule')} with learning rate {optim.get('lr')}")
-    for role in () if solved else ROLES:
-        own = {key: value for key, value in (optim.get(role) or {}).items() if value is not None}
-        parts += [f"{role}: {' '.join(f'{key} {value}' for key, value in own.items())}"] if own else []
-    if optim.get("max_grad_norm") is not None and not solved:
-        parts.append(f"gradient norm at most {optim['max_grad_norm']} ({optim.get('clip')})")
+    parts += ["solved by scikit-learn"] if solved else _optimiser(optim)
     if isinstance(run["selection"], dict) and run["selection"].get("metric"):
         parts.append(f"tested at the best {run['selection']['metric']}")
     elif isinstance(run["selection"], dict) and (n := run["selection"].get("average_last")):
@@ -212,6 +207,16 @@ def settings_line(run: Record) -> str:
     if run["dirty"] is not False or not run["commit"]:
         parts.append("code with uncommitted changes")
     return ", ".join(parts)
+
+
+def _optimiser(optim: dict[str, Any]) -> list[str]:
+    parts = [f"{optim.get('rule')} with learning rate {optim.get('lr')}"]
+    for role in ROLES:
+        own = {key: value for key, value in (optim.get(role) or {}).items() if value is not None}
+        parts += [f"{role}: {' '.join(f'{key} {value}' for key, value in own.items())}"] if own else []
+    if optim.get("max_grad_norm") is not None:
+        parts.append(f"gradient norm at most {optim['max_grad_norm']} ({optim.get('clip')})")
+    return parts
 
 
 def sources(run: Record) -> list[str]:

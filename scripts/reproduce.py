@@ -37,17 +37,19 @@ def main(arguments: list[str] | None = None, published: Path | None = None) -> i
         raise TableError(f"there is no table {options.table}. There are: {', '.join(sorted(layouts))}.")
     layout = layouts[options.table]
     runs = searches(layout, words) if options.tune else commands(layout, options.seeds, words)
-    failures, code = [], 0
+    failures: list[list[str]] = []
+    code = 0
     try:
         for run in runs:
             if subprocess.run([sys.executable, *run], cwd=ROOT).returncode:
+                code = 1
                 failures.append(run)
     except KeyboardInterrupt:
         print("It was stopped; the same command with skip_finished=true runs what is missing.", file=sys.stderr)
         code = 130
     for run in failures:
         print(f"failed: python {shlex.join(run)}", file=sys.stderr)
-    return code or (1 if failures else 0)
+    return code
 
 
 def commands(layout: Layout, seeds: str, words: list[str]) -> list[list[str]]:
