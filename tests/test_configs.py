@@ -258,3 +258,7 @@ def test_every_line_of_a_leaf_is_explained():
                 if ":" in line and not line.lstrip().startswith(("#", "-")) and "#" not in line and not plain:
                     bare.append(f"{group}/{name}: {line.strip()}")
     assert bare == []
+
+
+def test_a_pipe_that_ended_is_no_folder_that_cannot_be_used():
+    assert "has ended, as head does" in errors.paragraph(BrokenPipeError(32, "Broken pipe"))

@@ -1,5 +1,6 @@
 """python scripts/graph_statistics.py: the table, the sentence below it, and what it says of a folder it cannot read."""
 
+import gzip
 import json
 
 import pytest
@@ -63,6 +64,25 @@ def test_a_folder_that_has_no_graph_is_told(tmp_path, folder, capsys):
     assert graph_statistics.main([str(folder), "--samples", "5", "--output", str(tmp_path / "out.json")]) == 1
     assert "--output keeps what was measured of graphs" in capsys.readouterr().err
     assert not (tmp_path / "out.json").exists()
+
+
+def test_files_are_those_that_tasks_read(tmp_path, folder, capsys):
+    """Packed, and with other names; two graphs of one name would be one in the file."""
+    assert graph_statistics.main([str(folder), "--samples", "50"]) == 0
+    expected = capsys.readouterr().out
+    (folder / "train.txt.gz").write_bytes(gzip.compress((folder / "train.txt").read_bytes()))
+    (folder / "train.txt").unlink()
+    assert graph_statistics.main([str(folder), "--samples", "50"]) == 0
+    assert capsys.readouterr().out == expected
+    places = [tmp_path / place / "g" for place in "ab"]
+    for place in places:
+        place.mkdir(parents=True)
+        (place / "edges.tsv.gz").write_bytes(gzip.compress(b"a\tb\nb\tc\n"))
+    written = tmp_path / "out.json"
+    assert graph_statistics.main([str(places[0]), "--samples", "5", "--output", str(written)]) == 0
+    assert list(json.loads(written.read_text())["graphs"]) == ["g"]
+    assert graph_statistics.main([*map(str, places), "--output", str(written)]) == 1
+    assert "and g is there twice" in capsys.readouterr().err
 
 
 def test_shared_triples_are_a_note(folder, capsys):

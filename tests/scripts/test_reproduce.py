@@ -47,6 +47,19 @@ def test_every_distinct_cell_is_run_once_and_a_failure_stops_no_other(make, caps
     assert make(TABLE.replace("A: {}", "A: {overrides: [task=prefix30]}"), "hnn_table1")[0] == 0
 
 
+def test_what_failed_before_it_was_stopped_is_said(make, capsys, monkeypatch):
+    def run(words: list[str], cwd) -> subprocess.CompletedProcess:
+        if "task=prefix30" in words:
+            raise KeyboardInterrupt
+        return subprocess.CompletedProcess(words, returncode=1)
+
+    monkeypatch.setattr(reproduce.subprocess, "run", run)
+    assert make(TABLE, "hnn_table1")[0] == 130
+    error = capsys.readouterr().err
+    assert "the same command with skip_finished=true runs what is missing" in error
+    assert "failed: python run.py -m experiment=hnn_prefix10_gru_hyp seed=0\n" in error
+
+
 @pytest.mark.parametrize(
     ("text", "table", "words"),
     [

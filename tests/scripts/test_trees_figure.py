@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from scripts import figures
-from scripts.drawing import trees
+from scripts.drawing import canvas, trees
 from scripts.trained import load, read_run
 from tasks.errors import UserError
 from tests.cli import QUIET, call, places
@@ -25,6 +25,14 @@ def test_the_figure_lies_in_the_folder_of_the_run(run, capsys):
     (path,) = (run / "figures").glob("trees-*.png")
     assert f"figure: {path}" in capsys.readouterr().out
     assert path.stat().st_size > 10_000
+
+
+def test_dollars_of_a_text_are_no_formula(tmp_path):
+    for format in ("png", "svg"):
+        with canvas.canvas(2, 1, r"of $5_ or $\frac{", "a foot $x_1$") as body:
+            pass
+        canvas.save(body.figure, tmp_path / f"dollars.{format}")
+    assert "$x_1$" in (tmp_path / "dollars.svg").read_text(encoding="utf-8")
 
 
 def test_pictures_hold_both_trees(run):

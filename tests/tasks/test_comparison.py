@@ -161,6 +161,13 @@ def test_of_the_same_setting_and_seed_the_last_run_counts():
     assert "1 earlier left out" in comparison.notes[0]
 
 
+def test_seeds_that_were_trained_on_other_data_are_noted():
+    more = {"data__sha256": {"dev": "d", "test": "t", "train": "more"}}
+    (same,), (other,) = compared(record(), record(seed=1)), compared(record(), record(seed=1, **more))
+    assert not any("different data" in note for note in same.notes)
+    assert "Runs of 1 settings were trained on different data, and count as seeds of one." in other.notes
+
+
 @pytest.mark.parametrize(
     ("settings", "tables"),
     [

@@ -36,6 +36,14 @@ def test_importance_of_two_groups_by_hand():
     assert search.importance(result) == {"x": pytest.approx(1 - (17.5 / 6) / (42 / 7))}
 
 
+def test_equal_trials_share_a_rank():
+    same = [trial(k, 1.0, x="ab"[k % 2]) for k in range(8)]
+    assert search.importance(made([*same[:7], trial(7, 1.0, x="a")])) == {"x": 0.0}
+    apart = [trial(k, None, DIVERGED, x="a") for k in range(10)] + [trial(10 + k, 0.5, x="b") for k in range(10)]
+    assert search.importance(made(apart)) == {"x": pytest.approx(1.0)}
+    assert search.short_names(["encoder", "geometry.parts.encoder"]) == ["encoder", "parts.encoder"]
+
+
 def test_importance_agrees_with_the_f_of_an_analysis_of_variance():
     """epsilon² = (k - 1)(F - 1) / ((k - 1) F + n - k), here of three values and of thirds of an interval."""
     trials = [trial(k, (k * 7919 % 31) / 31, x="abc"[k * k % 7 % 3], lr=f"{(k * 37 % 30) / 30:.4f}") for k in range(30)]

@@ -136,3 +136,5 @@ def test_words_of_the_source_stand_for_unknown_ones():
             words = [pieces[p] if t == UNK else w for w, t, p in zip(words, tokens, places, strict=True)]
             assert replaced[k][i].text == " ".join(words)
             assert replaced[k][i].score == hypothesis.score
+    blank = text_decoder(True)(net, source, LENGTHS, ["", *texts[1:]])
+    assert [text.text for text in blank[0]] == [text.text for text in marked[0]], "there is no word of the source"
