@@ -210,6 +210,6 @@ def read_links(folder: Path) -> Graph:
         if reader is airport and (folder / f"{name}.p").is_file():
             return airport(folder, name, labelled=False)
     raise UserError(
-        f"{folder} has the files of none of the published graphs {', '.join(READERS)}; a graph of your own has its edges in "
-        "edges.tsv, a knowledge graph its triples in train.txt, valid.txt and test.txt."
+        f"{folder} has the files of none of the published graphs {', '.join(READERS)}; a graph of your own has its "
+        "edges in edges.tsv, a knowledge graph its triples in train.txt, valid.txt and test.txt."
     )
