@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -58,14 +58,6 @@ class _Own:
         return getattr(self.ctx, name)
 
 
-class Passes(Protocol):
-    """The passes for a kind of device: static methods or functions of a module, as those of :class:`Operator`."""
-
-    fits: Callable[..., bool]
-    forward: Callable[..., Any]
-    backward: Callable[..., Any]
-
-
 class Operator(torch.autograd.Function):
     """Base class of the operations, which :func:`operator` decorates; see the module's documentation.
 
@@ -81,7 +73,7 @@ class Operator(torch.autograd.Function):
     plain: ClassVar[Callable[..., Any]]
     fits: ClassVar[Callable[..., bool]] = staticmethod(lambda *_: True)
     fake: ClassVar[Callable[..., Any] | None] = None
-    cuda: ClassVar[Passes | None] = None
+    cuda: ClassVar[Any] = None  # a module or class with fits, forward and backward
     fuses: ClassVar[bool] = True
     _forward: ClassVar[Callable[..., Any]]
     _backward: ClassVar[Callable[..., Any]]

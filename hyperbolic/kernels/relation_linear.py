@@ -2,7 +2,7 @@
 
 With one (d_out, d_in) matrix for each relation of a knowledge graph, gathering a matrix for every row costs
 B d_out d_in numbers: 1 GB for a batch of 1,000 at d = 500. Here large products go relation by relation, small ones are
-one batched product of gathered matrices; the gradient of large ones is written for the relations of the batch only.
+one batched product of gathered matrices.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hyperbolic import fusion
+from hyperbolic.kernels.operator import Operator, operator
 from hyperbolic.switch import is_followed
 from hyperbolic.typing import Context, Function
 
@@ -18,10 +18,10 @@ GATHERED = 1 << 22  # entries of gathered matrices, up to which one batched prod
 
 
 def relation_linear(x: Tensor, weight: Tensor, r: Tensor, sparse: bool = False) -> Tensor:
-    """``y_i = W_{r_i} x_i``: x (B, d_in), weight (R, d_out, d_in), r long (B,) -> (B, d_out).
+    """``y_i = W_{r_i} x_i``: x (B, d_in), weight (R, d_out, d_in), r long (B,) -> (B, d_out), of the dtype of weight.
 
     Args: sparse: the gradient of the weight is a sparse tensor of the matrices used, for an optimiser with
-        ``lazy=True``.
+        ``lazy=True``; in traced code it is dense.
 
     Raises:
         ValueError: sizes or dtypes that do not fit. IndexError: a matrix that is not there.
@@ -33,66 +33,67 @@ def relation_linear(x: Tensor, weight: Tensor, r: Tensor, sparse: bool = False) 
         )
     if x.dtype is not weight.dtype and not torch.is_autocast_enabled(x.device.type):
         raise ValueError(f"relation_linear: x is {x.dtype} and weight {weight.dtype}; make them one dtype")
-    gathered = r.shape[0] * weight[0].numel() <= GATHERED
-    if is_followed(x, weight) or (gathered and not sparse):
-        return _gathered(x, weight, r)
-    with torch.autocast(x.device.type, enabled=False):  # in which rows would have another dtype than results
-        return _ByRelation.apply(x.to(weight.dtype), weight, r, sparse)
+    if sparse and not is_followed(x, weight):
+        used, r = torch.unique(r, return_inverse=True)
+        weight = _Used.apply(weight, used)
+    y: Tensor = RelationLinear.run(x.to(weight.dtype), weight, r)
+    return y
 
 
-def _gathered(x: Tensor, weight: Tensor, r: Tensor) -> Tensor:
-    return torch.bmm(weight.index_select(0, r.long()), x.unsqueeze(-1)).squeeze(-1)
-
-
-class _ByRelation(Function[Tensor]):
-    """With a sparse gradient, or of so many matrices that they go one after the other."""
+class _Used(Function[Tensor]):
+    """Matrices of which each is used, and their gradient as a sparse tensor."""
 
     @staticmethod
-    def forward(ctx: Context, x: Tensor, weight: Tensor, r: Tensor, sparse: bool) -> Tensor:
-        ctx.sparse, ctx.split = sparse, None
-        if len(r) * weight[0].numel() <= GATHERED:
-            ctx.save_for_backward(x, weight, r)
-            return _gathered(x, weight.detach().as_subclass(Tensor), r)
+    def forward(ctx: Context, weight: Tensor, used: Tensor) -> Tensor:
+        ctx.save_for_backward(used)
+        ctx.size = weight.shape
+        return weight.detach().as_subclass(Tensor).index_select(0, used)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, None]:
+        (used,) = ctx.saved_tensors
+        index = used.unsqueeze(0)
+        return torch.sparse_coo_tensor(index, grad, ctx.size, is_coalesced=True, check_invariants=False), None
+
+
+class _ByRelation:
+    """One product for each relation of the batch, on any device."""
+
+    @staticmethod
+    def fits(x: Tensor, weight: Tensor, r: Tensor) -> bool:
+        return len(r) * weight.shape[1] * weight.shape[2] > GATHERED
+
+    @staticmethod
+    def forward(ctx: Context, x: Tensor, weight: Tensor, r: Tensor) -> Tensor:
         order = r.argsort(stable=True)
-        values, counts = torch.unique_consecutive(r[order], return_counts=True)
-        ctx.split = counts.tolist()
-        ctx.save_for_backward(x, weight, r, values, order)
+        relations, counts = torch.unique_consecutive(r[order], return_counts=True)
+        ctx.groups = list(zip(relations.tolist(), order.split(counts.tolist()), strict=True))
+        ctx.save_for_backward(x, weight)
+        if ctx.groups and ctx.groups[0][0] < 0:  # which would count from the end
+            raise IndexError(f"relation_linear: index {ctx.groups[0][0]} is out of range of {len(weight)} matrices")
         weight = weight.detach().as_subclass(Tensor)
-        relations = values.tolist()
-        if relations and relations[0] < 0:  # which would count from the end
-            raise IndexError(f"relation_linear: index {relations[0]} is out of range of {len(weight)} matrices")
         y = x.new_empty(len(x), weight.shape[1])
-        for relation, rows in zip(relations, order.split(ctx.split), strict=True):
+        for relation, rows in ctx.groups:
             y[rows] = x[rows] @ weight[relation].T
         return y
 
     @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        if torch.is_grad_enabled():  # for a second derivative, dense
-            x, weight, r = ctx.saved_tensors[:3]
-            return *fusion.gradients(_gathered, (x, weight, r), [grad], ctx.needs_input_grad[:3])[:2], None, None
-        grad_x = values = parts = None
-        if ctx.split is None:
-            x, weight, r = ctx.saved_tensors
-            if ctx.needs_input_grad[0]:
-                grad_x = torch.bmm(weight[r].mT, grad.unsqueeze(-1)).squeeze(-1)
-            if ctx.needs_input_grad[1]:
-                values, place = torch.unique(r, return_inverse=True)
-                outer = grad.unsqueeze(-1) * x.unsqueeze(-2)
-                parts = outer.new_zeros(len(values), *outer.shape[1:]).index_add_(0, place, outer)
-        else:
-            x, weight, _, values, order = ctx.saved_tensors
-            groups = list(zip(values.tolist(), order.split(ctx.split), strict=True))
-            if ctx.needs_input_grad[0]:
-                grad_x = torch.empty_like(x)
-                for relation, rows in groups:
-                    grad_x[rows] = grad[rows] @ weight[relation]
-            if ctx.needs_input_grad[1]:
-                parts = torch.stack([grad[rows].T @ x[rows] for _, rows in groups])
-        if values is None or parts is None:
-            return grad_x, None, None, None
-        if not ctx.sparse:
-            return grad_x, torch.zeros_like(weight).index_copy_(0, values, parts), None, None
-        index = values.unsqueeze(0)
-        grad_weight = torch.sparse_coo_tensor(index, parts, weight.shape, is_coalesced=True, check_invariants=False)
-        return grad_x, grad_weight, None, None
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        x, weight = ctx.saved_tensors
+        grad_x = torch.empty_like(x) if ctx.needs_input_grad[0] else None
+        grad_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
+        for relation, rows in ctx.groups:
+            if grad_x is not None:
+                grad_x[rows] = grad[rows] @ weight[relation]
+            if grad_weight is not None:
+                grad_weight[relation] = grad[rows].T @ x[rows]
+        return grad_x, grad_weight, None
+
+
+@operator("relation_linear(Tensor x, Tensor weight, Tensor r) -> Tensor")
+class RelationLinear(_ByRelation, Operator):
+    cuda = _ByRelation
+
+    @staticmethod
+    def plain(x: Tensor, weight: Tensor, r: Tensor) -> Tensor:
+        return torch.bmm(weight.index_select(0, r.long()), x.unsqueeze(-1)).squeeze(-1)

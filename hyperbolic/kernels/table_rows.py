@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
+from torch.nn import functional
 
-from hyperbolic.switch import is_followed
-from hyperbolic.typing import Context, Function
+from hyperbolic.kernels.operator import Operator, operator
+from hyperbolic.typing import Context
 
 
 def table_rows(table: Tensor, index: Tensor, sparse: bool = False) -> Tensor:
-    """``table[index]``: table (N, D), index long (...) -> (..., D).
-
-    Differentiable as often as ``torch.nn.functional.embedding``, which does the work on a GPU and where something
-    follows the operations.
+    """``table[index]``: table (N, D), index of integers (...) -> (..., D).
 
     Args: sparse: the gradient is a sparse tensor of the rows used, for an optimiser with ``lazy=True``.
     """
-    if sparse or table.is_cuda or is_followed(table):
-        return torch.nn.functional.embedding(index, table, sparse=sparse)
-    return _Rows.apply(table, index)
+    if sparse:
+        return functional.embedding(index, table, sparse=True)
+    rows: Tensor = TableRows.run(table, index)
+    return rows
 
 
-class _Rows(Function[Tensor]):
+@operator("table_rows(Tensor table, Tensor index) -> Tensor")
+class TableRows(Operator):
+    fuses = False  # it is one operation
+
+    @staticmethod
+    def plain(table: Tensor, index: Tensor) -> Tensor:
+        return functional.embedding(index, table)
+
+    @staticmethod
+    def fits(table: Tensor, index: Tensor) -> bool:
+        return not table.is_cuda
+
     @staticmethod
     def forward(ctx: Context, table: Tensor, index: Tensor) -> Tensor:
         ctx.save_for_backward(index)
         ctx.size = table.shape
-        return torch.nn.functional.embedding(index, table.detach().as_subclass(Tensor))
+        return functional.embedding(index, table.detach().as_subclass(Tensor))
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, None]:

@@ -24,4 +24,8 @@ SAMPLES = {
         (draw(2, 3), draw(5, 3), torch.tensor([[0, 4, 4], [1, 2, 0]]), bias) for bias in (None, draw(5, 1))
     ],
     "neighbour_sum": lambda: list(_neighbours()),
+    "table_rows": lambda: [(draw(5, d), torch.tensor([[0, 4], [4, 2]])) for d in (1, 3)],
+    "relation_linear": lambda: [(draw(3, 2), draw(4, 3, 2), torch.tensor([1, 3, 1]))],
+    "modulus_sums": lambda: [(draw(2, 3, 4),)],
+    "modulus_distances": lambda: [(draw(2, 4), draw(3, 4))],
 }

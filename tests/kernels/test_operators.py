@@ -11,13 +11,15 @@ import pytest
 import torch
 from torch import Tensor
 
+import hyperbolic.encoders.relational
 import hyperbolic.kernels
 from hyperbolic import switch
 from hyperbolic.kernels.operator import OPERATORS, Operator
 
-for module in pkgutil.walk_packages(hyperbolic.kernels.__path__, "hyperbolic.kernels."):
-    if not module.name.endswith(".triton"):
-        importlib.import_module(module.name)
+for package in (hyperbolic.kernels, hyperbolic.encoders.relational):
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if not module.name.endswith(".triton"):
+            importlib.import_module(module.name)
 
 SAMPLES = {}
 for file in sorted(Path(__file__).parent.glob("samples_*.py")):

@@ -120,8 +120,23 @@ def test_second_derivatives(path, sparse):
         loss = (function(x, weight, r).pow(3) * x.sum(-1, keepdim=True)).sum()
         (gradient,) = torch.autograd.grad(loss, x, create_graph=True)
         seconds.append(torch.autograd.grad(gradient.sum(), [x, weight]))
+    assert seconds[0][1].is_sparse == sparse
     for actual, expected in zip(*seconds, strict=True):
-        torch.testing.assert_close(actual, expected)
+        torch.testing.assert_close(actual.to_dense(), expected)
+
+
+def test_as_an_operator(path):
+    """Traced code keeps the path of the sizes, and so makes no matrix for every row where there are many."""
+    x, weight, r = drawn([1, 3, 1])
+    torch.library.opcheck(torch.ops.hyperbolic.relation_linear.default, (x, weight, r))
+    torch._dynamo.reset()
+    compiled = torch.compile(relation_linear, fullgraph=True, backend="aot_eager")
+    for function in (compiled, relation_linear):
+        x.grad = weight.grad = None
+        function(x, weight, r).square().sum().backward()
+        gradients = torch.autograd.grad(by_loop(x, weight, r).square().sum(), [x, weight])
+        for leaf, expected in zip((x, weight), gradients, strict=True):
+            torch.testing.assert_close(leaf.grad, expected, **tolerance(F64, "identity"))
 
 
 @pytest.mark.parametrize("sparse", [False, True])

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from hyperbolic import kernels, native, switch
+from hyperbolic.encoders import relational
 from hyperbolic.geometry import make_geometry
 from hyperbolic.kernels.operator import OPERATORS
 from scripts import bench
@@ -77,9 +78,10 @@ def test_every_row_of_the_table_has_a_gate():
 
 def test_every_kernel_has_a_row():
     """And no row names what is none."""
-    for module in pkgutil.walk_packages(kernels.__path__, f"{kernels.__name__}."):
-        if "triton" not in module.name:  # which need not be installed
-            importlib.import_module(module.name)
+    for package in (kernels, relational):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if "triton" not in module.name:  # which need not be installed
+                importlib.import_module(module.name)
     folder = Path(kernels.__file__).parent
     triton = {f"{path.parent.name}.triton" for path in folder.glob("*/triton*.py")}
     assert triton

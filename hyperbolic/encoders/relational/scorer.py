@@ -131,12 +131,18 @@ class Scorer(nn.Module, abc.ABC):
 
     @leaves_autocast
     def heads(self, r: Tensor, t: Tensor, start: int = 0, stop: int | None = None) -> Tensor:
-        """Scores (B, stop - start) of the entities as heads of (?, r, t)."""
+        """Scores (B, stop - start) of the entities as heads of (?, r, t).
+
+        Without :meth:`head_query` a query is made for each entity and relation of the batch; in traced code, which
+        cannot group a batch by relation, for each entity and row: (B, stop - start, d) numbers.
+        """
         stop = self.n_entities if stop is None else stop
         query = self.head_query(t, r)
         if query is not None:
             return self.compare_all(query, r, slice(start, stop))
         candidates = torch.arange(start, stop, device=t.device)
+        if torch.compiler.is_compiling():
+            return self.of_heads(candidates.expand(len(t), -1), r, t)
         scores = torch.empty(0, len(candidates), device=t.device)
         for relation, rows in by_relation(r):
             relations = torch.full_like(candidates, relation)

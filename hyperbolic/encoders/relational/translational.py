@@ -9,14 +9,13 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from hyperbolic import fusion
 from hyperbolic.encoders.relational.bilinear import complex_product, conjugate, even, moduli
 from hyperbolic.encoders.relational.scorer import Scorer, Table
 from hyperbolic.geometry import Geometry
+from hyperbolic.kernels.operator import Operator, operator
 from hyperbolic.manifolds import Euclidean, Manifold
 from hyperbolic.numerics import WIDE, safe_sqrt, sqnorm, wide
-from hyperbolic.switch import is_followed
-from hyperbolic.typing import Context, Function
+from hyperbolic.typing import Context
 
 _EPSILON = 2.0  # of the range of the start, in the program of Sun et al. 2019
 _BLOCK = 1 << 16, 1 << 23  # pairs of a query and an entity at once: for each thread of a CPU, and on a GPU
@@ -133,14 +132,13 @@ class RotatE(Translational):
 
     def compare(self, query: Tensor, r: Tensor, t: Tensor) -> Tensor:
         difference = query.unsqueeze(1) - self.entity(t)
-        total = _sum_of_moduli(difference) if is_followed(difference) else _SumOfModuli.apply(difference)
-        return self.margin - total
+        result: Tensor = self.margin - ModulusSums.run(difference)
+        return result
 
     def compare_all(self, query: Tensor, r: Tensor, rows: slice | Tensor) -> Tensor:
         table = self.rows_of(self.entity.weight, rows)
-        if is_followed(query, table):
-            return self.margin - _modulus_distances(query, table)
-        return self.margin - _ModulusDistances.apply(query, table)
+        result: Tensor = self.margin - ModulusDistances.run(query, table)
+        return result
 
     def factors(self, h: Tensor, r: Tensor, t: Tensor) -> list[Tensor]:
         """Moduli (B, d/2) of the entities; those of the relations are 1."""
@@ -161,16 +159,13 @@ def _distances(x: Tensor, y: Tensor) -> Tensor:
     return out
 
 
-def _sum_of_moduli(z: Tensor) -> Tensor:
-    return moduli(z).sum(-1)
-
-
-def _modulus_distances(x: Tensor, y: Tensor) -> Tensor:
-    return moduli(x.unsqueeze(1) - y).sum(-1)
-
-
-class _SumOfModuli(Function[Tensor]):
+@operator("modulus_sums(Tensor z) -> Tensor")
+class ModulusSums(Operator):
     """``sum_j |z_j|`` of complex rows: (..., d) -> (...); the gradient at ``z_j = 0`` is 0."""
+
+    @staticmethod
+    def plain(z: Tensor) -> Tensor:
+        return moduli(z).sum(-1)
 
     @staticmethod
     def forward(ctx: Context, z: Tensor) -> Tensor:
@@ -180,22 +175,19 @@ class _SumOfModuli(Function[Tensor]):
         return modulus.sum(-1)
 
     @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> Tensor:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor]:
         z, modulus = ctx.saved_tensors
-        if torch.is_grad_enabled():  # for a second derivative
-            second: Tensor = fusion.gradients(_sum_of_moduli, [z], [grad], [True])[0]
-            return second
         weight = (grad.unsqueeze(-1) / modulus).masked_fill_(modulus == 0, 0)
-        result: Tensor = (z.unflatten(-1, (2, -1)) * weight.unsqueeze(-2)).flatten(-2)
-        return result
+        return ((z.unflatten(-1, (2, -1)) * weight.unsqueeze(-2)).flatten(-2),)
 
 
-class _ModulusDistances(Function[Tensor]):
-    """``sum_j |x_j - y_j|`` of all pairs of complex rows: (B, d), (N, d) -> (B, N).
+class _InBlocks:
+    """The passes of :class:`ModulusDistances`, on any device: coordinate after coordinate on blocks of pairs that stay
+    in the cache, so that nothing of the size (B, N, d) is made, also not for the gradient."""
 
-    Coordinate after coordinate on blocks of pairs that stay in the cache: nothing of the size (B, N, d) is made, also
-    not for the gradient.
-    """
+    @staticmethod
+    def fits(x: Tensor, y: Tensor) -> bool:
+        return x.dim() == y.dim() == 2 and x.shape[1] == y.shape[1] and x.shape[1] % 2 == 0
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, y: Tensor) -> Tensor:
@@ -213,11 +205,7 @@ class _ModulusDistances(Function[Tensor]):
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor]:
-        x, y = ctx.saved_tensors
-        if torch.is_grad_enabled():  # for a second derivative, of the size (B, N, d)
-            both: tuple[Tensor, Tensor] = fusion.gradients(_modulus_distances, (x, y), [grad], [True, True])
-            return both
-        x, y = x.as_subclass(Tensor), y.as_subclass(Tensor)
+        x, y = (t.as_subclass(Tensor) for t in ctx.saved_tensors)
         grad_x, grad_y = torch.zeros_like(x.T), torch.zeros_like(y.T)
         half, ones = len(grad_x) // 2, x.new_ones(max(len(x), len(y)))
         for rows, columns, a, b, weight in _blocks(x, y):
@@ -233,6 +221,17 @@ class _ModulusDistances(Function[Tensor]):
                     grad_x[place, rows] += difference @ ones[columns]
                     grad_y[place, columns] -= ones[rows] @ difference
         return grad_x.T, grad_y.T
+
+
+@operator("modulus_distances(Tensor x, Tensor y) -> Tensor")
+class ModulusDistances(_InBlocks, Operator):
+    """``sum_j |x_j - y_j|`` of all pairs of complex rows: (B, d), (N, d) -> (B, N)."""
+
+    cuda = _InBlocks
+
+    @staticmethod
+    def plain(x: Tensor, y: Tensor) -> Tensor:
+        return moduli(x.unsqueeze(1) - y).sum(-1)
 
 
 def _blocks(x: Tensor, y: Tensor) -> Iterator[tuple[slice, slice, Tensor, Tensor, Tensor]]:

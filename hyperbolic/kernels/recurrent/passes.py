@@ -16,7 +16,7 @@ from torch import Tensor
 
 from hyperbolic import native
 from hyperbolic.kernels.gyro import constants
-from hyperbolic.kernels.operator import Operator, Passes, operator
+from hyperbolic.kernels.operator import Operator, operator
 from hyperbolic.kernels.recurrent import cuda as on_gpu
 from hyperbolic.kernels.recurrent import plain
 from hyperbolic.numerics import ball_gap, sqnorm
@@ -30,7 +30,7 @@ _ARGUMENTS = "Tensor x, Tensor? lengths, Tensor weight_ih, Tensor weight_hh, Ten
 
 class _Sequence(Operator):
     plain = staticmethod(plain.sequence)
-    cuda: ClassVar[Passes | None] = on_gpu
+    cuda: ClassVar[Any] = on_gpu
 
     @staticmethod
     def fake(x: Tensor, lengths: Tensor | None, weight_ih: Tensor, *_: Any) -> Tensor:

@@ -8,12 +8,15 @@ import torch
 from torch import Tensor
 
 from hyperbolic import switch
+from hyperbolic.encoders.relational.translational import ModulusDistances, ModulusSums
 from hyperbolic.kernels.class_losses.passes import CrossEntropy
 from hyperbolic.kernels.distance_softmax.passes import DistanceSoftmax
 from hyperbolic.kernels.gyro_sum import BallSum
 from hyperbolic.kernels.neighbours import NeighbourSum, with_themselves
 from hyperbolic.kernels.operator import Operator
+from hyperbolic.kernels.relation_linear import RelationLinear
 from hyperbolic.kernels.table_products import TableProducts
+from hyperbolic.kernels.table_rows import TableRows
 from hyperbolic.kernels.tangent_distance.passes import RowProducts, SquaredLength
 from hyperbolic.manifolds import PoincareBall
 from hyperbolic.manifolds.poincare import mobius_add
@@ -38,6 +41,24 @@ def squared_length(setting: Setting, batch: int, tails: int) -> Case:
 def table_products(setting: Setting, batch: int, tails: int, entities: int, d: int) -> Case:
     x, table = leaf(vectors(batch, d, setting=setting)), leaf(vectors(entities, d, setting=setting))
     return _case(TableProducts, x, table, torch.randint(entities, (batch, tails), device=setting.device), None)
+
+
+def table_rows(setting: Setting, batch: int, tails: int, entities: int, d: int) -> Case:
+    table = leaf(vectors(entities, d, setting=setting))
+    return _case(TableRows, table, torch.randint(entities, (batch, tails), device=setting.device))
+
+
+def relation_linear(setting: Setting, batch: int, relations: int, d: int) -> Case:
+    x, weight = leaf(vectors(batch, d, setting=setting)), leaf(vectors(relations, d, d, setting=setting))
+    return _case(RelationLinear, x, weight, torch.randint(relations, (batch,), device=setting.device))
+
+
+def modulus_sums(setting: Setting, batch: int, tails: int, d: int) -> Case:
+    return _case(ModulusSums, leaf(vectors(batch, tails, d, setting=setting)))
+
+
+def modulus_distances(setting: Setting, batch: int, entities: int, d: int) -> Case:
+    return _case(ModulusDistances, *(leaf(vectors(n, d, setting=setting)) for n in (batch, entities)))
 
 
 def neighbour_sum(setting: Setting, nodes: int, d: int) -> Case:
@@ -146,6 +167,42 @@ ROWS = [
         {**_KG_TINY, "entities": 9, "d": 3},
         gates=[Gate(0.7)],
         kernels=("table_products",),
+    ),
+    Row(
+        "table-rows",
+        "rows of a table, 1,000 x 51 of 40,943, d 33, plain = 1",
+        table_rows,
+        {**_KG, "entities": 40_943, "d": 33},
+        {**_KG_TINY, "entities": 7, "d": 3},
+        gates=[Gate(0.8)],
+        kernels=("table_rows",),
+    ),
+    Row(
+        "relation-linear",
+        "products with a matrix of each relation, FB15k-237, 1,000, d 128, plain = 1",
+        relation_linear,
+        {"batch": 1000, "relations": 237, "d": 128},
+        {"batch": 17, "relations": 2, "d": 512},
+        gates=[Gate(0.5)],
+        kernels=("relation_linear",),
+    ),
+    Row(
+        "modulus-sums",
+        "distances of RotatE from candidates, 1,000 x 51, d 32, plain = 1",
+        modulus_sums,
+        {**_KG, "d": 32},
+        {**_KG_TINY, "d": 4},
+        gates=[Gate(0.8)],
+        kernels=("modulus_sums",),
+    ),
+    Row(
+        "modulus-distances",
+        "distances of RotatE from all entities of FB15k-237, 256 x 14,541, d 32, plain = 1",
+        modulus_distances,
+        {"batch": 256, "entities": 14_541, "d": 32},
+        {"batch": 3, "entities": 5, "d": 4},
+        gates=[Gate(0.2)],
+        kernels=("modulus_distances",),
     ),
     Row(
         "neighbour-sum",

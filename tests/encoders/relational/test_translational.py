@@ -132,21 +132,20 @@ def test_blocks_of_rotate_change_nothing(monkeypatch, pairs, columns):
     expected = torch.autograd.grad((plain * weight).sum(), (x, y))
     monkeypatch.setattr(translational, "_BLOCK", (pairs, pairs))
     monkeypatch.setattr(translational, "_COLUMNS", columns)
-    results = translational._ModulusDistances.apply(x, y)
+    results = translational.ModulusDistances.run(x, y)
     torch.testing.assert_close(results, plain, **tolerance(F64, "identity"))
     for gradient, other in zip(torch.autograd.grad((results * weight).sum(), (x, y)), expected, strict=True):
         torch.testing.assert_close(gradient, other, **tolerance(F64, "identity"))
 
 
-@pytest.mark.parametrize("name", ["_SumOfModuli", "_ModulusDistances"])
-def test_second_derivatives_of_what_depends_on_itself(name):
+@pytest.mark.parametrize("cls", [translational.ModulusSums, translational.ModulusDistances])
+def test_second_derivatives_of_what_depends_on_itself(cls):
     """Of results times a function of the arguments, so that a branch that is lost would be no error."""
     torch.manual_seed(5)
     x, y = (torch.randn(n, 6, dtype=F64, requires_grad=True) for n in (5, 8))
-    plain = {"_SumOfModuli": translational._sum_of_moduli, "_ModulusDistances": translational._modulus_distances}[name]
-    leaves = (x,) if name == "_SumOfModuli" else (x, y)
+    leaves = (x,) if cls is translational.ModulusSums else (x, y)
     ends = []
-    for function in (getattr(translational, name).apply, plain):
+    for function in (cls.run, cls.plain):
         loss = (function(*leaves) * x.square().sum(-1, keepdim=True).mT[..., :1]).square().sum()
         (first,) = torch.autograd.grad(loss, x, create_graph=True)
         ends.append((first, *torch.autograd.grad(first.square().sum(), leaves)))
@@ -166,7 +165,7 @@ def test_rotate_follows_transforms_of_functions():
 @pytest.mark.parametrize("shape", [(0, 3), (2, 0)])
 def test_no_queries_or_no_entities_give_no_scores(shape):
     x, y = (torch.ones(n, 4, dtype=F64, requires_grad=True) for n in shape)
-    results = translational._ModulusDistances.apply(x, y)
+    results = translational.ModulusDistances.run(x, y)
     assert results.shape == shape
     results.sum().backward()
 
