@@ -9,7 +9,8 @@ Only the settings that differ are shown. Runs on different data, or selected by 
 import glob
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,6 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     comparisons = compare(read_trainings(find(options.runs)))
     show(comparisons)
+    saves = draw(comparisons, options.curves) if options.curves else []  # what cannot be drawn ends it here
     if options.markdown:
         with whole_file(options.markdown) as part:
             part.write_text(markdown(comparisons), encoding="utf-8")
@@ -44,8 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
         write_table(options.csv, *numbers(comparisons))
     for file in filter(None, (options.markdown, options.csv)):
         print(f"written: {file}")
-    if options.curves:
-        draw(comparisons, options.curves)
+    for save in saves:
+        print(f"written: {save()}")
     return 0
 
 
@@ -90,13 +92,16 @@ def read_trainings(files: Sequence[Path]) -> dict[Path, Record]:
     return {file: validate(record, file) for file, record in records.items() if file not in other}
 
 
-def draw(comparisons: Sequence[Comparison], file: Path) -> None:
-    """Learning curves of the settings of a comparison into the file; of several, each into one named after it."""
-    from scripts.drawing import seed_bands  # takes seconds to import
+def draw(comparisons: Sequence[Comparison], file: Path) -> list[Callable[[], Path]]:
+    """Draws learning curves of the settings of each comparison, and returns what writes them: into the file, or where
+    there are several into files named after the comparisons."""
+    from scripts.drawing import canvas, seed_bands  # takes seconds to import
 
+    saves = []
     for comparison in comparisons:
         ending = "" if len(comparisons) == 1 else "-" + re.sub(r"[^\w.-]+", "_", comparison.title)
-        print(f"written: {seed_bands.draw(comparison, file.with_stem(file.stem + ending))}")
+        saves.append(partial(canvas.save, seed_bands.draw(comparison, file), file.with_stem(file.stem + ending)))
+    return saves
 
 
 def _is_untested(record: Record) -> bool:

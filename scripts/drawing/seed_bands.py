@@ -4,6 +4,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 from scripts.drawing import canvas
 from scripts.drawing.curves import Curve, plot
 from scripts.trained import Run, read_run
@@ -16,8 +18,8 @@ FOOT = (
 )
 
 
-def draw(comparison: Comparison, file: Path) -> Path:
-    """Losses and the selecting metric by epoch into a file, a curve for each setting.
+def draw(comparison: Comparison, file: Path) -> Figure:
+    """Losses and the selecting metric by epoch, a curve for each setting, for a file of this name.
 
     Raises UserError for another suffix than those of canvas.FORMATS, and where a run has no history.
     """
@@ -35,7 +37,7 @@ def draw(comparison: Comparison, file: Path) -> Path:
         pairs = zip(comparison.settings, runs, strict=True)
         curves = [curve for setting, several in pairs if (curve := mean_curve(setting, several, column)).points]
         panels += [(column, curves)] if curves else []
-    return canvas.save(plot(panels, comparison.title, FOOT), file)
+    return plot(panels, comparison.title, FOOT)
 
 
 def mean_curve(setting: Setting, runs: Sequence[Run], column: str) -> Curve:

@@ -126,6 +126,9 @@ def test_tasks_have_tables_and_curves_of_their_own(records, tmp_path, capsys):
     assert command(folder, "--csv", tmp_path / "c.csv", "--curves", tmp_path / "c.svg") == 0
     assert {file.name for file in tmp_path.glob("c*")} == {"c.csv", "c-one_train.svg", "c-two_train.svg"}
     assert "c-two_train.svg" in capsys.readouterr().out
+    file.with_name("history.csv").unlink()
+    assert command(folder, "--csv", tmp_path / "d.csv", "--curves", tmp_path / "d.svg") == 1
+    assert not list(tmp_path.glob("d*")), "some were written before the one that cannot be drawn"
 
 
 def test_data_of_one_name_are_told_apart(records, capsys):
