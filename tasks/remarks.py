@@ -33,10 +33,25 @@ def remarks(task: Task, record: Mapping[str, Any], history: Sequence[Mapping[str
         lines.append(line)
     if (bleu := record["metrics"].get("test/bleu")) is not None and bleu < USELESS_BLEU:
         lines.append(on_bleu(bleu, record["config"]["task"]["data"]["batch_tokens"], history))
+    lines += on_limits(record["config"]["trainer"], record["metrics"])
     one_by_one = record["config"]["optim"]["rule"] != "lbfgs"  # else an epoch is a minimisation of its own
     if one_by_one and (line := on_selection(task.select, task.select_mode, history, record["config"]["optim"]["lr"])):
         lines.append(line)
     return lines
+
+
+def on_limits(trainer: Mapping[str, Any], metrics: Mapping[str, float]) -> list[str]:
+    """Which metrics are of a part of their examples, and not one that was drawn."""
+    cut = []
+    for split in ("val", "test"):
+        limit = trainer.get(f"limit_{split}_batches", 1.0)
+        some = limit > 0 if type(limit) is int else 0 < limit < 1  # 1: a batch; 1.0: all
+        if some and any(name.startswith(f"{split}/") for name in metrics):
+            cut.append(f"{split}/... of trainer.limit_{split}_batches={limit}")
+    if not cut:
+        return []
+    which = "the first, which hold the shortest texts or the first relations"
+    return [f"{' and '.join(cut)} are of a part of the batches, {which}: no numbers of the whole."]
 
 
 def has_vectors(record: Mapping[str, Any]) -> bool:

@@ -1,8 +1,9 @@
 """What a run says of a result that shows that little was learned."""
 
+import pytest
 import torch
 
-from tasks.remarks import is_perfect, on_auc, on_bleu, on_classes, on_selection
+from tasks.remarks import is_perfect, on_auc, on_bleu, on_classes, on_limits, on_selection
 from tests.cli import SHORT, toy
 
 CLASSES = ("entailment", "neutral", "contradiction")
@@ -96,3 +97,18 @@ def test_useless_translations_have_smaller_batches_to_try_where_there_are_any():
     assert line.startswith("little was learned: test/bleu is 1.0 of 100 after 9 steps. Try task.data.batch_tokens=2048 (it is 20480)")
     assert "batch_tokens" not in on_bleu(1.03, 2048, [])
     assert "batch_tokens" not in on_bleu(1.03, None, [])
+
+
+@pytest.mark.parametrize(
+    ("limits", "named"),
+    [
+        ({"limit_val_batches": 1, "limit_test_batches": 0.5}, "val/... of trainer.limit_val_batches=1 and test/... of trainer.limit_test_batches=0.5"),
+        ({"limit_val_batches": 0, "limit_test_batches": 2}, "test/... of trainer.limit_test_batches=2"),
+        ({"limit_val_batches": 1.0, "limit_test_batches": 1.0}, None),
+        ({}, None),
+    ],
+)  # fmt: skip
+def test_metrics_of_the_first_batches_are_no_numbers_of_the_whole(limits, named):
+    lines = on_limits(limits, {"val/loss": 0.5, "test/loss": 0.5})
+    assert [line.split(" are of")[0] for line in lines] == ([named] if named else [])
+    assert not on_limits({"limit_test_batches": 2}, {"val/loss": 0.5}), "nothing was tested"
