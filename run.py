@@ -87,7 +87,7 @@ def main() -> int:
     code = 1
     try:
         overview.check_flags(sys.argv[1:])
-        words[:] = own.choose(sys.argv[1:])
+        words[:] = own.choose(overview.many_first(sys.argv[1:]))
         sweeper.register()
         sys.argv[1:] = stored.choose(words)
         if not multirun.are_many(words):

@@ -23,6 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 from configs.build import MISTAKES
 from configs.composing import SEARCH
 from configs.errors import paragraph
+from configs.overview import MANY
 from configs.samplers import is_trial
 from hyperbolic.diagnostics import NonFiniteError
 from tasks import comparison, comparison_table, record, search
@@ -126,7 +127,7 @@ class Jobs(Callback):
 
 def are_many(words: Sequence[str]) -> bool:
     """Whether the words of a command line ask for a multirun."""
-    return bool({"-m", "--multirun"} & set(words))
+    return bool(MANY.intersection(words))
 
 
 def mistakes() -> tuple[type[Exception], ...]:

@@ -15,8 +15,9 @@ FOLDER = Path(__file__).resolve().parent
 HELP, SETTINGS = {"--help", "-h"}, {"--cfg", "-c"}
 CHECKPOINT = re.compile(r"(checkpoint|trainer\.resume)=(?!null$)")  # its settings are in a file that torch reads
 GROUPS = ("geometry", "encoder", "optim", "trainer", "logger", "sweep", "hydra/launcher")
-FLAGS = HELP | SETTINGS | {  # those that Hydra takes
-    "--multirun", "--resolve", "--package", "--run", "--info", "--config-path", "--config-dir", "--config-name",
+MANY = {"-m", "--multirun"}
+FLAGS = HELP | SETTINGS | MANY | {  # those that Hydra takes
+    "--resolve", "--package", "--run", "--info", "--config-path", "--config-dir", "--config-name",
     "--hydra-help", "--version", "--shell-completion", "--experimental-rerun",
 }  # fmt: skip
 WIDTH = 118
@@ -50,6 +51,11 @@ def check_flags(words: Sequence[str]) -> None:
                 f"{flag}: a setting is written without dashes, with its value behind an equals sign, as "
                 f"{name}={value or 'VALUE'}; --help lists them."
             )
+
+
+def many_first(words: Sequence[str]) -> list[str]:
+    """The words with `-m` before the settings: Hydra takes no setting behind a flag that stands behind one."""
+    return [*filter(MANY.__contains__, words), *(word for word in words if word not in MANY)]
 
 
 def _print_settings() -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import run
+from configs import overview
 from configs.multirun import Failure
 from tasks.errors import UserError
 from tests.cli import QUIET, ROOT, call, command, places
@@ -204,3 +205,8 @@ def test_a_killed_multirun_goes_on_with_what_is_missing(tmp_path):
     assert process.stdout.count("finished before") == len(before)
     records = [json.loads(path.read_text()) for path in tmp_path.glob("out/*/*/record.json")]
     assert sorted(record["seed"] for record in records) == [0, 1, 2, 3]
+
+
+def test_the_flag_may_stand_behind_settings():
+    assert overview.many_first(["task=prefix_toy", "-m", "seed=0,1"]) == ["-m", "task=prefix_toy", "seed=0,1"]
+    assert overview.many_first(["task=prefix_toy", "seed=0"]) == ["task=prefix_toy", "seed=0"]
