@@ -64,8 +64,8 @@ class Operator(torch.autograd.Function):
     Subclasses have the static methods ``plain`` and ``fits``, which take the arguments of the schema (without ``fits``
     all do), beside ``forward`` and ``backward``, which write into none of their arguments. ``fake`` makes results of
     the right shapes, dtypes and device, where that is less work than ``plain``. ``cuda`` has the passes for tensors on
-    a GPU. ``fuses`` is false where there are such passes, or the formula is a loop over steps: it is not compiled
-    there.
+    a GPU, where they are others; ``anywhere`` is true where the same serve any device. ``fuses`` is false where there
+    are such passes, or the formula is a loop over steps or one operation: it is not compiled there.
     """
 
     name: ClassVar[str]
@@ -74,6 +74,7 @@ class Operator(torch.autograd.Function):
     fits: ClassVar[Callable[..., bool]] = staticmethod(lambda *_: True)
     fake: ClassVar[Callable[..., Any] | None] = None
     cuda: ClassVar[Any] = None  # a module or class with fits, forward and backward
+    anywhere: ClassVar[bool] = False
     fuses: ClassVar[bool] = True
     _forward: ClassVar[Callable[..., Any]]
     _backward: ClassVar[Callable[..., Any]]
@@ -110,8 +111,8 @@ def _define(cls: type[Operator], schema: str) -> None:
     if cls.cuda is not None:
         for name in ("fits", "forward", "backward"):
             setattr(cls, name, staticmethod(_by_device(getattr(cls, name), getattr(cls.cuda, name))))
-        cls.fuses = False
-    devices = ("cpu", "meta") if cls.cuda is None else ("cpu", "meta", "cuda")
+    on_gpu = cls.anywhere or cls.cuda is not None
+    devices, cls.fuses = ("cpu", "meta", "cuda") if on_gpu else ("cpu", "meta"), cls.fuses and not on_gpu
     _keep_arguments(cls)
 
     def packed(arguments: Arguments) -> Arguments:

@@ -1,8 +1,8 @@
 """Products of rows with matrices of their own, of which many rows share one: ``y_i = W_{r_i} x_i``.
 
 With one (d_out, d_in) matrix for each relation of a knowledge graph, gathering a matrix for every row costs
-B d_out d_in numbers: 1 GB for a batch of 1,000 at d = 500. Here large products go relation by relation, small ones are
-one batched product of gathered matrices.
+B d_out d_in numbers: 1 GB for a batch of 1,000 at d = 500. Here large products go relation by relation (in compiled
+code with fast kernels only), small ones are one batched product of gathered matrices.
 """
 
 from __future__ import annotations
@@ -27,17 +27,22 @@ def relation_linear(x: Tensor, weight: Tensor, r: Tensor, sparse: bool = False) 
         ValueError: sizes or dtypes that do not fit. IndexError: a matrix that is not there.
     """
     if r.shape != x.shape[:1] or x.shape[1:] != weight.shape[2:] or weight.dim() != 3:
-        raise ValueError(
-            f"relation_linear: takes x (B, d_in), weight (R, d_out, d_in) and r (B,), got {tuple(x.shape)}, "
-            f"{tuple(weight.shape)} and {tuple(r.shape)}"
-        )
+        shapes = ", ".join(str(tuple(t.shape)) for t in (x, weight, r))
+        raise ValueError(f"relation_linear: takes x (B, d_in), weight (R, d_out, d_in) and r (B,), got {shapes}")
     if x.dtype is not weight.dtype and not torch.is_autocast_enabled(x.device.type):
         raise ValueError(f"relation_linear: x is {x.dtype} and weight {weight.dtype}; make them one dtype")
     if sparse and not is_followed(x, weight):
-        used, r = torch.unique(r, return_inverse=True)
+        used, r = torch.unique(r.long(), return_inverse=True)
         weight = _Used.apply(weight, used)
     y: Tensor = RelationLinear.run(x.to(weight.dtype), weight, r)
     return y
+
+
+def by_relation(r: Tensor) -> list[tuple[int, Tensor]]:
+    """Each relation of a batch once, in order, with the places (n,) where it stands."""
+    order = r.argsort(stable=True)
+    values, counts = torch.unique_consecutive(r[order], return_counts=True)
+    return list(zip(values.tolist(), order.split(counts.tolist()), strict=True))
 
 
 class _Used(Function[Tensor]):
@@ -52,12 +57,18 @@ class _Used(Function[Tensor]):
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, None]:
         (used,) = ctx.saved_tensors
-        index = used.unsqueeze(0)
-        return torch.sparse_coo_tensor(index, grad, ctx.size, is_coalesced=True, check_invariants=False), None
+        return torch.sparse_coo_tensor(used[None], grad, ctx.size, is_coalesced=True, check_invariants=False), None
 
 
-class _ByRelation:
-    """One product for each relation of the batch, on any device."""
+@operator("relation_linear(Tensor x, Tensor weight, Tensor r) -> Tensor")
+class RelationLinear(Operator):
+    """The passes make one product for each relation of the batch."""
+
+    anywhere = True
+
+    @staticmethod
+    def plain(x: Tensor, weight: Tensor, r: Tensor) -> Tensor:
+        return torch.bmm(weight.index_select(0, r.long()), x.unsqueeze(-1)).squeeze(-1)
 
     @staticmethod
     def fits(x: Tensor, weight: Tensor, r: Tensor) -> bool:
@@ -65,12 +76,10 @@ class _ByRelation:
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, weight: Tensor, r: Tensor) -> Tensor:
-        order = r.argsort(stable=True)
-        relations, counts = torch.unique_consecutive(r[order], return_counts=True)
-        ctx.groups = list(zip(relations.tolist(), order.split(counts.tolist()), strict=True))
+        ctx.groups = by_relation(r)
         ctx.save_for_backward(x, weight)
-        if ctx.groups and ctx.groups[0][0] < 0:  # which would count from the end
-            raise IndexError(f"relation_linear: index {ctx.groups[0][0]} is out of range of {len(weight)} matrices")
+        if (r < 0).any():  # which would count from the end
+            raise IndexError(f"relation_linear: index {int(r.min())} is out of range of {len(weight)} matrices")
         weight = weight.detach().as_subclass(Tensor)
         y = x.new_empty(len(x), weight.shape[1])
         for relation, rows in ctx.groups:
@@ -88,12 +97,3 @@ class _ByRelation:
             if grad_weight is not None:
                 grad_weight[relation] = grad[rows].T @ x[rows]
         return grad_x, grad_weight, None
-
-
-@operator("relation_linear(Tensor x, Tensor weight, Tensor r) -> Tensor")
-class RelationLinear(_ByRelation, Operator):
-    cuda = _ByRelation
-
-    @staticmethod
-    def plain(x: Tensor, weight: Tensor, r: Tensor) -> Tensor:
-        return torch.bmm(weight.index_select(0, r.long()), x.unsqueeze(-1)).squeeze(-1)

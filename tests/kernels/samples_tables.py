@@ -25,7 +25,10 @@ SAMPLES = {
     ],
     "neighbour_sum": lambda: list(_neighbours()),
     "table_rows": lambda: [(draw(5, d), torch.tensor([[0, 4], [4, 2]])) for d in (1, 3)],
-    "relation_linear": lambda: [(draw(3, 2), draw(4, 3, 2), torch.tensor([1, 3, 1]))],
+    "relation_linear": lambda: [  # with gathered matrices, and relation by relation
+        (draw(3, 2), draw(4, 3, 2), torch.tensor([1, 3, 1])),
+        (draw(17, 512), draw(2, 512, 512), torch.arange(17) % 2),
+    ],
     "modulus_sums": lambda: [(draw(2, 3, 4),)],
     "modulus_distances": lambda: [(draw(2, 4), draw(3, 4))],
 }

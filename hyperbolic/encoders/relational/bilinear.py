@@ -190,7 +190,13 @@ def conjugate(x: Tensor) -> Tensor:
 
 
 def moduli(x: Tensor) -> Tensor:
-    """Absolute values (..., d/2) of complex rows (..., d); the gradient at 0 is 0."""
+    """Absolute values (..., d/2) of complex rows (..., d); the gradient at 0 is 0.
+
+    Raises:
+        ValueError: d is odd.
+    """
+    if x.shape[-1] % 2:
+        raise ValueError(f"complex rows have an even number of coordinates, got {tuple(x.shape)}")
     real, imaginary = x.chunk(2, -1)
     return safe_sqrt(real.square() + imaginary.square())
 

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hyperbolic.encoders.relational.scorer import Scorer, by_relation
+from hyperbolic.encoders.relational.scorer import Scorer
 from hyperbolic.geometry import Geometry
+from hyperbolic.kernels.relation_linear import by_relation
 from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.kernels.tangent_distance import (
     row_products,

@@ -18,8 +18,9 @@ import torch
 from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
-from hyperbolic.encoders.relational.scorer import Scorer, by_relation
+from hyperbolic.encoders.relational.scorer import Scorer
 from hyperbolic.geometry import Geometry
+from hyperbolic.kernels.relation_linear import by_relation
 from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.kernels.tangent_distance import row_products, squared_length, squared_length_of_product
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, Manifold, PoincareBall

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from hyperbolic.geometry import Geometry
+from hyperbolic.kernels.relation_linear import by_relation
 from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.manifolds import Manifold
+from hyperbolic.switch import is_followed
 
 
 def leaves_autocast(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -123,7 +125,7 @@ class Scorer(nn.Module, abc.ABC):
     def compare_each(self, query: Any, r: Tensor, rows: slice | Tensor) -> Tensor:
         """As :meth:`compare_all`, with rows (B, N, d): for traced code, which cannot group queries by relation."""
         index = torch.arange(self.n_entities, device=r.device)[rows] if isinstance(rows, slice) else rows
-        return self.compare(query, r, index.expand(len(r), -1))
+        return self.compare(query, r, index.expand(r.shape[0], -1))
 
     def rows_of(self, table: Tensor, rows: slice | Tensor) -> Tensor:
         """Rows of a table, of a slice or of an index."""
@@ -141,8 +143,8 @@ class Scorer(nn.Module, abc.ABC):
         if query is not None:
             return self.compare_all(query, r, slice(start, stop))
         candidates = torch.arange(start, stop, device=t.device)
-        if torch.compiler.is_compiling():
-            return self.of_heads(candidates.expand(len(t), -1), r, t)
+        if is_followed(t, r):
+            return self.of_heads(candidates.expand(t.shape[0], -1), r, t)
         scores = torch.empty(0, len(candidates), device=t.device)
         for relation, rows in by_relation(r):
             relations = torch.full_like(candidates, relation)
@@ -152,11 +154,4 @@ class Scorer(nn.Module, abc.ABC):
         return scores
 
 
-def by_relation(r: Tensor) -> list[tuple[int, Tensor]]:
-    """Each relation of a batch once, with the places (n,) where it stands."""
-    order = r.argsort(stable=True)
-    values, counts = torch.unique_consecutive(r[order], return_counts=True)
-    return list(zip(values.tolist(), order.split(counts.tolist()), strict=True))
-
-
-__all__ = ["Scorer", "Table", "by_relation"]
+__all__ = ["Scorer", "Table"]

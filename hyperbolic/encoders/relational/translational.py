@@ -168,6 +168,10 @@ class ModulusSums(Operator):
         return moduli(z).sum(-1)
 
     @staticmethod
+    def fits(z: Tensor) -> bool:
+        return z.shape[-1] % 2 == 0
+
+    @staticmethod
     def forward(ctx: Context, z: Tensor) -> Tensor:
         a, b = z.chunk(2, -1)
         modulus = (a * a).addcmul_(b, b).sqrt_()
@@ -181,13 +185,23 @@ class ModulusSums(Operator):
         return ((z.unflatten(-1, (2, -1)) * weight.unsqueeze(-2)).flatten(-2),)
 
 
-class _InBlocks:
-    """The passes of :class:`ModulusDistances`, on any device: coordinate after coordinate on blocks of pairs that stay
-    in the cache, so that nothing of the size (B, N, d) is made, also not for the gradient."""
+@operator("modulus_distances(Tensor x, Tensor y) -> Tensor")
+class ModulusDistances(Operator):
+    """``sum_j |x_j - y_j|`` of all pairs of complex rows: (B, d), (N, d) -> (B, N).
+
+    The passes go coordinate after coordinate on blocks of pairs that stay in the cache: nothing of the size (B, N, d)
+    is made, also not for the gradient.
+    """
+
+    anywhere = True
+
+    @staticmethod
+    def plain(x: Tensor, y: Tensor) -> Tensor:
+        return moduli(x.unsqueeze(1) - y).sum(-1)
 
     @staticmethod
     def fits(x: Tensor, y: Tensor) -> bool:
-        return x.dim() == y.dim() == 2 and x.shape[1] == y.shape[1] and x.shape[1] % 2 == 0
+        return x.dim() == y.dim() == 2 and x.shape[1] == y.shape[1] and x.shape[1] % 2 == 0 and x.dtype is y.dtype
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, y: Tensor) -> Tensor:
@@ -221,17 +235,6 @@ class _InBlocks:
                     grad_x[place, rows] += difference @ ones[columns]
                     grad_y[place, columns] -= ones[rows] @ difference
         return grad_x.T, grad_y.T
-
-
-@operator("modulus_distances(Tensor x, Tensor y) -> Tensor")
-class ModulusDistances(_InBlocks, Operator):
-    """``sum_j |x_j - y_j|`` of all pairs of complex rows: (B, d), (N, d) -> (B, N)."""
-
-    cuda = _InBlocks
-
-    @staticmethod
-    def plain(x: Tensor, y: Tensor) -> Tensor:
-        return moduli(x.unsqueeze(1) - y).sum(-1)
 
 
 def _blocks(x: Tensor, y: Tensor) -> Iterator[tuple[slice, slice, Tensor, Tensor, Tensor]]:

@@ -31,6 +31,7 @@ def table_products(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None 
         )
     if sparse:
         return plain(x, table, index, bias, sparse)
+    x = x.to(table.dtype) if torch.is_autocast_enabled(x.device.type) else x
     y: Tensor = TableProducts.run(x, table, index, bias)
     return y
 

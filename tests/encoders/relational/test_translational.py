@@ -162,6 +162,13 @@ def test_rotate_follows_transforms_of_functions():
         torch.testing.assert_close(torch.func.grad(lambda q: score(q).sum())(query), expected)  # noqa: B023
 
 
+def test_complex_rows_have_an_even_number_of_coordinates():
+    odd = torch.ones(2, 3)
+    for scores in (lambda: translational.ModulusSums.run(odd), lambda: translational.ModulusDistances.run(odd, odd)):
+        with pytest.raises(ValueError, match=r"even number of coordinates, got \("):
+            scores()
+
+
 @pytest.mark.parametrize("shape", [(0, 3), (2, 0)])
 def test_no_queries_or_no_entities_give_no_scores(shape):
     x, y = (torch.ones(n, 4, dtype=F64, requires_grad=True) for n in shape)
