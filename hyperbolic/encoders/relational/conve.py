@@ -9,6 +9,7 @@ from hyperbolic.encoders.relational.batch_norm import normalised
 from hyperbolic.encoders.relational.bilinear import Bilinear
 from hyperbolic.geometry import Geometry
 from hyperbolic.kernels.table_rows import table_rows
+from hyperbolic.switch import is_followed
 
 _KERNEL = 3
 _BLOCK = 1 << 24  # entries of feature maps that are held at once in evaluation
@@ -71,7 +72,7 @@ class ConvE(Bilinear):
     def query(self, h: Tensor, r: Tensor) -> Tensor:
         rows = torch.stack([self.entity(h), self.relation(r)], 1)
         image = rows.view(-1, 1, 2 * self.height, self.width)
-        if self.training:
+        if self.training or is_followed(image):  # a number of blocks would fix the size of the batch
             return self._convolved(image)
         block = max(1, _BLOCK // self.project.in_features)
         return torch.cat([self._convolved(part) for part in image.split(block)])
