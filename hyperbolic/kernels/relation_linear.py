@@ -78,8 +78,8 @@ class RelationLinear(Operator):
     def forward(ctx: Context, x: Tensor, weight: Tensor, r: Tensor) -> Tensor:
         ctx.groups = by_relation(r)
         ctx.save_for_backward(x, weight)
-        if (r < 0).any():  # which would count from the end
-            raise IndexError(f"relation_linear: index {int(r.min())} is out of range of {len(weight)} matrices")
+        if ctx.groups and ctx.groups[0][0] < 0:  # which would count from the end
+            raise IndexError(f"relation_linear: index {ctx.groups[0][0]} is out of range of {len(weight)} matrices")
         weight = weight.detach().as_subclass(Tensor)
         y = x.new_empty(len(x), weight.shape[1])
         for relation, rows in ctx.groups:
