@@ -176,6 +176,50 @@ def test_all_are_built_at_once_with_a_count_and_only_once(tmp_path, monkeypatch)
     assert build.missing() == []
 
 
+_START = """
+import pathlib, sys, torch
+from hyperbolic import native
+from hyperbolic.native import build
+folder = pathlib.Path(sys.argv[1])
+native.FOLDER, native.FOLDERS = folder, (folder,)
+print("ready", flush=True)
+sys.stdin.readline()
+print("built", build.build(lambda line: None) if sys.argv[2] == "build" else "when used")
+x = torch.ones(3, dtype=torch.float64)
+native.Library("twice").run("doubled", x, 3)
+assert x.tolist() == [2, 2, 2]
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize("how", ["build", "use"])
+def test_two_processes_at_once(tmp_path, how):
+    """Both have a whole kernel; where they build before they use it, it is compiled by one of them."""
+    (tmp_path / "twice.cpp").write_text(_SOURCE)
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", _START, tmp_path, how],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    for process in started:
+        assert process.stdout.readline() == "ready\n"
+    for process in started:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    outputs = [process.communicate(timeout=120) for process in started]
+    assert [process.returncode for process in started] == [0, 0], outputs
+    assert sorted(out for out, _ in outputs) == (
+        ["built 0\n", "built 1\n"] if how == "build" else ["built when used\n"] * 2
+    )
+    left = sorted(path.suffix for path in (tmp_path / "cache" / "hyperbolic").iterdir() if path.name != ".lock")
+    assert left == [".sha256", ".so"]
+
+
 def test_no_compiler(tmp_path, monkeypatch):
     monkeypatch.setattr(switch, "cpp_compiler", lambda: None)
     (tmp_path / "twice.cpp").write_text(_SOURCE)
