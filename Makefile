@@ -107,7 +107,7 @@ bench: setup ## time each operation against its Euclidean twin and other librari
 kernels: setup ## compile the C++ kernels now, and not at the first run
 	$(PY) -m hyperbolic.native
 
-composability: setup ## what of PyTorch every layer goes with, into results/composability.json (a quarter of an hour)
+composability: setup ## what of PyTorch every layer goes with, into results/composability.json (an hour)
 	$(PY) -W ignore -m scripts.composability $(ARGS)
 
 numerics: setup ## errors against mpmath, ours and other libraries', into results/numerics.md; fails above the target

@@ -80,10 +80,10 @@ def composability(path: Path) -> str:
             cells.append(f"not {', '.join(bad)}" if bad else f"{len(layers)}")
         lines.append(f"| {geometry} | {' | '.join(cells)} |")
     closing = (
-        'fullgraph: `torch.compile(fullgraph=True, backend="aot_eager")` of both passes, which are the graphs that a '
-        "compiler gets, run as they are (`--checks inductor` tries PyTorch's own one); export: with a dynamic batch; "
-        "twice: a second derivative; trace: `torch.jit.trace`. All but autocast in float64. Euclidean attention is "
-        "PyTorch's own one, which on a CPU has no forward-mode and no second derivative."
+        "compile: `torch.compile(fullgraph=True)` of both passes, by Inductor; fullgraph: the same graphs, run as they "
+        'are (`backend="aot_eager"`); export: with a dynamic batch; twice: a second derivative; trace: '
+        "`torch.jit.trace`. All but autocast in float64. Euclidean attention is PyTorch's own one, which on a CPU has "
+        "no forward-mode and no second derivative."
     )
     return "\n".join([*lines, "", closing])
 

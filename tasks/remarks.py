@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
+from hyperbolic.geometry import make_geometry
 from tasks.base import Task
 from tasks.classification import ClassificationTask
 
@@ -34,6 +35,7 @@ def remarks(task: Task, record: Mapping[str, Any], history: Sequence[Mapping[str
     if (bleu := record["metrics"].get("test/bleu")) is not None and bleu < USELESS_BLEU:
         lines.append(on_bleu(bleu, record["config"]["task"]["data"]["batch_tokens"], history))
     lines += on_limits(record["config"]["trainer"], record["metrics"])
+    lines += on_curvature(record["config"]["geometry"])
     one_by_one = record["config"]["optim"]["rule"] != "lbfgs"  # else an epoch is a minimisation of its own
     if one_by_one and (line := on_selection(task.select, task.select_mode, history, record["config"]["optim"]["lr"])):
         lines.append(line)
@@ -52,6 +54,14 @@ def on_limits(trainer: Mapping[str, Any], metrics: Mapping[str, float]) -> list[
         return []
     which = "the first, which hold the shortest texts or the first relations"
     return [f"{' and '.join(cut)} are of a part of the batches, {which}: no numbers of the whole."]
+
+
+def on_curvature(values: Mapping[str, Any]) -> list[str]:
+    """Whether `geometry.c` was set where nothing is curved. values: the geometry of a configuration."""
+    geometry = make_geometry(**{key: value for key, value in values.items() if key != "_target_"})
+    if values.get("c") is None or any(part.manifold.is_curved for part in (geometry, *geometry.parts.values())):
+        return []
+    return [f"geometry.c={values['c']:g} changed nothing: geometry={geometry.name} is flat, and has no curvature."]
 
 
 def has_vectors(record: Mapping[str, Any]) -> bool:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tasks.remarks import is_perfect, on_auc, on_bleu, on_classes, on_limits, on_selection
+from tasks.remarks import is_perfect, on_auc, on_bleu, on_classes, on_curvature, on_limits, on_selection
 from tests.cli import SHORT, toy
 
 CLASSES = ("entailment", "neutral", "contradiction")
@@ -112,3 +112,10 @@ def test_metrics_of_the_first_batches_are_no_numbers_of_the_whole(limits, named)
     lines = on_limits(limits, {"val/loss": 0.5, "test/loss": 0.5})
     assert [line.split(" are of")[0] for line in lines] == ([named] if named else [])
     assert not on_limits({"limit_test_batches": 2}, {"val/loss": 0.5}), "nothing was tested"
+
+
+def test_a_curvature_that_nothing_has():
+    flat = {"name": "euclidean", "manifold": "Euclidean", "layers": "euclidean"}
+    assert on_curvature(flat | {"c": 2.0}) == ["geometry.c=2 changed nothing: geometry=euclidean is flat, and has no curvature."]
+    assert not on_curvature(flat | {"c": None})
+    assert not on_curvature(flat | {"c": 2.0, "parts": {"classifier": "poincare"}})
