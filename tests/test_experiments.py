@@ -201,7 +201,7 @@ def test_translations_follow_table_11_or_the_programs_scripts(task, size, fideli
     found = tuple(optim[key] for key in ("warmup_steps", "lr", "max_grad_norm"))
     assert (*found, data["max_length"], data["batch_tokens"]) == expected
     code, iwslt = fidelity == "code", task == "iwslt14"
-    assert (optim["schedule"], optim["clip"]) == ("noam", "group" if code else "global")
+    assert (optim["schedule"], optim["clip"]) == ("noam", "global")
     assert (encoder["dropout"], encoder["attention_dropout"]) == ((0.0, 0.0 if code else 0.1) if iwslt else (0.1, 0.0))
     attention = values["task"]["model"]["layers"]["lorentz"]["MultiHeadAttention"]
     dropped = {"variant": "mt", "input_dropout": 0.1 if iwslt else 0.0, "temperature": "learned"}

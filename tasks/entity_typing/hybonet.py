@@ -26,8 +26,9 @@ class HyboNet(TextNetwork):
     context     distance attention, softmax of -d²(q_i, k_i) / sqrt(d), over the states of the Transformer
     text        both joined as two heads are: a linear layer of [mention | context]
 
-    The paper says nothing about the positions in the attention; here they are those of Lopez and Strube, relative to
-    the mention, as nothing else tells where in its context the mention stands. Characters are not used.
+    The paper's attention has the position encoding of its inputs (appendix C.6); here it has a table of positions
+    relative to the mention, as Lopez and Strube, as nothing else tells where in its context the mention stands.
+    Characters are not used.
 
     encoder: one with an entrance (`embeds_positions`), called with geometry, d_in, d_hidden and streams. The others
     are HyFi's.
