@@ -29,16 +29,17 @@ class Constants(NamedTuple):
     bound: float  # largest norm of a point
     least_gap: float  # and its gap
     longest: float  # and the length of its logarithm
+    clips: bool  # whether nothing is learned beyond them, as when points are clipped
 
 
-def constants(x: Tensor) -> Constants:
-    """The limits of points like x.
+def constants(x: Tensor, margin: float = 0.0) -> Constants:
+    """The limits of points like x: those of the dtype, or, with a margin above 0, of points clipped to 1 - margin.
 
     Raises:
         TypeError: half precision.
     """
-    bound = 1 - limit(BALL_EPS, x.dtype)
-    return Constants(bound, 1 - bound * bound, math.atanh(bound))
+    bound = 1 - max(margin, limit(BALL_EPS, x.dtype))
+    return Constants(bound, 1 - bound * bound, math.atanh(bound), margin > 0)
 
 
 def _dot(x: Tensor, y: Tensor) -> Tensor:
@@ -59,14 +60,15 @@ def _series(coefficients: tuple[float, ...], square: Tensor) -> Tensor:
     return total
 
 
-def tanhc(square: Tensor) -> tuple[Tensor, Tensor]:
+def tanhc(square: Tensor, limits: Constants | None = None) -> tuple[Tensor, Tensor]:
     """``tanh(r)/r`` and ``sech(r)^2`` from ``r^2``, kept inside the boundary margin."""
-    k, small = constants(square), square < _SMALL
+    k, small = limits or constants(square), square < _SMALL
+    held = torch.clamp if k.clips else clamped
     r = torch.where(small, 1, square).sqrt().clamp_max(torch.finfo(square.dtype).max)
-    inside = clamped(r, 0, k.longest)
+    inside = held(r, 0, k.longest)
     near = _series(_TANH, torch.where(small, square, 0))
-    scale = torch.where(small, near, clamped(torch.tanh(inside), 0, k.bound) / r)
-    gap = torch.where(small, 1 - square * near.square(), clamped(inside.cosh().square().reciprocal(), k.least_gap, 1))
+    scale = torch.where(small, near, held(torch.tanh(inside), 0, k.bound) / r)
+    gap = torch.where(small, 1 - square * near.square(), held(inside.cosh().square().reciprocal(), k.least_gap, 1))
     return scale, gap
 
 
@@ -84,9 +86,9 @@ def log_origin(x: Tensor, gap: Tensor) -> Tensor:
     return artanhc(gap) * x
 
 
-def exp_origin(u: Tensor) -> tuple[Tensor, Tensor]:
+def exp_origin(u: Tensor, limits: Constants | None = None) -> tuple[Tensor, Tensor]:
     """``exp_0(u) = tanh(|u|)/|u| u`` of vectors u (..., H, B), and its gap ``sech(|u|)^2``."""
-    scale, gap = tanhc(_dot(u, u))
+    scale, gap = tanhc(_dot(u, u), limits)
     return scale * u, gap
 
 
@@ -102,18 +104,24 @@ def add(x: Tensor, x_gap: Tensor, y: Tensor, y_gap: Tensor) -> tuple[Tensor, Ten
     return (square * one_over) * x + (x_gap * one_over) * s, gaps * one_over
 
 
-def affine_point(q: Tensor, u: Tensor, u_gap: Tensor, b: Tensor, b_gap: Tensor) -> tuple[Tensor, Tensor]:
+def affine_point(
+    q: Tensor, u: Tensor, u_gap: Tensor, b: Tensor, b_gap: Tensor, limits: Constants | None = None
+) -> tuple[Tensor, Tensor]:
     """``o = (exp_0(q) (+) u) (+) b`` and its gap: the affine part of every gate (Ganea et al. 2018, Eq. 27, 29, 30).
+    Limits that clip hold the gap, too.
 
     Args:
         q: (..., H, B) tangent vectors ``W log_0(h)``.
         u: (..., H, B) points ``U (x) x`` with gaps u_gap (..., 1, B).
         b: (..., H, 1) bias point with gap b_gap (..., 1, 1).
     """
-    return add(*add(*exp_origin(q), u, u_gap), b, b_gap)
+    point, gap = add(*add(*exp_origin(q, limits), u, u_gap), b, b_gap)
+    return point, gap.clamp_min(limits.least_gap) if limits and limits.clips else gap
 
 
-def gated_update(h: Tensor, h_gap: Tensor, o: Tensor, o_gap: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+def gated_update(
+    h: Tensor, h_gap: Tensor, o: Tensor, o_gap: Tensor, z: Tensor, limits: Constants | None = None
+) -> tuple[Tensor, Tensor]:
     """``h' = h (+) exp_0(z * log_0((-h) (+) o))`` and its gap, kept inside the boundary margin
     (the update gate of Ganea et al. 2018, Eq. 31).
 
@@ -123,12 +131,12 @@ def gated_update(h: Tensor, h_gap: Tensor, o: Tensor, o_gap: Tensor, z: Tensor) 
     square, gaps = _dot(e, e), h_gap * o_gap
     one_over = (square + gaps).reciprocal()
     step = log_origin((h_gap * e - square * h) * one_over, gaps * one_over)
-    return _inside(*add(h, h_gap, *exp_origin(z * step)))
+    return _inside(*add(h, h_gap, *exp_origin(z * step, limits)), limits or constants(h))
 
 
-def _inside(x: Tensor, gap: Tensor) -> tuple[Tensor, Tensor]:
+def _inside(x: Tensor, gap: Tensor, k: Constants) -> tuple[Tensor, Tensor]:
     """A point and its gap, pulled back to the boundary margin where it lies beyond."""
-    k, square = constants(x), _dot(x, x)
+    square = _dot(x, x)
     # away from the boundary the coordinates give the gap just as well, and carried errors end there
     gap = torch.where(square < _NEAR, 1 - square, gap)
     shrink = torch.where(square > k.bound**2, k.bound * square.clamp_min(_NEAR).rsqrt(), 1)

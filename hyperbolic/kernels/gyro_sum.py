@@ -111,7 +111,7 @@ def mobius_sum(x: Tensor, c: Tensor, weights: Tensor | None = None, mask: Tensor
 
 def _weighted(x: Tensor, weights: Tensor | None, c: Tensor) -> tuple[Tensor, Tensor]:
     """``w (x) x`` and its gaps (..., T, 1)."""
-    (bound, least, _), square = constants(x), sqnorm(x)
+    (bound, least, *_), square = constants(x), sqnorm(x)
     gap = (1 - c * square).clamp_min(least)
     if weights is None:
         return x, gap.to(x.dtype)

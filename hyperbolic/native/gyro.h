@@ -20,8 +20,12 @@ template <class T> struct alignas(128) Row {
 
 template <class T> struct Limits {
     T bound, least_gap, tiny;  // largest norm of a point, its gap; keeps 0/0 from happening
-    explicit Limits(double largest)
-        : bound(T(largest)), least_gap(T(1 - largest * largest)), tiny(sizeof(T) == 4 ? T(0x1p-126) : T(0x1p-1022)) {}
+    bool clips;                // whether nothing is learned beyond the limit, as when points are clipped
+    Limits(double largest, bool clips)
+        : bound(T(largest)), least_gap(T(1 - largest * largest)), tiny(sizeof(T) == 4 ? T(0x1p-126) : T(0x1p-1022)),
+          clips(clips) {}
+    // The gap that a gradient sees.
+    T learned(T gap) const { return clips && gap <= least_gap ? T(0) : gap; }
 };
 
 // tanh(r)/r and sech(r)^2 from r^2, kept inside the boundary margin.
@@ -35,7 +39,7 @@ template <class T> inline T tanhc(T square, const Limits<T> &k, T &gap) {
 
 // (sech^2 - tanh(r)/r) / r^2
 template <class T> inline T tanhc_slope(T square, T scale, T gap, const Limits<T> &k) {
-    return (gap - scale) / (square < k.tiny ? k.tiny : square);
+    return (k.learned(gap) - scale) / (square < k.tiny ? k.tiny : square);
 }
 
 // artanh(r)/r = log(1 + 2r(1 + r)/g) / (2r) from g = 1 - r^2.
@@ -92,7 +96,8 @@ template <class T> struct Exp {
     // grad, of the point, becomes that of u.
     void backward(int64_t size, const Row<T> *u, const Limits<T> &k, Row<T> *grad, const Row<T> &g_gap) const {
         Row<T> twice = dot(size, grad, u);
-        LANE twice[j] = tanhc_slope(square[j], scale[j], gap[j], k) * twice[j] - 2 * g_gap[j] * gap[j] * scale[j];
+        LANE twice[j] =
+            tanhc_slope(square[j], scale[j], gap[j], k) * twice[j] - 2 * g_gap[j] * k.learned(gap[j]) * scale[j];
         for (int64_t i = 0; i < size; i++) LANE grad[i][j] = scale[j] * grad[i][j] + twice[j] * u[i][j];
     }
 };
@@ -152,15 +157,19 @@ template <class T> struct Affine {
             n[j] += s * s;
         }
         second.forward(n, m_gap, b_gap);
-        LANE gap[j] = second.b[j] * bias.gap;
+        LANE {
+            const T product = second.b[j] * bias.gap;
+            gap[j] = k.clips && product < k.least_gap ? k.least_gap : product;
+        }
         for (int64_t i = 0; i < size; i++)
             LANE out[i][j] = second.a[j] * m[i][j] + second.b[j] * (m[i][j] + bias.point[i]);
     }
 
     // From grad and g_gap: the gradients of q, u and the gap of u, and those of the bias, which are added to.
     void backward(int64_t size, const Row<T> *q, const Row<T> *u, const Row<T> &u_gap, const Bias<T> &bias,
-                  const Limits<T> &k, const Row<T> *m, const Row<T> *grad, const Row<T> &g_gap, Row<T> *g_q,
-                  Row<T> *g_u, Row<T> &g_u_gap) const {
+                  const Limits<T> &k, const Row<T> *m, const Row<T> *grad, Row<T> g_gap, Row<T> *g_q, Row<T> *g_u,
+                  Row<T> &g_u_gap) const {
+        LANE g_gap[j] = k.clips && second.b[j] * bias.gap < k.least_gap ? T(0) : g_gap[j];
         Row<T> g_a = {}, g_b = {}, b_gap, along = {};
         for (int64_t i = 0; i < size; i++) LANE {
             g_a[j] += grad[i][j] * m[i][j];
@@ -184,7 +193,8 @@ template <class T> struct Affine {
             g_q[i][j] = g_u[i][j] + first.a[j] * g_q[i][j];
             along[j] += g_q[i][j] * q[i][j];
         }
-        LANE along[j] = tanhc_slope(square[j], f[j], x_gap[j], k) * along[j] - 2 * g_b[j] * x_gap[j] * f[j];
+        LANE along[j] = tanhc_slope(square[j], f[j], x_gap[j], k) * along[j] -
+                      2 * g_b[j] * k.learned(x_gap[j]) * f[j];
         for (int64_t i = 0; i < size; i++) LANE g_q[i][j] = f[j] * g_q[i][j] + along[j] * q[i][j];
     }
 };

@@ -48,13 +48,13 @@ def run(kind, batch=3, steps=2, phi="identity", **options):
     free, lengths = arguments(kind, batch, steps, 3, 5, dtype=F32, **options)
     numbers = [t.detach() for t in free]
     context = Context()
-    out = cuda.forward(context, numbers[0], lengths, *numbers[1:], plain.PHI.index(phi))
+    out = cuda.forward(context, numbers[0], lengths, *numbers[1:], plain.PHI.index(phi), 0.0)
     grad = torch.randn_like(out)
     gradients = cuda.backward(context, grad)
     reference = []
     for dtype in (F32, F64):
         inputs = [t.to(F64 if t.dim() == 0 else dtype).requires_grad_() for t in numbers]
-        states = plain.sequence(inputs[0], lengths, *inputs[1:], plain.PHI.index(phi))
+        states = plain.sequence(inputs[0], lengths, *inputs[1:], plain.PHI.index(phi), 0.0)
         reference.append([states, *torch.autograd.grad(states, inputs, grad.to(dtype))])
     exact = [t.detach() for t in reference[1]]
     actual = [out, *(g for g in gradients if g is not None)]
@@ -66,10 +66,10 @@ def launches(kind):
     free, _ = arguments(kind, 3, 25, 3, 5, dtype=F32)
     x, *rest = (t.detach() for t in free)
     context = Context()
-    context.needs_input_grad = (True, False, True, True, True, False, False)
+    context.needs_input_grad = (True, False, True, True, True, False, False, False)
     kernels, cuda._launch = cuda._launch, lambda *a: None
     with Launches() as counted:
-        grad = torch.empty_like(cuda.forward(context, x, None, *rest, 0))
+        grad = torch.empty_like(cuda.forward(context, x, None, *rest, 0, 0.0))
         cuda.backward(context, grad)
     cuda._launch = kernels
     return counted.names

@@ -37,20 +37,20 @@ def cotangent(states):
     return torch.randn(states.shape, dtype=F64, generator=torch.Generator().manual_seed(1)).to(states.dtype)
 
 
-def results(kind, free, lengths, phi="identity"):
+def results(kind, free, lengths, phi="identity", margin=0.0):
     """States, and gradients of everything."""
     x, *rest = free
-    states = KERNELS[kind][0](x, lengths, *rest, phi)
+    states = KERNELS[kind][0](x, lengths, *rest, phi, margin)
     return states, *torch.autograd.grad(states, free, cotangent(states))
 
 
-def assert_same(kind, free, lengths, phi="identity", room=1.0):
-    assert Gru.fits(free[0], lengths, *free[1:], plain.PHI.index(phi))
-    actual = results(kind, free, lengths, phi)
+def assert_same(kind, free, lengths, phi="identity", room=1.0, margin=0.0):
+    assert Gru.fits(free[0], lengths, *free[1:], plain.PHI.index(phi), margin)
+    actual = results(kind, free, lengths, phi, margin)
     assert all(t.isfinite().all() for t in actual)
     mode = switch.mode()
     switch.use_kernels("plain")
-    expected = results(kind, free, lengths, phi)
+    expected = results(kind, free, lengths, phi, margin)
     switch.use_kernels(mode)
     limit = tolerance(actual[0].dtype, "identity")["rtol"] * room
     sizes = [b.abs().max().item() if b.numel() else 0 for b in expected]
@@ -118,6 +118,33 @@ def test_only_what_needs_a_gradient_gets_one(kind):
         assert torch.equal(KERNELS[kind][0](free[0], lengths, *free[1:]), states)
 
 
+def far(kind, dtype, weight):
+    """Sequences of 20 steps whose matrices drive states to the boundary."""
+    free, lengths = arguments(kind, 6, steps=20, hidden=3, dtype=dtype, ended=True)
+    with torch.no_grad():
+        for matrix in free[1:3]:
+            matrix *= weight
+    return free, lengths
+
+
+@KINDS
+@DTYPES
+def test_points_that_are_clipped(kind, dtype):
+    assert_same(kind, *far(kind, dtype, 2.0), phi="tanh", room=100.0, margin=1e-3)
+    free, lengths = far(kind, dtype, 6.0)
+    assert_same(kind, free, lengths, room=100.0, margin=1e-3)
+    longest = (free[-1].sqrt() * results(kind, free, lengths, margin=1e-3)[0]).norm(dim=-1).max().item()
+    assert longest == pytest.approx(1 - 1e-3, abs=1e-6)
+
+
+def test_clipped_points_learn_nothing_of_how_far_they_were():
+    """So the gradient of an RNN without a nonlinearity does not grow with its matrices, as that of logarithms does."""
+    free, lengths = far("rnn", F32, 4.0)
+    sizes = [results("rnn", free, lengths, margin=margin)[3].norm() for margin in (0.0, 1e-5)]
+    assert sizes[1] < 50
+    assert sizes[1] < 0.1 * sizes[0]
+
+
 @KINDS
 def test_gradients_that_fade_end_at_zero(kind):
     """From the last of many states, through weights that forget: numbers below the normal ones take long."""
@@ -155,16 +182,16 @@ def test_arguments_that_do_not_fit_are_refused_by_pytorch(place, change, error):
 def test_which_arguments_it_is_for():
     (x, w_ih, w_hh, bias, c), _ = arguments("gru", 4)
     lengths = torch.ones(1, 4, dtype=torch.int32)
-    assert Gru.fits(x, lengths, w_ih, w_hh, bias, c, 1)
-    assert Gru.fits(x.transpose(1, 2).contiguous().transpose(1, 2), None, w_ih, w_hh, bias, c, 1)
-    assert not Gru.fits(x, lengths, w_ih, w_hh, bias, c, 4)
-    assert not Gru.fits(x, lengths[:, :3], w_ih, w_hh, bias, c, 1)
+    assert Gru.fits(x, lengths, w_ih, w_hh, bias, c, 1, 0.0)
+    assert Gru.fits(x.transpose(1, 2).contiguous().transpose(1, 2), None, w_ih, w_hh, bias, c, 1, 0.0)
+    assert not Gru.fits(x, lengths, w_ih, w_hh, bias, c, 4, 0.0)
+    assert not Gru.fits(x, lengths[:, :3], w_ih, w_hh, bias, c, 1, 0.0)
     large = torch.empty(1, 3, 700, 700, dtype=F64)
     assert not Gru.fits(
-        torch.empty(1, 2, 2, 700, dtype=F64), None, large, large, torch.empty(1, 3, 700, dtype=F64), c, 1
+        torch.empty(1, 2, 2, 700, dtype=F64), None, large, large, torch.empty(1, 3, 700, dtype=F64), c, 1, 0.0
     )
     switch.use_kernels("plain")
-    assert not Gru.fits(x, lengths, w_ih, w_hh, bias, c, 1)
+    assert not Gru.fits(x, lengths, w_ih, w_hh, bias, c, 1, 0.0)
 
 
 @KINDS

@@ -70,15 +70,16 @@ def fitting(monkeypatch):
 
 def test_which_arguments_it_is_for(monkeypatch):
     x, lengths, w_ih, w_hh, bias, c = fitting(monkeypatch)
-    assert cuda.fits(x, lengths, w_ih, w_hh, bias, c, 1)
-    assert not cuda.fits(x, lengths[:, :3], w_ih, w_hh, bias, c, 1)
-    assert not cuda.fits(x.double(), lengths, w_ih, w_hh, bias, c, 1)
-    assert not cuda.fits(x[:, :0], lengths[:, :0], w_ih, w_hh, bias, c, 1)
+    assert cuda.fits(x, lengths, w_ih, w_hh, bias, c, 1, 0.0)
+    assert not cuda.fits(x, lengths, w_ih, w_hh, bias, c, 1, 1e-5), "points that are clipped"
+    assert not cuda.fits(x, lengths[:, :3], w_ih, w_hh, bias, c, 1, 0.0)
+    assert not cuda.fits(x.double(), lengths, w_ih, w_hh, bias, c, 1, 0.0)
+    assert not cuda.fits(x[:, :0], lengths[:, :0], w_ih, w_hh, bias, c, 1, 0.0)
     large = [torch.empty(1, 3, 65, d) for d in (3, 65)]
-    assert not cuda.fits(x, lengths, *large, torch.empty(1, 3, 65), c, 1)
+    assert not cuda.fits(x, lengths, *large, torch.empty(1, 3, 65), c, 1, 0.0)
     mode = switch.mode()
     switch.use_kernels("plain")
-    assert not cuda.fits(x, lengths, w_ih, w_hh, bias, c, 1)
+    assert not cuda.fits(x, lengths, w_ih, w_hh, bias, c, 1, 0.0)
     switch.use_kernels(mode)
 
 
@@ -117,7 +118,7 @@ def test_a_triton_that_fails_is_warned_of_once(monkeypatch):
 def test_tensors_on_a_cpu_do_not_reach_them(monkeypatch):
     monkeypatch.setattr(cuda, "forward", None)
     (x, *rest), _ = arguments("gru", 4, dtype=F32)
-    assert Gru.run(x, None, *rest, 0).shape == (1, 4, 4, 5)
+    assert Gru.run(x, None, *rest, 0, 0.0).shape == (1, 4, 4, 5)
 
 
 @pytest.mark.gpu
@@ -131,7 +132,7 @@ def test_on_a_gpu(kind, phi, length, room):
         x, *rest = (t.detach().to(device, torch.float64 if t.dim() == 0 else dtype).requires_grad_() for t in free)
         there = lengths.to(device)
         if device == "cuda":
-            assert cuda.fits(x, there, *rest, plain.PHI.index(phi))
+            assert cuda.fits(x, there, *rest, plain.PHI.index(phi), 0.0)
         states = {"rnn": mobius_rnn, "gru": mobius_gru}[kind](x, there, *rest, phi)
         torch.manual_seed(1)
         grad = torch.randn(states.shape, dtype=torch.float64).to(states)

@@ -13,14 +13,9 @@ from hyperbolic.kernels.recurrent import passes, plain
 
 
 def mobius_rnn(
-    x: Tensor,
-    lengths: Tensor | None,
-    weight_ih: Tensor,
-    weight_hh: Tensor,
-    bias: Tensor,
-    c: Tensor,
-    nonlinearity: str = "identity",
-) -> Tensor:
+    x: Tensor, lengths: Tensor | None, weight_ih: Tensor, weight_hh: Tensor, bias: Tensor, c: Tensor,
+    nonlinearity: str = "identity", margin: float = 0.0,
+) -> Tensor:  # fmt: skip
     """``h_t = phi((W (x) h_{t-1} (+) U (x) x_t) (+) b)`` with the Möbius version of phi (Eq. 27), h_0 = 0.
 
     Args:
@@ -28,34 +23,27 @@ def mobius_rnn(
             streams, the second half runs from the end to the start, and its states are those of the same position.
         weight_ih: (S, 1, H, D); weight_hh: (S, 1, H, H); bias: (S, 1, H) ball points; c: curvature.
         nonlinearity: a key of ``NONLINEARITIES``.
+        margin: above 0, points are clipped to ``sqrt(c)|x| <= 1 - margin``, and nothing is learned from how far beyond
+            they were, as in the program of Ganea et al.; else the dtype's margin, beyond which the gradient goes on.
     Returns: (S, B, T, H) states of S cells.
     """
-    out: Tensor = passes.Rnn.run(x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(nonlinearity))
+    out: Tensor = passes.Rnn.run(x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(nonlinearity), margin)
     return _padded(out, lengths, x.shape[0])
 
 
 def mobius_gru(
-    x: Tensor,
-    lengths: Tensor | None,
-    weight_ih: Tensor,
-    weight_hh: Tensor,
-    bias: Tensor,
-    c: Tensor,
-    nonlinearity: str = "identity",
-) -> Tensor:
+    x: Tensor, lengths: Tensor | None, weight_ih: Tensor, weight_hh: Tensor, bias: Tensor, c: Tensor,
+    nonlinearity: str = "identity", margin: float = 0.0,
+) -> Tensor:  # fmt: skip
     """Möbius GRU (Eq. 29-31), gates in the order r, z, candidate, h_0 = 0.
 
     ``r, z = sigma(log_0((W (x) h (+) U (x) x) (+) b))``, ``h~ = phi((W diag(r) (x) h (+) U (x) x) (+) b)`` and
     ``h' = h (+) diag(z) (x) ((-h) (+) h~)``.
 
-    Args:
-        x: (S, B, T, D) ball points; lengths: (S, B), states after the end repeat the last one. With 2S cells for S
-            streams, the second half runs from the end to the start, and its states are those of the same position.
-        weight_ih: (S, 3, H, D); weight_hh: (S, 3, H, H); bias: (S, 3, H) ball points; c: curvature.
-        nonlinearity: a key of ``NONLINEARITIES``.
+    Args: as of :func:`mobius_rnn`, with three gates: weight_ih (S, 3, H, D), weight_hh (S, 3, H, H), bias (S, 3, H).
     Returns: (S, B, T, H) states of S cells.
     """
-    out: Tensor = passes.Gru.run(x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(nonlinearity))
+    out: Tensor = passes.Gru.run(x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(nonlinearity), margin)
     return _padded(out, lengths, x.shape[0])
 
 

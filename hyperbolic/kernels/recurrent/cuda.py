@@ -33,6 +33,7 @@ def fits(*arguments: Any) -> bool:
     tensors = [t for t in (at.x, at.weight_ih, at.weight_hh, at.bias, at.lengths, at.c) if t is not None]
     return (
         at.weight_ih.shape[2] <= HIDDEN
+        and at.margin == 0
         and at.x.numel() > 0
         and at.c.dtype is torch.float64
         and all(t.dtype is torch.float32 for t in tensors[:4])
@@ -74,7 +75,7 @@ class _Sizes:
 
 
 def forward(ctx: Context, *arguments: Any) -> Tensor:
-    x, lengths, weight_ih, weight_hh, bias, c, nonlinearity = plain.Arguments(*arguments)
+    x, lengths, weight_ih, weight_hh, bias, c, nonlinearity, _ = plain.Arguments(*arguments)
     at = ctx.at = _Sizes(x, lengths, weight_ih, nonlinearity)
     x, weight_hh, bias = x.contiguous(), weight_hh.contiguous(), bias.contiguous()
     lengths = None if lengths is None else lengths.contiguous()
@@ -97,7 +98,7 @@ def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
     g_bias, g_c = x.new_empty(at.cells, programs, at.gates, at.hidden), c.new_empty(at.cells, programs)
     results = (grad.contiguous(), g_x, g_y, g_q, into, g_bias, g_c)
     _launch(f"{at.name}_backward", at.grid, (*tensors, *at.numbers, *results), at.constants)
-    gradients: list[Tensor | None] = [None] * 7
+    gradients: list[Tensor | None] = [None] * 8
     if needs[0]:
         base = g_x[0] if at.directions == 1 else g_x.sum(0)
         gradients[0] = base.flatten(1, 2).baddbmm_(g_y, weight).view(x.shape)

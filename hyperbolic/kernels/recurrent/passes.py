@@ -25,7 +25,7 @@ from hyperbolic.typing import Context
 _LANES = {torch.float32: 32, torch.float64: 16}  # sequences of a block
 _LIBRARY = native.Library("recurrent")
 _MAX_BYTES = 1 << 24  # of the weights of a cell; with larger ones the products of PyTorch win
-_ARGUMENTS = "Tensor x, Tensor? lengths, Tensor weight_ih, Tensor weight_hh, Tensor bias, Tensor c, int nonlinearity"
+_TENSORS = "Tensor x, Tensor? lengths, Tensor weight_ih, Tensor weight_hh, Tensor bias, Tensor c"
 
 
 class _Sequence(Operator):
@@ -48,13 +48,13 @@ class _Sequence(Operator):
 
     @staticmethod
     def forward(ctx: Context, *arguments: Any) -> Tensor:
-        x, lengths, weight_ih, weight_hh, bias, c, nonlinearity = plain.Arguments(*arguments)
+        x, lengths, weight_ih, weight_hh, bias, c, nonlinearity, margin = plain.Arguments(*arguments)
         (streams, batch, steps, d_in), (cells, gates, hidden, _) = x.shape, weight_ih.shape
         lengths = None if lengths is None else lengths.to(x.device, torch.int64)
         b, b_gap = c.sqrt().to(x.dtype) * bias, ball_gap(bias, c).to(x.dtype)
         inputs = [t if t is None else t.contiguous() for t in (x, lengths, weight_ih, weight_hh, b, b_gap)]
         ctx.sizes = (streams, cells, batch, steps, d_in, hidden, gates, nonlinearity)
-        ctx.numbers = (float(c), constants(x).bound)
+        ctx.numbers = (float(c), constants(x, margin).bound, float(margin > 0))
         out, states = x.new_empty(cells, batch, steps, hidden), None
         if any(ctx.needs_input_grad):
             lanes = _LANES[x.dtype]
@@ -79,16 +79,16 @@ class _Sequence(Operator):
             of_bias = (g_b * bias).sum(dtype=torch.float64) / (2 * root) - (g_gap * sqnorm(bias)).sum()
             g_c = (scalars[1] + of_bias - g_unit / (2 * c * root)).to(c.dtype)
         g_bias = (root * g_b - (2 * c) * g_gap * bias).to(bias.dtype) if needs[4] else None
-        return g_x, None, g_in, g_state, g_bias, g_c, None
+        return g_x, None, g_in, g_state, g_bias, g_c, None, None
 
 
-@operator(f"mobius_rnn({_ARGUMENTS}) -> Tensor")
+@operator(f"mobius_rnn({_TENSORS}, int nonlinearity, float margin) -> Tensor")
 class Rnn(_Sequence):
     """The operator of :func:`hyperbolic.kernels.recurrent.mobius_rnn`, with the origin in the padding of a second
     direction."""
 
 
-@operator(f"mobius_gru({_ARGUMENTS}) -> Tensor")
+@operator(f"mobius_gru({_TENSORS}, int nonlinearity, float margin) -> Tensor")
 class Gru(_Sequence):
     """The operator of :func:`hyperbolic.kernels.recurrent.mobius_gru`, with the origin in the padding of a second
     direction."""

@@ -10,16 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hyperbolic.kernels.gyro import (
-    affine_point,
-    artanhc,
-    clamped,
-    constants,
-    exp_origin,
-    gated_update,
-    log_origin,
-    tanhc,
-)
+from hyperbolic.kernels import gyro
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES
 from hyperbolic.numerics import ball_gap, sqnorm
 
@@ -29,13 +20,15 @@ State = tuple[Tensor, ...]  # of an RNN log_0(h) (S, H, B), of a GRU the point h
 
 
 class Cell(NamedTuple):
-    """What all steps share: ``1/sqrt(c)``, weights (S, G, H, H), bias points (S, G, H, 1) with gaps, a nonlinearity."""
+    """What all steps share: ``1/sqrt(c)``, weights (S, G, H, H), bias points (S, G, H, 1) with gaps, a nonlinearity,
+    the limits of points."""
 
     unit: Tensor
     weight: Tensor
     b: Tensor
     b_gap: Tensor
     phi: str
+    limits: gyro.Constants
 
 
 class Arguments(NamedTuple):
@@ -48,6 +41,7 @@ class Arguments(NamedTuple):
     bias: Tensor
     c: Tensor
     nonlinearity: int
+    margin: float
 
     def well_formed(self) -> bool:
         """Whether compiled passes may read these; PyTorch reports what is wrong with others in :func:`sequence`."""
@@ -63,13 +57,13 @@ class Arguments(NamedTuple):
         )
 
 
-def cell(x: Tensor, weight: Tensor, bias: Tensor, c: Tensor, phi: str) -> Cell:
+def cell(x: Tensor, weight: Tensor, bias: Tensor, c: Tensor, phi: str, margin: float = 0.0) -> Cell:
     root = c.sqrt().to(x.dtype)
     gap = ball_gap(bias, c).to(x.dtype)
-    return Cell(1 / root, weight, (root * bias).unsqueeze(-1), gap.unsqueeze(-1), phi)
+    return Cell(1 / root, weight, (root * bias).unsqueeze(-1), gap.unsqueeze(-1), phi, gyro.constants(x, margin))
 
 
-def input_side(x: Tensor, weight: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+def input_side(x: Tensor, weight: Tensor, c: Tensor, limits: gyro.Constants | None = None) -> tuple[Tensor, Tensor]:
     """``sqrt(c) U (x) x`` of all inputs, steps, cells and gates, with gaps ``1 - c|u|^2``.
 
     Args:
@@ -80,10 +74,12 @@ def input_side(x: Tensor, weight: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     if weight.shape[0] > x.shape[0]:
         x = torch.cat([x, x.flip(2)])
     gates, hidden = weight.shape[1:3]
-    gap = clamped((1 - c * sqnorm(x)).to(x.dtype), constants(x).least_gap, 1)
-    y = (artanhc(gap) * c.sqrt().to(x.dtype)) * (x.flatten(1, 2) @ weight.flatten(1, 2).mT).unflatten(1, x.shape[1:3])
+    limits = limits or gyro.constants(x)
+    gap = gyro.clamped((1 - c * sqnorm(x)).to(x.dtype), limits.least_gap, 1)
+    y = (x.flatten(1, 2) @ weight.flatten(1, 2).mT).unflatten(1, x.shape[1:3])
+    y = (gyro.artanhc(gap) * c.sqrt().to(x.dtype)) * y
     y = y.permute(2, 0, 3, 1).unflatten(2, (gates, hidden)).contiguous()
-    scale, u_gap = tanhc((y * y).sum(-2, keepdim=True))
+    scale, u_gap = gyro.tanhc((y * y).sum(-2, keepdim=True), limits)
     return scale * y, u_gap
 
 
@@ -95,28 +91,29 @@ def _phi(tangent: Tensor, at: Cell) -> Tensor:
 def rnn_step(state: State, u: Tensor, u_gap: Tensor, at: Cell) -> State:
     """``log_0(phi((W (x) h (+) u) (+) b))`` with u (S, 1, H, B) from :func:`input_side` (Ganea et al. 2018, Eq. 27)."""
     (v,) = state
-    new = affine_point(at.weight[:, 0] @ v, u[:, 0], u_gap[:, 0], at.b[:, 0], at.b_gap[:, 0])
-    return (_phi(log_origin(*new), at),)
+    new = gyro.affine_point(at.weight[:, 0] @ v, u[:, 0], u_gap[:, 0], at.b[:, 0], at.b_gap[:, 0], at.limits)
+    return (_phi(gyro.log_origin(*new), at),)
 
 
 def gru_step(state: State, u: Tensor, u_gap: Tensor, at: Cell) -> State:
     """The next point and gap with u (S, 3, H, B), gates r, z, candidate (Ganea et al. 2018, Eq. 29-31)."""
-    v = log_origin(*state)
-    gates = affine_point(at.weight[:, :2] @ v.unsqueeze(1), u[:, :2], u_gap[:, :2], at.b[:, :2], at.b_gap[:, :2])
-    r, z = torch.sigmoid(at.unit * log_origin(*gates)).unbind(1)
-    new = affine_point(at.weight[:, 2] @ (r * v), u[:, 2], u_gap[:, 2], at.b[:, 2], at.b_gap[:, 2])
+    v = gyro.log_origin(*state)
+    two, third = (at.b[:, :2], at.b_gap[:, :2], at.limits), (at.b[:, 2], at.b_gap[:, 2], at.limits)
+    gates = gyro.affine_point(at.weight[:, :2] @ v.unsqueeze(1), u[:, :2], u_gap[:, :2], *two)
+    r, z = torch.sigmoid(at.unit * gyro.log_origin(*gates)).unbind(1)
+    new = gyro.affine_point(at.weight[:, 2] @ (r * v), u[:, 2], u_gap[:, 2], *third)
     if at.phi != "identity":
-        new = exp_origin(_phi(log_origin(*new), at))
+        new = gyro.exp_origin(_phi(gyro.log_origin(*new), at), at.limits)
     h, gap = state
-    return gated_update(h, gap, *new, z)
+    return gyro.gated_update(h, gap, *new, z, at.limits)
 
 
 def _step(state: State, u: Tensor, u_gap: Tensor, at: Cell) -> State:
     return (rnn_step if len(state) == 1 else gru_step)(state, u, u_gap, at)
 
 
-def _point(state: State) -> Tensor:
-    return exp_origin(*state)[0] if len(state) == 1 else state[0]
+def _point(state: State, at: Cell) -> Tensor:
+    return gyro.exp_origin(*state, at.limits)[0] if len(state) == 1 else state[0]
 
 
 def step(x: Tensor, h: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias: Tensor, c: Tensor, phi: str) -> Tensor:
@@ -124,16 +121,16 @@ def step(x: Tensor, h: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias: Tenso
     u, u_gap = input_side(x[None, :, None], weight_ih[None], c)
     at = cell(x, weight_hh[None], bias[None], c, phi)
     gates, points, gap = weight_ih.shape[0], (h.mT / at.unit)[None], ball_gap(h, c).to(h.dtype).mT[None]
-    state = (log_origin(points, gap),) if gates == 1 else (points, gap)
-    return at.unit * _point(_step(state, u[0], u_gap[0], at))[0].mT
+    state = (gyro.log_origin(points, gap),) if gates == 1 else (points, gap)
+    return at.unit * _point(_step(state, u[0], u_gap[0], at), at)[0].mT
 
 
 def sequence(*arguments: Any) -> Tensor:
     """States (S, B, T, H) of all cells, those of a second direction in order of position and the origin in padding."""
-    x, lengths, weight_ih, weight_hh, bias, c, nonlinearity = Arguments(*arguments)
+    x, lengths, weight_ih, weight_hh, bias, c, nonlinearity, margin = Arguments(*arguments)
     (streams, batch, steps, _), (cells, gates, hidden, _) = x.shape, weight_ih.shape
-    at = cell(x, weight_hh, bias, c, PHI[nonlinearity])
-    u, u_gap = input_side(x, weight_ih, c)
+    at = cell(x, weight_hh, bias, c, PHI[nonlinearity], margin)
+    u, u_gap = input_side(x, weight_ih, c, at.limits)
     state: State = (u.new_zeros(cells, hidden, batch),)
     if gates == 3:
         state = (*state, u.new_ones(cells, 1, batch))
@@ -141,7 +138,7 @@ def sequence(*arguments: Any) -> Tensor:
     for t in range(steps):
         new = _step(state, u[t], u_gap[t], at)
         state = new if lengths is None else _chosen(_inside(t, x, lengths, cells), new, state)
-        points.append(_point(state))
+        points.append(_point(state, at))
     states = at.unit * torch.stack(points).permute(1, 3, 0, 2)
     if cells > streams:
         states = torch.cat([states[:streams], states[streams:].flip(2)])

@@ -129,7 +129,7 @@ template <class T> struct Inputs {
             Row<T> twice, whole;
             LANE {  // of y = scale U x with u = f y: f g_u + twice y
                 const T f = factor[g][j], slope = gyro::tanhc_slope(square[g][j], f, u_gap[g][j], limits);
-                const T g_y = slope * along[j] / f - 2 * g_gap[g][j] * u_gap[g][j] * f;
+                const T g_y = slope * along[j] / f - 2 * g_gap[g][j] * limits.learned(u_gap[g][j]) * f;
                 g_scale[j] += (along[j] + g_y * square[g][j]) / scale[j];
                 twice[j] = g_y / f * scale[j];
                 whole[j] = f * scale[j];
