@@ -1,16 +1,11 @@
 """A comparison as a table: its header, rows and notes, on the terminal and in Markdown, and as numbers for CSV."""
 
-import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from tasks.comparison import ABSENT, FEW, Comparison, PairedTest, Setting, mean_and_deviation
+from tasks.terminal import show_table
 
-WIDTH = 160  # of a terminal that is none
 MOST_COLUMNS = 4  # settings that differ; more of them stand in one column below each other
 
 
@@ -52,15 +47,11 @@ def show(comparisons: Sequence[Comparison], with_test: bool = True) -> None:
 
 def show_grid(content: Grid) -> None:
     """Print a table and its notes."""
-    console = Console(width=None if sys.stdout.isatty() else WIDTH)
-    table = Table(title=Text(content.title), title_justify="left")
-    for name, numeric in zip(content.header, content.numeric, strict=True):
-        table.add_column(Text(name), justify="right" if numeric else "left", overflow="fold")
-    for row in content.rows:
-        table.add_row(*(Text("\n".join(cell)) for cell in row))
-    console.print(table)
+    rows = [["\n".join(cell) for cell in row] for row in content.rows]
+    named = 1 + content.numeric[1:].index(True) if True in content.numeric[1:] else len(content.header)
+    show_table(content.title, content.header, rows, content.numeric, fixed=named)
     for note in content.notes:
-        console.print(f"- {note}", highlight=False, markup=False)
+        print(f"- {note}")
 
 
 def markdown(comparisons: Sequence[Comparison]) -> str:

@@ -1,24 +1,18 @@
 """What a run shows at its end: a small table and the learning curves."""
 
 import json
-import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from tasks.base import Task
 from tasks.folders import whole_file
 from tasks.processes import is_first
 from tasks.record import remove_if_empty, write
 from tasks.remarks import remarks
+from tasks.terminal import show_table
 from tasks.training import Outcome
-
-WIDTH = 160  # of tables that go to a file
 
 
 class Published(NamedTuple):
@@ -79,14 +73,12 @@ def show(title: str, record: dict[str, Any], published: Sequence[Published] = ()
     """
     metrics = record["metrics"]
     groups = list(dict.fromkeys(name.split("/")[1] for name in metrics if name.count("/") == 2))
-    table = Table(title=Text(title), title_justify="left")  # brackets in a name are no markup
-    table.add_column("metric")
-    for heading in ["all" if groups else "value", *groups]:
-        table.add_column(heading, justify="right")
+    header = ["metric", "all" if groups else "value", *groups]
+    lines: list[list[str]] = []
     rows = dict.fromkeys((n.split("/")[0], n.split("/")[-1]) for n in metrics)
     for split, score in sorted(rows, key=lambda row: row[0], reverse=True):  # val, train, test
         names = [f"{split}/{score}", *(f"{split}/{group}/{score}" for group in groups)]
-        table.add_row(names[0], *(f"{metrics[n]:.4f}" if n in metrics else "" for n in names))
+        lines.append([names[0], *(f"{metrics[n]:.4f}" if n in metrics else "" for n in names)])
         quoted: dict[str, dict[str, Published]] = defaultdict(dict)
         for cell in published:
             if cell.metric in names:
@@ -94,22 +86,21 @@ def show(title: str, record: dict[str, Any], published: Sequence[Published] = ()
         for label, cells in quoted.items():
             columns = ", ".join(cell.column for cell in cells.values())
             values = [f"{cells[n].value:.4f}" if n in cells else "" for n in names]
-            table.add_row(f"  {label[:-1]}, {columns})", *values)
-    if table.rows:
-        table.add_section()
+            lines.append([f"  {label[:-1]}, {columns})", *values])
+    footer = []
     selection = record["selection"] or {}
     if selection.get("epoch"):
-        table.add_row(f"best {selection['metric']} in epoch", str(selection["epoch"]))
+        footer.append([f"best {selection['metric']} in epoch", str(selection["epoch"])])
     if selection.get("average_last"):
-        table.add_row("mean of the weights of so many epochs", str(selection["average_last"]))
+        footer.append(["mean of the weights of so many epochs", str(selection["average_last"])])
     if prediction := record.get("prediction"):
-        table.add_row("examples", f"{prediction['examples']:,}")
-    table.add_row("parameters", f"{record['parameters']:,}")
+        footer.append(["examples", f"{prediction['examples']:,}"])
+    footer.append(["parameters", f"{record['parameters']:,}"])
     if record["examples_per_s"]:
         what = "examples" if record.get("prediction") else "training examples"
-        table.add_row(f"{what} per second", f"{record['examples_per_s']:,.0f}")
-    table.add_row("wall time", f"{record['wall_s']:.0f} s")
-    Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
+        footer.append([f"{what} per second", f"{record['examples_per_s']:,.0f}"])
+    footer.append(["wall time", f"{record['wall_s']:.0f} s"])
+    show_table(title, header, lines, [False] + [True] * (len(header) - 1), footer=footer)
 
 
 def learning_curve(rows: list[dict[str, float]], select: str, path: Path) -> Path:

@@ -1,6 +1,6 @@
 """Training, evaluation and prediction of types: Choi's multi-task objective or plain BCE, Choi's scores."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +17,11 @@ from tasks.metrics import TYPING_SCORES, distinct, typing_scores, typing_sums
 
 OBJECTIVES = ("multitask", "bce")
 STRICT = ("set", "ordered")
+
+
+def _metric_names(granularities: Sequence[str]) -> tuple[str, ...]:
+    of = ("", *(f"{name}/" for name in granularities))
+    return ("loss", "accuracy", *(at + score for at in of for score in TYPING_SCORES))
 
 
 class EntityTypingTask(Task):
@@ -39,11 +44,7 @@ class EntityTypingTask(Task):
 
     model: TypingModel
 
-    metric_names = (
-        "loss",
-        "accuracy",
-        *(at + score for at in ("", *(f"{name}/" for name in GRANULARITIES)) for score in TYPING_SCORES),
-    )
+    metric_names = _metric_names(GRANULARITIES)
 
     def __init__(
         self,
@@ -57,13 +58,16 @@ class EntityTypingTask(Task):
         select: str,
         select_mode: str,
     ):
+        sizes = torch.bincount(model.groups.cpu(), minlength=len(GRANULARITIES)).tolist()
+        self.group_sizes: list[int] = sizes
+        self.present = [name for name, size in zip(GRANULARITIES, sizes, strict=True) if size]
+        self.metric_names = _metric_names(self.present)
         super().__init__(model, optimizer, select, select_mode)
         self.objective = one_of("task.module.objective", objective, OBJECTIVES)
         self.strict = one_of("task.module.strict", strict, STRICT)
         self.threshold = share("task.module.threshold", threshold)
         self.top_k = None if top_k is None else whole("task.module.top_k", top_k, 1)
         self.names = tuple(types.names)
-        self.group_sizes: list[int] = torch.bincount(model.groups.cpu(), minlength=len(GRANULARITIES)).tolist()
 
     def step(self, batch: dict[str, Tensor]) -> Step:
         x, targets = self.model.features(batch), batch["targets"]
@@ -135,7 +139,7 @@ class EntityTypingTask(Task):
             return {"loss": sums["loss"] / sums["examples"]}
         right = sums["exact"] if self.strict == "set" else sums["ordered"]
         metrics = {"loss": float(self._loss(sums, sums["examples"])), "accuracy": right / sums["examples"]}
-        return metrics | typing_scores(sums, GRANULARITIES)
+        return metrics | typing_scores(sums, self.present)
 
     def _loss(self, sums: dict[str, Any], examples: float) -> Any:
         if self.objective == "bce":

@@ -36,6 +36,7 @@ def test_types_of_ones_own_are_learnt_and_predicted(tmp_path):
     assert "chosen for 6 mentions: task.data.batch_size=16" in result.out
     assert result.record["metrics"]["test/macro_f1"] == 1
     assert result.record["metrics"]["test/fine/macro_f1"] == 1, "by the depth of the path"
+    assert not [name for name in result.record["metrics"] if "/ultrafine/" in name], "no type is so deep"
     (tmp_path / "new.txt").write_text("We went to [Rome] .\n", encoding="utf-8")
     words = ("mode=predict", f"checkpoint={result.record_path.parent}", f"input={tmp_path / 'new.txt'}", "output=-")
     answer = json.loads(call(*words, *places(tmp_path)).out.splitlines()[-1])
