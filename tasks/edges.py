@@ -39,7 +39,7 @@ def read_edges(path: Path, setting: str) -> Edges:
     try:
         with open_bytes(path) as file:
             data = file.read()
-        lines = data.decode("utf-8-sig").split("\n")
+        lines = data.decode("utf-8-sig").replace("\r\n", "\n").split("\n")
     except FileNotFoundError:
         raise UserError(f"There is no file {path}; correct {setting}.") from None
     except UnicodeDecodeError as error:

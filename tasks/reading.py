@@ -132,14 +132,18 @@ def open_bytes(path: Path) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
 
 
-def warn_of_header(path: Path, first: Sequence[str], read_as: str) -> None:
-    """Warn that the first row of a file, of whose names no other row has any, may be a header."""
+def header_caution(path: Path, first: Sequence[str], read_as: str) -> str:
+    """That the first row of a file, of whose names no other row has any, may be a header."""
     names = " and ".join(map(brief, first))
-    warnings.warn(
+    return (
         f"{path}: the names of the first row, {names}, are in no other. If it is a header, remove it: it was read as "
-        f"{read_as}.",
-        stacklevel=3,
+        f"{read_as}."
     )
+
+
+def warn_of_header(path: Path, first: Sequence[str], read_as: str) -> None:
+    """Warn of what `header_caution` says."""
+    warnings.warn(header_caution(path, first, read_as), stacklevel=3)
 
 
 def existing(path: Path) -> Path | None:
@@ -256,6 +260,9 @@ def read_records(
         return
     rows = _quoted(lines) if ".csv" in path.suffixes else _apply(lines, lambda text: text.split("\t"))
     names = next(rows)[1] if header is None else list(header)
+    mark = "," if ".csv" in path.suffixes else "\t"
+    if header is None and isinstance(line, str) and (fault := _other_mark(line, mark, fields)):
+        raise UserError(f"{path}: {fault}.")
     if isinstance(names, Fault):
         raise UserError(f"{path}, line {number}: {names}. Expected are {forms}.")
     places = [next((names.index(name) for name in several if name in names), None) for several in fields.values()]
@@ -274,6 +281,21 @@ def read_records(
         return pick_fields(dict(zip(names, row, strict=False)), fields, optional)
 
     yield from _apply(rows, pick)
+
+
+def _other_mark(line: str, mark: str, fields: Mapping[str, Sequence[str]]) -> str:
+    """Of a first line that has a column for each field when it is cut at another character, and not at `mark`, which of
+    the two is right; else nothing."""
+    shown = {",": "','", ";": "';'", "\t": "tabs"}
+
+    def has_all(cut: str) -> bool:
+        names = [name.strip().strip('"') for name in line.split(cut)]
+        return all(any(name in names for name in several) for several in fields.values())
+
+    if has_all(mark) or (other := next(filter(has_all, shown), None)) is None:
+        return ""
+    remedy = "commas" if mark == "," else "tabs"
+    return f"its columns are separated by {shown[other]} and must be separated by {shown[mark]}; save it with {remedy}"
 
 
 def _is_blank(line: tuple[int, str | Fault]) -> bool:

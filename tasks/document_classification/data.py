@@ -3,6 +3,7 @@
 import difflib
 import functools
 import hashlib
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from tasks.base import TaskData
 from tasks.batches import SPLITS, Split
 from tasks.document_classification.cache import from_sources
 from tasks.document_classification.corpus import Arrays, Corpus, Recipe, prepare, usable
+from tasks.document_classification.labelled_input import note_labels
 from tasks.document_classification.sources import Form, Source, find_sources, named_sources, read_rows, read_text
 from tasks.document_classification.toy import toy_rows
 from tasks.errors import UserError, one_of, toy_recipe
@@ -276,13 +278,15 @@ class DocumentData(TaskData):
         return (*self.form.optional, *(name for names in self.form.texts for name in names))
 
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[NewDocument]:
-        """New documents from lines of text, or JSON objects with the fields of the files."""
+        """New documents from lines of text, or JSON objects with the fields of the files. A note says where they look
+        like labelled ones."""
         fields = ", ".join(names[0] for names in self.form.texts)
         forms = (
             f"Each line is the text of a document, or a JSON object with {fields}; a text that begins with {{ must be "
             "in such an object"
         )
-        return read_examples(lines, name, self._input, "documents", forms)
+        labels = {*self.corpus().classes, *itertools.chain(*(self.recipe.classes or {}).values())}
+        return read_examples(note_labels(lines, name, self.form, labels), name, self._input, "documents", forms)
 
     def read_folder(self, folder: Path) -> Iterator[NewDocument]:
         """A new document from each file of a folder, by name; hidden files are left out. Raises UserError, which names

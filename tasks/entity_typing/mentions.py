@@ -3,6 +3,7 @@
 import difflib
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -29,9 +30,10 @@ class Mention(NamedTuple):
 
 
 def parse(line: bytes) -> Mention:
-    """The mention of a line of the release, or of a file with the keys of PLAIN and `types`. Raises Fault."""
+    """The mention of a line of the release, or of a file with the keys of PLAIN and `types`; it may begin with a
+    byte-order mark. Raises Fault."""
     try:
-        record = json.loads(str(line, "utf-8"))
+        record = json.loads(str(line.removeprefix(BOM_UTF8), "utf-8"))
     except UnicodeDecodeError as error:
         raise Fault(f"it is not UTF-8 (byte {error.start + 1})") from None
     except RecursionError:

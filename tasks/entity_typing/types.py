@@ -1,5 +1,6 @@
 """Types, their granularity, and how often two of them go together."""
 
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,7 +85,7 @@ def read_ontology(path: Path) -> list[str]:
             text = file.read()
     except UNREADABLE as error:
         raise UserError(f"{path} cannot be read ({reason(error)}).") from None
-    for number, line in enumerate(text.removesuffix(b"\n").split(b"\n"), start=1):
+    for number, line in enumerate(text.removeprefix(BOM_UTF8).removesuffix(b"\n").split(b"\n"), start=1):
         try:
             name = line.decode("utf-8").strip()
         except UnicodeDecodeError:

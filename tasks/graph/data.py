@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +24,11 @@ from tasks.graph.releases import READERS, read_release
 from tasks.graph.splits import SPLITS, keys_of, non_edges, split_by_class, split_edges, split_nodes
 from tasks.graph.toy import toy_graph
 from tasks.names import Names
+from tasks.processes import is_first
 from tasks.reading import Fault, read_examples
 
 KINDS = (*READERS, "folder", "toy")
-FORMAT = 2  # of the cache
+FORMAT = 3  # of the cache
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,15 @@ class GraphData(TaskData):
             name, read = (
                 (folder.name, read_folder) if self.options.kind == "folder" else (self.options.kind, read_release)
             )
-            graph = self._kept(folder, lambda: read(folder, name, self.labelled))
+            made: list[Graph] = []  # where it is not in the cache; it was warned of then
+
+            def make() -> Graph:
+                made.append(read(folder, name, self.labelled))
+                return made[0]
+
+            graph = self._kept(folder, make)
+            for caution in graph.cautions if is_first() and not made else ():
+                warnings.warn(caution, stacklevel=1)
         rank_zero_only(print)(f"{graph}.", flush=True)
         return graph
 
@@ -124,7 +134,8 @@ class GraphData(TaskData):
         def write(place: Path, graph: Graph) -> None:
             arrays = {"edges": graph.edges} | {f"part_{k}": nodes for k, nodes in graph.parts.items()}
             arrays |= {k: v for k, v in (("features", graph.features), ("labels", graph.labels)) if v is not None}
-            facts = {k: getattr(graph, k) for k in ("name", "n", "classes", "names", "notes", "files", "sha256")}
+            known = ("name", "n", "classes", "names", "notes", "files", "sha256", "cautions")
+            facts = {k: getattr(graph, k) for k in known}
             folders.write_arrays(place, arrays, settings, facts)
 
         def stored() -> Graph:
@@ -311,6 +322,12 @@ class NodeData(GraphData):
 
     def parts(self) -> dict[str, np.ndarray]:
         return self._nodes
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Of train the nodes that are trained on, too; its `nodes` are those of the whole graph."""
+        facts = super().fingerprint()
+        facts["counts"]["train"] = {"training_nodes": len(self._nodes["train"])} | facts["counts"]["train"]
+        return facts
 
     @property
     def model_sizes(self) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """A graph of the user's: a folder with edges.tsv, and where there are some features and labels."""
 
 import warnings
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -10,7 +12,7 @@ from scipy import sparse
 from tasks.errors import UserError
 from tasks.fingerprints import contents_sha256, joined_sha256
 from tasks.graph.graph import Graph, checked, undirected
-from tasks.reading import UNREADABLE, brief, existing, open_bytes, other_separator, reason, warn_of_header
+from tasks.reading import UNREADABLE, brief, existing, header_caution, open_bytes, other_separator, reason
 
 EDGES = "edges.tsv"
 FORM = "node <tab> node"
@@ -26,7 +28,9 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
     features.npy (an array) or features.npz (of scipy.sparse.save_npz) with a row for each node, and then nodes are
     numbers from 0. Nodes that only labels or features have are nodes without an edge.
 
-    Tables may be packed, as edges.tsv.gz. Warns of nodes without an edge and of a first line that looks like a header.
+    Tables may be packed, as edges.tsv.gz. Warns of nodes without an edge and of a first line that looks like a header;
+    `Graph.cautions` has what was warned of.
+
     Raises UserError, which names file and line, for what cannot be used.
     """
     if folder.is_file():
@@ -41,13 +45,20 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
     labels = _rows(labels_file, "node <tab> class", 2, 2) if labelled else []
     files += [features_file] if features_file else []
     files += [labels_file] if labelled else []
+    cautions: list[str] = []
+
+    def warn(caution: str) -> None:
+        cautions.append(caution)
+        warnings.warn(caution, stacklevel=2)
+
     if matrix is not None:
         number = {str(k): k for k in range(len(matrix))}
         _check_numbers(files[0], rows, number, matrix)
     else:
         every = [*(end for _, ends in rows for end in ends), *(fields[0] for _, fields in (*by_name, *labels))]
         number = {node: k for k, node in enumerate(dict.fromkeys(every))}
-        _warn_of_headers(files[0], rows, labels_file, labels, {fields[0] for _, fields in by_name})
+        for caution in _headers(files[0], rows, labels_file, labels, {fields[0] for _, fields in by_name}):
+            warn(caution)
     pairs = np.array([[number[a], number[b]] for _, (a, b) in rows])
     edges, notes = undirected(pairs, len(number), str(files[0]))
     features = matrix if matrix is not None else _features(features_file, by_name, number)
@@ -56,29 +67,31 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
     listed = " and ".join(file.name for file in files)
     graph = Graph(name, len(number), edges, features, of_nodes, classes, tuple(number), {}, notes, listed, sha256)
     if graph.isolated:
-        first = graph.names[np.setdiff1d(np.arange(graph.n), edges)[0]]
-        warnings.warn(f"{folder}: {graph.isolated} nodes have no edge, as {brief(first)}.", stacklevel=2)
-    return checked(graph)
+        alone = graph.names[np.setdiff1d(np.arange(graph.n), edges)[0]]
+        warn(f"{folder}: {graph.isolated} nodes have no edge, as {brief(alone)}.")
+    return checked(replace(graph, cautions=tuple(cautions)))
 
 
-def _warn_of_headers(edges_file: Path, edges: Rows, labels_file: Path, labels: Rows, described: set[str]) -> None:
-    """Warn of a first edge whose nodes are in no other, and of a first label whose node and class are. described: the
-    nodes that have features."""
+def _headers(edges_file: Path, edges: Rows, labels_file: Path, labels: Rows, described: set[str]) -> Iterator[str]:
+    """What is to be said of a first edge whose nodes are in no other, and of a first label whose node and class are.
+    described: the nodes that have features."""
     (_, first), *others = edges
     ends = {end for _, pair in others for end in pair}
     if others and ends.isdisjoint(first):
-        warn_of_header(edges_file, first, "an edge")
+        yield header_caution(edges_file, first, "an edge")
+    else:
+        ends.update(first)
     if len(labels) > 1:
         (_, (node, label)), *others = labels
-        if node not in ends.union(first, described) and all(label != each for _, (_, each) in others):
-            warn_of_header(labels_file, (node, label), "a node and its class")
+        if node not in ends | described and all(label != each for _, (_, each) in others):
+            yield header_caution(labels_file, (node, label), "a node and its class")
 
 
 def _rows(path: Path, form: str, least: int, most: int | None) -> Rows:
     """Line number and fields of each line that is not blank."""
     try:
         with open_bytes(path) as file:
-            lines = file.read().decode("utf-8-sig").split("\n")
+            lines = file.read().decode("utf-8-sig").replace("\r\n", "\n").split("\n")
     except FileNotFoundError:
         raise UserError(f"There is no file {path}; it must have lines of the form {form}.") from None
     except UnicodeDecodeError as error:

@@ -20,7 +20,7 @@ class Graph:
     (N, F); None: none, so that the model learns a point for each node. labels: int64 (N,), -1 for a node without;
     None: none. classes, names: of the labels and of the nodes; an empty tuple where they are the numbers. parts: nodes
     of the splits that a release fixes, by split. notes: what was left out of the files, in words. files, sha256: of
-    what was read.
+    what was read. cautions: what looks wrong in the files, in words.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Graph:
     notes: tuple[str, ...] = ()
     files: str = ""
     sha256: str = ""
+    cautions: tuple[str, ...] = ()
 
     @property
     def isolated(self) -> int:

@@ -1,10 +1,12 @@
 """Labelled pairs of sentences as they are read: JSON lines and tables with a header, as SNLI and MultiNLI have them."""
 
+import sys
 from collections.abc import Iterable, Iterator
+from operator import contains
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.reading import Fault, parse_object, pick_fields, read_examples, read_records
+from tasks.reading import Fault, bounded_lines, parse_object, pick_fields, read_examples, read_records
 
 NO_LABEL = ("-", "-1")  # annotators did not agree: SNLI and MultiNLI write the first, copies of them the second
 # What SNLI and MultiNLI call each field, and after it what SICK, SciTail and others do.
@@ -41,9 +43,25 @@ def read_pairs(path: Path) -> Iterator[tuple[int, Pair | Fault]]:
 
 def read_inputs(lines: Iterable[bytes], name: str) -> Iterator[Pair]:
     """Pairs without labels from lines `premise <tab> hypothesis` or JSON objects with the two; empty lines are passed
-    over. name: of the stream, for messages. Raises UserError, which names the line."""
+    over, and a note says where the first line looks like a header. name: of the stream, for messages. Raises UserError,
+    which names the line."""
     forms = 'Each line is premise <tab> hypothesis, or a JSON object {"premise": "...", "hypothesis": "..."}'
-    return read_examples(lines, name, _input, "pairs", forms)
+    return read_examples(_note_header(lines, name), name, _input, "pairs", forms)
+
+
+def _note_header(lines: Iterable[bytes], name: str) -> Iterator[bytes]:
+    """The lines as they are; says to standard error where the first has the names of the two columns."""
+    is_first = True
+    for line in bounded_lines(lines):
+        if is_first and (text := line.decode("utf-8", "replace").removeprefix("\ufeff").strip()):
+            is_first, columns = False, [column.strip() for column in text.split("\t")]
+            if len(columns) == 2 and all(map(contains, SENTENCES.values(), columns)):
+                print(
+                    f"note: {name}: the first line, {' <tab> '.join(columns)}, looks like a header, and it was read as "
+                    "a pair of sentences, as each line is. Remove it: the lines are premise <tab> hypothesis, without "
+                    "a header.", file=sys.stderr,
+                )  # fmt: skip
+        yield line
 
 
 def _input(line: str) -> Pair:

@@ -46,18 +46,24 @@ class Source:
         return tuple(dict.fromkeys(self.paths))
 
     def pairs(self) -> Iterator[Pair]:
-        """In their order. Raises UserError, which names file and line, where one cannot be used, and where the files
-        have different numbers of lines."""
+        """In their order; blank lines at the end of aligned files are passed over. Raises UserError, which names file
+        and line, where one cannot be used, and where the files have different numbers of lines."""
         return self._aligned() if self.columns is None else self._rows(self.columns)
 
     def _aligned(self) -> Iterator[Pair]:
-        ends = [0, 0]
+        read, ends, blank = [0, 0], [0, 0], 0  # lines of each; those up to the last with a text; blank pairs since then
         for both in itertools.zip_longest(*map(read_lines, self.paths)):
             texts = []
             for side, (line, path) in enumerate(zip(both, self.paths, strict=True)):
                 if line is not None:
-                    ends[side], text = _checked(path, line)
+                    read[side], text = _checked(path, line)
                     texts.append(text.strip())
+            if not any(texts):
+                blank += len(texts) == 2
+                continue
+            ends = [*read]
+            yield from itertools.repeat(Pair("", ""), blank)
+            blank = 0
             if len(texts) == 2:
                 yield Pair(*texts)
         if ends[0] != ends[1]:

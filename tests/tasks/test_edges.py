@@ -87,6 +87,7 @@ def test_what_is_no_header_is_not_named_as_one(tmp_path, recwarn, text):
     ("content", "message"),
     [
         (b"a\tb\na b\n", "line 2: 'a b' is not of the form child <tab> parent (task.data.file)"),
+        (b"a\tb\r\nann0\r\n", "line 2: 'ann0' is not of the form"),
         (b"a\tb\tc\n", "line 1: 'a\\tb\\tc' is not of the form"),
         (b"a\t\n", "line 1"),
         (b"", "has no edge between two nodes"),

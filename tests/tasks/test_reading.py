@@ -109,6 +109,28 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path, content, message):
     assert len(str(caught.value)) < 500
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "\ufefflabel;text\r\nx;a, b\r\n", "separated by ';' and must be separated by ','; save it with commas."),
+        ("a.csv", '"label";"text"\n"x";"a"\n', "separated by ';' and must be separated by ','; save it with commas."),
+        ("a.csv.gz", "label\ttext\nx\ta\n", "separated by tabs and must be separated by ','; save it with commas."),
+        ("a.tsv", "text,id,label\na,1,x\n", "separated by ',' and must be separated by tabs; save it with tabs."),
+    ],
+)
+def test_a_table_with_another_separator_is_told_so(tmp_path, name, content, message):
+    with pytest.raises(UserError) as caught:
+        read(tmp_path, content, name)
+    assert str(caught.value) == f"{tmp_path / name}: its columns are {message}"
+
+
+def test_another_separator_that_gives_no_columns_is_not_named(tmp_path):
+    with pytest.raises(UserError, match="its first line has no column label") as caught:
+        read(tmp_path, "name;text\nx;a\n", "a.csv")
+    assert "separated" not in str(caught.value)
+    assert read(tmp_path, "label,text,a;b\nx,a,c\n", "a.csv") == [(2, ("x", "a"))]
+
+
 def test_a_file_that_cannot_be_opened_or_unpacked_is_named(tmp_path):
     with pytest.raises(UserError, match=r"nowhere\.txt cannot be read \(No such file"):
         list(read_lines(tmp_path / "nowhere.txt"))

@@ -21,6 +21,7 @@ def test_a_record_of_the_release_is_read():
     line = json.dumps(RECORD | {"annot_id": "x"}).encode()
     assert parse(line) == Mention(["In", "1999"], "Web users", ["."], ["person"])
     assert parse(line + b"\r") == parse(line)
+    assert parse(b"\xef\xbb\xbf" + line) == parse(line)
 
 
 @pytest.mark.parametrize(

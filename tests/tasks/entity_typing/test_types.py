@@ -57,6 +57,8 @@ def test_an_ontology_is_read_in_order(tmp_path):
     path = tmp_path / "types.txt"
     path.write_bytes("person\r\ncafé\nplace".encode())
     assert types.read_ontology(path) == ["person", "café", "place"]
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert types.read_ontology(path) == ["person", "café", "place"]
 
 
 @pytest.mark.parametrize("size", [1, 3, 100])

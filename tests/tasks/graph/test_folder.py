@@ -82,6 +82,7 @@ def test_sparse_features_whose_indices_lie_outside_are_refused_before_they_are_w
     ("file", "text", "said"),
     [
         ("edges.tsv", "a b\n", r"edges.tsv, line 1: 'a b' is not of the form node <tab> node"),
+        ("edges.tsv", "a\tb\r\na\r\n", r"edges.tsv, line 2: 'a' is not of the form node <tab> node"),
         ("edges.tsv", "", "edges.tsv is empty"),
         ("features.tsv", "a\t1\t2\nb\t3\n", r"features.tsv, line 2: the node 'b' must have 2 numbers"),
         ("features.tsv", "a\t1\t2\nb\tx\t3\n", r"features.tsv, line 2: the node 'b' must have 2 numbers"),
@@ -112,6 +113,9 @@ def test_a_header_is_named(folder, recwarn):
     said = [str(each.message) for each in warned]
     assert any("edges.tsv: the names of the first row, 'source' and 'target', are in no other." in each for each in said)
     assert any("labels.tsv: the names of the first row, 'node' and 'label', are in no other." in each for each in said)
+    (folder / "edges.tsv").write_text("node\tnode2\na\tb\nb\tc\n")
+    with pytest.warns(UserWarning, match="'node' and 'label', are in no other"):
+        read_folder(folder, "mine", True)
 
 
 def test_a_missing_file_is_told(tmp_path):

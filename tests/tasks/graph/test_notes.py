@@ -1,7 +1,9 @@
 """What is said of a graph's files, and when."""
 
+import warnings
+
 from tests.cli import call
-from tests.tasks.graph.test_mistakes import NUMBERS, start, tree, write
+from tests.tasks.graph.test_mistakes import LABELS, NUMBERS, start, tree, write
 
 
 def test_what_was_left_out_is_said_once_in_training_and_not_in_predictions(tmp_path):
@@ -17,3 +19,22 @@ def test_what_was_left_out_is_said_once_in_training_and_not_in_predictions(tmp_p
     assert result.code == 0, result.err
     assert "mine: 40 nodes" not in result.out + result.err, "the graph is in the checkpoint"
     assert note not in result.out + result.err
+
+
+def test_a_header_is_warned_of_in_every_run_and_once(tmp_path):
+    """Also where the graph comes from the cache; training nodes are counted beside those of the graph."""
+    write(tmp_path / "mine", edges="source\ttarget\n" + tree(40), labels="node\tclass\n" + LABELS)
+    for _ in range(2):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            result = start(tmp_path, "graph_nc", f"data.dir={tmp_path}/mine", "task.data.split_seed=1")
+        assert result.code == 0, result.err
+        said = [str(each.message) for each in caught if "If it is a header, remove it" in str(each.message)]
+        assert len(said) == 2
+        assert "edges.tsv: the names of the first row, 'source' and 'target', are in no other." in said[0]
+        assert "labels.tsv: the names of the first row, 'node' and 'class', are in no other." in said[1]
+    counts = result.record["data"]["counts"]
+    labelled = 40 + 1  # the header
+    assert counts["train"]["training_nodes"] == labelled - counts["dev"]["nodes"] - counts["test"]["nodes"]
+    assert counts["train"]["nodes"] == 43
+    assert f"train: {counts['train']['training_nodes']} training nodes, 43 nodes, " in result.out

@@ -124,6 +124,28 @@ def test_a_faulty_new_pair_is_named_with_its_line(line, message):
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("lines", "noted"),
+    [
+        ([b"\xef\xbb\xbfpremise\thypothesis\r\n", b"a\tb\r\n"], True),
+        ([b"\n", b"sentence1\tsentence2\n", b"a\tb\n"], True),
+        ([b"a\tb\n", b"premise\thypothesis\n"], False),
+        ([b"hypothesis\tpremise\n"], False),
+        ([b'{"premise": "a", "hypothesis": "b"}\n'], False),
+    ],
+)
+def test_a_header_of_new_pairs_is_noted_and_read_as_a_pair(capsys, lines, noted):
+    assert len(list(read_inputs(lines, "in.tsv"))) == sum(bool(line.strip()) for line in lines)
+    out, err = capsys.readouterr()
+    assert out == ""
+    if noted:
+        assert err.startswith("note: in.tsv: the first line, ")
+        assert "was read as a pair of sentences" in err
+        assert "the lines are premise <tab> hypothesis, without a header.\n" in err
+    else:
+        assert err == ""
+
+
 def test_no_new_pairs_at_all_is_an_error():
     with pytest.raises(UserError, match=r"in\.tsv has no pairs"):
         list(read_inputs([b"\n"], "in.tsv"))

@@ -66,6 +66,20 @@ def test_different_numbers_of_lines_are_told_with_both(tmp_path):
         list(found(folder)["train"].pairs())
 
 
+def test_blank_lines_at_the_end_are_passed_over(tmp_path):
+    english, german = tmp_path / "a.en", tmp_path / "a.de"
+    source = Source("train", (english, german))
+    english.write_text("one\n\n\nfour\n \n\r\n", encoding="utf-8")
+    german.write_text("eins\n\ndrei\nvier\n\n", encoding="utf-8")
+    pairs = [Pair("one", "eins"), Pair("", ""), Pair("", "drei"), Pair("four", "vier")]
+    assert list(source.pairs()) == pairs
+    german.write_text("eins\n\ndrei\n\n", encoding="utf-8")
+    assert list(source.pairs()) == [*pairs[:3], Pair("four", "")], "a sentence may be empty at the end"
+    german.write_text("eins\n\ndrei\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"a\.en has 4 lines and .*a\.de 3"):
+        list(source.pairs())
+
+
 def test_a_line_that_is_no_text_is_named(tmp_path):
     folder = aligned(tmp_path)
     (folder / "train.de").write_bytes(b"ein\n\xff\xfe\n")
