@@ -14,6 +14,7 @@ from scripts.drawing import canvas, charts, weights
 from scripts.drawing.options import FigureOptions, Loader, caption
 from scripts.trained import Run, Trained
 from tasks.errors import UserError
+from tasks.nli.data import NliData
 from tasks.ragged import length_mask
 
 INSIDE = 1  # position id of the words of the mention in its context
@@ -41,8 +42,8 @@ class Cloud:
 def draw(runs: Sequence[Run], load: Loader, options: FigureOptions) -> list[Path]:
     """Queries and keys of the attention (HyFi, Figure 5); of pairs of sentences, the weights of words."""
     models = [load(run) for run in runs]
-    on_pairs = [trained for trained in models if hasattr(trained.data, "texts")]
-    others = [trained for trained in models if not hasattr(trained.data, "texts")]
+    on_pairs = [trained for trained in models if isinstance(trained.data, NliData)]
+    others = [trained for trained in models if not isinstance(trained.data, NliData)]
     if options.pairs and not on_pairs:
         raise UserError("--pairs is for runs on pairs of sentences, as of task=snli encoder=gru_attention.")
     files = []
@@ -67,7 +68,8 @@ def queries_and_keys(trained: Trained) -> dict[str, tuple[Manifold, Tensor, Tens
     if not hasattr(trained.model, "attentions"):
         raise UserError(
             f"{trained.run.folder}: {type(trained.model).__name__} has no attention by distances, whose queries and "
-            "keys this figure shows. Name a run of task/model=entity_typer."
+            "keys this figure shows. Name a run of task/model=entity_typer, or one of task=nli, snli or multinli with "
+            "encoder=gru_attention or encoder=dan_attention, of which it shows the weights of words."
         )
     parts: dict[str, list[tuple[Tensor, Tensor, Tensor]]] = {}
     manifolds: dict[str, Manifold] = {}

@@ -115,9 +115,9 @@ def wrapped(text: str, width: float, size: float) -> str:
 
 def frame(axis: Axes, extent: float) -> None:
     """The origin, and what a picture of the whole plane stands in: the unit circle where `extent` is 0 (hyperbolic), or
-    square axes from -extent to extent (flat)."""
+    square axes from -extent to extent (flat); at the top of its place, where the layout keeps room for a title."""
     side = extent or 1.04
-    axis.set(xlim=(-side, side), ylim=(-side, side), aspect="equal")
+    axis.set(xlim=(-side, side), ylim=(-side, side), aspect="equal", anchor="N")
     axis.plot([0], [0], "+", color="#999999", markersize=6, zorder=1)
     if extent:
         axis.grid(visible=True)

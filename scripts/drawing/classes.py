@@ -44,8 +44,8 @@ def read_counts(run: Run) -> list[Count]:
     path = run.folder / "classes.csv"
     if not path.is_file():
         raise UserError(
-            f"{run.folder}: it has no classes.csv, which a training of task=snli, multinli or nli leaves; name the "
-            "folder of one."
+            f"{run.folder}: it has no classes.csv, which a training leaves whose task gives each example one class, as "
+            "snli, documents or graph_nc; name the folder of one."
         )
     try:
         with path.open(newline="", encoding="utf-8") as file:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from matplotlib import patheffects
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
@@ -27,6 +28,7 @@ from tasks.text import UNK
 
 DOCUMENTS = 64  # of the test split, drawn by chance
 CHOSEN = 3  # sentences of each class whose text is shown
+NEAR = 0.09  # of two of them in the disk, whose numbers would cover each other
 CURVED = (
     "Poincaré disk of radius 1: distances d from the origin are exact, drawn at tanh(√c d/2); angles are those of log₀ "
     "projected to its 2 principal directions, which hold at least {share} of its squared length."
@@ -37,6 +39,7 @@ FACTORS_FOOT = (
     "\nLorentz factor γ = cosh(√c d): 1 at the origin; the larger a sentence's, the more it counts in the midpoint "
     "that is its document, at the same attention weight. [unknown]: words without a row in the vocabulary."
 )
+_DISK, _LINE = 4.4, 0.155  # inches: of the disk of a figure of factors, of a line of its title and texts
 
 
 @dataclass(frozen=True)
@@ -189,14 +192,32 @@ def plot_factors(rows: Sequence[Levels]) -> Figure:
     foot = _note(rows) + FACTORS_FOOT
     high = max(float(row.parts[1].factors.max()) for row in rows)
     scale = Normalize(1, max(high, 1.01))
-    height = max(4.6, 0.45 * max(len(chosen(row)) for row in rows) + 1)
-    with canvas.canvas(11.4, 0.6 + height * len(rows), "Sentences by their Lorentz factors", foot) as body:
-        grid = body.subplots(len(rows), 2, squeeze=False, width_ratios=[1, 1.3])
-        for (axis, beside), row in zip(grid, rows, strict=True):
-            _plot_sentences(axis, beside, row, scale)
-        mappable = ScalarMappable(scale, "viridis_r")
-        body.colorbar(mappable, ax=list(grid[:, 0]), location="bottom", fraction=0.04, label="Lorentz factor γ")
+    heads, texts = [_head(row) for row in rows], [_texts(row) for row in rows]
+    # Each row has room for its title, and below for the disk with its bar or for the texts.
+    heights = [
+        0.3 + _LINE * (1 + head.count("\n")) + max(_DISK + 0.8, _LINE * (1 + text.count("\n")))
+        for head, text in zip(heads, texts, strict=True)
+    ]
+    with canvas.canvas(11.4, 0.4 + sum(heights), "Sentences by their Lorentz factors", foot) as body:
+        grid = body.subplots(len(rows), 2, squeeze=False, width_ratios=[1, 1.5], height_ratios=heights)
+        for (axis, beside), row, head, text in zip(grid, rows, heads, texts, strict=True):
+            _plot_sentences(axis, row, head, scale)
+            beside.set_axis_off()
+            beside.text(0, 1, text, fontsize=8, va="top", linespacing=1.35, transform=beside.transAxes)
     return body.figure
+
+
+def _head(row: Levels) -> str:
+    return canvas.wrapped(row.title, 4.4, 9)
+
+
+def _texts(row: Levels) -> str:
+    """The texts of the chosen sentences, by their numbers."""
+    part, lines = row.parts[1], []
+    for number, k in enumerate(chosen(row), start=1):
+        head = f"{number}  γ {float(part.factors[k]):.2f}, {row.names[int(part.classes[k])]}: "
+        lines.append(canvas.wrapped(head + shortened(part.texts[k], 220), 6.2, 8))
+    return "\n".join(lines)
 
 
 def chosen(row: Levels) -> list[int]:
@@ -208,7 +229,24 @@ def chosen(row: Levels) -> list[int]:
     return list(dict.fromkeys([*largest, order[-1]]))
 
 
-def _plot_sentences(axis: Axes, beside: Axes, row: Levels, scale: Normalize) -> None:
+def neighbours(xy: Tensor) -> list[list[int]]:
+    """The numbers of points (N, 2) of the disk in groups that share a label, each near the first of its group."""
+    groups: list[list[int]] = []
+    for k, point in enumerate(xy):
+        near = [group for group in groups if float((xy[group[0]] - point).norm()) < NEAR]
+        near[0].append(k) if near else groups.append([k])
+    return groups
+
+
+def spans(numbers: Sequence[int]) -> str:
+    """Numbers in ascending order as text, as in "1–3, 7"."""
+    runs = itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
+    ends = [[number for _, number in run] for _, run in runs]
+    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in ends)
+
+
+def _plot_sentences(axis: Axes, row: Levels, head: str, scale: Normalize) -> None:
+    """The sentences, numbers beside the chosen ones, and a bar of the colours under the disk."""
     part = row.parts[1]
     for number, name in enumerate(row.names):
         one = part.classes == number
@@ -217,19 +255,22 @@ def _plot_sentences(axis: Axes, beside: Axes, row: Levels, scale: Normalize) -> 
             *part.xy[one].T.numpy(), c=part.factors[one].numpy(), norm=scale, cmap="viridis_r", s=18, marker=marker,
             linewidths=0, label=name, zorder=2,
         )  # fmt: skip
-    lines = []
-    for number, k in enumerate(chosen(row), start=1):
-        x, y = part.xy[k].tolist()
-        axis.plot(x, y, "o", markersize=7, markerfacecolor="none", markeredgecolor="black", zorder=4)
-        axis.annotate(str(number), (x, y), (5, 4), textcoords="offset points", fontsize=8, weight="bold", zorder=5)
-        head = f"{number}  γ {float(part.factors[k]):.2f}, {row.names[int(part.classes[k])]}: "
-        lines.append(canvas.wrapped(head + shortened(part.texts[k], 220), 6.2, 8))
+    xy = part.xy[chosen(row)]
+    axis.plot(*xy.T.numpy(), "o", markersize=7, markerfacecolor="none", markeredgecolor="black", zorder=4)
+    for numbers in neighbours(xy):
+        x, y = xy[numbers[0]].tolist()
+        text = axis.annotate(
+            spans([k + 1 for k in numbers]), (x, y), (-5 if x > 0 else 5, 4), textcoords="offset points",
+            ha="right" if x > 0 else "left", fontsize=8, weight="bold", zorder=5,
+        )  # fmt: skip
+        text.set_path_effects([patheffects.withStroke(linewidth=2, foreground="white")])
     canvas.frame(axis, row.extent)
-    axis.set_title(canvas.wrapped(row.title, 4.4, 9))
+    axis.set_title(head)
     kinds = [canvas.dot(canvas.GREY, name, canvas.MARKERS[k % len(canvas.MARKERS)]) for k, name in enumerate(row.names)]
     axis.legend(handles=kinds, loc="upper left", bbox_to_anchor=(-0.1, 1.02))
-    beside.set_axis_off()
-    beside.text(0, 1, "\n".join(lines), fontsize=8, va="top", linespacing=1.35, transform=beside.transAxes)
+    bar = axis.inset_axes((0.1, -0.06, 0.8, 0.03))
+    colours = ScalarMappable(scale, "viridis_r")
+    axis.figure.colorbar(colours, cax=bar, orientation="horizontal", label="Lorentz factor γ")
 
 
 def _marks(row: Levels, k: int) -> list[Mark]:

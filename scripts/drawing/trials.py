@@ -1,6 +1,7 @@
 """The trials of a search: their settings as parallel coordinates, and how much each setting matters."""
 
 import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tasks.errors import UserError
 
 ABSENT = "–"
 LOG_FROM = 20  # an axis of numbers is logarithmic where the largest is so many times the smallest
+_OVER = {"boxstyle": "square,pad=0.12", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}  # values, over lines
 
 
 def draw(folder: Path, out: Path, suffix: str) -> list[Path]:
@@ -23,10 +25,15 @@ def draw(folder: Path, out: Path, suffix: str) -> list[Path]:
     complete = [trial for trial in result.ranked() if trial.value is not None]
     if len(complete) < 2 or not result.different():
         raise UserError(f"{folder} has fewer than two trials with a value, or all have the same settings.")
-    files = [out / f"parallel.{suffix}"]
-    files[0] = parallel(result, complete, files[0])
+    files = [parallel(result, complete, out / f"parallel.{suffix}")]
     if weights := search.importance(result):
         files.append(importance(result, weights, out / f"importance.{suffix}"))
+    else:
+        print(
+            f"left out importance: {folder} has fewer than {search.FEWEST} trials that did not fail, too few to say "
+            "how much each setting matters. Give the search more by hydra.sweeper.n_trials.",
+            file=sys.stderr,
+        )
     return files
 
 
@@ -63,7 +70,7 @@ def places(values: Sequence[str], axis: Axes, x: int, is_metric: bool = False) -
     is_scale = len(set(known)) > 4 or is_metric
     axis.axvline(x, color=canvas.GREY, linewidth=0.8, alpha=0.6, zorder=0)
     if not is_scale or not known:
-        order = sorted(set(values), key=lambda value: (search.float_or_none(value) is None, _key(value)))
+        order = sorted(set(values), key=_key)
         heights = {value: k / max(1, len(order) - 1) for k, value in enumerate(order)}
         labels = heights
         result = [heights[value] for value in values]
@@ -80,7 +87,9 @@ def places(values: Sequence[str], axis: Axes, x: int, is_metric: bool = False) -
         result = [0.0 if number is None else height(number) for number in numbers]
         labels = {f"{end:g}": height(end) for end in (min(known), max(known))} | dict.fromkeys(words, 0.0)
     for text, place in labels.items():
-        axis.annotate(text, (x, place), xytext=(3, 0), textcoords="offset points", fontsize=7, va="center")
+        axis.annotate(
+            text, (x, place), xytext=(4, 0), textcoords="offset points", fontsize=7, va="center", bbox=_OVER, zorder=5
+        )
     return result
 
 
@@ -101,6 +110,7 @@ def importance(result: search.Search, weights: dict[str, float], file: Path) -> 
         return canvas.save(body.figure, file)
 
 
-def _key(value: str) -> tuple[float, str]:
+def _key(value: str) -> tuple[bool, bool, float, str]:
+    """Sorts the values of an axis: none at its foot, then numbers by their size, then words."""
     number = search.float_or_none(value)
-    return (number, "") if number is not None else (0.0, value)
+    return (value != ABSENT, number is None, number or 0.0, "" if number is not None else value)

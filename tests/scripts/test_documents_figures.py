@@ -4,9 +4,12 @@ import html
 import re
 from pathlib import Path
 
+import matplotlib
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+from hyperbolic.manifolds import PoincareBall
 from scripts import figures as command
 from scripts.drawing import canvas, documents
 from scripts.drawing.hover import Mark, Panel, page
@@ -102,6 +105,47 @@ def test_files(hype_han, flat, tmp_path, figures, capsys):
     assert any(path.suffix == ".html" for path in files)
     assert command.main(["factors", str(flat), *out]) == 1
     assert "its attention is in flat space" in capsys.readouterr().err
+
+
+def made(classes: int, words: int) -> documents.Levels:
+    """A run with a title of three lines, its sentences all over the disk, of so many words each."""
+    n = 20 * classes
+    turn, xy = torch.arange(n) * 2.4, torch.linspace(0.05, 0.95, n).sqrt()
+    xy = torch.stack([xy * turn.cos(), xy * turn.sin()], dim=-1)
+    texts = ["garden " * words] * n
+    level = documents.Level("sentences", xy, torch.arange(n) % classes, 1 + xy.norm(dim=-1), torch.ones(n), texts)
+    title = "documents-hype_han-han, seed 0\nhype_han (attention: lorentz, classifier: poincare, sentences: poincare), c = 1"
+    return documents.Levels(title, (level, level, level), tuple("abcdefgh"[:classes]), PoincareBall(1.0), 0.6)
+
+
+@pytest.mark.every_case
+@pytest.mark.parametrize("runs", [1, 2])
+@pytest.mark.parametrize(("classes", "words"), [(1, 5), (3, 5), (3, 40), (8, 40)])
+def test_titles_and_texts_of_factors_have_room(runs, classes, words):
+    figure = documents.plot_factors([made(classes, words)] * runs)
+    with matplotlib.rc_context(canvas.STYLE):
+        FigureCanvasAgg(figure).draw()
+        body, foot = figure.subfigs
+        axes = body.axes
+        disks, besides = [axis for axis in axes if axis.get_title()], [axis for axis in axes if not axis.get_title()]
+        assert len(disks) == len(besides) == runs
+        above = body._suptitle.get_window_extent().y0
+        assert disks[0].title.get_text().count("\n") == 2
+        for disk, beside in zip(disks, besides, strict=True):
+            text, (bar,) = beside.texts[0].get_window_extent(), disk.child_axes
+            assert disk.title.get_window_extent().y1 + 5 < above
+            assert text.y1 < above
+            assert text.x1 < figure.bbox.x1
+            assert disk.get_window_extent().x1 < text.x0
+            above = min(text.y0, bar.get_tightbbox().y0)
+        assert foot.texts[0].get_window_extent().y1 < above
+
+
+def test_numbers_of_sentences_in_one_place_share_a_label():
+    xy = torch.tensor([[0.5, 0.5], [0.51, 0.5], [-0.5, 0.5], [0.5, 0.52], [-0.5, 0.5]])
+    assert documents.neighbours(xy) == [[0, 1, 3], [2, 4]]
+    assert documents.spans([1, 2, 3, 5, 7, 8]) == "1–3, 5, 7, 8"
+    assert documents.spans([13]) == "13"
 
 
 def test_other_runs_are_named(hype_han):

@@ -373,6 +373,42 @@ def test_all_figures_of_a_hierarchy_are_those_that_it_has(tmp_path, capsys):
     assert "left out nodes" in capsys.readouterr().err
 
 
+# A toy task of each kind that no test above has, and the figures that it has.
+KINDS = {
+    "translation_toy": {"curves"},
+    "kg_completion_toy": {"entities", "curves"},
+    "graph_nc_toy": {"nodes", "classes", "curves"},
+    "graph_toy": {"nodes", "curves"},
+    "wordnet_subtree_toy": {"separation", "classes", "curves"},
+    "document_classification_toy": {"classes", "curves"},
+    "nli_toy": {"lengths", "classes", "curves"},
+    "probing_toy": {"trees", "curves"},
+    "poincare_glove_toy": {"curves"},
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("task", KINDS)
+def test_all_figures_of_a_run_of_any_kind_are_those_that_it_has(tmp_path, capsys, task):
+    result = cli.call(f"task={task}", "trainer.max_steps=2", *cli.QUIET, *cli.places(tmp_path))
+    assert result.code == 0, result.err
+    capsys.readouterr()
+    assert draw(tmp_path / "drawn", "all", result.record_path.parent) == 0
+    assert {file.name.partition("-")[0] for file in (tmp_path / "drawn").iterdir()} == KINDS[task]
+    left_out = [line.split(":")[0] for line in capsys.readouterr().err.splitlines() if line.startswith("left out")]
+    assert left_out == [f"left out {name}" for name in figures.FIGURES if name not in KINDS[task]]
+
+
+def test_a_run_of_translation_has_no_attention_that_is_drawn(tmp_path, capsys):
+    """Its data have texts, too, which are no pairs of premise and hypothesis."""
+    result = cli.call(
+        "task=translation_toy", "geometry=lorentz", "trainer.max_steps=2", *cli.QUIET, *cli.places(tmp_path)
+    )
+    assert result.code == 0, result.err
+    assert draw(tmp_path / "drawn", "attention", result.record_path.parent) == 1
+    assert "Translator has no attention by distances" in error_of(capsys)
+
+
 @pytest.mark.long
 def test_the_paper_s_types_give_both_tables(poincare, tmp_path):
     """With the names of Ultra-Fine in the place of the toy's: Table 2's columns and a chain for each other coarse type."""

@@ -12,6 +12,7 @@ from scripts import figures as command
 from scripts.drawing import attention, classes, histograms, weights
 from scripts.trained import Run, Trained, load, read_run
 from tasks.errors import UserError
+from tasks.nli.data import NliData
 from tests import cli
 
 HEAD = "split,label,gold,predicted,true_positives\n"
@@ -157,18 +158,21 @@ def test_runs_that_cut_a_premise_into_other_words_get_strips_of_their_own():
 
 
 def test_an_encoder_that_does_not_attend_is_an_error(options):
-    data = SimpleNamespace(
-        texts=None, read_inputs=lambda lines, name: lines, encode=lambda lines: torch.zeros(len(lines)), labels=("yes",),
-    )  # fmt: skip
-    data.texts = lambda split, k: ("a", "b")
-    split = SimpleNamespace(lengths=torch.ones(2, 1), labels=torch.zeros(1, dtype=torch.long))
-    data.splits = lambda: {"test": split}
+    class Pairs(NliData):
+        def __init__(self):
+            self.read_inputs, self.encode = (lambda lines, name: lines), (lambda lines: torch.zeros(len(lines)))
+            self.texts = lambda split, k: ("a", "b")
+            split = SimpleNamespace(lengths=torch.ones(2, 1), labels=torch.zeros(1, dtype=torch.long))
+            self.splits = lambda: {"test": split}
+
+        labels = ("yes",)
+
     task = SimpleNamespace(predict=lambda batch: [{"label": "yes", "probabilities": {"yes": 1.0}}])
-    trained = Trained(run(), task, None, data, 1)
+    trained = Trained(run(), task, None, Pairs(), 1)
     with pytest.raises(UserError, match=r"does not attend to anything. Name a run of encoder=gru_attention"):
         attention.draw([trained.run], lambda _: trained, options())
-    other = trained._replace(data=SimpleNamespace(), model=object())
-    with pytest.raises(UserError, match=r"has no attention"):
+    other = trained._replace(data=SimpleNamespace(texts=None), model=object())
+    with pytest.raises(UserError, match=r"has no attention.*one of task=nli, snli or multinli with encoder=gru_attention"):
         attention.draw([trained.run], lambda _: other, options())
 
 
