@@ -23,6 +23,7 @@ from omegaconf import DictConfig
 
 from configs import checks, choosing, matching, multirun, overview, own, samplers, stored, sweeper
 from configs.build import build, make
+from configs.words import with_quotes
 from tasks import prediction, processes, record, rendezvous, report, resume, training
 from tasks.errors import plain_warnings
 from tasks.loggers import open_loggers
@@ -87,7 +88,7 @@ def main() -> int:
     code = 1
     try:
         overview.check_flags(sys.argv[1:])
-        words[:] = own.choose(overview.many_first(sys.argv[1:]))
+        words[:] = with_quotes(own.choose(overview.many_first(sys.argv[1:])))
         sweeper.register()
         sys.argv[1:] = stored.choose(words)
         if not multirun.are_many(words):

@@ -2,8 +2,9 @@
 
 import difflib
 import re
+import shlex
 
-from configs import files
+from configs import files, words
 from configs.kinds import nearest
 from tasks.errors import UserError, readable
 
@@ -105,9 +106,11 @@ def _unreadable(text: str, error: BaseException) -> str | None:
     if "See https://hydra.cc" not in text and type(error).__name__ != "OverrideParseException":
         return None
     word = getattr(error, "override", None)
-    words = f"The word {word!r} on the command line" if word else "A word on the command line"
+    if word and (form := words.working_form(word)):
+        return f"The word {word!r} on the command line cannot be read; write it as {shlex.quote(form)}."
+    which = f"The word {word!r} on the command line" if word else "A word on the command line"
     reason = text.splitlines()[0]
-    return f"{words} cannot be read ({reason}); settings have the form key=value, special characters in quotes."
+    return f"{which} cannot be read ({reason}); settings have the form key=value, special characters in quotes."
 
 
 def _no_place(text: str, error: BaseException) -> str | None:

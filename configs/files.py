@@ -36,6 +36,16 @@ def plain(cfg: Any, resolve: bool = True) -> dict[str, Any]:
     return {str(key): value for key, value in node.items()}
 
 
+def choices(record: Path) -> dict[str, str]:
+    """The names of the files that a run chose, by group, as Hydra noted them beside its record; empty where it did not,
+    or these notes cannot be read."""
+    try:
+        named = load_foreign(record.parent / ".hydra" / "hydra.yaml")["hydra"]["runtime"]["choices"]
+        return {group: name for group, name in named.items() if isinstance(group, str) and isinstance(name, str)}
+    except Exception:  # many kinds, for a file that may hold anything
+        return {}
+
+
 def load(file: Path) -> dict[str, Any]:
     """A file as it stands, interpolations unresolved."""
     return plain(OmegaConf.load(file), resolve=False)

@@ -14,8 +14,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn, JobStatus
+from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
@@ -23,6 +27,7 @@ from omegaconf import DictConfig, OmegaConf
 from configs.build import MISTAKES
 from configs.composing import SEARCH
 from configs.errors import paragraph
+from configs.files import choices
 from configs.overview import MANY
 from configs.samplers import is_trial
 from hyperbolic.diagnostics import NonFiniteError
@@ -83,6 +88,7 @@ class Jobs(Callback):
     def __init__(self) -> None:
         self.folder: Path | None = None
         self.notes: dict[int, dict[str, Any]] = {}
+        self.asked = 0  # the jobs of the command, where that is known before they begin
         self.searches = False  # whether a sweeper chooses settings by results, which the test data must not tell it
         self.has_trials = False  # whether it is ours, which ranks them itself
         Jobs.latest = Jobs.latest or self
@@ -93,6 +99,8 @@ class Jobs(Callback):
         self.searches = not config.hydra.sweeper._target_.endswith(".BasicSweeper")
         self.has_trials = config.hydra.sweeper._target_ == SEARCH
         self.folder = Path(tempfile.mkdtemp(prefix=".multirun-", dir=place)).resolve()
+        if not self.searches:
+            self.asked = _number_of_jobs(config)
 
     def on_job_start(self, config: DictConfig, **_: Any) -> None:
         self._note(config, ENDED)
@@ -123,6 +131,16 @@ class Jobs(Callback):
             files = sorted(self.folder.glob("[0-9]*.json"), key=lambda file: int(file.stem))
             self.notes = {int(file.stem): json.loads(file.read_text(encoding="utf-8")) for file in files}
             shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _number_of_jobs(config: DictConfig) -> int:
+    """How many jobs Hydra's own sweeper makes of the words of a multirun; 0 where it cannot, which it will say."""
+    parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
+    own = (f"{key}={value}" for key, value in (config.hydra.sweeper.params or {}).items())
+    words = [*own, *config.hydra.overrides.task]
+    with contextlib.suppress(HydraException):
+        return len(BasicSweeper.split_arguments(parser.parse_overrides(words), None)[0])
+    return 0
 
 
 def are_many(words: Sequence[str]) -> bool:
@@ -190,7 +208,10 @@ def conclude(code: int, words: Sequence[str]) -> int:
         print(f"note: the results are not compared ({type(error).__name__}: {paragraph(error)}).", file=sys.stderr)
     failed = [note for note in jobs.notes.values() if note["reason"]]
     if failed:
-        print(f"{len(failed)} of {len(jobs.notes)} jobs failed:", file=sys.stderr)
+        asked = max(jobs.asked, len(jobs.notes))
+        missing = asked - len(jobs.notes)
+        not_begun = f" ({missing} {'was' if missing == 1 else 'were'} not begun)" if missing else ""
+        print(f"{len(failed)} of {asked} jobs failed{not_begun}:", file=sys.stderr)
     for note in failed:
         reason = "it was interrupted" if code == INTERRUPTED and note["reason"] == ENDED else note["reason"]
         own = [word for word in note["words"] if not (jobs.has_trials and word.startswith("sweep="))]
@@ -208,7 +229,7 @@ def show_results(jobs: Jobs) -> None:
     trainings = {file: record for file, record in records.items() if record["config"]["mode"] == "fit"}
     if len(trainings) > 1 and not jobs.has_trials:
         tested = any(name.startswith("test/") for record in trainings.values() for name in record["metrics"])
-        comparison_table.show(comparison.compare(trainings), with_test=tested and not jobs.searches)
+        comparison_table.show(comparison.compare(trainings, choices), with_test=tested and not jobs.searches)
         print(f"record: {list(trainings)[-1]}", flush=True)  # the line that every command ends with
 
 

@@ -63,11 +63,12 @@ def _print_settings() -> bool:
     import hydra
 
     from configs import composing
+    from configs.words import with_quotes
 
     words = sys.argv[1:]
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors
     try:
-        sys.argv[1:] = own.choose(words)
+        sys.argv[1:] = with_quotes(own.choose(words))
         composing.register()
         hydra.main(version_base="1.3", config_path=str(FOLDER), config_name="config")(lambda cfg: None)()
     except Exception:

@@ -24,6 +24,7 @@ from omegaconf import DictConfig, OmegaConf
 from configs import composing, files
 from configs.errors import ConfigError
 from configs.targets import check_plain
+from configs.words import value_of
 from tasks import resume
 from tasks.checkpoint_parts import Origin
 from tasks.local_paths import OUTSIDE, is_local
@@ -98,7 +99,7 @@ def choose(words: Sequence[str]) -> list[str]:
     settings = dict(word.lstrip("+").split("=", 1) for word in words if "=" in word and not word.startswith("-"))
     mode = settings.get("mode", "fit")
     key = "trainer.resume" if mode == "fit" else "checkpoint"
-    place = settings.get(key, "null").strip("'\"")
+    place = value_of(f"{key}={settings.get(key, 'null')}")
     if place in ("null", "auto", "") or mode not in resume.STATES or {*GROUPS, "experiment"} & set(settings):
         composing.register()
         return list(words)

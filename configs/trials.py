@@ -13,6 +13,7 @@ from hydra.plugins.launcher import Launcher
 from configs.errors import ConfigError
 from configs.samplers import DATABASE, Random, Tpe
 from configs.spaces import KEYS, Space
+from configs.words import quoted
 from tasks import search
 from tasks.comparison_table import show_grid
 from tasks.errors import UserError, called
@@ -179,9 +180,3 @@ class Trials:
 
     def _folder(self, number: int) -> str:
         return f"{search.PREFIX}{number:03d}"
-
-
-def quoted(path: Path) -> str:
-    """A path as the value of a word, whatever its characters."""
-    text = str(path).replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{text}'"

@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if __package__ in (None, ""):
     sys.path[0] = str(ROOT)
 
+from configs.files import choices  # noqa: E402
 from scripts import commands  # noqa: E402
 from scripts.records import Record, read, validate  # noqa: E402
 from tasks.comparison import Comparison, compare  # noqa: E402
@@ -36,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--curves", type=Path, metavar="FILE", help="learning curves with bands over seeds: png, svg, pdf"
     )
     options = parser.parse_args(arguments)
-    comparisons = compare(read_trainings(find(options.runs)))
+    comparisons = compare(read_trainings(find(options.runs)), choices)
     show(comparisons)
     saves = draw(comparisons, options.curves) if options.curves else []  # what cannot be drawn ends it here
     if options.markdown:

@@ -3,30 +3,19 @@
 import hashlib
 import json
 import math
-import re
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from tasks.comparison_labels import ABSENT as ABSENT
+from tasks.comparison_labels import Choices, Record, labels_of
 from tasks.errors import readable
-from tasks.record import WITHOUT_EFFECT
-from tasks.resume import IRRELEVANT, LATER, current, flat
 
-Record = Mapping[str, Any]
-
-_SEED = re.compile(r"(^|\.)seed$")
-# What changes no more than the last bits of a result, and what is no setting of a training.
-_NO_SETTING = (
-    "mode", "checkpoint", "input", "output", "explain", "paper", "hydra", "check_points",
-    *(f"trainer.{key}" for key in ("accelerator", "kernels", "devices", "num_nodes", "strategy", "threads")),
-)  # fmt: skip
-_FOLLOWS = re.compile(r"^geometry\.(parts\.\w+\.)?(manifold|layers)$")  # from the geometry's name
-_OPEN = ("geometry.parts.", "geometry.options.", "geometry.settings.")  # where a key that is absent is a setting, too
 _OF_THE_MODEL = ("cut", "in_train", "tokens", "unknown", "unseen", "words")  # counts by a vocabulary, or by limits
-ABSENT = "–"
+MOST_IN_TITLE, LETTERS_IN_TITLE = 3, 40  # settings that tell tables apart, and of the value of each
 FEW = 5  # pairs of seeds below which a test says little
 ALMOST_EQUAL = 1e-9  # differences of metrics that vary by no more than this are the same
 
@@ -96,22 +85,28 @@ class Comparison:
         return holm([paired_test(other, first) for other in others])
 
 
-def compare(records: Mapping[Path, Record]) -> list[Comparison]:
+def compare(records: Mapping[Path, Record], choices: Choices = lambda _: {}) -> list[Comparison]:
     """The comparisons that finished trainings make, by their files: one for each task with the same validation and test
     data and the same selecting metric, in the order in which the first run of each comes.
 
     Runs are of one setting where all agrees but the seed and what has no effect on results. Of runs with one setting
-    and seed the last one counts (folders of runs begin with the time).
+    and seed the last one counts (folders of runs begin with the time). Comparisons of one title have in it as well the
+    settings in which they differ, and if that says nothing, a fingerprint of their data.
+
+    choices: gives the names of the files that a run chose, by group, for the file of its record, as far as they are
+    known, as {"encoder": "gru"}.
     """
     groups: dict[str, dict[Path, Record]] = defaultdict(dict)
     for file, record in records.items():
         groups[_evaluation(record)][file] = record
-    comparisons = [_comparison(group) for group in groups.values()]
-    titles = Counter(each.title for each in comparisons)
-    return [
-        each if titles[each.title] == 1 else replace(each, title=f"{each.title} (sha256 {_digest(group)})")
-        for each, group in zip(comparisons, groups, strict=True)
-    ]
+    comparisons = [_comparison(group, choices) for group in groups.values()]
+    for more in (_apart(list(groups.values()), [each.title for each in comparisons], choices), map(_digest, groups)):
+        titles = Counter(each.title for each in comparisons)
+        comparisons = [
+            replace(each, title=f"{each.title}{end}") if titles[each.title] > 1 else each
+            for each, end in zip(comparisons, more, strict=True)
+        ]
+    return comparisons
 
 
 def mean_and_deviation(values: Iterable[float]) -> tuple[float, float | None]:
@@ -146,10 +141,10 @@ def holm(tests: Sequence[PairedTest]) -> list[PairedTest]:
     return corrected
 
 
-def _comparison(records: Mapping[Path, Record]) -> Comparison:
+def _comparison(records: Mapping[Path, Record], choices: Choices) -> Comparison:
     first = next(iter(records.values()))
     metric, mode = _selection(first)
-    labels = _labels(list(records.values()))
+    labels = labels_of(records, choices)
     runs: dict[str, dict[int, tuple[Path, Record]]] = defaultdict(dict)
     again = 0
     trained_on: defaultdict[str, set[str]] = defaultdict(set)
@@ -196,9 +191,27 @@ def _files(record: Record) -> str:
     return f"{place}/{name}" if place else name
 
 
+def _apart(groups: Sequence[Mapping[Path, Record]], titles: Sequence[str], choices: Choices) -> list[str]:
+    """For the title of each group the settings that tell it from others of this title: those that have one value in
+    each of these groups, and not the same in all."""
+    ends = [""] * len(groups)
+    for title in dict.fromkeys(titles):
+        places = [k for k, other in enumerate(titles) if other == title]
+        alike = {file: record for k in places for file, record in groups[k].items()}
+        labels = dict(zip(alike, labels_of(alike, choices), strict=True))
+        labels = {file: own | {"seed": str(alike[file]["seed"])} for file, own in labels.items()}
+        keys = next(iter(labels.values()))
+        values = {key: [{labels[file][key] for file in groups[k]} for k in places] for key in keys}
+        telling = [key for key, own in values.items() if {*map(len, own)} == {1} and len(set.union(*own)) > 1]
+        for key in telling[:MOST_IN_TITLE]:
+            for k, (value,) in zip(places, values[key], strict=True):
+                ends[k] += f", {key}={value if len(value) < LETTERS_IN_TITLE else value[:LETTERS_IN_TITLE] + '...'}"
+    return ends
+
+
 def _digest(evaluation: str) -> str:
-    """A short fingerprint of what `_evaluation` gave."""
-    return hashlib.sha256(evaluation.encode()).hexdigest()[:6]
+    """A short fingerprint of what `_evaluation` gave, for a title."""
+    return f" (sha256 {hashlib.sha256(evaluation.encode()).hexdigest()[:6]})"
 
 
 def _time(file: Path) -> tuple[str, str]:
@@ -232,76 +245,3 @@ def _evaluation(record: Record) -> str:
     }
     kind = record["config"]["task"]["data"].get("_target_")
     return json.dumps([kind, _selection(record), {split: sha256.get(split) for split in splits}, sizes], sort_keys=True)
-
-
-def _labels(records: Sequence[Record]) -> list[dict[str, str]]:
-    """What each record has of the settings that differ: by the words of the command line where these say the same, as
-    they are fewer, else by the keys of the configuration."""
-    settings = _different([_settings(record) for record in records], _is_open)
-    if len({record["commit"] for record in records}) == 1:  # else the same words may mean other settings
-        words = _different([_words(record) for record in records], lambda key: True)
-        if _partition(words) == _partition(settings):
-            return [
-                {key: _shown(key, value) if value is not None else _unnamed(record, key) for key, value in own.items()}
-                for own, record in zip(words, records, strict=True)
-            ]
-    named = [{key: value for key, value in own.items() if not _FOLLOWS.search(key)} for own in settings]
-    settings = named if _partition(named) == _partition(settings) else settings
-    return [{key: _shown(key, value) for key, value in own.items()} for own in settings]
-
-
-def _settings(record: Record) -> dict[str, Any]:
-    """The settings of a run that have an effect on results, by dotted key, seeds left out."""
-    return LATER | {key: value for key, value in current(flat(record["config"])).items() if _counts(key)}
-
-
-def _words(record: Record) -> dict[str, Any]:
-    pairs = (str(word).lstrip("+~").partition("=") for word in record.get("overrides") or ())
-    return {key: value for key, _, value in pairs if _counts(key)}
-
-
-def _counts(key: str) -> bool:
-    names = (*WITHOUT_EFFECT, *IRRELEVANT, *_NO_SETTING)
-    return not _SEED.search(key) and not any(key == name or key.startswith(f"{name}.") for name in names)
-
-
-def _unnamed(record: Record, key: str) -> str:
-    """What a run has that did not name the key on its command line."""
-    config = flat(record["config"])
-    return _shown(key, config[key]) if key in config else "default"
-
-
-def _different(settings: Sequence[Mapping[str, Any]], absent_counts: Callable[[str], bool]) -> list[dict[str, Any]]:
-    """Of each the settings that differ: those of which two have different values. What one lacks (None) belongs to a
-    class that it does not use, or is newer than it, and is no difference in itself unless `absent_counts`. A node that
-    one has and that is null in another one differs as a whole."""
-    different = []
-    for key in dict.fromkeys(key for own in settings for key in own):
-        values = {json.dumps(own[key], sort_keys=True) for own in settings if key in own}
-        is_lacking = any(key not in own for own in settings)
-        if len(values) > 1 or (is_lacking and (absent_counts(key) or any(_node(key, own) for own in settings))):
-            different.append(key)
-    return [{key: own.get(key, _node(key, own)) for key in different} for own in settings]
-
-
-def _node(key: str, own: Mapping[str, Any]) -> str | None:
-    """A word for a node with settings, where the key is that of one."""
-    return "given" if any(name.startswith(f"{key}.") for name in own) else None
-
-
-def _is_open(key: str) -> bool:
-    return key.startswith(_OPEN)
-
-
-def _partition(labels: Sequence[Mapping[str, Any]]) -> list[int]:
-    """The number of the first that is equal to each."""
-    texts = [json.dumps(own, sort_keys=True) for own in labels]
-    return [texts.index(text) for text in texts]
-
-
-def _shown(key: str, value: Any) -> str:
-    """A value as on the command line, a class by its name."""
-    if value is None:
-        return ABSENT
-    text = value if isinstance(value, str) else json.dumps(value)
-    return readable(text.rpartition(".")[2] if key.endswith("_target_") else text)

@@ -3,6 +3,7 @@
 import contextlib
 import pickle
 import re
+import shlex
 import shutil
 import zipfile
 from collections.abc import Mapping
@@ -322,6 +323,16 @@ def checkpoint_to_continue(
     if remark:
         rank_zero_only(print)(remark, flush=True)
     return None
+
+
+def word(file: Path) -> str:
+    """The word that goes on from a checkpoint, `trainer.resume=FILE`, as it can be pasted into a shell: what Hydra may
+    not read as it stands is in quotes of its own."""
+    text = str(file)
+    if not re.fullmatch(r"[\w./ +-]*", text):
+        text = re.sub(r'(\\*)"', r'\1\1\\"', text)  # a backslash counts in front of a quote alone
+        text = f'"{text}"'
+    return shlex.quote(f"trainer.resume={text}")
 
 
 def adopt_name(task: Task, checkpoint: Mapping[str, Any]) -> None:

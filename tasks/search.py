@@ -11,7 +11,7 @@ from typing import Any
 
 from scipy.stats import rankdata
 
-from tasks.comparison import ABSENT
+from tasks.comparison_labels import ABSENT
 from tasks.comparison_table import Grid, as_markdown, number
 from tasks.errors import UserError, readable
 from tasks.folders import whole_file, write_table

@@ -138,7 +138,7 @@ def fit(
 
     def hint() -> str:
         begun = [file for file in (states / LAST, checkpoint and checkpoint["file"]) if file and file.exists()]
-        return f"go on with trainer.resume={begun[0]}" if begun else "nothing was saved yet"
+        return f"go on with {resuming.word(begun[0])}" if begun else "nothing was saved yet"
 
     with (
         without_advice(),

@@ -71,10 +71,10 @@ def test_an_interrupted_multirun_says_which_job_was_running(jobs):
         if seed == 1:
             raise KeyboardInterrupt
 
-    result = jobs(behaviour, "seed=0,1,2")
+    result = jobs(behaviour, "seed=0,1,2", "optim.lr=0.1,0.2")
     assert result.code == 130
-    assert "1 of 2 jobs failed:" in result.err
-    assert result.err.splitlines()[-1].endswith("seed=1: it was interrupted")
+    assert "1 of 6 jobs failed (3 were not begun):" in result.err
+    assert result.err.splitlines()[-1].endswith("seed=1 optim.lr=0.1: it was interrupted")
 
 
 @pytest.mark.long

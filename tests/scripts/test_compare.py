@@ -140,6 +140,18 @@ def test_data_of_one_name_are_told_apart(records, capsys):
     assert all("mine/test.txt (sha256" in title for title in titles)
 
 
+def test_a_run_is_called_by_the_files_that_it_chose(records, capsys):
+    other = {"config.encoder": {"_target_": "a.Transformer", "n_heads": 4}, "overrides": ["encoder=transformer"]}
+    folder = records({"config.encoder": {"_target_": "a.RecurrentEncoder"}, "overrides": []}, other)
+    notes = folder / "toy" / "0-seed0" / ".hydra" / "hydra.yaml"
+    notes.parent.mkdir()
+    known = "hydra: {runtime: {choices: {encoder: gru, sweep: null}}}"
+    for text, name in ((known, "gru"), ("hydra: &a [*a]", "RecurrentEncoder")):
+        notes.write_text(text)
+        assert command(folder) == 0
+        assert f"│ {name} " in capsys.readouterr().out
+
+
 def test_patterns_and_files_name_runs_too(records, capsys):
     folder = records({"seed": 0}, {"seed": 1}, {"seed": 2, "config.optim.lr": 0.5})
     assert command(folder / "*" / "*-seed[12]", folder / "toy" / "1-seed1" / "record.json") == 0

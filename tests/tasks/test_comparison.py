@@ -54,12 +54,13 @@ def record(seed: int = 0, val: float = 0.5, test: float = 0.5, words: tuple[str,
     return made
 
 
-def compared(*records: dict):
-    return compare({Path(f"out/toy/{k:03d}-seed{r['seed']}/record.json"): r for k, r in enumerate(records)})
+def compared(*records: dict, **keywords):
+    files = {Path(f"out/toy/{k:03d}-seed{r['seed']}/record.json"): r for k, r in enumerate(records)}
+    return compare(files, **keywords)
 
 
-def labels_of(*records: dict) -> list[dict[str, str]]:
-    (comparison,) = compared(*records)
+def labels_of(*records: dict, **keywords) -> list[dict[str, str]]:
+    (comparison,) = compared(*records, **keywords)
     return [setting.labels for setting in comparison.settings]
 
 
@@ -118,8 +119,12 @@ def test_words_of_the_command_line_name_settings_where_they_say_all():
         words=("task=toy", "encoder=transformer", "optim.lr=0.1"), config__optim__lr=0.1,
         config__encoder={"_target_": "hyperbolic.encoders.transformer.Transformer", "n_heads": 4},
     )  # fmt: skip
-    expected = [{"encoder": "default", "optim.lr": "0.01"}, {"encoder": "transformer", "optim.lr": "0.1"}]
-    assert labels_of(gru, transformer) == expected
+    other = {"encoder": "transformer", "optim.lr": "0.1"}
+    assert labels_of(gru, transformer) == [{"encoder": "RecurrentEncoder", "optim.lr": "0.01"}, other]
+    known = [{"encoder": "gru", "optim.lr": "0.01"}, other]
+    assert labels_of(gru, transformer, choices=lambda file: {"encoder": "gru"} if "000" in str(file) else {}) == known
+    stored = labels_of(gru, transformer, choices=lambda file: {"encoder": "checkpoint"})
+    assert stored[0]["encoder"] == "RecurrentEncoder"
     transformer["commit"] = "b"  # where the same words may mean something else
     keys = {"encoder._target_": "RecurrentEncoder", "optim.lr": "0.01"}
     assert labels_of(gru, transformer) == [keys, {"encoder._target_": "Transformer", "optim.lr": "0.1"}]
@@ -131,6 +136,26 @@ def test_words_that_hide_a_difference_do_not_name_settings():
         {"encoder.cell": "gru"},
         {"encoder.cell": "rnn"},
     ]
+
+
+def test_a_setting_that_one_run_does_not_name_has_its_value_all_the_same():
+    euclidean = {"name": "euclidean", "manifold": "Euclidean", "layers": "euclidean", "c": 1.0, "parts": {}}
+    plain, named = record(), record(words=("geometry=euclidean",), config__geometry=euclidean)
+    assert labels_of(plain, named) == [{"geometry": "poincare"}, {"geometry": "euclidean"}]
+    same = record(words=("encoder=gru", "optim.lr=0.1"), config__optim__lr=0.1)
+    assert labels_of(plain, same) == [{"optim.lr": "0.01"}, {"optim.lr": "0.1"}], "both have this encoder"
+    experiment = record(words=("experiment=a", "optim.lr=0.1"), experiment="a", config__optim__lr=0.1)
+    assert labels_of(plain, experiment)[0] == {"experiment": "–", "optim.lr": "0.01"}
+
+
+def test_how_a_word_is_written_is_no_setting():
+    def run(k: int, root: str, lr: str, encoder: str) -> dict:
+        words = (f"task.root={root}", f"optim.lr={lr}", f"encoder={encoder}", f"task.data.batch_size={8 + k}")
+        settings = {"config__task__root": "Säugetier", "config__task__data__batch_size": 8 + k}
+        return record(words=words, **settings)
+
+    runs = run(0, '"Säugetier"', "0.01", "gru"), run(1, "'Säugetier'", "1e-2", "'gru'")
+    assert labels_of(*runs) == [{"task.data.batch_size": "8"}, {"task.data.batch_size": "9"}]
 
 
 @pytest.mark.parametrize(
@@ -181,6 +206,32 @@ def test_seeds_that_were_trained_on_other_data_are_noted():
 )
 def test_runs_are_compared_on_the_same_evaluation_only(settings, tables):
     assert len(compared(record(seed=0), record(seed=1, **settings))) == tables
+
+
+def test_tables_of_other_data_say_what_was_chosen_otherwise():
+    def run(root: str, lr: float, seed: int = 0) -> dict:
+        words = (f"task.root={root}", f"optim.lr={lr}", "geometry=poincare")
+        data = {"data__sha256": {"dev": "d", "test": root, "train": "r"}}
+        return record(seed, words=words, config__task__root=root, config__optim__lr=lr, **data)
+
+    titles = [each.title for each in compared(*(run(root, lr) for root in ("Vogel", "Fisch") for lr in (0.1, 0.2)))]
+    assert titles == ["toy, test.tsv, task.root=Vogel", "toy, test.tsv, task.root=Fisch"]
+    titles = [each.title for each in compared(run("Vogel", 0.1), run("Fisch", 0.2))]
+    assert titles == ["toy, test.tsv, task.root=Vogel, optim.lr=0.1", "toy, test.tsv, task.root=Fisch, optim.lr=0.2"]
+    titles = [each.title for each in compared(run("V" * 99, 0.1), run("F" * 99, 0.1))]
+    assert titles[0] == f"toy, test.tsv, task.root={'V' * 40}..."
+
+
+def test_tables_of_the_data_of_each_seed_say_the_seed():
+    draws = [record(seed, data__sha256={"dev": "d", "test": f"t{seed}", "train": "r"}) for seed in (0, 1)]
+    assert [each.title for each in compared(*draws)] == ["toy, test.tsv, seed=0", "toy, test.tsv, seed=1"]
+
+
+def test_tables_of_data_that_nothing_else_tells_apart_have_their_fingerprint():
+    draws = [record(data__sha256={"dev": "d", "test": f"t{k}", "train": "r"}) for k in (0, 1)]
+    titles = [each.title for each in compared(*draws)]
+    assert all(title.startswith("toy, test.tsv (sha256 ") for title in titles)
+    assert len({*titles}) == 2
 
 
 def test_a_paired_test_is_students():

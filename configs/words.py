@@ -1,0 +1,61 @@
+"""Words of the command line, `key=value`, as Hydra's grammar has them: what it cannot read unquoted is quoted.
+
+Only words that the user gave come here; nothing that was read from a file does.
+"""
+
+import os
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override, Quote, QuotedString
+from hydra.errors import HydraException
+
+# What no plain value has: signs of sweeps, lists, nodes, functions and interpolations, characters that cannot be
+# printed, quotes in front, and a home in front, which the shell leaves as it is behind an equals sign.
+_NOT_PLAIN = re.compile(r"[,(){}\[\]\x00-\x1f\x7f\ud800-\udfff]|\A\s*['\"~]")
+_ATOM = re.compile(r"[^\s,(){}\[\]:]([^,(){}\[\]:]*[^\s,(){}\[\]:])?")  # of a sweep, a list or a node
+
+
+def with_quotes(words: Sequence[str]) -> list[str]:
+    """The words, in which a plain value that Hydra cannot read, as `task.root=Säugetier`, is in quotes, and so is any
+    that names a file or folder. Other words, flags among them, stay as they are."""
+    return [_readable(word) for word in words]
+
+
+def quoted(text: object) -> str:
+    """A text as a value, whatever its characters."""
+    return QuotedString(str(text), Quote.double).with_quotes()
+
+
+def working_form(word: str) -> str | None:
+    """A word that Hydra cannot read in the form in which it can; None where no quotes help, as of a wrong key."""
+    key, equals, value = word.partition("=")
+    if not equals or not word.isprintable():
+        return None
+    value = os.path.expanduser(value.strip())
+    atoms = _ATOM.sub(lambda atom: atom[0] if _read(f"k={atom[0]}") else quoted(atom[0]), value)
+    return next((form for each in (atoms, quoted(value)) if _read(form := f"{key}={each}")), None)
+
+
+def value_of(word: str) -> str:
+    """The value of a word as a text: as Hydra reads it, or as it stands where that is more than a text."""
+    parsed = _read(word)
+    value: Any = None if parsed is None or parsed.is_sweep_override() else parsed.value()
+    return value if isinstance(value, str) else word.partition("=")[2]
+
+
+def _readable(word: str) -> str:
+    key, equals, value = word.partition("=")
+    if not equals or word.startswith("-") or _read(word) or (_NOT_PLAIN.search(value) and not os.path.exists(value)):
+        return word
+    form = f"{key}={quoted(value)}"
+    return form if _read(form) else word
+
+
+def _read(word: str) -> Override | None:
+    try:
+        return OverridesParser.create().parse_override(word)
+    except HydraException:
+        return None

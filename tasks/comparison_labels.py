@@ -1,0 +1,125 @@
+"""What runs that are compared are called: the settings in which they differ, by their words or configurations."""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tasks.errors import readable
+from tasks.record import WITHOUT_EFFECT
+from tasks.resume import IRRELEVANT, LATER, current, flat
+
+Record = Mapping[str, Any]
+Choices = Callable[[Path], Mapping[str, str]]  # of files, by group, of the run with a record
+
+_SEED = re.compile(r"(^|\.)seed$")
+_QUOTED = re.compile(r"""\A(["'])(.*)\1\Z""", re.DOTALL)
+# What changes no more than the last bits of a result, and what is no setting of a training.
+_NO_SETTING = (
+    "mode", "checkpoint", "input", "output", "explain", "paper", "hydra", "check_points",
+    *(f"trainer.{key}" for key in ("accelerator", "kernels", "devices", "num_nodes", "strategy", "threads")),
+)  # fmt: skip
+_FOLLOWS = re.compile(r"^geometry\.(parts\.\w+\.)?(manifold|layers)$")  # from the geometry's name
+_OPEN = ("geometry.parts.", "geometry.options.", "geometry.settings.")  # where a key that is absent is a setting, too
+_NAMES = ("name", "_target_", "rule")  # by which a node says what it is, where nothing else does
+_STORED = "checkpoint"  # what a run that went on chose: it says nothing of what that is
+ABSENT = "–"
+
+
+def labels_of(records: Mapping[Path, Record], choices: Choices) -> list[dict[str, str]]:
+    """What each record has of the settings that differ: by the words of the command line where these say the same, as
+    they are fewer, else by the keys of the configuration."""
+    settings = _different([_settings(record) for record in records.values()], _is_open)
+    if len({record["commit"] for record in records.values()}) == 1:  # else the same words may mean other settings
+        words = _different(_named(records, choices), lambda key: True)
+        if _partition(words) == _partition(settings):
+            return [{key: _shown(key, value) for key, value in own.items()} for own in words]
+    named = [{key: value for key, value in own.items() if not _FOLLOWS.search(key)} for own in settings]
+    settings = named if _partition(named) == _partition(settings) else settings
+    return [{key: _shown(key, value) for key, value in own.items()} for own in settings]
+
+
+def _settings(record: Record) -> dict[str, Any]:
+    """The settings of a run that have an effect on results, by dotted key, seeds left out."""
+    return LATER | {key: value for key, value in current(flat(record["config"])).items() if _counts(key)}
+
+
+def _named(records: Mapping[Path, Record], choices: Choices) -> list[dict[str, Any]]:
+    """What each record has of the settings that the command line of any of them names: by its configuration, or of a
+    whole node by the word, or what it was chosen by."""
+    words = [_words(record) for record in records.values()]
+    keys = list(dict.fromkeys(key for own in words for key in own))
+    nodes: dict[str | None, str] = {}  # what one with the same node is called by
+    for record, own in zip(records.values(), words, strict=True):
+        nodes |= {node: name for key, name in own.items() if (node := _node_of(record, key))}
+    named = []
+    for (file, record), own in zip(records.items(), words, strict=True):
+        config = own | flat(record["config"])
+        absent = [key for key in keys if key not in config]
+        known = choices(file) if absent else {}
+        config |= {key: nodes.get(_node_of(record, key)) or _unnamed(record, key, known) for key in absent}
+        named.append({key: config[key] for key in keys})
+    return named
+
+
+def _node_of(record: Record, key: str) -> str | None:
+    """A text for the node under a key, None where there is none."""
+    node = record["config"].get(key)
+    return json.dumps([key, node], sort_keys=True) if isinstance(node, dict) else None
+
+
+def _words(record: Record) -> dict[str, str]:
+    pairs = (str(word).lstrip("+~").partition("=") for word in record.get("overrides") or ())
+    return {key: _QUOTED.sub(r"\2", value.strip()) for key, _, value in pairs if _counts(key)}
+
+
+def _counts(key: str) -> bool:
+    names = (*WITHOUT_EFFECT, *IRRELEVANT, *_NO_SETTING)
+    return not _SEED.search(key) and not any(key == name or key.startswith(f"{name}.") for name in names)
+
+
+def _unnamed(record: Record, key: str, choices: Mapping[str, str]) -> str:
+    """What a run is called in a group of files, of which it did not choose one on its command line."""
+    if key == "experiment":
+        return str(record["experiment"] or ABSENT)
+    node = record["config"].get(key)
+    names = [node.get(name) for name in _NAMES] if isinstance(node, dict) else []
+    names.insert(1, choices.get(key) if choices.get(key) != _STORED else None)
+    return next((name.rpartition(".")[2] for name in names if isinstance(name, str)), "default")
+
+
+def _different(settings: Sequence[Mapping[str, Any]], absent_counts: Callable[[str], bool]) -> list[dict[str, Any]]:
+    """Of each the settings that differ: those of which two have different values. What one lacks (None) belongs to a
+    class that it does not use, or is newer than it, and is no difference in itself unless `absent_counts`. A node that
+    one has and that is null in another one differs as a whole."""
+    different = []
+    for key in dict.fromkeys(key for own in settings for key in own):
+        values = {json.dumps(own[key], sort_keys=True) for own in settings if key in own}
+        is_lacking = any(key not in own for own in settings)
+        if len(values) > 1 or (is_lacking and (absent_counts(key) or any(_node(key, own) for own in settings))):
+            different.append(key)
+    return [{key: own.get(key, _node(key, own)) for key in different} for own in settings]
+
+
+def _node(key: str, own: Mapping[str, Any]) -> str | None:
+    """A word for a node with settings, where the key is that of one."""
+    return "given" if any(name.startswith(f"{key}.") for name in own) else None
+
+
+def _is_open(key: str) -> bool:
+    return key.startswith(_OPEN)
+
+
+def _partition(labels: Sequence[Mapping[str, Any]]) -> list[int]:
+    """The number of the first that is equal to each."""
+    texts = [json.dumps(own, sort_keys=True) for own in labels]
+    return [texts.index(text) for text in texts]
+
+
+def _shown(key: str, value: Any) -> str:
+    """A value as on the command line, a class by its name."""
+    if value is None:
+        return ABSENT
+    text = value if isinstance(value, str) else json.dumps(value)
+    return readable(text.rpartition(".")[2] if key.endswith("_target_") else text)
