@@ -60,7 +60,7 @@ def test_hybonets_script_clips_less_and_drops_the_last_batch(task, fidelity, dro
 
 @pytest.mark.parametrize(
     ("fidelity", "join", "combine", "layers"),
-    [("paper", "mobius", "sum", {}), ("code", "hypera", "mean", {"mobius": {"GRU": {"variant": "hypera"}}})],
+    [("paper", "mobius", "sum", {}), ("code", "hypera", "mean", {"mobius": {"GRU": {"variant": "hypera"}, "RNN": {"margin": 0.0}}})],
 )
 def test_multinli_follows_the_report_or_its_program(fidelity, join, combine, layers):
     values = checked("task=multinli", "encoder=gru_attention", f"fidelity={fidelity}")

@@ -199,7 +199,7 @@ def test_points_at_the_origin_and_at_the_edge(name, dtype):
 def test_signatures_and_bad_input():
     for name in set(klein.__all__) & set(mobius.__all__):
         ours, other = (list(inspect.signature(getattr(f, name)).parameters) for f in (klein, mobius))
-        own = ("variant", "gain", "weight_dropout", "tangent_bias")  # the Möbius family's
+        own = ("variant", "gain", "weight_dropout", "tangent_bias", "margin")  # the Möbius family's
         other = [option for option in other if option not in own]
         assert ours[: len(other)] == other, name
     disk = Klein(2.0)

@@ -235,7 +235,7 @@ def test_signatures_and_bad_input():
             [option for option in inspect.signature(getattr(f, name)).parameters if option != "variant"]
             for f in (poincare_pp, mobius)
         )
-        own = ("bias_std", "point_std", "gain", "weight_dropout", "tangent_bias")  # the Möbius family's
+        own = ("bias_std", "point_std", "gain", "weight_dropout", "tangent_bias", "margin")  # the Möbius family's
         shared = [p for p in other if p not in own]
         assert ours[: len(shared)] == shared, name
     assert sorted(poincare_pp.__all__) == sorted(euclidean.__all__)
