@@ -25,14 +25,14 @@ def with_quotes(words: Sequence[str]) -> list[str]:
 
 
 def quoted(text: object) -> str:
-    """A text as a value, whatever its characters."""
+    """A text as a value, whatever its characters; but ``${`` begins an interpolation even so."""
     return QuotedString(str(text), Quote.double).with_quotes()
 
 
 def working_form(word: str) -> str | None:
     """A word that Hydra cannot read in the form in which it can; None where no quotes help, as of a wrong key."""
     key, equals, value = word.partition("=")
-    if not equals or not word.isprintable():
+    if not equals or not word.isprintable() or "${" in value:
         return None
     value = os.path.expanduser(value.strip())
     atoms = _ATOM.sub(lambda atom: atom[0] if _read(f"k={atom[0]}") else quoted(atom[0]), value)
@@ -50,7 +50,7 @@ def _readable(word: str) -> str:
     key, equals, value = word.partition("=")
     if not equals or word.startswith("-") or _read(word) or (_NOT_PLAIN.search(value) and not os.path.exists(value)):
         return word
-    form = f"{key}={quoted(value)}"
+    form = f"{key}={quoted(value if os.path.exists(value) else value.strip())}"
     return form if _read(form) else word
 
 

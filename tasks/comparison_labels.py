@@ -85,8 +85,9 @@ def _unnamed(record: Record, key: str, choices: Mapping[str, str]) -> str:
         return str(record["experiment"] or ABSENT)
     node = record["config"].get(key)
     names = [node.get(name) for name in _NAMES] if isinstance(node, dict) else []
+    names = [name.rpartition(".")[2] if isinstance(name, str) and "." in name else name for name in names]
     names.insert(1, choices.get(key) if choices.get(key) != _STORED else None)
-    return next((name.rpartition(".")[2] for name in names if isinstance(name, str)), "default")
+    return next((name for name in names if isinstance(name, str)), "default")
 
 
 def _different(settings: Sequence[Mapping[str, Any]], absent_counts: Callable[[str], bool]) -> list[dict[str, Any]]:

@@ -91,7 +91,7 @@ NAME = re.compile(r"\w[^/\\${}\x00-\x1f\x7f]{0,199}")  # of an experiment or a r
 def current(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings by dotted key, of which those that had another name in runs from before have that of today, without what
     other settings take their values from and runs from before lack or have otherwise."""
-    sources = ("task.activations.", "task.fidelity.paper.leak", "task.fidelity.code.leak")
+    sources = ("task.activations.", "task.fidelity.", "task.epochs")
     settings = {key: value for key, value in settings.items() if not key.startswith(sources)}
     if (leak := settings.pop("task.data.leak", None)) is not None:
         settings["task.data.known_in_training"] = known_in_training(leak)

@@ -24,10 +24,13 @@ def show_table(
     """Print a table. Where its columns do not fit, the first `fixed` of them stand in each of several parts.
 
     rows: of text, a line or several in a cell. numeric: which columns are numbers. footer: rows of a section below the
-    first part, of at most two cells. width: of the terminal, if it is not to be looked up.
+    first part, of two cells each. width: of the terminal, if it is not to be looked up.
     """
     console = Console(width=width or (None if sys.stdout.isatty() else WIDTH))
-    parts = _parts([_width(column) for column in zip(header, *rows, strict=True)], fixed, console.width - 1)
+    widths = [_width(column) for column in zip(header, *rows, strict=True)]
+    for place, cells in enumerate(zip(*footer, strict=True)):
+        widths[place] = max(widths[place], _width(cells))
+    parts = _parts(widths, fixed, console.width - 1)
     for number, columns in enumerate(parts):
         table = Table(title=Text(title) if number == 0 else None, title_justify="left")  # brackets are no markup
         for column in columns:

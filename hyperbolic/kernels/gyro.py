@@ -33,7 +33,7 @@ class Constants(NamedTuple):
 
 
 def constants(x: Tensor, margin: float = 0.0) -> Constants:
-    """The limits of points like x: those of the dtype, or, with a margin above 0, of points clipped to 1 - margin.
+    """The limits of points like x: those of the dtype, or, with a margin in (0, 0.05], of points clipped to 1 - margin.
 
     Raises:
         TypeError: half precision.
@@ -108,7 +108,7 @@ def affine_point(
     q: Tensor, u: Tensor, u_gap: Tensor, b: Tensor, b_gap: Tensor, limits: Constants | None = None
 ) -> tuple[Tensor, Tensor]:
     """``o = (exp_0(q) (+) u) (+) b`` and its gap: the affine part of every gate (Ganea et al. 2018, Eq. 27, 29, 30).
-    Limits that clip hold the gap, too.
+    Limits that clip hold its gap, and so the length of its logarithm, too.
 
     Args:
         q: (..., H, B) tangent vectors ``W log_0(h)``.
@@ -119,9 +119,7 @@ def affine_point(
     return point, gap.clamp_min(limits.least_gap) if limits and limits.clips else gap
 
 
-def gated_update(
-    h: Tensor, h_gap: Tensor, o: Tensor, o_gap: Tensor, z: Tensor, limits: Constants | None = None
-) -> tuple[Tensor, Tensor]:
+def gated_update(h: Tensor, h_gap: Tensor, o: Tensor, o_gap: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
     """``h' = h (+) exp_0(z * log_0((-h) (+) o))`` and its gap, kept inside the boundary margin
     (the update gate of Ganea et al. 2018, Eq. 31).
 
@@ -131,12 +129,12 @@ def gated_update(
     square, gaps = _dot(e, e), h_gap * o_gap
     one_over = (square + gaps).reciprocal()
     step = log_origin((h_gap * e - square * h) * one_over, gaps * one_over)
-    return _inside(*add(h, h_gap, *exp_origin(z * step, limits)), limits or constants(h))
+    return _inside(*add(h, h_gap, *exp_origin(z * step)))
 
 
-def _inside(x: Tensor, gap: Tensor, k: Constants) -> tuple[Tensor, Tensor]:
+def _inside(x: Tensor, gap: Tensor) -> tuple[Tensor, Tensor]:
     """A point and its gap, pulled back to the boundary margin where it lies beyond."""
-    square = _dot(x, x)
+    k, square = constants(x), _dot(x, x)
     # away from the boundary the coordinates give the gap just as well, and carried errors end there
     gap = torch.where(square < _NEAR, 1 - square, gap)
     shrink = torch.where(square > k.bound**2, k.bound * square.clamp_min(_NEAR).rsqrt(), 1)

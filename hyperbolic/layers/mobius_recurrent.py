@@ -3,6 +3,7 @@ first, as in the program of Patel et al. (HyperA)."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import torch
@@ -76,18 +77,14 @@ class _Recurrent(Recurrence):
         streams: int = 1,
         join: str = "linear",
         bias_std: float = 0.0,
-        margin: float = 0.0,
     ):
-        if not 0 <= margin < 1:
-            raise ValueError(f"{name_of(self)}: margin must be 0 or more and below 1, got {margin}")
         sizes = (d_in, d_hidden, self.gates)
         super().__init__(manifold, *sizes, nonlinearity or "identity", bidirectional, streams, join, concat=Concat)
-        self.margin = margin
         self.bias = ball_parameter(manifold, *self.weight_ih.shape[:3], std=bias_std)
 
     def run(self, x: Tensor, lengths: Tensor | None) -> Tensor:
         c = self.manifold.c
-        return self.kernel(x, lengths, self.weight_ih, self.weight_hh, self.bias, c, self.nonlinearity, self.margin)
+        return self.kernel(x, lengths, self.weight_ih, self.weight_hh, self.bias, c, self.nonlinearity)
 
     run_both = run  # the kernels know the second direction by the number of cells
 
@@ -101,15 +98,33 @@ class RNN(_Recurrent):
     :func:`hyperbolic.kernels.recurrent.mobius_rnn`.
 
     Args:
-        margin: above 0, states and what they are made of are clipped to ``sqrt(c)|x| <= 1 - margin``, with a gradient
-            that has no radial part there, as the program of Ganea et al. does (1e-5); 0: the margin of the dtype,
-            beyond which the gradient goes on, so that long products of matrices can make it explode.
+        margin: above 0, at most 0.05: what states are made of is clipped to ``sqrt(c)|x| <= 1 - margin``, and nothing
+            is learned from how far beyond it was, as in the program of Ganea et al. (1e-5); see the kernel. 0: the
+            margin of the dtype, beyond which the gradient goes on, so that long products of matrices can make it
+            explode.
 
     Raises:
-        ValueError: a margin that is not in [0, 1).
+        ValueError: a margin that is not in [0, 0.05].
     """
 
-    gates, kernel = 1, staticmethod(mobius_rnn)
+    gates = 1
+
+    def __init__(
+        self,
+        manifold: PoincareBall,
+        d_in: int,
+        d_hidden: int,
+        nonlinearity: str | None = None,
+        bidirectional: bool = False,
+        streams: int = 1,
+        join: str = "linear",
+        bias_std: float = 0.0,
+        margin: float = 0.0,
+    ):
+        super().__init__(manifold, d_in, d_hidden, nonlinearity, bidirectional, streams, join, bias_std)
+        if not 0 <= margin <= 0.05:
+            raise ValueError(f"{name_of(self)}: margin must be 0 or more and at most 0.05, got {margin}")
+        self.kernel = functools.partial(mobius_rnn, margin=margin)
 
 
 class GRU(_Recurrent):
@@ -121,10 +136,9 @@ class GRU(_Recurrent):
     Args:
         variant: "paper"; or "hypera", the order of operands and the second bias of the program of Patel et al., see
             :func:`input_first_gru`; several times slower.
-        margin: as of :class:`RNN`; with variant="paper".
 
     Raises:
-        ValueError: another variant, a margin that is not in [0, 1), or one with variant="hypera".
+        ValueError: another variant.
     """
 
     gates, kernel = 3, staticmethod(mobius_gru)
@@ -140,13 +154,10 @@ class GRU(_Recurrent):
         join: str = "linear",
         bias_std: float = 0.0,
         variant: str = "paper",
-        margin: float = 0.0,
     ):
-        super().__init__(manifold, d_in, d_hidden, nonlinearity, bidirectional, streams, join, bias_std, margin)
+        super().__init__(manifold, d_in, d_hidden, nonlinearity, bidirectional, streams, join, bias_std)
         if variant not in ("paper", "hypera"):
             raise ValueError(f"{name_of(self)}: variant must be 'paper' or 'hypera', got {variant!r}")
-        if margin and variant == "hypera":
-            raise ValueError(f"{name_of(self)}: margin goes with variant='paper', got {margin} with 'hypera'")
         self.variant = variant
         if variant == "hypera":
             self.bias_hh = ball_parameter(manifold, *self.bias.shape, std=bias_std)

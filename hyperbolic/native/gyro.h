@@ -20,7 +20,7 @@ template <class T> struct alignas(128) Row {
 
 template <class T> struct Limits {
     T bound, least_gap, tiny;  // largest norm of a point, its gap; keeps 0/0 from happening
-    bool clips;                // whether nothing is learned beyond the limit, as when points are clipped
+    bool clips;                // whether nothing is learned beyond the limit, as of points that are clipped
     Limits(double largest, bool clips)
         : bound(T(largest)), least_gap(T(1 - largest * largest)), tiny(sizeof(T) == 4 ? T(0x1p-126) : T(0x1p-1022)),
           clips(clips) {}

@@ -26,7 +26,7 @@ def note_labels(lines: Iterable[bytes], name: str, form: Form, labels: Collectio
                 _say(f"{name}: the first line, {brief(text)}, looks like the header of a table with labels", wanted)
             labelled += any(_columns(text, mark)[0] in labels for mark in MARKS if mark in text)
         yield line
-    if count and labelled == count and not header:
+    if count > 1 and labelled == count and not header:
         _say(f"{name}: each line begins with the name of a class, as a row of a table with labels", wanted)
 
 
@@ -39,8 +39,8 @@ def _columns(line: str, mark: str) -> list[str]:
 
 
 def _is_header(line: str, form: Form) -> bool:
-    """Whether a line has a column for the label and one for each text."""
+    """Whether a line has a column for the label and one for each text, and other columns only of a word."""
     return any(
-        all(not {*names}.isdisjoint(columns) for names in form.fields.values())
+        all(not {*names}.isdisjoint(columns) for names in form.fields.values()) and " " not in "".join(columns)
         for columns in (_columns(line, mark) for mark in MARKS)
     )

@@ -18,6 +18,14 @@ def test_as_many_columns_as_fit_stand_beside_the_first(capsys, width, parts):
     assert max(map(len, out.splitlines())) <= width
 
 
+def test_the_footer_is_whole_too(capsys):
+    footer = [["mean of the weights of so many epochs", "123,456,789"]]
+    show_table("", HEADER, ROWS, NUMERIC, footer=footer, width=60)
+    out = capsys.readouterr().out
+    assert "mean of the weights of so many epochs │ 123,456,789" in out
+    assert max(map(len, out.splitlines())) <= 60
+
+
 def test_columns_of_several_lines_are_as_wide_as_the_longest(capsys):
     show_table("", ["settings", "a", "b"], [["x=1\na longer one=2", "0.1 ± 0.2", "0.3 ± 0.4"]], [False, True, True], width=50)
     assert "a longer one=2" in capsys.readouterr().out

@@ -23,8 +23,9 @@ def mobius_rnn(
             streams, the second half runs from the end to the start, and its states are those of the same position.
         weight_ih: (S, 1, H, D); weight_hh: (S, 1, H, H); bias: (S, 1, H) ball points; c: curvature.
         nonlinearity: a key of ``NONLINEARITIES``.
-        margin: above 0, points are clipped to ``sqrt(c)|x| <= 1 - margin``, and nothing is learned from how far beyond
-            they were, as in the program of Ganea et al.; else the dtype's margin, beyond which the gradient goes on.
+        margin: in (0, 0.05], products ``W (x) h`` and ``U (x) x`` are clipped to ``sqrt(c)|x| <= 1 - margin``, and
+            states to the logarithms of such points; nothing is learned from how far beyond they were, as in the program
+            of Ganea et al., which clips every sum besides. 0: the dtype's margin, beyond which the gradient goes on.
     Returns: (S, B, T, H) states of S cells.
     """
     out: Tensor = passes.Rnn.run(x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(nonlinearity), margin)
@@ -33,7 +34,7 @@ def mobius_rnn(
 
 def mobius_gru(
     x: Tensor, lengths: Tensor | None, weight_ih: Tensor, weight_hh: Tensor, bias: Tensor, c: Tensor,
-    nonlinearity: str = "identity", margin: float = 0.0,
+    nonlinearity: str = "identity",
 ) -> Tensor:  # fmt: skip
     """Möbius GRU (Eq. 29-31), gates in the order r, z, candidate, h_0 = 0.
 
@@ -43,7 +44,7 @@ def mobius_gru(
     Args: as of :func:`mobius_rnn`, with three gates: weight_ih (S, 3, H, D), weight_hh (S, 3, H, H), bias (S, 3, H).
     Returns: (S, B, T, H) states of S cells.
     """
-    out: Tensor = passes.Gru.run(x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(nonlinearity), margin)
+    out: Tensor = passes.Gru.run(x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(nonlinearity), 0.0)
     return _padded(out, lengths, x.shape[0])
 
 

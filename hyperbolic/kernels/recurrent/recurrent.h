@@ -169,7 +169,8 @@ void backward(const Problem<T> &all, const T *states, const T *grad, Gradients<T
 template <class T>
 Problem<T> problem(const int64_t *sizes, const double *numbers, bool learned, const T *x, const int64_t *lengths,
                    const T *w_in, const T *w_state, const T *bias, const T *bias_gap) {
-    const Settings<T> set{gyro::Limits<T>(numbers[1], numbers[2] != 0), T(1) / T(std::sqrt(numbers[0])), int(sizes[7]), learned};
+    const gyro::Limits<T> limits(numbers[1], numbers[2] != 0);
+    const Settings<T> set{limits, T(1) / T(std::sqrt(numbers[0])), int(sizes[7]), learned};
     return {{sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6]}, set, numbers[0], x, lengths,
             {w_in, w_state, bias, bias_gap}};
 }
