@@ -240,6 +240,9 @@ def test_a_setting_that_came_later_is_what_was_done_before():
     differences = resume.differences(old, origin(loop_bias=True), resume.TESTED)
     assert differences == ["task.model.loop_bias=False, not True"]
     assert resume.differences(old, Origin(config=old["config"]), resume.CONTINUED) == [], "tasks without the setting"
+    columns = {"fidelity": {"paper": {}, "code": {"layers": {"mobius": {"RNN": {"margin": 1e-5}}}}}, "epochs": 10}
+    later = Origin(config={"task": old["config"]["task"] | columns})
+    assert resume.differences(old, later, resume.CONTINUED) == [], "what settings take their values from"
 
 
 @pytest.fixture

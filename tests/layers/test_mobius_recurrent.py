@@ -101,3 +101,17 @@ def test_it_is_chosen_by_an_option_of_the_geometry():
         mobius.GRU(PoincareBall(1.0), 3, 4, variant="torch")
     plain = dict(mobius.GRU(PoincareBall(1.0), 3, 4).named_parameters())
     assert set(plain) == {"weight_ih", "weight_hh", "bias"}
+
+
+def test_the_margin_of_an_rnn_is_an_option_of_the_geometry():
+    options = {"RNN": {"margin": 1e-2}}
+    near, usual = (make_geometry("poincare", "PoincareBall", "mobius", c=1.0, options=o).rnn(3, 4) for o in (options, {}))
+    with torch.no_grad():
+        usual.weight_ih.mul_(50)
+    near.load_state_dict(usual.state_dict())
+    x = PoincareBall(1.0).random(2, 5, 3)
+    longest, unclipped = (net(x)[0].norm(dim=-1).max().item() for net in (near, usual))
+    assert longest == pytest.approx(0.99, abs=1e-6)
+    assert unclipped > 0.999
+    with pytest.raises(ValueError, match=r"mobius.RNN: margin must be 0 or more and at most 0.05, got 0.1"):
+        mobius.RNN(PoincareBall(1.0), 3, 4, margin=0.1)
