@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -134,12 +133,13 @@ class Jobs(Callback):
 
 
 def _number_of_jobs(config: DictConfig) -> int:
-    """How many jobs Hydra's own sweeper makes of the words of a multirun; 0 where it cannot, which it will say."""
+    """How many jobs the words of a multirun ask for; 0 where they cannot be read, which Hydra will say."""
     parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
     own = (f"{key}={value}" for key, value in (config.hydra.sweeper.params or {}).items())
     words = [*own, *config.hydra.overrides.task]
     with contextlib.suppress(HydraException):
-        return len(BasicSweeper.split_arguments(parser.parse_overrides(words), None)[0])
+        sweeps = [each for each in parser.parse_overrides(words) if each.is_sweep_override()]
+        return math.prod(len(list(each.sweep_string_iterator())) for each in sweeps)
     return 0
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.comparison_labels import ABSENT as ABSENT
 from tasks.comparison_labels import Choices, Record, labels_of
 from tasks.errors import readable
 

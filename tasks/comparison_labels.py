@@ -22,7 +22,6 @@ _NO_SETTING = (
 )  # fmt: skip
 _FOLLOWS = re.compile(r"^geometry\.(parts\.\w+\.)?(manifold|layers)$")  # from the geometry's name
 _OPEN = ("geometry.parts.", "geometry.options.", "geometry.settings.")  # where a key that is absent is a setting, too
-_NAMES = ("name", "_target_", "rule")  # by which a node says what it is, where nothing else does
 _STORED = "checkpoint"  # what a run that went on chose: it says nothing of what that is
 ABSENT = "–"
 
@@ -84,10 +83,11 @@ def _unnamed(record: Record, key: str, choices: Mapping[str, str]) -> str:
     if key == "experiment":
         return str(record["experiment"] or ABSENT)
     node = record["config"].get(key)
-    names = [node.get(name) for name in _NAMES] if isinstance(node, dict) else []
-    names = [name.rpartition(".")[2] if isinstance(name, str) and "." in name else name for name in names]
-    names.insert(1, choices.get(key) if choices.get(key) != _STORED else None)
-    return next((name for name in names if isinstance(name, str)), "default")
+    node = node if isinstance(node, dict) else {}
+    choice = choices.get(key) if choices.get(key) != _STORED else None
+    target = str(node.get("_target_") or "").rpartition(".")[2]
+    names = (node.get("name"), choice, target, node.get("rule"))
+    return next((name for name in names if isinstance(name, str) and name), "default")
 
 
 def _different(settings: Sequence[Mapping[str, Any]], absent_counts: Callable[[str], bool]) -> list[dict[str, Any]]:

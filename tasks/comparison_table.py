@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tasks.comparison import ABSENT, FEW, Comparison, PairedTest, Setting, mean_and_deviation
+from tasks.comparison import FEW, Comparison, PairedTest, Setting, mean_and_deviation
+from tasks.comparison_labels import ABSENT
 from tasks.terminal import show_table
 
 MOST_COLUMNS = 4  # settings that differ; more of them stand in one column below each other

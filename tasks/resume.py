@@ -327,7 +327,7 @@ def checkpoint_to_continue(
 
 def word(file: Path) -> str:
     """The word that goes on from a checkpoint, `trainer.resume=FILE`, as it can be pasted into a shell: what Hydra may
-    not read as it stands is in quotes of its own."""
+    not read as it stands is in quotes of its own, as `configs.words.quoted` has them."""
     text = str(file)
     if not re.fullmatch(r"[\w./ +-]*", text):
         text = re.sub(r'(\\*)"', r'\1\1\\"', text)  # a backslash counts in front of a quote alone

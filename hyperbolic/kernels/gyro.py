@@ -63,12 +63,12 @@ def _series(coefficients: tuple[float, ...], square: Tensor) -> Tensor:
 def tanhc(square: Tensor, limits: Constants | None = None) -> tuple[Tensor, Tensor]:
     """``tanh(r)/r`` and ``sech(r)^2`` from ``r^2``, kept inside the boundary margin."""
     k, small = limits or constants(square), square < _SMALL
-    held = torch.clamp if k.clips else clamped
+    clamp = torch.clamp if k.clips else clamped
     r = torch.where(small, 1, square).sqrt().clamp_max(torch.finfo(square.dtype).max)
-    inside = held(r, 0, k.longest)
+    inside = clamp(r, 0, k.longest)
     near = _series(_TANH, torch.where(small, square, 0))
-    scale = torch.where(small, near, held(torch.tanh(inside), 0, k.bound) / r)
-    gap = torch.where(small, 1 - square * near.square(), held(inside.cosh().square().reciprocal(), k.least_gap, 1))
+    scale = torch.where(small, near, clamp(torch.tanh(inside), 0, k.bound) / r)
+    gap = torch.where(small, 1 - square * near.square(), clamp(inside.cosh().square().reciprocal(), k.least_gap, 1))
     return scale, gap
 
 

@@ -118,7 +118,7 @@ def test_a_triton_that_fails_is_warned_of_once(monkeypatch):
 def test_tensors_on_a_cpu_do_not_reach_them(monkeypatch):
     monkeypatch.setattr(cuda, "forward", None)
     (x, *rest), _ = arguments("gru", 4, dtype=F32)
-    assert Gru.run(x, None, *rest, 0, 0.0).shape == (1, 4, 4, 5)
+    assert Gru.run(x, None, *rest, 0).shape == (1, 4, 4, 5)
 
 
 @pytest.mark.gpu

@@ -44,7 +44,7 @@ def mobius_gru(
     Args: as of :func:`mobius_rnn`, with three gates: weight_ih (S, 3, H, D), weight_hh (S, 3, H, H), bias (S, 3, H).
     Returns: (S, B, T, H) states of S cells.
     """
-    out: Tensor = passes.Gru.run(x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(nonlinearity), 0.0)
+    out: Tensor = passes.Gru.run(x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(nonlinearity))
     return _padded(out, lengths, x.shape[0])
 
 

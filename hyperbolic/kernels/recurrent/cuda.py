@@ -98,7 +98,7 @@ def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
     g_bias, g_c = x.new_empty(at.cells, programs, at.gates, at.hidden), c.new_empty(at.cells, programs)
     results = (grad.contiguous(), g_x, g_y, g_q, into, g_bias, g_c)
     _launch(f"{at.name}_backward", at.grid, (*tensors, *at.numbers, *results), at.constants)
-    gradients: list[Tensor | None] = [None] * 8
+    gradients: list[Tensor | None] = [None] * len(needs)
     if needs[0]:
         base = g_x[0] if at.directions == 1 else g_x.sum(0)
         gradients[0] = base.flatten(1, 2).baddbmm_(g_y, weight).view(x.shape)

@@ -25,7 +25,7 @@ from hyperbolic.typing import Context
 _LANES = {torch.float32: 32, torch.float64: 16}  # sequences of a block
 _LIBRARY = native.Library("recurrent")
 _MAX_BYTES = 1 << 24  # of the weights of a cell; with larger ones the products of PyTorch win
-_TENSORS = "Tensor x, Tensor? lengths, Tensor weight_ih, Tensor weight_hh, Tensor bias, Tensor c"
+_ARGUMENTS = "Tensor x, Tensor? lengths, Tensor weight_ih, Tensor weight_hh, Tensor bias, Tensor c, int nonlinearity"
 
 
 class _Sequence(Operator):
@@ -79,16 +79,16 @@ class _Sequence(Operator):
             of_bias = (g_b * bias).sum(dtype=torch.float64) / (2 * root) - (g_gap * sqnorm(bias)).sum()
             g_c = (scalars[1] + of_bias - g_unit / (2 * c * root)).to(c.dtype)
         g_bias = (root * g_b - (2 * c) * g_gap * bias).to(bias.dtype) if needs[4] else None
-        return g_x, None, g_in, g_state, g_bias, g_c, None, None
+        return (g_x, None, g_in, g_state, g_bias, g_c, None, None)[: len(needs)]
 
 
-@operator(f"mobius_rnn({_TENSORS}, int nonlinearity, float margin) -> Tensor")
+@operator(f"mobius_rnn({_ARGUMENTS}, float margin) -> Tensor")
 class Rnn(_Sequence):
     """The operator of :func:`hyperbolic.kernels.recurrent.mobius_rnn`, with the origin in the padding of a second
     direction."""
 
 
-@operator(f"mobius_gru({_TENSORS}, int nonlinearity, float margin) -> Tensor")
+@operator(f"mobius_gru({_ARGUMENTS}) -> Tensor")
 class Gru(_Sequence):
     """The operator of :func:`hyperbolic.kernels.recurrent.mobius_gru`, with the origin in the padding of a second
     direction."""

@@ -41,7 +41,7 @@ class Arguments(NamedTuple):
     bias: Tensor
     c: Tensor
     nonlinearity: int
-    margin: float
+    margin: float = 0.0  # of an RNN
 
     def well_formed(self) -> bool:
         """Whether compiled passes may read these; PyTorch reports what is wrong with others in :func:`sequence`."""
