@@ -33,7 +33,8 @@ def generated(place: Path, n: int, recipe: dict[str, Any]) -> Pairs:
 
 
 def read_tab_file(path: Path, vocabulary: int) -> Pairs:
-    """Pairs from a text file with lines `ids <tab> ids <tab> label`, ids separated by blanks, label 0 or 1.
+    """Pairs from a text file with lines `ids <tab> ids <tab> label`, ids separated by blanks, label 0 or 1;
+    empty lines are passed over.
 
     Raises UserError, which names file, line and remedy, where the file is missing, empty or not of this form.
     """
@@ -44,6 +45,8 @@ def read_tab_file(path: Path, vocabulary: int) -> Pairs:
         try:
             if isinstance(line, Fault):
                 raise line
+            if not line.strip():
+                continue
             rows.append(_row(line, vocabulary))
         except Fault as fault:
             raise UserError(f"{path}, line {number}: {fault}; see task.data.files.") from None

@@ -1,6 +1,5 @@
 """Builds Triton kernels for a GPU that need not be there; prints, as JSON, the size of each and what it takes of the
-memory on the chip: ``cubins.py gru 90``, ``cubins.py steps 90``; ``cubins.py gru 90 small`` and ``cubins.py steps 90 small`` build but one
-kernel each, in a second or two."""
+memory on the chip: ``cubins.py gru 90``, ``cubins.py steps 90``."""
 
 import json
 import sys
@@ -33,18 +32,15 @@ def build(kernel: Any, capability: int, warps: int, **constants: int) -> tuple[i
 
 
 if __name__ == "__main__":
-    kind, capability, small = sys.argv[1], int(sys.argv[2]), sys.argv[3:] == ["small"]
-    if kind == "steps" and small:
-        binaries = {"squares": build(riemannian_steps.squares, capability, 8)}
-    elif kind == "steps":
+    kind, capability = sys.argv[1], int(sys.argv[2])
+    if kind == "steps":
         binaries = {name: build(getattr(riemannian_steps, name), capability, 8) for name in ("squares", "scales")}
         for points, warps in ((False, 8), (True, 4)):
             binaries[f"{points}"] = build(riemannian_steps.steps, capability, warps, CLIPS=True, POINTS=points)
     else:
-        hidden = 16 if small else cuda.HIDDEN
-        sizes, warps = {"BB": cuda.ROWS, "BH": hidden, "BD": hidden}, cuda.ROWS * hidden // 32
+        sizes, warps = {"BB": cuda.ROWS, "BH": cuda.HIDDEN, "BD": cuda.HIDDEN}, cuda.ROWS * cuda.HIDDEN // 32
         binaries = {
             name: build(getattr(recurrent, name), capability, warps, DIRS=1, PHI=1, ENDED=True, **sizes)
-            for name in (f"{kind}_forward", f"{kind}_backward")[: 1 if small else 2]
+            for name in (f"{kind}_forward", f"{kind}_backward")
         }
     print(json.dumps(binaries))

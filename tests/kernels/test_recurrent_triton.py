@@ -32,7 +32,7 @@ def printed(name: str, *words: str, **environment: str) -> object:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("kind", [pytest.param("rnn", marks=pytest.mark.long), "gru"])
+@KINDS
 def test_in_the_interpreter_as_exact_as_the_plain_loop(kind):
     """Near the origin, in the middle and near the boundary; and few launches, whatever the number of steps."""
     results = printed("recurrent_interpreted.py", kind, TRITON_INTERPRET="1")[kind]
@@ -43,14 +43,6 @@ def test_in_the_interpreter_as_exact_as_the_plain_loop(kind):
             assert actual <= 2 * usual + 2e-6, (name, errors)
 
 
-def test_a_small_one_built_for_a_gpu(tmp_path):
-    """One kernel, for few hidden dimensions; the slow test has the others."""
-    built = printed("cubins.py", "gru", "90", "small", TRITON_CACHE_DIR=str(tmp_path))
-    assert [*built] == ["gru_forward"]
-    assert all(size > 0 for size, _ in built.values())
-
-
-@pytest.mark.slow
 @KINDS
 def test_built_for_gpus(kind, tmp_path):
     """Both passes, of the largest states, without a GPU: within its registers and its memory on the chip."""

@@ -14,7 +14,6 @@ from tests.kernels.test_riemannian_steps import ADAM, rows_of
 F64 = torch.float64
 
 
-@pytest.mark.long
 def test_in_the_interpreter():
     """Points near the origin, in the middle and near the boundary; rules; clipping; and few launches."""
     results = printed("steps_interpreted.py", TRITON_INTERPRET="1")
@@ -28,15 +27,6 @@ def test_in_the_interpreter():
         assert error <= 1e-5, name
 
 
-@pytest.mark.long
-def test_a_small_one_built_for_a_gpu(tmp_path):
-    """One kernel; the slow test has the others."""
-    built = printed("cubins.py", "steps", "90", "small", TRITON_CACHE_DIR=str(tmp_path))
-    assert [*built] == ["squares"]
-    assert all(size > 0 for size, _ in built.values())
-
-
-@pytest.mark.slow
 def test_built_for_gpus(tmp_path):
     for capability in (80, 90):
         built = printed("cubins.py", "steps", str(capability), TRITON_CACHE_DIR=str(tmp_path))
