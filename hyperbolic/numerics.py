@@ -59,7 +59,7 @@ def _full(x: Tensor) -> Tensor:
 
 def wide_curvature(c: float | Tensor) -> Tensor:
     """``c`` as a float64 tensor (a Python float keeps its exact value)."""
-    return c.to(WIDE) if isinstance(c, Tensor) else torch.tensor(c, dtype=WIDE)
+    return c.to(WIDE) if isinstance(c, Tensor) else torch.tensor(c, dtype=WIDE, device="cpu")
 
 
 def dot(x: Tensor, y: Tensor) -> Tensor:

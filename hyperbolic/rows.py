@@ -41,11 +41,11 @@ def _blocks(n: int, d: int) -> Iterator[tuple[int, int]]:
     return ((start, min(start + step, n)) for start in range(0, n, step))
 
 
-def _space(size: int) -> Tensor:
+def _space(size: int, device: torch.device) -> Tensor:
     """Memory for float64 copies, kept by the thread, as fresh memory costs more than the arithmetic done in it."""
     space: Tensor | None = getattr(_local, "space", None)
     if space is None or len(space) < size:
-        space = _local.space = torch.empty(size, dtype=_WIDE)
+        space = _local.space = torch.empty(size, dtype=_WIDE, device=device)
     return space
 
 
@@ -60,12 +60,12 @@ def _call(symbol: str, tensors: tuple[Tensor | None, ...], *sizes: int) -> bool:
 def _row_dot(x: Tensor, y: Tensor) -> Tensor:
     x2, y2 = (t.reshape(-1, t.shape[-1]).contiguous() for t in (x, y))
     n, d = x2.shape
-    out = torch.empty(n, 1, dtype=_WIDE)
+    out = x.new_empty(n, 1, dtype=_WIDE)
     if _call("row_dot", (x2, y2, out), n, d):
         return out.view(*x.shape[:-1], 1)
     blocks = list(_blocks(n, d))
     most = blocks[0][1] * d
-    first, second = _space(2 * most)[: 2 * most].split(most)
+    first, second = _space(2 * most, x.device)[: 2 * most].split(most)
     for start, end in blocks:
         a = first[: (end - start) * d].view(-1, d).copy_(x2[start:end])
         if x is y:
@@ -138,7 +138,7 @@ class _WeightedSum(Function[Tensor]):
         ctx.save_for_backward(weights, x)
         n, d = x.shape[-2:]
         w2, x2 = weights.reshape(-1, 1, n).contiguous(), x.reshape(-1, n, d).contiguous()
-        out = torch.empty(x2.shape[0], 1, d, dtype=_WIDE)
+        out = x.new_empty(x2.shape[0], 1, d, dtype=_WIDE)
         if _call("weighted_sum", (w2, x2, out), len(x2), n, d):
             return out.view(*x.shape[:-2], d)
         for start, end in _blocks(x2.shape[0], n * d):
@@ -156,8 +156,8 @@ class _WeightedSum(Function[Tensor]):
         n, d = x.shape[-2:]
         parts = (weights.reshape(-1, n, 1), x.reshape(-1, n, d), grad.reshape(-1, 1, d))
         w2, x2, g2 = (part.contiguous() for part in parts)
-        grad_x = torch.empty(x2.shape) if ctx.needs_input_grad[1] else None
-        grad_weights = torch.empty(w2.shape, dtype=_WIDE) if ctx.needs_input_grad[0] else None
+        grad_x = torch.empty_like(x2) if ctx.needs_input_grad[1] else None
+        grad_weights = x.new_empty(w2.shape, dtype=_WIDE) if ctx.needs_input_grad[0] else None
         done = _call("weighted_sum_grad", (w2, x2, g2, grad_weights, grad_x), len(x2), n, d)
         for start, end in () if done else _blocks(x2.shape[0], n * d):
             if grad_weights is not None:

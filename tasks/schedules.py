@@ -27,7 +27,7 @@ SCHEDULES = ("constant", *FALLING, "inverse_sqrt", "noam", "plateau")
 class Schedule:
     """The settings of a schedule; with t the optimiser step from 1, w = warmup_steps and T all steps of the run:
 
-    constant: lr; linear: lr (1 - t/T); cosine: lr (1 + cos(pi t/T)) / 2;
+    constant: lr; linear: lr (1 - (t-1)/T); cosine: lr (1 + cos(pi (t-1)/T)) / 2;
     inverse_sqrt: lr min(t/w, sqrt(w/t));
     noam: lr d^-0.5 min(t^-0.5, t w^-1.5) (Vaswani et al. 2017, section 5.3), d = d_model;
     plateau: lr, times `factor` after each `patience` + 1 validated epochs without a better selecting metric.

@@ -206,6 +206,6 @@ def _chosen(like: Tensor, p: float) -> Tensor:
     """
     if like.device.type != "cpu" or is_followed(like):
         return torch.rand_like(like) < p
-    numbers = torch.empty(like.numel() // 4 + 1, dtype=torch.int64).random_(-(2**63), None)
+    numbers = torch.empty(like.numel() // 4 + 1, dtype=torch.int64, device="cpu").random_(-(2**63), None)
     least = min(round(p * 2**16), 2**16 - 1) - 2**15
     return numbers.view(torch.int16)[: like.numel()].view(like.shape) < least

@@ -69,7 +69,8 @@ def beta_concat(x: Sequence[Tensor], manifold: PoincareBall) -> Tensor:
     ``n = sum n_i``: parts equally far from the origin give a point about as far (HNN++, beta concatenation)."""
     n = sum(x_i.shape[-1] for x_i in x)
     parts = [math.exp(_beta(n) - _beta(x_i.shape[-1])) * manifold.logmap0(x_i) for x_i in x]
-    return manifold.expmap0(torch.cat(parts, -1))
+    lead = torch.broadcast_shapes(*(part.shape[:-1] for part in parts))
+    return manifold.expmap0(torch.cat([part.expand(*lead, -1) for part in parts], -1))
 
 
 def beta_split(x: Tensor, dims: Sequence[int], manifold: PoincareBall) -> list[Tensor]:

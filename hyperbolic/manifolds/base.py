@@ -206,6 +206,8 @@ class Manifold(geoopt.Manifold, abc.ABC):
     def _check_vector_on_tangent(
         self, x: Tensor, u: Tensor, *, atol: float = 1e-5, rtol: float = 1e-5
     ) -> tuple[bool, str | None]:
+        if x.numel() == 0 or u.numel() == 0:
+            return True, None
         gap = (wide(self.proju(x, u)) - wide(u)).abs().max()
         if gap > atol + rtol * wide(u).abs().max():
             return False, f"the vector leaves the tangent space by {gap:.2g}"
@@ -261,7 +263,8 @@ class HyperbolicManifold(Manifold):
 
     def dist_exp0(self, x: Tensor, u: Tensor) -> Tensor:
         """As for any manifold; of many vectors without the points ``exp_0(u)``, by numbers of each vector alone."""
-        if not blocked(u) or x.dim() > 1 or (parts := sheet.exp0_parts(u, self.c, self.origin_scale)) is None:
+        apart = x.dim() > 1 or x.dtype is not u.dtype or not blocked(u)
+        if apart or (parts := sheet.exp0_parts(u, self.c, self.origin_scale)) is None:
             return super().dist_exp0(x, u)
         h = sheet.half_sinh_square_of_parts(self._to_sheet(x).to(u.dtype), *parts, u, self.c)
         return _scalar(2 / self.c.sqrt() * safe_sqrt(h) * asinhc(h), u.dtype, False)

@@ -43,7 +43,7 @@ def project(x: Tensor, c: float | Tensor) -> Tensor:
     return scaled(scale, x)
 
 
-def mobius_add(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
+def mobius_add(x: Tensor, y: Tensor, c: float | Tensor) -> Tensor:
     """Möbius sum ``x (+) y = (g_x s + c|s|^2 x) / (c|s|^2 + g_x g_y)`` with ``s = x + y``.
 
     The same point as ``((1 + 2c<x,y> + c|y|^2) x + (1 - c|x|^2) y) / (1 + 2c<x,y> + c^2|x|^2|y|^2)``
@@ -113,7 +113,7 @@ def logmap(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
     return (scale * (gap_x * e - square * wide(x))).to(torch.promote_types(x.dtype, y.dtype))
 
 
-def distance_square(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
+def distance_square(x: Tensor, y: Tensor, c: float | Tensor) -> Tensor:
     """``t = |x - y|^2 / (g_x g_y)``, shape (..., 1) in float64; the distance is ``2 arsinh(sqrt(c t)) / sqrt(c)``."""
     if ball_rows.fits(x, y, c):
         return ball_rows.distance_square(x, y, c, _distance_square)

@@ -195,11 +195,14 @@ def centroid_of_parts(scale: Tensor, times: Tensor, v: Tensor, weights: Tensor |
     """:func:`centroid` of the points with space parts ``scale v`` and these times, as sums of products.
 
     ``S / sqrt(c (T^2 - |S|^2))`` with the weighted means S and T of space parts and times; None where a point is so far
-    from the origin that the difference would lose more than a float32 number can show.
+    from the origin that the difference would lose more than a float32 number can show, or where weights have more
+    leading axes than the points.
 
     Args: scale, times: (..., N, 1) float64; v: (..., N, d) float32; weights: (..., N) or None for equal ones.
     """
     scale, times = scale.squeeze(-1), times.squeeze(-1)
+    if weights is not None and torch.broadcast_shapes(weights.shape, times.shape) != times.shape:
+        return None
     w = torch.ones_like(times) if weights is None else wide(weights).expand(times.shape)
     w = w / w.sum(-1, keepdim=True)
     mean_time = (w * times).sum(-1, keepdim=True)

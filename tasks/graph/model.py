@@ -63,16 +63,18 @@ class GraphNetwork(nn.Module):
 
     features: Tensor | None
 
-    def forward(self, nodes: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    def forward(
+        self, nodes: Tensor | None = None, draws: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """Points (M, D) of nodes among which are those asked for, and the place of each in them.
 
-        nodes: whole numbers (...); None: all. Returns points, and places (...) or None where a node's place is its
-        number.
+        nodes: whole numbers (...); None: all. draws: of their neighbours, see `sampled_neighbours`.
+        Returns points, and places (...) or None where a node's place is its number.
         """
         if nodes is None or self.fanouts is None or not self.training:
             return self.encoder(self._enter(None), [self.neighbours] * self.layers), nodes
         asked, places = torch.unique(nodes, return_inverse=True)
-        reached, blocks = sampled_neighbours(self.neighbours, asked, self.fanouts)
+        reached, blocks = sampled_neighbours(self.neighbours, asked, self.fanouts, draws)
         return self.encoder(self._enter(reached), blocks), places
 
     def _enter(self, nodes: Tensor | None) -> Tensor:
@@ -88,7 +90,10 @@ class GraphNetwork(nn.Module):
             or self._entered.device != self.features.device
             or self._entered.dtype != self.features.dtype
         ):
-            self._entered = self.manifold.expmap0(self.features)  # the same in every step
+            entered: Tensor = self.manifold.expmap0(self.features)  # the same in every step
+            if entered.is_inference():  # which no training may use
+                return entered
+            self._entered = entered
         return self._entered
 
 
@@ -118,9 +123,11 @@ class LinkModel(GraphNetwork):
         self.distance = one_of("task.model.distance", distance, DISTANCES)
         self.unit_ball, self.r, self.t = unit_ball, r, t
 
-    def encode(self, nodes: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    def encode(
+        self, nodes: Tensor | None = None, draws: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """See :meth:`GraphNetwork.forward`."""
-        points, places = self(nodes)
+        points, places = self(nodes, draws)
         if self.unit_ball and isinstance(self.manifold, Euclidean):
             points = points / torch.linalg.vector_norm(points, dim=-1, keepdim=True).clamp_min(1)
         return points, places
@@ -171,6 +178,8 @@ class NodeModel(GraphNetwork):
         """Logits (M, K) of points (M, D)."""
         return self.classifier(convert(points, self.manifold, self.target))
 
-    def encode(self, nodes: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    def encode(
+        self, nodes: Tensor | None = None, draws: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """See :meth:`GraphNetwork.forward`."""
-        return self(nodes)
+        return self(nodes, draws)

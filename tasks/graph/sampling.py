@@ -8,7 +8,9 @@ from torch import Tensor
 from hyperbolic.kernels.neighbours import Neighbours
 
 
-def sampled_neighbours(whole: Neighbours, nodes: Tensor, fanouts: Sequence[int]) -> tuple[Tensor, list[Neighbours]]:
+def sampled_neighbours(
+    whole: Neighbours, nodes: Tensor, fanouts: Sequence[int], draws: torch.Generator | None = None
+) -> tuple[Tensor, list[Neighbours]]:
     """The nodes that reach `nodes` through one layer for each fanout, and whom each takes in, for each layer from the
     first one on (Hamilton et al. 2017).
 
@@ -16,16 +18,18 @@ def sampled_neighbours(whole: Neighbours, nodes: Tensor, fanouts: Sequence[int])
     a node with n neighbours, itself among them, has itself with weight 1/n and the k drawn ones with (n - 1) / (n k)
     each, so that the mean over the draws is the mean over the neighbours. A node that is drawn twice is there twice.
 
-    nodes: (N,), each once. fanouts: from the last layer to the first.
+    What a node draws in a layer follows from its number and from one number that `draws` gives: of several processes
+    with the same generator, which have other nodes, each draws the same for a node.
+
+    nodes: (N,), each once. fanouts: from the last layer to the first. draws: a generator; None: PyTorch's own.
     Returns: nodes (M,), whose first ones are `nodes`, and the blocks; the targets of each block are the first of its
     sources, which are the targets of the one before.
     """
     blocks: list[Neighbours] = []
-    for k in fanouts:
+    keys = torch.randint(2**62, (len(fanouts),), device=nodes.device, generator=draws)
+    for k, key in zip(fanouts, keys, strict=True):
         counts = whole.offsets[nodes + 1] - whole.offsets[nodes]
-        place = (
-            torch.rand(len(nodes), k, device=nodes.device, dtype=torch.float64) * (counts - 1).unsqueeze(-1)
-        ).long()
+        place = (_uniform(key, nodes, k) * (counts - 1).unsqueeze(-1)).long()
         drawn = whole.source[whole.offsets[nodes].unsqueeze(-1) + place]
         # a node's own place among its neighbours, which are sorted, is passed over: the last one stands in its place
         last = whole.source[whole.offsets[nodes + 1] - 1].unsqueeze(-1)
@@ -44,3 +48,13 @@ def sampled_neighbours(whole: Neighbours, nodes: Tensor, fanouts: Sequence[int])
         blocks.insert(0, block)
         nodes = sources
     return nodes, blocks
+
+
+def _uniform(key: Tensor, nodes: Tensor, k: int) -> Tensor:
+    """For each node (N,) k numbers from [0, 1) that follow from its number and the key: (N, k) float64, by SplitMix64
+    (Steele et al. 2014), in whole numbers modulo 2^64."""
+    z = key + (nodes.unsqueeze(-1) * k + torch.arange(1, k + 1, device=nodes.device)) * -0x61C8864680B583EB
+    z = (z ^ (z >> 30 & (1 << 34) - 1)) * -0x40A7B892E31B1A47
+    z = (z ^ (z >> 27 & (1 << 37) - 1)) * -0x6B2FB644ECCEEE15
+    z = z ^ (z >> 31 & (1 << 33) - 1)
+    return (z >> 11 & (1 << 53) - 1).double() * 2.0**-53

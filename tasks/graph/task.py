@@ -93,7 +93,7 @@ class LinkTask(_WholeGraph):
         total = len(edges) if self.share is None else self.share.total
         drawn = wrong_links(total * self.negatives, self.model.n_nodes, self.known_links, self.draws)
         wrong = self.own(drawn.view(total, self.negatives, 2)).flatten(0, 1)
-        points, places = self.model.encode(torch.cat([edges, wrong]) if self.model.fanouts else None)
+        points, places = self.model.encode(torch.cat([edges, wrong]) if self.model.fanouts else None, self.draws)
         pairs = torch.cat([edges, wrong]) if places is None else places
         scores = self.model.scores(points, pairs)
         loss = self._loss(scores[: len(edges)], scores[len(edges) :])
@@ -164,7 +164,7 @@ class NodeTask(_WholeGraph, ClassificationTask):
     def logits(self, batch: dict[str, Any]) -> Tensor:
         rows = batch["rows"]
         if self.model.fanouts and self.training:
-            points, places = self.model.encode(rows)
+            points, places = self.model.encode(rows, self.draws)
         else:
             points, places = self.all_points(), rows
         logits = self.model.logits(points)

@@ -32,7 +32,8 @@ class EmbeddingTask(Task):
 
     ancestors, source: from the data. negatives: nodes drawn for a batch, the same for all its pairs. dampening: they
     are drawn with probabilities (1 + pairs with this ancestor)^dampening; 0: uniformly. burn_in_epochs, burn_in_factor:
-    at the start the learning rate is this part of itself. lazy: the optimiser moves only the rows that a batch uses.
+    at the start the learning rate is this part of itself. burn_in_dampening: that of these epochs; None: `dampening`.
+    lazy: the optimiser moves only the rows that a batch uses.
     top_k: how many of the nearest nodes `predict` names.
     file: where the points are written at the end, besides the run's folder; {source} in it stands for the data's name;
     None: nowhere else.
@@ -52,6 +53,7 @@ class EmbeddingTask(Task):
         dampening: float,
         burn_in_epochs: int,
         burn_in_factor: float,
+        burn_in_dampening: float | None,
         lazy: bool,
         file: str | None,
         select: str,
@@ -65,10 +67,12 @@ class EmbeddingTask(Task):
         if not 0 < burn_in_factor <= 1:
             raise UserError(f"task.module.burn_in_factor must be above 0 and at most 1, and it is {burn_in_factor}.")
         self.dampening = number("task.module.dampening", dampening)
+        first = dampening if burn_in_dampening is None else burn_in_dampening
+        self.burn_in_dampening = number("task.module.burn_in_dampening", first)
         self.burn_in_factor, self.ancestors = burn_in_factor, ancestors
         self.file = None if file is None else Path(file.replace("{source}", source)).expanduser()
         counts = 1 + torch.bincount(ancestors.nodes, minlength=len(model.names)).double()
-        self._cumulated = counts.pow(dampening).cumsum(0)
+        self._cumulated = {a: counts.pow(a).cumsum(0) for a in {self.dampening, self.burn_in_dampening} if a}
         self._slots = torch.full((len(model.names),), -1)
         self._all: Tensor | None = None  # coordinates of all points, while they are measured
 
@@ -109,15 +113,17 @@ class EmbeddingTask(Task):
     def _draw_negatives(self) -> Tensor:
         """Different nodes, at most `negatives`."""
         draws, device = self.draws, self._slots.device
-        if self.dampening:
+        is_first = self.current_epoch < self.burn_in_epochs
+        cumulated = self._cumulated.get(self.burn_in_dampening if is_first else self.dampening)
+        if cumulated is not None:
             numbers = torch.rand(self.negatives, dtype=torch.float64, device=device, generator=draws)
-            at = numbers * self._cumulated[-1]
-            return torch.searchsorted(self._cumulated, at).clamp_max(len(self._slots) - 1).unique()
+            return torch.searchsorted(cumulated, numbers * cumulated[-1]).clamp_max(len(self._slots) - 1).unique()
         return torch.randint(len(self._slots), (self.negatives,), device=device, generator=draws).unique()
 
     def _move_to(self, device: torch.device) -> None:
         if self._slots.device != device:
-            self._slots, self._cumulated = self._slots.to(device), self._cumulated.to(device)
+            self._slots = self._slots.to(device)
+            self._cumulated = {a: cumulated.to(device) for a, cumulated in self._cumulated.items()}
         self.ancestors = self.ancestors.to(device)
 
     def _evaluation(self, batch: dict[str, Tensor]) -> Step:

@@ -95,7 +95,7 @@ class SubtreeClassifier(nn.Module):
         lifted, w, scale, bias = self.classifier.lifted(x)
         if known and self._lifted is not None:
             lifted = self._lifted[1]
-        self._lifted = None if lifted.requires_grad else (rows, lifted)
+        self._lifted = None if lifted.requires_grad or lifted.is_inference() else (rows, lifted)
         return self._both(class_logits(lifted, w, scale, bias))
 
     def logits(self, x: Tensor) -> Tensor:

@@ -103,6 +103,25 @@ def test_every_layer_gives_points_and_gradients(name, dtype):
             assert torch.isfinite(p.grad).all(), parameter_name
 
 
+@pytest.mark.every_case
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_layers_work_where_their_tensors_are_whatever_the_default_device(name):
+    """As after torch.set_default_device; of sizes that take rows in blocks."""
+    g = geometry(name)
+    index, lengths, labels = torch.randint(0, 9, (40, 20)), torch.randint(1, 20, (40,)), torch.randint(0, 7, (800,))
+    embedding, linear, gru, attention = g.embedding(9, 32), g.linear(32, 32), g.gru(32, 8), g.attention(32, n_positions=20)
+    logits, positions = g.logits(32, 7), torch.arange(20).expand(40, 20)
+    with torch.device("meta"):
+        x = linear(embedding(index))
+        loss = torch.nn.functional.cross_entropy(logits(x.flatten(0, 1)), labels)
+        classes = logits.cross_entropy(x.flatten(0, 1), labels)
+        results = [gru(x, lengths)[1], attention(x, positions)[0], g.manifold.dist(x, x.flip(0)), loss, classes]
+        total = sum(result.sum() for result in results)
+        total.backward()
+    assert total.device.type == "cpu"
+    assert torch.isfinite(total)
+
+
 @pytest.mark.parametrize("name", GEOMETRIES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_layers_of_a_transformer_give_points_and_gradients(name, dtype):

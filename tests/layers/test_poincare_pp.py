@@ -229,6 +229,14 @@ def test_blocks():
     assert isinstance(poincare_pp.ContextAttention(ball, 3).key, poincare_pp.Linear)
 
 
+def test_joined_points_have_leading_axes_that_broadcast():
+    ball = PoincareBall(2.0)
+    x, y = ball.random(2, 1, 3, std=0.4, dtype=F64), ball.random(4, 5, std=0.4, dtype=F64)
+    joined = poincare_pp.beta_concat([x, y], ball)
+    expected = poincare_pp.beta_concat([x.expand(2, 4, 3), y.expand(2, 4, 5)], ball)
+    assert torch.equal(joined, expected)
+
+
 def test_signatures_and_bad_input():
     for name in mobius.__all__:
         ours, other = (

@@ -96,3 +96,15 @@ def test_learned_curvature_has_a_gradient(name):
         ).backward()
         results.append(space.free_c.grad.item())
     assert results[0] == pytest.approx(results[1], rel=1e-3)
+
+
+@pytest.mark.parametrize("n", [10, 300])  # on both sides of the size that rows are taken in blocks from
+@pytest.mark.parametrize("name", NAMES)
+def test_several_weightings_of_the_same_points_and_points_of_another_dtype(name, n):
+    space, weights = space_of(name), torch.rand(5, n)
+    u = 0.2 * torch.randn(n, 64)
+    x = space.expmap0(u)
+    apart = torch.stack([space.centroid(x, w) for w in weights])
+    torch.testing.assert_close(space.centroid(x, weights), apart, rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(space.centroid_exp0(u, weights), apart, rtol=1e-5, atol=1e-6)
+    assert space.dist_exp0(x[0].double(), u).dtype is torch.float64

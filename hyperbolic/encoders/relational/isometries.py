@@ -27,6 +27,7 @@ from hyperbolic.kernels.tangent_distance import (
     tangent_distance2_of_all,
 )
 from hyperbolic.manifolds import Euclidean, Manifold, PoincareBall
+from hyperbolic.manifolds.poincare import pull_inside
 from hyperbolic.numerics import BALL_EPS, WIDE, cosh_sqrt, sqnorm, tanhc, wide
 from hyperbolic.switch import is_traced
 
@@ -262,14 +263,14 @@ def _point(u: Tensor, c: Tensor) -> Point:
 
 
 def _mobius_sum(x: Point, y: Point, c: Tensor) -> Point:
-    """The Möbius sum, see :func:`hyperbolic.manifolds.poincare.mobius_add`."""
+    """The Möbius sum, see :func:`hyperbolic.manifolds.poincare.mobius_add`, and its gap."""
     (p, gap_x), (q, gap_y) = x, y
     total = p + q
     square = c * sqnorm(total)
     denominator = square + gap_x * gap_y
     gap = gap_x * gap_y / denominator
-    scale = torch.where(gap < _LEAST_GAP, math.sqrt(1 - _LEAST_GAP), 1) / denominator
-    return (scale * gap_x) * total + (scale * square) * p, gap.clamp_min(_LEAST_GAP)
+    moved = (gap_x / denominator) * total + (square / denominator) * p
+    return pull_inside(moved, gap, WIDE), gap.clamp_min(_LEAST_GAP)
 
 
 def rotate(x: Tensor, v: Tensor) -> Tensor:

@@ -61,7 +61,7 @@ def _forward(
     operands = zip((empty, empty, torch.zeros_like, torch.zeros_like), (x, w, scale, bias), needs, strict=True)
     grads = [kind(t) if need and t is not None else None for kind, t, need in operands]
     grad_x, grad_w, *_ = grads
-    total = torch.zeros((), dtype=torch.float64)
+    total = x.new_zeros((), dtype=torch.float64)
     most_rows, step = shape
     pieces = (itertools.repeat(None) if t is None else t.split(step) for t in (w, grad_w, scale, bias, *grads[2:]))
     columns = (slice(k, min(k + step, len(w))) for k in range(0, len(w), step))

@@ -48,7 +48,7 @@ class DistanceSoftmax(Operator):
             columns = native.checked_index(columns, len(right), "distance_softmax", "columns")
         order = rows.argsort()
         rows, columns = rows[order], columns[order]
-        bounds = torch.searchsorted(rows, torch.arange(n + 1))
+        bounds = torch.searchsorted(rows, torch.arange(n + 1, device=rows.device))
         step = max(1, _BLOCK // max(len(right), 1))
         grad_left, grad_right, sums = torch.empty_like(left), torch.zeros_like(right), torch.empty_like(near)
         lengths = torch.empty_like(near) if ctx.needs_input_grad[5] else None  # of the others, times their weights

@@ -46,7 +46,7 @@ class Linear(Operator):
         width, y = len(weight), x.new_empty(len(x), len(weight))
         size, radius, points = width // heads, float(c) ** -0.5, len(x) * heads
         ctx.constants = (points, size, float(scale) * radius, (offset - 1) * radius, radius)  # of the times, see C++
-        row_numbers = torch.empty(2, points, dtype=torch.float64)
+        row_numbers = x.new_empty(2, points, dtype=torch.float64)
         for rows, space in row_blocks(y, y.dtype, size=aligned(width)):
             z = space[:, :width]
             if bias is None:

@@ -76,7 +76,7 @@ class MobiusAffine(Operator):
         xs, weights = [x.contiguous() for x in tensors[:n]], tensors[n:]
         products = [x @ w.T for x, w in zip(xs, weights, strict=True)]
         count = 0 if points is None else len(points)
-        numbers = torch.empty(2 * n + n * (n - 1) // 2 + n * count, len(xs[0]), dtype=torch.float64)
+        numbers = c.new_empty(2 * n + n * (n - 1) // 2 + n * count, len(xs[0]), dtype=torch.float64)
         out = torch.empty_like(products[0])
         _LIBRARY.run("mobius_forward", *_arguments(c, points, factors, xs, products), numbers, out)
         ctx.save_for_backward(c, points, factors, numbers, *xs, *products, *weights)
@@ -88,7 +88,7 @@ class MobiusAffine(Operator):
         n, needs, grad = len(tensors) // 3, ctx.needs_input_grad, grad.contiguous()
         xs, products, weights = tensors[:n], tensors[n : 2 * n], tensors[2 * n :]
         arguments = (*_arguments(c, points, factors, xs, products), numbers, grad)
-        grad_c = torch.zeros((), dtype=torch.float64) if needs[0] else None
+        grad_c = c.new_zeros((), dtype=torch.float64) if needs[0] else None
         grad_points = torch.zeros_like(points) if needs[1] else None
         grad_factors = torch.empty_like(factors) if needs[2] else None
         grad_xs = [torch.empty_like(x) if need else None for x, need in zip(xs, needs[3:], strict=False)]

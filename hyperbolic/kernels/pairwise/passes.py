@@ -70,7 +70,7 @@ def _forward(model: Model, ctx: Context, x: Tensor, y: Tensor, c: Tensor, refine
     ctx.factors, (left, right) = factors, factors.values
     h = (left @ right.mT).contiguous()
     lead, (t, n), e = h.shape[:-2], h.shape[-2:], left.shape[-1]
-    out, close = h.new_empty(h.shape, dtype=x.dtype), torch.zeros((), dtype=torch.long)
+    out, close = h.new_empty(h.shape, dtype=x.dtype), h.new_zeros((), dtype=torch.long)
     sides = (side.expand(*lead, *side.shape[-2:]).contiguous() for side in (left, right))
     sizes = math.prod(lead), t, n, e - 2, model.terms
     limit = plain.CLOSE[x.dtype] if refine else 0.0

@@ -186,6 +186,29 @@ def test_sampled_neighbours_reach_the_nodes_and_average_to_the_whole():
     assert blocks[0].n_sources == len(reached)
 
 
+def test_a_node_draws_the_same_neighbours_whoever_asks():
+    """So two processes that have a part of a batch each draw what one with all of it does."""
+    task, _ = toy("task=graph_toy", "encoder=gcn")
+    whole, nodes = task.model.neighbours, torch.tensor([4, 0, 120])
+    x = torch.randn(task.model.n_nodes, 2)
+
+    def after_two_layers(some):
+        reached, (first, second) = sampled_neighbours(whole, some, [3, 2], torch.Generator().manual_seed(5))
+        return second.mean(first.mean(x[reached]))
+
+    together = after_two_layers(nodes)
+    assert torch.equal(torch.cat([after_two_layers(nodes[:1]), after_two_layers(nodes[1:])]), together)
+    reached, _ = sampled_neighbours(whole, nodes, [3, 2], torch.Generator().manual_seed(6))
+    assert not torch.equal(reached, sampled_neighbours(whole, nodes, [3, 2], torch.Generator().manual_seed(5))[0])
+
+
+def test_features_are_kept_as_points_that_training_may_use():
+    task, _ = toy("task=graph_nc_toy", "encoder=hgcn", "geometry=lorentz")
+    with torch.inference_mode():
+        task.model.encode()
+    task.model.encode()[0].sum().backward()
+
+
 @pytest.mark.parametrize("words", [("task=graph_toy",), ("task=graph_nc_toy", "encoder=sage")])
 def test_sampling_trains(words):
     task, data = toy(

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from configs import checks, composing
+from configs.build import build
 from hyperbolic.geometry import GEOMETRIES, make_geometry
 from tasks.edges import complete_tree
 from tasks.errors import UserError
@@ -81,6 +83,7 @@ def test_settings_that_cannot_be(changes, message):
         (["optim.schedule=plateau"], "task.module.burn_in_epochs=2 goes with optim.schedule=constant|linear|cosine"),
         (["task.module.select=val/loss"], "task.module.select must be one of val/map, val/mean_rank, and it is 'val/loss'"),
         (["task.module.dampening=-0.1"], "task.module.dampening must be a number of at least 0"),
+        (["task.module.burn_in_dampening=-1"], "task.module.burn_in_dampening must be a number of at least 0"),
         (["task.data.toy=null", "task.data.wordnet=nowhere"], "download.py wordnet"),
         (["task.data.toy=null", "task.data.file=nowhere.tsv"], "There is no file nowhere.tsv; correct task.data.file."),
     ],
@@ -126,3 +129,23 @@ def test_a_list_of_edges_with_a_cycle_gives_a_file_of_its_name_and_contents(tmp_
     assert "mine.tsv: 3 of 4 nodes lie on cycles" in result.out
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     assert f"mine-{sha256[:8]}-lorentz-2d.npz" in result.out
+
+
+def test_the_burn_in_draws_upper_nodes_as_often_as_they_are_above_others():
+    """And later epochs draw all nodes alike."""
+
+    def counts(epochs):
+        words = (f"task.module.burn_in_epochs={epochs}", "task.module.burn_in_dampening=1", "task.module.dampening=0")
+        composing.register()
+        words = ("task=poincare_embeddings_toy", *words, "task.module.negatives=1")
+        task, _ = build(checks.check(composing.composed(*words)))
+        torch.manual_seed(0)
+        task.train()
+        drawn = torch.cat([task._draw_negatives() for _ in range(4000)])
+        return torch.bincount(drawn, minlength=40), task
+
+    first, task = counts(1)
+    above = 1 + torch.bincount(task.ancestors.nodes, minlength=40)
+    torch.testing.assert_close(first / first.sum(), above / above.sum(), rtol=0, atol=0.02)
+    later, _ = counts(0)
+    torch.testing.assert_close(later / later.sum(), torch.full((40,), 1 / 40), rtol=0, atol=0.012)
