@@ -124,7 +124,7 @@ def _define(cls: type[Operator], schema: str) -> None:
     def results(*arguments: Any) -> Any:
         flat = unpacked(arguments)
         with torch.no_grad():
-            fits = cls.fits(*flat)
+            fits = switch.fast() and cls.fits(*flat)
             out = cls._forward(_Pass([False] * len(flat)), *flat) if fits else cls.plain(*flat)
         # Compiled code relies on the strides of the fake results and on results that share no memory.
         return _fresh(out, flat) if single else tuple(_fresh(o, flat) for o in out)
@@ -138,7 +138,7 @@ def _define(cls: type[Operator], schema: str) -> None:
         flat = unpacked(tuple(inputs))
         grads = [g.contiguous() for g in grads]
         with torch.no_grad():
-            if cls.fits(*flat):
+            if switch.fast() and cls.fits(*flat):
                 step = _Pass(needs)
                 cls._forward(step, *flat)
                 values = cls._backward(step, *grads)
@@ -188,7 +188,7 @@ def _define(cls: type[Operator], schema: str) -> None:
             return op(*packed(arguments)) if opaque else plain(*arguments)
         if fuses and switch.fast():
             return fused(*arguments)
-        return apply(*arguments) if fits(*arguments) else plain(*arguments)
+        return apply(*arguments) if switch.fast() and fits(*arguments) else plain(*arguments)
 
     plain, fits, may_fuse, fused = cls.plain, cls.fits, cls.fuses, fusion.Fusion(cls.name, cls.plain)
     apply: Callable[..., Any] = cls.apply
