@@ -21,6 +21,7 @@ META = "meta.json"
 # What reading a folder that is not whole may raise.
 DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, RecursionError)
 Value = TypeVar("Value")
+Record = TypeVar("Record", bound=Any)  # a named tuple
 
 
 @contextlib.contextmanager
@@ -137,6 +138,23 @@ def cached(
             stacklevel=2,
         )
         return values[0] if values else make()
+
+
+def cached_record(
+    place: Path, make: Callable[[], Record], record: type[Record], arrays: type[Any], settings: Any, what: str
+) -> Record:
+    """What `make` makes, by `cached`: a `record`, named tuple whose field `arrays` is one of the type `arrays`, of
+    arrays, and whose other fields have values that JSON has. settings: what it is made with."""
+
+    def write(folder: Path, value: Record) -> None:
+        facts = value._asdict()
+        write_arrays(folder, facts.pop("arrays")._asdict(), settings, facts)
+
+    def read() -> Record:
+        stored, facts = read_arrays(place, settings)
+        return record(arrays=arrays(**stored), **facts)
+
+    return cached(place, read, make, write, what)
 
 
 def write_arrays(folder: Path, arrays: Mapping[str, np.ndarray], settings: Any, facts: Any) -> None:

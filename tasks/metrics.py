@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from hyperbolic.layers.classes import distinct
 from tasks.errors import Diverged
 
 Answers = tuple[Tensor, Tensor]
@@ -114,14 +115,6 @@ def ranks_in_chunks(
         part = offsets[start : stop + 1] - bounds[i], indices[bounds[i] : bounds[i + 1]]
         ranks.append(_better(score(queries[start:stop]), target[start:stop], part)(torch.lt))
     return torch.cat(ranks) if ranks else target.new_empty(0)
-
-
-def distinct(lists: Tensor) -> Tensor:
-    """Lists of numbers (B, L), filled up with -1, sorted and with -1 in the place of repetitions."""
-    lists = lists.sort(-1).values
-    again = torch.zeros_like(lists, dtype=torch.bool)
-    again[:, 1:] = lists[:, 1:] == lists[:, :-1]
-    return lists.masked_fill(again, -1)
 
 
 TYPING_SCORES = tuple(f"{kind}_{score}" for kind in ("macro", "micro") for score in ("precision", "recall", "f1"))

@@ -87,7 +87,7 @@ class ClassLogits(nn.Module):
         lifted, w, scale, bias = self._sampled(x, classes)
         if _integer(targets):
             targets = self._lists(targets.long())
-            targets = _once(targets if classes is None else self._places(classes)[targets])
+            targets = distinct(targets if classes is None else self._places(classes)[targets])
         else:
             self._check_matrix(targets)
             targets = targets if classes is None else targets[:, classes]
@@ -254,12 +254,12 @@ def _integer(x: Tensor) -> bool:
     return not (x.is_floating_point() or x.is_complex() or x.dtype is torch.bool)
 
 
-def _once(targets: Tensor) -> Tensor:
-    """Lists (B, L) sorted, with -1 in the place of repetitions."""
-    targets = targets.sort(-1).values
-    again = torch.zeros_like(targets, dtype=torch.bool)
-    again[:, 1:] = targets[:, 1:] == targets[:, :-1]
-    return targets.masked_fill(again, -1)
+def distinct(lists: Tensor) -> Tensor:
+    """Lists of numbers (B, L), filled up with -1, sorted and with -1 in the place of repetitions."""
+    lists = lists.sort(-1).values
+    again = torch.zeros_like(lists, dtype=torch.bool)
+    again[:, 1:] = lists[:, 1:] == lists[:, :-1]
+    return lists.masked_fill(again, -1)
 
 
 def group_mean_weights(targets: Tensor, groups: Tensor, n_groups: int) -> Tensor:

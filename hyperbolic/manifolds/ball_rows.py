@@ -21,9 +21,9 @@ Formula = Callable[[Tensor, Tensor, Tensor], Tensor]  # of x, y and c
 _LIBRARY = native.Library("ball")
 
 
-def fits(x: Tensor, y: Tensor, c: float | Tensor) -> bool:
-    """Whether these points, and their one curvature, a tensor, can be worked on here."""
-    return isinstance(c, Tensor) and c.numel() == 1 and blocked(x, y) and _LIBRARY.usable(x, y)
+def fits(x: Tensor, y: Tensor, c: Tensor) -> bool:
+    """Whether these points, and their one curvature, can be worked on here."""
+    return c.numel() == 1 and blocked(x, y) and _LIBRARY.usable(x, y)
 
 
 class _Rows(Function[Tensor]):

@@ -29,6 +29,7 @@ from hyperbolic.numerics import (
     sqnorm,
     tanhc,
     wide,
+    wide_curvature,
 )
 from hyperbolic.rows import blocked
 
@@ -49,6 +50,7 @@ def mobius_add(x: Tensor, y: Tensor, c: float | Tensor) -> Tensor:
     The same point as ``((1 + 2c<x,y> + c|y|^2) x + (1 - c|x|^2) y) / (1 + 2c<x,y> + c^2|x|^2|y|^2)``
     (Ganea et al. 2018, Eq. 4), but exact also for ``y`` near ``-x``.
     """
+    c = wide_curvature(c)
     return ball_rows.mobius_add(x, y, c, _mobius_add) if ball_rows.fits(x, y, c) else _mobius_add(x, y, c)
 
 
@@ -115,6 +117,7 @@ def logmap(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
 
 def distance_square(x: Tensor, y: Tensor, c: float | Tensor) -> Tensor:
     """``t = |x - y|^2 / (g_x g_y)``, shape (..., 1) in float64; the distance is ``2 arsinh(sqrt(c t)) / sqrt(c)``."""
+    c = wide_curvature(c)
     if ball_rows.fits(x, y, c):
         return ball_rows.distance_square(x, y, c, _distance_square)
     return _distance_square(x, y, c)

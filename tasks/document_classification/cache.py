@@ -8,7 +8,7 @@ from tasks.batches import SPLITS
 from tasks.document_classification.corpus import Arrays, Corpus, Recipe, prepare
 from tasks.document_classification.sources import Form, Source, read_rows, text_files
 from tasks.fingerprints import cache_place, contents_sha256, joined_sha256, names_sha256
-from tasks.folders import cached, read_arrays, write_arrays
+from tasks.folders import cached_record
 
 FORMAT = 3  # of the cache
 
@@ -33,15 +33,7 @@ def from_sources(sources: Sequence[Source], form: Form, recipe: Recipe, cache: P
             sha256={split: joined_sha256([shas[k] for k in own]) for split, own in files.items()},
         )
 
-    def write(folder: Path, corpus: Corpus) -> None:
-        facts = {name: value for name, value in corpus._asdict().items() if name != "arrays"}
-        write_arrays(folder, corpus.arrays._asdict(), settings, facts)
-
-    def read() -> Corpus:
-        arrays, facts = read_arrays(place, settings)
-        return Corpus(Arrays(**arrays), **facts)
-
-    return cached(place, read, make, write, "prepared documents")
+    return cached_record(place, make, Corpus, Arrays, settings, "prepared documents")
 
 
 def _fingerprint(path: Path) -> str:

@@ -8,12 +8,12 @@ from torch import Tensor, distributed, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
-from hyperbolic.layers.classes import group_mean_weights
+from hyperbolic.layers.classes import distinct, group_mean_weights
 from tasks.base import NamedPoints, Points, Step, Task, TaskData
 from tasks.entity_typing.points import TypingModel
 from tasks.entity_typing.types import GRANULARITIES, TypeInventory
 from tasks.errors import one_of, share, whole
-from tasks.metrics import TYPING_SCORES, distinct, typing_scores, typing_sums
+from tasks.metrics import TYPING_SCORES, typing_scores, typing_sums
 
 OBJECTIVES = ("multitask", "bce")
 STRICT = ("set", "ordered")

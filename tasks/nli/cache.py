@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tasks.fingerprints import cache_place, contents_sha256, joined_sha256
-from tasks.folders import cached, read_arrays, write_arrays
+from tasks.folders import cached_record
 from tasks.nli.columns import Arrays, Prepared, Recipe, prepare
 from tasks.nli.pairs import read_pairs
 from tasks.nli.places import SPLITS, Source
@@ -35,12 +35,4 @@ def from_files(sources: Sequence[Source], recipe: Recipe, cache: Path) -> Prepar
             sha256={split: joined_sha256([shas[k] for k in places]) for split, places in files.items()},
         )
 
-    def write(folder: Path, pairs: Prepared) -> None:
-        facts = {name: value for name, value in pairs._asdict().items() if name != "arrays"}
-        write_arrays(folder, pairs.arrays._asdict(), settings, facts)
-
-    def read() -> Prepared:
-        arrays, facts = read_arrays(place, settings)
-        return Prepared(Arrays(**arrays), **facts)
-
-    return cached(place, read, make, write, "prepared pairs")
+    return cached_record(place, make, Prepared, Arrays, settings, "prepared pairs")

@@ -80,3 +80,11 @@ def test_what_it_is_not_for():
     assert not ball_rows.fits(x.T, x.T, c)
     switch.use_kernels("plain")
     assert not ball_rows.fits(x, x, c)
+
+
+def test_a_curvature_may_be_a_number_whatever_the_size():
+    for size in ((4, 8), (600, 64)):
+        x, y = (0.1 * torch.randn(*size) for _ in range(2))
+        c = torch.tensor(1.5, dtype=torch.float64)
+        assert torch.equal(poincare.mobius_add(x, y, 1.5), poincare.mobius_add(x, y, c))
+        assert torch.equal(poincare.distance_square(x, y, 1.5), poincare.distance_square(x, y, c))
