@@ -51,6 +51,6 @@ class WordTable(nn.Module):
         self.dropout = geometry.dropout(dropout)
 
     def forward(self, rows: Tensor) -> Tensor:
-        lifted = self.dropout.lifted
-        assert callable(lifted)  # of every family's dropout
-        return lifted(table_rows(self.weight, rows))
+        from_tangent = self.dropout.from_tangent
+        assert callable(from_tangent)  # of every family's dropout
+        return from_tangent(table_rows(self.weight, rows))

@@ -20,7 +20,7 @@ class ClassLogits(nn.Module):
     Args:
         manifold: space of the inputs. d: intrinsic size. n_classes: number of classes K, 1 for one binary logit.
 
-    Subclasses implement :meth:`lifted` and :attr:`class_points`.
+    Subclasses implement :meth:`operands` and :attr:`class_points`.
 
     Raises:
         ValueError: n_classes below 1.
@@ -41,7 +41,7 @@ class ClassLogits(nn.Module):
         """A point of the manifold for each class, (K, D): the one its hyperplane goes through, or its own."""
         raise NotImplementedError
 
-    def lifted(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    def operands(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         """X (..., e) of the points x (..., D); W (K, e), scale s (K,) or None, bias b (K,) or None of the classes.
 
         The bias is None where there is a scale.
@@ -51,7 +51,7 @@ class ClassLogits(nn.Module):
     @takes_points("d")
     def forward(self, x: Tensor) -> Tensor:
         """Logits (..., K) of points x (..., D)."""
-        return class_logits(*self.lifted(x))
+        return class_logits(*self.operands(x))
 
     @takes_points("d")
     def bce(
@@ -141,7 +141,7 @@ class ClassLogits(nn.Module):
         )
 
     def _sampled(self, x: Tensor, classes: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-        lifted, w, scale, bias = self.lifted(x)
+        lifted, w, scale, bias = self.operands(x)
         if classes is None:
             return lifted, w, scale, bias
         return lifted, w[classes], None if scale is None else scale[classes], None if bias is None else bias[classes]

@@ -112,8 +112,8 @@ class Dropout(nn.Module):
         result: Tensor = self.drop(x)
         return result
 
-    def lifted(self, u: Tensor) -> Tensor:
-        """See :meth:`hyperbolic.layers.mobius.Dropout.lifted`."""
+    def from_tangent(self, u: Tensor) -> Tensor:
+        """See :meth:`hyperbolic.layers.mobius.Dropout.from_tangent`."""
         result: Tensor = self.drop(u)
         return result
 
@@ -379,7 +379,7 @@ class Logits(ClassLogits):
     def class_points(self) -> Tensor:
         return self.p
 
-    def lifted(self, x: Tensor) -> tuple[Tensor, Tensor, None, Tensor]:
+    def operands(self, x: Tensor) -> tuple[Tensor, Tensor, None, Tensor]:
         a = self.scale * self.a
         return x, a, None, -(self.p * a).sum(-1)
 

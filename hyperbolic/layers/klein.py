@@ -106,8 +106,8 @@ class Dropout(_Einstein):
     def forward(self, x: Tensor) -> Tensor:
         return self.through_ball(x) if self.training and self.inner.drop.p else x
 
-    def lifted(self, u: Tensor) -> Tensor:
-        """See :meth:`hyperbolic.layers.mobius.Dropout.lifted`."""
+    def from_tangent(self, u: Tensor) -> Tensor:
+        """See :meth:`hyperbolic.layers.mobius.Dropout.from_tangent`."""
         if self.inner.space == "coordinates":
             result: Tensor = self(self.manifold.expmap0(u))
             return result
@@ -290,8 +290,8 @@ class Logits(ClassLogits):
     def class_points(self) -> Tensor:
         return poincare_to_klein(self.inner.p, self.manifold.c)
 
-    def lifted(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-        return self.inner.lifted(klein_to_poincare(x, self.manifold.c))
+    def operands(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+        return self.inner.operands(klein_to_poincare(x, self.manifold.c))
 
 
 class Aggregation(aggregation.Aggregation):

@@ -121,8 +121,8 @@ class Dropout(nn.Module):
             return x
         return self.manifold.projx(torch.cat([x[..., :1], self.drop(x[..., 1:])], -1))
 
-    def lifted(self, u: Tensor) -> Tensor:
-        """See :meth:`hyperbolic.layers.mobius.Dropout.lifted`."""
+    def from_tangent(self, u: Tensor) -> Tensor:
+        """See :meth:`hyperbolic.layers.mobius.Dropout.from_tangent`."""
         result: Tensor = self(self.manifold.expmap0(u))
         return result
 

@@ -63,7 +63,7 @@ class Logits(ClassLogits):
         the target's embedding."""
         self.points.copy_(points)
 
-    def lifted(self, x: Tensor) -> tuple[Tensor, Tensor, None, Tensor]:
+    def operands(self, x: Tensor) -> tuple[Tensor, Tensor, None, Tensor]:
         c, s, t = self.manifold.c, x[..., 1:], self.points[:, 1:]
         height = _height(t, c)
         w = 2 * torch.cat([-(height + c.rsqrt()).to(x.dtype), t], -1)
@@ -94,7 +94,7 @@ class HyperplaneLogits(ClassLogits):
     def class_points(self) -> Tensor:
         return self.manifold.projx(self.p)
 
-    def lifted(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+    def operands(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         c, a = self.manifold.c, wide(self.a)
         norm = (sqnorm(a) + _TINY).sqrt()
         w = self.manifold.transp0(self.p, a) * (c.sqrt() / norm)  # of the space parts of p, whatever c was before

@@ -81,7 +81,7 @@ class Dropout(nn.Module):
             return self.manifold.projx(self.drop(x))
         return self.manifold.expmap0(self.drop(self.manifold.logmap0(x)))
 
-    def lifted(self, u: Tensor) -> Tensor:
+    def from_tangent(self, u: Tensor) -> Tensor:
         """``forward(exp_0(u))`` of tangent vectors u (..., d) at the origin, without going there and back."""
         if self.space == "coordinates":
             result: Tensor = self(self.manifold.expmap0(u))
@@ -172,7 +172,7 @@ class Logits(ClassLogits):
     def class_points(self) -> Tensor:
         return self.manifold.projx(self.p) if self.manifold.learn_c else self.p
 
-    def lifted(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+    def operands(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         c = self.manifold.c
         return lift_points(x, c), *lift_hyperplanes(self.class_points, self.a, c), None
 

@@ -200,7 +200,7 @@ class Logits(ClassLogits):
     def class_points(self) -> Tensor:
         return self.manifold.expmap0(self.r.unsqueeze(-1) * nn.functional.normalize(self.z, dim=-1))
 
-    def lifted(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+    def operands(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         c = self.manifold.c
         w, norm = unidirectional_hyperplanes(self.z, self.r, c)
         return lift_points(x, c), w, (2 * c.rsqrt() * norm).to(w.dtype), None

@@ -85,10 +85,10 @@ class Dropout(nn.Module):
 
     @takes_points(None)
     def forward(self, x: Tensor) -> Tensor:
-        return self.lifted(self.manifold.logmap0(x)) if self.training and self.inner.drop.p else x
+        return self.from_tangent(self.manifold.logmap0(x)) if self.training and self.inner.drop.p else x
 
-    def lifted(self, u: Tensor) -> Tensor:
-        """See :meth:`hyperbolic.layers.mobius.Dropout.lifted`."""
+    def from_tangent(self, u: Tensor) -> Tensor:
+        """See :meth:`hyperbolic.layers.mobius.Dropout.from_tangent`."""
         return self.manifold.expmap0(self.inner(u))
 
 
@@ -254,8 +254,8 @@ class Logits(ClassLogits):
     def class_points(self) -> Tensor:
         return self.manifold.expmap0(self.inner.p)
 
-    def lifted(self, x: Tensor) -> tuple[Tensor, Tensor, None, Tensor]:
-        return self.inner.lifted(self.manifold.logmap0(x))
+    def operands(self, x: Tensor) -> tuple[Tensor, Tensor, None, Tensor]:
+        return self.inner.operands(self.manifold.logmap0(x))
 
 
 class Aggregation(aggregation.Aggregation):

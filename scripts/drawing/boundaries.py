@@ -92,7 +92,7 @@ def field(classifier: ClassLogits, names: Sequence[str], classes: Sequence[int])
 
 def logits_for(classifier: ClassLogits, x: Tensor, classes: Tensor) -> Tensor:
     """Logits (..., k) of some classes only, for points x (..., D)."""
-    lifted, w, scale, bias = classifier.lifted(x)
+    lifted, w, scale, bias = classifier.operands(x)
     return class_logits(lifted, w[classes], *(None if each is None else each[classes] for each in (scale, bias)))
 
 

@@ -80,7 +80,7 @@ class LinearLogits(ClassLogits):
         super().__init__(manifold, d, n_classes)
         self.linear = nn.Linear(d, n_classes, bias=False)
 
-    def lifted(self, x: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def operands(self, x: Tensor) -> tuple[Tensor, Tensor, None, None]:
         return x, self.linear.weight, None, None
 
 

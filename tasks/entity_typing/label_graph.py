@@ -115,7 +115,7 @@ class GraphLogits(ClassLogits):
         mixed = self.transform(mixed / degree.unsqueeze(-1))
         return mixed + w if self.residual else mixed
 
-    def lifted(self, x: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def operands(self, x: Tensor) -> tuple[Tensor, Tensor, None, None]:
         return x, self.class_weights(), None, None
 
     def extra_repr(self) -> str:

@@ -98,9 +98,9 @@ class WordPoints(nn.Module):
     def forward(self, rows: Tensor) -> Tensor:
         u = nn.functional.embedding(rows, self.table).to(self.dtype)
         u = u if self.scale == 1 else u * self.scale
-        lifted = self.dropout.lifted
-        assert callable(lifted)  # of every family's dropout
-        return lifted((u / self.manifold.c.sqrt()).to(u.dtype) if self.moving else u)
+        from_tangent = self.dropout.from_tangent
+        assert callable(from_tangent)  # of every family's dropout
+        return from_tangent((u / self.manifold.c.sqrt()).to(u.dtype) if self.moving else u)
 
     def extra_repr(self) -> str:
         return f"{len(self.table)} words"

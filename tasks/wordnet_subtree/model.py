@@ -87,12 +87,12 @@ class SubtreeClassifier(nn.Module):
     def forward(self, rows: Tensor) -> Tensor:
         """rows (B,) -> logits (B, 2).
 
-        What the classifier makes of the points alone (`ClassLogits.lifted`) is kept for the next call with the same
+        What the classifier makes of the points alone (`ClassLogits.operands`) is kept for the next call with the same
         tensor: optim=lbfgs computes the loss of one batch hundreds of times, and it is most of the work."""
         known = self._lifted is not None and self._lifted[0] is rows
         x = self.to_classifier(self._moved(self.embedded[rows[:1] if known else rows]))
         assert isinstance(self.classifier, ClassLogits)
-        lifted, w, scale, bias = self.classifier.lifted(x)
+        lifted, w, scale, bias = self.classifier.operands(x)
         if known and self._lifted is not None:
             lifted = self._lifted[1]
         self._lifted = None if lifted.requires_grad or lifted.is_inference() else (rows, lifted)
