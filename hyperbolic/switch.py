@@ -5,7 +5,7 @@
 - ``fast``, the default: on a CPU the C++ kernels of :mod:`hyperbolic.native`, built in a few seconds when they are
   first used and kept; on a GPU those in Triton, and plain formulas that ``torch.compile`` has fused. Where there is no
   compiler, no Triton or no kernel for an argument, as plain.
-- ``plain``: PyTorch operations alone.
+- ``plain``: PyTorch operations alone (row sums of large float32 tensors, :mod:`hyperbolic.rows`, in blocks of them).
 
 Both compute the same formulas and differ in the last bits, but for optimiser steps of Lorentz points that lie farther
 than 11 / sqrt(c) from the origin and move by more than that: kernels cut them there, and inward ones with it.

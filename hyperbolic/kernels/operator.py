@@ -2,7 +2,8 @@
 
 An operation is a class with two implementations: ``plain``, made of PyTorch operations, the one home of its formula,
 which serves every device, dtype and transform; and the passes ``forward`` and ``backward`` of an autograd function,
-which serve the tensors that ``fits`` accepts. :attr:`Operator.run` decides between them, nothing else does:
+which serve the tensors that ``fits`` accepts. :attr:`Operator.run` decides between them; a layer may choose between
+operators where the sizes make another way through the formula quicker, as HyboNet's scorer does:
 
 =======================================  ===============================================================================
 the call comes from                      what runs
@@ -11,7 +12,8 @@ the call comes from                      what runs
 ``torch.compile``, export, ``jit.trace``,  on a CPU the operator, which they see by its schema and the shapes of its
 ``make_fx``, fake and meta tensors       results; elsewhere ``plain``, which they go on to compile, but for operators
                                          that have passes there
-eager code                               the passes, called without the dispatcher, where they fit, else ``plain``; on a
+eager code                               with ``HYPERBOLIC_KERNELS=plain`` ``plain``; else
+                                         the passes, called without the dispatcher, where they fit, else ``plain``; on a
                                          GPU passes for it (``cuda``), else ``plain`` as compiled kernels, see
                                          :mod:`hyperbolic.fusion`
 a second derivative                      ``plain``, differentiated twice
