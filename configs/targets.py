@@ -52,16 +52,16 @@ def check_plain(node: Any, where: str, depth: int = 0) -> None:
     """
     if depth > _DEPTH:
         raise ConfigError(f"{where}: its nodes are nested more than {_DEPTH} deep; it is no configuration of a run.")
-    if isinstance(node, Mapping):
+    if type(node) is dict:  # whose methods are its own
         for key, value in node.items():
             acts = key == "defaults" or (re.fullmatch("_.*_", str(key)) and key not in ("_target_", "_partial_"))
             if not isinstance(key, str) or acts or "${" in key or (key == "_partial_" and value is not True):
                 raise ConfigError(f"{where}: the key {str(key)[:80]!r} cannot stand in the configuration of a run.")
             check_plain(value, f"{where}.{key[:80]}", depth + 1)
-    elif isinstance(node, list):
+    elif type(node) is list:
         for k, value in enumerate(node):
             check_plain(value, f"{where}[{k}]", depth + 1)
-    elif isinstance(node, str):
+    elif type(node) is str:
         if not node.isprintable() or (node[:1] in ("<", "/", "~") and ".." in Path(node).parts):
             raise ConfigError(f"{where}: {node[:80]!r} cannot stand in the configuration of a run.")
         if "${" in node:

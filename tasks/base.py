@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from hyperbolic.geometry import Geometry
 from hyperbolic.manifolds.base import Manifold
 from tasks.batches import SHUFFLES, EvaluationBatches, Share, Split, TokenBatches, TrainBatches
-from tasks.checkpoint_parts import Origin, check_counts, check_kinds, numbers_by_name
+from tasks.checkpoint_parts import Origin, check_counts, check_kinds, counts_by_name, numbers_by_name
 from tasks.errors import UserError, one_of, whole
 from tasks.loggers import log_metrics
 from tasks.random_state import random_state, set_random_state, shared_generator
@@ -264,6 +264,8 @@ class Task(pl.LightningModule, abc.ABC):
         self._drawn = checkpoint.get("draws")
         processes, world = checkpoint["processes"], self.trainer.world_size
         all_sums = [numbers_by_name(process["sums"], "sums") for process in processes]
+        for sums in all_sums:
+            counts_by_name({"examples": sums.get("examples", 0)}, "sums")
         if len(processes) == world:
             sums, self._random = all_sums[self.trainer.global_rank], processes[self.trainer.global_rank]["random"]
         else:  # each takes an equal share

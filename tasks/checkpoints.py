@@ -12,13 +12,13 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from lightning_utilities.core.apply_func import apply_to_collection
-from pytorch_lightning.callbacks import Checkpoint
+from pytorch_lightning.callbacks import Checkpoint, EarlyStopping
 from torch import Tensor
 
 from hyperbolic.diagnostics import manifold_parameters
 from hyperbolic.manifolds import Manifold
 from tasks.base import Task, as_task
-from tasks.checkpoint_parts import load, numbers_by_name, selection
+from tasks.checkpoint_parts import counts_by_name, load, numbers_by_name, selection
 from tasks.folders import whole_file
 from tasks.interruption import Interruption, Stop
 
@@ -143,8 +143,19 @@ class History(Checkpoint):
         if not all(row["epoch"] >= 1 and row["step"] >= 0 and "".join(row).isprintable() for row in rows):
             raise ValueError("its history is not that of a run")
         self.rows = rows
-        numbers = numbers_by_name({key: value for key, value in state.items() if key != "rows"}, "counts")
+        numbers = counts_by_name({key: value for key, value in state.items() if key != "rows"}, "counts")
         self.earlier_s, self.examples, self.training_s = (numbers[k] for k in ("wall_s", "examples", "training_s"))
+
+
+class Patience(EarlyStopping):
+    """Lightning's, whose patience is this run's own. Raises ValueError for a state that is none."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        counts_by_name({name: state[name] for name in ("wait_count", "stopped_epoch")}, "waiting epochs")
+        best = state["best_score"]
+        if not isinstance(best, Tensor) or best.is_meta or best.numel() != 1 or math.isnan(float(best)):
+            raise ValueError("its best score is no number")
+        super().load_state_dict(state | {"patience": self.patience, "stopping_reason_message": None})
 
 
 class Checkpoints(Checkpoint):
@@ -164,7 +175,7 @@ class Checkpoints(Checkpoint):
         self.average_last = average_last
         self.best: dict[str, Any] = {}  # value, epoch, step
         self.interruption = Interruption()
-        self._due = self._averaged = False
+        self._due = self._averaged = self._ended_within = False
         self._kept: dict[str, Any] | None = None  # best.ckpt that is still to be written
         self._latest_save = -math.inf
         self._stops = False  # trainer.should_stop when it was saved; it stays where min_epochs are still to come
@@ -187,8 +198,10 @@ class Checkpoints(Checkpoint):
         if self._validates_after(trainer, batch_idx):
             return
         interrupted = self.interruption.agreed_after_step(trainer)
-        if self._due or interrupted:
+        ends = trainer.global_step == trainer.max_steps  # within an epoch, with which a longer run goes on
+        if self._due or interrupted or ends:
             self.save_last(trainer)
+        self._ended_within = ends
         if interrupted:
             raise Stop
 
@@ -203,7 +216,9 @@ class Checkpoints(Checkpoint):
         last = (
             _stops_early(trainer) or _epoch(trainer) == trainer.max_epochs or trainer.global_step == trainer.max_steps
         )
-        if last or interrupted or self._is_time(trainer):
+        if self._ended_within:  # Lightning counts the epoch as a whole one, and last.ckpt is from before
+            self._save_best(trainer)
+        elif last or interrupted or self._is_time(trainer):
             self.save_last(trainer)
         if interrupted:
             raise Stop

@@ -214,6 +214,6 @@ def average_precision(scores: Tensor, labels: Tensor) -> float:
 
 def _check_both_kinds(scores: Tensor, labels: Tensor) -> None:
     if scores.isnan().any():
-        raise ValueError("areas under curves: a score is NaN")
+        raise Diverged("A score is NaN, so there is no area under a curve: the weights of the model are too large.")
     if labels.all() or not labels.any():
         raise ValueError("areas under curves: they need right and wrong examples")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import Callback, EarlyStopping
+from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from torch import nn
@@ -23,7 +23,7 @@ from hyperbolic.switch import use_kernels
 from tasks import processes
 from tasks import resume as resuming
 from tasks.base import Task, TaskData
-from tasks.checkpoints import BEST, LAST, Checkpoints, History
+from tasks.checkpoints import BEST, LAST, Checkpoints, History, Patience
 from tasks.errors import Diverged, UserError, whole
 from tasks.interruption import ends_with_a_message
 from tasks.pruning import Pruning
@@ -117,7 +117,7 @@ def fit(
     if enable_progress_bar:
         callbacks.append(make_progress(progress_every_n_steps))
     if patience is not None:
-        stopping = EarlyStopping(
+        stopping = Patience(
             task.select, mode=task.select_mode, patience=patience, check_finite=False, check_on_train_epoch_end=False
         )
         callbacks.append(stopping)

@@ -1,9 +1,11 @@
 """The configuration that a checkpoint keeps: it alone rebuilds the run, it can be changed in single settings, and it is
 data, so that nothing in it is executed or imported."""
 
+import collections
 import math
 import shutil
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import torch
 from configs.targets import targets
 from scripts.figures import main as figures
 from tasks import resume
+from tasks.checkpoint_parts import load
 from tasks.errors import UserError
 from tests.cli import QUIET, Result, call, places, short
 
@@ -134,7 +137,7 @@ HOSTILE = {
     [
         ("loops", 3), ("loops", {}), ("callbacks", 3), ("optimizer_states", [{"state": 1}]), ("global_step", "x"),
         ("processes", 5), ("processes", [{"sums": {}, "random": {"torch": 5}}]),
-        ("processes", [{"sums": {"loss": None}, "random": {}}]), ("metrics", {"val/loss": "x"}), ("data", {"words": 1}),
+        ("processes", [{"sums": {"loss": None}, "random": {}}]), ("processes", [{"sums": {"examples": math.inf}, "random": {}}]), ("metrics", {"val/loss": "x"}), ("data", {"words": 1}),
     ],
 )
 def test_a_damaged_state_of_the_training_is_one_sentence(finished, tmp_path, key, value):
@@ -224,6 +227,70 @@ def test_nothing_in_a_checkpoint_is_executed(finished, tmp_path, monkeypatch, ca
     assert not marker.exists()
     assert not Path("/tmp/hostile").exists()
     assert "hostile_module" not in sys.modules
+
+class Shadowing(collections.OrderedDict):
+    """A mapping of a file with an attribute in the place of a method."""
+
+    def __reduce__(self):
+        return collections.OrderedDict, (), self.attributes, None, iter(collections.OrderedDict.items(self))
+
+
+def shadowing(values, **attributes) -> Shadowing:
+    node = Shadowing(values)
+    node.attributes = attributes
+    return node
+
+
+@pytest.mark.parametrize("mode", ["fit", "test", "predict"])
+def test_a_mapping_whose_methods_the_file_brings_hides_nothing(finished, tmp_path, mode):
+    """Else a list of defaults would be passed over, and Hydra would instantiate what it names."""
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "words.txt").write_text("1 2\t1\n")
+    for name in ("best.ckpt", "last.ckpt"):
+        state = torch.load(states(finished) / name)
+        state["config"]["encoder"] = {"_target_": "pathlib.Path.touch", "self": str(tmp_path / "executed")}
+        state["config"]["task"]["defaults"] = ["_self_", {"/encoder@_global_.hydra.callbacks.x": "checkpoint"}]
+        state["config"] = shadowing(state["config"], items=collections.OrderedDict)
+        torch.save(state, tmp_path / "checkpoints" / name)
+    words = {"fit": (f"trainer.resume={tmp_path}",), "test": (f"checkpoint={tmp_path}",)}
+    words["predict"] = (f"checkpoint={tmp_path}", f"input={tmp_path / 'words.txt'}")
+    result = call(f"mode={mode}", *words[mode], *QUIET, *places(tmp_path))
+    assert result.code == 1
+    assert "the key 'defaults' cannot stand in the configuration of a run" in result.err
+
+
+@pytest.mark.parametrize("part", ["state_dict", "config", "data", "callbacks", "loops"])
+@pytest.mark.parametrize("attributes", [{"items": "x", "get": "x"}, {"_metadata": {"": {"assign_to_params_buffers": True}}}])
+def test_attributes_of_mappings_are_left_out(finished, tmp_path, part, attributes):
+    state = torch.load(states(finished) / "last.ckpt")
+    state[part] = shadowing(state[part], **attributes)
+    torch.save(state, tmp_path / "x.ckpt")
+    values = load(tmp_path / "x.ckpt", "cpu")[part]
+    assert type(values) is dict
+    assert not hasattr(values, "_metadata")
+    assert values.keys() == dict.keys(state[part])
+
+
+@pytest.mark.parametrize(
+    "pickled",
+    [
+        b"K\x01" + b"\x85" * 200_000 + b"K\x02s",
+        b"(" * 200_000 + b"K\x01" + b"t" * 200_000 + b"K\x02s",
+        b"K\x01" + b"q\x00K\x01\x86" * 200_000 + b"K\x02s",
+        b"K\x01" + b"\x85q\x000h\x00" * 200_000 + b"K\x02s",
+        b"K\x01" + b"]" * 200_000 + b"a" * 199_999 + b"s",
+    ],
+)
+def test_nodes_that_are_nested_deeply_do_not_end_the_process(tmp_path, pickled):
+    torch.save({"a": torch.zeros(1)}, tmp_path / "x.ckpt")
+    with zipfile.ZipFile(tmp_path / "x.ckpt") as usual, zipfile.ZipFile(tmp_path / "y.ckpt", "w") as deep:
+        for name in usual.namelist():
+            own = b"\x80\x02}" + pickled + b"." if name.endswith("data.pkl") else usual.read(name)
+            deep.writestr(name.replace("x/", "y/"), own)
+    result = call("mode=test", f"checkpoint={tmp_path / 'y.ckpt'}", *QUIET, *places(tmp_path))
+    assert result.code == 1
+    assert "its nodes are nested more than 100 deep" in result.err
+
 
 
 def test_a_class_of_the_command_line_passes_the_same_gate(tmp_path):

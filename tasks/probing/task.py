@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from tasks.base import Step, Task
+from tasks.errors import UserError
 from tasks.probing.metrics import LENGTHS, mean_over_lengths, root, spearman
 from tasks.probing.model import LayerProbes
 from tasks.probing.trees import heads_of, spanning_trees
@@ -76,7 +77,7 @@ class ProbingTask(Task):
         """The tree of each sentence by the layer that was best: {"heads": of each word the number of its head, from 1,
         0 of the root, null of punctuation, "depths": squared distances from the origin, "layer": its number}. The
         edges are those of the minimum spanning tree of the distances; they hang below the root."""
-        best = int(self.best)
+        best = self._best_layer()
         distances, depths = (_array([each])[0] for each in self.model(batch["states"])[best])
         mask, punctuation = (batch[name].cpu().numpy() for name in ("mask", "punctuation"))
         counted = mask & ~punctuation
@@ -89,6 +90,15 @@ class ProbingTask(Task):
             heads = [head if counts else None for head, counts in tree]  # of punctuation alone there is no root either
             predictions.append({"heads": heads, "depths": said, "layer": self.layers[best]})
         return predictions
+
+    def _best_layer(self) -> int:
+        """The place of the best layer among `layers`. Raises UserError where a checkpoint names none of them."""
+        if not 0 <= (best := int(self.best)) < len(self.layers):
+            raise UserError(
+                f"The checkpoint names layer {best} of {len(self.layers)} as the best one, so it is damaged. Use "
+                "another one."
+            )
+        return best
 
     def on_validation_epoch_end(self) -> None:
         self.chooses = True
@@ -109,7 +119,7 @@ class ProbingTask(Task):
         if self.chooses:
             values = metrics[self.select.partition("/")[2]]
             self.best.fill_(values.index(max(values) if self.select_mode == "max" else min(values)))
-        best = int(self.best)
+        best = self._best_layer()
         chosen = {name: metrics[name][best] for name in self.metric_names if name in metrics}
         if len(self.layers) == 1:
             return chosen | order
