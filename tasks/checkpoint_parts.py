@@ -59,10 +59,10 @@ def counts_by_name(values: Any, what: str) -> dict[str, Any]:
 
 
 def selection(values: Any) -> dict[str, Any]:
-    """What a checkpoint says of the best state, "value", "epoch" and "step"; empty before there is one. Raises
-    ValueError where it is something else."""
+    """What a checkpoint says of the best state, "value", "epoch" and "step", and of newer runs "loss", where there is
+    one; empty before there is one. Raises ValueError where it is something else."""
     best = numbers_by_name(values, "best value, epoch and step")
-    if best and best.keys() != {"value", "epoch", "step"}:
+    if best and best.keys() - {"loss"} != {"value", "epoch", "step"}:
         raise ValueError("its best value, epoch and step are not all there")
     if not all(math.isfinite(value) for value in best.values()):
         raise ValueError("its best value, epoch or step is not finite")

@@ -159,7 +159,8 @@ class Patience(EarlyStopping):
 
 
 class Checkpoints(Checkpoint):
-    """best.ckpt: weights of the best validation; last.ckpt: everything, to resume from; with average_last = n the
+    """best.ckpt: weights of the best validation, of several with the same value of the first with the lowest val/loss;
+    last.ckpt: everything, to resume from; with average_last = n the
     weights after each of the last n epochs, epoch-<number>.ckpt, and at the end their mean, average.ckpt.
 
     Both are written at the first end of an epoch and at later ones `every_s` seconds apart (at every one by several
@@ -251,9 +252,12 @@ class Checkpoints(Checkpoint):
         task = as_task(module)
         if self._averaged:  # of no epoch, so it is not the best one's
             return
-        value = task.metrics[task.select]
-        if task.is_better(value, self.best.get("value")):
+        value, loss = task.metrics[task.select], task.metrics.get("val/loss")
+        same = value == self.best.get("value") and loss is not None and "loss" in self.best
+        if task.is_better(value, self.best.get("value")) or (same and loss < self.best["loss"]):
             self.best = {"value": value, "epoch": _epoch(trainer), "step": trainer.global_step}
+            if loss is not None and math.isfinite(loss):
+                self.best["loss"] = loss
             self._kept = trainer._checkpoint_connector.dump_checkpoint(weights_only=True) | {"best": self.best}
             if trainer.state.fn != "fit":
                 self._save_best(trainer)

@@ -21,9 +21,9 @@ WEIGHTS = ("equal", "balanced")
 class ClassificationTask(Task):
     """Cross-entropy over K classes, and scores of the likeliest one. A task says what its `logits` are.
 
-    Metrics: loss, the mean cross-entropy; accuracy; macro_f1, the mean over the classes of F1 = 2 P R / (P + R), 0 for
-    a class that is neither there nor predicted (scikit-learn's f1_score with labels=all classes, average="macro",
-    zero_division=0), of evaluated splits only; and <group>/accuracy, of those with examples of the group. A subclass
+    Metrics: loss, the mean cross-entropy; accuracy; macro_f1, the mean of F1 = 2 P R / (P + R) over
+    the classes that are there or predicted (scikit-learn's f1_score with average="macro"), of evaluated splits only;
+    and <group>/accuracy, of those with examples of the group. A subclass
     may name fewer in `metric_names`. `export` writes classes.csv and confusion.csv of the test.
 
     Batches are dictionaries with "labels" (B,) int64 and, where there are several groups, "group" (B,) int64. A
@@ -151,7 +151,8 @@ def class_scores(confusion: Tensor) -> dict[str, float]:
     which at least one is not 0."""
     correct = confusion.diagonal()
     wrong = confusion.sum(0) + confusion.sum(1) - 2 * correct
-    f1 = 2 * correct / (2 * correct + wrong).clamp_min(1)
+    counted = 2 * correct + wrong
+    f1 = (2 * correct / counted)[counted > 0]
     return {"accuracy": float(correct.sum() / confusion.sum()), "macro_f1": float(f1.mean())}
 
 

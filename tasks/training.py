@@ -164,7 +164,8 @@ def fit(
             best = resuming.read(states / BEST, "best checkpoint")
             resuming.load_weights(task, best, "best checkpoint")
             metrics |= {k: v for k, v in best["metrics"].items() if k.startswith("val/")}
-            selection = {"metric": task.select, "mode": task.select_mode, **best.get("best", checkpoints.best)}
+            chosen = {k: v for k, v in best.get("best", checkpoints.best).items() if k != "loss"}
+            selection = {"metric": task.select, "mode": task.select_mode, **chosen}
         start = time.perf_counter()
         if tests:
             trainer.test(task, datamodule=data, verbose=False)

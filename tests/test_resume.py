@@ -63,6 +63,18 @@ def _equal(a, b) -> bool:
     return a == b
 
 
+@pytest.mark.parametrize(("steps", "accumulate"), [(6, 1), (2, 3)])
+def test_a_run_that_its_steps_ended_within_an_epoch_goes_on_in_it(tmp_path, steps, accumulate):
+    words = ("seed=5", "optim.schedule=constant", f"trainer.accumulate_grad_batches={accumulate}")
+    part = short(tmp_path / "part", *words, f"trainer.max_steps={steps}")
+    assert part.record["selection"]["step"] == steps
+    home = f"trainer.resume={part.record_path.parent}"
+    longer = short(tmp_path / "longer", *words, home, "trainer.max_epochs=4")
+    assert longer.code == 0, longer.err
+    whole = short(tmp_path / "whole", *words, "trainer.max_epochs=4")
+    assert same_end(whole, longer)
+
+
 @pytest.mark.long
 def test_a_finished_run_is_not_resumed_unless_it_may_go_on(finished, tmp_path):
     _, result = finished

@@ -179,6 +179,20 @@ def test_without_validation_the_last_state_is_tested(tmp_path):
     assert "test/accuracy" in result.record["metrics"]
 
 
+def test_of_epochs_that_are_equally_good_the_one_with_the_lowest_loss_is_tested(tmp_path):
+    """As with few examples in dev."""
+    words = ("task=nli_toy", "task.data.sizes={dev: 4, train: 500}", "trainer.max_epochs=12")
+    result = call(*words, *QUIET, *places(tmp_path))
+    assert result.code == 0, result.err
+    with (result.record_path.parent / "history.csv").open() as file:
+        rows = [{k: float(row[k]) for k in ("epoch", "val/accuracy", "val/loss")} for row in csv.DictReader(file)]
+    best = max(row["val/accuracy"] for row in rows)
+    equal = [row for row in rows if row["val/accuracy"] == best]
+    lowest = min(equal, key=lambda row: row["val/loss"])
+    assert lowest is not equal[0], "the example has no tie"
+    assert result.record["selection"]["epoch"] == lowest["epoch"]
+
+
 def test_training_stops_early(tmp_path):
     result = toy(tmp_path, *SHORT, "trainer.max_epochs=30", "trainer.patience=2", "optim.lr=0.0")
     assert result.code == 0, result.err

@@ -21,7 +21,7 @@ from tasks.fingerprints import cache_place, joined_sha256
 from tasks.graph.folder import read_folder
 from tasks.graph.graph import Graph, adopted_graph, kept_graph
 from tasks.graph.releases import READERS, read_release
-from tasks.graph.splits import SPLITS, keys_of, non_edges, split_by_class, split_edges, split_nodes
+from tasks.graph.splits import SPLITS, keys_of, non_edges, parts_of, split_by_class, split_edges, split_nodes
 from tasks.graph.toy import toy_graph
 from tasks.names import Names
 from tasks.processes import is_first
@@ -29,6 +29,7 @@ from tasks.reading import Fault, read_examples
 
 KINDS = (*READERS, "folder", "toy")
 FORMAT = 3  # of the cache
+CUT_OFF = 0.25  # parts that a graph gains for each held-out edge, from which on it is said; of dense graphs it is near 0
 
 
 @dataclass(frozen=True)
@@ -266,7 +267,20 @@ class LinkData(GraphData):
     def examples(self) -> dict[str, np.ndarray]:
         return self._pairs
 
+    def _note_parts(self) -> None:
+        """Print a line where many of the edges that are held out were all that joined two parts of the graph."""
+        n, held_out = self.graph.n, len(self._edges["dev"]) + len(self._edges["test"])
+        whole, left = (parts_of(edges, n) for edges in (self.graph.edges, self.model_edges()))
+        if left - whole >= CUT_OFF * held_out:
+            rank_zero_only(print)(
+                f"note: without the {held_out:,} edges of dev and test the graph falls into {left:,} parts instead of "
+                f"{whole:,}. Only features can say where a part that was cut off belongs, so these edges may be told "
+                "no better than by a guess. Of a tree, task=poincare_embeddings learns all edges.",
+                flush=True,
+            )
+
     def load(self) -> dict[str, Split]:
+        self._note_parts()
         splits: dict[str, Split] = {"train": TensorSplit({"pair": torch.as_tensor(self._pairs["train"])})}
         for split in ("dev", "test"):
             both = self._pairs[split]

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from tasks.errors import UserError
 from tasks.graph.graph import Graph
@@ -27,6 +29,12 @@ def split_edges(graph: Graph, shares: Mapping[str, float], seed: int) -> dict[st
                 f"{split} has none. Take other task.data.shares, or a larger graph."
             )
     return parts
+
+
+def parts_of(edges: np.ndarray, n: int) -> int:
+    """Into how many connected parts a graph of n nodes with these edges (E, 2) falls."""
+    ones = np.ones(len(edges), dtype=bool)
+    return int(connected_components(coo_array((ones, edges.T), shape=(n, n)), directed=False)[0])
 
 
 def non_edges(graph: Graph, count: int, seed: int) -> np.ndarray:

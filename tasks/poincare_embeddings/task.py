@@ -41,6 +41,7 @@ class EmbeddingTask(Task):
     """
 
     metric_names = ("map", "mean_rank", "loss")
+    reconstructs = True
     model: NodeEmbeddings
 
     def __init__(

@@ -1,5 +1,8 @@
 """Losses and metrics are their formulas, wrong links are clean, and evaluation computes the graph once."""
 
+import dataclasses
+
+import numpy as np
 import pytest
 import torch
 from sklearn.metrics import f1_score, roc_auc_score
@@ -272,3 +275,15 @@ def test_the_classes_of_the_tree_are_learnt():
     task, data = toy("task=graph_nc_toy")
     train(task, data, 20)
     assert evaluated(task, data, "test")["f1"] > 0.9, "each class has a third of the nodes"
+
+
+def test_edges_that_cut_parts_off_are_told(capsys):
+    """Of a tree, every edge does; of a graph in which all nodes are joined, none."""
+    _, data = toy("task=graph_toy")
+    data.load()
+    assert "the graph falls into" in capsys.readouterr().out
+    pairs = np.stack(np.triu_indices(data.graph.n, 1), 1)
+    parts = {"dev": pairs[:20], "test": pairs[20:60], "train": pairs[60:]}
+    vars(data).update(graph=dataclasses.replace(data.graph, edges=pairs), _edges=parts)
+    data._note_parts()
+    assert capsys.readouterr().out == ""
