@@ -22,7 +22,7 @@ def paragraph(error: BaseException) -> str:
     if isinstance(error, UserError):  # they say all themselves
         return " ".join(str(error).split())
     text = _whole_text(error)
-    for rule in (_no_such_choice, _no_such_key, _wrong_value, _unreadable, _no_place):
+    for rule in (_several_values, _no_such_choice, _no_such_key, _wrong_value, _unreadable, _no_place):
         if message := rule(text, error):
             return message
     return readable(" ".join(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip())))
@@ -35,6 +35,15 @@ def _whole_text(error: BaseException | None) -> str:
         parts.append(str(error))
         error = error.__cause__
     return "\n".join(parts)
+
+
+def _several_values(text: str, error: BaseException) -> str | None:
+    match = re.search(r"Ambiguous value for argument '([^'=]+)=([^']*)'", text)
+    if match is None:
+        return None
+    key, value = match.groups()
+    point = f" A number has a point: {key}={value.replace(',', '.')}." if re.fullmatch(r"[+-]?0,\d+", value) else ""
+    return f"{key}={value} has several values. Run each with -m, or give all as one list with {key}=[{value}].{point}"
 
 
 def _no_such_choice(text: str, error: BaseException) -> str | None:

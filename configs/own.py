@@ -1,7 +1,7 @@
 """A user's own folder of configurations, whose files are choices like ours: configs/encoder/mine.yaml is encoder=mine.
 
-It is the one that `--config-dir` or the environment variable HYPERBOLIC_CONFIGS names, or ./configs where the command
-`hyperbolic` is called. Names are looked for in it first, so a file may not have the name of one of ours by mistake.
+It is the one that `--config-dir` or the environment variable HYPERBOLIC_CONFIGS names, or ./configs where a run
+is started, unless that is a checkout's. Names are looked for in it first, so a file may not have the name of one of ours by mistake.
 """
 
 import os
@@ -42,6 +42,10 @@ def choose(words: Sequence[str]) -> list[str]:
         if not place or not Path(place).is_dir():
             raise UserError(f"{flag} {place}: there is no such folder; name one with files such as encoder/mine.yaml.")
         os.environ[VARIABLE] = str(Path(place).resolve())
+    here = Path("configs")
+    if VARIABLE not in os.environ and here.is_dir() and not (here / "schema.py").is_file():  # of a checkout
+        os.environ[VARIABLE] = str(here.resolve())
+        print(f"configurations: ours and those in {here.resolve()} (--config-dir names another folder)", file=sys.stderr)
     if (own := folder()) is not None:
         check(own)
         if (place := str(own.parent)) not in sys.path:

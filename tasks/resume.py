@@ -132,7 +132,9 @@ def read(path: Path, setting: str, states: tuple[str, ...] = STATES["test"]) -> 
         places = [place / state for state in states for place in (path / "checkpoints", path)]
         file = next((f for f in places if f.exists()), path / "checkpoints" / (BEST if BEST in states else LAST))
     if not file.is_file():
-        raise UserError(f"{setting}: there is no checkpoint {file}. Runs keep theirs in <folder>/checkpoints.")
+        runs = sorted(path.glob("*/checkpoints/")) if path.is_dir() else []
+        near = f" Of the {len(runs)} runs in this folder the newest is {runs[-1].parent}." if runs else ""
+        raise UserError(f"{setting}: there is no checkpoint {file}. Runs keep theirs in <folder>/checkpoints.{near}")
     try:
         with zipfile.ZipFile(file) as parts:  # torch does not look whether they are what was written
             if damaged := parts.testzip():

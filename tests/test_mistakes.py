@@ -55,6 +55,8 @@ def finished(tmp_path_factory) -> tuple[Path, Result]:
         ("output=FILE", "Did you mean mode=predict?"),
         ("checkpoint=RUN", "Did you mean mode=test or mode=predict? To go on with a training, take trainer.resume="),
         ("mode=test checkpoint=RUN input=FILE task=prefix_toy", "mode=test does not use input"),
+        ("optim.lr=0,01", "optim.lr=[0,01]. A number has a point: optim.lr=0.01."),
+        ("seed=1,2", "seed=1,2 has several values. Run each with -m, or give all as one list with seed=[1,2]."),
         ("optim.learning_rate=1", "There is no key optim.learning_rate. Did you mean optim.lr?"),
         ("trainer.devices=999", "asks for 999 processes, and this machine has"),
         ("logger=nothing", "There is no logger named nothing"),

@@ -42,6 +42,17 @@ def test_the_word_on_the_command_line_names_the_folder(folder, monkeypatch):
         own.choose(["--config-dir=nowhere"])
 
 
+def test_a_folder_configs_where_the_run_is_started_is_taken(folder, monkeypatch):
+    monkeypatch.delenv(own.VARIABLE)
+    monkeypatch.chdir(folder.parent)
+    assert own.choose(["task=umls"]) == ["task=umls"]
+    assert own.folder() == folder
+    monkeypatch.delenv(own.VARIABLE)
+    monkeypatch.chdir(ROOT)
+    own.choose(["task=umls"])
+    assert own.folder() is None, "that is this checkout's own"
+
+
 def test_a_file_with_the_name_of_ours_is_refused_unless_it_says_that_it_replaces_it(folder):
     file = folder / "encoder" / "gru.yaml"
     file.write_text((CONFIGS / "encoder" / "gru.yaml").read_text(encoding="utf-8"))
