@@ -1,7 +1,8 @@
 """A user's own folder of configurations, whose files are choices like ours: configs/encoder/mine.yaml is encoder=mine.
 
-It is the one that `--config-dir` or the environment variable HYPERBOLIC_CONFIGS names, or ./configs where a run
-is started, unless that is a checkout's. Names are looked for in it first, so a file may not have the name of one of ours by mistake.
+It is the one that `--config-dir` or the environment variable HYPERBOLIC_CONFIGS names, or ./configs where a run is
+started, unless that is a checkout's. Names are looked for in it first, so a file may not have the name of one of ours
+by mistake.
 """
 
 import os
@@ -45,7 +46,8 @@ def choose(words: Sequence[str]) -> list[str]:
     here = Path("configs")
     if VARIABLE not in os.environ and here.is_dir() and not (here / "schema.py").is_file():  # of a checkout
         os.environ[VARIABLE] = str(here.resolve())
-        print(f"configurations: ours and those in {here.resolve()} (--config-dir names another folder)", file=sys.stderr)
+        line = f"configurations: ours and those in {here.resolve()} (--config-dir names another folder)"
+        print(line, file=sys.stderr)
     if (own := folder()) is not None:
         check(own)
         if (place := str(own.parent)) not in sys.path:

@@ -62,7 +62,7 @@ def compare(a: Trained, b: Trained, split: str) -> Answers:
     for trained in (a, b):
         if not hasattr(trained.data, "texts"):
             raise UserError(
-                f"{trained.run.folder}: the task {trained.run.settings.get('task.name')} is none of pairs of sentences, "
+                f"{trained.run.folder}: the task {trained.run.settings.get('task.name')} has no pairs of sentences, "
                 "which are compared here; name runs of task=snli, multinli or nli. `mode=test output=FILE` writes the "
                 "answers of any run, a line for each example."
             )

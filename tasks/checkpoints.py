@@ -253,8 +253,8 @@ class Checkpoints(Checkpoint):
         if self._averaged:  # of no epoch, so it is not the best one's
             return
         value, loss = task.metrics[task.select], task.metrics.get("val/loss")
-        same = value == self.best.get("value") and loss is not None and "loss" in self.best
-        if task.is_better(value, self.best.get("value")) or (same and loss < self.best["loss"]):
+        ties = value == self.best.get("value") and loss is not None and "loss" in self.best
+        if task.is_better(value, self.best.get("value")) or (ties and loss < self.best["loss"]):
             self.best = {"value": value, "epoch": _epoch(trainer), "step": trainer.global_step}
             if loss is not None and math.isfinite(loss):
                 self.best["loss"] = loss

@@ -37,8 +37,9 @@ def remarks(task: Task, record: Mapping[str, Any], history: Sequence[Mapping[str
     lines += on_limits(record["config"]["trainer"], record["metrics"])
     lines += on_curvature(record["config"]["geometry"])
     one_by_one = record["config"]["optim"]["rule"] != "lbfgs"  # else an epoch is a minimisation of its own
-    if one_by_one and not task.reconstructs and (line := on_selection(task.select, task.select_mode, history, record["config"]["optim"]["lr"])):
-        lines.append(line)
+    if one_by_one and not task.reconstructs:
+        line = on_selection(task.select, task.select_mode, history, record["config"]["optim"]["lr"])
+        lines += [] if line is None else [line]
     return lines
 
 

@@ -29,7 +29,7 @@ from tasks.reading import Fault, read_examples
 
 KINDS = (*READERS, "folder", "toy")
 FORMAT = 3  # of the cache
-CUT_OFF = 0.25  # parts that a graph gains for each held-out edge, from which on it is said; of dense graphs it is near 0
+CUT_OFF = 0.25  # parts that a graph gains for each held-out edge, from which on it is said
 
 
 @dataclass(frozen=True)

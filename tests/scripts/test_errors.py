@@ -95,7 +95,7 @@ def shorter():
         ({"sha": "y"}, "other examples in their test split"),
         ({"pairs": shorter()}, "other examples in their test split"),
         ({"rows": [1, 0, 2, 3, 4]}, "in another order, as another tokeniser gives"),
-        ({"texts": False}, "the task snli has no texts; name runs of task=snli, multinli or nli"),
+        ({"texts": False}, "the task snli has no pairs of sentences, which are compared here; name runs of task=snli, multinli or nli"),
     ],
 )
 def test_runs_that_cannot_be_compared(other, message):
