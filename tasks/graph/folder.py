@@ -125,14 +125,17 @@ def _matrix(path: Path) -> np.ndarray:
     try:
         with path.open("rb") as stream:
             values = np.load(stream, allow_pickle=False) if path.suffix == ".npy" else dense(stream)
-        if values.ndim != 2:
-            raise ValueError(f"its shape is {values.shape}, and it must have a row for each node")
+        if values.ndim != 2 or not values.size:
+            raise ValueError(f"its shape is {values.shape}, and it must have a row of numbers for each node")
+        if values.dtype.kind not in "fiub":
+            raise ValueError(f"its values are of the type {values.dtype}, and must be real numbers")
         wrong = np.flatnonzero(~np.isfinite(values).all(1))
         if len(wrong):
             raise ValueError(f"its row {wrong[0]}, counted from 0, has a value that is not finite")
         return values.astype(np.float32)
     except Exception as error:  # numpy and zipfile raise many
-        raise UserError(f"{path} cannot be used: {' '.join(str(error).split())[:120]}.") from None
+        reason = " ".join(str(error).split())[:120] or type(error).__name__
+        raise UserError(f"{path} cannot be used: {reason}.") from None
 
 
 def _check_numbers(path: Path, rows: Rows, number: dict[str, int], matrix: np.ndarray) -> None:

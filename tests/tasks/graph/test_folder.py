@@ -57,6 +57,14 @@ def test_an_array_of_features_numbers_the_nodes(folder):
     (folder / "edges.tsv").write_text("0\t2\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"features.npy cannot be used: its row 1, .* not finite"):
         read_folder(folder, "mine", False)
+    for values, message in (
+        (np.empty((3, 0)), r"its shape is \(3, 0\), and it must have a row of numbers"),
+        (np.eye(3, dtype=complex), r"of the type complex128, and must be real numbers"),
+        (np.zeros((3, 2), dtype="datetime64[D]"), r"of the type datetime64"),
+    ):
+        np.save(folder / "features.npy", values)
+        with pytest.raises(UserError, match=f"features.npy cannot be used: .*{message}"):
+            read_folder(folder, "mine", False)
     np.save(folder / "features.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     with pytest.raises(UserError, match="cannot be used"):
         read_folder(folder, "mine", False)
