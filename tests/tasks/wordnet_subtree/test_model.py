@@ -153,14 +153,19 @@ def test_the_start_is_scaled_but_for_points(name):
 
 
 @pytest.mark.parametrize("hyperplanes", [1, 2])
-def test_hyperplanes_start_beside_a_node_of_the_subtree(hyperplanes):
+def test_hyperplanes_start_on_the_way_to_the_centroid_of_the_subtree(hyperplanes):
     ball, table = PoincareBall(2.0), points(c=2.0)
     geometry = make_geometry("poincare", *GEOMETRIES["poincare"], c=2.0)
-    classifier = SubtreeClassifier(geometry, table, hyperplanes, 0.1, "node", torch.tensor([4]))
-    node = torch.from_numpy(table.points[4])
+    classifier = SubtreeClassifier(geometry, table, hyperplanes, 0.1, "centroid", torch.tensor([3, 4]))
+    middle = ball.centroid(torch.from_numpy(table.points[[3, 4]]))
     p, a = classifier.classifier.p.detach(), classifier.classifier.a.detach()
-    torch.testing.assert_close(ball.dist0(p), (ball.dist0(node) / 2).expand(hyperplanes))
-    torch.testing.assert_close(a[-1], 0.1 * F.normalize(node, dim=-1))
-    assert classifier(torch.tensor([4])).argmax() == 1
+    shares = ball.dist0(p) / ball.dist0(middle)
+    assert torch.equal(shares, shares[:1].expand(hyperplanes))
+    assert 0.5 <= shares[0] <= 1
+    torch.testing.assert_close(ball.expmap0(shares[0] * ball.logmap0(middle)).expand_as(p), p)
+    torch.testing.assert_close(a[-1], 0.1 * F.normalize(middle, dim=-1))
+    assert F.cosine_similarity(p[0], a[-1], dim=0) > 0.999
+    classifier.restart()
+    assert not torch.equal(classifier.classifier.p, p), "each start is another"
     with pytest.raises(UserError, match="task.model.start_at"):
-        SubtreeClassifier(make_geometry("lorentz", *GEOMETRIES["lorentz"], c=2.0), table, 2, 0.1, "node", torch.tensor([4]))
+        SubtreeClassifier(make_geometry("lorentz", *GEOMETRIES["lorentz"], c=2.0), table, 2, 0.1, "centroid", torch.tensor([4]))
