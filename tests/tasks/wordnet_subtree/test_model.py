@@ -158,7 +158,7 @@ def test_hyperplanes_start_on_the_way_to_the_centroid_of_the_subtree(hyperplanes
     geometry = make_geometry("poincare", *GEOMETRIES["poincare"], c=2.0)
     classifier = SubtreeClassifier(geometry, table, hyperplanes, 0.1, "centroid", torch.tensor([3, 4]))
     middle = ball.centroid(torch.from_numpy(table.points[[3, 4]]))
-    p, a = classifier.classifier.p.detach(), classifier.classifier.a.detach()
+    p, a = classifier.classifier.p.detach().clone(), classifier.classifier.a.detach()
     shares = ball.dist0(p) / ball.dist0(middle)
     assert torch.equal(shares, shares[:1].expand(hyperplanes))
     assert 0.5 <= shares[0] <= 1
