@@ -28,8 +28,9 @@ class SubtreeClassifier(nn.Module):
     geometry: of all components, or one for each. embedded: the points of all nodes. hyperplanes: 2, one for each class,
     or 1, that of the subtree, which alone is then the boundary. start_scale: factor of what the classifier starts with,
     but for its points. start_at: "random", as the geometry's classifiers start; "centroid", of the hyperbolic MLR in
-    the ball: all hyperplanes through a point on the way from the origin to the centroid z of the rows `below` of the table,
-    at a share of it from U(1/2, 1), with the normals ``start_scale z/|z|`` of the subtree and the opposite of the rest.
+    the ball: all hyperplanes through a point on the way from the origin to the centroid z of the rows `below` of the
+    table, at a share of it from U(1/2, 1), with the normals ``start_scale z/|z|`` of the subtree and the opposite of
+    the rest.
     """
 
     components = ("points", "classifier")
