@@ -51,6 +51,13 @@ def _cut(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 4 :]}"
 
 
+def quoted(text: str) -> str:
+    """A text in the quotes in which Hydra reads it as a value, as `configs.words.quoted` has them: for messages that
+    name a word of the command line."""
+    escaped = re.sub(r'(\\*)"', r'\1\1\\"', text)  # a backslash counts in front of a quote alone
+    return f'"{escaped}"'
+
+
 class UserError(ValueError):
     """What was asked for cannot be done; the message names the culprit and the remedy in one paragraph."""
 

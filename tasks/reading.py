@@ -19,6 +19,14 @@ from typing import Any, BinaryIO, TypeVar, cast
 from tqdm import tqdm
 
 from tasks.errors import UserError
+from tasks.separators import (
+    choose_separator,
+    has_columns,
+    likelier_separator,
+    separators_of,
+    split_columns,
+    wrong_separator,
+)
 
 UNREADABLE = (OSError, EOFError, zlib.error)  # what reading a file may raise, plain or packed
 LONGEST = 1 << 24  # bytes of a line
@@ -237,18 +245,21 @@ def read_records(
     forms: str,
     optional: Sequence[str] = (),
     header: Sequence[str] | None = None,
+    remedy: Callable[[dict[str, tuple[str, ...]]], str] | None = None,
 ) -> Iterator[tuple[int, dict[str, str] | Fault]]:
     """The number of each line and its fields by name, or what is wrong with it; blank lines are passed over.
 
     A file whose first line begins with { has JSON objects, one a line, see `pick_fields`. Others are tables: of columns
-    that commas separate in files .csv, where columns in quotes may hold commas, quotes and ends of lines, and tabs in
-    others, where quotes are characters as any. The first line names the columns, unless `header` does. A row may lack
-    columns at its end that no field needs.
+    that commas or semicolons separate in files .csv, where columns in quotes may hold these, quotes and ends of lines,
+    and tabs in others, where quotes are characters as any. The first line names the columns, unless `header` does, and
+    decides between commas and semicolons: by the columns that are needed, or with `header` by their number. A row may
+    lack columns at its end that no field needs.
 
     fields: the names that each field has in files. optional: fields that are "" where a file does not have them.
-    forms: what is expected, for messages. Raises UserError for a file that cannot be read or is empty, and for a table
-    without a column that is needed. One line is held at a time, of rows with quotes at most LONGEST characters; a core
-    reads about 100,000 lines a second.
+    forms: what is expected, for messages. remedy: of a table whose first line lacks a column that is needed, a sentence
+    that says what makes it readable, from what the first rows have in each column. Raises UserError for a file that
+    cannot be read or is empty, and for a table without a column that is needed. One line is held at a time, of rows
+    with quotes at most LONGEST characters; a core reads about 100,000 lines a second.
     """
     lines: Iterator[tuple[int, str | Fault]] = itertools.dropwhile(_is_blank, read_lines(path))
     number, line = next(lines, (0, ""))
@@ -258,18 +269,18 @@ def read_records(
     if isinstance(line, str) and line.lstrip().startswith("{"):
         yield from _apply(lines, lambda text: pick_fields(parse_object(text), fields, optional))
         return
-    rows = _quoted(lines) if ".csv" in path.suffixes else _apply(lines, lambda text: text.split("\t"))
+    separator = _separator(path, line if isinstance(line, str) else "", fields, header)
+    rows = _apply(lines, lambda text: text.split("\t")) if separator == "\t" else _quoted(lines, separator)
     names = next(rows)[1] if header is None else list(header)
-    mark = "," if ".csv" in path.suffixes else "\t"
-    if header is None and isinstance(line, str) and (fault := _other_mark(line, mark, fields)):
-        raise UserError(f"{path}: {fault}.")
     if isinstance(names, Fault):
         raise UserError(f"{path}, line {number}: {names}. Expected are {forms}.")
     places = [next((names.index(name) for name in several if name in names), None) for several in fields.values()]
     if None in places:
+        where = "its first line" if header is None else "its header, as the settings name it,"
+        hint = f" {remedy(_first_cells(names, rows))}" if remedy and header is None else ""
         raise UserError(
-            f"{path}: its first line has no column {[*fields.values()][places.index(None)][0]} (it has "
-            f"{', '.join(names)[:200]}). Expected are {forms}."
+            f"{path}: {where} has no column {[*fields.values()][places.index(None)][0]} (it has "
+            f"{', '.join(names)[:200]}). Expected are {forms}.{hint.rstrip()}"
         )
     needed = 1 + max([place or 0 for place in places] + [names.index(field) for field in optional if field in names])
 
@@ -283,19 +294,34 @@ def read_records(
     yield from _apply(rows, pick)
 
 
-def _other_mark(line: str, mark: str, fields: Mapping[str, Sequence[str]]) -> str:
-    """Of a first line that has a column for each field when it is cut at another character, and not at `mark`, which of
-    the two is right; else nothing."""
-    shown = {",": "','", ";": "';'", "\t": "tabs"}
+def names_columns(path: Path, fields: Mapping[str, Sequence[str]]) -> bool:
+    """Whether the first line of a file .csv or .tsv, packed or not, has a column for each field, so that `read_records`
+    reads it as a table. Raises UserError where it cannot be read."""
+    if {".csv", ".tsv"}.isdisjoint(path.suffixes):
+        return False
+    line = next(itertools.dropwhile(_is_blank, read_lines(path)), (0, ""))[1]
+    return isinstance(line, str) and any(
+        has_columns(split_columns(line, separator), fields) for separator in separators_of(path)
+    )
 
-    def has_all(cut: str) -> bool:
-        names = [name.strip().strip('"') for name in line.split(cut)]
-        return all(any(name in names for name in several) for several in fields.values())
 
-    if has_all(mark) or (other := next(filter(has_all, shown), None)) is None:
-        return ""
-    remedy = "commas" if mark == "," else "tabs"
-    return f"its columns are separated by {shown[other]} and must be separated by {shown[mark]}; save it with {remedy}"
+def _separator(path: Path, line: str, fields: Mapping[str, Sequence[str]], header: Sequence[str] | None) -> str:
+    """What separates the columns of a table, by its first line. Raises UserError where no file of this ending may have
+    it."""
+    separators = separators_of(path)
+    if header is not None:
+        most = len(header)
+        return choose_separator(line, separators, lambda columns: 1 < len(columns) <= most) or separators[0]
+    found = choose_separator(line, separators, lambda columns: has_columns(columns, fields))
+    if found is None and (fault := wrong_separator(line, separators, fields)):
+        raise UserError(f"{path}: {fault}.")
+    return found or likelier_separator(line, separators)
+
+
+def _first_cells(names: Sequence[str], rows: Iterable[tuple[int, list[str] | Fault]]) -> dict[str, tuple[str, ...]]:
+    """By name what the first rows of a table have in each column."""
+    first = [row for _, row in itertools.islice(rows, 100) if not isinstance(row, Fault) and len(row) == len(names)]
+    return dict(zip(names, zip(*first, strict=True), strict=True)) if first else dict.fromkeys(names, ())
 
 
 def _is_blank(line: tuple[int, str | Fault]) -> bool:
@@ -318,8 +344,10 @@ def _apply(
             yield number, example
 
 
-def _quoted(lines: Iterable[tuple[int, str | Fault]]) -> Iterator[tuple[int, list[str] | Fault]]:
-    """Rows whose columns are separated by commas, by the number of their first line."""
+def _quoted(
+    lines: Iterable[tuple[int, str | Fault]], separator: str
+) -> Iterator[tuple[int, list[str] | Fault]]:
+    """Rows whose columns may be in quotes, by the number of their first line."""
     starts: list[int] = []
     faults: list[tuple[int, Fault]] = []
 
@@ -331,7 +359,7 @@ def _quoted(lines: Iterable[tuple[int, str | Fault]]) -> Iterator[tuple[int, lis
                 starts.append(number)
                 yield line + "\n"
 
-    reader = csv.reader(texts(), strict=True)
+    reader = csv.reader(texts(), delimiter=separator, strict=True)
     row: list[str] | Fault | None = []
     while row is not None:
         starts.clear()

@@ -20,7 +20,7 @@ from tasks import exported
 from tasks.base import Task
 from tasks.checkpoint_parts import Origin, has_parts, load, selection
 from tasks.checkpoints import AVERAGE, BEST, LAST, epoch_files, epoch_of
-from tasks.errors import UserError
+from tasks.errors import UserError, quoted
 from tasks.fingerprints import other_parts
 from tasks.folders import whole_file
 from tasks.local_paths import portable
@@ -329,11 +329,8 @@ def checkpoint_to_continue(
 
 def word(file: Path) -> str:
     """The word that goes on from a checkpoint, `trainer.resume=FILE`, as it can be pasted into a shell: what Hydra may
-    not read as it stands is in quotes of its own, as `configs.words.quoted` has them."""
-    text = str(file)
-    if not re.fullmatch(r"[\w./ +-]*", text):
-        text = re.sub(r'(\\*)"', r'\1\1\\"', text)  # a backslash counts in front of a quote alone
-        text = f'"{text}"'
+    not read as it stands is in quotes of its own."""
+    text = str(file) if re.fullmatch(r"[\w./ +-]*", str(file)) else quoted(str(file))
     return shlex.quote(f"trainer.resume={text}")
 
 

@@ -1,13 +1,17 @@
 """Where labelled documents are, and how files hold them: tables, JSON lines, a folder of texts for each class."""
 
+import itertools
+import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from tasks.batches import SPLITS
+from tasks.column_names import guess_columns
 from tasks.document_classification.corpus import Document, Row
-from tasks.errors import UserError, known_splits
+from tasks.errors import UserError, known_splits, quoted
 from tasks.reading import LONGEST, UNREADABLE, Fault, decode, existing, open_bytes, read_records, reason
 from tasks.split_files import split_name, stems_by_split
 
@@ -58,10 +62,31 @@ class Form:
         """What is expected of a file, for messages."""
         names = [self.label[0], *(several[0] for several in self.texts)]
         example = ", ".join(f'"{name}": "..."' for name in names)
-        return (
-            f"JSON lines {{{example}}}, or a table of columns {', '.join(names)}; a table whose first line does not "
-            "name them needs task.data.form.header=[label,title,text]"
-        )
+        return f"JSON lines {{{example}}}, or a table of columns {', '.join(names)}"
+
+    def remedy(self, columns: Mapping[str, Sequence[str]]) -> str:
+        """Settings that read a table whose first line lacks a column, as sentences for a message; "" where it has too
+        few. columns: by what the first line has for its name the cells of the next rows."""
+        if (found := guess_columns(columns, self.fields, self.optional)) is None:
+            return ""
+        label, *texts = (found[field] for field in self.fields)
+        words = [] if label in self.label else [f"task.data.form.label=[{_atom(label)}]"]
+        if any(text not in names for text, names in zip(texts, self.texts, strict=True)):
+            words.append(f"task.data.form.texts=[{','.join(f'[{_atom(text)}]' for text in texts)}]")
+        named = f"Where {label} is the label and {' and '.join(texts)} the text, add {shlex.join(words)}. "
+        own = {label: self.label[0], **{text: names[0] for text, names in zip(texts, self.texts, strict=True)}}
+        others = iter([*self.optional, *(f"column{k}" for k in range(1, len(columns)))])
+        header = ",".join(own.get(name) or next(others) for name in columns)
+        unnamed = f"Where the first line is a document, add 'task.data.form.header=[{header}]'."
+        if {*itertools.chain(*self.fields.values())} & {*columns}:
+            return named
+        return unnamed if label in columns[label] else named + unnamed
+
+
+def _atom(name: str) -> str:
+    """The name of a column as an element of a list on the command line."""
+    is_plain = re.fullmatch(r"(?!(null|true|false|nan|inf)$)[a-z_]\w*", name, re.ASCII | re.IGNORECASE)
+    return name if is_plain else quoted(name)
 
 
 def named_sources(folder: Path, files: Mapping[str, str | None], download: str | None) -> list[Source]:
@@ -123,7 +148,8 @@ def read_rows(sources: Sequence[Source], form: Form) -> Iterator[Row]:
                 except Fault as fault:
                     yield split, str(file), fault
             continue
-        for number, record in read_records(path, form.fields, form.describe(), form.optional, form.header):
+        records = read_records(path, form.fields, form.describe(), form.optional, form.header, form.remedy)
+        for number, record in records:
             yield split, f"{path}, line {number}", record if isinstance(record, Fault) else form.document(record)
 
 

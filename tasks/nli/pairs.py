@@ -1,11 +1,12 @@
 """Labelled pairs of sentences as they are read: JSON lines and tables with a header, as SNLI and MultiNLI have them."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import contains
 from pathlib import Path
 from typing import NamedTuple
 
+from tasks.column_names import guess_columns
 from tasks.reading import Fault, bounded_lines, parse_object, pick_fields, read_examples, read_records
 
 NO_LABEL = ("-", "-1")  # annotators did not agree: SNLI and MultiNLI write the first, copies of them the second
@@ -37,8 +38,26 @@ def read_pairs(path: Path) -> Iterator[tuple[int, Pair | Fault]]:
     The first line decides which form it is, not the file's name. Raises UserError for a file that cannot be read, is
     empty, or has a header without the columns that are needed.
     """
-    for number, record in read_records(path, FIELDS, FORMS, optional=("genre",)):
+    for number, record in read_records(path, FIELDS, FORMS, optional=("genre",), remedy=_remedy):
         yield number, record if isinstance(record, Fault) else Pair(**record)
+
+
+def _remedy(columns: Mapping[str, Sequence[str]]) -> str:
+    """What a first line that lacks a column must be, as a sentence for a message; "" where it has too few. columns: by
+    what it has for its name the cells of the next rows."""
+    if (found := guess_columns(columns, FIELDS, others=("genre",))) is None:
+        return ""
+    own = {name: field for field, name in found.items()}
+    label, premise, hypothesis = (found[field] for field in FIELDS)
+    if label in columns[label]:  # no name, but a label
+        others = iter(f"column{k}" for k in range(1, len(columns)))
+        names = ", ".join(own.get(name) or next(others) for name in columns)
+        return f"Where the first line is a pair, put one before it that names the columns {names}."
+    names = ", ".join(own.get(name, name) for name in columns)
+    return (
+        f"Where {label} is the label, {premise} the premise and {hypothesis} the hypothesis, name the columns {names} "
+        "in the first line."
+    )
 
 
 def read_inputs(lines: Iterable[bytes], name: str) -> Iterator[Pair]:

@@ -5,6 +5,7 @@ import gc
 import gzip
 import io
 import json
+import re
 
 import pytest
 
@@ -112,8 +113,6 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path, content, message):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", "\ufefflabel;text\r\nx;a, b\r\n", "separated by ';' and must be separated by ','; save it with commas."),
-        ("a.csv", '"label";"text"\n"x";"a"\n', "separated by ';' and must be separated by ','; save it with commas."),
         ("a.csv.gz", "label\ttext\nx\ta\n", "separated by tabs and must be separated by ','; save it with commas."),
         ("a.tsv", "text,id,label\na,1,x\n", "separated by ',' and must be separated by tabs; save it with tabs."),
     ],
@@ -124,11 +123,37 @@ def test_a_table_with_another_separator_is_told_so(tmp_path, name, content, mess
     assert str(caught.value) == f"{tmp_path / name}: its columns are {message}"
 
 
-def test_another_separator_that_gives_no_columns_is_not_named(tmp_path):
-    with pytest.raises(UserError, match="its first line has no column label") as caught:
-        read(tmp_path, "name;text\nx;a\n", "a.csv")
-    assert "separated" not in str(caught.value)
-    assert read(tmp_path, "label,text,a;b\nx,a,c\n", "a.csv") == [(2, ("x", "a"))]
+@pytest.mark.parametrize(
+    ("content", "header", "rows"),
+    [
+        ("\ufefflabel;text\r\nx;a, b\r\n", None, [(2, ("x", "a, b"))]),
+        ('"id";"label";"text"\n1;x;"a; ""b"",\nc"\n', None, [(2, ("x", 'a; "b",\nc'))]),
+        ("label,text,a;b\nx,a,c\n", None, [(2, ("x", "a"))]),
+        ("label;text,more\nx;a\n", None, "no column text (it has label, text,more)"),
+        ("name;text\nx;a\n", None, "no column label (it has name, text)"),
+        ("name,text\nx,a\n", None, "no column label (it has name, text)"),
+        ("x;a, b\ny;c\n", ("label", "text"), [(1, ("x", "a, b")), (2, ("y", "c"))]),
+        ("x,a; b\ny,c\n", ("label", "text"), [(1, ("x", "a; b")), (2, ("y", "c"))]),
+        ('"x;y","a; b"\n', ("label", "text"), [(1, ("x;y", "a; b"))]),
+        ("x;a;1\n", ("label", "text", "id", "more"), [(1, ("x", "a"))]),
+        ("x\ny,c\n", ("label", "text"), [(1, "it has 1 columns, and 2 are expected (label, text)"), (2, ("y", "c"))]),
+    ],
+)
+def test_semicolons_separate_where_the_first_line_says_so(tmp_path, content, header, rows):
+    if isinstance(rows, str):
+        with pytest.raises(UserError, match=re.escape(rows)) as caught:
+            read(tmp_path, content, "a.csv")
+        assert "separated" not in str(caught.value)
+    else:
+        assert read(tmp_path, content, "a.csv", header=header) == rows
+
+
+def test_a_remedy_has_the_first_cells_of_each_column(tmp_path):
+    said = []
+    for content in ("name;text\nx;a\ny;b;c\nz;d\n", "name;text\n"):
+        with pytest.raises(UserError, match=r"Expected are rows\. Do so\.$"):
+            read(tmp_path, content, "a.csv", remedy=lambda columns: said.append(columns) or "Do so.")
+    assert said == [{"name": ("x", "z"), "text": ("a", "d")}, {"name": (), "text": ()}]
 
 
 def test_a_file_that_cannot_be_opened_or_unpacked_is_named(tmp_path):

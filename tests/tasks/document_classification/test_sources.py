@@ -2,8 +2,11 @@
 
 import gzip
 import json
+import shlex
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import OmegaConf
 
 from tasks.document_classification.sources import Form, find_sources, named_sources, read_rows
 from tasks.errors import UserError
@@ -90,11 +93,42 @@ def test_bytes_that_are_no_text_are_named_by_their_line(tmp_path):
 
 
 def test_a_table_without_names_says_how_to_name_its_columns(tmp_path):
-    with pytest.raises(
-        UserError,
-        match=r"train\.csv: its first line has no column label \(it has 1, .*task\.data\.form\.header=\[label,title,text\]",
-    ):
+    with pytest.raises(UserError) as caught:
         rows(folder(tmp_path))
+    assert str(caught.value) == (
+        f"{tmp_path / 'train.csv'}: its first line has no column label (it has 1, Rain, It rains. The road is wet.). "
+        'Expected are JSON lines {"label": "...", "text": "..."}, or a table of columns label, text. Where the first line '
+        "is a document, add 'task.data.form.header=[label,title,text]'."
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("Kategorie,Beschreibung\na,ein Text\nb,ein anderer\na,der\n",
+         ["task.data.form.label=[Kategorie]", "task.data.form.texts=[[Beschreibung]]", "task.data.form.header=[label,text]"]),
+        ("Nr;Text auf Deutsch;Größe\n1;ein Text;klein\n2;ein anderer;groß\n3;der;klein\n",
+         ['task.data.form.label=["Größe"]', 'task.data.form.texts=[["Text auf Deutsch"]]', "task.data.form.header=[title,text,label]"]),
+        ("label,summary,title\na,a text,x\n", ["task.data.form.texts=[[summary]]"]),
+        ("lang,null,text\nde,a,a text\nde,b,another\n", ['task.data.form.label=["null"]']),
+        ("Kategorie\na\n", []),
+    ],
+)  # fmt: skip
+def test_a_table_with_other_names_is_told_the_words_that_read_it(tmp_path, content, words):
+    (tmp_path / "train.csv").write_text(content, encoding="utf-8")
+    with pytest.raises(UserError) as caught:
+        rows(tmp_path)
+    said = [word for word in shlex.split(str(caught.value)) if word.startswith("task.")]
+    assert [word.rstrip(".") for word in said] == words
+    settings = OmegaConf.create({"header": None, "label": NAMED.label, "texts": NAMED.texts, "optional": NAMED.optional})
+    for word in words:
+        if "header" not in word:
+            parsed = OverridesParser.create().parse_override(word)
+            settings[parsed.key_or_group.removeprefix("task.data.form.")] = parsed.value()
+    if words:
+        assert rows(tmp_path, Form(**OmegaConf.to_container(settings)))[0][1:] in (
+            ("a", ("", "ein Text")), ("klein", ("", "ein Text")), ("a", ("x", "a text")), ("a", ("", "a text")),
+        )  # fmt: skip
 
 
 def test_what_is_not_there_is_named(tmp_path):

@@ -95,6 +95,23 @@ def test_a_file_that_has_no_pairs_is_named(tmp_path, text, message):
         read(tmp_path, text)
 
 
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("id\tUrteil\tSatz1\tSatz2\n1\ta\tEr lief.\tWarum?\n2\ta\tEs regnet.\tEs ist nass.\n3\tb\tJa.\tNein.\n",
+         "Where Urteil is the label, Satz1 the premise and Satz2 the hypothesis, name the columns id, label, premise, "
+         "hypothesis in the first line."),
+        ("7\ta\tEr lief.\tWarum?\n8\ta\tEs regnet.\tEs ist nass.\n9\tb\tJa.\tNein.\n10\tb\tA.\tB.\n",
+         "Where the first line is a pair, put one before it that names the columns column1, label, premise, hypothesis."),
+        ("a\tEr lief.\n", "(premise and hypothesis, or sentence_A and sentence_B, will do)."),
+    ],
+)  # fmt: skip
+def test_a_table_with_other_names_is_told_how_to_name_them(tmp_path, text, remedy):
+    with pytest.raises(UserError) as caught:
+        read(tmp_path, text)
+    assert str(caught.value).endswith(remedy)
+
+
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(UserError, match=r"dev\.txt cannot be read"):
         list(read_pairs(tmp_path / "dev.txt"))

@@ -1,0 +1,54 @@
+"""Which character separates the columns of a table: what its first line says."""
+
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+NAMES = {",": "commas", ";": "semicolons", "\t": "tabs"}
+
+
+def separators_of(path: Path) -> str:
+    """The characters that may separate the columns of a file: commas or semicolons (as Excel writes them where numbers
+    have decimal commas) in files .csv, tabs in others."""
+    return ",;" if ".csv" in path.suffixes else "\t"
+
+
+def split_columns(line: str, separator: str) -> list[str]:
+    """The columns of a line, which may be in quotes unless tabs separate them. None of a line that is no row."""
+    if separator == "\t":
+        return line.split(separator)
+    try:
+        return next(csv.reader([line], delimiter=separator), [])
+    except csv.Error:
+        return []
+
+
+def has_columns(columns: Sequence[str], fields: Mapping[str, Sequence[str]]) -> bool:
+    """Whether there is a column for each field, by one of its names."""
+    return all(not {*names}.isdisjoint(columns) for names in fields.values())
+
+
+def choose_separator(line: str, separators: str, fits: Callable[[list[str]], bool]) -> str | None:
+    """Of the separators that give columns which fit the one that the line has first; None where there is none."""
+    fitting = [each for each in separators if fits(split_columns(line, each))]
+    return min(fitting, key=line.find, default=None)
+
+
+def likelier_separator(line: str, separators: str) -> str:
+    """The separator that gives the most columns."""
+    return max(separators, key=lambda each: len(split_columns(line, each)))
+
+
+def wrong_separator(line: str, separators: str, fields: Mapping[str, Sequence[str]]) -> str:
+    """Of a first line that has a column for each field with a separator that is none of these: which it is and which is
+    right, as the end of a sentence; else nothing."""
+    shown = {",": "','", ";": "';'", "\t": "tabs"}
+    for other in shown:
+        columns = [name.strip().strip('"') for name in line.split(other)]
+        if other not in separators and has_columns(columns, fields):
+            right = separators[0]
+            return (
+                f"its columns are separated by {shown[other]} and must be separated by {shown[right]}; save it with "
+                f"{NAMES[right]}"
+            )
+    return ""
