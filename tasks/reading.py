@@ -29,6 +29,7 @@ from tasks.separators import (
 )
 
 UNREADABLE = (OSError, EOFError, zlib.error)  # what reading a file may raise, plain or packed
+TO_UTF8 = "`iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW` converts a whole file that is in Latin-1"
 LONGEST = 1 << 24  # bytes of a line
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 Record = TypeVar("Record")
@@ -104,7 +105,7 @@ def decode(line: bytes) -> str:
     try:
         text = str(line, "utf-8")
     except UnicodeDecodeError as error:
-        raise Fault(f"it is not UTF-8 (byte {error.start + 1})") from None
+        raise Fault(f"it is not UTF-8 (byte {error.start + 1}); {TO_UTF8}") from None
     if "\0" in text:
         raise Fault(f"it has a NUL character (column {text.index(chr(0)) + 1}), so it is no text")
     return text.removeprefix("\ufeff").rstrip("\r\n")

@@ -12,7 +12,7 @@ from scipy import sparse
 from tasks.errors import UserError
 from tasks.fingerprints import contents_sha256, joined_sha256
 from tasks.graph.graph import Graph, checked, undirected
-from tasks.reading import UNREADABLE, brief, existing, header_caution, open_bytes, other_separator, reason
+from tasks.reading import TO_UTF8, UNREADABLE, brief, existing, header_caution, open_bytes, other_separator, reason
 
 EDGES = "edges.tsv"
 FORM = "node <tab> node"
@@ -95,7 +95,7 @@ def _rows(path: Path, form: str, least: int, most: int | None) -> Rows:
     except FileNotFoundError:
         raise UserError(f"There is no file {path}; it must have lines of the form {form}.") from None
     except UnicodeDecodeError as error:
-        raise UserError(f"{path}: it is not UTF-8 (byte {error.start}); convert it.") from None
+        raise UserError(f"{path}: it is not UTF-8 (byte {error.start}); {TO_UTF8}.") from None
     except UNREADABLE as error:
         raise UserError(f"{path} cannot be read ({reason(error)}).") from None
     rows = []

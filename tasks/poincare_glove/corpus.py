@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tasks.errors import UserError
-from tasks.reading import UNREADABLE, open_bytes, reason
+from tasks.reading import TO_UTF8, UNREADABLE, open_bytes, reason
 
 BLOCK = 1 << 22  # bytes that are read together
 Tokenizer = Callable[[str], list[str]]
@@ -59,10 +59,8 @@ def _decoded(lines: list[bytes], path: Path, number: int) -> list[str]:
             try:
                 line.decode("utf-8")
             except UnicodeDecodeError as error:
-                raise UserError(
-                    f"{path}, line {k}: byte {line[error.start]:#04x} is not UTF-8; convert the file, as with "
-                    "`iconv -f LATIN1 -t UTF-8 IN > OUT`."
-                ) from None
+                byte = f"{line[error.start]:#04x}"
+                raise UserError(f"{path}, line {k}: byte {byte} is not UTF-8; {TO_UTF8}.") from None
         raise
 
 

@@ -91,7 +91,7 @@ def test_what_is_no_header_is_not_named_as_one(tmp_path, recwarn, text):
         (b"a\tb\tc\n", "line 1: 'a\\tb\\tc' is not of the form"),
         (b"a\t\n", "line 1"),
         (b"", "has no edge between two nodes"),
-        (b"a\tb\n\xff\tb\n", "line 2: it is not UTF-8"),
+        (b"a\tb\n\xff\tb\n", "line 2: it is not UTF-8; `iconv -f WINDOWS-1252"),
     ],
 )
 def test_faulty_files(tmp_path, content, message):

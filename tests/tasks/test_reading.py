@@ -11,7 +11,7 @@ import pytest
 
 from tasks import reading
 from tasks.errors import UserError
-from tasks.reading import Fault, Faults, columns_of, parse_object, read_examples, read_lines, read_records
+from tasks.reading import TO_UTF8, Fault, Faults, columns_of, parse_object, read_examples, read_lines, read_records
 
 FIELDS = {"label": ("label", "stars"), "text": ("text", "review")}
 DEEP = '{"label": "a", "text": ' + "[" * 200_000 + "]" * 200_000 + "}"
@@ -85,7 +85,7 @@ def test_a_faulty_line_is_one_short_sentence_and_the_next_is_read(tmp_path, monk
 def test_faults_of_a_table_with_quotes_are_named_by_their_first_line(tmp_path):
     rows = read(tmp_path, b'label,text\nx,"a\nb"\n\xff\ny,"c" d\nz,e\n', "a.csv")
     assert rows[0] == (2, ("x", "a\nb"))
-    assert rows[1] == (4, "it is not UTF-8 (byte 1)")
+    assert rows[1] == (4, f"it is not UTF-8 (byte 1); {TO_UTF8}")
     assert rows[2][0] == 5
     assert rows[2][1].startswith("it is no row of a table with quotes")
     assert rows[3] == (6, ("z", "e"))
@@ -233,7 +233,7 @@ def test_new_examples_are_parsed_and_faults_named():
     assert list(read_examples([b"\xef\xbb\xbf1\r\n", b"\n", b"2"], "in", parse, "numbers", "A number")) == [1, 2]
     with pytest.raises(UserError, match=r"^in, line 3: it is no number\. A number\.$"):
         list(read_examples([b"1\n", b" \n", b"x"], "in", parse, "numbers", "A number"))
-    with pytest.raises(UserError, match=r"^in, line 1: it is not UTF-8 \(byte 1\)\. A number\.$"):
+    with pytest.raises(UserError, match=r"^in, line 1: it is not UTF-8 \(byte 1\); `iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW` converts .*\. A number\.$"):
         list(read_examples([b"\xff"], "in", parse, "numbers", "A number"))
     with pytest.raises(UserError, match=r"^in has no numbers\. A number\.$"):
         list(read_examples([b"\n"], "in", parse, "numbers", "A number"))

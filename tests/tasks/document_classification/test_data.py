@@ -141,7 +141,7 @@ def test_a_folder_of_new_documents_that_cannot_be_used(tmp_path):
         list(found.read_folder(place))
     (place / "a.txt").write_bytes(b"\xff")
     with pytest.raises(
-        UserError, match=r"a\.txt: it is not UTF-8 \(byte 1\); each file of the folder is the text of a document"
+        UserError, match=r"a\.txt: it is not UTF-8 \(byte 1\); `iconv .*; each file of the folder is the text of a document"
     ):
         list(found.read_folder(place))
 

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 from tasks.document_classification.sources import Form, find_sources, named_sources, read_rows
 from tasks.errors import UserError
-from tasks.reading import Fault
+from tasks.reading import TO_UTF8, Fault
 from tests.tasks.document_classification.files import folder
 
 ZHANG = Form(["label", "title", "text"], ["label"], [["title"], ["text"]], [])
@@ -56,7 +56,7 @@ def test_a_folder_for_each_class(tmp_path):
     for split in ("test", "train"):
         (tmp_path / "whole" / split / "sea").mkdir(parents=True)
         (tmp_path / "whole" / split / "sea" / "1").write_bytes(b"w\xe9" if split == "test" else b"w")
-    assert rows(tmp_path / "whole") == [("train", "sea", ("w",)), ("1", "it is not UTF-8 (byte 2)")]
+    assert rows(tmp_path / "whole") == [("train", "sea", ("w",)), ("1", f"it is not UTF-8 (byte 2); {TO_UTF8}")]
 
 
 def test_a_class_may_have_the_name_of_a_split(tmp_path):
@@ -89,7 +89,7 @@ def test_a_row_with_other_columns_is_named_by_its_line(tmp_path, line, fault):
 def test_bytes_that_are_no_text_are_named_by_their_line(tmp_path):
     folder(tmp_path)
     (tmp_path / "train.csv").write_bytes(b'"1","x","y"\n"1","caf\xe9","y"\n')
-    assert rows(tmp_path, ZHANG)[1] == ("train.csv, line 2", "it is not UTF-8 (byte 9)")
+    assert rows(tmp_path, ZHANG)[1] == ("train.csv, line 2", f"it is not UTF-8 (byte 9); {TO_UTF8}")
 
 
 def test_a_table_without_names_says_how_to_name_its_columns(tmp_path):

@@ -36,7 +36,7 @@ def test_a_record_of_the_release_is_read():
         (json.dumps(RECORD | {"mention_span": ["Web", "users"]}).encode(), "mention_span must be a string"),
         (json.dumps(RECORD | {"left_context_token": "In 1999"}).encode(), "and left_context_token"),
         (json.dumps(RECORD | {"y_str": "person"}).encode(), "y_str lists"),
-        (b'{"mention_span": "caf\xe9"}', "it is not UTF-8 (byte 22)"),
+        (b'{"mention_span": "caf\xe9"}', "it is not UTF-8 (byte 22); `iconv -f WINDOWS-1252"),
     ],
 )
 def test_a_record_that_cannot_be_used_says_why(line, said):

@@ -92,6 +92,7 @@ def test_sparse_features_whose_indices_lie_outside_are_refused_before_they_are_w
         ("edges.tsv", "a b\n", r"edges.tsv, line 1: 'a b' is not of the form node <tab> node"),
         ("edges.tsv", "a\tb\r\na\r\n", r"edges.tsv, line 2: 'a' is not of the form node <tab> node"),
         ("edges.tsv", "", "edges.tsv is empty"),
+        ("edges.tsv", "a\t\udcfc\n", r"edges.tsv: it is not UTF-8 \(byte 2\); `iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW`"),
         ("features.tsv", "a\t1\t2\nb\t3\n", r"features.tsv, line 2: the node 'b' must have 2 numbers"),
         ("features.tsv", "a\t1\t2\nb\tx\t3\n", r"features.tsv, line 2: the node 'b' must have 2 numbers"),
         ("features.tsv", "a\t1\t2\nb\t3\t4\nc\t5\tnan\nd\t1\t1\n", r"features.tsv, line 3: a feature of the node 'c' is nan"),
@@ -104,7 +105,7 @@ def test_sparse_features_whose_indices_lie_outside_are_refused_before_they_are_w
 )
 @pytest.mark.filterwarnings("ignore:.*nodes have no edge")
 def test_what_cannot_be_used_is_told(folder, file, text, said):
-    (folder / file).write_text(text, encoding="utf-8")
+    (folder / file).write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(UserError, match=said):
         read_folder(folder, "mine", True)
 
