@@ -54,14 +54,14 @@ class Labels:
         return names, np.array([place[name] for name in self._numbers], numbers.dtype)[numbers]
 
 
-def check_classes(counts: Mapping[str, Mapping[str, int]], unit: str) -> None:
+def check_classes(counts: Mapping[str, Mapping[str, int]], unit: str, remark: str = "") -> None:
     """Raise UserError unless train has examples of two classes or more, and of each that has any.
 
-    counts: of each split and class. unit: what examples are, in the plural.
+    counts: of each split and class. unit: what examples are, in the plural. remark: on those that were skipped, see `Faults`.
     """
     labels = counts["train"]
     if not any(labels.values()):
-        raise UserError(f"Train has no {unit} that can be used.")
+        raise UserError(f"Train has no {unit} that can be used{remark}.")
     if len(labels) < 2:
         raise UserError(f"Train has {unit} of the class {', '.join(labels)} alone, and at least two are needed.")
     empty = [name for name, count in labels.items() if not count]

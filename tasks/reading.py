@@ -52,6 +52,11 @@ class Faults:
     count: int = 0
     first: str | None = None  # its line and what is wrong with it
 
+    @property
+    def remark(self) -> str:
+        """How many were skipped, and the first, as the end of a sentence which says that nothing is left."""
+        return f"; {self.count:,} were skipped, and the first is {self.first}" if self.count else ""
+
     def add(self, place: str, fault: Fault) -> None:
         """Count the fault of the line at `place`, "<file>, line 5". Raises UserError where it is not to be skipped."""
         if self.on_error == "fail":

@@ -138,7 +138,7 @@ def prepare(rows: Iterable[Row], recipe: Recipe) -> Corpus:
     words, starts = texts.sentences.ids.numpy(), texts.sentences.starts.numpy()
     arrays = Arrays(words, starts, texts.starts.numpy(), numbers, held_out)
     counts = _counts(arrays, names, faults)
-    check_classes({split: counts[split]["labels"] for split in SPLITS}, "documents")
+    check_classes({split: counts[split]["labels"] for split in SPLITS}, "documents", faults["train"].remark)
     for split, n in count_in_train(np.frombuffer(hashes, np.int64), held_out).items():
         counts[split]["in_train"] = n
     first = {split: each.first for split, each in faults.items() if each.first}

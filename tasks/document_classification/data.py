@@ -122,8 +122,10 @@ class DocumentData(TaskData):
                 if not self._corpus.counts[split]["documents"] and (split != "dev" or self.selection != "test"):
                     n = self._corpus.counts["train"]["documents"]
                     part = max(0.1, math.ceil(100 / n) / 100)  # at least one of them
+                    fault = self._corpus.faults.get(split)
+                    skipped = f" (the first of those that were skipped is {fault})" if fault else ""
                     raise UserError(
-                        f"There are no documents for {split} that can be used; add a file, or keep a part of the {n:,} "
+                        f"There are no documents for {split} that can be used{skipped}; add a file, or keep a part of the {n:,} "
                         f"documents of train for it with task.data.held_out.{split}={part}."
                     )
             for line in self._remarks(self._corpus):

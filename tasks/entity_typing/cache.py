@@ -161,8 +161,9 @@ def _write(
             os.fsync(file.fileno())
     for source in recipe.sources:
         parts[source.name] |= {"skipped": faults[source.name].count, "first_fault": faults[source.name].first}
+        remark = faults[source.name].remark
         if parts[source.name]["stop"] == parts[source.name]["start"]:
-            raise UserError(f"{source.path} has no mention that can be used; fetch it again.")
+            raise UserError(f"{source.path} has no mention that can be used{remark}; correct it or fetch it again.")
     sizes = {column: [length] for column, length in lengths.items()}
     sizes |= {"word_starts": [mentions + 1], "type_starts": [mentions + 1], "spans": [mentions, 3]}
     return sizes | {"characters": [mentions, recipe.limits.characters]}, list(types), parts

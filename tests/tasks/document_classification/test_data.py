@@ -165,6 +165,16 @@ def test_a_split_without_documents_is_named(tmp_path):
         data(tmp_path, held_out={}).corpus()
 
 
+def test_where_all_documents_are_skipped_the_first_is_named(tmp_path):
+    place = folder(tmp_path / "none", test='"2","",""\n"1","",""\n')
+    with pytest.raises(UserError, match=r"no documents for test that can be used \(the first .* line 1: its text is empty\);"):
+        data(tmp_path, place, on_error="skip").corpus()
+    place = folder(tmp_path / "none", train='"2","",""\n"1","",""\n')
+    said = r"^Train has no documents that can be used; 2 were skipped, and the first is line 1: its text is empty\.$"
+    with pytest.raises(UserError, match=said):
+        data(tmp_path, place, on_error="skip").corpus()
+
+
 def test_a_share_that_holds_nothing_out_is_answered_by_one_that_does(tmp_path):
     place = folder(tmp_path / "few", train='"1","a","b"\n"2","c","d"\n' * 2)
     with pytest.raises(

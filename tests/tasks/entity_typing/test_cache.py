@@ -217,6 +217,13 @@ def test_a_faulty_line_is_named_or_skipped_and_counted(tmp_path, monkeypatch, ki
     assert part["first_fault"].startswith(f"line {number}: ")
 
 
+def test_where_all_lines_are_skipped_the_first_is_named(tmp_path):
+    job = recipe(tmp_path, on_error="skip")
+    job.sources[1].path.write_text("[\n{\n")
+    with pytest.raises(UserError, match=r"part1\.json has no mention that can be used; 2 were skipped, and the first is line 1: it"):
+        prepare_mentions(tmp_path / "cache", "made", job, 1)
+
+
 def test_types_outside_of_the_ontology_are_named_or_left_out_and_counted(tmp_path):
     known = tuple(synthetic.types(160))
     lines = [

@@ -117,8 +117,10 @@ def test_only_so_many_pairs_are_used():
 
 
 def test_a_split_without_pairs_is_an_error():
-    with pytest.raises(UserError, match="no pairs for dev"):
+    with pytest.raises(UserError, match=r"no pairs for dev that can be used\.$"):
         prepared(dev=(("-", "A", "b"),))
+    with pytest.raises(UserError, match=r"no pairs for dev .*; 1 were skipped, and the first is line 1: its premise is empty\.$"):
+        prepared(replace(RECIPE, on_error="skip"), dev=(("neutral", "", "b"),))
 
 
 def test_premises_are_held_out_with_all_their_pairs():
