@@ -6,14 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from pytorch_lightning.utilities import rank_zero_only
 
-from tasks.edges import Edges, complete_tree, nodes_on_cycles, read_edges
+from tasks.edges import FORM, Edges, complete_tree, nodes_on_cycles, read_edges
 from tasks.errors import UserError
 from tasks.reading import brief
 from tasks.vocabularies import check_names, check_numbers
 from tasks.wordnet import read_nouns
+
+# The largest share of nodes with nothing above them that a forest has, as each of its roots has a child of its own. In
+# a tree whose pairs are reversed all leaves are on top, which mostly are more.
+MOST_TOPS = 0.5
 
 
 class Hierarchy:
@@ -37,12 +42,15 @@ class Hierarchy:
 
     @functools.cached_property
     def edges(self) -> Edges:
-        """Read at first use, with a line about the nodes that lie on cycles."""
+        """Read at first use, with a line about nodes that lie on cycles, and one where pairs may be reversed."""
         edges = self._read()
         if len(nodes := nodes_on_cycles(edges.child, edges.parent, n := len(edges.names))):
             first = brief(edges.names[nodes[0]])
             which = f"{len(nodes)} of {n} nodes lie on cycles, as {first}"
             rank_zero_only(print)(f"{edges.source}: {which}; nodes of one cycle are above each other.", flush=True)
+        if (tops := n - len(np.unique(edges.child))) > MOST_TOPS * n:
+            what = f"{tops:,} of {n:,} nodes have nothing above them"
+            rank_zero_only(print)(f"note: {what}; is the order in {edges.source} {FORM}?", flush=True)
         return edges
 
     def kept(self) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""Hierarchies of each source; cycles are reported, once."""
+"""Hierarchies of each source; cycles and reversed pairs are reported, once."""
 
 import hashlib
+import random
 
 import pytest
 import torch
@@ -49,3 +50,30 @@ def test_cycles_are_reported_once(tmp_path, capsys, lines, count):
     assert hierarchy.edges is hierarchy.edges
     message = f"mine.tsv: {count} of 4 nodes lie on cycles, as 'a'; nodes of one cycle are above each other.\n"
     assert capsys.readouterr().out == (message if count else "")
+
+
+def recursive_tree(n: int) -> list[tuple[str, str]]:
+    """Each node below one that is drawn of those before it."""
+    draw = random.Random(n)
+    return [(f"n{k}", f"n{draw.randrange(k)}") for k in range(1, n)]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "count"),
+    [
+        ([(f"leaf{k}", f"n{k % 50}") for k in range(100)], 0),
+        ([(f"n{k % 50}", f"leaf{k}") for k in range(100)], 100),
+        # a forest of pairs: half of its nodes, and not more
+        pytest.param([(f"a{k}", f"b{k}") for k in range(9)], 0, marks=pytest.mark.filterwarnings("ignore:.*header")),
+        (recursive_tree(300), 0),
+        ([(f"n{(k - 1) // 3}", f"n{k}") for k in range(1, 121)], 81),
+    ],
+)
+def test_pairs_that_may_be_reversed_are_reported_once(tmp_path, capsys, pairs, count):
+    path = tmp_path / "mine.tsv"
+    path.write_text("".join(f"{child}\t{parent}\n" for child, parent in pairs), encoding="utf-8")
+    hierarchy = Hierarchy(None, str(path), None)
+    assert hierarchy.edges is hierarchy.edges
+    n = len({name for pair in pairs for name in pair})
+    note = f"note: {count} of {n} nodes have nothing above them; is the order in mine.tsv child <tab> parent?\n"
+    assert capsys.readouterr().out == (note if count else "")
