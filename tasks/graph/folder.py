@@ -12,7 +12,17 @@ from scipy import sparse
 from tasks.errors import UserError
 from tasks.fingerprints import contents_sha256, joined_sha256
 from tasks.graph.graph import Graph, checked, undirected
-from tasks.reading import TO_UTF8, UNREADABLE, brief, existing, header_caution, open_bytes, other_separator, reason
+from tasks.reading import (
+    TO_UTF8,
+    UNREADABLE,
+    brief,
+    existing,
+    header_caution,
+    open_bytes,
+    other_separator,
+    read_lines,
+    reason,
+)
 
 EDGES = "edges.tsv"
 FORM = "node <tab> node"
@@ -93,7 +103,9 @@ def _rows(path: Path, form: str, least: int, most: int | None) -> Rows:
         with open_bytes(path) as file:
             lines = file.read().decode("utf-8-sig").replace("\r\n", "\n").split("\n")
     except FileNotFoundError:
-        raise UserError(f"There is no file {path}; it must have lines of the form {form}.") from None
+        raise UserError(
+            f"There is no file {path}; it must have lines of the form {form}.{_other_file(path, least, most)}"
+        ) from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: it is not UTF-8 (byte {error.start}); {TO_UTF8}.") from None
     except UNREADABLE as error:
@@ -109,6 +121,19 @@ def _rows(path: Path, form: str, least: int, most: int | None) -> Rows:
     if not rows:
         raise UserError(f"{path} is empty; it must have lines of the form {form}.")
     return rows
+
+
+def _other_file(path: Path, least: int, most: int | None) -> str:
+    """Of a table that is not there a sentence about a file which differs from it in its ending; "" without one."""
+    if (other := next((each for each in sorted(path.parent.glob(f"{path.stem}.*")) if each.is_file()), None)) is None:
+        return ""
+    first = next((line for _, line in read_lines(other) if not isinstance(line, str) or line.strip()), "")
+    columns = first.count("\t") + 1 if isinstance(first, str) else 0
+    if least <= columns <= (most or columns):
+        name = f"{path.name}{'.gz' if other.suffix == '.gz' else ''}"
+        return f" There is {other.name}, which has such lines: rename it to {name}."
+    hint = other_separator(first, least, most) if isinstance(first, str) else ""
+    return f" There is {other.name}, which is not read: write its lines in this form to {path.name}.{hint}"
 
 
 def dense(stream: BinaryIO) -> np.ndarray:

@@ -127,6 +127,26 @@ def test_a_header_is_named(folder, recwarn):
         read_folder(folder, "mine", True)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("edges.csv", b"a,b\n", "There is edges.csv, which is not read: write its lines in this form to edges.tsv. Its columns "
+         r"are separated by commas, and tabs are needed: tr ',' '\t' < FILE > NEW_FILE makes them."),
+        ("edges.txt", b"\na\tb\n", "There is edges.txt, which has such lines: rename it to edges.tsv."),
+        ("edges.txt.gz", gzip.compress(b"a\tb\n"), "There is edges.txt.gz, which has such lines: rename it to edges.tsv.gz."),
+        ("edges.xlsx", b"PK\0\xff", "There is edges.xlsx, which is not read: write its lines in this form to edges.tsv."),
+        ("nodes.csv", b"a,b\n", "it must have lines of the form node <tab> node."),
+    ],
+)  # fmt: skip
+def test_a_file_with_another_ending_is_named(tmp_path, name, content, said):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError) as caught:
+        read_folder(tmp_path, "mine", False)
+    assert str(caught.value).endswith(f"{said}")
+    (tmp_path / "edges.tsv").write_text("a\tb\n")
+    assert read_folder(tmp_path, "mine", False).names == ("a", "b")
+
+
 def test_a_missing_file_is_told(tmp_path):
     with pytest.raises(UserError, match=r"There is no file .*edges.tsv"):
         read_folder(tmp_path, "mine", False)
