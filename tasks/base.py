@@ -391,6 +391,11 @@ class TaskData(pl.LightningDataModule, abc.ABC):
         """
         raise UserError(f"mode=predict: {type(self).__name__} reads no new examples, so this task has no predictions.")
 
+    def read_table(self, path: Path) -> Iterator[Any] | None:
+        """As `read_inputs`, of a file that is a table whose first line names the columns that this task knows; None of
+        any other file, whose lines are read."""
+        return None
+
     def read_folder(self, folder: Path) -> Iterator[Any]:
         """As `read_inputs`, of a folder each of whose files is an example."""
         raise UserError(f"input={folder} is a folder; name a file, or - for standard input.")

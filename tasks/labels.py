@@ -57,7 +57,7 @@ class Labels:
 def check_classes(counts: Mapping[str, Mapping[str, int]], unit: str, remark: str = "") -> None:
     """Raise UserError unless train has examples of two classes or more, and of each that has any.
 
-    counts: of each split and class. unit: what examples are, in the plural. remark: on those that were skipped, see `Faults`.
+    counts: of each split and class. unit: what examples are, in the plural. remark: `Faults.remark` of train.
     """
     labels = counts["train"]
     if not any(labels.values()):

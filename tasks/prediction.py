@@ -34,9 +34,9 @@ class Files:
     """What mode=predict reads and writes.
 
     checkpoint: a file, or the folder of a run or of an export. input: a file, plain or .gz, "-" for standard input, or
-    a folder each of whose files is an example; None of mode=test. output: a file, written whole or not at all, packed
-    where its name ends in .gz, or None or "-" for standard output. explain: with what the predictions rest on; a file
-    .html or .htm is then a page, and a file .txt and standard output are text.
+    a folder each of whose files is an example, perhaps in folders of its own; None of mode=test. output: a file,
+    written whole or not at all, packed where its name ends in .gz, or None or "-" for standard output. explain: with
+    what the predictions rest on; a file .html or .htm is then a page, and a file .txt and standard output are text.
     """
 
     checkpoint: str | None
@@ -85,7 +85,7 @@ class Files:
             raise UserError(f"output={output} cannot be written; name a file in a folder that exists.")
         for key in ("input", "checkpoint"):
             place = Path(getattr(self, key) or "")
-            files = [place] if place.is_file() else [*place.glob("*"), *place.glob("checkpoints/*")]
+            files = [place] if place.is_file() else [*place.glob("*"), *place.glob("*/*")]
             if getattr(self, key) is not None and output.exists() and any(map(output.samefile, files)):
                 raise UserError(f"output={output} is the {key}, which would be overwritten; name another file.")
         if _ending(self.output) in explanation.PAGES and not self.explain:
@@ -299,6 +299,8 @@ def _examples(data: TaskData, source: str) -> Iterator[Iterator[tuple[Any, dict[
         yield _with_others(data, sys.stdin.buffer, "standard input")
     elif Path(source).is_dir():
         yield ((example, {}) for example in data.read_folder(Path(source)))
+    elif (rows := data.read_table(Path(source))) is not None:
+        yield ((example, {}) for example in rows)
     else:
         with open_bytes(Path(source)) as stream:
             yield _with_others(data, stream, source)

@@ -311,6 +311,34 @@ def names_columns(path: Path, fields: Mapping[str, Sequence[str]]) -> bool:
     )
 
 
+def read_new_rows(
+    path: Path,
+    fields: Mapping[str, Sequence[str]],
+    parse: Callable[[dict[str, str]], Example],
+    optional: Sequence[str] = (),
+) -> Iterator[Example] | None:
+    """What `parse` makes of the fields of each row of a table of new examples, for `TaskData.read_table`; None for a
+    file that is no table which `names_columns` says it is. Other columns, such as labels, are passed over.
+
+    fields, optional: as of `read_records`. Raises UserError for a row that cannot be used, which names its line, and
+    where there is none.
+    """
+    if not names_columns(path, fields):
+        return None
+    forms = f"rows with {', '.join(names[0] for names in fields.values())}, as the first line names the columns"
+
+    def rows() -> Iterator[Example]:
+        number = 0
+        for number, example in _apply(read_records(path, fields, forms, optional), parse):
+            if isinstance(example, Fault):
+                raise UserError(f"{path}, line {number}: {example}. Expected are {forms}.")
+            yield example
+        if not number:
+            raise UserError(f"{path} has no rows below the names of its columns.")
+
+    return rows()
+
+
 def _separator(path: Path, line: str, fields: Mapping[str, Sequence[str]], header: Sequence[str] | None) -> str:
     """What separates the columns of a table, by its first line. Raises UserError where no file of this ending may have
     it."""

@@ -60,8 +60,11 @@ def draw(models: Sequence[Trained], options: FigureOptions) -> Path:
 
 def read_texts(trained: Trained, file: Path) -> list[Text]:
     """The first pairs of a file, as mode=predict reads it."""
-    with open_bytes(file) as lines:
-        pairs = list(trained.data.read_inputs(lines, str(file)))
+    if (rows := trained.data.read_table(file)) is not None:
+        pairs = list(rows)
+    else:
+        with open_bytes(file) as lines:
+            pairs = list(trained.data.read_inputs(lines, str(file)))
     if len(pairs) > MOST_PAIRS:
         print(f"--pairs {file}: shown are the first {MOST_PAIRS} of {len(pairs):,} pairs.")
     return [Text(pair.premise, pair.hypothesis, None) for pair in pairs[:MOST_PAIRS]]

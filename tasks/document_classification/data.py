@@ -20,13 +20,21 @@ from tasks.batches import SPLITS, Split
 from tasks.document_classification.cache import from_sources
 from tasks.document_classification.corpus import Arrays, Corpus, Recipe, prepare, usable
 from tasks.document_classification.labelled_input import note_labels
-from tasks.document_classification.sources import Form, Source, find_sources, named_sources, read_rows, read_text
+from tasks.document_classification.sources import (
+    Form,
+    Source,
+    find_sources,
+    named_sources,
+    read_rows,
+    read_text,
+    text_files,
+)
 from tasks.document_classification.toy import toy_rows
 from tasks.errors import UserError, one_of, toy_recipe
 from tasks.fingerprints import identity_of
 from tasks.labels import Labels
 from tasks.ragged import FIRST, Documents, encode_texts
-from tasks.reading import Fault, Faults, brief, parse_object, pick_fields, read_examples
+from tasks.reading import Fault, Faults, brief, parse_object, pick_fields, read_examples, read_new_rows
 from tasks.vocabularies import check_names
 from tasks.word_vectors import VectorFiles, VectorRows
 
@@ -57,8 +65,8 @@ class DocumentSplit:
 
 
 class NewDocument(NamedTuple):
-    """A document without a label: its text, the words of its sentences as the model sees them, and its file, where it
-    has one of its own."""
+    """A document without a label: its text, the words of its sentences as the model sees them, and its file in the
+    folder of new documents, where it has one of its own."""
 
     text: str
     sentences: list[list[str]]
@@ -125,8 +133,8 @@ class DocumentData(TaskData):
                     fault = self._corpus.faults.get(split)
                     skipped = f" (the first of those that were skipped is {fault})" if fault else ""
                     raise UserError(
-                        f"There are no documents for {split} that can be used{skipped}; add a file, or keep a part of the {n:,} "
-                        f"documents of train for it with task.data.held_out.{split}={part}."
+                        f"There are no documents for {split} that can be used{skipped}; add a file, or keep a part of "
+                        f"the {n:,} documents of train for it with task.data.held_out.{split}={part}."
                     )
             for line in self._remarks(self._corpus):
                 rank_zero_only(print)(line, flush=True)
@@ -290,15 +298,25 @@ class DocumentData(TaskData):
         labels = {*self.corpus().classes, *itertools.chain(*(self.recipe.classes or {}).values())}
         return read_examples(note_labels(lines, name, self.form, labels), name, self._input, "documents", forms)
 
+    def read_table(self, path: Path) -> Iterator[NewDocument] | None:
+        """New documents of a table whose first line has the columns of the form, that of the label perhaps not."""
+
+        def parse(record: dict[str, str]) -> NewDocument:
+            return self._new(self.form.document(record).texts)
+
+        return read_new_rows(path, self.form.inputs, parse, self.form.optional)
+
     def read_folder(self, folder: Path) -> Iterator[NewDocument]:
-        """A new document from each file of a folder, by name; hidden files are left out. Raises UserError, which names
-        the file, where one cannot be used, and for a folder without files."""
-        files = [file for file in sorted(folder.iterdir()) if file.is_file() and not file.name.startswith(".")]
-        if not files:
-            raise UserError(f"input={folder} has no files, of which each would be a document.")
+        """A new document from each file of a folder and of the folders in it, by name; hidden ones are left out. Raises
+        UserError, which names the file, where one cannot be used, and for a folder without files."""
+        own = [file for file in folder.iterdir() if file.is_file() and not file.name.startswith(".")]
+        if not (files := sorted([*own, *(file for _, file in text_files(folder))])):
+            raise UserError(
+                f"input={folder} has no files, of which each would be a document, in itself or in the folders in it."
+            )
         for file in files:
             try:
-                yield self._new(read_text(file).texts, file.name)
+                yield self._new(read_text(file).texts, file.relative_to(folder).as_posix())
             except Fault as fault:
                 raise UserError(f"{file}: {fault}; each file of the folder is the text of a document.") from None
 

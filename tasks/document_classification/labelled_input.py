@@ -16,7 +16,10 @@ def note_labels(lines: Iterable[bytes], name: str, form: Form, labels: Collectio
     name: of the stream, for messages. form: of labelled documents.
     """
     example = ", ".join(f'"{names[0]}": "..."' for names in form.texts)
-    wanted = f"Give texts without labels and header, one on each line, or JSON objects {{{example}}}."
+    wanted = (
+        f"Give texts without labels and header, one on each line, JSON objects {{{example}}}, or a file .csv or .tsv "
+        f"whose first line names the columns {', '.join(names[0] for names in form.texts)}."
+    )
     count = labelled = 0
     header = False
     for line in bounded_lines(lines):

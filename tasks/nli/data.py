@@ -19,7 +19,7 @@ from tasks.errors import UserError, known_splits, toy_recipe
 from tasks.fingerprints import identity_of
 from tasks.nli.cache import from_files
 from tasks.nli.columns import NO_PAIRS, Prepared, Recipe, prepare
-from tasks.nli.pairs import SENTENCES, Pair, read_inputs
+from tasks.nli.pairs import SENTENCES, Pair, read_inputs, read_table
 from tasks.nli.places import ALL, SPLITS, find_files, named_files
 from tasks.nli.toy import toy_pairs
 from tasks.ragged import FIRST, Sentences, encode_texts
@@ -263,6 +263,10 @@ class NliData(TaskData):
 
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[Pair]:
         return read_inputs(lines, name)
+
+    def read_table(self, path: Path) -> Iterator[Pair] | None:
+        """Pairs of a table whose first line names their columns; a column of labels is passed over."""
+        return read_table(path)
 
     def test_inputs(self) -> Iterator[tuple[Pair, dict[str, Any]]]:
         arrays = self.prepared().arrays

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tasks.column_names import guess_columns
-from tasks.reading import Fault, bounded_lines, parse_object, pick_fields, read_examples, read_records
+from tasks.reading import Fault, bounded_lines, parse_object, pick_fields, read_examples, read_new_rows, read_records
 
 NO_LABEL = ("-", "-1")  # annotators did not agree: SNLI and MultiNLI write the first, copies of them the second
 # What SNLI and MultiNLI call each field, and after it what SICK, SciTail and others do.
@@ -68,6 +68,11 @@ def read_inputs(lines: Iterable[bytes], name: str) -> Iterator[Pair]:
     return read_examples(_note_header(lines, name), name, _input, "pairs", forms)
 
 
+def read_table(path: Path) -> Iterator[Pair] | None:
+    """Pairs without labels of a table whose first line names their columns, among others; None of another file."""
+    return read_new_rows(path, SENTENCES, _new)
+
+
 def _note_header(lines: Iterable[bytes], name: str) -> Iterator[bytes]:
     """The lines as they are; says to standard error where the first has the names of the two columns."""
     is_first = True
@@ -78,20 +83,22 @@ def _note_header(lines: Iterable[bytes], name: str) -> Iterator[bytes]:
                 print(
                     f"note: {name}: the first line, {' <tab> '.join(columns)}, looks like a header, and it was read as "
                     "a pair of sentences, as each line is. Remove it: the lines are premise <tab> hypothesis, without "
-                    "a header.", file=sys.stderr,
+                    "a header, or a table whose name ends in .tsv.", file=sys.stderr,
                 )  # fmt: skip
         yield line
 
 
 def _input(line: str) -> Pair:
     if line.lstrip().startswith("{"):
-        sentences = list(pick_fields(parse_object(line), SENTENCES).values())
-    else:
-        sentences = line.split("\t")
-        if len(sentences) != 2:
-            raise Fault(f"it has {len(sentences)} column{'s' * (len(sentences) > 1)} instead of 2")
-    premise, hypothesis = sentences
-    for field, text in zip(SENTENCES, sentences, strict=True):
+        return _new(pick_fields(parse_object(line), SENTENCES))
+    sentences = line.split("\t")
+    if len(sentences) != 2:
+        raise Fault(f"it has {len(sentences)} column{'s' * (len(sentences) > 1)} instead of 2")
+    return _new(dict(zip(SENTENCES, sentences, strict=True)))
+
+
+def _new(sentences: Mapping[str, str]) -> Pair:
+    for field, text in sentences.items():
         if not text.strip():
             raise Fault(f"its {field} is empty")
-    return Pair(premise, hypothesis, label="")
+    return Pair(**sentences, label="")

@@ -12,6 +12,8 @@ import torch
 from configs.build import rebuild
 from tasks import resume
 from tasks.entity_typing.toy import make_mentions, make_tree
+from tasks.errors import UserError
+from tasks.prediction import Files
 from tests.cli import QUIET, Result, call, places
 
 SMALL = ("task.data.sizes={train: 200, dev: 20, test: 60}", "task.data.limits.context=8", "optim.lr=0.05")
@@ -150,6 +152,14 @@ def test_a_checkpoint_is_not_overwritten(trained):
         result = call("mode=predict", f"checkpoint={checkpoint}", "input=run.py", f"output={best(trained)}", *places(trained[0]))
         assert result.code == 1
         assert "is the checkpoint, which would be overwritten; name another file" in result.err
+
+
+def test_a_file_in_a_folder_of_the_input_is_not_overwritten(tmp_path):
+    (tmp_path / "in" / "sea").mkdir(parents=True)
+    (tmp_path / "in" / "sea" / "1.txt").write_text("waves")
+    files = Files("run", str(tmp_path / "in"), str(tmp_path / "in" / "sea" / "1.txt"))
+    with pytest.raises(UserError, match="is the input, which would be overwritten"):
+        files.check_output()
 
 
 def test_a_test_with_other_data_is_refused(trained):

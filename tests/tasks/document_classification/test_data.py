@@ -115,9 +115,56 @@ def test_new_documents_are_lines_objects_or_files(tmp_path, capsys):
         {"text": "Zebra", "file": "a.txt"},
         {"text": "It\nrains", "file": "b.txt"},
     ]
+    for name in ("sea/1.txt", "land/2.txt", "land/.hidden", "land/deeper/3.txt"):
+        (place / name).parent.mkdir(exist_ok=True)
+        (place / name).write_text(name, encoding="utf-8")
+    (place / "b.txt").unlink()
+    assert [found.describe(one) for one in found.read_folder(place)] == [
+        {"text": "Zebra", "file": "a.txt"},
+        {"text": "land/2.txt", "file": "land/2.txt"},
+        {"text": "sea/1.txt", "file": "sea/1.txt"},
+    ]
     capsys.readouterr()
     assert found.encode(inputs)[torch.tensor([0])]["words"].tolist() == [[UNK]], "no word of it is known"
     assert capsys.readouterr().out == "1 documents have no word that the vocabulary has; the first is 'zebra'\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("new.csv", '\ufefflabel;title;text\n1;Rain;"It; rains\n\ntoday"\n\n3;Shares;They, rise\n'),
+        ("new.csv", 'text,id,title\n"It; rains\n\ntoday",7,Rain\n"They, rise",8,Shares\n'),
+        ("new.tsv.gz", "title\ttext\nRain\tIt; rains today\nShares\tThey, rise\n"),
+    ],
+)
+def test_new_documents_may_be_a_table_with_or_without_labels(tmp_path, name, content):
+    found, path = data(tmp_path), tmp_path / name
+    path.write_bytes(gzip.compress(content.encode()) if name.endswith(".gz") else content.encode())
+    rows = found.read_table(path)
+    assert rows is not None
+    texts = [" ".join(found.describe(one)["text"].split()) for one in rows]
+    assert texts == ["Rain It; rains today", "Shares They, rise"]
+
+
+def test_a_file_that_is_no_table_is_read_by_its_lines(tmp_path):
+    for name, content in (("a.txt", "title\ttext\nx\ty\n"), ("a.csv", "Rain,It rains\n"), ("a.tsv", '{"title": "text"}\n'), ("b.csv", "")):
+        (tmp_path / name).write_text(content)
+        assert data(tmp_path).read_table(tmp_path / name) is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("x,y\n,\n", "new.csv, line 3: its text is empty. Expected are rows with title, text, as the first line names"),
+        ("x,y,z\n", "new.csv, line 2: it has 3 columns, and the first line has 2"),
+        ("", "new.csv has no rows below the names of its columns."),
+    ],
+)
+def test_a_row_of_a_new_table_that_cannot_be_used_is_named(tmp_path, rows, message):
+    (tmp_path / "new.csv").write_text(f"title,text\n{rows}")
+    with pytest.raises(UserError) as error:
+        list(data(tmp_path).read_table(tmp_path / "new.csv"))
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -137,8 +184,10 @@ def test_a_new_document_that_cannot_be_used_is_named(tmp_path, line, message):
 def test_a_folder_of_new_documents_that_cannot_be_used(tmp_path):
     found, place = data(tmp_path), tmp_path / "texts"
     place.mkdir()
-    with pytest.raises(UserError, match="has no files, of which each would be a document"):
-        list(found.read_folder(place))
+    for _ in range(2):
+        with pytest.raises(UserError, match="has no files, of which each would be a document"):
+            list(found.read_folder(place))
+        (place / "sea").mkdir(exist_ok=True)
     (place / "a.txt").write_bytes(b"\xff")
     with pytest.raises(
         UserError, match=r"a\.txt: it is not UTF-8 \(byte 1\); `iconv .*; each file of the folder is the text of a document"

@@ -6,7 +6,8 @@ from tests.tasks.document_classification.files import data
 
 WANTED = (
     "and each line was read as the text of a document, as it stands. Give texts without labels and header, one on each "
-    'line, or JSON objects {"title": "...", "text": "..."}.\n'
+    'line, JSON objects {"title": "...", "text": "..."}, or a file .csv or .tsv whose first line names the columns title, '
+    "text.\n"
 )
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tasks.errors import UserError
-from tasks.nli.pairs import Pair, read_inputs, read_pairs
+from tasks.nli.pairs import Pair, read_inputs, read_pairs, read_table
 from tasks.reading import Fault
 
 SNLI = (
@@ -158,9 +158,32 @@ def test_a_header_of_new_pairs_is_noted_and_read_as_a_pair(capsys, lines, noted)
     if noted:
         assert err.startswith("note: in.tsv: the first line, ")
         assert "was read as a pair of sentences" in err
-        assert "the lines are premise <tab> hypothesis, without a header.\n" in err
+        assert "the lines are premise <tab> hypothesis, without a header, or a table whose name ends in .tsv.\n" in err
     else:
         assert err == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("in.tsv", "id\tlabel\tpremise\thypothesis\n1\tx\tA man.\tHe is.\n\n2\ty\tA\tb\n"),
+        ("in.csv", "sentence2;sentence1\nHe is.;A man.\nb;A\n"),
+    ],
+)
+def test_new_pairs_may_be_a_table_whose_first_line_names_its_columns(tmp_path, name, text):
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    assert list(read_table(tmp_path / name)) == [Pair("A man.", "He is.", ""), Pair("A", "b", "")]
+    (tmp_path / name).write_text(text.partition("\n")[2], encoding="utf-8")
+    assert read_table(tmp_path / name) is None
+    (tmp_path / name).write_text(f"{text.partition(chr(10))[0]}\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"in\.... has no rows below the names of its columns"):
+        list(read_table(tmp_path / name))
+
+
+def test_a_faulty_row_of_new_pairs_is_named_with_its_line(tmp_path):
+    (tmp_path / "in.tsv").write_text("premise\thypothesis\nA\tb\nA\t \n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"in\.tsv, line 3: its hypothesis is empty\."):
+        list(read_table(tmp_path / "in.tsv"))
 
 
 def test_no_new_pairs_at_all_is_an_error():

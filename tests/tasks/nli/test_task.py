@@ -57,6 +57,15 @@ def test_predictions_have_probabilities_and_the_weights_of_the_premise(trained, 
     assert [token for token, _ in predictions[1]["attention"]] == ["a", "horse", "."]
 
 
+def test_a_table_of_new_pairs_is_read_by_its_columns(trained, tmp_path):
+    text = "label\tpremise\tid\thypothesis\nneutral\tThe car.\t7\ta vehicle meets an animal.\n"
+    result = predicted(trained, tmp_path, text)
+    assert result.code == 0, result.err
+    (answer,) = map(json.loads, (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines())
+    assert (answer["premise"], answer["hypothesis"]) == ("The car.", "a vehicle meets an animal.")
+    assert "note:" not in result.err
+
+
 def test_batches_do_not_change_predictions(trained, tmp_path):
     text = "The dog meets the car.\ta vehicle meets an animal.\nThe car.\ta vehicle meets an animal.\n"
     results = []
