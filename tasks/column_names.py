@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
+LONGEST = 200  # characters of names in a message
+MOST = 30  # columns that a message lists
+
 
 def guess_columns(
     columns: Mapping[str, Sequence[str]], fields: Mapping[str, Sequence[str]], others: Sequence[str] = ()
 ) -> dict[str, str] | None:
-    """The name of a column for each field; None where there are too few. A field has the column of one of its names,
+    """The name of a column for each field; None where there are too few, or what stands there is no name, but too long
+    or not printable. A field has the column of one of its names,
     where there is one; else the texts have the longest columns, and "label" the one with the fewest values.
 
     columns: by name the cells of the first rows. fields: the names of "label" and of each text. others: names of
@@ -22,4 +26,15 @@ def guess_columns(
         # a column with one value tells no classes apart
         found["label"] = min(values, key=lambda name: (values[name] < 2, values[name]), default=None)
     complete = {field: name for field, name in found.items() if name is not None}
-    return complete if len(complete) == len(fields) else None
+    text = "".join(complete.values())
+    return complete if len(complete) == len(fields) and len(text) <= LONGEST and text.isprintable() else None
+
+
+def list_names(columns: Sequence[str], own: Mapping[str, str], others: Sequence[str] = ()) -> str:
+    """Names of all columns for a table whose first line has none, with commas; "" where they are too many to list.
+
+    columns: what the first line has. own: by it the names of those that are known. The rest are `others`, then column1,
+    column2, ...
+    """
+    rest = iter([*others, *(f"column{k}" for k in range(1, len(columns)))])
+    return ",".join(own.get(column) or next(rest) for column in columns) if len(columns) <= MOST else ""

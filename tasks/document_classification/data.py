@@ -163,9 +163,10 @@ class DocumentData(TaskData):
                 yield f"{which} are in train, too, as the model reads them; they are kept."
         totals = {name: sum(corpus.counts[split]["labels"][name] for split in SPLITS) for name in corpus.classes}
         if single := [name for name, n in totals.items() if n == 1]:
-            names, more = ", ".join(single[:5]), f" and {len(single) - 5:,} more" if len(single) > 5 else ""
+            names = ", ".join(name[:60] for name in single[:5])
+            more = f" and {len(single) - 5:,} more" if len(single) > 5 else ""
             similar = difflib.get_close_matches(single[0], [name for name in totals if name != single[0]], 1)
-            hint = f" Is {single[0]} {similar[0]}?" if similar else ""
+            hint = f" Is {single[0][:60]} {similar[0][:60]}?" if similar else ""
             yield f"Classes with a single document: {names}{more}.{hint}"
 
     def _sources(self, folder: Path) -> list[Source]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tasks.batches import SPLITS
-from tasks.column_names import guess_columns
+from tasks.column_names import guess_columns, list_names
 from tasks.document_classification.corpus import Document, Row
 from tasks.errors import UserError, known_splits, quoted
 from tasks.reading import LONGEST, UNREADABLE, Fault, decode, existing, open_bytes, read_records, reason
@@ -74,12 +74,11 @@ class Form:
         if any(text not in names for text, names in zip(texts, self.texts, strict=True)):
             words.append(f"task.data.form.texts=[{','.join(f'[{_atom(text)}]' for text in texts)}]")
         named = f"Where {label} is the label and {' and '.join(texts)} the text, add {shlex.join(words)}. "
-        own = {label: self.label[0], **{text: names[0] for text, names in zip(texts, self.texts, strict=True)}}
-        others = iter([*self.optional, *(f"column{k}" for k in range(1, len(columns)))])
-        header = ",".join(own.get(name) or next(others) for name in columns)
-        unnamed = f"Where the first line is a document, add 'task.data.form.header=[{header}]'."
         if {*itertools.chain(*self.fields.values())} & {*columns}:
             return named
+        own = {label: self.label[0], **{text: names[0] for text, names in zip(texts, self.texts, strict=True)}}
+        header = list_names([*columns], own, self.optional)
+        unnamed = f"Where the first line is a document, add 'task.data.form.header=[{header}]'." if header else ""
         return unnamed if label in columns[label] else named + unnamed
 
 

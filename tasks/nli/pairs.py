@@ -6,7 +6,7 @@ from operator import contains
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.column_names import guess_columns
+from tasks.column_names import guess_columns, list_names
 from tasks.reading import Fault, bounded_lines, parse_object, pick_fields, read_examples, read_new_rows, read_records
 
 NO_LABEL = ("-", "-1")  # annotators did not agree: SNLI and MultiNLI write the first, copies of them the second
@@ -47,17 +47,14 @@ def _remedy(columns: Mapping[str, Sequence[str]]) -> str:
     what it has for its name the cells of the next rows."""
     if (found := guess_columns(columns, FIELDS, others=("genre",))) is None:
         return ""
-    own = {name: field for field, name in found.items()}
     label, premise, hypothesis = (found[field] for field in FIELDS)
-    if label in columns[label]:  # no name, but a label
-        others = iter(f"column{k}" for k in range(1, len(columns)))
-        names = ", ".join(own.get(name) or next(others) for name in columns)
-        return f"Where the first line is a pair, put one before it that names the columns {names}."
-    names = ", ".join(own.get(name, name) for name in columns)
-    return (
-        f"Where {label} is the label, {premise} the premise and {hypothesis} the hypothesis, name the columns {names} "
-        "in the first line."
-    )
+    if label not in columns[label]:
+        return (
+            f"Where {label} is the label, {premise} the premise and {hypothesis} the hypothesis, name them label, "
+            "premise and hypothesis in the first line."
+        )
+    names = list_names([*columns], {name: field for field, name in found.items()})
+    return f"Where the first line is a pair, put one before it that names the columns {names}." if names else ""
 
 
 def read_inputs(lines: Iterable[bytes], name: str) -> Iterator[Pair]:

@@ -244,3 +244,10 @@ def test_a_folder_is_needed_and_a_file_for_train(tmp_path):
         data(tmp_path, place).corpus()
     with pytest.raises(UserError, match=r"task\.data\.toy needs numbers for train, dev and test in task\.data\.sizes"):
         DocumentData(None, cache="", **SETTINGS | {"toy": {"seed": 0}}).corpus()
+
+
+def test_a_long_name_of_a_class_is_cut_in_the_remark(tmp_path, capsys):
+    place = folder(tmp_path / "news", TRAIN + f'"{"x" * 5000}","","Cheese."\n')
+    data(tmp_path, place, held_out={"dev": 0.2}, held_out_seed=2).corpus()
+    said = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("Classes with a single document: xx"))
+    assert len(said) < 200

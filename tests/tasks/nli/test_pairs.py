@@ -99,10 +99,12 @@ def test_a_file_that_has_no_pairs_is_named(tmp_path, text, message):
     ("text", "remedy"),
     [
         ("id\tUrteil\tSatz1\tSatz2\n1\ta\tEr lief.\tWarum?\n2\ta\tEs regnet.\tEs ist nass.\n3\tb\tJa.\tNein.\n",
-         "Where Urteil is the label, Satz1 the premise and Satz2 the hypothesis, name the columns id, label, premise, "
-         "hypothesis in the first line."),
+         "Where Urteil is the label, Satz1 the premise and Satz2 the hypothesis, name them label, premise and hypothesis in "
+         "the first line."),
         ("7\ta\tEr lief.\tWarum?\n8\ta\tEs regnet.\tEs ist nass.\n9\tb\tJa.\tNein.\n10\tb\tA.\tB.\n",
-         "Where the first line is a pair, put one before it that names the columns column1, label, premise, hypothesis."),
+         "Where the first line is a pair, put one before it that names the columns column1,label,premise,hypothesis."),
+        ("Urteil\tSatz1\t" + "x" * 300 + "\na\tEr lief.\tWarum?\n", "(premise and hypothesis, or sentence_A and sentence_B, will do)."),
+        ("a\t" * 40 + "\n" + "a\t" * 40, "(premise and hypothesis, or sentence_A and sentence_B, will do)."),
         ("a\tEr lief.\n", "(premise and hypothesis, or sentence_A and sentence_B, will do)."),
     ],
 )  # fmt: skip
