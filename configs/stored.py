@@ -39,7 +39,10 @@ PLACES = ("data.dir", CACHE, "paths.data_dir", "paths.output_dir")
 CACHED_AT_ROOT = "tasks.prefix."  # of these data, root is the cache
 EMBEDDINGS = re.compile(r"<paths\.output_dir>/embeddings/[^/]+\.npz")  # what a run writes besides its folder
 # Settings of a task that runs from before them lack, and what they get.
-LATER = {"poincare_embeddings": {"top_k": 10}, "poincare_glove": {"top_k": 10}}
+LATER: dict[str, dict[str, Any]] = {
+    "poincare_embeddings": {"top_k": 10, "burn_in_dampening": None},
+    "poincare_glove": {"top_k": 10},
+}
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 _PLACE = re.compile(r"<((?:data|paths)\.\w+)>(?=/|\Z)")
 

@@ -1,22 +1,16 @@
 """What checkpoints keep besides a state: where it comes from, numbers, and which validation was the best."""
 
 import math
-import pickletools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import NoneType
 from typing import Any
 
-import torch
-from torch import Tensor
-
+from tasks.checkpoint_reader import MOST_DEPTH
 from tasks.reading import brief
 
 MOST_VALUES = 100_000  # of a configuration, and of counts; ours have some hundred
 MOST_LETTERS = 200  # of a metric's name
-MOST_DEPTH = 100  # of their nodes; ours have ten
-TOO_DEEP = f"its nodes are nested more than {MOST_DEPTH} deep"
 
 
 @dataclass(frozen=True)
@@ -64,78 +58,9 @@ def selection(values: Any) -> dict[str, Any]:
     best = numbers_by_name(values, "best value, epoch and step")
     if best and best.keys() - {"loss"} != {"value", "epoch", "step"}:
         raise ValueError("its best value, epoch and step are not all there")
-    if not all(math.isfinite(value) for value in best.values()):
-        raise ValueError("its best value, epoch or step is not finite")
+    if any(math.isnan(value) for value in best.values()):
+        raise ValueError("its best value, epoch or step is NaN")
     return best
-
-
-def load(file: str | Path, device: torch.device | str) -> Any:
-    """What `torch.save` put into a file, of tensors and plain values; nothing is executed.
-
-    Mappings are `dict`, sequences `list` and `tuple`: attributes that the file gives them or a tensor, which may be in
-    the place of their methods, are left out. Raises ValueError where nodes are nested more than MOST_DEPTH deep, and
-    RuntimeError, among others, for a sparse tensor whose indices lie outside of it, which would be read and written
-    there.
-    """
-    _check_tuples(torch._C.PyTorchFileReader(str(file)).get_record("data.pkl"))
-    with torch.sparse.check_sparse_tensor_invariants():
-        values = torch.load(file, map_location=device, weights_only=True)
-    return _plain(values, {}, 0)
-
-
-def _plain(node: Any, known: dict[int, Any], depth: int) -> Any:
-    """A node without attributes of its own; known: what was made of the nodes that stand in several places."""
-    if depth > MOST_DEPTH:
-        raise ValueError(TOO_DEEP)
-    if isinstance(node, Tensor):
-        vars(node).clear()
-    elif isinstance(node, (dict, list, tuple)) and id(node) not in known:
-        if isinstance(node, dict):
-            made: Any = {key: _plain(value, known, depth + 1) for key, value in dict.items(node)}
-        else:
-            values = list.__iter__(node) if isinstance(node, list) else tuple.__iter__(node)
-            made = (list if isinstance(node, list) else tuple)(_plain(value, known, depth + 1) for value in values)
-        known[id(node)] = made
-    return known.get(id(node), node)
-
-
-def _check_tuples(pickled: bytes) -> None:
-    """Raises ValueError where tuples are nested more than MOST_DEPTH deep: one that is the key of a mapping is hashed,
-    which takes the interpreter's own stack and ends the process where that is too small."""
-    stack: list[int | None] = []  # of each value how deep its tuples are; None: a mark
-    memo: dict[int, int] = {}
-
-    def pop(count: int | None) -> list[int]:
-        """So many values, or, with None, all down to the mark."""
-        if count is None:
-            place = len(stack) - 1 - stack[::-1].index(None)
-            values = stack[place + 1 :]
-            del stack[place:]
-        else:
-            values = stack[len(stack) - count :]
-            del stack[len(stack) - count :]
-        return [value or 0 for value in values]
-
-    for operation, argument, _ in pickletools.genops(pickled):
-        name, before = operation.name, operation.stack_before
-        if name == "MARK":
-            stack.append(None)
-        elif name in _TUPLES:
-            stack.append(1 + max(pop(_TUPLES[name]), default=0))
-        elif name in ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"):
-            memo[len(memo) if argument is None else argument] = (stack and stack[-1]) or 0
-        elif name in ("GET", "BINGET", "LONG_BINGET"):
-            stack.append(memo.get(argument or 0, 0))
-        else:
-            marked = pickletools.markobject in before
-            taken = pop(None) if marked else []
-            taken += pop(before.index(pickletools.markobject) if marked else len(before))
-            stack.extend([max(taken, default=0) if name == "DUP" else 0] * len(operation.stack_after))
-        if stack and (stack[-1] or 0) > MOST_DEPTH:
-            raise ValueError(TOO_DEEP)
-
-
-_TUPLES = {"TUPLE": None, "EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}  # how many values each takes
 
 
 def _is_bounded(node: Any, leaves: Any = object) -> bool:

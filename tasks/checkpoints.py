@@ -18,11 +18,13 @@ from torch import Tensor
 from hyperbolic.diagnostics import manifold_parameters
 from hyperbolic.manifolds import Manifold
 from tasks.base import Task, as_task
-from tasks.checkpoint_parts import counts_by_name, load, numbers_by_name, selection
+from tasks.checkpoint_parts import counts_by_name, numbers_by_name, selection
+from tasks.checkpoint_reader import load
 from tasks.folders import whole_file
 from tasks.interruption import Interruption, Stop
 
 BEST, LAST, AVERAGE, EPOCH = "best.ckpt", "last.ckpt", "average.ckpt", "epoch-{:06d}.ckpt"
+BEFORE = "before.ckpt"  # the best state but for the validation after trainer.max_steps ended a run within an epoch
 DISTANCE = "/dist0_mean"  # of the diagnostics (tasks.watch): the mean distance of points from the origin
 
 
@@ -150,6 +152,11 @@ class History(Checkpoint):
 class Patience(EarlyStopping):
     """Lightning's, whose patience is this run's own. Raises ValueError for a state that is none."""
 
+    @property
+    def state_key(self) -> str:
+        """As Lightning's own has it in checkpoints from before."""
+        return super().state_key.replace(type(self).__qualname__, EarlyStopping.__qualname__, 1)
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
         counts_by_name({name: state[name] for name in ("wait_count", "stopped_epoch")}, "waiting epochs")
         best = state["best_score"]
@@ -159,8 +166,8 @@ class Patience(EarlyStopping):
 
 
 class Checkpoints(Checkpoint):
-    """best.ckpt: weights of the best validation, of several with the same value of the first with the lowest val/loss;
-    last.ckpt: everything, to resume from; with average_last = n the
+    """best.ckpt: weights of the best validation; among equal values the one with the lowest val/loss, and of these the
+    first. last.ckpt: everything, to resume from; with average_last = n the
     weights after each of the last n epochs, epoch-<number>.ckpt, and at the end their mean, average.ckpt.
 
     Both are written at the first end of an epoch and at later ones `every_s` seconds apart (at every one by several
@@ -174,9 +181,9 @@ class Checkpoints(Checkpoint):
         self.folder = folder
         self.every_n_steps, self.every_s = every_n_steps, every_s
         self.average_last = average_last
-        self.best: dict[str, Any] = {}  # value, epoch, step
+        self.best: dict[str, Any] = {}  # value, epoch, step, and the loss of the validation
         self.interruption = Interruption()
-        self._due = self._averaged = self._ended_within = False
+        self._due = self._averaged = self._ended_within = self._cut = False
         self._kept: dict[str, Any] | None = None  # best.ckpt that is still to be written
         self._latest_save = -math.inf
         self._stops = False  # trainer.should_stop when it was saved; it stays where min_epochs are still to come
@@ -214,6 +221,8 @@ class Checkpoints(Checkpoint):
                     if not 0 <= _epoch(trainer) - epoch_of(file) < self.average_last:
                         file.unlink()
         interrupted = self.interruption.agreed(trainer)
+        whole = trainer.fit_loop.epoch_loop.batch_progress.is_last_batch or _stops_early(trainer)
+        self._cut = trainer.global_step == trainer.max_steps and not whole and not self._ended_within
         last = (
             _stops_early(trainer) or _epoch(trainer) == trainer.max_epochs or trainer.global_step == trainer.max_steps
         )
@@ -301,7 +310,7 @@ class Checkpoints(Checkpoint):
         return bool(every and every != float("inf") and (batch_idx + 1) % every == 0 and trainer.enable_validation)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best, "should_stop": self._stops}
+        return {"best": self.best, "should_stop": self._stops, "cut": self._cut}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.best = selection(state["best"])

@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from hyperbolic.diagnostics import find_nonfinite
 from tasks import exported
 from tasks.base import Task
-from tasks.checkpoint_parts import Origin, has_parts, load, selection
-from tasks.checkpoints import AVERAGE, BEST, LAST, epoch_files, epoch_of
+from tasks.checkpoint_parts import Origin, has_parts, selection
+from tasks.checkpoint_reader import load
+from tasks.checkpoints import AVERAGE, BEFORE, BEST, LAST, epoch_files, epoch_of
 from tasks.errors import UserError, quoted
 from tasks.fingerprints import other_parts
 from tasks.folders import whole_file
@@ -305,6 +306,12 @@ def checkpoint_to_continue(
         checkpoint = read(Path(resume), setting, STATES["fit"])
         check_same(checkpoint, origin, CONTINUED, setting)
         check_unfinished(checkpoint, max_epochs, max_steps, setting)
+        is_cut = checkpoint["callbacks"]["Checkpoints"].get("cut") is True
+        if is_cut and finished(checkpoint, max_epochs, max_steps) is None:
+            raise UserError(
+                f"{setting}: trainer.max_steps ended that run within an epoch, at a validation, from where it cannot "
+                "go on as if it had not ended. Train again without trainer.resume."
+            )
         return checkpoint
     files = sorted(runs.glob(f"*/checkpoints/{LAST}"), key=lambda f: f.stat().st_mtime, reverse=True)
     remark = None
@@ -354,7 +361,7 @@ def take_over(
     source, own = checkpoint["file"].parent, checkpoint.get("callbacks", {}).get("Checkpoints")
     ends = {checkpoint["file"]: (epochs_of(checkpoint), int(checkpoint["global_step"]))}
     if isinstance(own, dict) and own.get("best"):
-        best = read(source / BEST, setting)
+        best = read(source / (BEFORE if (source / BEFORE).exists() else BEST), setting)
         load_weights(task, best, setting)
         try:
             selected = selection(best.get("best", own["best"]))
@@ -376,7 +383,8 @@ def take_over(
     load_weights(task, checkpoint, setting)
     if source.resolve() == folder.resolve():
         return
-    for file in [source / BEST, *latest]:
+    before = source / BEFORE
+    for file in [before if before.exists() else source / BEST, *latest]:
         if file.exists():
-            with whole_file(folder / file.name) as part:
+            with whole_file(folder / (BEST if file == before else file.name)) as part:
                 shutil.copyfile(file, part)

@@ -10,12 +10,11 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.loggers import Logger
-from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.strategies import StrategyRegistry
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from hyperbolic.geometry import Geometry
-from tasks.checkpoint_parts import load
+from tasks.checkpoint_reader import CheckpointReader
 from tasks.checkpoints import Checkpoints
 from tasks.errors import UserError, one_of
 from tasks.gradients import MeanGradients
@@ -62,7 +61,7 @@ def make_trainer(
             enable_model_summary=False,
             use_distributed_sampler=False,
             num_sanity_val_steps=0,
-            plugins=_CheckpointReader(),
+            plugins=CheckpointReader(),
             **options,
         )
     except (MisconfigurationException, ValueError, TypeError) as error:
@@ -75,14 +74,6 @@ def make_trainer(
     # end that one again, without batches.
     trainer.fit_loop._iteration_based_training = lambda: False  # type: ignore[method-assign]
     return trainer
-
-
-class _CheckpointReader(TorchCheckpointIO):
-    """What Lightning reads of a checkpoint to go on from is what `load` makes of it."""
-
-    def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
-        values: dict[str, Any] = load(path, "cpu" if map_location is None else map_location)
-        return values
 
 
 def check_processes(devices: Any) -> None:

@@ -23,7 +23,7 @@ from hyperbolic.switch import use_kernels
 from tasks import processes
 from tasks import resume as resuming
 from tasks.base import Task, TaskData
-from tasks.checkpoints import BEST, LAST, Checkpoints, History, Patience
+from tasks.checkpoints import BEFORE, BEST, LAST, Checkpoints, History, Patience
 from tasks.errors import Diverged, UserError, whole
 from tasks.interruption import ends_with_a_message
 from tasks.pruning import Pruning
@@ -152,6 +152,8 @@ def fit(
             print(f"training ended in epoch {newest['epoch']}: {why}", flush=True)
         validated = task.select in newest and newest["step"] == trainer.global_step
         if not validated and options.get("limit_val_batches") != 0:  # max_steps came between two validations
+            if checkpoints.best and trainer.is_global_zero:
+                shutil.copyfile(states / BEST, states / BEFORE)  # with which a longer run goes on
             trainer.validate(task, datamodule=data, verbose=False)
         metrics = dict(task.metrics)
         selection: dict[str, Any] | None = None

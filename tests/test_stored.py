@@ -14,7 +14,7 @@ import torch
 from configs.targets import targets
 from scripts.figures import main as figures
 from tasks import resume
-from tasks.checkpoint_parts import load
+from tasks.checkpoint_reader import load
 from tasks.errors import UserError
 from tests.cli import QUIET, Result, call, places, short
 

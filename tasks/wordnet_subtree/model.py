@@ -15,7 +15,7 @@ from hyperbolic.manifolds.charts import convert
 from tasks.errors import UserError, one_of, positive
 from tasks.points_files import PointsFile
 
-STARTS = ("random", "centroid")
+STARTS = ("random", "node", "centroid")
 
 
 class SubtreeClassifier(nn.Module):
@@ -27,10 +27,10 @@ class SubtreeClassifier(nn.Module):
 
     geometry: of all components, or one for each. embedded: the points of all nodes. hyperplanes: 2, one for each class,
     or 1, that of the subtree, which alone is then the boundary. start_scale: factor of what the classifier starts with,
-    but for its points. start_at: "random", as the geometry's classifiers start; "centroid", of the hyperbolic MLR in
-    the ball: all hyperplanes through a point on the way from the origin to the centroid z of the rows `below` of the
+    but for its points. start_at: "random", as the geometry's classifiers start; of the hyperbolic MLR in the ball
+    "centroid": all hyperplanes through a point on the way from the origin to the centroid z of the rows `below` of the
     table, at a share of it from U(1/2, 1), with the normals ``start_scale z/|z|`` of the subtree and the opposite of
-    the rest.
+    the rest; "node": the same half-way to one of these rows, drawn at random.
     """
 
     components = ("points", "classifier")
@@ -66,19 +66,23 @@ class SubtreeClassifier(nn.Module):
 
     @torch.no_grad()
     def _place(self) -> None:
-        """Shorten what the classifier starts with; with start_at="centroid", place its hyperplanes."""
+        """Shorten what the classifier starts with; with start_at="centroid" or "node", place its hyperplanes."""
         for parameter in self.classifier.parameters():
             if not isinstance(parameter, ManifoldParameter):
                 parameter.mul_(self._start_scale)
         if self._start == "random":
             return
         if not isinstance(self.classifier, mobius.Logits) or self._below is None:
-            raise UserError("task.model.start_at=centroid is for hyperbolic MLR in the ball; take geometry=poincare.")
+            raise UserError(
+                f"task.model.start_at={self._start} is for hyperbolic MLR in the ball; take geometry=poincare."
+            )
         manifold = self.classifier.manifold
         below = self._moved(self.embedded[self._below.to(self.embedded.device)])
-        middle = manifold.logmap0(manifold.centroid(below))
-        share = (1 + torch.rand(())).to(middle.device) / 2
-        self.classifier.p.copy_(manifold.expmap0((share * middle).to(middle.dtype)).expand_as(self.classifier.p))
+        if self._start == "node":
+            middle, share = manifold.logmap0(below[int(torch.randint(len(below), ()))]), 0.5
+        else:
+            middle, share = manifold.logmap0(manifold.centroid(below)), (1 + float(torch.rand(()))) / 2
+        self.classifier.p.copy_(manifold.expmap0(share * middle).expand_as(self.classifier.p))
         normal = self._start_scale * torch.nn.functional.normalize(middle, dim=-1)
         self.classifier.a.copy_(torch.stack([-normal, normal])[-len(self.classifier.a) :])
 
