@@ -88,7 +88,7 @@ def main() -> int:
     code = 1
     try:
         overview.check_flags(sys.argv[1:])
-        words[:] = with_quotes(own.choose(overview.many_first(sys.argv[1:])))
+        words[:] = with_quotes(own.choose(overview.many_first(sys.argv[1:]), looks=True))
         sweeper.register()
         sys.argv[1:] = stored.choose(words)
         if not multirun.are_many(words):

@@ -33,7 +33,7 @@ def answer(words: Sequence[str]) -> bool:
     """Print what the words ask for, where it is `--help`, or `--cfg` of what needs no checkpoint; whether they do."""
     if HELP.intersection(words):
         with contextlib.suppress(UserError):  # of the user's own folder, which a run reports
-            own.choose(words)
+            own.choose(words, looks=True)
         print(called(text()))
         return True
     if SETTINGS.intersection(words) and not any(CHECKPOINT.match(word) for word in words):
@@ -68,7 +68,7 @@ def _print_settings() -> bool:
     words = sys.argv[1:]
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors
     try:
-        sys.argv[1:] = with_quotes(own.choose(words))
+        sys.argv[1:] = with_quotes(own.choose(words, looks=True))
         composing.register()
         hydra.main(version_base="1.3", config_path=str(FOLDER), config_name="config")(lambda cfg: None)()
     except Exception:

@@ -24,13 +24,28 @@ def folder() -> Path | None:
     return Path(name) if name else None
 
 
-def choose(words: Sequence[str]) -> list[str]:
-    """The words of a command line without `--config-dir FOLDER`, which is the folder from now on.
+def choose(words: Sequence[str], looks: bool = False) -> list[str]:
+    """What `choose_folder` leaves of the words of a command line.
 
     Modules that lie beside the folder can be imported, for a `_target_: my_encoder.Encoder` in its files.
 
     Raises:
         UserError: there is no such folder, or a file in it has the name of one of ours.
+    """
+    rest = choose_folder(words, looks)
+    if (own := folder()) is not None:
+        check(own)
+        if (place := str(own.parent)) not in sys.path:
+            sys.path.append(place)
+    return rest
+
+
+def choose_folder(words: Sequence[str], looks: bool) -> list[str]:
+    """The words without `--config-dir FOLDER`, which is the folder from now on; where neither they nor the environment
+    name one, and `looks`, ./configs is, unless it is a checkout's. Without a value the flag means none.
+
+    Raises:
+        UserError: there is no such folder.
     """
     rest, words = [], list(words)
     while words:
@@ -39,19 +54,15 @@ def choose(words: Sequence[str]) -> list[str]:
         if flag not in FLAGS:
             rest.append(word)
             continue
-        place = place if equals else words.pop(0) if words else ""
-        if not place or not Path(place).is_dir():
+        place = place if equals else words.pop(0) if words else "(nothing)"
+        if place and not Path(place).is_dir():
             raise UserError(f"{flag} {place}: there is no such folder; name one with files such as encoder/mine.yaml.")
-        os.environ[VARIABLE] = str(Path(place).resolve())
+        os.environ[VARIABLE] = str(Path(place).resolve()) if place else ""
     here = Path("configs")
-    if VARIABLE not in os.environ and here.is_dir() and not (here / "schema.py").is_file():  # of a checkout
+    if looks and VARIABLE not in os.environ and here.is_dir() and not (here / "schema.py").is_file():
         os.environ[VARIABLE] = str(here.resolve())
         line = f"configurations: ours and those in {here.resolve()} (--config-dir names another folder)"
         print(line, file=sys.stderr)
-    if (own := folder()) is not None:
-        check(own)
-        if (place := str(own.parent)) not in sys.path:
-            sys.path.append(place)
     return rest
 
 

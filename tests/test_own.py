@@ -45,11 +45,11 @@ def test_the_word_on_the_command_line_names_the_folder(folder, monkeypatch):
 def test_a_folder_configs_where_the_run_is_started_is_taken(folder, monkeypatch):
     monkeypatch.delenv(own.VARIABLE)
     monkeypatch.chdir(folder.parent)
-    assert own.choose(["task=umls"]) == ["task=umls"]
+    assert own.choose(["task=umls"], looks=True) == ["task=umls"]
     assert own.folder() == folder
     monkeypatch.delenv(own.VARIABLE)
     monkeypatch.chdir(ROOT)
-    own.choose(["task=umls"])
+    own.choose(["task=umls"], looks=True)
     assert own.folder() is None, "that is this checkout's own"
 
 

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from configs import own
 from scripts import package
 from scripts.package import console
+from tasks.errors import UserError
 from tests.cli import ROOT
 
 FIRST = ["task=prefix_toy", "trainer.max_epochs=1", "trainer.enable_progress_bar=false"]
@@ -56,26 +58,26 @@ def foreign(tmp_path, monkeypatch) -> Path:
     (tmp_path / "configs").mkdir()
     (tmp_path / "configs" / "config.yaml").write_text("db: mysql\n")
     monkeypatch.chdir(tmp_path)
-    for name in (console.CONFIGS, "HYPERBOLIC_COMMAND", "PYTHONPATH"):
+    for name in (own.VARIABLE, "HYPERBOLIC_COMMAND", "PYTHONPATH"):
         monkeypatch.setenv(name, "")  # is put back afterwards
-    monkeypatch.delenv(console.CONFIGS)
+    monkeypatch.delenv(own.VARIABLE)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "argv", [*sys.argv])
     return tmp_path / "configs"
 
 
 def test_a_folder_configs_is_taken_with_a_word_and_a_named_one_without(foreign, capsys):
-    assert console.choose_folder(["task=umls", "seed=1"], looks=True) == ["task=umls", "seed=1"]
-    assert os.environ[console.CONFIGS] == str(foreign)
+    assert own.choose_folder(["task=umls", "seed=1"], looks=True) == ["task=umls", "seed=1"]
+    assert os.environ[own.VARIABLE] == str(foreign)
     assert f"those in {foreign} (--config-dir names another" in capsys.readouterr().err
     (foreign.parent / "mine").mkdir()
-    with pytest.raises(ValueError, match=r"--config-dir nowhere: there is no such folder"):
-        console.choose_folder(["--config-dir", "nowhere"], looks=True)
+    with pytest.raises(UserError, match=r"--config-dir nowhere: there is no such folder"):
+        own.choose_folder(["--config-dir", "nowhere"], looks=True)
     for words in (["--config-dir", "mine", "RUN"], ["RUN", "--config-dir=mine"]):
-        assert console.choose_folder(words, looks=True) == ["RUN"]
-        assert os.environ[console.CONFIGS] == str(foreign.parent / "mine")
-    assert console.choose_folder(["-cd="], looks=True) == []
-    assert os.environ[console.CONFIGS] == ""
+        assert own.choose_folder(words, looks=True) == ["RUN"]
+        assert os.environ[own.VARIABLE] == str(foreign.parent / "mine")
+    assert own.choose_folder(["-cd="], looks=True) == []
+    assert os.environ[own.VARIABLE] == ""
     assert capsys.readouterr().err == ""
 
 

@@ -8,7 +8,6 @@ import os
 import runpy
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from . import check_installed, use
 
@@ -28,8 +27,6 @@ SCRIPTS = {
     "random_graph": "write a large random graph",
 }
 TRAINED = ("figures", "export", "errors")  # scripts that build models, perhaps of the user's own configurations
-CONFIGS = "HYPERBOLIC_CONFIGS"  # read by configs/own.py
-FLAGS = ("--config-dir", "-cd")
 HELP = {"--help", "-h"}
 KERNELS = "kernels"  # of the library alone
 
@@ -60,10 +57,15 @@ def main(words: Sequence[str] | None = None) -> int:
     except ImportError as error:
         return _fail(str(error))
     os.environ["HYPERBOLIC_COMMAND"] = "hyperbolic"  # messages then name commands as this one has them
+    from configs.own import choose_folder  # which `use` has made one that is found
+    from tasks.errors import UserError
+
     try:
-        rest = choose_folder(rest, looks=name in RUNS or (name in TRAINED and not HELP.intersection(rest)))
-        rest = words_of(name, rest) if name in RUNS else rest
-    except ValueError as error:
+        if name in RUNS:  # run.py looks for the folder itself
+            rest = words_of(name, rest)
+        else:
+            rest = choose_folder(rest, looks=name in TRAINED and not HELP.intersection(rest))
+    except (ValueError, UserError) as error:
         return _fail(str(error))
     return _run(str(root / ("run.py" if name in RUNS else f"scripts/{name}.py")), rest)
 
@@ -82,28 +84,6 @@ def words_of(name: str, rest: Sequence[str]) -> list[str]:
     if name == "sweep" and "=" not in rest[0] and not rest[0].startswith("-"):
         return [*added, f"sweep={rest[0]}", *rest[1:]]
     return [*added, *rest]
-
-
-def choose_folder(words: Sequence[str], looks: bool) -> list[str]:
-    """The words without `--config-dir FOLDER`, which is the folder of the user's own configurations from now on; where
-    neither they nor the environment name one, and `looks`, ./configs is, unless it is a checkout's. Without a value the
-    flag means none. Raises ValueError for a folder that is not there."""
-    rest, todo = [], list(words)
-    while todo:
-        flag, equals, place = todo.pop(0).partition("=")
-        if flag in FLAGS:
-            place = place if equals else todo.pop(0) if todo else "(nothing)"
-            if place and not Path(place).is_dir():
-                raise ValueError(f"{flag} {place}: there is no such folder; name one with files as encoder/mine.yaml.")
-            os.environ[CONFIGS] = str(Path(place).resolve()) if place else ""
-        else:
-            rest.append(flag + equals + place)
-    here = Path("configs")
-    if looks and CONFIGS not in os.environ and here.is_dir() and not (here / "schema.py").is_file():
-        os.environ[CONFIGS] = str(here.resolve())
-        line = f"configurations: ours and those in {here.resolve()} (--config-dir names another folder)"
-        print(line, file=sys.stderr)
-    return rest
 
 
 def usage() -> str:

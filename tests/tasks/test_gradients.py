@@ -100,7 +100,7 @@ def started(task, data, rank: int, world: int) -> TrainBatches:
 
     strategy = types.SimpleNamespace(reduce=reduce)
     data.trainer = task.trainer = types.SimpleNamespace(
-        global_rank=rank, world_size=world, accumulate_grad_batches=1, strategy=strategy
+        global_rank=rank, world_size=world, accumulate_grad_batches=1, strategy=strategy, current_epoch=0
     )
     task.trainer.train_dataloader = data.train_dataloader()
     state = torch.get_rng_state()

@@ -68,7 +68,7 @@ def test_it_trains_as_lightnings_loop(tmp_path, monkeypatch, case):
     if case == "continued":  # from the middle of the second epoch, after the first of its two steps
         words = (*words, "trainer.max_epochs=3", f"trainer.resume={tmp_path / 'first'}")
         state = trained(tmp_path / "first", monkeypatch, *CASES[case], "trainer.max_steps=3")[2]
-        assert state["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]["completed"] == 3
+        assert state["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]["processed"] == 3
     ours = trained(tmp_path / "ours", monkeypatch, *words)
     with monkeypatch.context() as patched:
         patched.setattr(EpochLoop, "advance", _TrainingEpochLoop.advance)
