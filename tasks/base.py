@@ -78,7 +78,7 @@ class Task(pl.LightningModule, abc.ABC):
     """
 
     metric_names: tuple[str, ...] = ()
-    reconstructs = False  # whether what is validated is what is trained on, so that learning it by heart is the aim
+    reconstructs = False  # whether dev and test are the training data, so that learning them by heart is the aim
 
     def __init__(self, model: nn.Module, optimizer: Callable[[nn.Module], Optimizer], select: str, select_mode: str):
         super().__init__()

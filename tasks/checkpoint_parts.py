@@ -113,8 +113,8 @@ def check_counts(loops: Any) -> None:
 
 
 def check_kinds(state: Any, like: Any) -> None:
-    """Raises ValueError where a value of `state` is of another kind than the one at its place in `like`, or is NaN;
-    what only one of them has is left out."""
+    """Raises ValueError where a value of `state` is of another kind than the one at its place in `like`, is NaN, or
+    where that one is finite, or not negative, alone; what only one of them has is left out."""
     pairs = [(state, like)]
     while pairs:
         one, other = pairs.pop()
@@ -124,13 +124,8 @@ def check_kinds(state: Any, like: Any) -> None:
             pairs.extend(zip(one, other, strict=True))
         elif _kind(one) is not _kind(other) or isinstance(other, (Mapping, list, tuple)) or one != one:
             raise ValueError(f"its schedules hold a {type(one).__name__} in the place of a {type(other).__name__}")
-        elif (isinstance(other, int) and one < 0 <= other) or (_kind(other) is float and _beyond(one, other)):
+        elif _kind(other) is float and math.isfinite(other) and (math.isinf(one) or one < 0 <= other):
             raise ValueError(f"its schedules hold {one} in the place of {other}")
-
-
-def _beyond(one: float, other: float) -> bool:
-    """Whether the first alone is infinite."""
-    return math.isinf(one) and not math.isinf(other)
 
 
 def _kind(value: Any) -> type:

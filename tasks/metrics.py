@@ -188,7 +188,7 @@ def roc_auc(scores: Tensor, labels: Tensor) -> float:
 
     Args: scores (N,), higher is better. labels: bool (N,), with at least one of each.
     Raises:
-        ValueError: examples of one kind only, or a score that is NaN.
+        ValueError: examples of one kind only. Diverged: a score is NaN.
     """
     _check_both_kinds(scores, labels)
     _, place, counts = torch.unique(scores.double(), return_inverse=True, return_counts=True)

@@ -30,6 +30,8 @@ from tasks.training import Outcome
 
 PACKAGES = ("torch", "geoopt", "pytorch-lightning", "hydra-core", "numpy")
 ROOT = Path(__file__).resolve().parent.parent
+# Paths, as git takes them, of what a run is made of; a folder of outputs in the checkout is none.
+CODE = (":(glob)*.py", "configs", "hyperbolic", "tasks", "scripts", "pyproject.toml", "constraints.txt")
 # Settings that may differ between two runs that are the same run.
 WITHOUT_EFFECT = (
     "paths", "skip_finished", "logger",
@@ -48,8 +50,7 @@ def write(path: Path, record: dict[str, Any]) -> Path:
 
 @functools.cache
 def commit() -> tuple[str | None, bool | None]:
-    """The commit of the source tree, and whether files differ from it (those in results/ apart); (None, None) outside a
-    repository.
+    """The commit of the source tree, and whether files of CODE differ from it; (None, None) outside a repository.
 
     Asked once in a process, when it starts: what is committed during a run is not what ran.
     """
@@ -61,7 +62,7 @@ def commit() -> tuple[str | None, bool | None]:
     try:
         if Path(git("rev-parse", "--show-toplevel")).resolve() != ROOT:
             return None, None
-        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--", ".", ":!results"))
+        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--", *CODE))
     except (OSError, subprocess.SubprocessError):
         return None, None
 

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import math
 import os
 import signal
 import sys
@@ -73,6 +74,43 @@ def test_a_run_that_its_steps_ended_within_an_epoch_goes_on_in_it(tmp_path, step
     assert longer.code == 0, longer.err
     whole = short(tmp_path / "whole", *words, "trainer.max_epochs=4")
     assert same_end(whole, longer)
+
+
+def test_the_validation_after_the_last_step_is_not_that_of_a_run_that_goes_on(tmp_path, scores):
+    """It would select a state that the same run in one go never measures."""
+    words = ("optim.schedule=constant",)
+    scores(0.5, 0.9, 0.9)
+    part = short(tmp_path / "part", *words, "trainer.max_steps=6")
+    assert part.record["selection"]["step"] == 6
+    scores(0.5, 0.4, 0.3)
+    longer = short(tmp_path / "longer", *words, f"trainer.resume={part.record_path.parent}", "trainer.max_epochs=3")
+    assert longer.record["selection"] == {"metric": "val/accuracy", "mode": "max", "value": 0.5, "epoch": 1, "step": 4}
+
+
+def test_a_run_that_its_steps_ended_at_a_validation_within_an_epoch_does_not_go_on(tmp_path):
+    words = ("optim.schedule=constant", *WHERE)
+    part = short(tmp_path / "part", *words, "trainer.max_steps=6")
+    assert part.code == 0, part.err
+    longer = short(tmp_path / "longer", *words, f"trainer.resume={part.record_path.parent}", "trainer.max_epochs=4")
+    assert longer.code == 1
+    assert "trainer.max_steps ended that run within an epoch, at a validation" in longer.err
+
+
+def test_a_state_of_patience_from_before_is_taken_over(tmp_path, monkeypatch):
+    """Its key in a checkpoint is that of Lightning's callback."""
+    words = ("trainer.patience=3", "optim.lr=0", "optim.schedule=constant")
+    part = short(tmp_path / "part", *words, "trainer.max_epochs=2")
+    file = part.record_path.parent / "checkpoints" / "last.ckpt"
+    state = torch.load(file)
+    (key,) = [key for key in state["callbacks"] if "Stopping" in key]
+    assert key.startswith("EarlyStopping{")
+    longer = short(tmp_path / "longer", *words, f"trainer.resume={part.record_path.parent}", "trainer.max_epochs=9")
+    assert "training ended in epoch 4: " in longer.out
+    for name, value in (("wait_count", -1), ("wait_count", "a"), ("best_score", 3), ("best_score", torch.tensor(math.nan))):
+        torch.save(state | {"callbacks": state["callbacks"] | {key: state["callbacks"][key] | {name: value}}}, file)
+        damaged = short(tmp_path / "damaged", *words, f"trainer.resume={file}", "trainer.max_epochs=9")
+        assert damaged.code == 1
+        assert "is damaged" in damaged.err, damaged.err
 
 
 @pytest.mark.long

@@ -137,7 +137,8 @@ HOSTILE = {
     [
         ("loops", 3), ("loops", {}), ("callbacks", 3), ("optimizer_states", [{"state": 1}]), ("global_step", "x"),
         ("processes", 5), ("processes", [{"sums": {}, "random": {"torch": 5}}]),
-        ("processes", [{"sums": {"loss": None}, "random": {}}]), ("processes", [{"sums": {"examples": math.inf}, "random": {}}]), ("metrics", {"val/loss": "x"}), ("data", {"words": 1}),
+        ("processes", [{"sums": {"loss": None}, "random": {}}]), ("processes", [{"sums": {"examples": math.inf}, "random": {}}]),
+        ("metrics", {"val/" + "x" * 200: 1.0}), ("metrics", {"val/\x1b[31m": 1.0}), ("metrics", {"val/loss": "x"}), ("data", {"words": 1}),
     ],
 )
 def test_a_damaged_state_of_the_training_is_one_sentence(finished, tmp_path, key, value):
@@ -290,6 +291,39 @@ def test_nodes_that_are_nested_deeply_do_not_end_the_process(tmp_path, pickled):
     result = call("mode=test", f"checkpoint={tmp_path / 'y.ckpt'}", *QUIET, *places(tmp_path))
     assert result.code == 1
     assert "its nodes are nested more than 100 deep" in result.err
+
+
+def test_nodes_that_share_others_are_as_deep_as_they_are_nested(tmp_path):
+    chain = [[]]
+    for _ in range(150):
+        chain.append([chain[-1]])
+    torch.save(chain, tmp_path / "x.ckpt")
+    with pytest.raises(ValueError, match="nested more than 100 deep"):
+        load(tmp_path / "x.ckpt", "cpu")
+
+
+def test_a_pickle_in_front_of_an_archive_is_not_read(tmp_path):
+    """torch looks at the beginning of a file, and zipfile at its end."""
+    torch.save({"a": 1}, tmp_path / "x.ckpt")
+    torch.save({"b": 2}, tmp_path / "old.ckpt", _use_new_zipfile_serialization=False)
+    both = (tmp_path / "old.ckpt").read_bytes() + (tmp_path / "x.ckpt").read_bytes()
+    (tmp_path / "y.ckpt").write_bytes(both)
+    with pytest.raises(ValueError, match="no zip archive"):
+        load(tmp_path / "y.ckpt", "cpu")
+
+
+def test_what_is_no_plain_value_is_refused_and_tensors_are_nothing_more(tmp_path):
+    weight = torch.nn.Parameter(torch.ones(2))
+    weight.hostile = "x"
+    torch.save({"a": weight}, tmp_path / "x.ckpt")
+    value = load(tmp_path / "x.ckpt", "cpu")["a"]
+    assert type(value) is torch.Tensor
+    assert not value.requires_grad
+    assert not hasattr(value, "hostile")
+    for other in ({"a": {1, 2}}, {(1, 2): "a"}, {"a": torch.float32}):
+        torch.save(other, tmp_path / "x.ckpt")
+        with pytest.raises(ValueError, match="it holds a|keys that are neither"):
+            load(tmp_path / "x.ckpt", "cpu")
 
 
 

@@ -53,7 +53,7 @@ class SubtreeClassifier(nn.Module):
         self.register_buffer("embedded", self.source.projx(table), persistent=False)
         d = embedded.points.shape[1] - (embedded.manifold == "Lorentz")
         self.to_classifier = ChangeGeometry(points, classifier)
-        self._lifted: tuple[Tensor, Tensor] | None = None  # rows of the newest batch, and what is kept of its points
+        self._kept: tuple[Tensor, Tensor] | None = None  # rows of the newest batch, and what is kept of its points
         self._layer, self._start_scale = functools.partial(classifier.logits, d, hyperplanes), start_scale
         self.classifier = self._layer()
         self._start, self._below = one_of("task.model.start_at", start_at, STARTS), below
@@ -96,14 +96,14 @@ class SubtreeClassifier(nn.Module):
 
         What the classifier makes of the points alone (`ClassLogits.operands`) is kept for the next call with the same
         tensor: optim=lbfgs computes the loss of one batch hundreds of times, and it is most of the work."""
-        known = self._lifted is not None and self._lifted[0] is rows
+        known = self._kept is not None and self._kept[0] is rows
         x = self.to_classifier(self._moved(self.embedded[rows[:1] if known else rows]))
         assert isinstance(self.classifier, ClassLogits)
-        lifted, w, scale, bias = self.classifier.operands(x)
-        if known and self._lifted is not None:
-            lifted = self._lifted[1]
-        self._lifted = None if lifted.requires_grad or lifted.is_inference() else (rows, lifted)
-        return self._both(class_logits(lifted, w, scale, bias))
+        operands, w, scale, bias = self.classifier.operands(x)
+        if known and self._kept is not None:
+            operands = self._kept[1]
+        self._kept = None if operands.requires_grad or operands.is_inference() else (rows, operands)
+        return self._both(class_logits(operands, w, scale, bias))
 
     def logits(self, x: Tensor) -> Tensor:
         """Any points (..., D) of `manifold` -> logits (..., 2), the second of the subtree."""

@@ -1,6 +1,7 @@
 """Records are written whole; folders of failed runs go."""
 
 import json
+import subprocess
 
 import pytest
 
@@ -36,6 +37,26 @@ def test_the_commit_is_known_or_null():
     sha, dirty = record.commit()
     assert sha is None or len(sha) == 40
     assert (sha is None) == (dirty is None)
+
+
+def test_outputs_in_the_checkout_are_no_change_of_the_code(tmp_path, monkeypatch):
+    """And a module that is new is one."""
+    monkeypatch.setattr(record, "ROOT", tmp_path)
+    git = lambda *words: subprocess.run(["git", "-C", str(tmp_path), *words], check=True, capture_output=True)  # noqa: E731
+    git("init", "-q")
+    (tmp_path / "run.py").write_text("1\n")
+    git("add", ".")
+    git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x")
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "config.yaml").write_text("a: 1\n")
+    assert record.commit.__wrapped__()[1] is False
+    for name in ("own.py", "tasks/new.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("1\n")
+        assert record.commit.__wrapped__()[1] is True, name
+        (tmp_path / name).unlink()
+    (tmp_path / "run.py").write_text("2\n")
+    assert record.commit.__wrapped__()[1] is True
 
 
 def test_the_fingerprint_of_settings_does_not_depend_on_where_files_and_notes_lie():

@@ -154,3 +154,7 @@ def test_the_state_of_a_schedule_has_the_kinds_of_a_fresh_one(schedule):
             if isinstance(value, (int, float)):
                 with pytest.raises(ValueError, match="its schedules hold a "):
                     check_kinds(state | {key: wrong}, fresh)
+    for key, wrong in (("last_epoch", -7), ("base_lrs", [-1.0]), ("base_lrs", []), ("_last_lr", [float("inf")])):
+        if key in fresh:
+            with pytest.raises(ValueError, match="its schedules hold "):
+                check_kinds(state | {key: wrong}, fresh)
