@@ -61,6 +61,8 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
         cautions.append(caution)
         warnings.warn(caution, stacklevel=2)
 
+    if features_file is None and (other := _other_file(folder / FEATURES[2], 2, None)):
+        warn(f"{folder}: no features are read.{other}")
     if matrix is not None:
         number = {str(k): k for k in range(len(matrix))}
         _check_numbers(files[0], rows, number, matrix)

@@ -153,3 +153,10 @@ def test_a_missing_file_is_told(tmp_path):
     (tmp_path / "edges.tsv").write_text("a\tb\n")
     with pytest.raises(UserError, match=r"edges.tsv is a file; name the folder that has edges.tsv with data.dir"):
         read_folder(tmp_path / "edges.tsv", "mine", False)
+
+
+def test_features_of_another_ending_are_not_passed_over_in_silence(folder):
+    (folder / "features.csv").write_bytes((folder / "features.tsv").read_bytes().replace(b"\t", b","))
+    (folder / "features.tsv").unlink()
+    with pytest.warns(UserWarning, match=r"no features are read\..*features\.csv"):
+        assert read_folder(folder, "mine", False).features is None
