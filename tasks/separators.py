@@ -14,11 +14,13 @@ def separators_of(path: Path) -> str:
 
 
 def split_columns(line: str, separator: str) -> list[str]:
-    """The columns of a line, which may be in quotes unless tabs separate them. None of a line that is no row."""
+    """The columns of a line, which may be in quotes unless tabs separate them, and the last of which may go on in the
+    next line. None of a line that is no row."""
     if separator == "\t":
         return line.split(separator)
+    line += '"' * (line.count('"') % 2)
     try:
-        return next(csv.reader([line], delimiter=separator), [])
+        return next(csv.reader([line], delimiter=separator, strict=True), [])
     except csv.Error:
         return []
 
@@ -35,8 +37,8 @@ def choose_separator(line: str, separators: str, fits: Callable[[list[str]], boo
 
 
 def likelier_separator(line: str, separators: str) -> str:
-    """The separator that gives the most columns."""
-    return max(separators, key=lambda each: len(split_columns(line, each)))
+    """The separator that gives the most columns; of several the one that the line has first."""
+    return max(separators, key=lambda each: (len(split_columns(line, each)), -line.find(each)))
 
 
 def wrong_separator(line: str, separators: str, fields: Mapping[str, Sequence[str]]) -> str:

@@ -136,6 +136,7 @@ def test_a_table_with_another_separator_is_told_so(tmp_path, name, content, mess
         ("x,a; b\ny,c\n", ("label", "text"), [(1, ("x", "a; b")), (2, ("y", "c"))]),
         ('"x;y","a; b"\n', ("label", "text"), [(1, ("x;y", "a; b"))]),
         ("x;a;1\n", ("label", "text", "id", "more"), [(1, ("x", "a"))]),
+        ('x;"a, b\nc"\n', ("label", "text"), [(1, ("x", "a, b\nc"))]),
         ("x\ny,c\n", ("label", "text"), [(1, "it has 1 columns, and 2 are expected (label, text)"), (2, ("y", "c"))]),
     ],
 )
