@@ -60,14 +60,14 @@ def _plain(node: Any, known: dict[int, tuple[Any, int]], depth: int) -> tuple[An
             pairs = {key: _plain(value, known, depth + 1) for key, value in dict.items(node)}
             if not all(type(key) in (str, int) for key in pairs):
                 raise ValueError("a mapping has keys that are neither texts nor whole numbers")
-            made: Any = {key: value for key, (value, _) in pairs.items()}
+            copy: Any = {key: value for key, (value, _) in pairs.items()}
             heights: Iterable[int] = (height for _, height in pairs.values())
         else:
             values = list.__iter__(node) if isinstance(node, list) else tuple.__iter__(node)
             parts = [_plain(value, known, depth + 1) for value in values]
-            made = (list if isinstance(node, list) else tuple)(value for value, _ in parts)
+            copy = (list if isinstance(node, list) else tuple)(value for value, _ in parts)
             heights = (height for _, height in parts)
-        known[id(node)] = made, 1 + max(heights, default=-1)
+        known[id(node)] = copy, 1 + max(heights, default=-1)
     return known[id(node)]
 
 
@@ -107,8 +107,8 @@ def _check_tuples(pickled: bytes) -> None:
             stack.append(memo.get(argument or 0, 0))
         else:
             marked = pickletools.markobject in before
-            taken = pop_to_mark() if marked else []
-            taken += pop(before.index(pickletools.markobject) if marked else len(before))
-            stack.extend([max(taken, default=0) if name == "DUP" else 0] * len(operation.stack_after))
+            values = pop_to_mark() if marked else []
+            values += pop(before.index(pickletools.markobject) if marked else len(before))
+            stack.extend([max(values, default=0) if name == "DUP" else 0] * len(operation.stack_after))
         if stack and stack[-1] > MOST_DEPTH:
             raise ValueError(TOO_DEEP)

@@ -346,10 +346,10 @@ def _separator(path: Path, line: str, fields: Mapping[str, Sequence[str]], heade
     if header is not None:
         most = len(header)
         return choose_separator(line, separators, lambda columns: 1 < len(columns) <= most) or separators[0]
-    found = choose_separator(line, separators, lambda columns: has_columns(columns, fields))
-    if found is None and (fault := wrong_separator(line, separators, fields)):
+    separator = choose_separator(line, separators, lambda columns: has_columns(columns, fields))
+    if separator is None and (fault := wrong_separator(line, separators, fields)):
         raise UserError(f"{path}: {fault}.")
-    return found or likelier_separator(line, separators)
+    return separator or likelier_separator(line, separators)
 
 
 def _first_cells(names: Sequence[str], rows: Iterable[tuple[int, list[str] | Fault]]) -> dict[str, tuple[str, ...]]:

@@ -67,9 +67,9 @@ class Form:
     def remedy(self, columns: Mapping[str, Sequence[str]]) -> str:
         """Settings that read a table whose first line lacks a column, as sentences for a message; "" where it has too
         few. columns: by what the first line has for its name the cells of the next rows."""
-        if (found := guess_columns(columns, self.fields, self.optional)) is None:
+        if (guess := guess_columns(columns, self.fields, self.optional)) is None:
             return ""
-        label, *texts = (found[field] for field in self.fields)
+        label, *texts = (guess[field] for field in self.fields)
         words = [] if label in self.label else [f"task.data.form.label=[{_atom(label)}]"]
         if any(text not in names for text, names in zip(texts, self.texts, strict=True)):
             words.append(f"task.data.form.texts=[{','.join(f'[{_atom(text)}]' for text in texts)}]")

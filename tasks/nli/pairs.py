@@ -45,15 +45,15 @@ def read_pairs(path: Path) -> Iterator[tuple[int, Pair | Fault]]:
 def _remedy(columns: Mapping[str, Sequence[str]]) -> str:
     """What a first line that lacks a column must be, as a sentence for a message; "" where it has too few. columns: by
     what it has for its name the cells of the next rows."""
-    if (found := guess_columns(columns, FIELDS, others=("genre",))) is None:
+    if (guess := guess_columns(columns, FIELDS, others=("genre",))) is None:
         return ""
-    label, premise, hypothesis = (found[field] for field in FIELDS)
+    label, premise, hypothesis = (guess[field] for field in FIELDS)
     if label not in columns[label]:
         return (
             f"Where {label} is the label, {premise} the premise and {hypothesis} the hypothesis, name them label, "
             "premise and hypothesis in the first line."
         )
-    names = list_names([*columns], {name: field for field, name in found.items()})
+    names = list_names([*columns], {name: field for field, name in guess.items()})
     return f"Where the first line is a pair, put one before it that names the columns {names}." if names else ""
 
 
