@@ -161,8 +161,8 @@ def _matrix(path: Path) -> np.ndarray:
             raise ValueError(f"its row {wrong[0]}, counted from 0, has a value that is not finite")
         return values.astype(np.float32)
     except Exception as error:  # numpy and zipfile raise many
-        reason = " ".join(str(error).split())[:120] or type(error).__name__
-        raise UserError(f"{path} cannot be used: {reason}.") from None
+        cause = " ".join(str(error).split())[:120] or type(error).__name__
+        raise UserError(f"{path} cannot be used: {cause}.") from None
 
 
 def _check_numbers(path: Path, rows: Rows, number: dict[str, int], matrix: np.ndarray) -> None:
