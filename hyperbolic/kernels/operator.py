@@ -11,7 +11,7 @@ the call comes from                      what runs
 ``torch.func``, forward-mode gradients   ``plain``
 ``torch.compile``, export, ``jit.trace``,  on a CPU the operator, which they see by its schema and the shapes of its
 ``make_fx``, fake and meta tensors       results; elsewhere ``plain``, which they go on to compile, but for operators
-                                         that have passes there
+                                         that have passes there; ``plain`` of those that are not ``opaque``
 eager code                               with ``HYPERBOLIC_KERNELS=plain`` ``plain``; else
                                          the passes, called without the dispatcher, where they fit, else ``plain``; on a
                                          GPU passes for it (``cuda``), else ``plain`` as compiled kernels, see
@@ -67,7 +67,8 @@ class Operator(torch.autograd.Function):
     all do), beside ``forward`` and ``backward``, which write into none of their arguments. ``fake`` makes results of
     the right shapes, dtypes and device, where that is less work than ``plain``. ``cuda`` has the passes for tensors on
     a GPU, where they are others; ``anywhere`` is true where the same serve any device. ``fuses`` is false where there
-    are such passes, or the formula is a loop over steps or one operation: it is not compiled there.
+    are such passes, or the formula is a loop over steps or one operation: it is not compiled there. ``opaque`` is false
+    where compiled code does better with the formula, which its compiler makes one pass of.
     """
 
     name: ClassVar[str]
@@ -78,6 +79,7 @@ class Operator(torch.autograd.Function):
     cuda: ClassVar[Any] = None  # a module or class with fits, forward and backward
     anywhere: ClassVar[bool] = False
     fuses: ClassVar[bool] = True
+    opaque: ClassVar[bool] = True
     _forward: ClassVar[Callable[..., Any]]
     _backward: ClassVar[Callable[..., Any]]
 
@@ -186,13 +188,15 @@ def _define(cls: type[Operator], schema: str) -> None:
             return plain(*arguments)
         fuses = may_fuse and kind in fusion.DEVICES
         if torch.compiler.is_compiling() or switch.is_traced(tensors):
-            opaque = kind in devices and not fuses and switch.fast()
-            return op(*packed(arguments)) if opaque else plain(*arguments)
+            whole = is_opaque and kind in devices and not fuses and switch.fast()
+            return op(*packed(arguments)) if whole else plain(*arguments)
         if fuses and switch.fast():
             return fused(*arguments)
         return apply(*arguments) if switch.fast() and fits(*arguments) else plain(*arguments)
 
-    plain, fits, may_fuse, fused = cls.plain, cls.fits, cls.fuses, fusion.Fusion(cls.name, cls.plain)
+    # Dynamo reads no attribute of an autograd function.
+    plain, fits, may_fuse, is_opaque = cls.plain, cls.fits, cls.fuses, cls.opaque
+    fused = fusion.Fusion(cls.name, cls.plain)
     apply: Callable[..., Any] = cls.apply
     cls.run = staticmethod(run)
     _library.impl(cls.name, results, "CompositeExplicitAutograd")

@@ -1,76 +1,103 @@
-"""Möbius sums and squared distances of large float32 tensors of the ball in C++, with their gradients by hand.
+"""Möbius sums and squared distances of pairs of points of the ball.
 
-``x (+) y = a s + b x`` with ``s = x + y`` and one pair of numbers a row, so a row is read once forwards and once
-backwards. The plain formulas stand in :mod:`hyperbolic.manifolds.poincare`, which comes here for tensors that
-:func:`hyperbolic.rows.blocked` calls large; they also give derivatives of higher order.
+``x (+) y = a s + b x`` with ``s = x + y`` and a pair of numbers a row, so that the C++, for large float32 tensors,
+reads a row once forwards and once backwards. :mod:`hyperbolic.manifolds.poincare` has the functions that take any
+arguments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from hyperbolic import fusion, native
-from hyperbolic.numerics import BALL_EPS, limit
-from hyperbolic.rows import blocked
-from hyperbolic.typing import Context, Function
+from hyperbolic import native
+from hyperbolic.kernels.operator import Operator, operator
+from hyperbolic.numerics import BALL_EPS, ball_gap, limit, sqnorm, wide
+from hyperbolic.rows import blocked, large
+from hyperbolic.typing import Context
 
-Formula = Callable[[Tensor, Tensor, Tensor], Tensor]  # of x, y and c
 _LIBRARY = native.Library("ball")
 
 
-def fits(x: Tensor, y: Tensor, c: Tensor) -> bool:
-    """Whether these points, and their one curvature, can be worked on here."""
-    return c.numel() == 1 and blocked(x, y) and _LIBRARY.usable(x, y)
+def inside(gap: Tensor, dtype: torch.dtype) -> Tensor:
+    """Factor that pulls a point with ``1 - c|x|^2 = gap`` back inside the boundary margin; 1 for points inside."""
+    bound = 1 - limit(BALL_EPS, dtype)
+    outside = gap < 1 - bound * bound
+    return torch.where(outside, bound * (1 - torch.where(outside, gap, 0)).rsqrt(), 1)
 
 
-class _Rows(Function[Tensor]):
-    """symbol: of the C++ function, ``symbol_grad`` its gradient. limits: numbers it takes after c. plain: the formula,
-    for derivatives of higher order. wide: a float64 number a row comes out, else a row."""
+class _Rows(Operator):
+    """The passes, of functions of the class's name and limits in C++: x and y (..., D), c of one entry."""
+
+    name: ClassVar[str]
+    opaque = False
 
     @staticmethod
-    def forward(
-        ctx: Context,
-        x: Tensor,
-        y: Tensor,
-        c: Tensor,
-        symbol: str,
-        limits: list[float],
-        plain: Formula,
-        wide: bool,
-    ) -> Tensor:
-        out = x.new_empty(*x.shape[:-1], 1, dtype=torch.float64) if wide else torch.empty_like(x)
-        _call(symbol, (x, y, out), x, c, limits)
+    def fits(x: Tensor, y: Tensor, c: Tensor) -> bool:
+        return c.numel() == 1 and c.dtype is torch.float64 and large(x, y) and _LIBRARY.usable(x, y)
+
+
+def _limits(symbol: str, x: Tensor) -> list[float]:
+    bound = limit(BALL_EPS, x.dtype)
+    return [bound / 4, 1 - bound] if symbol == "mobius_add" else [bound / 4]
+
+
+def _call(symbol: str, tensors: tuple[Tensor | None, ...], x: Tensor, c: Tensor) -> None:
+    limits = _limits(symbol.removesuffix("_grad"), x)
+    _LIBRARY.run(symbol, *tensors, x.numel() // x.shape[-1], x.shape[-1], float(c), *limits)
+
+
+def _gradients(symbol: str, ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
+    x, y, c = ctx.saved_tensors
+    grad_x, grad_y = torch.empty_like(x), torch.empty_like(y)
+    grad_c = x.new_empty(x.shape[:-1], dtype=torch.float64) if ctx.needs_input_grad[2] else None
+    _call(f"{symbol}_grad", (x, y, grad.contiguous(), grad_x, grad_y, grad_c), x, c)
+    return grad_x, grad_y, None if grad_c is None else grad_c.sum().view(c.shape)
+
+
+@operator("ball_add(Tensor x, Tensor y, Tensor c) -> Tensor")
+class BallAdd(_Rows):
+    """``x (+) y``, see :func:`hyperbolic.manifolds.poincare.mobius_add`."""
+
+    @staticmethod
+    def plain(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
+        gap_x, gap_y = ball_gap(x, c), ball_gap(y, c)
+        total = x + y
+        square = c * sqnorm(total)
+        denominator = square + gap_x * gap_y
+        scale = inside(gap_x * gap_y / denominator, total.dtype) / denominator
+        return (scale * gap_x).to(total.dtype) * total + (scale * square).to(total.dtype) * x
+
+    @staticmethod
+    def forward(ctx: Context, x: Tensor, y: Tensor, c: Tensor) -> Tensor:
         ctx.save_for_backward(x, y, c)
-        ctx.symbol, ctx.limits, ctx.plain = symbol, limits, plain
+        out = torch.empty_like(x)
+        _call("mobius_add", (x, y, out), x, c)
         return out
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, y, c = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            return *fusion.gradients(ctx.plain, (x, y, c), [grad], ctx.needs_input_grad[:3]), None, None, None, None
-        grad_x, grad_y = torch.empty_like(x), torch.empty_like(y)
-        grad_c = x.new_empty(x.shape[:-1], dtype=torch.float64) if ctx.needs_input_grad[2] else None
-        _call(f"{ctx.symbol}_grad", (x, y, grad.contiguous(), grad_x, grad_y, grad_c), x, c, ctx.limits)
-        return grad_x, grad_y, None if grad_c is None else grad_c.sum().view(c.shape), None, None, None, None
+        return _gradients("mobius_add", ctx, grad)
 
 
-def _call(symbol: str, tensors: tuple[Tensor | None, ...], x: Tensor, c: Tensor, limits: list[float]) -> None:
-    _LIBRARY.run(symbol, *tensors, x.numel() // x.shape[-1], x.shape[-1], float(c), *limits)
+@operator("ball_distance_square(Tensor x, Tensor y, Tensor c) -> Tensor")
+class BallDistanceSquare(_Rows):
+    """``|x - y|^2 / (g_x g_y)``, see :func:`hyperbolic.manifolds.poincare.distance_square`."""
 
+    @staticmethod
+    def plain(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
+        e = x - y if blocked(x, y) else wide(x) - wide(y)  # in float32 off by a rounding of itself, at most
+        return sqnorm(e) / (ball_gap(x, c) * ball_gap(y, c))
 
-def _floor(x: Tensor) -> float:
-    return limit(BALL_EPS, x.dtype) / 4
+    @staticmethod
+    def forward(ctx: Context, x: Tensor, y: Tensor, c: Tensor) -> Tensor:
+        ctx.save_for_backward(x, y, c)
+        out = x.new_empty(*x.shape[:-1], 1, dtype=torch.float64)
+        _call("distance_square", (x, y, out), x, c)
+        return out
 
-
-def mobius_add(x: Tensor, y: Tensor, c: Tensor, plain: Formula) -> Tensor:
-    """``x (+) y``; plain: the formula."""
-    return _Rows.apply(x, y, c, "mobius_add", [_floor(x), 1 - limit(BALL_EPS, x.dtype)], plain, False)
-
-
-def distance_square(x: Tensor, y: Tensor, c: Tensor, plain: Formula) -> Tensor:
-    """``|x - y|^2 / (g_x g_y)``, (..., 1) in float64; plain: the formula."""
-    return _Rows.apply(x, y, c, "distance_square", [_floor(x)], plain, True)
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return _gradients("distance_square", ctx, grad)

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from hyperbolic.fusion import fused
-from hyperbolic.manifolds import ball_rows, sheet
+from hyperbolic.manifolds import sheet
+from hyperbolic.manifolds.ball_rows import BallAdd, BallDistanceSquare, inside
 from hyperbolic.manifolds.base import HyperbolicManifold
 from hyperbolic.numerics import (
     BALL_EPS,
@@ -31,7 +32,6 @@ from hyperbolic.numerics import (
     wide,
     wide_curvature,
 )
-from hyperbolic.rows import blocked
 
 
 @fused
@@ -50,31 +50,13 @@ def mobius_add(x: Tensor, y: Tensor, c: float | Tensor) -> Tensor:
     The same point as ``((1 + 2c<x,y> + c|y|^2) x + (1 - c|x|^2) y) / (1 + 2c<x,y> + c^2|x|^2|y|^2)``
     (Ganea et al. 2018, Eq. 4), but exact also for ``y`` near ``-x``.
     """
-    c = wide_curvature(c)
-    return ball_rows.mobius_add(x, y, c, _mobius_add) if ball_rows.fits(x, y, c) else _mobius_add(x, y, c)
-
-
-@fused
-def _mobius_add(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
-    gap_x, gap_y = ball_gap(x, c), ball_gap(y, c)
-    total = x + y
-    square = c * sqnorm(total)
-    denominator = square + gap_x * gap_y
-    gap = gap_x * gap_y / denominator
-    scale = _inside(gap, total.dtype) / denominator
-    return (scale * gap_x).to(total.dtype) * total + (scale * square).to(total.dtype) * x
-
-
-def _inside(gap: Tensor, dtype: torch.dtype) -> Tensor:
-    """Factor that pulls a point with ``1 - c|x|^2 = gap`` back inside the boundary margin; 1 for points inside."""
-    bound = 1 - limit(BALL_EPS, dtype)
-    outside = gap < 1 - bound * bound
-    return torch.where(outside, bound * (1 - torch.where(outside, gap, 0)).rsqrt(), 1)
+    result: Tensor = BallAdd.run(x, y, wide_curvature(c))
+    return result
 
 
 def pull_inside(x: Tensor, gap: Tensor, dtype: torch.dtype) -> Tensor:
     """A point with this gap, which is to be one of this dtype, inside its boundary margin."""
-    return _inside(gap, dtype) * x
+    return inside(gap, dtype) * x
 
 
 @fused
@@ -117,15 +99,8 @@ def logmap(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
 
 def distance_square(x: Tensor, y: Tensor, c: float | Tensor) -> Tensor:
     """``t = |x - y|^2 / (g_x g_y)``, shape (..., 1) in float64; the distance is ``2 arsinh(sqrt(c t)) / sqrt(c)``."""
-    c = wide_curvature(c)
-    if ball_rows.fits(x, y, c):
-        return ball_rows.distance_square(x, y, c, _distance_square)
-    return _distance_square(x, y, c)
-
-
-def _distance_square(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
-    e = x - y if blocked(x, y) else wide(x) - wide(y)  # in float32 off by a rounding of itself, at most
-    return sqnorm(e) / (ball_gap(x, c) * ball_gap(y, c))
+    result: Tensor = BallDistanceSquare.run(x, y, wide_curvature(c))
+    return result
 
 
 def gyration(x: Tensor, y: Tensor, v: Tensor, c: Tensor) -> Tensor:

@@ -18,13 +18,13 @@ extern "C" void row_scale(const double *scale, const float *x, float *out, int64
                [=](int64_t r) { rows::scale(finite(scale[r]), x + r * size, out + r * size, size); });
 }
 
-// Gradients of row_scale: <grad, x> and scale grad.
+// Gradients of row_scale: <grad, x> and scale grad, which may be left out.
 extern "C" void row_scale_grad(const double *scale, const float *x, const float *grad, double *grad_scale,
                                float *grad_x, int64_t n, int64_t size, int threads) {
     rows::each(n, rows::worth(n * size, threads), [=](int64_t r) {
         const float *g = grad + r * size;
         grad_scale[r] = rows::dot(g, x + r * size, size);
-        rows::scale(finite(scale[r]), g, grad_x + r * size, size);
+        if (grad_x) rows::scale(finite(scale[r]), g, grad_x + r * size, size);
     });
 }
 

@@ -20,7 +20,17 @@ def _affine():
     yield curvature(), points(2, 3), draw(4, 1, std=0.3), points(4, 2), points(4, 3), draw(3, 2), draw(3, 3)
 
 
+def _rows(*shapes):
+    """Of a size from which on float32 has passes of its own."""
+    return [(*(draw(*shape, std=0.1) for shape in shapes),)]
+
+
 SAMPLES = {
+    "row_dot": lambda: [*_rows((2100, 8), (2100, 8)), (draw(2100, 8), None)],
+    "row_scale": lambda: [(draw(2100, 1), draw(2100, 8))],
+    "weighted_sum": lambda: [(draw(700, 3), draw(700, 3, 8))],
+    "ball_add": lambda: [(*points, curvature()) for points in _rows((2100, 8), (2100, 8))],
+    "ball_distance_square": lambda: [(*points, curvature()) for points in _rows((2100, 8), (2100, 8))],
     "mobius_affine": lambda: list(_affine()),
     "ball_sum": lambda: list(_sum()),
 }

@@ -154,6 +154,7 @@ def test_compiled_as_one_graph(name, native_kernels):
 
 
 @EVERY
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")  # float64 points: as many sums as coordinates
 def test_traced_and_without_memory(name, native_kernels):
     """A trace gives the numbers of other inputs; meta tensors give shapes and no address reaches C++."""
     call, inputs = function(name, samples(name)[0])

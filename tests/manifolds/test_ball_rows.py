@@ -4,14 +4,16 @@ import pytest
 import torch
 
 from hyperbolic import switch
-from hyperbolic.manifolds import PoincareBall, ball_rows, poincare
+from hyperbolic.manifolds import PoincareBall, poincare
+from hyperbolic.manifolds.ball_rows import BallAdd, BallDistanceSquare
 
 pytestmark = [
     pytest.mark.skipif(switch.cpp_compiler() is None, reason="needs a C++ compiler"),
     pytest.mark.usefixtures("native_kernels"),
 ]
 F64 = torch.float64
-BOTH = pytest.mark.parametrize("name", ["mobius_add", "distance_square"])
+PLAIN = {"mobius_add": BallAdd.plain, "distance_square": BallDistanceSquare.plain}
+BOTH = pytest.mark.parametrize("name", PLAIN)
 
 
 def points(n, d, c, std, radius=None):
@@ -37,13 +39,13 @@ def test_values_and_gradients(name, n, d, threads):
     c = torch.tensor(2.5, dtype=F64, requires_grad=True)
     x, y = pair(n, d, 2.5) if n > 9 else (points(n, d, 2.5, 0.001), points(n, d, 2.5, 0.001))
     leaves, plain = [[t.clone().requires_grad_() for t in (x, y)] for _ in range(2)]
-    assert ball_rows.fits(*leaves, c)
+    assert BallAdd.fits(*leaves, c)
     torch.set_num_threads(threads)
     out = getattr(poincare, name)(*leaves, c)
     weight = torch.randn(out.shape, dtype=out.dtype) / out.detach().abs().clamp_min(1)
     got = torch.autograd.grad(out, [*leaves, c], weight)
     torch.set_num_threads(1)
-    expected = getattr(poincare, f"_{name}")(*plain, c)
+    expected = PLAIN[name](*plain, c)
     want = torch.autograd.grad(expected, [*plain, c], weight)
     torch.testing.assert_close(out, expected, rtol=2e-6, atol=1e-7)
     for a, b in zip(got, want, strict=True):
@@ -55,7 +57,7 @@ def test_second_derivatives(name):
     c = torch.tensor(2.5, dtype=F64, requires_grad=True)
     x, y = points(2400, 7, 2.5, 0.3), points(2400, 7, 2.5, 0.3)
     results = []
-    for function in (getattr(poincare, name), getattr(poincare, f"_{name}")):
+    for function in (getattr(poincare, name), PLAIN[name]):
         leaves = [t.clone().requires_grad_() for t in (x, y)]
         first = torch.autograd.grad(function(*leaves, c).square().sum(), leaves, create_graph=True)
         results.append(torch.autograd.grad(sum(g.square().sum() for g in first), [*leaves, c]))
@@ -72,14 +74,14 @@ def test_only_what_needs_a_gradient_gets_one():
 
 def test_what_it_is_not_for():
     x, c = points(2400, 7, 1.0, 0.3), torch.ones((), dtype=F64)
-    assert ball_rows.fits(x, x, c)
-    assert not ball_rows.fits(x, x[:1], c)
-    assert not ball_rows.fits(x.double(), x.double(), c)
-    assert not ball_rows.fits(x[:9], x[:9], c)
-    assert not ball_rows.fits(x, x, torch.ones(2400, 1))
-    assert not ball_rows.fits(x.T, x.T, c)
+    assert BallAdd.fits(x, x, c)
+    assert not BallAdd.fits(x, x[:1], c)
+    assert not BallAdd.fits(x.double(), x.double(), c)
+    assert not BallAdd.fits(x[:9], x[:9], c)
+    assert not BallAdd.fits(x, x, torch.ones(2400, 1))
+    assert not BallAdd.fits(x.T, x.T, c)
     switch.use_kernels("plain")
-    assert not ball_rows.fits(x, x, c)
+    assert not BallAdd.fits(x, x, c)
 
 
 def test_a_curvature_may_be_a_number_whatever_the_size():

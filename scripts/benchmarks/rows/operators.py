@@ -105,7 +105,7 @@ def row_sums(setting: Setting, n: int, count: int, d: int) -> Case:
 
 
 def _functions(forward: Callable[[], Tensor], *leaves: Tensor) -> Case:
-    """Forward and backward pass of functions that are no operators: with plain kernels, and as they are."""
+    """Forward and backward pass of functions: with plain kernels, and as they are."""
     gradient = torch.randn_like(forward())
     both = Pass(forward, leaves, gradient)
 
@@ -247,7 +247,7 @@ ROWS = [
         {"n": 20_000, "d": 50},
         {"n": 600, "d": 32},
         gates=[Gate(0.5)],
-        kernels=("ball",),
+        kernels=("ball", "ball_add", "ball_distance_square"),
     ),
     Row(
         "row-sums",
@@ -256,6 +256,6 @@ ROWS = [
         {"n": 900, "count": 25, "d": 50},
         {"n": 60, "count": 10, "d": 32},
         gates=[Gate(0.8)],
-        kernels=("row_operations",),
+        kernels=("row_operations", "row_dot", "row_scale", "weighted_sum"),
     ),
 ]
