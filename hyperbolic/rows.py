@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hyperbolic import native, switch
-from hyperbolic.kernels.operator import Operator, operator
+from hyperbolic.operator import Operator, operator
 from hyperbolic.typing import Context
 
 _LARGE = 1 << 14  # entries, from which on a kernel of its own pays

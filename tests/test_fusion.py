@@ -13,9 +13,9 @@ from torch.utils.checkpoint import checkpoint
 
 from hyperbolic import fusion, switch
 from hyperbolic.kernels.lorentz_rows import lift
-from hyperbolic.kernels.operator import OPERATORS
 from hyperbolic.layers import lorentz, mobius
 from hyperbolic.manifolds import Lorentz, PoincareBall
+from hyperbolic.operator import OPERATORS
 from tests.kernels.test_operators import flat, function, results, samples
 
 

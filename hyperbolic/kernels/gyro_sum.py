@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from hyperbolic.kernels.gyro import constants
-from hyperbolic.kernels.operator import Operator, operator
 from hyperbolic.manifolds.poincare import project
 from hyperbolic.numerics import artanhc, cosh_sqrt, scaled, sqnorm, tanhc
+from hyperbolic.operator import Operator, operator
 from hyperbolic.typing import Context
 
 

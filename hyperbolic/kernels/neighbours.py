@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hyperbolic.kernels.operator import Operator, operator
+from hyperbolic.operator import Operator, operator
 from hyperbolic.typing import Context
 
 with warnings.catch_warnings():  # PyTorch says once in a process that this layout is in beta

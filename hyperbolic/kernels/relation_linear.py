@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hyperbolic.kernels.operator import Operator, operator
+from hyperbolic.operator import Operator, operator
 from hyperbolic.switch import is_followed
 from hyperbolic.typing import Context, Function
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional
 
-from hyperbolic.kernels.operator import Operator, operator
+from hyperbolic.operator import Operator, operator
 from hyperbolic.typing import Context
 
 

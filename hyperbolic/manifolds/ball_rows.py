@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from hyperbolic import native
-from hyperbolic.kernels.operator import Operator, operator
 from hyperbolic.numerics import BALL_EPS, ball_gap, limit, sqnorm, wide
+from hyperbolic.operator import Operator, operator
 from hyperbolic.rows import blocked, large
 from hyperbolic.typing import Context
 

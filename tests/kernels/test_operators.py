@@ -14,7 +14,7 @@ from torch import Tensor
 import hyperbolic.encoders.relational
 import hyperbolic.kernels
 from hyperbolic import switch
-from hyperbolic.kernels.operator import OPERATORS, Operator
+from hyperbolic.operator import OPERATORS, Operator
 
 for package in (hyperbolic.kernels, hyperbolic.encoders.relational):
     for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):

@@ -17,7 +17,7 @@ import torch
 from hyperbolic import kernels, native, switch
 from hyperbolic.encoders import relational
 from hyperbolic.geometry import make_geometry
-from hyperbolic.kernels.operator import OPERATORS
+from hyperbolic.operator import OPERATORS
 from scripts import bench
 from scripts.benchmarks import measure, peers, report, triples
 from scripts.benchmarks import row as row_module

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from hyperbolic.encoders.relational.bilinear import complex_product, conjugate, even, moduli
 from hyperbolic.encoders.relational.scorer import Scorer, Table
 from hyperbolic.geometry import Geometry
-from hyperbolic.kernels.operator import Operator, operator
 from hyperbolic.manifolds import Euclidean, Manifold
 from hyperbolic.numerics import WIDE, safe_sqrt, sqnorm, wide
+from hyperbolic.operator import Operator, operator
 from hyperbolic.typing import Context
 
 _EPSILON = 2.0  # of the range of the start, in the program of Sun et al. 2019

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from hyperbolic import native
 from hyperbolic.kernels.class_losses import plain
-from hyperbolic.kernels.operator import Operator, operator
 from hyperbolic.kernels.scratch import aligned, set_product
 from hyperbolic.native import Argument, Strided, shaped
+from hyperbolic.operator import Operator, operator
 from hyperbolic.typing import Context
 
 LIBRARY = native.Library("losses")

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from hyperbolic import native
 from hyperbolic.kernels.distance_softmax import plain
-from hyperbolic.kernels.operator import Operator, operator
+from hyperbolic.operator import Operator, operator
 from hyperbolic.typing import Context
 
 _BLOCK = 1 << 16  # float64 entries that are worked on at a time, half a megabyte

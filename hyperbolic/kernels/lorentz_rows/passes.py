@@ -10,8 +10,8 @@ from torch import Tensor
 
 from hyperbolic import native
 from hyperbolic.kernels.lorentz_rows import plain
-from hyperbolic.kernels.operator import Operator, operator
 from hyperbolic.kernels.scratch import aligned, plus_product, row_blocks, rows_of, set_product
+from hyperbolic.operator import Operator, operator
 from hyperbolic.typing import Context
 
 Sums = ctypes.Array[ctypes.c_double]

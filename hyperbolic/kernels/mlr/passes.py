@@ -7,8 +7,8 @@ from torch import Tensor
 
 from hyperbolic import native
 from hyperbolic.kernels.mlr import plain
-from hyperbolic.kernels.operator import Operator, operator
 from hyperbolic.numerics import BALL_EPS
+from hyperbolic.operator import Operator, operator
 from hyperbolic.typing import Context
 
 LIBRARY = native.Library("mlr")

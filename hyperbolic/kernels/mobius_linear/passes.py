@@ -17,9 +17,9 @@ from torch import Tensor
 
 from hyperbolic import native
 from hyperbolic.kernels.mobius_linear import plain
-from hyperbolic.kernels.operator import Operator, operator
 from hyperbolic.kernels.scratch import plus_product, row_blocks, rows_of
 from hyperbolic.numerics import BALL_EPS
+from hyperbolic.operator import Operator, operator
 from hyperbolic.typing import Context
 
 _MAX_VECTORS = 8  # vectors of a sum, as in native/mobius_rows.h

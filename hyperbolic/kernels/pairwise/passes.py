@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from hyperbolic import native
-from hyperbolic.kernels.operator import Operator, operator
 from hyperbolic.kernels.pairwise import plain
 from hyperbolic.kernels.pairwise.plain import LORENTZ, POINCARE, Model
 from hyperbolic.numerics import BALL_EPS
+from hyperbolic.operator import Operator, operator
 from hyperbolic.typing import Context
 
 LIBRARY = native.Library("pairwise")

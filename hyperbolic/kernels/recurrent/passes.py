@@ -16,10 +16,10 @@ from torch import Tensor
 
 from hyperbolic import native
 from hyperbolic.kernels.gyro import constants
-from hyperbolic.kernels.operator import Operator, operator
 from hyperbolic.kernels.recurrent import cuda as on_gpu
 from hyperbolic.kernels.recurrent import plain
 from hyperbolic.numerics import ball_gap, sqnorm
+from hyperbolic.operator import Operator, operator
 from hyperbolic.typing import Context
 
 _LANES = {torch.float32: 32, torch.float64: 16}  # sequences of a block

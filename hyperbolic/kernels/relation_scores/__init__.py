@@ -14,8 +14,8 @@ from torch import Tensor
 
 from hyperbolic import native
 from hyperbolic.kernels.lorentz_rows import OFFSET, dual, normalise
-from hyperbolic.kernels.operator import Operator, operator
 from hyperbolic.kernels.relation_linear import GATHERED
+from hyperbolic.operator import Operator, operator
 from hyperbolic.typing import Context
 
 LIBRARY = native.Library("relation_scores")

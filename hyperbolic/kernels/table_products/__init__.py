@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from hyperbolic import native
-from hyperbolic.kernels.operator import Operator, operator
 from hyperbolic.kernels.table_rows import table_rows
+from hyperbolic.operator import Operator, operator
 from hyperbolic.typing import Context
 
 _LIBRARY = native.Library("table_products")

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from hyperbolic import native
-from hyperbolic.kernels.operator import Operator, operator
 from hyperbolic.kernels.tangent_distance import plain
+from hyperbolic.operator import Operator, operator
 from hyperbolic.typing import Context
 
 LIBRARY = native.Library("tangent_distance")

@@ -13,13 +13,13 @@ from hyperbolic.kernels.class_losses.passes import CrossEntropy
 from hyperbolic.kernels.distance_softmax.passes import DistanceSoftmax
 from hyperbolic.kernels.gyro_sum import BallSum
 from hyperbolic.kernels.neighbours import NeighbourSum, with_themselves
-from hyperbolic.kernels.operator import Operator
 from hyperbolic.kernels.relation_linear import RelationLinear
 from hyperbolic.kernels.table_products import TableProducts
 from hyperbolic.kernels.table_rows import TableRows
 from hyperbolic.kernels.tangent_distance.passes import RowProducts, SquaredLength
 from hyperbolic.manifolds import PoincareBall
 from hyperbolic.manifolds.poincare import mobius_add
+from hyperbolic.operator import Operator
 from hyperbolic.rows import row_dot, row_scale, weighted_sum
 from scripts.benchmarks.measure import Case, Variant
 from scripts.benchmarks.row import Gate, Row, Setting
