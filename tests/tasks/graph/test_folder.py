@@ -133,7 +133,7 @@ def test_a_header_is_named(folder, recwarn):
         ("edges.csv", b"a,b\n", "There is edges.csv, which is not read: write its lines in this form to edges.tsv. Its columns "
          r"are separated by commas, and tabs are needed: tr ',' '\t' < FILE > NEW_FILE makes them."),
         ("edges.txt", b"\na\tb\n", "There is edges.txt, which has such lines: rename it to edges.tsv."),
-        ("edges.txt.gz", gzip.compress(b"a\tb\n"), "There is edges.txt.gz, which has such lines: rename it to edges.tsv.gz."),
+        ("edges.txt.gz", gzip.compress(b"a\tb\n", mtime=0), "There is edges.txt.gz, which has such lines: rename it to edges.tsv.gz."),
         ("edges.xlsx", b"PK\0\xff", "There is edges.xlsx, which is not read: write its lines in this form to edges.tsv."),
         ("nodes.csv", b"a,b\n", "it must have lines of the form node <tab> node."),
     ],
