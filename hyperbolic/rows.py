@@ -40,8 +40,7 @@ def weighted_sum(weights: Tensor, x: Tensor) -> Tensor:
 def blocked(*tensors: Tensor) -> bool:
     """Whether float64 copies of the tensors are to be avoided: large float32 tensors of one shape on a CPU, where
     nothing follows the operations."""
-    # Compiled code would record the comparison of sizes.
-    return not torch.compiler.is_compiling() and large(*tensors) and not switch.is_followed(*tensors)
+    return large(*tensors) and not switch.is_followed(*tensors)
 
 
 def large(*tensors: Tensor) -> bool:
@@ -49,7 +48,7 @@ def large(*tensors: Tensor) -> bool:
     first = tensors[0]
     return (
         first.dtype is torch.float32
-        and not torch.compiler.is_compiling()
+        and not torch.compiler.is_compiling()  # which would record the next comparison
         and first.numel() > _LARGE
         and first.device.type == "cpu"
         and all(t.dtype is torch.float32 and t.shape == first.shape for t in tensors[1:])
@@ -61,8 +60,8 @@ def _usable(*tensors: Tensor | None) -> bool:
     return large(*present) and _LIBRARY.readable(*present)
 
 
-def _narrow_scale(scale: Tensor, x: Tensor) -> Tensor:
-    """``scale x``, a gradient, in the dtype of x."""
+def _scaled(scale: Tensor, x: Tensor) -> Tensor:
+    """``scale x`` in the dtype of x, by C++."""
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
     _LIBRARY.run("row_scale", scale.contiguous(), x.contiguous(), out, scale.numel(), x.shape[-1])
     return out
@@ -92,9 +91,9 @@ class RowDot(Operator):
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
         x, y = ctx.saved_tensors
         if y is None:
-            return _narrow_scale(2 * grad, x), None
+            return _scaled(2 * grad, x), None
         needs_x, needs_y = ctx.needs_input_grad
-        return _narrow_scale(grad, y) if needs_x else None, _narrow_scale(grad, x) if needs_y else None
+        return _scaled(grad, y) if needs_x else None, _scaled(grad, x) if needs_y else None
 
 
 @operator("row_scale(Tensor scale, Tensor x) -> Tensor")
@@ -112,14 +111,14 @@ class RowScale(Operator):
     @staticmethod
     def forward(ctx: Context, scale: Tensor, x: Tensor) -> Tensor:
         ctx.save_for_backward(scale, x)
-        return _narrow_scale(scale, x)
+        return _scaled(scale, x)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
         scale, x = ctx.saved_tensors
         needs_scale, needs_x = ctx.needs_input_grad
         if not needs_scale:
-            return None, _narrow_scale(scale, grad)
+            return None, _scaled(scale, grad)
         x, grad = x.contiguous(), grad.contiguous()
         grad_scale, grad_x = scale.new_empty(scale.shape), torch.empty_like(x) if needs_x else None
         tensors = (scale.contiguous(), x, grad, grad_scale, grad_x)

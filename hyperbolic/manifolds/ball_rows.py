@@ -7,8 +7,6 @@ arguments.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
@@ -29,9 +27,8 @@ def inside(gap: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 class _Rows(Operator):
-    """The passes, of functions of the class's name and limits in C++: x and y (..., D), c of one entry."""
+    """x and y (..., D); the C++ takes points of one shape and one curvature."""
 
-    name: ClassVar[str]
     opaque = False
 
     @staticmethod
@@ -39,13 +36,10 @@ class _Rows(Operator):
         return c.numel() == 1 and c.dtype is torch.float64 and large(x, y) and _LIBRARY.usable(x, y)
 
 
-def _limits(symbol: str, x: Tensor) -> list[float]:
-    bound = limit(BALL_EPS, x.dtype)
-    return [bound / 4, 1 - bound] if symbol == "mobius_add" else [bound / 4]
-
-
 def _call(symbol: str, tensors: tuple[Tensor | None, ...], x: Tensor, c: Tensor) -> None:
-    limits = _limits(symbol.removesuffix("_grad"), x)
+    """The function of this name, with its limits: the least gap, and for sums the margin of the boundary."""
+    margin = limit(BALL_EPS, x.dtype)
+    limits = [margin / 4, 1 - margin] if symbol.startswith("mobius_add") else [margin / 4]
     _LIBRARY.run(symbol, *tensors, x.numel() // x.shape[-1], x.shape[-1], float(c), *limits)
 
 
