@@ -30,6 +30,11 @@ Formula = Callable[..., Any]  # of tensors, None and numbers; to a tensor or a t
 Called = TypeVar("Called", bound=Formula)
 
 
+def compiles(*tensors: Tensor) -> bool:
+    """Whether eager code gets formulas of these tensors compiled."""
+    return tensors[0].device.type in DEVICES and switch.fast() and not switch.is_followed(*tensors)
+
+
 class Fusion:
     """A formula of tensors, None and numbers as compiled kernels, with gradients of both orders.
 
@@ -98,8 +103,7 @@ def fused(formula: Called) -> Called:
     def call(*arguments: Any, **named: Any) -> Any:
         if named:
             arguments = signature.bind(*arguments, **named).args
-        here = arguments[0].device.type in DEVICES and switch.fast()
-        if here and not switch.is_followed(*(a for a in arguments if isinstance(a, Tensor))):
+        if compiles(*(a for a in arguments if isinstance(a, Tensor))):
             return fusion(*arguments)
         return formula(*arguments)
 
@@ -157,11 +161,25 @@ class _Fused(torch.autograd.Function):
             edges, weights = [e for e, _ in pairs], [g for _, g in pairs]
             inputs, ctx.inputs, ctx.edges = ctx.inputs, None, None  # memory that the loss would keep
             try:
-                values = iter(torch.autograd.grad(edges, inputs, weights, allow_unused=True))
+                values = iter(_first_order(edges, inputs, weights))
                 return None, *(next(values) if n else None for n in needs)
             except torch._dynamo.exc.TorchDynamoException as error:  # what could not be compiled before
                 ctx.fusion.give_up(error)
         return None, *gradients(ctx.fusion.plain, merge(tensors, ctx.others), grads, needs)
+
+
+def _first_order(
+    edges: list[torch.autograd.graph.GradientEdge], inputs: list[Tensor], weights: list[Tensor]
+) -> Sequence[Tensor | None]:
+    """``torch.autograd.grad``. Where the compiled graph is one node of one result, the node is called: a backward pass
+    inside of another costs as much again as the small formula."""
+    node: Any = edges[0].node if len(edges) == 1 else None
+    if type(node).__name__ != "CompiledFunctionBackward" or edges[0].output_nr > 0:
+        return torch.autograd.grad(edges, inputs, weights, allow_unused=True)
+    leaves = [id(function.variable) for function, _ in node.next_functions if function is not None]
+    values = [value for value, need in zip(node.apply(*weights), node.needs_input_grad, strict=True) if need]
+    by_leaf = dict(zip(leaves, values, strict=True))
+    return [by_leaf.get(id(leaf)) for leaf in inputs]
 
 
 def _bare(a: Any) -> Any:

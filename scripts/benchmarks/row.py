@@ -33,6 +33,11 @@ class Setting:
         return {"dtype": self.dtype, "device": self.device}
 
     @property
+    def compiles(self) -> bool:
+        """Whether whole models are measured compiled as well: on a GPU, where eager code waits for launches."""
+        return self.device.type == "cuda"
+
+    @property
     def effort(self) -> Effort:
         if self.tiny:
             return Effort(1, 0.0)

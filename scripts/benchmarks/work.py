@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,8 @@ from torch import Tensor, nn
 from hyperbolic.optim import RiemannianAdam, parameter_groups
 from scripts.benchmarks.measure import Variant
 from scripts.benchmarks.row import Setting
+
+Module = TypeVar("Module", bound=nn.Module)
 
 
 @dataclass
@@ -68,6 +71,14 @@ def gradients(run: Callable[[], object], *leaves: Tensor) -> Tensor:
     run()
     parts = [leaf.grad.detach().as_subclass(Tensor) for leaf in leaves]
     return torch.cat([(part / part.abs().max()).flatten() for part in parts])
+
+
+def placed(model: Module, setting: Setting, compiled: bool = False) -> Module:
+    """The model where the setting wants it, as a whole through ``torch.compile`` if `compiled`."""
+    model = model.to(**setting.placed)
+    if compiled:
+        model.compile()
+    return model
 
 
 def vectors(*size: int, setting: Setting, std: float = 1.0) -> Tensor:

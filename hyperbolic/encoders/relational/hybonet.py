@@ -82,7 +82,7 @@ class HyboNet(Scorer):
 
     @leaves_autocast
     def forward(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
-        """As for all scorers; on a CPU in one kernel, unless c is trained or gradients are sparse."""
+        """As for all scorers; in one kernel on a CPU, in few on a GPU, unless c is trained or gradients are sparse."""
         tables = relation_scores.Tables(
             self.entity.weight, self.matrix, self.bias, self.head_bias, self.tail_bias
         )
@@ -90,6 +90,9 @@ class HyboNet(Scorer):
         if apart or not relation_scores.usable(tables, h, r, t):
             result: Tensor = super().forward(h, r, t)
             return result
+        if not h.is_cpu:
+            for index in (h, t):
+                check_index(self.entity, index, self.n_entities)
         try:
             return relation_scores.scores(tables, h, r, t, self.margin, self.scale, self.manifold.start_c)
         except IndexError:

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from hyperbolic.fusion import fused
 from hyperbolic.kernels.lorentz_rows import passes, plain
-from hyperbolic.kernels.lorentz_rows.plain import OFFSET, normalise, set_time
+from hyperbolic.kernels.lorentz_rows.plain import OFFSET
 
-dual = fused(plain.dual)
+dual, normalise, set_time = fused(plain.dual), fused(plain.normalise), fused(plain.set_time)
 
 
 def normalised_linear(

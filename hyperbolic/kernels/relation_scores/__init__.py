@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hyperbolic import native
+from hyperbolic import fusion, native
 from hyperbolic.kernels.lorentz_rows import OFFSET, dual, normalise
 from hyperbolic.kernels.relation_linear import GATHERED
 from hyperbolic.operator import Operator, operator
@@ -32,14 +32,19 @@ class Tables(NamedTuple):
 
 
 def usable(tables: Tables, h: Tensor, r: Tensor, t: Tensor) -> bool:
-    """Whether :func:`scores` takes the tensors: on a CPU, h and r (B,) with tails t (B, M), and of a size whose
-    products with the matrices are quickest where these lie."""
+    """Whether :func:`scores` does better than its steps: for h and r (B,) with tails t (B, M), of a size whose products
+    with gathered matrices are quickest, in C++ on a CPU and compiled on a GPU."""
+    fits = t.dim() == 2 and t.numel() > 0 and h.shape == r.shape == t.shape[:1]
     return (
-        t.dim() == 2
-        and t.numel() > 0
-        and h.shape == r.shape == t.shape[:1]
+        fits
         and len(h) * tables.matrix[0].numel() <= GATHERED
-        and all(map(native.takes_index, (h, r, t)))
+        and (_in_one_pass(tables, h, r, t) or fusion.compiles(*tables))
+    )
+
+
+def _in_one_pass(tables: Tables, h: Tensor, r: Tensor, t: Tensor) -> bool:
+    return (
+        all(map(native.takes_index, (h, r, t)))
         and LIBRARY.readable(*tables)
         and all(table.is_contiguous() for table in tables)
     )
@@ -52,7 +57,7 @@ def scores(tables: Tables, h: Tensor, r: Tensor, t: Tensor, margin: float, scale
     scale and c are numbers. For tensors that are :func:`usable`.
 
     Raises:
-        IndexError: an entity or a relation that is not there.
+        IndexError: an entity or a relation that is not there, on a CPU; elsewhere the caller looks.
     """
     result: Tensor = _Scores.run(*tables, h, r, t, margin, scale, c)
     return result
@@ -79,7 +84,8 @@ class _Scores(Operator):
 
     @staticmethod
     def fits(*arguments: Any) -> bool:
-        return usable(Tables(*arguments[:5]), *arguments[5:8])
+        tables, index = Tables(*arguments[:5]), arguments[5:8]
+        return _in_one_pass(tables, *index) and usable(tables, *index)
 
     @staticmethod
     def forward(ctx: Context, *arguments: Any) -> Tensor:

@@ -20,6 +20,7 @@ from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.optim import RiemannianAdam, parameter_groups
 from scripts.benchmarks.measure import Case, Variant
 from scripts.benchmarks.row import Gate, Row, Setting
+from scripts.benchmarks.work import placed
 
 _RELATIONS = 22  # WN18RR's, with their reciprocals
 _LR = 0.005
@@ -81,8 +82,8 @@ def step(setting: Setting, batch: int, negatives: int, entities: int, d: int) ->
     lorentz = make_geometry("lorentz", "Lorentz", "lorentz", c=1.0)
     flat = make_geometry("euclidean", "Euclidean", "euclidean")
 
-    def variant(name: str, model: nn.Module, plain: bool = False) -> Variant:
-        model = model.to(**setting.placed)
+    def variant(name: str, model: nn.Module, plain: bool = False, compiled: bool = False) -> Variant:
+        model = placed(model, setting, compiled)
         optimiser = (
             torch.optim.Adam(model.parameters(), lr=_LR, fused=True)
             if plain
@@ -97,10 +98,15 @@ def step(setting: Setting, batch: int, negatives: int, entities: int, d: int) ->
 
         return Variant(name, run, share=_STEPS)
 
+    def ours() -> HyboNet:
+        return HyboNet(lorentz, entities, _RELATIONS, False, d, False, 2.0, 8.0, 1.5)
+
+    peers = [variant(name, kind(flat, entities, _RELATIONS, d + 1)) for name, kind in _PEERS.items()]
+    if setting.compiles:
+        peers.append(variant(f"{_TWIN}, compiled", _Twin(flat, entities, _RELATIONS, d + 1), compiled=True))
+        peers.append(variant("ours, compiled", ours(), compiled=True))
     return Case(
-        variant("bilinear score", _Rescal(entities, _RELATIONS, d + 1), plain=True),
-        variant("ours", HyboNet(lorentz, entities, _RELATIONS, False, d, False, 2.0, 8.0, 1.5)),
-        [variant(name, kind(flat, entities, _RELATIONS, d + 1)) for name, kind in _PEERS.items()],
+        variant("bilinear score", _Rescal(entities, _RELATIONS, d + 1), plain=True), variant("ours", ours()), peers
     )
 
 

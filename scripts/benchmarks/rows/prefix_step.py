@@ -15,7 +15,7 @@ from hyperbolic.encoders.rnn import RecurrentEncoder
 from hyperbolic.geometry import Geometry, make_geometry
 from scripts.benchmarks.measure import Case, Variant
 from scripts.benchmarks.row import Gate, Row, Setting
-from scripts.benchmarks.work import training_step
+from scripts.benchmarks.work import placed, training_step
 from tasks.prefix.pairs import generate
 from tasks.sentence_pairs import SentencePairClassifier
 
@@ -34,15 +34,19 @@ def step(setting: Setting, batch: int, vocabulary: int, words: int, d: int) -> C
     pairs = generate(batch, _NOISE, vocabulary, words, [0])[torch.arange(batch)]
     sentences, lengths, labels = (pairs[name].to(setting.device) for name in ("words", "lengths", "labels"))
 
-    def variant(name: str, geometry: Geometry, plain: bool) -> Variant:
-        model = _network(geometry, vocabulary, d).to(**setting.placed)
+    def variant(name: str, geometry: Geometry, plain: bool, compiled: bool = False) -> Variant:
+        model = placed(_network(geometry, vocabulary, d), setting, compiled)
         return training_step(
             name, model, lambda model: cross_entropy(model(sentences, lengths), labels), _LR, _CLIP, plain
         )
 
     flat = make_geometry("euclidean", "Euclidean", "euclidean")
     ball = make_geometry("poincare", "PoincareBall", "mobius", c=1.0)
-    return Case(variant("Euclidean twin", flat, True), variant("ours", ball, False))
+    peers = []
+    if setting.compiles:
+        peers.append(variant("Euclidean twin, compiled", flat, True, compiled=True))
+        peers.append(variant("ours, compiled", ball, False, compiled=True))
+    return Case(variant("Euclidean twin", flat, True), variant("ours", ball, False), peers)
 
 
 ROWS = [

@@ -14,7 +14,7 @@ from hyperbolic.manifolds import PoincareBall
 from hyperbolic.optim import RiemannianAdam
 from scripts.benchmarks.measure import Case, Variant
 from scripts.benchmarks.row import Gate, Row, Setting
-from scripts.benchmarks.work import Pass, leaf, vectors
+from scripts.benchmarks.work import Pass, leaf, placed, vectors
 
 _SLOTS, _CHARACTERS, _STEPS = 5, 10, 25  # words of a mention, its characters, words of its context
 _ALPHABET = 100
@@ -132,18 +132,28 @@ def step(setting: Setting, batch: int, words: int, s: int, classes: int) -> Case
     flat = _batch(setting, batch, words, classes)
     ball = PoincareBall().to(setting.device)
     curved = replace(flat, mention=ball.expmap0(flat.mention), context=ball.expmap0(flat.context))
-    euclidean = EntityTyper(make_geometry("euclidean", "Euclidean", "euclidean"), words, s, classes)
-    poincare = EntityTyper(make_geometry("poincare", "PoincareBall", "mobius", c=1.0), words, s, classes)
-    euclidean, poincare = euclidean.to(**setting.placed), poincare.to(**setting.placed)
-    adam = torch.optim.Adam(euclidean.parameters(), lr=5e-4, foreach=True)
-    riemannian = RiemannianAdam(poincare.parameters(), lr=5e-4, max_grad_norm=_CLIP)
-    floor, ours = Step(euclidean, adam, flat, clip=True), Step(poincare, riemannian, curved, clip=False)
+
+    def euclidean(compiled: bool = False) -> Step:
+        geometry = make_geometry("euclidean", "Euclidean", "euclidean")
+        model = placed(EntityTyper(geometry, words, s, classes), setting, compiled)
+        return Step(model, torch.optim.Adam(model.parameters(), lr=5e-4, foreach=True), flat, clip=True)
+
+    def poincare(compiled: bool = False) -> Step:
+        geometry = make_geometry("poincare", "PoincareBall", "mobius", c=1.0)
+        model = placed(EntityTyper(geometry, words, s, classes), setting, compiled)
+        optimiser = RiemannianAdam(model.parameters(), lr=5e-4, max_grad_norm=_CLIP)
+        return Step(model, optimiser, curved, clip=False)
+
+    floor, ours, peers = euclidean(), poincare(), []
+    if setting.compiles:
+        twin = Variant("Euclidean twin, compiled", euclidean(compiled=True))
+        peers = [twin, Variant("ours, compiled", poincare(compiled=True))]
 
     def parts() -> dict[str, tuple[Callable[[], object], Callable[[], object]]]:
         first, second = floor.parts(), ours.parts()
         return {name: (first[name], second[name]) for name in first}
 
-    return Case(Variant("Euclidean twin", floor), Variant("ours", ours), parts=parts)
+    return Case(Variant("Euclidean twin", floor), Variant("ours", ours), peers, parts=parts)
 
 
 _STEP = Row(

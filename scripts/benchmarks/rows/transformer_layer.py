@@ -13,7 +13,7 @@ from hyperbolic.geometry import make_geometry
 from hyperbolic.manifolds import Lorentz
 from scripts.benchmarks.measure import Case, Variant
 from scripts.benchmarks.row import Gate, Row, Setting
-from scripts.benchmarks.work import leaf, passes, vectors
+from scripts.benchmarks.work import leaf, passes, placed, vectors
 
 
 def layer(setting: Setting, sentences: int, words: int, d: int, n_heads: int, d_feed_forward: int) -> Case:
@@ -23,8 +23,8 @@ def layer(setting: Setting, sentences: int, words: int, d: int, n_heads: int, d_
     plain = vectors(sentences, words, d, setting=setting)
     points = Lorentz().to(setting.device).expmap0(plain)
 
-    def variant(name: str, network: nn.Module, x: torch.Tensor) -> Variant:
-        network, x = network.to(**setting.placed), leaf(x)
+    def variant(name: str, network: nn.Module, x: torch.Tensor, compiled: bool = False) -> Variant:
+        network, x = placed(network, setting, compiled), leaf(x)
         gradient = torch.randn_like(x)
         return passes(name, lambda: network(x), [x, *network.parameters()], gradient, compared=False)
 
@@ -32,10 +32,16 @@ def layer(setting: Setting, sentences: int, words: int, d: int, n_heads: int, d_
     flat = make_geometry("euclidean", "Euclidean", "euclidean")
     lorentz = make_geometry("lorentz", "Lorentz", "lorentz", c=1.0)
     theirs = nn.TransformerEncoderLayer(d, n_heads, d_feed_forward, 0.0, batch_first=True)
+    peers = [variant("torch.nn.TransformerEncoderLayer", theirs, plain)]
+    if setting.compiles:
+        peers += [
+            variant("Euclidean twin, compiled", TransformerEncoderLayer(flat, *sizes), plain, compiled=True),
+            variant("ours, compiled", TransformerEncoderLayer(lorentz, *sizes), points, compiled=True),
+        ]
     return Case(
         variant("Euclidean twin", TransformerEncoderLayer(flat, *sizes), plain),
         variant("ours", TransformerEncoderLayer(lorentz, *sizes), points),
-        [variant("torch.nn.TransformerEncoderLayer", theirs, plain)],
+        peers,
     )
 
 
