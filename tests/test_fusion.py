@@ -12,6 +12,8 @@ from torch._dynamo.backends.debugging import aot_eager
 from torch.utils.checkpoint import checkpoint
 
 from hyperbolic import fusion, switch
+from hyperbolic.encoders.relational.hybonet import HyboNet
+from hyperbolic.geometry import make_geometry
 from hyperbolic.kernels.lorentz_rows import lift
 from hyperbolic.layers import lorentz, mobius
 from hyperbolic.manifolds import Lorentz, PoincareBall
@@ -220,3 +222,18 @@ def test_transforms_traces_and_plain_mode_are_not_compiled_here(graphs):
     switch.use_kernels("plain")
     lift(s, c)
     assert not graphs
+
+
+def test_hybonets_scores_are_one_graph(graphs):
+    geometry = make_geometry("lorentz", "Lorentz", "lorentz", c=1.0)
+    scorer = HyboNet(geometry, 7, 3, False, 4, False, 2.0, 8.0, 1.5)
+    h, r, t = torch.tensor([0, 6]), torch.tensor([2, 1]), torch.tensor([[1, 2, 0], [0, 6, 3]])
+    actual = scorer(h, r, t)
+    assert len(graphs) <= 2  # with the check of the numbers
+    leaves = [scorer.entity.weight, scorer.matrix, scorer.bias, scorer.head_bias, scorer.tail_bias]
+    gradients = torch.autograd.grad(actual.square().sum(), leaves)
+    switch.use_kernels("plain")
+    expected = scorer(h, r, t)
+    torch.testing.assert_close(actual, expected)
+    for a, e in zip(gradients, torch.autograd.grad(expected.square().sum(), leaves), strict=True):
+        torch.testing.assert_close(a, e)

@@ -62,7 +62,7 @@ def outputs(result) -> list[Tensor]:
 
 def results(call, inputs) -> list[Tensor]:
     y = outputs(call(*inputs))
-    weights = [torch.linspace(-1, 1, t.numel(), dtype=t.dtype).view(t.shape) for t in y]
+    weights = [torch.linspace(-1, 1, t.numel(), dtype=t.dtype, device=t.device).view(t.shape) for t in y]
     total = sum((t * w).sum() for t, w in zip(y, weights, strict=True))
     return [*y, *torch.autograd.grad(total, inputs, allow_unused=True, materialize_grads=True)]
 

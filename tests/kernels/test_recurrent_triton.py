@@ -116,11 +116,12 @@ def test_tensors_on_a_cpu_do_not_reach_them(monkeypatch):
 @pytest.mark.gpu
 @KINDS
 @pytest.mark.parametrize("phi", ["identity", "tanh"])
-@pytest.mark.parametrize(("length", "room"), [(1e-6, 1e-5), (0.4, 1e-5), (0.9, 1e-3)])
-def test_on_a_gpu(kind, phi, length, room):
+@pytest.mark.parametrize("length", [1e-6, 0.4, 0.9])
+def test_on_a_gpu(kind, phi, length):
+    """As close to float64 as float32 is on a CPU: near the boundary an RNN makes a percent of the last bits."""
     free, lengths = arguments(kind, 37, 6, 20, 50, 2, 4, F32, length, ended=True)
     results = []
-    for dtype, device in ((F32, "cuda"), (torch.float64, "cpu")):
+    for dtype, device in ((F32, "cuda"), (F32, "cpu"), (torch.float64, "cpu")):
         x, *rest = (t.detach().to(device, torch.float64 if t.dim() == 0 else dtype).requires_grad_() for t in free)
         there = lengths.to(device)
         if device == "cuda":
@@ -128,9 +129,10 @@ def test_on_a_gpu(kind, phi, length, room):
         states = {"rnn": mobius_rnn, "gru": mobius_gru}[kind](x, there, *rest, phi)
         torch.manual_seed(1)
         grad = torch.randn(states.shape, dtype=torch.float64).to(states)
-        results.append([t.cpu() for t in (states, *torch.autograd.grad(states, (x, *rest[:3]), grad))])
-    for a, b in zip(*results, strict=True):
-        torch.testing.assert_close(a.double(), b, rtol=0, atol=room * b.abs().max().item())
+        results.append([t.cpu().double() for t in (states, *torch.autograd.grad(states, (x, *rest[:3]), grad))])
+    for actual, on_cpu, exact in zip(*results, strict=True):
+        room = 3 * (on_cpu - exact).abs().max() + 1e-5 * exact.abs().max()
+        torch.testing.assert_close(actual, exact, rtol=0, atol=room.item())
 
 
 @pytest.mark.gpu
@@ -144,7 +146,7 @@ def test_launches_on_a_gpu(kind):
         torch.autograd.grad(states, (x, *rest[:3]), torch.empty_like(states))
 
     both()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=True) as profile:
         both()
     kernels = [e.name for e in profile.events() if e.device_type == torch.autograd.DeviceType.CUDA]
     assert len(kernels) <= 8, kernels

@@ -7,7 +7,7 @@ from hyperbolic import switch
 from hyperbolic.encoders.relational.hybonet import HyboNet
 from hyperbolic.encoders.relational.scorer import Scorer
 from hyperbolic.geometry import make_geometry
-from hyperbolic.kernels import relation_scores
+from hyperbolic.kernels import relation_linear, relation_scores
 from tests.tolerances import tolerance
 
 F32, F64 = torch.float32, torch.float64
@@ -94,7 +94,7 @@ def test_large_products_go_relation_by_relation(monkeypatch):
     tables = (scorer.entity.weight, scorer.matrix, scorer.bias, scorer.head_bias, scorer.tail_bias)
     tables = relation_scores.Tables(*tables)
     assert relation_scores.usable(tables, *triples)
-    monkeypatch.setattr(relation_scores, "GATHERED", 4 * 9 - 1)
+    monkeypatch.setattr(relation_linear, "GATHERED", 4 * 9 - 1)
     assert not relation_scores.usable(tables, *triples)
 
 

@@ -80,7 +80,7 @@ def test_on_a_gpu(count):
         ends.append([p.detach().cpu() for p in (*points, *flat)])
     for a, b in zip(*ends, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=True) as profile:
         optimizer.step()
     launched = [e.name for e in profile.events() if e.device_type == torch.autograd.DeviceType.CUDA]
     assert len(launched) <= 8, launched

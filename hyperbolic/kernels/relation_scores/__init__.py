@@ -14,7 +14,7 @@ from torch import Tensor
 
 from hyperbolic import fusion, native
 from hyperbolic.kernels.lorentz_rows import OFFSET, dual, normalise
-from hyperbolic.kernels.relation_linear import GATHERED
+from hyperbolic.kernels.relation_linear import gathers
 from hyperbolic.operator import Operator, operator
 from hyperbolic.typing import Context
 
@@ -37,7 +37,7 @@ def usable(tables: Tables, h: Tensor, r: Tensor, t: Tensor) -> bool:
     fits = t.dim() == 2 and t.numel() > 0 and h.shape == r.shape == t.shape[:1]
     return (
         fits
-        and len(h) * tables.matrix[0].numel() <= GATHERED
+        and gathers(h, tables.matrix)
         and (_in_one_pass(tables, h, r, t) or fusion.compiles(*tables))
     )
 

@@ -79,7 +79,6 @@ def step(setting: Setting, batch: int, negatives: int, entities: int, d: int) ->
     t = torch.randint(entities, (batch, 1 + negatives), device=setting.device)
     labels = torch.zeros(t.shape, **setting.placed)
     labels[:, 0] = 1
-    lorentz = make_geometry("lorentz", "Lorentz", "lorentz", c=1.0)
     flat = make_geometry("euclidean", "Euclidean", "euclidean")
 
     def variant(name: str, model: nn.Module, plain: bool = False, compiled: bool = False) -> Variant:
@@ -99,6 +98,7 @@ def step(setting: Setting, batch: int, negatives: int, entities: int, d: int) ->
         return Variant(name, run, share=_STEPS)
 
     def ours() -> HyboNet:
+        lorentz = make_geometry("lorentz", "Lorentz", "lorentz", c=1.0)  # of its own: it moves with the model
         return HyboNet(lorentz, entities, _RELATIONS, False, d, False, 2.0, 8.0, 1.5)
 
     peers = [variant(name, kind(flat, entities, _RELATIONS, d + 1)) for name, kind in _PEERS.items()]

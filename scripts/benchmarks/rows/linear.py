@@ -19,7 +19,7 @@ def mobius_linear(setting: Setting, batch: int, d: int) -> Case:
     x = leaf(ball.expmap0(vectors(batch, d, setting=setting, std=0.5)))
     gradient = torch.randn(batch, d, **setting.placed)
     floor = nn.Linear(d, d).to(**setting.placed)
-    layer = mobius.Linear(ball, d, d, bias_std=0.01).to(**setting.placed)
+    layer = mobius.Linear(PoincareBall(), d, d, bias_std=0.01).to(**setting.placed)
     theirs = [leaf(layer.weight), leaf(layer.bias)]
     return Case(
         passes("nn.Linear", lambda: floor(x), [x, *floor.parameters()], gradient, compared=False),
@@ -49,7 +49,7 @@ def lorentz_linear(setting: Setting, batch: int, coordinates: int) -> Case:
     x = leaf(sheet.expmap0(vectors(batch, d, setting=setting)))
     gradient = torch.randn(batch, coordinates, **setting.placed)
     floor = nn.Linear(coordinates, coordinates).to(**setting.placed)
-    layer = lorentz.Linear(sheet, d, d).to(**setting.placed)
+    layer = lorentz.Linear(Lorentz(), d, d).to(**setting.placed)
     with torch.no_grad():
         layer.bias.normal_(std=0.01)
     theirs = [leaf(parameter) for parameter in (layer.weight, layer.bias, layer.log_scale)]

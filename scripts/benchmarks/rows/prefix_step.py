@@ -34,19 +34,20 @@ def step(setting: Setting, batch: int, vocabulary: int, words: int, d: int) -> C
     pairs = generate(batch, _NOISE, vocabulary, words, [0])[torch.arange(batch)]
     sentences, lengths, labels = (pairs[name].to(setting.device) for name in ("words", "lengths", "labels"))
 
-    def variant(name: str, geometry: Geometry, plain: bool, compiled: bool = False) -> Variant:
+    def variant(name: str, geometry: Geometry, plain: bool, compiled: bool) -> Variant:
         model = placed(_network(geometry, vocabulary, d), setting, compiled)
         return training_step(
             name, model, lambda model: cross_entropy(model(sentences, lengths), labels), _LR, _CLIP, plain
         )
 
-    flat = make_geometry("euclidean", "Euclidean", "euclidean")
-    ball = make_geometry("poincare", "PoincareBall", "mobius", c=1.0)
-    peers = []
-    if setting.compiles:
-        peers.append(variant("Euclidean twin, compiled", flat, True, compiled=True))
-        peers.append(variant("ours, compiled", ball, False, compiled=True))
-    return Case(variant("Euclidean twin", flat, True), variant("ours", ball, False), peers)
+    def twin(name: str, compiled: bool = False) -> Variant:
+        return variant(name, make_geometry("euclidean", "Euclidean", "euclidean"), True, compiled)
+
+    def ours(name: str, compiled: bool = False) -> Variant:
+        return variant(name, make_geometry("poincare", "PoincareBall", "mobius", c=1.0), False, compiled)
+
+    compiled = [twin("Euclidean twin, compiled", True), ours("ours, compiled", True)] if setting.compiles else []
+    return Case(twin("Euclidean twin"), ours("ours"), compiled)
 
 
 ROWS = [

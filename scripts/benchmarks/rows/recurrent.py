@@ -20,7 +20,7 @@ def gru(setting: Setting, batch: int, steps: int, d_in: int, d_hidden: int) -> C
     x_first = leaf(x.transpose(0, 1))  # the layout that torch's GRU prefers
     gradient = torch.randn(batch, steps, d_hidden, **setting.placed)
     floor = nn.GRU(d_in, d_hidden).to(**setting.placed)
-    layer = mobius.GRU(ball, d_in, d_hidden, bias_std=0.1).to(**setting.placed)
+    layer = mobius.GRU(PoincareBall(), d_in, d_hidden, bias_std=0.1).to(**setting.placed)
     weights = [leaf(w[0]) for w in (layer.weight_ih, layer.weight_hh, layer.bias)]
 
     first = gradient.transpose(0, 1).contiguous()
