@@ -177,14 +177,14 @@ class Task(pl.LightningModule, abc.ABC):
             self.share = None
         self.__dict__["latest_loss"] = step.loss.detach()  # a module first looks whether it is a parameter: 10 us
         self._add("train", step if counts else step._replace(sums={name: 0 * v for name, v in step.sums.items()}))
-        if step.weight is None:
+        if step.weight is None and self.trainer.accumulate_grad_batches == 1:
             return step.loss if counts == 1 else step.loss * counts
-        weight = step.weight if counts else 0.0
+        weight = counts if step.weight is None else step.weight if counts else 0.0
         self._weight = (self._weight or 0.0) + weight
         return step.loss * weight
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
-        if self._weight is None:  # no task gives weights in some steps alone
+        if self._weight is None:
             return
         # Lightning has divided each batch's loss by their number, and that of the processes by theirs
         batches = self.trainer.accumulate_grad_batches * self.trainer.world_size

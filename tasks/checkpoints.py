@@ -16,7 +16,6 @@ from pytorch_lightning.callbacks import Checkpoint, EarlyStopping
 from torch import Tensor
 
 from hyperbolic.diagnostics import manifold_parameters
-from hyperbolic.manifolds import Manifold
 from tasks.base import Task, as_task
 from tasks.checkpoint_parts import counts_by_name, numbers_by_name, selection
 from tasks.checkpoint_reader import load
@@ -25,7 +24,8 @@ from tasks.interruption import Interruption, Stop
 
 BEST, LAST, AVERAGE, EPOCH = "best.ckpt", "last.ckpt", "average.ckpt", "epoch-{:06d}.ckpt"
 BEFORE = "before.ckpt"  # the best state but for the validation after trainer.max_steps ended a run within an epoch
-DISTANCE = "/dist0_mean"  # of the diagnostics (tasks.watch): the mean distance of points from the origin
+# Of the diagnostics (tasks.watch): the mean distance of points from the origin, and a learned curvature.
+DISTANCE, CURVATURE = "/dist0_mean", "/c"
 
 
 def _epoch(trainer: pl.Trainer) -> int:
@@ -48,14 +48,12 @@ def epoch_of(file: Path) -> int:
     return int(file.stem[6:])
 
 
-def _mean(values: list[Tensor], manifold: Manifold | None) -> Tensor:
-    if manifold is not None:
-        return manifold.centroid(torch.stack(values, -2))
+def _mean(values: list[Tensor]) -> Tensor:
     return torch.stack(values).mean(0) if values[-1].is_floating_point() else values[-1]
 
 
 class History(Checkpoint):
-    """One row for each validation and each epoch: metrics, mean distances of points from the origin, training speed,
+    """One row for each validation and each epoch: metrics, mean distances of points from the origin, learned c, speed,
     seconds so far; kept in history.csv, which is written once in a while, and when the training ends.
 
     It is a Checkpoint only so that Lightning calls it after the module has its metrics.
@@ -64,6 +62,7 @@ class History(Checkpoint):
     def __init__(self, folder: Path):
         self.path = folder / "history.csv"
         self.rows: list[dict[str, float]] = []
+        self.ended = False  # what is validated later is no state of the training
         self.earlier_s = 0.0  # of the run that this one continues
         self.examples = self.training_s = 0.0
         self._start = self._mark = time.perf_counter()
@@ -90,11 +89,13 @@ class History(Checkpoint):
         self._pause(trainer)
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        if self.ended:
+            return
         self._mark = time.perf_counter()
         task = as_task(module)
         metrics = {k: v for k, v in task.metrics.items() if k.startswith("val/")}
-        distances = {k: v for k, v in task.diagnostics.items() if k.endswith(DISTANCE)}
-        self._row(trainer, metrics | distances)
+        spaces = {k: v for k, v in task.diagnostics.items() if k.endswith((DISTANCE, CURVATURE))}
+        self._row(trainer, metrics | spaces)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self._pause(trainer)
@@ -243,15 +244,22 @@ class Checkpoints(Checkpoint):
     def load_average(self, module: Task) -> int:
         """Give the module the mean of the weights of the last epochs; returns how many there were.
 
-        Numbers are averaged, points of a manifold are their centroid, tables of integers are the last.
+        Numbers are averaged, tables of integers are the last. Points are put on the manifold of their epoch and, where
+        its curvature is learned, scaled by ``sqrt(c_epoch / c_mean)`` onto that of the mean, where their centroid is.
         """
-        files = epoch_files(self.folder)
-        states = [load(file, module.device)["state_dict"] for file in files]
-        manifolds = {name: manifold for name, (manifold, _) in manifold_parameters(module).items()}
-        mean = {name: _mean([state[name] for state in states], manifolds.get(name)) for name in states[-1]}
-        module.load_state_dict(mean)
+        states = [load(file, module.device)["state_dict"] for file in epoch_files(self.folder)]
+        points: dict[str, list[tuple[Tensor, Tensor]]] = {}  # by epoch, with c
+        for state in states:
+            module.load_state_dict(state)
+            for name, (manifold, x) in manifold_parameters(module).items():
+                points.setdefault(name, []).append((manifold.projx(x.detach()), manifold.c.detach().clone()))
+        module.load_state_dict({name: _mean([state[name] for state in states]) for name in states[-1]})
+        with torch.no_grad():
+            for name, (manifold, parameter) in manifold_parameters(module).items():
+                rows = [(c / manifold.c).sqrt().to(x) * x if manifold.learn_c else x for x, c in points[name]]
+                parameter.copy_(manifold.centroid(torch.stack(rows, -2)))
         self._averaged = True
-        return len(files)
+        return len(states)
 
     def save_average(self, trainer: pl.Trainer) -> None:
         """Keep the mean, with what its validation gave, as average.ckpt."""

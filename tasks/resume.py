@@ -40,7 +40,9 @@ CONTINUED = (
     "trainer.precision",
     "trainer.accumulate_grad_batches",
     "trainer.limit_train_batches",
+    "trainer.limit_val_batches",  # what the best state was chosen on
     "trainer.val_check_interval",
+    "trainer.average_last",
 )
 # What may differ all the same: results do not depend on it.
 IRRELEVANT = (
@@ -175,11 +177,17 @@ def differences(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, 
         keys = (*keys, "trainer.max_epochs", "trainer.max_steps")  # the learning rate falls to 0 at their end
     names = [k for k in dict.fromkeys([*theirs, *ours]) if compared(k)]
     names.sort(key=lambda k: k != "task.name")
-    unequal = {k: (theirs.get(k), ours.get(k)) for k in names if theirs.get(k) != ours.get(k)}
+    unequal = {k: (theirs.get(k), ours.get(k)) for k in names if _differ(k, theirs.get(k), ours.get(k))}
     if continued:
         shas = _sha256(checkpoint)
         unequal |= {f"sha256.{part}": (shas[part], own) for part, own in other_parts(origin.sha256, shas).items()}
     return [f"{brief(k)[1:-1]}={brief(a)}, not {brief(b)}" for k, (a, b) in unequal.items()]
+
+
+def _differ(key: str, one: Any, other: Any) -> bool:
+    """Whether two values of a setting mean different things: of a limit 1 is a batch, and 1.0 the whole."""
+    a_part = key.startswith("trainer.limit_") or key == "trainer.val_check_interval"
+    return one != other or (a_part and isinstance(one, float) != isinstance(other, float))
 
 
 def _sha256(checkpoint: Mapping[str, Any]) -> dict[str, str]:

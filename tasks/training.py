@@ -159,6 +159,7 @@ def fit(
         selection: dict[str, Any] | None = None
         if average_last is not None:
             selection = {"metric": None, "average_last": checkpoints.load_average(task)}
+            history.ended = True
             trainer.validate(task, datamodule=data, verbose=False)
             metrics = dict(task.metrics)
             checkpoints.save_average(trainer)

@@ -12,12 +12,14 @@ import torch
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Callback, TQDMProgressBar
 from pytorch_lightning.callbacks.progress.tqdm_progress import Tqdm
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hyperbolic.diagnostics import NonFiniteError, find_nonfinite, manifold_parameters, statistics_by_name
+from hyperbolic.manifolds import Manifold
 from tasks.base import Points, Task, as_task
 from tasks.checkpoint_parts import numbers_by_name
+from tasks.checkpoints import CURVATURE
 from tasks.folders import whole_file
 
 _SMALL = 1 << 14  # numbers of a tensor that are copied in less time than a norm takes to start
@@ -118,12 +120,19 @@ def first_nonfinite_layer(module: Task, batch: Any) -> str | None:
     return layers[0] if layers else None
 
 
-class Diagnostics(Callback):
-    """At a validation: how far points are from the origin, how many are clamped, how far off the manifold.
+def _learned_curvatures(model: nn.Module) -> dict[str, float]:
+    """c of each manifold that learns it, by the manifold's name in the model."""
+    manifolds = {name: m for name, m in model.named_modules() if isinstance(m, Manifold) and m.learn_c}
+    first = {id(m.free_c): name for name, m in reversed(manifolds.items())}  # models of one space share one
+    return {f"diagnostics/{name}{CURVATURE}": float(manifolds[name].c.detach()) for name in reversed(first.values())}
 
-    Logged as diagnostics/<name>/<statistic>, for every manifold parameter and for `Task.points`. A validation within
-    EVERY_STEPS steps after one that was looked at is left out: where an epoch is a step, the look would be an eighth of
-    its time.
+
+class Diagnostics(Callback):
+    """At a validation: how far points are from the origin, how many are clamped, how far off the manifold, what c is.
+
+    Logged as diagnostics/<name>/<statistic>, for every manifold parameter and for `Task.points`; c where it is learned.
+    A validation within EVERY_STEPS steps after one that was looked at is left out: where an epoch is a step, the look
+    would be an eighth of its time.
     """
 
     EVERY_STEPS = 4
@@ -154,7 +163,7 @@ class Diagnostics(Callback):
             f"diagnostics/{name}/{key}": value
             for name, values in statistics_by_name(named_points).items()
             for key, value in values.items()
-        }
+        } | _learned_curvatures(as_task(module).model)
         values = torch.tensor([*statistics.values()], dtype=torch.float64, device=module.device)
         means = trainer.strategy.reduce(values, reduce_op="mean").tolist()  # each process has points of its own
         self.latest, self._step = dict(zip(statistics, means, strict=True)), trainer.global_step

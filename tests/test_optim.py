@@ -249,12 +249,26 @@ def test_biases_and_scales_have_options_of_their_own():
 def test_a_shared_learned_curvature_is_one_parameter():
     geometry = make_geometry("poincare", "PoincareBall", "mobius", c=1.0, learn_c=True)
     net = nn.Sequential(geometry.linear(3, 3), geometry.linear(3, 3))
-    (matrices,) = [g["params"] for g in parameter_groups(net) if g["role"] == "matrices"]
-    assert sum(p is geometry.manifold.free_c for p in matrices) == 1
+    _, curvatures = [g["params"] for g in parameter_groups(net) if g["role"] == "matrices"]
+    assert len(curvatures) == 1
+    assert curvatures[0] is geometry.manifold.free_c
     optimizer = RiemannianAdam(parameter_groups(net), lr=0.1)
     net(geometry.manifold.random(5, 3)).square().sum().backward()
     optimizer.step()
     assert geometry.manifold.c.item() != pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("options", [{"weight_decay": 0.5}, {"matrices": {"weight_decay": 0.5}}], ids=str)
+def test_a_learned_curvature_does_not_decay(options):
+    geometry = make_geometry("lorentz", "Lorentz", "lorentz", c=3.0, learn_c=True)
+    layer = geometry.linear(3, 3)
+    weight = layer.weight.detach().clone()
+    optimizer = RiemannianAdam(parameter_groups(layer, matrices=options.pop("matrices", None)), lr=0.1, **options)
+    for parameter in layer.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    assert geometry.manifold.c.item() == pytest.approx(3.0, abs=1e-12)
+    torch.testing.assert_close(layer.weight.detach(), 0.95 * weight)
 
 
 def test_training_goes_on_from_a_state_dict_bit_for_bit():

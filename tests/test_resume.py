@@ -278,6 +278,21 @@ def test_a_typing_run_goes_on_exactly_within_the_further_passes_of_an_epoch(tmp_
     assert same_end(typing(tmp_path / "whole"), resumed)
 
 
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("trainer.limit_val_batches=1", "trainer.limit_val_batches=1.0, not 1."),  # the whole, and a batch
+        ("trainer.limit_val_batches=0.5", "trainer.limit_val_batches=1.0, not 0.5."),
+        ("trainer.average_last=2", "trainer.average_last=None, not 2."),
+    ],
+)
+def test_what_the_best_state_is_chosen_by_stays(finished, word, message):
+    folder, run = finished
+    result = short(folder, f"trainer.resume={run.record_path.parent}", "trainer.max_epochs=9", "seed=5", word)
+    assert result.code == 1
+    assert message in result.err
+
+
 def test_a_setting_that_came_later_is_what_was_done_before():
     old = {"config": {"task": {"name": "wn18rr"}}, "data": {}}
 

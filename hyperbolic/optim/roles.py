@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from hyperbolic.manifolds import Manifold
 from hyperbolic.optim.points import manifold_of
 
 ROLES = ("embeddings", "biases", "matrices", "vectors")
@@ -36,10 +37,11 @@ def parameter_groups(
         apart: parameters that stack several tensors, as ``stacked_axes`` of their module says (gates, cells, classes),
         are in groups of their own with the option "stacked", so that clip="tensor" takes each of these by its own norm.
     Returns: non-empty groups in the order of ``ROLES``, with the key "role". Points of a module that has a number
-        ``max_radius`` are in a group of their own, with that option.
+        ``max_radius`` are in a group of their own, with that option; so are learned curvatures, which do not decay, as
+        their free number is 0 where c is log 2.
     """
     options = {"embeddings": embeddings, "biases": biases, "matrices": matrices, "vectors": vectors}
-    groups: dict[tuple[str, float | None, int], list[Tensor]] = {(role, None, 0): [] for role in ROLES}
+    groups: dict[tuple[str, float | None, int, bool], list[Tensor]] = {(role, None, 0, False): [] for role in ROLES}
     visited: set[int] = set()
     for owner in module.modules():
         for name, parameter in owner.named_parameters(recurse=False):
@@ -49,11 +51,13 @@ def parameter_groups(
                 role = parameter_role(owner, parameter)
                 role = "vectors" if vectors and role == "matrices" and parameter.dim() < 2 else role
                 axes = getattr(owner, "stacked_axes", {}).get(name, 0) if apart else 0
-                groups.setdefault((role, radius, axes), []).append(parameter)
+                curvature = isinstance(owner, Manifold)
+                groups.setdefault((role, radius, axes, curvature), []).append(parameter)
     result = []
-    for role, radius, axes in sorted(groups, key=lambda key: ROLES.index(key[0])):
-        own = {"max_radius": radius, "stacked": axes or None}
+    for key in sorted(groups, key=lambda key: ROLES.index(key[0])):
+        role, radius, axes, curvature = key
+        own = {"max_radius": radius, "stacked": axes or None, "weight_decay": 0.0 if curvature else None}
         more = {name: value for name, value in own.items() if value is not None}
-        if params := groups[role, radius, axes]:
+        if params := groups[key]:
             result.append({"params": params, "role": role, **(options[role] or {}), **more})
     return result

@@ -1,6 +1,7 @@
 """Learning rates over the steps of a run, against their formulas; and how batches of several sizes add up to one step."""
 
 import copy
+import csv
 import math
 from types import SimpleNamespace
 
@@ -107,6 +108,22 @@ def test_batches_count_by_their_items_where_a_step_says_how_many(tmp_path, monke
     assert any((unweighted[name] - whole[name]).abs().max() > 1e-6 for name in whole)
 
 
+def test_a_step_of_fewer_batches_is_their_mean(tmp_path):
+    """The second step of three batches, two at a time, has one."""
+
+    def weights(*words: str) -> dict[str, torch.Tensor]:
+        result = toy(
+            tmp_path, "task.data.sizes={train: 30, dev: 10, test: 10}", "trainer.max_epochs=1", "optim.rule=sgd",
+            "optim.max_grad_norm=null", "trainer.precision=64-true", "task.model.init_norm=0.5", *words,
+        )  # fmt: skip
+        assert result.code == 0, result.err
+        return torch.load(result.record_path.parent / "checkpoints" / "last.ckpt")["state_dict"]
+
+    whole = weights("task.data.batch_size=20")
+    for name, value in weights("task.data.batch_size=10", "trainer.accumulate_grad_batches=2").items():
+        torch.testing.assert_close(value, whole[name], rtol=1e-9, atol=1e-12)
+
+
 def test_the_mean_of_the_last_states_is_tested(tmp_path):
     words = (*SHORT, "trainer.max_epochs=4", "geometry=lorentz")
     result = toy(tmp_path, *words, "trainer.average_last=3")
@@ -136,6 +153,29 @@ def test_the_mean_of_the_last_states_is_tested(tmp_path):
         f"trainer.resume={half.record_path.parent}", "trainer.max_epochs=4", *QUIET, *places(tmp_path / "half")
     )  # fmt: skip
     assert resumed.record["metrics"] == result.record["metrics"]
+
+
+def test_the_mean_of_points_whose_curvature_was_learned_meanwhile(tmp_path):
+    """They are scaled onto the sheet of the mean's c: points of one shape at every c keep it."""
+    result = toy(
+        tmp_path, *SHORT, "trainer.max_epochs=3", "trainer.average_last=2", "geometry=lorentz", "geometry.learn_c=true",
+        "optim.lr=0.1",
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    folder = result.record_path.parent / "checkpoints"
+    states = [torch.load(folder / f"{name}.ckpt")["state_dict"] for name in ("epoch-000002", "epoch-000003", "average")]
+    (name,) = (name for name in states[0] if name.endswith("embedding.weight"))
+    free_name = next(name for name in states[0] if name.endswith("free_c"))
+    *c_of_epochs, c = (torch.nn.functional.softplus(state[free_name]) for state in states)
+    assert abs(c_of_epochs[0] - c_of_epochs[1]) > 1e-3
+    spaces = [s[name][:, 1:].double() * c_e.sqrt() for s, c_e in zip(states, c_of_epochs, strict=False)]
+    sums = sum(torch.cat([(1 + x.square().sum(-1, keepdim=True)).sqrt(), x], -1) for x in spaces)
+    expected = sums / (sums[:, :1].square() - sums[:, 1:].square().sum(-1, keepdim=True)).sqrt() / c.sqrt()
+    torch.testing.assert_close(states[2][name].double(), expected, rtol=1e-5, atol=1e-5)
+    column = next(k for k in result.record["diagnostics"] if k.endswith("/c"))
+    assert result.record["diagnostics"][column] == pytest.approx(c.item())
+    rows = list(csv.DictReader((result.record_path.parent / "history.csv").read_text().splitlines()))
+    assert float(rows[-1][column]) == pytest.approx(c_of_epochs[1].item()), "of the last epoch, not of the mean"
 
 
 @pytest.mark.parametrize("schedule", [Schedule("plateau"), Schedule("noam", 5, 16), Schedule("constant", 5)])
