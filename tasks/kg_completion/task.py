@@ -156,7 +156,9 @@ class LinkPredictionTask(Task):
         for start in range(0, len(e), size := self._queries_at_once()):
             part = slice(start, start + size)
             answers = _known_answers(batch, start, start + size)
-            parts.append(_columns(*filtered_rank_bounds(self.model(e[part], r[part]), target[part], answers)))
+            with torch.autocast(e.device.type, enabled=False):  # scores in half precision would tie
+                scores = self.model(e[part], r[part])
+            parts.append(_columns(*filtered_rank_bounds(scores, target[part], answers)))
         columns = torch.cat(parts)
         by_relation = columns.new_zeros(2 * self.n, columns.shape[1]).index_add_(0, r, columns)
         return Step(columns.new_zeros(()), {"examples": len(e), "ranks": by_relation})

@@ -33,6 +33,25 @@ def test_a_euclidean_translation_is_trained_in_bfloat16(tmp_path):
     assert again.record["metrics"]["test/loss"] == result.record["metrics"]["test/loss"]
 
 
+def test_candidates_are_ranked_in_float32(tmp_path):
+    """Where scores are rounded to bfloat16, candidates tie."""
+    words = ("task=kg_completion_toy", "encoder=distmult", "geometry=euclidean", "trainer.accelerator=cpu")
+    types = set()
+
+    def watch(module, inputs, output):
+        if isinstance(output, torch.Tensor) and not torch.is_grad_enabled():
+            types.add(output.dtype)
+
+    handle = torch.nn.modules.module.register_module_forward_hook(watch)
+    try:
+        result = call(*words, MIXED, "trainer.max_epochs=1", *QUIET, *places(tmp_path))
+    finally:
+        handle.remove()
+    assert result.code == 0, result.err
+    assert torch.float32 in types
+    assert torch.bfloat16 not in types
+
+
 @pytest.mark.parametrize("geometry", ["lorentz", "hatt"])
 def test_other_geometries_are_refused(tmp_path, geometry):
     with pytest.raises(UserError, match=rf"trainer\.precision=bf16-mixed is for models.*geometry={geometry}"):
