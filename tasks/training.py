@@ -16,10 +16,10 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from torch import nn
 from torch.optim import Optimizer
 
+from hyperbolic import fusion, switch
 from hyperbolic.diagnostics import NonFiniteError
 from hyperbolic.native import build as native
 from hyperbolic.optim import RiemannianLBFGS, RiemannianOptimizer, parameter_groups
-from hyperbolic.switch import use_kernels
 from tasks import processes
 from tasks import resume as resuming
 from tasks.base import Task, TaskData
@@ -30,6 +30,11 @@ from tasks.pruning import Pruning
 from tasks.trainer import make_trainer, without_advice
 from tasks.vocabularies import pack
 from tasks.watch import Diagnostics, NanGuard, StepLog, make_progress
+
+_COMPILED_LATER = (
+    "formulas are compiled for the GPU at their first use: the first steps of a model of many layers take minutes, "
+    "those of later runs, which find them in PyTorch's cache, a fraction of that; trainer.kernels=plain starts at once"
+)
 
 
 @dataclass
@@ -258,15 +263,18 @@ def _more_than_0(name: str, limit: int | float) -> None:
 def choose_kernels(kernels: str) -> None:
     """Which kernels are used. Raises UserError, which names trainer.kernels, for what there is not."""
     try:
-        use_kernels(kernels)
+        switch.use_kernels(kernels)
     except ValueError as error:
         raise UserError(f"trainer.{error}") from error
 
 
 def build_kernels(trainer: pl.Trainer) -> None:
     """Compile the C++ kernels of a CPU, where they are not yet, before the clock and the progress bar start."""
-    if trainer.strategy.root_device.type == "cpu" and processes.is_first_here():
+    device = trainer.strategy.root_device.type
+    if device == "cpu" and processes.is_first_here():
         native.build(lambda line: print(line, file=sys.stderr, flush=True))
+    elif device in fusion.DEVICES and switch.fast() and processes.is_first_here():
+        print(_COMPILED_LATER, file=sys.stderr, flush=True)
 
 
 def _train(trainer: pl.Trainer, task: Task, data: TaskData, checkpoint: dict[str, Any] | None, states: Path) -> None:

@@ -2,10 +2,13 @@
 
 import logging
 import warnings
+from types import SimpleNamespace
 
 import pytest
+import torch
 
-from tasks import trainer
+from hyperbolic import switch
+from tasks import trainer, training
 from tasks.errors import UserError
 from tasks.trainer import make_trainer
 
@@ -28,3 +31,14 @@ def test_more_processes_than_cores_are_warned_of_and_far_more_are_refused(monkey
         trainer.check_processes("3")
     with pytest.raises(UserError, match=r"asks for 99 processes, and this machine has 2 cores.*trainer\.devices=2 or"):
         trainer.check_processes(99)
+
+
+@pytest.mark.parametrize(
+    ("device", "mode", "says"), [("cuda", "fast", True), ("cuda", "plain", False), ("cpu", "fast", False)]
+)
+def test_a_run_on_a_gpu_says_that_its_first_steps_compile(device, mode, says, monkeypatch, capsys, kernels_restored):
+    switch.use_kernels(mode)
+    monkeypatch.setattr(training.native, "build", lambda say: None)
+    strategy = SimpleNamespace(root_device=torch.device(device))
+    training.build_kernels(SimpleNamespace(strategy=strategy))
+    assert ("the first steps of a model of many layers take minutes" in capsys.readouterr().err) == says

@@ -7,39 +7,27 @@ heads and tails are rows of one table, whose gradient is written once.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from hyperbolic import fusion, native
-from hyperbolic.kernels.lorentz_rows import OFFSET, dual, normalise
+from hyperbolic.kernels.lorentz_rows import OFFSET
 from hyperbolic.kernels.relation_linear import gathers
+from hyperbolic.kernels.relation_scores import plain
+from hyperbolic.kernels.relation_scores.plain import Tables
 from hyperbolic.operator import Operator, operator
 from hyperbolic.typing import Context
 
 LIBRARY = native.Library("relation_scores")
 
 
-class Tables(NamedTuple):
-    """Parameters: table (N, D) of points, matrix (R, D, D), bias (R, D - 1), head_bias and tail_bias (N, 1)."""
-
-    table: Tensor
-    matrix: Tensor
-    bias: Tensor
-    head_bias: Tensor
-    tail_bias: Tensor
-
-
 def usable(tables: Tables, h: Tensor, r: Tensor, t: Tensor) -> bool:
     """Whether :func:`scores` does better than its steps: for h and r (B,) with tails t (B, M), of a size whose products
     with gathered matrices are quickest, in C++ on a CPU and compiled on a GPU."""
-    fits = t.dim() == 2 and t.numel() > 0 and h.shape == r.shape == t.shape[:1]
-    return (
-        fits
-        and gathers(h, tables.matrix)
-        and (_in_one_pass(tables, h, r, t) or fusion.compiles(*tables))
-    )
+    fits = t.dim() == 2 and t.numel() > 0 and h.shape == r.shape == t.shape[:1] and gathers(h, tables.matrix)
+    return fits and (_in_one_pass(tables, h, r, t) or fusion.compiles(*tables))
 
 
 def _in_one_pass(tables: Tables, h: Tensor, r: Tensor, t: Tensor) -> bool:
@@ -63,24 +51,12 @@ def scores(tables: Tables, h: Tensor, r: Tensor, t: Tensor, margin: float, scale
     return result
 
 
-def _plain_scores(*arguments: Any) -> Tensor:
-    *tensors, h, r, t, margin, scale, c = arguments
-    tables = Tables(*tensors)
-    y = torch.bmm(tables.matrix[r], tables.table[h].unsqueeze(-1)).squeeze(-1)
-    y = y + torch.nn.functional.pad(tables.bias[r], (1, 0))
-    curvature = torch.tensor(c, dtype=torch.float64, device=y.device)
-    q = dual(normalise(y, y.new_tensor(scale), curvature), y.new_tensor(2.0))
-    products = torch.bmm(tables.table[t], q.unsqueeze(-1)).squeeze(-1)
-    scores: Tensor = margin + products + tables.head_bias[h] + tables.tail_bias[t].squeeze(-1)
-    return scores
-
-
 @operator(
     "relation_scores(Tensor table, Tensor matrix, Tensor bias, Tensor head_bias, Tensor tail_bias, Tensor h, Tensor r, "
     "Tensor t, float margin, float scale, float c) -> Tensor"
 )
 class _Scores(Operator):
-    plain = staticmethod(_plain_scores)
+    plain = staticmethod(plain.scores)
 
     @staticmethod
     def fits(*arguments: Any) -> bool:
@@ -113,3 +89,6 @@ class _Scores(Operator):
         tensors = (table, matrix, h, r, t, grad.contiguous(), y, q, row_numbers, *grads, scratch)
         LIBRARY.run("grads", *tensors, *t.shape, size, entities, relations, *ctx.times)
         return *grads, *[None] * 6
+
+
+__all__ = ["Tables", "scores", "usable"]

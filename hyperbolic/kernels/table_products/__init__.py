@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from hyperbolic import native
-from hyperbolic.kernels.table_rows import table_rows
+from hyperbolic.kernels.table_products import plain
 from hyperbolic.operator import Operator, operator
 from hyperbolic.typing import Context
 
@@ -17,7 +17,7 @@ def table_products(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None 
     """``<x_i, table[index_ij]> + bias[index_ij]``: x (B, D), table (N, D), index long (B, M), bias (N, 1) -> (B, M).
 
     On a CPU the rows are read where they lie, in C++, and the gradient of the table is added up row by row: the
-    (B, M, D) rows are never made. Else they are (:func:`plain`).
+    (B, M, D) rows are never made. Else they are (:mod:`~hyperbolic.kernels.table_products.plain`).
 
     Args: sparse: gradients of the rows used only, for an optimiser with ``lazy=True``.
 
@@ -30,7 +30,7 @@ def table_products(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None 
             f"table_products: takes x (B, D), table (N, D), index (B, M) and bias (N, 1) or none, got {shapes}"
         )
     if sparse:
-        return plain(x, table, index, bias, sparse)
+        return plain.products(x, table, index, bias, sparse)
     x = x.to(table.dtype) if torch.is_autocast_enabled(x.device.type) else x
     y: Tensor = TableProducts.run(x, table, index, bias)
     return y
@@ -44,15 +44,9 @@ def _well_formed(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None) -
     )
 
 
-def plain(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None = None, sparse: bool = False) -> Tensor:
-    """``<x_i, table[index_ij]> + bias[index_ij]``, by the rows (B, M, D)."""
-    products = torch.bmm(table_rows(table, index, sparse), x.unsqueeze(-1)).squeeze(-1)
-    return products if bias is None else products + table_rows(bias, index, sparse).squeeze(-1)
-
-
 @operator("table_products(Tensor x, Tensor table, Tensor index, Tensor? bias) -> Tensor")
 class TableProducts(Operator):
-    plain = staticmethod(plain)
+    plain = staticmethod(plain.products)
 
     @staticmethod
     def fits(x: Tensor, table: Tensor, index: Tensor, bias: Tensor | None) -> bool:
