@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.comparison_labels import Choices, Record, labels_of
+from tasks.comparison_labels import ABSENT, Choices, Record, labels_of
 from tasks.errors import readable
 
 _OF_THE_MODEL = ("cut", "in_train", "tokens", "unknown", "unseen", "words")  # counts by a vocabulary, or by limits
 MOST_IN_TITLE, LETTERS_IN_TITLE = 3, 40  # settings that tell tables apart, and of the value of each
+DIGITS = 6  # of a fingerprint
 FEW = 5  # pairs of seeds below which a test says little
+TRAINED_ON = "training data"  # the label of runs that differ in nothing else
 ALMOST_EQUAL = 1e-9  # differences of metrics that vary by no more than this are the same
 
 
@@ -88,9 +90,10 @@ def compare(records: Mapping[Path, Record], choices: Choices = lambda _: {}) -> 
     """The comparisons that finished trainings make, by their files: one for each task with the same validation and test
     data and the same selecting metric, in the order in which the first run of each comes.
 
-    Runs are of one setting where all agrees but the seed and what has no effect on results. Of runs with one setting
-    and seed the last one counts (folders of runs begin with the time). Comparisons of one title have in it as well the
-    settings in which they differ, and if that says nothing, a fingerprint of their data.
+    Runs are of one setting where all agrees, the contents of the training data too, but the seed and what has no effect
+    on results. Of runs with one setting and seed the last one counts (folders of runs begin with the time). Comparisons
+    of one title have in it as well the settings in which they differ, and if that says nothing, a fingerprint of their
+    data.
 
     choices: gives the names of the files that a run chose, by group, for the file of its record, as far as they are
     known, as {"encoder": "gru"}.
@@ -144,12 +147,12 @@ def _comparison(records: Mapping[Path, Record], choices: Choices) -> Comparison:
     first = next(iter(records.values()))
     metric, mode = _selection(first)
     labels = labels_of(records, choices)
+    if apart := _other_training(records.values(), labels):
+        labels = [own | {TRAINED_ON: _trained_on(r, apart)} for own, r in zip(labels, records.values(), strict=True)]
     runs: dict[str, dict[int, tuple[Path, Record]]] = defaultdict(dict)
     again = 0
-    trained_on: defaultdict[str, set[str]] = defaultdict(set)
     for (file, record), label in sorted(zip(records.items(), labels, strict=True), key=lambda run: _time(run[0][0])):
         same = runs[json.dumps(label)]
-        trained_on[json.dumps(label)].add(_training(record))
         again += record["seed"] in same
         same[record["seed"]] = file, record
     settings = []
@@ -168,10 +171,14 @@ def _comparison(records: Mapping[Path, Record], choices: Choices) -> Comparison:
     notes = []
     if again:
         notes.append(f"Of runs with the same settings and seed the last one counts; {again} earlier left out.")
-    if apart := sum(len(each) > 1 for each in trained_on.values()):
-        notes.append(f"Runs of {apart} settings were trained on different data, and count as seeds of one.")
-    if len(commits := {record["commit"] for record in records.values()}) > 1:
-        notes.append(f"The runs are of {len(commits)} versions of the code.")
+    if apart:
+        notes.append(
+            f"Runs that agree in their settings were trained on different data ({', '.join(apart)}), and have rows of "
+            f"their own; {TRAINED_ON}: how data.sha256 in their records begins."
+        )
+    if sizes := sum(len({str(r.get("parameters")) for r in each.records.values()}) > 1 for each in settings):
+        notes.append(f"Runs of {sizes} settings have different numbers of parameters from seed to seed.")
+    notes += _versions(records.values())
     title = f"{_task(first)}, {_files(first)}"
     return Comparison(readable(title), metric, mode, tuple(sorted(settings, key=place)), tuple(notes))
 
@@ -210,7 +217,7 @@ def _apart(groups: Sequence[Mapping[Path, Record]], titles: Sequence[str], choic
 
 def _digest(evaluation: str) -> str:
     """A short fingerprint of what `_evaluation` gave, for a title."""
-    return f" (sha256 {hashlib.sha256(evaluation.encode()).hexdigest()[:6]})"
+    return f" (sha256 {hashlib.sha256(evaluation.encode()).hexdigest()[:DIGITS]})"
 
 
 def _time(file: Path) -> tuple[str, str]:
@@ -226,11 +233,36 @@ def _selection(record: Record) -> tuple[str, str]:
     return str(metric), str(chosen.get("mode") or module.get("select_mode") or "min")
 
 
-def _training(record: Record) -> str:
-    """The fingerprints of what a run was trained with."""
+def _training(record: Record) -> dict[str, str]:
+    """The fingerprints of what a run was trained with, by part."""
     sha256 = record["data"]["sha256"]
-    parts = {k: v for k, v in sha256.items() if k not in ("dev", "test")} if isinstance(sha256, dict) else sha256
-    return json.dumps(parts, sort_keys=True)
+    parts = sha256 if isinstance(sha256, dict) else {"data": sha256}
+    return {part: str(own) for part, own in parts.items() if part not in ("dev", "test")}
+
+
+def _other_training(records: Iterable[Record], labels: Sequence[Mapping[str, str]]) -> list[str]:
+    """The parts of the training data, as train and vectors, in which runs with the same labels differ."""
+    values: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    for record, label in zip(records, labels, strict=True):
+        for part, own in _training(record).items():
+            values[json.dumps(label), part].add(own)
+    return sorted({part for (_, part), several in values.items() if len(several) > 1})
+
+
+def _trained_on(record: Record, parts: Sequence[str]) -> str:
+    own = _training(record)
+    return ", ".join(f"{part} {own.get(part, ABSENT)[:DIGITS]}" for part in parts)
+
+
+def _versions(records: Iterable[Record]) -> list[str]:
+    """What a reader has to know of the code of the runs: changes that were not committed make another version."""
+    versions = [(record["commit"], bool(record.get("dirty"))) for record in records]
+    notes = []
+    if len({*versions}) > 1:
+        notes.append(f"The runs are of {len({*versions})} versions of the code.")
+    if changed := sum(dirty for _, dirty in versions):
+        notes.append(f"{changed} of {len(versions)} runs had changes in their code that were not committed.")
+    return notes
 
 
 def _evaluation(record: Record) -> str:

@@ -186,11 +186,35 @@ def test_of_the_same_setting_and_seed_the_last_run_counts():
     assert "1 earlier left out" in comparison.notes[0]
 
 
-def test_seeds_that_were_trained_on_other_data_are_noted():
-    more = {"data__sha256": {"dev": "d", "test": "t", "train": "more"}}
-    (same,), (other,) = compared(record(), record(seed=1)), compared(record(), record(seed=1, **more))
+def test_runs_on_other_training_data_are_settings_of_their_own():
+    def run(seed: int, train: str) -> dict:
+        return record(seed, config__task__data__folder=f"data/{train}", data__sha256={"dev": "d", "test": "t", "train": train})
+
+    (same,) = compared(run(0, "r"), run(1, "r"))
     assert not any("different data" in note for note in same.notes)
-    assert "Runs of 1 settings were trained on different data, and count as seeds of one." in other.notes
+    assert (len(same.settings), same.keys) == (1, [])
+    (other,) = compared(run(0, "aaaaaaaa"), run(1, "aaaaaaaa"), run(0, "bbbbbbbb"), run(1, "bbbbbbbb"))
+    assert {each.labels["training data"]: [*each.records] for each in other.settings} == {
+        "train aaaaaa": [0, 1],
+        "train bbbbbb": [0, 1],
+    }
+    assert any("trained on different data (train), and have rows of their own" in note for note in other.notes)
+    assert not any("earlier left out" in note for note in other.notes)
+
+
+def test_changes_that_were_not_committed_are_another_version_of_the_code():
+    (clean,) = compared(record(0, dirty=False), record(1, dirty=False))
+    (changed,) = compared(record(0, dirty=False), record(1, dirty=True))
+    assert clean.notes == ()
+    assert changed.notes == (
+        "The runs are of 2 versions of the code.",
+        "1 of 2 runs had changes in their code that were not committed.",
+    )
+
+
+def test_seeds_with_other_numbers_of_parameters_are_noted():
+    (other,) = compared(record(0, parameters=10), record(1, parameters=11), record(0, parameters=9, config__optim__lr=1.0))
+    assert other.notes == ("Runs of 1 settings have different numbers of parameters from seed to seed.",)
 
 
 @pytest.mark.parametrize(
