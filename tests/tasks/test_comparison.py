@@ -212,6 +212,22 @@ def test_changes_that_were_not_committed_are_another_version_of_the_code():
     )
 
 
+def test_a_part_of_the_data_is_noted():
+    def run(seed: int, share: float, **settings) -> dict:
+        return record(seed, data=RECORD["data"] | {"share": share}, **settings)
+
+    cut = {"config__trainer__limit_test_batches": 2, "config__task__data__eval_batch_size": 8}
+    full = {"config__trainer__limit_test_batches": 1.0}
+    whole, part = compared(run(0, 1.0, **full), run(0, 0.25, **cut), run(1, 0.5, **cut))
+    assert whole.notes == ()
+    assert part.title == "toy, test.tsv, trainer.limit_test_batches=2"
+    assert part.notes == (
+        "The evaluation was cut (trainer.limit_test_batches=2, task.data.eval_batch_size=8): metrics are of a part of the "
+        "data.",
+        "Runs used a part of their training or test data only; the share (data.share) is 0.25 to 0.5.",
+    )
+
+
 def test_seeds_with_other_numbers_of_parameters_are_noted():
     (other,) = compared(record(0, parameters=10), record(1, parameters=11), record(0, parameters=9, config__optim__lr=1.0))
     assert other.notes == ("Runs of 1 settings have different numbers of parameters from seed to seed.",)
@@ -226,6 +242,10 @@ def test_seeds_with_other_numbers_of_parameters_are_noted():
         ({"data__counts": {"dev": {"pairs": 9}, "test": {"pairs": 12}}}, 2),
         ({"selection": {"metric": "val/loss", "mode": "min"}}, 2),
         ({"config__task__data__batch_size": 9}, 1),
+        ({"config__trainer__limit_test_batches": 1}, 2),
+        ({"config__trainer__limit_test_batches": 1.0}, 1),
+        ({"config__trainer__limit_val_batches": 0.5}, 2),
+        ({"config__trainer__limit_train_batches": 0.5}, 1),
     ],
 )
 def test_runs_are_compared_on_the_same_evaluation_only(settings, tables):
