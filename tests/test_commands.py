@@ -61,6 +61,22 @@ def test_commands_are_found_in_the_documents():
     assert any(" -m " in c for c in commands())
 
 
+OTHERS = re.compile(r"encoder=(gcn|gat|sage|sgc|hgcn|lgcn|hat)\b")
+
+
+@pytest.mark.parametrize("command", [c for c in commands() if OTHERS.search(c) and " -m " not in c])
+def test_a_command_with_a_compared_encoder_of_graphs_trains_as_the_tables_do(command):
+    words = shlex.split(command)[2:]
+    encoder = next(match[1] for word in words if (match := OTHERS.fullmatch(word)))
+    assert checked(*words)["optim"] == checked(f"experiment=hybonet_graph_{encoder}", *words)["optim"]
+    assert checked(*words, "optim=graph")["optim"]["decoupled"]  # words on the command line win
+
+
+def test_hybonet_of_graphs_trains_as_the_tables_do():
+    assert checked("task=cora_nc")["optim"] == checked("experiment=hybonet_graph_hybonet", "task=cora_nc")["optim"]
+    assert checked("task=cora_nc")["optim"] == checked("task=cora_nc", "optim=graph")["optim"]
+
+
 @pytest.mark.parametrize("command", commands())
 def test_every_documented_command_composes(command):
     words = shlex.split(command)[2:]
