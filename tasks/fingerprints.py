@@ -50,6 +50,12 @@ def joined_sha256(shas: Sequence[str]) -> str:
     return shas[0] if len(shas) == 1 else hashlib.sha256("".join(shas).encode()).hexdigest()
 
 
+def part_sha256(sha256: str, rows: bytes) -> str:
+    """The fingerprint of rows of files that are a split of their own, from that of the files and what says which rows
+    these are."""
+    return joined_sha256([sha256, hashlib.sha256(rows).hexdigest()])
+
+
 def other_parts(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, str]:
     """Of `ours`, the fingerprints of the parts of the data, as splits and word vectors, of which `theirs` has another
     one; a part that only one of them has is not compared."""

@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
+
 from tasks.batches import SPLITS
 from tasks.document_classification.corpus import Arrays, Corpus, Recipe, prepare
 from tasks.document_classification.sources import Form, Source, read_rows, text_files
-from tasks.fingerprints import cache_place, contents_sha256, joined_sha256, names_sha256
+from tasks.fingerprints import cache_place, contents_sha256, joined_sha256, names_sha256, part_sha256
 from tasks.folders import cached_record
 
-FORMAT = 3  # of the cache
+FORMAT = 4  # of the cache
 
 
 def from_sources(sources: Sequence[Source], form: Form, recipe: Recipe, cache: Path) -> Corpus:
@@ -28,9 +30,13 @@ def from_sources(sources: Sequence[Source], form: Form, recipe: Recipe, cache: P
         corpus = prepare(read_rows(sources, form), recipe)
         places = {split: [k for k, s in enumerate(sources) if s.split == split] for split in SPLITS}
         files = {split: own or places["train"] for split, own in places.items()}  # train's, where it is held out
+        sha256 = {split: joined_sha256([shas[k] for k in own]) for split, own in files.items()}
+        for split in recipe.held_out:
+            rows = np.flatnonzero(corpus.arrays.splits == SPLITS.index(split)).astype("<i8")
+            sha256[split] = part_sha256(sha256[split], rows.tobytes())
         return corpus._replace(
             files={split: " + ".join(sources[k].path.name for k in own) for split, own in files.items()},
-            sha256={split: joined_sha256([shas[k] for k in own]) for split, own in files.items()},
+            sha256=sha256,
         )
 
     return cached_record(place, make, Corpus, Arrays, settings, "prepared documents")

@@ -1,16 +1,17 @@
 """Prepared pairs on disk, mapped into memory."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tasks.fingerprints import cache_place, contents_sha256, joined_sha256
+from tasks.fingerprints import cache_place, contents_sha256, joined_sha256, part_sha256
 from tasks.folders import cached_record
 from tasks.nli.columns import Arrays, Prepared, Recipe, prepare
 from tasks.nli.pairs import read_pairs
 from tasks.nli.places import SPLITS, Source
 
-FORMAT = 4  # of the cache
+FORMAT = 5  # of the cache
 
 
 def from_files(sources: Sequence[Source], recipe: Recipe, cache: Path) -> Prepared:
@@ -30,9 +31,12 @@ def from_files(sources: Sequence[Source], recipe: Recipe, cache: Path) -> Prepar
         pairs = prepare(rows, recipe)
         files = {split: [k for k, s in enumerate(sources) if s.split == split] for split in SPLITS}
         files["dev"] = files["dev"] or files["train"]  # held out
+        sha256 = {split: joined_sha256([shas[k] for k in places]) for split, places in files.items()}
+        if recipe.held_out:
+            sha256["dev"] = part_sha256(sha256["dev"], json.dumps([recipe.held_out, recipe.held_out_seed]).encode())
         return pairs._replace(
             files={split: " + ".join(sources[k].path.name for k in places) for split, places in files.items()},
-            sha256={split: joined_sha256([shas[k] for k in places]) for split, places in files.items()},
+            sha256=sha256,
         )
 
     return cached_record(place, make, Prepared, Arrays, settings, "prepared pairs")

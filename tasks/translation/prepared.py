@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import json
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from tasks.batches import SPLITS, count_in_train
 from tasks.errors import UserError, one_of, whole
-from tasks.fingerprints import cache_place, contents_sha256, joined_sha256
+from tasks.fingerprints import cache_place, contents_sha256, joined_sha256, part_sha256
 from tasks.folders import cached, read_arrays, write_arrays
 from tasks.ragged import FIRST as FIRST_WORD
 from tasks.ragged import Sentences, TextStore
@@ -23,7 +24,7 @@ from tasks.text import UNK
 from tasks.translation.corpus import HeldOut, Pair, Source, read_pairs
 from tasks.translation.subwords import KINDS, Subwords, learn
 
-FORMAT = 4  # of the cache
+FORMAT = 5  # of the cache
 BOS, EOS = 2, 3  # ids of the beginning and the end of a target sentence, behind those of tasks.text
 FIRST = 4  # id of the first piece of a vocabulary
 CHUNK = 10_000  # sentences that are split together
@@ -239,6 +240,9 @@ def from_sources(sources: Mapping[str, Source], held_out: HeldOut, source: str, 
                 )
         files = {split: " + ".join(names.get(split, names["train"])) for split in SPLITS}
         sha256 = {split: joined_sha256(shas.get(split, shas["train"])) for split in SPLITS}
+        parts = {split: share for split, share in held_out.shares.items() if split not in sources}
+        rows = json.dumps([parts, held_out.language], sort_keys=True).encode()
+        sha256 |= {split: part_sha256(sha256[split], rows) for split in parts}
         return corpus._replace(files=files, sha256=sha256)
 
     def write(folder: Path, corpus: Corpus) -> None:

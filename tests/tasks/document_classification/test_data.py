@@ -61,11 +61,17 @@ def test_a_changed_text_is_read_again(tmp_path):
     assert found.fingerprint()["files"] == dict.fromkeys(("train", "dev", "test"), "classes")
 
 
+def test_other_documents_that_are_held_out_have_another_fingerprint(tmp_path):
+    one, same, other = (data(tmp_path, held_out_seed=seed).fingerprint()["sha256"] for seed in (2, 2, 0))
+    assert one == same
+    assert [split for split in one if one[split] != other[split]] == ["dev"]
+
+
 def test_a_record_says_what_was_used(tmp_path, capsys):
     found = data(tmp_path, paper_documents=80)
     facts = found.fingerprint()
     assert facts["files"] == {"train": "train.csv", "dev": "train.csv", "test": "test.csv"}
-    assert facts["sha256"]["train"] == facts["sha256"]["dev"] != facts["sha256"]["test"]
+    assert len(set(facts["sha256"].values())) == 3
     assert facts["paper"] == {"documents": 80, "share": 0.1}
     assert facts["counts"]["train"]["documents"] == 8
     assert "8 training documents, 10.0% of the paper's 80." in capsys.readouterr().out

@@ -153,6 +153,9 @@ def test_a_part_of_train_is_dev_where_there_is_no_file(tmp_path):
     assert 10 < len(data.splits()["dev"]) < 60
     assert len(data.splits()["dev"]) + len(data.splits()["train"]) == 303
     assert data.fingerprint()["files"]["dev"] == "train.jsonl"
+    shas = [made_without(tmp_path, held_out=0.1, held_out_seed=seed).fingerprint()["sha256"] for seed in (0, 1)]
+    assert shas[0] == data.fingerprint()["sha256"]
+    assert [split for split in shas[0] if shas[0][split] != shas[1][split]] == ["dev"]
 
 
 def made_without(tmp_path, **changes) -> NliData:

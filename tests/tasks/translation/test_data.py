@@ -5,6 +5,7 @@ import torch
 
 from tasks.errors import UserError
 from tasks.text import PAD, UNK
+from tasks.translation.corpus import HeldOut
 from tasks.translation.prepared import BOS, EOS
 from tests.tasks.translation.files import TRAIN, aligned, data, german
 
@@ -114,8 +115,11 @@ def test_pairs_that_are_held_out_are_counted(tmp_path, capsys):
     folder = aligned(tmp_path / "texts", train_en=lines, train_de=lines)
     for file in folder.glob("test.*"):
         file.unlink()
-    n = data(folder, tmp_path / "cache").fingerprint()["counts"]["test"]["pairs"]
+    facts = data(folder, tmp_path / "cache").fingerprint()
+    n = facts["counts"]["test"]["pairs"]
     assert 0 < n < 60
+    other = data(folder, tmp_path / "cache", held_out=HeldOut({"dev": 0.1, "test": 0.2}, "en")).fingerprint()["sha256"]
+    assert [split for split in other if other[split] != facts["sha256"][split]] == ["test"]
     assert f"There is no file for test: {n} pairs of train are held out for it (task.data.held_out)." in capsys.readouterr().out
 
 
