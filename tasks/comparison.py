@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 import statistics
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -102,12 +102,15 @@ def compare(records: Mapping[Path, Record], choices: Choices = lambda _: {}) -> 
     for file, record in records.items():
         groups[_evaluation(record)][file] = record
     comparisons = [_comparison(group, choices) for group in groups.values()]
-    for more in (_apart(list(groups.values()), [each.title for each in comparisons], choices), map(_digest, groups)):
-        titles = Counter(each.title for each in comparisons)
-        comparisons = [
-            replace(each, title=f"{each.title}{end}") if titles[each.title] > 1 else each
-            for each, end in zip(comparisons, more, strict=True)
-        ]
+    several = list(groups.values())
+    by_settings = _apart(several, [each.title for each in comparisons], choices)
+    by_data = [[_part(group, split) for group in several] for split in ("test", "dev")]
+    for ends in (by_settings, *by_data, map(_digest, groups)):
+        different = defaultdict(set)
+        pairs = [(each, end) for each, end in zip(comparisons, ends, strict=True)]
+        for each, end in pairs:
+            different[each.title].add(end)
+        comparisons = [replace(c, title=f"{c.title}{end}") if len(different[c.title]) > 1 else c for c, end in pairs]
     return comparisons
 
 
@@ -215,9 +218,17 @@ def _apart(groups: Sequence[Mapping[Path, Record]], titles: Sequence[str], choic
     return ends
 
 
+def _part(records: Mapping[Path, Record], split: str) -> str:
+    """How the fingerprint of a split begins in the records, for a title; of a split that is one file, that of the
+    file."""
+    sha256 = next(iter(records.values()))["data"]["sha256"]
+    own = sha256.get(split) if isinstance(sha256, dict) else None
+    return f" (data.sha256.{split} {str(own)[:DIGITS]})" if own else ""
+
+
 def _digest(evaluation: str) -> str:
-    """A short fingerprint of what `_evaluation` gave, for a title."""
-    return f" (sha256 {hashlib.sha256(evaluation.encode()).hexdigest()[:DIGITS]})"
+    """A short fingerprint of what `_evaluation` gave, for a title that nothing else tells apart."""
+    return f" (settings of the evaluation {hashlib.sha256(evaluation.encode()).hexdigest()[:DIGITS]})"
 
 
 def _time(file: Path) -> tuple[str, str]:

@@ -274,7 +274,12 @@ def test_tables_of_the_data_of_each_seed_say_the_seed():
 def test_tables_of_data_that_nothing_else_tells_apart_have_their_fingerprint():
     draws = [record(data__sha256={"dev": "d", "test": f"t{k}", "train": "r"}) for k in (0, 1)]
     titles = [each.title for each in compared(*draws)]
-    assert all(title.startswith("toy, test.tsv (sha256 ") for title in titles)
+    assert titles == ["toy, test.tsv (data.sha256.test t0)", "toy, test.tsv (data.sha256.test t1)"]
+    draws = [record(data__sha256={"dev": f"d{k}", "test": "t", "train": "r"}) for k in (0, 1)]
+    assert [each.title for each in compared(*draws)][1] == "toy, test.tsv (data.sha256.dev d1)"
+    draws = [record(data__counts={"test": {"pairs": k}}) for k in (1, 2)]
+    titles = [each.title for each in compared(*draws)]
+    assert all(title.startswith("toy, test.tsv (settings of the evaluation ") for title in titles)
     assert len({*titles}) == 2
 
 
