@@ -132,7 +132,7 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|")
 
 
-@commands.reports_errors
+@commands.makes_models
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns 0, or 1 where the runs cannot be compared. Exits with 2 for bad usage."""
     options = _parser().parse_args(arguments)
@@ -152,7 +152,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = commands.parser("errors.py", __doc__)
+    parser = commands.parser("errors.py", __doc__, makes_models=True)
     parser.add_argument("runs", nargs=2, type=Path, metavar="RUN", help="folder of a run: first A, then B")
     parser.add_argument("--split", choices=("train", "dev", "test"), default="test")
     parser.add_argument("--most", type=int, default=20, metavar="N", help="examples that are listed (20)")

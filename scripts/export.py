@@ -31,7 +31,7 @@ FLAT, FOLDER = "euclidean", "folder"
 MODELS: dict[str, type[Manifold]] = {"poincare": PoincareBall, "lorentz": Lorentz, "klein": Klein}
 
 
-@commands.reports_errors
+@commands.makes_models
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns 0, or 1 where nothing can be exported. Exits with 2 for bad usage."""
     options = _parser().parse_args(arguments)
@@ -98,7 +98,7 @@ def in_model(kind: str, points: NamedPoints, model: str | None, run: str) -> Tab
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = commands.parser("export.py", __doc__)
+    parser = commands.parser("export.py", __doc__, makes_models=True)
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a run")
     parser.add_argument("--format", choices=[*FORMATS, FOLDER], required=True, help="word2vec: texts that gensim reads")
     parser.add_argument("--what", metavar="KIND", help="entities, relations, nodes, words or classes")

@@ -65,7 +65,7 @@ FIGURES: dict[str, Callable[[Sequence[Run], Loader, FigureOptions], list[Path]]]
 }
 
 
-@commands.reports_errors
+@commands.makes_models
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns 0, or 1 where a figure cannot be drawn. Exits with 2 for bad usage."""
     parser = _parser()
@@ -151,7 +151,7 @@ def _figure_options(options: argparse.Namespace) -> FigureOptions:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = commands.parser("figures.py", __doc__)
+    parser = commands.parser("figures.py", __doc__, makes_models=True)
     parser.add_argument("words", nargs="*", metavar="FIGURE... RUN_FOLDER", help=f"{', '.join(FIGURES)}, or {EVERY}")
     parser.add_argument("--list", action="store_true", help="say what the figures show")
     labels = "types of nearest, boundaries; entities; nodes of nodes, tree; sentences of trees"

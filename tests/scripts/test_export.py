@@ -2,15 +2,18 @@
 
 import importlib
 import json
+import os
+import sys
+from unittest import mock
 
 import numpy as np
 import pytest
 import torch
 
-from configs import composing
+from configs import composing, own
 from configs.build import build, rebuild
 from hyperbolic.manifolds import MANIFOLDS, Euclidean, Lorentz, PoincareBall
-from scripts import export
+from scripts import export, figures
 from scripts.export import MODELS, in_model
 from scripts.exports.card import card, licence
 from scripts.exports.formats import FORMATS, Table, write
@@ -20,7 +23,7 @@ from tasks.base import NamedPoints
 from tasks.errors import UserError
 from tasks.vector_files import parse
 from tests import cli
-from tests.configurations import TOYS, checked
+from tests.configurations import CONFIGS, TOYS, checked
 
 # What models that are not trained yet have points of: a task with more words, and the kinds.
 KINDS = {
@@ -299,3 +302,25 @@ def test_a_folder_is_the_model_that_was_tested(run, tmp_path, capsys):
 def test_a_folder_takes_no_kind_and_no_model(run, capsys):
     assert command(run, "--format", "folder", "--what", "entities") == 1
     assert "--what and --model are for files of points" in error_of(capsys)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_run_of_the_users_own_configurations(named, tmp_path, monkeypatch, capsys):
+    """Export and figures take the folder as run.py does: --config-dir, else ./configs."""
+    (folder := tmp_path / "configs" / "encoder").mkdir(parents=True)
+    (tmp_path / f"own_encoder_{named}.py").write_text("from hyperbolic.encoders.relational.mur import MuR")
+    murp = (CONFIGS / "encoder" / "murp.yaml").read_text(encoding="utf-8")
+    (folder / "mine.yaml").write_text(murp.replace("hyperbolic.encoders.relational.mur", f"own_encoder_{named}"))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.chdir(tmp_path.parent if named else tmp_path)
+    words = ["--config-dir", str(folder.parent)] if named else []
+    with mock.patch.dict("os.environ"):
+        os.environ.pop(own.VARIABLE, None)
+        toy = ("task=kg_completion_toy", "encoder=mine", "trainer.max_epochs=1", *cli.QUIET, *cli.places(tmp_path))
+        result = cli.call(*toy, *words)
+        assert result.code == 0, result.err
+        run = result.record_path.parent
+        for each, one in ((export, [str(run), "--format", "tsv"]), (figures, ["entities", str(run)])):
+            os.environ.pop(own.VARIABLE, None)
+            assert each.main([*one, *words]) == 0, capsys.readouterr().err
+    assert "figure: " in capsys.readouterr().out
