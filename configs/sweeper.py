@@ -14,7 +14,7 @@ from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from configs import checks, choosing, files, samplers, spaces
@@ -24,8 +24,9 @@ from configs.errors import ConfigError, paragraph
 from configs.trials import Trials
 from tasks import search
 from tasks.errors import one_of, positive, whole
+from tasks.fingerprints import joined_sha256
 from tasks.local_paths import portable
-from tasks.record import has_no_effect
+from tasks.record import config_sha256, has_no_effect
 
 TRIED = 20  # trials that are looked into before the first is trained, until each key has come
 FEW = 5  # trials that TPE plans at once, of which it learns nothing from each other
@@ -61,7 +62,7 @@ class SearchSweeper(Sweeper):
         node = self.master.hydra.sweeper
         space = spaces.read(files.plain(node.params), files.plain(node.where), arguments, self.context.config_loader)
         metric, mode = self._look_at(space)
-        identity = self._identity(space) | {"data": self._data(space)}
+        identity = self._identity(space) | {"configuration": self._configuration(space), "data": self._data(space)}
         digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
         place = Path(self.folder) if self.folder else self._place(digest)
         summary = search.Search(
@@ -160,6 +161,16 @@ class SearchSweeper(Sweeper):
             "startup": self.startup, "pruner": self.pruner, "seed": self.seed,
         }  # fmt: skip
 
+    def _configuration(self, space: spaces.Space) -> str:
+        """The fingerprint of what trial 0, and each file that others choose, is composed to: files may be edited."""
+        zero = space.job(samplers.Random(space, self.compose, self.seed).settings(0))
+        shas = [config_sha256(self._values(zero)[1])]
+        for key, choices in sorted(space.by_key().items()):
+            for name in sorted(choices) if (files.FOLDER / key).is_dir() else ():
+                node: Any = OmegaConf.to_container(self.compose(space.job({key: name})), resolve=False)
+                shas.append(config_sha256({k: v for k, v in node.items() if k != "hydra"}))
+        return joined_sha256(shas)
+
     def _values(self, words: Sequence[str]) -> tuple[DictConfig, dict[str, Any]]:
         """The configuration of a job, and its values. Raises ConfigError as `checks.check`."""
         cfg = self.compose(words)
@@ -207,8 +218,9 @@ def _check_same(place: Path, summary: search.Search) -> None:
     if earlier.digest != summary.digest:
         own, now = earlier.identity, portable(json.loads(json.dumps(summary.identity)))
         different = [key for key in now if key != "words" and own.get(key) != now[key]] or ["words"]
+        edited = " A file of configs/ was edited since it began." if different == ["configuration"] else ""
         raise ConfigError(
-            f"{place} holds another search: it differs in {', '.join(different)}. Name another folder "
+            f"{place} holds another search: it differs in {', '.join(different)}.{edited} Name another folder "
             "(hydra.sweeper.folder=...), or leave it out."
         )
 

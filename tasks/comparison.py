@@ -8,9 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tasks.comparison_labels import ABSENT, Choices, Record, labels_of
+from tasks.comparison_notes import cuts, on_shares, on_versions, versions_of
 from tasks.errors import readable
 
 _OF_THE_MODEL = ("cut", "in_train", "tokens", "unknown", "unseen", "words")  # counts by a vocabulary, or by limits
@@ -181,7 +182,7 @@ def _comparison(records: Mapping[Path, Record], choices: Choices) -> Comparison:
         )
     if sizes := sum(len({str(r.get("parameters")) for r in each.records.values()}) > 1 for each in settings):
         notes.append(f"Runs of {sizes} settings have different numbers of parameters from seed to seed.")
-    notes += [*_versions(records.values()), *_shares(records.values())]
+    notes += [*on_versions([versions_of(r) for r in records.values()]), *on_shares(records.values())]
     title = f"{_task(first)}, {_files(first)}"
     return Comparison(readable(title), metric, mode, tuple(sorted(settings, key=place)), tuple(notes))
 
@@ -265,41 +266,6 @@ def _trained_on(record: Record, parts: Sequence[str]) -> str:
     return ", ".join(f"{part} {own.get(part, ABSENT)[:DIGITS]}" for part in parts)
 
 
-def _versions(records: Iterable[Record]) -> list[str]:
-    """What a reader has to know of the code of the runs: changes that were not committed make another version."""
-    versions = [(record["commit"], bool(record.get("dirty"))) for record in records]
-    notes = []
-    if len({*versions}) > 1:
-        notes.append(f"The runs are of {len({*versions})} versions of the code.")
-    if changed := sum(dirty for _, dirty in versions):
-        notes.append(f"{changed} of {len(versions)} runs had changes in their code that were not committed.")
-    return notes
-
-
-def _cuts(record: Record) -> dict[str, Any]:
-    """The settings that cut validation or test to a part of their batches, and the size of these; empty where none
-    did. Of a limit 1 is a batch, and 1.0 the whole; without any validation the test is whole all the same."""
-    settings, whole = record["config"]["trainer"], (None, 0)
-    limits = {f"trainer.{key}": settings.get(key) for key in ("limit_val_batches", "limit_test_batches")}
-    cuts = {key: n for key, n in limits.items() if n not in whole and not (isinstance(n, float) and n == 1)}
-    size = record["config"]["task"]["data"].get("eval_batch_size")
-    return cuts | ({"task.data.eval_batch_size": size} if cuts and size is not None else {})
-
-
-def _shares(records: Iterable[Record]) -> list[str]:
-    """What a reader has to know of runs that used a part of their data."""
-    each = list(records)
-    shares = {share for record in each if (share := record["data"].get("share", 1.0)) < 1}
-    notes = []
-    if cuts := _cuts(each[0]):  # of all
-        listed = ", ".join(f"{key}={value}" for key, value in cuts.items())
-        notes.append(f"The evaluation was cut ({listed}): metrics are of a part of the data.")
-    if shares:
-        some = " to ".join(f"{share:.3g}" for share in sorted({min(shares), max(shares)}))
-        notes.append(f"Runs used a part of their training or test data only; the share (data.share) is {some}.")
-    return notes
-
-
 def _evaluation(record: Record) -> str:
     """What must be the same for metrics to be compared: the kind of data, how they are split, what of them is used,
     what selects."""
@@ -312,4 +278,4 @@ def _evaluation(record: Record) -> str:
     }
     kind = record["config"]["task"]["data"].get("_target_")
     own = {split: sha256.get(split) for split in splits}
-    return json.dumps([kind, _selection(record), own, sizes, _cuts(record)], sort_keys=True)
+    return json.dumps([kind, _selection(record), own, sizes, cuts(record)], sort_keys=True)

@@ -12,6 +12,7 @@ from typing import Any
 from scipy.stats import rankdata
 
 from tasks.comparison_labels import ABSENT
+from tasks.comparison_notes import on_versions
 from tasks.comparison_table import Grid, as_markdown, number
 from tasks.errors import UserError, readable
 from tasks.folders import whole_file, write_table
@@ -41,6 +42,7 @@ class Trial:
     commit: str | None = None
     wall_s: float | None = None
     reason: str | None = None
+    dirty: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def outcome(folder: Path, number: int, settings: dict[str, str], metric: str) ->
     return Trial(
         number, settings, COMPLETE if is_number else DIVERGED, folder.name, number_or_none,
         epoch, record.get("seed"), record.get("commit"), wall_s,
-        reason=None if is_number else f"it has no {metric}",
+        reason=None if is_number else f"it has no {metric}", dirty=record.get("dirty"),
     )  # fmt: skip
 
 
@@ -208,6 +210,7 @@ def grid(search: Search) -> Grid:
     notes = [f"Ranked by {search.metric}, the {better} the better; of validation data alone."]
     if any(key not in trial.settings for trial in search.trials for key in keys):
         notes.append(f"{ABSENT}: the setting is that of the task (as in trial 0), or it does not count.")
+    notes += on_versions([[(t.commit, bool(t.dirty))] for t in search.trials if t.commit], "trials")
     if weights := importance(search):
         listed = ", ".join(f"{key} {value:.2f}" for key, value in weights.items() if value >= 0.005) or "none above 0"
         notes.append(f"Importance, as the share of the variance of ranks that a setting explains (epsilon²): {listed}.")

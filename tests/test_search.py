@@ -361,6 +361,37 @@ def test_other_data_are_another_search(tmp_path):
     assert f"{place} holds another search: it differs in data" in edited.err
 
 
+def test_an_edited_configuration_is_another_search(tmp_path):
+    """Of the first trial, and of a file that only later ones choose."""
+    group = tmp_path / "configs" / "encoder"
+    group.mkdir(parents=True)
+    text = (ROOT / "configs" / "encoder" / "distmult.yaml").read_text(encoding="utf-8")
+
+    def edit(comment: str, **sizes: str) -> None:
+        for name in ("first", "second"):
+            own = text.replace("d: 32", f"d: {sizes.get(name, 4)}")
+            (group / f"{name}.yaml").write_text(f"{own}\n# {comment}\n", encoding="utf-8")
+
+    def again(*words: str):
+        found = f"hydra.searchpath=[file://{tmp_path / 'configs'}]"
+        own = [word for word in SMALL if not word.startswith("encoder=")]
+        rest = (*places(tmp_path), "encoder=first,second", "optim.lr=0.1", "hydra.sweeper.n_trials=1", *words)
+        return call("-m", "sweep=lr", found, *own, *rest)
+
+    edit("as it was")
+    assert again().code == 0
+    place = folder_of_latest(tmp_path)
+    edit("with another comment")
+    assert "1 of 1 trials are there already" in again().out
+    for name in ("first", "second"):
+        edit("changed", **{name: "3"})
+        result = again(f"hydra.sweeper.folder={place}")
+        assert f"{place} holds another search: it differs in configuration. A file of configs/ was edited" in result.err
+    result = again()
+    assert result.code == 0, result.err
+    assert "are there already" not in result.out
+
+
 def folder_of_latest(folder: Path) -> Path:
     return max((folder / "out" / "search").iterdir(), key=lambda place: (place / search.SUMMARY).stat().st_mtime_ns)
 

@@ -107,6 +107,16 @@ def test_a_damaged_file(tmp_path, text):
         search.read(tmp_path)
 
 
+def test_other_versions_of_the_code_are_noted():
+    one, two, three, failed = (trial(k, k / 7, x=k) for k in range(4))
+    one, two = (replace(each, commit="a", dirty=False) for each in (one, two))
+    assert len(search.grid(made([one, two, failed])).notes) == 1
+    assert search.grid(made([one, two, replace(three, commit="a", dirty=True)])).notes[1:] == [
+        "The trials are of 2 versions of the code.",
+        "1 of 3 trials had changes in their code that were not committed.",
+    ]
+
+
 def test_no_search(tmp_path):
     with pytest.raises(UserError, match="name the folder of a search"):
         search.read(tmp_path / "nowhere")

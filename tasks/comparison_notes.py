@@ -1,0 +1,47 @@
+"""What a reader of compared runs has to know of their code and of how much of the data they used."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tasks.comparison_labels import Record
+
+Version = tuple[str | None, bool]  # a commit, and whether files differed from it: these make another version
+
+
+def versions_of(record: Record) -> list[Version]:
+    """The versions of the code that a run had."""
+    return [(record["commit"], bool(record.get("dirty")))]
+
+
+def on_versions(runs: Sequence[Sequence[Version]], what: str = "runs") -> list[str]:
+    """What a reader has to know of the code of the runs, given the versions of each."""
+    notes = []
+    if (n := len({version for own in runs for version in own})) > 1:
+        notes.append(f"The {what} are of {n} versions of the code.")
+    if changed := sum(any(is_dirty for _, is_dirty in own) for own in runs):
+        notes.append(f"{changed} of {len(runs)} {what} had changes in their code that were not committed.")
+    return notes
+
+
+def cuts(record: Record) -> dict[str, Any]:
+    """The settings that cut validation or test to a part of their batches, and the size of these; empty where none
+    did. Of a limit 1 is a batch, and 1.0 the whole; without any validation the test is whole all the same."""
+    settings, whole = record["config"]["trainer"], (None, 0)
+    limits = {f"trainer.{key}": settings.get(key) for key in ("limit_val_batches", "limit_test_batches")}
+    cut = {key: n for key, n in limits.items() if n not in whole and not (isinstance(n, float) and n == 1)}
+    size = record["config"]["task"]["data"].get("eval_batch_size")
+    return cut | ({"task.data.eval_batch_size": size} if cut and size is not None else {})
+
+
+def on_shares(records: Iterable[Record]) -> list[str]:
+    """What a reader has to know of runs that used a part of their data; all have the same cuts of the evaluation."""
+    each = list(records)
+    shares = {share for record in each if (share := record["data"].get("share", 1.0)) < 1}
+    notes = []
+    if common := cuts(each[0]):
+        listed = ", ".join(f"{key}={value}" for key, value in common.items())
+        notes.append(f"The evaluation was cut ({listed}): metrics are of a part of the data.")
+    if shares:
+        some = " to ".join(f"{share:.3g}" for share in sorted({min(shares), max(shares)}))
+        notes.append(f"Runs used a part of their training or test data only; the share (data.share) is {some}.")
+    return notes
