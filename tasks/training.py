@@ -99,6 +99,7 @@ def fit(
         if max_steps < 1:
             raise UserError(f"trainer.max_epochs must be at least 1, or trainer.max_steps set; it is {max_epochs}.")
         max_epochs = -1
+    _check_interval(options.get("val_check_interval", 1.0))
     for name in ("limit_train_batches", "limit_test_batches"):
         _more_than_0(name, options.get(name, 1))
     if max_steps == 0:
@@ -260,6 +261,14 @@ def _more_than_0(name: str, limit: int | float) -> None:
         raise UserError(f"trainer.{name} must be more than 0, and it is {limit}.")
 
 
+def _check_interval(interval: int | float) -> None:
+    if interval <= 0 or (interval > 1 and not isinstance(interval, int)):
+        raise UserError(
+            f"trainer.val_check_interval={interval} must be a whole number of batches, or a share of an epoch as 0.5, "
+            "at most 1.0."
+        )
+
+
 def choose_kernels(kernels: str) -> None:
     """Which kernels are used. Raises UserError, which names trainer.kernels, for what there is not."""
     try:
@@ -289,7 +298,11 @@ def _train(trainer: pl.Trainer, task: Task, data: TaskData, checkpoint: dict[str
     except Exception as error:  # what Lightning takes over of a damaged checkpoint raises many kinds
         reason = " ".join(str(error).split())[:300]
         if "val_check_interval" in reason:
-            raise UserError(f"trainer.val_check_interval: {reason}") from error
+            batches, interval = trainer.fit_loop.max_batches, trainer.val_check_interval
+            raise UserError(
+                f"trainer.val_check_interval={interval} validates after so many batches, and an epoch has {batches}. "
+                f"Set trainer.val_check_interval=1.0, for the end of every epoch, or a number of at most {batches}."
+            ) from error
         if not isinstance(error, NonFiniteError) and not all(p.isfinite().all() for p in task.parameters()):
             raise Diverged(
                 f"The weights are no longer finite ({type(error).__name__}: {reason}). Train with a smaller optim.lr."

@@ -1,5 +1,6 @@
 """Mistakes of a user: one paragraph that names the culprit and the remedy, an exit code, and nothing half-written."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,8 @@ def finished(tmp_path_factory) -> tuple[Path, Result]:
         ("trainer.precision=31", "trainer.precision must be one of 32-true, 64-true"),
         ("trainer.accelerator=abacus", "abacus"),
         ("trainer.devices=0", "trainer.devices must be at least 1, or auto, and it is 0"),
-        ("trainer.val_check_interval=1000", "trainer.val_check_interval"),
+        ("trainer.val_check_interval=0", "trainer.val_check_interval=0 must be a whole number of batches, or a share"),
+        ("trainer.val_check_interval=1.5", "trainer.val_check_interval=1.5 must be a whole number of batches, or a share"),
         ("task.module.select=val/f1", "val/accuracy, val/loss"),
         ("seed=-1", "seed must be a whole number of at least 0"),
         ("checkpoint=RUN input=FILE", "mode=fit does not use checkpoint and input. Did you mean mode=predict?"),
@@ -74,6 +76,16 @@ def test_a_mistake_is_told_in_one_paragraph_and_leaves_nothing(tmp_path, words, 
     assert "Error in call to target" not in result.err, "Hydra's words"
     assert "record:" not in result.out
     assert [f for f in (tmp_path / "out").rglob("*") if f.is_file() and ".cache" not in f.parts] == []
+
+
+def test_the_interval_of_hnn_is_refused_for_short_epochs_with_one_that_works(tmp_path):
+    few = ("task.data.sizes={train: 20, dev: 4, test: 4}", "trainer=hnn", "trainer.max_epochs=1")
+    result = toy(tmp_path, *few)
+    assert result.code == 1
+    assert "trainer.val_check_interval=2000 validates after so many batches, and an epoch has 1." in result.err
+    assert "check_val_every_n_epoch" not in result.err, "Lightning's words"
+    (word,) = re.findall(r"Set (\S+=\S+),", result.err)
+    assert toy(tmp_path, *few, word).code == 0
 
 
 @pytest.mark.parametrize("line", ["1 2\t1\t2", "1 99\t1\t1", "1 2\t1"])
