@@ -50,7 +50,7 @@ def run(cfg: DictConfig) -> float | None:
         if passes_over and (earlier := record.finished(folder.parent, values, contents)):
             selection = report.pass_over("finished before, with the same settings and data", earlier, folder)
             return multirun.result(selection, earlier)
-        task.origin = stored.origin(cfg, values, data.identity, experiment, name, contents)
+        task.origin = stored.origin(cfg, values, data.identity, experiment, name, contents, [record.code()])
         if mode == "predict":
             outcome = prediction.predict(task, data, files, stdout, **options)
         else:

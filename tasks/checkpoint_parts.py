@@ -19,7 +19,8 @@ class Origin:
 
     experiment: its name, or None. name: of the folder of its runs. config: the resolved configuration as plain values
     (`configs.stored` says how). data: what the model's rows stand for (`TaskData.identity`). sha256: of the data that a
-    run trains with, by split (`TaskData.fingerprint`); empty where nothing is trained.
+    run trains with, by split (`TaskData.fingerprint`); empty where nothing is trained. code: the versions that trained
+    it, one after the other (`record.code`); the keys of an unknown one are None.
     """
 
     experiment: str | None = None
@@ -27,6 +28,7 @@ class Origin:
     config: dict[str, Any] = field(default_factory=dict)
     data: dict[str, str] = field(default_factory=dict)
     sha256: dict[str, str] = field(default_factory=dict)
+    code: list[dict[str, Any]] = field(default_factory=list)
 
 
 def numbers_by_name(values: Any, what: str) -> dict[str, Any]:
@@ -80,6 +82,18 @@ def _is_bounded(node: Any, leaves: Any = object) -> bool:
     return True
 
 
+def _is_code(code: Any) -> bool:
+    """Whether it is what `Origin.code` is."""
+    kinds = {"commit": (str, NoneType), "dirty": (bool, NoneType), "versions": (dict, NoneType)}
+    return (
+        isinstance(code, list)
+        and _is_bounded(code)
+        and all(isinstance(own, dict) and own.keys() == kinds.keys() for own in code)
+        and all(isinstance(own[key], kind) for own in code for key, kind in kinds.items())
+        and all(isinstance(text, str) for own in code for pair in (own["versions"] or {}).items() for text in pair)
+    )
+
+
 def has_parts(checkpoint: Mapping[str, Any]) -> bool:
     """Whether weights, configuration, data and metrics are there, of the kinds and sizes that they must have."""
     texts: Any = checkpoint.get("data")
@@ -88,7 +102,7 @@ def has_parts(checkpoint: Mapping[str, Any]) -> bool:
     parts = (checkpoint.get("state_dict"), checkpoint.get("config"), texts, shas, metrics)
     if not all(isinstance(part, dict) for part in parts):
         return False
-    if not _is_bounded(checkpoint["config"], (str, int, float, NoneType)):
+    if not _is_bounded(checkpoint["config"], (str, int, float, NoneType)) or not _is_code(checkpoint.get("code", [])):
         return False
     try:
         numbers_by_name({**metrics, "global_step": checkpoint.get("global_step", 0)}, "metrics")

@@ -9,8 +9,10 @@ Version = tuple[str | None, bool]  # a commit, and whether files differed from i
 
 
 def versions_of(record: Record) -> list[Version]:
-    """The versions of the code that a run had."""
-    return [(record["commit"], bool(record.get("dirty")))]
+    """The versions of the code that a run had, several where it went on with another one than it began with."""
+    code = record.get("code")
+    parts = [own for own in code if isinstance(own, dict)] if isinstance(code, list) else [record]
+    return [(own.get("commit"), bool(own.get("dirty"))) for own in parts]
 
 
 def on_versions(runs: Sequence[Sequence[Version]], what: str = "runs") -> list[str]:
@@ -20,6 +22,8 @@ def on_versions(runs: Sequence[Sequence[Version]], what: str = "runs") -> list[s
         notes.append(f"The {what} are of {n} versions of the code.")
     if changed := sum(any(is_dirty for _, is_dirty in own) for own in runs):
         notes.append(f"{changed} of {len(runs)} {what} had changes in their code that were not committed.")
+    if several := sum(len({*own}) > 1 for own in runs):
+        notes.append(f"{several} of {len(runs)} {what} went on with another version than they began with.")
     return notes
 
 

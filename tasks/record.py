@@ -67,6 +67,12 @@ def commit() -> tuple[str | None, bool | None]:
         return None, None
 
 
+def code() -> dict[str, Any]:
+    """The version of the code that runs, for `Origin.code`."""
+    sha, dirty = commit()
+    return {"commit": sha, "dirty": dirty, "versions": versions()}
+
+
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that decide the numbers."""
     return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in PACKAGES}
@@ -141,8 +147,7 @@ def build(config: dict[str, Any], overrides: list[str], data: TaskData, task: Ta
     """The record of a run that ended well. config: the resolved one. overrides: the words on the command line.
 
     Raises Diverged where a number of it is not finite."""
-    sha, dirty = commit()
-    fingerprint = config_sha256(config)
+    fingerprint, ran_on = config_sha256(config), task.origin.code or [code()]
     config = portable({**config, "paths": {"data_dir": "data", "output_dir": "outputs", "cache_dir": "outputs/.cache"}})
     record = {
         "experiment": task.origin.experiment,
@@ -155,9 +160,7 @@ def build(config: dict[str, Any], overrides: list[str], data: TaskData, task: Ta
         "data": {**portable(data.fingerprint() if data.adopted is None else data.adopted), "share": outcome.share},
         "seed": config["seed"],
         "fidelity": config["fidelity"],
-        "commit": sha,
-        "dirty": dirty,
-        "versions": versions(),
+        **ran_on[-1],
         "device": device(outcome.device, outcome.processes),
         "wall_s": round(outcome.wall_s, 3),
         "test_s": None if outcome.test_s is None else round(outcome.test_s, 3),
@@ -165,6 +168,8 @@ def build(config: dict[str, Any], overrides: list[str], data: TaskData, task: Ta
         "peak_memory_bytes": peak_memory_bytes(outcome.device),
         "parameters": sum(p.numel() for p in task.parameters() if p.requires_grad),
     }
+    if len(ran_on) > 1:  # it went on with another one than it began with
+        record |= {"code": ran_on, "dirty": any(each["dirty"] for each in ran_on) or record["dirty"]}
     if measures := task.measures:
         record["measures"] = measures
     if outcome.prediction:

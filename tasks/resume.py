@@ -357,11 +357,18 @@ def adopt_name(task: Task, checkpoint: Mapping[str, Any]) -> None:
         task.origin = replace(task.origin, experiment=safe["experiment"], name=safe["name"] or task.origin.name)
 
 
+def _code(checkpoint: Mapping[str, Any], own: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The versions of the code that trained a checkpoint, and `own` where it is another one; of a checkpoint from
+    before they were kept an unknown one."""
+    earlier = checkpoint.get("code") or [dict.fromkeys(("commit", "dirty", "versions"))]
+    return [*earlier, *(each for each in own if each != earlier[-1])]
+
+
 def take_over(
     task: Task, checkpoint: dict[str, Any], folder: Path, setting: str, max_epochs: int, max_steps: int
 ) -> None:
-    """Give the task the weights of the checkpoint, and copy the best weights of the run that is continued, and those of
-    its last epochs, into its new folder.
+    """Give the task the weights of the checkpoint and the versions of the code that trained it, and copy the best
+    weights of the run that is continued, and those of its last epochs, into its new folder.
 
     Raises UserError where weights do not fit, where there was a best state and its file is missing or one of these
     files is damaged, and where a state lies beyond the end of the new run, before anything is trained.
@@ -389,6 +396,7 @@ def take_over(
                 "trainer.max_steps, or train again without trainer.resume."
             )
     load_weights(task, checkpoint, setting)
+    task.origin = replace(task.origin, code=_code(checkpoint, task.origin.code))
     if source.resolve() == folder.resolve():
         return
     before = source / BEFORE

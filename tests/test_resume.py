@@ -256,6 +256,28 @@ def test_a_run_that_goes_on_and_is_interrupted_at_once_names_the_checkpoint_it_c
     assert f"; go on with trainer.resume={file}." in again.err
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_record_has_the_commits_of_all_attempts(tmp_path, monkeypatch, kept):
+    first, second = "a" * 40, "b" * 40
+    for sha, dirty in ((first, True), (second, False)):
+        monkeypatch.setattr(record, "commit", lambda sha=sha, dirty=dirty: (sha, dirty))
+        resumed = [f"trainer.resume={file}" for file in tmp_path.glob("out/*/*/checkpoints/last.ckpt")]
+        with monkeypatch.context() as patch:
+            if not resumed:
+                signalled(patch, PrefixTask, 2, "SIGINT")
+            result = short(tmp_path, *WHERE, *resumed)
+        if not resumed and not kept:  # as those from before
+            (file,) = tmp_path.glob("out/*/*/checkpoints/last.ckpt")
+            torch.save({k: v for k, v in torch.load(file).items() if k != "code"}, file)
+    assert result.code == 0, result.err
+    began = (first, True) if kept else (None, None)
+    made = result.record
+    assert [(own["commit"], own["dirty"]) for own in made["code"]] == [began, (second, False)]
+    assert (made["commit"], made["dirty"]) == (second, kept), "changes of the start are not forgotten"
+    last = torch.load(result.record_path.parent / "checkpoints" / "last.ckpt")
+    assert last["code"] == made["code"]
+
+
 def typing(folder: Path, *words: str) -> Result:
     """Two epochs of six steps: two over all mentions, and two in each of two further passes."""
     return call(

@@ -468,6 +468,13 @@ def test_notes_that_may_stand_for_more_than_they_say_are_not_read(tmp_path, text
         assert _notes(tmp_path / "checkpoints" / "best.ckpt") == notes
 
 
+@pytest.mark.parametrize("code", ["a", [1], [{"commit": "a"}], [{"commit": 5, "dirty": None, "versions": None}]])
+def test_versions_of_the_code_that_are_none_are_refused(finished, tmp_path, code):
+    torch.save(torch.load(states(finished) / "last.ckpt") | {"code": code}, tmp_path / "last.ckpt")
+    with pytest.raises(UserError, match="is not a checkpoint of this program"):
+        resume.read(tmp_path / "last.ckpt", "checkpoint=x")
+
+
 def test_a_configuration_of_shared_lists_is_refused(finished, tmp_path):
     """A few of them stand for 2^40 values; each would be looked at."""
     checkpoint, node = torch.load(states(finished) / "last.ckpt"), [0]

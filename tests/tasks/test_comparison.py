@@ -212,6 +212,15 @@ def test_changes_that_were_not_committed_are_another_version_of_the_code():
     )
 
 
+def test_a_run_that_went_on_with_other_code_is_of_several_versions():
+    code = [{"commit": commit, "dirty": False, "versions": {}} for commit in ("b", "a")]
+    (other,) = compared(record(0, code=code), record(1))
+    assert other.notes == (
+        "The runs are of 2 versions of the code.",
+        "1 of 2 runs went on with another version than they began with.",
+    )
+
+
 def test_a_part_of_the_data_is_noted():
     def run(seed: int, share: float, **settings) -> dict:
         return record(seed, data=RECORD["data"] | {"share": share}, **settings)
