@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from tasks.errors import UserError, whole
-from tasks.reading import TO_UTF8, UNREADABLE, brief, open_bytes, other_separator, reason, warn_of_header
+from tasks.reading import UNREADABLE, brief, open_bytes, other_separator, reason, to_utf8, warn_of_header
 
 FORM = "child <tab> parent"
 
@@ -44,7 +44,7 @@ def read_edges(path: Path, setting: str) -> Edges:
         raise UserError(f"There is no file {path}; correct {setting}.") from None
     except UnicodeDecodeError as error:
         k = data[: error.start].count(b"\n") + 1
-        raise UserError(f"{path}, line {k}: it is not UTF-8; {TO_UTF8} ({setting}).") from None
+        raise UserError(f"{path}, line {k}: it is not UTF-8; {to_utf8(error.object)} ({setting}).") from None
     except UNREADABLE as error:
         raise UserError(f"{path} cannot be read ({reason(error)}); see {setting}.") from None
     number: dict[str, int] = {}

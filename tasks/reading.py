@@ -1,5 +1,6 @@
 """Lines of text files, plain or gzipped: JSON objects and tables; what is wrong with a line is a short sentence."""
 
+import codecs
 import csv
 import gzip
 import io
@@ -30,6 +31,7 @@ from tasks.separators import (
 
 UNREADABLE = (OSError, EOFError, zlib.error)  # what reading a file may raise, plain or packed
 TO_UTF8 = "`iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW` converts a whole file that is in Latin-1"
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 LONGEST = 1 << 24  # bytes of a line
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 Record = TypeVar("Record")
@@ -103,6 +105,13 @@ def other_separator(line: str, least: int, most: int | None = None) -> str:
     return ""
 
 
+def to_utf8(beginning: bytes) -> str:
+    """The command that makes UTF-8 of a file that begins so and is in another encoding, as the end of a sentence."""
+    if beginning.startswith(UTF16):
+        return "`iconv -f UTF-16 -t UTF-8 FILE > NEW` converts this file, which is in UTF-16"
+    return TO_UTF8
+
+
 def decode(line: bytes) -> str:
     """The text of a line, without its end and a byte-order mark. Raises Fault where it is too long or no text."""
     if len(line) > LONGEST:
@@ -110,7 +119,7 @@ def decode(line: bytes) -> str:
     try:
         text = str(line, "utf-8")
     except UnicodeDecodeError as error:
-        raise Fault(f"it is not UTF-8 (byte {error.start + 1}); {TO_UTF8}") from None
+        raise Fault(f"it is not UTF-8 (byte {error.start + 1}); {to_utf8(error.object)}") from None
     if "\0" in text:
         raise Fault(f"it has a NUL character (column {text.index(chr(0)) + 1}), so it is no text")
     return text.removeprefix("\ufeff").rstrip("\r\n")

@@ -1,4 +1,4 @@
-"""Text files of word vectors: one word and its numbers a line, with or without word2vec's first line `V d`."""
+"""Text files of word vectors, plain or .gz: a word and its numbers a line, maybe after word2vec's first line `V d`."""
 
 import codecs
 import hashlib
@@ -14,7 +14,7 @@ import numpy as np
 
 from tasks.errors import UserError
 from tasks.folders import whole_file
-from tasks.reading import brief
+from tasks.reading import UNREADABLE, brief, open_bytes, reason
 
 BLOCK = 1 << 24  # bytes that are read and parsed together
 QUOTED = 40  # bytes of a faulty line that a message quotes
@@ -42,7 +42,7 @@ class _Fault(Exception):
 
 
 def parse(path: Path, on_error: str) -> VectorFile:
-    """The words and numbers of a text file.
+    """The words and numbers of a text file, unpacked where its name ends in .gz; sha256 is of the text.
 
     A line is a word, blanks, and d numbers; d is what most of the first lines have. A "word" may hold blanks (GloVe's
     840B file has such lines) as long as its later parts are no numbers. Faulty are lines with another count of numbers,
@@ -52,18 +52,21 @@ def parse(path: Path, on_error: str) -> VectorFile:
     line; with "skip" such lines are left out and counted.
     """
     try:
-        with path.open("rb") as file:
+        with open_bytes(path) as file:
             return _Reader(path, on_error).read(file)
-    except OSError as error:
-        raise UserError(f"The vectors {path} cannot be read ({error.strerror}).") from None
+    except UNREADABLE as error:
+        raise UserError(f"The vectors {path} cannot be read ({reason(error)}).") from None
 
 
 def dimension(path: Path) -> int:
     """The dimension of a file, from its name (`100d`) or else from its first lines; 0 where there is none."""
     if named := re.search(r"(?<![0-9a-z])(\d+)d(?![0-9a-z])", path.name.lower()):
         return int(named[1])
-    with path.open("rb") as file:
-        lines = file.readlines(1 << 16)[:100]
+    try:
+        with open_bytes(path) as file:
+            lines = file.readlines(1 << 16)[:100]
+    except UNREADABLE:  # `parse` says why
+        return 0
     return _shape(lines)[1] if lines else 0
 
 

@@ -7,7 +7,7 @@ from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from tasks.reading import TO_UTF8, Fault, brief, parse_object, read_examples
+from tasks.reading import Fault, brief, parse_object, read_examples, to_utf8
 from tasks.text import tokenize
 
 # The keys of each part of a record, in the release and in what a user writes.
@@ -35,7 +35,7 @@ def parse(line: bytes) -> Mention:
     try:
         record = json.loads(str(line.removeprefix(BOM_UTF8), "utf-8"))
     except UnicodeDecodeError as error:
-        raise Fault(f"it is not UTF-8 (byte {error.start + 1}); {TO_UTF8}") from None
+        raise Fault(f"it is not UTF-8 (byte {error.start + 1}); {to_utf8(error.object)}") from None
     except RecursionError:
         raise Fault("it is not a JSON object (nested too deeply)") from None
     except ValueError as error:

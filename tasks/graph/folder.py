@@ -13,7 +13,6 @@ from tasks.errors import UserError
 from tasks.fingerprints import contents_sha256, joined_sha256
 from tasks.graph.graph import Graph, checked, undirected
 from tasks.reading import (
-    TO_UTF8,
     UNREADABLE,
     brief,
     existing,
@@ -22,6 +21,7 @@ from tasks.reading import (
     other_separator,
     read_lines,
     reason,
+    to_utf8,
 )
 
 EDGES = "edges.tsv"
@@ -109,7 +109,7 @@ def _rows(path: Path, form: str, least: int, most: int | None) -> Rows:
             f"There is no file {path}; it must have lines of the form {form}.{_other_file(path, least, most)}"
         ) from None
     except UnicodeDecodeError as error:
-        raise UserError(f"{path}: it is not UTF-8 (byte {error.start}); {TO_UTF8}.") from None
+        raise UserError(f"{path}: it is not UTF-8 (byte {error.start}); {to_utf8(error.object)}.") from None
     except UNREADABLE as error:
         raise UserError(f"{path} cannot be read ({reason(error)}).") from None
     rows = []

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tasks.batches import SPLITS
 from tasks.errors import UserError, readable
-from tasks.reading import TO_UTF8, UNREADABLE, brief, existing, open_bytes, other_separator, reason
+from tasks.reading import UNREADABLE, brief, existing, open_bytes, other_separator, reason, to_utf8
 
 FILES = {"train": "train.txt", "dev": "valid.txt", "test": "test.txt"}  # as WN18RR and FB15k-237 name them
 OTHER_FILES = {"train": ("train.tsv",), "dev": ("dev.txt", "valid.tsv", "dev.tsv"), "test": ("test.tsv",)}
@@ -281,7 +281,8 @@ class _Reader:
         try:
             fault = None if name.decode("utf-8").strip() else "has a name of blanks only"
         except UnicodeDecodeError as error:
-            fault = f"is not UTF-8 ({error.reason}); {TO_UTF8}"
+            beginning = b"" if self.lines else text
+            fault = f"is not UTF-8 ({error.reason}); {to_utf8(beginning)}"
         if fault:
             lines = text.split(b"\n")
             raise self._fault(next(k for k, line in enumerate(lines) if name in line.split(b"\t")), fault)

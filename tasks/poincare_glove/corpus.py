@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tasks.errors import UserError
-from tasks.reading import TO_UTF8, UNREADABLE, open_bytes, reason
+from tasks.reading import UNREADABLE, open_bytes, reason, to_utf8
 
 BLOCK = 1 << 22  # bytes that are read together
 Tokenizer = Callable[[str], list[str]]
@@ -60,7 +60,7 @@ def _decoded(lines: list[bytes], path: Path, number: int) -> list[str]:
                 line.decode("utf-8")
             except UnicodeDecodeError as error:
                 byte = f"{line[error.start]:#04x}"
-                raise UserError(f"{path}, line {k}: byte {byte} is not UTF-8; {TO_UTF8}.") from None
+                raise UserError(f"{path}, line {k}: byte {byte} is not UTF-8; {to_utf8(error.object)}.") from None
         raise
 
 

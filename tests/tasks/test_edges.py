@@ -92,6 +92,7 @@ def test_what_is_no_header_is_not_named_as_one(tmp_path, recwarn, text):
         (b"a\t\n", "line 1"),
         (b"", "has no edge between two nodes"),
         (b"a\tb\n\xff\tb\n", "line 2: it is not UTF-8; `iconv -f WINDOWS-1252"),
+        ("\ufeffa\tb\n".encode("utf-16-le"), "line 1: it is not UTF-8; `iconv -f UTF-16 -t"),
     ],
 )
 def test_faulty_files(tmp_path, content, message):

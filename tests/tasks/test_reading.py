@@ -236,6 +236,9 @@ def test_new_examples_are_parsed_and_faults_named():
         list(read_examples([b"1\n", b" \n", b"x"], "in", parse, "numbers", "A number"))
     with pytest.raises(UserError, match=r"^in, line 1: it is not UTF-8 \(byte 1\); `iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW` converts .*\. A number\.$"):
         list(read_examples([b"\xff"], "in", parse, "numbers", "A number"))
+    for first in ("\ufeff1\n".encode("utf-16-le"), "\ufeff1\n".encode("utf-16-be")):
+        with pytest.raises(UserError, match=r"line 1: it is not UTF-8 .*`iconv -f UTF-16 -t UTF-8 FILE > NEW` converts"):
+            list(read_examples([first], "in", parse, "numbers", "A number"))
     with pytest.raises(UserError, match=r"^in has no numbers\. A number\.$"):
         list(read_examples([b"\n"], "in", parse, "numbers", "A number"))
 

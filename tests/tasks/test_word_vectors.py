@@ -1,5 +1,6 @@
 """Word vectors are read as they are in the file, on every manifold; faulty files are named with their line."""
 
+import gzip
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,17 @@ def test_rows_of_a_plain_file(read):
     assert (words.d, words.space, words.source) == (2, "euclidean", "vectors.txt")
     assert len(words.sha256) == 64
     assert not words.tangent[PAD].any()
+
+
+def test_a_gzipped_file_has_the_rows_of_a_plain_one(read, monkeypatch):
+    plain = read(PLAIN)
+    monkeypatch.setattr(vector_files, "BLOCK", 13)
+    packed = read(gzip.compress(PLAIN.encode()), "glove/vectors.txt.gz")
+    assert packed.tangent.tolist() == plain.tangent.tolist()
+    assert (packed.index, packed.sha256, packed.source) == (plain.index, plain.sha256, "vectors.txt.gz")
+    for damaged in (gzip.compress(PLAIN.encode())[:-12], PLAIN.encode()):
+        with pytest.raises(UserError, match=r"vectors\.txt\.gz cannot be read \("):
+            read(damaged, "glove/vectors.txt.gz")
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_word(read):

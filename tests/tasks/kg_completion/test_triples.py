@@ -121,6 +121,7 @@ def test_a_header_is_suspected(tmp_path, headers, files):
         ("a\tr\tb\na\tr\t  \n", "line 2 has a name of blanks only"),
         ("a\tr\tb\n\na\tr\tc\n", "line 2 is blank"),
         (b"a\tr\tb\na\tr\tb\nc\tr\t\xff\xfe\n", r"line 3 is not UTF-8 .*; `iconv -f WINDOWS-1252"),
+        ("\ufeffa\tr\tb\n".encode("utf-16-le"), r"line 1 is not UTF-8 .*; `iconv -f UTF-16 -t"),
         ("", r"train\.txt is empty"),
         ("\n\n", r"train\.txt is empty"),
     ],
