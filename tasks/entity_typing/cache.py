@@ -13,13 +13,14 @@ import numpy as np
 
 from tasks.entity_typing.chunks import Chunk, ChunkEncoder, encode_chunks
 from tasks.entity_typing.examples import Columns, Limits
+from tasks.entity_typing.overlaps import Overlaps
 from tasks.entity_typing.release import Source
 from tasks.errors import UserError
 from tasks.fingerprints import cache_place, contents_sha256, names_sha256
 from tasks.folders import cached_folder, read_arrays, write_meta
 from tasks.reading import Faults, progress_bar
 
-FORMAT = 3  # of the cache; another one is another folder
+FORMAT = 4  # of the cache; another one is another folder
 DTYPES = {"words": "i4", "word_starts": "i8", "spans": "u1", "characters": "u1", "types": "i4", "type_starts": "i8"}
 COUNTED = ("cut", "untyped", "outside", "unknown")  # in each piece of a source
 COUNTS = ("skipped", *COUNTED, "words", "unknown_distinct")  # of a source; of those of one split they can be added up
@@ -62,7 +63,8 @@ class PreparedMentions(NamedTuple):
 
     parts, by source: file, sha256, start, stop, lines, first_fault (or None), and COUNTS: lines skipped, mentions cut
     at the limit, mentions without a type, types left out, words without a vector, words in all, and distinct words
-    without a vector that no earlier source of the same split has.
+    without a vector that no earlier source of the same split has. Those of dev and test also have what
+    `Overlaps.by_source` says.
     """
 
     columns: Columns
@@ -131,6 +133,7 @@ def _write(
     parts: dict[str, dict[str, Any]] = {s.name: {"file": s.label, **zeros} for s in recipe.sources}
     faults = {s.name: Faults(recipe.on_error) for s in recipe.sources}
     unknown: dict[str, set[str]] = {s.split: set() for s in recipe.sources}
+    overlaps = Overlaps()
     with contextlib.ExitStack() as stack:
         files = {column: stack.enter_context((folder / f"{column}.bin").open("wb")) for column in DTYPES}
         for column in ("word_starts", "type_starts"):
@@ -148,6 +151,7 @@ def _write(
             ids = np.array([types.setdefault(t, len(types)) for t in chunk.types], np.int32)
             columns = chunk.columns._replace(types=ids[chunk.columns.types] if len(ids) else chunk.columns.types)
             mentions += columns.mentions
+            overlaps.add(source.name, columns)
             for column, array in columns._asdict().items():
                 if column.endswith("_starts"):
                     array = array[1:] + lengths[column.replace("_starts", "s")]
@@ -164,6 +168,8 @@ def _write(
         remark = faults[source.name].remark
         if parts[source.name]["stop"] == parts[source.name]["start"]:
             raise UserError(f"{source.path} has no mention that can be used{remark}; correct it or fetch it again.")
+    for name, facts in overlaps.by_source(recipe.sources, list(types)).items():
+        parts[name] |= facts
     sizes = {column: [length] for column, length in lengths.items()}
     sizes |= {"word_starts": [mentions + 1], "type_starts": [mentions + 1], "spans": [mentions, 3]}
     return sizes | {"characters": [mentions, recipe.limits.characters]}, list(types), parts

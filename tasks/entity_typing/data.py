@@ -273,6 +273,12 @@ class EntityTypingData(TypingData):
                 )
             if part["untyped"]:
                 lines.append(f"{part['untyped']:,} mentions of {source} have no type.")
+            if n := part.get("in_train", 0):
+                which = f"{n:,} of {part['stop'] - part['start']:,} mentions of {source}"
+                lines.append(f"{which} are in train, too, as the model reads them; they are kept.")
+            if names := part.get("new_types"):
+                some = ", ".join(names[:3])
+                lines.append(f"{len(names):,} types of {source}, as {some}, are those of no training mention.")
         lines.append(f"word vectors {self.words.source} ({self.words.space}).")
         unknown, words = (sum(parts[source][key] for source in train) for key in ("unknown", "words"))
         if unknown:
@@ -325,6 +331,7 @@ class EntityTypingData(TypingData):
             "counts": {
                 s: {"mentions": sum(mentions[p] for p in names[s])}
                 | {key: sum(parts[p][key] for p in names[s]) for key in COUNTS}
+                | ({} if s == "train" else {"in_train": parts[s]["in_train"], "new_types": len(parts[s]["new_types"])})
                 for s in SPLITS
             },
             "sha256": {

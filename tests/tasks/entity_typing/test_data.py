@@ -428,3 +428,31 @@ def test_preparing_and_gathering_are_fast(tmp_path):
     start = time.perf_counter()
     count = sum(len(batch["context"]) for batch in data(tmp_path, workers=1, batch_size=900).train_dataloader())
     assert count / (time.perf_counter() - start) > 20_000, "mentions per second"
+
+
+def test_mentions_and_types_that_test_shares_with_train_or_not_are_told_and_recorded(tmp_path, capsys):
+    release(tmp_path, *CROWD)
+    folder = tmp_path / "typing" / "crowd"
+    lines = (folder / "train.json").read_text().splitlines()
+    other = json.loads(lines[1])  # the same mention with other types, and the same words around another mention
+    left, mention = other["left_context_token"], other["mention_span"].split()
+    copies = [
+        lines[0],
+        json.dumps(other | {"y_str": [*other["y_str"], "astronaut", "diver"]}),
+        json.dumps(other | {"left_context_token": [*left, *mention[:1]], "mention_span": " ".join(mention[1:] or ["w"])}),
+    ]
+    with (folder / "test.json").open("a") as file:
+        file.write("".join(f"{line}\n" for line in copies))
+    for _ in range(2):  # prepared, and read again
+        found = data(tmp_path)
+        counts = found.fingerprint()["counts"]
+        assert (counts["test"]["in_train"], counts["dev"]["in_train"]) == (2, 0)
+        assert "in_train" not in counts["train"]
+        of_train, of_test = (
+            {t for line in (folder / f"{split}.json").read_text().splitlines() for t in json.loads(line)["y_str"]}
+            for split in ("train", "test")
+        )
+        assert counts["test"]["new_types"] == len(of_test - of_train) >= 2
+        out = capsys.readouterr().out
+        assert "typing: 2 of 14 mentions of test are in train, too, as the model reads them; they are kept." in out
+        assert f"typing: {counts['test']['new_types']} types of test, as " in out
