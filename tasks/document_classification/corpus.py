@@ -37,9 +37,9 @@ class Recipe(TextOptions):
     max_sentences: most sentences of a document; further ones are cut off. language: of the sentences, see
     `split_sentences`. clean: see `cleaning.clean`. classes: by class the labels that it stands for; None: the labels of
     train, in alphabetical order. max_words: most words of the vocabulary, the most frequent; None: any. held_out: by
-    split (dev, test) the share of the train documents that becomes it, where it has no file. held_out_seed: draws
-    them. sizes: by split how many documents are used, from the first; None: all. on_error: fail | skip, at a document
-    that cannot be used.
+    split (dev, test) the share of the train documents that becomes it, where it has no file; those with the same
+    sentences stay together. held_out_seed: draws them. sizes: by split how many documents are used, from the first;
+    None: all. on_error: fail | skip, at a document that cannot be used.
     """
 
     max_sentences: int
@@ -131,7 +131,8 @@ def prepare(rows: Iterable[Row], recipe: Recipe) -> Corpus:
         hashes.append(hash(tuple(map(tuple, sentences))))
         labels.append(label)
         splits.append(SPLITS.index(split))
-    held_out = _hold_out(np.frombuffer(splits, np.int8), recipe)
+    keys = np.frombuffer(hashes, np.int64)
+    held_out = _hold_out(np.frombuffer(splits, np.int8), keys, recipe)
     counted = None if recipe.vocabulary == "all" else held_out == SPLITS.index("train")
     texts, vocabulary = store.encode(counted, recipe.min_count, recipe.max_words)
     names, numbers = classes.finish(np.frombuffer(labels, np.int32))
@@ -139,7 +140,7 @@ def prepare(rows: Iterable[Row], recipe: Recipe) -> Corpus:
     arrays = Arrays(words, starts, texts.starts.numpy(), numbers, held_out)
     counts = _counts(arrays, names, faults)
     check_classes({split: counts[split]["labels"] for split in SPLITS}, "documents", faults["train"].remark)
-    for split, n in count_in_train(np.frombuffer(hashes, np.int64), held_out).items():
+    for split, n in count_in_train(keys, held_out).items():
         counts[split]["in_train"] = n
     first = {split: each.first for split, each in faults.items() if each.first}
     return Corpus(arrays, vocabulary, names, counts, first, {}, {})
@@ -167,19 +168,38 @@ def usable(
         yield split, document, sentences, label
 
 
-def _hold_out(splits: np.ndarray, recipe: Recipe) -> np.ndarray:
+def _hold_out(splits: np.ndarray, keys: np.ndarray, recipe: Recipe) -> np.ndarray:
     """The split of each document, after those that are held out of train have moved into theirs; no more of them than
-    `sizes` says."""
+    `sizes` says. keys: the same for documents that are the same, which stay together."""
     splits = splits.copy()
     train = np.flatnonzero(splits == SPLITS.index("train"))
     order = np.random.default_rng(recipe.held_out_seed).permutation(train)
-    start = 0
+    _, first, group, sizes = np.unique(keys[order], return_index=True, return_inverse=True, return_counts=True)
+    left = first.argsort()
     for split, part in recipe.held_out.items():
         size = recipe.sizes.get(split)
-        stop = start + min(round(part * len(train)), len(train) if size is None else size)
-        splits[order[start:stop]] = SPLITS.index(split)
-        start = stop
+        taken = _fill(sizes[left], min(round(part * len(train)), len(train) if size is None else size))
+        splits[order[np.isin(group, left[taken])]] = SPLITS.index(split)
+        left = left[~taken]
     return splits
+
+
+def _fill(sizes: np.ndarray, most: int) -> np.ndarray:
+    """Which groups are taken: the first ones that have `most` documents together, without those that do not fit; where
+    none fits, a smallest one, as long as others are left."""
+    totals = sizes.cumsum()
+    n = int(np.searchsorted(totals, most, "right"))
+    taken = np.arange(len(sizes)) < n
+    room = most - (int(totals[n - 1]) if n else 0)
+    for k in range(n, len(sizes)):
+        if not room:
+            break
+        if sizes[k] <= room:
+            taken[k] = True
+            room -= int(sizes[k])
+    if most and not taken.any() and len(sizes) > 1:
+        taken[sizes.argmin()] = True
+    return taken
 
 
 def _counts(arrays: Arrays, classes: Sequence[str], faults: dict[str, Faults]) -> dict[str, dict[str, Any]]:

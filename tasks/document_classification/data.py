@@ -156,7 +156,10 @@ class DocumentData(TaskData):
             yield f"{corpus.counts[split]['skipped']:,} documents of {split} were skipped; the first is {fault}."
         if self._held_out:
             parts = " and ".join(f"{corpus.counts[split]['documents']:,} for {split}" for split in self._held_out)
-            yield f"Held out of train at random, as there are no files: {parts} (task.data.held_out)."
+            yield (
+                f"Held out of train at random, as there are no files: {parts} (task.data.held_out); equal texts stay "
+                "together."
+            )
         for split in SPLITS[1:]:
             if n := corpus.counts[split].get("in_train", 0):
                 which = f"{n:,} of {corpus.counts[split]['documents']:,} documents of {split}"

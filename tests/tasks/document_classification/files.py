@@ -17,7 +17,9 @@ SETTINGS: dict[str, Any] = {
     "download": None, "paper_documents": None, "selection": "held_out", "vectors": None, "shuffle": "buckets",
     "batch_size": 4, "eval_batch_size": 3, "seed": 0, **RECIPE,
 }  # fmt: skip
-TRAIN = '"1","Rain","It rains. The road is wet."\n"2","Shares","They rise, he said."\n' * 5
+TRAIN = "".join(
+    f'"1","Rain","It{" rains" * k}. The road is wet."\n"2","{"Shares " * k}","They rise, he said."\n' for k in range(1, 6)
+)
 TEST = '"2","Shares fall","Nobody ""knows"" why."\n"1","","Wind."\n'
 
 

@@ -92,6 +92,22 @@ def test_held_out_documents_are_drawn_by_the_seed_and_are_the_stated_share():
     assert set(one.vocabulary) == {"word", ".", *kept}, "only words of documents that are trained on have a row"
 
 
+@pytest.mark.parametrize(("texts", "copies", "sizes"), [(50, 4, [140, 20, 40]), (50, 1, [35, 5, 10]), (6, 4, [16, 4, 4])])
+def test_equal_texts_are_held_out_together(texts, copies, sizes):
+    sources = [("train", "", Document("ab"[k % 2], (f"Word w{k // copies}.",))) for k in range(texts * copies)]
+    corpus = prepare(sources, recipe(held_out={"test": 0.2, "dev": 0.1}, vocabulary="all"))
+    assert [corpus.counts[split]["documents"] for split in SPLITS] == sizes
+    assert (corpus.arrays.splits.reshape(texts, copies) == corpus.arrays.splits[::copies, None]).all()
+    assert [corpus.counts[split]["in_train"] for split in SPLITS[1:]] == [0, 0]
+
+
+def test_a_text_that_most_documents_have_stays_in_train():
+    sources = [("train", "", Document("ab"[k % 2], (f"Word w{max(k - 30, 0)}.",))) for k in range(50)]
+    corpus = prepare(sources, recipe(held_out={"test": 0.2, "dev": 0.1}))
+    assert [corpus.counts[split]["documents"] for split in SPLITS] == [35, 5, 10]
+    assert not corpus.arrays.splits[:31].any()
+
+
 def test_documents_that_cannot_be_used_are_counted_or_end_the_reading():
     sources = [*three(), ("train", "news.csv, line 9", Fault("it has 2 columns")), *rows("c", split="test")]
     with pytest.raises(

@@ -50,7 +50,7 @@ def test_a_changed_text_is_read_again(tmp_path):
         for label in "ab":
             (place / label).mkdir(parents=True, exist_ok=True)
             for k in range(5):
-                (place / label / f"{k}.txt").write_text(f"{text} {label}", encoding="utf-8")
+                (place / label / f"{k}.txt").write_text(f"{text} {label} {k}", encoding="utf-8")
         found = data(tmp_path, place, held_out={"dev": 0.2, "test": 0.2})
         assert text in found.corpus().vocabulary
     before = found.fingerprint()["sha256"]
@@ -84,11 +84,10 @@ def test_what_is_held_out_shared_with_train_or_alone_in_its_class_is_said(tmp_pa
     place.joinpath("test.csv").write_text(test.replace('"1"', '"food"').replace('"2"', '"sport"'))
     counts = data(tmp_path, place, held_out={"dev": 0.2}, held_out_seed=2).fingerprint()["counts"]
     said = capsys.readouterr().out
-    assert "Held out of train at random, as there are no files: 2 for dev (task.data.held_out)." in said
-    assert "2 of 2 documents of dev are in train, too, as the model reads them; they are kept." in said
+    assert "Held out of train at random, as there are no files: 2 for dev (task.data.held_out); equal texts" in said
     assert "1 of 3 documents of test are in train, too, as the model reads them; they are kept." in said
     assert "Classes with a single document: fodd. Is fodd food?" in said
-    assert (counts["dev"]["in_train"], counts["test"]["in_train"]) == (2, 1)
+    assert (counts["dev"]["in_train"], counts["test"]["in_train"]) == (0, 1)
     with pytest.raises(UserError, match=r"the class fodd \(1\) are in dev or test.* another task.data.held_out_seed draws others"):
         data(tmp_path, place, held_out={"dev": 0.2}, held_out_seed=1).corpus()  # its only document is drawn for dev
 
@@ -231,7 +230,7 @@ def test_where_all_documents_are_skipped_the_first_is_named(tmp_path):
 
 
 def test_a_share_that_holds_nothing_out_is_answered_by_one_that_does(tmp_path):
-    place = folder(tmp_path / "few", train='"1","a","b"\n"2","c","d"\n' * 2)
+    place = folder(tmp_path / "few", train='"1","a","b"\n"2","c","d"\n"1","e","f"\n"2","g","h"\n')
     with pytest.raises(
         UserError, match=r"a part of the 4 documents of train for it with task\.data\.held_out\.dev=0\.25\."
     ):
