@@ -258,6 +258,27 @@ def test_a_shared_learned_curvature_is_one_parameter():
     assert geometry.manifold.c.item() != pytest.approx(1.0)
 
 
+def test_rows_of_a_table_follow_a_curvature_that_has_grown_since_they_were_used():
+    """On the ball of the new c they lie outside, from where a step makes NaN of them and of their momentum."""
+    geometry = make_geometry("poincare", "PoincareBall", "mobius", c=0.25, learn_c=True)
+    table, manifold = geometry.embedding(4, 3, sparse=True), geometry.manifold
+    with torch.no_grad():
+        table.weight.copy_(manifold.expmap0(torch.full((4, 3), 8.0)))
+    optimizer = RiemannianAdam([table.weight], lr=0.1, lazy=True)
+    for _ in range(40):
+        with torch.no_grad():
+            manifold.free_c.copy_((1.001 * manifold.c).expm1().log())
+        optimizer.zero_grad()
+        x = table(torch.tensor([1, 2]))
+        (manifold.dist0(x) - x[:, 0]).sum().backward()
+        optimizer.step()
+    used = table.weight.detach().as_subclass(torch.Tensor)[1:3]
+    torch.testing.assert_close(used, manifold.projx(used).detach(), rtol=1e-5, atol=1e-5)
+    momenta = [m for m in optimizer.state[table.weight].values() if isinstance(m, torch.Tensor) and m.dim() == 2]
+    assert momenta
+    assert all(m.abs().max() < 1 for m in momenta)
+
+
 @pytest.mark.parametrize("options", [{"weight_decay": 0.5}, {"matrices": {"weight_decay": 0.5}}], ids=str)
 def test_a_learned_curvature_does_not_decay(options):
     geometry = make_geometry("lorentz", "Lorentz", "lorentz", c=3.0, learn_c=True)

@@ -164,6 +164,9 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         grads = self._gradients()
+        for p, gradient in grads.items():
+            if gradient.rows is not None and _learns_c(p):  # c has moved since they were used
+                _project(p, gradient.rows)
         for group in self.param_groups:
             for p in group["params"]:
                 if p in grads:
@@ -178,9 +181,9 @@ class RiemannianOptimizer(torch.optim.Optimizer):
                 self._step_curved(some, group)
             for some, group in groups:
                 self._step_flat([(p, g, self.state[p]) for p, g in some.items() if manifold_of(p) is None], group)
-        for p, gradient in grads.items():  # c has moved after them; rows of tables: when they are read
-            if (manifold := manifold_of(p)) is not None and manifold.learn_c and gradient.rows is None:
-                p.copy_(manifold.projx(p.as_subclass(Tensor)))
+        for p, gradient in grads.items():
+            if gradient.rows is None and _learns_c(p):  # c has moved after them; rows of tables: when they are used
+                _project(p)
         return loss
 
     def _gradients(self) -> dict[Tensor, Gradient]:
@@ -291,6 +294,17 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             for each, joined in zip(tables, rows, strict=True):
                 parts = joined.split(sizes)
                 torch._foreach_copy_(each, [part.view_as(t) for part, t in zip(parts, each, strict=True)])
+
+
+def _learns_c(p: Tensor) -> bool:
+    return (manifold := manifold_of(p)) is not None and manifold.learn_c
+
+
+def _project(p: Tensor, rows: Tensor | slice = slice(None)) -> None:
+    """Points, or rows of a table, onto their manifold as it is now, in place."""
+    manifold, points = manifold_of(p), p.detach().as_subclass(Tensor)
+    assert manifold is not None
+    points[rows] = manifold.projx(points[rows])
 
 
 def _rows(t: Tensor) -> Tensor:
