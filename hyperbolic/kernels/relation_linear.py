@@ -42,7 +42,7 @@ def relation_linear(x: Tensor, weight: Tensor, r: Tensor, sparse: bool = False) 
 
 def gathers(r: Tensor, weight: Tensor) -> bool:
     """Whether the matrices of all rows are gathered."""
-    return len(r) * weight[0].numel() <= (GATHERED if weight.is_cpu else GATHERED_ON_GPU)
+    return len(r) * weight.shape[1] * weight.shape[2] <= (GATHERED if weight.is_cpu else GATHERED_ON_GPU)
 
 
 def by_relation(r: Tensor) -> list[tuple[int, Tensor]]:
