@@ -202,6 +202,16 @@ def test_runs_on_other_training_data_are_settings_of_their_own():
     assert not any("earlier left out" in note for note in other.notes)
 
 
+def test_settings_on_other_training_data_are_noted():
+    def run(lr: float, train: str) -> dict:
+        return record(config__optim__lr=lr, data__sha256={"dev": "d", "test": "t", "train": train})
+
+    (same,) = compared(run(0.1, "aaaaaaaa"), run(0.2, "aaaaaaaa"))
+    assert same.notes == ()
+    (other,) = compared(run(0.1, "aaaaaaaa"), run(0.2, "bbbbbbbb"))
+    assert other.notes[0].startswith("The runs were trained on different data (train aaaaaa; train bbbbbb: ")
+
+
 def test_changes_that_were_not_committed_are_another_version_of_the_code():
     (clean,) = compared(record(0, dirty=False), record(1, dirty=False))
     (changed,) = compared(record(0, dirty=False), record(1, dirty=True))
