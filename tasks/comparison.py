@@ -182,8 +182,8 @@ def _comparison(records: Mapping[Path, Record], choices: Choices) -> Comparison:
         )
     elif len(trained_on := {_trained_on(r, ["train"]) for r in records.values() if "train" in _training(r)}) > 1:
         notes.append(
-            f"The runs were trained on different data ({'; '.join(sorted(trained_on))}: how data.sha256 in their records "
-            "begins): what differs between their settings may be of the data."
+            f"The runs were trained on different data ({'; '.join(sorted(trained_on))}: how data.sha256 in their "
+            "records begins): what differs between their settings may be of the data."
         )
     if sizes := sum(len({str(r.get("parameters")) for r in each.records.values()}) > 1 for each in settings):
         notes.append(f"Runs of {sizes} settings have different numbers of parameters from seed to seed.")

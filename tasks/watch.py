@@ -26,7 +26,7 @@ _SMALL = 1 << 14  # numbers of a tensor that are copied in less time than a norm
 
 
 class NanGuard(Callback):
-    """Stops the run before the first step with a loss or gradient that is NaN or infinite.
+    """Stops the run before a step with a loss or gradient that is NaN or infinite: the first of every `every_n_steps`.
 
     The error names the tensors; nan_state.pt keeps the batch, the weights, the gradients and the optimiser's state
     that produced them. Looking costs one wait for the device, so on a GPU `every_n_steps` may be larger than 1.

@@ -165,8 +165,8 @@ class VectorSource:
 class VectorFiles:
     """Where the vectors of a vocabulary are read, as a node of a task's settings; see `rows_of_words`.
 
-    required: false: where no file is found, or none of the words has a vector, there are no vectors, and a line says
-    so; otherwise it is an error.
+    required: false: where no file fits the patterns, or no word has a vector, there are no vectors, and a line
+    says so; otherwise it is an error, as is a file that was named, without a wildcard, and is not there.
     """
 
     root: str
@@ -175,7 +175,7 @@ class VectorFiles:
     required: bool = True  # runs from before this setting: see tasks/resume.py
 
     def rows_of(self, words: Sequence[str], cache: Path | None) -> VectorRows | None:
-        if not self.required:
+        if not self.required and all(any(c in pattern for c in "*?[") for pattern in self.files):
             try:
                 find_vectors(self.files, Path(self.root))
             except UserError as error:
@@ -203,10 +203,17 @@ def find_vectors(candidates: Sequence[str | Path], root: Path) -> Path:
         files = sorted(f for f in base.glob(relative) if f.is_file())
         if files:
             return max(files, key=dimension)
+    here = next((path for c in candidates if (path := Path(c).expanduser()).is_file()), None)
+    remedy = (
+        f"There is {here} in the folder you are in: name it by its whole path, as in "
+        f"task.data.vectors.files=[{here.resolve()}]."
+        if here
+        else "Fetch some with `python scripts/download.py glove`, or name a text file of vectors in "
+        "task.data.vectors.files=[...]."
+    )
     raise UserError(
         f"There are no word vectors: none of {', '.join(str(Path(root) / c) for c in candidates)} exists "
-        "(paths.data_dir or HYPERBOLIC_DATA says where data lie). Fetch some with `python scripts/download.py glove`, "
-        "or name a text file of vectors in task.data.vectors.files=[...]."
+        f"(paths.data_dir or HYPERBOLIC_DATA says where data lie). {remedy}"
     )
 
 

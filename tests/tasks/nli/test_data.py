@@ -80,6 +80,16 @@ def test_the_groups_of_dev_are_those_of_its_pairs(tmp_path):
     assert data.model_sizes["dev_groups"] == (1,)
 
 
+def test_a_file_of_vectors_that_was_named_has_to_be_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = VectorFiles(str(tmp_path / "data"), ["my.txt"], "fail", required=False)
+    with pytest.raises(UserError, match=r"There are no word vectors: none of .*my\.txt exists .* Fetch some with"):
+        _ = make(tmp_path, vectors=source).model_sizes
+    (tmp_path / "my.txt").write_text("dog 1 2\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"There is my\.txt in the folder you are in: name it by its whole path, as in .*/my\.txt"):
+        _ = make(tmp_path, vectors=source).model_sizes
+
+
 def test_words_have_vectors_where_there_is_a_file(tmp_path, capsys):
     source = VectorFiles(str(tmp_path), ["glove/*.txt"], "fail", required=False)
     assert make(tmp_path, vectors=source).model_sizes["vectors"] is None
