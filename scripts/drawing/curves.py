@@ -15,9 +15,10 @@ from tasks.errors import UserError
 NORM = "diagnostics/texts/dist0_mean"  # column of a history
 NORM_FOOT = (
     "Distance of the text's point, which the classifier takes, from the origin of its space: hyperbolic, or the norm "
-    "where that space is flat; mean over the first batch of the dev split. Rings: the selected epoch."
+    "where that space is flat; mean over the first batch of the dev split."
 )
-FOOT = "Rings: the selected epoch. Training values are means over the epoch, while the weights change."
+FOOT = "Training values are means over the epoch, while the weights change."
+RINGS = "Rings: the selected epoch."  # of runs of which one was: not the mean of the last epochs' weights
 
 
 class Curve(NamedTuple):
@@ -88,6 +89,8 @@ def plot(panels: Sequence[Panel], title: str, foot: str, from_zero: bool = False
     """The panels side by side with one legend under them. from_zero: the axes of values start at 0."""
     legend = 0.17 * len({curve.label for _, curves in panels for curve in curves})
     contents = [(*panel, from_zero) for panel in panels]
+    if any(epoch == curve.best for _, curves in panels for curve in curves for epoch, _ in curve.points):
+        foot = f"{RINGS} {foot}"
     with canvas.panels(plot_panel, contents, (3.9, 2.9), 1.0 + legend, title, foot, least=6.0) as (body, axes):
         canvas.legend(body, axes, loc="outside lower left", ncols=1)
     return body.figure

@@ -287,3 +287,11 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
         canvas.save(figure, path)
     assert path.read_bytes() == b"old"
     assert [f.name for f in tmp_path.iterdir()] == ["a.png"]
+
+
+@pytest.mark.parametrize(("best", "says"), [(2.0, True), (None, False)])
+def test_rings_are_explained_where_there_are_some(best, says):
+    figure = curves.plot([("value", [curves.Curve("run", [(1.0, 0.5), (2.0, 0.6)], best)])], "Title", "Foot.")
+    texts = " ".join(" ".join(text.get_text().split()) for text in figure.findobj(lambda a: hasattr(a, "get_text")))
+    assert ("Rings: the selected epoch. Foot." in texts) == says
+    assert "Foot." in texts
