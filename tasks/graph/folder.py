@@ -1,7 +1,7 @@
 """A graph of the user's: a folder with edges.tsv, and where there are some features and labels."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -73,7 +73,8 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
             warn(caution)
     pairs = np.array([[number[a], number[b]] for _, (a, b) in rows])
     edges, notes = undirected(pairs, len(number), str(files[0]))
-    features = matrix if matrix is not None else _features(features_file, by_name, number)
+    tables = [(files[0], rows), (labels_file, [(k, fields[:1]) for k, fields in labels])]
+    features = matrix if matrix is not None else _features(features_file, by_name, number, tables)
     classes, of_nodes = _classes(labels_file, labels, number)
     sha256 = joined_sha256([contents_sha256(file) for file in files])
     listed = " and ".join(file.name for file in files)
@@ -175,7 +176,10 @@ def _check_numbers(path: Path, rows: Rows, number: dict[str, int], matrix: np.nd
                 )
 
 
-def _features(path: Path | None, rows: Rows, number: dict[str, int]) -> np.ndarray | None:
+def _features(
+    path: Path | None, rows: Rows, number: dict[str, int], others: Sequence[tuple[Path | None, Rows]]
+) -> np.ndarray | None:
+    """Args: others: the other tables, whose nodes need features, and their rows, each with nodes first."""
     if path is None:
         return None
     features = np.full((len(number), len(rows[0][1]) - 1), np.nan, dtype=np.float32)
@@ -197,9 +201,10 @@ def _features(path: Path | None, rows: Rows, number: dict[str, int]) -> np.ndarr
         features[number[node]] = row
     without = [node for node, place in number.items() if np.isnan(features[place]).any()]
     if without:
+        places = (f"{file}, line {k}" for file, lines in others for k, fields in lines if without[0] in fields)
         raise UserError(
-            f"{path}: {len(without)} of {len(number)} nodes have no features, as {brief(without[0])}; give a line for "
-            "each."
+            f"{path}: {len(without)} of {len(number)} nodes have no features, as {brief(without[0])} of "
+            f"{next(places)}. Give a line for each, or remove these nodes."
         )
     return features
 
