@@ -19,7 +19,9 @@ def parser(name: str, description: str | None, makes_models: bool = False) -> ar
     command = os.environ.get("HYPERBOLIC_COMMAND")
     if command:
         name = f"{command} {name.removeprefix('python scripts/').removesuffix('.py').replace('_', '-')}"
-    made = argparse.ArgumentParser(prog=name, description=called(description or ""), formatter_class=kind)
+    made = argparse.ArgumentParser(
+        prog=name, description=called(description or ""), formatter_class=kind, allow_abbrev=False
+    )
     if makes_models:  # `reports_errors` has taken it from the words
         about = "your own configurations, of which a run was made; else ./configs"
         made.add_argument("--config-dir", metavar="FOLDER", help=about)

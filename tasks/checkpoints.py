@@ -252,7 +252,8 @@ class Checkpoints(Checkpoint):
         for state in states:
             module.load_state_dict(state)
             for name, (manifold, x) in manifold_parameters(module).items():
-                points.setdefault(name, []).append((manifold.projx(x.detach()), manifold.c.detach().clone()))
+                own = manifold.projx(x.detach()).detach().clone(), manifold.c.detach().clone()
+                points.setdefault(name, []).append(own)
         module.load_state_dict({name: _mean([state[name] for state in states]) for name in states[-1]})
         with torch.no_grad():
             for name, (manifold, parameter) in manifold_parameters(module).items():

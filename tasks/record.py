@@ -169,7 +169,8 @@ def build(config: dict[str, Any], overrides: list[str], data: TaskData, task: Ta
         "parameters": sum(p.numel() for p in task.parameters() if p.requires_grad),
     }
     if len(ran_on) > 1:  # it went on with another one than it began with
-        record |= {"code": ran_on, "dirty": any(each["dirty"] for each in ran_on) or record["dirty"]}
+        dirty = [each["dirty"] for each in ran_on]
+        record |= {"code": ran_on, "dirty": True if any(dirty) else None if None in dirty else False}
     if measures := task.measures:
         record["measures"] = measures
     if outcome.prediction:

@@ -249,7 +249,7 @@ def test_biases_and_scales_have_options_of_their_own():
 def test_a_shared_learned_curvature_is_one_parameter():
     geometry = make_geometry("poincare", "PoincareBall", "mobius", c=1.0, learn_c=True)
     net = nn.Sequential(geometry.linear(3, 3), geometry.linear(3, 3))
-    _, curvatures = [g["params"] for g in parameter_groups(net) if g["role"] == "matrices"]
+    (curvatures,) = [g["params"] for g in parameter_groups(net) if g["role"] == "curvatures"]
     assert len(curvatures) == 1
     assert curvatures[0] is geometry.manifold.free_c
     optimizer = RiemannianAdam(parameter_groups(net), lr=0.1)
@@ -289,6 +289,11 @@ def test_a_learned_curvature_does_not_decay(options):
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
     assert geometry.manifold.c.item() == pytest.approx(3.0, abs=1e-12)
+    before = optimizer.state_dict()
+    for group in before["param_groups"]:  # as it was before curvatures had a group
+        group["role"] = "matrices"
+    with pytest.raises(ValueError, match="from before learned curvatures had a group of their own"):
+        optimizer.load_state_dict(before)
     torch.testing.assert_close(layer.weight.detach(), 0.95 * weight)
 
 

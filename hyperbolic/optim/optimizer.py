@@ -141,6 +141,10 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         for group in state_dict["param_groups"]:
             check_names(group, self.defaults)
             check_options({**self.defaults, **group})
+        both = self.param_groups, state_dict["param_groups"]
+        ours, theirs = ({group.get("role") for group in groups} for groups in both)
+        if "curvatures" in ours - theirs:
+            raise ValueError("it is from before learned curvatures had a group of their own, without weight decay")
         indices = [index for group in state_dict["param_groups"] for index in group["params"]]
         params = [p for group in self.param_groups for p in group["params"]]
         for number, (index, p) in enumerate(zip(indices, params, strict=False)):

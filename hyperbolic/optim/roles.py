@@ -37,8 +37,8 @@ def parameter_groups(
         apart: parameters that stack several tensors, as ``stacked_axes`` of their module says (gates, cells, classes),
         are in groups of their own with the option "stacked", so that clip="tensor" takes each of these by its own norm.
     Returns: non-empty groups in the order of ``ROLES``, with the key "role". Points of a module that has a number
-        ``max_radius`` are in a group of their own, with that option; so are learned curvatures, which do not decay, as
-        their free number is 0 where c is log 2.
+        ``max_radius`` are in a group of their own, with that option; learned curvatures, of the role "curvatures",
+        have the options of matrices and do not decay, as their free number is 0 where c is log 2.
     """
     options = {"embeddings": embeddings, "biases": biases, "matrices": matrices, "vectors": vectors}
     groups: dict[tuple[str, float | None, int, bool], list[Tensor]] = {(role, None, 0, False): [] for role in ROLES}
@@ -59,5 +59,6 @@ def parameter_groups(
         own = {"max_radius": radius, "stacked": axes or None, "weight_decay": 0.0 if curvature else None}
         more = {name: value for name, value in own.items() if value is not None}
         if params := groups[key]:
-            result.append({"params": params, "role": role, **(options[role] or {}), **more})
+            name = "curvatures" if curvature else role
+            result.append({"params": params, "role": name, **(options[role] or {}), **more})
     return result

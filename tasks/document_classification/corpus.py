@@ -178,15 +178,18 @@ def _hold_out(splits: np.ndarray, keys: np.ndarray, recipe: Recipe) -> np.ndarra
     left = first.argsort()
     for split, part in recipe.held_out.items():
         size = recipe.sizes.get(split)
-        taken = _fill(sizes[left], min(round(part * len(train)), len(train) if size is None else size))
+        most = round(part * len(train))
+        taken = _fill(sizes[left], most if size is None else min(most, size), any_size=size is None)
         splits[order[np.isin(group, left[taken])]] = SPLITS.index(split)
         left = left[~taken]
     return splits
 
 
-def _fill(sizes: np.ndarray, most: int) -> np.ndarray:
-    """Which groups are taken: the first ones that have `most` documents together, without those that do not fit; where
-    none fits, a smallest one, as long as others are left."""
+def _fill(sizes: np.ndarray, most: int, any_size: bool = False) -> np.ndarray:
+    """Which groups are taken: the first ones that have `most` documents together, without those that do not fit.
+
+    Args: any_size: where none fits, a smallest one is taken, as long as others are left.
+    """
     totals = sizes.cumsum()
     n = int(np.searchsorted(totals, most, "right"))
     taken = np.arange(len(sizes)) < n
@@ -197,7 +200,7 @@ def _fill(sizes: np.ndarray, most: int) -> np.ndarray:
         if sizes[k] <= room:
             taken[k] = True
             room -= int(sizes[k])
-    if most and not taken.any() and len(sizes) > 1:
+    if any_size and most and not taken.any() and len(sizes) > 1:
         taken[sizes.argmin()] = True
     return taken
 

@@ -91,6 +91,7 @@ class HyboNet(Scorer):
             result: Tensor = super().forward(h, r, t)
             return result
         if not h.is_cpu:
+            check_index(self, r, len(self.matrix))
             for index in (h, t):
                 check_index(self.entity, index, self.n_entities)
         try:
