@@ -191,7 +191,7 @@ class Task(pl.LightningModule, abc.ABC):
         weight = torch.as_tensor(self._weight, dtype=torch.float64, device=self.device)
         total = float(self.trainer.strategy.reduce(weight, reduce_op="sum"))
         scale, self._weight = batches / total if total else 0.0, None
-        for parameter in self.parameters():
+        for parameter in self.parameters() if scale != 1 else ():
             if parameter.grad is not None:
                 parameter.grad.mul_(scale)
 
