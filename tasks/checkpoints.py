@@ -241,6 +241,7 @@ class Checkpoints(Checkpoint):
         """Whether last.ckpt is old; several processes, whose clocks differ, save every time."""
         return trainer.world_size > 1 or time.perf_counter() >= self._latest_save + self.every_s
 
+    @torch.no_grad()
     def load_average(self, module: Task) -> int:
         """Give the module the mean of the weights of the last epochs; returns how many there were.
 
@@ -252,13 +253,11 @@ class Checkpoints(Checkpoint):
         for state in states:
             module.load_state_dict(state)
             for name, (manifold, x) in manifold_parameters(module).items():
-                own = manifold.projx(x.detach()).detach().clone(), manifold.c.detach().clone()
-                points.setdefault(name, []).append(own)
+                points.setdefault(name, []).append((manifold.projx(x).clone(), manifold.c.clone()))
         module.load_state_dict({name: _mean([state[name] for state in states]) for name in states[-1]})
-        with torch.no_grad():
-            for name, (manifold, parameter) in manifold_parameters(module).items():
-                rows = [(c / manifold.c).sqrt().to(x) * x if manifold.learn_c else x for x, c in points[name]]
-                parameter.copy_(manifold.centroid(torch.stack(rows, -2)))
+        for name, (manifold, parameter) in manifold_parameters(module).items():
+            rows = [(c / manifold.c).sqrt().to(x) * x if manifold.learn_c else x for x, c in points[name]]
+            parameter.copy_(manifold.centroid(torch.stack(rows, -2)))
         self._averaged = True
         return len(states)
 

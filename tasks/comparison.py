@@ -18,7 +18,7 @@ _OF_THE_MODEL = ("cut", "in_train", "tokens", "unknown", "unseen", "words")  # c
 MOST_IN_TITLE, LETTERS_IN_TITLE = 3, 40  # settings that tell tables apart, and of the value of each
 DIGITS = 6  # of a fingerprint
 FEW = 5  # pairs of seeds below which a test says little
-TRAINED_ON = "training data"  # the label of runs that differ in nothing else
+TRAINING_DATA = "training data"  # the label of runs that differ in nothing else
 ALMOST_EQUAL = 1e-9  # differences of metrics that vary by no more than this are the same
 
 
@@ -152,7 +152,8 @@ def _comparison(records: Mapping[Path, Record], choices: Choices) -> Comparison:
     metric, mode = _selection(first)
     labels = labels_of(records, choices)
     if apart := _other_training(records.values(), labels):
-        labels = [own | {TRAINED_ON: _trained_on(r, apart)} for own, r in zip(labels, records.values(), strict=True)]
+        pairs = zip(labels, records.values(), strict=True)
+        labels = [own | {TRAINING_DATA: _training_label(record, apart)} for own, record in pairs]
     runs: dict[str, dict[int, tuple[Path, Record]]] = defaultdict(dict)
     again = 0
     for (file, record), label in sorted(zip(records.items(), labels, strict=True), key=lambda run: _time(run[0][0])):
@@ -178,11 +179,11 @@ def _comparison(records: Mapping[Path, Record], choices: Choices) -> Comparison:
     if apart:
         notes.append(
             f"Runs that agree in their settings were trained on different data ({', '.join(apart)}), and have rows of "
-            f"their own; {TRAINED_ON}: how data.sha256 in their records begins."
+            f"their own; {TRAINING_DATA}: how data.sha256 in their records begins."
         )
-    elif len(trained_on := {_trained_on(r, ["train"]) for r in records.values() if "train" in _training(r)}) > 1:
+    elif len(training := {_training_label(r, ["train"]) for r in records.values() if "train" in _training(r)}) > 1:
         notes.append(
-            f"The runs were trained on different data ({'; '.join(sorted(trained_on))}: how data.sha256 in their "
+            f"The runs were trained on different data ({'; '.join(sorted(training))}: how data.sha256 in their "
             "records begins): what differs between their settings may be of the data."
         )
     if sizes := sum(len({str(r.get("parameters")) for r in each.records.values()}) > 1 for each in settings):
@@ -266,7 +267,7 @@ def _other_training(records: Iterable[Record], labels: Sequence[Mapping[str, str
     return sorted({part for (_, part), several in values.items() if len(several) > 1})
 
 
-def _trained_on(record: Record, parts: Sequence[str]) -> str:
+def _training_label(record: Record, parts: Sequence[str]) -> str:
     own = _training(record)
     return ", ".join(f"{part} {own.get(part, ABSENT)[:DIGITS]}" for part in parts)
 

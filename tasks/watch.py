@@ -121,10 +121,12 @@ def first_nonfinite_layer(module: Task, batch: Any) -> str | None:
 
 
 def _learned_curvatures(model: nn.Module) -> dict[str, float]:
-    """c of each manifold that learns it, by the manifold's name in the model."""
-    manifolds = {name: m for name, m in model.named_modules() if isinstance(m, Manifold) and m.learn_c}
-    first = {id(m.free_c): name for name, m in reversed(manifolds.items())}  # models of one space share one
-    return {f"diagnostics/{name}{CURVATURE}": float(manifolds[name].c.detach()) for name in reversed(first.values())}
+    """Each learned c once, by the name in the model of the first manifold that has it."""
+    first: dict[Tensor, tuple[str, Manifold]] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, Manifold) and module.learn_c:
+            first.setdefault(module.free_c, (name, module))
+    return {f"diagnostics/{name}{CURVATURE}": float(manifold.c.detach()) for name, manifold in first.values()}
 
 
 class Diagnostics(Callback):

@@ -13,6 +13,7 @@ from hyperbolic.optim import flat, gradients
 from hyperbolic.optim.checks import check_names, check_options, check_state, require
 from hyperbolic.optim.gradients import Gradient
 from hyperbolic.optim.points import check_manifold, finish, jobs_of, manifold_of, new_state, space_of, step_rows
+from hyperbolic.optim.roles import CURVATURES
 
 Update = tuple[Tensor, Gradient, dict[str, Any]]  # parameter, gradient, state
 CLIPS = ("global", "group", "tensor")
@@ -143,7 +144,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             check_options({**self.defaults, **group})
         both = self.param_groups, state_dict["param_groups"]
         ours, theirs = ({group.get("role") for group in groups} for groups in both)
-        if "curvatures" in ours - theirs:
+        if CURVATURES in ours - theirs:
             raise ValueError("it is from before learned curvatures had a group of their own, without weight decay")
         indices = [index for group in state_dict["param_groups"] for index in group["params"]]
         params = [p for group in self.param_groups for p in group["params"]]

@@ -11,10 +11,14 @@ from hyperbolic.manifolds import Manifold
 from hyperbolic.optim.points import manifold_of
 
 ROLES = ("embeddings", "biases", "matrices", "vectors")
+CURVATURES = "curvatures"  # the role of learned curvatures, which have no options of their own
 
 
 def parameter_role(module: nn.Module, parameter: Tensor) -> str:
-    """ "embeddings" for tables of points, "biases" for all other points, "matrices" for Euclidean tensors."""
+    """ "embeddings" for tables of points, "biases" for all other points, "curvatures" for learned ones, and "matrices"
+    for all other Euclidean tensors."""
+    if isinstance(module, Manifold):
+        return CURVATURES
     if manifold_of(parameter) is None:
         return "matrices"
     return getattr(module, "parameter_role", "biases")
@@ -37,11 +41,12 @@ def parameter_groups(
         apart: parameters that stack several tensors, as ``stacked_axes`` of their module says (gates, cells, classes),
         are in groups of their own with the option "stacked", so that clip="tensor" takes each of these by its own norm.
     Returns: non-empty groups in the order of ``ROLES``, with the key "role". Points of a module that has a number
-        ``max_radius`` are in a group of their own, with that option; learned curvatures, of the role "curvatures",
-        have the options of matrices and do not decay, as their free number is 0 where c is log 2.
+        ``max_radius`` are in a group of their own, with that option. Learned curvatures come last, of the role
+        "curvatures": with the options of vectors, but without decay, as their free number is 0 where c is log 2.
     """
     options = {"embeddings": embeddings, "biases": biases, "matrices": matrices, "vectors": vectors}
-    groups: dict[tuple[str, float | None, int, bool], list[Tensor]] = {(role, None, 0, False): [] for role in ROLES}
+    options[CURVATURES] = {**(vectors or matrices or {}), "weight_decay": 0.0}
+    groups: dict[tuple[str, float | None, int], list[Tensor]] = {(role, None, 0): [] for role in options}
     visited: set[int] = set()
     for owner in module.modules():
         for name, parameter in owner.named_parameters(recurse=False):
@@ -51,14 +56,11 @@ def parameter_groups(
                 role = parameter_role(owner, parameter)
                 role = "vectors" if vectors and role == "matrices" and parameter.dim() < 2 else role
                 axes = getattr(owner, "stacked_axes", {}).get(name, 0) if apart else 0
-                curvature = isinstance(owner, Manifold)
-                groups.setdefault((role, radius, axes, curvature), []).append(parameter)
+                groups.setdefault((role, radius, axes), []).append(parameter)
     result = []
-    for key in sorted(groups, key=lambda key: ROLES.index(key[0])):
-        role, radius, axes, curvature = key
-        own = {"max_radius": radius, "stacked": axes or None, "weight_decay": 0.0 if curvature else None}
+    for role, radius, axes in sorted(groups, key=lambda key: [*options].index(key[0])):
+        own = {"max_radius": radius, "stacked": axes or None}
         more = {name: value for name, value in own.items() if value is not None}
-        if params := groups[key]:
-            name = "curvatures" if curvature else role
-            result.append({"params": params, "role": name, **(options[role] or {}), **more})
+        if params := groups[role, radius, axes]:
+            result.append({"params": params, "role": role, **(options[role] or {}), **more})
     return result

@@ -73,7 +73,7 @@ def gradients(run: Callable[[], object], *leaves: Tensor) -> Tensor:
     return torch.cat([(part / part.abs().max()).flatten() for part in parts])
 
 
-def placed(model: Module, setting: Setting, compiled: bool = False) -> Module:
+def place(model: Module, setting: Setting, compiled: bool = False) -> Module:
     """The model where the setting wants it, as a whole through ``torch.compile`` if `compiled`."""
     model = model.to(**setting.placed)
     if compiled:

@@ -81,7 +81,22 @@ def test_a_run_with_a_plateau_and_least_epochs(tmp_path):
     assert [float(row.split(",")[column]) for row in rows[1:]] == pytest.approx([1e-12, 1e-12, 1e-13, 1e-14])
 
 
-def test_batches_count_by_their_items_where_a_step_says_how_many(tmp_path, monkeypatch):
+@pytest.fixture
+def weights(tmp_path):
+    """A function that gives the weights after an epoch of so many training pairs, by plain steps in float64."""
+
+    def train(n: int, *words: str) -> dict[str, torch.Tensor]:
+        result = toy(
+            tmp_path, f"task.data.sizes={{train: {n}, dev: 10, test: 10}}", "trainer.max_epochs=1", "optim.rule=sgd",
+            "optim.max_grad_norm=null", "task.model.init_norm=0.5", "trainer.precision=64-true", *words,
+        )  # fmt: skip
+        assert result.code == 0, result.err
+        return torch.load(result.record_path.parent / "checkpoints" / "last.ckpt")["state_dict"]
+
+    return train
+
+
+def test_batches_count_by_their_items_where_a_step_says_how_many(weights, monkeypatch):
     """Two batches of 30 and 10 examples, added up, follow the gradient of all 40 as one batch does."""
     from tasks.prefix.task import PrefixTask
 
@@ -91,36 +106,19 @@ def test_batches_count_by_their_items_where_a_step_says_how_many(tmp_path, monke
         step = plain(self, batch)
         return step._replace(weight=float(step.sums["examples"]))
 
-    def weights(*words: str) -> dict[str, torch.Tensor]:
-        result = toy(
-            tmp_path, "task.data.sizes={train: 40, dev: 10, test: 10}", "trainer.max_epochs=1", "optim.rule=sgd",
-            "optim.max_grad_norm=null", "task.model.init_norm=0.5", "trainer.precision=64-true", *words,
-        )  # fmt: skip
-        assert result.code == 0, result.err
-        return torch.load(result.record_path.parent / "checkpoints" / "last.ckpt")["state_dict"]
-
-    whole = weights("task.data.batch_size=40")
+    whole = weights(40, "task.data.batch_size=40")
     parts = ("task.data.batch_size=30", "trainer.accumulate_grad_batches=2")
-    unweighted = weights(*parts)
+    unweighted = weights(40, *parts)
     monkeypatch.setattr(PrefixTask, "step", weighted)
-    for name, value in weights(*parts).items():
+    for name, value in weights(40, *parts).items():
         torch.testing.assert_close(value, whole[name], rtol=1e-9, atol=1e-12)
     assert any((unweighted[name] - whole[name]).abs().max() > 1e-6 for name in whole)
 
 
-def test_a_step_of_fewer_batches_is_their_mean(tmp_path):
+def test_a_step_of_fewer_batches_is_their_mean(weights):
     """The second step of three batches, two at a time, has one."""
-
-    def weights(*words: str) -> dict[str, torch.Tensor]:
-        result = toy(
-            tmp_path, "task.data.sizes={train: 30, dev: 10, test: 10}", "trainer.max_epochs=1", "optim.rule=sgd",
-            "optim.max_grad_norm=null", "trainer.precision=64-true", "task.model.init_norm=0.5", *words,
-        )  # fmt: skip
-        assert result.code == 0, result.err
-        return torch.load(result.record_path.parent / "checkpoints" / "last.ckpt")["state_dict"]
-
-    whole = weights("task.data.batch_size=20")
-    for name, value in weights("task.data.batch_size=10", "trainer.accumulate_grad_batches=2").items():
+    whole = weights(30, "task.data.batch_size=20")
+    for name, value in weights(30, "task.data.batch_size=10", "trainer.accumulate_grad_batches=2").items():
         torch.testing.assert_close(value, whole[name], rtol=1e-9, atol=1e-12)
 
 

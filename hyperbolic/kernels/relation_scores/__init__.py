@@ -24,15 +24,19 @@ LIBRARY = native.Library("relation_scores")
 
 
 def usable(tables: Tables, h: Tensor, r: Tensor, t: Tensor) -> bool:
-    """Whether :func:`scores` does better than its steps: for h and r (B,) with tails t (B, M), of a size whose products
-    with gathered matrices are quickest, in C++ on a CPU and compiled on a GPU."""
-    fits = t.dim() == 2 and t.numel() > 0 and h.shape == r.shape == t.shape[:1] and gathers(h, tables.matrix)
-    return fits and (_in_one_pass(tables, h, r, t) or fusion.compiles(*tables))
+    """Whether :func:`scores` does better than its steps: in C++ on a CPU, and compiled on a GPU."""
+    return _in_one_pass(tables, h, r, t) or (fusion.compiles(*tables) and _has_sizes(tables, h, r, t))
+
+
+def _has_sizes(tables: Tables, h: Tensor, r: Tensor, t: Tensor) -> bool:
+    """h and r (B,) with tails t (B, M), of a number whose products with gathered matrices are quickest."""
+    return t.dim() == 2 and t.numel() > 0 and h.shape == r.shape == t.shape[:1] and gathers(h, tables.matrix)
 
 
 def _in_one_pass(tables: Tables, h: Tensor, r: Tensor, t: Tensor) -> bool:
     return (
-        all(map(native.takes_index, (h, r, t)))
+        _has_sizes(tables, h, r, t)
+        and all(map(native.takes_index, (h, r, t)))
         and LIBRARY.readable(*tables)
         and all(table.is_contiguous() for table in tables)
     )
@@ -60,8 +64,7 @@ class _Scores(Operator):
 
     @staticmethod
     def fits(*arguments: Any) -> bool:
-        tables, index = Tables(*arguments[:5]), arguments[5:8]
-        return _in_one_pass(tables, *index) and usable(tables, *index)
+        return _in_one_pass(Tables(*arguments[:5]), *arguments[5:8])
 
     @staticmethod
     def forward(ctx: Context, *arguments: Any) -> Tensor:

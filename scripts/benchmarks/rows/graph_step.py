@@ -20,7 +20,7 @@ from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.optim import RiemannianAdam, parameter_groups
 from scripts.benchmarks.measure import Case, Variant
 from scripts.benchmarks.row import Gate, Row, Setting
-from scripts.benchmarks.work import placed
+from scripts.benchmarks.work import place
 
 _RELATIONS = 22  # WN18RR's, with their reciprocals
 _LR = 0.005
@@ -82,7 +82,7 @@ def step(setting: Setting, batch: int, negatives: int, entities: int, d: int) ->
     flat = make_geometry("euclidean", "Euclidean", "euclidean")
 
     def variant(name: str, model: nn.Module, plain: bool = False, compiled: bool = False) -> Variant:
-        model = placed(model, setting, compiled)
+        model = place(model, setting, compiled)
         optimiser = (
             torch.optim.Adam(model.parameters(), lr=_LR, fused=True)
             if plain

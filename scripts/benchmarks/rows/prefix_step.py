@@ -15,7 +15,7 @@ from hyperbolic.encoders.rnn import RecurrentEncoder
 from hyperbolic.geometry import Geometry, make_geometry
 from scripts.benchmarks.measure import Case, Variant
 from scripts.benchmarks.row import Gate, Row, Setting
-from scripts.benchmarks.work import placed, training_step
+from scripts.benchmarks.work import place, training_step
 from tasks.prefix.pairs import generate
 from tasks.sentence_pairs import SentencePairClassifier
 
@@ -35,7 +35,7 @@ def step(setting: Setting, batch: int, vocabulary: int, words: int, d: int) -> C
     sentences, lengths, labels = (pairs[name].to(setting.device) for name in ("words", "lengths", "labels"))
 
     def variant(name: str, geometry: Geometry, plain: bool, compiled: bool) -> Variant:
-        model = placed(_network(geometry, vocabulary, d), setting, compiled)
+        model = place(_network(geometry, vocabulary, d), setting, compiled)
         return training_step(
             name, model, lambda model: cross_entropy(model(sentences, lengths), labels), _LR, _CLIP, plain
         )

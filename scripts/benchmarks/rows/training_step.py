@@ -14,7 +14,7 @@ from hyperbolic.manifolds import PoincareBall
 from hyperbolic.optim import RiemannianAdam
 from scripts.benchmarks.measure import Case, Variant
 from scripts.benchmarks.row import Gate, Row, Setting
-from scripts.benchmarks.work import Pass, leaf, placed, vectors
+from scripts.benchmarks.work import Pass, leaf, place, vectors
 
 _SLOTS, _CHARACTERS, _STEPS = 5, 10, 25  # words of a mention, its characters, words of its context
 _ALPHABET = 100
@@ -135,12 +135,12 @@ def step(setting: Setting, batch: int, words: int, s: int, classes: int) -> Case
 
     def euclidean(compiled: bool = False) -> Step:
         geometry = make_geometry("euclidean", "Euclidean", "euclidean")
-        model = placed(EntityTyper(geometry, words, s, classes), setting, compiled)
+        model = place(EntityTyper(geometry, words, s, classes), setting, compiled)
         return Step(model, torch.optim.Adam(model.parameters(), lr=5e-4, foreach=True), flat, clip=True)
 
     def poincare(compiled: bool = False) -> Step:
         geometry = make_geometry("poincare", "PoincareBall", "mobius", c=1.0)
-        model = placed(EntityTyper(geometry, words, s, classes), setting, compiled)
+        model = place(EntityTyper(geometry, words, s, classes), setting, compiled)
         optimiser = RiemannianAdam(model.parameters(), lr=5e-4, max_grad_norm=_CLIP)
         return Step(model, optimiser, curved, clip=False)
 

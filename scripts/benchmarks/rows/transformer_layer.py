@@ -13,7 +13,7 @@ from hyperbolic.geometry import make_geometry
 from hyperbolic.manifolds import Lorentz
 from scripts.benchmarks.measure import Case, Variant
 from scripts.benchmarks.row import Gate, Row, Setting
-from scripts.benchmarks.work import leaf, passes, placed, vectors
+from scripts.benchmarks.work import leaf, passes, place, vectors
 
 
 def layer(setting: Setting, sentences: int, words: int, d: int, n_heads: int, d_feed_forward: int) -> Case:
@@ -24,7 +24,7 @@ def layer(setting: Setting, sentences: int, words: int, d: int, n_heads: int, d_
     points = Lorentz().to(setting.device).expmap0(plain)
 
     def variant(name: str, network: nn.Module, x: torch.Tensor, compiled: bool = False) -> Variant:
-        network, x = placed(network, setting, compiled), leaf(x)
+        network, x = place(network, setting, compiled), leaf(x)
         gradient = torch.randn_like(x)
         return passes(name, lambda: network(x), [x, *network.parameters()], gradient, compared=False)
 
