@@ -240,13 +240,6 @@ class TokenBatches(TrainBatches):
             yield order[self.bounds[k] : self.bounds[k + 1]]
 
 
-def count_in_train(keys: np.ndarray, splits: np.ndarray) -> dict[str, int]:
-    """Of dev and test, how many examples train has, too. keys (N,): the same for examples that are the same. splits
-    (N,): numbers in SPLITS."""
-    train = keys[splits == SPLITS.index("train")]
-    return {split: int(np.isin(keys[splits == SPLITS.index(split)], train).sum()) for split in SPLITS[1:]}
-
-
 def _sizes(split: Split) -> np.ndarray:
     """(N, sides)."""
     sizes = np.asarray(split.sizes)  # type: ignore[attr-defined] # only splits of examples of different sizes have it

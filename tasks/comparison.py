@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tasks.comparison_labels import ABSENT, Choices, Record, labels_of
-from tasks.comparison_notes import cuts, on_shares, on_versions, versions_of
+from tasks.comparison_notes import cuts, on_packages, on_shares, on_versions, versions_of
 from tasks.errors import readable
 
 _OF_THE_MODEL = ("cut", "in_train", "tokens", "unknown", "unseen", "words")  # counts by a vocabulary, or by limits
@@ -188,7 +188,8 @@ def _comparison(records: Mapping[Path, Record], choices: Choices) -> Comparison:
         )
     if sizes := sum(len({str(r.get("parameters")) for r in each.records.values()}) > 1 for each in settings):
         notes.append(f"Runs of {sizes} settings have different numbers of parameters from seed to seed.")
-    notes += [*on_versions([versions_of(r) for r in records.values()]), *on_shares(records.values())]
+    notes += on_versions([versions_of(r) for r in records.values()])
+    notes += [*on_packages(records.values()), *on_shares(records.values())]
     title = f"{_task(first)}, {_files(first)}"
     return Comparison(readable(title), metric, mode, tuple(sorted(settings, key=place)), tuple(notes))
 

@@ -1,5 +1,6 @@
 """What a reader of compared runs has to know of their code and of how much of the data they used."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -25,6 +26,16 @@ def on_versions(runs: Sequence[Sequence[Version]], what: str = "runs") -> list[s
     if several := sum(len({*own}) > 1 for own in runs):
         notes.append(f"{several} of {len(runs)} {what} went on with another version than they began with.")
     return notes
+
+
+def on_packages(records: Iterable[Record]) -> list[str]:
+    """What a reader has to know of the packages that the runs used: those of which there are several versions."""
+    of: dict[str, set[str]] = defaultdict(set)
+    for record in records:
+        for name, version in record.get("versions", {}).items():
+            of[name].add(str(version))
+    listed = "; ".join(f"{name} {' and '.join(sorted(each))}" for name, each in of.items() if len(each) > 1)
+    return [f"The runs are of several versions of {listed}."] if listed else []
 
 
 def cuts(record: Record) -> dict[str, Any]:

@@ -30,8 +30,12 @@ from tasks.training import Outcome
 
 PACKAGES = ("torch", "geoopt", "pytorch-lightning", "hydra-core", "numpy")
 ROOT = Path(__file__).resolve().parent.parent
-# Paths, as git takes them, of what a run is made of; a folder of outputs in the checkout is none.
-CODE = (":(glob)*.py", "configs", "hyperbolic", "tasks", "scripts", "pyproject.toml", "constraints.txt")
+# Paths, as git takes them, of what a run is made of; a folder of outputs in the checkout is none,
+# nor what a multirun or a launcher is described by.
+CODE = (
+    ":(glob)*.py", "configs", ":(exclude)configs/sweep", ":(exclude)configs/hydra",
+    "hyperbolic", "tasks", "scripts", "pyproject.toml", "constraints.txt",
+)  # fmt: skip
 # Settings that may differ between two runs that are the same run.
 WITHOUT_EFFECT = (
     "paths", "skip_finished", "logger",

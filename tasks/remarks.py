@@ -74,8 +74,8 @@ def on_classes(
     classes: Sequence[str], confusion: Tensor, remedies: Sequence[str] = (), balance: bool = False
 ) -> list[str]:
     """Whether an accuracy is hardly above the share of the largest class, and which classes of the test are never
-    predicted. confusion (K, K): examples by right class and predicted one. remedies: what to try against the first
-    besides what any task has. balance: whether `class_weights` can be set, and are not balanced."""
+    predicted, or have no example in it. confusion (K, K): examples by right class and predicted one. remedies: what to
+    try against the first besides what any task has. balance: `class_weights` can be set, and are not balanced."""
     gold, predicted = confusion.sum(1), confusion.sum(0)
     total, correct = float(gold.sum()), float(confusion.diagonal().sum())
     largest = int(gold.argmax())
@@ -88,6 +88,9 @@ def on_classes(
         else:
             remedy = f"{', '.join([*remedies, 'more epochs'])}, another optim.lr or encoder"
             lines.append(f"little was learned: {what}. Try {remedy}.")
+    if missing := [name for name, n in zip(classes, gold.tolist(), strict=True) if not n]:
+        more = f" and {len(missing) - 5} more classes" if len(missing) > 5 else ""
+        lines.append(f"no example in the test: {', '.join(missing[:5])}{more}; the metrics say nothing of these.")
     if never := [k for k in range(len(classes)) if gold[k] and not predicted[k]]:
         names = ", ".join(f"{classes[k]} ({int(gold[k]):,} of {int(total):,})" for k in never[:5])
         more = f" and {len(never) - 5} more classes" if len(never) > 5 else ""
@@ -98,12 +101,17 @@ def on_classes(
 
 
 def on_auc(auc: float, edges: int) -> str | None:
-    """Whether the area under the ROC curve is hardly above 0.5, that of a guess, whose standard error over n edges and
-    as many pairs without one is sqrt((2 n + 1) / (12 n^2)), that of the Mann-Whitney statistic."""
+    """Whether the area under the ROC curve is below or hardly above 0.5, that of a guess, whose standard error over n
+    edges and as many pairs without one is sqrt((2 n + 1) / (12 n^2)), that of the Mann-Whitney statistic."""
     error = ((2 * edges + 1) / 12) ** 0.5 / edges
     if auc >= 0.5 + ABOVE * error:
         return None
     what = f"test/auc is {auc:.3f}, and a guess has 0.5 ± {error:.3f} with {edges} edges in the test"
+    if auc < 0.5 - ABOVE * error:
+        return (
+            f"worse than a guess: {what}: what was learned of the edges of train does not hold for those of the test. "
+            "Try more edges in train (task.data.shares), fewer epochs, or another geometry."
+        )
     if auc > 0.5 + AUC_MARGIN:
         return f"{what}: these are too few to tell the two apart for certain; task.data.shares can give the test more."
     return f"little was learned: {what}. Try more epochs, another optim.lr, encoder or geometry."

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tasks.base import Task
+from tasks.checkpoints import CURVATURE
 from tasks.folders import whole_file
 from tasks.processes import is_first
 from tasks.record import remove_if_empty, write
@@ -95,6 +96,11 @@ def show(title: str, record: dict[str, Any], published: Sequence[Published] = ()
         footer.append(["mean of the weights of so many epochs", str(selection["average_last"])])
     if prediction := record.get("prediction"):
         footer.append(["examples", f"{prediction['examples']:,}"])
+    footer += [
+        [f"{name.removeprefix('diagnostics/')} (learned, at the end)", f"{value:.4g}"]
+        for name, value in record["diagnostics"].items()
+        if name.endswith(CURVATURE)
+    ]
     footer.append(["parameters", f"{record['parameters']:,}"])
     if record["examples_per_s"]:
         what = "examples" if record.get("prediction") else "training examples"

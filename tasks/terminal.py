@@ -31,8 +31,10 @@ def show_table(
     for place, cells in enumerate(zip(*footer, strict=True)):
         widths[place] = max(widths[place], _width(cells))
     parts = _parts(widths, fixed, console.width - 1)
+    if title:
+        console.print(Text(title, style="italic"))  # not the table's, which is as narrow as it; brackets are no markup
     for number, columns in enumerate(parts):
-        table = Table(title=Text(title) if number == 0 else None, title_justify="left")  # brackets are no markup
+        table = Table()
         for column in columns:
             table.add_column(Text(header[column]), justify="right" if numeric[column] else "left", overflow="fold")
         for row in rows:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tasks.errors import UserError
 from tasks.folders import whole_file
-from tasks.reading import UNREADABLE, brief, open_bytes, reason
+from tasks.reading import UNREADABLE, UTF16, brief, open_bytes, reason, to_utf8
 
 BLOCK = 1 << 24  # bytes that are read and parsed together
 QUOTED = 40  # bytes of a faulty line that a message quotes
@@ -108,6 +108,8 @@ class _Reader:
                     raise UserError(f"{self.path}, line {self.line + 1}: longer than {BLOCK} bytes; no word vectors.")
             lines = block.split(b"\n")
             if not d:
+                if block.startswith(UTF16):
+                    raise UserError(f"{self.path} is not UTF-8; {to_utf8(block)}.")
                 lines[0] = lines[0].removeprefix(codecs.BOM_UTF8)
             if not lines[-1]:
                 lines.pop()

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from tasks.batches import SPLITS, count_in_train
+from tasks.batches import SPLITS
 from tasks.document_classification.cleaning import check_steps, clean
+from tasks.duplicates import count_duplicates
 from tasks.errors import UserError, one_of, rate, sizes_of, whole
 from tasks.labels import Labels, check_classes
 from tasks.ragged import Documents, Sentences, TextStore
@@ -104,8 +105,8 @@ class Corpus(NamedTuple):
     """Arrays, and what their numbers stand for.
 
     vocabulary: words of row FIRST on. classes. counts, by split: documents; skipped; sentences; words; unknown (words
-    that are not in the vocabulary); labels, the documents of each class; in_train, those of dev and test whose
-    sentences a document of train has, too. faults: the first that was skipped, by split. files, sha256: by split.
+    that are not in the vocabulary); labels, the documents of each class; those of `count_duplicates`, of which
+    documents with the same sentences are. faults: the first that was skipped, by split. files, sha256: by split.
     """
 
     arrays: Arrays
@@ -140,8 +141,8 @@ def prepare(rows: Iterable[Row], recipe: Recipe) -> Corpus:
     arrays = Arrays(words, starts, texts.starts.numpy(), numbers, held_out)
     counts = _counts(arrays, names, faults)
     check_classes({split: counts[split]["labels"] for split in SPLITS}, "documents", faults["train"].remark)
-    for split, n in count_in_train(keys, held_out).items():
-        counts[split]["in_train"] = n
+    for split, own in count_duplicates(keys, numbers, held_out).items():
+        counts[split] |= own
     first = {split: each.first for split, each in faults.items() if each.first}
     return Corpus(arrays, vocabulary, names, counts, first, {}, {})
 

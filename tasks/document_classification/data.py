@@ -30,6 +30,7 @@ from tasks.document_classification.sources import (
     text_files,
 )
 from tasks.document_classification.toy import toy_rows
+from tasks.duplicates import duplicates_remarks
 from tasks.errors import UserError, one_of, toy_recipe
 from tasks.fingerprints import identity_of
 from tasks.labels import Labels
@@ -160,10 +161,7 @@ class DocumentData(TaskData):
                 f"Held out of train at random, as there are no files: {parts} (task.data.held_out); equal texts stay "
                 "together."
             )
-        for split in SPLITS[1:]:
-            if n := corpus.counts[split].get("in_train", 0):
-                which = f"{n:,} of {corpus.counts[split]['documents']:,} documents of {split}"
-                yield f"{which} are in train, too, as the model reads them; they are kept."
+        yield from duplicates_remarks(corpus.counts, "documents")
         totals = {name: sum(corpus.counts[split]["labels"][name] for split in SPLITS) for name in corpus.classes}
         if single := [name for name, n in totals.items() if n == 1]:
             names = ", ".join(name[:60] for name in single[:5])

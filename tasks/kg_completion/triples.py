@@ -197,7 +197,10 @@ def _split_file(folder: Path, split: str) -> Path:
     for name in (FILES[split], *OTHER_FILES[split]):
         if (path := existing(folder / name)) is not None:
             return path
-    raise UserError(f"{folder} has no {FILES[split]}. {expected}")
+    stem = FILES[split].partition(".")[0]
+    commas = (folder / f"{stem}.csv").is_file()
+    hint = f" Of {stem}.csv, `tr ',' '\\t' < {stem}.csv > {stem}.tsv` makes one." if commas else ""
+    raise UserError(f"{folder} has no {FILES[split]}. {expected}{hint}")
 
 
 class _Reader:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tasks.batches import count_in_train
+from tasks.duplicates import count_duplicates
 from tasks.errors import UserError, one_of, rate, sizes_of, whole
 from tasks.labels import Labels, check_classes
 from tasks.nli.pairs import NO_LABEL, SENTENCES, Pair
@@ -78,9 +78,9 @@ class Prepared(NamedTuple):
     """Arrays, and what their numbers stand for.
 
     words: of row FIRST on. classes. groups: (part, genre) of each group. counts, by split: pairs; unlabelled, skipped
-    (dropped lines); cut (sentences); unknown (words that are not in the vocabulary) of all words;
-    labels; in_train, the pairs of dev and test that train has, too, as they are read. faults: the
-    first line that was skipped, by split. files, sha256: by split.
+    (dropped lines); cut (sentences); unknown (words that are not in the vocabulary) of all words; labels;
+    those of `count_duplicates`, of pairs as they are read. faults: the first line that was skipped, by split. files,
+    sha256: by split.
     """
 
     arrays: Arrays
@@ -177,8 +177,8 @@ class _Store:
             self.counts[split].update(words=len(ids), unknown=int((ids == UNK).sum()), skipped=self.faults[split].count)
             counts[split] = {**self.counts[split], "labels": dict(zip(classes, by_class, strict=True))}
         check_classes({split: counts[split]["labels"] for split in SPLITS}, "pairs")
-        for split, n in count_in_train(np.frombuffer(self.hashes, np.int64), splits).items():
-            counts[split]["in_train"] = n
+        for split, own in count_duplicates(np.frombuffer(self.hashes, np.int64), labels, splits).items():
+            counts[split] |= own
         text_starts = np.zeros(len(self.text_lengths) + 1, np.int64)
         np.cumsum(np.frombuffer(self.text_lengths, np.int64), out=text_starts[1:])
         text = np.frombuffer(self.text, np.uint8)

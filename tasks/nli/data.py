@@ -15,6 +15,7 @@ from torch import Tensor
 
 from tasks.base import TaskData
 from tasks.batches import Split
+from tasks.duplicates import duplicates_remarks
 from tasks.errors import UserError, known_splits, toy_recipe
 from tasks.fingerprints import identity_of
 from tasks.nli.cache import from_files
@@ -122,13 +123,8 @@ class NliData(TaskData):
             for split, fault in self._prepared.faults.items():
                 n = self._prepared.counts[split]["skipped"]
                 rank_zero_only(print)(f"{n:,} lines of {split} were skipped; the first is {fault}.", flush=True)
-            for split in SPLITS[1:]:
-                counts = self._prepared.counts[split]
-                if n := counts.get("in_train", 0):
-                    which = f"{n:,} of {counts['pairs']:,} pairs of {split}"
-                    rank_zero_only(print)(
-                        f"{which} are in train, too, as the model reads them; they are kept.", flush=True
-                    )
+            for remark in duplicates_remarks(self._prepared.counts, "pairs"):
+                rank_zero_only(print)(remark, flush=True)
             n, total = self._prepared.counts["train"]["pairs"], self.paper_pairs
             if total is not None and n < total:
                 rank_zero_only(print)(f"{n:,} training pairs, {n / total:.1%} of the paper's {total:,}.", flush=True)

@@ -18,8 +18,9 @@ FIELDS = {
 }
 SENTENCES = {field: FIELDS[field] for field in ("premise", "hypothesis")}
 FORMS = (
-    'JSON lines {"gold_label": "...", "sentence1": "...", "sentence2": "..."}, or tab-separated columns whose first '
-    "line has these names (premise and hypothesis, or sentence_A and sentence_B, will do)"
+    'JSON lines {"gold_label": "...", "sentence1": "...", "sentence2": "..."}, or columns, tab-separated or '
+    "in a file .csv with commas, whose first line has these names (premise and hypothesis, or sentence_A and "
+    "sentence_B, will do)"
 )
 
 

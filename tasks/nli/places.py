@@ -9,7 +9,7 @@ from tasks.batches import SPLITS
 from tasks.errors import UserError
 from tasks.split_files import BEGINNINGS, stems_by_split
 
-FORMS = (".jsonl", ".json", ".txt", ".tsv")  # of the same file in several forms the first is taken
+FORMS = (".jsonl", ".json", ".txt", ".tsv", ".csv")  # of the same file in several forms the first is taken
 ENDINGS = (*FORMS, *(f"{ending}.gz" for ending in FORMS))
 ALL = "all"  # the part of a split that has no other
 
@@ -59,12 +59,10 @@ def find_files(folder: Path) -> list[Source]:
         stems["test"] = {parts["mismatched"]: dev.pop(parts["mismatched"])}
     for split in ("train", "test"):
         if not stems[split]:
-            commas = [path.name for path in stems_by_split(folder, (".csv", ".csv.gz"))[split].values()]
-            hint = f" CSV files, as {commas[0]}, are not read: save it tab-separated, as {split}.tsv." if commas else ""
             raise UserError(
-                f"{folder} has no file for {split}: no name of its .jsonl, .txt and .tsv files has a word that begins "
-                f"with {' or '.join(BEGINNINGS[split])}. Name it so, as in {split}.jsonl, or set task.data.files."
-                f"{hint}"
+                f"{folder} has no file for {split}: no name of its .jsonl, .txt, .tsv and .csv files has a word that "
+                f"begins with {' or '.join(BEGINNINGS[split])}. Name it so, as in {split}.jsonl, or set "
+                "task.data.files."
             )
     return [
         Source(split, _part_name(stem) or (stem if len(stems[split]) > 1 else ALL), path)

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tasks.batches import SPLITS, count_in_train
+from tasks.batches import SPLITS
+from tasks.duplicates import count_in_train
 from tasks.errors import UserError, one_of, whole
 from tasks.fingerprints import cache_place, contents_sha256, joined_sha256, part_sha256
 from tasks.folders import cached, read_arrays, write_arrays

@@ -231,6 +231,12 @@ def test_a_run_that_went_on_with_other_code_is_of_several_versions():
     )
 
 
+def test_packages_of_several_versions_are_noted():
+    one, other = ({"torch": version, "numpy": "2.2.0"} for version in ("2.11.0", "2.13.0"))
+    (mixed,) = compared(record(0, versions=one), record(1, versions=other))
+    assert mixed.notes == ("The runs are of several versions of torch 2.11.0 and 2.13.0.",)
+
+
 def test_a_part_of_the_data_is_noted():
     def run(seed: int, share: float, **settings) -> dict:
         return record(seed, data=RECORD["data"] | {"share": share}, **settings)

@@ -30,8 +30,9 @@ def test_nothing_is_said_of_a_result_that_is_well_above_it():
     assert on_classes(CLASSES, table([60, 40, 50], [40, 245, 0], [5, 10, 50])) == []
 
 
-def test_a_class_that_the_test_does_not_have_need_not_be_predicted():
-    assert on_classes(CLASSES, table([50, 5, 0], [5, 40, 0], [0, 0, 0])) == []
+def test_a_class_that_the_test_does_not_have_need_not_be_predicted_and_is_named():
+    (line,) = on_classes(CLASSES, table([50, 5, 0], [5, 40, 0], [0, 0, 0]))
+    assert line == f"no example in the test: {CLASSES[2]}; the metrics say nothing of these."
 
 
 def history(values: list[float], losses: list[float], select: str = "val/mrr") -> list[dict[str, float]]:
@@ -87,6 +88,7 @@ def test_an_area_that_a_guess_has_is_named():
     """The standard error over n edges: 0.5 / sqrt(3 n / 2) or so, 0.111 for 14."""
     assert "little was learned: test/auc is 0.423, and a guess has 0.5 ± 0.111 with 14 edges" in on_auc(0.4235, 14)
     assert "little was learned" in on_auc(0.55, 40)
+    assert "worse than a guess: test/auc is 0.250" in on_auc(0.25, 14)
     assert "too few to tell the two apart" in on_auc(0.7, 14)
     assert on_auc(0.7, 140) is None
     assert on_auc(0.9, 14) is None

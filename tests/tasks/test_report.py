@@ -11,6 +11,7 @@ RECORD = {
     },
     "selection": {"metric": "val/loss", "epoch": 3},
     "parameters": 1234,
+    "diagnostics": {},
     "examples_per_s": 99.6,
     "wall_s": 7.2,
 }  # fmt: skip
@@ -27,6 +28,11 @@ def test_groups_stand_beside_all_examples(capsys):
     assert ["test/macro_f1", "0.2500", "0.7500", "0.1250"] in found
     assert [row[0] for row in found[:4]] == ["val/loss", "train/loss", "test/loss", "test/macro_f1"]
     assert ["best val/loss in epoch", "3", "", ""] in [row + [""] * (4 - len(row)) for row in found]
+
+
+def test_learned_curvatures_stand_at_the_end(capsys):
+    learned = {"diagnostics/entities/dist0_mean": 2.5, "diagnostics/model.manifold/c": 0.73254}
+    assert ["model.manifold/c (learned, at the end)", "0.7325"] in [row[:2] for row in rows(capsys, RECORD | {"diagnostics": learned})]
 
 
 def quoted(row: str, column: str, metric: str, value: float, label: str = "published") -> SimpleNamespace:

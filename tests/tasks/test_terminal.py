@@ -18,6 +18,11 @@ def test_as_many_columns_as_fit_stand_beside_the_first(capsys, width, parts):
     assert max(map(len, out.splitlines())) <= width
 
 
+def test_a_title_is_not_wrapped_to_the_width_of_its_table(capsys):
+    show_table("a title that is wider than the table", ["a", "b"], [["1", "2"]], [False, True], width=80)
+    assert capsys.readouterr().out.splitlines()[0] == "a title that is wider than the table"
+
+
 def test_the_footer_is_whole_too(capsys):
     footer = [["mean of the weights of so many epochs", "123,456,789"]]
     show_table("", HEADER, ROWS, NUMERIC, footer=footer, width=60)

@@ -56,6 +56,11 @@ def test_a_gzipped_file_has_the_rows_of_a_plain_one(read, monkeypatch):
             read(damaged, "glove/vectors.txt.gz")
 
 
+def test_a_file_in_utf_16_is_named_with_the_command_that_converts_it(read):
+    with pytest.raises(UserError, match=r"vectors\.txt is not UTF-8; `iconv -f UTF-16 -t UTF-8 FILE > NEW` converts"):
+        read(PLAIN.encode("utf-16"))
+
+
 def test_a_byte_order_mark_is_no_part_of_the_first_word(read):
     assert read("\ufeffthe 1 2\ncat 3 4\n").index == read("the 1 2\ncat 3 4\n").index
     assert read("\ufeff2 2\nthe 1 2\ncat 3 4\n").index.keys() == {"the", "cat"}

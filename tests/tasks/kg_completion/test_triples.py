@@ -140,7 +140,8 @@ def test_missing_places_say_what_is_expected(tmp_path):
     with pytest.raises(UserError, match=r"has no valid\.txt"):
         read_graph(tmp_path)
     (tmp_path / "valid.txt").mkdir()
-    with pytest.raises(UserError, match=r"has no valid\.txt"):
+    (tmp_path / "valid.csv").write_text("a,r,b\n")
+    with pytest.raises(UserError, match=r"has no valid\.txt.*`tr ',' '\\t' < valid\.csv > valid\.tsv` makes one"):
         read_graph(tmp_path)
 
 

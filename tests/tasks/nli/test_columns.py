@@ -46,7 +46,7 @@ def test_words_are_numbered_by_frequency_and_labels_merged():
     assert pairs.arrays.labels[:3].tolist() == [1, 0, 0]
     assert pairs.counts["train"] == {
         "pairs": 3, "unlabelled": 1, "skipped": 0, "cut": 0, "words": 25, "unknown": 0,
-        "labels": {"other": 2, "entailment": 1},
+        "labels": {"other": 2, "entailment": 1}, "repeated": 0, "contradictory": 0,
     }  # fmt: skip
 
 

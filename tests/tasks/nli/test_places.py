@@ -63,15 +63,9 @@ def test_dev_may_be_absent_and_train_and_test_may_not(tmp_path):
         find_files(tmp_path / "nowhere")
 
 
-def test_a_csv_file_is_not_read_and_is_named(tmp_path):
-    touch(tmp_path, "train.csv", "test.csv")
-    with pytest.raises(UserError, match=r"CSV files, as train\.csv, are not read: save it tab-separated, as train\.tsv"):
-        find_files(tmp_path)
-    touch(tmp_path, "train.tsv")
-    (tmp_path / "test.csv").unlink()
-    with pytest.raises(UserError, match="no file for test") as caught:
-        find_files(tmp_path)
-    assert "CSV" not in str(caught.value)
+def test_tables_with_commas_are_found_where_there_is_no_other_form(tmp_path):
+    touch(tmp_path, "train.csv", "train.tsv", "test.csv.gz")
+    assert [source.path.name for source in find_files(tmp_path)] == ["train.tsv", "test.csv.gz"]
 
 
 def test_named_files_may_have_any_ending(tmp_path):
