@@ -21,7 +21,7 @@ from configs.targets import check_targets
 from tasks import sizes
 from tasks.local_paths import OUTSIDE
 from tasks.reading import brief
-from tasks.resume import flat
+from tasks.settings import flat
 
 # What run.py adds when it builds an object, by the key of its node. To task.model and task.module it adds what their
 # constructors take of geometry, encoder, model and optimizer, and of what the data supply, which only the data know.

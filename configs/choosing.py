@@ -9,11 +9,12 @@ from pytorch_lightning.utilities import rank_zero_only
 
 from configs import build, checks
 from configs.targets import check_plain
-from tasks import resume, sizes, vocabularies
+from tasks import sizes, vocabularies
 from tasks.base import TaskData
 from tasks.errors import UserError
 from tasks.local_paths import OUTSIDE
 from tasks.prediction import Files
+from tasks.settings import LATER, flat
 
 
 def choose(
@@ -34,7 +35,7 @@ def choose(
     if not _open(values):
         return cfg, values, None
     data = _data(values)
-    settled, lines = sizes.settle(_kind(data), data.fingerprint(), resume.flat(values), len(data.splits()["train"]))
+    settled, lines = sizes.settle(_kind(data), data.fingerprint(), flat(values), len(data.splits()["train"]))
     cfg, values = _changed(cfg, values, settled)
     data.batch_size = values["task"]["data"]["batch_size"]
     for line in lines:
@@ -43,7 +44,7 @@ def choose(
 
 
 def _open(values: dict[str, Any]) -> list[str]:
-    settings = resume.flat(values)
+    settings = flat(values)
     return [key for key in sizes.KEYS if settings.get(key) == sizes.AUTO]
 
 
@@ -72,7 +73,7 @@ def _kept(values: dict[str, Any], files: Files) -> dict[str, Any]:
             raise UserError(f"checkpoint={files.checkpoint} is of task={theirs}, not of task={name}; leave it out.")
         return {}
     check_plain(config, f"checkpoint={files.checkpoint}: {files.state['file']}")
-    settings = resume.LATER | resume.flat(config)
+    settings = LATER | flat(config)
     kept = {key: settings[key] for key in _open(values) if key in settings}
     folder = settings.get("data.dir")
     if unnamed and isinstance(folder, str) and files.state.get(vocabularies.KEY) is not None:

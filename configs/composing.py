@@ -19,6 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from configs import files, own
 from configs.errors import ConfigError
 from configs.schema import Root
+from tasks.settings import NAME
 
 SEARCH = "hydra_plugins.search"  # what Hydra knows our sweeper by (configs.sweeper)
 NOT_COMPOSED = (HydraException, OmegaConfBaseException)  # words that do not make a configuration
@@ -50,8 +51,6 @@ def register(stored_name: str | None = None) -> None:
     ConfigStore.instance().store(group="hydra/sweeper", name="plugin", node={"_target_": SEARCH})
     stored = None
     if isinstance(stored_name, str):
-        from tasks.resume import NAME  # which imports torch
-
         stored = stored_name if NAME.fullmatch(stored_name) else None
 
     def name(experiment: str | None, *choices: Any) -> str:

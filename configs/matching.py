@@ -17,7 +17,7 @@ from configs.cells import Cell, TableError
 from configs.errors import paragraph
 from configs.tables import Layout
 from tasks.report import Published
-from tasks.resume import IRRELEVANT, LATER, current, flat
+from tasks.settings import IRRELEVANT, LATER, current, flat
 
 Record = dict[str, Any]
 

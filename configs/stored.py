@@ -29,6 +29,7 @@ from tasks import resume
 from tasks.checkpoint_parts import Origin
 from tasks.local_paths import OUTSIDE, is_local
 from tasks.reading import brief
+from tasks.settings import known_in_training
 from tasks.vocabularies import KEY
 
 CHOICE = "checkpoint"
@@ -159,7 +160,7 @@ def _with_later(task: Mapping[str, Any]) -> Mapping[str, Any]:
     data = task.get("data")
     if isinstance(data, Mapping) and isinstance(leak := data.get("leak"), bool):
         data = {key: value for key, value in data.items() if key != "leak"}
-        task = {**task, "data": data | {"known_in_training": resume.known_in_training(leak)}}
+        task = {**task, "data": data | {"known_in_training": known_in_training(leak)}}
     module = task.get("module")
     target = module.get("_target_") if isinstance(module, Mapping) else None
     later = next((own for name, own in LATER.items() if str(target).startswith(f"tasks.{name}.")), None)

@@ -9,7 +9,7 @@ from configs.cells import Place
 from configs.tables import Layout
 from scripts.orderings import seeds
 from scripts.records import Record
-from tasks.resume import flat
+from tasks.settings import flat
 
 
 def budget_lines(layout: Layout, cells: dict[Place, list[Record]]) -> list[str]:

@@ -13,7 +13,7 @@ from scripts.budgets import budget_lines, is_solved
 from scripts.gains import gain_lines
 from scripts.orderings import LEGEND, ordering_lines, quantile, seeds
 from scripts.records import Record, RecordError
-from tasks.resume import flat
+from tasks.settings import flat
 
 ROUNDING = 1e-9  # of fractions between 0 and 1: ends of intervals that are no further apart touch
 MOST_HELD_OUT = 0.94  # of the paper's training data: a run that selects on 5 % of them has nearly as much as the paper

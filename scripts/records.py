@@ -5,8 +5,9 @@ import re
 from pathlib import Path
 
 from tasks.errors import UserError
-from tasks.reading import brief, is_finite
-from tasks.resume import flat
+from tasks.reading import brief
+from tasks.rows import is_finite
+from tasks.settings import flat
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "results" / "runs"

@@ -22,6 +22,7 @@ from tasks.base import Task, TaskData
 from tasks.checkpoints import AVERAGE, BEST, LAST
 from tasks.errors import UserError
 from tasks.reading import brief
+from tasks.settings import NAME, flat, settings_of
 
 STATES = {"best": (AVERAGE, BEST), "last": (LAST,)}  # the first that is there; the mean of epochs is what was tested
 # Settings that do not distinguish runs, or are shown elsewhere.
@@ -80,8 +81,8 @@ class Run:
         """Geometry and c, as the settings have them: "poincare, c = 1"."""
         main = {key: self.settings.get(f"geometry.{key}") for key in ("name", "manifold")}
         pairs = [GEOMETRIES.get(part["name"], (part.get("manifold"),)) for part in (main, *self._parts.values())]
-        flat = all(pair[0] in (None, "Euclidean") for pair in pairs)
-        c = "c = 0" if flat else f"c = {self.settings.get('geometry.c'):g}"
+        is_flat = all(pair[0] in (None, "Euclidean") for pair in pairs)
+        c = "c = 0" if is_flat else f"c = {self.settings.get('geometry.c'):g}"
         return f"{self.geometry}, {c}" + (" at the start, learned" if self.settings.get("geometry.learn_c") else "")
 
     @property
@@ -139,13 +140,13 @@ def read_run(folder: Path) -> Run:
         raise UserError(f"There is no folder {folder}. Runs are in outputs/<name>/<time>-seed<n>, see their last line.")
     if (folder / "record.json").is_file():
         record = _json(folder / "record.json")
-        settings, selection = resume.flat(record["config"]), record.get("selection")
+        settings, selection = flat(record["config"]), record.get("selection")
         name = record.get("experiment") or folder.resolve().parent.name
-        if not resume.NAME.fullmatch(str(name)) or not isinstance(selection, dict | None) or not _has_seed(settings):
+        if not NAME.fullmatch(str(name)) or not isinstance(selection, dict | None) or not _has_seed(settings):
             raise UserError(f"{folder / 'record.json'} is not the record of a run of this program. Run it again.")
     elif file := next((f for f in (folder / "checkpoints" / n for n in (LAST, BEST)) if f.is_file()), None):
         checkpoint = resume.read(file, str(folder))
-        settings, selection = resume.settings(checkpoint["config"], checkpoint["data"]), None
+        settings, selection = settings_of(checkpoint["config"], checkpoint["data"]), None
         if not _has_seed(settings):
             raise UserError(f"{file} has no whole number as its seed; it is no checkpoint of a run. Use another one.")
         name = folder.resolve().parent.name

@@ -8,7 +8,7 @@ from typing import Any
 
 from tasks.errors import readable
 from tasks.record import WITHOUT_EFFECT
-from tasks.resume import IRRELEVANT, LATER, current, flat
+from tasks.settings import IRRELEVANT, LATER, current, flat
 
 Record = Mapping[str, Any]
 Choices = Callable[[Path], Mapping[str, str]]  # of files, by group, of the run with a record

@@ -22,7 +22,9 @@ from tasks import resume as resuming
 from tasks.base import Task, TaskData
 from tasks.errors import UserError, one_of
 from tasks.folders import whole_file
-from tasks.reading import UNREADABLE, bounded_lines, brief, open_bytes, other_keys, reason
+from tasks.reading import UNREADABLE, bounded_lines, brief, open_bytes, reason
+from tasks.rows import other_keys
+from tasks.settings import TESTED
 from tasks.trainer import PRECISIONS, choose_accelerator
 from tasks.training import Outcome, choose_kernels, choose_threads
 
@@ -137,7 +139,7 @@ def predict(
     """
     checkpoint, source = files.check()
     setting, state = f"checkpoint={checkpoint}", files.state
-    resuming.check_same(state, task.origin, resuming.TESTED, setting)
+    resuming.check_same(state, task.origin, TESTED, setting)
     device = torch.device(choose_accelerator(accelerator))
     dtype = _make_ready(task, device, precision)
     resuming.load_weights(task, state, setting)

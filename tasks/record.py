@@ -25,7 +25,7 @@ from tasks.errors import Diverged
 from tasks.fingerprints import other_parts
 from tasks.folders import whole_file
 from tasks.local_paths import portable, portable_word
-from tasks.resume import flat
+from tasks.settings import flat
 from tasks.training import Outcome
 
 PACKAGES = ("torch", "geoopt", "pytorch-lightning", "hydra-core", "numpy")

@@ -17,7 +17,8 @@ from tasks.comparison_table import Grid, as_markdown, number
 from tasks.errors import UserError, readable
 from tasks.folders import whole_file, write_table
 from tasks.local_paths import portable, portable_text, portable_word
-from tasks.reading import brief, is_finite
+from tasks.reading import brief
+from tasks.rows import is_finite
 
 COMPLETE, DIVERGED, PRUNED, FAILED = "complete", "diverged", "pruned", "failed"
 STATES = (COMPLETE, PRUNED, DIVERGED, FAILED)  # from the best to the worst

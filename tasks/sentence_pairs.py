@@ -61,7 +61,7 @@ class SentencePairClassifier(nn.Module):
         init_norm: float,
         distance: bool,
         join: str,
-        words: str = "points",  # runs from before this setting and those below have none: see tasks/resume.py
+        words: str = "points",  # runs from before this setting and those below have none: see tasks/settings.py
         word_c: float = 1.0,
         word_dropout: float = 0.0,
         dropout: float = 0.0,

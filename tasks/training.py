@@ -27,6 +27,7 @@ from tasks.checkpoints import BEFORE, BEST, LAST, Checkpoints, History, Patience
 from tasks.errors import Diverged, UserError, whole
 from tasks.interruption import ends_with_a_message
 from tasks.pruning import Pruning
+from tasks.settings import TESTED
 from tasks.trainer import make_trainer, without_advice
 from tasks.vocabularies import pack
 from tasks.watch import Diagnostics, NanGuard, StepLog, make_progress
@@ -218,7 +219,7 @@ def test(
     choose_kernels(kernels)
     setting = f"checkpoint={checkpoint}"
     state = resuming.read(Path(checkpoint), setting)
-    resuming.check_same(state, task.origin, resuming.TESTED, setting)
+    resuming.check_same(state, task.origin, TESTED, setting)
     resuming.say_other_data(state, task.origin)
     task.to(resuming.dtype_of(options.get("precision")))  # or float64 weights would be rounded
     resuming.load_weights(task, state, setting)

@@ -172,7 +172,7 @@ class VectorFiles:
     root: str
     files: list[str]
     on_error: str
-    required: bool = True  # runs from before this setting: see tasks/resume.py
+    required: bool = True  # runs from before this setting: see tasks/settings.py
 
     def rows_of(self, words: Sequence[str], cache: Path | None) -> VectorRows | None:
         if not self.required and all(any(c in pattern for c in "*?[") for pattern in self.files):

@@ -181,7 +181,8 @@ import torch
 from tasks.base import TaskData
 from tasks.labels import Labels
 from tasks.ragged import FIRST, TextStore, encode_texts
-from tasks.reading import Fault, Faults, read_examples, read_records
+from tasks.reading import Fault, Faults
+from tasks.rows import read_examples, read_records
 
 FIELDS = {"label": ("label", "stars"), "text": ("text", "review")}
 FORMS = 'JSON lines {"label": "...", "text": "..."}, or a table whose first line has these names'

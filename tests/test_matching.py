@@ -8,7 +8,7 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from configs import composing, files, matching, tables
-from tasks.resume import flat
+from tasks.settings import flat
 from tests.cli import ROOT
 
 

@@ -18,6 +18,7 @@ from tasks import exported, prediction, resume, vocabularies
 from tasks.base import TaskData
 from tasks.checkpoint_parts import Origin
 from tasks.errors import UserError
+from tasks.settings import CONTINUED
 from tests.cli import QUIET, Result, call, places
 from tests.configurations import TOYS
 from tests.test_fuzz_checkpoints import with_another_value
@@ -449,7 +450,7 @@ def test_a_setting_that_has_another_name_than_in_a_checkpoint_keeps_its_value(ru
     new = torch.load(best, weights_only=True)["config"]
     new = {**new, "task": {**new["task"], "fidelity": {"paper": {}, "code": {}}, "activations": {"euclidean": "relu"}}}
     origin = Origin(None, "", new, dict(state["data"]), dict(state["sha256"]))
-    assert not re.search("leak|known|activations", " ".join(resume.differences(old, origin, resume.CONTINUED)))
+    assert not re.search("leak|known|activations", " ".join(resume.differences(old, origin, CONTINUED)))
 
 
 def test_another_error_is_not_called_damage_of_the_vocabulary(runs):

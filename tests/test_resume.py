@@ -18,6 +18,7 @@ from tasks.checkpoint_parts import Origin
 from tasks.checkpoints import Checkpoints
 from tasks.entity_typing.task import EntityTypingTask
 from tasks.prefix.task import PrefixTask
+from tasks.settings import CONTINUED, TESTED
 from tests.cli import QUIET, Result, call, places, short
 
 
@@ -322,14 +323,14 @@ def test_a_setting_that_came_later_is_what_was_done_before():
         task = {"name": "wn18rr", "model": {"loop_bias": False} | model, "module": {"self_share": 0.0}}
         return Origin(config={"task": task})
 
-    assert resume.differences(old, origin(), resume.TESTED) == []
-    assert resume.differences(old, origin(), resume.CONTINUED) == []
-    differences = resume.differences(old, origin(loop_bias=True), resume.TESTED)
+    assert resume.differences(old, origin(), TESTED) == []
+    assert resume.differences(old, origin(), CONTINUED) == []
+    differences = resume.differences(old, origin(loop_bias=True), TESTED)
     assert differences == ["task.model.loop_bias=False, not True"]
-    assert resume.differences(old, Origin(config=old["config"]), resume.CONTINUED) == [], "tasks without the setting"
+    assert resume.differences(old, Origin(config=old["config"]), CONTINUED) == [], "tasks without the setting"
     columns = {"fidelity": {"paper": {}, "code": {"layers": {"mobius": {"RNN": {"margin": 1e-5}}}}}, "epochs": 10}
     later = Origin(config={"task": old["config"]["task"] | columns})
-    assert resume.differences(old, later, resume.CONTINUED) == [], "what settings take their values from"
+    assert resume.differences(old, later, CONTINUED) == [], "what settings take their values from"
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import yaml
 from configs import files
 from scripts.records import read
 from scripts.trained import Run
-from tasks import resume
 from tasks.base import NamedPoints
+from tasks.settings import flat
 
 # As the READMEs of the tasks say, by task, of the files that configs/task/TASK.yaml names.
 WORDNET = "WordNet's own (Princeton University), free with its notice."
@@ -89,7 +89,7 @@ def licence(settings: Mapping[str, Any]) -> str:
 def _names_its_files(task: str, settings: Mapping[str, Any]) -> bool:
     """Whether the data of a run are called as in the file of its task, wherever they lie."""
     text = (files.FOLDER / "task" / f"{task}.yaml").read_text(encoding="utf-8")
-    usual = resume.flat({"task": {"data": yaml.safe_load(text)["data"]}})
+    usual = flat({"task": {"data": yaml.safe_load(text)["data"]}})
     names = {key: _last(value) for key, value in usual.items() if _SOURCE.fullmatch(key)}
     return all(_last(settings.get(key)) == name for key, name in names.items() if "${" not in str(name))
 

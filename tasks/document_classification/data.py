@@ -35,7 +35,8 @@ from tasks.errors import UserError, one_of, toy_recipe
 from tasks.fingerprints import identity_of
 from tasks.labels import Labels
 from tasks.ragged import FIRST, Documents, encode_texts
-from tasks.reading import Fault, Faults, brief, parse_object, pick_fields, read_examples, read_new_rows
+from tasks.reading import Fault, Faults, brief
+from tasks.rows import parse_object, pick_fields, read_examples, read_new_rows
 from tasks.vocabularies import check_names
 from tasks.word_vectors import VectorFiles, VectorRows
 

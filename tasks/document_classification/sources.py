@@ -12,7 +12,8 @@ from tasks.batches import SPLITS
 from tasks.column_names import guess_columns, list_names
 from tasks.document_classification.corpus import Document, Row
 from tasks.errors import UserError, known_splits, quoted
-from tasks.reading import LONGEST, UNREADABLE, Fault, decode, existing, open_bytes, read_records, reason
+from tasks.reading import LONGEST, UNREADABLE, Fault, decode, existing, open_bytes, reason
+from tasks.rows import read_records
 from tasks.split_files import split_name, stems_by_split
 
 ENDINGS = (".jsonl", ".csv", ".tsv", ".jsonl.gz", ".csv.gz", ".tsv.gz")

@@ -7,7 +7,8 @@ from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from tasks.reading import Fault, brief, parse_object, read_examples, to_utf8
+from tasks.reading import Fault, brief, to_utf8
+from tasks.rows import parse_object, read_examples
 from tasks.text import tokenize
 
 # The keys of each part of a record, in the release and in what a user writes.

@@ -25,7 +25,8 @@ from tasks.graph.splits import SPLITS, keys_of, non_edges, parts_of, split_by_cl
 from tasks.graph.toy import toy_graph
 from tasks.names import Names
 from tasks.processes import is_first
-from tasks.reading import Fault, read_examples
+from tasks.reading import Fault
+from tasks.rows import read_examples
 
 KINDS = (*READERS, "folder", "toy")
 FORMAT = 3  # of the cache

@@ -33,7 +33,7 @@ class LinkPredictor(nn.Module):
         relations: Sequence[str],
         n_relations: int,
         sparse: bool,
-        loop_bias: bool = False,  # runs from before this setting have none: see tasks/resume.py
+        loop_bias: bool = False,  # runs from before this setting have none: see tasks/settings.py
     ):
         super().__init__()
         geometry.check_components(self.components)

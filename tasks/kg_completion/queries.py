@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tasks.names import Names
-from tasks.reading import Fault, brief, read_examples
+from tasks.reading import Fault, brief
+from tasks.rows import read_examples
 
 UNKNOWN = "?"
 KEYS = ("head", "relation", "tail")  # of a question as an object of JSON

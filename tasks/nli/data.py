@@ -96,7 +96,7 @@ class NliData(TaskData):
         batch_size: int,
         eval_batch_size: int,
         seed: int,
-        vectors: VectorFiles | None = None,  # runs from before this setting have none: see tasks/resume.py
+        vectors: VectorFiles | None = None,  # runs from before this setting have none: see tasks/settings.py
         **recipe: Any,
     ):
         super().__init__(shuffle=shuffle, batch_size=batch_size, eval_batch_size=eval_batch_size, seed=seed)

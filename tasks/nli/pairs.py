@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tasks.column_names import guess_columns, list_names
-from tasks.reading import Fault, bounded_lines, parse_object, pick_fields, read_examples, read_new_rows, read_records
+from tasks.reading import Fault, bounded_lines
+from tasks.rows import parse_object, pick_fields, read_examples, read_new_rows, read_records
 
 NO_LABEL = ("-", "-1")  # annotators did not agree: SNLI and MultiNLI write the first, copies of them the second
 # What SNLI and MultiNLI call each field, and after it what SICK, SciTail and others do.

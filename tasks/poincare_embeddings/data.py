@@ -16,7 +16,7 @@ from tasks.fingerprints import identity_of
 from tasks.hierarchies import Hierarchy
 from tasks.names import Names, pairs_of
 from tasks.poincare_embeddings.pairs import Ancestors
-from tasks.reading import read_examples
+from tasks.rows import read_examples
 
 
 class HierarchyData(TaskData):

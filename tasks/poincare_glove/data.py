@@ -20,7 +20,8 @@ from tasks.names import Names, pairs_of
 from tasks.poincare_glove.cooccurrence import PARTS, pair_counts, write_parts
 from tasks.poincare_glove.corpus import count_words, word_numbers
 from tasks.poincare_glove.toy import write_corpus
-from tasks.reading import progress_bar, read_examples
+from tasks.reading import progress_bar
+from tasks.rows import read_examples
 from tasks.text import TOKENIZERS, vocabulary
 from tasks.vocabularies import check_names
 

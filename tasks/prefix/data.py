@@ -9,7 +9,8 @@ from tasks.batches import SPLITS, Split
 from tasks.errors import UserError, known_splits, whole
 from tasks.prefix.files import generated, pad_rows, parse_ids, read_tab_file
 from tasks.prefix.pairs import Pairs
-from tasks.reading import Fault, read_examples
+from tasks.reading import Fault
+from tasks.rows import read_examples
 
 KEYS = ("first", "second")  # of new pairs as objects of JSON
 CLASSES = ("no_prefix", "prefix")

@@ -22,7 +22,8 @@ from tasks.fingerprints import contents_sha256, joined_sha256
 from tasks.probing.conllu import PUNCTUATION, Sentence, read_sentences
 from tasks.probing.toy import ToyEncoder, toy_sentence
 from tasks.probing.trees import measure
-from tasks.reading import Fault, Faults, read_examples
+from tasks.reading import Fault, Faults
+from tasks.rows import read_examples
 from tasks.split_files import stems_by_split
 from tasks.vocabularies import KEY
 

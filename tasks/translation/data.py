@@ -18,7 +18,8 @@ from tasks.batches import SPLITS, Split
 from tasks.errors import UserError
 from tasks.fingerprints import identity_of
 from tasks.ragged import Sentences
-from tasks.reading import Fault, read_examples
+from tasks.reading import Fault
+from tasks.rows import read_examples
 from tasks.text import PAD, UNK
 from tasks.translation.corpus import HeldOut, Table, find_sources
 from tasks.translation.detokenise import Writing

@@ -18,7 +18,8 @@ from tasks.errors import UserError, number, sizes_of, toy_recipe, whole
 from tasks.hierarchies import Hierarchy
 from tasks.names import Names
 from tasks.points_files import PointsFile, read_points
-from tasks.reading import Fault, read_examples
+from tasks.reading import Fault
+from tasks.rows import read_examples
 from tasks.vocabularies import check_floats, check_names
 from tasks.wordnet_subtree.toy import SOURCE, toy_points
 

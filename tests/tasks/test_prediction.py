@@ -14,6 +14,7 @@ from tasks import resume
 from tasks.entity_typing.toy import make_mentions, make_tree
 from tasks.errors import UserError
 from tasks.prediction import Files
+from tasks.settings import settings_of
 from tests.cli import QUIET, Result, call, places
 
 SMALL = ("task.data.sizes={train: 200, dev: 20, test: 60}", "task.data.limits.context=8", "optim.lr=0.05")
@@ -201,4 +202,4 @@ def test_a_checkpoint_keeps_the_configuration_that_rebuilds_it(trained):
     assert config["trainer"]["precision"] == "64-true"
     assert str(trained[0]) not in json.dumps(config), "no path of this machine"
     task, data = rebuild(resume.read(best(trained), "checkpoint"))
-    assert resume.settings(task.origin.config, data.identity) == resume.settings(config, data.identity)
+    assert settings_of(task.origin.config, data.identity) == settings_of(config, data.identity)

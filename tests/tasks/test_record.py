@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from tasks import record
-from tasks.resume import flat
+from tasks.settings import flat
 
 
 def test_a_record_is_written_whole_or_not_at_all(tmp_path):

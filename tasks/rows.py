@@ -1,0 +1,296 @@
+"""Rows of text files: JSON objects, and tables whose columns have names."""
+
+import csv
+import itertools
+import json
+import math
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tasks.errors import UserError
+from tasks.reading import LONGEST, Fault, brief, decode, decode_lines, parse_each, read_lines
+from tasks.separators import (
+    choose_separator,
+    has_columns,
+    likelier_separator,
+    separators_of,
+    split_columns,
+    wrong_separator,
+)
+
+SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+Example = TypeVar("Example")
+csv.field_size_limit(LONGEST)  # Python's own limit, 128 KiB, is less than a document may have
+
+
+def is_finite(value: object) -> bool:
+    """Whether a value is a number that a float64 holds: JSON's whole numbers have no end."""
+    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
+
+
+def _refuse(text: str) -> float:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text[:40]} is too large for a number")
+    return value
+
+
+def parse_object(text: str) -> dict[str, Any]:
+    """A JSON object. Raises Fault where the text is none, is nested too deeply, or holds half of a surrogate pair or a
+    number that is not finite."""
+    try:
+        record = json.loads(text, parse_constant=_refuse, parse_float=_finite)
+        if SURROGATE.search(text):
+            json.dumps(record, ensure_ascii=False).encode("utf-8")
+    except RecursionError:
+        raise Fault("it is not a JSON object (nested too deeply)") from None
+    except UnicodeEncodeError:
+        raise Fault(r"it has half of a surrogate pair (\ud800 to \udfff), which is no character") from None
+    except ValueError as error:
+        raise Fault(f"it is not a JSON object ({error})") from None
+    if not isinstance(record, dict):
+        raise Fault("it is not a JSON object")
+    return record
+
+
+def other_keys(line: bytes, keys: Sequence[str]) -> dict[str, Any]:
+    """Of a line that is an object of JSON what it has under other keys than these; nothing of other lines."""
+    if not line.lstrip(b"\xef\xbb\xbf \t").startswith(b"{"):
+        return {}
+    try:
+        record = parse_object(decode(line))
+    except Fault:  # a text that begins with a brace
+        return {}
+    return {key: value for key, value in record.items() if key not in keys}
+
+
+def pick_fields(
+    record: Mapping[str, Any], fields: Mapping[str, Sequence[str]], optional: Sequence[str] = ()
+) -> dict[str, str]:
+    """The fields of an object of JSON, each by the first of its names that is there; "" for an `optional` one without.
+
+    Blanks around the field `label` are dropped, and it may be a whole number. Raises Fault for one that is not there or
+    no string.
+    """
+    values = {}
+    for field, names in fields.items():
+        name = next((name for name in names if name in record), None)
+        if name is None:
+            raise Fault(f"it has none of the keys {', '.join(names)}")
+        value = record[name]
+        if field == "label" and isinstance(value, int) and not isinstance(value, bool):
+            value = str(value)
+        if not isinstance(value, str):
+            raise Fault(f"{name} must be a string, and it is {brief(value)}")
+        values[field] = value.strip() if field == "label" else value
+    return values | {field: str(record.get(field) or "") for field in optional}
+
+
+def read_records(
+    path: Path,
+    fields: Mapping[str, Sequence[str]],
+    forms: str,
+    optional: Sequence[str] = (),
+    header: Sequence[str] | None = None,
+    remedy: Callable[[dict[str, tuple[str, ...]]], str] | None = None,
+) -> Iterator[tuple[int, dict[str, str] | Fault]]:
+    """The number of each line and its fields by name, or what is wrong with it; blank lines are passed over.
+
+    A file whose first line begins with { has JSON objects, one a line, see `pick_fields`. Others are tables: of columns
+    that commas or semicolons separate in files .csv, where columns in quotes may hold these, quotes and ends of lines,
+    and tabs in others, where quotes are characters as any. The first line names the columns, unless `header` does, and
+    decides between commas and semicolons: by the columns that are needed, or with `header` by their number. A row may
+    lack columns at its end that no field needs.
+
+    fields: the names that each field has in files. optional: fields that are "" where a file does not have them.
+    forms: what is expected, for messages. remedy: of a table whose first line lacks a column that is needed, a sentence
+    that says what makes it readable, from what the first rows have in each column. Raises UserError for a file that
+    cannot be read or is empty, and for a table without a column that is needed. One line is held at a time, of rows
+    with quotes at most LONGEST characters; a core reads about 100,000 lines a second.
+    """
+    lines: Iterator[tuple[int, str | Fault]] = itertools.dropwhile(_is_blank, read_lines(path))
+    number, line = next(lines, (0, ""))
+    if not number:
+        raise UserError(f"{path} is empty. Expected are {forms}.")
+    lines = itertools.chain([(number, line)], lines)
+    if isinstance(line, str) and line.lstrip().startswith("{"):
+        yield from parse_each(lines, lambda text: pick_fields(parse_object(text), fields, optional))
+        return
+    separator = _separator(path, line if isinstance(line, str) else "", fields, header)
+    rows = parse_each(lines, lambda text: text.split("\t")) if separator == "\t" else _quoted(lines, separator)
+    names = next(rows)[1] if header is None else list(header)
+    if isinstance(names, Fault):
+        raise UserError(f"{path}, line {number}: {names}. Expected are {forms}.")
+    places = [next((names.index(name) for name in several if name in names), None) for several in fields.values()]
+    if None in places:
+        where = "its first line" if header is None else "its header, as the settings name it,"
+        hint = f" {remedy(_first_cells(names, rows))}" if remedy and header is None else ""
+        raise UserError(
+            f"{path}: {where} has no column {[*fields.values()][places.index(None)][0]} (it has "
+            f"{', '.join(names)[:200]}). Expected are {forms}.{hint.rstrip()}"
+        )
+    needed = 1 + max([place or 0 for place in places] + [names.index(field) for field in optional if field in names])
+
+    def pick(row: list[str]) -> dict[str, str]:
+        if not needed <= len(row) <= len(names):
+            n, listed = len(names), ", ".join(names)
+            expected = f"the first line has {n}" if header is None else f"{n} are expected ({listed})"
+            raise Fault(f"it has {len(row)} columns, and {expected}")
+        return pick_fields(dict(zip(names, row, strict=False)), fields, optional)
+
+    yield from parse_each(rows, pick)
+
+
+def names_columns(path: Path, fields: Mapping[str, Sequence[str]]) -> bool:
+    """Whether the first line of a file .csv or .tsv, packed or not, has a column for each field, so that `read_records`
+    reads it as a table. Raises UserError where it cannot be read."""
+    if {".csv", ".tsv"}.isdisjoint(path.suffixes):
+        return False
+    line = next(itertools.dropwhile(_is_blank, read_lines(path)), (0, ""))[1]
+    return isinstance(line, str) and any(
+        has_columns(split_columns(line, separator), fields) for separator in separators_of(path)
+    )
+
+
+def read_new_rows(
+    path: Path,
+    fields: Mapping[str, Sequence[str]],
+    parse: Callable[[dict[str, str]], Example],
+    optional: Sequence[str] = (),
+) -> Iterator[Example] | None:
+    """What `parse` makes of the fields of each row of a table of new examples, for `TaskData.read_table`; None for a
+    file that is no table which `names_columns` says it is. Other columns, such as labels, are passed over.
+
+    fields, optional: as of `read_records`. Raises UserError for a row that cannot be used, which names its line, and
+    where there is none.
+    """
+    if not names_columns(path, fields):
+        return None
+    forms = f"rows with {', '.join(names[0] for names in fields.values())}, as the first line names the columns"
+
+    def rows() -> Iterator[Example]:
+        number = 0
+        for number, example in parse_each(read_records(path, fields, forms, optional), parse):
+            if isinstance(example, Fault):
+                raise UserError(f"{path}, line {number}: {example}. Expected are {forms}.")
+            yield example
+        if not number:
+            raise UserError(f"{path} has no rows below the names of its columns.")
+
+    return rows()
+
+
+def _separator(path: Path, line: str, fields: Mapping[str, Sequence[str]], header: Sequence[str] | None) -> str:
+    """What separates the columns of a table, by its first line. Raises UserError where no file of this ending may have
+    it."""
+    separators = separators_of(path)
+    if header is not None:
+        most = len(header)
+        return choose_separator(line, separators, lambda columns: 1 < len(columns) <= most) or separators[0]
+    separator = choose_separator(line, separators, lambda columns: has_columns(columns, fields))
+    if separator is None and (fault := wrong_separator(line, separators, fields)):
+        raise UserError(f"{path}: {fault}.")
+    return separator or likelier_separator(line, separators)
+
+
+def _first_cells(names: Sequence[str], rows: Iterable[tuple[int, list[str] | Fault]]) -> dict[str, tuple[str, ...]]:
+    """By name what the first rows of a table have in each column."""
+    first = [row for _, row in itertools.islice(rows, 100) if not isinstance(row, Fault) and len(row) == len(names)]
+    return dict(zip(names, zip(*first, strict=True), strict=True)) if first else dict.fromkeys(names, ())
+
+
+def _is_blank(line: tuple[int, str | Fault]) -> bool:
+    return isinstance(line[1], str) and not line[1].strip()
+
+
+def _quoted(
+    lines: Iterable[tuple[int, str | Fault]], separator: str
+) -> Iterator[tuple[int, list[str] | Fault]]:
+    """Rows whose columns may be in quotes, by the number of their first line."""
+    starts: list[int] = []
+    faults: list[tuple[int, Fault]] = []
+
+    def texts() -> Iterator[str]:
+        for number, line in lines:
+            if isinstance(line, Fault):
+                faults.append((number, line))
+            else:
+                starts.append(number)
+                yield line + "\n"
+
+    reader = csv.reader(texts(), delimiter=separator, strict=True)
+    row: list[str] | Fault | None = []
+    while row is not None:
+        starts.clear()
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            row = Fault(f"it is no row of a table with quotes ({error})")
+        yield from faults
+        faults.clear()
+        if row:
+            yield starts[0], row
+
+
+def columns_of(line: str, keys: Sequence[str], between: str) -> str:
+    """A line with tabs between its columns, of an object of JSON that has them under `keys`, of which the last ones may
+    be missing; any other line as it is. Of lists, as of words, the elements are joined with `between`.
+
+    Raises Fault for an object of JSON that lacks a key before one that it has, and for a value that is no column.
+    """
+    if not line.lstrip().startswith("{") or not line.rstrip().endswith("}"):
+        return line
+    try:
+        record = parse_object(line)
+    except Fault:  # a text in braces
+        return line
+    present = [key for key in keys if key in record]
+    if not present:
+        raise Fault(f"it has no key {keys[0]}")
+    for key, other in zip(keys, present, strict=False):
+        if key != other:
+            raise Fault(f"it has a key {other} and no key {key}")
+    return "\t".join(_column(key, record[key], between) for key in present)
+
+
+def _column(key: str, value: Any, between: str) -> str:
+    """A value of an object of JSON as a column. Raises Fault where it cannot be one."""
+    texts = value if isinstance(value, list) else [value]
+    for text in texts:
+        if not isinstance(text, (str, int)) or isinstance(text, bool) or "\t" in str(text):
+            raise Fault(f"{key} must be a text without tabs, or a list of such texts, and it is {brief(value)}")
+    return between.join(map(str, texts))
+
+
+def read_examples(
+    lines: Iterable[bytes],
+    name: str,
+    parse: Callable[[str], Example],
+    kind: str,
+    forms: str,
+    keys: Sequence[str] = (),
+    between: str = " ",
+) -> Iterator[Example]:
+    """What `parse` makes of each line of a stream, for `TaskData.read_inputs`; blank lines are passed over.
+
+    name: of the stream; kind: of the examples, as "pairs"; forms: a sentence that says what a line must be. keys,
+    between: a line may also be an object of JSON, see `columns_of`; without keys `parse` gets every line as it is.
+    Raises UserError, which names the line, for the Fault of a line, and where there is no example at all.
+    """
+    number = 0
+
+    def parse_line(line: str) -> Example:
+        return parse(columns_of(line, keys, between) if keys else line)
+
+    for number, example in parse_each(decode_lines(lines), parse_line):
+        if isinstance(example, Fault):
+            raise UserError(f"{name}, line {number}: {example}. {forms}.") from None
+        yield example
+    if not number:
+        raise UserError(f"{name} has no {kind}. {forms}.")

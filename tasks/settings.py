@@ -1,0 +1,96 @@
+"""The settings of a run by dotted key: which decide whether two runs go together, and how older ones are read."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tasks.local_paths import portable
+
+# What must be the same for a run to go on; training may still be made longer (trainer.max_epochs, max_steps).
+CONTINUED = (
+    "task",
+    "data",
+    "geometry",
+    "encoder",
+    "optim",
+    "seed",
+    "fidelity",
+    "trainer.precision",
+    "trainer.accumulate_grad_batches",
+    "trainer.limit_train_batches",
+    "trainer.limit_val_batches",  # what the best state was chosen on
+    "trainer.val_check_interval",
+    "trainer.average_last",
+)
+# What may differ all the same: results do not depend on it.
+IRRELEVANT = (
+    "task.data.root",
+    "task.data.folder",
+    "task.data.cache",
+    "task.data.download",
+    "task.data.eval_batch_size",
+    "task.module.file",
+    "task.module.top_k",
+    "task.module.hide_known",
+    "task.data.workers",  # of runs from before
+    "task.data.vectors.root",
+    "task.data.release.root",
+    "task.data.preparation.cache",
+    "task.data.preparation.workers",
+)
+# Settings that runs from before them lack, and what was done then.
+LATER = {
+    "task.model.loop_bias": False,
+    "task.module.self_share": 0.0,
+    "task.module.double_neg": False,
+    "task.module.subsampling": False,
+    "task.data.drop_last": False,
+    "task.model.words": "points",
+    "task.model.word_c": 1.0,
+    "task.model.word_dropout": 0.0,
+    "task.model.dropout": 0.0,
+    "task.model.activation": "identity",
+    "task.data.vectors.required": True,
+    **{f"optim.vectors.{key}": None for key in ("rule", "lr", "weight_decay")},
+    "optim.decoupled": True,
+    "task.module.starts": 1,
+    "task.model.start_at": "random",
+    "optim.lbfgs.max_iter": 1000,
+    "optim.lbfgs.history_size": 50,
+    "optim.lbfgs.tolerance_grad": 1e-9,
+    "optim.lbfgs.tolerance_change": 1e-12,
+}
+# What must be the same for a checkpoint to be tested; "data" is TaskData.identity.
+TESTED = ("task.name", "task.model", "task.data.limits", "task.data.vectors.c", "data", "geometry", "encoder")
+NAME = re.compile(r"\w[^/\\${}\x00-\x1f\x7f]{0,199}")  # of an experiment or a run, as part of a path
+
+
+def current(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings by dotted key, of which those that had another name in runs from before have that of today, without what
+    other settings take their values from and runs from before lack or have otherwise."""
+    sources = ("task.activations.", "task.fidelity.", "task.epochs")
+    settings = {key: value for key, value in settings.items() if not key.startswith(sources)}
+    if (leak := settings.pop("task.data.leak", None)) is not None:
+        settings["task.data.known_in_training"] = known_in_training(leak)
+    return settings
+
+
+def known_in_training(leak: bool) -> list[str]:
+    """What was `task.data.leak` of link prediction: whether edges of dev and test may be drawn as wrong links."""
+    return ["train"] if leak else ["train", "dev", "test"]
+
+
+def flat(node: Any, prefix: str = "") -> dict[str, Any]:
+    """A nested mapping as one of dotted keys to leaves."""
+    if not isinstance(node, dict):
+        return {prefix: node}
+    leaves: dict[str, Any] = {}
+    for key, value in node.items():
+        leaves |= flat(value, f"{prefix}.{key}" if prefix else str(key))
+    return leaves
+
+
+def settings_of(config: Mapping[str, Any], data: Mapping[str, str]) -> dict[str, Any]:
+    """What decides whether a state is of a run, by dotted key: of its configuration, without paths of this machine, and
+    of the identity of its data."""
+    return flat(portable({key: value for key, value in config.items() if key != "paths"} | {"data": dict(data)}))
