@@ -69,7 +69,8 @@ def _node_of(record: Record, key: str) -> str | None:
 
 
 def _words(record: Record) -> dict[str, str]:
-    pairs = (str(word).lstrip("+~").partition("=") for word in record.get("overrides") or ())
+    words = (str(word) for word in record.get("overrides") or () if word != f"experiment={_STORED}")
+    pairs = (word.lstrip("+~").partition("=") for word in words)
     return {key: _QUOTED.sub(r"\2", value.strip()) for key, _, value in pairs if _counts(key)}
 
 

@@ -130,6 +130,12 @@ def test_words_of_the_command_line_name_settings_where_they_say_all():
     assert labels_of(gru, transformer) == [keys, {"encoder._target_": "Transformer", "optim.lr": "0.1"}]
 
 
+def test_a_run_that_went_on_is_of_the_experiment_that_its_checkpoint_was_of():
+    fresh, other = record(words=("task=toy",)), record(words=("experiment=mine",), experiment="mine", config__optim__lr=0.1)
+    again = record(words=("experiment=checkpoint", "trainer.max_epochs=9"), config__trainer__max_epochs=9)
+    assert [own["experiment"] for own in labels_of(fresh, other, again)] == ["–", "mine", "–"]
+
+
 def test_words_that_hide_a_difference_do_not_name_settings():
     """The file of the encoder was changed between two runs of the same words."""
     assert labels_of(record(words=("encoder=gru",)), record(words=("encoder=gru",), config__encoder__cell="rnn")) == [
