@@ -29,8 +29,8 @@ def parser(name: str, description: str | None, makes_models: bool = False) -> ar
 
 
 def reports_errors(command: Callable[..., int], looks: bool = False) -> Callable[..., int]:
-    """The command with an exit code of 1, and the message on standard error, where the user can mend what is wrong; nothing is said where the reader of the
-    output has ended.
+    """The command with an exit code of 1, and the message on standard error, where the user can mend what is wrong;
+    nothing is said where the reader of the output has ended.
 
     It takes `--config-dir FOLDER`, as run.py does; with `looks`, also ./configs.
     """

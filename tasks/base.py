@@ -391,9 +391,9 @@ class TaskData(pl.LightningDataModule, abc.ABC):
         """
         raise UserError(f"mode=predict: {type(self).__name__} reads no new examples, so this task has no predictions.")
 
-    def read_table(self, path: Path) -> Iterator[Any] | None:
-        """As `read_inputs`, of a file that is a table whose first line names the columns that this task knows; None of
-        any other file, whose lines are read."""
+    def read_table(self, path: Path) -> Iterator[tuple[Any, dict[str, str]]] | None:
+        """As `read_inputs`, of a file that is a table whose first line names the columns that this task knows, each
+        example with the other columns of its row, which are handed on; None of any other file, whose lines are read."""
         return None
 
     def read_folder(self, folder: Path) -> Iterator[Any]:

@@ -302,7 +302,7 @@ def _examples(data: TaskData, source: str) -> Iterator[Iterator[tuple[Any, dict[
     elif Path(source).is_dir():
         yield ((example, {}) for example in data.read_folder(Path(source)))
     elif (rows := data.read_table(Path(source))) is not None:
-        yield ((example, {}) for example in rows)
+        yield rows
     else:
         with open_bytes(Path(source)) as stream:
             yield _with_others(data, stream, source)

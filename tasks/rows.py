@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from tasks.errors import UserError
 from tasks.reading import LONGEST, Fault, brief, decode, decode_lines, parse_each, read_lines
 from tasks.separators import (
+    all_quoted,
     choose_separator,
     has_columns,
     likelier_separator,
@@ -22,6 +23,7 @@ from tasks.separators import (
 )
 
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+DOUBLED = re.compile(r'"(?:[^"]|"")*""(?:[^"]|"")*"')  # in quotes, and with doubled ones within
 Example = TypeVar("Example")
 csv.field_size_limit(LONGEST)  # Python's own limit, 128 KiB, is less than a document may have
 
@@ -99,18 +101,21 @@ def read_records(
     optional: Sequence[str] = (),
     header: Sequence[str] | None = None,
     remedy: Callable[[dict[str, tuple[str, ...]]], str] | None = None,
+    others: Sequence[str] = (),
 ) -> Iterator[tuple[int, dict[str, str] | Fault]]:
     """The number of each line and its fields by name, or what is wrong with it; blank lines are passed over.
 
     A file whose first line begins with { has JSON objects, one a line, see `pick_fields`. Others are tables: of columns
     that commas or semicolons separate in files .csv, where columns in quotes may hold these, quotes and ends of lines,
-    and tabs in others, where quotes are characters as any. The first line names the columns, unless `header` does, and
-    decides between commas and semicolons: by the columns that are needed, or with `header` by their number. A row may
-    lack columns at its end that no field needs.
+    and tabs in others, where quotes are characters as any but where a program has put them: around all columns of the
+    first line, then as in files .csv, or around one with doubled quotes within. The first line names the columns,
+    unless `header` does, and decides between commas and semicolons: by the columns that are needed, or with `header` by
+    their number. A row may lack columns at its end that no field needs.
 
     fields: the names that each field has in files. optional: fields that are "" where a file does not have them.
     forms: what is expected, for messages. remedy: of a table whose first line lacks a column that is needed, a sentence
-    that says what makes it readable, from what the first rows have in each column. Raises UserError for a file that
+    that says what makes it readable, from what the first rows have in each column. others: columns that are handed on
+    beside the fields, "" where a row lacks them. Raises UserError for a file that
     cannot be read or is empty, and for a table without a column that is needed. One line is held at a time, of rows
     with quotes at most LONGEST characters; a core reads about 100,000 lines a second.
     """
@@ -123,7 +128,8 @@ def read_records(
         yield from parse_each(lines, lambda text: pick_fields(parse_object(text), fields, optional))
         return
     separator = _separator(path, line if isinstance(line, str) else "", fields, header)
-    rows = parse_each(lines, lambda text: text.split("\t")) if separator == "\t" else _quoted(lines, separator)
+    in_quotes = separator != "\t" or (header is None and isinstance(line, str) and all_quoted(line))
+    rows = _quoted(lines, separator) if in_quotes else parse_each(lines, _tab_columns)
     names = next(rows)[1] if header is None else list(header)
     if isinstance(names, Fault):
         raise UserError(f"{path}, line {number}: {names}. Expected are {forms}.")
@@ -142,20 +148,21 @@ def read_records(
             n, listed = len(names), ", ".join(names)
             expected = f"the first line has {n}" if header is None else f"{n} are expected ({listed})"
             raise Fault(f"it has {len(row)} columns, and {expected}")
-        return pick_fields(dict(zip(names, row, strict=False)), fields, optional)
+        return pick_fields(dict(zip(names, row, strict=False)), fields, (*optional, *others))
 
     yield from parse_each(rows, pick)
 
 
-def names_columns(path: Path, fields: Mapping[str, Sequence[str]]) -> bool:
-    """Whether the first line of a file .csv or .tsv, packed or not, has a column for each field, so that `read_records`
-    reads it as a table. Raises UserError where it cannot be read."""
+def named_columns(path: Path, fields: Mapping[str, Sequence[str]]) -> list[str]:
+    """The columns of the first line of a file .csv or .tsv, packed or not, where it has one for each field, so that
+    `read_records` reads it as a table; else none. Raises UserError where it cannot be read."""
     if {".csv", ".tsv"}.isdisjoint(path.suffixes):
-        return False
+        return []
     line = next(itertools.dropwhile(_is_blank, read_lines(path)), (0, ""))[1]
-    return isinstance(line, str) and any(
-        has_columns(split_columns(line, separator), fields) for separator in separators_of(path)
-    )
+    if not isinstance(line, str):
+        return []
+    separator = choose_separator(line, separators_of(path), lambda columns: has_columns(columns, fields))
+    return [] if separator is None else split_columns(line, separator)
 
 
 def read_new_rows(
@@ -163,20 +170,27 @@ def read_new_rows(
     fields: Mapping[str, Sequence[str]],
     parse: Callable[[dict[str, str]], Example],
     optional: Sequence[str] = (),
-) -> Iterator[Example] | None:
-    """What `parse` makes of the fields of each row of a table of new examples, for `TaskData.read_table`; None for a
-    file that is no table which `names_columns` says it is. Other columns, such as labels, are passed over.
+) -> Iterator[tuple[Example, dict[str, str]]] | None:
+    """What `parse` makes of the fields of each row of a table of new examples, and what its other columns have, such as
+    a label, for `TaskData.read_table`; None for a file that is no table, see `named_columns`.
 
     fields, optional: as of `read_records`. Raises UserError for a row that cannot be used, which names its line, and
     where there is none.
     """
-    if not names_columns(path, fields):
+    if not (columns := named_columns(path, fields)):
         return None
+    used = {next(name for name in names if name in columns) for names in fields.values()}
+    others = [name for name in columns if name not in {*used, *fields, *optional}]
     forms = f"rows with {', '.join(names[0] for names in fields.values())}, as the first line names the columns"
 
-    def rows() -> Iterator[Example]:
+    def parse_row(record: dict[str, str]) -> tuple[Example, dict[str, str]]:
+        rest = {name: record.pop(name) for name in others}
+        return parse(record), rest
+
+    def rows() -> Iterator[tuple[Example, dict[str, str]]]:
         number = 0
-        for number, example in parse_each(read_records(path, fields, forms, optional), parse):
+        records = read_records(path, fields, forms, optional, others=others)
+        for number, example in parse_each(records, parse_row):
             if isinstance(example, Fault):
                 raise UserError(f"{path}, line {number}: {example}. Expected are {forms}.")
             yield example
@@ -207,6 +221,14 @@ def _first_cells(names: Sequence[str], rows: Iterable[tuple[int, list[str] | Fau
 
 def _is_blank(line: tuple[int, str | Fault]) -> bool:
     return isinstance(line[1], str) and not line[1].strip()
+
+
+def _tab_columns(line: str) -> list[str]:
+    """The columns between tabs, those whose quotes a program has doubled without."""
+    columns = line.split("\t")
+    if '""' not in line:
+        return columns
+    return [each[1:-1].replace('""', '"') if DOUBLED.fullmatch(each) else each for each in columns]
 
 
 def _quoted(

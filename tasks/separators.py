@@ -14,15 +14,20 @@ def separators_of(path: Path) -> str:
 
 
 def split_columns(line: str, separator: str) -> list[str]:
-    """The columns of a line, which may be in quotes unless tabs separate them, and the last of which may go on in the
-    next line. None of a line that is no row."""
-    if separator == "\t":
+    """The columns of a line, which may be in quotes, where tabs separate them only all of them, and the last of which
+    may go on in the next line. None of a line that is no row."""
+    if separator == "\t" and not all_quoted(line):
         return line.split(separator)
     line += '"' * (line.count('"') % 2)
     try:
         return next(csv.reader([line], delimiter=separator, strict=True), [])
     except csv.Error:
         return []
+
+
+def all_quoted(line: str) -> bool:
+    """Whether each of the columns that tabs separate stands in quotes."""
+    return all(len(column) > 1 and column[0] == column[-1] == '"' for column in line.rstrip("\r").split("\t"))
 
 
 def has_columns(columns: Sequence[str], fields: Mapping[str, Sequence[str]]) -> bool:

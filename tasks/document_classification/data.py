@@ -301,7 +301,7 @@ class DocumentData(TaskData):
         labels = {*self.corpus().classes, *itertools.chain(*(self.recipe.classes or {}).values())}
         return read_examples(note_labels(lines, name, self.form, labels), name, self._input, "documents", forms)
 
-    def read_table(self, path: Path) -> Iterator[NewDocument] | None:
+    def read_table(self, path: Path) -> Iterator[tuple[NewDocument, dict[str, str]]] | None:
         """New documents of a table whose first line has the columns of the form, that of the label perhaps not."""
 
         def parse(record: dict[str, str]) -> NewDocument:

@@ -260,7 +260,7 @@ class NliData(TaskData):
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[Pair]:
         return read_inputs(lines, name)
 
-    def read_table(self, path: Path) -> Iterator[Pair] | None:
+    def read_table(self, path: Path) -> Iterator[tuple[Pair, dict[str, str]]] | None:
         """Pairs of a table whose first line names their columns; a column of labels is passed over."""
         return read_table(path)
 

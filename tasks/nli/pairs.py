@@ -67,8 +67,9 @@ def read_inputs(lines: Iterable[bytes], name: str) -> Iterator[Pair]:
     return read_examples(_note_header(lines, name), name, _input, "pairs", forms)
 
 
-def read_table(path: Path) -> Iterator[Pair] | None:
-    """Pairs without labels of a table whose first line names their columns, among others; None of another file."""
+def read_table(path: Path) -> Iterator[tuple[Pair, dict[str, str]]] | None:
+    """Pairs without labels of a table whose first line names their columns, each with the others; None of another
+    file."""
     return read_new_rows(path, SENTENCES, _new)
 
 

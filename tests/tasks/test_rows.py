@@ -40,6 +40,18 @@ def test_json_lines_and_tables_are_read_alike(tmp_path, name, content, rows):
     assert read(tmp_path, content, name) == rows
 
 
+@pytest.mark.parametrize(
+    ("content", "texts"),
+    [
+        ('label\ttext\nx\t"He said ""hi"""\ny\t"Hi"\nz\ta "" b\n', ['He said "hi"', '"Hi"', 'a "" b']),
+        ('"label"\t"text"\n"x"\t"He said ""hi"""\n"y"\t"two\nlines\tand a tab"\n', ['He said "hi"', "two\nlines\tand a tab"]),
+    ],
+    ids=["where they are needed", "around all"],
+)
+def test_quotes_that_a_program_has_put_are_none_of_the_text(tmp_path, content, texts):
+    assert [row[1][1] for row in read(tmp_path, content)] == texts
+
+
 def test_a_table_may_have_no_header_and_fields_may_be_optional(tmp_path):
     assert read(tmp_path, '"1","a"\n"2","b"\n', "a.csv", header=("label", "text")) == [(1, ("1", "a")), (2, ("2", "b"))]
     rows = read(tmp_path, "label\ttext\tgenre\nx\ta\tg\nx\tb\n", optional=("genre", "id"))

@@ -147,8 +147,10 @@ def test_new_documents_may_be_a_table_with_or_without_labels(tmp_path, name, con
     path.write_bytes(gzip.compress(content.encode()) if name.endswith(".gz") else content.encode())
     rows = found.read_table(path)
     assert rows is not None
-    texts = [" ".join(found.describe(one)["text"].split()) for one in rows]
+    made = list(rows)
+    texts = [" ".join(found.describe(one)["text"].split()) for one, _ in made]
     assert texts == ["Rain It; rains today", "Shares They, rise"]
+    assert [list(others.values()) for _, others in made] in ([["1"], ["3"]], [["7"], ["8"]], [[], []])
 
 
 def test_a_file_that_is_no_table_is_read_by_its_lines(tmp_path):

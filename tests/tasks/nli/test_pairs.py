@@ -174,7 +174,9 @@ def test_a_header_of_new_pairs_is_noted_and_read_as_a_pair(capsys, lines, noted)
 )
 def test_new_pairs_may_be_a_table_whose_first_line_names_its_columns(tmp_path, name, text):
     (tmp_path / name).write_text(text, encoding="utf-8")
-    assert list(read_table(tmp_path / name)) == [Pair("A man.", "He is.", ""), Pair("A", "b", "")]
+    pairs, others = zip(*read_table(tmp_path / name), strict=True)
+    assert pairs == (Pair("A man.", "He is.", ""), Pair("A", "b", ""))
+    assert others == (({}, {}) if name == "in.csv" else ({"id": "1", "label": "x"}, {"id": "2", "label": "y"}))
     (tmp_path / name).write_text(text.partition("\n")[2], encoding="utf-8")
     assert read_table(tmp_path / name) is None
     (tmp_path / name).write_text(f"{text.partition(chr(10))[0]}\n", encoding="utf-8")
