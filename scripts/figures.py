@@ -113,25 +113,27 @@ def split(words: Sequence[str]) -> tuple[list[str], list[Path]]:
 
 
 def draw(figures: Sequence[str], runs: Sequence[Run], options: FigureOptions) -> None:
-    """Draw the figures, print the files; each model is read once. With `all`, what a run does not have is left out.
+    """Draw the figures, print the files; each model is read once. What a run does not have is left out.
 
-    Raises UserError where a figure that was named cannot be drawn, or of `all` none.
+    Raises UserError, after those that can be drawn, where a figure that was named cannot, or of `all` none.
     """
     models = functools.cache(lambda k: load(runs[k], options.state))
     places = {id(run): k for k, run in enumerate(runs)}
-    failures = 0
+    failures: list[str] = []
     names = list(FIGURES) if EVERY in figures else list(dict.fromkeys(figures))
     for name in names:
         try:
             for path in FIGURES[name](runs, lambda run: models(places[id(run)]), options):
                 print(f"figure: {path}", flush=True)
         except UserError as error:
-            if EVERY not in figures:
+            if len(names) == 1:
                 raise
-            failures += 1
+            failures.append(name)
             print(f"left out {name}: {error}", file=sys.stderr)
-    if failures == len(names):
+    if len(failures) == len(names):
         raise UserError("No figure could be drawn; the reasons are above.")
+    if failures and EVERY not in figures:
+        raise UserError(f"Not drawn: {', '.join(failures)}; the reasons are above.")
 
 
 def _figure_options(options: argparse.Namespace) -> FigureOptions:

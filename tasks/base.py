@@ -160,6 +160,10 @@ class Task(pl.LightningModule, abc.ABC):
         """How some of `metrics` were measured, by their names, where there is more than one way: for the record."""
         return {}
 
+    def remarks(self) -> list[str]:
+        """What a reader of the result has to know of the trained model, in sentences; called in the main process."""
+        return []
+
     def configure_optimizers(self) -> Any:
         return self.schedule.configure(self.optimizer(self), lambda: self.trainer, self.select, self.select_mode)
 

@@ -39,6 +39,15 @@ def labels_of(records: Mapping[Path, Record], choices: Choices) -> list[dict[str
     return [{key: _shown(key, value) for key, value in own.items()} for own in settings]
 
 
+def unlabelled(records: Sequence[Record], labels: Sequence[Mapping[str, str]]) -> list[str]:
+    """The settings that differ and have no label, each with its values: they follow from one that has, as the geometry
+    from the encoder."""
+    settings = _different([_settings(record) for record in records], _is_open)
+    keys = [key for key in settings[0] if not _FOLLOWS.search(key)]
+    free = [key for key in keys if not any(key == name or key.startswith(f"{name}.") for name in labels[0])]
+    return [f"{key} ({', '.join(dict.fromkeys(_shown(key, own[key]) for own in settings))})" for key in free]
+
+
 def _settings(record: Record) -> dict[str, Any]:
     """The settings of a run that have an effect on results, by dotted key, seeds left out."""
     return LATER | {key: value for key, value in current(flat(record["config"])).items() if _counts(key)}

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from tasks.comparison import FEW, Comparison, PairedTest, Setting, mean_and_deviation
 from tasks.comparison_labels import ABSENT
+from tasks.errors import readable
 from tasks.terminal import show_table
 
 MOST_COLUMNS = 4  # settings that differ; more of them stand in one column below each other
@@ -93,6 +94,10 @@ def _notes(comparison: Comparison, tests: Sequence[PairedTest]) -> list[str]:
         f"Ranked by {comparison.metric}, the {better} the better; mean ± standard deviation over seeds.",
         *comparison.notes,
     ]
+    if len(comparison.settings) > 1:
+        folders = [str(file.parent) for file in comparison.settings[0].files.values()]
+        more = f" and {len(folders) - 1} more" if len(folders) > 1 else ""
+        notes.append(f"Rank 1 is {readable(folders[0])}{more}.")
     if any(comparison.metric not in r["metrics"] for each in comparison.settings for r in each.records.values()):
         notes.append(f"Runs without {comparison.metric} come last, or do not count in its mean.")
     tested = [test for test in tests if test.p is not None]

@@ -36,6 +36,7 @@ def remarks(task: Task, record: Mapping[str, Any], history: Sequence[Mapping[str
         lines.append(on_bleu(bleu, record["config"]["task"]["data"]["batch_tokens"], history))
     lines += on_limits(record["config"]["trainer"], record["metrics"])
     lines += on_curvature(record["config"]["geometry"])
+    lines += task.remarks()
     one_by_one = record["config"]["optim"]["rule"] != "lbfgs"  # else an epoch is a minimisation of its own
     if one_by_one and not task.reconstructs:
         line = on_selection(task.select, task.select_mode, history, record["config"]["optim"]["lr"])

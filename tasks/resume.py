@@ -115,7 +115,10 @@ def check_same(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, .
         remedy = f"Give this run the settings{and_data} of the checkpoint"
         if all(difference.startswith("trainer.max_") for difference in unequal):
             schedule = checkpoint["config"]["optim"]["schedule"]
-            remedy = f"Its learning rate falls to 0 at that end (optim.schedule={schedule}), so keep it"
+            remedy = (
+                f"Its learning rate falls to 0 at that end (optim.schedule={schedule}), so keep it, or train anew, to "
+                "this end or with optim.schedule=constant, which can be trained further"
+            )
         if not others:
             remedy = (
                 "These are other data than it was trained with: put back its files (paths.data_dir, HYPERBOLIC_DATA or "

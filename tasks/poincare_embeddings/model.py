@@ -11,6 +11,7 @@ from hyperbolic.manifolds import Euclidean, HyperbolicManifold, Lorentz, Manifol
 from hyperbolic.manifolds.charts import convert
 from tasks.edges import Edges, levels_below_tops
 from tasks.errors import UserError, one_of, whole
+from tasks.poincare_embeddings.pairs import Ancestors
 
 STARTS = ("uniform", "tree")
 IS_A = 1000.0  # weight of the difference of norms in is-a scores
@@ -109,6 +110,13 @@ class NodeEmbeddings(nn.Module):
         else:
             lengths = [torch.linalg.vector_norm(x, dim=-1) for x in (u, v)]
         return distances, -(1 + IS_A * (lengths[1] - lengths[0])) * distances
+
+    @torch.no_grad()
+    def share_farther_out(self, ancestors: Ancestors) -> float:
+        """The share of pairs of a node and one above it in which the latter is farther from the origin."""
+        lengths = self.manifold.dist0(self.points.double())
+        nodes, above = ancestors.to(lengths.device).pairs(torch.arange(len(lengths), device=lengths.device))
+        return float((lengths[above] > lengths[nodes]).double().mean())
 
     def all_coordinates(self) -> Tensor:
         """Coordinates of all points for `order`, float64."""

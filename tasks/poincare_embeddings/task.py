@@ -22,6 +22,8 @@ from tasks.poincare_embeddings.pairs import Ancestors, excluded_pairs, ranks
 from tasks.points_files import write_points
 from tasks.schedules import FALLING
 
+FARTHER_OUT = 0.05  # the share of pairs whose is-a scores have the wrong sign from which on a run says so
+
 
 class EmbeddingTask(Task):
     """Reconstruction of a hierarchy: are the nodes above a node the nearest to it?
@@ -148,6 +150,18 @@ class EmbeddingTask(Task):
         if "pairs" not in sums:
             return {"loss": sums["loss"] / sums["examples"]}
         return {"map": sums["precision"] / sums["examples"], "mean_rank": sums["ranks"] / sums["pairs"]}
+
+    def remarks(self) -> list[str]:
+        lines = [
+            "val/... and test/... are of the pairs that were trained on: they say how well distances reconstruct the "
+            "hierarchy, and nothing of pairs that it lacks."
+        ]
+        if (share := self.model.share_farther_out(self.ancestors)) > FARTHER_OUT:
+            lines.append(
+                f"{share:.0%} of what is above a node lies farther from the origin than the node itself, and is_a of "
+                "such a pair (mode=predict) has the wrong sign. Try more epochs or dimensions (task.dim)."
+            )
+        return lines
 
     def predict(self, batch: dict[str, Tensor]) -> list[dict[str, Any]]:
         """Of a node {"nearest": [{"node": name, "distance": d}, ...]}; of a pair {"distance": d, "is_a": score}, see

@@ -298,6 +298,9 @@ def test_a_folder_that_lacks_a_part(copied, tmp_path, capsys, missing, message):
     assert message in error_of(capsys)
     assert draw(tmp_path / "out", "all", copied) == 0  # its curves
     assert "left out nearest: " in capsys.readouterr().err
+    assert draw(tmp_path / "named", "nearest", "curves", copied) == 1
+    assert error_of(capsys) == "error: Not drawn: nearest; the reasons are above."
+    assert [file.name.partition("-")[0] for file in (tmp_path / "named").iterdir()] == ["curves"]
 
 
 def test_the_error_of_a_run_of_predictions_names_the_one_that_trained(copied, tmp_path, capsys):

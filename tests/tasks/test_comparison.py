@@ -237,6 +237,24 @@ def test_a_run_that_went_on_with_other_code_is_of_several_versions():
     )
 
 
+def test_settings_that_follow_from_others_are_noted_and_the_best_run_named():
+    one = record(words=("encoder=gru",))
+    other = record(
+        words=("encoder=murp",), val=0.1, config__encoder={"_target_": "hyperbolic.encoders.relational.mur.MuR"},
+        config__geometry__name="lorentz", config__optim__lr=0.5,
+    )  # fmt: skip
+    (both,) = compared(one, other)
+    assert both.keys == ["encoder"]
+    assert both.notes[0] == "The runs differ besides in geometry.name (poincare, lorentz), optim.lr (0.01, 0.5)."
+    assert "Rank 1 is out/toy/000-seed0." in grid(both).notes
+
+
+def test_metrics_are_in_the_order_of_their_numbers():
+    hits = {f"test/hits@{k}": 0.5 for k in (10, 1, 3)}
+    (runs,) = compared(*({**each, "metrics": each["metrics"] | hits} for each in (record(0), record(1))))
+    assert runs.test_metrics() == ["test/accuracy", "test/hits@1", "test/hits@3", "test/hits@10", "test/loss"]
+
+
 def test_packages_of_several_versions_are_noted():
     one, other = ({"torch": version, "numpy": "2.2.0"} for version in ("2.11.0", "2.13.0"))
     (mixed,) = compared(record(0, versions=one), record(1, versions=other))
