@@ -5,7 +5,8 @@ python scripts/graph_statistics.py data/graphs/* --output results/hyperbolicity.
 
 A folder of a knowledge graph has train.txt, valid.txt and test.txt with rows head, relation, tail; the numbers are
 those of train. A folder of a graph has edges.tsv, or is one of HGCN's releases, of which only the files of the edges
-are needed. --output keeps what was measured of graphs, which tables set beside the gain of a hyperbolic model.
+are needed. A file with rows child, parent is a hierarchy. --output keeps what was measured of graphs, which tables set
+beside the gain of a hyperbolic model.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ import numpy as np  # noqa: E402
 
 from scripts import commands  # noqa: E402
 from scripts.shapes import Net, Shape, curvature, hyperbolicity, krackhardt, one_way, shape  # noqa: E402
+from tasks.edges import read_edges  # noqa: E402
 from tasks.errors import UserError, plain_warnings, whole  # noqa: E402
 from tasks.folders import whole_file  # noqa: E402
 from tasks.graph.folder import EDGES, read_folder  # noqa: E402
+from tasks.graph.graph import undirected  # noqa: E402
 from tasks.graph.releases import read_links  # noqa: E402
 from tasks.kg_completion.categories import categories  # noqa: E402
 from tasks.kg_completion.triples import FILES, OTHER_FILES, Graph, read_graph  # noqa: E402
@@ -85,7 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
         raise UserError(f"--output keeps graphs by the names of their folders, and {twice[0]} is there twice.")
     for k, folder in enumerate(options.folders):
         print("\n" * (k > 0), end="")
-        if existing(folder / EDGES) or (folder.is_dir() and not has_triples(folder)):
+        if folder.is_file() or existing(folder / EDGES) or (folder.is_dir() and not has_triples(folder)):
             kept[folder.resolve().name] = _graph(folder, options.samples, options.seed)
         else:
             graph = read_graph(folder)
@@ -109,10 +112,15 @@ def has_triples(folder: Path) -> bool:
 
 
 def _graph(folder: Path, samples: int, seed: int) -> dict[str, object]:
-    """Print what is said of the graph in a folder, and give it as plain values."""
-    graph = read_folder(folder, folder.name, False) if existing(folder / EDGES) else read_links(folder)
-    links = links_of(graph.edges, graph.n, graph.sha256, samples, seed)
-    print("\n".join(report_links(graph.name, graph.notes, links)))
+    """Print what is said of the graph in a folder or a file, and give it as plain values."""
+    if folder.is_file():
+        tree = read_edges(folder, str(folder))
+        edges, notes = undirected(np.stack([tree.child, tree.parent], axis=1), len(tree.names), str(folder))
+        links, name = links_of(edges, len(tree.names), tree.sha256, samples, seed), tree.source
+    else:
+        graph = read_folder(folder, folder.name, False) if existing(folder / EDGES) else read_links(folder)
+        links, name, notes = links_of(graph.edges, graph.n, graph.sha256, samples, seed), graph.name, graph.notes
+    print("\n".join(report_links(name, notes, links)))
     return {key: round(value, 6) if isinstance(value, float) else value for key, value in asdict(links).items()}
 
 
@@ -136,7 +144,7 @@ def report_links(name: str, notes: Sequence[str], links: Links) -> list[str]:
         f"largest connected part {links.component:.1%} of the nodes",
         f"delta of sampled quadruples: largest {_number(links.delta_max)}, mean {_number(links.delta_mean)}; "
         f"diameter seen {links.diameter}; 2 delta / diameter {_number(relative)}",
-        f"xi {_number(links.xi)}",
+        f"xi {_number(links.xi)}: {likeness(links.xi, 'the graph is')}",
     ]
 
 
@@ -186,14 +194,19 @@ def verdict(rows: Sequence[Row]) -> str:
     if not measured:
         return "No relation connects three entities, so these numbers do not say which space suits the graph."
     xi = sum(row.triples * row.xi for row in measured) / sum(row.triples for row in measured)
-    text = f"The mean of xi over the relations, weighted by triples, is {_number(xi)}: "
-    if xi <= STRONG:
-        text += "most triples belong to relations much like trees, where hyperbolic space can help at small dimensions."
-    elif xi <= WEAK:
-        text += "the relations are somewhat like trees, and hyperbolic space may help a little at small dimensions."
-    else:
-        text += "the relations are little like trees, and a Euclidean model may do as well."
+    text = f"The mean of xi over the relations, weighted by triples, is {_number(xi)}: {likeness(xi, 'they are')}."
     return f"{text} This is a hint from the graph alone; compare both on the dev split."
+
+
+def likeness(xi: float, subject: str) -> str:
+    """What xi suggests, as the end of a sentence. subject: with its verb, as "the graph is"."""
+    if math.isnan(xi):
+        return "no node has two neighbours, so nothing is known of its shape"
+    if xi <= STRONG:
+        return f"{subject} much like a tree, where hyperbolic space can help at small dimensions"
+    if xi <= WEAK:
+        return f"{subject} somewhat like a tree, and hyperbolic space may help a little at small dimensions"
+    return f"{subject} little like a tree, and a Euclidean model may do as well"
 
 
 def _number(value: float) -> str:

@@ -78,9 +78,12 @@ def brief(value: object) -> str:
 
 def other_separator(line: str, least: int, most: int | None = None) -> str:
     """Of a line without tabs that has the right number of columns, at least `least`, when it is cut at another
-    character, a sentence that says so, and what makes tabs of them; else nothing."""
+    character, a sentence that says so, and what makes tabs of them; of one with too many columns, what leaves them out;
+    else nothing."""
     if "\t" in line:
-        return ""
+        cut = f"cut -f1-{most} < FILE > NEW_FILE leaves them out"
+        too_many = most is not None and line.count("\t") >= most
+        return f" Further columns, such as weights, are not read: {cut}." if too_many else ""
     for name, mark, command in (
         ("commas", ",", "tr ',' '\\t'"), ("semicolons", ";", "tr ';' '\\t'"), ("blanks", None, "tr -s ' ' '\\t'"),
     ):  # fmt: skip

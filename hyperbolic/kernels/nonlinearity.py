@@ -22,5 +22,6 @@ def checked(name: str) -> str:
         ValueError: for a name that is not in ``NONLINEARITIES``.
     """
     if name not in NONLINEARITIES:
-        raise ValueError(f"unknown nonlinearity {name!r}; available: {', '.join(NONLINEARITIES)}")
+        kind = "a nonlinearity is given by its name, got" if callable(name) else "unknown nonlinearity"
+        raise ValueError(f"{kind} {name!r}; available: {', '.join(NONLINEARITIES)}")
     return name

@@ -57,8 +57,8 @@ class Manifold(geoopt.Manifold, abc.ABC):
             isinstance(c, bool) or not isinstance(c, (int, float)) or not math.isfinite(c) or c <= 0
         ):
             raise ValueError(
-                f"{self.name}: c must be a positive number (the sectional curvature is -c), got c={c!r}; "
-                "use the Euclidean geometry for a flat space"
+                f"{self.name}: c must be a positive number, an int or a float (the sectional curvature is -c), "
+                f"got c={c!r}; use the Euclidean geometry for a flat space"
             )
         self.start_c = float(c)  # c itself unless it is learned; known without looking into a tensor
         self.learn_c = bool(learn_c)

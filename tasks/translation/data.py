@@ -153,6 +153,7 @@ class TranslationData(TaskData):
         """All pairs as ids, read or made the first time they are needed."""
         if self._corpus is None:
             self._corpus = self._made_up(self.toy) if self.folder is None and self.toy else self._from_files()
+            say(f"From {self.source} to {self.target} (task.data.source, task.data.target).", flush=True)
             for split in SPLITS:
                 self._report(split, self._corpus.counts[split])
             learnt, pieces = len(self.subwords), self.recipe.pieces

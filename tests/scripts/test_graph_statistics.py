@@ -57,6 +57,14 @@ def test_a_graph_of_edges(tmp_path, capsys):
     assert (graphs["circle"]["delta_max"], graphs["tree"]["delta_max"], graphs["tree"]["diameter"]) == (2.0, 0.0, 8)
 
 
+def test_a_file_is_a_hierarchy(tmp_path, capsys):
+    (tmp_path / "animals.tsv").write_text("".join(f"n{k}\tn{(k - 1) // 2}\n" for k in range(1, 31)))
+    assert graph_statistics.main([str(tmp_path / "animals.tsv"), "--samples", "50"]) == 0
+    output = capsys.readouterr().out
+    assert "animals.tsv: 31 nodes, 30 edges, 0 isolated" in output
+    assert ": the graph is somewhat like a tree" in output
+
+
 def test_a_folder_that_has_no_graph_is_told(tmp_path, folder, capsys):
     (tmp_path / "empty").mkdir()
     assert graph_statistics.main([str(tmp_path / "empty")]) == 1
@@ -93,7 +101,7 @@ def test_shared_triples_are_a_note(folder, capsys):
 
 @pytest.mark.parametrize(
     ("xi", "words"),
-    [(-2.0, "much like trees"), (-0.5, "somewhat like trees"), (0.1, "little like trees"), (float("nan"), "do not say")],
+    [(-2.0, "much like a tree"), (-0.5, "somewhat like a tree"), (0.1, "little like a tree"), (float("nan"), "do not say")],
 )
 def test_the_sentence_follows_the_weighted_mean(xi, words):
     rows = [

@@ -9,9 +9,10 @@ import torch
 from configs import checks, composing
 from configs.build import build
 from hyperbolic.geometry import GEOMETRIES, make_geometry
-from tasks.edges import complete_tree
+from tasks.edges import Edges, complete_tree
 from tasks.errors import UserError
 from tasks.poincare_embeddings.model import NodeEmbeddings
+from tasks.poincare_embeddings.pairs import Ancestors
 from tests.cli import QUIET, call, places
 
 
@@ -31,6 +32,20 @@ def test_every_node_starts_a_step_from_the_one_above_it(geometry):
     torch.testing.assert_close(steps, torch.full_like(steps, 0.4), rtol=1e-4, atol=0)
     top = embeddings.manifold.dist(points[0], embeddings.manifold.origin(3))
     assert top < 3e-3
+
+
+@pytest.mark.parametrize("geometry", ["poincare", "lorentz", "euclidean"])
+def test_what_lies_farther_out_than_the_nodes_below_it_is_counted(geometry):
+    edges = Edges(("root", "left", "right", "leaf"), np.array([1, 2, 3]), np.array([0, 0, 1]), "", "")
+    space, layers = GEOMETRIES[geometry]
+    shape = make_geometry(geometry, space, layers, c=None if space == "Euclidean" else 1.0)
+    settings = {"d": 2, "start": "uniform", "start_step": 1.0, "init_bound": 0.1, "temperature": 1.0, "sparse": False}
+    embeddings = NodeEmbeddings(shape, edges, **settings)
+    at = torch.tensor([[0.1, 0.0], [0.5, 0.0], [0.05, 0.0], [0.0, 0.3]])
+    table = next(embeddings.table.parameters()).data
+    table.copy_(embeddings.manifold.expmap0(at) if table.shape[1] > 2 or geometry == "poincare" else at)
+    pairs = Ancestors(torch.tensor([0, 0, 1, 2, 4]), torch.tensor([0, 0, 0, 1]))  # left, right: root; leaf: root, left
+    assert embeddings.share_farther_out(pairs) == pytest.approx(2 / 4), "right below root, leaf below left"
 
 
 @pytest.mark.parametrize("geometry", ["poincare", "lorentz", "klein", "euclidean"])
