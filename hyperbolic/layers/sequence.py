@@ -48,13 +48,15 @@ def check_lengths(lengths: Tensor | None, x: Tensor, layer: nn.Module | None = N
     """
     Args: lengths (...) of sequences x (..., T, D). layer: that the error names.
     Raises:
-        ValueError: lengths of another shape than the batch, or outside 1..T (the last on a GPU: a device-side
-            assertion).
+        ValueError: lengths that are no tensor, of another shape than the batch, or outside 1..T (the last on a GPU: a
+            device-side assertion).
     """
     if lengths is None:
         return
+    place = "" if layer is None else f"{name_of(layer)}: "
+    if not isinstance(lengths, Tensor):
+        raise ValueError(f"{place}lengths must be a tensor, got {lengths!r}")
     if lengths.shape != x.shape[:-2]:
-        place = "" if layer is None else f"{name_of(layer)}: "
         raise ValueError(
             f"{place}lengths must have the shape {tuple(x.shape[:-2])} of the batch, got {tuple(lengths.shape)}"
         )

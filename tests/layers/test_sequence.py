@@ -138,6 +138,8 @@ def test_mistakes_are_named(name):
         g.gru(2, 2, streams=3)(g.manifold.origin(2, 3, 4, 2))
     with pytest.raises(ValueError, match=r"\w+\.RNN: lengths must have"):
         layer(x, torch.tensor([1, 2]))
+    with pytest.raises(ValueError, match=r"\w+\.RNN: lengths must be a tensor, got \[1, 2, 4\]"):
+        layer(x, [1, 2, 4])
     with pytest.raises(ValueError, match=r"\w+\.RNN: lengths must lie"):
         layer(x, torch.tensor([1, 5, 4]))
     with pytest.raises(ValueError, match=r"\w+\.RNN: takes sequences .*, got the shape"):

@@ -326,7 +326,9 @@ def test_the_error_of_a_run_of_predictions_names_the_one_that_trained(copied, tm
 def test_a_damaged_file_is_named(copied, tmp_path, capsys, name, text, message):
     (copied / name).write_text(text)
     assert draw(tmp_path / "out", "norms", "granularity", copied) == 1
-    assert message in error_of(capsys)
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.splitlines()[-1].startswith("error: ")
 
 
 @pytest.mark.parametrize("seed", ["/../../../escaped", "7", 1.5, None, True])
