@@ -1,11 +1,12 @@
 """Measure this code against that of another checkout: `bench.py --quick` of both in turn, and the ratio of the medians.
 
-python scripts/bench_against.py CHECKOUT [--repeats N] [--rows GLOB]      as in: bench_against.py ../before --repeats 5
+python scripts/bench_against.py CHECKOUT [--repeats N] [--rows GLOB...]   as in: bench_against.py ../before --repeats 5
 python scripts/bench_against.py CHECKOUT --output results/bench/against.json
 
-CHECKOUT is another working tree of this project: git worktree add ../before COMMIT. A row counts by the time of ours in
-multiples of its floor, the Euclidean twin measured in the same process, which evens out what slows the machine. Rows
-that only one of them has are left out and named.
+CHECKOUT is another working tree of this project: git worktree add ../before COMMIT. The table has the seconds of ours,
+and the ratios of these and of the multiples of the floor, the Euclidean twin measured in the same process. What rows of
+one process leave in memory changes the times of the next ones: --rows A B C measures each of these in processes of its
+own. Rows that only one checkout has are left out and named.
 """
 
 from __future__ import annotations
@@ -36,18 +37,21 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns 0, or 1 where one of the two cannot be measured. Exits with 2 for bad usage."""
     options = _parser().parse_args(arguments)
     whole("--repeats", options.repeats, 1)
-    words = ["--quick", "--rows", options.rows, "--threads", str(whole("--threads", options.threads, 1))]
-    words += ["--sizes", options.sizes]
+    words = ["--quick", "--threads", str(whole("--threads", options.threads, 1)), "--sizes", options.sizes]
     runs: list[tuple[Run, Run]] = []
     for k in range(options.repeats):
         print(f"{k + 1}/{options.repeats}", file=sys.stderr)
-        runs.append((measure(options.checkout.resolve(), words), measure(ROOT, words)))
+        for rows in options.rows:
+            pair = [measure(checkout, [*words, "--rows", rows]) for checkout in (options.checkout.resolve(), ROOT)]
+            runs.append((pair[0], pair[1]))
     result = compare(runs)
-    rows = result["rows"].items()
-    body = [[name, f"{row['before']:.3g}", f"{row['now']:.3g}", f"{row['ratio']:.2f}"] for name, row in rows]
+    body = [
+        [name, f"{row['before']:.3g}", f"{row['now']:.3g}", f"{row['ratio']:.2f}", f"{row['ratio_to_floor']:.2f}"]
+        for name, row in result["rows"].items()
+    ]
     commits = " and ".join(str(result[side]["commit"])[:7] for side in ("before", "now"))
-    header = ["row (floor = 1)", "before", "now", "now / before"]
-    show_table(f"{commits}, {options.repeats} runs of each in turn", header, body, [False, True, True, True])
+    header = ["row", "before, s", "now, s", "now / before", "in multiples of the floor"]
+    show_table(f"{commits}, {options.repeats} runs of each in turn", header, body, [False, True, True, True, True])
     if result["left_out"]:
         print(f"only in one of them: {', '.join(result['left_out'])}")
     if options.output:
@@ -71,29 +75,37 @@ def measure(checkout: Path, words: list[str]) -> Run:
 
 
 def compare(runs: list[tuple[Run, Run]]) -> dict[str, Any]:
-    """By row, of both that have it, the medians of the time of ours in multiples of the floor, and their ratio."""
-    before, now = ([_ratios(run) for run in side] for side in zip(*runs, strict=True))
-    names = [name for name in now[0] if name in before[0]]
+    """By row, of both that have it, the medians of the seconds of ours and their ratio, and the ratio of the medians in
+    multiples of the floor."""
+    before, now = (_times([run for run, _ in runs]), _times([run for _, run in runs]))
     rows = {}
-    for name in names:
-        medians = [statistics.median(run[name] for run in side) for side in (before, now)]
-        rows[name] = {"before": medians[0], "now": medians[1], "ratio": medians[1] / medians[0]}
+    for name in [name for name in now if name in before]:
+        (seconds, multiple), (seconds_now, multiple_now) = before[name], now[name]
+        ratios = {"ratio": seconds_now / seconds, "ratio_to_floor": multiple_now / multiple}
+        rows[name] = {"before": seconds, "now": seconds_now, **ratios}
     where = ("commit", "dirty", "packages", "threads", "device_name")
     sides = [{key: run[key] for key in where} for run in runs[0]]
-    left_out = sorted({*before[0], *now[0]} - {*names})
-    return {"before": sides[0], "now": sides[1], "repeats": len(runs), "rows": rows, "left_out": left_out}
+    left_out = sorted({*before, *now} - {*rows})
+    return {"before": sides[0], "now": sides[1], "rows": rows, "left_out": left_out}
 
 
-def _ratios(run: Run) -> dict[str, float]:
-    variants = [(row["name"], each) for row in run["rows"] for each in row["variants"]]
-    return {name: each["ratio"] for name, each in variants if each["role"] == "ours" and each["ratio"]}
+def _times(runs: list[Run]) -> dict[str, tuple[float, float]]:
+    """By row the medians of ours, in seconds and in multiples of the floor."""
+    rows = [row for run in runs for row in run["rows"]]
+    ours = [(row["name"], each) for row in rows for each in row["variants"] if each["role"] == "ours" and each["ratio"]]
+    times: dict[str, tuple[float, float]] = {}
+    for name in dict(ours):
+        own = [each for other, each in ours if other == name]
+        times[name] = (statistics.median(e["seconds"] for e in own), statistics.median(e["ratio"] for e in own))
+    return times
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = commands.parser("bench_against.py", __doc__)
     parser.add_argument("checkout", type=Path, metavar="CHECKOUT", help="another working tree of this project")
     parser.add_argument("--repeats", type=int, default=5, metavar="N", help="runs of each (5)")
-    parser.add_argument("--rows", default="*", metavar="GLOB", help="only rows whose name matches, as in 'mobius-*'")
+    about = "only rows whose name matches, as in 'mobius-*'; several: each in processes of its own"
+    parser.add_argument("--rows", default=["*"], nargs="+", metavar="GLOB", help=about)
     parser.add_argument("--threads", type=int, default=2, metavar="N", help="CPU threads (2)")
     parser.add_argument("--output", type=Path, metavar="FILE", help="the same as JSON")
     parser.add_argument("--sizes", choices=["table", "tiny"], default="table", help=argparse.SUPPRESS)

@@ -101,7 +101,6 @@ def read_records(
     optional: Sequence[str] = (),
     header: Sequence[str] | None = None,
     remedy: Callable[[dict[str, tuple[str, ...]]], str] | None = None,
-    others: Sequence[str] = (),
 ) -> Iterator[tuple[int, dict[str, str] | Fault]]:
     """The number of each line and its fields by name, or what is wrong with it; blank lines are passed over.
 
@@ -114,18 +113,30 @@ def read_records(
 
     fields: the names that each field has in files. optional: fields that are "" where a file does not have them.
     forms: what is expected, for messages. remedy: of a table whose first line lacks a column that is needed, a sentence
-    that says what makes it readable, from what the first rows have in each column. others: columns that are handed on
-    beside the fields, "" where a row lacks them. Raises UserError for a file that
+    that says what makes it readable, from what the first rows have in each column. Raises UserError for a file that
     cannot be read or is empty, and for a table without a column that is needed. One line is held at a time, of rows
     with quotes at most LONGEST characters; a core reads about 100,000 lines a second.
     """
+    rows = _read_rows(path, fields, forms, optional, header, remedy)
+    yield from parse_each(rows, lambda row: pick_fields(row, fields, optional))
+
+
+def _read_rows(
+    path: Path,
+    fields: Mapping[str, Sequence[str]],
+    forms: str,
+    optional: Sequence[str],
+    header: Sequence[str] | None = None,
+    remedy: Callable[[dict[str, tuple[str, ...]]], str] | None = None,
+) -> Iterator[tuple[int, dict[str, Any] | Fault]]:
+    """The number and all columns of each line by name, see `read_records`."""
     lines: Iterator[tuple[int, str | Fault]] = itertools.dropwhile(_is_blank, read_lines(path))
     number, line = next(lines, (0, ""))
     if not number:
         raise UserError(f"{path} is empty. Expected are {forms}.")
     lines = itertools.chain([(number, line)], lines)
     if isinstance(line, str) and line.lstrip().startswith("{"):
-        yield from parse_each(lines, lambda text: pick_fields(parse_object(text), fields, optional))
+        yield from parse_each(lines, parse_object)
         return
     separator = _separator(path, line if isinstance(line, str) else "", fields, header)
     in_quotes = separator != "\t" or (header is None and isinstance(line, str) and all_quoted(line))
@@ -143,26 +154,25 @@ def read_records(
         )
     needed = 1 + max([place or 0 for place in places] + [names.index(field) for field in optional if field in names])
 
-    def pick(row: list[str]) -> dict[str, str]:
+    def name(row: list[str]) -> dict[str, str]:
         if not needed <= len(row) <= len(names):
             n, listed = len(names), ", ".join(names)
             expected = f"the first line has {n}" if header is None else f"{n} are expected ({listed})"
             raise Fault(f"it has {len(row)} columns, and {expected}")
-        return pick_fields(dict(zip(names, row, strict=False)), fields, (*optional, *others))
+        return dict(zip(names, row, strict=False))
 
-    yield from parse_each(rows, pick)
+    yield from parse_each(rows, name)
 
 
-def named_columns(path: Path, fields: Mapping[str, Sequence[str]]) -> list[str]:
-    """The columns of the first line of a file .csv or .tsv, packed or not, where it has one for each field, so that
-    `read_records` reads it as a table; else none. Raises UserError where it cannot be read."""
+def names_columns(path: Path, fields: Mapping[str, Sequence[str]]) -> bool:
+    """Whether the first line of a file .csv or .tsv, packed or not, has a column for each field, so that `read_records`
+    reads it as a table. Raises UserError where it cannot be read."""
     if {".csv", ".tsv"}.isdisjoint(path.suffixes):
-        return []
+        return False
     line = next(itertools.dropwhile(_is_blank, read_lines(path)), (0, ""))[1]
-    if not isinstance(line, str):
-        return []
-    separator = choose_separator(line, separators_of(path), lambda columns: has_columns(columns, fields))
-    return [] if separator is None else split_columns(line, separator)
+    return isinstance(line, str) and any(
+        has_columns(split_columns(line, separator), fields) for separator in separators_of(path)
+    )
 
 
 def read_new_rows(
@@ -172,25 +182,23 @@ def read_new_rows(
     optional: Sequence[str] = (),
 ) -> Iterator[tuple[Example, dict[str, str]]] | None:
     """What `parse` makes of the fields of each row of a table of new examples, and what its other columns have, such as
-    a label, for `TaskData.read_table`; None for a file that is no table, see `named_columns`.
+    a label, by their names, for `TaskData.read_table`; None for a file that is no table, see `names_columns`.
 
     fields, optional: as of `read_records`. Raises UserError for a row that cannot be used, which names its line, and
     where there is none.
     """
-    if not (columns := named_columns(path, fields)):
+    if not names_columns(path, fields):
         return None
-    used = {next(name for name in names if name in columns) for names in fields.values()}
-    others = [name for name in columns if name not in {*used, *fields, *optional}]
     forms = f"rows with {', '.join(names[0] for names in fields.values())}, as the first line names the columns"
 
-    def parse_row(record: dict[str, str]) -> tuple[Example, dict[str, str]]:
-        rest = {name: record.pop(name) for name in others}
-        return parse(record), rest
+    def parse_row(row: dict[str, str]) -> tuple[Example, dict[str, str]]:
+        used = {next((name for name in names if name in row), "") for names in fields.values()}
+        others = {name: text for name, text in row.items() if name and name not in {*used, *optional}}
+        return parse(pick_fields(row, fields, optional)), others
 
     def rows() -> Iterator[tuple[Example, dict[str, str]]]:
         number = 0
-        records = read_records(path, fields, forms, optional, others=others)
-        for number, example in parse_each(records, parse_row):
+        for number, example in parse_each(_read_rows(path, fields, forms, optional), parse_row):
             if isinstance(example, Fault):
                 raise UserError(f"{path}, line {number}: {example}. Expected are {forms}.")
             yield example

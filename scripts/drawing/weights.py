@@ -61,7 +61,7 @@ def draw(models: Sequence[Trained], options: FigureOptions) -> Path:
 def read_texts(trained: Trained, file: Path) -> list[Text]:
     """The first pairs of a file, as mode=predict reads it."""
     if (rows := trained.data.read_table(file)) is not None:
-        pairs = list(rows)
+        pairs = [pair for pair, _ in rows]
     else:
         with open_bytes(file) as lines:
             pairs = list(trained.data.read_inputs(lines, str(file)))

@@ -19,8 +19,8 @@ FIELDS = {
 }
 SENTENCES = {field: FIELDS[field] for field in ("premise", "hypothesis")}
 FORMS = (
-    'JSON lines {"gold_label": "...", "sentence1": "...", "sentence2": "..."}, or columns, tab-separated or '
-    "in a file .csv with commas, whose first line has these names (premise and hypothesis, or sentence_A and "
+    'JSON lines {"gold_label": "...", "sentence1": "...", "sentence2": "..."}, or columns, tab-separated or in a file '
+    ".csv with commas or semicolons, whose first line has these names (premise and hypothesis, or sentence_A and "
     "sentence_B, will do)"
 )
 
@@ -37,8 +37,8 @@ class Pair(NamedTuple):
 def read_pairs(path: Path) -> Iterator[tuple[int, Pair | Fault]]:
     """Line number and pair, or what is wrong with the line, of a file in one of the FORMS; blank lines are passed over.
 
-    The first line decides which form it is, not the file's name. Raises UserError for a file that cannot be read, is
-    empty, or has a header without the columns that are needed.
+    The first line decides whether it is JSON, and the name, .csv or not, what separates columns. Raises UserError for a
+    file that cannot be read, is empty, or has a header without the columns that are needed.
     """
     for number, record in read_records(path, FIELDS, FORMS, optional=("genre",), remedy=_remedy):
         yield number, record if isinstance(record, Fault) else Pair(**record)

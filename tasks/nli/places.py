@@ -9,8 +9,10 @@ from tasks.batches import SPLITS
 from tasks.errors import UserError
 from tasks.split_files import BEGINNINGS, stems_by_split
 
-FORMS = (".jsonl", ".json", ".txt", ".tsv", ".csv")  # of the same file in several forms the first is taken
-ENDINGS = (*FORMS, *(f"{ending}.gz" for ending in FORMS))
+FORMS = (".jsonl", ".json", ".txt", ".tsv")  # of the same file in several forms the first is taken
+PACKED = (*FORMS, *(f"{ending}.gz" for ending in FORMS))
+COMMAS = (".csv", ".csv.gz")  # where a split has no file in another form: programs leave such files beside others
+ENDINGS = (*PACKED, *COMMAS)
 ALL = "all"  # the part of a split that has no other
 
 
@@ -52,7 +54,8 @@ def find_files(folder: Path) -> list[Source]:
             f"There is no folder {folder}; name one with data.dir=..., with files such as train.jsonl, dev.jsonl and "
             "test.jsonl."
         )
-    stems = stems_by_split(folder, ENDINGS)
+    stems, commas = stems_by_split(folder, PACKED), stems_by_split(folder, COMMAS)
+    stems = {split: own or commas[split] for split, own in stems.items()}
     dev = stems["dev"]
     parts = {_part_name(stem): stem for stem in dev}
     if not stems["test"] and set(parts) == {"matched", "mismatched"}:

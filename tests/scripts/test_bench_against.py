@@ -12,7 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def run(commit: str, **ratios: float | None) -> dict:
     def variants(ratio: float | None) -> list[dict]:
-        return [{"role": "floor", "ratio": 1.0}, {"role": "ours", "ratio": ratio}, {"role": "peer", "ratio": 9.0}]
+        ours = {"role": "ours", "ratio": ratio, "seconds": 10 * (ratio or 0)}
+        return [{"role": "floor", "ratio": 1.0, "seconds": 10.0}, ours, {"role": "peer", "ratio": 9.0, "seconds": 90.0}]
 
     where = {"commit": commit, "dirty": False, "packages": {}, "threads": 1, "device_name": "", "mode": "quick"}
     return where | {"rows": [{"name": name, "variants": variants(ratio)} for name, ratio in ratios.items()]}
@@ -21,9 +22,11 @@ def run(commit: str, **ratios: float | None) -> dict:
 def test_medians_are_compared_of_the_rows_that_both_have():
     runs = [(run("a", x=2.0, old=1.0, y=None), run("b", x=k, new=1.0, y=1.0)) for k in (1.0, 9.0, 3.0)]
     made = bench_against.compare(runs)
-    assert made["rows"] == {"x": {"before": 2.0, "now": 3.0, "ratio": 1.5}}
+    assert made["rows"] == {"x": {"before": 20.0, "now": 30.0, "ratio": 1.5, "ratio_to_floor": 1.5}}
     assert made["left_out"] == ["new", "old", "y"]
-    assert (made["before"]["commit"], made["now"]["commit"], made["repeats"]) == ("a", "b", 3)
+    assert (made["before"]["commit"], made["now"]["commit"]) == ("a", "b")
+    gone = bench_against.compare([(run("a", x=1.0), run("b", x=1.0)), (run("a", x=None), run("b", x=3.0))])
+    assert gone["rows"]["x"]["ratio"] == 2.0
 
 
 def test_a_folder_that_cannot_be_measured_is_named(tmp_path, capsys):

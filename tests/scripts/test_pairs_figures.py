@@ -138,6 +138,8 @@ def test_pairs_of_a_file(attentive, tmp_path, figures, capsys):
     assert len(axes) == 12
     assert [axis.get_title(loc="left") for axis in axes[:2]] == ["an animal rests", "it moves"]
     assert [label.get_text() for label in axes[1].get_xticklabels()] == ["the", "train", "stands"]
+    file.write_text("id\tpremise\thypothesis\n7\tthe dog sleeps\tit rests\n")
+    assert command.main(["attention", str(attentive), "--pairs", str(file), "--out", str(tmp_path)]) == 0
     file.write_text("the dog sleeps\n")
     assert command.main(["attention", str(attentive), "--pairs", str(file), "--out", str(tmp_path)]) == 1
     assert "line 1: it has 1 column instead of 2" in capsys.readouterr().err

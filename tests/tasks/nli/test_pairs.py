@@ -170,18 +170,28 @@ def test_a_header_of_new_pairs_is_noted_and_read_as_a_pair(capsys, lines, noted)
     [
         ("in.tsv", "id\tlabel\tpremise\thypothesis\n1\tx\tA man.\tHe is.\n\n2\ty\tA\tb\n"),
         ("in.csv", "sentence2;sentence1\nHe is.;A man.\nb;A\n"),
+        ("in.csv", "id,id,premise,hypothesis,\n0,1,A man.,He is.,\n0,2,A,b,\n"),
+        ("in.tsv", '"id"\t"premise"\t"hypothesis"\n"1"\t"A man."\t"He is."\n"2"\t"A"\t"b"\n'),
     ],
 )
 def test_new_pairs_may_be_a_table_whose_first_line_names_its_columns(tmp_path, name, text):
     (tmp_path / name).write_text(text, encoding="utf-8")
     pairs, others = zip(*read_table(tmp_path / name), strict=True)
     assert pairs == (Pair("A man.", "He is.", ""), Pair("A", "b", ""))
-    assert others == (({}, {}) if name == "in.csv" else ({"id": "1", "label": "x"}, {"id": "2", "label": "y"}))
+    handed_on = [{"id": "1", "label": "x"}, {"id": "2", "label": "y"}]
+    left = [name for name in ("id", "label") if name in text.partition("\n")[0]]
+    assert list(others) == [{key: each[key] for key in left} for each in handed_on]
     (tmp_path / name).write_text(text.partition("\n")[2], encoding="utf-8")
     assert read_table(tmp_path / name) is None
     (tmp_path / name).write_text(f"{text.partition(chr(10))[0]}\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"in\.... has no rows below the names of its columns"):
         list(read_table(tmp_path / name))
+
+
+def test_pairs_of_a_table_with_commas_or_semicolons(tmp_path):
+    for text in ('label,premise,hypothesis\nyes,"A man, here.",He is.\n', "label;premise;hypothesis\nyes;A man, here.;He is.\n"):
+        (tmp_path / "train.csv").write_text(text, encoding="utf-8")
+        assert list(read_pairs(tmp_path / "train.csv")) == [(2, Pair("A man, here.", "He is.", "yes"))]
 
 
 def test_a_faulty_row_of_new_pairs_is_named_with_its_line(tmp_path):

@@ -64,7 +64,7 @@ def test_dev_may_be_absent_and_train_and_test_may_not(tmp_path):
 
 
 def test_tables_with_commas_are_found_where_there_is_no_other_form(tmp_path):
-    touch(tmp_path, "train.csv", "train.tsv", "test.csv.gz")
+    touch(tmp_path, "train.tsv", "train-stats.csv", "test.csv.gz")
     assert [source.path.name for source in find_files(tmp_path)] == ["train.tsv", "test.csv.gz"]
 
 
