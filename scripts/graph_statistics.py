@@ -144,7 +144,7 @@ def report_links(name: str, notes: Sequence[str], links: Links) -> list[str]:
         f"largest connected part {links.component:.1%} of the nodes",
         f"delta of sampled quadruples: largest {_number(links.delta_max)}, mean {_number(links.delta_mean)}; "
         f"diameter seen {links.diameter}; 2 delta / diameter {_number(relative)}",
-        f"xi {_number(links.xi)}: {likeness(links.xi, 'the graph is')}",
+        f"xi {_number(links.xi)}: {_of_links(links)}",
     ]
 
 
@@ -198,10 +198,17 @@ def verdict(rows: Sequence[Row]) -> str:
     return f"{text} This is a hint from the graph alone; compare both on the dev split."
 
 
+def _of_links(links: Links) -> str:
+    """What the numbers of a graph suggest, as the end of a sentence."""
+    if links.component == 1 and links.edges == links.nodes - 1:
+        return "the graph is a tree; the more it branches, the more hyperbolic space can help at small dimensions"
+    return likeness(links.xi, "the graph is")
+
+
 def likeness(xi: float, subject: str) -> str:
     """What xi suggests, as the end of a sentence. subject: with its verb, as "the graph is"."""
     if math.isnan(xi):
-        return "no node has two neighbours, so nothing is known of its shape"
+        return "too few triangles were measured to say what shape that is"
     if xi <= STRONG:
         return f"{subject} much like a tree, where hyperbolic space can help at small dimensions"
     if xi <= WEAK:
@@ -215,7 +222,7 @@ def _number(value: float) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = commands.parser("graph_statistics.py", __doc__)
-    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="of a knowledge graph, or of a graph")
+    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="of a knowledge graph or a graph, or a file")
     parser.add_argument("--samples", type=int, default=1000, metavar="N", help="starts and triangles drawn (1000)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of what is drawn (0)")
     parser.add_argument("--output", type=Path, metavar="FILE", help="a JSON file of what was measured of graphs")

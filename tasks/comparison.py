@@ -3,7 +3,6 @@
 import hashlib
 import json
 import math
-import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tasks.comparison_labels import ABSENT, Choices, Record, labels_of, unlabelled
-from tasks.comparison_notes import cuts, on_packages, on_shares, on_versions, versions_of
+from tasks.comparison_notes import cuts, in_parts, on_packages, on_shares, on_versions, versions_of
 from tasks.errors import readable
 
 _OF_THE_MODEL = ("cut", "in_train", "tokens", "unknown", "unseen", "words")  # counts by a vocabulary, or by limits
@@ -22,7 +21,7 @@ FEW = 5  # pairs of seeds below which a test says little
 TRAINING_DATA = "training data"  # the label of runs that differ in nothing else
 ALMOST_EQUAL = 1e-9  # differences of metrics that vary by no more than this are the same
 
-MOST = 6  # settings without a label that a note lists
+MOST_IN_NOTE = 6  # settings without a label
 
 
 class PairedTest(NamedTuple):
@@ -82,7 +81,7 @@ class Comparison:
         test/coarse/macro_f1, where `grouped`."""
         names = {name for setting in self.settings for r in setting.records.values() for name in r["metrics"]}
         tests = [name for name in names if name.startswith("test/") and (grouped or name.count("/") == 1)]
-        return sorted(tests, key=lambda name: (name != self.tested, _in_parts(name)))
+        return sorted(tests, key=lambda name: (name != self.tested, in_parts(name)))
 
     def tests(self) -> list[PairedTest]:
         """Each setting but the first against the first, by the test metric; p with Holm's correction."""
@@ -116,11 +115,6 @@ def compare(records: Mapping[Path, Record], choices: Choices = lambda _: {}) -> 
             different[each.title].add(end)
         comparisons = [replace(c, title=f"{c.title}{end}") if len(different[c.title]) > 1 else c for c, end in pairs]
     return comparisons
-
-
-def _in_parts(name: str) -> list[tuple[int, str]]:
-    """A name as it is sorted, its numbers by their size."""
-    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
 def mean_and_deviation(values: Iterable[float]) -> tuple[float, float | None]:
@@ -184,8 +178,8 @@ def _comparison(records: Mapping[Path, Record], choices: Choices) -> Comparison:
 
     notes = []
     if besides:
-        more = f", and {len(besides) - MOST} more" if len(besides) > MOST else ""
-        notes.append(f"The runs differ besides in {', '.join(besides[:MOST])}{more}.")
+        more = f", and {len(besides) - MOST_IN_NOTE} more" if len(besides) > MOST_IN_NOTE else ""
+        notes.append(f"The runs differ besides in {', '.join(besides[:MOST_IN_NOTE])}{more}.")
     if again:
         notes.append(f"Of runs with the same settings and seed the last one counts; {again} earlier left out.")
     if apart:

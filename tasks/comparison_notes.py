@@ -1,7 +1,8 @@
 """What a reader of compared runs has to know of their code and of how much of the data they used."""
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tasks.comparison_labels import Record
@@ -11,9 +12,18 @@ Version = tuple[str | None, bool]  # a commit, and whether files differed from i
 
 def versions_of(record: Record) -> list[Version]:
     """The versions of the code that a run had, several where it went on with another one than it began with."""
+    return [(own.get("commit"), bool(own.get("dirty"))) for own in _parts(record)]
+
+
+def _parts(record: Record) -> list[Mapping[str, Any]]:
+    """The record, or what it has of each version of the code that a run had."""
     code = record.get("code")
-    parts = [own for own in code if isinstance(own, dict)] if isinstance(code, list) else [record]
-    return [(own.get("commit"), bool(own.get("dirty"))) for own in parts]
+    return [own for own in code if isinstance(own, dict)] if isinstance(code, list) else [record]
+
+
+def in_parts(name: str) -> list[tuple[int, str]]:
+    """A name as it is sorted, its numbers by their size."""
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
 def on_versions(runs: Sequence[Sequence[Version]], what: str = "runs") -> list[str]:
@@ -32,9 +42,10 @@ def on_packages(records: Iterable[Record]) -> list[str]:
     """What a reader has to know of the packages that the runs used: those of which there are several versions."""
     of: dict[str, set[str]] = defaultdict(set)
     for record in records:
-        for name, version in record.get("versions", {}).items():
-            of[name].add(str(version))
-    listed = "; ".join(f"{name} {' and '.join(sorted(each))}" for name, each in of.items() if len(each) > 1)
+        for part in _parts(record):
+            for name, version in part.get("versions", {}).items():
+                of[name].add(str(version))
+    listed = "; ".join(f"{name} {', '.join(sorted(each, key=in_parts))}" for name, each in of.items() if len(each) > 1)
     return [f"The runs are of several versions of {listed}."] if listed else []
 
 

@@ -94,7 +94,7 @@ def _notes(comparison: Comparison, tests: Sequence[PairedTest]) -> list[str]:
         f"Ranked by {comparison.metric}, the {better} the better; mean ± standard deviation over seeds.",
         *comparison.notes,
     ]
-    if len(comparison.settings) > 1:
+    if len(comparison.settings) > 1 and comparison.settings[0].values(comparison.metric):
         folders = [str(file.parent) for file in comparison.settings[0].files.values()]
         more = f" and {len(folders) - 1} more" if len(folders) > 1 else ""
         notes.append(f"Rank 1 is {readable(folders[0])}{more}.")

@@ -91,7 +91,7 @@ def on_classes(
             lines.append(f"little was learned: {what}. Try {remedy}.")
     if missing := [name for name, n in zip(classes, gold.tolist(), strict=True) if not n]:
         more = f" and {len(missing) - 5} more classes" if len(missing) > 5 else ""
-        lines.append(f"no example in the test: {', '.join(missing[:5])}{more}; the metrics say nothing of these.")
+        lines.append(f"no example in the test: {', '.join(missing[:5])}{more}; the test says nothing of these.")
     if never := [k for k in range(len(classes)) if gold[k] and not predicted[k]]:
         names = ", ".join(f"{classes[k]} ({int(gold[k]):,} of {int(total):,})" for k in never[:5])
         more = f" and {len(never) - 5} more classes" if len(never) > 5 else ""

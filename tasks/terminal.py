@@ -32,7 +32,8 @@ def show_table(
         widths[place] = max(widths[place], _width(cells))
     parts = _parts(widths, fixed, console.width - 1)
     if title:
-        console.print(Text(title, style="italic"))  # not the table's, which is as narrow as it; brackets are no markup
+        # The table's own title is wrapped to its width; in text brackets are no markup.
+        console.print(Text(title, style="italic"), soft_wrap=True)
     for number, columns in enumerate(parts):
         table = Table()
         for column in columns:

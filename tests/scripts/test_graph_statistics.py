@@ -62,7 +62,10 @@ def test_a_file_is_a_hierarchy(tmp_path, capsys):
     assert graph_statistics.main([str(tmp_path / "animals.tsv"), "--samples", "50"]) == 0
     output = capsys.readouterr().out
     assert "animals.tsv: 31 nodes, 30 edges, 0 isolated" in output
-    assert ": the graph is somewhat like a tree" in output
+    assert ": the graph is a tree; the more it branches, " in output
+    (tmp_path / "circle.tsv").write_text("".join(f"n{k}\tn{(k + 1) % 9}\n" for k in range(9)))
+    assert graph_statistics.main([str(tmp_path / "circle.tsv"), "--samples", "50"]) == 0
+    assert ": the graph is little like a tree" in capsys.readouterr().out
 
 
 def test_a_folder_that_has_no_graph_is_told(tmp_path, folder, capsys):

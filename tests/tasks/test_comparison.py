@@ -256,9 +256,9 @@ def test_metrics_are_in_the_order_of_their_numbers():
 
 
 def test_packages_of_several_versions_are_noted():
-    one, other = ({"torch": version, "numpy": "2.2.0"} for version in ("2.11.0", "2.13.0"))
+    one, other = ({"torch": version, "numpy": "2.2.0"} for version in ("2.9.0", "2.13.0"))
     (mixed,) = compared(record(0, versions=one), record(1, versions=other))
-    assert mixed.notes == ("The runs are of several versions of torch 2.11.0 and 2.13.0.",)
+    assert mixed.notes == ("The runs are of several versions of torch 2.9.0, 2.13.0.",)
 
 
 def test_a_part_of_the_data_is_noted():

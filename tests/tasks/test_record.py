@@ -50,7 +50,11 @@ def test_outputs_in_the_checkout_are_no_change_of_the_code(tmp_path, monkeypatch
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "config.yaml").write_text("a: 1\n")
     assert record.commit.__wrapped__()[1] is False
-    for name in ("own.py", "tasks/new.py"):
+    for name in ("configs/sweep/mine.yaml", "configs/hydra/launcher/mine.yaml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("a: 1\n")
+    assert record.commit.__wrapped__()[1] is False
+    for name in ("own.py", "tasks/new.py", "configs/task/mine.yaml"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("1\n")
         assert record.commit.__wrapped__()[1] is True, name

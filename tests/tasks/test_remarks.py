@@ -32,7 +32,7 @@ def test_nothing_is_said_of_a_result_that_is_well_above_it():
 
 def test_a_class_that_the_test_does_not_have_need_not_be_predicted_and_is_named():
     (line,) = on_classes(CLASSES, table([50, 5, 0], [5, 40, 0], [0, 0, 0]))
-    assert line == f"no example in the test: {CLASSES[2]}; the metrics say nothing of these."
+    assert line == f"no example in the test: {CLASSES[2]}; the test says nothing of these."
 
 
 def history(values: list[float], losses: list[float], select: str = "val/mrr") -> list[dict[str, float]]:

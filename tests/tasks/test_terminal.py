@@ -21,6 +21,8 @@ def test_as_many_columns_as_fit_stand_beside_the_first(capsys, width, parts):
 def test_a_title_is_not_wrapped_to_the_width_of_its_table(capsys):
     show_table("a title that is wider than the table", ["a", "b"], [["1", "2"]], [False, True], width=80)
     assert capsys.readouterr().out.splitlines()[0] == "a title that is wider than the table"
+    show_table("of letters " * 9, ["a", "b"], [["1", "2"]], [False, True], width=40)
+    assert capsys.readouterr().out.splitlines()[0] == "of letters " * 9
 
 
 def test_the_footer_is_whole_too(capsys):

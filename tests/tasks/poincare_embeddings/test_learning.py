@@ -1,10 +1,12 @@
 """A small tree can be read off its points, better than off those of a flat plane; and what a user gets wrong is reported."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from tasks.poincare_embeddings.task import EmbeddingTask
 from tasks.points_files import read_points
 from tests.cli import QUIET, call, places
 
@@ -55,6 +57,17 @@ def test_distances_are_those_of_the_tree_up_to_a_factor(runs):
     flat = distortion(runs["euclidean"][1].points.astype(float), runs["euclidean"][1].names, False)
     assert curved < 0.35
     assert curved < flat - 0.05
+
+
+def test_what_the_metrics_and_scores_are_worth_is_said(runs):
+    assert "note: val/... and test/... are of the pairs that were trained on" in runs["poincare"][0].out
+
+    def said(share: float) -> list[str]:
+        model = SimpleNamespace(share_farther_out=lambda ancestors: share)
+        return EmbeddingTask.remarks(SimpleNamespace(model=model, ancestors=None))
+
+    assert len(said(0.04)) == 1
+    assert said(0.13)[1].startswith("13% of what is above a node lies farther from the origin than the node itself")
 
 
 def test_the_record_counts_nodes_and_pairs(runs):
