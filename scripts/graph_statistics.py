@@ -222,7 +222,7 @@ def _number(value: float) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = commands.parser("graph_statistics.py", __doc__)
-    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="of a knowledge graph or a graph, or a file")
+    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="of a graph of either kind; or a file")
     parser.add_argument("--samples", type=int, default=1000, metavar="N", help="starts and triangles drawn (1000)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of what is drawn (0)")
     parser.add_argument("--output", type=Path, metavar="FILE", help="a JSON file of what was measured of graphs")
