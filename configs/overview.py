@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from configs import own
-from tasks.errors import UserError, called
+from tasks.errors import UserError, called, ends_with_its_reader
 
 FOLDER = Path(__file__).resolve().parent
 HELP, SETTINGS = {"--help", "-h"}, {"--cfg", "-c"}
@@ -34,10 +34,12 @@ def answer(words: Sequence[str]) -> bool:
     if HELP.intersection(words):
         with contextlib.suppress(UserError):  # of the user's own folder, which a run reports
             own.choose(words, looks=True)
-        print(called(text()))
+        with ends_with_its_reader():
+            print(called(text()))
         return True
     if SETTINGS.intersection(words) and not any(CHECKPOINT.match(word) for word in words):
-        return _print_settings()
+        with ends_with_its_reader():
+            return _print_settings()
     return False
 
 

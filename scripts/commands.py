@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from configs import own
-from tasks.errors import UserError, called
+from tasks.errors import UserError, called, ends_with_its_reader
 
 HELP = {"--help", "-h"}
 
@@ -30,7 +30,7 @@ def parser(name: str, description: str | None, makes_models: bool = False) -> ar
 
 def reports_errors(command: Callable[..., int], looks: bool = False) -> Callable[..., int]:
     """The command with an exit code of 1, and the message on standard error, where the user can mend what is wrong;
-    nothing is said where the reader of the output has ended.
+    see also `ends_with_its_reader`.
 
     It takes `--config-dir FOLDER`, as run.py does; with `looks`, also ./configs.
     """
@@ -40,12 +40,8 @@ def reports_errors(command: Callable[..., int], looks: bool = False) -> Callable
         try:
             words = sys.argv[1:] if arguments is None else arguments
             words = own.choose(words, looks and HELP.isdisjoint(words))
-            code = command(words, *rest, **keywords)
-            sys.stdout.flush()
-            return code
-        except BrokenPipeError:  # what read the output has ended, as `head` does
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else the interpreter complains when it ends
-            return 1
+            with ends_with_its_reader():
+                return command(words, *rest, **keywords)
         except (UserError, OSError) as error:
             print(called(f"error: {error}"), file=sys.stderr)
             return 1

@@ -4,10 +4,12 @@
 must be, and raise UserError, which names the setting, where it is not.
 """
 
+import contextlib
 import os
 import re
+import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -56,6 +58,17 @@ def quoted(text: str) -> str:
     name a word of the command line."""
     escaped = re.sub(r'(\\*)"', r'\1\1\\"', text)  # a backslash counts in front of a quote alone
     return f'"{escaped}"'
+
+
+@contextlib.contextmanager
+def ends_with_its_reader() -> Iterator[None]:
+    """Where what reads standard output ends first, as `head` does, the program ends without a word, with code 1."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else the interpreter complains when it ends
+        sys.exit(1)
 
 
 class UserError(ValueError):

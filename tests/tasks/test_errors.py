@@ -1,6 +1,9 @@
 """Messages of mistakes."""
 
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -8,6 +11,7 @@ from configs import composing
 from configs.build import make_data
 from configs.errors import ConfigError, paragraph
 from tasks.errors import LONGEST, UserError, readable
+from tests.cli import ROOT
 from tests.configurations import checked
 
 GENERATED = (  # all tasks whose recipe is a node of numbers
@@ -55,3 +59,13 @@ def test_a_recipe_of_generated_data_has_its_own_keys_and_whole_numbers(task):
         values["task"]["data"]["toy"] = changed
         with pytest.raises(UserError, match=re.escape(said)):
             make_data(values)
+
+
+@pytest.mark.parametrize("words", [("run.py", "--help"), ("scripts/figures.py", "--list")])
+def test_a_program_whose_reader_has_ended_says_nothing(words):
+    """The other end of its standard output is closed before it writes, as by `head`."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run([sys.executable, *words], cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=120)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (1, "")
