@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
         for rows in options.rows:
             pair = [measure(checkout, [*words, "--rows", rows]) for checkout in (options.checkout.resolve(), ROOT)]
             runs.append((pair[0], pair[1]))
-    result = compare(runs)
+    result = {"repeats": options.repeats, **compare(runs)}
     body = [
         [name, f"{row['before']:.3g}", f"{row['now']:.3g}", f"{row['ratio']:.2f}", f"{row['ratio_to_floor']:.2f}"]
         for name, row in result["rows"].items()
@@ -77,9 +78,9 @@ def measure(checkout: Path, words: list[str]) -> Run:
 def compare(runs: list[tuple[Run, Run]]) -> dict[str, Any]:
     """By row, of both that have it, the medians of the seconds of ours and their ratio, and the ratio of the medians in
     multiples of the floor."""
-    before, now = (_times([run for run, _ in runs]), _times([run for _, run in runs]))
+    before, now = (_times(side) for side in zip(*runs, strict=True))
     rows = {}
-    for name in [name for name in now if name in before]:
+    for name in (each for each in now if each in before):
         (seconds, multiple), (seconds_now, multiple_now) = before[name], now[name]
         ratios = {"ratio": seconds_now / seconds, "ratio_to_floor": multiple_now / multiple}
         rows[name] = {"before": seconds, "now": seconds_now, **ratios}
@@ -89,7 +90,7 @@ def compare(runs: list[tuple[Run, Run]]) -> dict[str, Any]:
     return {"before": sides[0], "now": sides[1], "rows": rows, "left_out": left_out}
 
 
-def _times(runs: list[Run]) -> dict[str, tuple[float, float]]:
+def _times(runs: Sequence[Run]) -> dict[str, tuple[float, float]]:
     """By row the medians of ours, in seconds and in multiples of the floor."""
     rows = [row for run in runs for row in run["rows"]]
     ours = [(row["name"], each) for row in rows for each in row["variants"] if each["role"] == "ours" and each["ratio"]]

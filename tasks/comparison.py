@@ -10,18 +10,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.comparison_labels import ABSENT, Choices, Record, labels_of, unlabelled
+from tasks.comparison_labels import ABSENT, Choices, Record, cut, labels_of, unlabelled
 from tasks.comparison_notes import cuts, in_parts, on_packages, on_shares, on_versions, versions_of
 from tasks.errors import readable
 
 _OF_THE_MODEL = ("cut", "in_train", "tokens", "unknown", "unseen", "words")  # counts by a vocabulary, or by limits
-MOST_IN_TITLE, LETTERS_IN_TITLE = 3, 40  # settings that tell tables apart, and of the value of each
+MOST_IN_TITLE, MOST_IN_NOTE = 3, 6  # settings that tell tables apart, and those without a label
 DIGITS = 6  # of a fingerprint
 FEW = 5  # pairs of seeds below which a test says little
 TRAINING_DATA = "training data"  # the label of runs that differ in nothing else
 ALMOST_EQUAL = 1e-9  # differences of metrics that vary by no more than this are the same
-
-MOST_IN_NOTE = 6  # settings without a label
 
 
 class PairedTest(NamedTuple):
@@ -228,7 +226,7 @@ def _apart(groups: Sequence[Mapping[Path, Record]], titles: Sequence[str], choic
         telling = [key for key, own in values.items() if {*map(len, own)} == {1} and len(set.union(*own)) > 1]
         for key in telling[:MOST_IN_TITLE]:
             for k, (value,) in zip(places, values[key], strict=True):
-                ends[k] += f", {key}={value if len(value) < LETTERS_IN_TITLE else value[:LETTERS_IN_TITLE] + '...'}"
+                ends[k] += f", {key}={cut(value)}"
     return ends
 
 

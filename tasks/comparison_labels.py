@@ -24,7 +24,7 @@ _FOLLOWS = re.compile(r"^geometry\.(parts\.\w+\.)?(manifold|layers)$")  # from t
 _OPEN = ("geometry.parts.", "geometry.options.", "geometry.settings.")  # where a key that is absent is a setting, too
 _STORED = "checkpoint"  # what a run that went on chose: it says nothing of what that is
 ABSENT = "–"
-LETTERS_IN_NOTE = 40  # of a value
+LETTERS = 40  # of a value in a title or a note
 
 
 def labels_of(records: Mapping[Path, Record], choices: Choices) -> list[dict[str, str]]:
@@ -47,11 +47,12 @@ def unlabelled(records: Sequence[Record], labels: Sequence[Mapping[str, str]]) -
     keys = [key for key in settings[0] if not _FOLLOWS.search(key)]
     free = [key for key in keys if not any(key == name or key.startswith(f"{name}.") for name in labels[0])]
     texts = {key: dict.fromkeys(_shown(key, own[key]) for own in settings) for key in free}
-    return [f"{key} ({', '.join(map(_brief, several))})" for key, several in texts.items()]
+    return [f"{key} ({', '.join(map(cut, several))})" for key, several in texts.items()]
 
 
-def _brief(text: str) -> str:
-    return text if len(text) <= LETTERS_IN_NOTE else f"{text[:LETTERS_IN_NOTE]}…"
+def cut(value: str) -> str:
+    """A value as titles and notes have it."""
+    return value if len(value) < LETTERS else f"{value[:LETTERS]}..."
 
 
 def _settings(record: Record) -> dict[str, Any]:

@@ -7,6 +7,7 @@ must be, and raise UserError, which names the setting, where it is not.
 import contextlib
 import os
 import re
+import select
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -62,11 +63,16 @@ def quoted(text: str) -> str:
 
 @contextlib.contextmanager
 def ends_with_its_reader() -> Iterator[None]:
-    """Where what reads standard output ends first, as `head` does, the program ends without a word, with code 1."""
+    """Where what reads standard output ends first, as `head` does, the program ends without a word, with code 1. Raises
+    the BrokenPipeError of another pipe."""
     try:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
+        poll = select.poll()
+        poll.register(1, 0)  # errors alone, as that of a pipe without a reader
+        if not poll.poll(0):
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else the interpreter complains when it ends
         sys.exit(1)
 

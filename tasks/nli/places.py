@@ -10,9 +10,8 @@ from tasks.errors import UserError
 from tasks.split_files import BEGINNINGS, stems_by_split
 
 FORMS = (".jsonl", ".json", ".txt", ".tsv")  # of the same file in several forms the first is taken
-PACKED = (*FORMS, *(f"{ending}.gz" for ending in FORMS))
+ENDINGS = (*FORMS, *(f"{ending}.gz" for ending in FORMS))
 COMMAS = (".csv", ".csv.gz")  # where a split has no file in another form: programs leave such files beside others
-ENDINGS = (*PACKED, *COMMAS)
 ALL = "all"  # the part of a split that has no other
 
 
@@ -32,7 +31,7 @@ def named_files(folder: Path, files: Mapping[str, Mapping[str, str | None]], dow
         for part, name in (files.get(split) or {}).items():
             if name is None:
                 continue
-            path = next((p for ending in ("", *ENDINGS) if (p := folder / f"{name}{ending}").is_file()), None)
+            path = next((p for ending in ("", *ENDINGS, *COMMAS) if (p := folder / f"{name}{ending}").is_file()), None)
             if path is None:
                 fetch = f"Fetch it with `python scripts/download.py {download}`, or name" if download else "Name"
                 raise UserError(
@@ -54,7 +53,7 @@ def find_files(folder: Path) -> list[Source]:
             f"There is no folder {folder}; name one with data.dir=..., with files such as train.jsonl, dev.jsonl and "
             "test.jsonl."
         )
-    stems, commas = stems_by_split(folder, PACKED), stems_by_split(folder, COMMAS)
+    stems, commas = stems_by_split(folder, ENDINGS), stems_by_split(folder, COMMAS)
     stems = {split: own or commas[split] for split, own in stems.items()}
     dev = stems["dev"]
     parts = {_part_name(stem): stem for stem in dev}

@@ -10,7 +10,7 @@ import pytest
 from configs import composing
 from configs.build import make_data
 from configs.errors import ConfigError, paragraph
-from tasks.errors import LONGEST, UserError, readable
+from tasks.errors import LONGEST, UserError, ends_with_its_reader, readable
 from tests.cli import ROOT
 from tests.configurations import checked
 
@@ -69,3 +69,8 @@ def test_a_program_whose_reader_has_ended_says_nothing(words):
     ended = subprocess.run([sys.executable, *words], cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=120)
     os.close(writing)
     assert (ended.returncode, ended.stderr) == (1, "")
+
+
+def test_another_pipe_that_is_broken_is_no_end_of_the_reader():
+    with pytest.raises(BrokenPipeError, match="a worker"), ends_with_its_reader():
+        raise BrokenPipeError("to a worker")
