@@ -7,13 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from pytorch_lightning.utilities import rank_zero_only
 from scipy import sparse
 from scipy.sparse import csgraph
 
 from tasks.errors import UserError, whole
-from tasks.reading import UNREADABLE, brief, open_bytes, other_separator, reason, to_utf8, warn_of_header
+from tasks.fingerprints import contents_sha256
+from tasks.name_tables import read_names
+from tasks.reading import brief, warn_of_header
 
 FORM = "child <tab> parent"
+FIELDS = {
+    "child": ("child", "hyponym", "narrower", "node", "source", "from"),
+    "parent": ("parent", "hypernym", "broader", "target", "to"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,37 +36,23 @@ class Edges:
 
 
 def read_edges(path: Path, setting: str) -> Edges:
-    """Edges from a text file, UTF-8, plain or .gz, a line for each: child <tab> parent. Nodes are numbered as they
-    appear.
+    """Edges from a text file, UTF-8, plain or .gz, a line for each: child <tab> parent, or in a .csv child,parent; a
+    first line may name the columns, see `read_names`. Nodes are numbered as they appear.
 
     Repeated lines and edges from a node to itself are left out, with a warning that counts them, and a first line that
     looks like a header is named in one. Raises UserError, which names `setting`, the file and the line, where the file
     is missing, empty or not of this form.
     """
-    try:
-        with open_bytes(path) as file:
-            data = file.read()
-        lines = data.decode("utf-8-sig").replace("\r\n", "\n").split("\n")
-    except FileNotFoundError:
-        raise UserError(f"There is no file {path}; correct {setting}.") from None
-    except UnicodeDecodeError as error:
-        k = data[: error.start].count(b"\n") + 1
-        raise UserError(f"{path}, line {k}: it is not UTF-8; {to_utf8(error.object)} ({setting}).") from None
-    except UNREADABLE as error:
-        raise UserError(f"{path} cannot be read ({reason(error)}); see {setting}.") from None
+    if not path.exists():
+        raise UserError(f"There is no file {path}; correct {setting}.")
+    table = read_names(path, FIELDS, FORM, setting)
     number: dict[str, int] = {}
     edges: dict[tuple[int, int], None] = {}
     repeated, loops, first_loop = 0, 0, ""
     header: list[str] | None = None  # the first row, as long as no other has a name of it
-    for k, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        fields = [field.strip() for field in line.split("\t")]
-        if len(fields) != 2 or not all(fields):
-            hint = other_separator(line, 2, 2)
-            raise UserError(f"{path}, line {k}: {line[:60]!r} is not of the form {FORM} ({setting}).{hint}")
+    for k, fields in table.rows:
         if not number:
-            header = fields
+            header = fields if table.header is None else None
         elif header is not None and not {*header}.isdisjoint(fields):
             header = None
         child, parent = (number.setdefault(name, len(number)) for name in fields)
@@ -71,6 +64,8 @@ def read_edges(path: Path, setting: str) -> Edges:
             edges[child, parent] = None
     if not edges:
         raise UserError(f"{path} has no edge between two nodes; {setting} needs lines of the form {FORM}.")
+    if note := table.note(path):
+        rank_zero_only(print)(f"note: {note}.", flush=True)
     if loops:
         warnings.warn(f"{path}: {loops} edges from a node to itself were left out (first: {first_loop}).", stacklevel=2)
     if repeated:
@@ -78,7 +73,7 @@ def read_edges(path: Path, setting: str) -> Edges:
     ends = np.array(list(edges), dtype=np.int32)
     if header is not None and header[0] != header[1] and len(ends) > 1:
         warn_of_header(path, header, "an edge")
-    return Edges(tuple(number), ends[:, 0], ends[:, 1], path.name, hashlib.sha256(data).hexdigest())
+    return Edges(tuple(number), ends[:, 0], ends[:, 1], path.name, contents_sha256(path))
 
 
 def complete_tree(depth: int, branching: int) -> Edges:

@@ -140,7 +140,7 @@ def _read_rows(
         return
     separator = _separator(path, line if isinstance(line, str) else "", fields, header)
     in_quotes = separator != "\t" or (header is None and isinstance(line, str) and all_quoted(line))
-    rows = _quoted(lines, separator) if in_quotes else parse_each(lines, _tab_columns)
+    rows = quoted_rows(lines, separator) if in_quotes else parse_each(lines, _tab_columns)
     names = next(rows)[1] if header is None else list(header)
     if isinstance(names, Fault):
         raise UserError(f"{path}, line {number}: {names}. Expected are {forms}.")
@@ -239,7 +239,7 @@ def _tab_columns(line: str) -> list[str]:
     return [each[1:-1].replace('""', '"') if DOUBLED.fullmatch(each) else each for each in columns]
 
 
-def _quoted(
+def quoted_rows(
     lines: Iterable[tuple[int, str | Fault]], separator: str
 ) -> Iterator[tuple[int, list[str] | Fault]]:
     """Rows whose columns may be in quotes, by the number of their first line."""

@@ -29,7 +29,7 @@ from tasks.reading import Fault
 from tasks.rows import read_examples
 
 KINDS = (*READERS, "folder", "toy")
-FORMAT = 3  # of the cache
+FORMAT = 4  # of the cache
 CUT_OFF = 0.25  # parts that a graph gains for each held-out edge, from which on it is said
 
 
@@ -62,7 +62,7 @@ class GraphOptions:
     def __post_init__(self) -> None:
         one_of("task.data.kind", self.kind, KINDS)
         if self.kind == "folder" and self.folder is None:
-            raise UserError("This task needs a folder with edges.tsv; name it with data.dir=my_graph.")
+            raise UserError("This task needs a folder with edges.tsv or edges.csv; name it with data.dir=my_graph.")
         if self.kind == "toy":
             least = {"depth": 0, "branching": 0, "nodes": 0, "edges": 0, "seed": 0}  # of which a shape uses some
             toy_recipe(self.toy, shape=None, **least)

@@ -1,7 +1,7 @@
-"""A graph of the user's: a folder with edges.tsv, and where there are some features and labels."""
+"""A graph of the user's: a folder with edges.tsv or edges.csv, and where there are some features and labels."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -12,47 +12,44 @@ from scipy import sparse
 from tasks.errors import UserError
 from tasks.fingerprints import contents_sha256, joined_sha256
 from tasks.graph.graph import Graph, checked, undirected
-from tasks.reading import (
-    UNREADABLE,
-    brief,
-    existing,
-    header_caution,
-    open_bytes,
-    other_separator,
-    read_lines,
-    reason,
-    to_utf8,
-)
+from tasks.name_tables import Row, read_names, read_numbers
+from tasks.reading import brief, existing, header_caution, other_separator, read_lines
 
 EDGES = "edges.tsv"
 FORM = "node <tab> node"
 FEATURES = ("features.npy", "features.npz", "features.tsv")
-Rows = list[tuple[int, list[str]]]  # the number of a line, and its fields
+ENDS = {
+    "node": ("node", "source", "from", "src", "node1", "node_1", "u"),
+    "other node": ("target", "to", "dst", "node2", "node_2", "v"),
+}
+CLASSES = {"node": ("node", "id", "name"), "class": ("class", "label")}
+Rows = list[Row]
 
 
 def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
-    """The graph in a folder.
+    """The graph in a folder, or of the file of edges alone.
 
     edges.tsv: a line for each edge, `node <tab> node`; nodes have any names. labels.tsv: `node <tab> class`; nodes
     without a line have no class. features.tsv: `node <tab> number <tab> number ...`, a line for each node; or
     features.npy (an array) or features.npz (of scipy.sparse.save_npz) with a row for each node, and then nodes are
     numbers from 0. Nodes that only labels or features have are nodes without an edge.
 
-    Tables may be packed, as edges.tsv.gz. Warns of nodes without an edge and of a first line that looks like a header;
+    Tables may be packed, as edges.tsv.gz, or have commas and be called .csv; a first line may name the columns, see
+    `read_names`. Warns of nodes without an edge and of a first line that looks like a header;
     `Graph.cautions` has what was warned of.
 
     Raises UserError, which names file and line, for what cannot be used.
     """
-    if folder.is_file():
-        raise UserError(f"{folder} is a file; name the folder that has {EDGES} with data.dir.")
-    files = [existing(folder / EDGES) or folder / EDGES]
-    rows = _rows(files[0], FORM, 2, 2)
+    if folder.is_file() and labelled:
+        raise UserError(f"{folder} is a file; name the folder that has {EDGES} and labels.tsv with data.dir.")
+    files = [folder if folder.is_file() else _table(folder / EDGES) or folder / EDGES]
+    rows, note = _rows(files[0], ENDS, FORM)
     arrays = next((folder / file for file in FEATURES[:2] if (folder / file).is_file()), None)
     matrix = None if arrays is None else _matrix(arrays)
-    features_file = arrays or existing(folder / FEATURES[2])
-    by_name = _rows(features_file, "node <tab> number ...", 2, None) if features_file and matrix is None else []
-    labels_file = existing(folder / "labels.tsv") or folder / "labels.tsv"
-    labels = _rows(labels_file, "node <tab> class", 2, 2) if labelled else []
+    features_file = arrays or _table(folder / FEATURES[2])
+    by_name = list(read_numbers(features_file, "node <tab> number ...")) if features_file and matrix is None else []
+    labels_file = _table(folder / "labels.tsv") or folder / "labels.tsv"
+    labels, labels_note = _rows(labels_file, CLASSES, "node <tab> class") if labelled else ([], "")
     files += [features_file] if features_file else []
     files += [labels_file] if labelled else []
     cautions: list[str] = []
@@ -61,7 +58,7 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
         cautions.append(caution)
         warnings.warn(caution, stacklevel=2)
 
-    if features_file is None and (other := _other_file(folder / FEATURES[2], 2, None)):
+    if features_file is None and folder.is_dir() and (other := _other_file(folder / FEATURES[2], 2, None)):
         warn(f"{folder}: no features are read.{other}")
     if matrix is not None:
         number = {str(k): k for k in range(len(matrix))}
@@ -78,6 +75,7 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
     classes, of_nodes = _classes(labels_file, labels, number)
     sha256 = joined_sha256([contents_sha256(file) for file in files])
     listed = " and ".join(file.name for file in files)
+    notes = (*filter(None, (note, labels_note)), *notes)
     graph = Graph(name, len(number), edges, features, of_nodes, classes, tuple(number), {}, notes, listed, sha256)
     if graph.isolated:
         alone = graph.names[np.setdiff1d(np.arange(graph.n), edges)[0]]
@@ -100,30 +98,17 @@ def _headers(edges_file: Path, edges: Rows, labels_file: Path, labels: Rows, des
             yield header_caution(labels_file, (node, label), "a node and its class")
 
 
-def _rows(path: Path, form: str, least: int, most: int | None) -> Rows:
-    """Line number and fields of each line that is not blank."""
-    try:
-        with open_bytes(path) as file:
-            lines = file.read().decode("utf-8-sig").replace("\r\n", "\n").split("\n")
-    except FileNotFoundError:
-        raise UserError(
-            f"There is no file {path}; it must have lines of the form {form}.{_other_file(path, least, most)}"
-        ) from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: it is not UTF-8 (byte {error.start}); {to_utf8(error.object)}.") from None
-    except UNREADABLE as error:
-        raise UserError(f"{path} cannot be read ({reason(error)}).") from None
-    rows = []
-    for k, line in enumerate(lines, start=1):
-        fields = [field.strip() for field in line.split("\t")]
-        if line.strip():
-            if not all(fields) or len(fields) < least or (most is not None and len(fields) > most):
-                hint = other_separator(line, least, most)
-                raise UserError(f"{path}, line {k}: {line[:60]!r} is not of the form {form}.{hint}")
-            rows.append((k, fields))
-    if not rows:
-        raise UserError(f"{path} is empty; it must have lines of the form {form}.")
-    return rows
+def _table(path: Path) -> Path | None:
+    """The file of a table .tsv, or else .csv, packed or not; None where there is none."""
+    return existing(path) or existing(path.with_suffix(".csv"))
+
+
+def _rows(path: Path, fields: Mapping[str, Sequence[str]], form: str) -> tuple[Rows, str]:
+    """The rows of a table of names, and what `NameTable.note` says of it."""
+    if not path.exists():
+        raise UserError(f"There is no file {path}; it must have lines of the form {form}.{_other_file(path, 2, 2)}")
+    table = read_names(path, fields, form)
+    return list(table.rows), table.note(path)
 
 
 def _other_file(path: Path, least: int, most: int | None) -> str:

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from tasks.base import TaskData
 from tasks.batches import Split, TensorSplit
-from tasks.errors import UserError, one_of, sizes_of, toy_recipe
+from tasks.errors import UserError, known_splits, one_of, rate, sizes_of, toy_recipe, whole
 from tasks.fingerprints import identity_of
 from tasks.kg_completion.facts import Facts
-from tasks.kg_completion.queries import KEYS, UNKNOWN, Query, read_queries
+from tasks.kg_completion.queries import KEYS, UNKNOWN, Query, read_queries, read_query_table
 from tasks.kg_completion.toy import toy_graph
 from tasks.kg_completion.triples import SPLITS, Graph, assemble, read_graph
 from tasks.names import Names
@@ -75,13 +75,13 @@ class EvaluationQueries:
 class GraphData(TaskData):
     """Triples of a folder as WN18RR has them: train.txt, valid.txt, test.txt, rows `head <tab> relation <tab> tail`.
 
-    folder: see `triples.read_graph`; null generates one by the recipe `toy` (see `toy.toy_graph`). sizes: by split,
-    how many triples are used, from the first; null: all. examples: what a training batch holds, triples, or queries
-    with all their answers (for 1-N losses). reciprocal: every relation has a reversed one with parameters of its own,
-    on which is trained too, and with which heads are sought. known: for the splits dev and test, the splits whose
-    triples are no wrong answers. known_in_training: the splits whose triples are not drawn as wrong answers.
-    without_self: the entity that a query names is no candidate either. unseen: keep | drop the queries of dev and test
-    with an entity or relation that train does not have. The others are TaskData's.
+    folder, held_out, held_out_seed: see `triples.read_graph`; a folder of null generates one by the recipe `toy` (see
+    `toy.toy_graph`). sizes: by split, how many triples are used, from the first; null: all. examples: what a training
+    batch holds, triples, or queries with all their answers (for 1-N losses). reciprocal: every relation has a reversed
+    one with parameters of its own, on which is trained too, and with which heads are sought. known: for the splits dev
+    and test, the splits whose triples are no wrong answers. known_in_training: the splits whose triples are not drawn
+    as wrong answers. without_self: the entity that a query names is no candidate either. unseen: keep | drop the
+    queries of dev and test with an entity or relation that train does not have. The others are TaskData's.
     """
 
     def __init__(
@@ -99,14 +99,17 @@ class GraphData(TaskData):
         batch_size: int,
         eval_batch_size: int,
         seed: int,
-        drop_last: bool = False,  # runs from before this setting have none
+        drop_last: bool = False,  # runs from before these settings have none
+        held_out: dict[str, float] | None = None,
+        held_out_seed: int = 0,
     ):
         super().__init__(
             shuffle=shuffle, batch_size=batch_size, eval_batch_size=eval_batch_size, seed=seed, drop_last=drop_last
         )
         if folder is None and toy is None:
             raise UserError(
-                "task=kg needs a folder with train.txt, valid.txt and test.txt; name it with data.dir=my_graph."
+                "task=kg needs a folder with train.txt, valid.txt and test.txt, or one file of triples; name it with "
+                "data.dir=my_graph."
             )
         self.examples = one_of("task.data.examples", examples, EXAMPLES)
         self.unseen = one_of("task.data.unseen", unseen, UNSEEN)
@@ -116,6 +119,13 @@ class GraphData(TaskData):
         for split in ("dev", "test"):
             if split not in known.get(split, ()):
                 raise UserError(f"task.data.known.{split} needs {split} itself, or other right answers count as wrong.")
+        self.held_out = {split: part for split, part in (held_out or {}).items() if part}
+        self.held_out_seed = whole("task.data.held_out_seed", held_out_seed, 0)
+        known_splits("task.data.held_out", self.held_out, SPLITS[1:])
+        for split, part in self.held_out.items():
+            rate(f"task.data.held_out.{split}", part)
+        if sum(self.held_out.values()) >= 1:
+            raise UserError(f"task.data.held_out={dict(self.held_out)} leaves no triples for train.")
         if folder is None:
             toy = toy_recipe(toy, depth=2, branching=2, noise=0, held_out=None, seed=0)
         self.folder, self.toy, self.sizes = folder, toy, sizes_of(sizes, SPLITS)
@@ -127,7 +137,7 @@ class GraphData(TaskData):
     def graph(self) -> Graph:
         """The triples, read at first use."""
         if self.folder is not None:
-            graph = read_graph(Path(self.folder).expanduser())
+            graph = read_graph(Path(self.folder).expanduser(), self.held_out, self.held_out_seed)
         else:
             assert self.toy is not None
             graph = toy_graph(**self.toy)
@@ -233,18 +243,22 @@ class GraphData(TaskData):
         return KEYS
 
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[Query]:
+        yield from read_queries(lines, name, *self._names())
+
+    def read_table(self, path: Path) -> Iterator[tuple[Query, dict[str, str]]] | None:
+        return read_query_table(path, *self._names())
+
+    def _names(self) -> tuple[Names, Names]:
         graph = self.graph
-        yield from read_queries(
-            lines, name, Names(graph.entities, "entity", graph.name), Names(graph.relations, "relation", graph.name)
-        )
+        return Names(graph.entities, "entity", graph.name), Names(graph.relations, "relation", graph.name)
 
     def encode(self, inputs: Sequence[Query]) -> Split:
         e = torch.tensor([query.e for query in inputs])
         r = torch.tensor([query.r + len(self.graph.relations) * query.seeks_head for query in inputs])
-        if any(query.target is None for query in inputs):
-            return EvaluationQueries(e, r, torch.full_like(e, NO_TARGET), self.facts(SPLITS), self.without_self)
-        target = torch.tensor([query.target for query in inputs])
-        return EvaluationQueries(e, r, target, self.facts(self.known["test"]), self.without_self)
+        target = torch.tensor([NO_TARGET if query.target is None else query.target for query in inputs])
+        from_test = all(query.target is not None and not query.is_triple for query in inputs)
+        facts = self.facts(self.known["test"] if from_test else SPLITS)
+        return EvaluationQueries(e, r, target, facts, self.without_self)
 
     def test_inputs(self) -> Iterator[tuple[Query, dict[str, Any]]]:
         """Both questions of each triple, which also say the "rank" of the right answer."""
@@ -258,5 +272,7 @@ class GraphData(TaskData):
         graph, (entities, relations) = self.graph, self.graph.in_train
         unseen = [] if entities[example.e] else [graph.entities[example.e]]
         unseen += [] if relations[example.r] else [graph.relations[example.r]]
+        if example.is_triple and not entities[example.target]:
+            unseen.append(example.tail)
         question = {"head": example.head, "relation": example.relation, "tail": example.tail}
         return question | ({"unseen": unseen} if unseen else {})

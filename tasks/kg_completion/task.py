@@ -210,25 +210,27 @@ class LinkPredictionTask(Task):
     def predict(self, batch: dict[str, Tensor]) -> list[dict[str, Any]]:
         """{"answers": [{"entity": name, "score": s}, ...]} of each question, the likeliest first; with hide_known=false
         each says, too, whether it is "known". One that train does not have says "unseen": true. Where the right answer
-        is known, it is among them even so, and its filtered "rank" is said."""
+        is known, it is among them even so, and its "score" and its filtered "rank" are said."""
         predictions = []
         for start in range(0, len(batch["e"]), size := self._queries_at_once()):
             e, r = batch["e"][start : start + size], batch["r"][start : start + size]
             self.known_triples = self.known_triples.to(e.device)
             scores = self.model(e, r)
             target, answers = batch["target"][start : start + size], _known_answers(batch, start, start + size)
-            is_test = bool((target >= 0).all())
-            ranks = self._ranks(scores, target, answers) if is_test else [None] * len(e)
+            has_target = target >= 0
+            places = target.clamp_min(0)  # of a question without one, whose rank and score are not said
+            ranks = self._ranks(scores, places, answers) if has_target.any() else [0.0] * len(e)
+            right = scores.gather(1, places.unsqueeze(1)).squeeze(1)
             if self.options.hide_known:
-                right = scores.gather(1, target.unsqueeze(1)) if is_test else None
                 row = torch.arange(len(e), device=e.device).repeat_interleave(answers[0].diff())
                 scores[row, answers[1]] = -torch.inf
-                if right is not None:
-                    scores.scatter_(1, target.unsqueeze(1), right)
+                rows = has_target.nonzero().squeeze(1)
+                scores[rows, target[rows]] = right[rows]
             best, place = scores.topk(min(self.options.top_k, scores.shape[1]), -1)
             is_known = self.known_triples.contain(e.unsqueeze(-1), r.unsqueeze(-1), place)
-            for rank, *columns in zip(ranks, best.tolist(), place.tolist(), is_known.tolist(), strict=True):
-                answer: dict[str, Any] = {} if rank is None else {"rank": rank}
+            own = zip(has_target.tolist(), ranks, right.tolist(), strict=True)
+            for (has, rank, score), *columns in zip(own, best.tolist(), place.tolist(), is_known.tolist(), strict=True):
+                answer: dict[str, Any] = {"rank": rank, "score": float(f"{score:.6g}")} if has else {}
                 predictions.append(answer | {"answers": list(self._answers(zip(*columns, strict=True)))})
         return predictions
 

@@ -1,10 +1,11 @@
-"""A knowledge graph on disk: three tab-separated files of triples, read into numbers."""
+"""A knowledge graph on disk: files of triples, read into numbers."""
 
 import functools
 import hashlib
 import itertools
+import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,12 +15,24 @@ from torch import Tensor
 
 from tasks.batches import SPLITS
 from tasks.errors import UserError, readable
+from tasks.fingerprints import contents_sha256, part_sha256
+from tasks.name_tables import Row, read_names
 from tasks.reading import UNREADABLE, brief, existing, open_bytes, other_separator, reason, to_utf8
 
 FILES = {"train": "train.txt", "dev": "valid.txt", "test": "test.txt"}  # as WN18RR and FB15k-237 name them
-OTHER_FILES = {"train": ("train.tsv",), "dev": ("dev.txt", "valid.tsv", "dev.tsv"), "test": ("test.tsv",)}
+OTHER_FILES = {
+    "train": ("train.tsv", "train.csv"),
+    "dev": ("dev.txt", "valid.tsv", "dev.tsv", "valid.csv", "dev.csv"),
+    "test": ("test.tsv", "test.csv"),
+}
+FIELDS = {
+    "head": ("head", "subject", "h", "source", "from"),
+    "relation": ("relation", "predicate", "r", "rel", "label", "type"),
+    "tail": ("tail", "object", "t", "target", "to"),
+}
 FORM = "head <tab> relation <tab> tail"
 BLOCK = 1 << 23  # bytes that are read at once
+ROWS = 1 << 16  # and rows of a .csv
 TAB, NEWLINE = 9, 10
 BLANK = "is blank; blank lines are allowed at the end of a file only"
 
@@ -41,9 +54,9 @@ class Notes:
 class Graph:
     """Triples in numbers.
 
-    name: of the folder. entities, relations: names by number, in the order of their first appearance in train, dev,
-    test (head before tail). triples: by split, long (N, 3) with columns head, relation, tail, no row twice. files,
-    sha256: the file of each split and its fingerprint. notes: by split.
+    name: of the folder or the file. entities, relations: names by number, in the order of their first appearance in
+    train, dev, test (head before tail). triples: by split, long (N, 3) with columns head, relation, tail, no row twice.
+    files, sha256: the file of each split and its fingerprint. notes: by split. read: how the files were, in sentences.
     """
 
     name: str
@@ -53,6 +66,7 @@ class Graph:
     files: dict[str, str]
     sha256: dict[str, str]
     notes: dict[str, Notes]
+    read: tuple[str, ...] = ()
 
     @functools.cached_property
     def in_train(self) -> tuple[Tensor, Tensor]:
@@ -77,7 +91,7 @@ class Graph:
 
     def remarks(self) -> list[str]:
         """What is unusual about the files, a sentence for each fact; none for files without a fault."""
-        remarks = []
+        remarks = [*self.read]
         if files := self._files_with_header():
             remarks.append(
                 f"{self.name}/{', '.join(files)}: the names of the first row, "
@@ -121,34 +135,74 @@ class Graph:
         return readable(f"({', '.join(name[:60] for name in names)})")
 
 
-def read_graph(folder: Path) -> Graph:
-    """The graph in the files train.txt, valid.txt (or dev.txt) and test.txt (or .tsv) of a folder.
+def read_graph(folder: Path, held_out: Mapping[str, float] | None = None, seed: int = 0) -> Graph:
+    """The graph in the files train.txt, valid.txt (or dev.txt) and test.txt (or .tsv, or .csv) of a folder, or in one
+    file of triples.
 
     Rows are `head <tab> relation <tab> tail` in UTF-8, with Unix or Windows ends of lines; blank lines at the end of a
-    file are passed over. Rows that repeat an earlier one of the same file are dropped, triples of dev and test that an
-    earlier split has too are kept; `Graph.remarks` reports both.
+    file are passed over. In files .csv commas or semicolons separate the columns, which may be in quotes, and a first
+    line may name the columns of any file, see `read_names`. Rows that repeat an earlier one of the same file are
+    dropped, triples of dev and test that an earlier split has too are kept; `Graph.remarks` reports both.
 
-    About 3 s and 100 MB for 1M rows on one core (0.2M entities).
+    held_out: by split the share of train that it is where there is no file for it, see `hold_out`, drawn from `seed`.
+
+    About 3 s and 100 MB for 1M rows on one core (0.2M entities), twice as long of a .csv.
 
     Raises UserError, which names file and line, for what is missing, empty, not UTF-8 or not of this form.
     """
     folder = Path(folder)
-    paths = {split: _split_file(folder, split) for split in SPLITS}
+    paths = {split: path for split in SPLITS if (path := _split_file(folder, split, held_out or {})) is not None}
     numbers: list[defaultdict[bytes, int]] = [defaultdict(itertools.count().__next__) for _ in range(2)]
-    arrays, sha256 = {}, {}
+    arrays, sha256, read = {}, {}, []
     for split, path in paths.items():
-        arrays[split], sha256[split] = _Reader(path, *numbers).read()
+        reader = _Reader(path, *numbers)
+        arrays[split], sha256[split] = reader.read()
+        read += [f"{reader.note}."] if reader.note else []
     entities, relations = (tuple(name.decode("utf-8") for name in of_kind) for of_kind in numbers)
     numbers.clear()
-    files = {split: path.name for split, path in paths.items()}
-    return assemble(folder.resolve().name, entities, relations, arrays, files, sha256)
+    files = {split: paths.get(split, paths["train"]).name for split in SPLITS}
+    shares = {split: share for split, share in (held_out or {}).items() if split not in paths}
+    if shares:
+        arrays |= hold_out(arrays["train"], shares, seed)
+        drawn = " and ".join(f"{len(arrays[split]):,} triples for {split}" for split in shares)
+        read.append(
+            f"Held out of {files['train']} at random, as there are no files: {drawn} (task.data.held_out); every "
+            "entity and relation stays in train."
+        )
+        rows = json.dumps([shares, seed], sort_keys=True).encode()
+        sha256 |= {split: part_sha256(sha256["train"], rows + split.encode()) for split in shares}
+    return assemble(folder.resolve().name, entities, relations, arrays, files, sha256, read)
+
+
+def hold_out(triples: np.ndarray, shares: Mapping[str, float], seed: int) -> dict[str, np.ndarray]:
+    """Triples (N, 3) without repeated ones, of which shares at random go to other splits, at least one to each, and
+    the others to train. Of the triples with an entity, or with a relation, the first at random stays in train.
+
+    Raises UserError where too few are left over by these.
+    """
+    triples = triples[np.sort(np.unique(triples, axis=0, return_index=True)[1])]
+    order = np.random.default_rng(seed).permutation(len(triples))
+    stays = np.zeros(len(order), dtype=bool)
+    stays[np.unique(triples[order, ::2], return_index=True)[1] // 2] = True
+    stays[np.unique(triples[order, 1], return_index=True)[1]] = True
+    free = order[~stays]
+    counts = [max(1, round(share * len(order))) for share in shares.values()]
+    if sum(counts) > len(free):
+        raise UserError(
+            f"{sum(counts):,} of {len(order):,} triples are to be held out, and all but {len(free):,} are needed in "
+            "train, so that it has every entity and relation; give smaller shares with task.data.held_out, or files."
+        )
+    *parts, left = np.split(free, np.cumsum(counts))
+    rows = dict(zip(shares, parts, strict=True)) | {"train": np.append(order[stays], left)}
+    return {split: triples[np.sort(part)] for split, part in rows.items()}
 
 
 def assemble(
     name: str, entities: Sequence[str], relations: Sequence[str], arrays: Mapping[str, np.ndarray],
-    files: Mapping[str, str], sha256: Mapping[str, str],
+    files: Mapping[str, str], sha256: Mapping[str, str], read: Sequence[str] = (),
 ) -> Graph:  # fmt: skip
     """A Graph of integer arrays (N, 3) by split: drops repeated rows and counts what `Notes` says."""
+    arrays = {split: arrays[split] for split in SPLITS}
     sizes = [len(array) for array in arrays.values()]
     keys = np.split(triple_keys(list(arrays.values()), len(entities), len(relations)), np.cumsum(sizes)[:-1])
     in_train = [np.zeros(len(names), dtype=bool) for names in (entities, relations)]
@@ -169,7 +223,7 @@ def assemble(
             unseen=int((new_entities.any(1) | new_relations).sum()),
         )  # fmt: skip
         earlier[split] = distinct
-    return Graph(name, tuple(entities), tuple(relations), triples, dict(files), dict(sha256), notes)
+    return Graph(name, tuple(entities), tuple(relations), triples, dict(files), dict(sha256), notes, tuple(read))
 
 
 def triple_keys(arrays: Sequence[np.ndarray], n_entities: int, n_relations: int) -> np.ndarray:
@@ -183,11 +237,18 @@ def triple_keys(arrays: Sequence[np.ndarray], n_entities: int, n_relations: int)
     return pairs
 
 
-def _split_file(folder: Path, split: str) -> Path:
+def _split_file(folder: Path, split: str, held_out: Mapping[str, float]) -> Path | None:
+    """The file of a split; None of one that is held out."""
     expected = (
-        f"Expected is a folder with {', '.join(FILES.values())} (dev.txt will do for valid.txt, and .tsv for .txt), "
-        f"plain or with .gz, rows {FORM}."
+        f"Expected is a folder with {', '.join(FILES.values())} (dev.txt will do for valid.txt, and .tsv or .csv for "
+        f".txt), plain or with .gz, rows {FORM}."
     )
+    if folder.is_file():
+        if split == "train":
+            return folder
+        if split in held_out:
+            return None
+        raise UserError(f"{folder} is a file, and task.data.held_out has no share for {split}. {expected}")
     if not folder.is_dir():
         raise UserError(
             f"There is no folder {folder}. {expected} `python scripts/download.py wn18rr` (or fb15k237, umls) fetches "
@@ -197,10 +258,9 @@ def _split_file(folder: Path, split: str) -> Path:
     for name in (FILES[split], *OTHER_FILES[split]):
         if (path := existing(folder / name)) is not None:
             return path
-    stem = FILES[split].partition(".")[0]
-    commas = (folder / f"{stem}.csv").is_file()
-    hint = f" Of {stem}.csv, `tr ',' '\\t' < {stem}.csv > {stem}.tsv` makes one." if commas else ""
-    raise UserError(f"{folder} has no {FILES[split]}. {expected}{hint}")
+    if split in held_out and split != "train":
+        return None
+    raise UserError(f"{folder} has no {FILES[split]}. {expected}")
 
 
 class _Reader:
@@ -210,9 +270,17 @@ class _Reader:
         self.path, self.entities, self.relations = path, entities, relations
         self.lines = 0  # before the present block
         self.blank = 0  # of them, blank ones at the end
+        self.note = ""  # of a first line that names the columns
 
     def read(self) -> tuple[np.ndarray, str]:
         """int32 (N, 3), and the SHA-256 of the whole file."""
+        table = read_names(self.path, FIELDS, FORM)
+        if ".csv" in self.path.suffixes or table.header is not None:
+            self.note = table.note(Path(self.path.name))
+            parts = [self._numbers(list(rows)) for rows in iter(lambda: [*itertools.islice(table.rows, ROWS)], [])]
+            if not parts:
+                raise UserError(f"{self.path} has no rows below the names of its columns.")
+            return np.concatenate(parts), contents_sha256(self.path)
         digest, parts, n = hashlib.sha256(), [], 0
         try:
             for block in self._blocks(digest):
@@ -223,6 +291,12 @@ class _Reader:
         if not n:
             raise UserError(f"{self.path} is empty; it needs rows {FORM}.")
         return np.concatenate(parts), digest.hexdigest()
+
+    def _numbers(self, rows: Iterable[Row]) -> np.ndarray:
+        """int32 (N, 3) of rows of names."""
+        names = (map(str.encode, columns) for _, columns in rows)
+        numbers = [(self.entities[h], self.relations[r], self.entities[t]) for h, r, t in names]
+        return np.array(numbers, dtype=np.int32)
 
     def _blocks(self, digest: "hashlib._Hash") -> Iterator[bytes]:
         """Whole lines that end with a newline, without a byte-order mark and carriage returns."""

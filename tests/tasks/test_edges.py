@@ -70,9 +70,26 @@ def test_a_file_of_edges(tmp_path):
 
 def test_a_header_is_named(tmp_path):
     path = tmp_path / "edges.tsv"
-    path.write_text("child\tparent\ndog\tmammal\nmammal\tanimal\n", encoding="utf-8")
-    with pytest.warns(UserWarning, match="'child' and 'parent', are in no other. If it is a header, remove it"):
+    path.write_text("species\torder\ndog\tmammal\nmammal\tanimal\n", encoding="utf-8")
+    with pytest.warns(UserWarning, match="'species' and 'order', are in no other. If it is a header, remove it"):
         assert len(read_edges(path, "task.data.file").child) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("edges.tsv", "child\tparent\ndog\tmammal\nmammal\tanimal\n"),
+        ("edges.csv", "dog,mammal\r\n\r\nmammal,animal\r\n"),
+        ("edges.csv", '\ufeffParent;id;Child\nmammal;1;dog\n" animal";2;"mammal"\n'),
+    ],
+)
+def test_names_of_columns_and_commas(tmp_path, recwarn, name, text):
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    edges = read_edges(tmp_path / name, "task.data.file")
+    assert sorted((edges.names[a], edges.names[b]) for a, b in zip(edges.child, edges.parent, strict=True)) == [
+        ("dog", "mammal"), ("mammal", "animal"),
+    ]  # fmt: skip
+    assert not recwarn.list
 
 
 @pytest.mark.parametrize("text", ["a\ta\nb\tc\na\td\n", "a\tb\na\tb\nc\td\n", "a\tb\na\ta\nc\td\n", "a\tb\n"])
@@ -91,9 +108,9 @@ def test_what_is_no_header_is_not_named_as_one(tmp_path, recwarn, text):
         (b"a\tb\tc\n", "line 1: 'a\\tb\\tc' is not of the form"),
         (b"a\tb\t0.5\n", "Further columns, such as weights, are not read: cut -f1-2 < FILE > NEW_FILE leaves them out."),
         (b"a\t\n", "line 1"),
-        (b"", "has no edge between two nodes"),
-        (b"a\tb\n\xff\tb\n", "line 2: it is not UTF-8; `iconv -f WINDOWS-1252"),
-        ("\ufeffa\tb\n".encode("utf-16-le"), "line 1: it is not UTF-8; `iconv -f UTF-16 -t"),
+        (b"", "is empty; it must have lines of the form child <tab> parent (task.data.file)"),
+        (b"a\tb\n\xff\tb\n", "line 2: it is not UTF-8 (byte 1); `iconv -f WINDOWS-1252"),
+        ("\ufeffa\tb\n".encode("utf-16-le"), "line 1: it is not UTF-8 (byte 1); `iconv -f UTF-16 -t"),
     ],
 )
 def test_faulty_files(tmp_path, content, message):

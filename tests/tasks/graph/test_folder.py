@@ -92,7 +92,7 @@ def test_sparse_features_whose_indices_lie_outside_are_refused_before_they_are_w
         ("edges.tsv", "a b\n", r"edges.tsv, line 1: 'a b' is not of the form node <tab> node"),
         ("edges.tsv", "a\tb\r\na\r\n", r"edges.tsv, line 2: 'a' is not of the form node <tab> node"),
         ("edges.tsv", "", "edges.tsv is empty"),
-        ("edges.tsv", "a\t\udcfc\n", r"edges.tsv: it is not UTF-8 \(byte 2\); `iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW`"),
+        ("edges.tsv", "a\t\udcfc\n", r"edges.tsv, line 1: it is not UTF-8 \(byte 3\); `iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW`"),
         ("features.tsv", "a\t1\t2\nb\t3\n", r"features.tsv, line 2: the node 'b' must have 2 numbers"),
         ("features.tsv", "a\t1\t2\nb\tx\t3\n", r"features.tsv, line 2: the node 'b' must have 2 numbers"),
         ("features.tsv", "a\t1\t2\nb\t3\t4\nc\t5\tnan\nd\t1\t1\n", r"features.tsv, line 3: a feature of the node 'c' is nan"),
@@ -114,23 +114,54 @@ def test_what_cannot_be_used_is_told(folder, file, text, said):
 def test_a_header_is_named(folder, recwarn):
     read_folder(folder, "mine", True)
     assert not any("If it is a header" in str(each.message) for each in recwarn)
-    for file, header in (("edges.tsv", "source\ttarget\n"), ("labels.tsv", "node\tlabel\n")):
+    for file, header in (("edges.tsv", "page\tcites\n"), ("labels.tsv", "page\tfield\n")):
         (folder / file).write_text(header + (folder / file).read_text())
     (folder / "features.tsv").unlink()
     with pytest.warns(UserWarning, match="If it is a header, remove it") as warned:
         read_folder(folder, "mine", True)
     said = [str(each.message) for each in warned]
-    assert any("edges.tsv: the names of the first row, 'source' and 'target', are in no other." in each for each in said)
-    assert any("labels.tsv: the names of the first row, 'node' and 'label', are in no other." in each for each in said)
-    (folder / "edges.tsv").write_text("node\tnode2\na\tb\nb\tc\n")
-    with pytest.warns(UserWarning, match="'node' and 'label', are in no other"):
+    assert any("edges.tsv: the names of the first row, 'page' and 'cites', are in no other." in each for each in said)
+    assert any("labels.tsv: the names of the first row, 'page' and 'field', are in no other." in each for each in said)
+    (folder / "edges.tsv").write_text("page\tpage2\na\tb\nb\tc\n")
+    with pytest.warns(UserWarning, match="'page' and 'field', are in no other"):
         read_folder(folder, "mine", True)
+
+
+@pytest.mark.filterwarnings("ignore:.*have no edge")
+def test_tables_with_commas_and_names_of_columns_are_the_same_graph(folder):
+    """Columns in another order, in quotes, with further ones between them, and a header of the features."""
+    before = read_folder(folder, "mine", True)
+    for stem, header in (("edges", "Target;weight;Source"), ("labels", "label;year;id")):
+        rows = [line.split("\t") for line in (folder / f"{stem}.tsv").read_text().split("\n") if line.strip()]
+        lines = [header, *(f'"{second}";0,5;{first}' for first, second in rows)]
+        (folder / f"{stem}.csv").write_text("\n".join(lines) + "\n\n")
+        (folder / f"{stem}.tsv").unlink()
+    numbers = (folder / "features.tsv").read_text().replace("\t", ",")
+    (folder / "features.csv").write_text(f"node,x,y\n{numbers}")
+    (folder / "features.tsv").unlink()
+    graph = read_folder(folder, "mine", True)
+    assert graph.names == before.names
+    assert graph.edges.tolist() == before.edges.tolist()
+    assert graph.features.tolist() == before.features.tolist()
+    assert graph.labels.tolist() == before.labels.tolist()
+    assert graph.notes[0].endswith(
+        "edges.csv: the first line names the columns (Source, Target); further columns are not read: weight"
+    )
+    assert not any("header" in caution for caution in graph.cautions)
+
+
+def test_a_file_of_edges_alone_is_a_graph(tmp_path):
+    (tmp_path / "links.csv").write_text("a,b\nb,c\n")
+    assert read_folder(tmp_path / "links.csv", "links", False).names == ("a", "b", "c")
+    (tmp_path / "links.csv").write_text("a,b,0.5\n")
+    with pytest.raises(UserError, match="line 1: 'a,b,0.5' is not of .* left out where the first line names the columns"):
+        read_folder(tmp_path / "links.csv", "links", False)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("edges.csv", b"a,b\n", "There is edges.csv, which is not read: write its lines in this form to edges.tsv. Its columns "
+        ("edges.txt", b"a,b\n", "There is edges.txt, which is not read: write its lines in this form to edges.tsv. Its columns "
          r"are separated by commas, and tabs are needed: tr ',' '\t' < FILE > NEW_FILE makes them."),
         ("edges.txt", b"\na\tb\n", "There is edges.txt, which has such lines: rename it to edges.tsv."),
         ("edges.txt.gz", gzip.compress(b"a\tb\n", mtime=0), "There is edges.txt.gz, which has such lines: rename it to edges.tsv.gz."),
@@ -151,12 +182,12 @@ def test_a_missing_file_is_told(tmp_path):
     with pytest.raises(UserError, match=r"There is no file .*edges.tsv"):
         read_folder(tmp_path, "mine", False)
     (tmp_path / "edges.tsv").write_text("a\tb\n")
-    with pytest.raises(UserError, match=r"edges.tsv is a file; name the folder that has edges.tsv with data.dir"):
-        read_folder(tmp_path / "edges.tsv", "mine", False)
+    with pytest.raises(UserError, match=r"edges.tsv is a file; name the folder that has edges.tsv and labels.tsv with data"):
+        read_folder(tmp_path / "edges.tsv", "mine", True)
 
 
 def test_features_of_another_ending_are_not_passed_over_in_silence(folder):
-    (folder / "features.csv").write_bytes((folder / "features.tsv").read_bytes().replace(b"\t", b","))
+    (folder / "features.txt").write_bytes((folder / "features.tsv").read_bytes().replace(b"\t", b","))
     (folder / "features.tsv").unlink()
-    with pytest.warns(UserWarning, match=r"no features are read\..*features\.csv"):
+    with pytest.warns(UserWarning, match=r"no features are read\..*features\.txt"):
         assert read_folder(folder, "mine", False).features is None

@@ -5,7 +5,7 @@ import io
 import pytest
 
 from tasks.errors import UserError
-from tasks.kg_completion.queries import Query, read_queries
+from tasks.kg_completion.queries import Query, read_queries, read_query_table
 from tasks.names import Names
 
 ENTITIES = ("dog", "animal", "New York", "Zürich")
@@ -22,6 +22,21 @@ def test_both_sides_can_be_sought():
         Query("dog", "hypernym", "?", 0, 0, False),
         Query("?", "located_in", "Zürich", 3, 1, True),
     ]
+
+
+def test_a_whole_triple_has_a_target():
+    assert read(b"dog\thypernym\tanimal\n") == [Query("dog", "hypernym", "animal", 0, 0, False, 1)]
+
+
+def test_a_table_with_other_columns(tmp_path):
+    names = Names(ENTITIES, "entity", "mine"), Names(RELATIONS, "relation", "mine")
+    (tmp_path / "new.csv").write_text('id,tail,head,relation\n7,?,"dog",hypernym\n8,animal, dog,hypernym\n')
+    assert list(read_query_table(tmp_path / "new.csv", *names)) == [
+        (Query("dog", "hypernym", "?", 0, 0, False), {"id": "7"}),
+        (Query("dog", "hypernym", "animal", 0, 0, False, 1), {"id": "8"}),
+    ]
+    (tmp_path / "new.tsv").write_text("dog\thypernym\t?\n")
+    assert read_query_table(tmp_path / "new.tsv", *names) is None
 
 
 @pytest.mark.parametrize(
@@ -51,9 +66,7 @@ def test_ends_of_lines_blank_lines_and_marks_change_nothing(text):
         "dog\thypernym",
         "dog\thypernym\t?\tmore",
         "dog\thypernym\t?\t",
-        "dog\thypernym\tanimal",
         "?\thypernym\t?",
-        "dog\t?\tanimal",
         "\thypernym\t?",
         "dog\t\t?",
         "?\thypernym\t",
@@ -71,6 +84,7 @@ def test_a_line_that_is_no_question_is_named(line):
         ("Dog\thypernym\t?", "line 2: mine has no entity 'Dog'. The nearest spellings: 'dog'"),
         ("?\thypernym\tNew_York", "line 2: mine has no entity 'New_York'. The nearest spellings: 'New York'"),
         ("dog\thypernim\t?", "line 2: mine has no relation 'hypernim'. The nearest spellings: 'hypernym'"),
+        ("dog\thypernym\tanimals", "line 2: mine has no entity 'animals'. The nearest spellings: 'animal'"),
         ("?\t?\tdog", "line 2: mine has no relation '?'."),
         ("qqqqqq\thypernym\t?", "line 2: mine has no entity 'qqqqqq'. It has 4, as 'dog', "),
     ],

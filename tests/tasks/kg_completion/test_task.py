@@ -253,6 +253,29 @@ def test_a_question_whose_answers_are_all_known_has_none(tmp_path):
     assert [a["known"] for a in visible] == [True, True]
 
 
+@pytest.mark.parametrize("hide", [True, False])
+def test_a_whole_triple_is_scored_and_ranked_beside_questions(hide):
+    """Its tail, among all entities but the other right answers, as the plain scores say."""
+    data = graph_data()
+    task = link_prediction(data, hide_known=hide, top_k=13).eval()
+    task.model.scorer.table.data.normal_()
+    names, relations, truth = data.graph.entities, data.graph.relations, truths(data, *SPLITS)
+    triples = [(e, r, t) for e in (0, 5) for r in range(len(relations)) for t in range(13)]
+    lines = [f"{names[e]}\t{relations[r]}\t{names[t]}" for e, r, t in triples] + [f"{names[0]}\t{relations[0]}\t?"]
+    queries = list(data.read_inputs("\n".join(lines).encode().splitlines(), "questions.tsv"))
+    split = data.encode(queries)
+    with torch.inference_mode():
+        *results, question = task.predict(split[torch.arange(len(split))])
+    assert question.keys() == {"answers"}
+    for (e, r, t), result, query in zip(triples, results, queries, strict=False):
+        own = score(task, e, r, t)
+        better = sum(score(task, e, r, x) > own for x in range(13) if x != t and (e, r, x) not in truth)
+        assert result["score"] == pytest.approx(own, rel=1e-5)
+        assert result["rank"] == better + 1
+        assert names[t] in {answer["entity"] for answer in result["answers"]}
+        assert (data.describe(query)["head"], data.describe(query)["tail"]) == (names[e], names[t])
+
+
 def test_points_of_a_batch():
     data = graph_data()
     task = link_prediction(data)

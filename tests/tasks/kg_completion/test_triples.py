@@ -5,6 +5,7 @@ import hashlib
 
 import numpy as np
 import pytest
+import torch
 
 from tasks.errors import UserError
 from tasks.kg_completion import triples
@@ -85,7 +86,7 @@ def test_repeated_and_shared_triples_are_counted(tmp_path):
     assert len(graph.triples["dev"]) == len(graph.triples["test"]) == 2
 
 
-HEADER = "head\trelation\ttail\n"
+HEADER = "one\tlink\tother\n"
 
 
 @pytest.mark.parametrize(
@@ -93,9 +94,9 @@ HEADER = "head\trelation\ttail\n"
     [
         ({"train": HEADER}, "train.txt"),
         ({"train": HEADER, "dev": HEADER, "test": HEADER}, "train.txt, valid.txt, test.txt"),
-        ({"train": "head\trelation\tb\n"}, None),
-        ({"train": "head\tr\ttail\n"}, None),
-        ({"train": HEADER, "dev": "a\tr\ttail\n"}, None),
+        ({"train": "one\tlink\tb\n"}, None),
+        ({"train": "one\tr\tother\n"}, None),
+        ({"train": HEADER, "dev": "a\tr\tother\n"}, None),
         ({}, None),
     ],
 )
@@ -105,7 +106,7 @@ def test_a_header_is_suspected(tmp_path, headers, files):
     if files is None:
         assert not remarks
     else:
-        assert f"/{files}: the names of the first row, (head, relation, tail), are in no other" in remarks[0]
+        assert f"/{files}: the names of the first row, (one, link, other), are in no other" in remarks[0]
 
 
 @pytest.mark.parametrize(
@@ -139,10 +140,76 @@ def test_missing_places_say_what_is_expected(tmp_path):
     (write(tmp_path) / "valid.txt").unlink()
     with pytest.raises(UserError, match=r"has no valid\.txt"):
         read_graph(tmp_path)
-    (tmp_path / "valid.txt").mkdir()
-    (tmp_path / "valid.csv").write_text("a,r,b\n")
-    with pytest.raises(UserError, match=r"has no valid\.txt.*`tr ',' '\\t' < valid\.csv > valid\.tsv` makes one"):
+    with pytest.raises(UserError, match=r"train\.txt is a file, and task\.data\.held_out has no share for dev"):
+        read_graph(tmp_path / "train.txt")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("train.csv", "a,r,b\nb,s,c\n"),
+        ("train.csv", "Subject,Predicate,Object\na,r,b\nb,s,c\n"),
+        ("train.csv", 'tail;weight;Head;relation\r\n"b";0,5;a; r \r\nc;0,5;b;s\r\n'),
+        ("train.tsv", "head\trelation\ttail\na\tr\tb\nb\ts\tc\n"),
+    ],
+)
+def test_tables_with_commas_and_names_of_columns(tmp_path, name, text):
+    expected = read_graph(write(tmp_path / "plain"))
+    folder = write(tmp_path / "other")
+    (folder / "train.txt").unlink()
+    (folder / name).write_text(text)
+    graph = read_graph(folder)
+    assert (graph.entities, graph.relations) == (expected.entities, expected.relations)
+    assert all(graph.triples[split].equal(expected.triples[split]) for split in SPLITS)
+    assert not any("header" in remark for remark in graph.remarks())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,r,b\nc,r\n", r"train\.csv, line 2: 'c,r' is not of the form head <tab> relation <tab> tail"),
+        ("a,r,b,1\n", "line 1: 'a,r,b,1' is not .* Further columns are left out where the first line names the columns"),
+        ('a,r,b\n"c\nd",r,b\n', "line 2: .* is not of the form"),
+        ('a,r,b\n"c"d,r,b\n', "line 2: it is no row of a table with quotes"),
+        ("head,relation,tail\n", "has no rows below the names of its columns"),
+        ("head,relation,tail\n\na,,b\n", "line 3: .* is not of the form"),
+    ],
+)
+def test_faults_of_a_table_with_commas(tmp_path, text, message):
+    (write(tmp_path) / "train.txt").unlink()
+    (tmp_path / "train.csv").write_text(text)
+    with pytest.raises(UserError, match=message):
         read_graph(tmp_path)
+
+
+def test_splits_without_files_are_held_out(tmp_path):
+    """Each triple once, all entities and relations in train, the same again, and another draw by another seed."""
+    draw = np.random.default_rng(0)
+    rows = [f"e{h}\tr{r}\te{t}\n" for h, r, t in draw.integers((40, 5, 40), size=(400, 3))]
+    (tmp_path / "mine.tsv").write_text("".join([*rows, *rows[:9], "lonely\tonce\te1\n"]))
+    graph = read_graph(tmp_path / "mine.tsv", {"dev": 0.1, "test": 0.2})
+    n = len({*rows}) + 1
+    assert [len(graph.triples[split]) for split in ("dev", "test")] == [round(0.1 * n), round(0.2 * n)]
+    together = torch.cat([graph.triples[split] for split in SPLITS])
+    assert len(together) == n == len(together.unique(dim=0))
+    assert all(known.all() for known in graph.in_train)
+    assert graph.remarks()[0].startswith(f"Held out of mine.tsv at random, as there are no files: {round(0.1 * n)} triples for dev")
+    assert len({*graph.sha256.values()}) == 3
+    again, other = (read_graph(tmp_path / "mine.tsv", {"dev": 0.1, "test": 0.2}, seed) for seed in (0, 1))
+    assert all(again.triples[split].equal(graph.triples[split]) for split in SPLITS)
+    assert not other.triples["test"].equal(graph.triples["test"])
+    assert other.sha256["test"] != again.sha256["test"] == graph.sha256["test"]
+    folder = write(tmp_path / "folder", train="".join(rows))
+    (folder / "valid.txt").unlink()
+    partly = read_graph(folder, {"dev": 0.1, "test": 0.1})
+    assert partly.files == {"train": "train.txt", "dev": "train.txt", "test": "test.txt"}
+    assert partly.triples["test"].shape == (1, 3)
+
+
+def test_too_few_triples_to_hold_out(tmp_path):
+    (tmp_path / "mine.tsv").write_text("a\tr\tb\nb\tr\tc\n")
+    with pytest.raises(UserError, match=r"2 of 2 triples are to be held out, and all but 0 are needed in train"):
+        read_graph(tmp_path / "mine.tsv", {"dev": 0.1, "test": 0.1})
 
 
 def test_keys_of_huge_graphs_are_distinct_too():
