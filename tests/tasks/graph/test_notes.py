@@ -23,7 +23,7 @@ def test_what_was_left_out_is_said_once_in_training_and_not_in_predictions(tmp_p
 
 def test_a_header_is_warned_of_in_every_run_and_once(tmp_path):
     """Also where the graph comes from the cache; training nodes are counted beside those of the graph."""
-    write(tmp_path / "mine", edges="page\tcites\n" + tree(40), labels="page\tfield\n" + LABELS)
+    write(tmp_path / "mine", edges="page\tcites\n" + tree(40), labels="site\tfield\n" + LABELS)
     for _ in range(2):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -32,7 +32,7 @@ def test_a_header_is_warned_of_in_every_run_and_once(tmp_path):
         said = [str(each.message) for each in caught if "If it is a header, remove it" in str(each.message)]
         assert len(said) == 2
         assert "edges.tsv: the names of the first row, 'page' and 'cites', are in no other." in said[0]
-        assert "labels.tsv: the names of the first row, 'page' and 'field', are in no other." in said[1]
+        assert "labels.tsv: the names of the first row, 'site' and 'field', are in no other." in said[1]
     counts = result.record["data"]["counts"]
     labelled = 40 + 1  # the header
     assert counts["train"]["training_nodes"] == labelled - counts["dev"]["nodes"] - counts["test"]["nodes"]
