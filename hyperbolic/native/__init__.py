@@ -31,7 +31,7 @@ from hyperbolic import switch
 from hyperbolic.native.signatures import C_TYPES, Pointers, signatures
 
 FOLDER = Path(__file__).parent
-FOLDERS = (FOLDER, FOLDER.parent / "kernels")  # where sources lie, at any depth
+SOURCES = FOLDER.parent  # where sources lie, at any depth
 _FLAGS = ("-O3", "-march=native", "-std=c++17", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 _X86 = ("-mprefer-vector-width=512",) if platform.machine() in ("x86_64", "AMD64") else ()
 _PARALLEL = ("-fopenmp",)
@@ -224,7 +224,7 @@ class Library:
 
 def sources() -> dict[str, Path]:
     """The C++ sources by name."""
-    return {path.stem: path for folder in FOLDERS for path in sorted(folder.rglob("*.cpp"))}
+    return {path.stem: path for path in sorted(SOURCES.rglob("*.cpp"))}
 
 
 def compile_source(name: str) -> Path:

@@ -36,7 +36,7 @@ _SIGNED = {"exp", "expm1", "asinh", "sigmoid"}
 
 @pytest.fixture(autouse=True)
 def _source_beside_this_file(monkeypatch, native_kernels):
-    monkeypatch.setattr(native, "FOLDERS", (Path(__file__).parent,))
+    monkeypatch.setattr(native, "SOURCES", Path(__file__).parent)
 
 
 def _call(name, x):

@@ -25,7 +25,7 @@ needs_compiler = pytest.mark.skipif(switch.cpp_compiler() is None, reason="needs
 def _own_folders(monkeypatch, tmp_path, native_kernels):
     """Sources and cache of each test are its own."""
     monkeypatch.setattr(native, "FOLDER", tmp_path)
-    monkeypatch.setattr(native, "FOLDERS", (tmp_path,))
+    monkeypatch.setattr(native, "SOURCES", tmp_path)
     monkeypatch.setattr(native, "_loaded", {})
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
@@ -74,7 +74,7 @@ def test_a_library_that_was_cut_short_ends_no_process(tmp_path):
 import pathlib, torch
 from hyperbolic import native
 native.FOLDER = pathlib.Path({str(tmp_path)!r})
-native.FOLDERS = (native.FOLDER,)
+native.SOURCES = native.FOLDER
 x = torch.arange(5.0, dtype=torch.float64)
 native.Library("twice").run("doubled", x, 5)
 print(x.tolist())
@@ -181,7 +181,7 @@ import pathlib, sys, torch
 from hyperbolic import native
 from hyperbolic.native import build
 folder = pathlib.Path(sys.argv[1])
-native.FOLDER, native.FOLDERS = folder, (folder,)
+native.FOLDER = native.SOURCES = folder
 print("ready", flush=True)
 sys.stdin.readline()
 print("built", build.build(lambda line: None) if sys.argv[2] == "build" else "when used")

@@ -44,7 +44,7 @@ F32, F64 = torch.float32, torch.float64
 @pytest.fixture
 def example(monkeypatch, tmp_path, native_kernels):
     (tmp_path / "example.cpp").write_text(_EXAMPLE)
-    monkeypatch.setattr(native, "FOLDERS", (tmp_path,))
+    monkeypatch.setattr(native, "SOURCES", tmp_path)
     monkeypatch.setattr(native, "_loaded", {})
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return native.Library("example")

@@ -1,4 +1,4 @@
-// Möbius sums and squared distances of float32 rows of the ball, with their gradients: see hyperbolic/manifolds/ball_rows.py.
+// Möbius sums and squared distances of float32 rows of the ball, with their gradients: see __init__.py.
 //
 // gap = 1 - c|x|^2 in float64, floored; one pass over the coordinates forwards and one, after the sums, backwards.
 #include <cmath>

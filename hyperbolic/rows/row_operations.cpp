@@ -1,4 +1,4 @@
-// The operations of hyperbolic/rows.py on float32 rows with float64 row numbers, each in one pass.
+// The operations of __init__.py on float32 rows with float64 row numbers, each in one pass.
 #include "rows.h"
 
 namespace {
