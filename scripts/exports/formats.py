@@ -64,8 +64,10 @@ def write(table: Table, name: str, file: Path) -> Path:
 
 
 def _write_tsv(table: Table, file: Path) -> None:
-    """A first line `name x1 .. xD`, then a name and its numbers a line, between tabs; nothing is quoted."""
-    header = ["name", *(f"x{k}" for k in range(1, table.coordinates.shape[1] + 1))]
+    """A first line `name x1 .. xD`, with the time coordinate of a hyperboloid as x0 before x1, then a name and its
+    numbers a line, between tabs; nothing is quoted."""
+    first = 0 if table.model == "lorentz" else 1
+    header = ["name", *(f"x{k + first}" for k in range(table.coordinates.shape[1]))]
     _write_lines(file, "\t".join(header), ("\t".join(row) for row in _rows(table)))
 
 

@@ -107,6 +107,8 @@ def test_relations_of_a_reciprocal_are_named(run, tmp_path):
     assert command(run, "--format", "tsv", "--what", "relations", "--model", "klein", "--out", file) == 0
     header, *rows = [line.split("\t") for line in file.read_text().splitlines()]
     assert header[:3] == ["name", "x1", "x2"]
+    assert command(run, "--format", "tsv", "--what", "relations", "--model", "lorentz", "--out", file) == 0
+    assert file.read_text().startswith("name\tx0\tx1\t")
     trained = load(read_run(run))
     relations = list(trained.data.graph.relations)
     scorer = trained.model.scorer
