@@ -42,7 +42,7 @@ def limit(table: dict[torch.dtype, float], dtype: torch.dtype) -> float:
     except KeyError:
         raise TypeError(
             f"float32 or float64 is needed, got {dtype}: points and distances have no digit to spare. Cast the "
-            "module and its inputs, or keep it out of autocast"
+            "module and its inputs, or keep it out of autocast; vectors that autocast has made are cast by .float()"
         ) from None
 
 

@@ -13,7 +13,7 @@ from setuptools.command.build_py import build_py
 NAME = "hyperbolic_language"
 INSIDE = ("tasks", "configs", "scripts")
 DATA = {
-    "hyperbolic": ["**/*.cpp", "**/*.h"],
+    "hyperbolic": ["**/*.cpp", "**/*.h", "py.typed"],
     f"{NAME}.configs": ["*.yaml", "**/*.yaml"],
     f"{NAME}.results": ["published/*.yaml", "tuning/*.csv"],  # which a run sets beside its own numbers
     f"{NAME}.scripts.downloads": ["*.json"],

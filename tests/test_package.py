@@ -200,6 +200,7 @@ def test_the_wheel_has_two_packages_and_all_their_files(wheel):
     for kind in ("published/*.yaml", "tuning/*.csv"):
         assert {file.relative_to(ROOT).as_posix() for file in (ROOT / "results").glob(kind)} <= inside
     assert "run.py" in inside
+    assert "hyperbolic/py.typed" in names
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import check_mask, check_rows, check_sequence, check_weights, name_of, takes_points
 from hyperbolic.layers.keys import KEYS, TangentLinear
+from hyperbolic.layers.points import PointLayer
 from hyperbolic.layers.positions import check_positions
 from hyperbolic.manifolds import Manifold
 
@@ -41,7 +42,7 @@ class Centroid(nn.Module):
         Returns: (..., D).
         Raises:
             ValueError: no points; weights or a mask of another shape; a mask that is not boolean; a row in which the
-                mask hides every point or the weights sum to 0 (on a GPU: a device-side assertion).
+                mask hides every point, the weights sum to 0 or one is negative (on a GPU: a device-side assertion).
         """
         check_sequence(self, x)
         shape = x.shape[:-1]
@@ -56,7 +57,8 @@ class Centroid(nn.Module):
 
     def _check_weights(self, weights: Tensor) -> None:
         where = f"among the points that count, of the shape {tuple(weights.shape)}"
-        check_rows(self, ~(weights.sum(-1) <= 0), f"the weights {where}, have no positive sum in {{}}")
+        wrong = (weights.sum(-1) <= 0) | (weights < 0).any(-1)
+        check_rows(self, ~wrong, f"the weights {where}, have a negative number or no positive sum in {{}}")
 
 
 class DistanceAttention(nn.Module):
@@ -142,7 +144,7 @@ class DistanceAttention(nn.Module):
         return self.manifold.centroid(x, weights), weights
 
 
-class ContextAttention(nn.Module):
+class ContextAttention(PointLayer):
     """Attention to a learned context point c: ``w_i = softmax_i(-beta d(c, h'_i))`` with ``h'_i = phi(linear(x_i))``,
     and the weighted midpoint of the x_i (Zhang & Gao, Hype-HAN, Eq. 6-8 and 10-12), written once for all families.
 

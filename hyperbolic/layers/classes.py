@@ -11,10 +11,11 @@ from hyperbolic.kernels.class_losses import streamed_bce, streamed_cross_entropy
 from hyperbolic.kernels.mlr import class_logits
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import name_of, takes_points
+from hyperbolic.layers.points import PointLayer
 from hyperbolic.manifolds import Manifold
 
 
-class ClassLogits(nn.Module):
+class ClassLogits(PointLayer):
     """``logit_k = s_k arsinh(<X, W_k>)``, or ``<X, W_k> + b_k``, with X a function of the point and W_k of the class.
 
     Args:

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+import geoopt
 import torch
 from torch import Tensor, nn
 
@@ -94,20 +95,26 @@ def _full(value: Any) -> Any:
     return value.float() if isinstance(value, Tensor) and value.dtype in HALF else value
 
 
-def _check_manifold(layer: nn.Module) -> None:
-    """Once a layer: it stands on a manifold that its family is defined on."""
+def check_manifold(layer: nn.Module) -> None:
+    """Once a layer: it stands on a manifold that its family is defined on, else ValueError."""
     families, manifold = families_of(type(layer)), layer.manifold
     if families and not (isinstance(manifold, Manifold) and any(f.fits(type(manifold)) for f in families)):
-        kind = manifold.name if isinstance(manifold, Manifold) else repr(manifold)
-        raise ValueError(
-            f"{name_of(layer)}: the family is defined on {families[0].manifold_names}, got the manifold {kind}"
-        )
+        if isinstance(manifold, Manifold):
+            kind = f"the manifold {manifold.name}"
+        elif isinstance(manifold, geoopt.Manifold):
+            kind = f"the manifold {type(manifold).__name__} of geoopt, and needs one of hyperbolic.manifolds"
+        elif isinstance(manifold, type):
+            kind = f"the class {manifold.__name__}; make one of it, as {manifold.__name__}(c=1.0)"
+        else:
+            kind = repr(manifold)
+        place = f"{name_of(layer)}: the family is defined on {families[0].manifold_names}"
+        raise ValueError(f"{place}, got {kind}")
     layer.__dict__["manifold_checked"] = True
 
 
 def _check(layer: nn.Module, point: Tensor, size: int | None, flat: bool) -> None:
     if not flat and not torch.compiler.is_compiling() and "manifold_checked" not in layer.__dict__:
-        _check_manifold(layer)
+        check_manifold(layer)
     manifold: Any = None if flat else layer.manifold
     if size is not None:
         coordinates = size if flat else manifold.ambient_dim(size)

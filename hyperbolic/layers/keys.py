@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.initial import glorot
+from hyperbolic.layers.points import PointLayer
 from hyperbolic.manifolds import Manifold
 
 
@@ -26,7 +27,7 @@ class TangentLinear(nn.Module):
         return nn.functional.linear(u, self.weight, self.bias)
 
 
-class MobiusLinear(nn.Module):
+class MobiusLinear(PointLayer):
     """``W (x) x (+) b = exp_y(P_{0->y} log_0(b))`` with ``y = exp_0(W log_0(x))`` and parallel transport P: the Möbius
     linear layer of the ball (Ganea et al. 2018, Lemma 6 and Eq. 26) on any manifold. W is Glorot uniform, b the origin,
     a point of the manifold."""

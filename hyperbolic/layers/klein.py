@@ -18,7 +18,7 @@ from hyperbolic.kernels.gyro_sum import mobius_sum
 from hyperbolic.layers import aggregation, attention, feedforward, mobius, ordered_sum
 from hyperbolic.layers.attention import Centroid
 from hyperbolic.layers.classes import ClassLogits
-from hyperbolic.layers.guard import check_index, takes_points
+from hyperbolic.layers.guard import check_index, check_manifold, takes_points
 from hyperbolic.manifolds import Klein, PoincareBall
 from hyperbolic.manifolds.charts import klein_to_poincare, poincare_to_klein
 
@@ -33,6 +33,7 @@ class _Einstein(nn.Module):
     def __init__(self, manifold: Klein, layer: type[nn.Module], *sizes: Any, **options: Any):
         super().__init__()
         self.manifold = manifold
+        check_manifold(self)
         self.inner = layer(manifold.twin(PoincareBall), *sizes, **options)
 
     def to_ball(self, x: Tensor) -> Tensor:

@@ -20,11 +20,12 @@ from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.layers import aggregation, feedforward, ordered_sum, positions
 from hyperbolic.layers.attention import Centroid
 from hyperbolic.layers.description import shows
-from hyperbolic.layers.guard import check_features, check_index, check_table, name_of, takes_points
+from hyperbolic.layers.guard import check_features, check_index, check_manifold, check_table, name_of, takes_points
 from hyperbolic.layers.initial import uniform_table
 from hyperbolic.layers.lorentz_attention import Attention, ContextAttention, MultiHeadAttention
 from hyperbolic.layers.lorentz_linear import Linear
 from hyperbolic.layers.lorentz_logits import HyperplaneLogits, Logits, unit_points
+from hyperbolic.layers.points import PointLayer
 from hyperbolic.layers.tangent import GRU, RNN, GRUCell, RNNCell
 from hyperbolic.manifolds import Lorentz
 from hyperbolic.manifolds.charts import lorentz_to_poincare, poincare_to_lorentz
@@ -32,14 +33,14 @@ from hyperbolic.manifolds.lorentz import lorentz_distance2
 from hyperbolic.numerics import wide
 
 
-class Embedding(nn.Module):
+class Embedding(PointLayer):
     """Table of n points of the hyperboloid.
 
     While c is trained, it moves the sheet away also from rows that an optimiser leaves alone: the space parts are what
     the table keeps, and the time coordinates of the rows looked up follow from them.
 
     Args:
-        padding_idx: this row starts at the origin.
+        padding_idx: this row starts at the origin; it is trained like the others, unlike that of torch's Embedding.
         init_norm: size of the rows at the start, see ``uniform_table``; not used for start="unit".
         sparse: gradients of the rows used only, for an optimiser with ``lazy=True``.
         start: "small", rows near the origin, or "unit", as in HyboNet: points up to ``1/sqrt(c)`` from the origin.
@@ -64,6 +65,7 @@ class Embedding(nn.Module):
     ):
         super().__init__()
         self.manifold, self.n, self.d, self.sparse = manifold, n, d, sparse
+        check_manifold(self)
         check_table(self, n, d, padding_idx)
         if start == "unit":
             table = unit_points(manifold, n, d)
@@ -81,7 +83,7 @@ class Embedding(nn.Module):
         """Indices (...) -> points (..., D)."""
         check_index(self, index, self.n)
         rows = table_rows(self.weight, index, self.sparse)
-        return self.manifold.projx(rows) if self.manifold.learn_c else rows
+        return self.inside(rows)
 
 
 class Activation(nn.Module):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from geoopt import ManifoldParameter
 from torch import Tensor, nn
@@ -20,7 +18,7 @@ def unit_points(manifold: Lorentz, n: int, d: int) -> Tensor:
     """HyboNet's start: normal vectors of d + 1 entries made unit, their space parts through exp_0; the points lie at
     most ``1/sqrt(c)`` from the origin."""
     vector = nn.functional.normalize(torch.randn(n, d + 1), dim=-1)[:, 1:]
-    return manifold.expmap0(vector / math.sqrt(float(manifold.c.detach())))
+    return manifold.expmap0(vector / manifold.c.detach().sqrt())
 
 
 def _height(s: Tensor, c: Tensor) -> Tensor:

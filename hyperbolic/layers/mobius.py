@@ -18,17 +18,19 @@ from hyperbolic.layers import aggregation, attention, feedforward, ordered_sum, 
 from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.layers.description import shows
-from hyperbolic.layers.guard import check_index, check_table, takes_points
+from hyperbolic.layers.guard import check_index, check_manifold, check_table, takes_points
 from hyperbolic.layers.initial import glorot, uniform_table
 from hyperbolic.layers.mobius_linear import Activation, Concat, Linear, ball_parameter
 from hyperbolic.layers.mobius_recurrent import GRU, RNN, GRUCell, RNNCell
+from hyperbolic.layers.points import PointLayer
 from hyperbolic.manifolds import PoincareBall
 
 
-class Embedding(nn.Module):
-    """Table of n points of the ball, close to the origin at the start (see ``uniform_table``).
+class Embedding(PointLayer):
+    """Table of n points of the ball, close to the origin at the start (see ``uniform_table``): rows (...) -> (..., d).
 
     Args:
+        padding_idx: this row starts at the origin; it is trained like the others, unlike that of torch's Embedding.
         sparse: gradients of the rows used only, for an optimiser with ``lazy=True``.
     """
 
@@ -45,6 +47,7 @@ class Embedding(nn.Module):
     ):
         super().__init__()
         self.manifold, self.n, self.d, self.sparse = manifold, n, d, sparse
+        check_manifold(self)
         check_table(self, n, d, padding_idx)
         table = manifold.projx(uniform_table(n, d, init_norm, padding_idx))
         self.weight = ManifoldParameter(table, manifold=manifold)
@@ -54,7 +57,7 @@ class Embedding(nn.Module):
     def forward(self, index: Tensor) -> Tensor:
         check_index(self, index, self.n)
         rows = table_rows(self.weight, index, self.sparse)
-        return self.manifold.projx(rows) if self.manifold.learn_c else rows  # c may have grown since rows moved
+        return self.inside(rows)
 
 
 class Dropout(nn.Module):

@@ -14,6 +14,7 @@ from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import check_features, takes_points
 from hyperbolic.layers.initial import glorot
+from hyperbolic.layers.points import PointLayer
 from hyperbolic.manifolds import PoincareBall
 
 
@@ -23,7 +24,7 @@ def ball_parameter(manifold: PoincareBall, *size: int, std: float = 0.0) -> Mani
     return ManifoldParameter(start, manifold=manifold)
 
 
-class Linear(nn.Module):
+class Linear(PointLayer):
     """``(W (x) x) (+) b`` (Ganea et al. 2018, Lemma 6 and Eq. 26).
 
     Args:
@@ -49,17 +50,18 @@ class Linear(nn.Module):
         self.manifold, self.d_in, self.d_out, self.tangent_bias = manifold, d_in, d_out, tangent_bias
         self.weight = nn.Parameter(gain * glorot(torch.empty(d_out, d_in)))
         self.drop_weight = nn.Dropout(weight_dropout)
-        self.bias: nn.Parameter | None = ball_parameter(manifold, d_out, std=bias_std) if bias else None
-        if self.bias is not None and tangent_bias:
-            self.bias = nn.Parameter(manifold.logmap0(self.bias.detach()).as_subclass(Tensor))
+        start: nn.Parameter | None = ball_parameter(manifold, d_out, std=bias_std) if bias else None
+        if start is not None and tangent_bias:
+            start = nn.Parameter(manifold.logmap0(start.detach()).as_subclass(Tensor))
+        self.bias = start
 
     extra_repr = shows("d_in", "d_out")
 
     @takes_points("d_in")
     def forward(self, x: Tensor) -> Tensor:
         points = None if self.bias is None else self.bias.unsqueeze(0)
-        if points is not None and self.tangent_bias:
-            points = self.manifold.expmap0(points)
+        if points is not None:
+            points = self.manifold.expmap0(points) if self.tangent_bias else self.inside(points)
         return mobius_affine([x], [self.drop_weight(self.weight)], self.manifold.c, points)
 
 
@@ -79,7 +81,7 @@ class Activation(nn.Module):
         return self.manifold.expmap0(NONLINEARITIES[self.fn](self.manifold.logmap0(x)))
 
 
-class Concat(nn.Module):
+class Concat(PointLayer):
     """``((W_1 (x) x_1 (+) W_2 (x) x_2) (+) ...) (+) b) (+) y_1 (x) b_1 (+) ...``, summed from the left
     (Ganea et al. 2018, end of section 3.2; Lopez & Strube 2020, Eq. 8).
 
@@ -116,5 +118,5 @@ class Concat(nn.Module):
         """
         check_features(self, features)
         rows = [p.view(-1, self.d_out) for p in (self.bias, self.feature_bias) if p is not None]
-        points = torch.cat(rows) if rows else None
+        points = self.inside(torch.cat(rows)) if rows else None
         return mobius_affine(x, list(self.weights), self.manifold.c, points, features)

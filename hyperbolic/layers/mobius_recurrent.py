@@ -15,11 +15,12 @@ from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import name_of, takes_points
 from hyperbolic.layers.initial import glorot
 from hyperbolic.layers.mobius_linear import Activation, Concat, ball_parameter
+from hyperbolic.layers.points import PointLayer
 from hyperbolic.layers.sequence import Recurrence
 from hyperbolic.manifolds import PoincareBall
 
 
-class _Cell(nn.Module):
+class _Cell(PointLayer):
     gates: int
 
     def __init__(self, manifold: PoincareBall, d_in: int, d_hidden: int, nonlinearity: str | None = None):
@@ -62,7 +63,7 @@ class GRUCell(_Cell):
     gates = 3
 
 
-class _Recurrent(Recurrence):
+class _Recurrent(PointLayer, Recurrence):
     gates: int
     manifold: PoincareBall
     kernel: Callable[..., Tensor]

@@ -35,6 +35,7 @@ from hyperbolic.layers.mobius import (
     RNNCell,
 )
 from hyperbolic.layers.poincare_fc import poincare_fc, unidirectional_hyperplanes
+from hyperbolic.layers.points import PointLayer
 from hyperbolic.manifolds import PoincareBall
 
 
@@ -80,13 +81,15 @@ def beta_split(x: Tensor, dims: Sequence[int], manifold: PoincareBall) -> list[T
     return [manifold.expmap0(math.exp(_beta(d) - _beta(n)) * part) for d, part in zip(dims, parts, strict=True)]
 
 
-class Concat(nn.Module):
+class Concat(PointLayer):
     """``(FC(beta_concat(x_1, ..., x_n)) (+) y_1 (x) b_1) (+) ...`` with the Poincaré FC layer (:class:`Linear`).
 
     Args:
         dims: sizes of the points, in the order of the call. d_out: size of the result.
         n_features: number of real features y_j; each scales its own point b_j, from zero.
     """
+
+    manifold: PoincareBall
 
     def __init__(self, manifold: PoincareBall, dims: Sequence[int], d_out: int, bias: bool = True, n_features: int = 0):
         super().__init__()

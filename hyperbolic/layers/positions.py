@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import check_range, check_sequence, name_of
+from hyperbolic.layers.points import PointLayer
 from hyperbolic.manifolds import Manifold
 
 
@@ -25,7 +26,7 @@ def check_positions(layer: nn.Module, positions: Tensor, x: Tensor, n_positions:
     check_range(layer, positions, 0, n_positions - 1, rule)
 
 
-class PositionEncoding(nn.Module):
+class PositionEncoding(PointLayer):
     """``dropout(add(x_t, p_t))`` with a learned table p; at the start its rows are (``exp_0`` of) N(0, 0.02^2).
 
     Subclasses name the dropout of their family in ``drop``, implement ``make`` and ``add``, and guard ``forward``.

@@ -48,14 +48,16 @@ def check_lengths(lengths: Tensor | None, x: Tensor, layer: nn.Module | None = N
     """
     Args: lengths (...) of sequences x (..., T, D). layer: that the error names.
     Raises:
-        ValueError: lengths that are no tensor, of another shape than the batch, or outside 1..T (the last on a GPU: a
-            device-side assertion).
+        ValueError: lengths that are no tensor of whole numbers, of another shape than the batch, or outside 1..T (the
+            last on a GPU: a device-side assertion).
     """
     if lengths is None:
         return
     place = "" if layer is None else f"{name_of(layer)}: "
     if not isinstance(lengths, Tensor):
         raise ValueError(f"{place}lengths must be a tensor, got {lengths!r}")
+    if lengths.is_floating_point() or lengths.dtype is torch.bool:
+        raise ValueError(f"{place}lengths must be whole numbers (int64), got {lengths.dtype}")
     if lengths.shape != x.shape[:-2]:
         raise ValueError(
             f"{place}lengths must have the shape {tuple(x.shape[:-2])} of the batch, got {tuple(lengths.shape)}"

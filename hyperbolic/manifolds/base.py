@@ -128,9 +128,10 @@ class Manifold(geoopt.Manifold, abc.ABC):
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
     ) -> Tensor:
-        """``expmap0(std * normal)`` for ``size`` = (..., d): a wrapped normal around the origin."""
+        """``expmap0(std * normal)`` for ``size`` = (..., d): a wrapped normal around the origin. They are data, without
+        a gradient for a learned c."""
         dtype = dtype or torch.get_default_dtype()
-        return self.expmap0(std * torch.randn(*size, generator=generator, dtype=dtype, device=device))
+        return self.expmap0(std * torch.randn(*size, generator=generator, dtype=dtype, device=device)).detach()
 
     # distances and lengths: subclasses give float64 values of shape (..., 1)
     @abc.abstractmethod

@@ -60,6 +60,9 @@ def same_space(source: Manifold, target: Manifold) -> bool:
 def convert(x: Tensor, source: Manifold, target: Manifold) -> Tensor:
     """The same point in another model: the isometry where ``same_space``, else ``exp_0(log_0(x))``.
 
+    Of two hyperbolic spaces of different c distances from the origin are kept: vectors at the origin of the ball are
+    half as long as those of the other models (``Manifold.origin_scale``). With flat space coordinates are kept.
+
     Args:
         x: (..., D) points of ``source``. Returns (..., D') points of ``target``.
     """
@@ -67,4 +70,7 @@ def convert(x: Tensor, source: Manifold, target: Manifold) -> Tensor:
         return x
     if isinstance(source, HyperbolicManifold) and isinstance(target, HyperbolicManifold) and same_space(source, target):
         return target._from_sheet(source._to_sheet(x), x.dtype)
-    return target.expmap0(source.logmap0(x))
+    u = source.logmap0(x)
+    if source.is_hyperbolic and target.is_hyperbolic and source.origin_scale != target.origin_scale:
+        u = source.origin_scale / target.origin_scale * u
+    return target.expmap0(u)

@@ -136,12 +136,15 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         """Takes over the state of another optimiser of the same parameters.
 
         Raises:
-            ValueError: state that does not fit its parameter or is not finite, other groups, or options of a group
-                that are out of range; nothing is taken over then.
+            ValueError: state of another rule (Adam's, SGD's), or that does not fit its parameter or is not finite,
+                other groups, or options of a group that are out of range; nothing is taken over then.
         """
         for group in state_dict["param_groups"]:
             check_names(group, self.defaults)
             check_options({**self.defaults, **group})
+        for own, group in zip(self.param_groups, state_dict["param_groups"], strict=False):
+            if (rule := group.get("rule", own["rule"])) != own["rule"]:
+                raise ValueError(f"the state is of the rule {rule!r}, and the optimiser's is {own['rule']!r}")
         both = self.param_groups, state_dict["param_groups"]
         ours, theirs = ({group.get("role") for group in groups} for groups in both)
         if CURVATURES in ours - theirs:

@@ -1,16 +1,20 @@
 """All families: one set of names and signatures, results on the manifold, masks and lengths that hide padding."""
 
+import copy
 import inspect
 import itertools
 
+import geoopt
 import pytest
 import torch
+from torch import nn
 
 from hyperbolic import layers
 from hyperbolic.geometry import FAMILIES, GEOMETRIES, MANIFOLDS, make_geometry
-from hyperbolic.layers import mobius, tangent
-from hyperbolic.manifolds import Klein, Lorentz, PoincareBall
+from hyperbolic.layers import klein, lorentz, mobius, poincare_pp, tangent
+from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
 from hyperbolic.manifolds.charts import convert
+from hyperbolic.optim import RiemannianAdam
 
 FLAT = FAMILIES["euclidean"].layers
 NAMES = sorted(FLAT)
@@ -22,9 +26,9 @@ EXTRAS = {"lorentz": {"HyperplaneLogits"}}
 OWN = {"scale", "init", "weight_dropout", "gate_bias"}  # options that flat layers have and others need not
 
 
-def geometry(name, c=2.0):
+def geometry(name, c=2.0, **options):
     manifold, layers = GEOMETRIES[name]
-    return make_geometry(name, manifold, layers, c=None if name == "euclidean" else c)
+    return make_geometry(name, manifold, layers, c=None if name == "euclidean" else c, **options)
 
 
 def test_families_have_the_same_names_and_first_arguments():
@@ -101,6 +105,62 @@ def test_every_layer_gives_points_and_gradients(name, dtype):
         for parameter_name, p in module.named_parameters():
             assert p.grad is not None, parameter_name
             assert torch.isfinite(p.grad).all(), parameter_name
+
+
+def layers_with_points(g):
+    layers = [
+        g.embedding(9, 3), g.linear(3, 4), g.concat((3, 2), 4, n_features=1), g.logits(3, 5), g.gru(3, 4, bidirectional=True), g.rnn(3, 4),
+        g.context_attention(3), g.attention(3, n_positions=6), g.position_encoding(3, 6), g.residual(2, 3, activation="tanh", dropout=0.2),
+    ]  # fmt: skip
+    return nn.ModuleList(layers)
+
+
+LEARNS_C = sorted({(name, learn) for name in GEOMETRIES for learn in (False, name not in ("euclidean", "hatt"))})
+
+
+@pytest.mark.parametrize(("name", "learn_c"), LEARNS_C)
+def test_points_stay_points_where_pytorch_replaces_parameters(name, learn_c):
+    """A layer made without memory and one whose parameters are assigned train as one that was made as ever."""
+
+    def classes(module):
+        return {key: (type(p), getattr(p, "manifold", None) is not None) for key, p in module.named_parameters()}
+
+    make = lambda: layers_with_points(geometry(name, learn_c=learn_c))  # noqa: E731
+    usual, assigned = make(), make()
+    with torch.device("meta"):
+        empty = make()
+    empty.to_empty(device="cpu").load_state_dict(usual.state_dict())
+    assigned.load_state_dict({key: value.clone() for key, value in usual.state_dict().items()}, assign=True)
+    torch.__future__.set_overwrite_module_params_on_conversion(True)
+    try:
+        converted = copy.deepcopy(usual).double().float()
+    finally:
+        torch.__future__.set_overwrite_module_params_on_conversion(False)
+    for each in (empty, assigned, converted):
+        assert classes(each) == classes(usual)
+    index = torch.tensor([[0, 3], [5, 8]])
+    for each in (usual, empty, assigned, converted):
+        optimizer = RiemannianAdam(each.parameters(), lr=0.5)
+        for _ in range(3):
+            optimizer.zero_grad()
+            x = each[0](index)
+            each[3](x).square().sum().backward()
+            optimizer.step()
+    for each in (empty, assigned, converted):
+        for a, b in zip(usual.parameters(), each.parameters(), strict=True):
+            torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("family", [mobius, lorentz, klein, poincare_pp])
+def test_tables_are_made_on_manifolds_of_their_family(family):
+    others = {m for m in (PoincareBall(), Lorentz(), Klein(), Euclidean()) if not FAMILIES[family.__name__.rpartition(".")[2]].fits(type(m))}
+    for manifold in others:
+        with pytest.raises(ValueError, match=rf"Embedding: the family is defined on \w+, got the manifold {manifold.name}"):
+            family.Embedding(manifold, 5, 3)
+    with pytest.raises(ValueError, match=r"Embedding: the family is defined on \w+, got the manifold PoincareBall of geoopt"):
+        family.Embedding(geoopt.PoincareBall(), 5, 3)
+    with pytest.raises(ValueError, match=r"got the class .*; make one of it"):
+        family.Embedding(Lorentz if family is lorentz else PoincareBall, 5, 3)
 
 
 @pytest.mark.every_case

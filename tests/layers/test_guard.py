@@ -199,10 +199,9 @@ ELSEWHERE = {"mobius": Klein(1.0), "klein": PoincareBall(1.0), "lorentz": Poinca
 @pytest.mark.parametrize(("family", "manifold"), ELSEWHERE.items())
 def test_a_layer_on_a_manifold_its_family_is_not_defined_on(family, manifold):
     """Its numbers would be wrong without a word."""
-    layer = importlib.import_module(f"hyperbolic.layers.{family}").Dropout(manifold, 0.1)
     message = rf"{family}.*: the family is defined on .*, got the manifold {manifold.name}"
-    with pytest.raises(ValueError, match=message):
-        layer(torch.zeros(2, 3))
+    with pytest.raises(ValueError, match=message):  # some when they are made
+        importlib.import_module(f"hyperbolic.layers.{family}").Dropout(manifold, 0.1)(torch.zeros(2, 3))
 
 
 @pytest.mark.parametrize("name", GEOMETRIES)

@@ -137,6 +137,18 @@ def test_a_layer_that_was_built_without_memory_has_its_curvature():
         assert float(layer.to_empty(device="cpu").manifold.c.detach()) == pytest.approx(2)
 
 
+def test_results_stay_inside_the_ball_when_a_learned_c_has_grown_since_biases_moved():
+    ball = PoincareBall(learn_c=True)
+    x = ball.random(4, 3, std=0.1).detach()
+    linear, concat = mobius.Linear(ball, 3, 2), mobius.Concat(ball, (3,), 2, n_features=1)
+    with torch.no_grad():
+        for bias in (linear.bias, concat.bias, concat.feature_bias):
+            bias.copy_(torch.tensor([0.8, 0.0]))
+        ball.free_c.fill_(2.0)
+        for result in (linear(x), concat(x, features=torch.ones(4, 1))):
+            assert float(ball.c * result.square().sum(-1).max()) < 1
+
+
 def test_biases_stay_inside_the_ball_when_a_step_moves_a_learned_c():
     ball = PoincareBall(learn_c=True)
     layer = mobius.Linear(ball, 2, 2)

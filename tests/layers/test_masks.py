@@ -107,9 +107,10 @@ def test_weights_of_the_centroid(name):
         (some, None, 2),
         (torch.zeros(3, 4, dtype=F64), None, 0),
         ((~MASK).double(), MASK, 0),
+        (torch.tensor([[1.0, 1, 1, 1], [1, 2, 1, -0.5], [1, 1, 1, 1]], dtype=F64), None, 1),
         (torch.tensor([[1.0, 1, 1, 1], [0, 1, 1, 1], [1, 1, 1, 1]], dtype=F64), MASK, 1),
     ):
-        message = rf"^\w+\.Centroid: the weights .* shape \(3, 4\), have no positive sum in row {row}$"
+        message = rf"^\w+\.Centroid: the weights .* shape \(3, 4\), have a negative number or no positive sum in row {row}$"
         with pytest.raises(ValueError, match=message):
             layer(x, inputs, mask)
     for shape in ((4,), (3, 1), (3, 3), ()):

@@ -138,6 +138,9 @@ def test_mistakes_are_named(name):
         g.gru(2, 2, streams=3)(g.manifold.origin(2, 3, 4, 2))
     with pytest.raises(ValueError, match=r"\w+\.RNN: lengths must have"):
         layer(x, torch.tensor([1, 2]))
+    for wrong in (torch.tensor([1.0, 2.5, 4]), torch.tensor([True, True, True])):
+        with pytest.raises(ValueError, match=r"\w+\.RNN: lengths must be whole numbers \(int64\), got torch"):
+            layer(x, wrong)
     with pytest.raises(ValueError, match=r"\w+\.RNN: lengths must be a tensor, got \[1, 2, 4\]"):
         layer(x, [1, 2, 4])
     with pytest.raises(ValueError, match=r"\w+\.RNN: lengths must lie"):

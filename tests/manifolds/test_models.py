@@ -83,6 +83,11 @@ def test_lorentz_centroid_minimises_squared_lorentz_distances(c):
     close(m.norm(free, m.egrad2rgrad(free, slope)).detach(), torch.zeros((), dtype=torch.float64), atol=1e-9)
 
 
+@pytest.mark.parametrize("kind", [PoincareBall, Lorentz, Klein])
+def test_random_points_are_data_also_where_c_is_learned(kind):
+    assert not kind(2.0, learn_c=True).random(3, 2).requires_grad
+
+
 def test_convert_between_the_same_and_between_different_spaces():
     x = three_views(1.0, cloud(1.0))[PoincareBall]
     ball = PoincareBall(1.0)
@@ -92,8 +97,12 @@ def test_convert_between_the_same_and_between_different_spaces():
     assert not same_space(ball, Lorentz(2.0))
     assert not same_space(ball, Euclidean())
     assert not same_space(PoincareBall(1.0, learn_c=True), Lorentz(1.0))
-    for target in (PoincareBall(2.0), Lorentz(2.0), Klein(0.3), Euclidean(), Lorentz(1.0, learn_c=True)):
-        close(target.logmap0(convert(x, ball, target)), ball.logmap0(x))
+    for target in (PoincareBall(2.0), Lorentz(2.0), Klein(0.3), Lorentz(1.0, learn_c=True)):
+        y = convert(x, ball, target)
+        close(target.dist0(y), ball.dist0(x))  # the ball's vectors at the origin are half as long as the others'
+        close(convert(y, target, ball), x)
+    close(Euclidean().logmap0(convert(x, ball, Euclidean())), ball.logmap0(x))
+    close(convert(x, ball, Lorentz(1.0 + 1e-12)), convert(x, ball, Lorentz(1.0)))
     flat = torch.randn(4, D, dtype=torch.float64)
     close(ball.logmap0(convert(flat, Euclidean(), ball)), flat)
 

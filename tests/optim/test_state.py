@@ -163,6 +163,14 @@ def test_what_schedulers_of_torch_leave_in_groups_is_loaded():
     assert optimizer.param_groups[0]["max_lr"] == 0.1
 
 
+def test_state_of_another_rule_is_refused():
+    p, adam = stepped("Lorentz")
+    sgd = RiemannianSGD([p], lr=0.1)
+    with pytest.raises(ValueError, match="the state is of the rule 'adam', and the optimiser's is 'sgd'"):
+        sgd.load_state_dict(adam.state_dict())
+    assert sgd.param_groups[0]["rule"] == "sgd"
+
+
 def test_points_on_a_manifold_of_others_are_refused():
     point = ManifoldParameter(torch.eye(2), manifold=geoopt.Stiefel())
     with pytest.raises(ValueError, match=r"shape \(2, 2\) lies on CanonicalStiefel of geoopt"):

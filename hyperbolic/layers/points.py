@@ -1,0 +1,48 @@
+"""Parameters of layers that are points of a manifold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from geoopt import ManifoldParameter
+from torch import Tensor, nn
+
+from hyperbolic.manifolds import Manifold
+
+L = TypeVar("L", bound="PointLayer")
+
+
+class PointLayer(nn.Module):
+    """A layer with points among its parameters (``geoopt.ManifoldParameter``).
+
+    They stay such where PyTorch puts plain parameters in the place of a module's, which an optimiser would take for
+    flat: ``to_empty`` of a layer on the meta device, ``load_state_dict(assign=True)``, and conversions under the flags
+    of ``torch.__future__``. Wrappers that shard parameters, as FSDP, are not for them.
+    """
+
+    manifold: Manifold
+
+    def _apply(self: L, *args: Any, **kwargs: Any) -> L:
+        with self._points_kept():
+            super()._apply(*args, **kwargs)  # type: ignore[no-untyped-call]
+        return self
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        with self._points_kept():
+            super()._load_from_state_dict(*args, **kwargs)
+
+    @contextmanager
+    def _points_kept(self) -> Iterator[None]:
+        own = {name: p.manifold for name, p in self._parameters.items() if isinstance(p, ManifoldParameter)}
+        yield
+        for name, manifold in own.items():
+            p: Any = self._parameters[name]
+            if not isinstance(p, ManifoldParameter) and p.__class__ is nn.Parameter:
+                p.__class__ = ManifoldParameter  # in place: others may hold the tensor
+                vars(p)["manifold"] = manifold
+
+    def inside(self, points: Tensor) -> Tensor:
+        """Parameters of the layer as points of the manifold as it is now: a learned c may have grown meanwhile."""
+        return self.manifold.projx(points) if self.manifold.learn_c else points
