@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from torch import nn
 from torch.optim import Optimizer
 
-from configs import checks, composing, stored
+from configs import checks, composing, own, stored
 from configs.errors import ConfigError, paragraph
 from hyperbolic.diagnostics import NonFiniteError
 from hyperbolic.geometry import Geometry
@@ -141,14 +141,19 @@ def _check_no_probe(checkpoint: Mapping[str, Any], setting: str) -> None:
         )
 
 
-def restore(path: Path, setting: str) -> tuple[Task, TaskData]:
+def restore(path: Path, setting: str, config_dir: str | Path | None = None) -> tuple[Task, TaskData]:
     """Task and data of a run or of an exported folder, with the weights of its checkpoint, in evaluation mode; see
     `tasks.resume.read`. The data are those that the checkpoint keeps; of an old one that keeps none, they are read.
+
+    config_dir: your folder of configurations, as --config-dir of run.py, whose classes a run may have; it stays the
+    folder of this process, and modules beside it can be imported.
 
     Raises:
         UserError: there is no checkpoint, it cannot be built again, or the data are not those that it was trained with;
             `setting` is the key that named it.
     """
+    if config_dir is not None:
+        own.choose([f"--config-dir={config_dir}"])
     checkpoint = resume.read(path, setting)
     precision = checkpoint["config"]["trainer"].get("precision")
     return _trained(checkpoint, setting, resume.dtype_of(precision))

@@ -159,6 +159,11 @@ def encoder_kinds(model: Mapping[str, Any]) -> tuple[str, ...]:
 def _check_encoder(values: dict[str, Any]) -> None:
     """That the encoder reads what the task's model gives it."""
     kinds, own = encoder_kinds(values["task"]["model"]), readings(values["encoder"])
+    if values["encoder"].get("_partial_") is not True:
+        raise ConfigError(
+            f"encoder={values['encoder'].get('_target_')}: its file needs the line `_partial_: true`, as the model "
+            "adds the geometry and the sizes."
+        )
     if not set(own).intersection(kinds):
         nodes = {file.stem: files.load(file) for file in sorted((files.FOLDER / "encoder").glob("*.yaml"))}
         fitting = {name: node["_target_"] for name, node in nodes.items() if set(readings(node)).intersection(kinds)}

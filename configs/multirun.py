@@ -28,6 +28,7 @@ from configs.composing import SEARCH
 from configs.errors import paragraph
 from configs.files import choices
 from configs.overview import MANY
+from configs.own import with_folder
 from configs.samplers import is_trial
 from hyperbolic.diagnostics import NonFiniteError
 from tasks import comparison, comparison_table, record, search
@@ -214,8 +215,8 @@ def conclude(code: int, words: Sequence[str]) -> int:
         print(f"{len(failed)} of {asked} jobs failed{not_begun}:", file=sys.stderr)
     for note in failed:
         reason = "it was interrupted" if code == INTERRUPTED and note["reason"] == ENDED else note["reason"]
-        own = [word for word in note["words"] if not (jobs.has_trials and word.startswith("sweep="))]
-        print(called(f"failed: python run.py {shlex.join(own)}: {reason}"), file=sys.stderr)
+        words = [word for word in note["words"] if not (jobs.has_trials and word.startswith("sweep="))]
+        print(called(with_folder(f"failed: python run.py {shlex.join(words)}: {reason}")), file=sys.stderr)
     return code or int(bool(failed))
 
 

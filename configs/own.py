@@ -6,9 +6,13 @@ by mistake.
 """
 
 import os
+import re
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+import yaml
 
 from tasks.errors import UserError
 
@@ -22,6 +26,16 @@ def folder() -> Path | None:
     """The user's folder; None where there is none."""
     name = os.environ.get(VARIABLE)
     return Path(name) if name else None
+
+
+def with_folder(command: str) -> str:
+    """A command `python run.py ...` with the flag that names the user's folder, where it is not found without."""
+    own = folder()
+    if own is None or own == Path("configs").resolve():
+        return command
+    place = os.path.relpath(own) if own.is_relative_to(Path.cwd()) else own
+    flag = f" --config-dir {shlex.quote(str(place))}"
+    return re.sub(r"python run\.py( -m)?", lambda match: match[0] + flag, command, count=1)
 
 
 def choose(words: Sequence[str], looks: bool = False) -> list[str]:
@@ -66,18 +80,29 @@ def choose_folder(words: Sequence[str], looks: bool) -> list[str]:
     return rest
 
 
+def _check_yaml(file: Path) -> None:
+    """Raise UserError, which names the line, where a file cannot be read or is no YAML."""
+    try:
+        with file.open(encoding="utf-8") as text:
+            yaml.compose(text)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file} cannot be read ({error}); it must be a text in UTF-8.") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        raise UserError(f"{file}{line}: it is no YAML ({getattr(error, 'problem', None) or error}).") from error
+
+
 def check(own: Path) -> None:
     """Raise UserError unless the folder is there, and none of its files stands in the way of one of ours."""
     if not own.is_dir():
         raise UserError(f"{VARIABLE}={own}: there is no such folder; name one, or unset the variable.")
     for file in sorted(own.rglob("*.yaml")):
+        _check_yaml(file)
         name = file.relative_to(own)
         twin = OURS / name
-        try:
-            if not twin.is_file() or (text := file.read_text(encoding="utf-8")) == twin.read_text(encoding="utf-8"):
-                continue
-        except (OSError, ValueError) as error:
-            raise UserError(f"{file} cannot be read ({error}); it must be a text in UTF-8.") from error
+        if not twin.is_file() or (text := file.read_text(encoding="utf-8")) == twin.read_text(encoding="utf-8"):
+            continue
         if not text.startswith(REPLACES):
             choice = f"{name.parent}={name.stem}" if name.parent.name else "every run"
             raise UserError(

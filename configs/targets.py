@@ -40,7 +40,8 @@ def check_targets(node: Any) -> None:
         if not isinstance(target, str) or target not in allowed:
             raise ConfigError(
                 f"{key}={str(target)[:80]!r} is refused: it is none of the classes that the files in configs/ name. To "
-                "use a class of your own, name it in a file of a folder of yours, with --config-dir FOLDER."
+                "use a class of your own, name it in a file of a folder of yours, with --config-dir FOLDER, or in "
+                "Python restore(..., config_dir=FOLDER)."
             )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from hydra.plugins.launcher import Launcher
 
 from configs.errors import ConfigError
+from configs.own import with_folder
 from configs.samplers import DATABASE, Random, Tpe
 from configs.spaces import KEYS, Space
 from configs.words import quoted
@@ -159,7 +160,7 @@ class Trials:
         name = "test/" + self.summary.metric.partition("/")[2]
         shown = f", {name} {metrics[name]:.4f}" if name in metrics else ""
         print(f"best: {folder}, {self.summary.metric} {best.value:.4f}{shown} (tested once)")
-        print(f"again over seeds: {called(search.again_over_seeds(self.summary, best))}")
+        print(f"again over seeds: {called(with_folder(search.again_over_seeds(self.summary, best)))}")
         print(f"search: {self.place / search.SUMMARY}, search.csv, search.md")
         print(f"record: {file}", flush=True)
 

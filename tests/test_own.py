@@ -42,6 +42,31 @@ def test_the_word_on_the_command_line_names_the_folder(folder, monkeypatch):
         own.choose(["--config-dir=nowhere"])
 
 
+def test_a_file_that_is_no_yaml_is_named_with_its_line(folder):
+    (folder / "encoder" / "mine.yaml").write_text("_target_: a.B\nsizes: [1\nother: 2\n")
+    with pytest.raises(UserError, match=r"mine\.yaml, line 3: it is no YAML \(expected ',' or '\]', but got ':'\)"):
+        own.choose([])
+    (folder / "encoder" / "mine.yaml").write_bytes(b"cell: \xfc\n")
+    with pytest.raises(UserError, match=r"mine\.yaml cannot be read .* UTF-8"):
+        own.choose([])
+
+
+def test_an_encoder_needs_to_be_made_by_the_model(folder):
+    gru = (CONFIGS / "encoder" / "gru.yaml").read_text(encoding="utf-8")
+    (folder / "encoder" / "mine.yaml").write_text(gru.replace("_partial_: true", ""))
+    with pytest.raises(UserError, match=r"its file needs the line `_partial_: true`"):
+        checked("task=prefix_toy", "encoder=mine")
+
+
+def test_printed_commands_name_the_folder(folder, monkeypatch):
+    monkeypatch.chdir(folder.parent.parent)
+    place = folder.relative_to(folder.parent.parent)
+    assert own.with_folder("failed: python run.py task=mine") == f"failed: python run.py --config-dir {place} task=mine"
+    assert own.with_folder("python run.py -m a=1") == f"python run.py -m --config-dir {place} a=1"
+    monkeypatch.chdir(folder.parent)
+    assert own.with_folder("python run.py a=1") == "python run.py a=1", "./configs is found without"
+
+
 def test_a_folder_configs_where_the_run_is_started_is_taken(folder, monkeypatch):
     monkeypatch.delenv(own.VARIABLE)
     monkeypatch.chdir(folder.parent)

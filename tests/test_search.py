@@ -93,6 +93,7 @@ def test_the_command_over_seeds_trains_the_best_settings(searched):
     assert line.endswith("seed=1,2,3")
     assert "sweep=" not in line
     assert "encoder=distmult" in line
+    assert "--config-dir" not in line
 
 
 @pytest.mark.long

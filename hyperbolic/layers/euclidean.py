@@ -65,7 +65,8 @@ class Linear(nn.Module):
 
 
 class Embedding(nn.Module):
-    """Table of n vectors. The row of ``padding_idx`` starts at zero and is trained. ``sparse``: gradients of the rows used only."""
+    """Table of n vectors. The row of ``padding_idx`` starts at zero, and is trained. ``sparse``: gradients of the rows
+    used only."""
 
     def __init__(
         self,
