@@ -30,24 +30,28 @@ class Published(NamedTuple):
 def conclude(
     task: Task, outcome: Outcome, record: dict[str, Any], folder: Path, published: Sequence[Published] = ()
 ) -> None:
-    """Show the result of a run and leave its files in its folder; the last line printed is the record's path."""
+    """Leave the files of a run in its folder, and show its result; the last line printed is the record's path.
+
+    The record is written before anything is printed, to what may have been closed by then, as by `| head`.
+    """
+    curve = outcome.history and learning_curve(outcome.history, task.select, folder / "learning_curve.png")
+    exported = task.export(folder) if record["config"]["mode"] == "fit" else {}
+    if any(name.startswith("test/") for name in record["metrics"]):
+        exported |= task.write_test(folder)
+    place = write(folder / "record.json", record)
     show(f"{folder.parent.name}, seed {record['seed']}", record, published)
     if record["config"]["mode"] != "predict":
         show_counts(record["data"]["counts"])
-    if outcome.history:
-        print(f"figure: {learning_curve(outcome.history, task.select, folder / 'learning_curve.png')}")
-    for name, how in record.get("measures", {}).items():
-        print(f"{name}: {how}")
-    made = task.export(folder) if record["config"]["mode"] == "fit" else {}
-    tested = any(name.startswith("test/") for name in record["metrics"])
-    for name, path in (made | (task.write_test(folder) if tested else {})).items():
-        print(f"{name}: {path}")
+    if curve:
+        print(f"figure: {curve}")
+    for name, text in (*record.get("measures", {}).items(), *exported.items()):
+        print(f"{name}: {text}")
     if outcome.prediction and outcome.prediction["output"]:
         print(f"predictions: {outcome.prediction['output']} ({outcome.prediction['examples']:,} lines)")
     if record["config"]["mode"] != "predict":
         for line in remarks(task, record, outcome.history):
             print(f"note: {line}")
-    print(f"record: {write(folder / 'record.json', record)}", flush=True)
+    print(f"record: {place}", flush=True)
 
 
 def show_counts(counts: dict[str, dict[str, Any]]) -> None:

@@ -100,7 +100,7 @@ def read_records(
     forms: str,
     optional: Sequence[str] = (),
     header: Sequence[str] | None = None,
-    remedy: Callable[[dict[str, tuple[str, ...]]], str] | None = None,
+    remedy: Callable[[dict[str, tuple[str, ...]], str], str] | None = None,
 ) -> Iterator[tuple[int, dict[str, str] | Fault]]:
     """The number of each line and its fields by name, or what is wrong with it; blank lines are passed over.
 
@@ -127,7 +127,7 @@ def _read_rows(
     forms: str,
     optional: Sequence[str],
     header: Sequence[str] | None = None,
-    remedy: Callable[[dict[str, tuple[str, ...]]], str] | None = None,
+    remedy: Callable[[dict[str, tuple[str, ...]], str], str] | None = None,
 ) -> Iterator[tuple[int, dict[str, Any] | Fault]]:
     """The number and all columns of each line by name, see `read_records`."""
     lines: Iterator[tuple[int, str | Fault]] = itertools.dropwhile(_is_blank, read_lines(path))
@@ -147,7 +147,7 @@ def _read_rows(
     places = [next((names.index(name) for name in several if name in names), None) for several in fields.values()]
     if None in places:
         where = "its first line" if header is None else "its header, as the settings name it,"
-        hint = f" {remedy(_first_cells(names, rows))}" if remedy and header is None else ""
+        hint = f" {remedy(_first_cells(names, rows), separator)}" if remedy and header is None else ""
         raise UserError(
             f"{path}: {where} has no column {[*fields.values()][places.index(None)][0]} (it has "
             f"{', '.join(names)[:200]}). Expected are {forms}.{hint.rstrip()}"

@@ -44,7 +44,7 @@ def read_pairs(path: Path) -> Iterator[tuple[int, Pair | Fault]]:
         yield number, record if isinstance(record, Fault) else Pair(**record)
 
 
-def _remedy(columns: Mapping[str, Sequence[str]]) -> str:
+def _remedy(columns: Mapping[str, Sequence[str]], separator: str) -> str:
     """What a first line that lacks a column must be, as a sentence for a message; "" where it has too few. columns: by
     what it has for its name the cells of the next rows."""
     if (guess := guess_columns(columns, FIELDS, others=("genre",))) is None:
@@ -56,7 +56,8 @@ def _remedy(columns: Mapping[str, Sequence[str]]) -> str:
             "premise and hypothesis in the first line."
         )
     names = list_names([*columns], {name: field for field, name in guess.items()})
-    return f"Where the first line is a pair, put one before it that names the columns {names}." if names else ""
+    names = names.replace(",", " <tab> " if separator == "\t" else separator)
+    return f"Where the first line is a pair, put one before it that names the columns: {names}" if names else ""
 
 
 def read_inputs(lines: Iterable[bytes], name: str) -> Iterator[Pair]:

@@ -2,6 +2,8 @@
 
 from types import SimpleNamespace
 
+import pytest
+
 from tasks import report
 
 RECORD = {
@@ -57,3 +59,21 @@ def test_a_prediction_shows_how_many(capsys):
     found = rows(capsys, record)
     assert found[0] == ["examples", "3"]
     assert ["examples per second", "100"] in found
+
+
+def test_the_record_is_there_before_anything_is_printed(tmp_path, monkeypatch):
+    """As where `| head` has closed the output; the files of the task stand beside it."""
+
+    def closed(*_):
+        raise BrokenPipeError
+
+    def export(folder):
+        (folder / "relations.csv").write_text("relation\n")
+        return {"relations": folder / "relations.csv"}
+
+    monkeypatch.setattr(report, "show", closed)
+    task = SimpleNamespace(export=export, write_test=lambda folder: {}, select="val/loss")
+    record = RECORD | {"config": {"mode": "fit"}, "seed": 0}
+    with pytest.raises(BrokenPipeError):
+        report.conclude(task, SimpleNamespace(history=[], prediction=None), record, tmp_path)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["record.json", "relations.csv"]

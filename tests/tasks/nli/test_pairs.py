@@ -102,7 +102,7 @@ def test_a_file_that_has_no_pairs_is_named(tmp_path, text, message):
          "Where Urteil is the label, Satz1 the premise and Satz2 the hypothesis, name them label, premise and hypothesis in "
          "the first line."),
         ("7\ta\tEr lief.\tWarum?\n8\ta\tEs regnet.\tEs ist nass.\n9\tb\tJa.\tNein.\n10\tb\tA.\tB.\n",
-         "Where the first line is a pair, put one before it that names the columns column1,label,premise,hypothesis."),
+         "Where the first line is a pair, put one before it that names the columns: column1 <tab> label <tab> premise <tab> hypothesis"),
         ("Urteil\tSatz1\t" + "x" * 300 + "\na\tEr lief.\tWarum?\n", "(premise and hypothesis, or sentence_A and sentence_B, will do)."),
         ("a\t" * 40 + "\n" + "a\t" * 40, "(premise and hypothesis, or sentence_A and sentence_B, will do)."),
         ("a\tEr lief.\n", "(premise and hypothesis, or sentence_A and sentence_B, will do)."),
@@ -112,6 +112,19 @@ def test_a_table_with_other_names_is_told_how_to_name_them(tmp_path, text, remed
     with pytest.raises(UserError) as caught:
         read(tmp_path, text)
     assert str(caught.value).endswith(remedy)
+
+
+@pytest.mark.parametrize(("name", "separator"), [("train.tsv", "\t"), ("train.csv", ","), ("train.csv", ";")])
+def test_the_advice_for_a_table_without_a_header_works(tmp_path, name, separator):
+    rows = ["7\ta\tEr lief.\tWarum?", "8\ta\tEs regnet.\tEs ist nass.", "9\tb\tJa.\tNein.", "10\tb\tA.\tB."]
+    text = "\n".join(row.replace("\t", separator) for row in rows) + "\n"
+    (tmp_path / name).write_text(text)
+    with pytest.raises(UserError) as caught:
+        list(read_pairs(tmp_path / name))
+    header = str(caught.value).rpartition("columns: ")[2].replace(" <tab> ", "\t")
+    (tmp_path / name).write_text(f"{header}\n{text}")
+    pairs = [pair for _, pair in read_pairs(tmp_path / name)]
+    assert [(pair.label, pair.premise) for pair in pairs] == [("a", "Er lief."), ("a", "Es regnet."), ("b", "Ja."), ("b", "A.")]
 
 
 def test_a_missing_file_is_named(tmp_path):
