@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,6 +42,8 @@ def conclude(
     show(f"{folder.parent.name}, seed {record['seed']}", record, published)
     if record["config"]["mode"] != "predict":
         show_counts(record["data"]["counts"])
+    if end := early_end(record["config"]["trainer"], outcome.history) if outcome.history else "":
+        print(f"stopped early: {end}")
     if curve:
         print(f"figure: {curve}")
     for name, text in (*record.get("measures", {}).items(), *exported.items()):
@@ -52,6 +54,16 @@ def conclude(
         for line in remarks(task, record, outcome.history):
             print(f"note: {line}")
     print(f"record: {place}", flush=True)
+
+
+def early_end(trainer: Mapping[str, Any], history: Sequence[Mapping[str, float]]) -> str:
+    """What ended a training before its last epoch and step; "" where it reached one of them. trainer: its settings."""
+    last, patience = history[-1], trainer.get("patience")
+    ends = [last["epoch"] >= trainer["max_epochs"] >= 0, last["step"] >= trainer["max_steps"] >= 0]
+    if not patience or any(ends):
+        return ""
+    limit = f" of {trainer['max_epochs']}" if trainer["max_epochs"] > 0 else ""
+    return f"epoch {last['epoch']:g}{limit}, as {patience} validations in a row were not better (trainer.patience)"
 
 
 def show_counts(counts: dict[str, dict[str, Any]]) -> None:
