@@ -16,7 +16,7 @@ from torch import Tensor
 from tasks import folders
 from tasks.base import TaskData
 from tasks.batches import MaskedSplit, Split, TensorSplit, TrainBatches
-from tasks.errors import UserError, one_of, share, toy_recipe, whole
+from tasks.errors import UserError, one_of, positive, share, toy_recipe, whole
 from tasks.fingerprints import cache_place, joined_sha256
 from tasks.graph.folder import read_folder
 from tasks.graph.graph import Graph, adopted_graph, kept_graph
@@ -40,10 +40,11 @@ class GraphOptions:
     kind: one of KINDS: a published graph, the user's folder (see `folder.read_folder`), or a generated one by the
     recipe `toy` (see `toy.toy_graph`). folder: with the files; None for a toy. cache: folder in which the graph is kept
     in a form that is read quickly. features: use those of the nodes; False: the model learns a point for each node.
-    normalize: divide each node's features by their sum. degrees: add the degree in the edges for training, cut off at
-    this number, as indicators, and a 1 (HGCN does so for Airport: 5); None: do not. shares: of the splits dev and test.
-    split_seed: of the splits, the same for all runs. passes: how often an epoch goes over the examples: a step on a
-    whole small graph takes milliseconds, less than what a run does around an epoch.
+    normalize: divide each node's features by their sum. feature_norm: divide the features of all nodes by one number,
+    which gives them this norm in the mean; None: as they are. degrees: add the degree in the edges for training, cut
+    off at this number, as indicators, and a 1 (HGCN does so for Airport: 5); None: do not. shares: of the splits dev
+    and test. split_seed: of the splits, the same for all runs. passes: how often an epoch goes over the examples: a
+    step on a whole small graph takes milliseconds, less than what a run does around an epoch.
 
     Raises UserError for a value that cannot be.
     """
@@ -58,6 +59,7 @@ class GraphOptions:
     shares: dict[str, float]
     split_seed: int
     passes: int
+    feature_norm: float | None = None  # runs from before this setting have none
 
     def __post_init__(self) -> None:
         one_of("task.data.kind", self.kind, KINDS)
@@ -68,6 +70,8 @@ class GraphOptions:
             toy_recipe(self.toy, shape=None, **least)
         if self.degrees is not None:
             whole("task.data.degrees", self.degrees, 1)
+        if self.feature_norm is not None:
+            positive("task.data.feature_norm", self.feature_norm)
         whole("task.data.split_seed", self.split_seed, 0)
         whole("task.data.passes", self.passes, 1)
         for split in self.shares:
@@ -180,7 +184,8 @@ class GraphData(TaskData):
             if self.options.normalize:
                 total = features.sum(1, keepdims=True)
                 features = features * np.divide(1, total, out=np.zeros_like(total), where=total != 0)
-            parts.append(features)
+            norm = np.linalg.norm(features, axis=1).mean()
+            parts.append(features * (self.options.feature_norm / norm if self.options.feature_norm and norm else 1))
         if self.options.degrees is not None:
             degree = np.bincount(self.model_edges().reshape(-1), minlength=graph.n).clip(max=self.options.degrees)
             parts += [np.eye(self.options.degrees + 1)[degree], np.ones((graph.n, 1))]

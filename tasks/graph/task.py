@@ -126,7 +126,8 @@ class LinkTask(_WholeGraph):
         return metrics
 
     def predict(self, batch: dict[str, Tensor]) -> list[dict[str, Any]]:
-        """{"probability": p, "score": s} of each pair: that they are linked, and minus their squared distance."""
+        """{"probability": p, "score": s} of each pair: that they are linked, and minus their squared distance as
+        `task.model.distance` takes it, see `LinkModel`."""
         with torch.no_grad():
             scores = self.model.scores(self.all_points(), batch["pair"])
         probabilities = torch.sigmoid(self.model.logits(scores))
