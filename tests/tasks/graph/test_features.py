@@ -13,7 +13,7 @@ def features(tmp_path, *words):
     """Those of a graph of three nodes, of which one has zeros."""
     (tmp_path / "edges.tsv").write_text("0\t1\n1\t2\n0\t2\n")
     np.save(tmp_path / "features.npy", np.array([[3.0, 4.0], [0.0, 0.0], [0.0, 1.0]]))
-    data = make_data(checked("task=graph", f"data.dir={tmp_path}", f"paths.cache_dir={tmp_path}/cache", "task.data.shares={dev: 0.3, test: 0.3}", *words))
+    data = make_data(checked("task=graph", f"data.dir={tmp_path}", f"paths.cache_dir={tmp_path}/cache", "task.data.shares={dev: 0.34, test: 0.34}", *words))
     return data.model_sizes["features"]
 
 
