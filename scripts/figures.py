@@ -9,10 +9,12 @@ Several runs are drawn side by side, or as curves of one figure; `nearest` and `
 """
 
 import argparse
+import collections
 import difflib
 import functools
 import inspect
 import itertools
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -42,7 +44,7 @@ from scripts.drawing.canvas import FORMATS  # noqa: E402
 from scripts.drawing.options import FigureOptions, Loader  # noqa: E402
 from scripts.drawing.titles import read_titles  # noqa: E402
 from scripts.trained import STATES, Run, load, read_runs  # noqa: E402
-from tasks.errors import UserError, plain_warnings  # noqa: E402
+from tasks.errors import UserError, called, plain_warnings  # noqa: E402
 
 EVERY, SEARCH = "all", "search"
 # The first line of each docstring says what the figure shows.
@@ -119,7 +121,7 @@ def draw(figures: Sequence[str], runs: Sequence[Run], options: FigureOptions) ->
     """
     models = functools.cache(lambda k: load(runs[k], options.state))
     places = {id(run): k for k, run in enumerate(runs)}
-    failures: list[str] = []
+    failures: dict[str, str] = {}
     names = list(FIGURES) if EVERY in figures else list(dict.fromkeys(figures))
     for name in names:
         try:
@@ -128,10 +130,18 @@ def draw(figures: Sequence[str], runs: Sequence[Run], options: FigureOptions) ->
         except UserError as error:
             if len(names) == 1:
                 raise
-            failures.append(name)
-            print(f"left out {name}: {error}", file=sys.stderr)
+            failures[name] = str(error)
+            if EVERY not in figures:
+                print(f"left out {name}: {error}", file=sys.stderr)
     if len(failures) == len(names):
-        raise UserError("No figure could be drawn; the reasons are above.")
+        raise UserError(f"No figure could be drawn{'' if EVERY in figures else '; the reasons are above'}.")
+    if EVERY in figures and failures:
+        place = shlex.join(str(run.folder) for run in runs)
+        example = f"python scripts/figures.py {next(iter(failures))} {place} says why, and so on"
+        print(called(f"left out: {', '.join(failures)}; {example}"), file=sys.stderr)
+        for reason, count in collections.Counter(failures.values()).items():
+            if count > 1:  # as of a run without a checkpoint, and not of a kind of run that a figure is not of
+                print(f"note: of {count} of them the reason is: {reason}", file=sys.stderr)
     if failures and EVERY not in figures:
         raise UserError(f"Not drawn: {', '.join(failures)}; the reasons are above.")
 

@@ -30,7 +30,7 @@ from scripts.shapes import Net, Shape, curvature, hyperbolicity, krackhardt, one
 from tasks.edges import read_edges  # noqa: E402
 from tasks.errors import UserError, plain_warnings, whole  # noqa: E402
 from tasks.folders import whole_file  # noqa: E402
-from tasks.graph.folder import EDGES, read_folder  # noqa: E402
+from tasks.graph.folder import EDGES, read_folder, table_file  # noqa: E402
 from tasks.graph.graph import undirected  # noqa: E402
 from tasks.graph.releases import read_links  # noqa: E402
 from tasks.kg_completion.categories import categories  # noqa: E402
@@ -88,7 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
         raise UserError(f"--output keeps graphs by the names of their folders, and {twice[0]} is there twice.")
     for k, folder in enumerate(options.folders):
         print("\n" * (k > 0), end="")
-        if folder.is_file() or existing(folder / EDGES) or (folder.is_dir() and not has_triples(folder)):
+        if folder.is_file() or table_file(folder / EDGES) or (folder.is_dir() and not has_triples(folder)):
             kept[folder.resolve().name] = _graph(folder, options.samples, options.seed)
         else:
             graph = read_graph(folder)
@@ -118,7 +118,7 @@ def _graph(folder: Path, samples: int, seed: int) -> dict[str, object]:
         edges, notes = undirected(np.stack([tree.child, tree.parent], axis=1), len(tree.names), str(folder))
         links, name = links_of(edges, len(tree.names), tree.sha256, samples, seed), tree.source
     else:
-        graph = read_folder(folder, folder.name, False) if existing(folder / EDGES) else read_links(folder)
+        graph = read_folder(folder, folder.name, False) if table_file(folder / EDGES) else read_links(folder)
         links, name, notes = links_of(graph.edges, graph.n, graph.sha256, samples, seed), graph.name, graph.notes
     print("\n".join(report_links(name, notes, links)))
     return {key: round(value, 6) if isinstance(value, float) else value for key, value in asdict(links).items()}

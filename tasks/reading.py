@@ -76,10 +76,10 @@ def brief(value: object) -> str:
     return _shortened.repr(value)
 
 
-def other_separator(line: str, least: int, most: int | None = None) -> str:
+def other_separator(line: str, least: int, most: int | None = None, csv: bool = True) -> str:
     """Of a line without tabs that has the right number of columns, at least `least`, when it is cut at another
-    character, a sentence that says so, and what makes tabs of them; of one with too many columns, what leaves them out;
-    else nothing."""
+    character, a sentence that says so, and what to do; of one with too many columns, what leaves them out; else
+    nothing. csv: files .csv, whose columns may be in quotes, are read too."""
     if "\t" in line:
         cut = f"cut -f1-{most} < FILE > NEW_FILE leaves them out"
         too_many = most is not None and line.count("\t") >= most
@@ -89,6 +89,8 @@ def other_separator(line: str, least: int, most: int | None = None) -> str:
     ):  # fmt: skip
         n = len(line.split(mark))
         if least <= n <= (most or n):
+            if csv and mark:
+                return f" Its columns are separated by {name}, as those of a file .csv may be: give it such a name."
             return f" Its columns are separated by {name}, and tabs are needed: {command} < FILE > NEW_FILE makes them."
     return ""
 

@@ -59,10 +59,10 @@ def conclude(
 def early_end(trainer: Mapping[str, Any], history: Sequence[Mapping[str, float]]) -> str:
     """What ended a training before its last epoch and step; "" where it reached one of them. trainer: its settings."""
     last, patience = history[-1], trainer.get("patience")
-    ends = [last["epoch"] >= trainer["max_epochs"] >= 0, last["step"] >= trainer["max_steps"] >= 0]
-    if not patience or any(ends):
+    epochs, steps = ((-1 if trainer[key] is None else trainer[key]) for key in ("max_epochs", "max_steps"))
+    if not patience or last["epoch"] >= epochs >= 0 or last["step"] >= steps >= 0:
         return ""
-    limit = f" of {trainer['max_epochs']}" if trainer["max_epochs"] > 0 else ""
+    limit = f" of {epochs}" if epochs > 0 else ""
     return f"epoch {last['epoch']:g}{limit}, as {patience} validations in a row were not better (trainer.patience)"
 
 

@@ -33,7 +33,7 @@ def read_titles(paths: Sequence[Path]) -> dict[str, str]:
             try:
                 name, title = _parse(line)
             except Fault as fault:
-                hint = other_separator(line, 2) if isinstance(line, str) else ""
+                hint = other_separator(line, 2, csv=False) if isinstance(line, str) else ""
                 raise UserError(f"{path}, line {number}: {fault}; {FORMS}.{hint}") from None
             if title:
                 of_file.setdefault(name, title)

@@ -42,13 +42,13 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
     """
     if folder.is_file() and labelled:
         raise UserError(f"{folder} is a file; name the folder that has {EDGES} and labels.tsv with data.dir.")
-    files = [folder if folder.is_file() else _table(folder / EDGES) or folder / EDGES]
+    files = [folder if folder.is_file() else table_file(folder / EDGES) or folder / EDGES]
     rows, note = _rows(files[0], ENDS, FORM)
     arrays = next((folder / file for file in FEATURES[:2] if (folder / file).is_file()), None)
     matrix = None if arrays is None else _matrix(arrays)
-    features_file = arrays or _table(folder / FEATURES[2])
+    features_file = arrays or table_file(folder / FEATURES[2])
     by_name = list(read_numbers(features_file, "node <tab> number ...")) if features_file and matrix is None else []
-    labels_file = _table(folder / "labels.tsv") or folder / "labels.tsv"
+    labels_file = table_file(folder / "labels.tsv") or folder / "labels.tsv"
     labels, labels_note = _rows(labels_file, CLASSES, "node <tab> class") if labelled else ([], "")
     files += [features_file] if features_file else []
     files += [labels_file] if labelled else []
@@ -98,7 +98,7 @@ def _headers(edges_file: Path, edges: Rows, labels_file: Path, labels: Rows, des
             yield header_caution(labels_file, (node, label), "a node and its class")
 
 
-def _table(path: Path) -> Path | None:
+def table_file(path: Path) -> Path | None:
     """The file of a table .tsv, or else .csv, packed or not; None where there is none."""
     return existing(path) or existing(path.with_suffix(".csv"))
 

@@ -32,6 +32,7 @@ FIELDS = {
 }
 FORM = "head <tab> relation <tab> tail"
 BLOCK = 1 << 23  # bytes that are read at once
+LEAKS = 0.05  # share of the test with an inverse in train, from which on it is said
 ROWS = 1 << 16  # and rows of a .csv
 TAB, NEWLINE = 9, 10
 BLANK = "is blank; blank lines are allowed at the end of a file only"
@@ -112,12 +113,35 @@ class Graph:
                     f"train does not have (entities: {notes.new_entities}, relations: {notes.new_relations}), first "
                     f"{self._words(self.triples[split][self.unseen(split)][0])}."
                 )
+        remarks += self._inverses()
         if "?" in self.entities:
             remarks.append(f"{self.name}: an entity is called '?', which mode=predict takes for what is sought.")
         blank = [name for name in (*self.entities, *self.relations) if name != name.strip()]
         if blank:
             remarks.append(f"{self.name}: {len(blank)} names begin or end with a blank, first {brief(blank[0])}.")
         return remarks
+
+    def _inverses(self) -> list[str]:
+        """That many triples of the test have their reverse in train under an inverse relation: one with the reverses of
+        half of the triples or more."""
+        train, test, n = self.triples["train"], self.triples["test"], len(self.relations)
+        rows, others = _reverses(train, train, len(self.entities))
+        pairs, counts = (train[rows, 1] * n + others).unique(return_counts=True)
+        is_inverse = 2 * counts >= train[:, 1].bincount(minlength=n)[pairs // n]
+        inverses = pairs[is_inverse & (pairs // n != pairs % n)]  # symmetric relations are their own
+        rows, others = _reverses(test, train, len(self.entities))
+        pairs = test[rows, 1] * n + others
+        known = torch.isin(pairs, inverses)
+        share = len(rows[known].unique()) / len(test)
+        if share < LEAKS:
+            return []
+        pairs, counts = pairs[known].unique(return_counts=True)
+        most = int(pairs[counts.argmax()])
+        return [
+            f"{self.name}: {share:.0%} of the triples of the test have their reverse in train under an inverse relation, "
+            f"as {brief(self.relations[most // n])} and {brief(self.relations[most % n])}: a model can answer them by "
+            "copying."
+        ]
 
     def _files_with_header(self) -> list[str]:
         """The files that begin as train does, if the entities and the relation of that row are in no other triple."""
@@ -224,6 +248,18 @@ def assemble(
         )  # fmt: skip
         earlier[split] = distinct
     return Graph(name, tuple(entities), tuple(relations), triples, dict(files), dict(sha256), notes, tuple(read))
+
+
+def _reverses(triples: Tensor, among: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Of triples (h, r, t) whose pair (t, h) is among others, of n entities: their rows, once for each of these, and
+    the relation there."""
+    pairs, order = (among[:, 0] * n + among[:, 2]).sort()
+    reverse = triples[:, 2] * n + triples[:, 0]
+    first = torch.searchsorted(pairs, reverse)
+    count = torch.searchsorted(pairs, reverse, right=True) - first
+    rows = torch.arange(len(triples)).repeat_interleave(count)
+    places = torch.arange(len(rows)) - (count.cumsum(0) - count)[rows] + first[rows]
+    return rows, among[order[places], 1]
 
 
 def triple_keys(arrays: Sequence[np.ndarray], n_entities: int, n_relations: int) -> np.ndarray:

@@ -66,7 +66,7 @@ def test_a_prediction_shows_how_many(capsys):
     [
         ({"patience": 3, "max_epochs": 300, "max_steps": -1},
             "epoch 225 of 300, as 3 validations in a row were not better (trainer.patience)"),
-        ({"patience": 3, "max_epochs": -1, "max_steps": 5000}, "epoch 225, as 3 validations"),
+        ({"patience": 3, "max_epochs": None, "max_steps": 5000}, "epoch 225, as 3 validations"),
         ({"patience": 3, "max_epochs": 225, "max_steps": -1}, ""),
         ({"patience": 3, "max_epochs": 300, "max_steps": 4500}, ""),
         ({"patience": None, "max_epochs": 300, "max_steps": -1}, ""),

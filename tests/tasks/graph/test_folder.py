@@ -162,7 +162,7 @@ def test_a_file_of_edges_alone_is_a_graph(tmp_path):
     ("name", "content", "said"),
     [
         ("edges.txt", b"a,b\n", "There is edges.txt, which is not read: write its lines in this form to edges.tsv. Its columns "
-         r"are separated by commas, and tabs are needed: tr ',' '\t' < FILE > NEW_FILE makes them."),
+         "are separated by commas, as those of a file .csv may be: give it such a name."),
         ("edges.txt", b"\na\tb\n", "There is edges.txt, which has such lines: rename it to edges.tsv."),
         ("edges.txt.gz", gzip.compress(b"a\tb\n", mtime=0), "There is edges.txt.gz, which has such lines: rename it to edges.tsv.gz."),
         ("edges.xlsx", b"PK\0\xff", "There is edges.xlsx, which is not read: write its lines in this form to edges.tsv."),

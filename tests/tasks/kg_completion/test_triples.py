@@ -182,6 +182,18 @@ def test_faults_of_a_table_with_commas(tmp_path, text, message):
         read_graph(tmp_path)
 
 
+def test_inverse_relations_are_noted(tmp_path):
+    """Of four triples of the test two are of inverse relations; `near` is its own inverse, and `in` has none."""
+    train = "".join(f"a{k}\tpart_of\tb{k}\nb{k}\thas\ta{k}\n" for k in range(3)) + "x\tnear\ty\nc\thas\td\ne\thas\tf\n"
+    test = "d\tpart_of\tc\nf\tpart_of\te\nb1\tin\ta1\ny\tnear\tx\n"
+    graph = read_graph(write(tmp_path / "leaks", train=train, test=test))
+    (remark,) = [remark for remark in graph.remarks() if "reverse" in remark]
+    assert "leaks: 50% of the triples of the test" in remark
+    assert "'part_of' and 'has'" in remark
+    graph = read_graph(write(tmp_path / "none", train=train, test="y\tnear\tx\na0\tnear\tb1\n"))
+    assert not any("reverse" in remark for remark in graph.remarks())
+
+
 def test_splits_without_files_are_held_out(tmp_path):
     """Each triple once, all entities and relations in train, the same again, and another draw by another seed."""
     draw = np.random.default_rng(0)
