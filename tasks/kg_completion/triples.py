@@ -138,8 +138,8 @@ class Graph:
         pairs, counts = pairs[known].unique(return_counts=True)
         most = int(pairs[counts.argmax()])
         return [
-            f"{self.name}: {share:.0%} of the triples of the test have their reverse in train under an inverse relation, "
-            f"as {brief(self.relations[most // n])} and {brief(self.relations[most % n])}: a model can answer them by "
+            f"{self.name}: {share:.0%} of the triples of the test have their reverse in train under an inverse "
+            f"relation, as {brief(self.relations[most // n])} and {brief(self.relations[most % n])}: a model can answer them by "
             "copying."
         ]
 
