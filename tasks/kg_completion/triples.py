@@ -139,8 +139,8 @@ class Graph:
         most = int(pairs[counts.argmax()])
         return [
             f"{self.name}: {share:.0%} of the triples of the test have their reverse in train under an inverse "
-            f"relation, as {brief(self.relations[most // n])} and {brief(self.relations[most % n])}: a model can answer them by "
-            "copying."
+            f"relation, as {brief(self.relations[most // n])} and {brief(self.relations[most % n])}: a model can "
+            "answer them by copying."
         ]
 
     def _files_with_header(self) -> list[str]:
