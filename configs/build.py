@@ -153,7 +153,7 @@ def restore(path: Path, setting: str, config_dir: str | Path | None = None) -> t
             `setting` is the key that named it.
     """
     if config_dir is not None:
-        own.choose([f"--config-dir={config_dir}"])
+        own.use(config_dir)
     checkpoint = resume.read(path, setting)
     precision = checkpoint["config"]["trainer"].get("precision")
     return _trained(checkpoint, setting, resume.dtype_of(precision))

@@ -68,16 +68,25 @@ def choose_folder(words: Sequence[str], looks: bool) -> list[str]:
         if flag not in FLAGS:
             rest.append(word)
             continue
-        place = place if equals else words.pop(0) if words else "(nothing)"
-        if place and not Path(place).is_dir():
-            raise UserError(f"{flag} {place}: there is no such folder; name one with files such as encoder/mine.yaml.")
-        os.environ[VARIABLE] = str(Path(place).resolve()) if place else ""
+        _name(place if equals else words.pop(0) if words else "(nothing)", f"{flag} ")
     here = Path("configs")
     if looks and VARIABLE not in os.environ and here.is_dir() and not (here / "schema.py").is_file():
         os.environ[VARIABLE] = str(here.resolve())
         line = f"configurations: ours and those in {here.resolve()} (--config-dir names another folder)"
         print(line, file=sys.stderr)
     return rest
+
+
+def use(place: str | Path) -> None:
+    """Make a folder the user's from now on, also of modules that lie beside it. Raises UserError as `choose` does."""
+    _name(str(Path(place).expanduser()), "config_dir=")
+    choose([])
+
+
+def _name(place: str, key: str) -> None:
+    if place and not Path(place).is_dir():
+        raise UserError(f"{key}{place}: there is no such folder; name one with files such as encoder/mine.yaml.")
+    os.environ[VARIABLE] = str(Path(place).resolve()) if place else ""
 
 
 def _check_yaml(file: Path) -> None:
@@ -98,8 +107,10 @@ def check(own: Path) -> None:
     if not own.is_dir():
         raise UserError(f"{VARIABLE}={own}: there is no such folder; name one, or unset the variable.")
     for file in sorted(own.rglob("*.yaml")):
-        _check_yaml(file)
         name = file.relative_to(own)
+        if not (OURS / name.parent).is_dir():  # of another program
+            continue
+        _check_yaml(file)
         twin = OURS / name
         if not twin.is_file() or (text := file.read_text(encoding="utf-8")) == twin.read_text(encoding="utf-8"):
             continue

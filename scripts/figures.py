@@ -133,15 +133,15 @@ def draw(figures: Sequence[str], runs: Sequence[Run], options: FigureOptions) ->
             failures[name] = str(error)
             if EVERY not in figures:
                 print(f"left out {name}: {error}", file=sys.stderr)
-    if len(failures) == len(names):
-        raise UserError(f"No figure could be drawn{'' if EVERY in figures else '; the reasons are above'}.")
     if EVERY in figures and failures:
         place = shlex.join(str(run.folder) for run in runs)
         example = f"python scripts/figures.py {next(iter(failures))} {place} says why, and so on"
         print(called(f"left out: {', '.join(failures)}; {example}"), file=sys.stderr)
         for reason, count in collections.Counter(failures.values()).items():
-            if count > 1:  # as of a run without a checkpoint, and not of a kind of run that a figure is not of
+            if count > 1:  # as of a run without a checkpoint
                 print(f"note: of {count} of them the reason is: {reason}", file=sys.stderr)
+    if len(failures) == len(names):
+        raise UserError("No figure could be drawn; the reasons are above.")
     if failures and EVERY not in figures:
         raise UserError(f"Not drawn: {', '.join(failures)}; the reasons are above.")
 

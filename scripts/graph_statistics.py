@@ -34,7 +34,8 @@ from tasks.graph.folder import EDGES, read_folder, table_file  # noqa: E402
 from tasks.graph.graph import undirected  # noqa: E402
 from tasks.graph.releases import read_links  # noqa: E402
 from tasks.kg_completion.categories import categories  # noqa: E402
-from tasks.kg_completion.triples import FILES, OTHER_FILES, Graph, read_graph  # noqa: E402
+from tasks.kg_completion.triples import FIELDS, FILES, FORM, OTHER_FILES, Graph, read_graph  # noqa: E402
+from tasks.name_tables import read_names  # noqa: E402
 from tasks.reading import existing  # noqa: E402
 
 LEGEND = """\
@@ -88,10 +89,10 @@ def main(arguments: list[str] | None = None) -> int:
         raise UserError(f"--output keeps graphs by the names of their folders, and {twice[0]} is there twice.")
     for k, folder in enumerate(options.folders):
         print("\n" * (k > 0), end="")
-        if folder.is_file() or table_file(folder / EDGES) or (folder.is_dir() and not has_triples(folder)):
+        if folder.exists() and not has_triples(folder):
             kept[folder.resolve().name] = _graph(folder, options.samples, options.seed)
         else:
-            graph = read_graph(folder)
+            graph = read_graph(folder, {"dev": 0, "test": 0})
             every = shape(graph.triples["train"], options.samples, options.seed)
             print("\n".join(report(graph, every, relation_rows(graph, options.samples, options.seed))))
     if kept:
@@ -107,8 +108,16 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def has_triples(folder: Path) -> bool:
-    """Whether a folder has the training triples of a knowledge graph, under a name that task=kg reads."""
-    return any(existing(folder / name) for name in (FILES["train"], *OTHER_FILES["train"]))
+    """Whether a folder has the training triples of a knowledge graph, under a name that task=kg reads, and no edges of
+    a graph; or whether a file begins as one of triples does."""
+    if folder.is_file():
+        try:
+            next(read_names(folder, FIELDS, FORM).rows)
+        except UserError:
+            return False
+        return True
+    names = (FILES["train"], *OTHER_FILES["train"])
+    return not table_file(folder / EDGES) and any(existing(folder / name) for name in names)
 
 
 def _graph(folder: Path, samples: int, seed: int) -> dict[str, object]:

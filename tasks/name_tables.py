@@ -6,11 +6,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tasks.errors import UserError, readable
-from tasks.reading import Fault, brief, other_separator, read_lines
+from tasks.reading import Fault, brief, is_blank, other_separator, read_lines
 from tasks.rows import quoted_rows
-from tasks.separators import choose_separator, has_columns, likelier_separator, separators_of, split_columns
+from tasks.separators import (
+    all_quoted,
+    choose_separator,
+    has_columns,
+    likelier_separator,
+    separators_of,
+    split_columns,
+)
 
 Row = tuple[int, list[str]]  # the number of a line, and its columns
+Lines = Iterator[tuple[int, str | Fault]]
+NODES = ("", "node", "id", "name")  # of the first column of a table of numbers; programs leave out that of an index
 
 
 class NameTable(NamedTuple):
@@ -27,7 +36,7 @@ class NameTable(NamedTuple):
         if self.header is None:
             return ""
         unread = f"; further columns are not read: {', '.join(self.unread)[:200]}" if self.unread else ""
-        return readable(f"{path}: the first line names the columns ({', '.join(self.header)}){unread}")
+        return readable(f"{path}: the first line names the columns ({', '.join(self.header)[:200]}){unread}")
 
 
 def read_names(path: Path, fields: Mapping[str, Sequence[str]], form: str, setting: str = "") -> NameTable:
@@ -36,59 +45,59 @@ def read_names(path: Path, fields: Mapping[str, Sequence[str]], form: str, setti
     Where the first line has one of the names of each field, in any case of letters, it names the columns: these may
     then stand in any order, among others. Else each line has one column for each field, in the order of `fields`.
 
-    fields: the names that columns have, first the one for messages. form, setting: what a line must be and what names
-    the file, for messages. Lines are read as the rows are, one at a time.
+    fields: the names that columns have. form, setting: what a line must be and what names the file, for messages. Lines
+    are read as the rows are, one at a time; several may be in memory where columns in quotes have ends of lines.
 
-    Raises UserError, which names the file and the line, where it cannot be read or is empty (at once), and for a line
-    that is not of this form (when it is read).
+    Raises UserError, which names the file and the line: at once where it cannot be read, has no row, or names a column
+    twice, and for a line that is not of this form when it is read.
     """
     form += f" ({setting})" if setting else ""
-    lines: Iterator[tuple[int, str | Fault]] = itertools.dropwhile(_is_blank, read_lines(path))
-    first = next(lines, None)
-    if first is None:
-        raise UserError(f"{path} is empty; it must have lines of the form {form}.")
-    line = first[1] if isinstance(first[1], str) else ""
+    lines, line = _begin(path, form)
     separators = separators_of(path)
-    separator = choose_separator(line, separators, lambda columns: has_columns(_names(columns), fields))
-    names = [] if separator is None else [name.strip() for name in split_columns(line, separator)]
+    separator = choose_separator(line, separators, lambda columns: has_columns(_lower(columns), fields))
     if separator is None:
         separator = choose_separator(line, separators, lambda columns: len(columns) == len(fields)) or separators[0]
-    n = len(fields)
-    if not names:
-        return NameTable(_checked(path, _split(path, itertools.chain([first], lines), separator), n, n, form))
-    lower = _names(names)
-    places = [next(lower.index(name) for name in several if name in lower) for several in fields.values()]
+        return NameTable(_checked(path, _split(path, lines, line, separator), len(fields), len(fields), form))
+    next(lines)
+    names = [name.strip() for name in split_columns(line, separator)]
+    lower, places = _lower(names), []
+    for several in fields.values():
+        name = next(name for name in several if name in lower)
+        if lower.count(name) > 1:
+            raise UserError(f"{path}: the first line names two columns {name}; give one of them another name.")
+        places.append(lower.index(name))
     return NameTable(
-        _checked(path, _picked(_split(path, lines, separator), places, len(names)), n, n, form),
+        _some(path, _picked(path, _split(path, lines, line, separator), places, len(names), form)),
         tuple(names[place] for place in places),
-        tuple(name for k, name in enumerate(names) if k not in places),
+        tuple(name for k, name in enumerate(names) if name and k not in places),
     )
 
 
-def _names(columns: Sequence[str]) -> list[str]:
-    return [name.strip().lower() for name in columns]
+def read_numbers(path: Path, form: str) -> NameTable:
+    """A name and the numbers, as texts, of each line of a file that is not blank. The first line names the columns
+    where its first one is of NODES and no other is a number.
 
-
-def _is_blank(line: tuple[int, str | Fault]) -> bool:
-    return isinstance(line[1], str) and not line[1].strip()
-
-
-def read_numbers(path: Path, form: str) -> Iterator[Row]:
-    """A name and the numbers, as texts, of each line of a file that is not blank, where the first line may name the
-    columns: it has no number then.
-
-    form: what a line must be, for messages. Raises UserError, which names the file and the line, where it cannot be
-    read or a column is empty.
+    form: what a line must be, for messages. Raises UserError as `read_names` does.
     """
-    lines = itertools.dropwhile(_is_blank, read_lines(path))
-    first = next(lines, (0, ""))
-    line = first[1] if isinstance(first[1], str) else ""
+    lines, line = _begin(path, form)
     separator = likelier_separator(line, separators_of(path))
-    rows = _checked(path, _split(path, itertools.chain([first], lines), separator), 2, None, form)
-    start = next(rows, None)
-    if start is not None and any(map(_is_number, start[1][1:])):
-        yield start
-    yield from rows
+    names = [name.strip() for name in split_columns(line, separator)]
+    if len(names) < 2 or names[0].lower() not in NODES or any(map(_is_number, names[1:])):
+        return NameTable(_checked(path, _split(path, lines, line, separator), 2, None, form))
+    next(lines)
+    return NameTable(_some(path, _checked(path, _split(path, lines, line, separator), 2, None, form)), tuple(names))
+
+
+def _begin(path: Path, form: str) -> tuple[Lines, str]:
+    """The lines of a file from the first that is not blank, and this one; "" where it cannot be read."""
+    lines: Lines = itertools.dropwhile(is_blank, read_lines(path))
+    if (first := next(lines, None)) is None:
+        raise UserError(f"{path} is empty; it must have lines of the form {form}.")
+    return itertools.chain([first], lines), first[1] if isinstance(first[1], str) else ""
+
+
+def _lower(columns: Sequence[str]) -> list[str]:
+    return [name.strip().lower() for name in columns]
 
 
 def _is_number(text: str) -> bool:
@@ -99,11 +108,10 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _split(
-    path: Path, lines: Iterable[tuple[int, str | Fault]], separator: str
-) -> Iterator[tuple[int, str, list[str]]]:
-    """The number of each line that is not blank, the line (of quoted ones as it was read) and its columns."""
-    if separator == "\t":
+def _split(path: Path, lines: Lines, first: str, separator: str) -> Iterator[tuple[int, str, list[str]]]:
+    """The number of each line that is not blank, the line (of quoted ones as it was read) and its columns. first: the
+    first line, which says whether columns between tabs are in quotes."""
+    if separator == "\t" and not all_quoted(first):
         for number, line in lines:
             if isinstance(line, Fault):
                 raise UserError(f"{path}, line {number}: {line}.")
@@ -113,16 +121,20 @@ def _split(
     for number, row in quoted_rows(lines, separator):
         if isinstance(row, Fault):
             raise UserError(f"{path}, line {number}: {row}.")
-        if any(row):
+        if any(column.strip() for column in row):
             yield number, separator.join(row), row
 
 
 def _picked(
-    rows: Iterable[tuple[int, str, list[str]]], places: Sequence[int], most: int
-) -> Iterator[tuple[int, str, list[str]]]:
-    """Of rows of at most `most` columns those in these places; others as no columns at all."""
+    path: Path, rows: Iterable[tuple[int, str, list[str]]], places: Sequence[int], most: int, form: str
+) -> Iterator[Row]:
+    """Of rows below the names of `most` columns those in these places."""
     for number, line, columns in rows:
-        yield number, line, [columns[place] for place in places] if max(places) < len(columns) <= most else []
+        if not max(places) < len(columns) <= most:
+            raise UserError(
+                f"{path}, line {number}: {brief(line)} has {len(columns)} columns, and the first line names {most}."
+            )
+        yield from _checked(path, [(number, line, [columns[place] for place in places])], len(places), None, form)
 
 
 def _checked(
@@ -131,10 +143,22 @@ def _checked(
     """Rows of so many columns, none of which is empty or goes on in another line."""
     for number, line, columns in rows:
         columns = [column.strip() for column in columns]
-        fits = least <= len(columns) <= (most or len(columns))
-        if not fits or not all(columns) or any("\n" in column for column in columns):
-            hint = other_separator(line, least, most) if columns else ""
-            if not hint and most is not None and len(columns) > most:
-                hint = " Further columns are left out where the first line names the columns."
-            raise UserError(f"{path}, line {number}: {brief(line)} is not of the form {form}.{hint}")
-        yield number, columns
+        if least <= len(columns) <= (most or len(columns)) and all(columns) and not any("\n" in c for c in columns):
+            yield number, columns
+            continue
+        is_csv = "," in separators_of(path)
+        hint = "" if is_csv else other_separator(line, least, most)
+        if is_csv and len(columns) > (most or len(columns)):
+            hint = (
+                f" It has {len(columns)} columns, not {most}: further ones are left out where the first line names the "
+                "columns."
+            )
+        raise UserError(f"{path}, line {number}: {brief(line)} is not of the form {form}.{hint}")
+
+
+def _some(path: Path, rows: Iterator[Row]) -> Iterator[Row]:
+    """The rows, of which there is one at least."""
+    first = next(rows, None)
+    if first is None:
+        raise UserError(f"{path} has no rows below the names of its columns.")
+    return itertools.chain([first], rows)

@@ -145,6 +145,11 @@ def open_bytes(path: Path) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
 
 
+def is_blank(line: tuple[int, str | Fault]) -> bool:
+    """Whether a line of `decode_lines` is a text of blanks."""
+    return isinstance(line[1], str) and not line[1].strip()
+
+
 def header_caution(path: Path, first: Sequence[str], read_as: str) -> str:
     """That the first row of a file, of whose names no other row has any, may be a header."""
     names = " and ".join(map(brief, first))

@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,16 +34,19 @@ def conclude(
 
     The record is written before anything is printed, to what may have been closed by then, as by `| head`.
     """
-    curve = outcome.history and learning_curve(outcome.history, task.select, folder / "learning_curve.png")
-    exported = task.export(folder) if record["config"]["mode"] == "fit" else {}
-    if any(name.startswith("test/") for name in record["metrics"]):
-        exported |= task.write_test(folder)
-    place = write(folder / "record.json", record)
-    show(f"{folder.parent.name}, seed {record['seed']}", record, published)
+    title = f"{folder.parent.name}, seed {record['seed']}"
+    try:
+        curve = outcome.history and learning_curve(outcome.history, task.select, folder / "learning_curve.png")
+        exported = task.export(folder) if record["config"]["mode"] == "fit" else {}
+        if any(name.startswith("test/") for name in record["metrics"]):
+            exported |= task.write_test(folder)
+        place = write(folder / "record.json", record)
+    except Exception:  # as of a full disk: the numbers are not lost
+        show(title, record, published)
+        raise
+    show(title, record, published)
     if record["config"]["mode"] != "predict":
         show_counts(record["data"]["counts"])
-    if end := early_end(record["config"]["trainer"], outcome.history) if outcome.history else "":
-        print(f"stopped early: {end}")
     if curve:
         print(f"figure: {curve}")
     for name, text in (*record.get("measures", {}).items(), *exported.items()):
@@ -54,16 +57,6 @@ def conclude(
         for line in remarks(task, record, outcome.history):
             print(f"note: {line}")
     print(f"record: {place}", flush=True)
-
-
-def early_end(trainer: Mapping[str, Any], history: Sequence[Mapping[str, float]]) -> str:
-    """What ended a training before its last epoch and step; "" where it reached one of them. trainer: its settings."""
-    last, patience = history[-1], trainer.get("patience")
-    epochs, steps = ((-1 if trainer[key] is None else trainer[key]) for key in ("max_epochs", "max_steps"))
-    if not patience or last["epoch"] >= epochs >= 0 or last["step"] >= steps >= 0:
-        return ""
-    limit = f" of {epochs}" if epochs > 0 else ""
-    return f"epoch {last['epoch']:g}{limit}, as {patience} validations in a row were not better (trainer.patience)"
 
 
 def show_counts(counts: dict[str, dict[str, Any]]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tasks.errors import UserError
-from tasks.reading import LONGEST, Fault, brief, decode, decode_lines, parse_each, read_lines
+from tasks.reading import LONGEST, Fault, brief, decode, decode_lines, is_blank, parse_each, read_lines
 from tasks.separators import (
     all_quoted,
     choose_separator,
@@ -130,7 +130,7 @@ def _read_rows(
     remedy: Callable[[dict[str, tuple[str, ...]], str], str] | None = None,
 ) -> Iterator[tuple[int, dict[str, Any] | Fault]]:
     """The number and all columns of each line by name, see `read_records`."""
-    lines: Iterator[tuple[int, str | Fault]] = itertools.dropwhile(_is_blank, read_lines(path))
+    lines: Iterator[tuple[int, str | Fault]] = itertools.dropwhile(is_blank, read_lines(path))
     number, line = next(lines, (0, ""))
     if not number:
         raise UserError(f"{path} is empty. Expected are {forms}.")
@@ -169,7 +169,7 @@ def names_columns(path: Path, fields: Mapping[str, Sequence[str]]) -> bool:
     reads it as a table. Raises UserError where it cannot be read."""
     if {".csv", ".tsv"}.isdisjoint(path.suffixes):
         return False
-    line = next(itertools.dropwhile(_is_blank, read_lines(path)), (0, ""))[1]
+    line = next(itertools.dropwhile(is_blank, read_lines(path)), (0, ""))[1]
     return isinstance(line, str) and any(
         has_columns(split_columns(line, separator), fields) for separator in separators_of(path)
     )
@@ -225,10 +225,6 @@ def _first_cells(names: Sequence[str], rows: Iterable[tuple[int, list[str] | Fau
     """By name what the first rows of a table have in each column."""
     first = [row for _, row in itertools.islice(rows, 100) if not isinstance(row, Fault) and len(row) == len(names)]
     return dict(zip(names, zip(*first, strict=True), strict=True)) if first else dict.fromkeys(names, ())
-
-
-def _is_blank(line: tuple[int, str | Fault]) -> bool:
-    return isinstance(line[1], str) and not line[1].strip()
 
 
 def _tab_columns(line: str) -> list[str]:

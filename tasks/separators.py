@@ -10,7 +10,7 @@ NAMES = {",": "commas", ";": "semicolons", "\t": "tabs"}
 def separators_of(path: Path) -> str:
     """The characters that may separate the columns of a file: commas or semicolons (as Excel writes them where numbers
     have decimal commas) in files .csv, tabs in others."""
-    return ",;" if ".csv" in path.suffixes else "\t"
+    return ",;" if ".csv" in map(str.lower, path.suffixes) else "\t"
 
 
 def split_columns(line: str, separator: str) -> list[str]:

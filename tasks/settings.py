@@ -37,6 +37,9 @@ IRRELEVANT = (
     "task.data.release.root",
     "task.data.preparation.cache",
     "task.data.preparation.workers",
+    "task.data.held_out.dev",  # of which the fingerprints of the splits tell
+    "task.data.held_out.test",
+    "task.data.held_out_seed",
 )
 # Settings that runs from before them lack, and what was done then.
 LATER = {
@@ -59,9 +62,13 @@ LATER = {
     "optim.lbfgs.history_size": 50,
     "optim.lbfgs.tolerance_grad": 1e-9,
     "optim.lbfgs.tolerance_change": 1e-12,
+    "task.data.feature_norm": None,
 }
 # What must be the same for a checkpoint to be tested; "data" is TaskData.identity.
-TESTED = ("task.name", "task.model", "task.data.limits", "task.data.vectors.c", "data", "geometry", "encoder")
+TESTED = (
+    "task.name", "task.model", "task.data.limits", "task.data.vectors.c", "task.data.feature_norm",
+    "data", "geometry", "encoder",
+)  # fmt: skip
 NAME = re.compile(r"\w[^/\\${}\x00-\x1f\x7f]{0,199}")  # of an experiment or a run, as part of a path
 
 

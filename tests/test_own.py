@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from configs import composing, overview, own
+from configs.build import restore
 from tasks.errors import UserError
 from tests.cli import ROOT, call
 from tests.configurations import CONFIGS, EXPERIMENTS, checked
@@ -138,3 +139,19 @@ def test_a_setting_without_a_meaning_is_refused(tmp_path):
     assert result.code == 1
     assert "task.labels=2 means nothing for task=nli" in result.err
     assert checked("task=snli", "task.labels=3")["task"]["data"]["classes"].keys() == {"entailment", "neutral", "contradiction"}
+
+
+def test_files_of_other_programs_in_the_folder_are_not_looked_at(folder):
+    (folder / "app").mkdir()
+    (folder / "app" / "t.yaml").write_text("{{ name }}: {% if x %}\n---\na: 1\n---\nb: 2\n")
+    own.choose([])
+
+
+def test_a_folder_is_named_in_python(folder, monkeypatch):
+    """As `restore(..., config_dir=...)` does; modules beside it can be imported."""
+    monkeypatch.delenv(own.VARIABLE)
+    own.use(folder)
+    assert own.folder() == folder
+    assert str(folder.parent) in sys.path
+    with pytest.raises(UserError, match="config_dir=nowhere: there is no such folder"):
+        restore(folder, "x", config_dir="nowhere")

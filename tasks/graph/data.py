@@ -125,9 +125,10 @@ class GraphData(TaskData):
 
     def _kept(self, folder: Path, read: Callable[[], Graph]) -> Graph:
         """The graph of a folder, from the cache where its files are those of the last time."""
-        if not folder.is_dir():
+        if not folder.exists():
             return read()  # which says what is missing
-        there = [file for file in sorted(folder.iterdir()) if file.is_file() and not file.name.startswith(".")]
+        within = sorted(folder.iterdir()) if folder.is_dir() else [folder]
+        there = [file for file in within if file.is_file() and not file.name.startswith(".")]
         files = [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in there]
         settings = {
             "format": FORMAT,

@@ -19,8 +19,8 @@ EDGES = "edges.tsv"
 FORM = "node <tab> node"
 FEATURES = ("features.npy", "features.npz", "features.tsv")
 ENDS = {
-    "node": ("node", "source", "from", "src", "node1", "node_1", "u"),
-    "other node": ("target", "to", "dst", "node2", "node_2", "v"),
+    "node": ("source", "from", "src", "node1", "node_1", "node"),
+    "other node": ("target", "to", "dst", "node2", "node_2"),
 }
 CLASSES = {"node": ("node", "id", "name"), "class": ("class", "label")}
 Rows = list[Row]
@@ -40,6 +40,8 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
 
     Raises UserError, which names file and line, for what cannot be used.
     """
+    if not folder.exists():
+        raise UserError(f"There is no folder {folder}; name one that has {EDGES} with data.dir.")
     if folder.is_file() and labelled:
         raise UserError(f"{folder} is a file; name the folder that has {EDGES} and labels.tsv with data.dir.")
     files = [folder if folder.is_file() else table_file(folder / EDGES) or folder / EDGES]
@@ -47,7 +49,11 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
     arrays = next((folder / file for file in FEATURES[:2] if (folder / file).is_file()), None)
     matrix = None if arrays is None else _matrix(arrays)
     features_file = arrays or table_file(folder / FEATURES[2])
-    by_name = list(read_numbers(features_file, "node <tab> number ...")) if features_file and matrix is None else []
+    by_name: Rows = []
+    features_note = ""
+    if features_file and matrix is None:
+        table = read_numbers(features_file, "node <tab> number ...")
+        by_name, features_note = list(table.rows), table.note(features_file)
     labels_file = table_file(folder / "labels.tsv") or folder / "labels.tsv"
     labels, labels_note = _rows(labels_file, CLASSES, "node <tab> class") if labelled else ([], "")
     files += [features_file] if features_file else []
@@ -66,7 +72,8 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
     else:
         every = [*(end for _, ends in rows for end in ends), *(fields[0] for _, fields in (*by_name, *labels))]
         number = {node: k for k, node in enumerate(dict.fromkeys(every))}
-        for caution in _headers(files[0], rows, labels_file, labels, {fields[0] for _, fields in by_name}):
+        described = {fields[0] for _, fields in by_name}
+        for caution in _headers(files[0], rows, bool(note), labels_file, [] if labels_note else labels, described):
             warn(caution)
     pairs = np.array([[number[a], number[b]] for _, (a, b) in rows])
     edges, notes = undirected(pairs, len(number), str(files[0]))
@@ -75,7 +82,7 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
     classes, of_nodes = _classes(labels_file, labels, number)
     sha256 = joined_sha256([contents_sha256(file) for file in files])
     listed = " and ".join(file.name for file in files)
-    notes = (*filter(None, (note, labels_note)), *notes)
+    notes = (*filter(None, (note, features_note, labels_note)), *notes)
     graph = Graph(name, len(number), edges, features, of_nodes, classes, tuple(number), {}, notes, listed, sha256)
     if graph.isolated:
         alone = graph.names[np.setdiff1d(np.arange(graph.n), edges)[0]]
@@ -83,12 +90,14 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
     return checked(replace(graph, cautions=tuple(cautions)))
 
 
-def _headers(edges_file: Path, edges: Rows, labels_file: Path, labels: Rows, described: set[str]) -> Iterator[str]:
+def _headers(
+    edges_file: Path, edges: Rows, named: bool, labels_file: Path, labels: Rows, described: set[str]
+) -> Iterator[str]:
     """What is to be said of a first edge whose nodes are in no other, and of a first label whose node and class are.
-    described: the nodes that have features."""
+    named: a line before the edges names the columns. described: the nodes that have features."""
     (_, first), *others = edges
     ends = {end for _, pair in others for end in pair}
-    if others and ends.isdisjoint(first):
+    if others and not named and ends.isdisjoint(first):
         yield header_caution(edges_file, first, "an edge")
     else:
         ends.update(first)

@@ -4,9 +4,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from tasks.errors import UserError
+from tasks.kg_completion.triples import FIELDS
+from tasks.name_tables import read_names
 from tasks.names import Names
 from tasks.reading import Fault, brief
 from tasks.rows import read_examples, read_new_rows
+from tasks.separators import separators_of
 
 UNKNOWN = "?"
 KEYS = ("head", "relation", "tail")  # of a question as an object of JSON
@@ -47,15 +51,26 @@ def read_queries(lines: Iterable[bytes], name: str, entities: Names, relations: 
 def read_query_table(
     path: Path, entities: Names, relations: Names
 ) -> Iterator[tuple[Query, dict[str, str]]] | None:
-    """As `read_queries`, of a table whose first line names the columns KEYS, each question with the other columns;
-    None of another file."""
+    """As `read_queries`, of a table whose first line names the columns as those of triples may be, each question with
+    the other columns, or of any file .csv; None of another file."""
     parse = _parser(entities, relations)
 
-    def of_row(row: dict[str, str]) -> Query:
-        columns = [row[key].strip() for key in KEYS]
-        return parse(columns, ", ".join(columns))
+    def question(columns: list[str]) -> Query:
+        return parse([column.strip() for column in columns], ", ".join(columns))
 
-    return read_new_rows(path, {key: (key,) for key in KEYS}, of_row)
+    names = {key: [name for each in FIELDS[key] for name in (each, each.capitalize(), each.upper())] for key in KEYS}
+    rows = read_new_rows(path, names, lambda row: question([row[key] for key in KEYS]))
+    if rows is not None or "," not in separators_of(path):
+        return rows
+
+    def plain() -> Iterator[tuple[Query, dict[str, str]]]:
+        for number, columns in read_names(path, FIELDS, FORMS).rows:
+            try:
+                yield question(columns), {}
+            except Fault as fault:
+                raise UserError(f"{path}, line {number}: {fault}. Each line is {FORMS}.") from None
+
+    return plain()
 
 
 def _parser(entities: Names, relations: Names) -> Callable[[list[str], str], Query]:

@@ -6,7 +6,7 @@ import itertools
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +16,10 @@ from torch import Tensor
 from tasks.batches import SPLITS
 from tasks.errors import UserError, readable
 from tasks.fingerprints import contents_sha256, part_sha256
+from tasks.kg_completion.splits import hold_out, inverses
 from tasks.name_tables import Row, read_names
 from tasks.reading import UNREADABLE, brief, existing, open_bytes, other_separator, reason, to_utf8
+from tasks.split_files import split_name
 
 FILES = {"train": "train.txt", "dev": "valid.txt", "test": "test.txt"}  # as WN18RR and FB15k-237 name them
 OTHER_FILES = {
@@ -26,13 +28,12 @@ OTHER_FILES = {
     "test": ("test.tsv", "test.csv"),
 }
 FIELDS = {
-    "head": ("head", "subject", "h", "source", "from"),
-    "relation": ("relation", "predicate", "r", "rel", "label", "type"),
-    "tail": ("tail", "object", "t", "target", "to"),
+    "head": ("head", "subject", "source", "from"),
+    "relation": ("relation", "predicate", "rel", "label", "type"),
+    "tail": ("tail", "object", "target", "to"),
 }
 FORM = "head <tab> relation <tab> tail"
 BLOCK = 1 << 23  # bytes that are read at once
-LEAKS = 0.05  # share of the test with an inverse in train, from which on it is said
 ROWS = 1 << 16  # and rows of a .csv
 TAB, NEWLINE = 9, 10
 BLANK = "is blank; blank lines are allowed at the end of a file only"
@@ -57,7 +58,8 @@ class Graph:
 
     name: of the folder or the file. entities, relations: names by number, in the order of their first appearance in
     train, dev, test (head before tail). triples: by split, long (N, 3) with columns head, relation, tail, no row twice.
-    files, sha256: the file of each split and its fingerprint. notes: by split. read: how the files were, in sentences.
+    files, sha256: the file of each split and its fingerprint. notes: by split. headers: the splits whose file names its
+    columns in the first line. held_out: the splits that were held out of train. read: how files were, in sentences.
     """
 
     name: str
@@ -67,6 +69,8 @@ class Graph:
     files: dict[str, str]
     sha256: dict[str, str]
     notes: dict[str, Notes]
+    headers: tuple[str, ...] = ()
+    held_out: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
 
     @functools.cached_property
@@ -113,7 +117,9 @@ class Graph:
                     f"train does not have (entities: {notes.new_entities}, relations: {notes.new_relations}), first "
                     f"{self._words(self.triples[split][self.unseen(split)][0])}."
                 )
-        remarks += self._inverses()
+        known = (self.triples["train"], self.triples["test"], len(self.entities), self.relations)
+        if leak := inverses(*known, symmetric="test" in self.held_out):
+            remarks.append(f"{self.name}: {leak}.")
         if "?" in self.entities:
             remarks.append(f"{self.name}: an entity is called '?', which mode=predict takes for what is sought.")
         blank = [name for name in (*self.entities, *self.relations) if name != name.strip()]
@@ -121,32 +127,12 @@ class Graph:
             remarks.append(f"{self.name}: {len(blank)} names begin or end with a blank, first {brief(blank[0])}.")
         return remarks
 
-    def _inverses(self) -> list[str]:
-        """That many triples of the test have their reverse in train under an inverse relation: one with the reverses of
-        half of the triples or more."""
-        train, test, n = self.triples["train"], self.triples["test"], len(self.relations)
-        rows, others = _reverses(train, train, len(self.entities))
-        pairs, counts = (train[rows, 1] * n + others).unique(return_counts=True)
-        is_inverse = 2 * counts >= train[:, 1].bincount(minlength=n)[pairs // n]
-        inverses = pairs[is_inverse & (pairs // n != pairs % n)]  # symmetric relations are their own
-        rows, others = _reverses(test, train, len(self.entities))
-        pairs = test[rows, 1] * n + others
-        known = torch.isin(pairs, inverses)
-        share = len(rows[known].unique()) / len(test)
-        if share < LEAKS:
-            return []
-        pairs, counts = pairs[known].unique(return_counts=True)
-        most = int(pairs[counts.argmax()])
-        return [
-            f"{self.name}: {share:.0%} of the triples of the test have their reverse in train under an inverse "
-            f"relation, as {brief(self.relations[most // n])} and {brief(self.relations[most % n])}: a model can "
-            "answer them by copying."
-        ]
-
     def _files_with_header(self) -> list[str]:
         """The files that begin as train does, if the entities and the relation of that row are in no other triple."""
         header = self.triples["train"][:1]
         splits = [split for split, rows in self.triples.items() if rows[:1].equal(header)]
+        if "train" in self.headers:
+            return []
         others = [rows[split in splits :] for split, rows in self.triples.items()]
         is_header = sum(map(len, others)) > 0 and not any(
             (rows[:, 1] == header[0, 1]).any() or torch.isin(rows[:, ::2], header[0, ::2]).any() for rows in others
@@ -165,65 +151,53 @@ def read_graph(folder: Path, held_out: Mapping[str, float] | None = None, seed: 
 
     Rows are `head <tab> relation <tab> tail` in UTF-8, with Unix or Windows ends of lines; blank lines at the end of a
     file are passed over. In files .csv commas or semicolons separate the columns, which may be in quotes, and a first
-    line may name the columns of any file, see `read_names`. Rows that repeat an earlier one of the same file are
-    dropped, triples of dev and test that an earlier split has too are kept; `Graph.remarks` reports both.
+    line may name the columns of any file, see `read_names`; in these blank lines are passed over anywhere. Rows
+    that repeat an earlier one of the same file are dropped, triples of dev and test that an earlier split has too are
+    kept; `Graph.remarks` reports both.
 
     held_out: by split the share of train that it is where there is no file for it, see `hold_out`, drawn from `seed`.
 
-    About 3 s and 100 MB for 1M rows on one core (0.2M entities), twice as long of a .csv.
+    About 3 s and 100 MB for 1M rows on one core (0.2M entities), four times as long of a .csv and of a file whose first
+    line names the columns.
 
     Raises UserError, which names file and line, for what is missing, empty, not UTF-8 or not of this form.
     """
     folder = Path(folder)
     paths = {split: path for split in SPLITS if (path := _split_file(folder, split, held_out or {})) is not None}
     numbers: list[defaultdict[bytes, int]] = [defaultdict(itertools.count().__next__) for _ in range(2)]
-    arrays, sha256, read = {}, {}, []
+    arrays: dict[str, np.ndarray] = {}
+    sha256: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for split, path in paths.items():
         reader = _Reader(path, *numbers)
         arrays[split], sha256[split] = reader.read()
-        read += [f"{reader.note}."] if reader.note else []
+        headers |= {split: f"{reader.note}."} if reader.note else {}
+    read = list(headers.values())
     entities, relations = (tuple(name.decode("utf-8") for name in of_kind) for of_kind in numbers)
     numbers.clear()
     files = {split: paths.get(split, paths["train"]).name for split in SPLITS}
     shares = {split: share for split, share in (held_out or {}).items() if split not in paths}
     if shares:
-        arrays |= hold_out(arrays["train"], shares, seed)
-        drawn = " and ".join(f"{len(arrays[split]):,} triples for {split}" for split in shares)
-        read.append(
-            f"Held out of {files['train']} at random, as there are no files: {drawn} (task.data.held_out); every "
-            "entity and relation stays in train."
-        )
-        rows = json.dumps([shares, seed], sort_keys=True).encode()
-        sha256 |= {split: part_sha256(sha256["train"], rows + split.encode()) for split in shares}
-    return assemble(folder.resolve().name, entities, relations, arrays, files, sha256, read)
-
-
-def hold_out(triples: np.ndarray, shares: Mapping[str, float], seed: int) -> dict[str, np.ndarray]:
-    """Triples (N, 3) without repeated ones, of which shares at random go to other splits, at least one to each, and
-    the others to train. Of the triples with an entity, or with a relation, the first at random stays in train.
-
-    Raises UserError where too few are left over by these.
-    """
-    triples = triples[np.sort(np.unique(triples, axis=0, return_index=True)[1])]
-    order = np.random.default_rng(seed).permutation(len(triples))
-    stays = np.zeros(len(order), dtype=bool)
-    stays[np.unique(triples[order, ::2], return_index=True)[1] // 2] = True
-    stays[np.unique(triples[order, 1], return_index=True)[1]] = True
-    free = order[~stays]
-    counts = [max(1, round(share * len(order))) for share in shares.values()]
-    if sum(counts) > len(free):
-        raise UserError(
-            f"{sum(counts):,} of {len(order):,} triples are to be held out, and all but {len(free):,} are needed in "
-            "train, so that it has every entity and relation; give smaller shares with task.data.held_out, or files."
-        )
-    *parts, left = np.split(free, np.cumsum(counts))
-    rows = dict(zip(shares, parts, strict=True)) | {"train": np.append(order[stays], left)}
-    return {split: triples[np.sort(part)] for split, part in rows.items()}
+        distinct = np.sort(np.unique(arrays["train"], axis=0, return_index=True)[1])
+        if repeated := len(arrays["train"]) - len(distinct):
+            rows = len(arrays["train"])
+            read.append(f"{files['train']}: {repeated} of {rows} rows repeat earlier ones and were dropped.")
+        arrays |= hold_out(arrays["train"][distinct], shares, seed)
+        drawn = " and ".join(f"{len(arrays[split]):,} triples for {split}" for split, share in shares.items() if share)
+        if drawn:
+            read.append(
+                f"Held out of {files['train']} at random, as there are no files: {drawn} (task.data.held_out); every "
+                "entity and relation stays in train."
+            )
+        drawing = json.dumps([shares, seed], sort_keys=True).encode()
+        sha256 |= {split: part_sha256(sha256["train"], drawing + split.encode()) for split in shares}
+    graph = assemble(folder.resolve().name, entities, relations, arrays, files, sha256)
+    return replace(graph, headers=tuple(headers), held_out=tuple(shares), read=tuple(read))
 
 
 def assemble(
     name: str, entities: Sequence[str], relations: Sequence[str], arrays: Mapping[str, np.ndarray],
-    files: Mapping[str, str], sha256: Mapping[str, str], read: Sequence[str] = (),
+    files: Mapping[str, str], sha256: Mapping[str, str],
 ) -> Graph:  # fmt: skip
     """A Graph of integer arrays (N, 3) by split: drops repeated rows and counts what `Notes` says."""
     arrays = {split: arrays[split] for split in SPLITS}
@@ -247,19 +221,7 @@ def assemble(
             unseen=int((new_entities.any(1) | new_relations).sum()),
         )  # fmt: skip
         earlier[split] = distinct
-    return Graph(name, tuple(entities), tuple(relations), triples, dict(files), dict(sha256), notes, tuple(read))
-
-
-def _reverses(triples: Tensor, among: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """Of triples (h, r, t) whose pair (t, h) is among others, of n entities: their rows, once for each of these, and
-    the relation there."""
-    pairs, order = (among[:, 0] * n + among[:, 2]).sort()
-    reverse = triples[:, 2] * n + triples[:, 0]
-    first = torch.searchsorted(pairs, reverse)
-    count = torch.searchsorted(pairs, reverse, right=True) - first
-    rows = torch.arange(len(triples)).repeat_interleave(count)
-    places = torch.arange(len(rows)) - (count.cumsum(0) - count)[rows] + first[rows]
-    return rows, among[order[places], 1]
+    return Graph(name, tuple(entities), tuple(relations), triples, dict(files), dict(sha256), notes)
 
 
 def triple_keys(arrays: Sequence[np.ndarray], n_entities: int, n_relations: int) -> np.ndarray:
@@ -295,8 +257,19 @@ def _split_file(folder: Path, split: str, held_out: Mapping[str, float]) -> Path
         if (path := existing(folder / name)) is not None:
             return path
     if split in held_out and split != "train":
+        if other := next((file for file in sorted(folder.iterdir()) if _may_be(file, split)), None):
+            raise UserError(
+                f"{folder} has no {FILES[split]}, and {other.name} is not read: rename it to {FILES[split]}, or move "
+                f"it away, and a part of train is held out for {split} (task.data.held_out)."
+            )
         return None
     raise UserError(f"{folder} has no {FILES[split]}. {expected}")
+
+
+def _may_be(file: Path, split: str) -> bool:
+    """Whether the name of a file of a folder says that it is this split."""
+    is_table = not {".txt", ".tsv", ".csv"}.isdisjoint(file.suffixes)
+    return is_table and not file.name.startswith(".") and split_name(file.name.partition(".")[0]) == split
 
 
 class _Reader:
@@ -314,8 +287,6 @@ class _Reader:
         if ".csv" in self.path.suffixes or table.header is not None:
             self.note = table.note(Path(self.path.name))
             parts = [self._numbers(list(rows)) for rows in iter(lambda: [*itertools.islice(table.rows, ROWS)], [])]
-            if not parts:
-                raise UserError(f"{self.path} has no rows below the names of its columns.")
             return np.concatenate(parts), contents_sha256(self.path)
         digest, parts, n = hashlib.sha256(), [], 0
         try:

@@ -68,6 +68,22 @@ def test_a_file_is_a_hierarchy(tmp_path, capsys):
     assert ": the graph is little like a tree" in capsys.readouterr().out
 
 
+def test_triples_are_known_by_what_stands_in_them(tmp_path, folder, capsys):
+    """One file, a folder of train alone, and edges with commas beside."""
+    assert graph_statistics.main([str(folder), "--samples", "20"]) == 0
+    entities = capsys.readouterr().out.split("entities")[0].rpartition(" ")[0].rpartition(" ")[2]
+    triples = "".join((folder / f"{name}.txt").read_text() for name in ("train", "valid", "test"))
+    (tmp_path / "mine.csv").write_text("head,relation,tail\n" + triples.replace("\t", ","))
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "alone" / "train.tsv").write_text(triples)
+    for place in (tmp_path / "mine.csv", tmp_path / "alone"):
+        assert graph_statistics.main([str(place), "--samples", "20"]) == 0
+        assert f"{place.name}, train: 223 triples, {entities} entities" in capsys.readouterr().out
+    (tmp_path / "edges.csv").write_text("source,target\na,b\nb,c\n")
+    assert graph_statistics.main([str(tmp_path), "--samples", "5"]) == 0
+    assert "3 nodes, 2 edges" in capsys.readouterr().out
+
+
 def test_a_folder_that_has_no_graph_is_told(tmp_path, folder, capsys):
     (tmp_path / "empty").mkdir()
     assert graph_statistics.main([str(tmp_path / "empty")]) == 1

@@ -61,23 +61,6 @@ def test_a_prediction_shows_how_many(capsys):
     assert ["examples per second", "100"] in found
 
 
-@pytest.mark.parametrize(
-    ("trainer", "said"),
-    [
-        ({"patience": 3, "max_epochs": 300, "max_steps": -1},
-            "epoch 225 of 300, as 3 validations in a row were not better (trainer.patience)"),
-        ({"patience": 3, "max_epochs": None, "max_steps": 5000}, "epoch 225, as 3 validations"),
-        ({"patience": 3, "max_epochs": 225, "max_steps": -1}, ""),
-        ({"patience": 3, "max_epochs": 300, "max_steps": 4500}, ""),
-        ({"patience": None, "max_epochs": 300, "max_steps": -1}, ""),
-    ],
-)
-def test_what_ended_a_training_early_is_said(trainer, said):
-    end = report.early_end(trainer, [{"epoch": 220, "step": 4400}, {"epoch": 225, "step": 4500}])
-    assert end.startswith(said)
-    assert bool(end) == bool(said)
-
-
 def test_the_record_is_there_before_anything_is_printed(tmp_path, monkeypatch):
     """As where `| head` has closed the output; the files of the task stand beside it."""
 

@@ -165,8 +165,8 @@ def test_a_remedy_has_the_first_cells_of_each_column(tmp_path):
     said = []
     for content in ("name;text\nx;a\ny;b;c\nz;d\n", "name;text\n"):
         with pytest.raises(UserError, match=r"Expected are rows\. Do so\.$"):
-            read(tmp_path, content, "a.csv", remedy=lambda columns: said.append(columns) or "Do so.")
-    assert said == [{"name": ("x", "z"), "text": ("a", "d")}, {"name": (), "text": ()}]
+            read(tmp_path, content, "a.csv", remedy=lambda columns, separator: said.append((columns, separator)) or "Do so.")
+    assert said == [({"name": ("x", "z"), "text": ("a", "d")}, ";"), ({"name": (), "text": ()}, ";")]
 
 
 @pytest.mark.parametrize("line", ["[", "\udcff"], ids=["no object", "no text"])

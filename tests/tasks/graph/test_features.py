@@ -5,7 +5,10 @@ import pytest
 import torch
 
 from configs.build import make_data
+from tasks.checkpoint_parts import Origin
 from tasks.errors import UserError
+from tasks.resume import differences
+from tasks.settings import TESTED
 from tests.configurations import checked
 
 
@@ -25,3 +28,12 @@ def test_features_of_own_graphs_get_a_mean_norm_of_one(tmp_path):
     torch.testing.assert_close(features(tmp_path, "task.data.feature_norm=null"), 2 * own)
     with pytest.raises(UserError, match="task.data.feature_norm"):
         features(tmp_path, "task.data.feature_norm=0")
+
+
+def test_a_checkpoint_from_before_feature_norms_is_not_tested_with_another():
+    config = {"task": {"name": "graph", "data": {"feature_norm": 1.0}}}
+    checkpoint = {"config": {"task": {"name": "graph", "data": {}}}, "data": {}}
+    (difference,) = differences(checkpoint, Origin(config=config), TESTED)
+    assert difference == "task.data.feature_norm=None, not 1.0"
+    config["task"]["data"]["feature_norm"] = None
+    assert not differences(checkpoint, Origin(config=config), TESTED)

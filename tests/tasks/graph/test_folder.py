@@ -150,6 +150,32 @@ def test_tables_with_commas_and_names_of_columns_are_the_same_graph(folder):
     assert not any("header" in caution for caution in graph.cautions)
 
 
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("features.tsv", "", "features.tsv is empty"),
+        ("features.tsv", "node\tx\n", "features.tsv has no rows below the names of its columns"),
+        ("features.tsv", "a\tNA\tNA\nb\t3\t4\n", "features.tsv, line 1: the node 'a' must have 2 numbers"),
+        ("edges.csv", "source,target\n", "edges.csv has no rows below the names of its columns"),
+        ("labels.csv", "node,label\n", "labels.csv has no rows below the names of its columns"),
+    ],
+)
+def test_tables_without_rows_and_numbers_that_are_none(folder, file, text, said):
+    (folder / file.replace(".csv", ".tsv")).unlink()
+    (folder / file).write_text(text)
+    with pytest.raises(UserError, match=said):
+        read_folder(folder, "mine", True)
+
+
+def test_first_rows_whose_names_others_have_are_no_headers(tmp_path):
+    (tmp_path / "links.tsv").write_text("u\tv\nv\tw\nw\tu\n")
+    assert len(read_folder(tmp_path / "links.tsv", "links", False).edges) == 3
+    (tmp_path / "links.csv").write_text("node,source,target\n1,a,b\n2,b,c\n")
+    graph = read_folder(tmp_path / "links.csv", "links", False)
+    assert graph.names == ("a", "b", "c")
+    assert not graph.cautions
+
+
 def test_a_file_of_edges_alone_is_a_graph(tmp_path):
     (tmp_path / "links.csv").write_text("a,b\nb,c\n")
     assert read_folder(tmp_path / "links.csv", "links", False).names == ("a", "b", "c")

@@ -35,6 +35,12 @@ def test_a_table_with_other_columns(tmp_path):
         (Query("dog", "hypernym", "?", 0, 0, False), {"id": "7"}),
         (Query("dog", "hypernym", "animal", 0, 0, False, 1), {"id": "8"}),
     ]
+    for text in ("Subject,Predicate,Object\ndog,hypernym,?\n", "dog,hypernym,?\n"):
+        (tmp_path / "new.csv").write_text(text)
+        assert list(read_query_table(tmp_path / "new.csv", *names)) == [(Query("dog", "hypernym", "?", 0, 0, False), {})]
+    (tmp_path / "new.csv").write_text("dog,hypernym,?\ndog,hypernym,dig\n")
+    with pytest.raises(UserError, match=r"new\.csv, line 2: mine has no entity 'dig'.* Each line is `head <tab>"):
+        list(read_query_table(tmp_path / "new.csv", *names))
     (tmp_path / "new.tsv").write_text("dog\thypernym\t?\n")
     assert read_query_table(tmp_path / "new.tsv", *names) is None
 

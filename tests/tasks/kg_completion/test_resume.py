@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tasks.checkpoint_parts import Origin
 from tasks.kg_completion.task import LinkPredictionTask
+from tasks.resume import differences
+from tasks.settings import CONTINUED
 from tests.cli import QUIET, call, places
 from tests.test_resume import same_end, signalled
 
@@ -27,6 +30,17 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
     resumed = run("trainer.max_epochs=2", f"trainer.resume={folder}").record
     assert resumed["metrics"] == whole["metrics"]
     assert half.record["metrics"] != whole["metrics"]
+
+
+def test_a_state_from_before_there_were_held_out_shares_goes_on():
+    """What the splits are is told by their fingerprints."""
+    config = {"task": {"name": "kg", "data": {"held_out": {"dev": 0.1, "test": 0.1}, "held_out_seed": 0, "batch_size": 5}}}
+    before = {"task": {"name": "kg", "data": {"batch_size": 5}}}
+    shas = {"train": "a", "dev": "b", "test": "c"}
+    checkpoint = {"config": before, "data": {}, "sha256": shas}
+    assert not differences(checkpoint, Origin(config=config, sha256=shas), CONTINUED)
+    (difference,) = differences(checkpoint, Origin(config=config, sha256=shas | {"dev": "d"}), CONTINUED)
+    assert difference == "sha256.dev='b', not 'd'"
 
 
 @pytest.mark.long

@@ -151,6 +151,7 @@ def test_missing_places_say_what_is_expected(tmp_path):
         ("train.csv", "Subject,Predicate,Object\na,r,b\nb,s,c\n"),
         ("train.csv", 'tail;weight;Head;relation\r\n"b";0,5;a; r \r\nc;0,5;b;s\r\n'),
         ("train.tsv", "head\trelation\ttail\na\tr\tb\nb\ts\tc\n"),
+        ("train.tsv", '"head"\t"relation"\t"tail"\n"a"\t"r"\t"b"\n"b"\t"s"\t"c"\n'),
     ],
 )
 def test_tables_with_commas_and_names_of_columns(tmp_path, name, text):
@@ -168,10 +169,12 @@ def test_tables_with_commas_and_names_of_columns(tmp_path, name, text):
     ("text", "message"),
     [
         ("a,r,b\nc,r\n", r"train\.csv, line 2: 'c,r' is not of the form head <tab> relation <tab> tail"),
-        ("a,r,b,1\n", "line 1: 'a,r,b,1' is not .* Further columns are left out where the first line names the columns"),
+        ("a,r,b,1\n", "line 1: 'a,r,b,1' is not .* It has 4 columns, not 3: further ones are left out where the first line names"),
         ('a,r,b\n"c\nd",r,b\n', "line 2: .* is not of the form"),
         ('a,r,b\n"c"d,r,b\n', "line 2: it is no row of a table with quotes"),
         ("head,relation,tail\n", "has no rows below the names of its columns"),
+        ("head,relation,tail,tail\na,r,b,c\n", "the first line names two columns tail; give one of them another name"),
+        ("head,relation,tail\na,r,b,\n", "line 2: 'a,r,b,' has 4 columns, and the first line names 3"),
         ("head,relation,tail\n\na,,b\n", "line 3: .* is not of the form"),
     ],
 )
@@ -190,6 +193,10 @@ def test_inverse_relations_are_noted(tmp_path):
     (remark,) = [remark for remark in graph.remarks() if "reverse" in remark]
     assert "leaks: 50% of the triples of the test" in remark
     assert "'part_of' and 'has'" in remark
+    both = "".join(f"a{k}\tmarried\tb{k}\nb{k}\tmarried\ta{k}\n" for k in range(40))
+    (tmp_path / "both.tsv").write_text(both)
+    remarks = " ".join(read_graph(tmp_path / "both.tsv", {"dev": 0.1, "test": 0.1}).remarks())
+    assert "under the same relation, as 'married': a model can answer them by copying" in remarks
     graph = read_graph(write(tmp_path / "none", train=train, test="y\tnear\tx\na0\tnear\tb1\n"))
     assert not any("reverse" in remark for remark in graph.remarks())
 
@@ -205,14 +212,19 @@ def test_splits_without_files_are_held_out(tmp_path):
     together = torch.cat([graph.triples[split] for split in SPLITS])
     assert len(together) == n == len(together.unique(dim=0))
     assert all(known.all() for known in graph.in_train)
-    assert graph.remarks()[0].startswith(f"Held out of mine.tsv at random, as there are no files: {round(0.1 * n)} triples for dev")
+    assert graph.remarks()[1].startswith(f"Held out of mine.tsv at random, as there are no files: {round(0.1 * n)} triples for dev")
     assert len({*graph.sha256.values()}) == 3
     again, other = (read_graph(tmp_path / "mine.tsv", {"dev": 0.1, "test": 0.2}, seed) for seed in (0, 1))
     assert all(again.triples[split].equal(graph.triples[split]) for split in SPLITS)
     assert not other.triples["test"].equal(graph.triples["test"])
     assert other.sha256["test"] != again.sha256["test"] == graph.sha256["test"]
+    assert graph.remarks()[0] == f"mine.tsv: {410 - n} of 410 rows repeat earlier ones and were dropped."
     folder = write(tmp_path / "folder", train="".join(rows))
     (folder / "valid.txt").unlink()
+    (folder / "val.txt").write_text(GOOD["dev"])
+    with pytest.raises(UserError, match=r"has no valid\.txt, and val\.txt is not read: rename it to valid\.txt"):
+        read_graph(folder, {"dev": 0.1, "test": 0.1})
+    (folder / "val.txt").unlink()
     partly = read_graph(folder, {"dev": 0.1, "test": 0.1})
     assert partly.files == {"train": "train.txt", "dev": "train.txt", "test": "test.txt"}
     assert partly.triples["test"].shape == (1, 3)
