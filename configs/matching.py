@@ -87,11 +87,12 @@ def misfit(record: Record, layouts: Iterable[Layout]) -> str | None:
     if not cells:
         return None
     wrong, nearest = min(((differences(settings, settings_of(c)), c) for c in cells), key=lambda pair: len(pair[0]))
-    return f"fits no cell of a table. The nearest is '{nearest}' of {nearest.table}, and it has {'; '.join(wrong)}"
+    return f"fits no cell of a table. The nearest is '{nearest}' of {nearest.table}; the run has {'; '.join(wrong)}"
 
 
 def published(record: Record) -> list[Published]:
-    """The published values of the cells that a record fills, to be shown beside its own.
+    """The published values of the cells that a record fills, to be shown beside its own; a line on standard error says
+    of a run of a cell's experiment which fills none what differs.
 
     A table file that cannot be used has none, and a line on standard error: no run fails for it at its end. The files
     are read only for a run of an experiment: each cell has one.
@@ -100,7 +101,10 @@ def published(record: Record) -> list[Published]:
     try:
         every = tables.load_layouts() if record["experiment"] and tables.PUBLISHED.is_dir() else []
         layouts = {one.file: one for one in every if any(cell.experiment == record["experiment"] for cell in one.cells)}
-        for cell in cells_of(record, layouts.values()):
+        cells = cells_of(record, layouts.values())
+        if not cells and (reason := misfit(record, layouts.values())):
+            print(f"note: no published value stands below, as this run {reason}.", file=sys.stderr)
+        for cell in cells:
             layout = layouts[cell.table]
             for column in layout.columns if cell.column is None else [cell.column]:
                 value, label = layout.published.get((cell.row, column)), layout.theirs if layout.again else "published"

@@ -66,6 +66,11 @@ def compare(a: Trained, b: Trained, split: str) -> Answers:
                 "which are compared here; name runs of task=snli, multinli or nli. `mode=test output=FILE` writes the "
                 "answers of any run, a line for each example."
             )
+    if a.data.labels != b.data.labels and sorted(a.data.labels) == sorted(b.data.labels):
+        raise UserError(
+            f"The runs have their classes in another order, as runs on other data have ({a.run.title} and "
+            f"{b.run.title}). Name runs on the same data."
+        )
     if a.data.labels != b.data.labels:
         raise UserError(
             f"The runs have other classes: {', '.join(a.data.labels)} ({a.run.title}) and {', '.join(b.data.labels)} "

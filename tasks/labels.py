@@ -46,10 +46,20 @@ class Labels:
         return self._numbers[label]
 
     def finish(self, numbers: np.ndarray) -> tuple[list[str], np.ndarray]:
-        """The names of the classes, and the class of each of the `numbers` (N,), of which they keep the type."""
+        """The names of the classes, and the class of each of the `numbers` (N,), of which they keep the type.
+
+        Raises UserError for labels of training data without given classes that differ in case alone.
+        """
         if self.classes is not None:
             return list(self.classes), numbers
         names = sorted(self._numbers)
+        alike: dict[str, str] = {}
+        for name in names:
+            if (other := alike.setdefault(name.casefold(), name)) != name:
+                raise UserError(
+                    f"The labels {brief(other)} and {brief(name)} differ in case alone. Write them alike, or say with "
+                    f"task.data.classes which labels each class has, as {{{name.casefold()}: [{other}, {name}], ...}}."
+                )
         place = {name: k for k, name in enumerate(names)}
         return names, np.array([place[name] for name in self._numbers], numbers.dtype)[numbers]
 

@@ -28,6 +28,7 @@ from tasks.settings import TESTED
 from tasks.trainer import PRECISIONS, choose_accelerator
 from tasks.training import Outcome, choose_kernels, choose_threads
 
+TABLES = (".csv", ".tsv", ".xlsx")  # which outputs are not
 STANDARD = "-"  # as input or output: standard input or output
 
 
@@ -90,6 +91,11 @@ class Files:
             files = [place] if place.is_file() else [*place.glob("*"), *place.glob("*/*")]
             if getattr(self, key) is not None and output.exists() and any(map(output.samefile, files)):
                 raise UserError(f"output={output} is the {key}, which would be overwritten; name another file.")
+        if (ending := _ending(self.output)) in TABLES:
+            raise UserError(
+                f"output={output}: predictions are lines of JSON, and no table {ending}; name a file .jsonl, which "
+                "pandas.read_json(..., lines=True) reads."
+            )
         if _ending(self.output) in explanation.PAGES and not self.explain:
             raise UserError(
                 f"output={output}: without explain=true there are lines of JSON, whose texts a browser would take for "

@@ -152,4 +152,7 @@ def on_selection(select: str, mode: str, history: Sequence[Mapping[str, float]],
             f"{later}, while train/loss fell from {losses[0]:.3f} to {losses[-1]:.3f}: the training data are learned "
             f"by heart. Try fewer epochs, more dropout or regularisation, smaller sizes, or optim.lr={lr / 3:.2g}."
         )
+    if losses and max(losses) > 1.05 * losses[0]:
+        rose = f"train/loss rose from {losses[0]:.3f} to {max(losses):.3f}"
+        return f"{later}, and {rose}: it diverged. Try optim.lr={lr / 3:.2g}, or larger batches."
     return f"{later}: nothing was learned. Try optim.lr={lr / 3:.2g} and optim.lr={3 * lr:.2g}."

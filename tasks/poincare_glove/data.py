@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
 from tasks.base import TaskData
@@ -186,7 +187,13 @@ class PoincareGloveData(TaskData):
             raise UserError(f"{path} is a folder; task.data.file needs a text file.")
         stamp = {**self.recipe, "name": path.name, "size": stat.st_size, "modified": stat.st_mtime_ns}
         place = cache_place(self.cache, path.stem, stamp)
-        return cached_folder(place, lambda: read_arrays(place, stamp), lambda folder: self._count(folder, stamp))
+        result = cached_folder(place, lambda: read_arrays(place, stamp), lambda folder: self._count(folder, stamp))
+        facts, least = result[1], self.recipe["min_count"]
+        if (different := facts.get("different", 0)) > len(facts["words"]):  # of texts counted before it is not known
+            kept = f"{len(facts['words']):,} of {different:,} different words, those that occur {least} times or more"
+            line = f"{facts['file']}: {kept} (task.data.min_count, max_vocabulary); the others are left out."
+            rank_zero_only(print)(line, flush=True)
+        return result
 
     @functools.cached_property
     def _text(self) -> Path:
@@ -220,7 +227,7 @@ class PoincareGloveData(TaskData):
                     "larger text, a smaller task.data.min_count or larger shares."
                 )
         facts = {
-            "file": path.name, "parts": parts, "tokens": sum(counts.values()),
+            "file": path.name, "parts": parts, "tokens": sum(counts.values()), "different": len(counts),
             "seconds": round(time.perf_counter() - start, 1), "words": words,
         }  # fmt: skip
         sizes = {part: parts[part]["pairs"] for part in PARTS}

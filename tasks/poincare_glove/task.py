@@ -92,6 +92,16 @@ class PoincareGloveTask(Task):
     def points(self, batch: dict[str, Tensor]) -> dict[str, Points]:
         return {"words": Points(self.model.manifold, self.model.word(batch["words"]))}
 
+    def remarks(self) -> list[str]:
+        """That the model explains less than a constant does."""
+        explained = self.metrics.get("test/explained", 0.0)
+        if explained >= 0:
+            return []
+        return [
+            f"nothing was learned of words together: test/explained is {explained:.2f}, and a constant has 0. Try more "
+            "epochs, another optim.lr or a larger text; a smaller task.data.min_count keeps more words of a small one."
+        ]
+
     def named_points(self, data: TaskData) -> dict[str, NamedPoints]:
         return {"words": NamedPoints(self.model.words, self.model.manifold, self.model.points())}
 

@@ -159,8 +159,8 @@ def test_cells_of_one_experiment_have_names_of_their_own(tmp_path, collect, kept
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"config.optim.lr": 0.5}, "The nearest is 'GRU, A' of hnn_table1, and it has optim.lr=0.5, not 0.01."),
-        ({**B, "config.optim.lr": 0.5}, "The nearest is 'GRU, B' of hnn_table1, and it has optim.lr=0.5, not 0.01."),
+        ({"config.optim.lr": 0.5}, "The nearest is 'GRU, A' of hnn_table1; the run has optim.lr=0.5, not 0.01."),
+        ({**B, "config.optim.lr": 0.5}, "The nearest is 'GRU, B' of hnn_table1; the run has optim.lr=0.5, not 0.01."),
         ({"config.trainer.max_epochs": 2}, "it has trainer.max_epochs=2, not 10."),
         ({"config.fidelity": "code"}, "it has fidelity=code, not paper."),
         ({"config.task.data.noise": 30}, "it has task.data.noise=30, not 10."),

@@ -181,11 +181,11 @@ def test_the_notes_are_read_from_the_records(tmp_path, tables, write_record, kee
     [
         (
             {"config.optim.lr": 0.1},
-            "'fully hyperbolic GRU, PREFIX-10' of hnn_table1, and it has optim.lr=0.1, not 0.01",
+            "'fully hyperbolic GRU, PREFIX-10' of hnn_table1; the run has optim.lr=0.1, not 0.01",
         ),
-        ({"config.task.data.batch_size": 64}, "and it has task.data.batch_size=64, not 512"),
-        ({"config.trainer.max_epochs": 30}, "and it has trainer.max_epochs=30, not 10"),
-        ({"config.geometry.parts": {"ffnn": "euclidean"}}, "and it has geometry.parts={'ffnn': 'euclidean'}, not {}"),
+        ({"config.task.data.batch_size": 64}, "; the run has task.data.batch_size=64, not 512"),
+        ({"config.trainer.max_epochs": 30}, "; the run has trainer.max_epochs=30, not 10"),
+        ({"config.geometry.parts": {"ffnn": "euclidean"}}, "; the run has geometry.parts={'ffnn': 'euclidean'}, not {}"),
         ({"data.share": 0.5}, "differ in data.share"),
         ({"seed": 0}, "both fill 'fully hyperbolic GRU, PREFIX-10' of The table with seed 0"),
         ({"seed": 0, "experiment": "renamed"}, "both fill 'fully hyperbolic GRU, PREFIX-10' of The table with seed 0"),

@@ -44,6 +44,9 @@ def test_a_metric_that_never_rose_is_said_with_what_the_loss_did():
     assert flat
     assert "nothing was learned" in flat
     assert "optim.lr=0.1 and optim.lr=0.9" in flat
+    diverged = on_selection("val/mrr", "max", history([0.2, 0.2, 0.19], [4.0, 5.0, 3.9]), 0.3)
+    assert diverged
+    assert "train/loss rose from 4.000 to 5.000: it diverged. Try optim.lr=0.1, or larger batches." in diverged
     by_heart = on_selection("val/mrr", "max", history([0.2, 0.2, 0.19], [4.0, 2.0, 0.5]), 0.3)
     assert by_heart
     assert "from 4.000 to 0.500" in by_heart
