@@ -161,10 +161,10 @@ def test_cells_of_one_experiment_have_names_of_their_own(tmp_path, collect, kept
     [
         ({"config.optim.lr": 0.5}, "The nearest is 'GRU, A' of hnn_table1; the run has optim.lr=0.5, not 0.01."),
         ({**B, "config.optim.lr": 0.5}, "The nearest is 'GRU, B' of hnn_table1; the run has optim.lr=0.5, not 0.01."),
-        ({"config.trainer.max_epochs": 2}, "it has trainer.max_epochs=2, not 10."),
-        ({"config.fidelity": "code"}, "it has fidelity=code, not paper."),
-        ({"config.task.data.noise": 30}, "it has task.data.noise=30, not 10."),
-        ({"config.task.data.files": {"train": "mine.tsv"}}, "it has task.data.files.train=mine.tsv, not None."),
+        ({"config.trainer.max_epochs": 2}, "the run has trainer.max_epochs=2, not 10."),
+        ({"config.fidelity": "code"}, "the run has fidelity=code, not paper."),
+        ({"config.task.data.noise": 30}, "the run has task.data.noise=30, not 10."),
+        ({"config.task.data.files": {"train": "mine.tsv"}}, "the run has task.data.files.train=mine.tsv, not None."),
         ({"config.task.data.sizes": None}, "task.data.sizes.train=None, not 500000; "),
     ],
 )

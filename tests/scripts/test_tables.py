@@ -212,7 +212,7 @@ def test_a_record_of_an_experiment_that_is_gone_counts_by_its_settings_or_is_nam
     assert "runs/1.json fits no cell of a table. The nearest is 'fully hyperbolic GRU, PREFIX-10'" in (
         err := capsys.readouterr().err
     )
-    assert "it has optim.lr=0.5, not 0.01" in err
+    assert "the run has optim.lr=0.5, not 0.01" in err
     assert "2.json" not in err, "no table here has its experiment"
 
 
