@@ -60,7 +60,8 @@ class EntityTypingTask(Task):
     ):
         sizes = torch.bincount(model.groups.cpu(), minlength=len(GRANULARITIES)).tolist()
         self.group_sizes: list[int] = sizes
-        self.present = [name for name, size in zip(GRANULARITIES, sizes, strict=True) if size]
+        present = [name for name, size in zip(GRANULARITIES, sizes, strict=True) if size]
+        self.present = present if len(present) > 1 else []  # one has the numbers of all types
         self.metric_names = _metric_names(self.present)
         super().__init__(model, optimizer, select, select_mode)
         self.objective = one_of("task.module.objective", objective, OBJECTIVES)
