@@ -91,6 +91,16 @@ class ProbingTask(Task):
             predictions.append({"heads": heads, "depths": said, "layer": self.layers[best]})
         return predictions
 
+    def remarks(self) -> list[str]:
+        """That the best layer finds fewer edges than who joins each word with the next."""
+        own, chain = self.metrics.get("test/uuas", 1.0), self.metrics.get(f"test/{ORDER}/uuas", 0.0)
+        if own >= chain:
+            return []
+        return [
+            f"little of trees was found: test/uuas is {own:.3f}, and a chain of the words ({ORDER}) has {chain:.3f}. "
+            "Try more epochs, another optim.lr, or a checkpoint of a model that was trained for longer."
+        ]
+
     def _best_layer(self) -> int:
         """The place of the best layer among `layers`. Raises UserError where a checkpoint names none of them."""
         if not 0 <= (best := int(self.best)) < len(self.layers):

@@ -27,6 +27,16 @@ def test_without_classes_each_label_of_the_training_data_is_one_in_alphabetical_
         labels.number("c", False)
 
 
+def test_labels_that_differ_in_case_alone_are_an_error_unless_classes_say_what_they_are():
+    labels = Labels(None)
+    for name in ("neutral", "Entailment", "entailment"):
+        labels.number(name, True)
+    with pytest.raises(UserError, match=r"'Entailment' and 'entailment' differ in case alone.*task\.data\.classes"):
+        labels.finish(np.array([0, 1, 2], np.int16))
+    labels = Labels({"yes": ["a"], "no": ["A"]})
+    assert [labels.number(name, True) for name in ("a", "A")] == [0, 1]
+
+
 def test_a_label_that_cannot_be_used_is_named_in_short():
     with pytest.raises(Fault, match="its label is empty"):
         Labels(None).number("", True)

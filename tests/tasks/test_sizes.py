@@ -109,6 +109,9 @@ def test_words_have_the_size_of_their_vectors():
     }  # fmt: skip
     assert settled("nli", {"pairs": 100}, values | common, dimension=300) == {"task.model.d_word": 300}
     assert settled("nli", {"pairs": 100}, values | common) == {"task.model.d_word": 50}
+    auto = values | common | {"task.data.batch_size": "auto", "trainer.max_epochs": "auto"}
+    batches = [settled("nli", {"pairs": n}, auto)["task.data.batch_size"] for n in (100, 1_500, 500_000)]
+    assert batches == [32, 32, 64], "with 16 the Poincaré GRU diverged"
 
 
 def test_a_setting_without_a_rule_is_named(tmp_path):

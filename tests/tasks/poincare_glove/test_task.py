@@ -178,9 +178,10 @@ def data(corpus, tmp_path, **changes) -> PoincareGloveData:
     return PoincareGloveData(file=str(corpus), cache=str(tmp_path / "cache"), **{**SETTINGS, **changes})
 
 
-def test_examples_are_all_entries_of_the_matrix(corpus, tmp_path):
+def test_examples_are_all_entries_of_the_matrix(corpus, tmp_path, capsys):
     examples = data(corpus, tmp_path, min_count=2)
     words = examples.model_sizes["words"]
+    assert f": {len(words)} of " in capsys.readouterr().out, "what is left out is said"
     assert words[0] in ("d0", "d1", "d2", "d3"), "the most frequent first"
     assert len(words) == 9 + 7 + 5 + 4, "rare words are left out, the others lower-cased"
     assert "a0" in words
@@ -274,3 +275,12 @@ def test_the_optimiser_is_told_to_be_lazy():
 
 def _radam(module, **options):
     return RiemannianAdam(module.parameters(), **options)
+
+
+def test_a_model_that_is_worse_than_a_constant_is_noted():
+    task = PoincareGloveTask(model(), RADAM, **MODULE)
+    task.metrics["test/explained"] = 0.2
+    assert task.remarks() == []
+    task.metrics["test/explained"] = -8.2
+    (line,) = task.remarks()
+    assert "test/explained is -8.20, and a constant has 0" in line

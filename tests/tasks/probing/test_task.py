@@ -127,3 +127,17 @@ def test_a_metric_that_is_none_cannot_select():
     composing.register()
     with pytest.raises(UserError, match="task.module.select must be one of val/uuas"):
         build(checks.check(composing.composed("task=probing_toy", "task.module.select=val/accuracy")))
+
+
+def test_layers_below_a_chain_of_the_words_are_noted(toy):
+    task, _ = toy
+    before = dict(task.metrics)
+    try:
+        task.metrics |= {"test/uuas": 0.18, "test/word_order/uuas": 0.4}
+        (line,) = task.remarks()
+        assert "test/uuas is 0.180, and a chain of the words (word_order) has 0.400" in line
+        task.metrics |= {"test/uuas": 0.41}
+        assert task.remarks() == []
+    finally:
+        task.metrics.clear()
+        task.metrics.update(before)
