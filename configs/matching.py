@@ -92,7 +92,7 @@ def misfit(record: Record, layouts: Iterable[Layout]) -> str | None:
 
 def published(record: Record) -> list[Published]:
     """The published values of the cells that a record fills, to be shown beside its own; a line on standard error says
-    of a run of a cell's experiment which fills none what differs.
+    of a training of a cell's experiment which fills none what differs.
 
     A table file that cannot be used has none, and a line on standard error: no run fails for it at its end. The files
     are read only for a run of an experiment: each cell has one.
@@ -102,7 +102,8 @@ def published(record: Record) -> list[Published]:
         every = tables.load_layouts() if record["experiment"] and tables.PUBLISHED.is_dir() else []
         layouts = {one.file: one for one in every if any(cell.experiment == record["experiment"] for cell in one.cells)}
         cells = cells_of(record, layouts.values())
-        if not cells and (reason := misfit(record, layouts.values())):
+        is_result = record["config"]["mode"] == "fit" and any(name.startswith("test/") for name in record["metrics"])
+        if is_result and not cells and (reason := misfit(record, layouts.values())):  # trials of a search are none
             print(f"note: no published value stands below, as this run {reason}.", file=sys.stderr)
         for cell in cells:
             layout = layouts[cell.table]

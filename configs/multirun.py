@@ -215,8 +215,8 @@ def conclude(code: int, words: Sequence[str]) -> int:
         print(f"{len(failed)} of {asked} jobs failed{not_begun}:", file=sys.stderr)
     for note in failed:
         reason = "it was interrupted" if code == INTERRUPTED and note["reason"] == ENDED else note["reason"]
-        words = [word for word in note["words"] if not (jobs.has_trials and word.startswith("sweep="))]
-        print(called(with_folder(f"failed: python run.py {shlex.join(words)}: {reason}")), file=sys.stderr)
+        own = [word for word in note["words"] if not (jobs.has_trials and word.startswith("sweep="))]
+        print(called(with_folder(f"failed: python run.py {shlex.join(own)}: {reason}")), file=sys.stderr)
     return code or int(bool(failed))
 
 

@@ -56,9 +56,10 @@ class Labels:
         alike: dict[str, str] = {}
         for name in names:
             if (other := alike.setdefault(name.casefold(), name)) != name:
+                both = f"{brief(other)} and {brief(name)}"
                 raise UserError(
-                    f"The labels {brief(other)} and {brief(name)} differ in case alone. Write them alike, or say with "
-                    f"task.data.classes which labels each class has, as {{{name.casefold()}: [{other}, {name}], ...}}."
+                    f"The labels {both} differ in case alone. Write them alike, or say with task.data.classes which "
+                    "labels each class has, as {yes: [Yes, yes], no: [no]}."
                 )
         place = {name: k for k, name in enumerate(names)}
         return names, np.array([place[name] for name in self._numbers], numbers.dtype)[numbers]

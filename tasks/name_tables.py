@@ -12,6 +12,7 @@ from tasks.separators import (
     all_quoted,
     choose_separator,
     has_columns,
+    is_csv,
     likelier_separator,
     separators_of,
     split_columns,
@@ -24,19 +25,19 @@ NODES = ("", "node", "id", "name")  # of the first column of a table of numbers;
 
 class NameTable(NamedTuple):
     """rows: the columns that were asked for of each line that is not blank, without blanks around them, none empty.
-    header: the names that the first line has for the columns; None where it is a row as any. unread: those of the
+    header: the names that the first line has for the columns; None where it is a row as any. others: those of the
     columns that were not asked for."""
 
     rows: Iterator[Row]
     header: tuple[str, ...] | None = None
-    unread: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
 
     def note(self, path: Path) -> str:
         """That the first line is none of the rows, as a sentence without its end; "" where it is."""
         if self.header is None:
             return ""
-        unread = f"; further columns are not read: {', '.join(self.unread)[:200]}" if self.unread else ""
-        return readable(f"{path}: the first line names the columns ({', '.join(self.header)[:200]}){unread}")
+        others = f"; further columns are not read: {', '.join(self.others)[:200]}" if self.others else ""
+        return readable(f"{path}: the first line names the columns ({', '.join(self.header)[:200]}){others}")
 
 
 def read_names(path: Path, fields: Mapping[str, Sequence[str]], form: str, setting: str = "") -> NameTable:
@@ -57,7 +58,7 @@ def read_names(path: Path, fields: Mapping[str, Sequence[str]], form: str, setti
     separator = choose_separator(line, separators, lambda columns: has_columns(_lower(columns), fields))
     if separator is None:
         separator = choose_separator(line, separators, lambda columns: len(columns) == len(fields)) or separators[0]
-        return NameTable(_checked(path, _split(path, lines, line, separator), len(fields), len(fields), form))
+        return NameTable(_check(path, _split(path, lines, line, separator), len(fields), len(fields), form))
     next(lines)
     names = [name.strip() for name in split_columns(line, separator)]
     lower, places = _lower(names), []
@@ -67,7 +68,7 @@ def read_names(path: Path, fields: Mapping[str, Sequence[str]], form: str, setti
             raise UserError(f"{path}: the first line names two columns {name}; give one of them another name.")
         places.append(lower.index(name))
     return NameTable(
-        _some(path, _picked(path, _split(path, lines, line, separator), places, len(names), form)),
+        _require_rows(path, _pick(path, _split(path, lines, line, separator), places, len(names), form)),
         tuple(names[place] for place in places),
         tuple(name for k, name in enumerate(names) if name and k not in places),
     )
@@ -83,9 +84,10 @@ def read_numbers(path: Path, form: str) -> NameTable:
     separator = likelier_separator(line, separators_of(path))
     names = [name.strip() for name in split_columns(line, separator)]
     if len(names) < 2 or names[0].lower() not in NODES or any(map(_is_number, names[1:])):
-        return NameTable(_checked(path, _split(path, lines, line, separator), 2, None, form))
+        return NameTable(_check(path, _split(path, lines, line, separator), 2, None, form))
     next(lines)
-    return NameTable(_some(path, _checked(path, _split(path, lines, line, separator), 2, None, form)), tuple(names))
+    rows = _check(path, _split(path, lines, line, separator), 2, None, form)
+    return NameTable(_require_rows(path, rows), tuple(names))
 
 
 def _begin(path: Path, form: str) -> tuple[Lines, str]:
@@ -125,7 +127,7 @@ def _split(path: Path, lines: Lines, first: str, separator: str) -> Iterator[tup
             yield number, separator.join(row), row
 
 
-def _picked(
+def _pick(
     path: Path, rows: Iterable[tuple[int, str, list[str]]], places: Sequence[int], most: int, form: str
 ) -> Iterator[Row]:
     """Of rows below the names of `most` columns those in these places."""
@@ -134,10 +136,10 @@ def _picked(
             raise UserError(
                 f"{path}, line {number}: {brief(line)} has {len(columns)} columns, and the first line names {most}."
             )
-        yield from _checked(path, [(number, line, [columns[place] for place in places])], len(places), None, form)
+        yield from _check(path, [(number, line, [columns[place] for place in places])], len(places), None, form)
 
 
-def _checked(
+def _check(
     path: Path, rows: Iterable[tuple[int, str, list[str]]], least: int, most: int | None, form: str
 ) -> Iterator[Row]:
     """Rows of so many columns, none of which is empty or goes on in another line."""
@@ -146,9 +148,8 @@ def _checked(
         if least <= len(columns) <= (most or len(columns)) and all(columns) and not any("\n" in c for c in columns):
             yield number, columns
             continue
-        is_csv = "," in separators_of(path)
-        hint = "" if is_csv else other_separator(line, least, most)
-        if is_csv and len(columns) > (most or len(columns)):
+        hint = "" if is_csv(path) else other_separator(line, least, most)
+        if is_csv(path) and len(columns) > (most or len(columns)):
             hint = (
                 f" It has {len(columns)} columns, not {most}: further ones are left out where the first line names the "
                 "columns."
@@ -156,7 +157,7 @@ def _checked(
         raise UserError(f"{path}, line {number}: {brief(line)} is not of the form {form}.{hint}")
 
 
-def _some(path: Path, rows: Iterator[Row]) -> Iterator[Row]:
+def _require_rows(path: Path, rows: Iterator[Row]) -> Iterator[Row]:
     """The rows, of which there is one at least."""
     first = next(rows, None)
     if first is None:

@@ -208,9 +208,9 @@ def finished(checkpoint: dict[str, Any], max_epochs: int | None, max_steps: int)
         reason = brief(str(error))
         raise UserError(f"{checkpoint['file']} is damaged: its state of the training lacks {reason}.") from error
     if max_epochs is not None and 0 <= max_epochs <= epochs:
-        return f"{epochs} epochs of trainer.max_epochs={max_epochs}" if epochs == max_epochs else (
-            f"it has {epochs} epochs, more than trainer.max_epochs={max_epochs}"
-        )
+        if epochs > max_epochs:
+            return f"it has {epochs} epochs, more than trainer.max_epochs={max_epochs}"
+        return f"{epochs} epochs of trainer.max_epochs={max_epochs}"
     if 0 <= max_steps <= step:
         return f"{step} steps of trainer.max_steps={max_steps}"
     return STOPPED if stopped is True else None

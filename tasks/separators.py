@@ -7,10 +7,15 @@ from pathlib import Path
 NAMES = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
+def is_csv(path: Path) -> bool:
+    """Whether a file is called .csv, packed or not."""
+    return ".csv" in map(str.lower, path.suffixes)
+
+
 def separators_of(path: Path) -> str:
     """The characters that may separate the columns of a file: commas or semicolons (as Excel writes them where numbers
     have decimal commas) in files .csv, tabs in others."""
-    return ",;" if ".csv" in map(str.lower, path.suffixes) else "\t"
+    return ",;" if is_csv(path) else "\t"
 
 
 def split_columns(line: str, separator: str) -> list[str]:

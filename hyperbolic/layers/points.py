@@ -39,7 +39,7 @@ class PointLayer(nn.Module):
         yield
         for name, manifold in own.items():
             p: Any = self._parameters[name]
-            if not isinstance(p, ManifoldParameter) and p.__class__ is nn.Parameter:
+            if type(p) is nn.Parameter:
                 p.__class__ = ManifoldParameter  # in place: others may hold the tensor
                 vars(p)["manifold"] = manifold
 

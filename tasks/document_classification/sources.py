@@ -65,7 +65,7 @@ class Form:
         example = ", ".join(f'"{name}": "..."' for name in names)
         return f"JSON lines {{{example}}}, or a table of columns {', '.join(names)}"
 
-    def remedy(self, columns: Mapping[str, Sequence[str]], separator: str = "") -> str:
+    def remedy(self, columns: Mapping[str, Sequence[str]], _: str) -> str:
         """Settings that read a table whose first line lacks a column, as sentences for a message; "" where it has too
         few. columns: by what the first line has for its name the cells of the next rows."""
         if (guess := guess_columns(columns, self.fields, self.optional)) is None:

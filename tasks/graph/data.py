@@ -185,8 +185,9 @@ class GraphData(TaskData):
             if self.options.normalize:
                 total = features.sum(1, keepdims=True)
                 features = features * np.divide(1, total, out=np.zeros_like(total), where=total != 0)
-            norm = np.linalg.norm(features, axis=1).mean()
-            parts.append(features * (self.options.feature_norm / norm if self.options.feature_norm and norm else 1))
+            if self.options.feature_norm is not None and (norm := np.linalg.norm(features, axis=1).mean()):
+                features = features * (self.options.feature_norm / norm)
+            parts.append(features)
         if self.options.degrees is not None:
             degree = np.bincount(self.model_edges().reshape(-1), minlength=graph.n).clip(max=self.options.degrees)
             parts += [np.eye(self.options.degrees + 1)[degree], np.ones((graph.n, 1))]

@@ -35,8 +35,8 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
     numbers from 0. Nodes that only labels or features have are nodes without an edge.
 
     Tables may be packed, as edges.tsv.gz, or have commas and be called .csv; a first line may name the columns, see
-    `read_names`. Warns of nodes without an edge and of a first line that looks like a header;
-    `Graph.cautions` has what was warned of.
+    `read_names`. Warns of nodes without an edge and of a first line that looks like a header; `Graph.cautions` has what
+    was warned of.
 
     Raises UserError, which names file and line, for what cannot be used.
     """
@@ -91,13 +91,13 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
 
 
 def _headers(
-    edges_file: Path, edges: Rows, named: bool, labels_file: Path, labels: Rows, described: set[str]
+    edges_file: Path, edges: Rows, has_header: bool, labels_file: Path, labels: Rows, described: set[str]
 ) -> Iterator[str]:
     """What is to be said of a first edge whose nodes are in no other, and of a first label whose node and class are.
-    named: a line before the edges names the columns. described: the nodes that have features."""
+    has_header: a line before the edges names the columns. described: the nodes that have features."""
     (_, first), *others = edges
     ends = {end for _, pair in others for end in pair}
-    if others and not named and ends.isdisjoint(first):
+    if others and not has_header and ends.isdisjoint(first):
         yield header_caution(edges_file, first, "an edge")
     else:
         ends.update(first)

@@ -10,7 +10,7 @@ from tasks.name_tables import read_names
 from tasks.names import Names
 from tasks.reading import Fault, brief
 from tasks.rows import read_examples, read_new_rows
-from tasks.separators import separators_of
+from tasks.separators import is_csv
 
 UNKNOWN = "?"
 KEYS = ("head", "relation", "tail")  # of a question as an object of JSON
@@ -60,7 +60,7 @@ def read_query_table(
 
     names = {key: [name for each in FIELDS[key] for name in (each, each.capitalize(), each.upper())] for key in KEYS}
     rows = read_new_rows(path, names, lambda row: question([row[key] for key in KEYS]))
-    if rows is not None or "," not in separators_of(path):
+    if rows is not None or not is_csv(path):
         return rows
 
     def plain() -> Iterator[tuple[Query, dict[str, str]]]:

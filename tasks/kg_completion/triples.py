@@ -19,6 +19,7 @@ from tasks.fingerprints import contents_sha256, part_sha256
 from tasks.kg_completion.splits import hold_out, inverses
 from tasks.name_tables import Row, read_names
 from tasks.reading import UNREADABLE, brief, existing, open_bytes, other_separator, reason, to_utf8
+from tasks.separators import is_csv
 from tasks.split_files import split_name
 
 FILES = {"train": "train.txt", "dev": "valid.txt", "test": "test.txt"}  # as WN18RR and FB15k-237 name them
@@ -59,7 +60,7 @@ class Graph:
     name: of the folder or the file. entities, relations: names by number, in the order of their first appearance in
     train, dev, test (head before tail). triples: by split, long (N, 3) with columns head, relation, tail, no row twice.
     files, sha256: the file of each split and its fingerprint. notes: by split. headers: the splits whose file names its
-    columns in the first line. held_out: the splits that were held out of train. read: how files were, in sentences.
+    columns in the first line. held_out: the splits that were held out of train. cautions: of their files, sentences.
     """
 
     name: str
@@ -71,7 +72,7 @@ class Graph:
     notes: dict[str, Notes]
     headers: tuple[str, ...] = ()
     held_out: tuple[str, ...] = ()
-    read: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
 
     @functools.cached_property
     def in_train(self) -> tuple[Tensor, Tensor]:
@@ -96,7 +97,7 @@ class Graph:
 
     def remarks(self) -> list[str]:
         """What is unusual about the files, a sentence for each fact; none for files without a fault."""
-        remarks = [*self.read]
+        remarks = [*self.cautions]
         if files := self._files_with_header():
             remarks.append(
                 f"{self.name}/{', '.join(files)}: the names of the first row, "
@@ -129,10 +130,10 @@ class Graph:
 
     def _files_with_header(self) -> list[str]:
         """The files that begin as train does, if the entities and the relation of that row are in no other triple."""
-        header = self.triples["train"][:1]
-        splits = [split for split, rows in self.triples.items() if rows[:1].equal(header)]
         if "train" in self.headers:
             return []
+        header = self.triples["train"][:1]
+        splits = [split for split, rows in self.triples.items() if rows[:1].equal(header)]
         others = [rows[split in splits :] for split, rows in self.triples.items()]
         is_header = sum(map(len, others)) > 0 and not any(
             (rows[:, 1] == header[0, 1]).any() or torch.isin(rows[:, ::2], header[0, ::2]).any() for rows in others
@@ -172,7 +173,7 @@ def read_graph(folder: Path, held_out: Mapping[str, float] | None = None, seed: 
         reader = _Reader(path, *numbers)
         arrays[split], sha256[split] = reader.read()
         headers |= {split: f"{reader.note}."} if reader.note else {}
-    read = list(headers.values())
+    cautions = list(headers.values())
     entities, relations = (tuple(name.decode("utf-8") for name in of_kind) for of_kind in numbers)
     numbers.clear()
     files = {split: paths.get(split, paths["train"]).name for split in SPLITS}
@@ -181,18 +182,18 @@ def read_graph(folder: Path, held_out: Mapping[str, float] | None = None, seed: 
         distinct = np.sort(np.unique(arrays["train"], axis=0, return_index=True)[1])
         if repeated := len(arrays["train"]) - len(distinct):
             rows = len(arrays["train"])
-            read.append(f"{files['train']}: {repeated} of {rows} rows repeat earlier ones and were dropped.")
+            cautions.append(f"{files['train']}: {repeated} of {rows} rows repeat earlier ones and were dropped.")
         arrays |= hold_out(arrays["train"][distinct], shares, seed)
         drawn = " and ".join(f"{len(arrays[split]):,} triples for {split}" for split, share in shares.items() if share)
         if drawn:
-            read.append(
+            cautions.append(
                 f"Held out of {files['train']} at random, as there are no files: {drawn} (task.data.held_out); every "
                 "entity and relation stays in train."
             )
         drawing = json.dumps([shares, seed], sort_keys=True).encode()
         sha256 |= {split: part_sha256(sha256["train"], drawing + split.encode()) for split in shares}
     graph = assemble(folder.resolve().name, entities, relations, arrays, files, sha256)
-    return replace(graph, headers=tuple(headers), held_out=tuple(shares), read=tuple(read))
+    return replace(graph, headers=tuple(headers), held_out=tuple(shares), cautions=tuple(cautions))
 
 
 def assemble(
@@ -284,7 +285,7 @@ class _Reader:
     def read(self) -> tuple[np.ndarray, str]:
         """int32 (N, 3), and the SHA-256 of the whole file."""
         table = read_names(self.path, FIELDS, FORM)
-        if ".csv" in self.path.suffixes or table.header is not None:
+        if is_csv(self.path) or table.header is not None:
             self.note = table.note(Path(self.path.name))
             parts = [self._numbers(list(rows)) for rows in iter(lambda: [*itertools.islice(table.rows, ROWS)], [])]
             return np.concatenate(parts), contents_sha256(self.path)

@@ -33,6 +33,12 @@ def test_labels_that_differ_in_case_alone_are_an_error_unless_classes_say_what_t
         labels.number(name, True)
     with pytest.raises(UserError, match=r"'Entailment' and 'entailment' differ in case alone.*task\.data\.classes"):
         labels.finish(np.array([0, 1, 2], np.int16))
+    labels = Labels(None)
+    for name in ("x" * 1_000_000, "X" + "x" * 999_999):
+        labels.number(name, True)
+    with pytest.raises(UserError) as caught:
+        labels.finish(np.array([0, 1], np.int16))
+    assert len(str(caught.value)) < 400
     labels = Labels({"yes": ["a"], "no": ["A"]})
     assert [labels.number(name, True) for name in ("a", "A")] == [0, 1]
 

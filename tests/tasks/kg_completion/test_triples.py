@@ -219,6 +219,8 @@ def test_splits_without_files_are_held_out(tmp_path):
     assert not other.triples["test"].equal(graph.triples["test"])
     assert other.sha256["test"] != again.sha256["test"] == graph.sha256["test"]
     assert graph.remarks()[0] == f"mine.tsv: {410 - n} of 410 rows repeat earlier ones and were dropped."
+    (tmp_path / "MINE.CSV").write_text((tmp_path / "mine.tsv").read_text().replace("\t", ","))
+    assert read_graph(tmp_path / "MINE.CSV", {"dev": 0.1, "test": 0.2}).triples["test"].equal(graph.triples["test"])
     folder = write(tmp_path / "folder", train="".join(rows))
     (folder / "valid.txt").unlink()
     (folder / "val.txt").write_text(GOOD["dev"])
