@@ -33,6 +33,19 @@ def test_the_cells_that_a_record_fills_have_published_values(record):
 
 
 @pytest.mark.long
+def test_a_training_that_fills_no_cell_says_what_differs_and_a_trial_of_a_search_does_not(record, capsys):
+    assert matching.published(record)
+    assert not capsys.readouterr().err
+    record["config"]["optim"]["lr"] = 0.123
+    assert matching.published(record) == []
+    err = capsys.readouterr().err
+    assert err.startswith("note: no published value stands below, as this run fits no cell of a table. The nearest is ")
+    assert "optim.lr=0.123, not " in err
+    record["metrics"] = {name: value for name, value in record["metrics"].items() if not name.startswith("test/")}
+    assert matching.published(record) == []
+    assert not capsys.readouterr().err
+
+
 def test_settings_of_other_encoders_than_the_runs_do_not_count():
     path = next((ROOT / "results" / "runs").glob("hybonet_graph_hybonet-task=cora_nc-seed0-*.json"))
     record = json.loads(path.read_text(encoding="utf-8"))
