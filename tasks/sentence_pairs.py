@@ -12,7 +12,7 @@ from hyperbolic.kernels.nonlinearity import NONLINEARITIES
 from hyperbolic.manifolds import Manifold
 from tasks.base import NamedPoints, Points
 from tasks.classification import ClassificationTask
-from tasks.errors import UserError, one_of, positive, rate, whole
+from tasks.errors import UserError, one_of, positive, rate, states_size, whole
 from tasks.word_table import WordTable
 from tasks.word_vectors import VectorRows
 
@@ -96,8 +96,7 @@ class SentencePairClassifier(nn.Module):
         if join == "hypera":
             self.join = join = "plain" if getattr(self.encoder, "averages", False) else "mobius"
         self.to_ffnn, self.dropout = ChangeGeometry(sentence, ffnn), ffnn.dropout(dropout)
-        d_out = self.encoder.d_out
-        assert isinstance(d_out, int)  # of every encoder
+        d_out = states_size(self.encoder)
         self.ffnn = ffnn.concat((d_out, d_out) if join == "mobius" else (2 * d_out,), d_ffnn, n_features=int(distance))
         self.activation, self.to_classifier = ffnn.activation(activation), ChangeGeometry(ffnn, classifier)
         self.classifier = classifier.logits(d_ffnn, n_classes)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from hyperbolic.encoders.han import Trace
 from hyperbolic.geometry import ChangeGeometry, Geometry
 from tasks.document_classification.ngrams import whole_documents, with_ngrams
-from tasks.errors import UserError, positive, rate, whole
+from tasks.errors import UserError, positive, rate, states_size, whole
 from tasks.word_table import WordTable
 from tasks.word_vectors import VectorRows
 
@@ -65,8 +65,7 @@ class DocumentClassifier(nn.Module):
             self.encoder = encoder(geometry=words, d_in=d_word, d_hidden=d_hidden, streams=1)
         self.change = ChangeGeometry(words, classifier)
         self.dropout = classifier.dropout(dropout)
-        d_out = self.encoder.d_out
-        assert isinstance(d_out, int)  # of every encoder
+        d_out = states_size(self.encoder)
         self.classifier = classifier.logits(d_out, n_classes)
 
     def encode(self, words: Tensor, lengths: Tensor, sentences: Tensor) -> tuple[Tensor, Trace | None]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from hyperbolic.geometry import ChangeGeometry, Geometry
 from hyperbolic.layers.initial import norm_of_bound
 from tasks.entity_typing.points import AttentionWeights, TextNetwork, WordPoints
-from tasks.errors import UserError, one_of
+from tasks.errors import UserError, one_of, states_size
 from tasks.ragged import length_mask
 from tasks.word_vectors import WordVectors
 
@@ -92,8 +92,7 @@ class HyFi(TextNetwork):
         d_context = s if options.get("bidirectional") else 2 * s
         self.context = encoder(geometry=inner, d_in=words.d, d_hidden=d_context, streams=1, **options)
         self.to_attention = ChangeGeometry(inner, attention)
-        d_states = self.context.d_out
-        assert isinstance(d_states, int)  # of every encoder
+        d_states = states_size(self.context)
         self.mention_attention = attention.attention(2 * s, n_positions=max_mention + 1)
         self.context_attention = attention.attention(d_states, n_positions=2 * max_context + 2)
         self.to_concat = ChangeGeometry(attention, concat)

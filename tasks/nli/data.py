@@ -265,10 +265,12 @@ class NliData(TaskData):
         return read_table(path)
 
     def test_inputs(self) -> Iterator[tuple[Pair, dict[str, Any]]]:
-        arrays = self.prepared().arrays
+        arrays, groups = self.prepared().arrays, self.prepared().groups
         for row in np.flatnonzero(arrays.splits == SPLITS.index("test")).tolist():
             label = self.labels[arrays.labels[row]]
-            yield Pair(arrays.sentence(row, 0), arrays.sentence(row, 1), label), {"gold": label}
+            part, genre = groups[arrays.groups[row]]
+            facts = {"gold": label, "part": "" if part == ALL else part, "genre": genre}
+            yield Pair(arrays.sentence(row, 0), arrays.sentence(row, 1), label), {k: v for k, v in facts.items() if v}
 
     @property
     def input_keys(self) -> tuple[str, ...]:

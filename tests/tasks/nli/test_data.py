@@ -68,6 +68,9 @@ def test_groups_are_the_parts_and_the_genres(tmp_path):
     data = make(tmp_path, content)
     (tmp_path / "pairs" / "test.jsonl").unlink()
     assert data.groups == ((), ("matched", "fiction"), ("matched",), ("mismatched", "face_to_face"))
+    facts = [tuple(facts.get(name) for name in ("gold", "part", "genre")) for _, facts in data.test_inputs()]
+    expected = {("entailment", "matched", "fiction"), ("entailment", "mismatched", "face to/face")}
+    assert expected | {("other", "matched", None)} <= set(facts)
     split = data.splits()["test"]
     assert list(zip(split.groups.tolist(), split.sizes.tolist(), strict=True)) == [(1, 4), (3, 4), (2, 5), (3, 5)]
 
