@@ -190,8 +190,8 @@ def _check_task(cfg: DictConfig) -> None:
     if missing := [key for key in TASK if key not in names]:
         raise ConfigError(f"task.{missing[0]} is missing; the task's file in configs/task needs it.")
     words = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
-    asked = any(re.match(r"\+?task\.labels=", word) for word in words)
-    if asked and "${task.labels}" not in OmegaConf.to_yaml(node.data, resolve=False):
+    sets_labels = any(re.match(r"\+?task\.labels=", word) for word in words)
+    if sets_labels and "${task.labels}" not in OmegaConf.to_yaml(node.data, resolve=False):
         raise ConfigError(
             f"task.labels={node.labels} means nothing for task={node.name}, whose classes are the labels of its files; "
             "leave it out. task.data.classes={yes: [a, b], no: [c]} joins labels."

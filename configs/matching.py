@@ -137,11 +137,11 @@ def _portable(key: str, value: Any) -> Any:
     return value.rpartition("." if key.endswith("_target_") else "/")[2] if isinstance(value, str) else value
 
 
-@functools.cache
+@functools.cache  # folder: of the configurations in use, which decides what the words mean
 def _settings(folder: Path, cell: Cell) -> dict[str, Any]:
     try:
-        files, changes = composing.split(cell.words)
-        return decisive(composing.changed(_composed(folder, tuple(files)), changes))
+        choices, changes = composing.split(cell.words)
+        return decisive(composing.changed(_composed(folder, tuple(choices)), changes))
     except composing.NOT_COMPOSED as error:
         raise TableError(f"{cell.table}.yaml: the overrides of '{cell}' do not compose: {paragraph(error)}") from error
 

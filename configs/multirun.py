@@ -88,7 +88,7 @@ class Jobs(Callback):
     def __init__(self) -> None:
         self.folder: Path | None = None
         self.notes: dict[int, dict[str, Any]] = {}
-        self.asked = 0  # the jobs of the command, where that is known before they begin
+        self.number = 0  # the jobs of the command, where that is known before they begin
         self.searches = False  # whether a sweeper chooses settings by results, which the test data must not tell it
         self.has_trials = False  # whether it is ours, which ranks them itself
         Jobs.latest = Jobs.latest or self
@@ -100,7 +100,7 @@ class Jobs(Callback):
         self.has_trials = config.hydra.sweeper._target_ == SEARCH
         self.folder = Path(tempfile.mkdtemp(prefix=".multirun-", dir=place)).resolve()
         if not self.searches:
-            self.asked = _number_of_jobs(config)
+            self.number = _number_of_jobs(config)
 
     def on_job_start(self, config: DictConfig, **_: Any) -> None:
         self._note(config, ENDED)
@@ -209,10 +209,10 @@ def conclude(code: int, words: Sequence[str]) -> int:
         print(f"note: the results are not compared ({type(error).__name__}: {paragraph(error)}).", file=sys.stderr)
     failed = [note for note in jobs.notes.values() if note["reason"]]
     if failed:
-        asked = max(jobs.asked, len(jobs.notes))
-        missing = asked - len(jobs.notes)
+        number = max(jobs.number, len(jobs.notes))
+        missing = number - len(jobs.notes)
         not_begun = f" ({missing} {'was' if missing == 1 else 'were'} not begun)" if missing else ""
-        print(f"{len(failed)} of {asked} jobs failed{not_begun}:", file=sys.stderr)
+        print(f"{len(failed)} of {number} jobs failed{not_begun}:", file=sys.stderr)
     for note in failed:
         reason = "it was interrupted" if code == INTERRUPTED and note["reason"] == ENDED else note["reason"]
         own = [word for word in note["words"] if not (jobs.has_trials and word.startswith("sweep="))]

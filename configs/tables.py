@@ -56,8 +56,8 @@ class Layout:
     which the notes say whether one is above the other in ours. contests: rows of which the notes say how often each is
     the highest. gain: two rows, the first a hyperbolic model, whose difference stands beside the δ-hyperbolicity of the
     graph that each column names (`graph`). tuned[row]: who tuned our runs, and how, where no search did; tuning: the
-    words of this search, the same for every cell. budgets[row, column]: with
-    how many steps its authors trained it; the column is None as in cells.
+    words of this search, the same for every cell. budgets[row, column]: with how many steps its authors trained it;
+    the column is None as in cells.
     """
 
     file: str

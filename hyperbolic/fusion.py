@@ -156,7 +156,8 @@ class _Fused(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Context, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         needs, tensors = ctx.needs_input_grad[1:], ctx.saved_tensors
-        if not torch.is_grad_enabled() and not torch._C._autograd._get_current_graph_task_keep_graph():
+        keeps = torch.is_grad_enabled() or torch._C._autograd._get_current_graph_task_keep_graph()
+        if not keeps and not switch.is_batched(grads):
             pairs = [(e, g) for e, g in zip(ctx.edges, grads, strict=True) if e is not None and g is not None]
             edges, weights = [e for e, _ in pairs], [g for _, g in pairs]
             inputs, ctx.inputs, ctx.edges = ctx.inputs, None, None  # memory that the loss would keep
@@ -203,6 +204,8 @@ def merge(tensors: Sequence[Tensor | None], others: Sequence[Any]) -> list[Any]:
 
 def gradients(plain: Formula, arguments: Sequence[Any], grads: Sequence[Tensor | None], needs: Sequence[bool]) -> Any:
     """Of the plain formula by each argument that needs one; they can be differentiated again where grad mode is on."""
+    if switch.is_transformed():
+        return _pulled_back(plain, arguments, grads, needs)
     again = torch.is_grad_enabled()
     with torch.enable_grad():
         inputs = [
@@ -219,3 +222,20 @@ def gradients(plain: Formula, arguments: Sequence[Any], grads: Sequence[Tensor |
             )
         )
     return tuple(next(values) if n else None for n in needs)
+
+
+def _pulled_back(
+    plain: Formula, arguments: Sequence[Any], grads: Sequence[Tensor | None], needs: Sequence[bool]
+) -> tuple[Tensor | None, ...]:
+    """The same inside of ``torch.func``, which does not let a tensor require a gradient."""
+    places = [k for k, need in enumerate(needs) if need and isinstance(arguments[k], Tensor)]
+
+    def formula(*tensors: Tensor) -> Any:
+        given = dict(zip(places, tensors, strict=True))
+        return plain(*(given.get(k, a) for k, a in enumerate(arguments)))
+
+    out, pull_back = torch.func.vjp(formula, *(arguments[k] for k in places))
+    whole = [out] if isinstance(out, Tensor) else list(out)
+    filled = [torch.zeros_like(o) if g is None else g for o, g in zip(whole, grads, strict=True)]
+    by_place = dict(zip(places, pull_back(filled[0] if isinstance(out, Tensor) else tuple(filled)), strict=True))
+    return tuple(by_place.get(k) for k in range(len(needs)))

@@ -62,9 +62,20 @@ def wide_curvature(c: float | Tensor) -> Tensor:
     return c.to(WIDE) if isinstance(c, Tensor) else torch.tensor(c, dtype=WIDE, device="cpu")
 
 
+def broadcast(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Both in their common shape."""
+    if is_followed(x, y):
+        return torch.broadcast_tensors(x, y)  # type: ignore[no-any-return]
+    if x.shape == y.shape:
+        return x, y
+    # the operation of that name takes no gradients of several directions at once
+    shape = torch.broadcast_shapes(x.shape, y.shape)
+    return x.expand(shape), y.expand(shape)
+
+
 def dot(x: Tensor, y: Tensor) -> Tensor:
     """``<x, y>`` over the last axis in float64, shape (..., 1)."""
-    return row_dot(*torch.broadcast_tensors(_full(x), _full(y)))
+    return row_dot(*broadcast(_full(x), _full(y)))
 
 
 def sqnorm(x: Tensor) -> Tensor:
@@ -101,7 +112,7 @@ def _corrected(plain: Tensor, exact: Tensor) -> Tensor:
 
 def _compensated_gap(x: Tensor, c: Tensor) -> Tensor:
     high, low = _sum(*_two_product(x, x))
-    product, error = _two_product(*torch.broadcast_tensors(c, high))
+    product, error = _two_product(*broadcast(c, high))
     gap, rest = _two_sum(torch.ones_like(product), -product)
     return gap + (rest - error - c * low)
 
@@ -175,7 +186,7 @@ def _compensated_rejection(v: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor
     square = sqnorm(x)
     safe = torch.where(square > 0, square, 1)
     q = dot(x, v) / safe
-    product, error = _two_product(*torch.broadcast_tensors(q, x))
+    product, error = _two_product(*broadcast(q, x))
     high, low = _two_sum(v, -product)
     out = high + (low - error)
     return out - dot(x, out) / safe * x, q, safe  # the error of q lies along x
@@ -198,7 +209,7 @@ class _Reject(Function[Tensor]):
             square = torch.where(square > 0, square, 1)
             q = dot(x, v) / square
         grad = grad.expand_as(out)
-        across = _Reject.apply(grad, x)
+        across = _compensated_rejection(grad, x)[0] if is_followed(grad) else _Reject.apply(grad, x)
         by_x = -(dot(grad, x) / square * out + q * across)
         return across.sum_to_size(v.shape), by_x.sum_to_size(x.shape)
 

@@ -16,7 +16,8 @@ eager code                               with ``HYPERBOLIC_KERNELS=plain`` ``pla
                                          the passes, called without the dispatcher, where they fit, else ``plain``; on a
                                          GPU passes for it (``cuda``), else ``plain`` as compiled kernels, see
                                          :mod:`hyperbolic.fusion`
-a second derivative                      ``plain``, differentiated twice
+a second derivative, or several          ``plain``, differentiated twice or by several gradients
+gradients at once (``is_grads_batched``)
 =======================================  ===============================================================================
 
 The compiled operator knows no intermediate results: its gradient runs the forward pass again. Under autocast operators
@@ -232,7 +233,7 @@ def _keep_arguments(cls: type[Operator]) -> None:
 
     def differentiable(ctx: Any, *grads: Tensor) -> Any:
         saved = ctx.saved_tensors
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or switch.is_batched(grads):
             arguments = fusion.merge(saved[ctx.n_own :], ctx.others)
             return fusion.gradients(cls.plain, arguments, grads, ctx.needs_input_grad)
         return backward(_Own(ctx, saved[: ctx.n_own]), *grads)

@@ -26,6 +26,7 @@ MODES = ("plain", "fast")
 _is_compiling, _forward_ad = torch.compiler.is_compiling, torch.autograd.forward_ad
 _tracing_state, _dispatch_modes = torch._C._get_tracing_state, torch._C._len_torch_dispatch_stack
 _functorch_active = torch._C._are_functorch_transforms_active
+_is_batched = torch._C._functorch.is_legacy_batchedtensor
 
 
 class _Switch:
@@ -77,6 +78,12 @@ def fast() -> bool:
 def is_transformed() -> bool:
     """Whether ``torch.func`` or forward-mode differentiation follows the operations that run: they need plain ones."""
     return _functorch_active() or _forward_ad._current_level >= 0
+
+
+def is_batched(tensors: Iterable[Tensor | None]) -> bool:
+    """Whether gradients come several at once (``is_grads_batched=True``, ``jacobian(vectorize=True)``, ``vmap`` over a
+    backward pass): PyTorch then hands on tensors without memory."""
+    return _functorch_active() or any(t is not None and _is_batched(t) for t in tensors)
 
 
 def is_traced(tensors: Iterable[Tensor]) -> bool:

@@ -34,7 +34,8 @@ from tasks.graph.folder import EDGES, read_folder, table_file  # noqa: E402
 from tasks.graph.graph import undirected  # noqa: E402
 from tasks.graph.releases import read_links  # noqa: E402
 from tasks.kg_completion.categories import categories  # noqa: E402
-from tasks.kg_completion.triples import FIELDS, FILES, FORM, OTHER_FILES, Graph, read_graph  # noqa: E402
+from tasks.kg_completion.reader import FIELDS, FORM  # noqa: E402
+from tasks.kg_completion.triples import FILES, OTHER_FILES, Graph, read_graph  # noqa: E402
 from tasks.name_tables import read_names  # noqa: E402
 from tasks.reading import existing  # noqa: E402
 

@@ -1,12 +1,11 @@
 """The record of a run: what it must hold, read and checked in one place."""
 
-import json
 import re
 from pathlib import Path
 
 from tasks.errors import UserError
-from tasks.reading import brief
-from tasks.rows import is_finite
+from tasks.reading import Fault, brief, decode
+from tasks.rows import is_finite, parse_object
 from tasks.settings import flat
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -45,7 +44,7 @@ class RecordError(UserError):
 def read(path: Path) -> Record:
     """The record in the file `path`.
 
-    Raises RecordError where the file is not JSON, holds NaN or infinity, or is larger than a record should be.
+    Raises RecordError where the file is no JSON object, holds NaN or infinity, or is larger than a record should be.
     """
     if path.stat().st_size > MAX_BYTES:
         raise RecordError(
@@ -53,19 +52,12 @@ def read(path: Path) -> Record:
             "Long series belong into the run's log, not into its record."
         )
 
-    def refuse(constant: str) -> None:
-        raise RecordError(f"{path}: holds {constant}. A run whose numbers are not finite is no result; run it again.")
-
     try:
-        record = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
-        json.dumps(record, ensure_ascii=False).encode("utf-8")
-    except RecordError:
-        raise
-    except (ValueError, RecursionError) as error:  # no JSON, no text, nested without end, half of a surrogate pair
-        raise RecordError(f"{path}: not a JSON file ({error}). Run the experiment again.") from error
-    if not isinstance(record, dict):
-        raise RecordError(f"{path}: a record is a JSON object, this is a {type(record).__name__}.")
-    return record
+        return parse_object(decode(path.read_bytes()))
+    except Fault as fault:
+        raise RecordError(
+            f"{path}: {fault}. A record is a JSON object whose numbers are finite; run the experiment again."
+        ) from None
 
 
 def validate(record: Record, path: Path) -> Record:

@@ -98,7 +98,7 @@ def assign(records: dict[Path, Record], layouts: list[Layout]) -> dict[str, Cell
 
 
 def require_same_data(runs: list[Record], place: Place) -> None:
-    """Raise RecordError where the runs of one cell, whose settings agree, had different data."""
+    """Raise RecordError where the runs of one cell, whose settings agree, had other shares or sources of the data."""
     first = runs[0]
     for other in runs[1:]:
         if keys := [f"data.{key}" for key in ("share", "sources") if first["data"].get(key) != other["data"].get(key)]:

@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 from tasks.errors import UserError, readable
 from tasks.reading import Fault, brief, is_blank, other_separator, read_lines
-from tasks.rows import quoted_rows
 from tasks.separators import (
     all_quoted,
     choose_separator,
     has_columns,
     is_csv,
     likelier_separator,
+    named_columns,
+    quoted_rows,
     separators_of,
     split_columns,
 )
@@ -55,18 +56,18 @@ def read_names(path: Path, fields: Mapping[str, Sequence[str]], form: str, setti
     form += f" ({setting})" if setting else ""
     lines, line = _begin(path, form)
     separators = separators_of(path)
-    separator = choose_separator(line, separators, lambda columns: has_columns(_lower(columns), fields))
+    separator = choose_separator(line, separators, lambda columns: has_columns(columns, fields))
     if separator is None:
         separator = choose_separator(line, separators, lambda columns: len(columns) == len(fields)) or separators[0]
         return NameTable(_check(path, _split(path, lines, line, separator), len(fields), len(fields), form))
     next(lines)
-    names = [name.strip() for name in split_columns(line, separator)]
-    lower, places = _lower(names), []
+    columns = split_columns(line, separator)
+    names, known, places = [name.strip() for name in columns], named_columns(columns, fields), []
     for several in fields.values():
-        name = next(name for name in several if name in lower)
-        if lower.count(name) > 1:
+        name = next(name for name in several if name in known)
+        if known.count(name) > 1:
             raise UserError(f"{path}: the first line names two columns {name}; give one of them another name.")
-        places.append(lower.index(name))
+        places.append(known.index(name))
     return NameTable(
         _require_rows(path, _pick(path, _split(path, lines, line, separator), places, len(names), form)),
         tuple(names[place] for place in places),
@@ -76,18 +77,20 @@ def read_names(path: Path, fields: Mapping[str, Sequence[str]], form: str, setti
 
 def read_numbers(path: Path, form: str) -> NameTable:
     """A name and the numbers, as texts, of each line of a file that is not blank. The first line names the columns
-    where its first one is of NODES and no other is a number.
+    where its first one is of NODES and no other is a number. Between semicolons numbers may have decimal commas.
 
     form: what a line must be, for messages. Raises UserError as `read_names` does.
     """
     lines, line = _begin(path, form)
     separator = likelier_separator(line, separators_of(path))
     names = [name.strip() for name in split_columns(line, separator)]
-    if len(names) < 2 or names[0].lower() not in NODES or any(map(_is_number, names[1:])):
-        return NameTable(_check(path, _split(path, lines, line, separator), 2, None, form))
-    next(lines)
+    is_header = len(names) > 1 and names[0].lower() in NODES and not any(map(_is_number, names[1:]))
+    if is_header:
+        next(lines)
     rows = _check(path, _split(path, lines, line, separator), 2, None, form)
-    return NameTable(_require_rows(path, rows), tuple(names))
+    if separator == ";":
+        rows = ((k, [name, *(number.replace(",", ".") for number in numbers)]) for k, (name, *numbers) in rows)
+    return NameTable(_require_rows(path, rows), tuple(names)) if is_header else NameTable(rows)
 
 
 def _begin(path: Path, form: str) -> tuple[Lines, str]:
@@ -98,13 +101,9 @@ def _begin(path: Path, form: str) -> tuple[Lines, str]:
     return itertools.chain([first], lines), first[1] if isinstance(first[1], str) else ""
 
 
-def _lower(columns: Sequence[str]) -> list[str]:
-    return [name.strip().lower() for name in columns]
-
-
 def _is_number(text: str) -> bool:
     try:
-        float(text)
+        float(text.replace(",", "."))
     except ValueError:
         return False
     return True

@@ -22,8 +22,9 @@ from tasks import resume as resuming
 from tasks.base import Task, TaskData
 from tasks.errors import UserError, one_of
 from tasks.folders import whole_file
-from tasks.reading import UNREADABLE, bounded_lines, brief, open_bytes, reason
+from tasks.reading import UNREADABLE, bounded_lines, brief, is_packed, open_bytes, reason
 from tasks.rows import other_keys
+from tasks.separators import ending
 from tasks.settings import TESTED
 from tasks.trainer import PRECISIONS, choose_accelerator
 from tasks.training import Outcome, choose_kernels, choose_threads
@@ -56,8 +57,8 @@ class Files:
         """How predictions are written."""
         if not self.explain:
             return json_lines
-        ending = ".txt" if self.output is None or self.to_standard_output else _ending(self.output)
-        return explanation.FORMS.get(ending, json_lines)
+        suffix = ".txt" if self.output is None or self.to_standard_output else ending(Path(self.output))
+        return explanation.FORMS.get(suffix, json_lines)
 
     @functools.cached_property
     def state(self) -> dict[str, Any]:
@@ -91,21 +92,16 @@ class Files:
             files = [place] if place.is_file() else [*place.glob("*"), *place.glob("*/*")]
             if getattr(self, key) is not None and output.exists() and any(map(output.samefile, files)):
                 raise UserError(f"output={output} is the {key}, which would be overwritten; name another file.")
-        if (ending := _ending(self.output)) in TABLES:
+        if (suffix := ending(output)) in TABLES:
             raise UserError(
-                f"output={output}: predictions are lines of JSON, and no table {ending}; name a file .jsonl, which "
+                f"output={output}: predictions are lines of JSON, and no table {suffix}; name a file .jsonl, which "
                 "pandas.read_json(..., lines=True) reads."
             )
-        if _ending(self.output) in explanation.PAGES and not self.explain:
+        if suffix in explanation.PAGES and not self.explain:
             raise UserError(
                 f"output={output}: without explain=true there are lines of JSON, whose texts a browser would take for "
                 "HTML; name a file .jsonl, or add explain=true."
             )
-
-
-def _ending(name: str) -> str:
-    """How a name ends, in lower case, .gz apart."""
-    return Path(name.lower().removesuffix(".gz")).suffix
 
 
 @contextlib.contextmanager
@@ -321,6 +317,6 @@ def _output_stream(target: str | None, stdout: TextIO) -> Iterator[TextIO]:
         yield stdout
         stdout.flush()
         return
-    opened = gzip.open if target.lower().endswith(".gz") else open
+    opened = gzip.open if is_packed(Path(target)) else open
     with whole_file(Path(target)) as part, opened(part, "wt", encoding="utf-8") as stream:
         yield stream

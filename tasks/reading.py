@@ -140,9 +140,14 @@ def bounded_lines(stream: Iterable[bytes]) -> Iterator[bytes]:
             line = stream.readline(LONGEST + 1)
 
 
+def is_packed(path: Path) -> bool:
+    """Whether the name of a file ends in .gz."""
+    return path.suffix.lower() == ".gz"
+
+
 def open_bytes(path: Path) -> BinaryIO:
     """A file to be read, unpacked where its name ends in .gz. Opening and reading it raise one of UNREADABLE."""
-    return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+    return cast(BinaryIO, gzip.open(path)) if is_packed(path) else path.open("rb")
 
 
 def is_blank(line: tuple[int, str | Fault]) -> bool:

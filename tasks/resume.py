@@ -83,7 +83,7 @@ def differences(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, 
     ours = current(settings_of(origin.config, origin.data))
     theirs = current(settings_of(checkpoint["config"], checkpoint["data"]))
     theirs = {k: v for k, v in LATER.items() if k in ours} | theirs
-    continued = keys is CONTINUED
+    continued = keys == CONTINUED
     if continued and ours.get("optim.schedule") in FALLING:
         keys = (*keys, "trainer.max_epochs", "trainer.max_steps")  # the learning rate falls to 0 at their end
     names = [k for k in dict.fromkeys([*theirs, *ours]) if compared(k)]

@@ -1,6 +1,5 @@
 """Rows of text files: JSON objects, and tables whose columns have names."""
 
-import csv
 import itertools
 import json
 import math
@@ -11,12 +10,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tasks.errors import UserError
-from tasks.reading import LONGEST, Fault, brief, decode, decode_lines, is_blank, parse_each, read_lines
+from tasks.reading import Fault, brief, decode, decode_lines, is_blank, parse_each, read_lines
 from tasks.separators import (
     all_quoted,
     choose_separator,
+    ending,
     has_columns,
     likelier_separator,
+    named_columns,
+    quoted_rows,
     separators_of,
     split_columns,
     wrong_separator,
@@ -25,7 +27,6 @@ from tasks.separators import (
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 DOUBLED = re.compile(r'"(?:[^"]|"")*""(?:[^"]|"")*"')  # in quotes, and with doubled ones within
 Example = TypeVar("Example")
-csv.field_size_limit(LONGEST)  # Python's own limit, 128 KiB, is less than a document may have
 
 
 def is_finite(value: object) -> bool:
@@ -141,18 +142,22 @@ def _read_rows(
     separator = _separator(path, line if isinstance(line, str) else "", fields, header)
     in_quotes = separator != "\t" or (header is None and isinstance(line, str) and all_quoted(line))
     rows = quoted_rows(lines, separator) if in_quotes else parse_each(lines, _tab_columns)
-    names = next(rows)[1] if header is None else list(header)
-    if isinstance(names, Fault):
-        raise UserError(f"{path}, line {number}: {names}. Expected are {forms}.")
-    places = [next((names.index(name) for name in several if name in names), None) for several in fields.values()]
-    if None in places:
-        where = "its first line" if header is None else "its header, as the settings name it,"
+    first = next(rows)[1] if header is None else list(header)
+    if isinstance(first, Fault):
+        raise UserError(f"{path}, line {number}: {first}. Expected are {forms}.")
+    names = named_columns(first, {**fields, **{field: (field,) for field in optional}})
+    used = [next((name for name in several if name in names), "") for several in fields.values()]
+    where = "its first line" if header is None else "its header, as the settings name it,"
+    if "" in used:
         hint = f" {remedy(_first_cells(names, rows), separator)}" if remedy and header is None else ""
+        missing = [*fields.values()][used.index("")][0]
         raise UserError(
-            f"{path}: {where} has no column {[*fields.values()][places.index(None)][0]} (it has "
+            f"{path}: {where} has no column {missing} (it has "
             f"{', '.join(names)[:200]}). Expected are {forms}.{hint.rstrip()}"
         )
-    needed = 1 + max([place or 0 for place in places] + [names.index(field) for field in optional if field in names])
+    if twice := [name for name in used if names.count(name) > 1]:
+        raise UserError(f"{path}: {where} has two columns {twice[0]}; give one of them another name.")
+    needed = 1 + max(map(names.index, [*used, *(field for field in optional if field in names)]))
 
     def name(row: list[str]) -> dict[str, str]:
         if not needed <= len(row) <= len(names):
@@ -167,7 +172,7 @@ def _read_rows(
 def names_columns(path: Path, fields: Mapping[str, Sequence[str]]) -> bool:
     """Whether the first line of a file .csv or .tsv, packed or not, has a column for each field, so that `read_records`
     reads it as a table. Raises UserError where it cannot be read."""
-    if {".csv", ".tsv"}.isdisjoint(path.suffixes):
+    if ending(path) not in (".csv", ".tsv"):
         return False
     line = next(itertools.dropwhile(is_blank, read_lines(path)), (0, ""))[1]
     return isinstance(line, str) and any(
@@ -233,35 +238,6 @@ def _tab_columns(line: str) -> list[str]:
     if '""' not in line:
         return columns
     return [each[1:-1].replace('""', '"') if DOUBLED.fullmatch(each) else each for each in columns]
-
-
-def quoted_rows(
-    lines: Iterable[tuple[int, str | Fault]], separator: str
-) -> Iterator[tuple[int, list[str] | Fault]]:
-    """Rows whose columns may be in quotes, by the number of their first line."""
-    starts: list[int] = []
-    faults: list[tuple[int, Fault]] = []
-
-    def texts() -> Iterator[str]:
-        for number, line in lines:
-            if isinstance(line, Fault):
-                faults.append((number, line))
-            else:
-                starts.append(number)
-                yield line + "\n"
-
-    reader = csv.reader(texts(), delimiter=separator, strict=True)
-    row: list[str] | Fault | None = []
-    while row is not None:
-        starts.clear()
-        try:
-            row = next(reader, None)
-        except csv.Error as error:
-            row = Fault(f"it is no row of a table with quotes ({error})")
-        yield from faults
-        faults.clear()
-        if row:
-            yield starts[0], row
 
 
 def columns_of(line: str, keys: Sequence[str], between: str) -> str:

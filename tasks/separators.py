@@ -1,15 +1,23 @@
-"""Which character separates the columns of a table: what its first line says."""
+"""Tables in text files: how their names end, what separates their columns, and what the first line calls these."""
 
 import csv
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tasks.reading import LONGEST, Fault
+
 NAMES = {",": "commas", ";": "semicolons", "\t": "tabs"}
+csv.field_size_limit(LONGEST)  # Python's own limit, 128 KiB, is less than a document may have
+
+
+def ending(path: Path) -> str:
+    """How the name of a file ends, in lower case, .gz apart."""
+    return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
 def is_csv(path: Path) -> bool:
     """Whether a file is called .csv, packed or not."""
-    return ".csv" in map(str.lower, path.suffixes)
+    return ending(path) == ".csv"
 
 
 def separators_of(path: Path) -> str:
@@ -35,9 +43,46 @@ def all_quoted(line: str) -> bool:
     return all(len(column) > 1 and column[0] == column[-1] == '"' for column in line.rstrip("\r").split("\t"))
 
 
+def quoted_rows(
+    lines: Iterable[tuple[int, str | Fault]], separator: str
+) -> Iterator[tuple[int, list[str] | Fault]]:
+    """Rows whose columns may be in quotes, by the number of their first line."""
+    starts: list[int] = []
+    faults: list[tuple[int, Fault]] = []
+
+    def texts() -> Iterator[str]:
+        for number, line in lines:
+            if isinstance(line, Fault):
+                faults.append((number, line))
+            else:
+                starts.append(number)
+                yield line + "\n"
+
+    reader = csv.reader(texts(), delimiter=separator, strict=True)
+    row: list[str] | Fault | None = []
+    while row is not None:
+        starts.clear()
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            row = Fault(f"it is no row of a table with quotes ({error})")
+        yield from faults
+        faults.clear()
+        if row:
+            yield starts[0], row
+
+
+def named_columns(columns: Sequence[str], fields: Mapping[str, Sequence[str]]) -> list[str]:
+    """What a first line calls its columns, without blanks around, and where it has a name of a field in other letters,
+    large or small, as the field has it."""
+    names = [column.strip() for column in columns]
+    known = {name.lower(): name for several in fields.values() for name in several}
+    return [name if (own := known.get(name.lower(), name)) in names else own for name in names]
+
+
 def has_columns(columns: Sequence[str], fields: Mapping[str, Sequence[str]]) -> bool:
-    """Whether there is a column for each field, by one of its names."""
-    return all(not {*names}.isdisjoint(columns) for names in fields.values())
+    """Whether there is a column for each field, by one of its names, see `named_columns`."""
+    return all(not {*names}.isdisjoint(named_columns(columns, fields)) for names in fields.values())
 
 
 def choose_separator(line: str, separators: str, fits: Callable[[list[str]], bool]) -> str | None:

@@ -397,6 +397,11 @@ def test_an_unknown_option_of_a_group_is_refused():
         RiemannianOptimizer([{"params": [torch.nn.Parameter(torch.zeros(2))], "lrr": 1.0}])
 
 
+def test_complex_parameters_are_refused():
+    with pytest.raises(ValueError, match=r"a parameter of shape \(2,\) is complex"):
+        RiemannianAdam([torch.nn.Parameter(torch.zeros(2, dtype=torch.complex64))])
+
+
 def test_a_curvature_that_two_layers_share_is_stepped_once():
     space = Lorentz(1.0, learn_c=True)
     before = space.free_c.detach().clone()

@@ -27,7 +27,7 @@ class Neighbours(nn.Module):
         n_targets: N. n_sources: M.
 
     Raises:
-        ValueError: numbers out of range, or targets that are not sorted.
+        ValueError: other tensors, numbers out of range, or targets that are not sorted.
     """
 
     offsets: Tensor
@@ -41,6 +41,11 @@ class Neighbours(nn.Module):
     def __init__(self, target: Tensor, source: Tensor, n_targets: int, n_sources: int):
         super().__init__()
         for name, index, n in (("target", target, n_targets), ("source", source, n_sources)):
+            if index.dtype != torch.int64 or index.shape != target.shape or index.dim() != 1:
+                raise ValueError(
+                    f"neighbours: target and source must be int64 of one shape (E,), got {name} of {index.dtype} and "
+                    f"shape {tuple(index.shape)}"
+                )
             if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < n:
                 raise ValueError(f"neighbours: {name} must lie in 0..{n - 1}, got {index.min()}..{index.max()}")
         if (target.diff() < 0).any():

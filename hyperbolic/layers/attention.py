@@ -220,7 +220,10 @@ class ContextAttention(PointLayer):
 
     def scores(self, x: Tensor) -> Tensor:
         """``-beta d(c, h'_i)`` or ``<log_0(c), log_0(h'_i)>`` of points x (..., N, D): (..., N)."""
-        space, key = self.manifold, self.key(x)
+        space = self.manifold
+        if isinstance(self.key, TangentLinear):
+            return self.scores_of_vectors(self.key(space.logmap0(x)))
+        key = self.key(x)
         if self.nonlinearity == "identity" and self.score == "distance":
             return -self.beta * space.dist(self.context_point, key)
         return self.scores_of_vectors(space.logmap0(key))
@@ -247,9 +250,7 @@ class ContextAttention(PointLayer):
                 (the last on a GPU: a device-side assertion).
         """
         check_sequence(self, x)
-        tangent = isinstance(self.key, TangentLinear)
-        score = self.scores_of_vectors(self.key(self.manifold.logmap0(x))) if tangent else self.scores(x)
-        weights = self._weights(score, mask)
+        weights = self._weights(self.scores(x), mask)
         return self.manifold.centroid(x, weights), weights
 
     @takes_points("d", flat=True, full=True)

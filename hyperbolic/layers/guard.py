@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 import geoopt
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 from hyperbolic import switch
 from hyperbolic.fusion import fused
@@ -115,6 +116,9 @@ def check_manifold(layer: nn.Module) -> None:
 def _check(layer: nn.Module, point: Tensor, size: int | None, flat: bool) -> None:
     if not flat and not torch.compiler.is_compiling() and "manifold_checked" not in layer.__dict__:
         check_manifold(layer)
+    if not isinstance(point, Tensor):
+        hint = ": give padded points (B, T, D), and lengths" if isinstance(point, PackedSequence) else ""
+        raise TypeError(f"{name_of(layer)}: takes a tensor, got {type(point).__name__}{hint}")
     manifold: Any = None if flat else layer.manifold
     if size is not None:
         coordinates = size if flat else manifold.ambient_dim(size)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from hyperbolic.kernels.lorentz_rows import dual, lift, normalised_mean
 from hyperbolic.layers import attention
 from hyperbolic.layers.attention import DistanceAttention
+from hyperbolic.layers.constants import ConstantLayer
 from hyperbolic.layers.guard import name_of, takes_points
 from hyperbolic.layers.lorentz_linear import Linear
 from hyperbolic.layers.multihead import MultiHead, drop_scores
@@ -65,7 +66,7 @@ def _hide(score: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
     return score + torch.zeros_like(mask, dtype=score.dtype).masked_fill(~mask, -torch.inf)  # needs no backward pass
 
 
-class MultiHeadAttention(MultiHead):
+class MultiHeadAttention(ConstantLayer, MultiHead):
     """Lorentz attention with several heads (Chen et al., Eq. 5, 6).
 
     Each head has its own Lorentz linear layers for queries, keys and values, whose results are points of dimension
@@ -105,12 +106,12 @@ class MultiHeadAttention(MultiHead):
             Linear(manifold, d, d // n_heads, dropout=input_dropout, variant=variant, heads=n_heads) for _ in range(3)
         )
         self.dropout = nn.Dropout(dropout)
-        start = torch.tensor(math.sqrt(d // n_heads if temperature == "head" else d))
+        start = math.sqrt(d // n_heads if temperature == "head" else d)
         self.log_temperature = None
         if temperature == "learned":
-            self.log_temperature = nn.Parameter(start.log())
+            self.log_temperature = nn.Parameter(torch.tensor(start).log())
         else:
-            self.register_buffer("fixed_temperature", start, persistent=False)
+            self.keep_constant("fixed_temperature", start)
 
     fixed_temperature: Tensor
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from hyperbolic.kernels.lorentz_rows import normalised_linear, set_time
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
+from hyperbolic.layers.constants import ConstantLayer
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import name_of, takes_points
 from hyperbolic.manifolds import Lorentz
@@ -51,7 +52,7 @@ VARIANTS: dict[str, Variant] = {
 }
 
 
-class Linear(nn.Module):
+class Linear(ConstantLayer):
     """``(sqrt(1/c + |y|^2), y)`` with the space part (Chen et al., Eq. 3, 7, 9)
 
     ``y = sqrt(t^2 - 1/c) / |u| u``, ``u = W h(x) + b``, ``t = (lambda sigmoid(v^T x + b') + epsilon) / sqrt(c)``
@@ -137,7 +138,7 @@ class Linear(nn.Module):
             if preset.learn_scale if learn_scale is None else learn_scale:
                 self.log_scale = nn.Parameter(start)
             else:
-                self.register_buffer("fixed_scale", torch.tensor(float(scale)), persistent=False)
+                self.keep_constant("fixed_scale", scale)
 
     fixed_scale: Tensor
 
@@ -156,9 +157,11 @@ class Linear(nn.Module):
 
         Args: x (..., D_in) points; added (..., D_out), a point or vector whose first coordinate counts in the time of
             the result where ``residual_in_time`` says so, or (..., d_out), a vector that counts in the space part.
-            It broadcasts to the leading axes of x; only for one head.
+            Leading axes broadcast; only for one head.
         Returns: (..., D_out).
         """
+        if added is not None and added.shape[:-1] != x.shape[:-1]:
+            x = x.expand(*torch.broadcast_shapes(added.shape[:-1], x.shape[:-1]), x.shape[-1])
         lead, size, c = x.shape[:-1], self.d_out + 1, self.manifold.c
         x = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
         inner, parameters = self._inner(x), self._parameters_with_time()

@@ -36,12 +36,14 @@ class PointLayer(nn.Module):
     @contextmanager
     def _points_kept(self) -> Iterator[None]:
         own = {name: p.manifold for name, p in self._parameters.items() if isinstance(p, ManifoldParameter)}
-        yield
-        for name, manifold in own.items():
-            p: Any = self._parameters[name]
-            if type(p) is nn.Parameter:
-                p.__class__ = ManifoldParameter  # in place: others may hold the tensor
-                vars(p)["manifold"] = manifold
+        try:
+            yield
+        finally:  # of some of them, where another one's conversion fails
+            for name, manifold in own.items():
+                p: Any = self._parameters[name]
+                if type(p) is nn.Parameter:
+                    p.__class__ = ManifoldParameter  # in place: others may hold the tensor
+                    vars(p)["manifold"] = manifold
 
     def inside(self, points: Tensor) -> Tensor:
         """Parameters of the layer as points of the manifold as it is now: a learned c may have grown meanwhile."""

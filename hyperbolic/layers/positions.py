@@ -15,8 +15,11 @@ def check_positions(layer: nn.Module, positions: Tensor, x: Tensor, n_positions:
     """
     Args: positions (..., N) of points x (..., N, D), leading axes of x may be missing; rows of a table of n_positions.
     Raises:
-        ValueError: positions of another shape, or outside of the table (the last on a GPU: a device-side assertion).
+        ValueError: positions of another shape or dtype, or outside of the table (the last on a GPU: a device-side
+            assertion).
     """
+    if positions.is_floating_point() or positions.dtype is torch.bool:
+        raise ValueError(f"{name_of(layer)}: positions must be whole numbers (int64), got {positions.dtype}")
     if positions.dim() == 0 or positions.shape != x.shape[:-1][-positions.dim() :]:
         raise ValueError(
             f"{name_of(layer)}: positions must have the shape {tuple(x.shape[-2:-1])} or {tuple(x.shape[:-1])} of the "

@@ -154,7 +154,8 @@ class Recurrence(nn.Module):
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """
         Args:
-            x: (B, T, D), or (S, B, T, D) when the layer has several streams; padding at the end of T.
+            x: (B, T, D), or (S, B, T, D) when the layer has several streams; padding, which must be finite, at the
+                end of T.
             lengths: (B,) or (S, B) true lengths, 1..T; without them every position counts.
         Returns:
             states (..., T, D') and the state at the true end, (..., D'); backward states are those of the same

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import abc
 import math
+import numbers
 from collections.abc import Callable
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import geoopt
 import torch
@@ -54,7 +55,7 @@ class Manifold(geoopt.Manifold, abc.ABC):
     def __init__(self, c: float = 1.0, learn_c: bool = False):
         super().__init__()  # type: ignore[no-untyped-call]  # geoopt's has no types
         if self.is_curved and (
-            isinstance(c, bool) or not isinstance(c, (int, float)) or not math.isfinite(c) or c <= 0
+            isinstance(c, bool) or not isinstance(c, numbers.Real) or not math.isfinite(c) or c <= 0
         ):
             raise ValueError(
                 f"{self.name}: c must be a positive number, an int or a float (the sectional curvature is -c), "
@@ -78,6 +79,11 @@ class Manifold(geoopt.Manifold, abc.ABC):
 
         super()._apply(moved, recurse)  # type: ignore[no-untyped-call]  # torch's has no types
         return self
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        if not self.learn_c and self.fixed_c.is_meta:  # as above, of a model whose parameters are assigned
+            self.fixed_c = self._of_start_c()
 
     def _of_start_c(self) -> Tensor:
         """What the parameter or buffer that holds c has at the start."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hyperbolic.manifolds.base import Manifold
-from hyperbolic.numerics import dot, safe_sqrt, sqnorm, wide
+from hyperbolic.numerics import broadcast, dot, safe_sqrt, sqnorm, wide
 
 
 class Euclidean(Manifold):
@@ -32,7 +32,7 @@ class Euclidean(Manifold):
         return u
 
     def _inner(self, x: Tensor, u: Tensor, v: Tensor) -> Tensor:
-        return dot(u, v)
+        return broadcast(dot(u, v), x[..., :1])[0]
 
     def _dist2(self, x: Tensor, y: Tensor) -> Tensor:
         return sqnorm(wide(x) - wide(y))

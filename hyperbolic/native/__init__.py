@@ -2,9 +2,9 @@
 
 ``library("mlr")`` compiles ``mlr.cpp`` once (a few seconds) into ``$XDG_CACHE_HOME/hyperbolic`` (``~/.cache``), under
 a name that follows from the source, the compiler and the processor, with its size and hash in a file beside it: what
-differs from them is built again. The functions in it take addresses and sizes and know nothing of PyTorch, so one build
-serves every version of it; :func:`hyperbolic.native.build.build` makes all at once. Where there is no compiler, or it
-fails, the kernels run on PyTorch operations; :mod:`hyperbolic.switch` turns these ones off.
+differs from them is built again. The functions in it take addresses and sizes and know nothing of PyTorch but its
+OpenMP, so each version has a build of its own; :func:`hyperbolic.native.build.build` makes all at once. Where there is
+no compiler, or it fails, the kernels run on PyTorch operations; :mod:`hyperbolic.switch` turns these ones off.
 
 Conventions of the sources: every exported function ends with the number of threads it may use; the formulas are those
 of the Python file that calls it, which names them and has the version made of PyTorch operations.
@@ -60,14 +60,11 @@ def readable(*tensors: Tensor | None) -> bool:
             dtype = dtype or t.dtype
             if t.dtype is not dtype or not t.is_cpu:
                 return False
-    return dtype in (torch.float32, torch.float64) and (switch.native() or _has_no_compiler())
-
-
-def _has_no_compiler() -> bool:
-    """False, after a warning where kernels are wanted."""
-    if switch.fast():
+    if dtype not in (torch.float32, torch.float64):
+        return False
+    if not switch.native() and switch.fast():
         _give_up("", OSError(_NO_COMPILER))
-    return False
+    return switch.native()
 
 
 def takes_index(index: Tensor) -> bool:

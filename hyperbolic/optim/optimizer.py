@@ -121,6 +121,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         super().add_param_group(param_group)
         for p in self.param_groups[-1]["params"]:
             check_manifold(p)
+            require(not p.is_complex(), f"a parameter of shape {tuple(p.shape)} is complex; split it into real ones")
 
     def touch(self, parameter: Tensor, index: Tensor) -> None:
         """Names rows that the next step's dense gradient of a lazy tensor is about, besides those named since the last

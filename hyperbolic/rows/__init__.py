@@ -69,7 +69,7 @@ def _scaled(scale: Tensor, x: Tensor) -> Tensor:
 
 @operator("row_dot(Tensor x, Tensor? y) -> Tensor")
 class RowDot(Operator):
-    """y: None for x itself."""
+    """``<x_i, y_i>`` of rows x, y (..., d): (..., 1) in float64. y: None for x itself."""
 
     fuses = opaque = False
     fits = staticmethod(_usable)
@@ -98,6 +98,8 @@ class RowDot(Operator):
 
 @operator("row_scale(Tensor scale, Tensor x) -> Tensor")
 class RowScale(Operator):
+    """``scale_i x_i`` for scale (..., 1) in float64 and rows x (..., d): (..., d) in the dtype of x."""
+
     fuses = opaque = False
 
     @staticmethod
@@ -128,6 +130,8 @@ class RowScale(Operator):
 
 @operator("weighted_sum(Tensor weights, Tensor x) -> Tensor")
 class WeightedSum(Operator):
+    """``sum_i w_i x_i`` for weights (..., n) in float64 and rows x (..., n, d): (..., d) in float64."""
+
     fuses = opaque = False
 
     @staticmethod

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from tasks.document_classification.sources import Form
 from tasks.reading import bounded_lines, brief
+from tasks.separators import has_columns
 
 MARKS = (",", "\t", ";")  # between the columns of tables
 
@@ -44,6 +45,6 @@ def _columns(line: str, mark: str) -> list[str]:
 def _is_header(line: str, form: Form) -> bool:
     """Whether a line has a column for the label and one for each text, and other columns only of a word."""
     return any(
-        all(not {*names}.isdisjoint(columns) for names in form.fields.values()) and " " not in "".join(columns)
+        has_columns(columns, form.fields) and " " not in "".join(columns)
         for columns in (_columns(line, mark) for mark in MARKS)
     )

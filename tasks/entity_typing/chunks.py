@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from tasks.entity_typing.examples import Columns, Encoder, Limits
 from tasks.entity_typing.mentions import parse
 from tasks.errors import UserError
-from tasks.reading import UNREADABLE, Fault, open_bytes, reason
+from tasks.reading import UNREADABLE, Fault, is_packed, open_bytes, reason
 
 CHUNK = 4 << 20  # bytes that are turned into columns at a time, about 10,000 mentions
 PARALLEL = 48 << 20  # bytes from which on it is worth to start processes
@@ -53,7 +53,7 @@ class ChunkEncoder:
         try:
             with open_bytes(path) as file:
                 file.seek(start)
-                text = file.read() if path.suffix == ".gz" else file.read(stop - start)
+                text = file.read() if is_packed(path) else file.read(stop - start)
         except UNREADABLE as error:
             raise UserError(f"{path} cannot be read ({reason(error)}).") from None
         lines = text.removesuffix(b"\n").split(b"\n")
@@ -78,7 +78,7 @@ class ChunkEncoder:
 def pieces(path: Path, size: int) -> Iterator[tuple[int, int]]:
     """(start, stop) of pieces of about `size` bytes that end where lines end; of a file .gz one piece."""
     end = path.stat().st_size
-    if path.suffix == ".gz":
+    if is_packed(path):
         yield 0, end
         return
     with path.open("rb") as file:

@@ -48,8 +48,7 @@ class EvaluationQueries:
     """Queries sorted by relation, so that a batch has few: e, r, target long (Q,).
 
     r is below R where the tail is sought, and r + R where the head is. target: NO_TARGET where it is not known.
-    facts: whose answers, but the target, are no
-    candidates. without_self: neither is e.
+    facts: whose answers, but the target, are no candidates. without_self: neither is e.
     """
 
     e: Tensor

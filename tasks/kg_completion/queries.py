@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tasks.errors import UserError
-from tasks.kg_completion.triples import FIELDS
+from tasks.kg_completion.reader import FIELDS
 from tasks.name_tables import read_names
 from tasks.names import Names
 from tasks.reading import Fault, brief
@@ -58,8 +58,7 @@ def read_query_table(
     def question(columns: list[str]) -> Query:
         return parse([column.strip() for column in columns], ", ".join(columns))
 
-    names = {key: [name for each in FIELDS[key] for name in (each, each.capitalize(), each.upper())] for key in KEYS}
-    rows = read_new_rows(path, names, lambda row: question([row[key] for key in KEYS]))
+    rows = read_new_rows(path, {key: FIELDS[key] for key in KEYS}, lambda row: question([row[key] for key in KEYS]))
     if rows is not None or not is_csv(path):
         return rows
 

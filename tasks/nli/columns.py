@@ -70,7 +70,7 @@ class Arrays(NamedTuple):
 
 
 NO_PAIRS = Arrays(
-    *(np.zeros(n, dtype) for n, dtype in ((0, "i4"), (1, "i8"), (0, "i2"), (0, "i2"), (0, "i2"), (0, "u1"), (1, "i8")))
+    *(np.zeros(n, dtype) for n, dtype in ((0, "i4"), (1, "i8"), (0, "i4"), (0, "i4"), (0, "i4"), (0, "u1"), (1, "i8")))
 )
 
 

@@ -16,7 +16,8 @@ class TreeError(ValueError):
 
 
 def check_tree(heads: Sequence[int]) -> None:
-    """
+    """Refuse what is no tree.
+
     heads: of each of W words the number of its head, -1 of the root.
 
     Raises:

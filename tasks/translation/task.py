@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
@@ -75,8 +74,7 @@ class TranslationTask(Task):
         """Its weight is the number of pieces."""
         lengths = batch["source_lengths"]
         states = self.model.states(batch["target"], self.model.encode(batch["source"], lengths), lengths)
-        place = torch.arange(batch["target"].shape[1], device=states.device)
-        inside = place < batch["target_lengths"].unsqueeze(1)
+        inside = length_mask(batch["target_lengths"], batch["target"].shape[1])
         points, labels = states[inside], batch["labels"][inside]
         n, classifier = len(labels), cast(Any, self.model.classifier)
         sums: dict[str, Any] = {"examples": len(lengths), "pieces": n}

@@ -136,6 +136,9 @@ def test_wrong_pairs_are_told():
         Neighbours(torch.tensor([0, 1]), torch.tensor([0, 3]), 2, 3)
     with pytest.raises(ValueError, match="sorted"):
         Neighbours(torch.tensor([1, 0]), torch.tensor([0, 1]), 2, 3)
+    for source in (torch.tensor([1]), torch.tensor([0.0, 1.0])):
+        with pytest.raises(ValueError, match="must be int64 of one shape"):
+            Neighbours(torch.tensor([0, 1]), source, 2, 3)
 
 
 @pytest.mark.parametrize("family", ["mobius", "poincare_pp", "tangent"])

@@ -56,6 +56,7 @@ def test_words_equations_6_to_8(c):
     result, weights = layer(x)
     torch.testing.assert_close(weights, alpha / alpha.sum(-1, keepdim=True), rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(lorentz_to_klein(result, c), midpoint, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(layer.scores(x).softmax(-1), weights)
 
     disk = klein.ContextAttention(Klein(c), 3, nonlinearity="tanh", keys="tangent").double()
     with torch.no_grad():

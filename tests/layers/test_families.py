@@ -212,12 +212,51 @@ def test_layers_of_a_transformer_give_points_and_gradients(name, dtype):
         assert all(torch.isfinite(point.grad).all() for point in inputs), key
 
 
-def test_a_layer_the_papers_of_a_family_do_not_define_is_named():
-    for name, (_, family) in GEOMETRIES.items():
-        for layer in LACKS.get(family, ()):
-            assert layer == "MultiHeadAttention"
-            with pytest.raises(ValueError, match=f"geometry {name}: the layer family {family} has no {layer}"):
-                geometry(name).multi_head_attention(4, 2)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: mobius.Linear(PoincareBall(2.0), 4, 4),
+        lambda: lorentz.Linear(Lorentz(2.0), 4, 4, scale=2.5, learn_scale=False),
+        lambda: lorentz.MultiHeadAttention(Lorentz(2.0), 4, 2, temperature="head"),
+        lambda: geometry("hatt").multi_head_attention(4, 2),
+    ],
+)
+@pytest.mark.parametrize("assign", [False, True])
+def test_a_layer_that_was_built_without_memory_is_the_one_whose_weights_it_takes(make, assign):
+    usual = make()
+    with torch.device("meta"):
+        layer = make()
+    layer = layer if assign else layer.to_empty(device="cpu")
+    layer.load_state_dict(copy.deepcopy(usual.state_dict()), assign=assign)
+    x = usual.manifold.random(2, 3, 4).detach()
+    assert torch.equal(layer(x), usual(x))
+
+
+@pytest.mark.parametrize("name", [name for name, (_, family) in GEOMETRIES.items() if family in LACKS])
+def test_a_layer_the_papers_of_a_family_do_not_define_is_named(name):
+    family = GEOMETRIES[name][1]
+    (layer,) = LACKS[family]
+    with pytest.raises(ValueError, match=f"geometry {name}: the layer family {family} has no {layer}"):
+        geometry(name).multi_head_attention(4, 2)
+
+
+def test_points_stay_points_where_a_conversion_fails():
+    layer = mobius.Logits(PoincareBall(1.0), 3, 2)
+
+    def fail(t):
+        if t is layer.a:
+            raise MemoryError
+        return t.double()
+
+    torch.__future__.set_overwrite_module_params_on_conversion(True)
+    try:
+        with pytest.raises(MemoryError):
+            layer._apply(fail)
+    finally:
+        torch.__future__.set_overwrite_module_params_on_conversion(False)
+    assert layer.p.dtype == torch.float64
+    assert isinstance(layer.p, geoopt.ManifoldParameter)
+    assert layer.p.manifold is layer.manifold
 
 
 @pytest.mark.parametrize("c", [0.4, 1.0, 2.0])
@@ -406,3 +445,32 @@ def test_dropout_of_tangent_vectors_is_that_of_their_points(name, training):
         expected = layer(g.manifold.expmap0(u))
         torch.manual_seed(1)
         torch.testing.assert_close(layer.from_tangent(u), expected)
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_points_that_are_added_broadcast_and_positions_are_whole_numbers(name):
+    g = geometry(name)
+    o, x = g.manifold.random(1, 4), g.manifold.random(6, 3)
+    layer = g.residual(4, 3)
+    torch.testing.assert_close(layer(o, x), layer(o.expand(6, -1), x))
+    with pytest.raises(ValueError, match=r"positions must be whole numbers \(int64\), got torch.float32"):
+        g.position_encoding(3, 6)(x, torch.zeros(6))
+
+
+@pytest.mark.parametrize("learn_c", [False, True])
+def test_a_functional_call_leaves_a_network_as_it_is(learn_c):
+    """With the option that README names: two layers share a manifold."""
+    ball = PoincareBall(learn_c=learn_c)
+    net, x = nn.Sequential(mobius.Linear(ball, 4, 4), mobius.Linear(ball, 4, 3)), ball.random(2, 4)
+    expected, before = net(x), dict(net.named_parameters())
+    changed = {name: 1.5 * p.detach() for name, p in before.items()}
+
+    def loss(parameters):
+        return torch.func.functional_call(net, parameters, (x,), tie_weights=False).square().sum()
+
+    assert torch.func.grad(loss)(changed).keys() == before.keys()
+    parameters, buffers = torch.func.stack_module_state([net, copy.deepcopy(net)])
+    call = torch.func.functional_call
+    torch.vmap(lambda p, b: call(net, (p, b), (x,), tie_weights=False))(parameters, buffers)
+    assert all(p is before[name] for name, p in net.named_parameters())
+    assert torch.equal(net(x), expected)

@@ -143,6 +143,8 @@ def test_mistakes_are_named(name):
             layer(x, wrong)
     with pytest.raises(ValueError, match=r"\w+\.RNN: lengths must be a tensor, got \[1, 2, 4\]"):
         layer(x, [1, 2, 4])
+    with pytest.raises(TypeError, match=r"\w+\.RNN: takes a tensor, got PackedSequence: give padded points"):
+        layer(torch.nn.utils.rnn.pack_padded_sequence(x, torch.tensor([4, 2, 1]), batch_first=True))
     with pytest.raises(ValueError, match=r"\w+\.RNN: lengths must lie"):
         layer(x, torch.tensor([1, 5, 4]))
     with pytest.raises(ValueError, match=r"\w+\.RNN: takes sequences .*, got the shape"):

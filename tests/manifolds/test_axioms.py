@@ -113,6 +113,7 @@ def test_leading_axes_broadcast(kind):
     u = m.logmap(x, y)
     assert u.shape[:-1] == (5, 4)
     assert m.inner(x, u).shape == m.norm(x, u).shape == (5, 4)
+    assert m.inner(x, m.proju(x[0], u[0])).shape == (5, 4)
     close(m.expmap(x, u), y.expand(5, *y.shape), rtol=1e-8)
     assert m.transp(x, y, u).shape == u.shape
     assert m.centroid(y.expand(6, 5, *y.shape), torch.ones(4, dtype=DTYPE)).shape == (6, 5, y.shape[-1])

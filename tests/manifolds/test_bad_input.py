@@ -1,5 +1,6 @@
 """Wrong arguments are refused with an error that says which and what to do instead."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,6 +15,10 @@ KINDS = [PoincareBall, Lorentz, Klein]
 def test_curvature_has_to_be_a_positive_number(kind, c):
     with pytest.raises(ValueError, match=rf"{kind.name}: c must be a positive number.*Euclidean"):
         kind(c)
+
+
+def test_curvature_may_be_a_number_of_numpy():
+    assert float(PoincareBall(np.float32(0.5)).c) == 0.5
 
 
 @pytest.mark.parametrize(("name", "function"), [(n, f) for n in MANIFOLDS for f in FUNCTIONS[n] if f != "proju"])

@@ -88,7 +88,7 @@ def test_what_is_no_result_is_skipped_and_counted(
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"metrics.test/accuracy": float("nan")}, "holds NaN"),
+        ({"metrics.test/accuracy": float("nan")}, "NaN is no number"),
         ({"metrics": {}}, "no test/... value"),
         ({"experiment": "../escape"}, "cannot name a file"),
         ({"commit": "/../../x"}, "'commit' is '/../../x', no commit of git"),

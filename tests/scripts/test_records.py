@@ -56,9 +56,10 @@ def test_all_faults_come_at_once(make_record):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"metrics": ', "not a JSON file"),
-        ('{"metrics": {"test/accuracy": NaN}}', "holds NaN"),
-        ("[1]", "a record is a JSON object"),
+        ('{"metrics": ', "it is not a JSON object"),
+        ('{"metrics": {"test/accuracy": NaN}}', "NaN is no number of JSON"),
+        ('{"wall_s": 1e999}', "1e999 is too large for a number"),
+        ("[1]", "it is not a JSON object"),
         ('"' + "x" * 300_000 + '"', "at most 200000"),
     ],
 )

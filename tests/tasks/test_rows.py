@@ -20,7 +20,7 @@ DEEP = '{"label": "a", "text": ' + "[" * 200_000 + "]" * 200_000 + "}"
 def read(tmp_path, content: str | bytes, name: str = "train.tsv", **settings) -> list:
     path = tmp_path / name
     data = content.encode() if isinstance(content, str) else content
-    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    path.write_bytes(gzip.compress(data) if name.lower().endswith(".gz") else data)
     records = list(read_records(path, FIELDS, "rows", **settings))
     return [(k, str(r) if isinstance(r, Fault) else tuple(r.values())) for k, r in records]
 
@@ -34,6 +34,8 @@ def read(tmp_path, content: str | bytes, name: str = "train.tsv", **settings) ->
         ("a.tsv.gz", "label\ttext\r\nx\ta\u2028b\r\n", [(2, ("x", "a\u2028b"))]),
         ("a.csv", 'label,text\n x ,"A ""b"", c"\ny,"two\nlines"\nz,d\n', [(2, ("x", 'A "b", c')), (3, ("y", "two\nlines")), (5, ("z", "d"))]),
         ("a.csv.gz", "\nlabel,text\n\nx,a\n", [(4, ("x", "a"))]),
+        ("a.CSV.GZ", "Label, TEXT ,more\nx,a,1\n", [(2, ("x", "a"))]),
+        ("a.csv.v2.tsv", "Text\ttext\tlabel\nb\ta\tx\n", [(2, ("x", "a"))]),
     ],
 )  # fmt: skip
 def test_json_lines_and_tables_are_read_alike(tmp_path, name, content, rows):
@@ -111,6 +113,7 @@ def test_faults_of_a_table_with_quotes_are_named_by_their_first_line(tmp_path):
         (b"", "is empty. Expected are rows"),
         (b"\n \n", "is empty"),
         (b"label\tname\n", "its first line has no column text"),
+        (b"text\tLabel\tlabel\tTEXT\n", "its first line has two columns text; give one of them another name"),
         (b"\xff\n", "line 1: it is not UTF-8"),
         (b"x" * 300_000, "its first line has no column label"),
     ],

@@ -13,7 +13,7 @@ from tasks.graph.folder import read_folder
 def folder(tmp_path):
     (tmp_path / "edges.tsv").write_text("a\tb\nb\tc\n\nc\ta\n", encoding="utf-8")
     (tmp_path / "labels.tsv").write_text("a\tred\nb\tblue\nd\tblue\n", encoding="utf-8")
-    (tmp_path / "features.tsv").write_text("a\t1\t2\nb\t3\t4\nc\t5\t6\nd\t7\t8\n", encoding="utf-8")
+    (tmp_path / "features.tsv").write_text("a\t1.5\t2\nb\t3\t4\nc\t5\t6\nd\t7\t8\n", encoding="utf-8")
     return tmp_path
 
 
@@ -22,7 +22,7 @@ def test_names_features_and_labels_are_read(folder):
         graph = read_folder(folder, "mine", True)
     assert graph.names == ("a", "b", "c", "d")
     assert graph.edges.tolist() == [[0, 1], [0, 2], [1, 2]]
-    assert graph.features.tolist() == [[1, 2], [3, 4], [5, 6], [7, 8]]
+    assert graph.features.tolist() == [[1.5, 2], [3, 4], [5, 6], [7, 8]]
     assert graph.classes == ("blue", "red")
     assert graph.labels.tolist() == [1, 0, -1, 0]
 
@@ -136,8 +136,8 @@ def test_tables_with_commas_and_names_of_columns_are_the_same_graph(folder):
         lines = [header, *(f'"{second}";0,5;{first}' for first, second in rows)]
         (folder / f"{stem}.csv").write_text("\n".join(lines) + "\n\n")
         (folder / f"{stem}.tsv").unlink()
-    numbers = (folder / "features.tsv").read_text().replace("\t", ",")
-    (folder / "features.csv").write_text(f"node,x,y\n{numbers}")
+    numbers = (folder / "features.tsv").read_text().replace("\t", ";").replace(".", ",")
+    (folder / "features.csv").write_text(f"node;x;y\n{numbers}")
     (folder / "features.tsv").unlink()
     graph = read_folder(folder, "mine", True)
     assert graph.names == before.names

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tasks.errors import UserError
-from tasks.kg_completion import triples
+from tasks.kg_completion import reader
 from tasks.kg_completion.triples import FILES, SPLITS, read_graph, triple_keys
 
 GOOD = {"train": "a\tr\tb\nb\ts\tc\n", "dev": "a\ts\tc\n", "test": "c\tr\ta\n"}
@@ -57,7 +57,7 @@ def test_packed_files_are_the_same(tmp_path):
 @pytest.mark.parametrize("block", [1, 4, 1 << 20])
 def test_ends_of_lines_and_of_blocks_change_nothing(tmp_path, monkeypatch, text, block):
     expected = read_graph(write(tmp_path / "plain"))
-    monkeypatch.setattr(triples, "BLOCK", block)
+    monkeypatch.setattr(reader, "BLOCK", block)
     graph = read_graph(write(tmp_path / "other", train=text))
     assert (graph.entities, graph.relations) == (expected.entities, expected.relations)
     assert all(graph.triples[s].equal(expected.triples[s]) for s in SPLITS)
@@ -129,7 +129,7 @@ def test_a_header_is_suspected(tmp_path, headers, files):
 )
 @pytest.mark.parametrize("block", [1, 1 << 20])
 def test_faults_are_named_with_their_place(tmp_path, monkeypatch, text, message, block):
-    monkeypatch.setattr(triples, "BLOCK", block)
+    monkeypatch.setattr(reader, "BLOCK", block)
     with pytest.raises(UserError, match=message):
         read_graph(write(tmp_path, train=text))
 

@@ -1,0 +1,44 @@
+"""Numbers of layers that no ``state_dict`` has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+L = TypeVar("L", bound="ConstantLayer")
+
+
+class ConstantLayer(nn.Module):
+    """A layer with numbers that its arguments decide, in buffers, so that they move with it.
+
+    They keep their values where PyTorch leaves such buffers without: ``to_empty``, and ``load_state_dict(assign=True)``
+    of a layer on the meta device.
+    """
+
+    def keep_constant(self, name: str, value: float) -> None:
+        """Make ``value`` the buffer of this name."""
+        self.register_buffer(name, torch.tensor(float(value)), persistent=False)
+        self._constants = {**self._kept, name: float(value)}
+
+    @property
+    def _kept(self) -> dict[str, float]:
+        kept: dict[str, float] = self.__dict__.get("_constants", {})
+        return kept
+
+    def _apply(self: L, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> L:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch's has no types
+        for name, value in self._kept.items():
+            getattr(self, name).fill_(value)
+        return self
+
+    def _load_from_state_dict(
+        self, state_dict: Mapping[str, Tensor], prefix: str, metadata: Mapping[str, Any], *args: Any
+    ) -> None:
+        super()._load_from_state_dict(state_dict, prefix, metadata, *args)
+        if metadata.get("assign_to_params_buffers") and state_dict:
+            device = next(iter(state_dict.values())).device
+            for name, value in self._kept.items():
+                setattr(self, name, torch.full_like(getattr(self, name), value, device=device))

@@ -1,0 +1,129 @@
+"""A file of triples, as tab-separated lines or a table with commas or named columns, read into numbers."""
+
+import hashlib
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from tasks.errors import UserError
+from tasks.fingerprints import contents_sha256
+from tasks.name_tables import Row, read_names
+from tasks.reading import UNREADABLE, open_bytes, other_separator, reason, to_utf8
+from tasks.separators import is_csv
+
+FIELDS = {
+    "head": ("head", "subject", "source", "from"),
+    "relation": ("relation", "predicate", "rel", "label", "type"),
+    "tail": ("tail", "object", "target", "to"),
+}
+FORM = "head <tab> relation <tab> tail"
+BLOCK = 1 << 23  # bytes that are read at once
+ROWS = 1 << 16  # and rows of a .csv
+TAB, NEWLINE = 9, 10
+BLANK = "is blank; blank lines are allowed at the end of a file only"
+
+
+class TripleReader:
+    """Reads one file in blocks of whole lines. The dictionaries give every new name the next number."""
+
+    def __init__(self, path: Path, entities: defaultdict[bytes, int], relations: defaultdict[bytes, int]) -> None:
+        self.path, self.entities, self.relations = path, entities, relations
+        self.lines = 0  # before the present block
+        self.blank = 0  # of them, blank ones at the end
+        self.note = ""  # of a first line that names the columns
+
+    def read(self) -> tuple[np.ndarray, str]:
+        """int32 (N, 3), and the SHA-256 of the whole file."""
+        table = read_names(self.path, FIELDS, FORM)
+        if is_csv(self.path) or table.header is not None:
+            self.note = table.note(Path(self.path.name))
+            parts = [self._numbers(list(rows)) for rows in iter(lambda: [*itertools.islice(table.rows, ROWS)], [])]
+            return np.concatenate(parts), contents_sha256(self.path)
+        digest, parts, n = hashlib.sha256(), [], 0
+        try:
+            for block in self._blocks(digest):
+                parts.append(self._block(block))
+                n += len(parts[-1])
+        except UNREADABLE as error:
+            raise UserError(f"{self.path} cannot be read ({reason(error)}).") from None
+        if not n:
+            raise UserError(f"{self.path} is empty; it needs rows {FORM}.")
+        return np.concatenate(parts), digest.hexdigest()
+
+    def _numbers(self, rows: Iterable[Row]) -> np.ndarray:
+        """int32 (N, 3) of rows of names."""
+        names = (map(str.encode, columns) for _, columns in rows)
+        numbers = [(self.entities[h], self.relations[r], self.entities[t]) for h, r, t in names]
+        return np.array(numbers, dtype=np.int32)
+
+    def _blocks(self, digest: "hashlib._Hash") -> Iterator[bytes]:
+        """Whole lines that end with a newline, without a byte-order mark and carriage returns."""
+        rest = b""
+        with open_bytes(self.path) as file:
+            start = file.read(3)
+            digest.update(start)
+            rest = b"" if start == b"\xef\xbb\xbf" else start
+            while data := file.read(BLOCK):
+                digest.update(data)
+                lines, newline, last = data.rpartition(b"\n")
+                if newline:
+                    yield (rest + lines + newline).replace(b"\r\n", b"\n")
+                    rest = b""
+                rest += last
+        if rest:
+            yield (rest + b"\n").replace(b"\r\n", b"\n")
+
+    def _block(self, block: bytes) -> np.ndarray:
+        text = block.rstrip(b"\n")
+        if not text:
+            self.blank += len(block)
+            self.lines += len(block)
+            return np.empty((0, 3), dtype=np.int32)
+        if self.blank:
+            raise self._fault(-self.blank, BLANK)
+        self.blank = len(block) - len(text) - 1
+        self._check(text)
+        names = text.replace(b"\n", b"\t").split(b"\t")
+        n, sizes = len(names) // 3, (len(self.entities), len(self.relations))
+        triples = np.empty((n, 3), dtype=np.int32)
+        triples[:, 1] = np.fromiter(map(self.relations.__getitem__, names[1::3]), np.int32, n)
+        del names[1::3]
+        triples[:, ::2] = np.fromiter(map(self.entities.__getitem__, names), np.int32, 2 * n).reshape(n, 2)
+        for numbers, before in zip((self.entities, self.relations), sizes, strict=True):
+            for name in itertools.islice(reversed(numbers), len(numbers) - before):
+                self._check_name(name, text)
+        self.lines += block.count(b"\n")
+        return triples
+
+    def _check(self, text: bytes) -> None:
+        """That every line has three columns and none is empty."""
+        marks = np.frombuffer(text + b"\n", dtype=np.uint8)
+        places = np.flatnonzero((marks == TAB) | (marks == NEWLINE))
+        kinds = marks[places]
+        if len(kinds) % 3 == 0 and (kinds.reshape(-1, 3) == (TAB, TAB, NEWLINE)).all():
+            empty = np.flatnonzero(np.diff(places, prepend=-1) == 1)
+            if not len(empty):
+                return
+            row, column = divmod(int(empty[0]), 3)
+            raise self._fault(row, f"has an empty {('head', 'relation', 'tail')[column]}")
+        lines = text.split(b"\n")
+        k, columns = next((k, line.count(b"\t") + 1) for k, line in enumerate(lines) if line.count(b"\t") != 2)
+        what = f"has {columns} column{'s' * (columns > 1)} instead of 3 ({FORM})"
+        hint = other_separator(lines[k].decode("utf-8", "replace"), 3, 3)
+        raise self._fault(k, (what if lines[k] else BLANK) + (f".{hint.removesuffix('.')}" if hint else ""))
+
+    def _check_name(self, name: bytes, text: bytes) -> None:
+        try:
+            fault = None if name.decode("utf-8").strip() else "has a name of blanks only"
+        except UnicodeDecodeError as error:
+            beginning = b"" if self.lines else text
+            fault = f"is not UTF-8 ({error.reason}); {to_utf8(beginning)}"
+        if fault:
+            lines = text.split(b"\n")
+            raise self._fault(next(k for k, line in enumerate(lines) if name in line.split(b"\t")), fault)
+
+    def _fault(self, row: int, what: str) -> UserError:
+        return UserError(f"{self.path}, line {self.lines + row + 1} {what}.")
