@@ -40,6 +40,7 @@ def run(cfg: DictConfig) -> float | None:
     files = prediction.Files(values["checkpoint"], values["input"], values["output"], values["explain"])
     with prediction.standard_output(files if mode == "predict" else None) as stdout:
         with multirun.output_of(job, folder):
+            chosen = choosing.open_settings(values)
             cfg, values, data = choosing.choose(cfg, values, files)
         options = values["trainer"]
         pl.seed_everything(values["seed"], workers=True, verbose=False)
@@ -50,7 +51,7 @@ def run(cfg: DictConfig) -> float | None:
         if passes_over and (earlier := record.finished(folder.parent, values, contents)):
             selection = report.pass_over("finished before, with the same settings and data", earlier, folder)
             return multirun.result(selection, earlier)
-        task.origin = stored.origin(cfg, values, data.identity, experiment, name, contents, [record.code()])
+        task.origin = stored.origin(cfg, values, data.identity, experiment, name, contents, [record.code()], chosen)
         if mode == "predict":
             outcome = prediction.predict(task, data, files, stdout, **options)
         else:

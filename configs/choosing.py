@@ -32,7 +32,7 @@ def choose(
             what no configuration may hold.
     """
     cfg, values = _changed(cfg, values, _kept(values, files) if files else {})
-    if not _open(values):
+    if not open_settings(values):
         return cfg, values, None
     data = _data(values)
     settled, lines = sizes.settle(_kind(data), data.fingerprint(), flat(values), len(data.splits()["train"]))
@@ -43,7 +43,8 @@ def choose(
     return cfg, values, data
 
 
-def _open(values: dict[str, Any]) -> list[str]:
+def open_settings(values: dict[str, Any]) -> list[str]:
+    """The settings that the size of the data is to decide, by dotted key."""
     settings = flat(values)
     return [key for key in sizes.KEYS if settings.get(key) == sizes.AUTO]
 
@@ -64,17 +65,17 @@ def _kept(values: dict[str, Any], files: Files) -> dict[str, Any]:
     """What the checkpoint that is used has for the settings that are open; with a vocabulary, which is enough for
     predictions, also the name of the data's folder where none is given."""
     unnamed = values["mode"] == "predict" and values["data"]["dir"] is None
-    if values["mode"] == "fit" or files.checkpoint is None or not (_open(values) or unnamed):
+    if values["mode"] == "fit" or files.checkpoint is None or not (open_settings(values) or unnamed):
         return {}
     config = files.state["config"]
     name, theirs = build.name_of_task(values), build.name_of_task(config)
     if name != theirs:
-        if _open(values):  # otherwise it is refused later
+        if open_settings(values):  # otherwise it is refused later
             raise UserError(f"checkpoint={files.checkpoint} is of task={theirs}, not of task={name}; leave it out.")
         return {}
     check_plain(config, f"checkpoint={files.checkpoint}: {files.state['file']}")
     settings = LATER | flat(config)
-    kept = {key: settings[key] for key in _open(values) if key in settings}
+    kept = {key: settings[key] for key in open_settings(values) if key in settings}
     folder = settings.get("data.dir")
     if unnamed and isinstance(folder, str) and files.state.get(vocabularies.KEY) is not None:
         kept["data.dir"] = folder.removeprefix(f"{OUTSIDE}/")

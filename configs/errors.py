@@ -11,6 +11,11 @@ from tasks.errors import UserError, readable
 NEEDS_EXTRA = {"joblib": "local", "submitit_slurm": "slurm", "submitit_local": "slurm", "ray": "ray"}
 
 MOST_NAMES = 40  # in a message
+_WRONG_VALUES = (
+    r"Value '(?P<value>[^']*)' of type '\w+' could not be converted to (?P<kind>\w+)",
+    r"Value '(?P<value>[^']*)' of type '\w+' is incompatible with type hint '(?P<kind>[^']+)'",
+    r"Value '(?P<value>[^']*)' is not a valid (?P<kind>bool)\b",
+)
 
 
 class ConfigError(UserError):
@@ -22,7 +27,7 @@ def paragraph(error: BaseException) -> str:
     if isinstance(error, UserError):  # they say all themselves
         return " ".join(str(error).split())
     text = _whole_text(error)
-    for rule in (_several_values, _no_such_choice, _no_such_key, _wrong_value, _unreadable, _no_place):
+    for rule in (_several_values, _no_such_choice, _no_such_key, _wrong_value, _no_such_source, _unreadable, _no_place):
         if message := rule(text, error):
             return message
     return readable(" ".join(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip())))
@@ -100,15 +105,25 @@ def _siblings(error: BaseException | None) -> list[str]:
 
 
 def _wrong_value(text: str, error: BaseException) -> str | None:
-    match = re.search(r"Value '([^']*)' of type '(\w+)' could not be converted to (\w+)", text)
-    if not match:
-        match = re.search(r"Value '([^']*)' of type '(\w+)' is incompatible with type hint '([^']+)'", text)
+    matches = (re.search(pattern, text) for pattern in _WRONG_VALUES)
+    match = next((match for match in matches if match), None)
     if not match:
         return None
     path = re.search(r"full_key: (\S+)", text)
-    kinds = {"Float": "a number", "Integer": "a whole number", "Boolean": "true or false"}
-    kind = kinds.get(match[3], match[3].replace("Union[int, float]", "a number").replace("Optional", ""))
-    return f"{path[1] if path else 'A key'}={match[1]}: {kind} is needed here."
+    kinds = {"Float": "a number", "Integer": "a whole number", "Boolean": "true or false", "bool": "true or false"}
+    kind = match["kind"]
+    kind = kinds.get(kind, kind.replace("Union[int, float]", "a number").replace("Optional", ""))
+    return f"{path[1] if path else 'A key'}={match['value']}: {kind} is needed here."
+
+
+def _no_such_source(text: str, error: BaseException) -> str | None:
+    match = re.search(r"Interpolation key '([^']+)' not found", text)
+    path = re.search(r"full_key: (\S+)", text)
+    if not match or not path:
+        return None
+    group, _, key = match[1].rpartition(".")
+    place = f"the file of {group}=... in configs/{group} needs a line `{key}: ...`" if group else f"set {key}"
+    return f"{path[1]} takes its value from {match[1]}, which is not there: {place}."
 
 
 def _unreadable(text: str, error: BaseException) -> str | None:

@@ -18,6 +18,7 @@ from configs.errors import paragraph
 from configs.tables import Layout
 from tasks.report import Published
 from tasks.settings import IRRELEVANT, LATER, current, flat
+from tasks.sizes import AUTO
 
 Record = dict[str, Any]
 
@@ -55,16 +56,21 @@ def settings_of(cell: Cell) -> dict[str, Any]:
     return _settings(files.FOLDER, cell)
 
 
+def settings_of_record(record: Record) -> dict[str, Any]:
+    """The decisive settings of a record, where those that its data's size decided say so, as a cell's do."""
+    return decisive(record["config"]) | dict.fromkeys(record.get("chosen", ()), AUTO)
+
+
 def fits(record: Record, cell: Cell, settings: dict[str, Any] | None = None) -> bool:
     """Whether a record fills a cell. settings: the record's decisive ones, where they are at hand."""
     if not _is_named(record["experiment"], cell):
         return False
-    return not differences(settings or decisive(record["config"]), settings_of(cell))
+    return not differences(settings or settings_of_record(record), settings_of(cell))
 
 
 def cells_of(record: Record, layouts: Iterable[Layout]) -> list[Cell]:
     """Every cell that a record fills. Raises TableError where it fits two cells of one table."""
-    settings = decisive(record["config"])
+    settings = settings_of_record(record)
     filled: list[Cell] = []
     for layout in layouts:
         cells = [cell for cell in layout.cells if fits(record, cell, settings)]
@@ -80,7 +86,7 @@ def cells_of(record: Record, layouts: Iterable[Layout]) -> list[Cell]:
 
 def misfit(record: Record, layouts: Iterable[Layout]) -> str | None:
     """Why a record that fills no cell does not: the nearest cell, and where they differ. None: no cell is near."""
-    settings = decisive(record["config"])
+    settings = settings_of_record(record)
     cells = [cell for layout in layouts for cell in layout.cells if _is_named(record["experiment"], cell)]
     if record["experiment"] not in {cell.experiment for cell in cells}:  # it is gone: what is near has the same task
         cells = [cell for cell in cells if settings_of(cell).get("task.name") == settings.get("task.name")]

@@ -56,20 +56,21 @@ def origin(
     name: str = "",
     sha256: Mapping[str, str] | None = None,
     code: Sequence[dict[str, Any]] = (),
+    chosen: Sequence[str] = (),
 ) -> Origin:
     """What the checkpoints of a run say of it.
 
     Args:
         cfg: as composed. values: the same, resolved and checked. data: their identity (`TaskData.identity`).
         experiment: its name, if it is one. name: of the folder of its runs. sha256: of what it trains with, by split.
-        code: the version that runs (`record.code`).
+        code: the version that runs (`record.code`). chosen: the settings that were chosen by the size of the data.
     """
     places = {place: str(path) for place in PLACES if (path := OmegaConf.select(cfg, place))}
     longest_first = dict(sorted(places.items(), key=lambda item: -len(item[1])))
     config = {key: values[key] for key in KEPT}
     config["trainer"] = {key: value for key, value in values["trainer"].items() if key != "resume"}
     placed = _placed(config, OmegaConf.to_container(cfg, resolve=False), longest_first)
-    return Origin(experiment, name, placed, dict(data), dict(sha256 or {}), [*code])
+    return Origin(experiment, name, placed, dict(data), dict(sha256 or {}), [*code], [*chosen])
 
 
 def _placed(node: Any, raw: Any, places: Mapping[str, str]) -> Any:
@@ -268,14 +269,15 @@ def _without_outside(node: Any) -> Any:
 
 
 def _is_that_path(note: Any, kept: str) -> bool:
-    """Whether a note is an absolute path that is there, of which the run kept the end, and that is not here."""
+    """Whether a note is an absolute path that is there, of which the run kept the end, and this does not name another
+    one here."""
     if not isinstance(note, str) or not note.isprintable() or "${" in note:
         return False
-    path, end = Path(note), Path(kept.removeprefix(f"{OUTSIDE}/")).parts
+    path, here, end = Path(note), Path(kept), Path(kept.removeprefix(f"{OUTSIDE}/")).parts
     return (
         path.is_absolute()
         and end != ()
         and path.parts[-len(end) :] == end
-        and not Path(kept).exists()
         and path.exists()
+        and not (here.exists() and not here.samefile(path))
     )

@@ -234,7 +234,8 @@ def _pulled_back(
         given = dict(zip(places, tensors, strict=True))
         return plain(*(given.get(k, a) for k, a in enumerate(arguments)))
 
-    out, pull_back = torch.func.vjp(formula, *(arguments[k] for k in places))
+    results: Any = torch.func.vjp(formula, *(arguments[k] for k in places))
+    out, pull_back = results
     whole = [out] if isinstance(out, Tensor) else list(out)
     filled = [torch.zeros_like(o) if g is None else g for o, g in zip(whole, grads, strict=True)]
     by_place = dict(zip(places, pull_back(filled[0] if isinstance(out, Tensor) else tuple(filled)), strict=True))

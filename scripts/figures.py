@@ -10,6 +10,7 @@ Several runs are drawn side by side, or as curves of one figure; `nearest` and `
 
 import argparse
 import collections
+import csv
 import difflib
 import functools
 import inspect
@@ -149,7 +150,8 @@ def draw(figures: Sequence[str], runs: Sequence[Run], options: FigureOptions) ->
 def _figure_options(options: argparse.Namespace) -> FigureOptions:
     labels = None
     if options.labels is not None:
-        labels = tuple(dict.fromkeys(word.strip() for word in options.labels.split(",") if word.strip()))
+        words = next(csv.reader([options.labels], skipinitialspace=True), [])  # in quotes one may have a comma
+        labels = tuple(dict.fromkeys(word.strip() for word in words if word.strip()))
         if not labels:
             raise UserError("--labels names nothing; write them with commas, as in --labels person,artist.")
     if options.words_drawn < 1:

@@ -136,7 +136,10 @@ class Task(pl.LightningModule, abc.ABC):
 
         texts: of the examples, what `TaskData.words_of` gives.
         """
-        raise UserError(f"explain=true: {type(self).__name__} has no explanations; leave it out.")
+        raise UserError(
+            "explain=true is for documents, as those of encoder=han, and this task's answers have no explanations. "
+            "Leave it out."
+        )
 
     def layer_states(self, sentences: Sequence[Sequence[str]]) -> LayerStates:
         """The states of an encoder's layers for sentences that are cut into words: what task=probing looks into. A word
@@ -415,7 +418,10 @@ class TaskData(pl.LightningDataModule, abc.ABC):
     def words_of(self, example: Any) -> list[list[str]]:
         """The words of each sentence of an example that `read_inputs` gave, as the model reads them: for
         `Task.explain`."""
-        raise UserError(f"explain=true: {type(self).__name__} has no words to explain; leave it out.")
+        raise UserError(
+            "explain=true is for documents, as those of encoder=han: this task has no weights of words that its "
+            "answers do not hold already. Leave it out."
+        )
 
     def splits(self) -> dict[str, Split]:
         """The splits, loaded the first time they are asked for."""

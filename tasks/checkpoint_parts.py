@@ -20,7 +20,8 @@ class Origin:
     experiment: its name, or None. name: of the folder of its runs. config: the resolved configuration as plain values
     (`configs.stored` says how). data: what the model's rows stand for (`TaskData.identity`). sha256: of the data that a
     run trains with, by split (`TaskData.fingerprint`); empty where nothing is trained. code: the versions that trained
-    it, one after the other (`record.code`); the keys of an unknown one are None.
+    it, one after the other (`record.code`); the keys of an unknown one are None. chosen: the settings whose values
+    follow from the size of the data (`tasks.sizes`).
     """
 
     experiment: str | None = None
@@ -29,6 +30,7 @@ class Origin:
     data: dict[str, str] = field(default_factory=dict)
     sha256: dict[str, str] = field(default_factory=dict)
     code: list[dict[str, Any]] = field(default_factory=list)
+    chosen: list[str] = field(default_factory=list)
 
 
 def numbers_by_name(values: Any, what: str) -> dict[str, Any]:
@@ -97,10 +99,11 @@ def _is_code(code: Any) -> bool:
 def has_parts(checkpoint: Mapping[str, Any]) -> bool:
     """Whether weights, configuration, data and metrics are there, of the kinds and sizes that they must have."""
     texts: Any = checkpoint.get("data")
+    chosen: Any = checkpoint.get("chosen", [])
     shas: Any = checkpoint.get("sha256", {})  # which checkpoints from before lack
     metrics: Any = checkpoint.get("metrics")
     parts = (checkpoint.get("state_dict"), checkpoint.get("config"), texts, shas, metrics)
-    if not all(isinstance(part, dict) for part in parts):
+    if not all(isinstance(part, dict) for part in parts) or not isinstance(chosen, list):
         return False
     if not _is_bounded(checkpoint["config"], (str, int, float, NoneType)) or not _is_code(checkpoint.get("code", [])):
         return False
@@ -108,7 +111,7 @@ def has_parts(checkpoint: Mapping[str, Any]) -> bool:
         numbers_by_name({**metrics, "global_step": checkpoint.get("global_step", 0)}, "metrics")
     except ValueError:
         return False
-    return all(isinstance(text, str) for pair in [*texts.items(), *shas.items()] for text in pair)
+    return all(isinstance(text, str) for pair in [chosen, *texts.items(), *shas.items()] for text in pair)
 
 
 def check_counts(loops: Any) -> None:

@@ -82,10 +82,11 @@ def numbers(comparisons: Sequence[Comparison]) -> tuple[list[str], list[list[Any
             moments = [_moments(setting, metric) for metric in metrics]
             rows.append([
                 each.title, rank, setting.name, *(setting.labels.get(key, "").removeprefix(ABSENT) for key in keys),
-                " ".join(map(str, setting.records)), *(number for pair in moments for number in pair),
+                len(setting.records), " ".join(map(str, setting.records)),
+                *(number for pair in moments for number in pair),
                 *((result.mean, result.deviation, result.n, result.p) if result and result.n else [None] * 4),
             ])  # fmt: skip
-    return ["data", "rank", "name", *keys, "seeds", *ends, *test], rows
+    return ["data", "rank", "name", *keys, "seeds", "seed_list", *ends, *test], rows
 
 
 def _notes(comparison: Comparison, tests: Sequence[PairedTest]) -> list[str]:

@@ -41,7 +41,7 @@ class Labels:
         if self.classes is None and training:
             self._numbers.setdefault(label, len(self._numbers))
         if label not in self._numbers:
-            names = ", ".join(self._numbers)
+            names = ", ".join(map(brief, self._numbers))
             raise Fault(f"the label {brief(label)} is none of {names[:200]} (see task.data.classes)")
         return self._numbers[label]
 
@@ -74,7 +74,10 @@ def check_classes(counts: Mapping[str, Mapping[str, int]], unit: str, remark: st
     if not any(labels.values()):
         raise UserError(f"Train has no {unit} that can be used{remark}.")
     if len(labels) < 2:
-        raise UserError(f"Train has {unit} of the class {', '.join(labels)} alone, and at least two are needed.")
+        raise UserError(
+            f"Train has {unit} of the class {', '.join(map(brief, labels))} alone, and at least two classes are needed; "
+            "see whether the column that was read as the label is the right one."
+        )
     empty = [name for name, count in labels.items() if not count]
     elsewhere = {name: sum(each[name] for each in counts.values()) for name in empty}
     if few := [f"{name} ({n})" for name, n in elsewhere.items() if n]:

@@ -175,6 +175,8 @@ def build(config: dict[str, Any], overrides: list[str], data: TaskData, task: Ta
     if len(ran_on) > 1:  # it went on with another one than it began with
         dirty = [each["dirty"] for each in ran_on]
         record |= {"code": ran_on, "dirty": True if any(dirty) else None if None in dirty else False}
+    if task.origin.chosen:
+        record["chosen"] = task.origin.chosen
     if measures := task.measures:
         record["measures"] = measures
     if outcome.prediction:

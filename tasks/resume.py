@@ -26,7 +26,7 @@ from tasks.fingerprints import other_parts
 from tasks.folders import whole_file
 from tasks.reading import brief
 from tasks.schedules import FALLING
-from tasks.settings import CONTINUED, IRRELEVANT, LATER, NAME, current, settings_of
+from tasks.settings import CONTINUED, IRRELEVANT, LATER, NAME, current, flat, settings_of
 
 OF_DATA = ("data.", "sha256.")  # the beginnings of `differences` that are of data
 STOPPED = "it was stopped early, by its trainer.patience"
@@ -312,7 +312,10 @@ def take_over(
                 "trainer.max_steps, or train again without trainer.resume."
             )
     load_weights(task, checkpoint, setting)
-    task.origin = replace(task.origin, code=_code(checkpoint, task.origin.code))
+    ours, theirs = flat(task.origin.config), flat(checkpoint["config"])
+    chosen = [key for key in checkpoint.get("chosen", []) if ours.get(key) == theirs.get(key)]
+    chosen = list(dict.fromkeys([*task.origin.chosen, *chosen]))
+    task.origin = replace(task.origin, code=_code(checkpoint, task.origin.code), chosen=chosen)
     if source.resolve() == folder.resolve():
         return
     before = source / BEFORE

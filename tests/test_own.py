@@ -1,5 +1,6 @@
 """A user's own folder of configurations, and --help, which shows it."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -155,3 +156,33 @@ def test_a_folder_is_named_in_python(folder, monkeypatch):
     assert str(folder.parent) in sys.path
     with pytest.raises(UserError, match="config_dir=nowhere: there is no such folder"):
         restore(folder, "x", config_dir="nowhere")
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        ("import torhc\n", r"there is no module torhc|own_broken\.py, line 1: ModuleNotFoundError: No module named 'torhc'"),
+        ("class Bag\n", r"expected ':' \(own_broken\.py, line 1\)"),
+        ("x = 1\ny = x / 0\n", r"own_broken\.py, line 2: ZeroDivisionError: division by zero"),
+        ("class Other: pass\n", "own_broken has no Bag"),
+        (None, "there is no module own_broken"),
+    ],
+)
+def test_an_own_class_that_cannot_be_used_is_named_with_the_reason(folder, module, message, caplog):
+    sys.modules.pop("own_broken", None)
+    if module is not None:
+        (folder.parent / "own_broken.py").write_text(module)
+    importlib.invalidate_caches()
+    (folder / "encoder" / "mine.yaml").write_text("_target_: own_broken.Bag\n_partial_: true\n")
+    own.choose(["encoder=mine"])
+    with pytest.raises(UserError, match=rf"encoder\._target_=own_broken\.Bag cannot be used: ({message})\.$"):
+        checked("task=prefix_toy", "encoder=mine")
+    assert not caplog.records
+
+
+def test_a_setting_that_an_own_class_does_not_take_names_the_class(folder):
+    (folder.parent / "own_reader.py").write_text("class Reader:\n    def __init__(self, geometry, d_in): pass\n")
+    (folder / "encoder" / "mine.yaml").write_text("_target_: own_reader.Reader\n_partial_: true\ntwice: 1\n")
+    own.choose(["encoder=mine"])
+    with pytest.raises(UserError, match=r"There is no key encoder\.twice\. .*They are what Reader takes"):
+        checked("task=prefix_toy", "encoder=mine")

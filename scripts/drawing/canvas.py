@@ -1,12 +1,16 @@
 """What all figures share: colours, head and foot lines, panels, legends, the rim of the disk, and files."""
 
+import re
+import sys
 import textwrap
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import matplotlib
+from matplotlib import font_manager
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
@@ -26,8 +30,13 @@ DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
 WASH = 0.12  # opacity of an area behind points and curves
 FORMATS = ("png", "svg", "pdf")
+# For characters that DejaVu Sans lacks, where they are installed.
+FURTHER_FONTS = (
+    "Noto Sans CJK JP", "Noto Sans CJK SC", "Source Han Sans", "WenQuanYi Zen Hei", "Droid Sans Fallback",
+    "Hiragino Sans", "PingFang SC", "Microsoft YaHei", "Arial Unicode MS", "Noto Sans",
+)  # fmt: skip
 STYLE = {
-    "font.family": "DejaVu Sans",
+    "font.family": ["DejaVu Sans", *(name for name in FURTHER_FONTS if name in font_manager.get_font_names())],
     "font.size": 9,
     "axes.titlesize": 9,
     "legend.fontsize": 8,
@@ -141,6 +150,17 @@ def save(figure: Figure, path: Path) -> Path:
     """Write the figure whole or not at all; its format is the suffix of `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
-    with whole_file(path) as part, matplotlib.rc_context(STYLE):
+    with warnings.catch_warnings(record=True) as caught, whole_file(path) as part, matplotlib.rc_context(STYLE):
+        warnings.simplefilter("always", UserWarning)
         figure.savefig(part, dpi=160, metadata=metadata)
+    missing = [match[1] for each in caught if (match := re.match(r"Glyph (\d+) ", str(each.message)))]
+    for each in caught:
+        if not str(each.message).startswith("Glyph "):
+            warnings.warn(each.message, stacklevel=2)
+    if characters := "".join(chr(int(number)) for number in dict.fromkeys(missing)):
+        print(
+            f"note: {path.name}: no font here has {characters[:20]}, drawn as boxes. Install one that has them, "
+            "as Noto Sans CJK.",
+            file=sys.stderr,
+        )
     return path

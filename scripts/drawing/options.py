@@ -15,6 +15,7 @@ from scripts.drawing import canvas
 from scripts.trained import Run, Trained, short_hash
 from tasks.errors import UserError
 from tasks.folders import whole_file
+from tasks.reading import brief
 
 FIGURES = "figures"  # in the folder of the first run
 MOST_BYTES = 160  # of the runs' names in that of a file
@@ -89,7 +90,8 @@ def number_of(label: str, names: Sequence[str], trained: Trained, kind: str = "t
     """The number of a type, entity or node. Raises UserError, with the nearest names, where none has this name."""
     if label not in names:
         near = difflib.get_close_matches(label, names, n=5, cutoff=0.5)
-        hint = f"Did you mean {', '.join(near)}?" if near else f"There are {', '.join(names[:5])}, ..."
+        known = ", ".join(map(brief, near or names[:5]))
+        hint = f"Did you mean {known}?" if near else f"There are {known}, ..."
         raise UserError(f"--labels: {label!r} is none of the {len(names):,} {kind} of {trained.run.title}. {hint}")
     return names.index(label)
 

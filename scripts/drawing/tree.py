@@ -24,9 +24,9 @@ STEPS = 25  # points of an edge
 PALE = "#BBBBBB"
 FOOT = (
     f"{charts.TRUE_PLACES} Level: the fewest edges up to a root; edges are geodesics, each from one level to the next, "
-    "and nodes of lower levels are pale. Of a cycle with nothing above it, the node of the most children counts as a "
-    "root. Named are roots and, level by level, the nodes of the most children, or chosen ones, where there is "
-    "room."
+    "and nodes of lower levels, if any, are pale. Of a cycle with nothing above it, the node of the most children "
+    "counts as a root. Named are roots and, level by level, the nodes of the most children, or chosen ones, where "
+    "there is room."
 )
 
 
@@ -141,6 +141,7 @@ def plot(panels: Sequence[tuple[str, Picture]], title: str) -> Figure:
     contents = [(*panel, levels) for panel in panels]
     with canvas.panels(plot_panel, contents, (5.2, 5.6), 0.9, title, FOOT, least=5.6, most=2) as (body, _):
         handles = [canvas.dot(colour(k, levels), f"level {k}") for k in range(levels + 1)]
-        handles.append(canvas.dot(PALE, "below"))
+        if any((picture.depth > picture.levels).any() for _, picture in panels):
+            handles.append(canvas.dot(PALE, "below"))
         body.legend(handles=handles, loc="outside lower center", ncols=min(6, len(handles)))
     return body.figure

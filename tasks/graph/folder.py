@@ -19,8 +19,8 @@ EDGES = "edges.tsv"
 FORM = "node <tab> node"
 FEATURES = ("features.npy", "features.npz", "features.tsv")
 ENDS = {
-    "node": ("source", "from", "src", "node1", "node_1", "node"),
-    "other node": ("target", "to", "dst", "node2", "node_2"),
+    "node": ("source", "from", "src", "node1", "node_1", "node", "child", "hyponym", "narrower"),
+    "other node": ("target", "to", "dst", "node2", "node_2", "parent", "hypernym", "broader"),
 }
 CLASSES = {"node": ("node", "id", "name"), "class": ("class", "label")}
 Rows = list[Row]

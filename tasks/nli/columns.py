@@ -163,7 +163,8 @@ class _Store:
     def finish(self) -> Prepared:
         for split in SPLITS:
             if not self.counts[split]["pairs"]:
-                hint = "; take a larger task.data.held_out" if split == "dev" and self.recipe.held_out else ""
+                larger = "; take a larger task.data.held_out, or more different pairs, as equal ones stay together"
+                hint = larger if split == "dev" and self.recipe.held_out else ""
                 raise UserError(f"There are no pairs for {split} that can be used{self.faults[split].remark}{hint}.")
         labels, groups, splits = (np.frombuffer(a, np.int32) for a in (self.labels, self.groups, self.splits))
         counted = None if self.recipe.vocabulary == "all" else splits == SPLITS.index("train")

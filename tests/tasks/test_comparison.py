@@ -395,7 +395,7 @@ def test_numbers_are_whole_and_of_groups_too():
         compared(record(0, 0.9, 0.4), record(1, 0.9, 0.5), record(0, 0.1, 0.2, config__optim__lr=0.1))
     )
     first, second = (dict(zip(header, row, strict=True)) for row in rows)
-    assert first["seeds"] == "0 1"
+    assert (first["seeds"], first["seed_list"]) == (2, "0 1")
     assert first["test/accuracy mean"] == pytest.approx(0.45)
     assert first["test/accuracy sd"] == pytest.approx(math.sqrt(0.005))
     assert second["test/fine/accuracy mean"] == 0.25

@@ -3,7 +3,9 @@
 import json
 
 import pytest
+from omegaconf import OmegaConf
 
+from configs import composing, matching
 from tasks import sizes
 from tasks.errors import UserError
 from tests.cli import QUIET, call, places
@@ -166,6 +168,22 @@ def run_folder(tmp_path_factory, family):
     result = call(*words, *QUIET, *places(place))
     assert result.code == 0, result.err
     return result.record_path.parent
+
+
+def test_a_record_fills_a_cell_that_leaves_the_same_settings_to_the_data(run_folder, family):
+    record = json.loads((run_folder / "record.json").read_text())
+    assert {"task.data.batch_size", "task.module.regulariser"} < set(record["chosen"])
+    assert not {"trainer.max_epochs", "task.model.sparse", "task.module.objective"} & set(record["chosen"])
+    composing.register()
+    words = ("task=kg", f"data.dir={family}", "trainer.max_epochs=1", "task.model.sparse=true", "task.module.objective=bce")
+
+    def cell(*more):
+        return matching.decisive(OmegaConf.to_container(composing.composed(*words, *more), resolve=True))
+
+    settings = matching.settings_of_record(record)
+    assert matching.differences(settings, cell()) == []
+    assert matching.differences(settings, cell("task.data.batch_size=7")) == ["task.data.batch_size=auto, not 7"]
+    assert matching.differences(settings, cell("trainer.max_epochs=auto")) == ["trainer.max_epochs=1, not auto"]
 
 
 def test_a_checkpoint_settles_what_is_open_without_the_data(tmp_path, run_folder):

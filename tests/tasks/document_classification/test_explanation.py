@@ -150,11 +150,11 @@ def test_what_has_no_explanation_says_so():
             ("task=document_classification_toy", "encoder=dan", sizes),
             "needs a model that attends to sentences and words",
         ),
-        (("task=nli_toy", sizes), "NliTask has no explanations"),
+        (("task=nli_toy", sizes), "answers have no explanations"),
     ):
         task, data = build(checked(*words))
         batch = data.splits()["test"][torch.arange(2)]
         with pytest.raises(UserError, match=f"explain=true.*{said}"):
             task.explain(batch, [])
-    with pytest.raises(UserError, match=r"explain=true: NliData has no words to explain"):
+    with pytest.raises(UserError, match=r"explain=true is for documents"):
         data.words_of(None)
