@@ -75,8 +75,8 @@ def check_classes(counts: Mapping[str, Mapping[str, int]], unit: str, remark: st
         raise UserError(f"Train has no {unit} that can be used{remark}.")
     if len(labels) < 2:
         raise UserError(
-            f"Train has {unit} of the class {', '.join(map(brief, labels))} alone, and at least two classes are needed; "
-            "see whether the column that was read as the label is the right one."
+            f"Train has {unit} of the class {', '.join(map(brief, labels))} alone, and at least two classes are "
+            "needed; see whether the column that was read as the label is the right one."
         )
     empty = [name for name, count in labels.items() if not count]
     elsewhere = {name: sum(each[name] for each in counts.values()) for name in empty}

@@ -188,7 +188,7 @@ def test_labels_choose_names_and_errors_name_what_is_wrong(figures, options):
     entities.draw([run()], lambda _: graph, options(("entity 7",)))
     names = [text.get_text() for text in figures[0].subfigs[0].axes[0].texts if isinstance(text, Annotation)]
     assert names == ["entity 7"]
-    with pytest.raises(UserError, match=r"'entty 7' is none of the 60 entities of .* Did you mean entity 7"):
+    with pytest.raises(UserError, match=r"'entty 7' is none of the 60 entities of .* Did you mean 'entity 7'"):
         entities.draw([run()], lambda _: graph, options(("entty 7",)))
     other = graph._replace(model=SimpleNamespace())
     with pytest.raises(UserError, match=r"the task wn18rr has no entities; this figure shows knowledge graphs"):

@@ -195,7 +195,7 @@ def test_names_of_the_top_or_the_labels(figures, options):
     assert not any(a.padded(-1).overlaps(b.padded(-1)) for a, b in itertools.combinations(boxes, 2))
     tree.draw([words.run], lambda _: words, options(("name 30", "dog")))
     assert [text.get_text() for text in figures[1].subfigs[0].axes[0].texts] == ["name 30", "dog"]
-    with pytest.raises(UserError, match=r"'dgo' is none of the 40 nodes of .* Did you mean dog"):
+    with pytest.raises(UserError, match=r"'dgo' is none of the 40 nodes of .* Did you mean 'dog'"):
         tree.draw([words.run], lambda _: words, options(("dgo",)))
 
 

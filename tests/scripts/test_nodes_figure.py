@@ -141,7 +141,7 @@ def test_names_stand_apart_and_labels_choose_them(figures, options):
     nodes.draw([graph.run], lambda _: graph, options(("node 7",)))
     shown = [text.get_text() for text in figures[1].subfigs[0].axes[0].texts if isinstance(text, Annotation)]
     assert shown == ["node 7"]
-    with pytest.raises(UserError, match=r"'nod 7' is none of the 60 nodes of .* Did you mean node 7"):
+    with pytest.raises(UserError, match=r"'nod 7' is none of the 60 nodes of .* Did you mean 'node 7'"):
         nodes.draw([graph.run], lambda _: graph, options(("nod 7",)))
 
 

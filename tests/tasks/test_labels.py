@@ -23,7 +23,7 @@ def test_without_classes_each_label_of_the_training_data_is_one_in_alphabetical_
     numbers = np.array([labels.number(name, True) for name in ("z", "a", "z", "b")], np.int16)
     names, classes = labels.finish(numbers)
     assert (names, classes.tolist(), classes.dtype) == (["a", "b", "z"], [2, 0, 2, 1], np.int16)
-    with pytest.raises(Fault, match=r"the label 'c' is none of z, a, b \(see task\.data\.classes\)"):
+    with pytest.raises(Fault, match=r"the label 'c' is none of 'z', 'a', 'b' \(see task\.data\.classes\)"):
         labels.number("c", False)
 
 

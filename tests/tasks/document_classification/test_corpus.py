@@ -118,21 +118,21 @@ def test_documents_that_cannot_be_used_are_counted_or_end_the_reading():
     corpus = prepare(sources, recipe(on_error="skip"))
     assert [corpus.counts[split]["skipped"] for split in SPLITS] == [1, 0, 1]
     assert corpus.faults["train"] == "line 9: it has 2 columns"
-    assert corpus.faults["test"].startswith("line 1: the label 'c' is none of a, b")
+    assert corpus.faults["test"].startswith("line 1: the label 'c' is none of 'a', 'b'")
 
 
 def test_labels_outside_the_given_classes_and_classes_without_documents():
     classes = {"good": ["a"], "bad": ["b"]}
     assert prepare(three(), recipe(classes=classes)).classes == ["good", "bad"]
     with pytest.raises(
-        UserError, match=r"news\.csv, line 2: the label 'c' is none of a, b \(see task\.data\.classes\)"
+        UserError, match=r"news\.csv, line 2: the label 'c' is none of 'a', 'b' \(see task\.data\.classes\)"
     ):
         prepare(three(("a", "c")), recipe(classes=classes))
     with pytest.raises(
         UserError, match=r"Train has no documents of the class none; add some, or leave it out of task\.data\.classes"
     ):
         prepare(three(), recipe(classes={**classes, "none": ["n"]}))
-    with pytest.raises(UserError, match="Train has documents of the class a alone, and at least two are needed"):
+    with pytest.raises(UserError, match="Train has documents of the class 'a' alone, and at least two classes are needed"):
         prepare(rows("a", "a") + rows("a", split="dev") + rows("a", split="test"), recipe())
     with pytest.raises(UserError, match=r"Train has no documents that can be used\."):
         prepare(rows("a", split="test"), recipe(on_error="skip"))

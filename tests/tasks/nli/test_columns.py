@@ -82,14 +82,14 @@ def test_classes_are_the_labels_of_train_where_none_are_given():
     assert pairs.classes == ["contradiction", "entailment", "neutral"]
     assert pairs.arrays.labels[:3].tolist() == [1, 2, 0]
     assert pairs.arrays.labels[3:6].tolist() == [0, 2, 1]
-    with pytest.raises(UserError, match=r"dev\.jsonl, line 1: the label 'maybe' is none of entailment, neutral"):
+    with pytest.raises(UserError, match=r"dev\.jsonl, line 1: the label 'maybe' is none of 'entailment', 'neutral'"):
         prepared(replace(RECIPE, classes=None), dev=(("maybe", "A", "b"),))
 
 
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        (("maybe", "A dog.", "A cat."), "the label 'maybe' is none of neutral, contradiction, entailment"),
+        (("maybe", "A dog.", "A cat."), "the label 'maybe' is none of 'neutral', 'contradiction', 'entailment'"),
         (("neutral", " ", "A cat."), "its premise is empty"),
         (("neutral", "A dog.", ""), "its hypothesis is empty"),
         (("", "A dog.", "A cat."), "its label is empty"),
@@ -150,7 +150,7 @@ def test_the_vocabulary_has_no_word_that_only_the_held_out_part_has():
 @pytest.mark.parametrize(
     ("train", "classes", "said"),
     [
-        ("aa", None, "Train has pairs of the class a alone"),
+        ("aa", None, "Train has pairs of the class 'a' alone"),
         ("aa", {"A": ["a"], "B": ["b"]}, r"All pairs of the class B \(1\) are in dev or test"),
         ("ab", {"A": ["a"], "B": ["b"], "C": ["c"]}, "Train has no pairs of the class C"),
     ],
