@@ -81,10 +81,18 @@ class Comparison:
         tests = [name for name in names if name.startswith("test/") and (grouped or name.count("/") == 1)]
         return sorted(tests, key=lambda name: (name != self.tested, in_parts(name)))
 
-    def tests(self) -> list[PairedTest]:
-        """Each setting but the first against the first, by the test metric; p with Holm's correction."""
-        first, *others = (setting.values(self.tested) for setting in self.settings)
-        return holm([paired_test(other, first) for other in others])
+    @property
+    def reference(self) -> int:
+        """The place of the setting that the others are tested against: the first of two seeds or more, or the first."""
+        several = (k for k, setting in enumerate(self.settings) if len(setting.values(self.tested)) > 1)
+        return next(several, 0)
+
+    def tests(self) -> list[PairedTest | None]:
+        """Each setting against that of `reference`, by the test metric, p with Holm's correction; None in its place."""
+        values = [setting.values(self.tested) for setting in self.settings]
+        against = values.pop(self.reference)
+        tests: list[PairedTest | None] = [*holm([paired_test(other, against) for other in values])]
+        return [*tests[: self.reference], None, *tests[self.reference :]]
 
 
 def compare(records: Mapping[Path, Record], choices: Choices = lambda _: {}) -> list[Comparison]:

@@ -23,22 +23,22 @@ class Grid(NamedTuple):
 
 def grid(comparison: Comparison, with_test: bool = True) -> Grid:
     """The table: rank, the settings that differ, how many seeds, the selecting metric, and `with_test` the test metrics
-    and how each setting differs from the first."""
+    and how each setting differs from one of them (`Comparison.reference`)."""
     settings, metrics = comparison.settings, [comparison.metric]
     metrics += comparison.test_metrics() if with_test else []
     tests = comparison.tests() if with_test and len(settings) > 1 else []
     keys, wide = comparison.keys, len(comparison.keys) > MOST_COLUMNS
     named = ["settings"] if wide else keys or ["runs"]
-    header = ["rank", *named, "seeds", *metrics, *(["difference from 1"] if tests else [])]
+    header = ["rank", *named, "seeds", *metrics, *([f"difference from {1 + comparison.reference}"] if tests else [])]
     rows = []
-    for rank, setting in enumerate(settings, start=1):
+    for rank, (setting, test) in enumerate(zip(settings, tests or [None] * len(settings), strict=True), start=1):
         lines = [setting.name, *(f"{key}={value}" for key, value in setting.labels.items() if value != ABSENT)]
         names = [lines] if wide else [[value] for value in setting.labels.values()] or [[setting.name]]
-        difference = [["" if rank == 1 else _difference(tests[rank - 2])]] if tests else []
+        difference = [["" if test is None else _difference(test)]] if tests else []
         values = [[_spread(setting, metric)] for metric in metrics]
         rows.append([[str(rank)], *names, [str(len(setting.records))], *values, *difference])
     numeric = [True, *[False] * len(named), *[True] * (len(header) - 1 - len(named))]
-    return Grid(comparison.title, header, rows, numeric, _notes(comparison, tests))
+    return Grid(comparison.title, header, rows, numeric, _notes(comparison, [t for t in tests if t is not None]))
 
 
 def show(comparisons: Sequence[Comparison], with_test: bool = True) -> None:
@@ -77,8 +77,7 @@ def numbers(comparisons: Sequence[Comparison]) -> tuple[list[str], list[list[Any
     test = ["difference", "difference sd", "common seeds", "p (Holm)"]
     rows = []
     for each in comparisons:
-        tests = [None, *each.tests()]
-        for rank, (setting, result) in enumerate(zip(each.settings, tests, strict=True), start=1):
+        for rank, (setting, result) in enumerate(zip(each.settings, each.tests(), strict=True), start=1):
             moments = [_moments(setting, metric) for metric in metrics]
             rows.append([
                 each.title, rank, setting.name, *(setting.labels.get(key, "").removeprefix(ABSENT) for key in keys),

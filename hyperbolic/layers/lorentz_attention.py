@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from hyperbolic import switch
 from hyperbolic.kernels.lorentz_rows import dual, lift, normalised_mean
 from hyperbolic.layers import attention
 from hyperbolic.layers.attention import DistanceAttention
@@ -43,7 +44,8 @@ def lorentz_attention(
     Returns: (..., T, D).
     """
     q = dual(q, 2 / temperature)
-    if not dropout and (q.is_cuda or k.shape[-2] > _MATMUL_LENGTH):
+    fused = q.is_cuda or k.shape[-2] > _MATMUL_LENGTH
+    if fused and not dropout and not switch.is_transformed():  # on a CPU it has no forward-mode derivative
         mean = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, scale=1.0)
         return normalised_mean(mean, c)
     scores = _hide(q @ k.mT, mask, causal)

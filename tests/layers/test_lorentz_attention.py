@@ -153,3 +153,14 @@ def test_mistakes_are_named():
         attention(x, x[:, :0])
     with pytest.raises(ValueError, match=r"MultiHeadAttention.*7 coordinates"):
         attention(x[..., :5])
+
+
+def test_many_keys_have_a_forward_mode_derivative():
+    layer = lorentz.MultiHeadAttention(Lorentz(0.7), 4, 2).double()
+    x = layer.manifold.random(1, 70, 4, dtype=torch.float64).detach()
+    direction = torch.randn_like(x)
+    _, along = torch.func.jvp(layer, (x,), (direction,))
+    free = x.clone().requires_grad_()
+    weights = torch.randn_like(along)
+    (grad,) = torch.autograd.grad(layer(free), free, weights)
+    torch.testing.assert_close((along * weights).sum(), (grad * direction).sum())

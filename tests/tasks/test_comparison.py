@@ -402,3 +402,18 @@ def test_numbers_are_whole_and_of_groups_too():
     assert second["test/fine/accuracy sd"] is None
     assert second["difference"] == pytest.approx(-0.2)
     assert (second["common seeds"], second["p (Holm)"]) == (1, None)
+
+
+def test_a_first_setting_of_one_seed_is_not_what_the_others_are_tested_against():
+    once = [record(0, 0.95, 0.9, config__optim__lr=0.1)]
+    twice = [record(seed, 0.9, test) for seed, test in ((0, 0.7), (1, 0.72))]
+    again = [record(seed, 0.8, test, config__optim__lr=0.2) for seed, test in ((0, 0.6), (1, 0.65))]
+    (comparison,) = compared(*once, *twice, *again)
+    assert comparison.reference == 1
+    content = grid(comparison)
+    assert content.header[-1] == "difference from 2"
+    first, second, third = ("".join(row[-1]) for row in content.rows)
+    assert "(1 seed)" in first
+    assert second == ""
+    assert "0.0850 ± 0.0212, p = " in third
+    assert not any("There is no test" in note for note in content.notes)
