@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import hashlib
+import io
 import json
 import math
 import re
@@ -220,8 +222,10 @@ def load(run: Run, state: str = "best") -> Trained:
 
 def restore(run: Run, checkpoint: dict[str, Any], portable: bool = False) -> Trained:
     """The trained model of a run with the weights of a checkpoint, from `tasks.resume.read`; portable: without its
-    data, as far as the checkpoint keeps them. Raises UserError as `load` does."""
-    task, data = rebuild(checkpoint, portable)
+    data, as far as the checkpoint keeps them. What its training said of the data is not said again. Raises UserError as
+    `load` does."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        task, data = rebuild(checkpoint, portable)
     if unequal := resume.differences(checkpoint, task.origin, ("data",)):
         raise UserError(
             f"{run.folder}: its model was trained with {'; '.join(unequal)}, so that names would be wrong. Put back "
