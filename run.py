@@ -40,18 +40,18 @@ def run(cfg: DictConfig) -> float | None:
     files = prediction.Files(values["checkpoint"], values["input"], values["output"], values["explain"])
     with prediction.standard_output(files if mode == "predict" else None) as stdout:
         with multirun.output_of(job, folder):
-            chosen = choosing.open_settings(values)
+            auto = choosing.open_settings(values)
             cfg, values, data = choosing.choose(cfg, values, files)
         options = values["trainer"]
         pl.seed_everything(values["seed"], workers=True, verbose=False)
         with multirun.output_of(job, folder):
             task, data = build(values, files.state if mode == "predict" else None, data)
-        contents = {} if mode == "predict" else data.fingerprint()["sha256"]
+        contents = {} if mode == "predict" else record.fingerprint(data)["sha256"]
         passes_over = mode == "fit" and (values["skip_finished"] or options["resume"] == "auto")
         if passes_over and (earlier := record.finished(folder.parent, values, contents)):
             selection = report.pass_over("finished before, with the same settings and data", earlier, folder)
             return multirun.result(selection, earlier)
-        task.origin = stored.origin(cfg, values, data.identity, experiment, name, contents, [record.code()], chosen)
+        task.origin = stored.origin(cfg, values, data.identity, experiment, name, contents, [record.code()], auto)
         if mode == "predict":
             outcome = prediction.predict(task, data, files, stdout, **options)
         else:

@@ -1,14 +1,10 @@
 """The one check of a configuration: no key is mistyped, no value of a wrong kind, and no class outside of the table."""
 
 import inspect
-import logging
 import re
-import sys
-import traceback
 import typing
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from pathlib import Path
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
@@ -21,7 +17,7 @@ from configs.errors import ConfigError
 from configs.geometries import with_pairs
 from configs.kinds import described, fits, unknown_key
 from configs.schema import Root
-from configs.targets import check_targets
+from configs.targets import check_targets, load_target
 from tasks import sizes
 from tasks.local_paths import OUTSIDE
 from tasks.reading import brief
@@ -245,6 +241,9 @@ def check_target(name: str, node: Mapping[str, Any], supplied: tuple[str, ...] |
     """
     signature = parameters(name, node)
     target = get_object(node["_target_"])
+    if inspect.isabstract(target):
+        lacking = ", ".join(sorted(target.__abstractmethods__))
+        raise ConfigError(f"{name}._target_={node['_target_']}: {target.__name__} does not define {lacking}.")
     hints = typing.get_type_hints(target.__init__ if inspect.isclass(target) else target)
     hints |= typing.get_type_hints(getattr(target, "Options", object))
     settings = {k: v for k, v in node.items() if not (k.startswith("_") and k.endswith("_"))}
@@ -267,29 +266,6 @@ def check_target(name: str, node: Mapping[str, Any], supplied: tuple[str, ...] |
             check_target(f"{name}.{key}", value, supplied)
 
 
-def _target(name: str, path: str) -> Any:
-    """The class or function of a path. Raises ConfigError where it cannot be imported, or is not there."""
-    logger = logging.getLogger("hydra.utils")  # it would report the error as well
-    logger.disabled, before = True, logger.disabled
-    try:
-        return get_object(path)
-    except Exception as error:
-        raise ConfigError(f"{name}={path} cannot be used: {_reason(error.__cause__ or error, path)}.") from error
-    finally:
-        logger.disabled = before
-
-
-def _reason(error: BaseException, path: str) -> str:
-    """Why a class or function was not found; of an error within its module the place of it."""
-    module, _, attribute = path.rpartition(".")
-    if isinstance(error, ModuleNotFoundError) and error.name and f"{path}.".startswith(f"{error.name}."):
-        return f"{module} has no {attribute}" if module in sys.modules else f"there is no module {error.name}"
-    if isinstance(error, SyntaxError):
-        return str(error)
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{Path(last.filename).name}, line {last.lineno}: {type(error).__name__}: {error}"
-
-
 def parameters(name: str, node: Mapping[str, Any]) -> dict[str, inspect.Parameter]:
     """The parameters of the class or function that a node names. Raises ConfigError where there is none.
 
@@ -298,7 +274,7 @@ def parameters(name: str, node: Mapping[str, Any]) -> dict[str, inspect.Paramete
     check_targets(node)
     if not isinstance(node, Mapping) or not node.get("_target_"):
         raise ConfigError(f"{name} names no class; its file in configs/ needs a line `_target_: ...`.")
-    target = _target(f"{name}._target_", node["_target_"])
+    target = load_target(f"{name}._target_", node["_target_"])
     signature = dict(inspect.signature(target).parameters)
     if options := getattr(target, "Options", None):
         signature = {key: p for key, p in signature.items() if p.kind is not p.VAR_KEYWORD} | dict(

@@ -122,8 +122,9 @@ def _no_such_source(text: str, error: BaseException) -> str | None:
     if not match or not path:
         return None
     group, _, key = match[1].rpartition(".")
-    place = f"the file of {group}=... in configs/{group} needs a line `{key}: ...`" if group else f"set {key}"
-    return f"{path[1]} takes its value from {match[1]}, which is not there: {place}."
+    is_group = bool(group) and (files.FOLDER / group).is_dir()
+    remedy = f"; the file of {group}=... needs a line `{key}: ...`" if is_group else ""
+    return f"{path[1]} takes its value from {match[1]}, which is not there{remedy}."
 
 
 def _unreadable(text: str, error: BaseException) -> str | None:

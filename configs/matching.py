@@ -58,7 +58,7 @@ def settings_of(cell: Cell) -> dict[str, Any]:
 
 def settings_of_record(record: Record) -> dict[str, Any]:
     """The decisive settings of a record, where those that its data's size decided say so, as a cell's do."""
-    return decisive(record["config"]) | dict.fromkeys(record.get("chosen", ()), AUTO)
+    return decisive(record["config"]) | dict.fromkeys(record.get("auto", ()), AUTO)
 
 
 def fits(record: Record, cell: Cell, settings: dict[str, Any] | None = None) -> bool:

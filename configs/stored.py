@@ -56,21 +56,21 @@ def origin(
     name: str = "",
     sha256: Mapping[str, str] | None = None,
     code: Sequence[dict[str, Any]] = (),
-    chosen: Sequence[str] = (),
+    auto: Sequence[str] = (),
 ) -> Origin:
     """What the checkpoints of a run say of it.
 
     Args:
         cfg: as composed. values: the same, resolved and checked. data: their identity (`TaskData.identity`).
         experiment: its name, if it is one. name: of the folder of its runs. sha256: of what it trains with, by split.
-        code: the version that runs (`record.code`). chosen: the settings that were chosen by the size of the data.
+        code: the version that runs (`record.code`). auto: the settings that the size of the data decides.
     """
     places = {place: str(path) for place in PLACES if (path := OmegaConf.select(cfg, place))}
     longest_first = dict(sorted(places.items(), key=lambda item: -len(item[1])))
     config = {key: values[key] for key in KEPT}
     config["trainer"] = {key: value for key, value in values["trainer"].items() if key != "resume"}
     placed = _placed(config, OmegaConf.to_container(cfg, resolve=False), longest_first)
-    return Origin(experiment, name, placed, dict(data), dict(sha256 or {}), [*code], [*chosen])
+    return Origin(experiment, name, placed, dict(data), dict(sha256 or {}), [*code], [*auto])
 
 
 def _placed(node: Any, raw: Any, places: Mapping[str, str]) -> Any:

@@ -6,10 +6,15 @@ configs/ name: `targets` reads them, and that is the one table. What a checkpoin
 """
 
 import functools
+import logging
 import re
+import sys
+import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from hydra.utils import get_object
 
 from configs import files
 from configs.errors import ConfigError
@@ -43,6 +48,30 @@ def check_targets(node: Any) -> None:
                 "use a class of your own, name it in a file of a folder of yours, with --config-dir FOLDER, or in "
                 "Python restore(..., config_dir=FOLDER)."
             )
+
+
+def load_target(name: str, path: str) -> Any:
+    """The class or function of a path that `check_targets` has let pass. Raises ConfigError, which begins with `name`,
+    where it cannot be imported, or is not there."""
+    logger = logging.getLogger("hydra.utils")  # it would report the error as well
+    logger.disabled, before = True, logger.disabled
+    try:
+        return get_object(path)
+    except Exception as error:
+        raise ConfigError(f"{name}={path} cannot be used: {_reason(error.__cause__ or error, path)}.") from error
+    finally:
+        logger.disabled = before
+
+
+def _reason(error: BaseException, path: str) -> str:
+    """Why a class or function was not found; of an error within its module the place of it."""
+    module, _, attribute = path.rpartition(".")
+    if isinstance(error, ModuleNotFoundError) and error.name and f"{path}.".startswith(f"{error.name}."):
+        return f"{module} has no {attribute}" if module in sys.modules else f"there is no module {error.name}"
+    if isinstance(error, SyntaxError):
+        return str(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(last.filename).name}, line {last.lineno}: {type(error).__name__}: {error}"
 
 
 def check_plain(node: Any, where: str, depth: int = 0) -> None:

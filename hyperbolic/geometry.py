@@ -107,8 +107,9 @@ class Geometry:
         """
         if not isinstance(self.manifold, kinds):
             fitting = [name for name, (kind, _) in GEOMETRIES.items() if issubclass(MANIFOLDS[kind], kinds)]
+            names = ", ".join(name for name, kind in MANIFOLDS.items() if issubclass(kind, kinds))
             raise ValueError(
-                f"{model} is defined on {', '.join(kind.name for kind in kinds)}, not with geometry={self.name}; "
+                f"{model} is defined on {names}, not with geometry={self.name}; "
                 f"choose geometry={' or '.join(fitting)}, or another model"
             )
 

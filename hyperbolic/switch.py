@@ -77,13 +77,23 @@ def fast() -> bool:
 
 def is_transformed() -> bool:
     """Whether ``torch.func`` or forward-mode differentiation follows the operations that run: they need plain ones."""
-    return _functorch_active() or _forward_ad._current_level >= 0
+    return _functorch_active() or is_forward_mode()
+
+
+def is_forward_mode() -> bool:
+    """Whether forward-mode differentiation follows the operations that run."""
+    return bool(_forward_ad._current_level >= 0)
 
 
 def is_batched(tensors: Iterable[Tensor | None]) -> bool:
     """Whether gradients come several at once (``is_grads_batched=True``, ``jacobian(vectorize=True)``, ``vmap`` over a
     backward pass): PyTorch then hands on tensors without memory."""
-    return _functorch_active() or any(t is not None and _is_batched(t) for t in tensors)
+    if _functorch_active():
+        return True
+    for t in tensors:  # noqa: SIM110 - as below
+        if t is not None and _is_batched(t):
+            return True
+    return False
 
 
 def is_traced(tensors: Iterable[Tensor]) -> bool:

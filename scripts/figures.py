@@ -150,7 +150,8 @@ def draw(figures: Sequence[str], runs: Sequence[Run], options: FigureOptions) ->
 def _figure_options(options: argparse.Namespace) -> FigureOptions:
     labels = None
     if options.labels is not None:
-        words = next(csv.reader([options.labels], skipinitialspace=True), [])  # in quotes one may have a comma
+        line = " ".join(options.labels.split())
+        words = next(csv.reader([line], skipinitialspace=True), [])  # in quotes one may have a comma
         labels = tuple(dict.fromkeys(word.strip() for word in words if word.strip()))
         if not labels:
             raise UserError("--labels names nothing; write them with commas, as in --labels person,artist.")

@@ -7,6 +7,7 @@ from tasks.errors import UserError
 from tasks.reading import Fault, brief, decode
 from tasks.rows import is_finite, parse_object
 from tasks.settings import flat
+from tasks.sizes import KEYS
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "results" / "runs"
@@ -75,6 +76,9 @@ def validate(record: Record, path: Path) -> Record:
         faults += [f"'config.{name}' is no node" for name, node in nodes.items() if not isinstance(node, dict)]
         if not isinstance(record.get("overrides", []), list):
             faults.append(f"'overrides' is {brief(record['overrides'])}, no list")
+        auto = record.get("auto", [])
+        if not isinstance(auto, list) or not all(isinstance(key, str) and key in KEYS for key in auto):
+            faults.append(f"'auto' is {brief(auto)}, no list of settings that the size of data decides")
         settings = flat(record["config"])
         faults += [f"'config.{key}' is missing" for key in REQUIRED_SETTINGS if key not in settings]
         if record["commit"] is not None and not _COMMIT.fullmatch(record["commit"]):

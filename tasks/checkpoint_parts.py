@@ -8,6 +8,7 @@ from typing import Any
 
 from tasks.checkpoint_reader import MOST_DEPTH
 from tasks.reading import brief
+from tasks.sizes import KEYS
 
 MOST_VALUES = 100_000  # of a configuration, and of counts; ours have some hundred
 MOST_LETTERS = 200  # of a metric's name
@@ -20,7 +21,7 @@ class Origin:
     experiment: its name, or None. name: of the folder of its runs. config: the resolved configuration as plain values
     (`configs.stored` says how). data: what the model's rows stand for (`TaskData.identity`). sha256: of the data that a
     run trains with, by split (`TaskData.fingerprint`); empty where nothing is trained. code: the versions that trained
-    it, one after the other (`record.code`); the keys of an unknown one are None. chosen: the settings whose values
+    it, one after the other (`record.code`); the keys of an unknown one are None. auto: the settings whose values
     follow from the size of the data (`tasks.sizes`).
     """
 
@@ -30,7 +31,7 @@ class Origin:
     data: dict[str, str] = field(default_factory=dict)
     sha256: dict[str, str] = field(default_factory=dict)
     code: list[dict[str, Any]] = field(default_factory=list)
-    chosen: list[str] = field(default_factory=list)
+    auto: list[str] = field(default_factory=list)
 
 
 def numbers_by_name(values: Any, what: str) -> dict[str, Any]:
@@ -99,11 +100,13 @@ def _is_code(code: Any) -> bool:
 def has_parts(checkpoint: Mapping[str, Any]) -> bool:
     """Whether weights, configuration, data and metrics are there, of the kinds and sizes that they must have."""
     texts: Any = checkpoint.get("data")
-    chosen: Any = checkpoint.get("chosen", [])
+    auto: Any = checkpoint.get("auto", [])
     shas: Any = checkpoint.get("sha256", {})  # which checkpoints from before lack
     metrics: Any = checkpoint.get("metrics")
     parts = (checkpoint.get("state_dict"), checkpoint.get("config"), texts, shas, metrics)
-    if not all(isinstance(part, dict) for part in parts) or not isinstance(chosen, list):
+    if not all(isinstance(part, dict) for part in parts):
+        return False
+    if not isinstance(auto, list) or not all(isinstance(key, str) and key in KEYS for key in auto):
         return False
     if not _is_bounded(checkpoint["config"], (str, int, float, NoneType)) or not _is_code(checkpoint.get("code", [])):
         return False
@@ -111,7 +114,7 @@ def has_parts(checkpoint: Mapping[str, Any]) -> bool:
         numbers_by_name({**metrics, "global_step": checkpoint.get("global_step", 0)}, "metrics")
     except ValueError:
         return False
-    return all(isinstance(text, str) for pair in [chosen, *texts.items(), *shas.items()] for text in pair)
+    return all(isinstance(text, str) for pair in [*texts.items(), *shas.items()] for text in pair)
 
 
 def check_counts(loops: Any) -> None:

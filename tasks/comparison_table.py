@@ -74,7 +74,7 @@ def numbers(comparisons: Sequence[Comparison]) -> tuple[list[str], list[list[Any
     keys = list(dict.fromkeys(key for each in comparisons for key in each.keys))
     metrics = list(dict.fromkeys(m for each in comparisons for m in (each.metric, *each.test_metrics(grouped=True))))
     ends = [f"{metric} {part}" for metric in metrics for part in ("mean", "sd")]
-    test = ["difference", "difference sd", "common seeds", "p (Holm)"]
+    test = ["difference from rank", "difference", "difference sd", "common seeds", "p (Holm)"]
     rows = []
     for each in comparisons:
         for rank, (setting, result) in enumerate(zip(each.settings, each.tests(), strict=True), start=1):
@@ -83,6 +83,7 @@ def numbers(comparisons: Sequence[Comparison]) -> tuple[list[str], list[list[Any
                 each.title, rank, setting.name, *(setting.labels.get(key, "").removeprefix(ABSENT) for key in keys),
                 len(setting.records), " ".join(map(str, setting.records)),
                 *(number for pair in moments for number in pair),
+                None if result is None else 1 + each.reference,
                 *((result.mean, result.deviation, result.n, result.p) if result and result.n else [None] * 4),
             ])  # fmt: skip
     return ["data", "rank", "name", *keys, "seeds", "seed_list", *ends, *test], rows

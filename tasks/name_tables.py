@@ -82,7 +82,8 @@ def read_numbers(path: Path, form: str) -> NameTable:
     form: what a line must be, for messages. Raises UserError as `read_names` does.
     """
     lines, line = _begin(path, form)
-    separator = likelier_separator(line, separators_of(path))
+    separators = separators_of(path)
+    separator = choose_separator(line, separators, _has_numbers) or likelier_separator(line, separators)
     names = [name.strip() for name in split_columns(line, separator)]
     is_header = len(names) > 1 and names[0].lower() in NODES and not any(map(_is_number, names[1:]))
     if is_header:
@@ -99,6 +100,10 @@ def _begin(path: Path, form: str) -> tuple[Lines, str]:
     if (first := next(lines, None)) is None:
         raise UserError(f"{path} is empty; it must have lines of the form {form}.")
     return itertools.chain([first], lines), first[1] if isinstance(first[1], str) else ""
+
+
+def _has_numbers(columns: Sequence[str]) -> bool:
+    return len(columns) > 1 and all(map(_is_number, columns[1:]))
 
 
 def _is_number(text: str) -> bool:

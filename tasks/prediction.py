@@ -68,7 +68,7 @@ class Files:
     def check(self) -> tuple[str, str]:
         """Checkpoint and input. Raises UserError unless both are named, the input is there, and the output can be
         written and is no page without `explain`."""
-        if self.checkpoint is None:
+        if not self.checkpoint:
             raise UserError("mode=predict needs checkpoint=<run folder>, or a file in it.")
         if self.input is None:
             raise UserError("mode=predict needs input=FILE, or input=- for standard input.")

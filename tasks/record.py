@@ -21,7 +21,7 @@ import torch
 from pytorch_lightning.utilities import rank_zero_only
 
 from tasks.base import Task, TaskData
-from tasks.errors import Diverged
+from tasks.errors import Diverged, UserError
 from tasks.fingerprints import other_parts
 from tasks.folders import whole_file
 from tasks.local_paths import portable, portable_word
@@ -147,21 +147,32 @@ def _is_whole(record: dict[str, Any]) -> bool:
     return isinstance(shas, dict) and isinstance(selection, (dict, NoneType)) and is_number
 
 
+def fingerprint(data: TaskData) -> dict[str, Any]:
+    """`TaskData.fingerprint`. Raises UserError where it lacks a key that records need."""
+    facts = data.fingerprint()
+    if lacking := [key for key in ("files", "counts", "sha256") if key not in facts]:
+        raise UserError(
+            f"{type(data).__name__}.fingerprint lacks {', '.join(lacking)}: a record needs files, counts and sha256, "
+            "each by split (tasks.base.TaskData.fingerprint)."
+        )
+    return facts
+
+
 def build(config: dict[str, Any], overrides: list[str], data: TaskData, task: Task, outcome: Outcome) -> dict[str, Any]:
     """The record of a run that ended well. config: the resolved one. overrides: the words on the command line.
 
     Raises Diverged where a number of it is not finite."""
-    fingerprint, ran_on = config_sha256(config), task.origin.code or [code()]
+    config_hash, ran_on = config_sha256(config), task.origin.code or [code()]
     config = portable({**config, "paths": {"data_dir": "data", "output_dir": "outputs", "cache_dir": "outputs/.cache"}})
     record = {
         "experiment": task.origin.experiment,
         "config": config,
-        "config_sha256": fingerprint,
+        "config_sha256": config_hash,
         "overrides": [portable_word(word) for word in overrides if not word.lstrip("+~").startswith("paths.")],
         "metrics": outcome.metrics,
         "selection": outcome.selection,
         "diagnostics": outcome.diagnostics,
-        "data": {**portable(data.fingerprint() if data.adopted is None else data.adopted), "share": outcome.share},
+        "data": {**portable(fingerprint(data) if data.adopted is None else data.adopted), "share": outcome.share},
         "seed": config["seed"],
         "fidelity": config["fidelity"],
         **ran_on[-1],
@@ -175,8 +186,8 @@ def build(config: dict[str, Any], overrides: list[str], data: TaskData, task: Ta
     if len(ran_on) > 1:  # it went on with another one than it began with
         dirty = [each["dirty"] for each in ran_on]
         record |= {"code": ran_on, "dirty": True if any(dirty) else None if None in dirty else False}
-    if task.origin.chosen:
-        record["chosen"] = task.origin.chosen
+    if task.origin.auto:
+        record["auto"] = task.origin.auto
     if measures := task.measures:
         record["measures"] = measures
     if outcome.prediction:

@@ -313,9 +313,9 @@ def take_over(
             )
     load_weights(task, checkpoint, setting)
     ours, theirs = flat(task.origin.config), flat(checkpoint["config"])
-    chosen = [key for key in checkpoint.get("chosen", []) if ours.get(key) == theirs.get(key)]
-    chosen = list(dict.fromkeys([*task.origin.chosen, *chosen]))
-    task.origin = replace(task.origin, code=_code(checkpoint, task.origin.code), chosen=chosen)
+    auto = [key for key in checkpoint.get("auto", []) if key in theirs and ours.get(key) == theirs[key]]
+    auto = list(dict.fromkeys([*task.origin.auto, *auto]))
+    task.origin = replace(task.origin, code=_code(checkpoint, task.origin.code), auto=auto)
     if source.resolve() == folder.resolve():
         return
     before = source / BEFORE

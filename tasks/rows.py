@@ -146,18 +146,19 @@ def _read_rows(
     if isinstance(first, Fault):
         raise UserError(f"{path}, line {number}: {first}. Expected are {forms}.")
     names = named_columns(first, {**fields, **{field: (field,) for field in optional}})
-    used = [next((name for name in several if name in names), "") for several in fields.values()]
+    keys = [next((name for name in several if name in names), "") for several in fields.values()]
     where = "its first line" if header is None else "its header, as the settings name it,"
-    if "" in used:
+    if "" in keys:
         hint = f" {remedy(_first_cells(names, rows), separator)}" if remedy and header is None else ""
-        missing = [*fields.values()][used.index("")][0]
+        missing = [*fields.values()][keys.index("")][0]
         raise UserError(
             f"{path}: {where} has no column {missing} (it has "
             f"{', '.join(names)[:200]}). Expected are {forms}.{hint.rstrip()}"
         )
-    if twice := [name for name in used if names.count(name) > 1]:
+    keys += [field for field in optional if field in names]
+    if twice := [name for name in keys if names.count(name) > 1]:
         raise UserError(f"{path}: {where} has two columns {twice[0]}; give one of them another name.")
-    needed = 1 + max(map(names.index, [*used, *(field for field in optional if field in names)]))
+    needed = 1 + max(map(names.index, keys))
 
     def name(row: list[str]) -> dict[str, str]:
         if not needed <= len(row) <= len(names):

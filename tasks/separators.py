@@ -73,16 +73,20 @@ def quoted_rows(
 
 
 def named_columns(columns: Sequence[str], fields: Mapping[str, Sequence[str]]) -> list[str]:
-    """What a first line calls its columns, without blanks around, and where it has a name of a field in other letters,
-    large or small, as the field has it."""
+    """What a first line calls its columns, without blanks around. Of a field none of whose names is there, one in other
+    letters, large or small, is as the field has it."""
     names = [column.strip() for column in columns]
-    known = {name.lower(): name for several in fields.values() for name in several}
-    return [name if (own := known.get(name.lower(), name)) in names else own for name in names]
+    for several in fields.values():
+        if {*several}.isdisjoint(names):
+            own = {name.lower(): name for name in several}
+            names = [own.get(name.lower(), name) for name in names]
+    return names
 
 
 def has_columns(columns: Sequence[str], fields: Mapping[str, Sequence[str]]) -> bool:
     """Whether there is a column for each field, by one of its names, see `named_columns`."""
-    return all(not {*names}.isdisjoint(named_columns(columns, fields)) for names in fields.values())
+    named = named_columns(columns, fields)
+    return all(not {*names}.isdisjoint(named) for names in fields.values())
 
 
 def choose_separator(line: str, separators: str, fits: Callable[[list[str]], bool]) -> str | None:

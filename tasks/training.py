@@ -212,7 +212,7 @@ def test(
 
     Raises UserError where there is no checkpoint, or it does not fit the task.
     """
-    if checkpoint is None:
+    if not checkpoint:
         raise UserError("mode=test needs checkpoint=<run folder>, or a file in it.")
     _more_than_0("limit_test_batches", limit_test_batches)
     choose_threads(threads)

@@ -9,9 +9,10 @@ from unittest import mock
 
 import pytest
 
-from configs import files
+from configs import files, geometries
 from hyperbolic.geometry import FAMILIES, GEOMETRIES, MANIFOLDS, make_geometry
 from scripts import collect, tables
+from tasks.errors import UserError
 from tests.cli import QUIET, ROOT, SHORT, call, places
 from tests.configurations import CONFIGS
 from tests.manifolds.axioms import check_every_axiom
@@ -168,6 +169,25 @@ def test_a_manifold_and_a_family_are_a_module_and_a_file(outside, registries):
     geometry = make_geometry("halfspace", "HalfSpace", "halfspace", c=0.5, settings={"height": 3.0})
     assert type(geometry.linear(2, 3)).__module__ == "mine_geometry"
     assert geometry.manifold.height == 3.0
+
+
+def test_a_geometry_of_ones_own_may_be_that_of_one_component(outside, registries, tmp_path, monkeypatch):
+    config = block("Add a geometry").replace("hyperbolic.geometry.make_geometry", "mine_space.make_geometry")
+    for old, new in (("klein_tangent", "halfspace"), ("manifold: Klein", "manifold: HalfSpace"), ("tangent", "halfspace")):
+        config = config.replace(old, new)
+    module = (ROOT / "tests" / "manifolds" / "half_space.py").read_text("utf-8")
+    texts = {"mine_space.py": module, "configs/geometry/halfspace.yaml": config}
+    words = ("task=prefix_toy", "geometry=poincare", "geometry.parts.classifier=halfspace", *SHORT)
+    part = outside(texts, *words)["config"]["geometry"]["parts"]["classifier"]
+    assert part == {"name": "halfspace", "manifold": "HalfSpace", "layers": "halfspace"}
+    del FAMILIES["halfspace"], MANIFOLDS["HalfSpace"], sys.modules["mine_space"]  # as in another process
+    monkeypatch.setattr(geometries.files, "search_path", lambda: (tmp_path / "configs",))
+    assert geometries.with_pairs({"classifier": part}) == {"classifier": part}, "of a checkpoint"
+    assert "HalfSpace" in MANIFOLDS
+    file = tmp_path / "configs" / "geometry" / "halfspace.yaml"
+    file.write_text(config.replace("settings: {}", "settings: {height: 2.0}"))
+    with pytest.raises(UserError, match=r"classifier=halfspace: halfspace\.yaml has settings, which the geometry of one"):
+        geometries.with_pairs({"classifier": "halfspace"})
 
 
 @pytest.mark.long

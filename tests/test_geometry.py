@@ -24,6 +24,7 @@ from hyperbolic.geometry import (
     register_manifold,
 )
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
+from hyperbolic.manifolds.base import Manifold
 
 with mock.patch.dict(MANIFOLDS), mock.patch.dict(FAMILIES):  # it registers itself
     from tests.manifolds.half_space import HalfSpace, Linear
@@ -500,3 +501,20 @@ class TestWithDefaults:
     def test_mistakes(self, settings, message):
         with pytest.raises(ValueError, match=message):
             make("poincare").with_defaults(settings)
+
+
+def test_what_is_no_manifold_is_not_registered():
+    class Nameless(Euclidean):
+        name = None
+
+    class Fixed(Euclidean):
+        is_curved, name = True, "fixed"
+
+    for manifold, message in (
+        (Euclidean(), "takes a subclass of hyperbolic.manifolds.Manifold"),
+        (Nameless, "Nameless has no name; give the class one, as name = 'Nameless'"),
+        (Manifold, "Manifold has no name|Manifold lacks _dist"),
+        (Fixed, "Fixed: its constructor does not take c and learn_c"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            register_manifold(manifold)

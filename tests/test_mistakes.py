@@ -22,6 +22,7 @@ def finished(tmp_path_factory) -> tuple[Path, Result]:
         ("geometry=nothing", "There is no geometry named nothing"),
         ("experiment=nothing", "There is no experiment named nothing"),
         ("nothing=1", "There is no key nothing"),
+        ("skip_finished=tru", "skip_finished=tru: true or false is needed here"),
         ("data.dir=mine", "data.dir=mine is for tasks that read a folder of your own"),
         ("optim.lr=fast", "optim.lr=fast"),
         ("geometry.parts.clasifier=euclidean", "sentence, ffnn, classifier"),

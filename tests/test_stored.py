@@ -458,6 +458,18 @@ def test_notes_of_a_run_are_no_more_than_places_of_its_own_files(tmp_path):
     assert _interpolated(kept, noted) == kept | {"a": str(tmp_path / "x")}
 
 
+def test_a_path_in_the_folder_of_the_run_is_the_noted_one_unless_it_names_another_file(tmp_path, monkeypatch):
+    """Word vectors are looked for below the folder of data."""
+    from configs.stored import _interpolated
+
+    for place in ("here", "there"):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "vectors.txt").write_text("a 1\n")
+    monkeypatch.chdir(tmp_path / "here")
+    for place, expected in (("here", str(tmp_path / "here" / "vectors.txt")), ("there", "vectors.txt")):
+        assert _interpolated("vectors.txt", str(tmp_path / place / "vectors.txt")) == expected
+
+
 @pytest.mark.parametrize("text", ["a: &a {b: c}\nd: *a\n", "a: b\n" + "#" * 1_000_000, "- a\n", "[" * 99_999])
 def test_notes_that_may_stand_for_more_than_they_say_are_not_read(tmp_path, text):
     from configs.stored import _notes
@@ -466,6 +478,13 @@ def test_notes_that_may_stand_for_more_than_they_say_are_not_read(tmp_path, text
     for content, notes in (("a: {b: c}\nd: ${a.b}\n", {"a": {"b": "c"}, "d": "c"}), (text, {})):
         (tmp_path / ".hydra" / "config.yaml").write_text(content)
         assert _notes(tmp_path / "checkpoints" / "best.ckpt") == notes
+
+
+@pytest.mark.parametrize("auto", ["task.data.batch_size", [1], ["optim.lr"], None])
+def test_settings_that_no_size_of_data_decides_are_refused(finished, tmp_path, auto):
+    torch.save(torch.load(states(finished) / "last.ckpt") | {"auto": auto}, tmp_path / "last.ckpt")
+    with pytest.raises(UserError, match="is not a checkpoint of this program"):
+        resume.read(tmp_path / "last.ckpt", "checkpoint=x")
 
 
 @pytest.mark.parametrize("code", ["a", [1], [{"commit": "a"}], [{"commit": 5, "dirty": None, "versions": None}]])

@@ -41,13 +41,14 @@ class Neighbours(nn.Module):
     def __init__(self, target: Tensor, source: Tensor, n_targets: int, n_sources: int):
         super().__init__()
         for name, index, n in (("target", target, n_targets), ("source", source, n_sources)):
-            if index.dtype != torch.int64 or index.shape != target.shape or index.dim() != 1:
+            if index.dtype not in (torch.int64, torch.int32) or index.shape != target.shape or index.dim() != 1:
                 raise ValueError(
-                    f"neighbours: target and source must be int64 of one shape (E,), got {name} of {index.dtype} and "
-                    f"shape {tuple(index.shape)}"
+                    "neighbours: target and source must be whole numbers (int64) of one shape (E,), got "
+                    f"{name} of {index.dtype} and shape {tuple(index.shape)}"
                 )
             if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < n:
                 raise ValueError(f"neighbours: {name} must lie in 0..{n - 1}, got {index.min()}..{index.max()}")
+        target, source = target.long(), source.long()
         if (target.diff() < 0).any():
             raise ValueError("neighbours: target must be sorted")
         self.n_targets, self.n_sources = n_targets, n_sources

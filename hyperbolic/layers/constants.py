@@ -29,16 +29,18 @@ class ConstantLayer(nn.Module):
         return kept
 
     def _apply(self: L, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> L:
+        before = dict(self._buffers)
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch's has no types
         for name, value in self._kept.items():
-            getattr(self, name).fill_(value)
+            if self._buffers[name] is not before[name]:  # another tensor, perhaps without values
+                self._buffers[name] = torch.full_like(getattr(self, name), value)
         return self
 
     def _load_from_state_dict(
-        self, state_dict: Mapping[str, Tensor], prefix: str, metadata: Mapping[str, Any], *args: Any
+        self, state_dict: Mapping[str, Any], prefix: str, metadata: Mapping[str, Any], *args: Any
     ) -> None:
         super()._load_from_state_dict(state_dict, prefix, metadata, *args)
-        if metadata.get("assign_to_params_buffers") and state_dict:
-            device = next(iter(state_dict.values())).device
+        like = next((t for t in state_dict.values() if isinstance(t, Tensor) and t.is_floating_point()), None)
+        if metadata.get("assign_to_params_buffers") and like is not None:
             for name, value in self._kept.items():
-                setattr(self, name, torch.full_like(getattr(self, name), value, device=device))
+                setattr(self, name, like.new_tensor(value))

@@ -45,7 +45,7 @@ def lorentz_attention(
     """
     q = dual(q, 2 / temperature)
     fused = q.is_cuda or k.shape[-2] > _MATMUL_LENGTH
-    if fused and not dropout and not switch.is_transformed():  # on a CPU it has no forward-mode derivative
+    if fused and not dropout and (q.is_cuda or not switch.is_forward_mode()):  # which on a CPU it does not have
         mean = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, scale=1.0)
         return normalised_mean(mean, c)
     scores = _hide(q @ k.mT, mask, causal)

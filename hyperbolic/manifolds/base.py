@@ -80,9 +80,10 @@ class Manifold(geoopt.Manifold, abc.ABC):
         super()._apply(moved, recurse)  # type: ignore[no-untyped-call]  # torch's has no types
         return self
 
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
-        if not self.learn_c and self.fixed_c.is_meta:  # as above, of a model whose parameters are assigned
+    def _load_from_state_dict(self, state: Any, prefix: str, metadata: dict[str, Any], *args: Any) -> None:
+        super()._load_from_state_dict(state, prefix, metadata, *args)
+        # of a model built without memory whose parameters are assigned; on the default device until it is moved
+        if metadata.get("assign_to_params_buffers") and not self.learn_c and self.fixed_c.is_meta:
             self.fixed_c = self._of_start_c()
 
     def _of_start_c(self) -> Tensor:

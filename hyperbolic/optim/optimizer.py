@@ -53,9 +53,8 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             tensor by its own (Ganea et al.).
         stacked: along so many first axes several tensors are stacked, each of which clip="tensor" takes by its own.
 
-    float32 keeps no direction of a momentum far out on the hyperboloid: 40 Adam steps of 0.1 towards the origin end
-    within 1e-3 of where they should from a distance of 13 / sqrt(c), 0.05 off from 15 and 3 off from 18. Give
-    max_radius, or float64, where points go there.
+    float32 keeps few digits of the direction of a momentum far out on the hyperboloid: beyond about 14 / sqrt(c) from
+    the origin steps of Adam go astray. Give max_radius, or float64, where points go there.
 
     Points move, and are projected and drawn back, by the curvature c of their gradients; a learned c moves after that.
     A finite gradient never makes a parameter NaN. On a GPU nothing waits for the device, but for the rows of lazy

@@ -32,9 +32,9 @@ FOOT = (
     "Curves: where the trained logit of a type is 0 (probability 1/2), on a totally geodesic plane through the origin "
     "(no projection); shaded: where the type is predicted. The plane is spanned by the 2 principal directions of the "
     "gradients of these logits at the origin. In brackets: distance of the curve from the origin, and the share of the "
-    "gradient's length that lies in the plane (at 100 % the boundary is seen at its true distance from the origin). "
-    "Disk: Poincaré, radius 1."
+    "gradient's length that lies in the plane (at 100 % the boundary is seen at its true distance from the origin)."
 )
+DISK = " Disk: Poincaré, radius 1."
 
 
 @dataclass(frozen=True)
@@ -140,5 +140,6 @@ def plot_panel(axis: Axes, title: str, field: Field) -> None:
 def plot(panels: Sequence[tuple[str, Field]]) -> Figure:
     """One panel for each run: (title, field)."""
     head = f"Decision boundaries: {', '.join(panels[0][1].names)}"
-    with canvas.panels(plot_panel, panels, (4.3, 5.3), 0.4, head, FOOT, least=5.0) as (body, _):
+    foot = FOOT + DISK if any(not field.extent for _, field in panels) else FOOT
+    with canvas.panels(plot_panel, panels, (4.3, 5.3), 0.4, head, foot, least=5.0) as (body, _):
         return body.figure

@@ -20,6 +20,7 @@ from matplotlib.patches import Circle
 from torch import Tensor
 
 from tasks.folders import whole_file
+from tasks.reading import brief
 
 # Okabe & Ito (2008), told apart also by the colour-blind. The first three are the red, blue and green of the paper.
 RED, BLUE, GREEN, ORANGE, PURPLE, SKY, GREY = (
@@ -150,16 +151,18 @@ def save(figure: Figure, path: Path) -> Path:
     """Write the figure whole or not at all; its format is the suffix of `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
-    with warnings.catch_warnings(record=True) as caught, whole_file(path) as part, matplotlib.rc_context(STYLE):
+    with warnings.catch_warnings(record=True) as raised, whole_file(path) as part, matplotlib.rc_context(STYLE):
         warnings.simplefilter("always", UserWarning)
         figure.savefig(part, dpi=160, metadata=metadata)
-    missing = [match[1] for each in caught if (match := re.match(r"Glyph (\d+) ", str(each.message)))]
-    for each in caught:
-        if not str(each.message).startswith("Glyph "):
-            warnings.warn(each.message, stacklevel=2)
-    if characters := "".join(chr(int(number)) for number in dict.fromkeys(missing)):
+    glyphs: dict[str, None] = {}  # that no font has
+    for warning in raised:
+        if match := re.match(r"Glyph (\d+) ", str(warning.message)):
+            glyphs[chr(int(match[1]))] = None
+        else:
+            warnings.warn(warning.message, stacklevel=2)
+    if characters := "".join(glyphs):
         print(
-            f"note: {path.name}: no font here has {characters[:20]}, drawn as boxes. Install one that has them, "
+            f"note: {path.name}: no font here has {brief(characters[:20])}, drawn as boxes. Install one that has them, "
             "as Noto Sans CJK.",
             file=sys.stderr,
         )

@@ -13,7 +13,7 @@ from tasks.errors import UserError
 from tasks.fingerprints import contents_sha256, joined_sha256
 from tasks.graph.graph import Graph, checked, undirected
 from tasks.name_tables import Row, read_names, read_numbers
-from tasks.reading import brief, existing, header_caution, other_separator, read_lines
+from tasks.reading import brief, existing, header_caution, is_packed, other_separator, read_lines
 
 EDGES = "edges.tsv"
 FORM = "node <tab> node"
@@ -127,7 +127,7 @@ def _other_file(path: Path, least: int, most: int | None) -> str:
     first = next((line for _, line in read_lines(other) if not isinstance(line, str) or line.strip()), "")
     columns = first.count("\t") + 1 if isinstance(first, str) else 0
     if least <= columns <= (most or columns):
-        name = f"{path.name}{'.gz' if other.suffix == '.gz' else ''}"
+        name = f"{path.name}{'.gz' if is_packed(other) else ''}"
         return f" There is {other.name}, which has such lines: rename it to {name}."
     hint = other_separator(first, least, most) if isinstance(first, str) else ""
     return f" There is {other.name}, which is not read: write its lines in this form to {path.name}.{hint}"

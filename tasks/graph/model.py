@@ -73,8 +73,8 @@ class GraphNetwork(nn.Module):
         """
         if nodes is None or self.fanouts is None or not self.training:
             return self.encoder(self._enter(None), [self.neighbours] * self.layers), nodes
-        queried, places = torch.unique(nodes, return_inverse=True)
-        reached, blocks = sampled_neighbours(self.neighbours, queried, self.fanouts, draws)
+        distinct, places = torch.unique(nodes, return_inverse=True)
+        reached, blocks = sampled_neighbours(self.neighbours, distinct, self.fanouts, draws)
         return self.encoder(self._enter(reached), blocks), places
 
     def _enter(self, nodes: Tensor | None) -> Tensor:

@@ -11,7 +11,7 @@ from tasks.nli.columns import Arrays, Prepared, Recipe, prepare
 from tasks.nli.pairs import read_pairs
 from tasks.nli.places import SPLITS, Source
 
-FORMAT = 6  # of the cache
+FORMAT = 7  # of the cache
 
 
 def from_files(sources: Sequence[Source], recipe: Recipe, cache: Path) -> Prepared:

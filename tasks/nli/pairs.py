@@ -2,13 +2,14 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import contains
 from pathlib import Path
 from typing import NamedTuple
 
 from tasks.column_names import guess_columns, list_names
 from tasks.reading import Fault, bounded_lines
 from tasks.rows import parse_object, pick_fields, read_examples, read_new_rows, read_records
-from tasks.separators import has_columns
+from tasks.separators import named_columns
 
 NO_LABEL = ("-", "-1")  # annotators did not agree: SNLI and MultiNLI write the first, copies of them the second
 # What SNLI and MultiNLI call each field, and after it what SICK, SciTail and others do.
@@ -80,7 +81,7 @@ def _note_header(lines: Iterable[bytes], name: str) -> Iterator[bytes]:
     for line in bounded_lines(lines):
         if is_first and (text := line.decode("utf-8", "replace").removeprefix("\ufeff").strip()):
             is_first, columns = False, [column.strip() for column in text.split("\t")]
-            if len(columns) == 2 and has_columns(columns, SENTENCES):
+            if len(columns) == 2 and all(map(contains, SENTENCES.values(), named_columns(columns, SENTENCES))):
                 print(
                     f"note: {name}: the first line, {' <tab> '.join(columns)}, looks like a header, and it was read as "
                     "a pair of sentences, as each line is. Remove it: the lines are premise <tab> hypothesis, without "

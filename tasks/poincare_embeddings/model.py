@@ -54,7 +54,8 @@ class NodeEmbeddings(nn.Module):
         if temperature < LEAST_TEMPERATURE:
             raise UserError(f"task.model.temperature must be at least {LEAST_TEMPERATURE}, and it is {temperature}.")
         space = geometry.part("points")
-        space.check_manifold("This model", Euclidean, HyperbolicManifold)  # distances by coordinates on the hyperboloid
+        # distances are by coordinates on the hyperboloid
+        space.check_manifold("The model of Poincaré embeddings", Euclidean, HyperbolicManifold)
         names = edges.names
         self.manifold, self.names, self.d, self.temperature = space.manifold, names, d, temperature
         self.table = space.embedding(len(names), d, init_norm=norm_of_bound(d, init_bound), sparse=sparse)

@@ -182,11 +182,11 @@ class EmbeddingTask(Task):
         """Of some rows of a batch the nodes that are nearest, without the node itself."""
         if not len(rows):
             return
-        queried, points = nodes[rows], self.model.points.double()
-        order = self.model.order(queried, self.model.all_coordinates())
-        order[torch.arange(len(queried), device=queried.device), queried] = torch.inf
+        queries, points = nodes[rows], self.model.points.double()
+        order = self.model.order(queries, self.model.all_coordinates())
+        order[torch.arange(len(queries), device=queries.device), queries] = torch.inf
         places = order.topk(min(self.top_k, order.shape[1] - 1), largest=False).indices
-        distances = self.model.manifold.dist(points[queried].unsqueeze(1), points[places])
+        distances = self.model.manifold.dist(points[queries].unsqueeze(1), points[places])
         for row, near, far in zip(rows.tolist(), places.tolist(), distances.tolist(), strict=True):
             names = (self.model.names[k] for k in near)
             pairs = zip(names, far, strict=True)

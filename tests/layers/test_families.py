@@ -240,6 +240,17 @@ def test_a_layer_the_papers_of_a_family_do_not_define_is_named(name):
         geometry(name).multi_head_attention(4, 2)
 
 
+def test_a_conversion_that_changes_nothing_leaves_a_constant_to_its_graph():
+    layer = lorentz.Linear(Lorentz(2.0), 4, 4, scale=2.3, learn_scale=False)
+    result = layer(layer.manifold.random(2, 4).detach()).sum()
+    layer.float()
+    result.backward()
+    assert layer.double().scale.dtype == torch.float64
+    with torch.inference_mode():
+        fixed = lorentz.Linear(Lorentz(2.0), 4, 4, scale=2.3, learn_scale=False)
+    assert float(fixed.to("cpu").scale) == pytest.approx(2.3)
+
+
 def test_points_stay_points_where_a_conversion_fails():
     layer = mobius.Logits(PoincareBall(1.0), 3, 2)
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from scripts import figures
-from scripts.drawing import attention, entity_types, nearest
+from scripts.drawing import attention, canvas, entity_types, nearest
 from scripts.drawing.options import FigureOptions
 from scripts.trained import load, read_run, read_runs
 from tasks.entity_typing.toy import ToyTypingData
@@ -276,7 +276,7 @@ def test_other_names_for_two_runs_that_are_called_alike(poincare, copied, tmp_pa
         (("norms", "RUN/.."), "It holds 1 run(s), as "),
         (("norms", "no/where"), "There is no folder no/where."),
         (("norms", "RUN/record.json"), "is a file; name the folder of a run"),
-        (("nearest", "RUN", "--labels", "persn"), "'persn' is none of the 39 types of entity_typing_toy-poincare-gru, seed 0. Did you mean person"),
+        (("nearest", "RUN", "--labels", "persn"), "'persn' is none of the 39 types of entity_typing_toy-poincare-gru, seed 0. Did you mean 'person'"),
         (("boundaries", "RUN", "--labels", "person,xyzzy"), "'xyzzy' is none of the 39 types"),
         (("boundaries", "RUN", "--labels", "a,b,c,d,e,f,g"), "at most 6 types"),
         (("nearest", "RUN", "--labels", " , "), "--labels names nothing"),
@@ -446,3 +446,17 @@ def test_the_paper_s_types_give_both_tables(poincare, tmp_path):
 def test_the_list(capsys):
     assert figures.main(["--list"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [*figures.FIGURES, figures.SEARCH]
+
+
+def test_labels_in_quotes_may_have_commas(tmp_path):
+    options = figures._parser().parse_args(["entities", "--labels", 'a b, "city, K\u00f6ln",\n c'])
+    assert figures._figure_options(options).labels == ("a b", "city, K\u00f6ln", "c")
+
+
+def test_characters_that_no_font_has_are_named_once(tmp_path, capsys):
+    with canvas.canvas(2.0, 1.0, "\U00012000\U00012000 a\x1b", "small") as body:
+        canvas.save(body.figure, tmp_path / "a.png")
+    err = capsys.readouterr().err
+    assert err.startswith("note: a.png: no font here has ")
+    assert err.count("note") == 1
+    assert "\x1b" not in err

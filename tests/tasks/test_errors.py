@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from omegaconf.errors import InterpolationKeyError
 
 from configs import composing
 from configs.build import make_data
@@ -82,3 +83,11 @@ def test_an_encoder_that_does_not_say_the_size_of_its_states_is_named():
 
     with pytest.raises(UserError, match="^Reader has no d_out: .*CONTRIBUTING"):
         states_size(Reader())
+
+
+@pytest.mark.parametrize(
+    ("key", "remedy"), [("geometry.layers", "; the file of geometry=... needs a line `layers: ...`"), ("paths.nope", ""), ("x", "")]
+)
+def test_a_value_that_is_taken_from_nowhere_is_named(key, remedy):
+    error = InterpolationKeyError(f"Interpolation key '{key}' not found\n    full_key: task.model.activation")
+    assert paragraph(error) == f"task.model.activation takes its value from {key}, which is not there{remedy}."

@@ -35,6 +35,8 @@ def read(tmp_path, content: str | bytes, name: str = "train.tsv", **settings) ->
         ("a.csv", 'label,text\n x ,"A ""b"", c"\ny,"two\nlines"\nz,d\n', [(2, ("x", 'A "b", c')), (3, ("y", "two\nlines")), (5, ("z", "d"))]),
         ("a.csv.gz", "\nlabel,text\n\nx,a\n", [(4, ("x", "a"))]),
         ("a.CSV.GZ", "Label, TEXT ,more\nx,a,1\n", [(2, ("x", "a"))]),
+        ("a.csv", "label,review,Text\nx,a,utf8\n", [(2, ("x", "a"))]),
+        ("a.csv", "Stars,label,text\n5,x,a\n", [(2, ("x", "a"))]),
         ("a.csv.v2.tsv", "Text\ttext\tlabel\nb\ta\tx\n", [(2, ("x", "a"))]),
     ],
 )  # fmt: skip
@@ -113,7 +115,7 @@ def test_faults_of_a_table_with_quotes_are_named_by_their_first_line(tmp_path):
         (b"", "is empty. Expected are rows"),
         (b"\n \n", "is empty"),
         (b"label\tname\n", "its first line has no column text"),
-        (b"text\tLabel\tlabel\tTEXT\n", "its first line has two columns text; give one of them another name"),
+        (b"Text\tLabel\tlabel\tTEXT\n", "its first line has two columns text; give one of them another name"),
         (b"\xff\n", "line 1: it is not UTF-8"),
         (b"x" * 300_000, "its first line has no column label"),
     ],

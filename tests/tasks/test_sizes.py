@@ -172,8 +172,8 @@ def run_folder(tmp_path_factory, family):
 
 def test_a_record_fills_a_cell_that_leaves_the_same_settings_to_the_data(run_folder, family):
     record = json.loads((run_folder / "record.json").read_text())
-    assert {"task.data.batch_size", "task.module.regulariser"} < set(record["chosen"])
-    assert not {"trainer.max_epochs", "task.model.sparse", "task.module.objective"} & set(record["chosen"])
+    assert {"task.data.batch_size", "task.module.regulariser"} < set(record["auto"])
+    assert not {"trainer.max_epochs", "task.model.sparse", "task.module.objective"} & set(record["auto"])
     composing.register()
     words = ("task=kg", f"data.dir={family}", "trainer.max_epochs=1", "task.model.sparse=true", "task.module.objective=bce")
 

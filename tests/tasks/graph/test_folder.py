@@ -131,7 +131,7 @@ def test_a_header_is_named(folder, recwarn):
 def test_tables_with_commas_and_names_of_columns_are_the_same_graph(folder):
     """Columns in another order, in quotes, with further ones between them, and a header of the features."""
     before = read_folder(folder, "mine", True)
-    for stem, header in (("edges", "Target;weight;Source"), ("labels", "label;year;id")):
+    for stem, header in (("edges", "Parent;weight;Child"), ("labels", "label;year;id")):
         rows = [line.split("\t") for line in (folder / f"{stem}.tsv").read_text().split("\n") if line.strip()]
         lines = [header, *(f'"{second}";0,5;{first}' for first, second in rows)]
         (folder / f"{stem}.csv").write_text("\n".join(lines) + "\n\n")
@@ -145,7 +145,7 @@ def test_tables_with_commas_and_names_of_columns_are_the_same_graph(folder):
     assert graph.features.tolist() == before.features.tolist()
     assert graph.labels.tolist() == before.labels.tolist()
     assert graph.notes[0].endswith(
-        "edges.csv: the first line names the columns (Source, Target); further columns are not read: weight"
+        "edges.csv: the first line names the columns (Child, Parent); further columns are not read: weight"
     )
     assert not any("header" in caution for caution in graph.cautions)
 
