@@ -251,7 +251,7 @@ def check_target(name: str, node: Mapping[str, Any], supplied: tuple[str, ...] |
     unknown = [k for k in settings if k not in names]
     if unknown and not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in signature.values()):
         message = unknown_key(f"{name}.{unknown[0]}", unknown[0], names)
-        raise ConfigError(f"{message} They are what {target.__name__} takes.")
+        raise ConfigError(f"{message} {target.__name__} takes no other.")
     for key, parameter in signature.items():
         several = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
         needed = parameter.default is parameter.empty and not several

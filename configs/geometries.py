@@ -22,7 +22,7 @@ def with_pairs(parts: Mapping[str, Any]) -> dict[str, Any]:
     all that is needed to build its model again. What has no file stays: `make_geometry` says which names there are.
 
     Raises:
-        ConfigError: the file has options or settings, or its function cannot be imported.
+        ConfigError: the file lacks a key, or has options or settings, or its function cannot be imported.
     """
     result = dict(parts)
     for component, part in parts.items():
@@ -30,6 +30,8 @@ def with_pairs(parts: Mapping[str, Any]) -> dict[str, Any]:
         if _is_known(part) or (file := _file(name)) is None:
             continue
         node, where = files.load(file), f"geometry.parts.{component}"
+        if lacking := [key for key in ("_target_", *PAIR) if key not in node]:
+            raise ConfigError(f"{where}={name}: {file.name} lacks {', '.join(lacking)}.")
         check_targets(node)
         load_target(f"{where}={name}: {file.name}: _target_", node["_target_"])
         if name == part:

@@ -188,6 +188,9 @@ def test_a_geometry_of_ones_own_may_be_that_of_one_component(outside, registries
     file.write_text(config.replace("settings: {}", "settings: {height: 2.0}"))
     with pytest.raises(UserError, match=r"classifier=halfspace: halfspace\.yaml has settings, which the geometry of one"):
         geometries.with_pairs({"classifier": "halfspace"})
+    file.write_text(config.replace("manifold: HalfSpace", ""))
+    with pytest.raises(UserError, match=r"classifier=halfspace: halfspace\.yaml lacks manifold\."):
+        geometries.with_pairs({"classifier": "halfspace"})
 
 
 @pytest.mark.long

@@ -184,5 +184,5 @@ def test_a_setting_that_an_own_class_does_not_take_names_the_class(folder):
     (folder.parent / "own_reader.py").write_text("class Reader:\n    def __init__(self, geometry, d_in): pass\n")
     (folder / "encoder" / "mine.yaml").write_text("_target_: own_reader.Reader\n_partial_: true\ntwice: 1\n")
     own.choose(["encoder=mine"])
-    with pytest.raises(UserError, match=r"There is no key encoder\.twice\. .*They are what Reader takes"):
+    with pytest.raises(UserError, match=r"There is no key encoder\.twice\. .*Reader takes no other"):
         checked("task=prefix_toy", "encoder=mine")

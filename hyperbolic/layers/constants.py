@@ -18,20 +18,17 @@ class ConstantLayer(nn.Module):
     of a layer on the meta device.
     """
 
+    _constants: Mapping[str, float] = {}
+
     def keep_constant(self, name: str, value: float) -> None:
         """Make ``value`` the buffer of this name."""
         self.register_buffer(name, torch.tensor(float(value)), persistent=False)
-        self._constants = {**self._kept, name: float(value)}
-
-    @property
-    def _kept(self) -> dict[str, float]:
-        kept: dict[str, float] = self.__dict__.get("_constants", {})
-        return kept
+        self._constants = {**self._constants, name: float(value)}
 
     def _apply(self: L, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> L:
         before = dict(self._buffers)
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch's has no types
-        for name, value in self._kept.items():
+        for name, value in self._constants.items():
             if self._buffers[name] is not before[name]:  # another tensor, perhaps without values
                 self._buffers[name] = torch.full_like(getattr(self, name), value)
         return self
@@ -42,5 +39,5 @@ class ConstantLayer(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, metadata, *args)
         like = next((t for t in state_dict.values() if isinstance(t, Tensor) and t.is_floating_point()), None)
         if metadata.get("assign_to_params_buffers") and like is not None:
-            for name, value in self._kept.items():
+            for name, value in self._constants.items():
                 setattr(self, name, like.new_tensor(value))

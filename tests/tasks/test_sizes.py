@@ -186,6 +186,18 @@ def test_a_record_fills_a_cell_that_leaves_the_same_settings_to_the_data(run_fol
     assert matching.differences(settings, cell("trainer.max_epochs=auto")) == ["trainer.max_epochs=1, not auto"]
 
 
+@pytest.mark.long
+def test_a_run_that_goes_on_has_what_its_data_decided_but_for_what_is_set(tmp_path, family):
+    words = ("optim.schedule=constant", *QUIET)
+    begun = call("task=kg", f"data.dir={family}", "trainer.max_epochs=1", *words, *places(tmp_path / "a"))
+    assert begun.code == 0, begun.err
+    more = ("trainer.max_epochs=2", "trainer.check_val_every_n_epoch=2", f"data.dir={family}")
+    longer = call(f"trainer.resume={begun.record_path.parent}", *more, *places(tmp_path / "b"))
+    assert longer.code == 0, longer.err
+    assert "task.data.batch_size" in longer.record["auto"]
+    assert set(longer.record["auto"]) == set(begun.record["auto"]) - {"trainer.check_val_every_n_epoch"}
+
+
 def test_a_checkpoint_settles_what_is_open_without_the_data(tmp_path, run_folder):
     questions = tmp_path / "questions.tsv"
     questions.write_text("p1\tparent\t?\n", encoding="utf-8")
