@@ -193,7 +193,11 @@ def _define(cls: type[Operator], schema: str) -> None:
             return op(*packed(arguments)) if whole else plain(*arguments)
         if fuses and switch.fast():
             return fused(*arguments)
-        return apply(*arguments) if switch.fast() and fits(*arguments) else plain(*arguments)
+        if not switch.fast() or not fits(*arguments):
+            return plain(*arguments)
+        if not torch.is_grad_enabled():  # or ctx.needs_input_grad is true of what requires one
+            arguments = tuple(a.detach() if isinstance(a, Tensor) and a.requires_grad else a for a in arguments)
+        return apply(*arguments)
 
     # Dynamo reads no attribute of an autograd function.
     plain, fits, may_fuse, is_opaque = cls.plain, cls.fits, cls.fuses, cls.opaque

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hyperbolic.kernels.gyro import constants
+from hyperbolic.kernels.gyro import add, constants
 from hyperbolic.manifolds.poincare import project
 from hyperbolic.numerics import artanhc, cosh_sqrt, scaled, sqnorm, tanhc
 from hyperbolic.operator import Operator, operator
@@ -23,10 +23,7 @@ def _plain_sum(x: Tensor, gap: Tensor, last: Tensor | None) -> Tensor:
     total, total_gap = x[0], gap[0]
     result = total if last is None else total * last[0]
     for t in range(1, x.shape[0]):
-        s = total + x[t]
-        n = s.square().sum(-2, keepdim=True)
-        i = 1 / (n + total_gap * gap[t])
-        total, new_gap = n * i * total + total_gap * i * s, total_gap * i * gap[t]
+        total, new_gap = add(total, total_gap, x[t], gap[t])
         total_gap = new_gap.clamp_min(least)
         total = total + 0.5 * (new_gap - total_gap) * total  # back inside: |x|^2 = 1 - gap, both near 1
         result = total if last is None else result + total * last[t]
@@ -67,8 +64,8 @@ class BallSum(Operator):
     def backward(ctx: Context, grad_last: Tensor) -> tuple[Tensor, Tensor, None]:
         gap, vectors, numbers, last = ctx.saved_tensors
         steps, size, rows = len(gap), *grad_last.shape
-        cut = numbers[:, 3] <= constants(grad_last).least_gap  # sums that were brought back inside
-        cut = cut if cut.any() else None
+        cut = numbers[:, 3] <= constants(grad_last).least_gap  # sums that were brought back inside, from the second on
+        cut = cut if cut[2:].any() else None
         g_x, g_gap = vectors.new_empty(steps, size, rows), torch.empty_like(gap)
         grad = grad_last if last is None else grad_last * last[-1]
         grad_gap = torch.zeros_like(gap[0])

@@ -4,6 +4,7 @@
 #pragma once
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 namespace elementary {
 
@@ -55,13 +56,6 @@ template <class T> inline T exp(T x) {
     return power * r + power;
 }
 
-// e^x - 1 with full relative accuracy near 0.
-template <class T> inline T expm1(T x) {
-    T power;
-    const T r = reduced(x, power);
-    return power * r + (power - T(1));
-}
-
 // log(x) of normal positive x, and log(1 + x) where x = 1 + "rest" is given as x and what it lost.
 template <class T> inline T log(T x) {
     using F = Format<T>;
@@ -93,17 +87,7 @@ template <class T> inline T tanh(T x, T &sech2) {
     return -below / sum;
 }
 
-// cosh(x), and sinh(x) of x >= 0 with full relative accuracy near 0.
-template <class T> inline T cosh(T x) {
-    const T e = exp(x);
-    return T(0.5) * (e + T(1) / e);
-}
-template <class T> inline T sinh(T x) {
-    const T e = expm1(x);
-    return T(0.5) * (e + e / (e + T(1)));
-}
-
-// Both, for x >= 0.
+// sinh(x) with full relative accuracy near 0 and cosh(x), for x >= 0.
 template <class T> inline T sinh(T x, T &cosh) {
     T power;
     const T r = reduced(x, power);
@@ -125,10 +109,17 @@ template <class T> inline T sinhc(T z, T &cosh) {
     return odd;
 }
 
-// arsinh(z) = sign(z) log1p(|z| + z^2 / (1 + sqrt(1 + z^2))), of |z| whose square is finite.
-template <class T> inline T asinh(T z) {
-    const T a = std::fabs(z);
-    return std::copysign(log1p(a + a * a / (T(1) + std::sqrt(T(1) + a * a))), z);
+// arsinh(z) = sign(z) log(|z| + root) and root = sqrt(1 + z^2), the inverse of its slope; beyond half the largest number
+// arsinh of that, and where z^2 overflows, the root is that of the largest number. For |z| < 1 what rounding took from
+// the sum and from the root, (1 + z^2 - root^2) / (2 root), is put back, times the slope of the logarithm,
+// 1 / (|z| + root) = root - |z|.
+template <class T> inline T arsinh(T z, T &root) {
+    constexpr T largest = std::numeric_limits<T>::max();
+    const T a = std::fabs(z), square = T(1) + a * a;
+    root = std::sqrt(square < largest ? square : largest);
+    const T rest = a > root ? a : root, sum = rest + a;
+    const T lost = (a - (sum - rest)) + T(0.5) * std::fma(a, a, std::fma(-root, root, T(1)));
+    return std::copysign(log(sum) + (a >= T(1) ? T(0) : lost * (root - a)), z);
 }
 
 // 1 / (1 + e^-x).

@@ -1,4 +1,4 @@
-// Products of vectors with some rows of a table, and their gradients: see hyperbolic/kernels/table_products.py.
+// Products of vectors with some rows of a table, and their gradients: see kernels/table_products/__init__.py.
 #pragma once
 #include "rows.h"
 

@@ -234,3 +234,10 @@ def test_bce_of_products_whose_squares_may_overflow(size):
     grads = torch.autograd.grad(loss, [x, w, scale])
     assert torch.isfinite(loss)
     assert all(torch.isfinite(grad).all() for grad in grads)
+
+
+@KINDS
+def test_no_classes_teach_nothing(kind):
+    inputs = arguments(kind, 4, 0)
+    for targets in (torch.full((4, 2), -1), torch.empty(4, 0, dtype=F64), torch.empty(4, 0, dtype=torch.long)):
+        assert_same(streamed_bce(*inputs, targets), bce(*inputs, targets), inputs)

@@ -115,3 +115,18 @@ def test_a_pair_whose_weight_is_too_small_for_a_number_is_still_pulled_together(
     loss = distance_softmax(torch.zeros(1, 1, dtype=F64), partner, far, torch.tensor(1.0), NONE, 0.02)
     assert torch.isfinite(loss)
     assert torch.isfinite(torch.autograd.grad(loss, partner)[0])
+
+
+def test_no_excluded_pairs_of_any_integers():
+    points, c = drawn(1.0), torch.tensor(1.0, dtype=F64)
+    loss = distance_softmax(*points, c, (torch.empty(0, dtype=torch.int32),) * 2)
+    torch.testing.assert_close(loss, distance_softmax(*points, c, NONE), rtol=0, atol=0)
+
+
+def test_each_gradient_alone_is_that_of_all():
+    points, c = drawn(1.0), torch.tensor(1.0, dtype=F64)
+    _, *gradients = with_gradients(distance_softmax, points, c, SOME)
+    for i, expected in enumerate(gradients):
+        alone = [x.clone().requires_grad_(i == j) for j, x in enumerate(points)]
+        distance_softmax(*alone, c, SOME).backward()
+        torch.testing.assert_close(alone[i].grad, expected, **tolerance(F64, "identity"))

@@ -231,3 +231,10 @@ def test_normalise_takes_a_strided_gradient():
     ):
         a, b = (torch.autograd.grad(call(), z, g)[0] for g in (grad, grad.contiguous()))
         torch.testing.assert_close(a, b)
+
+
+@pytest.mark.usefixtures("each_path")
+def test_heads_that_do_not_divide_the_coordinates_are_refused():
+    scale, c = torch.tensor(2.0), torch.tensor(1.0)
+    with pytest.raises(RuntimeError):
+        kernel.normalised_linear(torch.randn(4, 5), torch.randn(7, 5), None, scale, c, 1.1, 2)

@@ -194,3 +194,12 @@ def test_arsinh_has_the_right_value_sign_and_slope(size, dtype):
     torch.testing.assert_close(out.double(), 2 * torch.asinh(wide), rtol=1e-6, atol=0)
     (slope,) = torch.autograd.grad(out.sum(), z)
     torch.testing.assert_close(slope.double(), 2 / torch.hypot(wide, torch.ones_like(wide)), rtol=1e-5, atol=1e-38)
+
+
+@pytest.mark.usefixtures("each_path")
+def test_no_classes():
+    x, w, scale = torch.randn(3, 5, requires_grad=True), torch.randn(0, 5, requires_grad=True), torch.ones(0)
+    logits = class_logits(x, w, scale)
+    logits.sum().backward()
+    assert logits.shape == (3, 0)
+    assert not x.grad.any()

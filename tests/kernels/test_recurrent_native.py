@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hyperbolic import switch
-from hyperbolic.kernels.recurrent import mobius_gru, mobius_rnn, plain
+from hyperbolic.kernels.recurrent import mobius_gru, mobius_rnn, passes, plain
 from hyperbolic.kernels.recurrent.passes import Gru
 from tests.tolerances import tolerance
 
@@ -216,3 +216,13 @@ def test_a_recorded_sequence_takes_other_batches(kind):
         warnings.simplefilter("ignore", torch.jit.TracerWarning)
         traced = torch.jit.trace(lambda *a: KERNELS[kind][0](*a), (x, lengths, *rest), check_trace=False)
     torch.testing.assert_close(traced(x, lengths, *rest), KERNELS[kind][0](x, lengths, *rest))
+
+
+@KINDS
+@pytest.mark.parametrize("recorded", [True, False])
+def test_states_are_kept_only_where_gradients_are_recorded(kind, recorded, monkeypatch):
+    calls, free = [], arguments(kind, 3)[0]
+    monkeypatch.setattr(passes._LIBRARY, "run", lambda *arguments: calls.append(arguments))
+    with torch.set_grad_enabled(recorded):
+        KERNELS[kind][0](free[0], None, *free[1:])
+    assert (calls[0][-1] is not None) is recorded

@@ -15,7 +15,11 @@ template <class T, T (*f)(T, T &)> T second(T x) {
 template <class T> T only_tanh(T x) { return first<T, elementary::tanh<T>>(x); }
 template <class T> T only_sech2(T x) { return second<T, elementary::tanh<T>>(x); }
 template <class T> T only_sinhc(T z) { return first<T, elementary::sinhc<T>>(z); }
-template <class T> T only_cosh(T z) { return second<T, elementary::sinhc<T>>(z); }
+template <class T> T only_short_cosh(T z) { return second<T, elementary::sinhc<T>>(z); }
+template <class T> T only_sinh(T x) { return first<T, elementary::sinh<T>>(x); }
+template <class T> T only_cosh(T x) { return second<T, elementary::sinh<T>>(x); }
+template <class T> T only_arsinh(T z) { return first<T, elementary::arsinh<T>>(z); }
+template <class T> T only_root(T z) { return second<T, elementary::arsinh<T>>(z); }
 template <class T, T (*f)(T)> void apply(const T *x, T *y, int64_t n, int threads) {
 #pragma omp parallel for simd num_threads(threads) if (parallel : threads > 1)
     for (int64_t i = 0; i < n; i++) y[i] = f(x[i]);
@@ -31,14 +35,14 @@ template <class T, T (*f)(T)> void apply(const T *x, T *y, int64_t n, int thread
     }
 
 EXPORT(exp, elementary::exp)
-EXPORT(expm1, elementary::expm1)
 EXPORT(log, elementary::log)
 EXPORT(log1p, elementary::log1p)
-EXPORT(asinh, elementary::asinh)
-EXPORT(cosh, elementary::cosh)
-EXPORT(sinh, elementary::sinh)
+EXPORT(arsinh, only_arsinh)
+EXPORT(root, only_root)
+EXPORT(sinh, only_sinh)
+EXPORT(cosh, only_cosh)
 EXPORT(sigmoid, elementary::sigmoid)
 EXPORT(tanh, only_tanh)
 EXPORT(sech2, only_sech2)
 EXPORT(short_sinhc, only_sinhc)
-EXPORT(short_cosh, only_cosh)
+EXPORT(short_cosh, only_short_cosh)

@@ -11,7 +11,6 @@ would save that memory; launches, which are few, it would not.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from hyperbolic.kernels.class_losses import passes
@@ -35,7 +34,7 @@ def streamed_bce(
         row_weights: (B, G), without gradient. groups: long (K,), below G; None for G = 1.
     """
     row_weights = None if row_weights is None else row_weights.detach()
-    loss: Tensor = passes.BinaryCrossEntropy.run(*_operands(x, w, scale, bias), targets.detach(), row_weights, groups)
+    loss: Tensor = passes.BinaryCrossEntropy.run(x, w, scale, bias, targets.detach(), row_weights, groups)
     return loss
 
 
@@ -54,13 +53,8 @@ def streamed_cross_entropy(
         x: (B, e). w: (K, e). scale, bias: (K,) or None; the bias counts where there is no scale.
         target: long (B,), a class also where the row is not counted. counted: boolean (B,). label_smoothing: eps.
     """
-    loss: Tensor = passes.CrossEntropy.run(*_operands(x, w, scale, bias), target, counted, label_smoothing)
+    loss: Tensor = passes.CrossEntropy.run(x, w, scale, bias, target, counted, label_smoothing)
     return loss
-
-
-def _operands(*tensors: Tensor | None) -> tuple[Tensor | None, ...]:
-    """The tensors, without need of gradients where none are recorded: then the forward pass makes none."""
-    return tensors if torch.is_grad_enabled() else tuple(None if t is None else t.detach() for t in tensors)
 
 
 __all__ = ["dense_targets", "streamed_bce", "streamed_cross_entropy"]

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "arsinh.h"
 #include "denormals.h"
+#include "elementary.h"
 #include "rows.h"
 
 namespace {

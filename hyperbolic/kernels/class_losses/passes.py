@@ -90,6 +90,7 @@ class _Streamed(Operator):
     def fits(x: Tensor, w: Tensor, scale: Tensor | None, bias: Tensor | None, *others: Any) -> bool:
         return (
             x.dim() == w.dim() == 2
+            and len(w) > 0
             and x.shape[1] == w.shape[1]
             and all(t is None or t.shape == w.shape[:1] for t in (scale, bias))
             and (scale is None or bias is None)  # of which plain takes the scale

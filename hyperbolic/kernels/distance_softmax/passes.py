@@ -43,6 +43,7 @@ class DistanceSoftmax(Operator):
         left, right, n, exponent = left.contiguous(), right.contiguous(), len(left), float(power)
         near, slope, length = _weights(h.clamp_min(plain.LEAST**2), exponent)
         near.clamp_min_(_LEAST_WEIGHT)
+        rows, columns = rows.long(), columns.long()
         if len(rows):
             rows = native.checked_index(rows, n, "distance_softmax", "rows")
             columns = native.checked_index(columns, len(right), "distance_softmax", "columns")
@@ -50,18 +51,22 @@ class DistanceSoftmax(Operator):
         rows, columns = rows[order], columns[order]
         bounds = torch.searchsorted(rows, torch.arange(n + 1, device=rows.device))
         step = max(1, _BLOCK // max(len(right), 1))
-        grad_left, grad_right, sums = torch.empty_like(left), torch.zeros_like(right), torch.empty_like(near)
-        lengths = torch.empty_like(near) if ctx.needs_input_grad[5] else None  # of the others, times their weights
+        needs, sums = ctx.needs_input_grad, torch.empty_like(near)
+        grad_left = torch.empty_like(left) if needs[0] else None
+        grad_right = torch.zeros_like(right) if needs[1] else None
+        lengths = torch.empty_like(near) if needs[5] else None  # of the others, times their weights
         for start in range(0, n, step):
             some, ends = slice(start, start + step), bounds[start : start + step + 1]
             slopes = left[some] @ right.T
             of_rows = (near[some], sums[some], None if lengths is None else lengths[some], ends, columns)
             LIBRARY.run("distance_softmax", slopes, *of_rows, *slopes.shape, plain.LEAST, exponent)
-            torch.mm(slopes, right, out=grad_left[some])
-            grad_right.addmm_(slopes.T, left[some])
+            if grad_left is not None:
+                torch.mm(slopes, right, out=grad_left[some]).div_(n)
+            if grad_right is not None:
+                grad_right.addmm_(slopes.T, left[some], alpha=1 / n)
         total, grad_near = (sums / near).log().sum(), 1 - near / sums
         grad_power = None if lengths is None else ((length * grad_near) - lengths / sums).sum() / n
-        ctx.save_for_backward(grad_left / n, grad_right / n, grad_near.mul_(slope).div_(n), grad_power)
+        ctx.save_for_backward(grad_left, grad_right, grad_near.mul_(slope).div_(n), grad_power)
         return total / n
 
     @staticmethod

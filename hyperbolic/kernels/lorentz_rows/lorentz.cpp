@@ -45,11 +45,6 @@ void normalise_grads(const Normalised<T> &of, int64_t first, int64_t last, T *ou
     }
 }
 
-// The time sqrt(1/c + |s|^2) of the row (., s), in place.
-template <class T> inline void set_time(T *row, int64_t size, double inverse_c) {
-    row[0] = T(std::sqrt(rows::dot<true>(row, row, size) + inverse_c));
-}
-
 // Where the coordinates of space parts lie: of row a * b_size + b, the coordinates k of head h at
 // a * by_a + b * by_b + h * by_head + k.
 struct Layout {
@@ -64,20 +59,17 @@ template <class T> void lift(const T *s, T *y, int64_t n, Layout at, double inve
         for (int64_t h = 0; h < at.heads; h++) {
             std::copy_n(from + h * at.by_head, at.coordinates, row + 1 + h * at.coordinates);
         }
-        set_time(row, size, inverse_c);
+        row[0] = T(std::sqrt(rows::dot<true>(row, row, size) + inverse_c));  // the time, of the space (., s)
     });
 }
 
-// grad + grad_0 / y_0 y, the first `left_out` entries of each row left out; 0 in the place of the time if that is 0.
-// Returns the sum of grad_0 / y_0.
+// grad + grad_0 / y_0 y, without the time. Returns the sum of grad_0 / y_0.
 template <class T>
-double time_grad(const T *grad, const T *y, T *out, int64_t n, int64_t size, int left_out, int threads) {
+double lift_grad(const T *grad, const T *y, T *out, int64_t n, int64_t size, int threads) {
     return rows::sum_of_each(n, threads, [=](int64_t r) {
         const T *g = grad + r * size, *row = y + r * size;
-        T *to = out + r * (size - left_out);
         const double slope = double(g[0]) / row[0];
-        rows::combine(T(1), g + left_out, T(slope), row + left_out, to, size - left_out);
-        if (left_out == 0) to[0] = 0;
+        rows::combine(T(1), g + 1, T(slope), row + 1, out + r * (size - 1), size - 1);
         return slope;
     });
 }
@@ -141,9 +133,9 @@ double mean_grad(const T *grad, const T *y, const double *factors, T *out, int64
         lift(s, y, n, {b_size, heads, coordinates, by_a, by_b, by_head}, 1 / c,                                        \
              rows::worth(n * heads * coordinates, threads));                                                           \
     }                                                                                                                  \
-    extern "C" void time_grad_##T(const T *grad, const T *y, T *out, double *sum, int64_t n, int64_t size,             \
-                                  int left_out, int threads) {                                                         \
-        *sum = time_grad(grad, y, out, n, size, left_out, rows::worth(n * size, threads));                             \
+    extern "C" void lift_grad_##T(const T *grad, const T *y, T *out, double *sum, int64_t n, int64_t size,             \
+                                  int threads) {                                                                       \
+        *sum = lift_grad(grad, y, out, n, size, rows::worth(n * size, threads));                                       \
     }                                                                                                                  \
     extern "C" void mean_##T(const T *means, T *y, double *factors, int64_t n, int64_t size, double c, int threads) {  \
         mean(means, y, factors, n, size, c, rows::worth(n * size, threads));                                           \

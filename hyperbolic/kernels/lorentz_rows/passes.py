@@ -35,8 +35,9 @@ class Linear(Operator):
     plain = staticmethod(plain.linear)
 
     @staticmethod
-    def fits(x: Tensor, weight: Tensor, bias: Tensor | None, raw: Tensor | None, added: Tensor | None, *_: Any) -> bool:
-        some = x.numel() > 0 and weight.numel() > 0
+    def fits(x: Tensor, weight: Tensor, *others: Any) -> bool:
+        bias, raw, added, *_, heads = others
+        some = x.numel() > 0 and weight.numel() > 0 and len(weight) % heads == 0
         return some and (raw is None or raw.shape == x.shape) and LIBRARY.readable(x, weight, bias, raw, added)
 
     @staticmethod
@@ -96,13 +97,6 @@ class Linear(Operator):
         return grad_x, grad_weight, grad_bias, grad_raw, grad_added, grad_scale, grad_c, None, None
 
 
-def _time_grad(grad: Tensor, y: Tensor, out: Tensor, c: Tensor, size: int, left_out: int) -> Tensor:
-    """Fills out, and returns the gradient of c in ``t = sqrt(1/c + |s|^2)``."""
-    total = _sums()
-    LIBRARY.run("time_grad", grad, y, out, total, y.numel() // size, size, left_out)
-    return torch.full_like(c, total[0] / (-2 * float(c) ** 2))
-
-
 @operator("lorentz_lift(Tensor s, Tensor c, int axes) -> Tensor")
 class Lift(Operator):
     plain = staticmethod(plain.lift)
@@ -126,8 +120,9 @@ class Lift(Operator):
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         y, c = ctx.saved_tensors
-        out = grad.new_empty(ctx.shape)
-        return out, _time_grad(grad.contiguous(), y, out, c, y.shape[-1], 1), None
+        out, total, size = grad.new_empty(ctx.shape), _sums(), y.shape[-1]
+        LIBRARY.run("lift_grad", grad.contiguous(), y, out, total, y.numel() // size, size)
+        return out, torch.full_like(c, total[0] / (-2 * float(c) ** 2)), None  # t = sqrt(1/c + |s|^2)
 
 
 def _two_leading(s: Tensor, axes: int) -> Tensor:

@@ -36,7 +36,10 @@ def lift_hyperplanes(p: Tensor, a: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def class_logits(x: Tensor, w: Tensor, scale: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
-    """``s_k arsinh(<x, w_k>)`` where a scale is given, else ``<x, w_k> + b_k``; (..., e), (K, e), (K,) -> (..., K)."""
+    """``s_k arsinh(<x, w_k>)`` where a scale is given, else ``<x, w_k> + b_k``; (..., e), (K, e), (K,) -> (..., K).
+
+    Scales are positive, as those of :func:`lift_hyperplanes`.
+    """
     if scale is None:
         return torch.nn.functional.linear(x, w, bias)
     logits: Tensor = passes.Logits.run(x.reshape(-1, x.shape[-1]), w, scale)

@@ -1,8 +1,8 @@
 // Lifts of points and hyperplanes, and s arsinh(z) with its gradient: see __init__.py and passes.py.
 #include <cmath>
 
-#include "arsinh.h"
 #include "denormals.h"
+#include "elementary.h"
 #include "rows.h"
 
 namespace {

@@ -54,7 +54,7 @@ class Logits(Operator):
 
     @staticmethod
     def fits(x: Tensor, w: Tensor, scale: Tensor) -> bool:
-        return LIBRARY.readable(x, w, scale)
+        return len(w) > 0 and LIBRARY.readable(x, w, scale)
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, w: Tensor, scale: Tensor) -> Tensor:

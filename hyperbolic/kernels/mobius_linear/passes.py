@@ -22,7 +22,7 @@ from hyperbolic.numerics import BALL_EPS
 from hyperbolic.operator import Operator, operator
 from hyperbolic.typing import Context
 
-_MAX_VECTORS = 8  # vectors of a sum, as in native/mobius_rows.h
+_MAX_VECTORS = 8  # vectors of a sum, as in mobius_rows.h
 _BOUND = 1 - BALL_EPS[torch.float32]
 _LIBRARY = native.Library("mobius")
 

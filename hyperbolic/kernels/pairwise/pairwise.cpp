@@ -4,7 +4,7 @@
 // may cancel. Those of the left points have the constants of the formula.
 #include <cmath>
 
-#include "arsinh.h"
+#include "elementary.h"
 #include "rows.h"
 
 namespace {

@@ -107,11 +107,11 @@ class _Pairwise(Operator):
 
 @operator("poincare_pairwise(Tensor x, Tensor y, Tensor c, bool refine) -> Tensor")
 class Poincare(_Pairwise):
-    plain = staticmethod(plain.poincare)
+    plain = staticmethod(functools.partial(plain.distances, POINCARE))
     forward = staticmethod(functools.partial(_forward, POINCARE))
 
 
 @operator("lorentz_pairwise(Tensor x, Tensor y, Tensor c, bool refine) -> Tensor")
 class Lorentz(_Pairwise):
-    plain = staticmethod(plain.lorentz)
+    plain = staticmethod(functools.partial(plain.distances, LORENTZ))
     forward = staticmethod(functools.partial(_forward, LORENTZ))

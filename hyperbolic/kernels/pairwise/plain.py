@@ -58,19 +58,10 @@ POINCARE = Model("poincare", 2, poincare_factors, poincare_distance)
 LORENTZ = Model("lorentz", 1, lorentz_factors, lorentz_distance)
 
 
-def poincare(x: Tensor, y: Tensor, c: Tensor, refine: bool) -> Tensor:
-    """Distances (..., T, N) of points x (..., T, d) and y (..., N, d) of the ball."""
-    return _distances(POINCARE, x, y, c, refine)
-
-
-def lorentz(x: Tensor, y: Tensor, c: Tensor, refine: bool) -> Tensor:
-    """Distances (..., T, N) of points x (..., T, d + 1) and y (..., N, d + 1) of the hyperboloid."""
-    return _distances(LORENTZ, x, y, c, refine)
-
-
-def _distances(model: Model, x: Tensor, y: Tensor, c: Tensor, refine: bool) -> Tensor:
-    """``2/sqrt(c) arsinh(sqrt(h))`` of the product ``h = left right^T`` of the factors; with ``refine`` pairs with h
-    far below the product of the model's terms, the size of what h is a sum of, get its ``distance(x, y, c)``."""
+def distances(model: Model, x: Tensor, y: Tensor, c: Tensor, refine: bool) -> Tensor:
+    """``2/sqrt(c) arsinh(sqrt(h))`` of the product ``h = left right^T`` of the factors, (..., T, N), of x (..., T, D) and
+    y (..., N, D). With ``refine`` pairs with h far below the product of the model's terms, the size of what h is a sum
+    of, get its ``distance(x, y, c)``."""
     dtype = torch.promote_types(x.dtype, y.dtype)
     left, right = model.factors(x, c, True), model.factors(y, c, False)
     h = left @ right.mT

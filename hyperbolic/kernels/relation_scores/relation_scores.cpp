@@ -1,6 +1,5 @@
 // HyboNet's scores of triples and their gradients: see __init__.py.
 #include "lorentz_rows.h"
-#include "relation_linear.h"
 #include "table_products.h"
 
 namespace {
@@ -23,8 +22,9 @@ void score(const Questions<T> &of, T *y, T *q, double *numbers, T *out, double m
     const int64_t n = of.n, m = of.m, size = of.size;
     rows::each_block(n, threads, [=](int64_t start, int count) {
         for (int64_t i = start; i < start + count; i++) {
-            relation_linear::product(of.head(i), of.matrix_of(i), y + i * size, size, size);
-            rows::add(T(1), of.bias + of.r[i] * (size - 1), y + i * size + 1, size - 1);
+            T *to = y + i * size;
+            for (int64_t o = 0; o < size; o++) to[o] = rows::product(of.matrix_of(i) + o * size, of.head(i), size);
+            rows::add(T(1), of.bias + of.r[i] * (size - 1), to + 1, size - 1);
         }
         T *own = y + start * size;
         const rows::Block<T> z(own, count, size);
@@ -43,6 +43,23 @@ template <class T> struct Gradients {
     T *table, *matrix, *bias, *head_bias, *tail_bias, *grad_y, *grad_z, *grad_x, *grad_b;
 };
 
+// grad_W_r = sum of grad_i x_i^T over the questions i with that r, added in their order. Every thread has some rows of
+// all matrices.
+template <class T>
+void matrix_grads(const Questions<T> &of, const T *grad, T *grad_matrix, int64_t relations, int threads) {
+    const int64_t size = of.size;
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int part = 0; part < threads; part++) {
+        const int64_t first = size * part / threads, end = size * (part + 1) / threads;
+        for (int64_t k = 0; k < relations; k++)
+            std::fill(grad_matrix + (k * size + first) * size, grad_matrix + (k * size + end) * size, T(0));
+        for (int64_t i = 0; i < of.n; i++) {
+            for (int64_t o = first; o < end; o++)
+                rows::add(grad[i * size + o], of.head(i), grad_matrix + (of.r[i] * size + o) * size, size);
+        }
+    }
+}
+
 template <class T>
 void score_grads(const Questions<T> &of, const T *grad, const T *y, const T *q, const double *numbers,
                  const Gradients<T> &to, int64_t entities, int64_t relations, const lorentz::Times &times,
@@ -59,7 +76,11 @@ void score_grads(const Questions<T> &of, const T *grad, const T *y, const T *q, 
         const lorentz::Normalised<T> points{to.grad_y, y, numbers, n, size, times};
         lorentz::normalise_grad(points, to.grad_z + start * size, unused, start, count);
         for (int64_t i = start; i < start + count; i++) {
-            relation_linear::vector_grad(to.grad_z + i * size, of.matrix_of(i), to.grad_x + i * size, size, size);
+            T *grad_x = to.grad_x + i * size;
+            std::fill(grad_x, grad_x + size, T(0));
+            for (int64_t o = 0; o < size; o++) {
+                rows::add(to.grad_z[i * size + o], of.matrix_of(i) + o * size, grad_x, size);
+            }
         }
     });
     table_products::table_grads(grad, q, of.t, to.table, to.tail_bias, n, m, size, entities, threads);
@@ -70,8 +91,7 @@ void score_grads(const Questions<T> &of, const T *grad, const T *y, const T *q, 
         rows::add(T(1), to.grad_z + i * size + 1, to.bias + of.r[i] * (size - 1), size - 1);
         to.head_bias[of.h[i]] += to.grad_b[i];
     }
-    const auto head = [=](int64_t i) { return of.head(i); };
-    relation_linear::matrix_grads(to.grad_z, head, of.r, to.matrix, n, size, size, relations, threads);
+    matrix_grads(of, to.grad_z, to.matrix, relations, threads);
 }
 
 }  // namespace

@@ -97,9 +97,10 @@ template <class T> struct Lorentz {
         const double c = k.c, xx = s.xx, mm = s.vv;
         double radial = s.xv, e = 1 + c * xx, keep = 1, added = 0;
         if (decay) {
-            const double reach = std::sqrt(std::max(c * xx, tiny)), shorter = elementary::asinh(reach) * k.keep;
-            const double grown = elementary::cosh(shorter), stretch = grown / std::sqrt(e);
-            keep = elementary::sinh(shorter) / reach;
+            double root, grown;  // root = sqrt(e)
+            const double reach = std::sqrt(std::max(c * xx, tiny)), shorter = elementary::arsinh(reach, root) * k.keep;
+            keep = elementary::sinh(shorter, grown) / reach;
+            const double stretch = grown / root;
             added = radial * s.inverse * (stretch - 1);
             radial *= stretch;
             e = grown * grown;

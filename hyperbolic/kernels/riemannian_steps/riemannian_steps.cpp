@@ -338,7 +338,8 @@ void run(const Table<T> &table, const Numbers &k, bool decay, bool exact, double
         const double c = numbers[0], space = std::min(max_space, std::sinh(Limits<T>::sheet_radius) / std::sqrt(c));   \
         const Numbers k{c,          numbers[1], numbers[2], numbers[3], numbers[4],                                    \
                         numbers[5], numbers[6], numbers[7], numbers[8], space * space};                                \
-        run<T, Model>({x, grad, momentum, square, largest, index, n, size}, k, decay, exact, max_time, threads);       \
+        run<T, Model>({x, grad, momentum, square, largest, index, n, size}, k, decay, exact, max_time,                 \
+                      rows::worth(n * size, threads));                                                                 \
     }
 
 EXPORT(float, Lorentz)

@@ -1,4 +1,4 @@
-// See hyperbolic/kernels/table_products.py.
+// See __init__.py.
 #include "table_products.h"
 
 #define EXPORT(T)                                                                                                      \

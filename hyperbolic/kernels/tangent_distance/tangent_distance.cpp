@@ -2,7 +2,7 @@
 #include <cmath>
 #include <vector>
 
-#include "arsinh.h"
+#include "elementary.h"
 #include "rows.h"
 
 namespace {

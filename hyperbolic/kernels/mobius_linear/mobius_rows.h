@@ -1,5 +1,4 @@
-// The row numbers behind a chain of Möbius sums, of a block of rows at once: see passes.py of hyperbolic/kernels/mobius_linear,
-// whose names these are.
+// The row numbers behind a chain of Möbius sums, of a block of rows at once: see passes.py, whose names these are.
 #pragma once
 #include <cmath>
 
