@@ -59,9 +59,9 @@ LORENTZ = Model("lorentz", 1, lorentz_factors, lorentz_distance)
 
 
 def distances(model: Model, x: Tensor, y: Tensor, c: Tensor, refine: bool) -> Tensor:
-    """``2/sqrt(c) arsinh(sqrt(h))`` of the product ``h = left right^T`` of the factors, (..., T, N), of x (..., T, D) and
-    y (..., N, D). With ``refine`` pairs with h far below the product of the model's terms, the size of what h is a sum
-    of, get its ``distance(x, y, c)``."""
+    """``2/sqrt(c) arsinh(sqrt(h))``, (..., T, N), of the product ``h = left right^T`` of the factors of x (..., T, D)
+    and y (..., N, D). With ``refine`` pairs with h far below the product of the model's terms, the size of what h is a
+    sum of, get its ``distance(x, y, c)``."""
     dtype = torch.promote_types(x.dtype, y.dtype)
     left, right = model.factors(x, c, True), model.factors(y, c, False)
     h = left @ right.mT

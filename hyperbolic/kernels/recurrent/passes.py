@@ -1,4 +1,4 @@
-"""The operators of :mod:`hyperbolic.kernels.recurrent`, and their passes in C++ (``recurrent.h``).
+"""The operators of :mod:`hyperbolic.kernels.recurrent`, and their passes in C++ (``recurrent.cpp``).
 
 Those for a GPU are in :mod:`hyperbolic.kernels.recurrent.cuda`.
 
