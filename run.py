@@ -34,6 +34,7 @@ words: list[str] = []  # the command line, with which the other processes of a r
 def run(cfg: DictConfig) -> float | None:
     """One run: check, build, do, record. Returns the selecting metric, for sweepers."""
     record.commit()  # the code as it is now
+    record.forget_peak_memory()
     values, job = checks.check(cfg), HydraConfig.get()
     mode, folder = values["mode"], Path(job.runtime.output_dir)
     experiment, name = job.runtime.choices.get("experiment"), folder.parent.name

@@ -59,7 +59,8 @@ def steps(run: Record) -> int | None:
         return most
     if epochs > 0 and config.get("trainer.val_check_interval", 1.0) != 1.0:
         pairs, batch = run["data"]["counts"].get("train", {}).get("pairs"), config.get("task.data.batch_size")
-        return math.ceil(pairs / batch) * epochs if pairs and batch else None
+        batches = int(config.get("trainer.accumulate_grad_batches") or 1)  # in a step
+        return math.ceil(pairs / batch / batches) * epochs if pairs and batch else None
     if epochs < 0 or not selection.get("epoch") or not selection.get("step"):
         return None
     return round(selection["step"] / selection["epoch"] * epochs)

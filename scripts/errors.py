@@ -60,7 +60,7 @@ def mcnemar(only_a: int, only_b: int) -> float:
 def compare(a: Trained, b: Trained, split: str) -> Answers:
     """The answers of both runs on a split. Raises UserError where their examples or classes differ."""
     for trained in (a, b):
-        if not hasattr(trained.data, "texts"):
+        if not all(hasattr(trained.data, name) for name in ("texts", "labels")):
             raise UserError(
                 f"{trained.run.folder}: the task {trained.run.settings.get('task.name')} has no pairs of sentences, "
                 "which are compared here; name runs of task=snli, multinli or nli. `mode=test output=FILE` writes the "

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from hyperbolic.layers.classes import ClassLogits
 from tasks.base import NamedPoints, Step, Task
-from tasks.errors import one_of, rate
+from tasks.errors import UserError, one_of, rate
 from tasks.folders import write_table
 
 WEIGHTS = ("equal", "balanced")
@@ -59,6 +59,8 @@ class ClassificationTask(Task):
         self.class_weights, weights = class_weights, None
         if class_weights is not None:
             one_of("task.module.class_weights", class_weights, WEIGHTS)
+            if class_weights == "balanced" and len(class_counts) != len(self.classes):
+                raise UserError("task.module.class_weights=balanced: this task's data do not count their classes.")
             balanced = [sum(class_counts) / (len(class_counts) * max(count, 1)) for count in class_counts]
             weights = torch.tensor(balanced if class_weights == "balanced" else [1.0] * len(self.classes))
         self.register_buffer("weights", weights, persistent=False)

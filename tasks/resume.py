@@ -77,8 +77,10 @@ def differences(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, 
     """Where a checkpoint's settings differ from this run's, as `key=theirs, not ours`, and where the data that it was
     trained with do, as `sha256.<part>=theirs, not ours`."""
 
+    by_length = {"trainer.check_val_every_n_epoch"} & {*origin.auto} & {*checkpoint.get("auto", [])}
+
     def compared(key: str) -> bool:
-        return key not in IRRELEVANT and any(key == k or key.startswith(f"{k}.") for k in keys)
+        return key not in (*IRRELEVANT, *by_length) and any(key == k or key.startswith(f"{k}.") for k in keys)
 
     ours = current(settings_of(origin.config, origin.data))
     theirs = current(settings_of(checkpoint["config"], checkpoint["data"]))

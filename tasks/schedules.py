@@ -1,7 +1,7 @@
 """How learning rates change over a run: a warm-up, then a schedule."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytorch_lightning as pl
 from torch.optim import Optimizer
@@ -66,7 +66,8 @@ class Schedule:
             return optimizer
         if self.name == "plateau":
             epochs = trainer().check_val_every_n_epoch or 1  # from one validation to the next
-            plateau = ReduceLROnPlateau(optimizer, "max" if mode == "max" else "min", self.factor, self.patience)
+            direction: Literal["max", "min"] = "max" if mode == "max" else "min"
+            plateau = ReduceLROnPlateau(optimizer, direction, self.factor, self.patience, threshold=0.0)
             return {
                 "optimizer": optimizer,
                 "lr_scheduler": {"scheduler": plateau, "interval": "epoch", "frequency": epochs, "monitor": monitor},

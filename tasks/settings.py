@@ -20,6 +20,7 @@ CONTINUED = (
     "trainer.limit_train_batches",
     "trainer.limit_val_batches",  # what the best state was chosen on
     "trainer.val_check_interval",
+    "trainer.check_val_every_n_epoch",
     "trainer.average_last",
 )
 # What may differ all the same: results do not depend on it.
@@ -63,6 +64,8 @@ LATER = {
     "optim.lbfgs.tolerance_grad": 1e-9,
     "optim.lbfgs.tolerance_change": 1e-12,
     "task.data.feature_norm": None,
+    "task.model.hyfi.midpoint": "encoder",
+    "task.model.hyfi.order": ["mention", "context", "characters"],
 }
 # What must be the same for a checkpoint to be tested; "data" is TaskData.identity.
 TESTED = (

@@ -251,10 +251,17 @@ def test(
     )
 
 
+_own_threads: list[int] = []  # PyTorch's own number, once another was chosen
+
+
 def choose_threads(threads: int | None) -> None:
-    """How many threads PyTorch's operations have on a CPU; None: as it chooses. Raises UserError for less than 1."""
+    """How many threads PyTorch's operations have on a CPU; None: as it chose. Raises UserError for less than 1."""
     if threads is not None:
-        torch.set_num_threads(whole("trainer.threads", threads, 1))
+        threads = whole("trainer.threads", threads, 1)
+        _own_threads[:] = _own_threads or [torch.get_num_threads()]
+        torch.set_num_threads(threads)
+    elif _own_threads:  # of an earlier run of a multirun
+        torch.set_num_threads(_own_threads.pop())
 
 
 def _more_than_0(name: str, limit: int | float) -> None:

@@ -238,13 +238,17 @@ def _latest(task: Task) -> dict[str, str]:
 
 
 class StepLog(Callback):
-    """Logs the training loss of every `every_n_steps`-th step."""
+    """Logs the training loss of every `every_n_steps`-th step: that of its last batch on this process."""
 
     def __init__(self, every_n_steps: int):
-        self.every_n_steps = every_n_steps
+        self.every_n_steps, self._step = every_n_steps, 0
+
+    def on_train_start(self, trainer: Trainer, *_: Any) -> None:
+        self._step = trainer.global_step
 
     def on_train_batch_end(self, trainer: Trainer, module: LightningModule, *_: Any) -> None:
-        if trainer.logger is not None and trainer.global_step % self.every_n_steps == 0:
+        before, self._step = self._step, trainer.global_step  # the same within an accumulation
+        if trainer.logger is not None and self._step > before and self._step % self.every_n_steps == 0:
             loss = as_task(module).latest_loss
             assert loss is not None
             for logger in trainer.loggers:

@@ -307,6 +307,7 @@ def test_a_typing_run_goes_on_exactly_within_the_further_passes_of_an_epoch(tmp_
         ("trainer.limit_val_batches=1", "trainer.limit_val_batches=1.0, not 1."),  # the whole, and a batch
         ("trainer.limit_val_batches=0.5", "trainer.limit_val_batches=1.0, not 0.5."),
         ("trainer.average_last=2", "trainer.average_last=None, not 2."),
+        ("trainer.check_val_every_n_epoch=2", "trainer.check_val_every_n_epoch=1, not 2."),
     ],
 )
 def test_what_the_best_state_is_chosen_by_stays(finished, word, message):
@@ -331,6 +332,16 @@ def test_a_setting_that_came_later_is_what_was_done_before():
     columns = {"fidelity": {"paper": {}, "code": {"layers": {"mobius": {"RNN": {"margin": 1e-5}}}}}, "epochs": 10}
     later = Origin(config={"task": old["config"]["task"] | columns})
     assert resume.differences(old, later, CONTINUED) == [], "what settings take their values from"
+
+
+def test_validations_that_follow_from_the_length_of_a_run_may_be_others_of_a_longer_one():
+    def config(epochs: int) -> dict:
+        return {"task": {"name": "kg"}, "trainer": {"max_epochs": epochs, "check_val_every_n_epoch": epochs // 10}}
+
+    key = "trainer.check_val_every_n_epoch"
+    old = {"config": config(20), "data": {}, "auto": [key]}
+    assert resume.differences(old, Origin(config=config(40), auto=[key]), CONTINUED) == []
+    assert resume.differences(old, Origin(config=config(40)), CONTINUED) == [f"{key}=2, not 4"]
 
 
 @pytest.fixture

@@ -74,9 +74,13 @@ class LinearClassifier(nn.Module):
         return start.index_add(0, document, values.unsqueeze(-1) * self.weight[feature])
 
     @torch.no_grad()
-    def fit(self, train: Split) -> None:
-        """Find the weights on a split. Raises UserError where scikit-learn is not installed."""
+    def fit(self, train: Split, class_weights: Tensor | None = None) -> None:
+        """Find the weights on a split, where a document counts as its class does in class_weights (K,).
+
+        Raises UserError where scikit-learn is not installed.
+        """
         features, labels = self._matrix(train)
+        shares = None if class_weights is None else class_weights.numpy()[labels]
         if self.weighting != "counts":
             transformer = _sklearn("feature_extraction.text").TfidfTransformer(use_idf=self.weighting == "tfidf")
             features = transformer.fit_transform(features)
@@ -84,11 +88,11 @@ class LinearClassifier(nn.Module):
                 self.idf.copy_(torch.from_numpy(transformer.idf_))
         if self.solver == "naive_bayes":
             solver: Any = _sklearn("naive_bayes").MultinomialNB(alpha=1 / self.strength)
-            solver.fit(features, labels)
+            solver.fit(features, labels, shares)
             weight, bias = solver.feature_log_prob_, solver.class_log_prior_
         else:
             solver = _sklearn("linear_model").LogisticRegression(C=self.strength, max_iter=self.max_iterations)
-            solver.fit(features, labels)
+            solver.fit(features, labels, shares)
             weight, bias = solver.coef_, solver.intercept_
             if len(bias) == 1:  # of two classes it gives the second one's
                 weight, bias = np.concatenate([0 * weight, weight]), np.concatenate([0 * bias, bias])

@@ -56,7 +56,12 @@ class DocumentTask(ClassificationTask):
         if isinstance(self.model, LinearClassifier):
             batches = self.trainer.train_dataloader
             assert isinstance(batches, TrainBatches)
-            self.model.fit(batches.split)
+            if self.label_smoothing or self.trainer.num_training_batches < len(batches):
+                raise UserError(
+                    "A linear model is solved at once on all documents of train, with their classes as they are: it "
+                    "takes no task.module.label_smoothing and no trainer.limit_train_batches."
+                )
+            self.model.fit(batches.split, self.weights)
 
     def configure_optimizers(self) -> Any:
         if isinstance(self.model, LinearClassifier):

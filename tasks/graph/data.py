@@ -293,8 +293,8 @@ class LinkData(GraphData):
         for split in ("dev", "test"):
             both = self._pairs[split]
             label = np.arange(len(both)) < len(self._edges[split])
-            row = np.arange(len(both))
-            columns = {"pair": both, "label": label.astype(np.int64), "row": row}
+            row = np.arange(len(both)).reshape(2, -1).T.ravel()  # in turn, so that part of them has both kinds
+            columns = {"pair": both[row], "label": label[row].astype(np.int64), "row": row}
             splits[split] = TensorSplit({k: torch.as_tensor(v) for k, v in columns.items()})
         return splits
 

@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from tasks.base import NamedPoints, Points, Step, Task, TaskData
 from tasks.classification import ClassificationTask, class_predictions
-from tasks.errors import number, one_of, whole
+from tasks.errors import UserError, number, one_of, whole
 from tasks.graph.data import GraphData
 from tasks.graph.links import wrong_links
 from tasks.graph.model import LinkModel, NodeModel
@@ -25,13 +25,15 @@ class _WholeGraph(Task):
 
     model: LinkModel | NodeModel
     _points: Tensor | None = None  # of all nodes, while an evaluation lasts
+    _state: list[tuple[int, int]] | None = None  # of the parameters that gave them
 
     def all_points(self) -> Tensor:
         """Points (N, D) of all nodes."""
         if self.training or torch.is_grad_enabled():
             return self.model.encode()[0]
-        if self._points is None:
-            self._points = self.model.encode()[0]
+        state = [(id(p), p._version) for p in self.model.parameters()]  # without an evaluation, others may be loaded
+        if self._points is None or state != self._state:
+            self._points, self._state = self.model.encode()[0], state
         return self._points
 
     def on_validation_epoch_start(self) -> None:
@@ -121,6 +123,12 @@ class LinkTask(_WholeGraph):
         if "scores" in sums:
             scores, labels, there = sums["scores"]
             scores, labels = scores[there > 0], labels[there > 0] > 0
+            if labels.all() or not labels.any():
+                raise UserError(
+                    f"The evaluation of {len(labels)} pairs has {'only' if labels.any() else 'no'} edges, and an area "
+                    "under a curve needs both kinds: evaluate more of them (trainer.limit_val_batches, "
+                    "trainer.limit_test_batches, task.data.eval_batch_size)."
+                )
             auc, precision = roc_auc(scores, labels), average_precision(scores, labels)
             metrics |= {"auc": auc, "average_precision": precision, "auc_and_precision": (auc + precision) / 2}
         return metrics

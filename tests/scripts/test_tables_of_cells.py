@@ -188,6 +188,8 @@ def test_a_state_of_the_middle_of_an_epoch_does_not_shorten_the_budget(make_reco
     changes = {"config.trainer.val_check_interval": 2000, "config.trainer.max_epochs": 30, "config.task.data.batch_size": 64}
     run = make_record(changes | {"data.counts": counts, "selection.step": 209_138, "selection.epoch": 27})
     assert steps(run) == 30 * 7813
+    run["config"]["trainer"]["accumulate_grad_batches"] = 4
+    assert steps(run) == 30 * 1954
     run["data"]["counts"] = {}
     assert steps(run) is None
 

@@ -59,6 +59,16 @@ def test_all_loggers_of_a_run_get_its_metrics_and_losses(tmp_path):
     assert any(row.get("step/loss") for row in texts[0])
 
 
+def test_a_step_of_several_batches_is_logged_once(tmp_path):
+    words = ("trainer.log_every_n_steps=2", "trainer.accumulate_grad_batches=3", "trainer.max_epochs=1")
+    result = short(tmp_path, "logger=csv", *words)
+    assert result.code == 0, result.err
+    with (result.record_path.parent / "log" / "metrics.csv").open() as file:
+        steps = [int(row["step"]) for row in csv.DictReader(file) if row.get("step/loss")]
+    assert steps
+    assert steps == list(range(2, steps[-1] + 1, 2))
+
+
 def test_they_are_made_with_the_folder_of_the_run(tmp_path):
     makers = [lambda save_dir: CSVLogger(save_dir, name="a"), lambda save_dir: CSVLogger(save_dir, name="b")]
     with loggers.open_loggers(makers, tmp_path) as opened:

@@ -2,8 +2,10 @@
 
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
+import torch
 
 from tasks import record
 from tasks.settings import flat
@@ -31,6 +33,14 @@ def test_a_folder_without_results_is_removed(tmp_path):
     (kept / "nan_state.pt").write_text("")
     record.remove_if_empty(kept)
     assert kept.exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux forgets")
+def test_the_memory_of_an_earlier_run_is_forgotten():
+    torch.ones(1 << 26)  # 256 MiB
+    before = record.peak_memory_bytes(torch.device("cpu"))
+    record.forget_peak_memory()
+    assert record.peak_memory_bytes(torch.device("cpu")) < before - (1 << 27)
 
 
 def test_the_commit_is_known_or_null():

@@ -51,6 +51,7 @@ def test_a_plateau_lowers_the_rate_after_validations_that_are_no_better():
     assert rates(Schedule("plateau", factor=0.1, patience=1), 8, values) == pytest.approx(
         [0.5, 0.5, 0.5, 0.5, 0.05, 0.05, 0.05, 0.005]
     )
+    assert rates(Schedule("plateau", factor=0.1), 4, [0.5, 0.50004, 0.50008, 0.50012]) == [0.5] * 4, "all are better"
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,13 @@ def test_lightning_does_not_say_what_hardware_and_processes_it_found(monkeypatch
     assert not any(logging.getLogger(name).isEnabledFor(logging.INFO) for name in names)
 
 
+def test_threads_are_those_of_the_process_again_where_a_run_chooses_none(two_threads, monkeypatch):
+    monkeypatch.setattr(training, "_own_threads", [])
+    for chosen, expected in ((1, 1), (3, 3), (None, 2), (None, 2)):
+        training.choose_threads(chosen)
+        assert torch.get_num_threads() == expected
+
+
 def test_more_processes_than_cores_are_warned_of_and_far_more_are_refused(monkeypatch):
     monkeypatch.setattr(trainer.os, "sched_getaffinity", lambda _: {0, 1})
     with warnings.catch_warnings():

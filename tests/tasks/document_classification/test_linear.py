@@ -13,6 +13,7 @@ from tasks.document_classification.data import DocumentSplit
 from tasks.document_classification.linear import LinearClassifier
 from tasks.errors import UserError
 from tasks.ragged import encode_texts
+from tests.cli import toy
 
 NAMES = "abcdef"
 draw = np.random.default_rng(0)
@@ -62,6 +63,27 @@ def test_two_classes_have_logits_of_their_own():
     expected = LogisticRegression(C=2.0, max_iter=500).fit(counts, labels).predict_proba(counts)
     with torch.no_grad():
         torch.testing.assert_close(logits(model, split()).softmax(-1), torch.from_numpy(expected), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("solver", ["logistic", "naive_bayes"])
+def test_documents_count_as_their_classes_do(solver):
+    """A class that counts twice is a class whose documents stand there twice."""
+    twice = [*range(len(TEXTS)), *(k for k, label in enumerate(LABELS) if label == 1)]
+    weighted, repeated = classifier(solver=solver), classifier(solver=solver)
+    weighted.fit(split(), torch.tensor([1.0, 2.0, 1.0]))
+    part = split()
+    repeated.fit(DocumentSplit(part.documents, part.rows[twice], part.labels[twice]))
+    torch.testing.assert_close(weighted.weight, repeated.weight, rtol=1e-3, atol=1e-3)
+    plain = classifier(solver=solver)
+    plain.fit(split())
+    assert not torch.allclose(plain.weight, weighted.weight, atol=1e-2)
+
+
+@pytest.mark.parametrize("word", ["trainer.limit_train_batches=1", "task.module.label_smoothing=0.1"])
+def test_settings_that_it_does_not_take_are_refused(tmp_path, word):
+    result = toy(tmp_path, "task=document_classification_toy", "task/model=bag_of_words", "trainer.max_epochs=1", word)
+    assert result.code == 1
+    assert "A linear model is solved at once on all documents of train" in result.err
 
 
 def test_ngrams_are_features_as_well():

@@ -12,6 +12,7 @@ from configs.build import build
 from tasks.errors import UserError
 from tasks.graph.links import wrong_links
 from tasks.graph.sampling import sampled_neighbours
+from tests import cli
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -38,6 +39,26 @@ def test_links_are_split_and_wrong_ones_are_no_edges():
         assert [pair in edges for pair in pairs] == batch["label"].bool().tolist()
         assert not visible & set(pairs)
         assert batch["label"].float().mean() == 0.5
+
+
+def test_points_are_those_of_the_weights_that_there_are():
+    task, data = toy("task=graph_toy")
+    batch = split(data, "test")
+    task.eval()
+    with torch.no_grad():
+        before = task.all_points()
+        assert task.all_points() is before, "computed once"
+        task.load_state_dict({key: 0.5 * value for key, value in task.state_dict().items()})
+        assert not torch.equal(task.all_points(), before)
+        assert len(task.predict(batch)) == len(batch["pair"])
+
+
+@pytest.mark.parametrize("limit", [10, 1])
+def test_part_of_an_evaluation_has_both_kinds_of_pairs_or_is_refused(tmp_path, limit):
+    words = ("task=graph_toy", "trainer.max_epochs=1", "trainer.limit_val_batches=1", f"task.data.eval_batch_size={limit}")
+    result = cli.toy(tmp_path, *words)
+    assert result.code == (0 if limit > 1 else 1), result.err
+    assert limit > 1 or "The evaluation of 1 pairs has only edges" in result.err
 
 
 @pytest.mark.parametrize(
