@@ -17,7 +17,7 @@ from configs.errors import ConfigError, paragraph
 from hyperbolic.diagnostics import NonFiniteError
 from hyperbolic.geometry import Geometry
 from hyperbolic.layers.guard import OffManifoldError, validate_points
-from tasks import resume, training, vocabularies
+from tasks import optimizers, resume, vocabularies
 from tasks.base import Task, TaskData
 from tasks.errors import UserError
 from tasks.schedules import Schedule
@@ -59,7 +59,7 @@ def build(
         schedule = Schedule(
             settings.pop("schedule"), settings.pop("warmup_steps"), settings.pop("d_model"), **settings.pop("plateau")
         )
-        optimizer: Callable[[nn.Module], Optimizer] = functools.partial(training.make_optimizer, **settings)
+        optimizer: Callable[[nn.Module], Optimizer] = functools.partial(optimizers.make_optimizer, **settings)
         task = _make_with("task.module", values["task"]["module"], supplied | {"model": model, "optimizer": optimizer})
         optimizer(task)  # its settings are checked before anything is read or written
     except REFUSALS as error:

@@ -1,66 +1,27 @@
 """What every task is made of: a Lightning module that adds up its metrics exactly, and its data."""
 
 import abc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from hyperbolic.geometry import Geometry
-from hyperbolic.manifolds.base import Manifold
-from tasks.batches import SHUFFLES, EvaluationBatches, Share, Split, TokenBatches, TrainBatches
+from tasks.batches import Share, TrainBatches
 from tasks.checkpoint_parts import Origin, check_counts, check_kinds, counts_by_name, numbers_by_name
-from tasks.errors import UserError, one_of, whole
+from tasks.errors import UserError, one_of
 from tasks.loggers import log_metrics
+from tasks.outputs import LayerStates, NamedPoints, Points, Step
 from tasks.random_state import random_state, set_random_state, shared_generator
 from tasks.schedules import Schedule
+from tasks.task_data import TaskData
 
-
-class Step(NamedTuple):
-    """What one batch gives: the mean loss to differentiate, and sums (a number or tensor each) to add up.
-
-    The sums need "examples", how many examples the batch has. Those of training batches are single numbers.
-    weight: how many items (as tokens) the loss is the mean of. Where it is given, a step over several batches
-    (accumulate_grad_batches, or one in each process) follows the mean over all their items, ``sum_b w_b L_b / sum_b
-    w_b``; otherwise every batch counts the same. What each of several processes has of a batch counts by its examples.
-    """
-
-    loss: Tensor
-    sums: dict[str, Any]
-    weight: float | None = None
-
-
-class Points(NamedTuple):
-    """Points (..., D) and the manifold they lie on."""
-
-    manifold: Manifold
-    x: Tensor
-
-
-class NamedPoints(NamedTuple):
-    """The names of N things, and their points (N, D) on a manifold."""
-
-    names: Sequence[str]
-    manifold: Manifold
-    x: Tensor
-
-
-class LayerStates(NamedTuple):
-    """States of the words of B sentences in each layer of an encoder.
-
-    geometry: of the states. points: of each layer, from the first one's input on, (B, W, D) for the most words W.
-    mask (B, W): where there is a state; a sentence that is too long for the encoder has none.
-    """
-
-    geometry: Geometry
-    points: list[Tensor]
-    mask: Tensor
+__all__ = ["LayerStates", "NamedPoints", "Points", "Step", "Task", "TaskData", "as_task"]
 
 
 class Task(pl.LightningModule, abc.ABC):
@@ -118,7 +79,7 @@ class Task(pl.LightningModule, abc.ABC):
         """Points that the model makes of a batch, by name, to be watched in the log. None unless a task gives some."""
         return {}
 
-    def named_points(self, data: "TaskData") -> dict[str, NamedPoints]:
+    def named_points(self, data: TaskData) -> dict[str, NamedPoints]:
         """What the model has a point for, by kind: entities, relations, nodes, words, classes; the most important kind
         first. For `scripts/export.py`. None unless a task gives some.
 
@@ -318,128 +279,3 @@ def as_task(module: pl.LightningModule) -> Task:
     """The module that Lightning hands to a callback; here it is always a task."""
     assert isinstance(module, Task)
     return module
-
-
-class TaskData(pl.LightningDataModule, abc.ABC):
-    """The splits train, dev and test of a task, held as tensors, and their batches.
-
-    shuffle: one of SHUFFLES (TrainBatches says what they mean). batch_size: of a whole training batch, shared
-    by all processes. eval_batch_size: most examples of an evaluation batch. seed: of the order of the batches.
-    batch_tokens: also most words of a training batch after padding, with shuffle=buckets (TokenBatches); None: any.
-    drop_last: a last training batch that is smaller is left out.
-    """
-
-    def __init__(
-        self,
-        shuffle: str,
-        batch_size: int,
-        eval_batch_size: int,
-        seed: int,
-        batch_tokens: int | None = None,
-        drop_last: bool = False,
-    ):
-        super().__init__()
-        self.drop_last = drop_last
-        self.shuffle = one_of("task.data.shuffle", shuffle, SHUFFLES)
-        self.batch_tokens = None if batch_tokens is None else whole("task.data.batch_tokens", batch_tokens, 1)
-        if batch_tokens is not None and shuffle != "buckets":
-            raise UserError(f"task.data.batch_tokens needs task.data.shuffle=buckets, and it is {shuffle}.")
-        self.batch_size = whole("task.data.batch_size", batch_size, 1)
-        self.eval_batch_size = whole("task.data.eval_batch_size", eval_batch_size, 1)
-        self.seed = whole("seed", seed, 0)
-        self._splits: dict[str, Split] = {}
-        self.adopted: dict[str, Any] | None = None  # fingerprint of the data whose vocabulary these adopted
-
-    @property
-    @abc.abstractmethod
-    def model_sizes(self) -> dict[str, Any]:
-        """What the data decide and the model may take as keywords: sizes, as {"n_words": 101, "n_classes": 2}, or
-        tables of words and types."""
-
-    @property
-    def identity(self) -> dict[str, str]:
-        """What the model's rows stand for and its weights do not say, by name, as the sha256 of the words or types: a
-        checkpoint keeps it, so that it is not used with others, of which there may be equally many."""
-        return {}
-
-    @abc.abstractmethod
-    def load(self) -> dict[str, Split]:
-        """The splits, by the names train, dev and test."""
-
-    @abc.abstractmethod
-    def fingerprint(self) -> dict[str, Any]:
-        """{"files": name by split, "counts": by split, "sha256": by split}, all without paths of this machine."""
-
-    def vocabulary(self) -> dict[str, Any] | None:
-        """What a checkpoint keeps, so that `adopt` makes these data without their files: names of words, classes,
-        nodes, and what else predictions need. Values are those that JSON has, tensors and arrays, and mappings of
-        these. None: nothing is kept, and predictions need the data."""
-        return None
-
-    def adopt(self, vocabulary: dict[str, Any]) -> None:
-        """Be the data that gave a `vocabulary`, as far as predictions need: no file is read from now on. Raises any
-        error for one that cannot be; `tasks.vocabularies` makes a message of it."""
-        raise NotImplementedError
-
-    def test_inputs(self) -> Iterator[tuple[Any, dict[str, Any]]]:
-        """The examples of the test split in the order of their files, as `read_inputs` gives them, each with what is
-        right, under "gold", and what else a line of `mode=test output=FILE` says of it."""
-        raise UserError(f"output: {type(self).__name__} gives no test examples one by one; leave it out.")
-
-    @property
-    def input_keys(self) -> tuple[str, ...]:
-        """The keys of objects of JSON that `read_inputs` uses; others are handed on to the line of output."""
-        return ()
-
-    def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[Any]:
-        """New examples from the lines of a file, for mode=predict; one after the other, so that the file may be long.
-
-        name: of the file, for messages. Raises UserError, which names the line, where one cannot be used.
-        """
-        raise UserError(f"mode=predict: {type(self).__name__} reads no new examples, so this task has no predictions.")
-
-    def read_table(self, path: Path) -> Iterator[tuple[Any, dict[str, str]]] | None:
-        """As `read_inputs`, of a file that is a table whose first line names the columns that this task knows, each
-        example with the other columns of its row, which are handed on; None of any other file, whose lines are read."""
-        return None
-
-    def read_folder(self, folder: Path) -> Iterator[Any]:
-        """As `read_inputs`, of a folder each of whose files is an example."""
-        raise UserError(f"input={folder} is a folder; name a file, or - for standard input.")
-
-    def encode(self, inputs: Sequence[Any]) -> Split:
-        """Examples that `read_inputs` gave, as a split whose batches `Task.predict` takes."""
-        raise NotImplementedError
-
-    def describe(self, example: Any) -> dict[str, Any]:
-        """What the line of a prediction says of an example that `read_inputs` gave, in values that JSON has."""
-        raise NotImplementedError
-
-    def words_of(self, example: Any) -> list[list[str]]:
-        """The words of each sentence of an example that `read_inputs` gave, as the model reads them: for
-        `Task.explain`."""
-        raise UserError(
-            "explain=true is for documents, as those of encoder=han: this task has no weights of words that its "
-            "answers do not hold already. Leave it out."
-        )
-
-    def splits(self) -> dict[str, Split]:
-        """The splits, loaded the first time they are asked for."""
-        self._splits = self._splits or self.load()
-        return self._splits
-
-    def train_dataloader(self) -> TrainBatches:
-        split = self.splits()["train"]
-        if self.batch_tokens is not None:
-            return TokenBatches(split, self.batch_size, self.batch_tokens, self.seed, *self._place())
-        place = self._place()
-        return TrainBatches(split, self.batch_size, self.shuffle, self.seed, *place, drop_last=self.drop_last)
-
-    def val_dataloader(self) -> EvaluationBatches:
-        return EvaluationBatches(self.splits()["dev"], self.eval_batch_size, *self._place())
-
-    def test_dataloader(self) -> EvaluationBatches:
-        return EvaluationBatches(self.splits()["test"], self.eval_batch_size, *self._place())
-
-    def _place(self) -> tuple[int, int]:
-        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer is not None else (0, 1)

@@ -22,12 +22,13 @@ from tasks import resume as resuming
 from tasks.base import Task, TaskData
 from tasks.errors import UserError, one_of
 from tasks.folders import whole_file
+from tasks.machine import choose_kernels, choose_threads
+from tasks.outcome import Outcome
 from tasks.reading import UNREADABLE, bounded_lines, brief, is_packed, open_bytes, reason
 from tasks.rows import other_keys
 from tasks.separators import ending
 from tasks.settings import TESTED
 from tasks.trainer import PRECISIONS, choose_accelerator
-from tasks.training import Outcome, choose_kernels, choose_threads
 
 TABLES = (".csv", ".tsv", ".xlsx")  # which outputs are not
 STANDARD = "-"  # as input or output: standard input or output

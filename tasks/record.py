@@ -25,8 +25,8 @@ from tasks.errors import Diverged, UserError
 from tasks.fingerprints import other_parts
 from tasks.folders import whole_file
 from tasks.local_paths import portable, portable_word
+from tasks.outcome import Outcome
 from tasks.settings import flat
-from tasks.training import Outcome
 
 PACKAGES = ("torch", "geoopt", "pytorch-lightning", "hydra-core", "numpy")
 ROOT = Path(__file__).resolve().parent.parent

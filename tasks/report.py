@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from tasks.base import Task
 from tasks.checkpoints import CURVATURE
 from tasks.folders import whole_file
+from tasks.outcome import Outcome
 from tasks.processes import is_first
 from tasks.record import remove_if_empty, write
 from tasks.remarks import remarks
 from tasks.terminal import show_table
-from tasks.training import Outcome
 
 
 class Published(NamedTuple):

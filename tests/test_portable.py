@@ -455,6 +455,6 @@ def test_a_setting_that_has_another_name_than_in_a_checkpoint_keeps_its_value(ru
 
 def test_another_error_is_not_called_damage_of_the_vocabulary(runs):
     _, best = runs.of("nli_toy")
-    broken = mock.patch("tasks.training.make_optimizer", side_effect=RuntimeError("out of memory"))
+    broken = mock.patch("tasks.optimizers.make_optimizer", side_effect=RuntimeError("out of memory"))
     with broken, pytest.raises(RuntimeError, match=r"^out of memory$"):
         restore(best, "the model")

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hyperbolic import switch
-from tasks import trainer, training
+from tasks import machine, trainer
 from tasks.errors import UserError
 from tasks.trainer import make_trainer
 
@@ -22,9 +22,9 @@ def test_lightning_does_not_say_what_hardware_and_processes_it_found(monkeypatch
 
 
 def test_threads_are_those_of_the_process_again_where_a_run_chooses_none(two_threads, monkeypatch):
-    monkeypatch.setattr(training, "_own_threads", [])
+    monkeypatch.setattr(machine, "_own_threads", [])
     for chosen, expected in ((1, 1), (3, 3), (None, 2), (None, 2)):
-        training.choose_threads(chosen)
+        machine.choose_threads(chosen)
         assert torch.get_num_threads() == expected
 
 
@@ -45,7 +45,7 @@ def test_more_processes_than_cores_are_warned_of_and_far_more_are_refused(monkey
 )
 def test_a_run_on_a_gpu_says_that_its_first_steps_compile(device, mode, says, monkeypatch, capsys, kernels_restored):
     switch.use_kernels(mode)
-    monkeypatch.setattr(training.native, "build", lambda say: None)
+    monkeypatch.setattr(machine.native, "build", lambda say: None)
     strategy = SimpleNamespace(root_device=torch.device(device))
-    training.build_kernels(SimpleNamespace(strategy=strategy))
+    machine.build_kernels(SimpleNamespace(strategy=strategy))
     assert ("the first steps of a model of many layers take minutes" in capsys.readouterr().err) == says

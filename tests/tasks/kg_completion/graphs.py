@@ -11,7 +11,7 @@ from tasks.kg_completion.data import GraphData
 from tasks.kg_completion.model import LinkPredictor
 from tasks.kg_completion.task import LinkPredictionTask
 from tasks.kg_completion.triples import FILES
-from tasks.training import make_optimizer
+from tasks.optimizers import make_optimizer
 
 TOY = {"depth": 2, "branching": 3, "noise": 4, "held_out": 0.3, "seed": 0}
 EVERYTHING = ["train", "dev", "test"]

@@ -10,10 +10,10 @@ from hyperbolic.geometry import GEOMETRIES, make_geometry
 from hyperbolic.manifolds import PoincareBall
 from hyperbolic.optim import RiemannianAdam
 from tasks.errors import UserError
+from tasks.optimizers import make_optimizer
 from tasks.poincare_glove.data import PoincareGloveData
 from tasks.poincare_glove.model import PoincareGlove
 from tasks.poincare_glove.task import PoincareGloveTask, weight
-from tasks.training import make_optimizer
 from tasks.word_vectors import read_vectors
 
 WORDS = ("the", "cat", "sat", "on", "mats")

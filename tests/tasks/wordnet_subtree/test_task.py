@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from tasks.errors import UserError
-from tasks.training import make_optimizer
+from tasks.optimizers import make_optimizer
 from tasks.wordnet_subtree.task import SubtreeTask, positive_scores
 
 RADAM = functools.partial(make_optimizer, embeddings={}, biases={}, matrices={}, rule="adam", lr=0.1)
