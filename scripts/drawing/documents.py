@@ -118,7 +118,7 @@ def levels(trained: Trained, most_words: int, seed: int = 0) -> Levels:
     batch = split[chosen]
     _, trace = model.encode(batch["words"], batch["lengths"], batch["sentences"])
     assert trace is not None  # of an encoder of documents
-    vocabulary = trained.data.corpus().vocabulary
+    vocabulary = trained.data.prepared().words
     texts = [
         [vocabulary[row - FIRST] if row != UNK else "[unknown]" for row in rows[:n]]
         for rows, n in zip(batch["words"].tolist(), batch["lengths"].tolist(), strict=True)

@@ -104,13 +104,13 @@ class Arrays(NamedTuple):
 class Corpus(NamedTuple):
     """Arrays, and what their numbers stand for.
 
-    vocabulary: words of row FIRST on. classes. counts, by split: documents; skipped; sentences; words; unknown (words
+    words: of row FIRST on. classes. counts, by split: documents; skipped; sentences; words; unknown (words
     that are not in the vocabulary); labels, the documents of each class; those of `count_duplicates`, of which
     documents with the same sentences are. faults: the first that was skipped, by split. files, sha256: by split.
     """
 
     arrays: Arrays
-    vocabulary: list[str]
+    words: list[str]
     classes: list[str]
     counts: dict[str, dict[str, Any]]
     faults: dict[str, str]

@@ -1,7 +1,6 @@
 """Labelled documents from files, as word ids in batches of whole documents of about the same size."""
 
 import difflib
-import functools
 import hashlib
 import itertools
 import math
@@ -15,7 +14,6 @@ import torch
 from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
-from tasks.base import TaskData
 from tasks.batches import SPLITS, Split
 from tasks.document_classification.cache import from_sources
 from tasks.document_classification.corpus import Arrays, Corpus, Recipe, prepare, usable
@@ -32,13 +30,13 @@ from tasks.document_classification.sources import (
 from tasks.document_classification.toy import toy_rows
 from tasks.duplicates import duplicates_remarks
 from tasks.errors import UserError, one_of, toy_recipe
-from tasks.fingerprints import identity_of
+from tasks.labelled_texts import LabelledTexts
 from tasks.labels import Labels
+from tasks.paper import paper_remarks
 from tasks.ragged import FIRST, Documents, encode_texts
 from tasks.reading import Fault, Faults, brief
 from tasks.rows import parse_object, pick_fields, read_examples, read_new_rows
-from tasks.vocabularies import check_names
-from tasks.word_vectors import VectorFiles, VectorRows
+from tasks.word_vectors import VectorFiles
 
 SELECTIONS = ("held_out", "test")
 
@@ -75,7 +73,7 @@ class NewDocument(NamedTuple):
     file: str | None
 
 
-class DocumentData(TaskData):
+class DocumentData(LabelledTexts):
     """Documents of the splits train, dev and test from files, or from a recipe of made-up ones.
 
     folder: where the files are, or None with the recipe `toy` ({"seed": of the generator}).
@@ -87,7 +85,8 @@ class DocumentData(TaskData):
     `corpus.Recipe`; held_out is for splits without a file. The others are TaskData's.
     """
 
-    Options = Recipe
+    Options, unit = Recipe, "documents"
+    recipe: Recipe
 
     def __init__(
         self,
@@ -116,16 +115,14 @@ class DocumentData(TaskData):
             toy_recipe(toy, seed=0)
         self.folder = None if folder is None else Path(folder).expanduser()
         self.toy, self.files, self.form, self.cache, self.download = toy, files, form, Path(cache), download
-        self.paper_documents, self.vectors = paper_documents, vectors
+        self.in_paper, self.vectors = paper_documents, vectors
         self.selection = one_of("task.data.selection", selection, SELECTIONS)
         self.recipe = Recipe(**recipe)
         self._corpus: Corpus | None = None
         self._held_out: tuple[str, ...] = ()  # splits without a file
         self._rows: dict[str, Tensor] = {}
-        self._index: dict[str, int] | None = None
 
-    def corpus(self) -> Corpus:
-        """All documents in arrays, read or made the first time they are needed."""
+    def prepared(self) -> Corpus:
         if self._corpus is None:
             self._corpus = self._made_up() if self.folder is None else self._from_files(self.folder)
             for split in SPLITS:
@@ -140,11 +137,6 @@ class DocumentData(TaskData):
                     )
             for line in self._remarks(self._corpus):
                 rank_zero_only(print)(line, flush=True)
-            n, total = self._corpus.counts["train"]["documents"], self.paper_documents
-            if total is not None and n < total:
-                rank_zero_only(print)(
-                    f"{n:,} training documents, {n / total:.1%} of the paper's {total:,}.", flush=True
-                )
             if self.selection == "test":
                 rank_zero_only(print)(
                     "The test set selects the best state (task.data.selection=test), so that what is called val is the "
@@ -162,7 +154,7 @@ class DocumentData(TaskData):
                 f"Held out of train at random, as there are no files: {parts} (task.data.held_out); equal texts stay "
                 "together."
             )
-        yield from duplicates_remarks(corpus.counts, "documents")
+        yield from duplicates_remarks(corpus.counts, self.unit)
         totals = {name: sum(corpus.counts[split]["labels"][name] for split in SPLITS) for name in corpus.classes}
         if single := [name for name, n in totals.items() if n == 1]:
             names = ", ".join(name[:60] for name in single[:5])
@@ -170,6 +162,7 @@ class DocumentData(TaskData):
             similar = difflib.get_close_matches(single[0], [name for name in totals if name != single[0]], 1)
             hint = f" Is {single[0][:60]} {similar[0][:60]}?" if similar else ""
             yield f"Classes with a single document: {names}{more}.{hint}"
+        yield from paper_remarks(corpus.counts, self.unit, self.in_paper)
 
     def _sources(self, folder: Path) -> list[Source]:
         return find_sources(folder) if self.files is None else named_sources(folder, self.files, self.download)
@@ -186,9 +179,7 @@ class DocumentData(TaskData):
         return from_sources(sources, self.form, replace(self.recipe, held_out=held_out), self.cache)
 
     def _made_up(self) -> Corpus:
-        sizes = {split: size for split in SPLITS if (size := self.recipe.sizes.get(split)) is not None}
-        if len(sizes) < len(SPLITS):
-            raise UserError("task.data.toy needs numbers for train, dev and test in task.data.sizes.")
+        sizes = self.toy_sizes()
         assert self.toy is not None
         corpus = prepare(toy_rows(sizes, self.toy["seed"]), replace(self.recipe, held_out={}))
         sha256 = hashlib.sha256(corpus.arrays.words.tobytes() + corpus.arrays.labels.tobytes()).hexdigest()
@@ -196,7 +187,7 @@ class DocumentData(TaskData):
 
     def test_inputs(self) -> Iterator[tuple[NewDocument, dict[str, Any]]]:
         """The files are read again, for the texts."""
-        corpus, classes = self.corpus(), Labels(self.recipe.classes)
+        corpus, classes = self.prepared(), Labels(self.recipe.classes)
         splits, labels = corpus.arrays.splits, corpus.arrays.labels
         if self.recipe.classes is None:
             for name in corpus.classes:
@@ -216,7 +207,7 @@ class DocumentData(TaskData):
         """Which of all prepared documents are those of a split: of train as they were read, of the others the shortest
         first, so that the batches of an evaluation have documents of about the same size."""
         if split not in self._rows:
-            arrays = self.corpus().arrays
+            arrays = self.prepared().arrays
             rows = np.flatnonzero(arrays.splits == SPLITS.index(split))
             if split != "train":
                 rows = rows[arrays.texts().sizes[rows].argsort(stable=True).numpy()]
@@ -224,7 +215,7 @@ class DocumentData(TaskData):
         return self._rows[split]
 
     def load(self) -> dict[str, Split]:
-        arrays = self.corpus().arrays
+        arrays = self.prepared().arrays
         documents, labels = arrays.texts(), torch.from_numpy(arrays.labels)
         splits = {}
         for split in SPLITS:
@@ -234,57 +225,20 @@ class DocumentData(TaskData):
 
     @property
     def model_sizes(self) -> dict[str, Any]:
-        corpus = self.corpus()
+        corpus = self.prepared()
         return {
-            "n_words": FIRST + len(corpus.vocabulary), "n_classes": len(corpus.classes), "vectors": self.vector_rows,
-            "classes": tuple(corpus.classes), "class_counts": tuple(corpus.counts["train"]["labels"].values()),
+            "n_words": FIRST + len(corpus.words), "n_classes": len(corpus.classes), "vectors": self.vector_rows,
+            "classes": tuple(corpus.classes), "class_counts": self.class_counts,
         }  # fmt: skip
 
-    def vocabulary(self) -> dict[str, Any]:
-        """Words and classes; of vectors their size alone, as weights have the rest."""
-        corpus, vectors = self.corpus(), self.vector_rows
-        known = {"words": corpus.vocabulary, "classes": corpus.classes, "labels": corpus.counts["train"]["labels"]}
-        return known | {"d_vectors": None if vectors is None else vectors.matrix.shape[1]}
-
     def adopt(self, vocabulary: dict[str, Any]) -> None:
-        words, classes = check_names(vocabulary["words"]), check_names(vocabulary["classes"])
-        labels, d = vocabulary["labels"], vocabulary["d_vectors"]
-        if list(labels) != classes or not all(isinstance(count, int) for count in labels.values()):
-            raise ValueError("classes that train does not have")
-        none = np.zeros(0, np.int32)
-        start = np.zeros(1, np.int64)
-        arrays = Arrays(none, start, start, none.astype(np.int32), none.astype(np.int8))
-        self._corpus = Corpus(arrays, words, classes, {"train": {"labels": labels}}, {}, {}, {})
-        self.__dict__["vector_rows"] = None if d is None else VectorRows.of_weights(len(words), d)
-
-    @functools.cached_property
-    def vector_rows(self) -> VectorRows | None:
-        """The vectors of the vocabulary's words, from row FIRST on."""
-        return None if self.vectors is None else self.vectors.rows_of(self.corpus().vocabulary, self.cache)
-
-    @property
-    def identity(self) -> dict[str, str]:
-        return {"words": identity_of(self.corpus().vocabulary), "labels": ", ".join(self.corpus().classes)}
+        none, start = np.zeros(0, np.int32), np.zeros(1, np.int64)
+        arrays = Arrays(none, start, start, none, none.astype(np.int8))
+        self._corpus = Corpus(arrays, *self.adopt_texts(vocabulary), {}, {}, {})
 
     def fingerprint(self) -> dict[str, Any]:
-        """The counts of a split: see `corpus.Corpus`. Also how the best state is selected, and how much of the paper's
-        training data there is."""
-        corpus, vectors = self.corpus(), self.vector_rows
-        n = corpus.counts["train"]["documents"]
-        share = None if self.paper_documents is None else min(1.0, n / self.paper_documents)
-        words: dict[str, Any] = {"rows": FIRST + len(corpus.vocabulary), "tokenizer": self.recipe.tokenizer}
-        shas = dict(corpus.sha256)
-        if vectors is not None:
-            words |= vectors.facts()
-            shas |= {"vectors": vectors.sha256}
-        return {
-            "files": dict(corpus.files),
-            "counts": {split: dict(count) for split, count in corpus.counts.items()},
-            "sha256": shas,
-            "words": words,
-            "selection": self.selection,
-            "paper": {"documents": self.paper_documents, "share": share},
-        }
+        """Also how the best state is selected."""
+        return super().fingerprint() | {"selection": self.selection}
 
     @property
     def input_keys(self) -> tuple[str, ...]:
@@ -298,7 +252,7 @@ class DocumentData(TaskData):
             f"Each line is the text of a document, or a JSON object with {fields}; a text that begins with {{ must be "
             "in such an object"
         )
-        labels = {*self.corpus().classes, *itertools.chain(*(self.recipe.classes or {}).values())}
+        labels = {*self.prepared().classes, *itertools.chain(*(self.recipe.classes or {}).values())}
         return read_examples(note_labels(lines, name, self.form, labels), name, self._input, "documents", forms)
 
     def read_table(self, path: Path) -> Iterator[tuple[NewDocument, dict[str, str]]] | None:
@@ -341,16 +295,14 @@ class DocumentData(TaskData):
     def encode(self, inputs: Sequence[NewDocument]) -> DocumentSplit:
         """New documents as a split; its labels are 0. How many have no word of the vocabulary is said: what is
         predicted of them says nothing."""
-        if self._index is None:
-            self._index = {word: row for row, word in enumerate(self.corpus().vocabulary, start=FIRST)}
-        index = self._index
+        index = self.index
         strange = [new for new in inputs if not any(word in index for words in new.sentences for word in words)]
         if strange:
             text = brief(" ".join(word for words in strange[0].sentences for word in words))
             what = f"{len(strange):,} documents have no word that the vocabulary has"
             rank_zero_only(print)(f"{what}; the first is {text}", flush=True)
         rows = torch.arange(len(inputs))
-        documents = encode_texts([document.sentences for document in inputs], self._index)
+        documents = encode_texts([document.sentences for document in inputs], index)
         return DocumentSplit(documents, rows, torch.zeros_like(rows))
 
 

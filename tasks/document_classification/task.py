@@ -47,7 +47,7 @@ class DocumentTask(ClassificationTask):
         if isinstance(self.model, LinearClassifier):
             return {}
         assert isinstance(data, DocumentData)
-        names, table = data.corpus().vocabulary, self.model.words
+        names, table = data.prepared().words, self.model.words
         rows = torch.arange(FIRST, FIRST + len(names), device=self.device)
         return {"words": NamedPoints(names, table.manifold, table(rows))} | self.named_classes(self.model.classifier)
 

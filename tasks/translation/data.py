@@ -17,6 +17,7 @@ from tasks.base import TaskData
 from tasks.batches import SPLITS, Split
 from tasks.errors import UserError
 from tasks.fingerprints import identity_of
+from tasks.paper import paper_remarks, share_of_paper
 from tasks.ragged import Sentences
 from tasks.reading import Fault
 from tasks.rows import read_examples
@@ -161,9 +162,8 @@ class TranslationData(TaskData):
                 say(f"task.data.pieces={pieces}: {learnt:,} pieces are learnt of these texts.", flush=True)
             elif 0 < learnt < int(pieces):
                 say(f"task.data.pieces={pieces} is more than these texts give; {learnt} are learnt.", flush=True)
-            n, total = self._corpus.counts["train"]["pairs"], self.paper_pairs
-            if total is not None and n < total:
-                say(f"{n:,} training pairs, {n / total:.1%} of the paper's {total:,}.", flush=True)
+            for remark in paper_remarks(self._corpus.counts, "pairs", self.paper_pairs):
+                say(remark, flush=True)
         return self._corpus
 
     def _report(self, split: str, counts: dict[str, int]) -> None:
@@ -254,17 +254,14 @@ class TranslationData(TaskData):
         """The counts of a split: see `prepared.Corpus`. Also the languages, the vocabularies, and how much of the
         paper's training data there is."""
         corpus = self.corpus()
-        n = corpus.counts["train"]["pairs"]
         return {
             "files": dict(corpus.files),
             "counts": {split: dict(count) for split, count in corpus.counts.items()},
             "sha256": dict(corpus.sha256),
             "languages": [self.source, self.target],
             "pieces": {"subwords": self.recipe.subwords, "source": len(corpus.source), "target": len(corpus.target)},
-            "paper": {
-                "pairs": self.paper_pairs, "share": None if self.paper_pairs is None else min(1.0, n / self.paper_pairs)
-            },
-        }  # fmt: skip
+            "paper": share_of_paper(corpus.counts, "pairs", self.paper_pairs),
+        }
 
     @property
     def input_keys(self) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ def test_sentences_and_documents_are_cut_to_their_limits():
 
 def test_a_document_with_an_emoji_in_escapes_is_kept():
     sources = [("train", "", Document(x, (r"Nice \ud83d\ude00 film.",))) for x in "ab"]
-    assert "\U0001f600" in prepare(sources, recipe(clean=["escapes"], held_out={})).vocabulary
+    assert "\U0001f600" in prepare(sources, recipe(clean=["escapes"], held_out={})).words
 
 
 @pytest.mark.parametrize("texts", [("",), (" \n ", "\t"), ()])
@@ -53,7 +53,7 @@ def test_there_may_be_more_classes_than_an_int16_has_numbers():
 
 def test_arrays_hold_the_documents():
     corpus = prepare(three(text="Some words. More words."), recipe(held_out={}))
-    names = ["", "?", *corpus.vocabulary]
+    names = ["", "?", *corpus.words]
     documents = corpus.arrays.texts()
     ids, lengths, counts = documents.pad_sentences(torch.tensor([0, 4]))
     assert [[names[k] for k in row] for row in ids.tolist()] == [
@@ -76,7 +76,7 @@ def test_unknown_words_are_counted_by_split():
     assert [corpus.counts[split]["unknown"] for split in SPLITS] == [0, 1, 4]
     assert [corpus.counts[split]["words"] for split in SPLITS] == [12, 6, 9]
     assert prepare(sources, recipe(vocabulary="all", held_out={})).counts["test"]["unknown"] == 0
-    assert len(prepare(sources, recipe(max_words=1)).vocabulary) == 1
+    assert len(prepare(sources, recipe(max_words=1)).words) == 1
 
 
 def test_held_out_documents_are_drawn_by_the_seed_and_are_the_stated_share():
@@ -90,7 +90,7 @@ def test_held_out_documents_are_drawn_by_the_seed_and_are_the_stated_share():
     assert np.array_equal(one.arrays.splits, again.arrays.splits)
     assert not np.array_equal(one.arrays.splits, other.arrays.splits)
     kept = {f"w{k}" for k in np.flatnonzero(one.arrays.splits == 0)}
-    assert set(one.vocabulary) == {"word", ".", *kept}, "only words of documents that are trained on have a row"
+    assert set(one.words) == {"word", ".", *kept}, "only words of documents that are trained on have a row"
 
 
 @pytest.mark.parametrize(("texts", "copies", "sizes"), [(50, 4, [140, 20, 40]), (50, 1, [35, 5, 10]), (6, 4, [16, 4, 4])])

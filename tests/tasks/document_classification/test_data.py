@@ -13,7 +13,7 @@ from tests.tasks.document_classification.files import SETTINGS, TEST, TRAIN, dat
 
 
 def words_of(found: DocumentData, batch) -> list[list[str]]:
-    names = ["", "?", *found.corpus().vocabulary]
+    names = ["", "?", *found.prepared().words]
     return [[names[k] for k in row if k != PAD] for row in batch["words"].tolist()]
 
 
@@ -35,13 +35,13 @@ def test_batches_have_the_sentences_of_their_documents_one_after_the_other(tmp_p
 
 def test_the_cache_gives_what_was_read(tmp_path, monkeypatch):
     first = data(tmp_path)
-    arrays = first.corpus().arrays
+    arrays = first.prepared().arrays
     monkeypatch.setattr("tasks.document_classification.cache.prepare", None)
     again = data(tmp_path)
-    assert all((one == two).all() for one, two in zip(arrays, again.corpus().arrays, strict=True))
-    assert again.corpus()[1:] == first.corpus()[1:]
+    assert all((one == two).all() for one, two in zip(arrays, again.prepared().arrays, strict=True))
+    assert again.prepared()[1:] == first.prepared()[1:]
     with pytest.raises(TypeError):  # other settings are prepared anew
-        data(tmp_path, max_length=5).corpus()
+        data(tmp_path, max_length=5).prepared()
 
 
 def test_a_changed_text_is_read_again(tmp_path):
@@ -52,7 +52,7 @@ def test_a_changed_text_is_read_again(tmp_path):
             for k in range(5):
                 (place / label / f"{k}.txt").write_text(f"{text} {label} {k}", encoding="utf-8")
         found = data(tmp_path, place, held_out={"dev": 0.2, "test": 0.2})
-        assert text in found.corpus().vocabulary
+        assert text in found.prepared().words
     before = found.fingerprint()["sha256"]
     (place / "a" / "0.txt.gz").write_bytes(gzip.compress((place / "a" / "0.txt").read_bytes()))
     (place / "a" / "0.txt").unlink()
@@ -89,7 +89,7 @@ def test_what_is_held_out_shared_with_train_or_alone_in_its_class_is_said(tmp_pa
     assert "Classes with a single document: fodd. Is fodd food?" in said
     assert (counts["dev"]["in_train"], counts["test"]["in_train"]) == (0, 1)
     with pytest.raises(UserError, match=r"the class fodd \(1\) are in dev or test.* another task.data.held_out_seed draws others"):
-        data(tmp_path, place, held_out={"dev": 0.2}, held_out_seed=1).corpus()  # its only document is drawn for dev
+        data(tmp_path, place, held_out={"dev": 0.2}, held_out_seed=1).prepared()  # its only document is drawn for dev
 
 
 def test_the_test_set_selects_only_where_it_is_asked_for(tmp_path, capsys):
@@ -206,7 +206,7 @@ def test_words_start_at_their_vectors(tmp_path):
     (tmp_path / "vectors.txt").write_text("rains 1 2\nshares 3 4\n", encoding="utf-8")
     found = data(tmp_path, vectors=VectorFiles(str(tmp_path), ["vectors.txt"], "fail"))
     sizes = found.model_sizes
-    vectors, vocabulary = sizes["vectors"], found.corpus().vocabulary
+    vectors, vocabulary = sizes["vectors"], found.prepared().words
     assert sizes["n_words"] == 2 + len(vocabulary) == 2 + len(vectors.matrix)
     assert vectors.matrix[vocabulary.index("shares")].tolist() == [3, 4]
     assert int(vectors.has_row.sum()) == found.fingerprint()["words"]["with_vector"] == 2
@@ -218,17 +218,17 @@ def test_a_split_without_documents_is_named(tmp_path):
     with pytest.raises(
         UserError, match=r"There are no documents for dev that can be used; .* task\.data\.held_out\.dev=0\.1"
     ):
-        data(tmp_path, held_out={}).corpus()
+        data(tmp_path, held_out={}).prepared()
 
 
 def test_where_all_documents_are_skipped_the_first_is_named(tmp_path):
     place = folder(tmp_path / "none", test='"2","",""\n"1","",""\n')
     with pytest.raises(UserError, match=r"no documents for test that can be used \(the first .* line 1: its text is empty\);"):
-        data(tmp_path, place, on_error="skip").corpus()
+        data(tmp_path, place, on_error="skip").prepared()
     place = folder(tmp_path / "none", train='"2","",""\n"1","",""\n')
     said = r"^Train has no documents that can be used; 2 were skipped, and the first is line 1: its text is empty\.$"
     with pytest.raises(UserError, match=said):
-        data(tmp_path, place, on_error="skip").corpus()
+        data(tmp_path, place, on_error="skip").prepared()
 
 
 def test_a_share_that_holds_nothing_out_is_answered_by_one_that_does(tmp_path):
@@ -236,7 +236,7 @@ def test_a_share_that_holds_nothing_out_is_answered_by_one_that_does(tmp_path):
     with pytest.raises(
         UserError, match=r"a part of the 4 documents of train for it with task\.data\.held_out\.dev=0\.25\."
     ):
-        data(tmp_path, place, held_out={"dev": 0.1}).corpus()
+        data(tmp_path, place, held_out={"dev": 0.1}).prepared()
     assert len(data(tmp_path, place, held_out={"dev": 0.25}).splits()["dev"]) == 1
 
 
@@ -248,13 +248,13 @@ def test_a_folder_is_needed_and_a_file_for_train(tmp_path):
     place = folder(tmp_path / "news")
     (place / "train.csv").unlink()
     with pytest.raises(UserError, match=r"There is no file for train in .*news; add one"):
-        data(tmp_path, place).corpus()
+        data(tmp_path, place).prepared()
     with pytest.raises(UserError, match=r"task\.data\.toy needs numbers for train, dev and test in task\.data\.sizes"):
-        DocumentData(None, cache="", **SETTINGS | {"toy": {"seed": 0}}).corpus()
+        DocumentData(None, cache="", **SETTINGS | {"toy": {"seed": 0}}).prepared()
 
 
 def test_a_long_name_of_a_class_is_cut_in_the_remark(tmp_path, capsys):
     place = folder(tmp_path / "news", TRAIN + f'"{"x" * 5000}","","Cheese."\n')
-    data(tmp_path, place, held_out={"dev": 0.2}, held_out_seed=2).corpus()
+    data(tmp_path, place, held_out={"dev": 0.2}, held_out_seed=2).prepared()
     said = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("Classes with a single document: xx"))
     assert len(said) < 200

@@ -13,7 +13,7 @@ WANTED = (
 
 def note(tmp_path, capsys, lines: list[bytes], **changes) -> str:
     found = data(tmp_path, **changes)
-    found.corpus()
+    found.prepared()
     capsys.readouterr()
     texts = [found.describe(one)["text"] for one in found.read_inputs(lines, "test.csv")]
     assert texts == [t for line in lines if (t := line.decode("utf-8-sig").rstrip("\r\n"))]
