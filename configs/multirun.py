@@ -31,8 +31,8 @@ from configs.overview import MANY
 from configs.own import with_folder
 from configs.samplers import is_trial
 from hyperbolic.diagnostics import NonFiniteError
-from tasks import comparison, comparison_table, record, search
-from tasks.errors import Diverged, Pruned, called
+from tasks import comparison, comparison_table, processes, record, search
+from tasks.errors import Diverged, Pruned, called, plain_warnings
 from tasks.folders import whole_file
 
 INTERRUPTED = 130  # the exit code upon Ctrl-C and SIGTERM
@@ -103,6 +103,9 @@ class Jobs(Callback):
             self.number = _number_of_jobs(config)
 
     def on_job_start(self, config: DictConfig, **_: Any) -> None:
+        if config.hydra.launcher._target_.endswith(".JoblibLauncher"):  # this process is one of its workers
+            processes.end_with_parent()
+            plain_warnings()
         self._note(config, ENDED)
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **_: Any) -> None:

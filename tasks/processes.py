@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import functools
 import os
 import signal
 import subprocess
@@ -70,6 +71,20 @@ def together(trainer: pl.Trainer, hint: Callable[[], str]) -> Iterator[None]:
             raise UserError(message) from error
         raise
     watch.over.set()
+
+
+@functools.cache
+def end_with_parent() -> None:
+    """Let this process, a worker that runs jobs of a multirun, end soon after the command that started it, so that one
+    that was killed leaves no training behind, beside which the same command begins again."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(PERIOD_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True, name="watch-of-parent").start()
 
 
 def _is_lost(error: BaseException) -> bool:

@@ -207,6 +207,23 @@ def test_a_killed_multirun_goes_on_with_what_is_missing(tmp_path):
     assert sorted(record["seed"] for record in records) == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
+def test_workers_end_with_the_command_that_started_them(tmp_path):
+    words = ["-m", *SMALL, *places(tmp_path), "seed=0,1", "hydra/launcher=local", "hydra.launcher.n_jobs=2"]
+    words += ["trainer.max_epochs=100000", "trainer.checkpoint_every_s=0"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen([sys.executable, "run.py", *words], cwd=ROOT, env=environment) as process:
+        until = time.monotonic() + 200
+        while len(list(tmp_path.glob("out/*/*/checkpoints/last.ckpt"))) < 2 and time.monotonic() < until:
+            time.sleep(0.05)
+        process.kill()
+    time.sleep(5)
+    written = {file: file.stat().st_mtime_ns for file in tmp_path.glob("out/*/*/checkpoints/last.ckpt")}
+    time.sleep(3)
+    assert len(written) == 2
+    assert written == {file: file.stat().st_mtime_ns for file in written}
+
+
 def test_the_flag_may_stand_behind_settings():
     assert overview.many_first(["task=prefix_toy", "-m", "seed=0,1"]) == ["-m", "task=prefix_toy", "seed=0,1"]
     assert overview.many_first(["task=prefix_toy", "seed=0"]) == ["task=prefix_toy", "seed=0"]
