@@ -15,6 +15,8 @@ AUC_MARGIN = 0.1  # an area that is further above 0.5, but not for certain, is o
 USELESS_BLEU = 5.0  # below which a translation has hardly a phrase of the right one
 SMALL_BATCH = 2048  # pieces, for texts of a few thousand pairs
 VALIDATIONS = 3  # so many, the first included, say whether a metric moves
+HEART = 0.5  # of the first training loss: one that falls below it is learned by heart where no metric rises
+_EPOCHS = ("more epochs",)
 BOUNDS = {"bleu": 100.0, "mean_rank": 1.0, "perplexity": 1.0}  # best values that are not 1 (max) or 0 (min)
 
 
@@ -23,25 +25,26 @@ def remarks(task: Task, record: Mapping[str, Any], history: Sequence[Mapping[str
 
     record: of the run. history: its rows, see `checkpoints.History`; none of a test.
     """
-    lines = []
+    lines, stands = [], None
+    if record["config"]["optim"]["rule"] != "lbfgs" and not task.reconstructs:  # of which an epoch is a minimisation
+        stands = on_selection(task.select, task.select_mode, history, record["config"]["optim"]["lr"])
+    longer = stands is None or trend(history) == "open"
     if isinstance(task, ClassificationTask) and "test" in task.confusion:
         data, module = (record["config"]["task"][node] for node in ("data", "module"))
         remedies = ["word vectors (task.data.vectors)"] if "vectors" in data and not has_vectors(record) else []
         balance = "class_weights" in module and task.class_weights != "balanced"
-        lines += on_classes(task.classes, task.confusion["test"], remedies, balance)
+        lines += on_classes(task.classes, task.confusion["test"], remedies, balance, longer)
     auc, edges = record["metrics"].get("test/auc"), record["data"]["counts"].get("test", {}).get("edges")
-    if auc is not None and edges and (line := on_auc(auc, edges)):
+    if auc is not None and edges and (line := on_auc(auc, edges, longer)):
         lines.append(line)
     if (bleu := record["metrics"].get("test/bleu")) is not None and bleu < USELESS_BLEU:
-        lines.append(on_bleu(bleu, record["config"]["task"]["data"]["batch_tokens"], history))
+        lines.append(on_bleu(bleu, record["config"]["task"]["data"]["batch_tokens"], history, longer))
+    poor = any(line.startswith(("little was learned", "never predicted", "worse than")) for line in lines)
+    if stands is not None and not (longer and poor):
+        lines.append(stands)
     lines += on_limits(record["config"]["trainer"], record["metrics"])
     lines += on_curvature(record["config"]["geometry"])
-    lines += task.remarks()
-    one_by_one = record["config"]["optim"]["rule"] != "lbfgs"  # else an epoch is a minimisation of its own
-    if one_by_one and not task.reconstructs:
-        line = on_selection(task.select, task.select_mode, history, record["config"]["optim"]["lr"])
-        lines += [] if line is None else [line]
-    return lines
+    return lines + task.remarks()
 
 
 def on_limits(trainer: Mapping[str, Any], metrics: Mapping[str, float]) -> list[str]:
@@ -72,11 +75,12 @@ def has_vectors(record: Mapping[str, Any]) -> bool:
 
 
 def on_classes(
-    classes: Sequence[str], confusion: Tensor, remedies: Sequence[str] = (), balance: bool = False
+    classes: Sequence[str], confusion: Tensor, remedies: Sequence[str] = (), balance: bool = False, longer: bool = True
 ) -> list[str]:
     """Whether an accuracy is hardly above the share of the largest class, and which classes of the test are never
     predicted, or have no example in it. confusion (K, K): examples by right class and predicted one. remedies: what to
-    try against the first besides what any task has. balance: `class_weights` can be set, and are not balanced."""
+    try against the first besides what any task has. balance: `class_weights` can be set, and are not balanced. longer:
+    more epochs may help."""
     gold, predicted = confusion.sum(1), confusion.sum(0)
     total, correct = float(gold.sum()), float(confusion.diagonal().sum())
     largest = int(gold.argmax())
@@ -87,7 +91,7 @@ def on_classes(
         if correct / total > share + MARGIN * share:
             lines.append(f"{what}: {int(total)} examples of a test are too few to tell these apart for certain.")
         else:
-            remedy = f"{', '.join([*remedies, 'more epochs'])}, another optim.lr or encoder"
+            remedy = ", ".join([*remedies, *_EPOCHS[:longer], "another optim.lr or encoder"])
             lines.append(f"little was learned: {what}. Try {remedy}.")
     if missing := [name for name, n in zip(classes, gold.tolist(), strict=True) if not n]:
         more = f" and {len(missing) - 5} more classes" if len(missing) > 5 else ""
@@ -96,14 +100,15 @@ def on_classes(
         names = ", ".join(f"{classes[k]} ({int(gold[k]):,} of {int(total):,})" for k in never[:5])
         more = f" and {len(never) - 5} more classes" if len(never) > 5 else ""
         rare = all(gold[k] < gold[largest] / 2 for k in never)
-        remedy = "task.module.class_weights=balanced, or more epochs" if balance and rare else "more epochs"
-        lines.append(f"never predicted in the test: {names}{more}. Try {remedy}.")
+        remedy = ", or ".join([*["task.module.class_weights=balanced"][: balance and rare], *_EPOCHS[:longer]])
+        lines.append(f"never predicted in the test: {names}{more}.{f' Try {remedy}.' if remedy else ''}")
     return lines
 
 
-def on_auc(auc: float, edges: int) -> str | None:
+def on_auc(auc: float, edges: int, longer: bool = True) -> str | None:
     """Whether the area under the ROC curve is below or hardly above 0.5, that of a guess, whose standard error over n
-    edges and as many pairs without one is sqrt((2 n + 1) / (12 n^2)), that of the Mann-Whitney statistic."""
+    edges and as many pairs without one is sqrt((2 n + 1) / (12 n^2)), that of the Mann-Whitney statistic. longer: more
+    epochs may help."""
     error = ((2 * edges + 1) / 12) ** 0.5 / edges
     if auc >= 0.5 + ABOVE * error:
         return None
@@ -115,16 +120,19 @@ def on_auc(auc: float, edges: int) -> str | None:
         )
     if auc > 0.5 + AUC_MARGIN:
         return f"{what}: these are too few to tell the two apart for certain; task.data.shares can give the test more."
-    return f"little was learned: {what}. Try more epochs, another optim.lr, encoder or geometry."
+    return f"little was learned: {what}. Try {', '.join([*_EPOCHS[:longer], 'another optim.lr'])}, encoder or geometry."
 
 
-def on_bleu(bleu: float, batch_tokens: int | None, history: Sequence[Mapping[str, float]]) -> str:
+def on_bleu(
+    bleu: float, batch_tokens: int | None, history: Sequence[Mapping[str, float]], longer: bool = True
+) -> str:
     """What to try against translations that are of no use: small texts need smaller batches, or they have few steps."""
     steps = int(max((row["step"] for row in history if "step" in row), default=0))
     after = f" after {steps:,} steps" if steps else ""
     is_large = batch_tokens is not None and batch_tokens > SMALL_BATCH
     batch = f"task.data.batch_tokens={SMALL_BATCH} (it is {batch_tokens}), " if is_large else ""
-    return f"little was learned: test/bleu is {bleu:.1f} of 100{after}. Try {batch}more epochs, or another optim.lr."
+    epochs = "more epochs, " if longer else ""
+    return f"little was learned: test/bleu is {bleu:.1f} of 100{after}. Try {batch}{epochs}or another optim.lr."
 
 
 def is_perfect(select: str, mode: str, value: float) -> bool:
@@ -134,9 +142,9 @@ def is_perfect(select: str, mode: str, value: float) -> bool:
 
 
 def on_selection(select: str, mode: str, history: Sequence[Mapping[str, float]], lr: float) -> str | None:
-    """Whether the selecting metric was never better than at its first validation, and what the training loss says of
-    it: one that falls all the same is learning by heart. None of a metric that was perfect then, or of one that only
-    moves in steps, as an accuracy may: where val/loss is lower at the end than at first."""
+    """Whether the selecting metric was never better than at its first validation, and what the `trend` of the losses
+    says of it. None of a metric that was perfect then, or of one that only moves in steps, as an accuracy may: where
+    val/loss is lower at the end than at first."""
     values = [row[select] for row in history if select in row]
     if len(values) < VALIDATIONS or is_perfect(select, mode, values[0]):
         return None
@@ -147,12 +155,27 @@ def on_selection(select: str, mode: str, history: Sequence[Mapping[str, float]],
     if select != "val/loss" and checks and checks[-1] < checks[0]:
         return None
     later = f"{select} was never better than at its first validation ({values[0]:.4f}, later {best:.4f} at best)"
-    if losses and losses[-1] < 0.9 * losses[0]:
+    if trend(history) == "by heart":
         return (
             f"{later}, while train/loss fell from {losses[0]:.3f} to {losses[-1]:.3f}: the training data are learned "
             f"by heart. Try fewer epochs, more dropout or regularisation, smaller sizes, or optim.lr={lr / 3:.2g}."
         )
-    if losses and max(losses) > 1.05 * losses[0]:
+    if trend(history) == "diverged":
         rose = f"train/loss rose from {losses[0]:.3f} to {max(losses):.3f}"
         return f"{later}, and {rose}: it diverged. Try optim.lr={lr / 3:.2g}, or larger batches."
-    return f"{later}: nothing was learned. Try optim.lr={lr / 3:.2g} and optim.lr={3 * lr:.2g}."
+    rates = f"optim.lr={lr / 3:.2g} and optim.lr={3 * lr:.2g}"
+    if losses and losses[-1] < 0.9 * losses[0]:
+        return f"{later}, while train/loss fell from {losses[0]:.3f} to {losses[-1]:.3f}. Try more epochs, {rates}."
+    return f"{later}: nothing was learned. Try {rates}."
+
+
+def trend(history: Sequence[Mapping[str, float]]) -> str:
+    """What a training does whose metric does not rise: it learns "by heart" where its loss falls below HEART of the
+    first one, or by a tenth while that of the validation rises; it "diverged" where it rises; else it is "open"."""
+    checks, losses = ([row[name] for row in history if name in row] for name in ("val/loss", "train/loss"))
+    if not losses:
+        return "open"
+    rises = bool(checks) and checks[-1] > checks[0]
+    if losses[-1] < (0.9 if rises else HEART) * losses[0]:
+        return "by heart"
+    return "diverged" if max(losses) > 1.05 * losses[0] else "open"

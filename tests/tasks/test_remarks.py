@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tasks.remarks import is_perfect, on_auc, on_bleu, on_classes, on_curvature, on_limits, on_selection
+from tasks.remarks import is_perfect, on_auc, on_bleu, on_classes, on_curvature, on_limits, on_selection, trend
 from tests.cli import SHORT, toy
 
 CLASSES = ("entailment", "neutral", "contradiction")
@@ -51,6 +51,32 @@ def test_a_metric_that_never_rose_is_said_with_what_the_loss_did():
     assert by_heart
     assert "from 4.000 to 0.500" in by_heart
     assert "by heart" in by_heart
+
+
+@pytest.mark.parametrize(
+    ("losses", "checks", "expected"),
+    [
+        ([4.0, 1.9], [], "by heart"),
+        ([4.0, 2.1], [], "open"),
+        ([4.0, 3.5], [0.5, 0.6], "by heart"),
+        ([4.0, 3.5], [0.5, 0.5], "open"),
+        ([4.0, 4.3, 3.9], [], "diverged"),
+        ([], [], "open"),
+    ],
+)
+def test_the_losses_say_whether_more_epochs_may_help(losses, checks, expected):
+    rows = [{"train/loss": loss} for loss in losses] + [{"val/loss": loss} for loss in checks]
+    assert trend(rows) == expected
+    few = table([0, 9, 0], [0, 9, 0], [0, 4, 0])
+    near, never = on_classes(CLASSES, few, longer=expected == "open")
+    assert ("more epochs" in near) is ("more epochs" in never) is (expected == "open")
+    assert ("more epochs" in on_auc(0.55, 40, expected == "open")) is (expected == "open")
+
+
+def test_one_line_says_that_nothing_was_learned(tmp_path):
+    result = toy(tmp_path, *SHORT, "trainer.max_epochs=4", "optim.lr=1e-9")
+    assert "note: little was learned: test/accuracy" in result.out, result.err
+    assert "was never better than at its first validation" not in result.out
 
 
 def test_a_metric_that_moved_or_was_measured_twice_is_not_spoken_of():
