@@ -42,12 +42,14 @@ class Choice:
 
 @dataclass(frozen=True)
 class Interval:
-    """The numbers from low to high, on a logarithmic scale with `log`, whole ones with `whole`."""
+    """The numbers from low to high, on a logarithmic scale with `log`, whole ones with `whole`; with `times` both ends
+    are multiples of what the key has without a search."""
 
     low: float
     high: float
     log: bool
     whole: bool
+    times: bool = False
 
     def at(self, share: float) -> str:
         """The number at a share, from 0 to 1, of the way, with four digits; of whole ones each has its own part of it,
@@ -80,6 +82,24 @@ class Space:
         if number:
             return self
         return replace(self, dimensions={k: each for k, each in self.dimensions.items() if k not in self.of_file})
+
+    def in_numbers(self, compose: Compose) -> "Space":
+        """With the multiples of what keys have in the configuration of all trials as numbers.
+
+        Raises ConfigError where that is no number above 0.
+        """
+        dimensions, cfg = dict(self.dimensions), None
+        for key, each in self.dimensions.items():
+            if isinstance(each, Interval) and each.times:
+                cfg = cfg or compose(self.words)
+                value = OmegaConf.select(cfg, key)
+                if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+                    raise ConfigError(
+                        f"The space has multiples of {key}, which is {value} here: give it an interval of its own, as "
+                        f"in {key}='tag(log,interval(0.001,0.1))'."
+                    )
+                dimensions[key] = replace(each, low=each.low * value, high=each.high * value, whole=False, times=False)
+        return replace(self, dimensions=dimensions)
 
     def by_key(self) -> dict[str, set[str]]:
         """The values of each key that has a choice."""
@@ -237,7 +257,7 @@ def _dimension(word: Override) -> Choice | Interval:
         raise ConfigError(f"{word.input_line}: an interval needs two numbers, the smaller one first.")
     if "log" in tags and low <= 0:
         raise ConfigError(f"{word.input_line}: on a logarithmic scale an interval begins above 0.")
-    return Interval(low, high, "log" in tags, isinstance(low, int) and isinstance(high, int))
+    return Interval(low, high, "log" in tags, isinstance(low, int) and isinstance(high, int), "times" in tags)
 
 
 def _conditions(where: Mapping[str, Any], dimensions: Mapping[str, Any]) -> dict[str, Any]:

@@ -61,6 +61,7 @@ class SearchSweeper(Sweeper):
         self._check()
         node = self.master.hydra.sweeper
         space = spaces.read(files.plain(node.params), files.plain(node.where), arguments, self.context.config_loader)
+        space = space.in_numbers(self.compose)
         metric, mode = self._look_at(space)
         identity = self._identity(space) | {"configuration": self._configuration(space), "data": self._data(space)}
         digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()

@@ -159,7 +159,9 @@ class Trials:
         self._write({"trial": best.number, "folder": best.folder, "record": f"{TEST}/record.json", "metrics": metrics})
         name = "test/" + self.summary.metric.partition("/")[2]
         shown = f", {name} {metrics[name]:.4f}" if name in metrics else ""
-        print(f"best: {folder}, {self.summary.metric} {best.value:.4f}{shown} (tested once)")
+        same = sum(trial.value == best.value for trial in self.summary.trials)
+        ties = f"; {same} trials have this value, of which it is the first" if same > 1 else ""
+        print(f"best: {folder}, {self.summary.metric} {best.value:.4f}{shown} (tested once){ties}")
         print(f"again over seeds: {called(with_folder(search.again_over_seeds(self.summary, best)))}")
         print(f"search: {self.place / search.SUMMARY}, search.csv, search.md")
         print(f"record: {file}", flush=True)

@@ -20,6 +20,7 @@ if __package__ in (None, ""):
 from configs.files import choices  # noqa: E402
 from scripts import commands  # noqa: E402
 from scripts.records import Record, read, validate  # noqa: E402
+from tasks import search  # noqa: E402
 from tasks.comparison import Comparison, compare  # noqa: E402
 from tasks.comparison_table import markdown, numbers, show  # noqa: E402
 from tasks.errors import UserError, plain_warnings  # noqa: E402
@@ -76,7 +77,7 @@ def find(words: Sequence[str]) -> list[Path]:
 
 def read_trainings(files: Sequence[Path]) -> dict[Path, Record]:
     """The records of trainings by file. Raises UserError where one is damaged, or all are of other modes."""
-    records = {file: read(file) for file in files}
+    records = _with_tests({file: read(file) for file in files})
     trials = [file for file, record in records.items() if _is_untested(record)]
     records = {file: record for file, record in records.items() if file not in trials}
     if trials:
@@ -103,6 +104,22 @@ def draw(comparisons: Sequence[Comparison], file: Path) -> list[Callable[[], Pat
         ending = "" if len(comparisons) == 1 else "-" + re.sub(r"[^\w.-]+", "_", comparison.title)
         saves.append(partial(canvas.save, seed_bands.draw(comparison, file), file.with_stem(file.stem + ending)))
     return saves
+
+
+def _with_tests(records: dict[Path, Record]) -> dict[Path, Record]:
+    """The records, where the best trial of a search and its test are one: the trial with the metrics of the test."""
+    joined = dict(records)
+    for file, record in records.items():
+        place = file.parent.parent
+        if _mode(record) != "test" or not (place / search.SUMMARY).exists():
+            continue
+        trial = place / str(search.read(place).best.get("folder")) / "record.json"
+        if trial.exists():
+            known = next((other for other in records if other.samefile(trial)), trial)
+            own = read(known)
+            joined[known] = own | {"metrics": {**own["metrics"], **record["metrics"]}}
+            del joined[file]
+    return joined
 
 
 def _is_untested(record: Record) -> bool:

@@ -132,6 +132,20 @@ def test_records_of_trials_are_kept_apart(searched, capsys):
     assert "The trials of a search are ranked in its search.md" in capsys.readouterr().err
 
 
+def test_the_best_trial_is_compared_by_its_test(searched, capsys):
+    place, _ = searched
+    best = search.read(place).best
+    assert compare.main([str(place)]) == 0
+    out, err = capsys.readouterr()
+    assert f"{best['metrics']['test/mrr']:.4f}" in out
+    assert "1 run left out without a test" in err, "the other trial"
+
+
+def test_ties_of_the_best_are_counted(tmp_path):
+    result = start(tmp_path, "trainer.limit_train_batches=1", "optim.lr=1e-30,1e-29,1e-28")
+    assert "; 3 trials have this value, of which it is the first" in result.out, result.err
+
+
 @pytest.mark.long
 def test_a_metric_that_is_to_be_small_ranks_the_other_way(tmp_path):
     words = ("optim.lr=0.01,0.03,0.1", "task.module.select=val/mean_rank", "task.module.select_mode=min")

@@ -17,7 +17,7 @@ from tests.configurations import CONFIGS, checked
 SWEEPS = sorted(file.stem for file in (CONFIGS / "sweep").glob("*.yaml"))
 TASKS = {
     "kg": "kg_completion_toy", "nli": "nli_toy", "documents": "document_classification_toy", "typing": "entity_typing_toy",
-    "embeddings": "poincare_embeddings_toy", "lr": "prefix_toy",
+    "embeddings": "poincare_embeddings_toy", "graph": "graph_toy", "lr": "prefix_toy",
 }  # fmt: skip
 
 
@@ -31,6 +31,11 @@ def compose(loader, words):
     return loader.load_configuration("config", list(words), RunMode.RUN)
 
 
+@pytest.fixture
+def as_composed(loader):
+    return lambda words: compose(loader, words)
+
+
 def read(loader, params: dict, *words: str, where: dict | None = None) -> spaces.Space:
     return spaces.read(params, where or {}, words, loader)
 
@@ -40,19 +45,23 @@ def settings(loader, space, number: int, seed: int = 0) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", SWEEPS)
-def test_the_first_trial_of_every_space_fits(loader, name):
+def test_the_first_trial_of_every_space_fits(loader, as_composed, name):
     node = compose(loader, [f"sweep={name}", f"task={TASKS[name]}"]).hydra.sweeper
-    space = spaces.read(spaces.files.plain(node.params), spaces.files.plain(node.where), [f"task={TASKS[name]}"], loader)
+    words = [f"task={TASKS[name]}"]
+    space = spaces.read(spaces.files.plain(node.params), spaces.files.plain(node.where), words, loader)
+    space = space.in_numbers(as_composed)
     assert len(space.dimensions) >= 2
     checked(*space.job(settings(loader, space, 0)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SWEEPS)
-def test_every_value_of_every_space_fits(loader, name, tmp_path):
+def test_every_value_of_every_space_fits(loader, as_composed, name, tmp_path):
     """Trials until each value of each choice has come."""
     node = compose(loader, [f"sweep={name}", f"task={TASKS[name]}"]).hydra.sweeper
-    space = spaces.read(spaces.files.plain(node.params), spaces.files.plain(node.where), [f"task={TASKS[name]}"], loader)
+    words = [f"task={TASKS[name]}"]
+    space = spaces.read(spaces.files.plain(node.params), spaces.files.plain(node.where), words, loader)
+    space = space.in_numbers(as_composed)
     values = {(key, value) for key, each in space.dimensions.items() if isinstance(each, Choice) for value in each.values}
     conditional = set(space.where)
     for number in range(16):
@@ -98,6 +107,23 @@ def test_intervals(loader, line, low, high, kind):
     assert low <= min(values) < max(values) <= high
     middle = (low * high) ** 0.5 if "log" in line else (low + high) / 2
     assert 70 < sum(value <= middle for value in values) < 130
+
+
+def test_an_interval_may_be_multiples_of_what_the_key_has(loader, as_composed):
+    params = {"optim.lr": "tag(log, times, interval(0.1, 10))"}
+    own = as_composed(["task=translation_toy"]).optim.lr
+    for words, value in ((["task=translation_toy"], own), (["task=translation_toy", "optim=hnn"], 0.001)):
+        space = read(loader, params, *words).in_numbers(as_composed)
+        each = space.dimensions["optim.lr"]
+        assert (each.low, each.high) == pytest.approx((0.1 * value, 10 * value))
+        assert each.log
+    assert own != 0.001
+
+
+def test_multiples_of_what_is_no_number_are_refused(loader, as_composed):
+    space = read(loader, {"optim.max_grad_norm": "tag(times, interval(0.1, 10))"}, "task=prefix_toy")
+    with pytest.raises(ConfigError, match=r"multiples of optim\.max_grad_norm, which is None here: give it an interval"):
+        space.in_numbers(lambda words: as_composed([*words, "optim.max_grad_norm=null"]))
 
 
 def test_the_command_line_takes_the_place_of_a_line(loader):
